@@ -1,0 +1,344 @@
+"""From a spec to the cells of its sweep: pure, and the same on every machine."""
+
+from __future__ import annotations
+
+import difflib
+import hashlib
+import itertools
+import json
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from workloads.registry import WorkloadInfo, info
+
+from harness.errors import SpecError
+from harness.predict import (
+    PredictError,
+    PredictInputs,
+    effective_conditions,
+    fill_steps,
+    predict,
+    window_steps,
+)
+from harness.spec import Spec, set_dotted
+from netprofiles import Delay, Profile, Rate, Ratio, Size, load, place, uniform
+from workloads.algorithms import registry as algorithms
+from workloads.algorithms.base import Algorithm
+
+# Axes that may be named without their table.
+SHORT_AXES = {
+    "rtt": "network.rtt",
+    "rate": "network.rate",
+    "jitter": "network.jitter",
+    "loss": "network.loss",
+    "profile": "network.profile",
+    "congestion": "network.tcp.congestion",
+    "collective": "comm.collective",
+    "channels": "comm.channels",
+    "payload_scale": "workload.payload_scale",
+    "testbed": "run.testbed",
+    "emulator": "run.emulator",
+}
+BASELINE = "one-worker"
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One point of a sweep, resolved: what it says decides its identity, where it is stored does not.
+
+    Attributes:
+        config: plain data, everything that influences the measurement. Hashed.
+        axes: the swept values of this cell, for people: {"algorithm": "ssgd", "workers": 4, "rtt": "100ms"}.
+        profile_source: catalog name or file of the profile; its content is part of the identity, its place
+            is not.
+    """
+
+    config: Mapping[str, Any]
+    axes: Mapping[str, Any] = field(default_factory=dict)
+    profile_source: str = "uniform"
+
+    @property
+    def key(self) -> str:
+        """Identity: hash of the canonical configuration."""
+        text = json.dumps(self.config, sort_keys=True, separators=(",", ":"))
+        return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+    @property
+    def slug(self) -> str:
+        """Folder name: readable, and unique through the hash."""
+        parts = [self.label, f"w{self.workers}"]
+        parts += [f"{k}{v}" for k, v in self.axes.items() if k not in {"algorithm", "workers"}]
+        text = "-".join(parts).replace("/", "_").replace(" ", "")
+        return f"{text[:80]}-{self.key[:6]}"
+
+    @property
+    def label(self) -> str:
+        """The algorithm's label, e.g. "dts-d20-p4"."""
+        return str(self.config["algorithm"]["label"])
+
+    @property
+    def workers(self) -> int:
+        """N."""
+        return int(self.config["workers"])
+
+    @property
+    def is_baseline(self) -> bool:
+        """True for the one-worker cell that scalability divides by."""
+        return self.label == BASELINE
+
+    @property
+    def title(self) -> str:
+        """One line for people."""
+        axes = [f"{v}" if k == "rtt" else f"{k}={v}" for k, v in self.axes.items() if k not in {"algorithm", "workers"}]
+        return " ".join([f"{self.label:14}", f"w{self.workers}", *axes])
+
+    def workload(self) -> WorkloadInfo:
+        """What a worker computes."""
+        return info(self.config["workload"])
+
+    def algorithm(self) -> Algorithm:
+        """A fresh instance."""
+        return algorithms.create(self.config["algorithm"]["kind"], self.config["algorithm"]["params"])
+
+    def profile(self) -> Profile:
+        """The network, payload scale applied."""
+        return resolve_profile(
+            json.dumps(self.config["network"], sort_keys=True),
+            self.workers,
+            float(self.config["workload"].get("payload_scale", 1.0)),
+            self.profile_source,
+        )
+
+    def placement(self) -> tuple[str, ...]:
+        """The site of each rank."""
+        return place(self.profile(), self.workers, self.config["network"]["place"])
+
+    def law_inputs(self) -> PredictInputs:
+        """The numbers that the step-time law reads."""
+        workload, algorithm, comm = self.workload(), self.algorithm(), self.config["comm"]
+        rtt_s, rate = effective_conditions(
+            self.profile(), self.placement(), self.workers, comm["collective"]
+        )
+        buckets = None
+        if algorithm.buckets and self.workers > 1:
+            buckets = tuple(workload.bucket_schedule(Size.parse(comm["buckets"]).bytes))
+        momentum = float(self.config["train"].get("momentum", 0.0))
+        message = workload.message_bytes * algorithm.tensors_per_message(momentum)
+        return PredictInputs(
+            workers=self.workers,
+            step_time_s=workload.step_time_s or 0.0,
+            rtt_s=rtt_s,
+            rate_bytes_per_s=rate,
+            message_bytes=0 if self.workers == 1 or self.is_baseline else message,
+            delay=algorithm.delay_steps,
+            period=algorithm.period_steps,
+            collective=comm["collective"],
+            channels=comm["channels"],
+            buckets=buckets,
+            step_cv=workload.step_cv,
+        )
+
+    def predicted_step_time_s(self) -> float | None:
+        """By the law; None where the compute time is real and so unknown beforehand."""
+        return predict(self.law_inputs()).step_time_s if self.workload().step_time_s is not None else None
+
+    @property
+    def window_begin(self) -> int:
+        """First measured step."""
+        algorithm = self.algorithm()
+        return fill_steps(algorithm.delay_steps, algorithm.period_steps)
+
+    @property
+    def window(self) -> int:
+        """Number of measured steps."""
+        algorithm = self.algorithm()
+        return window_steps(algorithm.delay_steps, algorithm.period_steps, int(self.config["window"]))
+
+    @property
+    def steps(self) -> int:
+        """Steps to run in all."""
+        return max(self.window_begin + self.window, int(self.config["steps"]))
+
+
+@lru_cache(maxsize=256)
+def resolve_profile(network_json: str, workers: int, payload_scale: float, source: str) -> Profile:
+    """The profile that a cell's network table describes."""
+    network = json.loads(network_json)
+    if source == "uniform":
+        profile = uniform(
+            max(workers, 1),
+            Delay.parse(network.get("rtt", "0ms")),
+            Rate.parse(network["rate"]) if "rate" in network else None,
+            Delay.parse(network.get("jitter", "0ms")),
+            Ratio.parse(network.get("loss", "0%")),
+        )
+    else:
+        profile = load(source)
+        if "rtt_scale" in network:
+            profile = profile.with_rtt_scale(network["rtt_scale"])
+        if "rate_scale" in network:
+            profile = profile.with_rate_scale(network["rate_scale"])
+    return profile.scaled(payload_scale) if payload_scale != 1.0 else profile
+
+
+def expand(spec: Spec, where: str) -> list[Cell]:
+    """All cells: the one-worker cells first, then the sweep in the order of its axes.
+
+    Raises:
+        SpecError: an axis, algorithm, parameter, profile or combination is wrong; one line.
+    """
+    cells: dict[str, Cell] = {}
+    baselines: dict[str, Cell] = {}
+    for axes, point in _points(spec, where):
+        for label, kind, params in _algorithms(point, where):
+            if "algorithm" in axes and axes["algorithm"] != label:
+                continue
+            cell = _cell(point, {"algorithm": label, **axes}, label, kind, params, where)
+            if _matches(spec.sweep.get("exclude", []), cell.axes):
+                continue
+            cells.setdefault(cell.key, cell)
+            base = _cell(point, {"algorithm": BASELINE, "workers": 1}, BASELINE, "local", {}, where, workers=1)
+            baselines.setdefault(base.key, base)
+    if not cells:
+        raise SpecError(f"{where}: sweep: nothing is left to run; loosen sweep.exclude")
+    return [*baselines.values(), *cells.values()]
+
+
+def baseline_of(cell: Cell, cells: list[Cell]) -> Cell | None:
+    """The one-worker cell that `cell` is divided by."""
+    same = ("workload", "train", "testbed")
+    for other in cells:
+        if other.is_baseline and all(other.config[k] == cell.config[k] for k in same):
+            return other
+    return None
+
+
+def _points(spec: Spec, where: str) -> Iterator[tuple[dict[str, Any], Spec]]:
+    """Every combination of the axes, as (axes for people, the spec with the values filled in)."""
+    axes = {k: v for k, v in spec.sweep.items() if k not in {"include", "exclude"}}
+    known = {*SHORT_AXES, "workers", "algorithm"}
+    for key, values in axes.items():
+        if key not in known and "." not in key:
+            close = difflib.get_close_matches(key, known, 1)
+            hint = f"did you mean {close[0]!r}?" if close else "expected a dotted key or one of " + ", ".join(sorted(known))
+            raise SpecError(f"{where}: sweep.{key}: unknown axis; {hint}")
+        if not isinstance(values, list) or not values:
+            raise SpecError(f"{where}: sweep.{key}: expected a list with at least one value, got {values!r}")
+    combinations = [dict(zip(axes, values, strict=True)) for values in itertools.product(*axes.values())]
+    combinations += [dict(item) for item in spec.sweep.get("include", [])]
+    for combination in combinations:
+        data = spec.to_dict()
+        data.pop("sweep", None)
+        workers = combination.setdefault("workers", 4)
+        if not isinstance(workers, int) or isinstance(workers, bool) or workers < 1:
+            raise SpecError(f"{where}: sweep.workers: expected a whole number of at least 1, got {workers!r}")
+        for key, value in combination.items():
+            if key not in {"workers", "algorithm"}:
+                set_dotted(data, SHORT_AXES.get(key, key), value)
+        yield combination, Spec.from_dict(data, f"{where} (sweep)")
+
+
+def _algorithms(spec: Spec, where: str) -> Iterator[tuple[str, str, dict[str, Any]]]:
+    """(label, kind, params) of every algorithm, lists expanded."""
+    for key, table in spec.algorithms.items():
+        if not isinstance(table, dict):
+            raise SpecError(f"{where}: algorithms.{key}: expected a table of parameters, got {table!r}")
+        params = dict(table)
+        kind = str(params.pop("kind", key))
+        try:
+            for one in algorithms.expand(kind, params):
+                label = algorithms.label(kind, one)
+                yield (label if key == kind else f"{key}{label.removeprefix(kind)}"), kind, one
+        except ValueError as error:
+            raise SpecError(f"{where}: algorithms.{key}: {error}") from None
+
+
+def _cell(
+    spec: Spec,
+    axes: dict[str, Any],
+    label: str,
+    kind: str,
+    params: dict[str, Any],
+    where: str,
+    workers: int | None = None,
+) -> Cell:
+    workers = workers if workers is not None else axes["workers"]
+    data = spec.to_dict()
+    comm = spec.comm.model_dump()
+    workload = dict(data["workload"])
+    network = data.get("network", {})
+    network = {**network, "profile": spec.network.profile, "place": spec.network.place}
+    network["tcp"] = spec.network.tcp.model_dump()
+    source = _profile_source(spec.network.profile, where)
+    if source != "uniform":
+        network["profile"] = Path(source).stem
+        network["profile_sha256"] = _content_hash(source, where)
+    if label == BASELINE:  # a lone worker has no network
+        network = {"profile": "uniform", "place": "blocked", "tcp": network["tcp"]}
+        source = "uniform"
+        comm = {**comm, "collective": "direct"}
+    algorithm = algorithms.create(kind, params)
+    if comm["channels"] == "auto":
+        # gloo serialises what exceeds two operations a channel; direct keeps any number in flight on one.
+        in_flight = algorithm.in_flight if not algorithm.buckets else 2
+        comm["channels"] = math.ceil(in_flight / 2) if comm["collective"] == "gloo" else 1
+    config = {
+        "workload": workload,
+        "train": data.get("train", {}),
+        "network": network,
+        "comm": comm,
+        "algorithm": {"label": label, "kind": kind, "params": params},
+        "workers": workers,
+        "testbed": "netns" if spec.run.testbed == "auto" else spec.run.testbed,
+        "emulator": "relay" if spec.run.emulator == "auto" else spec.run.emulator,
+        "window": int(spec.run.window.split()[0]),
+        "steps": int((spec.train.until or "0 steps").split()[0]) if label != BASELINE else 0,
+        "seed": spec.run.seed,
+    }
+    cell = Cell(config, axes, source)
+    _check(cell, spec, where)
+    return cell
+
+
+def _profile_source(name: str, where: str) -> str:
+    """A profile file is looked for beside the spec first, then in the working folder."""
+    beside = Path(where).parent / name
+    return str(beside) if name.endswith((".toml", ".csv")) and beside.is_file() else name
+
+
+@lru_cache(maxsize=64)
+def _content_hash(source: str, where: str) -> str:
+    try:
+        text = json.dumps(load(source).to_json(), sort_keys=True)
+    except ValueError as error:
+        raise SpecError(f"{where}: network.profile: {error}") from None
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+def _check(cell: Cell, spec: Spec, where: str) -> None:
+    """Everything that only shows when the parts come together."""
+    network = spec.network
+    at = ", ".join(f"{k}={v}" for k, v in cell.axes.items())
+    if network.profile == "uniform":
+        if not cell.is_baseline and network.rtt is None:
+            raise SpecError(f"{where}: network.rtt: the uniform profile needs an RTT; set it or sweep rtt")
+        if network.rtt_scale is not None or network.rate_scale is not None:
+            raise SpecError(f"{where}: network.rtt_scale and rate_scale go with a named profile, not with uniform")
+    elif any(v is not None for v in (network.rtt, network.rate, network.jitter, network.loss)):
+        raise SpecError(
+            f"{where}: network: rtt, rate, jitter and loss go with the uniform profile; "
+            f"{network.profile!r} takes rtt_scale and rate_scale"
+        )
+    try:
+        cell.law_inputs()
+        cell.placement()
+    except (ValueError, PredictError) as error:
+        raise SpecError(f"{where}: {at}: {error}") from None
+
+
+def _matches(rules: Any, axes: Mapping[str, Any]) -> bool:
+    return any(all(axes.get(k) == v for k, v in rule.items()) for rule in rules)

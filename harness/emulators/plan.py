@@ -1,0 +1,194 @@
+"""From a profile and a placement to the network an emulator builds: pure, and light to import.
+
+The topology is a star of stars. A packet from a worker of site A to a worker of site B passes
+
+    up queue of A  ->  path queue A->B  ->  loss  ->  delay and jitter, order kept  ->  down queue of B
+
+and a packet between two workers of one site passes that site's local delay only.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:  # the relay process imports this module and must start fast
+    from netprofiles.profile import Profile
+    from netprofiles.units import Rate
+
+DEVICE = "wan0"
+PREFIX = 16
+MTU = 1500
+MAX_WORKERS = 250 * 256
+
+# A buffer of one round trip is nothing on a network without delay, yet TCP hands the wire bursts of up to
+# 64 kB (44 packets) and N-1 peers may do so at once. 50 ms of line rate and 64 packets keep such a burst
+# from being a loss, and are below what routers of any price hold.
+_FLOOR_SECONDS = 0.050
+_FLOOR_BYTES = 64 * MTU
+
+
+class PlanError(ValueError):
+    """A placement that the address plan cannot hold."""
+
+
+@dataclass(frozen=True, slots=True)
+class Queue:
+    """A drop-tail queue. A rate of None is unlimited: it holds nothing, and its buffer means nothing."""
+
+    rate_bytes_per_s: float | None
+    buffer_bytes: int
+
+
+UNLIMITED = Queue(None, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """One directed path: one-way delay, its standard deviation, loss per packet in [0, 1], and its queue."""
+
+    delay_ns: int
+    jitter_ns: int
+    loss: float
+    queue: Queue
+
+
+@dataclass(frozen=True)
+class Network:
+    """What an emulator builds. Sites are numbered as in `sites`, workers by rank.
+
+    Attributes:
+        sites: names, only of sites that hold a worker.
+        site_of: the site number of every rank.
+        up, down: the queue that a site's workers share towards, and from, all other sites.
+        local_delay_ns: one way, between two workers of the site.
+        links: the directed path between every ordered pair of different sites.
+    """
+
+    sites: tuple[str, ...]
+    site_of: tuple[int, ...]
+    up: tuple[Queue, ...]
+    down: tuple[Queue, ...]
+    local_delay_ns: tuple[int, ...]
+    links: Mapping[tuple[int, int], Link]
+
+    @property
+    def workers(self) -> int:
+        """Number of workers."""
+        return len(self.site_of)
+
+    def without_delay(self) -> Network:
+        """The same places with nothing in the way: for forming groups, and for the baseline of a probe."""
+        free = (UNLIMITED,) * len(self.sites)
+        return Network(
+            sites=self.sites,
+            site_of=self.site_of,
+            up=free,
+            down=free,
+            local_delay_ns=(0,) * len(self.sites),
+            links={pair: Link(0, 0, 0.0, UNLIMITED) for pair in self.links},
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data, in a fixed order; `Network.from_json` is the way back."""
+        return {
+            "sites": list(self.sites),
+            "site_of": list(self.site_of),
+            "up": [dataclasses.asdict(queue) for queue in self.up],
+            "down": [dataclasses.asdict(queue) for queue in self.down],
+            "local_delay_ns": list(self.local_delay_ns),
+            "links": [
+                {"src": src, "dst": dst, "link": dataclasses.asdict(link)}
+                for (src, dst), link in sorted(self.links.items())
+            ],
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Network:
+        """The inverse of `to_json`."""
+        return cls(
+            sites=tuple(data["sites"]),
+            site_of=tuple(data["site_of"]),
+            up=tuple(Queue(**queue) for queue in data["up"]),
+            down=tuple(Queue(**queue) for queue in data["down"]),
+            local_delay_ns=tuple(data["local_delay_ns"]),
+            links={(item["src"], item["dst"]): link_from_json(item["link"]) for item in data["links"]},
+        )
+
+    def key(self) -> str:
+        """sha256 of the canonical JSON: equal networks have equal keys, so one probe serves them all."""
+        text = json.dumps(self.to_json(), sort_keys=True, separators=(",", ":"))
+        return hashlib.sha256(text.encode()).hexdigest()
+
+
+def link_from_json(data: Mapping[str, Any]) -> Link:
+    """The inverse of `dataclasses.asdict(link)`."""
+    return Link(data["delay_ns"], data["jitter_ns"], data["loss"], Queue(**data["queue"]))
+
+
+def worker_address(rank: int) -> str:
+    """The IPv4 address of a worker on the emulated network, which is one /16.
+
+    Raises:
+        PlanError: the rank is outside the address plan.
+    """
+    if not 0 <= rank < MAX_WORKERS:
+        raise PlanError(f"rank {rank}: the address plan holds ranks 0 to {MAX_WORKERS - 1}")
+    return f"10.99.{rank // 250}.{rank % 250 + 1}"
+
+
+def build(profile: Profile, placement: Sequence[str]) -> Network:
+    """The network on which worker `rank` sits at site `placement[rank]`.
+
+    A queue without a stated buffer gets one round trip at its rate (the usual rule for router buffers), where
+    a site's `up` and `down` take the longest round trip of the site; never less than 50 ms or 64 packets.
+
+    Raises:
+        PlanError: no worker.
+        ProfileError: a site that the profile does not have.
+    """
+    if not placement:
+        raise PlanError("placement: a network needs at least one worker")
+    placed = [profile.site(name).name for name in placement]  # region codes are aliases
+    sites = tuple(site.name for site in profile.sites if site.name in set(placed))
+    number = {name: index for index, name in enumerate(sites)}
+    round_trip_s = {
+        (a, b): (profile.path(a, b).delay.ns + profile.path(b, a).delay.ns) / 1e9
+        for a in sites
+        for b in sites
+        if a != b
+    }
+    longest = {a: max((round_trip_s[a, b] for b in sites if b != a), default=0.0) for a in sites}
+    at = [profile.site(name) for name in sites]
+    links = {}
+    for a, b in round_trip_s:
+        path = profile.path(a, b)
+        buffer = None if path.buffer is None else path.buffer.bytes
+        queue = _queue(path.rate, round_trip_s[a, b], buffer)
+        links[number[a], number[b]] = Link(path.delay.ns, path.jitter.ns, path.loss.value, queue)
+    return Network(
+        sites=sites,
+        site_of=tuple(number[name] for name in placed),
+        up=tuple(_queue(site.up, longest[site.name], None) for site in at),
+        down=tuple(_queue(site.down, longest[site.name], None) for site in at),
+        local_delay_ns=tuple(site.local_rtt.ns // 2 for site in at),
+        links=links,
+    )
+
+
+def _queue(rate: Rate | None, round_trip_s: float, stated_bytes: int | None) -> Queue:
+    if rate is None:
+        return UNLIMITED
+    per_s = rate.bytes_per_s
+    computed = max(int(per_s * max(round_trip_s, _FLOOR_SECONDS)), _FLOOR_BYTES)
+    return Queue(per_s, computed if stated_bytes is None else stated_bytes)
+
+
+def expected_rate(network: Network, src: int, dst: int) -> float | None:
+    """The rate in bytes/s that one flow from site `src` to site `dst` can reach; None is unlimited."""
+    queues: Iterable[Queue] = (network.up[src], network.links[src, dst].queue, network.down[dst])
+    return min((q.rate_bytes_per_s for q in queues if q.rate_bytes_per_s is not None), default=None)

@@ -1,0 +1,51 @@
+"""Every error the user may see, and the exit code it ends with.
+
+    WanbenchError
+        SpecError           2   the spec, a profile, an option or a name is wrong
+        HostError           3   this host cannot do what was asked
+        CellsFailed         4   the run went on to its end, but some cells failed
+        Interrupted       130   Ctrl-C or SIGTERM; the same command resumes
+        RepFailed               one repetition failed; the run goes on
+"""
+
+from __future__ import annotations
+
+EXIT_OK, EXIT_SPEC, EXIT_HOST, EXIT_FAILED, EXIT_INTERRUPTED = 0, 2, 3, 4, 130
+
+
+class WanbenchError(Exception):
+    """Base of all errors that are shown as one line."""
+
+    exit_code = 1
+
+
+class SpecError(WanbenchError):
+    """What the user wrote is wrong: the message says where, what was expected and what to do."""
+
+    exit_code = EXIT_SPEC
+
+
+class HostError(WanbenchError):
+    """The host lacks a privilege, a device or the memory."""
+
+    exit_code = EXIT_HOST
+
+
+class CellsFailed(WanbenchError):
+    """Some cells have no valid result."""
+
+    exit_code = EXIT_FAILED
+
+
+class Interrupted(WanbenchError):
+    """The user stopped the run."""
+
+    exit_code = EXIT_INTERRUPTED
+
+
+class RepFailed(WanbenchError):
+    """A repetition ended without a result; `log_tail` holds the last lines a worker printed."""
+
+    def __init__(self, reason: str, log_tail: tuple[str, ...] = ()) -> None:
+        super().__init__(reason)
+        self.log_tail = log_tail

@@ -1,0 +1,90 @@
+"""What this host can do, and what an earlier run may have left on it."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Iterable
+from pathlib import Path
+
+from harness.cells import Cell
+from harness.errors import HostError
+
+_OWNER = "owner.json"
+_WORKER_BYTES = 120 << 20  # private memory of a worker beside its vectors, generous
+_VECTORS = 4  # parameters, momentum, gradient, accumulator
+
+
+def check_host(cells: Iterable[Cell], slots: int) -> None:
+    """Refuse early, in one line, what cannot work. Raises: HostError."""
+    if not Path("/dev/net/tun").exists():
+        raise HostError("/dev/net/tun: not there; the relay emulator needs it: sudo modprobe tun")
+    if not os.access("/dev/net/tun", os.R_OK | os.W_OK):
+        raise HostError("/dev/net/tun: permission denied; run as root, or: sudo chmod 0666 /dev/net/tun")
+    available = _available_bytes()
+    for cell in cells:
+        needed = memory_bytes(cell)
+        if needed > available:
+            raise HostError(
+                f"{cell.title.strip()}: needs about {needed / 2**30:.1f} GiB for {cell.workers} workers, "
+                f"{available / 2**30:.1f} GiB are available; use fewer workers or a smaller payload_scale"
+            )
+
+
+def memory_bytes(cell: Cell) -> int:
+    """Memory that a cell's workers need: vectors, and two copies of every message in flight."""
+    inputs, algorithm = cell.law_inputs(), cell.algorithm()
+    model = cell.workload().message_bytes
+    in_flight = max(1, algorithm.in_flight) * 2 * inputs.message_bytes
+    return cell.workers * (_WORKER_BYTES + _VECTORS * model + in_flight)
+
+
+def _available_bytes() -> int:
+    for line in Path("/proc/meminfo").read_text().splitlines():
+        if line.startswith("MemAvailable:"):
+            return int(line.split()[1]) * 1024
+    raise HostError("/proc/meminfo: no MemAvailable line; is /proc mounted?")
+
+
+def write_owner(folder: Path) -> None:
+    """Mark a control folder as this process's."""
+    (folder / _OWNER).write_text(json.dumps({"pid": os.getpid(), "started": _start_time(os.getpid())}))
+
+
+def stale_folders() -> list[Path]:
+    """Control folders whose owner is gone. Others' folders, and those without our mark, are left alone."""
+    found = []
+    for path in Path(tempfile.gettempdir()).glob(f"wanbench-*/{_OWNER}"):
+        try:
+            owner = json.loads(path.read_text())
+            alive = _start_time(owner["pid"]) == owner["started"]
+        except (OSError, ValueError, KeyError):
+            continue
+        if not alive and path.parent.owner() == _user():
+            found.append(path.parent)
+    return sorted(found)
+
+
+def sweep_stale() -> list[Path]:
+    """Remove what `stale_folders` lists."""
+    found = stale_folders()
+    for folder in found:
+        shutil.rmtree(folder, ignore_errors=True)
+    return found
+
+
+def _start_time(pid: int) -> int | None:
+    """Boot-relative start of a process, None if there is none: tells a reused pid from the old process."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return None
+    return int(stat.rpartition(")")[2].split()[19])
+
+
+def _user() -> str:
+    import pwd
+
+    return pwd.getpwuid(os.geteuid()).pw_name

@@ -1,0 +1,317 @@
+"""One repetition of one cell: form the group on zero-delay paths, slow the paths down, train, judge."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from harness.cells import Cell
+from harness.emulators.base import EmulatorStats
+from harness.emulators.plan import Network, build
+from harness.errors import RepFailed
+from harness.fidelity import HostMeter, judge
+from harness.predict import predict, rep_duration_s
+from harness.store import write_json
+from harness.testbeds.base import Slot, WorkerDied, WorkerHandle
+from workloads.job import Job
+
+_START_S = 60.0  # joining a group, on a busy host
+_LOG_TAIL_LINES = 12
+_WARM_ROUNDS = 3
+_DEFAULT_STEP_TIME_S = 5.0  # guess for real compute, only to size timeouts
+
+Progress = Callable[[int], None]
+
+
+@dataclass
+class Measured:
+    """What came back from the workers of a repetition."""
+
+    rows: list[dict[str, Any]] = field(default_factory=list)
+    finished: dict[int, dict[str, Any]] = field(default_factory=dict)
+    tcp: dict[str, Any] = field(default_factory=dict)
+
+
+def network_of(cell: Cell) -> Network:
+    """The cell's network, ready for an emulator."""
+    return build(cell.profile(), cell.placement())
+
+
+def expected_seconds(cell: Cell) -> float:
+    """How long a repetition takes by the law, starting and warming up included."""
+    inputs = cell.law_inputs()
+    if cell.workload().step_time_s is None:
+        return _DEFAULT_STEP_TIME_S * cell.steps
+    extra_steps = cell.steps - cell.window_begin - cell.window
+    law = predict(inputs)
+    warm = (_WARM_ROUNDS + 1) * law.all_reduce_s
+    return rep_duration_s(inputs, cell.window + extra_steps) + warm + 1.0
+
+
+def jobs(cell: Cell, rep: int, folder: Path, rendezvous: str) -> list[Job]:
+    """The job of every rank."""
+    config, law = cell.config, predict(cell.law_inputs())
+    gloo = config["comm"]["collective"] == "gloo"
+    from netprofiles import Size
+
+    return [
+        Job(
+            rank=rank,
+            world_size=cell.workers,
+            seed=config["seed"] + rep,
+            workload=config["workload"],
+            train=config["train"],
+            kind=config["algorithm"]["kind"],
+            params=config["algorithm"]["params"],
+            collective=config["comm"]["collective"],
+            channels=config["comm"]["channels"],
+            bucket_bytes=Size.parse(config["comm"]["buckets"]).bytes,
+            steps=cell.steps,
+            window_begin=cell.window_begin,
+            window_steps=cell.window,
+            eval_every=int(config["train"].get("eval_every", 0)),
+            warm_rounds=0 if cell.workers == 1 else _WARM_ROUNDS,
+            # gloo deals operations round-robin over its channels: two on each touch them all.
+            warm_in_flight=2 * config["comm"]["channels"] if gloo else 2,
+            timeout_s=30.0 + 10 * law.all_reduce_s + 10 * law.step_time_s,
+            rendezvous=rendezvous,
+            log=str(folder / f"worker-{rank}.log"),
+        )
+        for rank in range(cell.workers)
+    ]
+
+
+def measure(cell: Cell, rep: int, slot: Slot, folder: Path, control: Path, probe: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Run the repetition and return its row, judged: status "ok" or "invalid".
+
+    Args:
+        folder: takes logs, step rows and network values.
+        control: a folder for rendezvous files, shared with the workers.
+        probe: what the idle probe measured on this network, None without paths.
+
+    Raises:
+        RepFailed: a worker died, hung, or reported an error.
+    """
+    handles = slot.prepare(cell.workers)
+    network = network_of(cell)
+    rendezvous = control / f"{cell.key}-{rep}-{time.monotonic_ns()}"
+    meter = HostMeter()
+    try:
+        measured = _execute(cell, jobs(cell, rep, folder, str(rendezvous)), slot, handles, network, meter)
+    except (WorkerDied, TimeoutError) as error:
+        slot.discard()
+        reason = str(error) or f"no sign of life within {_patience(cell):.0f} s (predicted {expected_seconds(cell):.0f} s)"
+        raise RepFailed(reason, _log_tail(folder)) from None
+    finally:
+        rendezvous.unlink(missing_ok=True)
+    stats = slot.emulator.stats()
+    host = meter.stop()
+    verdict = judge(cell, network, stats, host, probe)
+    write_steps(folder / "steps.parquet", measured.rows)
+    write_json(
+        folder / "network.json",
+        {
+            "configured": network.to_json(),
+            "probe": probe,
+            "emulator": stats.to_json(),
+            "tcp": measured.tcp,
+            "workers": {str(r): m["counters_after"] for r, m in measured.finished.items()},
+            "host": host,
+        },
+    )
+    return _row(cell, rep, measured, stats, host, probe, verdict)
+
+
+def _execute(
+    cell: Cell, todo: list[Job], slot: Slot, handles: Any, network: Network, meter: HostMeter
+) -> Measured:
+    measured = Measured(tcp=_set_tcp(handles, cell.config["network"]["tcp"]))
+    slot.emulator.apply(network.without_delay())
+    for handle, job in zip(handles, todo, strict=True):
+        handle.send({"cmd": "job", "job": job.to_json()})
+    _await(slot, cell.workers, "joined", _START_S)
+    slot.emulator.apply(network, seed=todo[0].seed)
+    for handle in handles:
+        handle.send({"cmd": "go"})
+    deadline = time.monotonic() + _patience(cell)
+    warm = 0
+    for rank, message in slot.events(cell.workers, deadline):
+        event = message["event"]
+        if event == "warm":
+            warm += 1
+            if warm == cell.workers:
+                slot.emulator.stats(reset=True)
+                meter.start()
+        elif event == "rows":
+            measured.rows += message["rows"]
+        elif event == "finished":
+            measured.finished[rank] = message
+            if len(measured.finished) == cell.workers:
+                break
+    for handle in handles:
+        handle.send({"cmd": "leave"})
+    _await(slot, cell.workers, "left", _START_S)
+    return measured
+
+
+def _patience(cell: Cell) -> float:
+    """How long a repetition may take before it counts as hung."""
+    return _START_S + 4 * expected_seconds(cell)
+
+
+def _await(slot: Slot, workers: int, event: str, timeout_s: float) -> None:
+    waiting = set(range(workers))
+    for rank, message in slot.events(workers, time.monotonic() + timeout_s):
+        if message.get("event") == event:
+            waiting.discard(rank)
+        if not waiting:
+            return
+
+
+def _set_tcp(handles: list[WorkerHandle], settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Pin TCP in every worker's namespace; returns what is in force, which is equal everywhere."""
+    for handle in handles:
+        handle.send({"cmd": "tcp", "settings": dict(settings)})
+    in_force = [handle.receive(_START_S)["tcp"] for handle in handles]
+    return dict(in_force[0])
+
+
+def _log_tail(folder: Path) -> tuple[str, ...]:
+    """The last lines of the log that has an error in it, or else of the longest."""
+    logs = sorted(folder.glob("worker-*.log"), key=lambda path: path.stat().st_size, reverse=True)
+    for path in logs:
+        lines = path.read_text(errors="replace").splitlines()
+        if lines:
+            return tuple(f"{path.stem}: {line}" for line in lines[-_LOG_TAIL_LINES:])
+    return ()
+
+
+def write_steps(path: Path, rows: list[dict[str, Any]]) -> None:
+    """One row per rank and step, as Parquet."""
+    import pandas as pd
+
+    frame = pd.DataFrame(rows).sort_values(["rank", "step"], ignore_index=True)
+    frame.to_parquet(path, index=False)
+
+
+def _row(
+    cell: Cell,
+    rep: int,
+    measured: Measured,
+    stats: EmulatorStats,
+    host: Mapping[str, Any],
+    probe: Mapping[str, Any] | None,
+    verdict: list[str],
+) -> dict[str, Any]:
+    """The repetition as one row; what does not apply is None."""
+    outcomes = [measured.finished[rank]["outcome"] for rank in range(cell.workers)]
+    slowest = max(outcomes, key=lambda o: o["window_end_ns"] - o["window_begin_ns"])
+    seconds = (slowest["window_end_ns"] - slowest["window_begin_ns"]) / 1e9
+    compute = slowest["window"]["compute_ns"] / 1e9
+    stall = slowest["window"]["stall_ns"] / 1e9
+    losses = [o["final_loss"] for o in outcomes if o["final_loss"] is not None]
+    steps = cell.window
+    row = describe(cell, rep)
+    row.update(
+        status="invalid" if verdict else "ok",
+        reason="; ".join(verdict) or None,
+        steps=steps,
+        step_time_s=seconds / steps,
+        compute_s=compute / steps,
+        stall_s=stall / steps,
+        overhead_s=(seconds - compute - stall) / steps,
+        payload_bytes=sum(o["total"]["payload_bytes"] for o in outcomes),
+        messages_sent=sum(o["total"]["messages_sent"] for o in outcomes),
+        wire_bytes=_wire_bytes(measured) if cell.workers > 1 else 0,
+        retransmits=_counted(measured, "RetransSegs"),
+        tcp_timeouts=_counted(measured, "TCPTimeouts"),
+        final_loss=statistics.fmean(losses) if losses else None,
+        accuracy=outcomes[0]["accuracy"],
+        replicas_equal_to=max(o["checksum"] for o in outcomes) - min(o["checksum"] for o in outcomes),
+        time_to_target_s=_time_to_target(cell, measured),
+        one_way_error_ms=probe["max_one_way_error_ms"] if probe else None,
+        lateness_p99_ms=stats.lateness_p99_ms if cell.workers > 1 else None,
+        emulator_cpu_us_per_packet=stats.cpu_us_per_packet if cell.workers > 1 else None,
+        host_cpu_pct=host["cpu_pct"],
+    )
+    return row
+
+
+def describe(cell: Cell, rep: int) -> dict[str, Any]:
+    """The columns of a row that are known before anything is measured; the others are None."""
+    config, workload, law = cell.config, cell.workload(), cell.law_inputs()
+    network, alone = config["network"], cell.workers == 1
+    profile = cell.profile()
+    uniform = network["profile"] == "uniform"
+    rtts = [] if alone else sorted(profile.rtt(a, b).ms for a in set(cell.placement()) for b in set(cell.placement()) if a != b)
+    path = next(iter(profile.paths.values()), None)
+    rate = profile.sites[0].up if uniform else (path.rate if path else None)
+    measured = dict.fromkeys(
+        ("steps", "step_time_s", "compute_s", "stall_s", "overhead_s", "scalability", "payload_bytes",
+         "wire_bytes", "messages_sent", "retransmits", "tcp_timeouts", "final_loss", "accuracy",
+         "replicas_equal_to", "time_to_target_s", "one_way_error_ms", "lateness_p99_ms",
+         "emulator_cpu_us_per_packet", "host_cpu_pct")
+    )  # fmt: skip
+    return {
+        "run": None,
+        "cell": cell.slug,
+        "cell_key": cell.key,
+        "rep": rep,
+        "status": None,
+        "reason": None,
+        "testbed": config["testbed"],
+        "emulator": None if alone else config["emulator"],
+        "collective": None if alone else config["comm"]["collective"],
+        "channels": None if alone else config["comm"]["channels"],
+        "workload": workload.name,
+        "payload_scale": workload.payload_scale,
+        "algorithm": cell.label,
+        "kind": config["algorithm"]["kind"],
+        "params": config["algorithm"]["params"],
+        "workers": cell.workers,
+        "profile": None if alone else network["profile"],
+        "rtt_ms": statistics.median(rtts) if rtts else None,
+        "rtt_max_ms": rtts[-1] if rtts else None,
+        "rate_mbps": rate.mbit if rate and not alone else None,
+        "loss_pct": path.loss.percent if path and not alone else None,
+        "jitter_ms": path.jitter.ms if path and not alone else None,
+        "tcp": None if alone else network["tcp"]["congestion"],
+        "seed": config["seed"] + rep,
+        "axes": dict(cell.axes),
+        "predicted_step_time_s": cell.predicted_step_time_s(),
+        "law_inputs": law.to_json(),
+        "message_bytes": law.message_bytes,
+        **measured,
+    }
+
+
+def _wire_bytes(measured: Measured) -> int:
+    """Bytes that left the workers' emulated devices between the first step and the end of the drain."""
+    return sum(
+        m["counters_after"]["device"]["tx_bytes"] - m["counters_before"]["device"]["tx_bytes"]
+        for m in measured.finished.values()
+    )
+
+
+def _counted(measured: Measured, name: str) -> int:
+    return sum(
+        m["counters_after"]["tcp"].get(name, 0) - m["counters_before"]["tcp"].get(name, 0)
+        for m in measured.finished.values()
+    )
+
+
+def _time_to_target(cell: Cell, measured: Measured) -> float | None:
+    """Seconds from the start of training to the first evaluation at or above the target."""
+    target = cell.config["train"].get("target")
+    rows = sorted((r for r in measured.rows if r["rank"] == 0), key=lambda r: r["step"])
+    if target is None or not rows:
+        return None
+    begin = rows[0]["end_ns"] - rows[0]["step_time_s"] * 1e9
+    for row in rows:
+        if row["accuracy"] is not None and row["accuracy"] >= target:
+            return float(row["end_ns"] - begin) / 1e9
+    return None

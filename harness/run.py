@@ -1,0 +1,247 @@
+"""Executes the cells of an experiment that are not finished yet. Running again is resuming."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+import tempfile
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import FIRST_COMPLETED, Future, wait
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from harness.cells import Cell, baseline_of
+from harness.engine import LocalEngine
+from harness.errors import HostError, Interrupted, RepFailed
+from harness.host import check_host, sweep_stale, write_owner
+from harness.progress import Reporter, clock
+from harness.redraw import Redrawer
+from harness.rep import describe, measure, network_of
+from harness.schedule import Load, fits, load_of, makespan
+from harness.store import RunFolder
+from harness.testbeds import opened
+
+_TRIES = 2  # an invalid repetition is measured once more, a failed one is not
+
+
+@dataclass
+class Item:
+    """One repetition to do."""
+
+    cell: Cell
+    rep: int
+    load: Load
+    tries: int = 0
+
+
+@dataclass
+class Tally:
+    """What became of the repetitions of this invocation."""
+
+    ok: int = 0
+    failed: list[str] = field(default_factory=list)
+
+
+def run(cells: list[Cell], repeats: int, folder: RunFolder, slots: int, cores: int, say: Reporter) -> Tally:
+    """Measure everything that has no result yet.
+
+    Repetition is the outer loop and the cell the inner one, so slow drift hits all cells alike. One-worker
+    cells and probes have the host to themselves; the rest runs side by side as far as the processors carry it.
+
+    Raises:
+        HostError: the host cannot emulate. Interrupted: Ctrl-C or SIGTERM; finished repetitions are kept.
+    """
+    todo = pending(cells, repeats, folder)
+    tally = Tally()
+    if not todo:
+        return tally
+    check_host([item.cell for item in todo], slots)
+    with control_folder() as control, stoppable() as stopped:
+        engine = LocalEngine(opened(todo[0].cell.config["testbed"], control), slots)
+        redrawer = Redrawer(folder.path)
+        try:
+            session = _Session(folder, cells, engine, control, say, tally, stopped, redrawer, cores, slots)
+            session.alone([item for item in todo if item.cell.is_baseline])
+            rest = [item for item in todo if not item.cell.is_baseline]
+            session.probe(rest)
+            session.side_by_side(rest)
+        finally:
+            redrawer.close()
+            engine.close()
+    return tally
+
+
+def pending(cells: list[Cell], repeats: int, folder: RunFolder) -> list[Item]:
+    """Repetitions without a result, in the order of execution: by repetition, then the longest first."""
+    items = []
+    for rep in range(repeats):
+        todo = [Item(cell, rep, load_of(cell)) for cell in cells if not folder.is_finished(cell, rep)]
+        items += sorted(todo, key=lambda item: (not item.cell.is_baseline, -item.load.seconds))
+    return items
+
+
+class _Session:
+    """One invocation: the engine and what is known so far."""
+
+    def __init__(
+        self,
+        folder: RunFolder,
+        cells: list[Cell],
+        engine: LocalEngine,
+        control: Path,
+        say: Reporter,
+        tally: Tally,
+        stopped: threading.Event,
+        redrawer: Redrawer,
+        cores: int,
+        slots: int,
+    ) -> None:
+        self.folder, self.cells, self.engine, self.control = folder, cells, engine, control
+        self.say, self.tally, self.stopped, self.redrawer = say, tally, stopped, redrawer
+        self.cores, self.slots = cores, slots
+        self.probes: dict[str, Mapping[str, Any]] = {}
+
+    def alone(self, items: list[Item]) -> None:
+        """One at a time."""
+        for item in items:
+            self._side_by_side([item], slots=1)
+
+    def side_by_side(self, items: list[Item]) -> None:
+        """As many at a time as slots and processors allow."""
+        self._side_by_side(items, self.slots)
+
+    def probe(self, items: list[Item]) -> None:
+        """Measure every distinct network once, on an idle host."""
+        networks = {network_of(item.cell).key(): item.cell for item in items}
+        if networks:
+            self.say.say(f"probing {len(networks)} network{'s' * (len(networks) > 1)} (delay, jitter, rate, order)")
+        for key, cell in networks.items():
+            from harness.emulators.probe import probe_cell
+
+            report = self._wait(self.engine.submit(lambda slot, cell=cell: probe_cell(slot, network_of(cell))))  # type: ignore[misc]
+            self.probes[key] = report
+            for reason in report["reasons"]:
+                self.say.say(f"probe: {reason}")
+
+    def _side_by_side(self, items: list[Item], slots: int) -> None:
+        queue = list(items)
+        running: dict[Future[dict[str, Any]], tuple[Item, Path]] = {}
+        while queue or running:
+            chosen = self._choose(queue, [item.load for item, _ in running.values()], slots)
+            if chosen is not None:
+                queue.remove(chosen)
+                part = self.folder.begin(chosen.cell, chosen.rep)
+                self.folder.event("started", cell=chosen.cell.slug, rep=chosen.rep)
+                running[self.engine.submit(self._task(chosen, part))] = (chosen, part)
+                continue
+            loads = [item.load for item, _ in running.values()] + [item.load for item in queue]
+            self.say.eta(makespan(loads, slots, self.cores), len(running))
+            for future in self._first(set(running)):
+                item, part = running.pop(future)
+                self._settle(item, part, future, queue)
+
+    def _choose(self, queue: list[Item], loads: list[Load], slots: int) -> Item | None:
+        """The first repetition that may start now. Cells of the same repetition index go before later ones."""
+        if len(loads) >= slots:
+            return None
+        return next((item for item in queue if fits(item.load, loads, self.cores)), None)
+
+    def _task(self, item: Item, part: Path) -> Callable[[Any], dict[str, Any]]:
+        probe = self.probes.get(network_of(item.cell).key()) if not item.cell.is_baseline else None
+        return lambda slot: measure(item.cell, item.rep, slot, part, self.control, probe)
+
+    def _settle(self, item: Item, part: Path, future: Future[dict[str, Any]], queue: list[Item]) -> None:
+        """A repetition ended: publish it, try again, or keep the failure."""
+        name = self.folder.name
+        try:
+            row = {**future.result(), "run": name}
+        except RepFailed as error:
+            row = {**describe(item.cell, item.rep), "run": name, "status": "failed", "reason": str(error)}
+            self._keep_failure(item, part, row, error.log_tail)
+            return
+        if row["status"] == "invalid":
+            item.tries += 1
+            if item.tries < _TRIES:
+                self.folder.fail(item.cell, item.rep, part, {"row": row})
+                self.folder.event("invalid", cell=item.cell.slug, rep=item.rep, reason=row["reason"])
+                self.say.say(f"{item.cell.title}  rep {item.rep}  invalid, measuring again: {row['reason']}")
+                queue.append(item)
+                return
+            self._keep_failure(item, part, row, ())
+            return
+        row["scalability"] = self._scalability(item.cell, row)
+        self.folder.finish(item.cell, item.rep, part, row)
+        self.folder.event("finished", cell=item.cell.slug, rep=item.rep, step_time_s=row["step_time_s"])
+        self.tally.ok += 1
+        self.say.finished(_line(item, row))
+        self.redrawer.changed()
+
+    def _keep_failure(self, item: Item, part: Path, row: dict[str, Any], log_tail: tuple[str, ...]) -> None:
+        kept = self.folder.fail(item.cell, item.rep, part, {"row": row, "log_tail": list(log_tail)})
+        self.folder.event("failed", cell=item.cell.slug, rep=item.rep, reason=row["reason"])
+        self.tally.failed.append(item.cell.slug)
+        self.say.finished(f"{item.cell.title}  rep {item.rep}  {row['status'].upper()}: {row['reason']}")
+        for line in log_tail:
+            self.say.say(f"        {line}")
+        self.say.say(f"        {kept}")
+
+    def _scalability(self, cell: Cell, row: dict[str, Any]) -> float | None:
+        """T(1) / T(N): against the median of the one-worker cell's repetitions."""
+        from harness.analysis import scalability
+
+        base = baseline_of(cell, self.cells)
+        alone = [r for r in self.folder.rows() if base is not None and r["cell_key"] == base.key and r["status"] == "ok"]
+        return scalability(row, alone)
+
+    def _first(self, futures: set[Future[dict[str, Any]]]) -> set[Future[dict[str, Any]]]:
+        while True:
+            done, _ = wait(futures, timeout=0.2, return_when=FIRST_COMPLETED)
+            if self.stopped.is_set():
+                raise Interrupted(
+                    f"interrupted; {len(futures)} running repetitions were dropped, finished ones are kept; "
+                    "the same command continues"
+                )
+            if done:
+                return done
+
+    def _wait(self, future: Future[Any]) -> Any:
+        self._first({future})
+        return future.result()
+
+
+def _line(item: Item, row: dict[str, Any]) -> str:
+    scal = f"  scalability {row['scalability']:.3f}" if row["scalability"] is not None else ""
+    law = row["predicted_step_time_s"]
+    against = f" (law {law:.3f})" if law is not None else ""
+    took = clock(item.load.seconds)
+    return f"{item.cell.title}  rep {item.rep}  step {row['step_time_s']:.3f} s{against}{scal}  took about {took}"
+
+
+@contextmanager
+def control_folder() -> Iterator[Path]:
+    """A private folder for rendezvous files and logs; removed at the end, and by the next run after a crash."""
+    sweep_stale()
+    folder = Path(tempfile.mkdtemp(prefix="wanbench-"))
+    try:
+        write_owner(folder)
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextmanager
+def stoppable() -> Iterator[threading.Event]:
+    """Turn SIGINT and SIGTERM into an event. SIGINT is installed explicitly: background jobs inherit it ignored."""
+    event = threading.Event()
+    before = {s: signal.signal(s, lambda *_: event.set()) for s in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield event
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+__all__ = ["HostError", "Item", "Tally", "pending", "run"]

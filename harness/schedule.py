@@ -1,0 +1,70 @@
+"""Which repetitions run side by side, and how long it will all take. Pure."""
+
+from __future__ import annotations
+
+import heapq
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from harness.cells import Cell
+from harness.predict import predict
+from harness.rep import expected_seconds
+
+# Processor seconds, measured on one 2-core machine; only used to decide how many cells may run together.
+_CPU_S_PER_PACKET = 30e-6  # relay, both ends' TCP stacks and the copies
+_CPU_SHARE_PER_WORKER = 0.01
+_PACKET_BYTES = 1448
+_ACK_FACTOR = 1.5
+# Beyond this share of the cores, emulation gets late.
+BUDGET_SHARE = 0.7
+
+
+@dataclass(frozen=True)
+class Load:
+    """What a repetition costs: predicted seconds, and processors it keeps busy on average."""
+
+    seconds: float
+    cpus: float
+
+
+def load_of(cell: Cell) -> Load:
+    """By the step-time law and the bytes that cross the emulator."""
+    inputs, workload = cell.law_inputs(), cell.workload()
+    seconds = expected_seconds(cell)
+    if workload.step_time_s is None:
+        return Load(seconds, float(os.cpu_count() or 1))
+    if cell.workers == 1:
+        return Load(seconds, _CPU_SHARE_PER_WORKER)
+    sent = 2 * (cell.workers - 1) * inputs.message_bytes / inputs.period  # bytes a step, all workers
+    packets = sent / _PACKET_BYTES * _ACK_FACTOR
+    cpus = packets * _CPU_S_PER_PACKET / predict(inputs).step_time_s
+    learning = cell.workers * 0.5 if workload.learns else 0.0
+    return Load(seconds, cpus + cell.workers * _CPU_SHARE_PER_WORKER + learning)
+
+
+def fits(load: Load, running: Sequence[Load], cores: int) -> bool:
+    """True if a repetition may start beside those running; one alone always may."""
+    return not running or load.cpus + sum(other.cpus for other in running) <= BUDGET_SHARE * cores
+
+
+def makespan(loads: Sequence[Load], slots: int, cores: int) -> float:
+    """Predicted seconds until all are through, started in order under the same rules as the real ones."""
+    pending = list(loads)
+    running: list[tuple[float, int]] = []
+    active: dict[int, Load] = {}
+    now, serial = 0.0, 0
+    while pending or running:
+        chosen = next(
+            (i for i, load in enumerate(pending) if len(active) < slots and fits(load, list(active.values()), cores)),
+            None,
+        )
+        if chosen is not None:
+            load = pending.pop(chosen)
+            heapq.heappush(running, (now + load.seconds, serial))
+            active[serial] = load
+            serial += 1
+            continue
+        now, ended = heapq.heappop(running)
+        del active[ended]
+    return now

@@ -1,0 +1,172 @@
+"""Results on disk: one folder per cell and repetition, finished by one atomic rename.
+
+    results/<experiment>/
+        spec.toml               as the user wrote it, overrides applied
+        manifest.json           machine, kernel, versions, git, command line
+        events.jsonl            what happened, in order; append-only
+        cells/<slug>/
+            cell.json           the resolved cell; its hash is its identity
+            rep-0/              presence = finished
+                result.json     one row
+                steps.parquet   one row per rank and step
+                network.json    configured and measured values of every path
+                worker-0.log ...
+            rep-1.failed-1/     kept, with error.json
+        results.parquet         derived; may be deleted
+        figures/
+
+There is no other state: resuming is the plan minus what is finished.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import shutil
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from harness.cells import Cell
+from harness.errors import HostError, SpecError
+
+
+class RunFolder:
+    """The folder of one experiment's results."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    @property
+    def name(self) -> str:
+        """The experiment's name."""
+        return self.path.name
+
+    def prepare(self, spec_text: str, manifest: dict[str, Any]) -> None:
+        """Make the folder, or take up the one that is there. Raises: HostError if it cannot be written."""
+        try:
+            (self.path / "cells").mkdir(parents=True, exist_ok=True)
+            write_text(self.path / "spec.toml", spec_text)
+            write_json(self.path / "manifest.json", manifest)
+        except OSError as error:
+            raise HostError(
+                f"{self.path}: cannot write results here ({error.strerror}); choose another folder with --out"
+            ) from None
+
+    @contextlib.contextmanager
+    def lock(self) -> Iterator[None]:
+        """One run at a time. Raises: HostError if another process holds it."""
+        self.path.mkdir(parents=True, exist_ok=True)
+        with (self.path / ".lock").open("w") as handle:
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise HostError(
+                    f"{self.path}: another `wanbench run` is writing here; wait for it, or use --out"
+                ) from None
+            yield
+
+    def clear(self) -> None:
+        """Remove all results (`--fresh`)."""
+        for name in ("cells", "figures"):
+            shutil.rmtree(self.path / name, ignore_errors=True)
+        for name in ("results.parquet", "events.jsonl"):
+            (self.path / name).unlink(missing_ok=True)
+
+    def event(self, kind: str, **fields: Any) -> None:
+        """Append one line to the journal."""
+        line = json.dumps({"time": round(time.time(), 3), "event": kind, **fields})
+        with (self.path / "events.jsonl").open("a", encoding="utf-8") as handle:
+            handle.write(line + "\n")
+
+    # ---------------------------------------------------------------- repetitions
+
+    def cell_folder(self, cell: Cell) -> Path:
+        """Where a cell's repetitions live."""
+        return self.path / "cells" / cell.slug
+
+    def is_finished(self, cell: Cell, rep: int) -> bool:
+        """True if this repetition has a result."""
+        return (self.cell_folder(cell) / f"rep-{rep}" / "result.json").is_file()
+
+    def failures(self, cell: Cell, rep: int) -> list[dict[str, Any]]:
+        """What went wrong in earlier tries of this repetition, oldest first."""
+        found = sorted(self.cell_folder(cell).glob(f"rep-{rep}.failed-*/error.json"), key=_try_number)
+        return [json.loads(path.read_text()) for path in found]
+
+    def begin(self, cell: Cell, rep: int) -> Path:
+        """An empty folder to work in; leftovers of an interrupted try are removed."""
+        folder = self.cell_folder(cell)
+        folder.mkdir(parents=True, exist_ok=True)
+        write_json(folder / "cell.json", {"config": cell.config, "axes": cell.axes})
+        part = folder / f"rep-{rep}.part"
+        shutil.rmtree(part, ignore_errors=True)
+        part.mkdir()
+        return part
+
+    def finish(self, cell: Cell, rep: int, part: Path, row: dict[str, Any]) -> Path:
+        """Write the row and publish the repetition by one rename."""
+        write_json(part / "result.json", row)
+        final = self.cell_folder(cell) / f"rep-{rep}"
+        part.rename(final)
+        return final
+
+    def fail(self, cell: Cell, rep: int, part: Path, error: dict[str, Any]) -> Path:
+        """Keep a failed try beside the others, with its logs."""
+        write_json(part / "error.json", error)
+        tries = len(list(self.cell_folder(cell).glob(f"rep-{rep}.failed-*")))
+        final = self.cell_folder(cell) / f"rep-{rep}.failed-{tries + 1}"
+        part.rename(final)
+        return final
+
+    def rows(self) -> list[dict[str, Any]]:
+        """One row per repetition, finished or failed; unreadable ones are skipped with an event."""
+        found = []
+        for path in sorted(self.path.glob("cells/*/rep-*/result.json")):
+            with contextlib.suppress(json.JSONDecodeError):
+                found.append(json.loads(path.read_text()))
+        finished = {(row["cell"], row["rep"]) for row in found}
+        failed: dict[tuple[str, int], dict[str, Any]] = {}
+        for path in sorted(self.path.glob("cells/*/rep-*.failed-*/error.json"), key=_try_number):
+            with contextlib.suppress(json.JSONDecodeError):
+                row = json.loads(path.read_text())["row"]
+                failed[row["cell"], row["rep"]] = row
+        return found + [row for key, row in failed.items() if key not in finished]
+
+    def manifest(self) -> dict[str, Any]:
+        """The manifest of the last `run`."""
+        manifest: dict[str, Any] = json.loads((self.path / "manifest.json").read_text())
+        return manifest
+
+
+def open_run(source: str | None, root: Path) -> RunFolder:
+    """A run by folder, by name under `root`, or the latest. Raises: SpecError."""
+    if source is None:
+        runs = sorted(root.glob("*/manifest.json"), key=lambda path: path.stat().st_mtime)
+        if not runs:
+            raise SpecError(f"{root}: no results here; start with `wanbench run smoke`")
+        return RunFolder(runs[-1].parent)
+    for path in (Path(source), root / source):
+        if (path / "manifest.json").is_file():
+            return RunFolder(path)
+    known = ", ".join(sorted(path.parent.name for path in root.glob("*/manifest.json"))) or "none"
+    raise SpecError(f"{source}: not a run folder, and no run of that name under {root} (there: {known})")
+
+
+def write_text(path: Path, text: str) -> None:
+    """Replace a file in one step: readers see the old or the new one."""
+    part = path.with_name(f".{path.name}.{os.getpid()}.part")
+    part.write_text(text, encoding="utf-8")
+    part.replace(path)
+
+
+def write_json(path: Path, data: Any) -> None:
+    """Write JSON in one step, readable and with a stable order of keys."""
+    write_text(path, json.dumps(data, indent=1, sort_keys=True) + "\n")
+
+
+def _try_number(path: Path) -> int:
+    return int(path.parent.name.rpartition("-")[2])

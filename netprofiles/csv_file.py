@@ -1,0 +1,133 @@
+"""Paths as plain CSV: `src,dst,rtt_ms,rate_mbps,...`, one line a path.
+
+Columns: src, dst, then rtt_ms (half of it each way) or one_way_ms, and optionally jitter_ms (one way,
+standard deviation), loss_pct (per packet), rate_mbps and buffer (a size such as 256KiB). An empty cell
+is an absent value. A path given in one direction stands for both.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path as File
+from typing import TypeVar
+
+from netprofiles.errors import ProfileError, UnitError, did_you_mean
+from netprofiles.path import PATH_VALUES, Pair, Path, Provenance, Site, both_ways
+from netprofiles.profile import Profile
+from netprofiles.units import Delay, Rate, Ratio, Size
+from netprofiles.values import PathValues, add_path, read_text
+
+COLUMNS = ("src", "dst", "rtt_ms", "one_way_ms", "jitter_ms", "loss_pct", "rate_mbps", "buffer")
+
+Quantity = TypeVar("Quantity", Delay, Rate, Ratio)
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One line of the file, and where it is for error messages."""
+
+    where: str
+    src: str
+    dst: str
+    values: PathValues
+
+
+def load_csv(file: File) -> Profile:
+    """A profile of the sites that the file names, in order of appearance, with unlimited up and down rates.
+
+    Raises:
+        ProfileError: naming the file, the line and the column.
+    """
+    paths: dict[Pair, Path] = {}
+    sites: dict[str, None] = {}
+    provenance = dict.fromkeys(PATH_VALUES, Provenance("given", file.name))
+    for row in read_rows(file):
+        sites.update({row.src: None, row.dst: None})
+        add_path(paths, row.where, row.values, (row.src, row.dst), provenance)
+    try:
+        return Profile(
+            name=file.stem,
+            description=f"Paths of {file.name}.",
+            sites=tuple(Site(name) for name in sites),
+            paths=both_ways(paths),
+        )
+    except ProfileError as error:
+        raise ProfileError(f"{file}: {error}") from None
+
+
+def read_rows(file: File) -> Iterator[Row]:
+    """The lines of the file, one by one.
+
+    Raises:
+        ProfileError: naming the file, the line and the column.
+    """
+    lines = csv.reader(read_text(file).splitlines(), skipinitialspace=True)
+    header = [name.strip() for name in next(lines, [])]
+    _check_header(f"{file}, line 1", header)
+    for cells in lines:
+        if not cells:
+            continue
+        where = f"{file}, line {lines.line_num}"
+        if len(cells) != len(header):
+            raise ProfileError(f"{where}: {len(cells)} cells; expected {len(header)} ({', '.join(header)})")
+        yield _row(where, {name: cell.strip() for name, cell in zip(header, cells, strict=True)})
+
+
+def _check_header(where: str, header: list[str]) -> None:
+    for name in header:
+        if name not in COLUMNS:
+            near = did_you_mean(name, COLUMNS)
+            raise ProfileError(f"{where}: unknown column {name!r}; expected {', '.join(COLUMNS)}{near}")
+        if header.count(name) > 1:
+            raise ProfileError(f"{where}: column {name!r} is there twice; expected once")
+    for name in ("src", "dst"):
+        if name not in header:
+            raise ProfileError(f"{where}: no column {name!r}; expected {', '.join(COLUMNS)}")
+    if ("rtt_ms" in header) == ("one_way_ms" in header):
+        raise ProfileError(f"{where}: expected exactly one of the columns rtt_ms and one_way_ms")
+
+
+def _row(where: str, cells: dict[str, str]) -> Row:
+    for name in ("src", "dst"):
+        if not cells[name]:
+            raise ProfileError(f"{where}, {name}: empty; expected the name of a site")
+    delay = "rtt_ms" if "rtt_ms" in cells else "one_way_ms"
+    if not cells[delay]:
+        raise ProfileError(f"{where}, {delay}: empty; expected a number of ms, such as 80")
+    rtt = _number(where, delay, cells, "ms", Delay)
+    if delay == "one_way_ms" and rtt is not None:
+        rtt = Delay(2 * rtt.ns)
+    values = PathValues(
+        rtt=rtt,
+        jitter=_number(where, "jitter_ms", cells, "ms", Delay),
+        loss=_number(where, "loss_pct", cells, "%", Ratio),
+        rate=_number(where, "rate_mbps", cells, "Mbit", Rate),
+        buffer=_buffer(where, cells),
+    )
+    return Row(where, cells["src"], cells["dst"], values)
+
+
+def _number(
+    where: str, column: str, cells: Mapping[str, str], unit: str, kind: type[Quantity]
+) -> Quantity | None:
+    cell = cells.get(column, "")
+    if not cell:
+        return None
+    try:
+        return kind.parse(cell + unit)
+    except UnitError:
+        # The unit is in the column's name, so the quantity's own message would only mislead.
+        limit = "0 to 100" if unit == "%" else "above 0" if unit == "Mbit" else "0 or more"
+        raise ProfileError(
+            f"{where}, {column}: {cell!r} is not usable; expected a number, {limit}, without unit"
+        ) from None
+
+
+def _buffer(where: str, cells: Mapping[str, str]) -> Size | None:
+    cell = cells.get("buffer", "")
+    try:
+        return Size.parse(cell) if cell else None
+    except UnitError as error:
+        raise ProfileError(f"{where}, buffer: {error}") from None

@@ -1,0 +1,182 @@
+"""A profile for people: one row per site and path, and a compact page of text."""
+
+from __future__ import annotations
+
+import statistics
+import textwrap
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from netprofiles.path import Path, Provenance, Site
+from netprofiles.profile import Profile
+from netprofiles.units import Delay, Rate, Ratio, Size
+
+_WIDTH = 100
+# The widest matrix that such a page holds with room for names.
+_MATRIX_SITES = 8
+
+_SITE_TITLES = {"up": "site up", "down": "site down", "local_rtt": "local RTT"}
+_PATH_TITLES = {
+    "rtt": "RTT",
+    "jitter": "one-way jitter",
+    "loss": "loss per packet",
+    "rate": "path rate",
+    "buffer": "path buffer",
+}
+
+Value = Delay | Rate | Ratio | Size
+
+
+def describe(profile: Profile) -> list[dict[str, Any]]:
+    """One row per site, then one per directed path; every row has the same keys, None where not applicable.
+
+    `standing` and `source` map the name of each value that is set to where it comes from. The `rtt_ms`
+    of a site is its local one, that of a path the round trip over it and the path back.
+    """
+    rows = [_site_row(site) for site in profile.sites]
+    rows += [_path_row(path, profile.rtt(path.src, path.dst)) for path in profile.paths.values()]
+    return rows
+
+
+def render(profile: Profile) -> str:
+    """The profile as text: sites, round trips, the range and standing of each value, notes and sources."""
+    sources: dict[str, int] = {}
+    parts = [
+        f"{profile.name}: {profile.description}",
+        _sites(profile),
+        _matrix(profile) if len(profile.sites) <= _MATRIX_SITES else _quantiles(profile),
+        _ranges(profile, sources),
+        "\n".join(["Notes", *(_item("-", note) for note in profile.notes)]) if profile.notes else "",
+        "\n".join(["Sources", *(_item(f"[{n}]", text) for text, n in sources.items())]) if sources else "",
+    ]
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _site_row(site: Site) -> dict[str, Any]:
+    return {
+        "kind": "site",
+        "src": site.name,
+        "dst": None,
+        "region": site.region,
+        "city": site.city,
+        "up_mbps": site.up.mbit if site.up else None,
+        "down_mbps": site.down.mbit if site.down else None,
+        "rtt_ms": site.local_rtt.ms,
+        "one_way_ms": None,
+        "jitter_ms": None,
+        "loss_pct": None,
+        "rate_mbps": None,
+        "buffer": None,
+        **_origin(site.provenance),
+    }
+
+
+def _path_row(path: Path, rtt: Delay) -> dict[str, Any]:
+    return {
+        "kind": "path",
+        "src": path.src,
+        "dst": path.dst,
+        "region": None,
+        "city": None,
+        "up_mbps": None,
+        "down_mbps": None,
+        "rtt_ms": rtt.ms,
+        "one_way_ms": path.delay.ms,
+        "jitter_ms": path.jitter.ms,
+        "loss_pct": path.loss.percent,
+        "rate_mbps": path.rate.mbit if path.rate else None,
+        "buffer": str(path.buffer) if path.buffer else None,
+        **_origin(path.provenance),
+    }
+
+
+def _origin(provenance: Mapping[str, Provenance]) -> dict[str, dict[str, str]]:
+    return {
+        "standing": {key: origin.standing for key, origin in provenance.items()},
+        "source": {key: origin.source for key, origin in provenance.items()},
+    }
+
+
+def _sites(profile: Profile) -> str:
+    rows = [["site", "region", "city", "up", "down", "local RTT"]]
+    for site in profile.sites:
+        rates = [str(rate) if rate else "unlimited" for rate in (site.up, site.down)]
+        rows.append([site.name, site.region or "-", site.city or "-", *rates, str(site.local_rtt)])
+    return _table(rows)
+
+
+def _matrix(profile: Profile) -> str:
+    names = [site.name for site in profile.sites]
+    rows = [["RTT in ms", *names]]
+    rows += [[a, *(f"{round(profile.rtt(a, b).ms, 2):g}" for b in names)] for a in names]
+    return _table(rows, right=True)
+
+
+def _quantiles(profile: Profile) -> str:
+    names = [site.name for site in profile.sites]
+    pairs = sorted((profile.rtt(a, b).ms, f"{a} - {b}") for i, a in enumerate(names) for b in names[i + 1 :])
+    tenths = statistics.quantiles((rtt for rtt, _ in pairs), n=10, method="inclusive")
+    return _table(
+        [
+            [f"RTT over {len(pairs)} pairs of {len(names)} sites", "ms", "between"],
+            ["smallest", f"{pairs[0][0]:.2f}", pairs[0][1]],
+            ["10 % are below", f"{tenths[0]:.2f}", ""],
+            ["median", f"{tenths[4]:.2f}", ""],
+            ["90 % are below", f"{tenths[8]:.2f}", ""],
+            ["largest", f"{pairs[-1][0]:.2f}", pairs[-1][1]],
+        ]
+    )
+
+
+def _ranges(profile: Profile, sources: dict[str, int]) -> str:
+    """Each value's range, one line per origin; numbers the sources in order of appearance."""
+    rows = [["value", "range", "standing", "source"]]
+    for key, title in _SITE_TITLES.items():
+        rows += _range_rows(title, ((getattr(s, key), s.provenance.get(key)) for s in profile.sites), sources)
+    for key, title in _PATH_TITLES.items():
+        values = ((_path_value(profile, p, key), p.provenance.get(key)) for p in profile.paths.values())
+        rows += _range_rows(title, values, sources)
+    return _table(rows)
+
+
+def _path_value(profile: Profile, path: Path, key: str) -> Value | None:
+    if key == "rtt":
+        return profile.rtt(path.src, path.dst)
+    value: Value | None = getattr(path, key)
+    return value
+
+
+def _range_rows(
+    title: str, values: Iterable[tuple[Value | None, Provenance | None]], sources: dict[str, int]
+) -> list[list[str]]:
+    groups: dict[Provenance | None, list[Any]] = {}
+    for value, origin in values:
+        if value is not None:
+            groups.setdefault(origin, []).append(value)
+    rows = []
+    for origin, group in groups.items():
+        low, high = min(group), max(group)
+        span = str(low) if low == high else f"{low} .. {high}"
+        if origin is None:
+            rows.append([title, span, "-", "-"])
+        else:
+            number = sources.setdefault(origin.source, len(sources) + 1)
+            rows.append([title, span, origin.standing, f"[{number}]"])
+    return rows
+
+
+def _item(mark: str, text: str) -> str:
+    head = f"  {mark} "
+    return textwrap.fill(
+        text, _WIDTH, initial_indent=head, subsequent_indent=" " * len(head), break_long_words=False
+    )
+
+
+def _table(rows: list[list[str]], *, right: bool = False) -> str:
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    lines = []
+    for first, *rest in rows:
+        cells = [first.ljust(widths[0])]
+        cells += [c.rjust(w) if right else c.ljust(w) for c, w in zip(rest, widths[1:], strict=True)]
+        lines.append("  ".join(cells).rstrip())
+    return "\n".join(lines)

@@ -1,0 +1,271 @@
+"""Profiles as TOML, read strictly: an unknown key, type, unit or source is an error.
+
+    schema = 1
+    name = "two-sites"
+    description = "What it is for."
+    notes = ["What a reader of results must know."]
+
+    [sources]                              # each said once, referred to by its tag
+    ping-2026 = "own ping of 1 h, 2026-03-01"
+
+    [path_defaults]                        # any key of a path; [site_defaults] likewise
+    rtt_standing = "measured"
+    rtt_source = "ping-2026"
+
+    [[sites]]
+    name = "oregon"
+    region = "us-west-2"                   # optional, an alias; so is city, for display only
+    up = "10Gbit"                          # optional: up, down (absent: unlimited), local_rtt
+    up_standing = "assumed"                # optional: measured | inferred | assumed | fitted | given
+
+    [[paths]]                              # or: paths_file = "two-sites.csv", beside this file
+    src = "oregon"
+    dst = "london"
+    rtt = "145ms"                          # or one_way; then jitter (one way), loss, rate, buffer
+
+A path given in one direction stands for both.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path as File
+from typing import Any, TypeVar, cast
+
+from netprofiles.csv_file import read_rows
+from netprofiles.errors import ProfileError, UnitError, did_you_mean
+from netprofiles.path import (
+    PATH_VALUES,
+    SITE_VALUES,
+    STANDINGS,
+    Pair,
+    Path,
+    Provenance,
+    Site,
+    Standing,
+    both_ways,
+)
+from netprofiles.profile import Profile
+from netprofiles.units import NO_DELAY, Delay, Rate, Ratio, Size
+from netprofiles.values import PathValues, add_path, read_text
+
+SCHEMA = 1
+
+_TOP = (
+    "schema",
+    "name",
+    "description",
+    "notes",
+    "sources",
+    "site_defaults",
+    "path_defaults",
+    "sites",
+    "paths",
+    "paths_file",
+)
+_DELAYS = ("rtt", "one_way")
+_PATH_QUANTITIES = (*_DELAYS, "jitter", "loss", "rate", "buffer")
+
+Quantity = TypeVar("Quantity")
+
+
+def _with_origin(names: Iterable[str]) -> tuple[str, ...]:
+    return tuple(f"{name}{suffix}" for name in names for suffix in ("", "_standing", "_source"))
+
+
+_SITE_KEYS = ("name", "region", "city", *_with_origin(SITE_VALUES))
+_PATH_KEYS = ("src", "dst", *_with_origin(_PATH_QUANTITIES))
+
+
+@dataclass(frozen=True, slots=True)
+class _Table:
+    """A table of the file, and where it is for error messages."""
+
+    where: str
+    data: Mapping[str, Any]
+
+    def only(self, known: Iterable[str]) -> None:
+        known = tuple(known)
+        for key in self.data:
+            if key not in known:
+                near = did_you_mean(key, known)
+                raise ProfileError(
+                    f"{self.where}: unknown key {key!r}; expected one of {', '.join(known)}{near}"
+                )
+
+    def text(self, key: str) -> str | None:
+        value = self.data.get(key)
+        if value is None:
+            return None
+        if not isinstance(value, str) or not value.strip():
+            raise ProfileError(f"{self.where}.{key}: {value!r} is not usable; expected a text in quotes")
+        return value
+
+    def required(self, key: str) -> str:
+        value = self.text(key)
+        if value is None:
+            raise ProfileError(f"{self.where}: no {key!r}; expected a text in quotes")
+        return value
+
+    def quantity(self, key: str, parse: Callable[[str], Quantity]) -> Quantity | None:
+        value = self.data.get(key)
+        if value is None:
+            return None
+        if isinstance(value, (list, dict)):
+            raise ProfileError(f"{self.where}.{key}: expected one quantity in quotes, not {value!r}")
+        try:
+            return parse(str(value))
+        except UnitError as error:
+            raise ProfileError(f"{self.where}.{key}: {error}") from None
+
+
+def load_toml(file: File) -> Profile:
+    """The profile in `file`.
+
+    Raises:
+        ProfileError: naming the file and the key (the line too where the syntax is broken).
+    """
+    try:
+        data = tomllib.loads(read_text(file))
+    except tomllib.TOMLDecodeError as error:
+        raise ProfileError(f"{file}: not TOML: {error}") from None
+    top = _Table(f"{file}: top level", data)
+    top.only(_TOP)
+    if data.get("schema") != SCHEMA:
+        raise ProfileError(f"{file}: schema is {data.get('schema', 'missing')}; expected schema = {SCHEMA}")
+    name, description = top.required("name"), top.required("description")
+    reader = _Reader(file, data)
+    sites = reader.sites()
+    paths = reader.paths(sites)
+    try:
+        return Profile(
+            name=name,
+            description=description,
+            sites=sites,
+            paths=both_ways(paths),
+            notes=reader.notes(),
+        )
+    except ProfileError as error:
+        raise ProfileError(f"{file}: {error}") from None
+
+
+@dataclass(frozen=True, slots=True)
+class _Reader:
+    """The parts of one file."""
+
+    file: File
+    data: Mapping[str, Any]
+
+    def table(self, key: str) -> _Table:
+        value = self.data.get(key, {})
+        if not isinstance(value, dict):
+            raise ProfileError(f"{self.file}: {key} is not a table; expected [{key}]")
+        return _Table(f"{self.file}: {key}", value)
+
+    def tables(self, key: str) -> list[_Table]:
+        value = self.data.get(key, [])
+        if not isinstance(value, list) or not all(isinstance(each, dict) for each in value):
+            raise ProfileError(f"{self.file}: {key} is not a list of tables; expected [[{key}]]")
+        return [_Table(f"{self.file}: {key}[{index}]", each) for index, each in enumerate(value)]
+
+    def notes(self) -> tuple[str, ...]:
+        value = self.data.get("notes", [])
+        if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
+            raise ProfileError(f"{self.file}: notes is not usable; expected a list of texts")
+        return tuple(value)
+
+    def sites(self) -> tuple[Site, ...]:
+        defaults = self.table("site_defaults")
+        defaults.only(_with_origin(SITE_VALUES))
+        sites = []
+        for given in self.tables("sites"):
+            given.only(_SITE_KEYS)
+            name = given.required("name")
+            table = _Table(f"{self.file}: sites[{name}]", {**defaults.data, **given.data})
+            local_rtt = table.quantity("local_rtt", Delay.parse)
+            origin = {key: self.origin(table, key) for key in SITE_VALUES}
+            sites.append(
+                Site(
+                    name=name,
+                    region=table.text("region"),
+                    city=table.text("city"),
+                    up=table.quantity("up", Rate.parse),
+                    down=table.quantity("down", Rate.parse),
+                    local_rtt=NO_DELAY if local_rtt is None else local_rtt,
+                    provenance={key: origin[key] for key in SITE_VALUES if key in table.data},
+                )
+            )
+        return tuple(sites)
+
+    def paths(self, sites: Iterable[Site]) -> dict[Pair, Path]:
+        names = {alias: site.name for site in sites for alias in site.aliases}
+        defaults = self.table("path_defaults")
+        defaults.only(_with_origin(_PATH_QUANTITIES))
+        paths: dict[Pair, Path] = {}
+        if "paths_file" not in self.data:
+            for given in self.tables("paths"):
+                given.only(_PATH_KEYS)
+                pair = tuple(
+                    _known(f"{given.where}.{end}", given.required(end), names) for end in ("src", "dst")
+                )
+                where = f"{self.file}: paths[{pair[0]} -> {pair[1]}]"
+                table = _Table(where, {**defaults.data, **given.data})
+                add_path(paths, where, self.values(table), (pair[0], pair[1]), self.origins(table))
+            return paths
+        if "paths" in self.data:
+            raise ProfileError(f"{self.file}: both paths and paths_file; expected one of them")
+        top = _Table(f"{self.file}: top level", self.data)
+        fallback, origins = self.values(defaults), self.origins(defaults)
+        for row in read_rows(self.file.parent / top.required("paths_file")):
+            src = _known(f"{row.where}, src", row.src, names)
+            dst = _known(f"{row.where}, dst", row.dst, names)
+            add_path(paths, row.where, row.values.over(fallback), (src, dst), origins)
+        return paths
+
+    def values(self, table: _Table) -> PathValues:
+        rtt, one_way = (table.quantity(key, Delay.parse) for key in _DELAYS)
+        if rtt is not None and one_way is not None:
+            raise ProfileError(f"{table.where}: both rtt and one_way; expected one of them")
+        return PathValues(
+            rtt=rtt if one_way is None else Delay(2 * one_way.ns),
+            jitter=table.quantity("jitter", Delay.parse),
+            loss=table.quantity("loss", Ratio.parse),
+            rate=table.quantity("rate", Rate.parse),
+            buffer=table.quantity("buffer", Size.parse),
+        )
+
+    def origins(self, table: _Table) -> dict[str, Provenance]:
+        """Where each value of a path comes from; one-way delays give the RTT its origin."""
+        delay = "one_way" if "one_way" in table.data or "one_way_source" in table.data else "rtt"
+        return {key: self.origin(table, delay if key == "rtt" else key) for key in PATH_VALUES}
+
+    def origin(self, table: _Table, key: str) -> Provenance:
+        standing, tag = table.text(f"{key}_standing"), table.text(f"{key}_source")
+        if standing is None:
+            if tag is not None:
+                raise ProfileError(f"{table.where}: {key}_source without {key}_standing; expected both")
+            return Provenance("given", self.file.name)
+        if standing not in STANDINGS:
+            near = did_you_mean(standing, STANDINGS)
+            raise ProfileError(
+                f"{table.where}.{key}_standing: unknown {standing!r}; "
+                f"expected one of {', '.join(STANDINGS)}{near}"
+            )
+        if tag is None:
+            raise ProfileError(f"{table.where}: {key}_standing without {key}_source; expected both")
+        sources = self.table("sources")
+        source = sources.text(tag)
+        if source is None:
+            near = did_you_mean(tag, sources.data)
+            raise ProfileError(f"{table.where}.{key}_source: no {tag!r} in [sources]{near}")
+        return Provenance(cast(Standing, standing), source)
+
+
+def _known(where: str, alias: str, names: Mapping[str, str]) -> str:
+    if alias not in names:
+        raise ProfileError(
+            f"{where}: unknown site {alias!r}; expected one of [[sites]]{did_you_mean(alias, names)}"
+        )
+    return names[alias]

@@ -1,0 +1,120 @@
+"""Workers without torch: processes in namespaces of their own, on a relay, that call what a test tells them to."""
+
+from __future__ import annotations
+
+import contextlib
+import multiprocessing
+import os
+import signal
+import socket
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from multiprocessing.connection import Connection
+from typing import Any
+
+import pytest
+
+from harness.emulators.plan import Network, worker_address
+from harness.emulators.relay import RelayEmulator
+from workloads.namespace import die_with_parent, drop_privileges, enter_private_network, set_tcp
+from workloads.tun import open_tun
+
+
+class Lab:
+    """Workers 0..n-1 attached to one relay."""
+
+    def __init__(self, network: Network) -> None:
+        self.relay = RelayEmulator()
+        self.pids: list[int] = []
+        self._pipes: list[Connection] = []
+        self._threads = ThreadPoolExecutor(network.workers)
+        try:
+            for rank in range(network.workers):
+                self._start(rank)
+            self.relay.apply(network)
+        except BaseException:
+            self.close()
+            raise
+
+    def run(self, rank: int, function: Callable[..., Any], *arguments: Any) -> Future[Any]:
+        """Call a module-level function inside a worker."""
+        return self._threads.submit(self._call, self._pipes[rank], function, arguments)
+
+    def close(self) -> None:
+        """End everything."""
+        for pid in self.pids:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
+        self.pids = []
+        for pipe in self._pipes:
+            pipe.close()
+        self._threads.shutdown()
+        self.relay.close()
+
+    @staticmethod
+    def _call(pipe: Connection, function: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
+        pipe.send((function, arguments))
+        answer = pipe.recv()
+        if isinstance(answer, BaseException):
+            raise answer
+        return answer
+
+    def _start(self, rank: int) -> None:
+        pipe, theirs = multiprocessing.Pipe()
+        sock, far = socket.socketpair()
+        parent = os.getpid()
+        pid = os.fork()
+        if pid == 0:
+            try:
+                die_with_parent(parent)
+                for open_end in (pipe, sock, *self._pipes):
+                    open_end.close()
+                _serve(rank, theirs, far)
+            finally:
+                os._exit(1)
+        self.pids.append(pid)
+        self._pipes.append(pipe)
+        theirs.close()
+        far.close()
+        with sock:
+            _, fds, _, _ = socket.recv_fds(sock, 1, 1)
+        if not fds:
+            error = pipe.recv()
+            raise error
+        self.relay.attach(rank, fds[0])
+        os.close(fds[0])
+
+
+def _serve(rank: int, pipe: Connection, sock: socket.socket) -> None:
+    try:
+        enter_private_network()
+        device = open_tun("wan0", worker_address(rank))
+        set_tcp({"congestion": "reno", "slow_start_after_idle": True})
+        drop_privileges()
+    except Exception as error:
+        pipe.send(error)  # a host that lacks something fails the test with the remedy
+        return
+    with sock:
+        socket.send_fds(sock, [b"."], [device])
+    os.close(device)
+    while True:
+        function, arguments = pipe.recv()
+        try:
+            pipe.send(function(*arguments))
+        except Exception as error:
+            pipe.send(error)
+
+
+@pytest.fixture
+def lab() -> Iterator[Callable[[Network], Lab]]:
+    """A factory of labs that end with the test."""
+    labs: list[Lab] = []
+
+    def make(network: Network) -> Lab:
+        labs.append(Lab(network))
+        return labs[-1]
+
+    yield make
+    for each in labs:
+        each.close()

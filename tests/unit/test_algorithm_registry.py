@@ -1,0 +1,168 @@
+"""Algorithms are found by name, and every mistake in a spec is named in one line."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import pytest
+
+from workloads.algorithms import registry
+from workloads.algorithms.base import Algorithm, AlgorithmError, at_least
+from workloads.algorithms.delayed import Delayed
+from workloads.algorithms.dts import DTS
+
+
+@dataclass
+class Mine(Algorithm):
+    kind = "mine"
+
+    period: int = field(metadata=at_least(1))
+    power: float = 0.5
+    mode: str = "fast"
+
+
+@dataclass
+class Unnamed(Algorithm):
+    share: float = 0.5
+
+
+MINE = f"{__name__}:Mine"
+
+
+def test_the_four_kinds_of_the_dts_paper_are_built_in():
+    assert registry.kinds() == ["ssgd", "delayed", "sparse", "dts"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "params", "label"),
+    [
+        ("ssgd", {}, "ssgd"),
+        ("delayed", {"delay": 4}, "delayed-d4"),
+        ("sparse", {"period": 4}, "sparse-p4"),
+        ("dts", {"period": 4, "delay": 20}, "dts-d20-p4"),
+        (MINE, {"period": 2}, "mine-period2-power0.5-modefast"),
+        (f"{__name__}:Unnamed", {}, "unnamed-s0.5"),
+    ],
+)
+def test_a_label_names_the_kind_and_every_parameter(kind, params, label):
+    assert registry.label(kind, params) == label
+
+
+def test_an_algorithm_gets_its_parameters():
+    algorithm = registry.create("dts", {"delay": 20, "period": 4})
+    assert isinstance(algorithm, DTS)
+    assert algorithm.params() == {"delay": 20, "period": 4}
+    assert (algorithm.delay_steps, algorithm.period_steps) == (20, 4)
+
+
+def test_delayed_is_dts_with_period_one_and_sparse_is_dts_without_delay():
+    delayed, sparse = registry.create("delayed", {"delay": 7}), registry.create("sparse", {"period": 5})
+    assert (delayed.delay_steps, delayed.period_steps) == (7, 1)
+    assert (sparse.delay_steps, sparse.period_steps) == (0, 5)
+
+
+@pytest.mark.parametrize(
+    ("delay", "period", "in_flight"), [(0, 1, 1), (0, 4, 1), (3, 4, 1), (4, 4, 2), (20, 4, 6), (20, 1, 21)]
+)
+def test_in_flight_counts_the_newest_message_too(delay, period, in_flight):
+    assert DTS(delay=delay, period=period).in_flight == in_flight
+
+
+def test_two_tensors_are_sent_only_with_momentum_and_a_period():
+    assert DTS(delay=4, period=4).tensors_per_message(0.9) == 2
+    assert DTS(delay=4, period=4).tensors_per_message(0.0) == 1
+    assert Delayed(delay=4).tensors_per_message(0.9) == 1
+
+
+def test_a_list_expands_into_one_algorithm_each():
+    assert registry.expand("delayed", {"delay": [4, 20]}) == [{"delay": 4}, {"delay": 20}]
+    assert registry.expand("dts", {"delay": [4, 20], "period": 4}) == [
+        {"delay": 4, "period": 4},
+        {"delay": 20, "period": 4},
+    ]
+    assert len(registry.expand("dts", {"delay": [1, 2, 3], "period": [4, 5]})) == 6
+    assert registry.expand("ssgd", {}) == [{}]
+
+
+def test_an_algorithm_of_ones_own_is_found_by_module_and_class():
+    algorithm = registry.create(MINE, {"period": 3, "power": 2})
+    assert isinstance(algorithm, Mine)
+    assert algorithm.params() == {"period": 3, "power": 2, "mode": "fast"}
+
+
+def test_parameters_are_listed_with_their_types():
+    assert registry.parameters("dts") == {"delay": "int", "period": "int"}
+    assert registry.parameters(MINE) == {"period": "int", "power": "float", "mode": "str"}
+
+
+@pytest.mark.parametrize(
+    ("kind", "params", "message"),
+    [
+        (
+            "dst",
+            {},
+            "algorithm 'dst' is unknown; did you mean 'dts'? "
+            "(known: ssgd, delayed, sparse, dts; your own: 'module:Class')",
+        ),
+        (
+            "diloco",
+            {},
+            "algorithm 'diloco' is unknown (known: ssgd, delayed, sparse, dts; your own: 'module:Class')",
+        ),
+        (
+            "dts",
+            {"dealy": 4, "period": 4},
+            "algorithm 'dts' has no parameter 'dealy'; did you mean 'delay'? (it takes delay, period)",
+        ),
+        ("ssgd", {"delay": 4}, "algorithm 'ssgd' has no parameter 'delay' (it takes none)"),
+        ("dts", {"delay": 4}, "algorithm 'dts' needs parameter 'period' (int)"),
+        (
+            "dts",
+            {"delay": -1, "period": 4},
+            "algorithm 'dts': delay = -1; expected a whole number, 0 or more",
+        ),
+        (
+            "dts",
+            {"delay": 4, "period": 0},
+            "algorithm 'dts': period = 0; expected a whole number, 1 or more",
+        ),
+        ("delayed", {"delay": 0}, "algorithm 'delayed': delay = 0; expected a whole number, 1 or more"),
+        ("sparse", {"period": "4"}, "algorithm 'sparse': period = '4'; expected a whole number, 1 or more"),
+        ("sparse", {"period": 4.0}, "algorithm 'sparse': period = 4.0; expected a whole number, 1 or more"),
+        ("sparse", {"period": True}, "algorithm 'sparse': period = True; expected a whole number, 1 or more"),
+        (MINE, {"period": 1, "power": "x"}, "algorithm 'mine': power = 'x'; expected a number"),
+        (MINE, {"period": 1, "mode": 3}, "algorithm 'mine': mode = 3; expected a string"),
+        (
+            "no_such_pkg.sync:Mine",
+            {},
+            "algorithm 'no_such_pkg.sync:Mine': cannot import 'no_such_pkg.sync' "
+            "(No module named 'no_such_pkg'); is its folder on PYTHONPATH?",
+        ),
+        (
+            f"{__name__}:Mime",
+            {},
+            f"algorithm '{__name__}:Mime': module '{__name__}' has no 'Mime'; did you mean 'Mine'?",
+        ),
+        (
+            f"{__name__}:MINE",
+            {},
+            f"algorithm '{__name__}:MINE': 'MINE' is not a subclass of workloads.algorithms.base.Algorithm",
+        ),
+    ],
+)
+def test_a_mistake_is_named_in_one_line(kind, params, message):
+    with pytest.raises(AlgorithmError) as error:
+        registry.create(kind, params)
+    assert str(error.value) == message
+
+
+def test_an_empty_list_is_refused():
+    with pytest.raises(AlgorithmError) as error:
+        registry.expand("delayed", {"delay": []})
+    assert str(error.value) == "algorithm 'delayed': delay = []; expected a value or a list with at least one"
+
+
+def test_expanding_refuses_what_creating_refuses():
+    with pytest.raises(AlgorithmError) as error:
+        registry.expand("delayed", {"delay": [4, -4]})
+    assert str(error.value) == "algorithm 'delayed': delay = -4; expected a whole number, 1 or more"

@@ -1,0 +1,97 @@
+import time
+
+import pytest
+import torch
+
+from workloads.datasets import TEST_SAMPLES, batches, digits
+from workloads.models import digits_cnn
+from workloads.registry import make_task
+from workloads.seeding import stream
+
+SPEC = {"name": "digits-cnn", "step_time": "real"}
+BUCKET = 64 << 10
+
+
+class RealClock:
+    def now(self):
+        return time.monotonic_ns()
+
+    def sleep(self, seconds):
+        raise AssertionError("real compute does not sleep")
+
+
+@pytest.fixture(autouse=True)
+def _one_thread():
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+def task(rank=0, world_size=1, seed=1, **train):
+    return make_task(SPEC, rank, world_size, seed, RealClock(), BUCKET, train)
+
+
+def descend(learner, steps, lr=0.1):
+    losses = []
+    for step in range(steps):
+        g, loss = learner.gradient(step)
+        learner.w.add_(g, alpha=-lr)
+        losses.append(loss)
+    return losses
+
+
+def test_one_worker_learns_digits_to_95_percent_in_300_steps():
+    learner = task()
+    assert learner.evaluate() < 0.3
+    descend(learner, 300)
+    assert learner.evaluate() > 0.95
+
+
+def test_the_tensors_announced_without_torch_are_those_of_the_module():
+    module = digits_cnn._module(torch.Generator())
+    expected = [(name, tuple(p.shape)) for name, p in module.named_parameters()]
+    assert [(t.name, t.shape) for t in digits_cnn.tensors()] == expected
+
+
+def test_all_ranks_start_with_equal_parameters():
+    assert torch.equal(task(rank=0, world_size=4).w, task(rank=3, world_size=4).w)
+
+
+def test_another_seed_starts_elsewhere():
+    assert not torch.equal(task(seed=1).w, task(seed=2).w)
+
+
+def test_the_same_seed_gives_the_same_losses_whatever_else_draws_random_numbers():
+    first = descend(task(rank=1, world_size=4), 10)
+    torch.manual_seed(99)
+    assert descend(task(rank=1, world_size=4), 10) == first
+
+
+def test_ranks_see_different_batches():
+    assert descend(task(rank=0, world_size=2), 3) != descend(task(rank=1, world_size=2), 3)
+
+
+def test_dirichlet_shards_train_too():
+    learner = task(rank=0, world_size=4, shards="dirichlet:0.1", batch_size=8)
+    losses = descend(learner, 60)
+    assert losses[-1] < losses[0] / 2
+
+
+def test_one_digit_in_five_is_held_out_and_no_test_digit_is_trained_on():
+    data = digits()
+    assert (len(data.train_y), len(data.test_y)) == (1797 - TEST_SAMPLES, TEST_SAMPLES)
+    seen = {tuple(image.flatten().tolist()) for image in data.train_x}
+    assert not any(tuple(image.flatten().tolist()) in seen for image in data.test_x)
+    assert (data.train_x.min(), data.train_x.max()) == (0, 1)
+
+
+def test_the_held_out_digits_cover_every_class():
+    assert torch.bincount(digits().test_y).min() >= 25
+
+
+def test_batches_pass_over_a_shard_again_and_again_without_favourites():
+    x = torch.arange(5).float()
+    produced = batches(x, x.long(), 4, stream(1, "test"), [0, 1, 2])
+    seen = torch.cat([next(produced)[1] for _ in range(3)])
+    assert torch.bincount(seen, minlength=5).tolist() == [4, 4, 4, 0, 0]

@@ -1,0 +1,373 @@
+"""Profile files are read strictly: every mistake is told in one line, with its place and a near miss."""
+
+import math
+
+import pytest
+from netprofiles import Delay, ProfileError, Provenance, Rate, Ratio, Size, load
+
+TOML = """
+schema = 1
+name = "two"
+description = "Two sites."
+notes = ["A note."]
+
+[sources]
+ping = "own ping, 2026-03-01"
+
+[site_defaults]
+up = "10Gbit"
+up_standing = "assumed"
+up_source = "ping"
+
+[path_defaults]
+rtt_standing = "measured"
+rtt_source = "ping"
+loss = "0.1%"
+
+[[sites]]
+name = "oregon"
+region = "us-west-2"
+city = "Oregon"
+
+[[sites]]
+name = "london"
+up = "1Gbit"
+up_standing = "given"
+up_source = "ping"
+local_rtt = "0.1ms"
+
+[[paths]]
+src = "us-west-2"
+dst = "london"
+rtt = "145ms"
+jitter = "2ms"
+rate = "5Gbit"
+buffer = "1MiB"
+"""
+
+
+@pytest.fixture
+def toml(tmp_path, monkeypatch):
+    """Write the file, with replacements, and load it by its relative name."""
+    monkeypatch.chdir(tmp_path)
+
+    def write_and_load(*replacements):
+        text = TOML
+        for old, new in replacements:
+            assert text.count(old) == 1, old
+            text = text.replace(old, new)
+        (tmp_path / "two.toml").write_text(text)
+        return load("two.toml")
+
+    return write_and_load
+
+
+@pytest.fixture
+def csv(tmp_path, monkeypatch):
+    """Write the lines as CSV and load them by the file's relative name."""
+    monkeypatch.chdir(tmp_path)
+
+    def write_and_load(*lines):
+        (tmp_path / "net.csv").write_text("\n".join(lines) + "\n")
+        return load("net.csv")
+
+    return write_and_load
+
+
+def refusal(load_it, *args):
+    with pytest.raises(ProfileError) as refused:
+        load_it(*args)
+    return str(refused.value)
+
+
+def test_a_toml_profile_says_what_it_was_given(toml):
+    profile = toml()
+    oregon, london = profile.sites
+    assert (profile.name, profile.description, profile.notes) == ("two", "Two sites.", ("A note.",))
+    assert (oregon.region, oregon.city, oregon.up, oregon.down) == ("us-west-2", "Oregon", Rate(10**10), None)
+    assert (london.up, london.local_rtt) == (Rate(10**9), Delay.parse("0.1ms"))
+    path = profile.path("oregon", "london")
+    assert path.delay == Delay.parse("72.5ms")
+    assert (path.jitter, path.loss) == (Delay.parse("2ms"), Ratio(0.001))
+    assert (path.rate, path.buffer) == (Rate(5 * 10**9), Size(2**20))
+
+
+def test_each_value_carries_its_standing_and_source(toml):
+    profile = toml()
+    ping = "own ping, 2026-03-01"
+    assert profile.site("oregon").provenance == {"up": Provenance("assumed", ping)}
+    assert profile.site("london").provenance == {
+        "up": Provenance("given", ping),
+        "local_rtt": Provenance("given", "two.toml"),
+    }
+    assert profile.path("oregon", "london").provenance == {
+        "rtt": Provenance("measured", ping),
+        "jitter": Provenance("given", "two.toml"),
+        "loss": Provenance("given", "two.toml"),
+        "rate": Provenance("given", "two.toml"),
+        "buffer": Provenance("given", "two.toml"),
+    }
+
+
+def test_a_path_given_one_way_stands_for_both(toml):
+    profile = toml()
+    assert profile.path("london", "oregon") == profile.path("oregon", "london").reversed()
+    assert profile.rtt("oregon", "london") == Delay.parse("145ms")
+
+
+def test_a_one_way_delay_is_taken_as_it_is(toml):
+    profile = toml(
+        ('rtt = "145ms"', 'one_way = "70ms"\none_way_standing = "inferred"\none_way_source = "ping"')
+    )
+    path = profile.path("oregon", "london")
+    assert path.delay == Delay.parse("70ms")
+    assert path.provenance["rtt"] == Provenance("inferred", "own ping, 2026-03-01")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("schema = 1", "schema = 2", "two.toml: schema is 2; expected schema = 1"),
+        ("schema = 1", "", "two.toml: schema is missing; expected schema = 1"),
+        ('name = "two"\n', "", "two.toml: top level: no 'name'; expected a text in quotes"),
+        ('name = "two"', "name = 2", "two.toml: top level.name: 2 is not usable; expected a text in quotes"),
+        ('notes = ["A note."]', 'notes = "A"', "two.toml: notes is not usable; expected a list of texts"),
+        (
+            "[site_defaults]",
+            "[site_default]",
+            "two.toml: top level: unknown key 'site_default'; expected one of schema, name, description, notes, "
+            "sources, site_defaults, path_defaults, sites, paths, paths_file; did you mean 'site_defaults'?",
+        ),
+        (
+            'city = "Oregon"',
+            'citty = "Oregon"',
+            "two.toml: sites[0]: unknown key 'citty'; expected one of name, region, city, up, up_standing, "
+            "up_source, down, down_standing, down_source, local_rtt, local_rtt_standing, local_rtt_source; "
+            "did you mean 'city'?",
+        ),
+        (
+            'up = "1Gbit"',
+            'up = "1Gib"',
+            "two.toml: sites[london].up: '1Gib' has the unknown unit 'Gib'; a rate is a number and one of bit, "
+            "kbit, Mbit, Gbit, such as '10Gbit'; did you mean 'Gbit'?",
+        ),
+        (
+            'rtt = "145ms"',
+            "rtt = 145",
+            "two.toml: paths[oregon -> london].rtt: '145' has no unit; a delay is a number and one of ns, us, ms, "
+            "s, such as '80ms'",
+        ),
+        (
+            'rtt = "145ms"',
+            'rtt = ["145ms"]',
+            "two.toml: paths[oregon -> london].rtt: expected one quantity in quotes, not ['145ms']",
+        ),
+        (
+            'rtt = "145ms"',
+            'rtt = "145ms"\none_way = "70ms"',
+            "two.toml: paths[oregon -> london]: both rtt and one_way; expected one of them",
+        ),
+        (
+            'rtt = "145ms"\n',
+            "",
+            "two.toml: paths[oregon -> london]: oregon -> london: no delay; expected an RTT or a one-way delay",
+        ),
+        (
+            'jitter = "2ms"',
+            'jitter = "60ms"',
+            "two.toml: paths[oregon -> london]: oregon -> london: jitter 60ms is above a third of the one-way "
+            "delay 72.5ms; expected at most 24.166666ms",
+        ),
+        (
+            'dst = "london"',
+            'dst = "lodnon"',
+            "two.toml: paths[0].dst: unknown site 'lodnon'; expected one of [[sites]]; did you mean 'london'?",
+        ),
+        ('dst = "london"\n', "", "two.toml: paths[0]: no 'dst'; expected a text in quotes"),
+        (
+            'rtt_standing = "measured"',
+            'rtt_standing = "mesured"',
+            "two.toml: paths[oregon -> london].rtt_standing: unknown 'mesured'; expected one of measured, "
+            "inferred, assumed, fitted, given; did you mean 'measured'?",
+        ),
+        (
+            'rtt_source = "ping"',
+            'rtt_source = "pign"',
+            "two.toml: paths[oregon -> london].rtt_source: no 'pign' in [sources]; did you mean 'ping'?",
+        ),
+        (
+            'rtt_source = "ping"\n',
+            "",
+            "two.toml: paths[oregon -> london]: rtt_standing without rtt_source; expected both",
+        ),
+        (
+            'rtt_standing = "measured"\n',
+            "",
+            "two.toml: paths[oregon -> london]: rtt_source without rtt_standing; expected both",
+        ),
+        (
+            'region = "us-west-2"',
+            'region = "london"',
+            "two.toml: paths[0].src: unknown site 'us-west-2'; expected one of [[sites]]",
+        ),
+        ("[[paths]]", "[paths]", "two.toml: paths is not a list of tables; expected [[paths]]"),
+        ("[sources]\n", 'sources = "x"\n[x]\n', None),
+        ("[[paths]]", 'paths_file = "x.csv"\n[[paths]]', None),
+    ],
+)
+def test_a_mistake_in_toml_is_named_with_its_key(toml, old, new, message):
+    said = refusal(toml, (old, new))
+    assert "\n" not in said
+    assert said.startswith("two.toml: ")
+    if message is not None:
+        assert said == message
+
+
+def test_broken_toml_is_refused_with_its_line(toml):
+    assert refusal(toml, ("schema = 1", "schema 1")) == (
+        "two.toml: not TOML: Expected '=' after a key in a key/value pair (at line 2, column 8)"
+    )
+
+
+def test_a_path_given_twice_is_refused(toml):
+    again = '[[paths]]\nsrc = "oregon"\ndst = "london"\nrtt = "1ms"\n\n[[paths]]'
+    assert refusal(toml, ("[[paths]]", again)) == (
+        "two.toml: paths[oregon -> london]: oregon -> london is given twice; expected once per direction"
+    )
+
+
+def test_a_pair_without_a_path_is_refused(toml):
+    assert refusal(toml, ("[[paths]]", '[[sites]]\nname = "tokyo"\n\n[[paths]]')) == (
+        "two.toml: no path oregon -> tokyo; every ordered pair of sites needs one"
+    )
+
+
+def test_paths_may_stand_in_a_csv_beside_the_file(toml, tmp_path):
+    (tmp_path / "paths.csv").write_text(
+        "src,dst,rtt_ms,loss_pct\nlondon,us-west-2,145,\noregon,london,147,1\n"
+    )
+    start = TOML.index("[[paths]]")
+    inline = TOML[start:]
+    profile = toml((inline, ""), ("[sources]", 'paths_file = "paths.csv"\n\n[sources]'))
+    there, back = profile.path("oregon", "london"), profile.path("london", "oregon")
+    assert (there.loss, back.loss) == (Ratio(0.01), Ratio(0.001))
+    assert profile.rtt("oregon", "london") == Delay.parse("146ms")
+    assert there.provenance["rtt"] == Provenance("measured", "own ping, 2026-03-01")
+
+
+def test_mistakes_in_that_csv_are_named_with_file_and_line(toml, tmp_path):
+    inline = TOML[TOML.index("[[paths]]") :]
+    with_file = ((inline, ""), ("[sources]", 'paths_file = "paths.csv"\n\n[sources]'))
+    assert refusal(toml, *with_file) == "paths.csv: cannot be read: No such file or directory"
+    (tmp_path / "paths.csv").write_text("src,dst,rtt_ms\noregon,lndon,1\n")
+    assert refusal(toml, *with_file) == (
+        "paths.csv, line 2, dst: unknown site 'lndon'; expected one of [[sites]]; did you mean 'london'?"
+    )
+
+
+def test_paths_stand_in_one_place_only(toml):
+    assert refusal(toml, ("[sources]", 'paths_file = "x.csv"\n\n[sources]')) == (
+        "two.toml: both paths and paths_file; expected one of them"
+    )
+
+
+def test_a_csv_profile_has_the_sites_it_names(csv):
+    profile = csv(
+        "src, dst, rtt_ms, rate_mbps, jitter_ms, loss_pct, buffer",
+        "a, b, 80, 100, 1.5, 0.1, 256KiB",
+        "",
+        "a, c, 20.5, , , ,",
+        "b, c, 30, , , ,",
+    )
+    assert profile.name == "net"
+    assert [site.name for site in profile.sites] == ["a", "b", "c"]
+    path = profile.path("b", "a")
+    assert (path.delay, path.jitter) == (Delay.parse("40ms"), Delay.parse("1.5ms"))
+    assert (path.loss, path.rate, path.buffer) == (Ratio(0.001), Rate(10**8), Size(256 * 1024))
+    assert path.provenance["rate"] == Provenance("given", "net.csv")
+    other = profile.path("a", "c")
+    assert (other.delay, other.rate, other.buffer) == (Delay.parse("10.25ms"), None, None)
+    assert set(other.provenance) == {"rtt"}
+
+
+def test_both_directions_in_csv_may_differ(csv):
+    profile = csv("src,dst,one_way_ms,rate_mbps", "a,b,40,100", "b,a,60,10")
+    assert profile.path("a", "b").delay == Delay.parse("40ms")
+    assert profile.path("b", "a").rate == Rate(10**7)
+    assert math.isclose(profile.rtt("a", "b").ms, 100)
+
+
+_COLUMNS = "expected src, dst, rtt_ms, one_way_ms, jitter_ms, loss_pct, rate_mbps, buffer"
+
+
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [
+        (
+            ["src,dst,rt_ms", "a,b,1"],
+            f"net.csv, line 1: unknown column 'rt_ms'; {_COLUMNS}; did you mean 'rtt_ms'?",
+        ),
+        (["src,src,rtt_ms"], "net.csv, line 1: column 'src' is there twice; expected once"),
+        (["src,rtt_ms"], f"net.csv, line 1: no column 'dst'; {_COLUMNS}"),
+        (["src,dst"], "net.csv, line 1: expected exactly one of the columns rtt_ms and one_way_ms"),
+        (
+            ["src,dst,rtt_ms,one_way_ms"],
+            "net.csv, line 1: expected exactly one of the columns rtt_ms and one_way_ms",
+        ),
+        (["src,dst,rtt_ms", "a,b"], "net.csv, line 2: 2 cells; expected 3 (src, dst, rtt_ms)"),
+        (["src,dst,rtt_ms", "a,,1"], "net.csv, line 2, dst: empty; expected the name of a site"),
+        (["src,dst,rtt_ms", "a,b,"], "net.csv, line 2, rtt_ms: empty; expected a number of ms, such as 80"),
+        (
+            ["src,dst,rtt_ms", "a,b,80ms"],
+            "net.csv, line 2, rtt_ms: '80ms' is not usable; expected a number, 0 or more, without unit",
+        ),
+        (
+            ["src,dst,rtt_ms", "a,b,nan"],
+            "net.csv, line 2, rtt_ms: 'nan' is not usable; expected a number, 0 or more, without unit",
+        ),
+        (
+            ["src,dst,rtt_ms,rate_mbps", "", "a,b,1,0"],
+            "net.csv, line 3, rate_mbps: '0' is not usable; expected a number, above 0, without unit",
+        ),
+        (
+            ["src,dst,rtt_ms,loss_pct", "a,b,1,101"],
+            "net.csv, line 2, loss_pct: '101' is not usable; expected a number, 0 to 100, without unit",
+        ),
+        (
+            ["src,dst,rtt_ms,buffer", "a,b,1,64"],
+            "net.csv, line 2, buffer: '64' has no unit; a size is a number and one of B, kB, KiB, MB, MiB, GB, "
+            "GiB, such as '25MiB'",
+        ),
+        (
+            ["src,dst,rtt_ms", "a,b,1", "a,b,2"],
+            "net.csv, line 3: a -> b is given twice; expected once per direction",
+        ),
+        (
+            ["src,dst,rtt_ms,jitter_ms", "a,b,6,2"],
+            "net.csv, line 2: a -> b: jitter 2ms is above a third of the one-way delay 3ms; expected at most 1ms",
+        ),
+        (
+            ["src,dst,rtt_ms", "a,a,1"],
+            "net.csv, line 2: a -> a: a path joins two sites; inside a site, set its local_rtt",
+        ),
+        (
+            ["src,dst,rtt_ms", "a,b,1", "b,c,1"],
+            "net.csv: no path a -> c; every ordered pair of sites needs one",
+        ),
+        (["src,dst,rtt_ms"], "net.csv: profile 'net' has no site; expected at least one"),
+    ],
+)
+def test_a_mistake_in_csv_is_named_with_its_line(csv, lines, message):
+    assert refusal(csv, *lines) == message
+
+
+def test_a_file_that_is_not_text_is_refused(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "bad.toml").write_bytes(b"\xff\xfe\xfa")
+    assert refusal(load, "bad.toml") == "bad.toml: is not text in UTF-8"
+    assert refusal(load, "none.csv") == "none.csv: cannot be read: No such file or directory"
+
+
+def test_a_file_in_a_windows_editor_s_utf_8_is_read(tmp_path):
+    (tmp_path / "bom.csv").write_bytes(b"\xef\xbb\xbfsrc,dst,rtt_ms\r\na,b,80\r\n")
+    assert load(str(tmp_path / "bom.csv")).max_rtt() == Delay.parse("80ms")

@@ -1,0 +1,89 @@
+"""Where delayed updates stop converging: a limit that momentum lowers by two orders of magnitude.
+
+On a quadratic of curvature lambda, with a = lr * lambda, the difference y of two replicas obeys
+y_n = -a * sum over k < D of c_k y_{n-1-k} with c_k = (1 - beta^(k+1)) / (1 - beta). The figures below are
+where the largest root of its characteristic polynomial leaves the unit circle.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from pass_through import PassThrough
+
+from wanbench.testing import simulate
+from workloads.algorithms.delayed import Delayed
+from workloads.algorithms.dts import DTS
+from workloads.algorithms.ssgd import SSGD
+from workloads.optim import SGDConfig
+
+LIMITS = {1: 1.00, 2: 0.526, 3: 0.303, 4: 0.197, 8: 0.068, 12: 0.037, 16: 0.025, 20: 0.0187}
+"""Largest stable a of Delayed with momentum 0.9, by delay."""
+
+
+def converges(make, momentum, step_sizes, steps):
+    """Whether two replicas come together, for each a = lr * lambda: every element is a problem of its own."""
+    curvature = torch.tensor(step_sizes, dtype=torch.float64)
+
+    def gradient(rank, step, w):
+        return curvature * w + (2.0 * rank - 1.5 if step == 0 else 0.0)
+
+    config, start = SGDConfig(lr=1.0, momentum=momentum), torch.zeros_like(curvature)
+    trace = simulate(make, gradient, config, start, steps=steps, world_size=2)
+    size = trace.w_at.abs().amax(dim=1)
+    half = steps // 2
+    early, late = size[half - steps // 8 : half].amax(dim=0), size[-steps // 8 :].amax(dim=0)
+    return (late < early).tolist()
+
+
+def largest_stable(delay, momentum):
+    """By bisection on the spectral radius of the recurrence."""
+    c = np.array([(1 - momentum ** (k + 1)) / (1 - momentum) for k in range(delay)])
+    low, high = 0.0, 4.0
+    for _ in range(40):
+        a = (low + high) / 2
+        stable = np.abs(np.roots(np.concatenate([[1.0], a * c]))).max() < 1
+        low, high = (a, high) if stable else (low, a)
+    return low
+
+
+@pytest.mark.parametrize(("delay", "limit"), LIMITS.items())
+def test_the_limit_with_momentum_is_where_the_roots_leave_the_unit_circle(delay, limit):
+    assert largest_stable(delay, 0.9) == pytest.approx(limit, rel=0.02)
+
+
+@pytest.mark.parametrize("delay", LIMITS)
+def test_without_momentum_the_limit_is_one_at_any_delay(delay):
+    assert largest_stable(delay, 0.0) == pytest.approx(1.0, rel=1e-6)
+
+
+@pytest.mark.parametrize("delay", [1, 4, 8, 20])
+def test_without_momentum_training_converges_below_one_and_diverges_above(delay):
+    assert converges(lambda: Delayed(delay=delay), 0.0, [0.93, 1.07], 1500) == [True, False]
+
+
+@pytest.mark.parametrize("delay", [1, 2, 4, 8])
+def test_with_momentum_training_converges_below_the_limit_and_diverges_above(delay):
+    limit = LIMITS[delay]
+    step_sizes = [0.93 * limit, 1.07 * limit]
+    assert converges(lambda: Delayed(delay=delay), 0.9, step_sizes, 1500) == [True, False]
+
+
+def test_at_a_delay_of_20_with_momentum_0_017_converges_and_0_021_diverges():
+    assert converges(lambda: Delayed(delay=20), 0.9, [0.017, 0.021], 1500) == [True, False]
+
+
+def test_exact_compensation_is_less_stable_than_pass_through():
+    assert converges(lambda: PassThrough(delay=20), 0.9, [0.021, 0.023, 0.027], 1500) == [True, True, False]
+
+
+@pytest.mark.parametrize(("delay", "limit"), [(4, 0.092), (8, 0.029), (20, 0.0084)])
+def test_blocks_as_long_as_the_delay_halve_the_limit_again(delay, limit):
+    step_sizes = [0.93 * limit, 1.07 * limit]
+    assert converges(lambda: DTS(delay=delay, period=delay), 0.9, step_sizes, 2000) == [True, False]
+
+
+@pytest.mark.parametrize(("momentum", "limit"), [(0.0, 2.0), (0.9, 3.8)])
+def test_synchronous_sgd_has_limits_of_2_and_3_8(momentum, limit):
+    assert converges(SSGD, momentum, [0.97 * limit, 1.03 * limit], 400) == [True, False]

@@ -1,0 +1,160 @@
+"""`wanbench.testing.check` lets the built-in algorithms pass and catches the usual mistakes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pytest
+from pass_through import PassThrough
+
+from wanbench.testing import CheckError, check
+from workloads.algorithms.base import Algorithm, AlgorithmError
+from workloads.algorithms.delayed import Delayed
+from workloads.algorithms.dts import DTS
+from workloads.algorithms.sparse import Sparse
+from workloads.algorithms.ssgd import SSGD
+
+BASICS = [
+    "unknown parameters are refused",
+    "gradients and messages are used only while they are the algorithm's own",
+    "nothing is in flight after finish",
+    "in_flight bounds what is in flight",
+]
+CLAIMS = [
+    "replicas agree after finish",
+    "w after finish is that of synchronous SGD",
+    "m after finish is that of synchronous SGD",
+    "the mean of the replicas moves as with synchronous SGD",
+]
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "params"),
+    [
+        (Delayed, {"delay": 4}),
+        (Delayed, {"delay": 20}),
+        (Sparse, {"period": 4}),
+        (DTS, {"delay": 0, "period": 1}),
+        (DTS, {"delay": 5, "period": 3}),
+        (DTS, {"delay": 20, "period": 4}),
+    ],
+)
+def test_compensated_algorithms_hold_every_property(algorithm, params):
+    assert check(algorithm, **params) == BASICS + CLAIMS
+
+
+def test_synchronous_sgd_holds_every_property_but_the_one_that_buckets_void():
+    assert check(SSGD) == BASICS[:3] + CLAIMS
+
+
+def test_an_algorithm_that_claims_nothing_is_checked_for_the_basics():
+    assert check(Algorithm) == BASICS
+
+
+def test_parameters_are_checked_first():
+    with pytest.raises(
+        AlgorithmError, match=r"^algorithm 'delayed': delay = 0; expected a whole number, 1 or more$"
+    ):
+        check(Delayed, delay=0)
+
+
+def failure(algorithm, **params):
+    with pytest.raises(CheckError) as error:
+        check(algorithm, **params)
+    return str(error.value)
+
+
+def test_late_averages_passed_through_momentum_are_caught():
+    message = failure(PassThrough, delay=4)
+    assert message.startswith(
+        "pass-through-d4 (workers 3, momentum 0.9): claimed that replicas agree after finish, "
+        "but the relative error is "
+    )
+
+
+class Swallower(Algorithm):
+    def __init__(self, **kwargs):
+        pass
+
+
+def test_an_algorithm_that_swallows_unknown_parameters_is_caught():
+    assert (
+        failure(Swallower)
+        == "Swallower: an unknown parameter is accepted; expected TypeError, so no **kwargs"
+    )
+
+
+@dataclass
+class Lonely(Algorithm):
+    agrees = True
+
+
+def test_replicas_that_never_talk_are_caught():
+    assert failure(Lonely).startswith(
+        "lonely (workers 3, momentum 0): claimed that replicas agree after finish, but"
+    )
+
+
+@dataclass
+class Retainer(Algorithm):
+    """Adds the previous gradient without having copied it."""
+
+    def start(self, replica):
+        super().start(replica)
+        self.last = None
+
+    def gradient(self, g):
+        self.last = g
+        return g
+
+    def stepped(self):
+        self.replica.w.add_(self.last, alpha=-0.01)
+
+
+@dataclass
+class Hasty(Algorithm):
+    """Uses an average before it is there."""
+
+    def gradient(self, g):
+        self.replica.comm.all_reduce(g)
+        return g
+
+
+@pytest.mark.parametrize("algorithm", [Retainer, Hasty])
+def test_a_vector_used_while_it_belongs_to_somebody_else_is_caught(algorithm):
+    assert failure(algorithm) == (
+        f"{algorithm.kind} (workers 1, momentum 0): claimed that gradients and messages are used only "
+        "while they are the algorithm's own, but w is not finite: one was read before its wait or kept "
+        "without a copy"
+    )
+
+
+@dataclass
+class Forgetful(Delayed):
+    """Leaves its last messages on the way."""
+
+    def finish(self):
+        pass
+
+
+def test_messages_left_in_flight_are_caught():
+    assert failure(Forgetful, delay=3) == (
+        "forgetful-d3 (workers 1, momentum 0): claimed that nothing is in flight after finish, "
+        "but 3 operations are"
+    )
+
+
+@dataclass
+class Modest(DTS):
+    """Says that it keeps fewer messages in flight than it does."""
+
+    @property
+    def in_flight(self):
+        return 1
+
+
+def test_more_in_flight_than_said_is_caught():
+    assert failure(Modest, delay=8, period=1) == (
+        "modest-d8-p1 (workers 1, momentum 0): claimed that in_flight bounds what is in flight, "
+        "but 9 operations were, not 2"
+    )

@@ -1,0 +1,229 @@
+"""Oracles for a synchronisation algorithm: `check(Mine, period=4)`.
+
+Replicas run in threads, in float64, on recorded random gradients, so that what synchronous SGD makes of the
+very same gradients is known. This says nothing about speed, and nothing about how training behaves where
+gradients depend on the parameters: stability and accuracy have to be measured.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from workloads.algorithms.base import Algorithm, Replica
+from workloads.comm.local import LocalComm, run_replicas
+from workloads.optim import SGD, SGDConfig
+
+Gradient = Callable[[int, int, torch.Tensor], torch.Tensor]
+
+TOLERANCE = 1e-9
+"""Relative to the largest parameter: float64 rounding over some hundred steps stays far below."""
+
+
+class CheckError(AssertionError):
+    """An algorithm does not do what it claims. The message is one line."""
+
+
+@dataclass(frozen=True)
+class Trace:
+    """What a simulated training run did.
+
+    Attributes:
+        w_at: parameters after each step, before any drain that follows it; shape (steps, world_size, numel).
+        w, m: parameters and momentum buffers after the last drain; shape (world_size, numel).
+        most_outstanding: communications issued and not waited for, at most, on any rank.
+        left_outstanding: the same after a drain, at most.
+    """
+
+    w_at: torch.Tensor
+    w: torch.Tensor
+    m: torch.Tensor
+    most_outstanding: int
+    left_outstanding: int
+
+
+def simulate(
+    make: Callable[[], Algorithm],
+    gradient: Gradient,
+    config: SGDConfig,
+    start: torch.Tensor,
+    *,
+    steps: int,
+    world_size: int,
+    drain_after: Collection[int] = (),
+) -> Trace:
+    """Train replicas in threads, without a network, as the engine would.
+
+    Args:
+        make: a new algorithm for each replica.
+        gradient: (rank, step, w) -> the gradient, shape (numel,); it must not change `w`.
+        config: the optimiser's settings.
+        start: initial parameters, shape (numel,), of any floating dtype.
+        steps: how many to take; a drain follows the last.
+        world_size: number of replicas.
+        drain_after: further steps, counted from 0, after which `finish` is called, as before an evaluation.
+
+    Raises:
+        CommError: a replica waited for a message that never came.
+    """
+
+    def body(comm: LocalComm) -> Trace:
+        w, g = start.clone(), torch.empty_like(start)
+        replica = Replica(w=w, m=torch.zeros_like(w), optimizer=SGD(config), comm=comm)
+        algorithm = make()
+        algorithm.start(replica)
+        w_at, left = torch.empty(steps, w.numel(), dtype=w.dtype), 0
+        for step in range(steps):
+            replica.step = step
+            replica.optimizer.advance(step)
+            g.copy_(gradient(comm.rank, step, w))
+            if algorithm.buckets:
+                for view in reversed(g.tensor_split(2)):
+                    algorithm.bucket(view)
+            replica.optimizer.step(w, replica.m, algorithm.gradient(g))
+            g.fill_(torch.nan)  # as an engine that reuses its buffer: nobody may still need it
+            algorithm.stepped()
+            w_at[step] = w
+            if step in drain_after or step == steps - 1:
+                algorithm.finish()
+                left = max(left, comm.outstanding)
+        assert isinstance(replica.m, torch.Tensor)
+        return Trace(w_at, w, replica.m, comm.most_outstanding, left)
+
+    traces = run_replicas(world_size, body)
+    return Trace(
+        w_at=torch.stack([trace.w_at for trace in traces], dim=1),
+        w=torch.stack([trace.w for trace in traces]),
+        m=torch.stack([trace.m for trace in traces]),
+        most_outstanding=max(trace.most_outstanding for trace in traces),
+        left_outstanding=max(trace.left_outstanding for trace in traces),
+    )
+
+
+def synchronous(
+    gradients: torch.Tensor, config: SGDConfig, start: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """What `torch.optim.SGD` makes of the averages of recorded gradients: the oracle.
+
+    Args:
+        gradients: shape (steps, world_size, numel).
+        config: the optimiser's settings.
+        start: initial parameters, shape (numel,).
+
+    Returns:
+        Parameters after each step, shape (steps, numel), and the last momentum buffer, shape (numel,).
+    """
+    w = start.clone().requires_grad_()
+    optimizer = torch.optim.SGD(
+        [w], config.lr, config.momentum, weight_decay=config.weight_decay, nesterov=config.nesterov
+    )
+    history = []
+    for step, averaged in enumerate(gradients.mean(dim=1)):
+        optimizer.param_groups[0]["lr"] = config.lr_at(step)
+        w.grad = averaged.clone()
+        optimizer.step()
+        history.append(w.detach().clone())
+    buffer = optimizer.state[w].get("momentum_buffer")
+    return torch.stack(history), torch.zeros_like(start) if buffer is None else buffer
+
+
+def check(algorithm: type[Algorithm], **params: Any) -> list[str]:
+    """Run every oracle that applies to an algorithm; the properties that held.
+
+    All: unknown parameters are refused; nothing is in flight after `finish`, and training goes on after it;
+    no more is in flight than `in_flight` says; no gradient or message is used while it belongs to somebody
+    else. What the class says of itself by `agrees`, `exact` and `keeps_mean`: that too.
+
+    Raises:
+        CheckError: a property does not hold.
+        AlgorithmError: `params` are not valid.
+        CommError: a replica waited for a message that never came.
+    """
+    make = _maker(algorithm, params)
+    held = ["unknown parameters are refused"]
+    for config in _configs():
+        for world_size in (1, 3):
+            held = held[:1] + _check_run(make, config, world_size)
+    return held
+
+
+def _maker(algorithm: type[Algorithm], params: dict[str, Any]) -> Callable[[], Algorithm]:
+    construct: Callable[..., Algorithm] = algorithm
+    try:
+        construct(**params, no_such_parameter=0)
+    except TypeError:
+        return lambda: algorithm(**params)
+    raise CheckError(
+        f"{algorithm.__name__}: an unknown parameter is accepted; expected TypeError, so no **kwargs"
+    )
+
+
+def _configs() -> list[SGDConfig]:
+    return [
+        SGDConfig(lr=0.05),
+        SGDConfig(lr=0.02, momentum=0.9, weight_decay=0.01),
+        SGDConfig(
+            lr=0.02,
+            momentum=0.9,
+            nesterov=True,
+            weight_decay=0.01,
+            schedule="cosine",
+            warmup_steps=5,
+            total_steps=200,
+        ),
+    ]
+
+
+def _check_run(make: Callable[[], Algorithm], config: SGDConfig, world_size: int) -> list[str]:
+    sample = make()
+    # One step more than whole periods, so that the last block is a partial one.
+    period, delay = sample.period_steps, sample.delay_steps
+    steps = 3 * period * (1 + delay // period) + 1
+    random = torch.Generator().manual_seed(1)
+    start = torch.randn(6, generator=random, dtype=torch.float64)
+    gradients = torch.randn(steps, world_size, 6, generator=random, dtype=torch.float64)
+    trace = simulate(
+        make,
+        lambda rank, step, w: gradients[step, rank],
+        config,
+        start,
+        steps=steps,
+        world_size=world_size,
+        drain_after={steps // 2},
+    )
+    setting = f"{sample.label} (workers {world_size}, momentum {config.momentum:g})"
+    held: list[str] = []
+
+    def require(holds: bool, claim: str, found: str) -> None:
+        if not holds:
+            raise CheckError(f"{setting}: claimed that {claim}, but {found}")
+        held.append(claim)
+
+    finite = bool(trace.w_at.isfinite().all() and trace.w.isfinite().all())
+    claim = "gradients and messages are used only while they are the algorithm's own"
+    require(finite, claim, "w is not finite: one was read before its wait or kept without a copy")
+    left = trace.left_outstanding
+    require(left == 0, "nothing is in flight after finish", f"{left} operations are")
+    if not sample.buckets:
+        # One more than in_flight: the partial block that finish issues.
+        bound = (sample.in_flight + 1) * sample.tensors_per_message(config.momentum)
+        most = trace.most_outstanding
+        require(most <= bound, "in_flight bounds what is in flight", f"{most} operations were, not {bound}")
+    expected_w, expected_m = synchronous(gradients, config, start)
+    scale = float(expected_w.abs().max())
+
+    def close(a: torch.Tensor, b: torch.Tensor, claim: str) -> None:
+        error = float((a - b).abs().max()) / scale
+        require(error <= TOLERANCE, claim, f"the relative error is {error:.1e}")
+
+    if sample.agrees:
+        close(trace.w, trace.w[:1], "replicas agree after finish")
+    if sample.exact:
+        close(trace.w, expected_w[-1], "w after finish is that of synchronous SGD")
+        close(trace.m, expected_m, "m after finish is that of synchronous SGD")
+    if sample.keeps_mean:
+        close(trace.w_at.mean(dim=1), expected_w, "the mean of the replicas moves as with synchronous SGD")
+    return held

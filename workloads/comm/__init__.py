@@ -1,0 +1,1 @@
+"""How workers talk: the Comm, Work and Clock interfaces and their implementations."""

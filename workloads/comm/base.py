@@ -1,0 +1,99 @@
+"""The interfaces every testbed implements: Comm, Work, Clock, and the Vector they carry."""
+
+from __future__ import annotations
+
+from typing import Protocol, Self, runtime_checkable
+
+
+@runtime_checkable
+class Vector(Protocol):
+    """A flat vector of numbers: `torch.Tensor` satisfies it, and so may a stand-in without payload.
+
+    The first five and `numel` are all that an algorithm or an optimiser may use; a comm also asks for the size.
+    """
+
+    def add_(self, other: Self, *, alpha: float = 1.0) -> Self:
+        """In place: self += alpha * other."""
+        ...
+
+    def mul_(self, factor: float) -> Self:
+        """In place: self *= factor."""
+        ...
+
+    def copy_(self, other: Self) -> Self:
+        """In place: self = other."""
+        ...
+
+    def zero_(self) -> Self:
+        """In place: self = 0."""
+        ...
+
+    def clone(self) -> Self:
+        """An independent copy."""
+        ...
+
+    def numel(self) -> int:
+        """The number of elements."""
+        ...
+
+    def element_size(self) -> int:
+        """Bytes of one element on the wire."""
+        ...
+
+
+class Work(Protocol):
+    """A communication under way."""
+
+    def done(self) -> bool:
+        """True once `wait` would return at once. Never blocks."""
+        ...
+
+    def wait(self) -> None:
+        """Block until the result is there: the only place where a worker can stall.
+
+        Raises:
+            CommError: the peer is gone, or the deadline of the operation has passed.
+        """
+        ...
+
+
+class Comm(Protocol):
+    """A worker's view of its peers. All ranks issue their operations in the same order."""
+
+    rank: int
+    world_size: int
+
+    def all_reduce(self, vector: Vector) -> Work:
+        """Replace `vector`, in place, by its mean over all ranks; returns at once.
+
+        `vector` belongs to the operation until its `wait` returns.
+        """
+        ...
+
+    def send(self, vector: Vector, dst: int) -> Work:
+        """Send a copy of `vector` to rank `dst`; returns at once."""
+        ...
+
+    def recv(self, vector: Vector, src: int) -> Work:
+        """Fill `vector` with the next message from rank `src`; returns at once."""
+        ...
+
+    def close(self) -> None:
+        """Release connections. Nothing may be in flight."""
+        ...
+
+
+class Clock(Protocol):
+    """Time as a worker sees it."""
+
+    def now(self) -> int:
+        """Nanoseconds since an arbitrary origin that all workers of a run share."""
+        ...
+
+    def sleep(self, seconds: float) -> None:
+        """Let `seconds` pass."""
+        ...
+
+
+class CommError(RuntimeError):
+    """A peer is gone, an operation timed out, or a message did not have the agreed size."""

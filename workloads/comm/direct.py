@@ -1,0 +1,245 @@
+"""The `direct` collective: every worker pushes its pieces to all others at once, over plain TCP.
+
+An all-reduce is a reduce-scatter and an all-gather without rounds::
+
+    rank i owns piece i.   i sends piece j of its vector to rank j           (half a round trip)
+    rank j averages the N pieces it holds and sends the result to everyone    (half a round trip)
+
+so it takes one round trip plus bytes / rate at any N, where gloo's ring takes 2(N-1) round trips. There is no
+rendezvous: a message leaves as soon as it is issued and waits at the receiver, in user space, if it is early.
+Pieces are averaged once, by their owner, in rank order: all ranks get the same bits.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import threading
+from typing import cast
+
+import torch
+
+from workloads.comm.base import CommError, Vector
+from workloads.comm.mesh import GATHER, MESSAGE, SCATTER, Frame, Mesh
+
+
+def _bytes_of(tensor: torch.Tensor) -> memoryview:
+    """The memory of a contiguous CPU tensor, without a copy."""
+    if not tensor.is_contiguous() or tensor.device.type != "cpu":
+        raise CommError("direct: a message must be a contiguous CPU tensor")
+    size = tensor.numel() * tensor.element_size()
+    return memoryview((ctypes.c_char * size).from_address(tensor.data_ptr())).cast("B")
+
+
+class DirectWork:
+    """An operation of the direct comm; finished by the mesh's I/O thread."""
+
+    def __init__(self, what: str, timeout_s: float) -> None:
+        self._what = what
+        self._timeout_s = timeout_s
+        self._event = threading.Event()
+        self._error: str | None = None
+
+    def done(self) -> bool:
+        """True once `wait` would return, or raise, at once."""
+        return self._event.is_set()
+
+    def wait(self) -> None:
+        """Block until finished. Raises: CommError if a peer is gone or the operation took too long."""
+        if not self._event.wait(self._timeout_s):
+            raise CommError(f"direct: {self._what} took longer than {self._timeout_s:.0f} s")
+        if self._error is not None:
+            raise CommError(f"direct: {self._what} failed: {self._error}")
+
+    def complete(self, error: str | None = None) -> None:
+        """Called by the I/O thread."""
+        self._error = error
+        self._event.set()
+
+
+class _Reduction:
+    """One all-reduce under way on this rank."""
+
+    def __init__(self, work: DirectWork, tensor: torch.Tensor, world_size: int) -> None:
+        self.work = work
+        self.pieces = list(tensor.tensor_split(world_size))
+        self.gathered = sum(1 for piece in self.pieces if piece.numel())
+        self.unsent = 0
+
+
+class DirectComm:
+    """All-to-all connected workers; see the module's docstring for the collective.
+
+    Args:
+        mesh: connections to all peers, one or more a pair.
+        timeout_s: an operation that takes longer raises CommError from its `wait`.
+    """
+
+    def __init__(self, mesh: Mesh, *, timeout_s: float) -> None:
+        self.rank = mesh.rank
+        self.world_size = mesh.world_size
+        self._mesh = mesh
+        self._timeout_s = timeout_s
+        self._lock = threading.Lock()
+        self._sequence = 0
+        self._sent = [0] * mesh.world_size
+        self._received = [0] * mesh.world_size
+        self._reductions: dict[int, _Reduction] = {}
+        self._contributions: dict[int, dict[int, bytearray]] = {}
+        self._early: dict[tuple[int, int], bytearray] = {}
+        self._posted: dict[tuple[int, int], tuple[DirectWork, torch.Tensor]] = {}
+        self._failed: str | None = None
+        mesh.start(self._buffer_for, self._arrived, self._lost)
+
+    # ---------------------------------------------------------------- called by the worker
+
+    def all_reduce(self, vector: Vector) -> DirectWork:
+        """Mean over all ranks, in place, in one round trip plus bytes / rate."""
+        tensor = cast(torch.Tensor, vector)
+        work = DirectWork("all_reduce", self._timeout_s)
+        if self.world_size == 1:
+            work.complete()
+            return work
+        reduction = _Reduction(work, tensor, self.world_size)
+        with self._lock:
+            if self._failed is not None:
+                work.complete(self._failed)
+                return work
+            sequence = self._sequence
+            self._sequence += 1
+            self._reductions[sequence] = reduction
+            outgoing = [(p, piece) for p, piece in enumerate(reduction.pieces) if p != self.rank and piece.numel()]
+            reduction.unsent = len(outgoing)
+            frames = [
+                (peer, Frame(SCATTER, sequence, _bytes_of(piece), lambda: self._flushed(sequence)))
+                for peer, piece in outgoing
+            ]
+        # Starting behind one's own rank spreads the load: no receiver is everyone's first.
+        frames.sort(key=lambda item: (item[0] - self.rank) % self.world_size)
+        self._mesh.send_all(frames)
+        self._try_reduce(sequence)
+        return work
+
+    def send(self, vector: Vector, dst: int) -> DirectWork:
+        """Send a copy of `vector`; messages between two ranks keep their order. Done once it left user space."""
+        work = DirectWork(f"send to rank {dst}", self._timeout_s)
+        payload = memoryview(bytes(_bytes_of(cast(torch.Tensor, vector))))
+        sequence = self._sent[dst]
+        self._sent[dst] += 1
+        if self._failed is not None:
+            work.complete(self._failed)
+        else:
+            self._mesh.send_all([(dst, Frame(MESSAGE, sequence, payload, work.complete))])
+        return work
+
+    def recv(self, vector: Vector, src: int) -> DirectWork:
+        """Receive the next message of `src` into `vector`."""
+        work = DirectWork(f"recv from rank {src}", self._timeout_s)
+        key = (src, self._received[src])
+        self._received[src] += 1
+        with self._lock:
+            early = self._early.pop(key, None)
+            if early is None and self._failed is None:
+                self._posted[key] = (work, cast(torch.Tensor, vector))
+                return work
+        if early is None:
+            work.complete(self._failed)
+        else:
+            self._deliver(work, cast(torch.Tensor, vector), early)
+        return work
+
+    def close(self) -> None:
+        """Close all connections."""
+        self._mesh.close()
+
+    # ---------------------------------------------------------------- called by the mesh's I/O thread
+
+    def _buffer_for(self, kind: int, sequence: int, peer: int, nbytes: int) -> memoryview:
+        """Where the body of an arriving frame goes: a gathered piece straight into the vector."""
+        if kind == GATHER:
+            piece = _bytes_of(self._reductions[sequence].pieces[peer])
+            if len(piece) != nbytes:
+                raise CommError(f"rank {peer} reduced {nbytes} bytes where {len(piece)} were expected")
+            return piece
+        return memoryview(bytearray(nbytes))
+
+    def _arrived(self, kind: int, sequence: int, peer: int, body: memoryview) -> None:
+        if kind == GATHER:
+            self._piece_done(sequence)
+        elif kind == SCATTER:
+            with self._lock:
+                self._contributions.setdefault(sequence, {})[peer] = cast(bytearray, body.obj)
+            self._try_reduce(sequence)
+        else:
+            with self._lock:
+                posted = self._posted.pop((peer, sequence), None)
+                if posted is None:
+                    self._early[peer, sequence] = cast(bytearray, body.obj)
+                    return
+            self._deliver(posted[0], posted[1], cast(bytearray, body.obj))
+
+    def _try_reduce(self, sequence: int) -> None:
+        """Average the own piece once every contribution is here and the operation is issued locally."""
+        with self._lock:
+            reduction = self._reductions.get(sequence)
+            arrived = self._contributions.get(sequence, {})
+            if reduction is None or len(arrived) < self.world_size - 1:
+                return
+            del self._contributions[sequence]
+        own = reduction.pieces[self.rank]
+        parts = [
+            own if rank == self.rank else torch.frombuffer(arrived[rank], dtype=own.dtype)
+            for rank in range(self.world_size)
+        ]
+        if any(part.numel() != own.numel() for part in parts):
+            reduction.work.complete("ranks issued all_reduces of different sizes under one sequence number")
+            return
+        total = parts[0].clone()
+        for part in parts[1:]:
+            total.add_(part)
+        own.copy_(total.div_(self.world_size))
+        body = _bytes_of(own)
+        peers = [(self.rank + hop) % self.world_size for hop in range(1, self.world_size)]
+        with self._lock:
+            reduction.unsent += len(peers)
+        self._mesh.send_all(
+            [(peer, Frame(GATHER, sequence, body, lambda: self._flushed(sequence))) for peer in peers]
+        )
+        self._piece_done(sequence)
+
+    def _piece_done(self, sequence: int) -> None:
+        with self._lock:
+            self._reductions[sequence].gathered -= 1
+        self._maybe_finish(sequence)
+
+    def _flushed(self, sequence: int) -> None:
+        with self._lock:
+            self._reductions[sequence].unsent -= 1
+        self._maybe_finish(sequence)
+
+    def _maybe_finish(self, sequence: int) -> None:
+        """An operation is done when all pieces are here and none of its memory waits to be sent."""
+        with self._lock:
+            reduction = self._reductions.get(sequence)
+            if reduction is None or reduction.gathered or reduction.unsent:
+                return
+            del self._reductions[sequence]
+        reduction.work.complete()
+
+    def _deliver(self, work: DirectWork, tensor: torch.Tensor, body: bytearray) -> None:
+        if len(body) != tensor.numel() * tensor.element_size():
+            work.complete(f"the message has {len(body)} bytes, the buffer {tensor.numel() * tensor.element_size()}")
+            return
+        tensor.view(-1).copy_(torch.frombuffer(body, dtype=tensor.dtype))
+        work.complete()
+
+    def _lost(self, reason: str) -> None:
+        """A connection broke: everything pending fails with the reason."""
+        with self._lock:
+            self._failed = reason
+            pending = [r.work for r in self._reductions.values()] + [work for work, _ in self._posted.values()]
+            self._reductions.clear()
+            self._posted.clear()
+        for work in pending:
+            with contextlib.suppress(RuntimeError):
+                work.complete(reason)

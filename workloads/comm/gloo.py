@@ -1,0 +1,103 @@
+"""torch.distributed's gloo on real sockets, with an explicit number of channels.
+
+gloo runs two operations of a context at a time, so anything an algorithm keeps in flight beyond that is
+silently serialised. A channel is one gloo context with its own TCP connections and its own two threads;
+repeating the device makes gloo deal operations round-robin over the channels.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import cast
+
+import torch
+from torch.distributed import AllreduceOptions, ProcessGroupGloo, ReduceOp, Store
+from torch.distributed import Work as TorchWork
+
+from workloads.comm.base import CommError, Vector
+
+THREADS_PER_CHANNEL = 2
+
+
+class GlooWork:
+    """A gloo operation under way."""
+
+    def __init__(self, work: TorchWork, what: str, scale: tuple[torch.Tensor, float] | None = None) -> None:
+        self._work = work
+        self._what = what
+        self._scale = scale
+        self._finished = False
+
+    def done(self) -> bool:
+        """True for a finished collective; gloo's point-to-point work cannot be polled and stays False."""
+        return self._finished or bool(self._work.is_completed())
+
+    def wait(self) -> None:
+        """Block until finished. Raises: CommError if a peer is gone or the group's timeout has passed."""
+        if self._finished:
+            return
+        try:
+            self._work.wait()
+        except RuntimeError as error:
+            reason = str(error).splitlines()[0]
+            raise CommError(f"gloo: {self._what} failed: {reason}") from error
+        if self._scale is not None:
+            tensor, factor = self._scale
+            tensor.mul_(factor)
+        self._finished = True
+
+
+class GlooComm:
+    """A gloo process group over one network interface.
+
+    Args:
+        store: rendezvous that does not cross the emulated network.
+        rank, world_size: this worker's place.
+        interface: name of the emulated device, e.g. "wan0".
+        channels: gloo contexts; 2 operations run on each at a time.
+        timeout_s: an operation that takes longer fails, and the group with it.
+    """
+
+    def __init__(
+        self, store: Store, rank: int, world_size: int, *, interface: str, channels: int, timeout_s: float
+    ) -> None:
+        self.rank = rank
+        self.world_size = world_size
+        options = ProcessGroupGloo._Options()
+        options._devices = [ProcessGroupGloo.create_device(interface=interface) for _ in range(channels)]
+        options._threads = THREADS_PER_CHANNEL * channels
+        options._timeout = timedelta(seconds=timeout_s)
+        try:
+            self._group = ProcessGroupGloo(store, rank, world_size, options)
+        except RuntimeError as error:
+            reason = str(error).splitlines()[0]
+            raise CommError(f"gloo: forming the group of {world_size} failed: {reason}") from error
+        self._sent = [0] * world_size
+        self._received = [0] * world_size
+
+    def all_reduce(self, vector: Vector) -> GlooWork:
+        """Mean over all ranks, in place; gloo's ring of 2(N-1) rounds at least."""
+        tensor = cast(torch.Tensor, vector)
+        options = AllreduceOptions()
+        options.reduceOp = ReduceOp.SUM
+        work = self._group.allreduce([tensor], options)
+        return GlooWork(work, "all_reduce", (tensor, 1.0 / self.world_size))
+
+    def send(self, vector: Vector, dst: int) -> GlooWork:
+        """Send a copy; messages between two ranks keep their order."""
+        tensor = cast(torch.Tensor, vector).clone()
+        tag = self._sent[dst]
+        self._sent[dst] += 1
+        work = GlooWork(self._group.send([tensor], dst, tag), f"send to rank {dst}")
+        work.payload = tensor  # type: ignore[attr-defined]  # gloo reads it until the send is done
+        return work
+
+    def recv(self, vector: Vector, src: int) -> GlooWork:
+        """Receive the next message of `src` into `vector`."""
+        tag = self._received[src]
+        self._received[src] += 1
+        return GlooWork(self._group.recv([cast(torch.Tensor, vector)], src, tag), f"recv from rank {src}")
+
+    def close(self) -> None:
+        """Close the group's connections."""
+        self._group.shutdown()

@@ -1,0 +1,1 @@
+"""Built-in models. Their shapes are known without importing torch."""

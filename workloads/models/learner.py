@@ -1,0 +1,132 @@
+"""What a model brings along to be trained here: the contract of `model = "package.module:make"`."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
+
+import torch
+
+from workloads.buckets import ParameterTensor
+from workloads.seeding import torch_seed
+
+
+class LearnerError(ValueError):
+    """A user's model cannot be imported, made or trained; the message is one line."""
+
+
+class Learner(NamedTuple):
+    """A module, its data and its goal.
+
+    `make(rank, world_size, seed, batch_size)` returns one, or a plain tuple of the same three or four
+    members::
+
+        def make(rank, world_size, seed, batch_size):
+            module = torch.nn.Linear(64, 10)
+            batches = DataLoader(my_data[rank::world_size], batch_size, shuffle=True)
+            return module, batches, torch.nn.functional.cross_entropy
+
+    `make` is called with torch's global random state set from `seed` alone, so modules built before anything
+    else is drawn start equal on all ranks. Then that state is set from `seed` and `rank`, so that shuffling
+    and dropout differ between ranks and repeat between runs. The data are the business of `make`: shard them
+    by `rank`.
+
+    Attributes:
+        module: its trainable parameters are float32, on the CPU. Buffers (batch norm's running statistics)
+            stay local to each worker: no algorithm averages them.
+        batches: pairs (inputs, targets); iterated again whenever they end.
+        loss: `loss(module(inputs), targets)` is one number to minimise, the mean over the batch.
+        evaluate: test accuracy in [0, 1]; called without autograd and in evaluation mode. None: no accuracy.
+    """
+
+    module: torch.nn.Module
+    batches: Iterable[tuple[Any, Any]]
+    loss: Callable[[Any, Any], torch.Tensor]
+    evaluate: Callable[[], float] | None = None
+
+
+def trainable(module: torch.nn.Module) -> dict[str, torch.nn.Parameter]:
+    """The parameters that are trained, by name, in registration order; one that is shared appears once."""
+    return {name: p for name, p in module.named_parameters() if p.requires_grad}
+
+
+def parameter_tensors(module: torch.nn.Module) -> tuple[ParameterTensor, ...]:
+    """The trainable parameters as tensors to send.
+
+    Assumption: the backward pass spends on each a time in proportion to its number of elements.
+    """
+    return tuple(
+        ParameterTensor(name, tuple(p.shape), float(p.numel())) for name, p in trainable(module).items()
+    )
+
+
+def make_learner(path: str, rank: int, world_size: int, seed: int, batch_size: int) -> Learner:
+    """Import `make` from `path`, "package.module:make", call it and check what it returns.
+
+    Raises:
+        LearnerError: `path` is malformed or cannot be imported, or `make` raises, or it returns something
+            else than a learner.
+    """
+    make = _load(path)
+    torch.manual_seed(seed)
+    try:
+        made = make(rank, world_size, seed, batch_size)
+    except Exception as error:
+        raise LearnerError(f"workload.model: {path!r} raised {type(error).__name__}: {error}") from error
+    torch.manual_seed(torch_seed(seed, "model", rank))
+    return _checked(path, made)
+
+
+def _load(path: str) -> Callable[[int, int, int, int], object]:
+    module_name, colon, name = path.partition(":")
+    if not (module_name and colon and name):
+        raise LearnerError(f'workload.model: expected "package.module:make", got {path!r}')
+    try:
+        module = importlib.import_module(module_name)
+    except Exception as error:  # importing runs the module, so anything can come out of it
+        problem = f"{type(error).__name__}: {error}"
+        raise LearnerError(f"workload.model: cannot import {module_name!r} of {path!r}: {problem}") from error
+    make = getattr(module, name, None)
+    if not callable(make):
+        raise LearnerError(f"workload.model: {module_name!r} has no function {name!r}")
+    result: Callable[[int, int, int, int], object] = make
+    return result
+
+
+def _checked(path: str, made: object) -> Learner:
+    where = f"workload.model: {path!r}"
+    if not isinstance(made, tuple) or len(made) not in (3, 4):
+        raise LearnerError(
+            f"{where} returned {_described(made)}; expected (module, batches, loss) with or without "
+            "an evaluate function after them"
+        )
+    learner = Learner(*made)
+    if not isinstance(learner.module, torch.nn.Module):
+        raise LearnerError(f"{where}: expected a torch.nn.Module first, got {_described(learner.module)}")
+    if not isinstance(learner.batches, Iterable):
+        raise LearnerError(f"{where}: expected batches second, got {_described(learner.batches)}")
+    if not callable(learner.loss):
+        raise LearnerError(f"{where}: expected a loss function third, got {_described(learner.loss)}")
+    if not (learner.evaluate is None or callable(learner.evaluate)):
+        raise LearnerError(f"{where}: expected a function fourth, got {_described(learner.evaluate)}")
+    _check_parameters(where, learner.module)
+    return learner
+
+
+def _check_parameters(where: str, module: torch.nn.Module) -> None:
+    parameters = trainable(module)
+    if not parameters:
+        raise LearnerError(f"{where}: the module has no trainable parameters")
+    for name, parameter in parameters.items():
+        if parameter.dtype != torch.float32 or parameter.device.type != "cpu":
+            raise LearnerError(
+                f"{where}: parameter {name!r} is {parameter.dtype} on {parameter.device}; "
+                "expected torch.float32 on cpu"
+            )
+
+
+def _described(value: object) -> str:
+    if isinstance(value, tuple):
+        return f"a tuple of {len(value)}"
+    return f"an object of type {type(value).__name__}"

@@ -1,0 +1,80 @@
+"""ResNet-50 as a list of tensors: sizes of its gradients, and when the backward pass completes them.
+
+The architecture is that of He et al. 2016 (table 1, bottleneck blocks 3-4-6-3) with the stride of a block in
+its 3x3 convolution, which is what PyTorch users train ("v1.5"), for 224x224 images and 1000 classes. Tensors
+are in torchvision's registration order.
+
+The work of a tensor is its layer's multiply-adds in the backward pass, for one image:
+
+* convolution: one product of forward size for the gradient of its weight and one for the gradient of its
+  input; the first layer needs no gradient of its input. The same for the fully connected layer, all counted
+  on its weight;
+* batch norm: 5 operations per element of its output (two sums, then x' = a (dy - b - c x)), half on each of
+  its two tensors, which complete together.
+
+Assumption: time is proportional to these counts. On a GPU batch norm is bound by memory and takes a larger
+    part of
+the time; it is spread over all layers, so the schedule changes little.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from workloads.buckets import ParameterTensor
+
+BLOCKS = (3, 4, 6, 3)
+EXPANSION = 4
+CLASSES = 1000
+IMAGE = 224
+BATCH_NORM_OPERATIONS = 5
+
+
+def tensors() -> tuple[ParameterTensor, ...]:
+    """All 161 parameter tensors (25 557 032 elements), in registration order."""
+    return (*_stem(), *_stages(), *_classifier())
+
+
+def _conv(
+    conv: str, norm: str, outputs: int, inputs: int, kernel: int, side: int, products: int = 2
+) -> Iterator[ParameterTensor]:
+    """A convolution without bias and its batch norm; `side` is the width of the output in pixels."""
+    multiply_adds = outputs * inputs * kernel**2 * side**2
+    yield ParameterTensor(
+        f"{conv}.weight", (outputs, inputs, kernel, kernel), float(products * multiply_adds)
+    )
+    half = BATCH_NORM_OPERATIONS * outputs * side**2 / 2
+    yield ParameterTensor(f"{norm}.weight", (outputs,), half)
+    yield ParameterTensor(f"{norm}.bias", (outputs,), half)
+
+
+def _stem() -> Iterator[ParameterTensor]:
+    yield from _conv("conv1", "bn1", 64, 3, 7, IMAGE // 2, products=1)
+
+
+def _stages() -> Iterator[ParameterTensor]:
+    inputs, side = 64, IMAGE // 4
+    for stage, blocks in enumerate(BLOCKS):
+        width = 64 * 2**stage
+        for block in range(blocks):
+            before = side
+            if stage > 0 and block == 0:
+                side //= 2
+            yield from _bottleneck(f"layer{stage + 1}.{block}", inputs, width, before, side, block == 0)
+            inputs = width * EXPANSION
+
+
+def _bottleneck(
+    name: str, inputs: int, width: int, before: int, side: int, downsample: bool
+) -> Iterator[ParameterTensor]:
+    yield from _conv(f"{name}.conv1", f"{name}.bn1", width, inputs, 1, before)
+    yield from _conv(f"{name}.conv2", f"{name}.bn2", width, width, 3, side)
+    yield from _conv(f"{name}.conv3", f"{name}.bn3", width * EXPANSION, width, 1, side)
+    if downsample:
+        yield from _conv(f"{name}.downsample.0", f"{name}.downsample.1", width * EXPANSION, inputs, 1, side)
+
+
+def _classifier() -> Iterator[ParameterTensor]:
+    features = 512 * EXPANSION
+    yield ParameterTensor("fc.weight", (CLASSES, features), float(2 * CLASSES * features))
+    yield ParameterTensor("fc.bias", (CLASSES,), 0.0)

@@ -1,0 +1,18 @@
+"""One seed, many independent streams: what a stream yields depends on its name, not on the order of use."""
+
+from __future__ import annotations
+
+from random import Random
+
+
+def stream(seed: int, *name: object) -> Random:
+    """The random stream `name` of `seed`; equal arguments give equal numbers on every machine.
+
+    Python's string seeding is stable across versions (its `version=2`, which hashes with SHA-512).
+    """
+    return Random("/".join(str(part) for part in (seed, *name)))
+
+
+def torch_seed(seed: int, *name: object) -> int:
+    """A seed for a `torch.Generator` that belongs to the stream `name` of `seed`."""
+    return stream(seed, *name).getrandbits(63)

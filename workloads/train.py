@@ -1,0 +1,142 @@
+"""The training loop: the same on every testbed, for every algorithm and workload."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from workloads.algorithms.base import Algorithm, Replica
+from workloads.comm.base import Clock
+from workloads.comm.meter import MeteredComm
+from workloads.job import Job
+from workloads.optim import SGD, SGDConfig
+from workloads.task import Task
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What one worker measured.
+
+    Attributes:
+        window_begin_ns, window_end_ns: on the shared clock, around the measured steps.
+        window: sums over the measured steps: compute_ns, stall_ns, payload_bytes, messages_sent.
+        total: the same over all steps and the final drain.
+        final_loss: mean local loss over the last tenth of all steps (at least one), None without learning.
+        accuracy: after the last step and the drain; None without learning.
+        checksum: sum of the parameters after the drain, equal on all ranks if the replicas are.
+    """
+
+    window_begin_ns: int
+    window_end_ns: int
+    window: dict[str, int]
+    total: dict[str, int]
+    final_loss: float | None
+    accuracy: float | None
+    checksum: float
+
+
+def warm_up(comm: MeteredComm, job: Job, numel: int) -> None:
+    """Open TCP's windows on every channel before the first step, then line all workers up."""
+    for _ in range(job.warm_rounds):
+        buffers = [torch.zeros(numel) for _ in range(job.warm_in_flight)]
+        for work in [comm.all_reduce(buffer) for buffer in buffers]:
+            work.wait()
+    comm.all_reduce(torch.zeros(comm.world_size)).wait()
+
+
+def train(
+    job: Job,
+    task: Task,
+    algorithm: Algorithm,
+    optimizer: SGD,
+    comm: MeteredComm,
+    clock: Clock,
+    emit: Callable[[dict[str, Any]], None],
+) -> Outcome:
+    """Run `job.steps` steps; `emit` gets one row a step.
+
+    Evaluations drain the pipeline, so none happens inside the measured window.
+    """
+    replica = Replica(w=task.w, m=torch.zeros_like(task.w), optimizer=optimizer, comm=comm)
+    algorithm.start(replica)
+    window_end = job.window_begin + job.window_steps
+    first = before = begin = end = _totals(task, comm, clock)
+    losses: list[float] = []
+    for step in range(job.steps):
+        if step == job.window_begin:
+            begin = _totals(task, comm, clock)
+        replica.step = step
+        optimizer.advance(step)
+        gradient, loss = task.gradient(step, algorithm.bucket if algorithm.buckets else None)
+        applied = algorithm.gradient(gradient)
+        optimizer.step(replica.w, replica.m, applied)
+        algorithm.stepped()
+        after = _totals(task, comm, clock)
+        if step + 1 == window_end:
+            end = after
+        accuracy = None
+        if _evaluates(job, step):
+            algorithm.finish()
+            accuracy = task.evaluate()
+        if loss is not None:
+            losses.append(loss)
+        emit(_row(job, step, before, after, loss, accuracy))
+        before = _totals(task, comm, clock) if accuracy is not None else after
+    algorithm.finish()
+    last = _totals(task, comm, clock)
+    tail = losses[-max(1, len(losses) // 10) :]
+    return Outcome(
+        window_begin_ns=begin["now_ns"],
+        window_end_ns=end["now_ns"],
+        window={key: end[key] - begin[key] for key in begin if key != "now_ns"},
+        total={key: last[key] - first[key] for key in first if key != "now_ns"},
+        final_loss=sum(tail) / len(tail) if tail else None,
+        accuracy=task.evaluate(),
+        checksum=float(task.w.sum(dtype=torch.float64)),
+    )
+
+
+def make_optimizer(job: Job) -> SGD:
+    """The optimiser that `job.train` describes."""
+    keys = ("lr", "momentum", "nesterov", "weight_decay", "schedule", "warmup_steps")
+    return SGD(SGDConfig(**{k: job.train[k] for k in keys if k in job.train}, total_steps=job.steps))
+
+
+def _evaluates(job: Job, step: int) -> bool:
+    done = step + 1
+    inside = job.window_begin < done < job.window_begin + job.window_steps
+    return job.eval_every > 0 and done % job.eval_every == 0 and done < job.steps and not inside
+
+
+def _totals(task: Task, comm: MeteredComm, clock: Clock) -> dict[str, int]:
+    return {
+        "now_ns": clock.now(),
+        "compute_ns": task.compute_ns,
+        "stall_ns": comm.stall_ns,
+        "payload_bytes": comm.payload_bytes,
+        "messages_sent": comm.messages_sent,
+    }
+
+
+def _row(
+    job: Job, step: int, before: dict[str, int], after: dict[str, int], loss: float | None, accuracy: float | None
+) -> dict[str, Any]:
+    duration = after["now_ns"] - before["now_ns"]
+    compute = after["compute_ns"] - before["compute_ns"]
+    stall = after["stall_ns"] - before["stall_ns"]
+    return {
+        "rank": job.rank,
+        "step": step,
+        "end_ns": after["now_ns"],
+        "step_time_s": duration / 1e9,
+        "compute_s": compute / 1e9,
+        "stall_s": stall / 1e9,
+        "overhead_s": (duration - compute - stall) / 1e9,
+        "payload_bytes": after["payload_bytes"] - before["payload_bytes"],
+        "messages_sent": after["messages_sent"] - before["messages_sent"],
+        "loss": loss,
+        "accuracy": accuracy,
+    }

@@ -1,0 +1,136 @@
+"""A worker's network device, and what it counts.
+
+The device is opened by the worker inside its own namespace and its file descriptor is handed to the relay,
+which reads what the worker sends and writes what the worker shall receive. It needs CAP_NET_ADMIN in that
+namespace and /dev/net/tun, at the start only.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import socket
+import struct
+from pathlib import Path
+
+_TUNSETIFF = 0x400454CA
+_IFF_TUN, _IFF_NO_PI = 0x0001, 0x1000
+_SIOCSIFFLAGS, _SIOCSIFADDR, _SIOCSIFNETMASK, _SIOCSIFMTU, _SIOCSIFTXQLEN = (
+    0x8914,
+    0x8916,
+    0x891C,
+    0x8922,
+    0x8943,
+)
+_IFF_UP, _IFF_RUNNING = 0x1, 0x40
+_CLONE_DEVICE = "/dev/net/tun"
+
+_COUNTERS = (
+    "rx_bytes",
+    "rx_packets",
+    "rx_errors",
+    "rx_dropped",
+    "tx_bytes",
+    "tx_packets",
+    "tx_errors",
+    "tx_dropped",
+)
+_COLUMNS = (0, 1, 2, 3, 8, 9, 10, 11)  # where /proc/net/dev keeps them
+_TCP_STATE = {
+    "Tcp": ("OutSegs", "RetransSegs"),
+    "TcpExt": ("TCPTimeouts", "TCPLostRetransmit", "TCPFastRetrans", "TCPSACKReorder", "TCPSlowStartRetrans"),
+}
+
+
+class TunError(ValueError):
+    """The device cannot be made; the message names the fix."""
+
+
+def open_tun(
+    name: str, address: str, *, prefix: int = 16, mtu: int = 1500, queue_packets: int = 10_000
+) -> int:
+    """Create a TUN device in the current network namespace, configure it, bring it up; return its descriptor.
+
+    Without a virtio header the kernel computes checksums and cuts segments before the device, so that every
+    read is one IP packet of at most `mtu` bytes: loss and buffers act on real packets. The descriptor does
+    not block. The device lives as long as a descriptor of it is open.
+
+    Raises:
+        TunError: no /dev/net/tun, no right to use it, or a refused setting.
+    """
+    try:
+        fd = os.open(_CLONE_DEVICE, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError as error:
+        raise TunError(_cannot_open(error)) from error
+    try:
+        fcntl.ioctl(fd, _TUNSETIFF, struct.pack("16sH22x", name.encode(), _IFF_TUN | _IFF_NO_PI))
+    except OSError as error:
+        os.close(fd)
+        if error.errno == errno.EPERM:
+            raise TunError(
+                f"device {name}: no right to create it; NET_ADMIN is needed in this namespace"
+            ) from error
+        raise TunError(f"device {name}: {error.strerror}") from error
+    try:
+        _configure(name, address, prefix, mtu, queue_packets)
+    except OSError as error:
+        os.close(fd)
+        raise TunError(f"device {name}: cannot set {address}/{prefix} mtu {mtu}: {error.strerror}") from error
+    return fd
+
+
+def _cannot_open(error: OSError) -> str:
+    if error.errno in (errno.ENOENT, errno.ENODEV, errno.ENXIO):
+        return (
+            f"{_CLONE_DEVICE}: no TUN driver: `sudo modprobe tun`;"
+            " in a container also `--device /dev/net/tun --cap-add NET_ADMIN`"
+        )
+    if error.errno in (errno.EACCES, errno.EPERM):
+        return f"{_CLONE_DEVICE}: {error.strerror}: `sudo chmod 666 {_CLONE_DEVICE}`, or run as root"
+    return f"{_CLONE_DEVICE}: {error.strerror}"
+
+
+def _configure(name: str, address: str, prefix: int, mtu: int, queue_packets: int) -> None:
+    device = name.encode()
+    netmask = socket.inet_ntoa(struct.pack("!I", 0xFFFFFFFF << (32 - prefix) & 0xFFFFFFFF))
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+        for request, text in ((_SIOCSIFADDR, address), (_SIOCSIFNETMASK, netmask)):
+            fcntl.ioctl(
+                sock, request, struct.pack("16sH2x4s16x", device, socket.AF_INET, socket.inet_aton(text))
+            )
+        fcntl.ioctl(sock, _SIOCSIFMTU, struct.pack("16si20x", device, mtu))
+        fcntl.ioctl(sock, _SIOCSIFTXQLEN, struct.pack("16si20x", device, queue_packets))
+        fcntl.ioctl(sock, _SIOCSIFFLAGS, struct.pack("16sH22x", device, _IFF_UP | _IFF_RUNNING))
+
+
+def device_counters(name: str = "wan0") -> dict[str, int]:
+    """What the device has carried since it was made: rx_ and tx_ bytes, packets, errors, dropped.
+
+    `tx` is what this worker sent, with IP headers; `tx_dropped` counts packets that the relay came too late
+    for.
+
+    Raises:
+        TunError: this namespace has no such device.
+    """
+    for line in Path("/proc/net/dev").read_text().splitlines():
+        device, colon, rest = line.partition(":")
+        if colon and device.strip() == name:
+            columns = rest.split()
+            return {key: int(columns[index]) for key, index in zip(_COUNTERS, _COLUMNS, strict=True)}
+    raise TunError(f"device {name}: not in this network namespace")
+
+
+def tcp_counters() -> dict[str, int]:
+    """TCP counters of this network namespace: segments sent and retransmitted, timeouts, reorderings.
+
+    A counter that this kernel does not have is left out.
+    """
+    state: dict[str, int] = {}
+    for file in ("snmp", "netstat"):
+        lines = Path("/proc/net", file).read_text().splitlines()
+        for names, values in zip(lines[::2], lines[1::2], strict=True):
+            protocol = names.partition(":")[0]
+            counters = dict(zip(names.split()[1:], values.split()[1:], strict=True))
+            state |= {key: int(counters[key]) for key in _TCP_STATE.get(protocol, ()) if key in counters}
+    return state

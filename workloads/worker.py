@@ -1,0 +1,185 @@
+"""A worker: takes commands from its control channel, runs jobs, streams rows back.
+
+Commands (one JSON object a line), each answered by one object with the same "cmd" or with "error":
+    tcp       set TCP's settings in the worker's namespace; answers with the values in force
+    probe     one side of a path measurement (workloads.probing)
+    counters  bytes of the emulated device and TCP's counters
+    job       form the group ("joined"); on "go": warm up ("warm"), train ("rows" ...), answer; on "leave": hang up
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import sys
+import time
+import traceback
+from typing import Any
+
+import torch
+from torch.distributed import FileStore
+
+from workloads import namespace, tun
+from workloads.algorithms import registry as algorithms
+from workloads.comm import mesh
+from workloads.comm.base import Comm
+from workloads.comm.clock import MonotonicClock
+from workloads.comm.direct import DirectComm
+from workloads.comm.gloo import GlooComm
+from workloads.comm.meter import MeteredComm
+from workloads.control import Channel
+from workloads.job import Job
+from workloads.registry import make_task
+from workloads.train import make_optimizer, train, warm_up
+
+INTERFACE = "wan0"
+_ROW_INTERVAL_S = 1.0
+
+
+def main(channel: Channel, address: str) -> None:
+    """Set up the worker's own network stack, hand the TUN device over, then serve until end of file."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole process group; the controller decides
+    try:
+        namespace.enter_private_network()
+        device = tun.open_tun(INTERFACE, address)
+        namespace.drop_privileges()
+    except (OSError, ValueError, RuntimeError) as error:
+        channel.send({"error": str(error), "kind": type(error).__name__})
+        return
+    channel.send({"cmd": "ready", "pid": os.getpid(), "address": address}, fds=[device])
+    os.close(device)
+    while (message := channel.recv()) is not None:
+        try:
+            answer = _handle(channel, message, address)
+        except Exception as error:
+            traceback.print_exc()
+            sys.stderr.flush()
+            answer = {"error": str(error) or repr(error), "kind": type(error).__name__}
+        if answer is not None:
+            channel.send(answer)
+
+
+def _handle(channel: Channel, message: dict[str, Any], address: str) -> dict[str, Any] | None:
+    command = message["cmd"]
+    if command == "tcp":
+        return {"cmd": command, "tcp": namespace.set_tcp(message["settings"])}
+    if command == "probe":
+        from workloads import probing
+
+        return {"cmd": command, **probing.handle(message)}
+    if command == "counters":
+        return {"cmd": command, **_counters()}
+    if command == "job":
+        _run_job(channel, Job(**message["job"]), address)
+        return None
+    raise ValueError(f"unknown command {command!r}")
+
+
+def _counters() -> dict[str, Any]:
+    return {"device": tun.device_counters(INTERFACE), "tcp": tun.tcp_counters()}
+
+
+def _run_job(channel: Channel, job: Job, address: str) -> None:
+    if job.log is not None:
+        _log_into(job.log)
+    comm = join(job, address)
+    channel.send({"cmd": "job", "event": "joined"})
+    _expect(channel, "go")
+    clock = MonotonicClock()
+    metered = MeteredComm(comm, clock)
+    algorithm = algorithms.create(job.kind, dict(job.params))
+    task = make_task(
+        job.workload, job.rank, job.world_size, job.seed, clock, job.bucket_bytes, train=job.train
+    )
+    optimizer = make_optimizer(job)
+    numel = task.w.numel() * algorithm.tensors_per_message(optimizer.momentum)
+    warm_up(metered, job, numel)
+    metered.payload_bytes = metered.messages_sent = metered.stall_ns = 0
+    before = _counters()
+    channel.send({"cmd": "job", "event": "warm"})
+    rows = _RowStream(channel)
+    outcome = train(job, task, algorithm, optimizer, metered, clock, rows.add)
+    rows.flush()
+    channel.send(
+        {
+            "cmd": "job",
+            "event": "finished",
+            "outcome": vars(outcome),
+            "counters_before": before,
+            "counters_after": _counters(),
+        }
+    )
+    _expect(channel, "leave")
+    comm.close()
+    channel.send({"cmd": "job", "event": "left"})
+
+
+class _RowStream:
+    """Sends step rows in batches, about one a second, so that streaming costs nothing measurable."""
+
+    def __init__(self, channel: Channel) -> None:
+        self._channel = channel
+        self._rows: list[dict[str, Any]] = []
+        self._sent = time.monotonic()
+
+    def add(self, row: dict[str, Any]) -> None:
+        self._rows.append(row)
+        if time.monotonic() - self._sent >= _ROW_INTERVAL_S:
+            self.flush()
+
+    def flush(self) -> None:
+        if self._rows:
+            self._channel.send({"cmd": "job", "event": "rows", "rows": self._rows})
+        self._rows = []
+        self._sent = time.monotonic()
+
+
+def join(job: Job, address: str) -> Comm:
+    """Connect this rank to its peers over the emulated device, by the collective the job names."""
+    if job.world_size == 1:
+        return DirectComm(mesh.Mesh(0, 1, {}, 1), timeout_s=job.timeout_s)
+    store = FileStore(job.rendezvous, job.world_size)
+    if job.collective == "gloo":
+        return GlooComm(
+            store,
+            job.rank,
+            job.world_size,
+            interface=INTERFACE,
+            channels=job.channels,
+            timeout_s=job.timeout_s,
+        )
+    listener = mesh.listen(address)
+    store.set(f"address/{job.rank}", f"{address}:{listener.getsockname()[1]}")
+    addresses = []
+    for peer in range(job.world_size):
+        host, port = store.get(f"address/{peer}").decode().split(":")
+        addresses.append((host, int(port)))
+    connected = mesh.connect(
+        listener, job.rank, addresses, connections=job.channels, timeout_s=job.timeout_s
+    )
+    return DirectComm(connected, timeout_s=job.timeout_s)
+
+
+def _expect(channel: Channel, command: str) -> None:
+    message = channel.recv()
+    if message is None:
+        raise SystemExit(0)
+    if message["cmd"] != command:
+        raise RuntimeError(f"the controller sent {message['cmd']!r} where {command!r} was expected")
+
+
+def _log_into(path: str) -> None:
+    """Everything this process prints from here on, C++ included, goes to `path`."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+    os.dup2(fd, 1)
+    os.dup2(fd, 2)
+    os.close(fd)
+
+
+def run_from_socket(sock: socket.socket, address: str) -> None:
+    """Entry for a freshly forked worker."""
+    torch.set_num_threads(1)
+    main(Channel(sock), address)
