@@ -60,18 +60,17 @@ def frame(rows: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
 
     A missing scalability is computed from the one-worker repetitions of the same run, testbed and workload.
     """
-    rows = [{**dict.fromkeys(COLUMNS), **row} for row in rows]
-    for row in rows:
+    full: list[dict[str, Any]] = [{**dict.fromkeys((*COLUMNS, "law_inputs")), **row} for row in rows]
+    for row in full:
         for key in ("params", "law_inputs"):
-            if isinstance(row.get(key), str):
+            if isinstance(row[key], str):
                 row[key] = json.loads(row[key])
-        row.setdefault("law_inputs", None)
-    for row in rows:
+    for row in full:
         if row["scalability"] is None:
-            row["scalability"] = scalability(row, rows)
-    rows.sort(key=_row_order)
-    columns = list(dict.fromkeys([*COLUMNS, *(key for row in rows for key in row)]))
-    table = pd.DataFrame(rows, columns=columns, dtype=object)
+            row["scalability"] = scalability(row, full)
+    full.sort(key=_row_order)
+    columns = list(dict.fromkeys([*COLUMNS, *(key for row in full for key in row)]))
+    table = pd.DataFrame(full, columns=columns, dtype=object)
     for name in (*MEASURES, *_NETWORK_AXES, "predicted_step_time_s", "payload_scale"):
         table[name] = pd.to_numeric(table[name]).astype(float)
     return table
@@ -124,7 +123,14 @@ def cells(table: pd.DataFrame) -> pd.DataFrame:
     scalability.
     """
     lines = [_cell(group) for _, group in table.groupby(["run", "cell"], sort=False, dropna=False)]
-    return pd.DataFrame(lines).reset_index(drop=True)
+    return pd.DataFrame(lines, dtype=object)
+
+
+def records(table: pd.DataFrame) -> list[dict[str, Any]]:
+    """The lines of a DataFrame as dicts."""
+    return [
+        dict(zip(table.columns, values, strict=True)) for values in table.itertuples(index=False, name=None)
+    ]
 
 
 def _cell(group: pd.DataFrame) -> dict[str, Any]:
@@ -210,7 +216,10 @@ def pivots(table: pd.DataFrame, prefer: Sequence[str] = AXES) -> list[Pivot]:
 
 
 def _pivot(part: pd.DataFrame, fixed: dict[str, Any], column_axis: str) -> Pivot:
-    lines = {(line["algorithm"], line[column_axis]): line for line in part.to_dict("records")}
+    records = (
+        dict(zip(part.columns, values, strict=True)) for values in part.itertuples(index=False, name=None)
+    )
+    lines = {(line["algorithm"], line[column_axis]): line for line in records}
     return Pivot(
         fixed=fixed,
         column_axis=column_axis,

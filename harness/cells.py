@@ -98,7 +98,7 @@ class Cell:
 
     def workload(self) -> WorkloadInfo:
         """What a worker computes."""
-        return info(self.config["workload"])
+        return _workload(json.dumps([self.config["workload"], self.config["train"]], sort_keys=True))
 
     def algorithm(self) -> Algorithm:
         """A fresh instance."""
@@ -165,6 +165,13 @@ class Cell:
 
 
 @lru_cache(maxsize=256)
+def _workload(tables_json: str) -> WorkloadInfo:
+    """Cached, because a model has to be made to be measured."""
+    workload, train = json.loads(tables_json)
+    return info(workload, train)
+
+
+@lru_cache(maxsize=256)
 def resolve_profile(network_json: str, workers: int, payload_scale: float, source: str) -> Profile:
     """The profile that a cell's network table describes."""
     network = json.loads(network_json)
@@ -206,15 +213,6 @@ def expand(spec: Spec, where: str) -> list[Cell]:
     if not cells:
         raise SpecError(f"{where}: sweep: nothing is left to run; loosen sweep.exclude")
     return [*baselines.values(), *cells.values()]
-
-
-def baseline_of(cell: Cell, cells: list[Cell]) -> Cell | None:
-    """The one-worker cell that `cell` is divided by."""
-    same = ("workload", "train", "testbed")
-    for other in cells:
-        if other.is_baseline and all(other.config[k] == cell.config[k] for k in same):
-            return other
-    return None
 
 
 def _points(spec: Spec, where: str) -> Iterator[tuple[dict[str, Any], Spec]]:
@@ -284,7 +282,8 @@ def _cell(
     algorithm = algorithms.create(kind, params)
     if comm["channels"] == "auto":
         # gloo serialises what exceeds two operations a channel; direct keeps any number in flight on one.
-        in_flight = algorithm.in_flight if not algorithm.buckets else 2
+        tensors = algorithm.tensors_per_message(spec.train.momentum)
+        in_flight = 2 if algorithm.buckets else algorithm.in_flight * tensors
         comm["channels"] = math.ceil(in_flight / 2) if comm["collective"] == "gloo" else 1
     config = {
         "workload": workload,
@@ -313,10 +312,17 @@ def _profile_source(name: str, where: str) -> str:
 @lru_cache(maxsize=64)
 def _content_hash(source: str, where: str) -> str:
     try:
-        text = json.dumps(load(source).to_json(), sort_keys=True)
+        text = json.dumps(_values(load(source).to_json()), sort_keys=True)
     except ValueError as error:
         raise SpecError(f"{where}: network.profile: {error}") from None
     return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+def _values(data: Any) -> Any:
+    """Without prose: a better description does not make another network."""
+    if isinstance(data, dict):
+        return {k: _values(v) for k, v in data.items() if k not in {"provenance", "notes", "description"}}
+    return [_values(item) for item in data] if isinstance(data, list) else data
 
 
 def _check(cell: Cell, spec: Spec, where: str) -> None:

@@ -17,7 +17,7 @@ _WORKER_BYTES = 120 << 20  # private memory of a worker beside its vectors, gene
 _VECTORS = 4  # parameters, momentum, gradient, accumulator
 
 
-def check_host(cells: Iterable[Cell], slots: int) -> None:
+def check_host(cells: Iterable[Cell]) -> None:
     """Refuse early, in one line, what cannot work. Raises: HostError."""
     if not Path("/dev/net/tun").exists():
         raise HostError("/dev/net/tun: not there; the relay emulator needs it: sudo modprobe tun")
@@ -34,10 +34,10 @@ def check_host(cells: Iterable[Cell], slots: int) -> None:
 
 
 def memory_bytes(cell: Cell) -> int:
-    """Memory that a cell's workers need: vectors, and two copies of every message in flight."""
+    """Memory that a cell's workers need: vectors, and two copies of every message in flight and of the next."""
     inputs, algorithm = cell.law_inputs(), cell.algorithm()
     model = cell.workload().message_bytes
-    in_flight = max(1, algorithm.in_flight) * 2 * inputs.message_bytes
+    in_flight = (algorithm.in_flight + 1) * 2 * inputs.message_bytes
     return cell.workers * (_WORKER_BYTES + _VECTORS * model + in_flight)
 
 

@@ -12,11 +12,14 @@ from typing import Any
 from harness.cells import Cell
 from harness.emulators.base import EmulatorStats
 from harness.emulators.plan import Network, build
+from harness.emulators.probe import probe
 from harness.errors import RepFailed
 from harness.fidelity import HostMeter, judge
+from harness.manifest import code_hash
 from harness.predict import predict, rep_duration_s
 from harness.store import write_json
 from harness.testbeds.base import Slot, WorkerDied, WorkerHandle
+from netprofiles import Size
 from workloads.job import Job
 
 _START_S = 60.0  # joining a group, on a busy host
@@ -56,8 +59,7 @@ def jobs(cell: Cell, rep: int, folder: Path, rendezvous: str) -> list[Job]:
     """The job of every rank."""
     config, law = cell.config, predict(cell.law_inputs())
     gloo = config["comm"]["collective"] == "gloo"
-    from netprofiles import Size
-
+    tensors = cell.algorithm().tensors_per_message(float(config["train"].get("momentum", 0.0)))
     return [
         Job(
             rank=rank,
@@ -76,7 +78,7 @@ def jobs(cell: Cell, rep: int, folder: Path, rendezvous: str) -> list[Job]:
             eval_every=int(config["train"].get("eval_every", 0)),
             warm_rounds=0 if cell.workers == 1 else _WARM_ROUNDS,
             # gloo deals operations round-robin over its channels: two on each touch them all.
-            warm_in_flight=2 * config["comm"]["channels"] if gloo else 2,
+            warm_in_flight=2 * config["comm"]["channels"] if gloo else 2 * tensors,
             timeout_s=30.0 + 10 * law.all_reduce_s + 10 * law.step_time_s,
             rendezvous=rendezvous,
             log=str(folder / f"worker-{rank}.log"),
@@ -85,13 +87,15 @@ def jobs(cell: Cell, rep: int, folder: Path, rendezvous: str) -> list[Job]:
     ]
 
 
-def measure(cell: Cell, rep: int, slot: Slot, folder: Path, control: Path, probe: Mapping[str, Any] | None) -> dict[str, Any]:
+def measure(
+    cell: Cell, rep: int, slot: Slot, folder: Path, control: Path, report: Mapping[str, Any] | None
+) -> dict[str, Any]:
     """Run the repetition and return its row, judged: status "ok" or "invalid".
 
     Args:
         folder: takes logs, step rows and network values.
         control: a folder for rendezvous files, shared with the workers.
-        probe: what the idle probe measured on this network, None without paths.
+        report: what the idle probe measured on this network, None without paths.
 
     Raises:
         RepFailed: a worker died, hung, or reported an error.
@@ -110,20 +114,32 @@ def measure(cell: Cell, rep: int, slot: Slot, folder: Path, control: Path, probe
         rendezvous.unlink(missing_ok=True)
     stats = slot.emulator.stats()
     host = meter.stop()
-    verdict = judge(cell, network, stats, host, probe)
+    verdict = judge(cell, network, stats, host, report)
     write_steps(folder / "steps.parquet", measured.rows)
     write_json(
         folder / "network.json",
         {
             "configured": network.to_json(),
-            "probe": probe,
+            "probe": report,
             "emulator": stats.to_json(),
             "tcp": measured.tcp,
             "workers": {str(r): m["counters_after"] for r, m in measured.finished.items()},
             "host": host,
         },
     )
-    return _row(cell, rep, measured, stats, host, probe, verdict)
+    return _row(cell, rep, measured, stats, host, report, verdict)
+
+
+def probe_cell(cell: Cell, slot: Slot) -> dict[str, Any]:
+    """What the emulator makes of the cell's network, measured on an idle host. Raises: RepFailed."""
+    network = network_of(cell)
+    handles = slot.prepare(cell.workers)
+    slot.emulator.apply(network)
+    try:
+        return probe(network, handles).to_json()
+    except (WorkerDied, TimeoutError) as error:
+        slot.discard()
+        raise RepFailed(f"probe: {error or 'a worker did not answer'}") from None
 
 
 def _execute(
@@ -204,7 +220,7 @@ def _row(
     measured: Measured,
     stats: EmulatorStats,
     host: Mapping[str, Any],
-    probe: Mapping[str, Any] | None,
+    report: Mapping[str, Any] | None,
     verdict: list[str],
 ) -> dict[str, Any]:
     """The repetition as one row; what does not apply is None."""
@@ -231,9 +247,9 @@ def _row(
         tcp_timeouts=_counted(measured, "TCPTimeouts"),
         final_loss=statistics.fmean(losses) if losses else None,
         accuracy=outcomes[0]["accuracy"],
-        replicas_equal_to=max(o["checksum"] for o in outcomes) - min(o["checksum"] for o in outcomes),
+        replica_spread=max(o["replica_spread"] for o in outcomes),
         time_to_target_s=_time_to_target(cell, measured),
-        one_way_error_ms=probe["max_one_way_error_ms"] if probe else None,
+        one_way_error_ms=report["one_way_error_ms"] if report else None,
         lateness_p99_ms=stats.lateness_p99_ms if cell.workers > 1 else None,
         emulator_cpu_us_per_packet=stats.cpu_us_per_packet if cell.workers > 1 else None,
         host_cpu_pct=host["cpu_pct"],
@@ -253,13 +269,14 @@ def describe(cell: Cell, rep: int) -> dict[str, Any]:
     measured = dict.fromkeys(
         ("steps", "step_time_s", "compute_s", "stall_s", "overhead_s", "scalability", "payload_bytes",
          "wire_bytes", "messages_sent", "retransmits", "tcp_timeouts", "final_loss", "accuracy",
-         "replicas_equal_to", "time_to_target_s", "one_way_error_ms", "lateness_p99_ms",
+         "replica_spread", "time_to_target_s", "one_way_error_ms", "lateness_p99_ms",
          "emulator_cpu_us_per_packet", "host_cpu_pct")
     )  # fmt: skip
     return {
         "run": None,
         "cell": cell.slug,
         "cell_key": cell.key,
+        "code": code_hash(cell),
         "rep": rep,
         "status": None,
         "reason": None,

@@ -6,21 +6,24 @@ import shutil
 import signal
 import tempfile
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from harness.cells import Cell, baseline_of
+from harness.cells import Cell
 from harness.engine import LocalEngine
-from harness.errors import HostError, Interrupted, RepFailed
+from harness.errors import Interrupted, RepFailed
 from harness.host import check_host, sweep_stale, write_owner
 from harness.progress import Reporter, clock
 from harness.redraw import Redrawer
-from harness.rep import describe, measure, network_of
+from harness.rep import describe, measure, network_of, probe_cell
 from harness.schedule import Load, fits, load_of, makespan
+from harness.stats import scalability
 from harness.store import RunFolder
 from harness.testbeds import opened
 
@@ -35,6 +38,7 @@ class Item:
     rep: int
     load: Load
     tries: int = 0
+    began: float = 0.0
 
 
 @dataclass
@@ -45,25 +49,27 @@ class Tally:
     failed: list[str] = field(default_factory=list)
 
 
-def run(cells: list[Cell], repeats: int, folder: RunFolder, slots: int, cores: int, say: Reporter) -> Tally:
-    """Measure everything that has no result yet.
+def execute(todo: list[Item], folder: RunFolder, slots: int, cores: int, say: Reporter) -> Tally:
+    """Measure every repetition of `todo`.
 
     Repetition is the outer loop and the cell the inner one, so slow drift hits all cells alike. One-worker
     cells and probes have the host to themselves; the rest runs side by side as far as the processors carry it.
 
+    Args:
+        slots: repetitions at a time, at most. cores: processors to share among them.
+
     Raises:
         HostError: the host cannot emulate. Interrupted: Ctrl-C or SIGTERM; finished repetitions are kept.
     """
-    todo = pending(cells, repeats, folder)
     tally = Tally()
     if not todo:
         return tally
-    check_host([item.cell for item in todo], slots)
+    check_host([item.cell for item in todo])
     with control_folder() as control, stoppable() as stopped:
         engine = LocalEngine(opened(todo[0].cell.config["testbed"], control), slots)
         redrawer = Redrawer(folder.path)
         try:
-            session = _Session(folder, cells, engine, control, say, tally, stopped, redrawer, cores, slots)
+            session = _Session(folder, engine, control, say, tally, stopped, redrawer, cores, slots)
             session.alone([item for item in todo if item.cell.is_baseline])
             rest = [item for item in todo if not item.cell.is_baseline]
             session.probe(rest)
@@ -89,7 +95,6 @@ class _Session:
     def __init__(
         self,
         folder: RunFolder,
-        cells: list[Cell],
         engine: LocalEngine,
         control: Path,
         say: Reporter,
@@ -99,7 +104,7 @@ class _Session:
         cores: int,
         slots: int,
     ) -> None:
-        self.folder, self.cells, self.engine, self.control = folder, cells, engine, control
+        self.folder, self.engine, self.control = folder, engine, control
         self.say, self.tally, self.stopped, self.redrawer = say, tally, stopped, redrawer
         self.cores, self.slots = cores, slots
         self.probes: dict[str, Mapping[str, Any]] = {}
@@ -119,12 +124,13 @@ class _Session:
         if networks:
             self.say.say(f"probing {len(networks)} network{'s' * (len(networks) > 1)} (delay, jitter, rate, order)")
         for key, cell in networks.items():
-            from harness.emulators.probe import probe_cell
-
-            report = self._wait(self.engine.submit(lambda slot, cell=cell: probe_cell(slot, network_of(cell))))  # type: ignore[misc]
-            self.probes[key] = report
+            for _ in range(_TRIES):
+                report = self._wait(self.engine.submit(partial(probe_cell, cell)))
+                self.probes[key] = report
+                if report["ok"]:
+                    break
             for reason in report["reasons"]:
-                self.say.say(f"probe: {reason}")
+                self.say.say(f"probe: {cell.title}: {reason}")
 
     def _side_by_side(self, items: list[Item], slots: int) -> None:
         queue = list(items)
@@ -133,6 +139,7 @@ class _Session:
             chosen = self._choose(queue, [item.load for item, _ in running.values()], slots)
             if chosen is not None:
                 queue.remove(chosen)
+                chosen.began = time.monotonic()
                 part = self.folder.begin(chosen.cell, chosen.rep)
                 self.folder.event("started", cell=chosen.cell.slug, rep=chosen.rep)
                 running[self.engine.submit(self._task(chosen, part))] = (chosen, part)
@@ -172,7 +179,7 @@ class _Session:
                 return
             self._keep_failure(item, part, row, ())
             return
-        row["scalability"] = self._scalability(item.cell, row)
+        row["scalability"] = scalability(row, self.folder.rows())
         self.folder.finish(item.cell, item.rep, part, row)
         self.folder.event("finished", cell=item.cell.slug, rep=item.rep, step_time_s=row["step_time_s"])
         self.tally.ok += 1
@@ -187,14 +194,6 @@ class _Session:
         for line in log_tail:
             self.say.say(f"        {line}")
         self.say.say(f"        {kept}")
-
-    def _scalability(self, cell: Cell, row: dict[str, Any]) -> float | None:
-        """T(1) / T(N): against the median of the one-worker cell's repetitions."""
-        from harness.analysis import scalability
-
-        base = baseline_of(cell, self.cells)
-        alone = [r for r in self.folder.rows() if base is not None and r["cell_key"] == base.key and r["status"] == "ok"]
-        return scalability(row, alone)
 
     def _first(self, futures: set[Future[dict[str, Any]]]) -> set[Future[dict[str, Any]]]:
         while True:
@@ -216,8 +215,8 @@ def _line(item: Item, row: dict[str, Any]) -> str:
     scal = f"  scalability {row['scalability']:.3f}" if row["scalability"] is not None else ""
     law = row["predicted_step_time_s"]
     against = f" (law {law:.3f})" if law is not None else ""
-    took = clock(item.load.seconds)
-    return f"{item.cell.title}  rep {item.rep}  step {row['step_time_s']:.3f} s{against}{scal}  took about {took}"
+    took = clock(time.monotonic() - item.began)
+    return f"{item.cell.title}  rep {item.rep}  step {row['step_time_s']:.3f} s{against}{scal}  in {took}"
 
 
 @contextmanager
@@ -242,6 +241,3 @@ def stoppable() -> Iterator[threading.Event]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-
-
-__all__ = ["HostError", "Item", "Tally", "pending", "run"]

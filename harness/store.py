@@ -1,7 +1,8 @@
 """Results on disk: one folder per cell and repetition, finished by one atomic rename.
 
     results/<experiment>/
-        spec.toml               as the user wrote it, overrides applied
+        spec.toml               as the user wrote it
+        spec.resolved.json      overrides applied
         manifest.json           machine, kernel, versions, git, command line
         events.jsonl            what happened, in order; append-only
         cells/<slug>/
@@ -26,7 +27,7 @@ import json
 import os
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -45,11 +46,13 @@ class RunFolder:
         """The experiment's name."""
         return self.path.name
 
-    def prepare(self, spec_text: str, manifest: dict[str, Any]) -> None:
+    def prepare(self, spec_text: str | None, resolved: dict[str, Any], manifest: dict[str, Any]) -> None:
         """Make the folder, or take up the one that is there. Raises: HostError if it cannot be written."""
         try:
             (self.path / "cells").mkdir(parents=True, exist_ok=True)
-            write_text(self.path / "spec.toml", spec_text)
+            if spec_text is not None:
+                write_text(self.path / "spec.toml", spec_text)
+            write_json(self.path / "spec.resolved.json", resolved)
             write_json(self.path / "manifest.json", manifest)
         except OSError as error:
             raise HostError(
@@ -58,9 +61,15 @@ class RunFolder:
 
     @contextlib.contextmanager
     def lock(self) -> Iterator[None]:
-        """One run at a time. Raises: HostError if another process holds it."""
-        self.path.mkdir(parents=True, exist_ok=True)
-        with (self.path / ".lock").open("w") as handle:
+        """One run at a time. Raises: HostError if another process holds it, or it cannot be written."""
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            opened = (self.path / ".lock").open("w")
+        except OSError as error:
+            raise HostError(
+                f"{self.path}: cannot write results here ({error.strerror}); choose another folder with --out"
+            ) from None
+        with opened as handle:
             try:
                 fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
@@ -75,6 +84,26 @@ class RunFolder:
             shutil.rmtree(self.path / name, ignore_errors=True)
         for name in ("results.parquet", "events.jsonl"):
             (self.path / name).unlink(missing_ok=True)
+
+    def refuse_mixed_code(self, current: Mapping[str, str]) -> None:
+        """Results of different code are not put side by side unasked.
+
+        Args:
+            current: hash of the measuring code by the identity of each cell.
+
+        Raises:
+            SpecError: there are finished repetitions of these cells that other code measured.
+        """
+        other = [
+            row
+            for row in self.rows()
+            if row["status"] == "ok" and current.get(row["cell_key"], row["code"]) != row["code"]
+        ]
+        if other:
+            raise SpecError(
+                f"{self.path}: {len(other)} repetitions were measured by other code (e.g. {other[0]['cell']}); "
+                "--keep keeps them, --fresh measures everything again"
+            )
 
     def event(self, kind: str, **fields: Any) -> None:
         """Append one line to the journal."""

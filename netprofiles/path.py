@@ -131,5 +131,5 @@ class SamePaths(Mapping[Pair, Path]):
 
 def both_ways(paths: Mapping[Pair, Path]) -> dict[Pair, Path]:
     """`paths`, where one given in a single direction stands for the other direction too."""
-    back = {(dst, src): path.reversed() for (src, dst), path in paths.items()}
-    return {**back, **paths}
+    back = {(dst, src): path.reversed() for (src, dst), path in paths.items() if (dst, src) not in paths}
+    return {**paths, **back}

@@ -139,13 +139,14 @@ def load_toml(file: File) -> Profile:
     reader = _Reader(file, data)
     sites = reader.sites()
     paths = reader.paths(sites)
+    notes = reader.notes()
     try:
         return Profile(
             name=name,
             description=description,
             sites=sites,
             paths=both_ways(paths),
-            notes=reader.notes(),
+            notes=notes,
         )
     except ProfileError as error:
         raise ProfileError(f"{file}: {error}") from None
@@ -207,12 +208,12 @@ class _Reader:
         if "paths_file" not in self.data:
             for given in self.tables("paths"):
                 given.only(_PATH_KEYS)
-                pair = tuple(
+                src, dst = (
                     _known(f"{given.where}.{end}", given.required(end), names) for end in ("src", "dst")
                 )
-                where = f"{self.file}: paths[{pair[0]} -> {pair[1]}]"
-                table = _Table(where, {**defaults.data, **given.data})
-                add_path(paths, where, self.values(table), (pair[0], pair[1]), self.origins(table))
+                table = _Table(f"{self.file}: paths[{src} -> {dst}]", {**defaults.data, **given.data})
+                values, origins = self.values(table), self.origins(table)
+                add_path(paths, f"{self.file}: paths", values, (src, dst), origins)
             return paths
         if "paths" in self.data:
             raise ProfileError(f"{self.file}: both paths and paths_file; expected one of them")

@@ -26,7 +26,8 @@ class Outcome:
         total: the same over all steps and the final drain.
         final_loss: mean local loss over the last tenth of all steps (at least one), None without learning.
         accuracy: after the last step and the drain; None without learning.
-        checksum: sum of the parameters after the drain, equal on all ranks if the replicas are.
+        replica_spread: after the drain, the largest distance of this rank's parameters from the mean over the
+            ranks, relative to the largest parameter; rounding apart, 0 for algorithms whose replicas agree.
     """
 
     window_begin_ns: int
@@ -35,7 +36,7 @@ class Outcome:
     total: dict[str, int]
     final_loss: float | None
     accuracy: float | None
-    checksum: float
+    replica_spread: float
 
 
 def warm_up(comm: MeteredComm, job: Job, numel: int) -> None:
@@ -95,8 +96,15 @@ def train(
         total={key: last[key] - first[key] for key in first if key != "now_ns"},
         final_loss=sum(tail) / len(tail) if tail else None,
         accuracy=task.evaluate(),
-        checksum=float(task.w.sum(dtype=torch.float64)),
+        replica_spread=_spread(task.w, comm),
     )
+
+
+def _spread(w: torch.Tensor, comm: MeteredComm) -> float:
+    mean = w.clone()
+    comm.all_reduce(mean).wait()
+    largest = float(mean.abs().max())
+    return float((w - mean).abs().max()) / largest if largest else 0.0
 
 
 def make_optimizer(job: Job) -> SGD:

@@ -20,7 +20,7 @@ from typing import Any
 import torch
 from torch.distributed import FileStore
 
-from workloads import namespace, tun
+from workloads import namespace, probing, tun
 from workloads.algorithms import registry as algorithms
 from workloads.comm import mesh
 from workloads.comm.base import Comm
@@ -65,8 +65,6 @@ def _handle(channel: Channel, message: dict[str, Any], address: str) -> dict[str
     if command == "tcp":
         return {"cmd": command, "tcp": namespace.set_tcp(message["settings"])}
     if command == "probe":
-        from workloads import probing
-
         return {"cmd": command, **probing.handle(message)}
     if command == "counters":
         return {"cmd": command, **_counters()}
@@ -93,8 +91,7 @@ def _run_job(channel: Channel, job: Job, address: str) -> None:
         job.workload, job.rank, job.world_size, job.seed, clock, job.bucket_bytes, train=job.train
     )
     optimizer = make_optimizer(job)
-    numel = task.w.numel() * algorithm.tensors_per_message(optimizer.momentum)
-    warm_up(metered, job, numel)
+    warm_up(metered, job, task.w.numel())
     metered.payload_bytes = metered.messages_sent = metered.stall_ns = 0
     before = _counters()
     channel.send({"cmd": "job", "event": "warm"})

@@ -1,4 +1,4 @@
-"""Workers without torch: processes in namespaces of their own, on a relay, that call what a test tells them to."""
+"""Workers without torch: processes in namespaces of their own, on a relay, that do what a test says."""
 
 from __future__ import annotations
 
@@ -17,7 +17,26 @@ import pytest
 from harness.emulators.plan import Network, worker_address
 from harness.emulators.relay import RelayEmulator
 from workloads.namespace import die_with_parent, drop_privileges, enter_private_network, set_tcp
+from workloads.probing import handle
 from workloads.tun import open_tun
+
+
+class LabWorker:
+    """The interface that a probe needs of a worker."""
+
+    def __init__(self, pipe: Connection) -> None:
+        self.pipe = pipe
+
+    def send(self, message: dict[str, Any]) -> None:
+        self.pipe.send((handle, (message,)))
+
+    def receive(self, timeout_s: float) -> dict[str, Any]:
+        if not self.pipe.poll(timeout_s):
+            raise TimeoutError
+        answer = self.pipe.recv()
+        if isinstance(answer, BaseException):
+            raise answer
+        return answer
 
 
 class Lab:
@@ -39,6 +58,11 @@ class Lab:
     def run(self, rank: int, function: Callable[..., Any], *arguments: Any) -> Future[Any]:
         """Call a module-level function inside a worker."""
         return self._threads.submit(self._call, self._pipes[rank], function, arguments)
+
+    @property
+    def workers(self) -> list[LabWorker]:
+        """For a probe."""
+        return [LabWorker(pipe) for pipe in self._pipes]
 
     def close(self) -> None:
         """End everything."""

@@ -29,13 +29,14 @@ class Unnamed(Algorithm):
 MINE = f"{__name__}:Mine"
 
 
-def test_the_four_kinds_of_the_dts_paper_are_built_in():
-    assert registry.kinds() == ["ssgd", "delayed", "sparse", "dts"]
+def test_the_four_kinds_of_the_dts_paper_are_built_in_beside_training_alone():
+    assert registry.kinds() == ["local", "ssgd", "delayed", "sparse", "dts"]
 
 
 @pytest.mark.parametrize(
     ("kind", "params", "label"),
     [
+        ("local", {}, "local"),
         ("ssgd", {}, "ssgd"),
         ("delayed", {"delay": 4}, "delayed-d4"),
         ("sparse", {"period": 4}, "sparse-p4"),
@@ -102,12 +103,13 @@ def test_parameters_are_listed_with_their_types():
             "dst",
             {},
             "algorithm 'dst' is unknown; did you mean 'dts'? "
-            "(known: ssgd, delayed, sparse, dts; your own: 'module:Class')",
+            "(known: local, ssgd, delayed, sparse, dts; your own: 'module:Class')",
         ),
         (
             "diloco",
             {},
-            "algorithm 'diloco' is unknown (known: ssgd, delayed, sparse, dts; your own: 'module:Class')",
+            "algorithm 'diloco' is unknown "
+            "(known: local, ssgd, delayed, sparse, dts; your own: 'module:Class')",
         ),
         (
             "dts",

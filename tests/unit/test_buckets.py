@@ -25,6 +25,10 @@ def test_a_bucket_is_closed_by_the_tensor_that_reaches_the_cap():
     assert [b.nbytes for b in buckets] == [80, 80]
 
 
+def test_a_bucket_that_just_reaches_the_cap_is_closed():
+    assert [b.nbytes for b in plan_buckets(tensors(10, 10, 10, 10), cap_bytes=80)] == [80, 80]
+
+
 def test_one_large_cap_makes_one_bucket_of_everything():
     (bucket,) = plan_buckets(tensors(10, 20), cap_bytes=MIB)
     assert (bucket.first, bucket.last, bucket.start, bucket.stop, bucket.ready) == (0, 1, 0, 30, 1.0)

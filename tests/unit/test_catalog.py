@@ -1,11 +1,15 @@
 """The built-in profiles are complete, sourced, physically possible, and say what their sources say."""
 
+import itertools
 import math
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
-import netprofiles
 import pytest
+
+import netprofiles
 from netprofiles import Delay, ProfileError, Rate, catalog_names, describe, load, render
 from netprofiles.path import SITE_VALUES
 
@@ -124,7 +128,7 @@ def test_paper_dts_gives_the_paper_s_scalability_under_the_model_it_was_fitted_w
     """T = Tc + k A + 2 (N-1)/N M / rate, N = 16 workers, k = 2 buffers, Tc = 0.3 s, M = ResNet-50."""
     profile = load("paper-dts")
     ring = ["oregon", "ohio", "london", "tokyo", "oregon"]
-    around = sum(profile.rtt(a, b).seconds for a, b in zip(ring, ring[1:], strict=False))
+    around = sum(profile.rtt(a, b).seconds for a, b in itertools.pairwise(ring))
     assert around == pytest.approx(0.479)
     rate = profile.path("oregon", "ohio").rate.bytes_per_s
     step = 0.3 + 2 * around + 2 * 15 / 16 * 25_557_032 * 4 / rate
@@ -137,12 +141,21 @@ def test_lan_is_far_below_any_wan():
     assert load("lan").max_rtt() == Delay.parse("0.1ms")
 
 
+def test_profiles_load_with_the_standard_library_alone():
+    # -S leaves site-packages out: a worker image needs none of them to know its network.
+    code = "import netprofiles; print(netprofiles.load('aws').max_rtt())"
+    done = subprocess.run(
+        [sys.executable, "-S", "-c", code], cwd=FILES.parents[1], capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "420.9655ms\n"
+
+
 def test_an_unknown_profile_is_refused_with_the_nearest_name():
     with pytest.raises(ProfileError) as refused:
         load("wrold4")
     assert str(refused.value) == (
-        "no profile 'wrold4'; expected one of aws, lan, paper-dts, world4, world4-2025, or a .toml or .csv file; "
-        "did you mean 'world4'?"
+        "no profile 'wrold4'; expected one of aws, lan, paper-dts, world4, world4-2025, or a .toml or .csv "
+        "file; did you mean 'world4'?"
     )
 
 

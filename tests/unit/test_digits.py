@@ -7,6 +7,7 @@ from workloads.datasets import TEST_SAMPLES, batches, digits
 from workloads.models import digits_cnn
 from workloads.registry import make_task
 from workloads.seeding import stream
+from workloads.shards import Shards
 
 SPEC = {"name": "digits-cnn", "step_time": "real"}
 BUCKET = 64 << 10
@@ -70,6 +71,17 @@ def test_the_same_seed_gives_the_same_losses_whatever_else_draws_random_numbers(
 
 def test_ranks_see_different_batches():
     assert descend(task(rank=0, world_size=2), 3) != descend(task(rank=1, world_size=2), 3)
+
+
+def test_the_ranks_of_a_world_share_the_training_digits_out():
+    rule = Shards.parse("iid")
+    seen = []
+    for rank in range(3):
+        learner = digits_cnn.make(rank, 3, 1, batch_size=479, shards=rule)
+        images, _ = next(learner.batches)
+        seen.extend(tuple(image.flatten().tolist()) for image in images)
+    everything = [tuple(image.flatten().tolist()) for image in digits().train_x]
+    assert sorted(seen) == sorted(everything)
 
 
 def test_dirichlet_shards_train_too():

@@ -4,6 +4,7 @@ import json
 import pickle
 
 import pytest
+
 from netprofiles import Delay, Path, Profile, ProfileError, Provenance, Rate, Ratio, Site, Size, uniform
 
 MEASURED = Provenance("measured", "a ping")

@@ -3,6 +3,7 @@
 import math
 
 import pytest
+
 from netprofiles import Delay, ProfileError, Provenance, Rate, Ratio, Size, load
 
 TOML = """
@@ -135,8 +136,9 @@ def test_a_one_way_delay_is_taken_as_it_is(toml):
         (
             "[site_defaults]",
             "[site_default]",
-            "two.toml: top level: unknown key 'site_default'; expected one of schema, name, description, notes, "
-            "sources, site_defaults, path_defaults, sites, paths, paths_file; did you mean 'site_defaults'?",
+            "two.toml: top level: unknown key 'site_default'; expected one of schema, name, description, "
+            "notes, sources, site_defaults, path_defaults, sites, paths, paths_file; "
+            "did you mean 'site_defaults'?",
         ),
         (
             'city = "Oregon"',
@@ -148,14 +150,14 @@ def test_a_one_way_delay_is_taken_as_it_is(toml):
         (
             'up = "1Gbit"',
             'up = "1Gib"',
-            "two.toml: sites[london].up: '1Gib' has the unknown unit 'Gib'; a rate is a number and one of bit, "
-            "kbit, Mbit, Gbit, such as '10Gbit'; did you mean 'Gbit'?",
+            "two.toml: sites[london].up: '1Gib' has the unknown unit 'Gib'; a rate is a number and one of "
+            "bit, kbit, Mbit, Gbit, such as '10Gbit'; did you mean 'Gbit'?",
         ),
         (
             'rtt = "145ms"',
             "rtt = 145",
-            "two.toml: paths[oregon -> london].rtt: '145' has no unit; a delay is a number and one of ns, us, ms, "
-            "s, such as '80ms'",
+            "two.toml: paths[oregon -> london].rtt: '145' has no unit; a delay is a number and one of ns, "
+            "us, ms, s, such as '80ms'",
         ),
         (
             'rtt = "145ms"',
@@ -170,18 +172,19 @@ def test_a_one_way_delay_is_taken_as_it_is(toml):
         (
             'rtt = "145ms"\n',
             "",
-            "two.toml: paths[oregon -> london]: oregon -> london: no delay; expected an RTT or a one-way delay",
+            "two.toml: paths: oregon -> london: no delay; expected an RTT or a one-way delay",
         ),
         (
             'jitter = "2ms"',
             'jitter = "60ms"',
-            "two.toml: paths[oregon -> london]: oregon -> london: jitter 60ms is above a third of the one-way "
-            "delay 72.5ms; expected at most 24.166666ms",
+            "two.toml: paths: oregon -> london: jitter 60ms is above a third of the "
+            "one-way delay 72.5ms; expected at most 24.166666ms",
         ),
         (
             'dst = "london"',
             'dst = "lodnon"',
-            "two.toml: paths[0].dst: unknown site 'lodnon'; expected one of [[sites]]; did you mean 'london'?",
+            "two.toml: paths[0].dst: unknown site 'lodnon'; expected one of [[sites]]; "
+            "did you mean 'london'?",
         ),
         ('dst = "london"\n', "", "two.toml: paths[0]: no 'dst'; expected a text in quotes"),
         (
@@ -211,16 +214,19 @@ def test_a_one_way_delay_is_taken_as_it_is(toml):
             "two.toml: paths[0].src: unknown site 'us-west-2'; expected one of [[sites]]",
         ),
         ("[[paths]]", "[paths]", "two.toml: paths is not a list of tables; expected [[paths]]"),
-        ("[sources]\n", 'sources = "x"\n[x]\n', None),
-        ("[[paths]]", 'paths_file = "x.csv"\n[[paths]]', None),
     ],
 )
 def test_a_mistake_in_toml_is_named_with_its_key(toml, old, new, message):
-    said = refusal(toml, (old, new))
-    assert "\n" not in said
-    assert said.startswith("two.toml: ")
-    if message is not None:
-        assert said == message
+    assert refusal(toml, (old, new)) == message
+
+
+def test_sources_are_a_table_of_texts(toml):
+    assert refusal(toml, ('[sources]\nping = "own ping, 2026-03-01"\n', 'sources = "ping"\n')) == (
+        "two.toml: sources is not a table; expected [sources]"
+    )
+    assert refusal(toml, ('ping = "own ping, 2026-03-01"', "ping = 1")) == (
+        "two.toml: sources.ping: 1 is not usable; expected a text in quotes"
+    )
 
 
 def test_broken_toml_is_refused_with_its_line(toml):
@@ -232,7 +238,7 @@ def test_broken_toml_is_refused_with_its_line(toml):
 def test_a_path_given_twice_is_refused(toml):
     again = '[[paths]]\nsrc = "oregon"\ndst = "london"\nrtt = "1ms"\n\n[[paths]]'
     assert refusal(toml, ("[[paths]]", again)) == (
-        "two.toml: paths[oregon -> london]: oregon -> london is given twice; expected once per direction"
+        "two.toml: paths: oregon -> london is given twice; expected once per direction"
     )
 
 
@@ -335,8 +341,8 @@ _COLUMNS = "expected src, dst, rtt_ms, one_way_ms, jitter_ms, loss_pct, rate_mbp
         ),
         (
             ["src,dst,rtt_ms,buffer", "a,b,1,64"],
-            "net.csv, line 2, buffer: '64' has no unit; a size is a number and one of B, kB, KiB, MB, MiB, GB, "
-            "GiB, such as '25MiB'",
+            "net.csv, line 2, buffer: '64' has no unit; a size is a number and one of B, kB, KiB, MB, MiB, "
+            "GB, GiB, such as '25MiB'",
         ),
         (
             ["src,dst,rtt_ms", "a,b,1", "a,b,2"],
@@ -344,7 +350,8 @@ _COLUMNS = "expected src, dst, rtt_ms, one_way_ms, jitter_ms, loss_pct, rate_mbp
         ),
         (
             ["src,dst,rtt_ms,jitter_ms", "a,b,6,2"],
-            "net.csv, line 2: a -> b: jitter 2ms is above a third of the one-way delay 3ms; expected at most 1ms",
+            "net.csv, line 2: a -> b: jitter 2ms is above a third of the one-way delay 3ms; "
+            "expected at most 1ms",
         ),
         (
             ["src,dst,rtt_ms", "a,a,1"],

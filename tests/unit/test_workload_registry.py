@@ -5,8 +5,9 @@ import sys
 import pytest
 import torch
 
+from workloads.fields import WorkloadError
 from workloads.models.learner import LearnerError
-from workloads.registry import BUILTINS, WorkloadError, info, make_task
+from workloads.registry import BUILTINS, info, make_task
 from workloads.task import EmulatedTask, LearningTask
 
 MIB = 1 << 20
@@ -136,9 +137,28 @@ def test_the_kind_of_task_follows_from_whether_something_is_learned(model):
 
 
 def test_ranks_of_a_model_start_equal_and_get_their_own_data(model):
-    first, second = (make_task(model, rank, 2, 5, FakeClock(), MIB) for rank in range(2))
+    first = make_task(model, 0, 2, 5, FakeClock(), MIB)
+    torch.rand(7)
+    second = make_task(model, 1, 2, 5, FakeClock(), MIB)
     assert torch.equal(first.w, second.w)
     assert not torch.equal(first.gradient(0)[0], second.gradient(0)[0])
+
+
+def test_the_seed_decides_where_a_model_starts(model):
+    first, second = (make_task(model, 0, 1, seed, FakeClock(), MIB) for seed in (1, 2))
+    assert not torch.equal(first.w, second.w)
+
+
+def test_a_worker_makes_its_model_once(model, monkeypatch):
+    made = []
+
+    def counting(*arguments):
+        made.append(arguments)
+        return a_model(*arguments)
+
+    monkeypatch.setattr(sys.modules[__name__], "counting", counting, raising=False)
+    make_task({"model": "a_package:counting"}, 1, 2, 5, FakeClock(), MIB, {"batch_size": 8})
+    assert made == [(1, 2, 5, 8)]
 
 
 def test_random_numbers_after_make_differ_between_ranks_and_repeat(model):

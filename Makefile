@@ -1,0 +1,30 @@
+# make sweep   set everything up, then measure and draw the latency sweep (about 6 minutes on two cores)
+# make test    set everything up, then run the whole test suite
+# make lint    ruff, mypy --strict, one-way imports
+# make setup   only set up: Debian/Ubuntu packages where root, a virtual environment, Python packages
+
+VENV ?= .venv
+PYTHON ?= python3
+BIN := $(VENV)/bin
+
+.PHONY: setup sweep test lint figures clean
+
+setup:
+	@VENV="$(VENV)" PYTHON="$(PYTHON)" sh scripts/setup.sh
+
+sweep: setup
+	$(BIN)/wanbench run latency-sweep --set run.repeats=1
+	$(BIN)/wanbench results latency-sweep --format pivot
+	@ls -1 results/latency-sweep/figures/*
+
+test: setup
+	$(BIN)/python -m pytest
+
+lint: setup
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+clean: setup
+	$(BIN)/wanbench clean

@@ -1,0 +1,111 @@
+"""Running experiments and reading results from Python, with the command line's words."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from harness.cells import Cell, expand
+from harness.manifest import code_hash, manifest
+from harness.progress import Reporter
+from harness.run import Tally, execute, pending
+from harness.spec import Spec
+from harness.store import RunFolder, open_run
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+DEFAULT_SLOTS = 6
+
+
+class Run:
+    """A run folder."""
+
+    def __init__(self, folder: RunFolder) -> None:
+        self.folder = folder
+
+    @classmethod
+    def open(cls, source: str | None = None, out: str | Path = "results") -> Run:
+        """By folder, by name under `out`, or the latest. Raises: SpecError."""
+        return cls(open_run(source, Path(out)))
+
+    @property
+    def path(self) -> Path:
+        """The folder."""
+        return self.folder.path
+
+    def rows(self) -> list[dict[str, Any]]:
+        """One object per repetition, with every column."""
+        return self.folder.rows()
+
+    def results(self) -> pd.DataFrame:
+        """One line per repetition."""
+        from harness.analysis import frame
+
+        return frame(self.rows())
+
+
+def run(spec: Spec, *, out: str | Path = "results", where: str = "spec", jobs: int | None = None) -> Run:
+    """Measure what is not finished yet and draw the figures.
+
+    Args:
+        spec: the experiment.
+        out: folder that holds the runs; this one goes to out/<spec.name>.
+        where: how errors name the spec; profile files are looked for beside it.
+        jobs: repetitions side by side at most.
+
+    Raises:
+        SpecError, HostError: nothing was measured. Interrupted: finished repetitions are kept.
+    """
+    folder = RunFolder(Path(out) / spec.name)
+    measure_all(spec, expand(spec, where), folder, jobs=jobs)
+    return Run(folder)
+
+
+def measure_all(
+    spec: Spec,
+    cells: list[Cell],
+    folder: RunFolder,
+    *,
+    text: str | None = None,
+    jobs: int | None = None,
+    fresh: bool = False,
+    keep: bool = False,
+    draw: bool = True,
+) -> Tally:
+    """What `wanbench run` does, with the folder locked.
+
+    Args:
+        text: the spec as the user wrote it, stored beside the resolved one.
+        fresh: throw earlier results away. keep: accept results that other code measured.
+        draw: make the figures at the end.
+    """
+    with folder.lock():
+        if fresh:
+            folder.clear()
+        elif not keep:
+            folder.refuse_mixed_code({cell.key: code_hash(cell) for cell in cells})
+        folder.prepare(text, spec.to_dict(), manifest(cells))
+        todo = pending(cells, spec.run.repeats, folder)
+        say = Reporter(len(todo))
+        total = len(cells) * spec.run.repeats
+        say.say(f"{spec.name}: {len(cells)} cells x {spec.run.repeats} = {total} reps, {len(todo)} to do")
+        try:
+            tally = execute(todo, folder, jobs or DEFAULT_SLOTS, os.cpu_count() or 1, say)
+        finally:
+            say.close()
+        _derive(folder, draw)
+    return tally
+
+
+def _derive(folder: RunFolder, draw: bool) -> None:
+    """Rebuild what follows from the rows."""
+    from harness.tables import write_parquet
+
+    rows = folder.rows()
+    write_parquet(rows, folder.path / "results.parquet")
+    if draw and any(row["status"] == "ok" for row in rows):
+        from harness.figures import draw_all
+
+        draw_all(rows, folder.name, folder.path / "figures")

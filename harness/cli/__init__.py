@@ -1,0 +1,80 @@
+"""The command line. One file a command, imported when it is called: `--help` must be instant."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from typing import Any
+
+import click
+
+from harness.errors import WanbenchError
+
+# name -> what `wanbench --help` says, so that listing the commands imports none of them
+COMMANDS = {
+    "plan": "The cells of an experiment, their predicted step times, and what will run.",
+    "run": "Run an experiment; run it again to resume.",
+    "results": "Show the results of a run.",
+    "figures": "Draw the figures of a run.",
+    "list": "List algorithms, workloads, profiles or experiments.",
+    "show": "Show one algorithm, workload, profile or experiment.",
+    "clean": "Remove what a crashed run may have left on this host.",
+}
+
+
+class _LazyGroup(click.Group):
+    def list_commands(self, context: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, context: click.Context, name: str) -> click.Command | None:
+        if name not in COMMANDS:
+            return None
+        module = importlib.import_module(f"harness.cli.{name}_command")
+        command: click.Command = module.command
+        return command
+
+    def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
+
+    def resolve_command(
+        self, context: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        import difflib
+
+        if args and args[0] not in COMMANDS and not args[0].startswith("-"):
+            close = difflib.get_close_matches(args[0], COMMANDS, 1)
+            hint = f"did you mean {close[0]!r}?" if close else "see `wanbench --help`"
+            raise click.UsageError(f"no such command {args[0]!r}; {hint}")
+        return super().resolve_command(context, args)
+
+    def invoke(self, context: click.Context) -> Any:
+        """Errors that are the user's to mend are one line, with the documented exit code."""
+        try:
+            return super().invoke(context)
+        except WanbenchError as error:
+            click.echo(f"wanbench: {error}", err=True)
+            context.exit(error.exit_code)
+        except BrokenPipeError:
+            sys.stderr.close()
+            context.exit(0)
+
+
+@click.group(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+@click.version_option(package_name="wanbench", message="%(prog)s %(version)s")
+def main() -> None:
+    """Which distributed training algorithm scales on this network, for this model?
+
+    wanbench runs real PyTorch workers over an emulated wide-area network on this machine.
+
+    \b
+    Try:  wanbench run smoke
+          wanbench run latency-sweep --set run.repeats=1
+          wanbench results --format pivot
+
+    \b
+    Exit codes: 0 ok, 2 usage or spec, 3 this host cannot, 4 cells failed, 130 interrupted (run again to resume).
+    """
+    # Models and algorithms of the user's own, "pkg:make", are looked for in the working folder as well.
+    sys.path.insert(0, os.getcwd())

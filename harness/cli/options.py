@@ -1,0 +1,80 @@
+"""Options that several commands share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from harness.cells import BASELINE, Cell, expand
+from harness.errors import SpecError
+from harness.spec import Spec, parse_assignment
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def spec_options(function: F) -> F:
+    """SPEC and everything that changes it."""
+    for decorate in reversed(
+        (
+            click.argument("spec_source", metavar="SPEC"),
+            click.option("--set", "assignments", multiple=True, metavar="KEY=VALUE",
+                         help="Replace a value of the spec, e.g. --set run.repeats=1."),
+            click.option("--only", multiple=True, metavar="AXIS=VALUE",
+                         help="Keep only cells with this value, e.g. --only algorithm=ssgd. Repeatable."),
+            click.option("--testbed", help="Short for --set run.testbed=..."),
+            click.option("--emulator", help="Short for --set run.emulator=..."),
+            out_option,
+        )
+    ):  # fmt: skip
+        function = decorate(function)
+    return function
+
+
+def out_option(function: F) -> F:
+    """--out: where the folders of all runs are."""
+    option = click.option(
+        "--out", type=click.Path(file_okay=False, path_type=Path), default=Path("results"), show_default=True,
+        help="Folder that holds the runs.",
+    )  # fmt: skip
+    return option(function)
+
+
+def load_spec(
+    source: str, assignments: tuple[str, ...], testbed: str | None, emulator: str | None
+) -> Spec:
+    """The spec with overrides applied. Raises: SpecError."""
+    changes = dict(parse_assignment(text) for text in assignments)
+    for key, value in (("run.testbed", testbed), ("run.emulator", emulator)):
+        if value is not None:
+            changes[key] = value
+    spec = Spec.load(source)
+    return spec.override(changes) if changes else spec
+
+
+def select(spec: Spec, source: str, only: tuple[str, ...]) -> list[Cell]:
+    """All cells of a spec, or those that `--only` keeps, with the one-worker cells they need. Raises: SpecError."""
+    cells = expand(spec, source)
+    wanted: dict[str, set[str]] = {}
+    for text in only:
+        axis, equals, value = text.partition("=")
+        if not equals:
+            raise SpecError(f"--only {text}: expected AXIS=VALUE, e.g. --only algorithm=ssgd")
+        wanted.setdefault(axis, set()).add(value)
+    swept = sorted({axis for cell in cells for axis in cell.axes})
+    for axis in wanted:
+        if axis not in swept:
+            raise SpecError(f"--only {axis}=...: not an axis of {spec.name}; axes: {', '.join(swept)}")
+    kept = [
+        cell
+        for cell in cells
+        if cell.label == BASELINE or all(str(cell.axes.get(axis)) in values for axis, values in wanted.items())
+    ]
+    if all(cell.is_baseline for cell in kept):
+        values = "; ".join(
+            f"{axis}: {', '.join(sorted({str(c.axes.get(axis)) for c in cells if not c.is_baseline}))}" for axis in wanted
+        )
+        raise SpecError(f"--only {' '.join(only)}: no cell is left; values are {values}")
+    return kept

@@ -1,0 +1,91 @@
+"""wanbench plan"""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from harness.cli.options import load_spec, select, spec_options
+
+if TYPE_CHECKING:
+    from harness.cells import Cell
+    from harness.store import RunFolder
+
+
+@click.command("plan", short_help="The cells of an experiment, their predicted step times, and what will run.")
+@spec_options
+@click.option("--jobs", type=click.IntRange(min=1), default=6, show_default=True, help="Repetitions side by side, at most.")  # fmt: skip
+@click.option("--json", "as_json", is_flag=True, help="For machines.")
+def command(
+    spec_source: str,
+    assignments: tuple[str, ...],
+    only: tuple[str, ...],
+    testbed: str | None,
+    emulator: str | None,
+    out: Path,
+    jobs: int,
+    as_json: bool,
+) -> None:
+    """Show what `run` would do: every cell, the step time the law predicts, why it runs or not, how long it takes.
+
+    \b
+    Example:  wanbench plan latency-sweep --only rtt=100ms
+    """
+    from harness.schedule import load_of, makespan
+    from harness.store import RunFolder
+
+    spec = load_spec(spec_source, assignments, testbed, emulator)
+    cells = select(spec, spec_source, only)
+    folder = RunFolder(out / spec.name)
+    lines = [_line(cell, folder, spec.run.repeats) for cell in cells]
+    todo = [load_of(cell) for cell, line in zip(cells, lines, strict=True) for _ in range(line["to_run"])]
+    todo.sort(key=lambda load: -load.seconds)
+    seconds = makespan(todo, jobs, os.cpu_count() or 1)
+    if as_json:
+        click.echo(json.dumps({"run": str(folder.path), "cells": lines, "predicted_s": seconds}, indent=1))
+        return
+    _print(spec.name, spec.run.repeats, lines, len(todo), seconds)
+
+
+def _line(cell: Cell, folder: RunFolder, repeats: int) -> dict[str, Any]:
+    from harness.predict import predict
+
+    missing = [rep for rep in range(repeats) if not folder.is_finished(cell, rep)]
+    failed = [error for rep in missing for error in folder.failures(cell, rep)[-1:]]
+    why = "finished" if not missing else "new"
+    if failed:
+        why = f"failed before: {failed[-1]['row']['reason']}"
+    elif 0 < len(missing) < repeats:
+        why = "some repetitions are missing"
+    step_time_s = cell.predicted_step_time_s()
+    return {
+        "cell": cell.slug,
+        "algorithm": cell.label,
+        "workers": cell.workers,
+        "axes": dict(cell.axes),
+        "steps": cell.steps,
+        "window_steps": cell.window,
+        "channels": cell.config["comm"]["channels"] if cell.workers > 1 else None,
+        "predicted_step_time_s": step_time_s,
+        "bound": predict(cell.law_inputs()).bound if step_time_s is not None else None,
+        "to_run": len(missing),
+        "why": why,
+    }
+
+
+def _print(name: str, repeats: int, lines: list[dict[str, Any]], todo: int, seconds: float) -> None:
+    from harness.progress import clock
+
+    click.echo(f"{name}: {len(lines)} cells x {repeats} = {len(lines) * repeats} reps; {todo} to run, about {clock(seconds)}")
+    width = max(len(line["cell"]) for line in lines)
+    click.echo(f"{'cell':{width}}  {'steps':>5}  {'law s/step':>10}  {'bound by':9}  to run")
+    for line in lines:
+        law = "unknown" if line["predicted_step_time_s"] is None else f"{line['predicted_step_time_s']:.3f}"
+        bound = line["bound"] or "-"
+        click.echo(
+            f"{line['cell']:{width}}  {line['steps']:>5}  {law:>10}  {bound:9}  {line['to_run']}  {line['why']}"
+        )

@@ -1,0 +1,48 @@
+"""wanbench results"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from harness.cli.options import out_option
+from harness.errors import SpecError
+
+_FORMATS = ("table", "pivot", "md", "csv", "json", "parquet")
+
+
+@click.command("results", short_help="Show the results of a run.")
+@click.argument("run_source", metavar="[RUN]", required=False)
+@click.option("--format", "form", type=click.Choice(_FORMATS), default="table", show_default=True)
+@out_option
+def command(run_source: str | None, form: str, out: Path) -> None:
+    """Show RUN (a folder, or a name under --out; default: the latest): what is finished, and what failed and why.
+
+    table and pivot show one entry a cell, csv, json and parquet one object a repetition. With parquet the
+    path of the file is printed.
+
+    \b
+    Example:  wanbench results latency-sweep --format pivot
+    """
+    from harness.store import open_run
+    from harness.tables import render, write_parquet
+
+    folder = open_run(run_source, out)
+    rows = folder.rows()
+    if form == "parquet":
+        path = folder.path / "results.parquet"
+        write_parquet(rows, path)
+        click.echo(path)
+        return
+    try:
+        click.echo(render(rows, form), nl=False)  # type: ignore[arg-type]  # click has checked the choice
+    except ValueError as error:
+        raise SpecError(f"{folder.path}: {error}") from None
+    click.echo(_state(folder.path.name, rows), err=True)
+
+
+def _state(name: str, rows: list[dict[str, object]]) -> str:
+    counts = {status: sum(row["status"] == status for row in rows) for status in ("ok", "invalid", "failed")}
+    said = ", ".join(f"{count} {status}" for status, count in counts.items() if count) or "nothing measured yet"
+    return f"{name}: {said}"

@@ -1,0 +1,55 @@
+"""wanbench run"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from harness.cli.options import load_spec, select, spec_options
+from harness.errors import CellsFailed, SpecError
+from harness.spec import find
+
+
+@click.command("run", short_help="Run an experiment; run it again to resume.")
+@spec_options
+@click.option("--jobs", type=click.IntRange(min=1), help="Repetitions side by side, at most. Default: what the processors carry, up to 6.")  # fmt: skip
+@click.option("--fresh", is_flag=True, help="Throw earlier results of this experiment away.")
+@click.option("--keep", is_flag=True, help="Keep results that other code measured.")
+@click.option("--no-figures", is_flag=True, help="Measure only.")
+def command(
+    spec_source: str,
+    assignments: tuple[str, ...],
+    only: tuple[str, ...],
+    testbed: str | None,
+    emulator: str | None,
+    out: Path,
+    jobs: int | None,
+    fresh: bool,
+    keep: bool,
+    no_figures: bool,
+) -> None:
+    """Run the experiment SPEC (a TOML file or a built-in name). Finished repetitions are not run again.
+
+    \b
+    Example:  wanbench run latency-sweep --set run.repeats=1 --only algorithm=ssgd --only rtt=100ms
+
+    The last line on stdout is the run's folder.
+    """
+    if fresh and keep:
+        raise SpecError("--fresh and --keep: choose one")
+    spec = load_spec(spec_source, assignments, testbed, emulator)
+    cells = select(spec, spec_source, only)
+
+    from harness.api import measure_all
+    from harness.store import RunFolder
+
+    folder = RunFolder(out / spec.name)
+    text = find(spec_source).read_text(encoding="utf-8")
+    tally = measure_all(
+        spec, cells, folder, text=text, jobs=jobs, fresh=fresh, keep=keep, draw=not no_figures
+    )
+    click.echo(folder.path)
+    if tally.failed:
+        names = ", ".join(dict.fromkeys(tally.failed))
+        raise CellsFailed(f"{len(tally.failed)} repetitions have no valid result: {names}")

@@ -1,0 +1,104 @@
+"""Where the time of a step goes: computing, waiting for the network, and the rest, for every cell."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
+
+from harness.analysis import Pivot
+from harness.figures.caption import axis_value, caption, title
+from harness.figures.layout import Sheet
+from harness.figures.style import COLUMN_IN, INK, PAGE_IN, wanbench_style
+
+# (column, label, colour, hatch): light, dark and middle grey without colour.
+_PARTS = (
+    ("compute_s", "compute", "#BBCCEE", ""),
+    ("stall_s", "stall (waiting for the network)", "#CC5566", "////"),
+    ("overhead_s", "overhead", "#CCBB44", ""),
+)
+_BAR_IN, _PANEL_TITLE_IN, _GAP_IN = 0.165, 0.24, 0.16
+
+
+def step_time(
+    pivot: Pivot, run_name: str, width_in: float = PAGE_IN, cells_total: int | None = None
+) -> Figure:
+    """One panel a value of the column axis, one stacked bar an algorithm, in seconds a step.
+
+    Args:
+        pivot: medians of every cell. run_name: shown at the caption's beginning.
+        width_in: `PAGE_IN` or `COLUMN_IN`. cells_total: as for the caption.
+    """
+    across = min(len(pivot.columns), 3 if width_in > COLUMN_IN else 1)
+    down = math.ceil(len(pivot.columns) / across)
+    panel_in = _BAR_IN * len(pivot.algorithms) + 0.06
+    with wanbench_style():
+        sheet = Sheet(
+            width_in,
+            down * (panel_in + _PANEL_TITLE_IN),
+            f"Where a step's time goes: {title(pivot)}",
+            caption(pivot, run_name, "black ticks: step-time law", cells_total),
+            len(_PARTS) + 1,
+            left_in=0.14 + 0.062 * max(len(label) for label in pivot.algorithms),
+        )
+        limit_s = _limit_s(pivot)
+        for index, column in enumerate(pivot.columns):
+            left = sheet.left + (index % across) * (sheet.right - sheet.left + _GAP_IN / width_in) / across
+            width = (sheet.right - sheet.left + _GAP_IN / width_in) / across - _GAP_IN / width_in
+            top = sheet.top - (index // across) * (panel_in + _PANEL_TITLE_IN) / sheet.height_in
+            bottom = top - (panel_in + _PANEL_TITLE_IN) / sheet.height_in
+            axes = sheet.figure.add_axes((left, bottom, width, panel_in / sheet.height_in))
+            axes.set_title(axis_value(pivot.column_axis, column), fontsize=7, fontweight="normal", pad=2)
+            _panel(axes, pivot, column, limit_s)
+            axes.tick_params(labelleft=index % across == 0, labelbottom=index + across >= len(pivot.columns))
+            if index + across >= len(pivot.columns):
+                axes.set_xlabel("seconds a step")
+        handles = [Patch(facecolor=c, hatch=h, edgecolor="white", linewidth=0) for _, _, c, h in _PARTS]
+        law = Line2D([], [], color=INK, linestyle="", marker="|", markersize=7)
+        sheet.legend([*handles, law], [*(label for _, label, _, _ in _PARTS), "step-time law"])
+    return sheet.figure
+
+
+def _limit_s(pivot: Pivot) -> float:
+    times = [line["step_time_s"] for line in pivot.lines.values() if line["status"] == "ok"]
+    return 1.22 * max(times, default=1.0)
+
+
+def _panel(axes: Axes, pivot: Pivot, column: Any, limit_s: float) -> None:
+    for place, label in enumerate(pivot.algorithms):
+        line = pivot.lines.get((label, column))
+        if line is None or line["status"] != "ok":
+            text = "not run" if line is None else str(line["status"])
+            axes.text(0.01 * limit_s, place, text, fontsize=6, va="center", color=INK)
+        else:
+            _bar(axes, line, place, limit_s)
+    axes.set_ylim(len(pivot.algorithms) - 0.4, -0.6)
+    axes.set_yticks(range(len(pivot.algorithms)), list(pivot.algorithms))
+    axes.set_xlim(0, limit_s)
+    axes.locator_params(axis="x", nbins=4)
+    axes.grid(False, axis="y")
+    axes.grid(True, axis="x")
+    axes.tick_params(axis="y", length=0)
+
+
+def _bar(axes: Axes, line: Mapping[str, Any], place: int, limit_s: float) -> None:
+    left_s = 0.0
+    for name, _, colour, hatch in _PARTS:
+        width_s = 0.0 if math.isnan(line[name]) else max(0.0, line[name])
+        axes.barh(
+            place, width_s, 0.7, left_s, color=colour, hatch=hatch, edgecolor="white", linewidth=0, zorder=2
+        )
+        left_s += width_s
+    law_s = line["predicted_step_time_s"]
+    known = not math.isnan(law_s)
+    if known:
+        axes.plot([law_s, law_s], [place - 0.42, place + 0.42], color=INK, linewidth=0.9, zorder=3)
+    end_s = max(left_s, law_s if known else 0.0)
+    axes.text(
+        end_s + 0.015 * limit_s, place, f"{line['step_time_s']:.3g}", fontsize=6, va="center", color=INK
+    )

@@ -1,0 +1,131 @@
+"""One table of looks: which colour, marker and line an algorithm has, in every figure of every run.
+
+A family keeps one colour (Paul Tol's "bright" set, safe for colour-blind readers) and one marker; its
+parameters choose the line and whether the marker is filled. Family and parameters therefore show without
+colour too.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+from matplotlib.figure import Figure
+
+from harness.analysis import Pivot
+
+COLUMN_IN, PAGE_IN = 3.35, 7.0
+FORMATS = ("svg", "pdf", "png")
+INK, FAINT = "#222222", "#5F5F5F"
+
+# (colour, marker, hatch of a bar)
+FAMILIES: Mapping[str, tuple[str, str, str]] = {
+    "local": ("#BBBBBB", "x", ""),
+    "ssgd": ("#222222", "o", ""),
+    "delayed": ("#4477AA", "s", "////"),
+    "sparse": ("#228833", "^", "...."),
+    "dts": ("#EE6677", "D", ""),
+    "olco3": ("#AA3377", "v", "xxxx"),
+    "rps": ("#CCBB44", "P", "++++"),
+    "sgp": ("#66CCEE", "h", "----"),
+}
+# For kinds that users bring: any of these, chosen by name.
+_OTHERS = (
+    ("#AA3377", "X", "\\\\\\\\"),
+    ("#66CCEE", "p", "oo"),
+    ("#CCBB44", "<", "||||"),
+    ("#777777", ">", "**"),
+    ("#4477AA", "*", "OO"),
+)
+
+# (dash pattern, marker filled), by the size of the delay or, without one, of the period.
+_VARIANTS: tuple[tuple[Any, bool], ...] = (
+    ("-", True),
+    ((0, (4, 1.5)), False),
+    ((0, (1, 1.2)), True),
+    ((0, (5, 1.5, 1, 1.5)), False),
+    ((0, (2.5, 1)), True),
+    ((0, (6, 1.5, 1, 1.5, 1, 1.5)), False),
+)
+# Sizes that papers use come first, so that they never share a look.
+_KNOWN_SIZES = (4, 20, 8, 12, 2, 16)
+
+
+@dataclass(frozen=True)
+class Style:
+    """The look of one algorithm; a bar is hatched where the marker is hollow."""
+
+    colour: str
+    marker: str
+    hatch: str
+    dashes: Any
+    filled: bool
+
+
+def styles(algorithms: Sequence[tuple[str, str, Mapping[str, Any]]]) -> dict[str, Style]:
+    """The look of every (label, kind, params).
+
+    A look depends on kind and parameters alone. Only where two of one family would look the same does the
+    later one take the family's next free look.
+    """
+    chosen: dict[str, Style] = {}
+    taken: set[tuple[str, str, int]] = set()
+    for label, kind, params in algorithms:
+        colour, marker, hatch = FAMILIES.get(kind) or _OTHERS[zlib.crc32(kind.encode()) % len(_OTHERS)]
+        wanted = _variant(params)
+        for step in range(len(_VARIANTS)):
+            variant = (wanted + step) % len(_VARIANTS)
+            if (colour, marker, variant) not in taken:
+                break
+        taken.add((colour, marker, variant))
+        dashes, filled = _VARIANTS[variant]
+        chosen[label] = Style(colour, marker, hatch, dashes, filled)
+    return chosen
+
+
+def looks_of(pivot: Pivot) -> dict[str, Style]:
+    """The look of every algorithm of a pivot, in the order of the legend."""
+    lines = {label: line for (label, _), line in pivot.lines.items()}
+    return styles([(label, lines[label]["kind"], lines[label]["params"] or {}) for label in pivot.algorithms])
+
+
+def _variant(params: Mapping[str, Any]) -> int:
+    size = params.get("delay", params.get("period"))
+    if size is None:
+        return 0 if not params else zlib.crc32(repr(sorted(params.items())).encode()) % len(_VARIANTS)
+    return _KNOWN_SIZES.index(size) if size in _KNOWN_SIZES else int(size) % len(_VARIANTS)
+
+
+@contextmanager
+def wanbench_style() -> Iterator[None]:
+    """matplotlib with our style alone: a user's matplotlibrc changes nothing, and nothing is changed for the user."""
+    own = matplotlib.rc_params_from_file(
+        Path(__file__).with_name("wanbench.mplstyle"), use_default_template=False
+    )
+    defaults = {k: v for k, v in matplotlib.rcParamsDefault.items() if not k.startswith("backend")}
+    with matplotlib.rc_context({**defaults, **own}):
+        yield
+
+
+def save(figure: Figure, path: Path) -> Path:
+    """Write `figure` in the format of the suffix, atomically and without dates: equal figures are equal bytes."""
+    form = path.suffix.removeprefix(".")
+    unstamped: dict[str, dict[str, None]] = {
+        "svg": {"Date": None},
+        "pdf": {"CreationDate": None},
+        "png": {"Software": None},
+    }
+    buffer = io.BytesIO()
+    with wanbench_style():
+        figure.savefig(buffer, format=form, metadata=unstamped[form])
+    part = path.with_name(f".{path.name}.part")
+    part.write_bytes(buffer.getvalue())
+    os.replace(part, path)
+    return path

@@ -1,0 +1,91 @@
+"""What a run was made with: machine, kernel, versions, code."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import os
+import platform
+import subprocess
+import sys
+from collections.abc import Iterable
+from functools import lru_cache
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from harness.cells import Cell
+
+_ROOT = Path(__file__).resolve().parents[1]
+# What influences a measurement; drawing and printing do not.
+_MEASURING = (
+    "workloads/**/*.py",
+    "netprofiles/*.py",
+    "harness/emulators/*.py",
+    "harness/testbeds/*.py",
+    "harness/rep.py",
+    "harness/fidelity.py",
+)
+_VERSIONS = ("wanbench", "torch", "numpy", "pandas", "matplotlib", "pyroute2")
+
+
+@lru_cache(maxsize=1)
+def _own_hash() -> str:
+    digest = hashlib.sha256(version("torch").encode())
+    for pattern in _MEASURING:
+        for path in sorted(_ROOT.glob(pattern)):
+            digest.update(path.relative_to(_ROOT).as_posix().encode() + b"\0" + path.read_bytes())
+    return digest.hexdigest()
+
+
+def code_hash(cell: Cell) -> str:
+    """Hash of the code that measures a cell: ours, torch's version, and the user's algorithm or model file."""
+    digest = hashlib.sha256(_own_hash().encode())
+    named = (cell.config["algorithm"]["kind"], cell.config["workload"].get("model") or "")
+    for name in named:
+        module = name.partition(":")[0] if ":" in name else None
+        found = importlib.util.find_spec(module) if module else None
+        if found is not None and found.origin:
+            digest.update(Path(found.origin).read_bytes())
+    return digest.hexdigest()[:12]
+
+
+def manifest(cells: Iterable[Cell]) -> dict[str, Any]:
+    """Facts about this host and this program, for the run folder."""
+    return {
+        "schema": 1,
+        "argv": sys.argv,
+        "versions": {name: version(name) for name in _VERSIONS},
+        "python": platform.python_version(),
+        "kernel": platform.release(),
+        "machine": platform.machine(),
+        "cpu": _cpu_model(),
+        "cores": os.cpu_count(),
+        "git": _git_revision(),
+        "tcp_congestion_of_host": _read("/proc/sys/net/ipv4/tcp_congestion_control"),
+        "code": sorted({code_hash(cell) for cell in cells}),
+    }
+
+
+def _cpu_model() -> str | None:
+    for line in (_read("/proc/cpuinfo") or "").splitlines():
+        if line.startswith("model name"):
+            return line.partition(":")[2].strip()
+    return None
+
+
+def _git_revision() -> str | None:
+    """The revision of the code, None outside a checkout or without git."""
+    command = ["git", "-C", str(_ROOT), "describe", "--always", "--dirty", "--abbrev=12"]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=5)
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return done.stdout.strip()
+
+
+def _read(path: str) -> str | None:
+    try:
+        return Path(path).read_text().strip()
+    except OSError:
+        return None

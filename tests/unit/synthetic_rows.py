@@ -1,0 +1,82 @@
+"""Rows as a run would leave them, made from the law and a fixed error: for tests only."""
+
+from __future__ import annotations
+
+import zlib
+from dataclasses import replace
+
+from harness.predict import PredictInputs, predict
+
+ALGORITHMS = {
+    "ssgd": ("ssgd", {}),
+    "delayed-d4": ("delayed", {"delay": 4}),
+    "delayed-d20": ("delayed", {"delay": 20}),
+    "sparse-p4": ("sparse", {"period": 4}),
+    "sparse-p20": ("sparse", {"period": 20}),
+    "dts-d4-p4": ("dts", {"delay": 4, "period": 4}),
+    "dts-d20-p4": ("dts", {"delay": 20, "period": 4}),
+}
+RTTS_MS = (0.0, 20.0, 100.0, 200.0, 500.0, 1000.0)
+STEP_S = 0.3
+
+
+def latency_sweep(reps=3, collective="direct", workers=4, **change) -> list[dict]:
+    """Seven algorithms by six round-trip times, and the one-worker cell."""
+    base = PredictInputs(workers, STEP_S, 0.0, 12.5e6, 1_022_281, collective=collective, step_cv=0.02)
+    rows = one_worker(reps, **change)
+    for rtt_ms in RTTS_MS:
+        rows += algorithms(
+            replace(base, rtt_s=rtt_ms / 1e3), reps, rtt_ms=rtt_ms, rtt_max_ms=rtt_ms, **change
+        )
+    return rows
+
+
+def world4(reps=3) -> list[dict]:
+    """Seven algorithms by two numbers of workers on a named profile."""
+    rows = one_worker(reps, run="world4")
+    for workers in (4, 8):
+        inputs = PredictInputs(workers, STEP_S, 0.21, 1.25e6, 1_022_281, step_cv=0.02)
+        rows += algorithms(inputs, reps, run="world4", profile="world4", rtt_ms=137.0, rtt_max_ms=277.0)
+    return rows
+
+
+def algorithms(base: PredictInputs, reps: int, **change) -> list[dict]:
+    """Every algorithm on one network."""
+    rows = []
+    for label, (kind, params) in ALGORITHMS.items():
+        inputs = replace(base, delay=params.get("delay", 0), period=params.get("period", 1), channels=11)
+        name = {"algorithm": label, "kind": kind, "params": params}
+        rows += [row(inputs, rep, **{**name, **change}) for rep in range(reps)]
+    return rows
+
+
+def one_worker(reps=3, **change) -> list[dict]:
+    """The cell that everything is divided by: no network, so no network columns."""
+    inputs = PredictInputs(1, STEP_S, 0.0, None, 0, step_cv=0.02)
+    network = ("emulator", "collective", "channels", "profile", "rtt_ms", "rtt_max_ms", "rate_mbps", "loss_pct",
+               "jitter_ms", "tcp")  # fmt: skip
+    fields = {"algorithm": "one-worker", "kind": "local", "params": {}, **change, **dict.fromkeys(network)}
+    return [row(inputs, rep, **fields) for rep in range(reps)]
+
+
+def row(inputs: PredictInputs, rep: int, **fields) -> dict:
+    """One repetition, 2 to 6 % slower than the law."""
+    law = predict(inputs)
+    key = "{algorithm} {rtt_ms} {tcp}".format(**{"rtt_ms": 0.0, "tcp": "reno"} | fields)
+    cell = f"{key} w{inputs.workers} {inputs.collective}".replace(" ", "-")
+    step_s = STEP_S
+    if inputs.workers > 1:
+        noise = zlib.crc32(f"{cell}-{rep}".encode()) / 2**31 - 1
+        step_s = law.step_time_s * (1.04 + 0.02 * noise)
+    overhead_s = 0.01 * step_s
+    compute_s = min(STEP_S, step_s - overhead_s)
+    return {
+        "run": "latency-sweep", "cell": cell, "rep": rep, "status": "ok", "reason": None, "testbed": "netns",
+        "emulator": "relay", "collective": inputs.collective, "channels": inputs.channels,
+        "workload": "resnet50-v100", "payload_scale": 0.01, "workers": inputs.workers, "profile": "uniform",
+        "rtt_ms": 0.0, "rtt_max_ms": 0.0, "rate_mbps": 100.0, "loss_pct": 0.0, "jitter_ms": 0.0, "tcp": "reno",
+        "seed": 1 + rep, "steps": 20, "step_time_s": step_s, "compute_s": compute_s,
+        "stall_s": max(0.0, step_s - compute_s - overhead_s), "overhead_s": overhead_s,
+        "scalability": STEP_S / step_s, "predicted_step_time_s": law.step_time_s,
+        "law_inputs": inputs.to_json(), **fields,
+    }  # fmt: skip
