@@ -128,9 +128,7 @@ def cells(table: pd.DataFrame) -> pd.DataFrame:
 
 def records(table: pd.DataFrame) -> list[dict[str, Any]]:
     """The lines of a DataFrame as dicts."""
-    return [
-        dict(zip(table.columns, values, strict=True)) for values in table.itertuples(index=False, name=None)
-    ]
+    return [dict(zip(table.columns, values, strict=True)) for values in table.itertuples(index=False, name=None)]
 
 
 def _cell(group: pd.DataFrame) -> dict[str, Any]:
@@ -150,12 +148,14 @@ def _cell(group: pd.DataFrame) -> dict[str, Any]:
 
 
 def predicted_scalability(line: Mapping[str, Any]) -> float:
-    """What the law expects of a cell: Tc / T_step; NaN where the compute time is not known beforehand."""
+    """What the law expects of a cell: Tc / T_step, with the measured T(1) for a Tc that is not recorded.
+
+    NaN where there is no prediction, as for real compute.
+    """
     inputs = law_inputs(line)
+    one_worker_s = line["scalability"] * line["step_time_s"] if inputs is None else inputs.step_time_s
     predicted_s = line["predicted_step_time_s"]
-    if inputs is None or inputs.step_time_s == 0 or predicted_s is None or math.isnan(predicted_s):
-        return math.nan
-    return float(inputs.step_time_s / predicted_s)
+    return float(one_worker_s / predicted_s) if predicted_s > 0 and one_worker_s > 0 else math.nan
 
 
 def law_inputs(line: Mapping[str, Any]) -> PredictInputs | None:
@@ -216,10 +216,7 @@ def pivots(table: pd.DataFrame, prefer: Sequence[str] = AXES) -> list[Pivot]:
 
 
 def _pivot(part: pd.DataFrame, fixed: dict[str, Any], column_axis: str) -> Pivot:
-    records = (
-        dict(zip(part.columns, values, strict=True)) for values in part.itertuples(index=False, name=None)
-    )
-    lines = {(line["algorithm"], line[column_axis]): line for line in records}
+    lines = {(line["algorithm"], line[column_axis]): line for line in records(part)}
     return Pivot(
         fixed=fixed,
         column_axis=column_axis,

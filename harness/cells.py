@@ -13,8 +13,6 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from workloads.registry import WorkloadInfo, info
-
 from harness.errors import SpecError
 from harness.predict import (
     PredictError,
@@ -28,6 +26,7 @@ from harness.spec import Spec, set_dotted
 from netprofiles import Delay, Profile, Rate, Ratio, Size, load, place, uniform
 from workloads.algorithms import registry as algorithms
 from workloads.algorithms.base import Algorithm
+from workloads.registry import WorkloadInfo, info
 
 # Axes that may be named without their table.
 SHORT_AXES = {
@@ -120,9 +119,7 @@ class Cell:
     def law_inputs(self) -> PredictInputs:
         """The numbers that the step-time law reads."""
         workload, algorithm, comm = self.workload(), self.algorithm(), self.config["comm"]
-        rtt_s, rate = effective_conditions(
-            self.profile(), self.placement(), self.workers, comm["collective"]
-        )
+        rtt_s, rate = effective_conditions(self.profile(), self.placement(), self.workers, comm["collective"])
         buckets = None
         if algorithm.buckets and self.workers > 1:
             buckets = tuple(workload.bucket_schedule(Size.parse(comm["buckets"]).bytes))
@@ -222,7 +219,11 @@ def _points(spec: Spec, where: str) -> Iterator[tuple[dict[str, Any], Spec]]:
     for key, values in axes.items():
         if key not in known and "." not in key:
             close = difflib.get_close_matches(key, known, 1)
-            hint = f"did you mean {close[0]!r}?" if close else "expected a dotted key or one of " + ", ".join(sorted(known))
+            hint = (
+                f"did you mean {close[0]!r}?"
+                if close
+                else "expected a dotted key or one of " + ", ".join(sorted(known))
+            )
             raise SpecError(f"{where}: sweep.{key}: unknown axis; {hint}")
         if not isinstance(values, list) or not values:
             raise SpecError(f"{where}: sweep.{key}: expected a list with at least one value, got {values!r}")

@@ -28,9 +28,7 @@ class LocalEngine:
     def __init__(self, testbed: Testbed, slots: int) -> None:
         self._testbed = testbed
         self._tasks: queue.SimpleQueue[Callable[[Slot], None] | None] = queue.SimpleQueue()
-        self._threads = [
-            threading.Thread(target=self._serve, name=f"slot-{i}", daemon=True) for i in range(slots)
-        ]
+        self._threads = [threading.Thread(target=self._serve, name=f"slot-{i}", daemon=True) for i in range(slots)]
         for thread in self._threads:
             thread.start()
 

@@ -1,11 +1,11 @@
 """Every error the user may see, and the exit code it ends with.
 
-    WanbenchError
-        SpecError           2   the spec, a profile, an option or a name is wrong
-        HostError           3   this host cannot do what was asked
-        CellsFailed         4   the run went on to its end, but some cells failed
-        Interrupted       130   Ctrl-C or SIGTERM; the same command resumes
-        RepFailed               one repetition failed; the run goes on
+WanbenchError
+    SpecError           2   the spec, a profile, an option or a name is wrong
+    HostError           3   this host cannot do what was asked
+    CellsFailed         4   the run went on to its end, but some cells failed
+    Interrupted       130   Ctrl-C or SIGTERM; the same command resumes
+    RepFailed               one repetition failed; the run goes on
 """
 
 from __future__ import annotations

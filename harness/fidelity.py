@@ -60,7 +60,11 @@ def _sample() -> tuple[float, list[int], int, float]:
 
 
 def judge(
-    cell: Cell, network: Network, stats: EmulatorStats, host: Mapping[str, Any], probe: Mapping[str, Any] | None
+    cell: Cell,
+    network: Network,
+    stats: EmulatorStats,
+    host: Mapping[str, Any],
+    probe: Mapping[str, Any] | None,
 ) -> list[str]:
     """Reasons why a repetition must not be published; empty if it may."""
     if cell.workers == 1:

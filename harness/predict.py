@@ -329,9 +329,7 @@ def _direct_conditions(profile: Profile, ranks: Sequence[str]) -> tuple[float, f
         carried = counts[owner] * (n - counts[owner]) / (n - 1)
         shared += [(profile.site(owner).up, carried), (profile.site(owner).down, carried)]
         shared += [
-            (profile.path(owner, name).rate, counts[owner] * counts[name] / (n - 1))
-            for name in peers
-            if name != owner
+            (profile.path(owner, name).rate, counts[owner] * counts[name] / (n - 1)) for name in peers if name != owner
         ]
     return rtt_s, _tightest(shared)
 

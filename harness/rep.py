@@ -108,7 +108,9 @@ def measure(
         measured = _execute(cell, jobs(cell, rep, folder, str(rendezvous)), slot, handles, network, meter)
     except (WorkerDied, TimeoutError) as error:
         slot.discard()
-        reason = str(error) or f"no sign of life within {_patience(cell):.0f} s (predicted {expected_seconds(cell):.0f} s)"
+        reason = (
+            str(error) or f"no sign of life within {_patience(cell):.0f} s (predicted {expected_seconds(cell):.0f} s)"
+        )
         raise RepFailed(reason, _log_tail(folder)) from None
     finally:
         rendezvous.unlink(missing_ok=True)
@@ -142,9 +144,7 @@ def probe_cell(cell: Cell, slot: Slot) -> dict[str, Any]:
         raise RepFailed(f"probe: {error or 'a worker did not answer'}") from None
 
 
-def _execute(
-    cell: Cell, todo: list[Job], slot: Slot, handles: Any, network: Network, meter: HostMeter
-) -> Measured:
+def _execute(cell: Cell, todo: list[Job], slot: Slot, handles: Any, network: Network, meter: HostMeter) -> Measured:
     measured = Measured(tcp=_set_tcp(handles, cell.config["network"]["tcp"]))
     slot.emulator.apply(network.without_delay())
     for handle, job in zip(handles, todo, strict=True):
@@ -263,7 +263,11 @@ def describe(cell: Cell, rep: int) -> dict[str, Any]:
     network, alone = config["network"], cell.workers == 1
     profile = cell.profile()
     uniform = network["profile"] == "uniform"
-    rtts = [] if alone else sorted(profile.rtt(a, b).ms for a in set(cell.placement()) for b in set(cell.placement()) if a != b)
+    rtts = (
+        []
+        if alone
+        else sorted(profile.rtt(a, b).ms for a in set(cell.placement()) for b in set(cell.placement()) if a != b)
+    )
     path = next(iter(profile.paths.values()), None)
     rate = profile.sites[0].up if uniform else (path.rate if path else None)
     measured = dict.fromkeys(

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, field_validator
 
 from harness.errors import SpecError
-from netprofiles.units import Delay, Rate, Ratio, Size, UnitError
+from netprofiles import Delay, Rate, Ratio, Size, UnitError
 
 Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=80)]
 

@@ -97,9 +97,7 @@ _LEGEND = (
 
 
 def _pivot_heading(pivot: Pivot) -> str:
-    fixed = ", ".join(
-        f"{AXIS_TITLES.get(axis, axis)} {_axis_value(value)}" for axis, value in pivot.fixed.items()
-    )
+    fixed = ", ".join(f"{AXIS_TITLES.get(axis, axis)} {_axis_value(value)}" for axis, value in pivot.fixed.items())
     by = f"algorithm by {AXIS_TITLES.get(pivot.column_axis, pivot.column_axis)}"
     return f"{by}; {fixed}" if fixed else by
 
@@ -195,8 +193,7 @@ def _aligned(header: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
     """
     complete = [line if len(line) == len(header) else line[:-1] for line in lines]
     widths = [
-        max(len(title), *(len(line[i]) for line in complete if i < len(line)), 0)
-        for i, title in enumerate(header)
+        max(len(title), *(len(line[i]) for line in complete if i < len(line)), 0) for i, title in enumerate(header)
     ]
     text = []
     for line in [header, ["-" * width for width in widths], *lines]:

@@ -36,11 +36,11 @@ def main() -> None:
     signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)
     channel.send({"cmd": "ready", "pid": os.getpid()})
     while True:
-        readable, _, _ = select.select([channel, wake_read], [], [])
+        readable, _, _ = select.select([channel.fileno(), wake_read], [], [])
         if wake_read in readable:
             os.read(wake_read, 4096)
             _report_exits(channel)
-        if channel in readable:
+        if channel.fileno() in readable:
             request = channel.recv()
             if request is None:
                 return

@@ -184,9 +184,7 @@ def set_tcp(settings: Mapping[str, object]) -> dict[str, str]:
         wanted[_SETTINGS[key]] = str(int(value)) if isinstance(value, bool) else str(value)
     for name, text in wanted.items():
         _write_sysctl(name, text)
-    effective = {
-        name: " ".join((_IPV4 / name).read_text().split()) for name in (*_SETTINGS.values(), *_PINNED)
-    }
+    effective = {name: " ".join((_IPV4 / name).read_text().split()) for name in (*_SETTINGS.values(), *_PINNED)}
     for name, text in wanted.items():
         if effective[name] != text:
             raise NamespaceError(f"{name}: wrote {text!r}, the kernel made it {effective[name]!r}")

@@ -130,7 +130,12 @@ def _totals(task: Task, comm: MeteredComm, clock: Clock) -> dict[str, int]:
 
 
 def _row(
-    job: Job, step: int, before: dict[str, int], after: dict[str, int], loss: float | None, accuracy: float | None
+    job: Job,
+    step: int,
+    before: dict[str, int],
+    after: dict[str, int],
+    loss: float | None,
+    accuracy: float | None,
 ) -> dict[str, Any]:
     duration = after["now_ns"] - before["now_ns"]
     compute = after["compute_ns"] - before["compute_ns"]

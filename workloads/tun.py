@@ -47,9 +47,7 @@ class TunError(ValueError):
     """The device cannot be made; the message names the fix."""
 
 
-def open_tun(
-    name: str, address: str, *, prefix: int = 16, mtu: int = 1500, queue_packets: int = 10_000
-) -> int:
+def open_tun(name: str, address: str, *, prefix: int = 16, mtu: int = 1500, queue_packets: int = 10_000) -> int:
     """Create a TUN device in the current network namespace, configure it, bring it up; return its descriptor.
 
     Without a virtio header the kernel computes checksums and cuts segments before the device, so that every
@@ -68,9 +66,7 @@ def open_tun(
     except OSError as error:
         os.close(fd)
         if error.errno == errno.EPERM:
-            raise TunError(
-                f"device {name}: no right to create it; NET_ADMIN is needed in this namespace"
-            ) from error
+            raise TunError(f"device {name}: no right to create it; NET_ADMIN is needed in this namespace") from error
         raise TunError(f"device {name}: {error.strerror}") from error
     try:
         _configure(name, address, prefix, mtu, queue_packets)
@@ -96,9 +92,7 @@ def _configure(name: str, address: str, prefix: int, mtu: int, queue_packets: in
     netmask = socket.inet_ntoa(struct.pack("!I", 0xFFFFFFFF << (32 - prefix) & 0xFFFFFFFF))
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
         for request, text in ((_SIOCSIFADDR, address), (_SIOCSIFNETMASK, netmask)):
-            fcntl.ioctl(
-                sock, request, struct.pack("16sH2x4s16x", device, socket.AF_INET, socket.inet_aton(text))
-            )
+            fcntl.ioctl(sock, request, struct.pack("16sH2x4s16x", device, socket.AF_INET, socket.inet_aton(text)))
         fcntl.ioctl(sock, _SIOCSIFMTU, struct.pack("16si20x", device, mtu))
         fcntl.ioctl(sock, _SIOCSIFTXQLEN, struct.pack("16si20x", device, queue_packets))
         fcntl.ioctl(sock, _SIOCSIFFLAGS, struct.pack("16sH22x", device, _IFF_UP | _IFF_RUNNING))

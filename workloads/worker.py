@@ -18,7 +18,7 @@ import traceback
 from typing import Any
 
 import torch
-from torch.distributed import FileStore
+from torch._C._distributed_c10d import FileStore
 
 from workloads import namespace, probing, tun
 from workloads.algorithms import registry as algorithms
@@ -39,7 +39,9 @@ _ROW_INTERVAL_S = 1.0
 
 def main(channel: Channel, address: str) -> None:
     """Set up the worker's own network stack, hand the TUN device over, then serve until end of file."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole process group; the controller decides
+    signal.signal(
+        signal.SIGINT, signal.SIG_IGN
+    )  # Ctrl-C reaches the whole process group; the controller decides
     try:
         namespace.enter_private_network()
         device = tun.open_tun(INTERFACE, address)
@@ -152,9 +154,7 @@ def join(job: Job, address: str) -> Comm:
     for peer in range(job.world_size):
         host, port = store.get(f"address/{peer}").decode().split(":")
         addresses.append((host, int(port)))
-    connected = mesh.connect(
-        listener, job.rank, addresses, connections=job.channels, timeout_s=job.timeout_s
-    )
+    connected = mesh.connect(listener, job.rank, addresses, connections=job.channels, timeout_s=job.timeout_s)
     return DirectComm(connected, timeout_s=job.timeout_s)
 
 

@@ -42,14 +42,11 @@ def out_option(function: F) -> F:
     return option(function)
 
 
-def load_spec(
-    source: str, assignments: tuple[str, ...], testbed: str | None, emulator: str | None
-) -> Spec:
+def load_spec(source: str, assignments: tuple[str, ...], testbed: str | None, emulator: str | None) -> Spec:
     """The spec with overrides applied. Raises: SpecError."""
     changes = dict(parse_assignment(text) for text in assignments)
-    for key, value in (("run.testbed", testbed), ("run.emulator", emulator)):
-        if value is not None:
-            changes[key] = value
+    given = {"run.testbed": testbed, "run.emulator": emulator}
+    changes |= {key: value for key, value in given.items() if value is not None}
     spec = Spec.load(source)
     return spec.override(changes) if changes else spec
 
@@ -74,7 +71,8 @@ def select(spec: Spec, source: str, only: tuple[str, ...]) -> list[Cell]:
     ]
     if all(cell.is_baseline for cell in kept):
         values = "; ".join(
-            f"{axis}: {', '.join(sorted({str(c.axes.get(axis)) for c in cells if not c.is_baseline}))}" for axis in wanted
+            f"{axis}: {', '.join(sorted({str(c.axes.get(axis)) for c in cells if not c.is_baseline}))}"
+            for axis in wanted
         )
         raise SpecError(f"--only {' '.join(only)}: no cell is left; values are {values}")
     return kept

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @click.command("plan", short_help="The cells of an experiment, their predicted step times, and what will run.")
 @spec_options
-@click.option("--jobs", type=click.IntRange(min=1), default=6, show_default=True, help="Repetitions side by side, at most.")  # fmt: skip
+@click.option("--jobs", type=click.IntRange(min=1), default=6, show_default=True, help="Reps side by side, at most.")
 @click.option("--json", "as_json", is_flag=True, help="For machines.")
 def command(
     spec_source: str,
@@ -80,12 +80,12 @@ def _line(cell: Cell, folder: RunFolder, repeats: int) -> dict[str, Any]:
 def _print(name: str, repeats: int, lines: list[dict[str, Any]], todo: int, seconds: float) -> None:
     from harness.progress import clock
 
-    click.echo(f"{name}: {len(lines)} cells x {repeats} = {len(lines) * repeats} reps; {todo} to run, about {clock(seconds)}")
+    click.echo(
+        f"{name}: {len(lines)} cells x {repeats} = {len(lines) * repeats} reps; {todo} to run, about {clock(seconds)}"
+    )
     width = max(len(line["cell"]) for line in lines)
     click.echo(f"{'cell':{width}}  {'steps':>5}  {'law s/step':>10}  {'bound by':9}  to run")
     for line in lines:
         law = "unknown" if line["predicted_step_time_s"] is None else f"{line['predicted_step_time_s']:.3f}"
         bound = line["bound"] or "-"
-        click.echo(
-            f"{line['cell']:{width}}  {line['steps']:>5}  {law:>10}  {bound:9}  {line['to_run']}  {line['why']}"
-        )
+        click.echo(f"{line['cell']:{width}}  {line['steps']:>5}  {law:>10}  {bound:9}  {line['to_run']}  {line['why']}")

@@ -13,7 +13,11 @@ from harness.spec import find
 
 @click.command("run", short_help="Run an experiment; run it again to resume.")
 @spec_options
-@click.option("--jobs", type=click.IntRange(min=1), help="Repetitions side by side, at most. Default: what the processors carry, up to 6.")  # fmt: skip
+@click.option(
+    "--jobs",
+    type=click.IntRange(min=1),
+    help="Reps side by side, at most; default: what the processors carry, up to 6.",
+)
 @click.option("--fresh", is_flag=True, help="Throw earlier results of this experiment away.")
 @click.option("--keep", is_flag=True, help="Keep results that other code measured.")
 @click.option("--no-figures", is_flag=True, help="Measure only.")
@@ -46,9 +50,7 @@ def command(
 
     folder = RunFolder(out / spec.name)
     text = find(spec_source).read_text(encoding="utf-8")
-    tally = measure_all(
-        spec, cells, folder, text=text, jobs=jobs, fresh=fresh, keep=keep, draw=not no_figures
-    )
+    tally = measure_all(spec, cells, folder, text=text, jobs=jobs, fresh=fresh, keep=keep, draw=not no_figures)
     click.echo(folder.path)
     if tally.failed:
         names = ", ".join(dict.fromkeys(tally.failed))

@@ -12,7 +12,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from harness.emulators.plan import UNLIMITED, Link, Network, expected_rate
+from harness.emulators.plan import UNLIMITED, Link, Network, Queue, expected_rate
 
 Pair = tuple[int, int]
 Train = dict[str, int]  # start_ns, packets, bytes, burst, spacing_ns: see workloads.probing.probe_send
@@ -23,8 +23,9 @@ _PAUSE_NS = 20_000_000  # lets a train drain before the next begins
 _SINGLE_PACKETS = (10, 40)
 _SINGLE_S = 2.0  # for all single packets, where jitter asks for wide gaps
 _BURST_PACKETS = (16, 600)
-_LOSS_PACKETS, _LOSS_TRAIN_PACKETS, _LOSS_BURST = 5000, 250, 5
-_LOSSES_TO_SEE = 10
+_LOSS_PACKETS = 5000  # per path; a loss that shows in fewer than five of them is not looked for
+_LOSSES_TO_SEE = 5
+_LOSS_PACKETS_PER_MS = 20  # of all paths of a round together
 _TOGETHER_BYTES_PER_S = 50e6  # rates measured at once add up to no more: what a relay carries with ease
 
 
@@ -55,9 +56,7 @@ def rounds_of(sites: int) -> Iterator[list[Pair]]:
     for _ in range(len(seats) - 1):
         half = len(seats) // 2
         pairs = [
-            (a, b)
-            for a, b in zip(seats[:half], reversed(seats[half:]), strict=True)
-            if a is not None and b is not None
+            (a, b) for a, b in zip(seats[:half], reversed(seats[half:]), strict=True) if a is not None and b is not None
         ]
         if pairs:
             yield pairs
@@ -81,7 +80,7 @@ def rate_of(network: Network, pair: Pair) -> float | None:
 def flows_of(network: Network, pairs: Sequence[Pair], start_ns: int) -> list[Flow]:
     """One round on these paths, which share no worker: all delays first, then all rates, then losses."""
     ranks = ranks_by_site(network)
-    singles = [_single_train(link_of(network, pair), start_ns) for pair in pairs]
+    singles = [_single_train(network, pair, start_ns) for pair in pairs]
     starts, loss_ns = _burst_starts(network, pairs, max(_end(train) for train in singles))
     flows = []
     for pair, single, at in zip(pairs, singles, starts, strict=True):
@@ -90,7 +89,7 @@ def flows_of(network: Network, pairs: Sequence[Pair], start_ns: int) -> list[Flo
         if rate is not None:
             trains.append(burst_train(rate, _smallest_buffer(network, pair), at))
         if link.loss:
-            trains.extend(_loss_trains(link.loss, rate, loss_ns))
+            trains.extend(_loss_trains(link.loss, rate, len(pairs), loss_ns))
         src, dst = pair
         flows.append(Flow(ranks[src][0], (ranks[dst][-1],), link.delay_ns, tuple(trains)))
     return flows
@@ -104,8 +103,8 @@ def ranks_by_site(network: Network) -> list[list[int]]:
     return ranks
 
 
-def shared_up_flows(network: Network, start_ns: int) -> tuple[int, list[Flow]] | None:
-    """A site whose `up` limits its streams to other sites, and those streams; None if there is none.
+def shared_up_flows(network: Network, start_ns: int) -> tuple[int, float, list[Flow]] | None:
+    """A site whose `up` limits its streams to other sites, that rate in bytes/s, and those streams, if any.
 
     The site's workers share the destinations among them; a single worker alternates between all.
     """
@@ -122,7 +121,7 @@ def shared_up_flows(network: Network, start_ns: int) -> tuple[int, list[Flow]] |
         for index, sender in enumerate(ranks[site][: len(to)]):
             receivers = tuple(ranks[dst][-1] for dst in to[index :: len(ranks[site])])
             flows.append(Flow(sender, receivers, delay_ns, (train,)))
-        return site, flows
+        return site, up, flows
     return None
 
 
@@ -149,17 +148,24 @@ def burst_train(rate: float, buffer_bytes: int, start_ns: int) -> Train:
     return {"start_ns": start_ns, "packets": packets, "bytes": size, "burst": packets, "spacing_ns": 0}
 
 
-def _single_train(link: Link, start_ns: int) -> Train:
-    # Order is kept, so packets closer than the jitter would hold each other up and hide it.
+def wire_ns(network: Network, pair: Pair) -> float:
+    """What the bytes of one single packet take in the queues of a path, where slow ones are far from nothing."""
+    rates = (queue.rate_bytes_per_s for queue in queues_of(network, pair))
+    return sum(_SMALL_BYTES / rate * 1e9 for rate in rates if rate is not None)
+
+
+def _single_train(network: Network, pair: Pair, start_ns: int) -> Train:
+    # Order is kept, so packets closer than the jitter would hold each other up and hide it; and packets
+    # closer than their own length would queue.
     fewest, most = _SINGLE_PACKETS
-    spacing = max(_TRAIN_S / most, 4 * link.jitter_ns / 1e9)
-    packets = max(fewest, min(most, int(_SINGLE_S / spacing)))
+    spacing_ns = max(_TRAIN_S * 1e9 / most, 4 * link_of(network, pair).jitter_ns, 2 * wire_ns(network, pair))
+    packets = max(fewest, min(most, int(_SINGLE_S * 1e9 / spacing_ns)))
     return {
         "start_ns": start_ns,
         "packets": packets,
         "bytes": _SMALL_BYTES,
         "burst": 1,
-        "spacing_ns": int(spacing * 1e9),
+        "spacing_ns": int(spacing_ns),
     }
 
 
@@ -176,20 +182,27 @@ def _burst_starts(network: Network, pairs: Sequence[Pair], after_ns: int) -> tup
     return starts, at + slot_ns
 
 
-def _loss_trains(loss: float, rate: float | None, start_ns: int) -> list[Train]:
-    """Small packets to expect ten losses (at most 5000), in trains of 50 ms, at half the rate or less."""
-    packets = min(_LOSS_PACKETS, math.ceil(_LOSSES_TO_SEE / loss))
-    per_train = _LOSS_TRAIN_PACKETS
+def _loss_trains(loss: float, rate: float | None, paths: int, start_ns: int) -> list[Train]:
+    """Small packets to expect five losses, in trains of 50 ms at half the rate or less.
+
+    None where 5000 packets are too few, and as many as one second holds where the rate is too low.
+    """
+    packets = math.ceil(_LOSSES_TO_SEE / loss)
+    if packets > _LOSS_PACKETS:
+        return []
+    per_ms = _LOSS_PACKETS_PER_MS / paths
     if rate is not None:
-        per_train = max(_LOSS_BURST, min(per_train, int(rate * _TRAIN_S / 2 / _SMALL_BYTES)))
-        packets = min(packets, per_train * (_LOSS_PACKETS // _LOSS_TRAIN_PACKETS))
-    spacing_ns = int(_TRAIN_S * 1e9 / math.ceil(per_train / _LOSS_BURST))
-    trains = []
+        per_ms = min(per_ms, rate / 2 / _SMALL_BYTES / 1e3)
+    burst = max(1, int(per_ms))
+    spacing_ns = int(burst / per_ms * 1e6)
+    per_train = burst * max(1, int(_TRAIN_S * 1e9 / spacing_ns))
+    packets = min(packets, max(per_train, int(per_ms * 1e3)))
+    trains: list[Train] = []
     while packets > 0:
         count = min(per_train, packets)
-        train = {"packets": count, "bytes": _SMALL_BYTES, "burst": _LOSS_BURST, "spacing_ns": spacing_ns}
+        start_ns = _end(trains[-1]) if trains else start_ns
+        train = {"packets": count, "bytes": _SMALL_BYTES, "burst": burst, "spacing_ns": spacing_ns}
         trains.append(train | {"start_ns": start_ns})
-        start_ns = _end(trains[-1])
         packets -= count
     return trains
 
@@ -199,7 +212,12 @@ def _end(train: Train) -> int:
     return train["start_ns"] + math.ceil(train["packets"] / train["burst"]) * train["spacing_ns"]
 
 
-def _smallest_buffer(network: Network, pair: Pair) -> int:
+def queues_of(network: Network, pair: Pair) -> tuple[Queue, ...]:
+    """The queues that a packet passes; none inside a site."""
     src, dst = pair
-    queues = (network.up[src], network.links[pair].queue, network.down[dst])
-    return min(queue.buffer_bytes for queue in queues if queue.rate_bytes_per_s is not None)
+    return () if src == dst else (network.up[src], network.links[pair].queue, network.down[dst])
+
+
+def _smallest_buffer(network: Network, pair: Pair) -> int:
+    limited = (queue for queue in queues_of(network, pair) if queue.rate_bytes_per_s is not None)
+    return min(queue.buffer_bytes for queue in limited)

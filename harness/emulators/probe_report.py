@@ -14,6 +14,7 @@ from harness.emulators.plan import Link
 Arrival = Sequence[int]
 
 _RATE_SHARE = (0.90, 1.01)
+_TRAIN_MS = 50.0
 _LOSS_CONFIDENCE = 0.99
 _JITTER_SHARE = 0.5
 _JITTER_NOISE_MS = 0.3  # what waking a process adds
@@ -36,8 +37,10 @@ NETEM_TOLERANCE = Tolerance(0.5, 0.01)
 class PathProbe:
     """One directed path. Rates are of IP packets; a rate of None is unlimited, and then not measured.
 
-    `one_way_ms` and `measured_one_way_ms` (median), `jitter_ms` and `measured_jitter_ms` (standard deviation)
-    come from a train of single packets; `inversions` counts packets that were overtaken.
+    `measured_one_way_ms` is the median of a train of single packets, less the time that their bytes take at
+    the configured rates. `jitter_ms` is a standard deviation;
+    `measured_jitter_ms` is half the distance from the 16th to the 84th percentile, which is the same for a
+    normal distribution, and which one late wake-up does not move. `inversions` counts packets overtaken.
     """
 
     src: str
@@ -78,11 +81,16 @@ class SharedUpProbe:
 
 @dataclass(frozen=True)
 class ProbeReport:
-    """What a network turned out to be. `paths_total` exceeds the rows where only a sample was measured."""
+    """What a network turned out to be.
+
+    `paths_total` exceeds the rows where only a sample was measured; `repeated` counts paths that were
+    measured again because the first measurement was out of tolerance.
+    """
 
     network: str
     seconds: float
     paths_total: int
+    repeated: int
     rows: tuple[PathProbe, ...]
     shared_up: SharedUpProbe | None
 
@@ -115,6 +123,7 @@ def judge(
     names: tuple[str, str],
     link: Link,
     rate: float | None,
+    wire_ns: float,
     trains: Sequence[Mapping[str, int]],
     arrivals: Sequence[Arrival],
     *,
@@ -125,13 +134,13 @@ def judge(
 
     Args:
         rate: expected of one flow, bytes/s; None is unlimited.
+        wire_ns: what the bytes of a single packet take in all queues of the path.
         trains: as sent: the first for delay and jitter; the second, where there is a rate, for that.
         paths_judged: how many are judged together: the loss interval holds with 99 % for all of them.
     """
     single = [a for a in arrivals if a[0] == 0]
-    delays = [(received - sent) / 1e6 for _, _, sent, received in single]
+    delays = [(received - sent - wire_ns) / 1e6 for _, _, sent, received in single]
     delay = statistics.median(delays) if delays else None
-    jitter = statistics.stdev(delays) if len(delays) > 1 else None
     sent = sum(train["packets"] for train in trains)
     burst = [(a[1], a[3]) for a in arrivals if a[0] == 1]
     row = PathProbe(
@@ -139,7 +148,7 @@ def judge(
         one_way_ms=link.delay_ns / 1e6,
         measured_one_way_ms=delay,
         jitter_ms=link.jitter_ns / 1e6,
-        measured_jitter_ms=jitter,
+        measured_jitter_ms=_spread(delays),
         loss=link.loss,
         sent=sent,
         lost=sent - len(arrivals),
@@ -157,9 +166,16 @@ def judge(
     return replace(row, reasons=tuple(f"{row.src} -> {row.dst}: {reason}" for reason in reasons))
 
 
+def _spread(values: Sequence[float]) -> float | None:
+    if len(values) < 4:
+        return None
+    percentiles = statistics.quantiles(values, n=100, method="inclusive")
+    return (percentiles[83] - percentiles[15]) / 2
+
+
 def _delay_reasons(row: PathProbe, samples: int, tolerance: Tolerance) -> list[str]:
     if row.measured_one_way_ms is None or row.measured_jitter_ms is None:
-        return ["no packet arrived"]
+        return [f"{samples} of the single packets arrived, too few to measure the delay"]
     reasons = []
     # The median of few samples is itself uncertain: its standard error is 1.25 sigma / sqrt(n).
     allowed = max(tolerance.absolute_ms, tolerance.share * row.one_way_ms)
@@ -180,9 +196,7 @@ def _loss_reasons(row: PathProbe, paths: int) -> list[str]:
     low, high = binomial_interval(row.sent, row.loss, 1 - (1 - _LOSS_CONFIDENCE) / paths)
     if low <= row.lost <= high:
         return []
-    return [
-        f"{row.lost} of {row.sent} packets lost, expected {low} to {high} with a loss of {100 * row.loss:g} %"
-    ]
+    return [f"{row.lost} of {row.sent} packets lost, expected {low} to {high} with a loss of {100 * row.loss:g} %"]
 
 
 def _order_reasons(row: PathProbe) -> list[str]:
@@ -192,17 +206,21 @@ def _order_reasons(row: PathProbe) -> list[str]:
 def _rate_reasons(row: PathProbe) -> list[str]:
     if row.rate_mbit is None:
         return []
-    return rate_reasons(row.measured_rate_mbit, row.rate_mbit)
+    # Jitter stretches or squeezes a train of 50 ms.
+    return rate_reasons(row.measured_rate_mbit, row.rate_mbit, 2 * row.jitter_ms / _TRAIN_MS)
 
 
-def rate_reasons(measured_mbit: float | None, expected_mbit: float) -> list[str]:
-    """Why a rate is out of tolerance (90 to 101 %), if it is."""
+def rate_reasons(measured_mbit: float | None, expected_mbit: float, uncertain: float = 0.0) -> list[str]:
+    """Why a rate is out of tolerance (90 to 101 %, and the uncertain share to both sides), if it is."""
     if measured_mbit is None:
         return ["too few packets arrived to measure the rate"]
-    low, high = _RATE_SHARE
+    low, high = _RATE_SHARE[0] - uncertain, _RATE_SHARE[1] + uncertain
     if low * expected_mbit <= measured_mbit <= high * expected_mbit:
         return []
-    return [f"rate {measured_mbit:.4g} Mbit/s, configured {expected_mbit:.4g} Mbit/s, allowed 90 to 101 %"]
+    return [
+        f"rate {measured_mbit:.4g} Mbit/s, configured {expected_mbit:.4g} Mbit/s,"
+        f" allowed {100 * low:.0f} to {100 * high:.0f} %"
+    ]
 
 
 def _mbit(bytes_per_s: float | None) -> float | None:
@@ -222,17 +240,18 @@ def judge_shared_up(
 def dispersion(arrivals: Sequence[tuple[int, int]], nbytes: int) -> float | None:
     """The rate, in bytes/s, at which a train that was sent at once came out; None with fewer than 4 packets.
 
-    The median over pairs half a train apart: one packet that was delivered late does not move it.
+    The median over pairs an eighth of the train apart, so that a process which was not scheduled for a moment
+    spoils only the few pairs around that moment.
 
     Args:
         arrivals: sequence number and time in ns of every packet of `nbytes` that arrived.
     """
-    half = len(arrivals) // 2
-    if half < 2:
+    if len(arrivals) < 4:
         return None
+    apart = max(2, len(arrivals) // 8)
     per_byte = [
         (late_ns - early_ns) / ((late - early) * nbytes)
-        for (early, early_ns), (late, late_ns) in zip(arrivals, arrivals[half:], strict=False)
+        for (early, early_ns), (late, late_ns) in zip(arrivals, arrivals[apart:], strict=False)
         if late > early
     ]
     ns = statistics.median(per_byte) if per_byte else 0.0

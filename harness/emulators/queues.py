@@ -120,9 +120,7 @@ class Switch:
         self.ups: list[TailDrop] = []
         self.downs: list[Down] = []
         self.unknown = self.not_ipv4 = 0
-        self._heap: list[
-            tuple[float, int, Stage]
-        ] = []  # every stage that is not empty, by its first due time
+        self._heap: list[tuple[float, int, Stage]] = []  # every stage that is not empty, by its first due time
 
     # ---------------------------------------------------------------- configuration
 
@@ -161,10 +159,10 @@ class Switch:
         """New values for one directed path between two sites.
 
         Raises:
-            KeyError: there is no such path.
+            ValueError: there is no such path.
         """
-        if src == dst:
-            raise KeyError((src, dst))
+        if src == dst or (src, dst) not in self.ways:
+            raise ValueError(f"there is no path from site {src} to site {dst}")
         self.ways[src, dst].configure(link)
 
     def _route(self) -> None:
@@ -178,9 +176,7 @@ class Switch:
         for port in placed:
             here = site_of[port.rank]
             port.routes = {
-                other.address: (self.ways[here, site_of[other.rank]], other)
-                for other in placed
-                if other is not port
+                other.address: (self.ways[here, site_of[other.rank]], other) for other in placed if other is not port
             }
 
     # ---------------------------------------------------------------- counters

@@ -101,8 +101,8 @@ class Relay:
             return False
         try:
             answer = {"ok": self._obey(request)}
-        except (KeyError, ValueError, OSError) as error:
-            answer = {"error": f"{request.get('do')}: {type(error).__name__}: {error}"}
+        except (ValueError, OSError) as error:
+            answer = {"error": f"{request['do']}: {error}"}
         self._control.send(answer)
         return True
 

@@ -19,13 +19,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from harness.analysis import AnalysisError, Pivot, frame, pivots
+from harness.analysis import AXES, AnalysisError, Pivot, cells, frame, pivots
 from harness.figures.bars import scalability_bars
 from harness.figures.scalability import scalability_by_rtt
 from harness.figures.step_time import step_time
 from harness.figures.style import COLUMN_IN, FORMATS, PAGE_IN, save
 
 __all__ = ["FORMATS", "draw_all", "scalability_bars", "scalability_by_rtt", "step_time"]
+
+# Collectives differ too much to share a figure.
+_COLUMN_AXES = [axis for axis in AXES if axis != "collective"]
 
 
 def draw_all(
@@ -53,17 +56,19 @@ def draw_all(
     for form in formats:
         if form not in FORMATS:
             raise AnalysisError(f"figure format: expected one of {', '.join(FORMATS)}, got {form!r}")
-    drawable = [pivot for pivot in pivots(frame(rows)) if _has_values(pivot)]
+    table = frame(rows)
+    drawable = [pivot for pivot in pivots(table, _COLUMN_AXES) if _has_values(pivot)]
     if not drawable:
-        raise AnalysisError(
-            "no cell of more than one worker has a valid result yet; there is nothing to draw"
-        )
+        raise AnalysisError("no cell of more than one worker has a valid result yet; there is nothing to draw")
+    finished = int((cells(table)["status"] == "ok").sum())
+    partial = cells_total is not None and finished < cells_total
+    progress = f"{finished} of {cells_total} cells" if partial else None
     outdir.mkdir(parents=True, exist_ok=True)
     written = []
     for pivot in drawable:
         for name, draw in _drawings(pivot):
             for suffix, width_in in (("", PAGE_IN), ("-column", COLUMN_IN)):
-                figure = draw(pivot, run_name, width_in, cells_total)
+                figure = draw(pivot, run_name, width_in, progress)
                 stem = name + _slug(pivot) + suffix
                 written += [save(figure, outdir / f"{stem}.{form}") for form in formats]
     return written
@@ -82,9 +87,7 @@ def _has_values(pivot: Pivot) -> bool:
 def _slug(pivot: Pivot) -> str:
     """ "-gloo-workers-8": what tells this pivot's figures from those of the others."""
     parts = [
-        f"{value}"
-        if axis in {"collective", "profile", "tcp", "testbed", "emulator"}
-        else f"{axis}-{_plain(value)}"
+        f"{value}" if axis in {"collective", "profile", "tcp", "testbed", "emulator"} else f"{axis}-{_plain(value)}"
         for axis, value in pivot.fixed.items()
     ]
     return "".join("-" + re.sub(r"[^A-Za-z0-9.]+", "-", part).strip("-") for part in parts)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -10,7 +11,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
 from harness.analysis import AXIS_TITLES, Pivot
-from harness.figures.caption import axis_value, caption, title
+from harness.figures.caption import caption, title
 from harness.figures.layout import Sheet
 from harness.figures.style import COLUMN_IN, INK, PAGE_IN, Style, looks_of, wanbench_style
 
@@ -18,14 +19,12 @@ _GROUP = 0.84
 _NUMBER_IN = 0.19
 
 
-def scalability_bars(
-    pivot: Pivot, run_name: str, width_in: float = PAGE_IN, cells_total: int | None = None
-) -> Figure:
+def scalability_bars(pivot: Pivot, run_name: str, width_in: float = PAGE_IN, progress: str | None = None) -> Figure:
     """One group of bars a value of the column axis: workers, profile, rate ...
 
     Args:
         pivot: median, minimum and maximum of every cell. run_name: shown at the caption's beginning.
-        width_in: `PAGE_IN` or `COLUMN_IN`. cells_total: as for the caption.
+        width_in: `PAGE_IN` or `COLUMN_IN`. progress: of a run that is going on, "14 of 42 cells".
     """
     looks = looks_of(pivot)
     with wanbench_style():
@@ -33,8 +32,8 @@ def scalability_bars(
             width_in,
             2.5 if width_in > COLUMN_IN else 2.0,
             title(pivot),
-            caption(pivot, run_name, "black ticks: step-time law", cells_total),
-            len(looks) + 1,
+            caption(pivot, run_name, "black ticks: step-time law", progress),
+            [*looks, "step-time law"],
         )
         axes = sheet.axes()
         bar_in = (sheet.right - sheet.left) * width_in / len(pivot.columns) * _GROUP / len(looks)
@@ -42,7 +41,8 @@ def scalability_bars(
             _bars(axes, pivot, label, look, place, len(looks), numbered=bar_in >= _NUMBER_IN)
         axes.set_xlim(-0.5, len(pivot.columns) - 0.5)
         axes.set_xticks(
-            range(len(pivot.columns)), [axis_value(pivot.column_axis, column) for column in pivot.columns]
+            range(len(pivot.columns)),
+            [f"{column:g}" if isinstance(column, float) else str(column) for column in pivot.columns],
         )
         axes.tick_params(axis="x", length=0)
         axes.set_ylim(0, 1.1)
@@ -50,13 +50,11 @@ def scalability_bars(
         axes.set_ylabel("scalability  T(1) / T(N)")
         axes.set_xlabel(AXIS_TITLES.get(pivot.column_axis, pivot.column_axis))
         law = Line2D([], [], color=INK, linestyle="", marker="_", markersize=7)
-        sheet.legend([*(_handle(look) for look in looks.values()), law], [*looks, "step-time law"])
+        sheet.legend([*(_handle(look) for look in looks.values()), law])
     return sheet.figure
 
 
-def _bars(
-    axes: Axes, pivot: Pivot, label: str, look: Style, place: int, among: int, *, numbered: bool
-) -> None:
+def _bars(axes: Axes, pivot: Pivot, label: str, look: Style, place: int, among: int, *, numbered: bool) -> None:
     width = _GROUP / among
     for group, column in enumerate(pivot.columns):
         x = group - _GROUP / 2 + (place + 0.5) * width
@@ -79,12 +77,9 @@ def _bars(
             axes.text(x, top + 0.012, f"{height:.2f}", fontsize=6, ha="center", va="bottom", color=INK)
 
 
-def _fill(look: Style) -> dict[str, object]:
-    # Hollow markers become hatched bars: white, with the family's colour in edge and hatch.
-    if look.filled:
-        return {"facecolor": look.colour, "edgecolor": look.colour, "linewidth": 0.8}
-    return {"facecolor": "white", "edgecolor": look.colour, "hatch": look.hatch, "linewidth": 0.8}
+def _fill(look: Style) -> dict[str, Any]:
+    return {"facecolor": look.bar, "edgecolor": look.colour, "hatch": look.hatch, "linewidth": 0.8}
 
 
 def _handle(look: Style) -> Patch:
-    return Patch(**_fill(look))  # type: ignore[arg-type]
+    return Patch(**_fill(look))

@@ -1,45 +1,35 @@
-"""What a figure says about itself: title and caption, complete enough to stand alone in a paper or a pull request."""
+"""What a figure says about itself: a title and a caption that stand alone in a paper or a pull request."""
 
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from matplotlib.figure import Figure
-
 from harness.analysis import AXIS_TITLES, Pivot, law_inputs
-from harness.figures.style import FAINT
 
-_FONT_PT = 6.0
-_CHAR_IN = 0.53 * _FONT_PT / 72
+Line = Mapping[str, Any]
 
 
 def title(pivot: Pivot) -> str:
-    """What was synchronised, and how.
+    """What was synchronised, and how: "resnet50-v100, direct all-reduce, 8 workers".
 
-    gloo's cost per byte depends on the message's size, so its scaled runs are named by the size that
-    travelled and not by the workload whose size it is not.
+    What a byte costs gloo depends on the size of the message, so its scaled runs are named by the size that
+    travelled, and not by a workload of another size.
     """
-    line = next(iter(pivot.lines.values()))
+    lines = list(pivot.lines.values())
     size = message_size(pivot)
-    scaled = line["payload_scale"] < 1
-    subject = (
-        f"{size} messages" if line["collective"] == "gloo" and scaled and size else str(line["workload"])
-    )
-    parts = [subject, f"{line['collective']} all-reduce"]
-    parts += [
-        axis_value(axis, value)
-        for axis, value in pivot.fixed.items()
-        if axis not in {"collective", "workload"}
-    ]
-    return ", ".join(parts)
+    scaled_gloo = any(line["collective"] == "gloo" and line["payload_scale"] < 1 for line in lines)
+    subject = f"{size} messages" if scaled_gloo and size else _each(lines, "workload")
+    fixed = {k: v for k, v in pivot.fixed.items() if k not in {"collective", "workload"}}
+    parts = [subject, f"{_each(lines, 'collective')} all-reduce"]
+    return ", ".join(parts + [axis_value(axis, value) for axis, value in fixed.items()])
 
 
 def message_size(pivot: Pivot) -> str | None:
     """The true size of one message, scale applied, as "1.0 MB"; None if no row recorded it.
 
-    The smallest of the run: dts with momentum sends two such vectors in one message.
+    The smallest of the run is meant: with momentum, dts sends two such vectors at once.
     """
     sizes = [inputs.message_bytes for line in pivot.lines.values() if (inputs := law_inputs(line))]
     least = min((size for size in sizes if size > 0), default=None)
@@ -51,111 +41,111 @@ def message_size(pivot: Pivot) -> str | None:
     return f"{least} B"
 
 
-def caption(pivot: Pivot, run_name: str, marks: str, cells_total: int | None = None) -> str:
-    """Workload, scale, network, testbed, collective, repeats; `marks` explains what is drawn.
+def caption(pivot: Pivot, run_name: str, marks: str, progress: str | None = None, *, whiskers: bool = True) -> str:
+    """Workload, scale, network, testbed, collective, repeats.
 
-    With `cells_total` above the number of finished cells it begins with "k of n cells", for a run that is
-    going on.
+    Args:
+        pivot: what is drawn. run_name: comes first. marks: explains what is drawn.
+        progress: of a run that is going on, "14 of 42 cells".
+        whiskers: the figure shows the spread of repeats, if there is one.
     """
-    lines = [line for line in pivot.lines.values() if line["status"] == "ok"] or list(pivot.lines.values())
-    first = lines[0]
-    size = message_size(pivot)
-    workload = str(first["workload"])
-    if first["payload_scale"] != 1:
-        workload += f" with messages and rates x {first['payload_scale']:g}"
-    if size:
-        workload += f" ({size} a message)"
+    lines = list(pivot.lines.values())
+    valid = [line for line in lines if line["status"] == "ok"]
+    lost = len(lines) - len(valid)
     parts = [
-        workload,
-        _either(f"{line['workers']} workers" for line in lines),
-        _network(first, "rtt_ms" in pivot.fixed),
-        _testbed(first),
-        f"all-reduce: {first['collective']}{_channels(lines)}",
-        f"TCP {first['tcp']}" if first["tcp"] else "",
-        _repeats(lines),
+        progress,
+        _workload(pivot, lines),
+        f"{_each(lines, 'workers')} workers",
+        _network(pivot, lines),
+        _testbed(lines),
+        f"{_each(lines, 'collective')} all-reduce{_channels(lines)}",
+        f"TCP {_each(lines, 'tcp')}",
+        _repeats(valid, whiskers),
+        f"{lost} cell{'s' if lost > 1 else ''} failed or invalid" if lost else None,
         marks,
     ]
-    done = sum(line["status"] == "ok" for line in pivot.lines.values())
-    if cells_total is not None and done < cells_total:
-        parts.insert(0, f"{done} of {cells_total} cells")
     return f"{run_name}: " + "; ".join(part for part in parts if part) + "."
-
-
-def _network(line: Mapping[str, Any], with_rtt: bool) -> str:
-    text = f"profile {line['profile']}"
-    if not _absent(line["rate_mbps"]) and line["profile"] == "uniform":
-        text += f", {_rate(line['rate_mbps'])} per worker"
-    if with_rtt and not _absent(line["rtt_ms"]):
-        text += f", RTT {line['rtt_ms']:g} ms"
-    if line["jitter_ms"]:
-        text += f", jitter {line['jitter_ms']:g} ms"
-    if line["loss_pct"]:
-        text += f", loss {line['loss_pct']:g} %"
-    return text
-
-
-def _testbed(line: Mapping[str, Any]) -> str:
-    if line["testbed"] == "virtual":
-        return "testbed virtual: emulated network on a simulated clock"
-    return f"testbed {line['testbed']}: network emulated by {line['emulator']}"
-
-
-def _channels(lines: Iterable[Mapping[str, Any]]) -> str:
-    lines = list(lines)
-    if lines[0]["collective"] != "gloo":
-        return ""
-    return f", {_either(str(line['channels']) for line in lines)} channels"
-
-
-def _repeats(lines: Iterable[Mapping[str, Any]]) -> str:
-    counts = sorted({int(line["repeats"]) for line in lines})
-    if counts[-1] <= 1:
-        return "one repeat"
-    span = f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
-    return f"median of {span} repeats, bars from least to most"
-
-
-def _rate(mbps: float) -> str:
-    return f"{mbps / 1e3:g} Gbit/s" if mbps >= 1e3 else f"{mbps:g} Mbit/s"
-
-
-def _either(values: Iterable[str]) -> str:
-    """ "4 workers" or "4 or 8 workers": the distinct values, in order."""
-    distinct = list(dict.fromkeys(values))
-    heads = [value.split(" ", 1) for value in distinct]
-    tail = f" {heads[0][1]}" if len(heads[0]) > 1 else ""
-    return " or ".join(head[0] for head in heads) + tail
 
 
 def axis_value(axis: str, value: object) -> str:
     """One value of an axis with its name and unit: "RTT 100 ms", "8 workers", "world4"."""
-    shown = f"{value:g}" if isinstance(value, float) else str(value)
     if axis in {"profile", "tcp", "collective", "workload"}:
-        return shown
+        return str(value)
     if axis == "workers":
-        return f"{shown} workers"
+        return f"{value} workers"
     name, _, unit = AXIS_TITLES.get(axis, axis).partition(" (")
-    return f"{name} {shown} {unit.removesuffix(')')}".rstrip()
+    return f"{name} {_plain(value)} {unit.removesuffix(')')}".rstrip()
+
+
+def wrapped(text: str, width_in: float, font_pt: float, *, bold: bool = False) -> list[str]:
+    """`text` in lines that fit a figure of that width, by the average width of DejaVu Sans with some reserve."""
+    char_in = (0.64 if bold else 0.545) * font_pt / 72
+    return textwrap.wrap(text, int((width_in - 0.16) / char_in))
+
+
+def _workload(pivot: Pivot, lines: Sequence[Line]) -> str:
+    text = _each(lines, "workload")
+    if any(line["payload_scale"] != 1 for line in lines):
+        text += f" with messages and rates × {_each(lines, 'payload_scale')}"
+    size = message_size(pivot)
+    return f"{text} ({size} a message)" if size else text
+
+
+def _network(pivot: Pivot, lines: Sequence[Line]) -> str:
+    text = f"profile {_each(lines, 'profile')}"
+    if all(line["profile"] == "uniform" and not _absent(line["rate_mbps"]) for line in lines):
+        text += f" at {_each(lines, 'rate_mbps', _rate)} per worker"
+        if pivot.column_axis != "rtt_ms":
+            text += f", RTT {_each(lines, 'rtt_ms')} ms"
+    if any(line["jitter_ms"] > 0 for line in lines):
+        text += f", jitter {_each(lines, 'jitter_ms')} ms"
+    if any(line["loss_pct"] > 0 for line in lines):
+        text += f", loss {_each(lines, 'loss_pct')} %"
+    return text
+
+
+def _testbed(lines: Sequence[Line]) -> str:
+    if all(line["testbed"] == "virtual" for line in lines):
+        return "testbed virtual: emulated network on a simulated clock"
+    emulators = _each([line for line in lines if line["emulator"]], "emulator")
+    return f"testbed {_each(lines, 'testbed')}: network emulated by {emulators}"
+
+
+def _channels(lines: Sequence[Line]) -> str:
+    gloo = [line for line in lines if line["collective"] == "gloo"]
+    counts = sorted({int(line["channels"]) for line in gloo if not _absent(line["channels"])})
+    if not counts:
+        return ""
+    span = f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
+    return f", {span} channel{'s' if counts[-1] > 1 else ''}"
+
+
+def _repeats(valid: Sequence[Line], whiskers: bool) -> str | None:
+    counts = sorted({int(line["repeats"]) for line in valid})
+    if not counts:
+        return None
+    if counts[-1] == 1:
+        return "one repeat"
+    span = f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
+    return f"median of {span} repeats" + (", whiskers from least to most" if whiskers else "")
+
+
+def _rate(mbps: object) -> str:
+    value = float(str(mbps))
+    return f"{value / 1e3:g} Gbit/s" if value >= 1e3 else f"{value:g} Mbit/s"
+
+
+def _plain(value: object) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def _each(lines: Sequence[Line], key: str, show: Callable[[object], str] = _plain) -> str:
+    """The distinct values of a column in words: "4", "4 and 8", "5 to 9" are the workers of some runs."""
+    values = sorted({line[key] for line in lines if not _absent(line[key])})
+    if len(values) > 3 and not isinstance(values[0], str):
+        return f"{show(values[0])} to {show(values[-1])}"
+    return " and ".join(show(value) for value in values)
 
 
 def _absent(value: object) -> bool:
     return value is None or value != value
-
-
-def caption_lines(text: str, width_in: float) -> list[str]:
-    """`text` wrapped to a figure of that width."""
-    return textwrap.wrap(text, int((width_in - 0.16) / _CHAR_IN))
-
-
-def put_caption(figure: Figure, text: str) -> None:
-    """Write `text` at the bottom of `figure`, wrapped to its width."""
-    width_in, height_in = figure.get_size_inches()
-    figure.text(
-        0.08 / width_in,
-        0.06 / height_in,
-        "\n".join(caption_lines(text, width_in)),
-        fontsize=_FONT_PT,
-        color=FAINT,
-        va="bottom",
-        parse_math=False,
-    )

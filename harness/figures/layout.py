@@ -1,19 +1,22 @@
-"""Figures laid out in inches: title, legend, axes, caption, each in a strip of its own, so that nothing overlaps."""
+"""Figures laid out in inches: title, legend, axes and caption have a strip each, so that nothing overlaps."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from harness.figures.caption import caption_lines, put_caption
-from harness.figures.style import PAGE_IN
+from harness.figures.caption import wrapped
+from harness.figures.style import FAINT
 
-_TITLE_IN, _LEGEND_ROW_IN, _CAPTION_ROW_IN = 0.26, 0.155, 0.108
+_TITLE_PT, _CAPTION_PT = 8.5, 6.0
+_TITLE_ROW_IN, _LEGEND_ROW_IN, _CAPTION_ROW_IN = 0.15, 0.155, 0.108
 _LEFT_IN, _RIGHT_IN, _BELOW_AXES_IN = 0.48, 0.10, 0.44
+_MARGIN_IN = 0.08
 
 
 class Sheet:
@@ -21,7 +24,7 @@ class Sheet:
 
     Args:
         width_in: figure width. axes_in: height of the axes area, between legend and x labels.
-        title: bold, top left. caption: small, bottom. entries: how many the legend has.
+        title: bold, top left. caption: small, bottom. entries: labels of the legend.
         left_in: room for the y labels.
     """
 
@@ -31,46 +34,52 @@ class Sheet:
         axes_in: float,
         title: str,
         caption: str,
-        entries: int,
+        entries: Sequence[str],
         left_in: float = _LEFT_IN,
     ) -> None:
         self.width_in = width_in
-        self.legend_columns = max(1, min(entries, 5 if width_in >= PAGE_IN else 3))
-        legend_in = _LEGEND_ROW_IN * math.ceil(entries / self.legend_columns) + 0.08
-        caption_in = _CAPTION_ROW_IN * len(caption_lines(caption, width_in)) + 0.10
-        self.height_in = _TITLE_IN + legend_in + axes_in + _BELOW_AXES_IN + caption_in
+        title_lines = wrapped(title, width_in, _TITLE_PT, bold=True)
+        caption_lines = wrapped(caption, width_in, _CAPTION_PT)
+        self.entries = entries
+        self.legend_columns = _legend_columns(entries, width_in)
+        title_in = _TITLE_ROW_IN * len(title_lines) + 0.11
+        legend_in = _LEGEND_ROW_IN * math.ceil(len(entries) / self.legend_columns) + 0.08
+        caption_in = _CAPTION_ROW_IN * len(caption_lines) + 0.10
+        self.height_in = title_in + legend_in + axes_in + _BELOW_AXES_IN + caption_in
         self.figure = Figure(figsize=(width_in, self.height_in))
-        self._legend_top = 1 - _TITLE_IN / self.height_in
+        self._legend_top = 1 - title_in / self.height_in
         self.left = left_in / width_in
         self.right = 1 - _RIGHT_IN / width_in
-        self.top = 1 - (_TITLE_IN + legend_in) / self.height_in
+        self.top = 1 - (title_in + legend_in) / self.height_in
         self.bottom = (_BELOW_AXES_IN + caption_in) / self.height_in
-        self.figure.text(
-            0.08 / width_in,
-            1 - 0.07 / self.height_in,
-            title,
-            va="top",
-            fontsize=8.5,
-            fontweight="bold",
-            parse_math=False,
-        )
-        put_caption(self.figure, caption)
+        self._text(title_lines, 1 - 0.07 / self.height_in, "top", fontsize=_TITLE_PT, fontweight="bold")
+        self._text(caption_lines, 0.06 / self.height_in, "bottom", fontsize=_CAPTION_PT, color=FAINT)
+
+    def _text(self, lines: Sequence[str], y: float, va: str, **look: Any) -> None:
+        # A user's "$" is a dollar sign, not mathematics.
+        self.figure.text(_MARGIN_IN / self.width_in, y, "\n".join(lines), va=va, parse_math=False, **look)
 
     def axes(self) -> Axes:
         """One set of axes that fills the area."""
         return self.figure.add_axes((self.left, self.bottom, self.right - self.left, self.top - self.bottom))
 
-    def legend(self, handles: Sequence[Artist], labels: Sequence[str]) -> None:
-        """The legend, in its strip under the title, read line by line."""
+    def legend(self, handles: Sequence[Artist]) -> None:
+        """The legend, in its strip under the title, read line by line; `handles` in the order of the entries."""
         columns = self.legend_columns
         # matplotlib fills columns first; people read lines first.
-        order = [i for column in range(columns) for i in range(column, len(labels), columns)]
+        order = [i for column in range(columns) for i in range(column, len(handles), columns)]
         self.figure.legend(
             [handles[i] for i in order],
-            [labels[i] for i in order],
+            [self.entries[i] for i in order],
             ncols=columns,
             loc="upper left",
-            bbox_to_anchor=(0.08 / self.width_in, self._legend_top),
+            bbox_to_anchor=(_MARGIN_IN / self.width_in, self._legend_top),
             borderpad=0.0,
             borderaxespad=0.0,
         )
+
+
+def _legend_columns(entries: Sequence[str], width_in: float) -> int:
+    """As many as fit the width, but no more than five."""
+    entry_in = (7 * (3.0 + 0.8 + 1.4) + 0.6 * 7 * max(len(entry) for entry in entries)) / 72
+    return max(1, min(len(entries), 5, int((width_in - _MARGIN_IN) / entry_in)))

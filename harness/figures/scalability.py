@@ -18,41 +18,39 @@ from harness.figures.style import COLUMN_IN, FAINT, PAGE_IN, Style, looks_of, wa
 
 _LAW_POINTS = 240
 _LABEL_GAP_IN = 0.27
+_NOTHING = {"scalability": math.nan, "scalability_min": math.nan, "scalability_max": math.nan, "repeats": 0}
 
 
-def scalability_by_rtt(
-    pivot: Pivot, run_name: str, width_in: float = PAGE_IN, cells_total: int | None = None
-) -> Figure:
+def scalability_by_rtt(pivot: Pivot, run_name: str, width_in: float = PAGE_IN, progress: str | None = None) -> Figure:
     """The figure of one pivot whose column axis is `rtt_ms`.
 
     Args:
         pivot: median, minimum and maximum of every cell; points without a valid repetition are left out.
         run_name: shown at the caption's beginning.
         width_in: `PAGE_IN` or `COLUMN_IN`.
-        cells_total: cells of the whole run while it is going on; the caption then says how many are finished.
+        progress: of a run that is going on, "14 of 42 cells".
     """
     looks = looks_of(pivot)
-    text = caption(pivot, run_name, "thin lines: step-time law", cells_total)
+    text = caption(pivot, run_name, "thin lines: step-time law", progress)
     height_in = 2.9 if width_in > COLUMN_IN else 2.15
     with wanbench_style():
-        sheet = Sheet(width_in, height_in, title(pivot), text, len(looks) + 1)
+        sheet = Sheet(width_in, height_in, title(pivot), text, [*looks, "step-time law"])
         axes = sheet.axes()
         _scale(axes, [float(rtt) for rtt in pivot.columns], (sheet.right - sheet.left) * width_in)
         for label, look in looks.items():
-            lines = [line for rtt in pivot.columns if (line := pivot.lines.get((label, rtt)))]
-            _law(axes, lines, look)
-            _curve(axes, lines, look)
+            _law(axes, [line for rtt in pivot.columns if (line := pivot.lines.get((label, rtt)))], look)
+            _curve(axes, pivot, label, look)
         axes.set_ylim(0, 1.06)
         axes.set_yticks(np.linspace(0, 1, 6))
         axes.set_ylabel("scalability  T(1) / T(N)")
         axes.set_xlabel("round-trip time (ms)")
         handles = [_handle(look) for look in looks.values()] + [Line2D([], [], color=FAINT, linewidth=0.5)]
-        sheet.legend(handles, [*looks, "step-time law"])
+        sheet.legend(handles)
     return sheet.figure
 
 
 def _scale(axes: Axes, rtts: Sequence[float], width_in: float) -> None:
-    """Zero and a second on one axis: linear up to the least RTT, logarithmic beyond, ticks at what was measured."""
+    """Zero and a second on one axis: linear up to the least RTT, then logarithmic; ticks where measured."""
     positive = [rtt for rtt in rtts if rtt > 0]
     if positive and max(positive) > 8 * min(positive):
         axes.set_xscale("symlog", linthresh=min(positive), linscale=0.6)
@@ -73,38 +71,39 @@ def _scale(axes: Axes, rtts: Sequence[float], width_in: float) -> None:
 def _law(axes: Axes, lines: Sequence[Mapping[str, Any]], look: Style) -> None:
     transform = axes.xaxis.get_transform()
     low, high = transform.transform([lines[0]["rtt_ms"], lines[-1]["rtt_ms"]])
-    rtts = transform.inverted().transform(np.linspace(low, high, _LAW_POINTS)).clip(min=0)
-    values = law_curve(lines[0], [float(rtt) for rtt in rtts])
-    if values is not None:
-        axes.plot(rtts, values, color=look.colour, linewidth=0.5, zorder=2)
+    rtts = [float(x) for x in transform.inverted().transform(np.linspace(low, high, _LAW_POINTS)).clip(min=0)]
+    values = law_curve(lines[0], rtts)
+    if values is None:  # no recorded inputs: the predictions of the cells themselves
+        rtts, values = [line["rtt_ms"] for line in lines], [line["predicted_scalability"] for line in lines]
+    axes.plot(rtts, values, color=look.colour, linewidth=0.5, zorder=2)
 
 
-def _curve(axes: Axes, lines: Sequence[Mapping[str, Any]], look: Style) -> None:
-    shown = [line for line in lines if not math.isnan(line["scalability"])]
-    rtts = [line["rtt_ms"] for line in shown]
-    values = np.array([line["scalability"] for line in shown])
-    axes.plot(rtts, values, clip_on=False, zorder=4 if look.filled else 5, **_line(look))
-    if any(line["repeats"] > 1 for line in shown):
-        spread = [
-            values - [line["scalability_min"] for line in shown],
-            [line["scalability_max"] for line in shown] - values,
-        ]
+def _curve(axes: Axes, pivot: Pivot, label: str, look: Style) -> None:
+    """The measured curve, broken where a cell has no valid repetition."""
+    lines = [pivot.lines.get((label, rtt), _NOTHING) for rtt in pivot.columns]
+    middle, low, high = (
+        np.array([line[name] for line in lines], dtype=float)
+        for name in ("scalability", "scalability_min", "scalability_max")
+    )
+    axes.plot(pivot.columns, middle, clip_on=False, zorder=4 if look.fill == "full" else 5, **_line(look))
+    if any(line["repeats"] > 1 for line in lines):
         axes.errorbar(
-            rtts, values, yerr=np.abs(spread), fmt="none", ecolor=look.colour, elinewidth=0.7, capsize=1.6,
-            capthick=0.7, zorder=3,
+            pivot.columns, middle, yerr=[middle - low, high - middle], fmt="none", ecolor=look.colour,
+            elinewidth=0.7, capsize=1.6, capthick=0.7, zorder=3,
         )  # fmt: skip
 
 
 def _line(look: Style) -> dict[str, Any]:
     # Hollow markers are larger: where curves coincide, as several do at 1, each is still seen round the
     # other.
+    size = {"full": 3.8, "none": 6.2}.get(look.fill, 5.0)
     return {
         "color": look.colour,
         "linestyle": look.dashes,
         "marker": look.marker,
-        "markerfacecolor": look.colour if look.filled else "none",
-        "markersize": 3.8 if look.filled else 6.2,
-        "markeredgewidth": 0.5 if look.filled else 0.9,
+        "fillstyle": look.fill,
+        "markersize": size,
+        "markeredgewidth": 0.5 if look.fill == "full" else 0.9,
     }
 
 

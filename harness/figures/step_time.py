@@ -19,20 +19,19 @@ from harness.figures.style import COLUMN_IN, INK, PAGE_IN, wanbench_style
 # (column, label, colour, hatch): light, dark and middle grey without colour.
 _PARTS = (
     ("compute_s", "compute", "#BBCCEE", ""),
-    ("stall_s", "stall (waiting for the network)", "#CC5566", "////"),
+    ("stall_s", "stall", "#CC5566", "////"),
     ("overhead_s", "overhead", "#CCBB44", ""),
 )
-_BAR_IN, _PANEL_TITLE_IN, _GAP_IN = 0.165, 0.24, 0.16
+_MARKS = "stall: waiting for the network; black ticks: step-time law"
+_BAR_IN, _PANEL_TITLE_IN, _GAP_IN = 0.165, 0.22, 0.16
 
 
-def step_time(
-    pivot: Pivot, run_name: str, width_in: float = PAGE_IN, cells_total: int | None = None
-) -> Figure:
+def step_time(pivot: Pivot, run_name: str, width_in: float = PAGE_IN, progress: str | None = None) -> Figure:
     """One panel a value of the column axis, one stacked bar an algorithm, in seconds a step.
 
     Args:
         pivot: medians of every cell. run_name: shown at the caption's beginning.
-        width_in: `PAGE_IN` or `COLUMN_IN`. cells_total: as for the caption.
+        width_in: `PAGE_IN` or `COLUMN_IN`. progress: of a run that is going on, "14 of 42 cells".
     """
     across = min(len(pivot.columns), 3 if width_in > COLUMN_IN else 1)
     down = math.ceil(len(pivot.columns) / across)
@@ -41,9 +40,9 @@ def step_time(
         sheet = Sheet(
             width_in,
             down * (panel_in + _PANEL_TITLE_IN),
-            f"Where a step's time goes: {title(pivot)}",
-            caption(pivot, run_name, "black ticks: step-time law", cells_total),
-            len(_PARTS) + 1,
+            f"{title(pivot)}: where a step's time goes",
+            caption(pivot, run_name, _MARKS, progress, whiskers=False),
+            [*(label for _, label, _, _ in _PARTS), "step-time law"],
             left_in=0.14 + 0.062 * max(len(label) for label in pivot.algorithms),
         )
         limit_s = _limit_s(pivot)
@@ -60,7 +59,7 @@ def step_time(
                 axes.set_xlabel("seconds a step")
         handles = [Patch(facecolor=c, hatch=h, edgecolor="white", linewidth=0) for _, _, c, h in _PARTS]
         law = Line2D([], [], color=INK, linestyle="", marker="|", markersize=7)
-        sheet.legend([*handles, law], [*(label for _, label, _, _ in _PARTS), "step-time law"])
+        sheet.legend([*handles, law])
     return sheet.figure
 
 
@@ -90,15 +89,11 @@ def _bar(axes: Axes, line: Mapping[str, Any], place: int, limit_s: float) -> Non
     left_s = 0.0
     for name, _, colour, hatch in _PARTS:
         width_s = 0.0 if math.isnan(line[name]) else max(0.0, line[name])
-        axes.barh(
-            place, width_s, 0.7, left_s, color=colour, hatch=hatch, edgecolor="white", linewidth=0, zorder=2
-        )
+        axes.barh(place, width_s, 0.7, left_s, color=colour, hatch=hatch, edgecolor="white", linewidth=0, zorder=2)
         left_s += width_s
     law_s = line["predicted_step_time_s"]
     known = not math.isnan(law_s)
     if known:
         axes.plot([law_s, law_s], [place - 0.42, place + 0.42], color=INK, linewidth=0.9, zorder=3)
     end_s = max(left_s, law_s if known else 0.0)
-    axes.text(
-        end_s + 0.015 * limit_s, place, f"{line['step_time_s']:.3g}", fontsize=6, va="center", color=INK
-    )
+    axes.text(end_s + 0.015 * limit_s, place, f"{line['step_time_s']:#.3g}", fontsize=6, va="center", color=INK)

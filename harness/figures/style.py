@@ -17,7 +17,9 @@ from pathlib import Path
 from typing import Any
 
 import matplotlib
+from matplotlib.colors import to_hex, to_rgb
 from matplotlib.figure import Figure
+from matplotlib.typing import FillStyleType
 
 from harness.analysis import Pivot
 
@@ -31,28 +33,29 @@ FAMILIES: Mapping[str, tuple[str, str, str]] = {
     "ssgd": ("#222222", "o", ""),
     "delayed": ("#4477AA", "s", "////"),
     "sparse": ("#228833", "^", "...."),
-    "dts": ("#EE6677", "D", ""),
+    "dts": ("#EE6677", "D", "\\\\\\\\"),
     "olco3": ("#AA3377", "v", "xxxx"),
     "rps": ("#CCBB44", "P", "++++"),
     "sgp": ("#66CCEE", "h", "----"),
 }
 # For kinds that users bring: any of these, chosen by name.
 _OTHERS = (
-    ("#AA3377", "X", "\\\\\\\\"),
+    ("#AA3377", "X", "*"),
     ("#66CCEE", "p", "oo"),
     ("#CCBB44", "<", "||||"),
     ("#777777", ">", "**"),
     ("#4477AA", "*", "OO"),
 )
 
-# (dash pattern, marker filled), by the size of the delay or, without one, of the period.
-_VARIANTS: tuple[tuple[Any, bool], ...] = (
-    ("-", True),
-    ((0, (4, 1.5)), False),
-    ((0, (1, 1.2)), True),
-    ((0, (5, 1.5, 1, 1.5)), False),
-    ((0, (2.5, 1)), True),
-    ((0, (6, 1.5, 1, 1.5, 1, 1.5)), False),
+# (dash pattern, which part of the marker is filled, share of white in a bar), by delay or, without one,
+# period.
+_VARIANTS: tuple[tuple[Any, FillStyleType, float], ...] = (
+    ("-", "full", 0.0),
+    ((0, (4, 1.5)), "none", 1.0),
+    ((0, (1, 1.2)), "left", 0.35),
+    ((0, (5, 1.5, 1, 1.5)), "top", 0.8),
+    ((0, (2.5, 1)), "right", 0.55),
+    ((0, (6, 1.5, 1, 1.5, 1, 1.5)), "bottom", 0.9),
 )
 # Sizes that papers use come first, so that they never share a look.
 _KNOWN_SIZES = (4, 20, 8, 12, 2, 16)
@@ -60,13 +63,20 @@ _KNOWN_SIZES = (4, 20, 8, 12, 2, 16)
 
 @dataclass(frozen=True)
 class Style:
-    """The look of one algorithm; a bar is hatched where the marker is hollow."""
+    """The look of one algorithm.
+
+    Attributes:
+        colour: of line, marker and bar. marker: its shape. dashes: the line's pattern.
+        fill: the part of the marker that is filled.
+        bar: the colour inside a bar. hatch: of a bar, empty where it is of the full colour.
+    """
 
     colour: str
     marker: str
-    hatch: str
     dashes: Any
-    filled: bool
+    fill: FillStyleType
+    bar: str
+    hatch: str
 
 
 def styles(algorithms: Sequence[tuple[str, str, Mapping[str, Any]]]) -> dict[str, Style]:
@@ -85,9 +95,14 @@ def styles(algorithms: Sequence[tuple[str, str, Mapping[str, Any]]]) -> dict[str
             if (colour, marker, variant) not in taken:
                 break
         taken.add((colour, marker, variant))
-        dashes, filled = _VARIANTS[variant]
-        chosen[label] = Style(colour, marker, hatch, dashes, filled)
+        dashes, fill, white = _VARIANTS[variant]
+        chosen[label] = Style(colour, marker, dashes, fill, _tint(colour, white), hatch if white else "")
     return chosen
+
+
+def _tint(colour: str, white: float) -> str:
+    red, green, blue = ((1 - white) * part + white for part in to_rgb(colour))
+    return to_hex((red, green, blue))
 
 
 def looks_of(pivot: Pivot) -> dict[str, Style]:
@@ -106,9 +121,7 @@ def _variant(params: Mapping[str, Any]) -> int:
 @contextmanager
 def wanbench_style() -> Iterator[None]:
     """matplotlib with our style alone: a user's matplotlibrc changes nothing, and nothing is changed for the user."""
-    own = matplotlib.rc_params_from_file(
-        Path(__file__).with_name("wanbench.mplstyle"), use_default_template=False
-    )
+    own = matplotlib.rc_params_from_file(Path(__file__).with_name("wanbench.mplstyle"), use_default_template=False)
     defaults = {k: v for k, v in matplotlib.rcParamsDefault.items() if not k.startswith("backend")}
     with matplotlib.rc_context({**defaults, **own}):
         yield

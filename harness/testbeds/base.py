@@ -25,7 +25,10 @@ class WorkerHandle(Protocol):
 class Slot(Protocol):
     """Workers with one emulator, reused from cell to cell. Used from one thread."""
 
-    emulator: Emulator
+    @property
+    def emulator(self) -> Emulator:
+        """What joins the workers; a new one after `discard`."""
+        ...
 
     def prepare(self, workers: int) -> Sequence[WorkerHandle]:
         """At least started, idle workers 0..workers-1. Raises: HostError."""

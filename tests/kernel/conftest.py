@@ -46,7 +46,7 @@ class Lab:
         self.relay = RelayEmulator()
         self.pids: list[int] = []
         self._pipes: list[Connection] = []
-        self._threads = ThreadPoolExecutor(network.workers)
+        self._threads: list[ThreadPoolExecutor] = []  # one a worker, which does one thing at a time
         try:
             for rank in range(network.workers):
                 self._start(rank)
@@ -57,7 +57,7 @@ class Lab:
 
     def run(self, rank: int, function: Callable[..., Any], *arguments: Any) -> Future[Any]:
         """Call a module-level function inside a worker."""
-        return self._threads.submit(self._call, self._pipes[rank], function, arguments)
+        return self._threads[rank].submit(self._call, self._pipes[rank], function, arguments)
 
     @property
     def workers(self) -> list[LabWorker]:
@@ -73,7 +73,8 @@ class Lab:
         self.pids = []
         for pipe in self._pipes:
             pipe.close()
-        self._threads.shutdown()
+        for thread in self._threads:
+            thread.shutdown()
         self.relay.close()
 
     @staticmethod
@@ -99,6 +100,7 @@ class Lab:
                 os._exit(1)
         self.pids.append(pid)
         self._pipes.append(pipe)
+        self._threads.append(ThreadPoolExecutor(1))
         theirs.close()
         far.close()
         with sock:

@@ -25,9 +25,7 @@ def latency_sweep(reps=3, collective="direct", workers=4, **change) -> list[dict
     base = PredictInputs(workers, STEP_S, 0.0, 12.5e6, 1_022_281, collective=collective, step_cv=0.02)
     rows = one_worker(reps, **change)
     for rtt_ms in RTTS_MS:
-        rows += algorithms(
-            replace(base, rtt_s=rtt_ms / 1e3), reps, rtt_ms=rtt_ms, rtt_max_ms=rtt_ms, **change
-        )
+        rows += algorithms(replace(base, rtt_s=rtt_ms / 1e3), reps, rtt_ms=rtt_ms, rtt_max_ms=rtt_ms, **change)
     return rows
 
 

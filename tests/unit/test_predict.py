@@ -287,9 +287,7 @@ def test_importing_the_law_loads_neither_pandas_nor_torch():
     heavy = {"numpy", "pandas", "matplotlib", "torch"}
     code = f"import sys, harness.predict; print(sorted({heavy} & set(sys.modules)))"
     assert (
-        subprocess.run(
-            [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT
-        ).stdout
+        subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT).stdout
         == "[]\n"
     )
 
@@ -302,9 +300,7 @@ def test_median_of_steps_would_hide_every_synchronisation():
     assert law == pytest.approx(statistics.mean(steps * 5))
 
 
-def profile_of(
-    one_way_ms: dict[tuple[str, str], float], sites: tuple[Site, ...], mbit: float | None = None
-) -> Profile:
+def profile_of(one_way_ms: dict[tuple[str, str], float], sites: tuple[Site, ...], mbit: float | None = None) -> Profile:
     rate = None if mbit is None else Rate.from_mbit(mbit)
     paths = {(a, b): Path(a, b, Delay.from_ms(ms), rate=rate) for (a, b), ms in one_way_ms.items()}
     return Profile("test", "", sites, paths)
@@ -339,9 +335,7 @@ def test_workers_of_a_site_share_its_up_rate():
     sites = (Site("a", up=Rate.from_mbit(100)), Site("b"))
     network = profile_of({("a", "b"): 10, ("b", "a"): 10}, sites)
     # Direct: 2 x 2 chunks leave site a, in units of the 3 that one worker sends. Ring: one hop leaves it.
-    assert effective_conditions(network, ["a", "a", "b", "b"], 4, "direct")[1] == pytest.approx(
-        12.5e6 / (4 / 3)
-    )
+    assert effective_conditions(network, ["a", "a", "b", "b"], 4, "direct")[1] == pytest.approx(12.5e6 / (4 / 3))
     assert effective_conditions(network, ["a", "a", "b", "b"], 4, "gloo")[1] == pytest.approx(12.5e6)
     assert effective_conditions(network, ["a", "b", "a", "b"], 4, "gloo")[1] == pytest.approx(12.5e6 / 2)
 

@@ -108,7 +108,9 @@ class DirectComm:
             sequence = self._sequence
             self._sequence += 1
             self._reductions[sequence] = reduction
-            outgoing = [(p, piece) for p, piece in enumerate(reduction.pieces) if p != self.rank and piece.numel()]
+            outgoing = [
+                (p, piece) for p, piece in enumerate(reduction.pieces) if p != self.rank and piece.numel()
+            ]
             reduction.unsent = len(outgoing)
             frames = [
                 (peer, Frame(SCATTER, sequence, _bytes_of(piece), lambda: self._flushed(sequence)))
@@ -228,7 +230,9 @@ class DirectComm:
 
     def _deliver(self, work: DirectWork, tensor: torch.Tensor, body: bytearray) -> None:
         if len(body) != tensor.numel() * tensor.element_size():
-            work.complete(f"the message has {len(body)} bytes, the buffer {tensor.numel() * tensor.element_size()}")
+            work.complete(
+                f"the message has {len(body)} bytes, the buffer {tensor.numel() * tensor.element_size()}"
+            )
             return
         tensor.view(-1).copy_(torch.frombuffer(body, dtype=tensor.dtype))
         work.complete()
@@ -237,7 +241,9 @@ class DirectComm:
         """A connection broke: everything pending fails with the reason."""
         with self._lock:
             self._failed = reason
-            pending = [r.work for r in self._reductions.values()] + [work for work, _ in self._posted.values()]
+            pending = [r.work for r in self._reductions.values()] + [
+                work for work, _ in self._posted.values()
+            ]
             self._reductions.clear()
             self._posted.clear()
         for work in pending:

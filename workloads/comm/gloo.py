@@ -8,11 +8,12 @@ repeating the device makes gloo deal operations round-robin over the channels.
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import cast
+from typing import Any, cast
 
 import torch
-from torch.distributed import AllreduceOptions, ProcessGroupGloo, ReduceOp, Store
-from torch.distributed import Work as TorchWork
+from torch._C._distributed_c10d import AllreduceOptions, ReduceOp, Store
+from torch._C._distributed_c10d import Work as TorchWork
+from torch.distributed import ProcessGroupGloo
 
 from workloads.comm.base import CommError, Vector
 
@@ -63,12 +64,14 @@ class GlooComm:
     ) -> None:
         self.rank = rank
         self.world_size = world_size
-        options = ProcessGroupGloo._Options()
-        options._devices = [ProcessGroupGloo.create_device(interface=interface) for _ in range(channels)]
+        # torch's stubs know neither the options nor the operations of a single backend.
+        gloo: Any = ProcessGroupGloo
+        options = gloo._Options()
+        options._devices = [gloo.create_device(interface=interface) for _ in range(channels)]
         options._threads = THREADS_PER_CHANNEL * channels
         options._timeout = timedelta(seconds=timeout_s)
         try:
-            self._group = ProcessGroupGloo(store, rank, world_size, options)
+            self._group: Any = gloo(store, rank, world_size, options)
         except RuntimeError as error:
             reason = str(error).splitlines()[0]
             raise CommError(f"gloo: forming the group of {world_size} failed: {reason}") from error
@@ -79,7 +82,7 @@ class GlooComm:
         """Mean over all ranks, in place; gloo's ring of 2(N-1) rounds at least."""
         tensor = cast(torch.Tensor, vector)
         options = AllreduceOptions()
-        options.reduceOp = ReduceOp.SUM
+        options.reduceOp = ReduceOp(ReduceOp.SUM)
         work = self._group.allreduce([tensor], options)
         return GlooWork(work, "all_reduce", (tensor, 1.0 / self.world_size))
 

@@ -1,0 +1,150 @@
+"""Rows become cells, ratios, axes and pivots."""
+
+from __future__ import annotations
+
+import math
+import random
+
+import pytest
+import synthetic_rows
+
+from harness.analysis import AnalysisError, axes_of, cells, frame, law_curve, pivots, records
+from harness.stats import one_worker_step_time_s, scalability
+
+
+def only(rows, **wanted):
+    return [row for row in rows if all(row[key] == value for key, value in wanted.items())]
+
+
+def summary(rows, **wanted):
+    (line,) = only(records(cells(frame(rows))), **wanted)
+    return line
+
+
+def test_scalability_is_one_worker_over_many():
+    rows = [
+        {"run": "r", "workers": 1, "status": "ok", "step_time_s": step_s, "workload": "w", "testbed": "netns"}
+        for step_s in (0.30, 0.32, 0.90)
+    ]
+    many = {"run": "r", "workers": 4, "status": "ok", "step_time_s": 0.64, "workload": "w", "testbed": "netns"}
+    assert one_worker_step_time_s(rows, many) == 0.32
+    assert scalability(many, rows) == pytest.approx(0.5)
+
+
+@pytest.mark.parametrize(
+    "change", [{"run": "s"}, {"testbed": "docker"}, {"workload": "v"}, {"status": "invalid"}, {"step_time_s": None}]
+)
+def test_scalability_is_unknown_without_a_valid_one_worker_row_of_the_same_kind(change):
+    one = {"run": "r", "workers": 1, "status": "ok", "step_time_s": 0.3, "workload": "w", "testbed": "netns"}
+    many = {**one, "workers": 4}
+    assert scalability(many, [one]) == 1.0
+    assert scalability(many, [{**one, **change}]) is None
+
+
+def test_a_failed_repetition_has_no_scalability():
+    one = {"run": "r", "workers": 1, "status": "ok", "step_time_s": 0.3, "workload": "w", "testbed": "netns"}
+    assert scalability({**one, "workers": 4, "status": "failed"}, [one]) is None
+
+
+def test_a_frame_fills_in_scalability_that_was_not_stored():
+    rows = [{**row, "scalability": None} for row in synthetic_rows.latency_sweep(reps=1)]
+    table = frame(rows)
+    expected = synthetic_rows.STEP_S / table["step_time_s"]
+    assert table["scalability"].to_numpy() == pytest.approx(expected.to_numpy())
+
+
+def test_a_cell_is_the_median_of_its_valid_repetitions_with_their_spread():
+    rows = only(synthetic_rows.latency_sweep(reps=5), algorithm="ssgd", rtt_ms=100.0)
+    for row, value in zip(rows, (0.50, 0.54, 0.52, 0.90, 0.10), strict=True):
+        row["scalability"] = value
+    rows[3]["status"] = "invalid"
+    rows[4]["status"] = "failed"
+    line = summary(rows)
+    assert (line["scalability"], line["scalability_min"], line["scalability_max"]) == (0.52, 0.50, 0.54)
+    assert (line["status"], line["repeats"]) == ("ok", 3)
+
+
+def test_a_cell_without_a_valid_repetition_keeps_its_status_and_reason_but_no_number():
+    rows = only(synthetic_rows.latency_sweep(reps=2), algorithm="ssgd", rtt_ms=100.0)
+    for row in rows:
+        row.update(status="invalid", reason="lateness p99 4 ms")
+    line = summary(rows)
+    assert (line["status"], line["reason"], line["repeats"]) == ("invalid", "lateness p99 4 ms", 0)
+    assert math.isnan(line["scalability"])
+    assert math.isnan(line["step_time_s"])
+
+
+def test_deviation_is_measured_against_the_law():
+    rows = only(synthetic_rows.latency_sweep(reps=1), algorithm="sparse-p4", rtt_ms=200.0)
+    rows[0]["scalability"] = 0.9 * 0.3 / rows[0]["predicted_step_time_s"]
+    assert summary(rows)["deviation_pct"] == pytest.approx(-10.0)
+
+
+def test_without_recorded_inputs_the_law_is_scaled_by_the_measured_single_worker():
+    rows = synthetic_rows.latency_sweep(reps=1)
+    for row in rows:
+        del row["law_inputs"]
+    line = summary(rows, algorithm="ssgd", rtt_ms=100.0)
+    assert line["predicted_scalability"] == pytest.approx(0.3 / line["predicted_step_time_s"])
+    assert law_curve(line, [0.0]) is None
+
+
+def test_real_compute_has_no_prediction():
+    rows = only(synthetic_rows.latency_sweep(reps=1), algorithm="ssgd", rtt_ms=100.0)
+    rows[0]["predicted_step_time_s"] = None
+    rows[0]["law_inputs"]["step_time_s"] = 0.0
+    assert math.isnan(summary(rows)["predicted_scalability"])
+    assert law_curve(rows[0], [0.0]) is None
+
+
+def test_the_law_curve_passes_through_the_cells_predictions():
+    line = summary(synthetic_rows.latency_sweep(reps=1), algorithm="sparse-p4", rtt_ms=500.0)
+    assert law_curve(line, [500.0]) == [pytest.approx(line["predicted_scalability"])]
+
+
+def test_the_order_of_execution_does_not_show():
+    rows = synthetic_rows.latency_sweep(reps=2)
+    shuffled = random.Random(1).sample(rows, len(rows))
+    assert frame(rows).equals(frame(shuffled))
+
+
+def test_a_latency_sweep_pivots_by_rtt_with_families_in_order():
+    (pivot,) = pivots(frame(synthetic_rows.latency_sweep(reps=1)))
+    assert pivot.column_axis == "rtt_ms"
+    assert pivot.columns == synthetic_rows.RTTS_MS
+    assert pivot.algorithms == tuple(synthetic_rows.ALGORITHMS)
+
+
+def test_a_profile_whose_rtt_follows_from_its_workers_pivots_by_workers():
+    rows = synthetic_rows.world4(reps=1)
+    for row in rows:
+        if row["workers"] == 8:
+            row["rtt_ms"] = 99.0
+    table = frame(rows)
+    assert axes_of(table) == ["workers"]
+    (pivot,) = pivots(table)
+    assert pivot.columns == (4, 8)
+
+
+def test_channels_that_follow_from_the_algorithm_are_no_axis():
+    rows = synthetic_rows.latency_sweep(reps=1)
+    for row in rows:
+        if row["kind"] == "dts":
+            row["channels"] = 3
+    assert axes_of(frame(rows)) == ["rtt_ms"]
+
+
+def test_every_further_axis_makes_a_pivot_of_its_own():
+    rows = synthetic_rows.latency_sweep(reps=1) + synthetic_rows.latency_sweep(reps=1, collective="gloo")
+    assert [pivot.fixed for pivot in pivots(frame(rows))] == [{"collective": "direct"}, {"collective": "gloo"}]
+
+
+def test_a_run_with_one_worker_only_has_nothing_to_compare():
+    with pytest.raises(AnalysisError) as caught:
+        pivots(frame(synthetic_rows.one_worker()))
+    assert str(caught.value) == "no cell with more than one worker has a result yet; nothing can be compared"
+
+
+def test_an_empty_run_has_nothing_to_compare():
+    with pytest.raises(AnalysisError):
+        pivots(frame([]))

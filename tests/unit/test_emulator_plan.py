@@ -1,0 +1,118 @@
+"""From profile and placement to a network: buffers, addresses, identity."""
+
+import pytest
+
+from harness.emulators.plan import (
+    UNLIMITED,
+    Link,
+    Network,
+    PlanError,
+    Queue,
+    build,
+    expected_rate,
+    worker_address,
+)
+from netprofiles import Delay, ProfileError, Rate, Ratio, load, uniform
+
+
+def test_a_uniform_profile_is_limited_at_its_sites_and_free_on_its_paths():
+    profile = uniform(3, Delay.from_ms(100), Rate.from_mbit(80), loss=Ratio(0.01))
+    network = build(profile, ["w0", "w1", "w2"])
+    one_round_trip = Queue(10e6, 1_000_000)
+    assert network.up == network.down == (one_round_trip,) * 3
+    assert network.links[0, 1] == Link(50_000_000, 0, 0.01, UNLIMITED)
+    assert set(network.links) == {(a, b) for a in range(3) for b in range(3) if a != b}
+
+
+def test_a_buffer_is_never_below_fifty_milliseconds_of_line_rate():
+    network = build(uniform(2, Delay.from_ms(0), Rate.from_mbit(80)), ["w0", "w1"])
+    assert network.up[0].buffer_bytes == 500_000
+
+
+def test_a_buffer_is_never_below_sixty_four_packets():
+    network = build(uniform(2, Delay.from_ms(10), Rate.from_mbit(0.5)), ["w0", "w1"])
+    assert network.up[0].buffer_bytes == 96_000
+
+
+def test_a_site_buffer_holds_its_longest_round_trip_and_a_path_its_own():
+    profile = load("world4")
+    network = build(profile, ["oregon", "ohio", "london", "tokyo"])
+    sites, oregon, ohio = network.sites, network.sites.index("oregon"), network.sites.index("ohio")
+    longest = max(profile.rtt("oregon", other).seconds for other in sites if other != "oregon")
+    up = profile.site("oregon").up
+    path = profile.path("oregon", "ohio")
+    assert up is not None
+    assert path.rate is not None
+    assert network.up[oregon].buffer_bytes == int(up.bytes_per_s * longest)
+    expected = int(path.rate.bytes_per_s * max(0.050, profile.rtt("oregon", "ohio").seconds))
+    assert network.links[oregon, ohio].queue.buffer_bytes == expected
+
+
+def test_sites_without_workers_are_not_built():
+    network = build(load("world4"), ["tokyo", "oregon", "tokyo"])
+    assert sorted(network.sites) == ["oregon", "tokyo"]
+    assert [network.sites[site] for site in network.site_of] == ["tokyo", "oregon", "tokyo"]
+    assert len(network.links) == 2
+
+
+def test_a_region_code_places_a_worker_at_its_site():
+    assert build(load("world4"), ["us-west-2"]).sites == ("oregon",)
+
+
+def test_workers_of_one_site_are_half_the_local_round_trip_apart():
+    profile = load("world4")
+    network = build(profile, ["tokyo", "tokyo"])
+    assert network.local_delay_ns == (profile.site("tokyo").local_rtt.ns // 2,)
+
+
+def test_an_unknown_site_is_refused():
+    with pytest.raises(ProfileError, match="has no site 'atlantis'"):
+        build(load("world4"), ["atlantis"])
+
+
+def test_a_network_without_workers_is_refused():
+    with pytest.raises(PlanError, match=r"^placement: a network needs at least one worker$"):
+        build(load("world4"), [])
+
+
+def test_json_round_trips_and_equal_networks_have_equal_keys():
+    network = build(load("world4").scaled(0.01), ["oregon", "london", "london"])
+    again = Network.from_json(network.to_json())
+    assert again == network
+    assert again.key() == network.key()
+
+
+def test_any_change_changes_the_key():
+    base = build(uniform(2, Delay.from_ms(20)), ["w0", "w1"])
+    other = build(uniform(2, Delay.from_ms(21)), ["w0", "w1"])
+    assert base.key() != other.key()
+
+
+def test_without_delay_keeps_the_places_and_nothing_else():
+    network = build(load("world4"), ["oregon", "tokyo", "tokyo"])
+    free = network.without_delay()
+    assert (free.sites, free.site_of) == (network.sites, network.site_of)
+    assert set(free.links.values()) == {Link(0, 0, 0.0, UNLIMITED)}
+    assert set(free.up + free.down) == {UNLIMITED}
+    assert set(free.local_delay_ns) == {0}
+
+
+def test_the_slowest_queue_on_the_way_is_the_rate_to_expect():
+    network = build(uniform(2, Delay.from_ms(20), Rate.from_mbit(8)), ["w0", "w1"])
+    assert expected_rate(network, 0, 1) == 1e6
+    assert expected_rate(network.without_delay(), 0, 1) is None
+
+
+def test_addresses_skip_zero_and_broadcast():
+    assert [worker_address(rank) for rank in (0, 249, 250, 63_999)] == [
+        "10.99.0.1",
+        "10.99.0.250",
+        "10.99.1.1",
+        "10.99.255.250",
+    ]
+
+
+@pytest.mark.parametrize("rank", [-1, 64_000])
+def test_a_rank_outside_the_address_plan_is_refused(rank):
+    with pytest.raises(PlanError, match=f"^rank {rank}: the address plan holds ranks 0 to 63999$"):
+        worker_address(rank)

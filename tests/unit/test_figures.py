@@ -1,0 +1,270 @@
+"""Figures: what they show, that nothing overlaps, and that equal rows give equal bytes."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import os
+import random
+import subprocess
+import sys
+from pathlib import Path
+
+import matplotlib
+import numpy as np
+import pytest
+import synthetic_rows
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.container import ErrorbarContainer
+
+import harness
+from harness.analysis import AnalysisError, frame, pivots
+from harness.figures import draw_all, scalability_bars, scalability_by_rtt, step_time
+from harness.figures.caption import caption, title
+from harness.figures.style import COLUMN_IN, PAGE_IN, save, styles, wanbench_style
+
+LABELS = [(label, kind, params) for label, (kind, params) in synthetic_rows.ALGORITHMS.items()]
+
+
+@pytest.fixture(scope="module")
+def sweep():
+    (pivot,) = pivots(frame(synthetic_rows.latency_sweep()))
+    return pivot
+
+
+@pytest.fixture(scope="module")
+def profile_sweep():
+    (pivot,) = pivots(frame(synthetic_rows.world4()))
+    return pivot
+
+
+def only(rows, algorithm):
+    return [row for row in rows if row["algorithm"] in {"one-worker", algorithm}]
+
+
+def visible_texts(axes):
+    """Title, labels and texts of a set of axes, and the labels of those ticks that are in view."""
+    low, high = axes.get_xlim()
+    ticks = [tick.label1 for tick in axes.xaxis.get_major_ticks() if low <= tick.get_loc() <= high]
+    ticks += axes.get_yticklabels()
+    others = [axes.title, axes._left_title, axes.xaxis.label, axes.yaxis.label, *axes.texts]
+    return [text for text in [*ticks, *others] if text.get_visible() and text.get_text()]
+
+
+def test_the_headline_algorithms_look_different_from_each_other():
+    looks = styles(LABELS)
+    assert len(set(looks.values())) == len(looks)
+    # Without colour: shape, fill and dashes still tell them apart.
+    assert len({(look.marker, look.fill, str(look.dashes)) for look in looks.values()}) == len(looks)
+
+
+def test_a_family_keeps_its_colour_and_an_algorithm_its_look_in_every_run():
+    alone = styles([("dts-d20-p4", "dts", {"delay": 20, "period": 4})])
+    assert alone["dts-d20-p4"] == styles(LABELS)["dts-d20-p4"]
+    assert styles(LABELS)["dts-d4-p4"].colour == alone["dts-d20-p4"].colour
+
+
+def test_algorithms_of_one_family_and_size_still_differ():
+    looks = styles([(f"dts-d4-p{period}", "dts", {"delay": 4, "period": period}) for period in (1, 2, 4)])
+    assert len(set(looks.values())) == 3
+
+
+def test_a_users_own_kind_has_a_look():
+    looks = styles([("mine", "my_pkg.sync:Mine", {"strength": 0.5}), *LABELS])
+    assert len(set(looks.values())) == len(LABELS) + 1
+
+
+def test_curves_pass_through_the_medians_and_bars_span_the_repeats(sweep):
+    figure = scalability_by_rtt(sweep, "latency-sweep")
+    (axes,) = figure.axes
+    medians = [sweep.lines[("ssgd", rtt_ms)]["scalability"] for rtt_ms in sweep.columns]
+    assert any(np.array_equal(line.get_ydata(), medians) for line in axes.lines)
+    assert len([each for each in axes.containers if isinstance(each, ErrorbarContainer)]) == 7
+
+
+def test_one_repeat_has_no_error_bars():
+    (pivot,) = pivots(frame(synthetic_rows.latency_sweep(reps=1)))
+    (axes,) = scalability_by_rtt(pivot, "latency-sweep").axes
+    assert not [each for each in axes.containers if isinstance(each, ErrorbarContainer)]
+    assert "one repeat" in caption(pivot, "latency-sweep", "")
+
+
+def test_the_law_is_drawn_between_the_cells_too(sweep):
+    (axes,) = scalability_by_rtt(sweep, "latency-sweep").axes
+    laws = [line for line in axes.lines if len(line.get_xdata()) > 100]
+    assert len(laws) == 7
+
+
+def test_without_recorded_inputs_the_predictions_of_the_cells_are_drawn():
+    rows = synthetic_rows.latency_sweep(reps=1)
+    for row in rows:
+        del row["law_inputs"]
+    (pivot,) = pivots(frame(rows))
+    (axes,) = scalability_by_rtt(pivot, "latency-sweep").axes
+    predicted = [pivot.lines[("ssgd", rtt_ms)]["predicted_scalability"] for rtt_ms in pivot.columns]
+    assert any(np.array_equal(line.get_ydata(), predicted) for line in axes.lines)
+
+
+def test_a_failed_cell_breaks_the_curve_and_is_counted_in_the_caption():
+    rows = only(synthetic_rows.latency_sweep(), "ssgd")
+    for row in rows:
+        if row["rtt_ms"] == 200.0:
+            row.update(status="failed", step_time_s=None, scalability=None)
+    (pivot,) = pivots(frame(rows))
+    (axes,) = scalability_by_rtt(pivot, "r").axes
+    (curve,) = [line for line in axes.lines if line.get_marker() == "o"]
+    assert np.isnan(curve.get_ydata()).tolist() == [False, False, False, True, False, False]
+    assert "1 cell failed or invalid" in caption(pivot, "r", "")
+
+
+def test_zero_and_a_second_are_both_on_the_axis(sweep):
+    (axes,) = scalability_by_rtt(sweep, "latency-sweep").axes
+    assert [tick.get_text() for tick in axes.get_xticklabels()] == ["0", "20", "100", "200", "500", "1000"]
+    low, high = axes.get_xlim()
+    assert low < 0
+    assert high > 1000
+
+
+def test_stacks_add_up_to_the_step_time(sweep):
+    figure = step_time(sweep, "latency-sweep")
+    assert [axes.get_title(loc="left") for axes in figure.axes][:2] == ["RTT 0 ms", "RTT 20 ms"]
+    ends = max(patch.get_x() + patch.get_width() for patch in figure.axes[-1].patches)
+    assert ends == pytest.approx(sweep.lines[("ssgd", 1000.0)]["step_time_s"], rel=0.02)
+
+
+def test_bars_are_as_high_as_the_medians(profile_sweep):
+    (axes,) = scalability_bars(profile_sweep, "world4").axes
+    heights = {round(patch.get_height(), 9) for patch in axes.patches}
+    assert heights == {round(line["scalability"], 9) for line in profile_sweep.lines.values()}
+
+
+def test_a_bar_without_a_number_says_why():
+    rows = synthetic_rows.world4(reps=1)
+    rows = [row for row in rows if (row["algorithm"], row["workers"]) != ("ssgd", 4)]
+    for row in rows:
+        if (row["algorithm"], row["workers"]) == ("sparse-p4", 8):
+            row["status"] = "invalid"
+    (pivot,) = pivots(frame(rows))
+    (axes,) = scalability_bars(pivot, "world4").axes
+    assert {"not run", "invalid"} <= {text.get_text() for text in axes.texts}
+
+
+def test_the_caption_tells_how_it_was_measured(sweep):
+    assert caption(sweep, "latency-sweep", "thin lines: step-time law", "14 of 43 cells") == (
+        "latency-sweep: 14 of 43 cells; resnet50-v100 with messages and rates × 0.01 (1.0 MB a message); 4 workers; "
+        "profile uniform at 100 Mbit/s per worker; testbed netns: network emulated by relay; direct all-reduce; "
+        "TCP reno; median of 3 repeats, whiskers from least to most; thin lines: step-time law."
+    )
+
+
+def test_a_simulation_says_so_in_its_caption():
+    rows = synthetic_rows.latency_sweep(reps=1, testbed="virtual", emulator=None)
+    (pivot,) = pivots(frame(rows))
+    assert "testbed virtual: emulated network on a simulated clock" in caption(pivot, "latency-sweep", "")
+
+
+def test_scaled_gloo_is_titled_by_its_true_message_size(sweep):
+    (gloo,) = pivots(frame(synthetic_rows.latency_sweep(reps=1, collective="gloo")))
+    assert title(gloo) == "1.0 MB messages, gloo all-reduce"
+    assert title(sweep) == "resnet50-v100, direct all-reduce"
+
+
+@pytest.mark.parametrize("width_in", [PAGE_IN, COLUMN_IN])
+@pytest.mark.parametrize("draw", [scalability_by_rtt, step_time, scalability_bars])
+def test_no_text_overlaps_or_is_cut(draw, width_in, sweep, profile_sweep):
+    figure = draw(profile_sweep if draw is scalability_bars else sweep, "a-run-with-a-long-name", width_in)
+    with wanbench_style():
+        canvas = FigureCanvasAgg(figure)
+        canvas.draw()
+        renderer = canvas.get_renderer()
+        boxes = [text.get_window_extent(renderer) for text in figure.texts]
+        boxes += [legend.get_window_extent(renderer) for legend in figure.legends]
+        for axes in figure.axes:
+            boxes += [label.get_window_extent(renderer) for label in visible_texts(axes)]
+    page = figure.bbox
+    for box in boxes:
+        assert box.x0 >= page.x0
+        assert box.x1 <= page.x1
+        assert box.y0 >= page.y0
+        assert box.y1 <= page.y1
+    # A tenth of a point of contact is no overlap.
+    slim = [box.padded(-0.2) for box in boxes]
+    assert not [pair for pair in itertools.combinations(slim, 2) if pair[0].overlaps(pair[1])]
+
+
+def test_both_collectives_of_a_run_are_drawn_apart(tmp_path):
+    rows = synthetic_rows.latency_sweep(reps=1) + synthetic_rows.latency_sweep(reps=1, collective="gloo")
+    paths = draw_all(only(rows, "ssgd"), "latency-sweep", tmp_path, ["png"])
+    assert [path.name for path in paths] == [
+        "scalability-by-rtt-direct.png",
+        "scalability-by-rtt-direct-column.png",
+        "step-time-direct.png",
+        "step-time-direct-column.png",
+        "scalability-by-rtt-gloo.png",
+        "scalability-by-rtt-gloo-column.png",
+        "step-time-gloo.png",
+        "step-time-gloo-column.png",
+    ]
+    assert sorted(tmp_path.iterdir()) == sorted(paths)
+
+
+def test_a_profile_sweep_is_drawn_as_bars(tmp_path):
+    paths = draw_all(only(synthetic_rows.world4(reps=1), "ssgd"), "world4", tmp_path, ["svg"], cells_total=9)
+    assert {path.name for path in paths} == {
+        "scalability.svg",
+        "scalability-column.svg",
+        "step-time.svg",
+        "step-time-column.svg",
+    }
+
+
+def test_equal_rows_give_equal_bytes_in_every_process_and_order(tmp_path):
+    rows = only(synthetic_rows.latency_sweep(), "delayed-d4")
+    here = draw_all(random.Random(2).sample(rows, len(rows)), "latency-sweep", tmp_path / "here")
+    program = (
+        "import pathlib, synthetic_rows; from harness.figures import draw_all;"
+        "rows = [r for r in synthetic_rows.latency_sweep() if r['algorithm'] in {'one-worker', 'delayed-d4'}];"
+        f"draw_all(rows, 'latency-sweep', pathlib.Path({str(tmp_path / 'there')!r}))"
+    )
+    folders = os.pathsep.join([str(Path(harness.__file__).parents[1]), str(Path(__file__).parent)])
+    environment = {**os.environ, "PYTHONPATH": folders, "PYTHONHASHSEED": "7", "TZ": "Asia/Tokyo"}
+    subprocess.run([sys.executable, "-c", program], check=True, env=environment)
+    assert len(here) == 12
+    for path in here:
+        there = tmp_path / "there" / path.name
+        assert hashlib.sha256(path.read_bytes()).digest() == hashlib.sha256(there.read_bytes()).digest(), path.name
+
+
+def test_a_users_matplotlib_settings_neither_matter_nor_change(sweep, tmp_path):
+    plain = save(scalability_by_rtt(sweep, "r"), tmp_path / "plain.svg").read_bytes()
+    with matplotlib.rc_context({"font.size": 30, "axes.grid": False, "svg.fonttype": "none"}):
+        assert save(scalability_by_rtt(sweep, "r"), tmp_path / "loud.svg").read_bytes() == plain
+        assert matplotlib.rcParams["font.size"] == 30
+
+
+def test_pdf_fonts_are_embedded_as_truetype(sweep, tmp_path):
+    content = save(scalability_by_rtt(sweep, "r"), tmp_path / "figure.pdf").read_bytes()
+    assert b"/Type3" not in content
+    assert b"/FontFile2" in content
+    assert b"CreationDate" not in content
+
+
+def test_an_unknown_format_is_refused(tmp_path):
+    with pytest.raises(AnalysisError) as caught:
+        draw_all(synthetic_rows.one_worker(), "r", tmp_path, ["jpg"])
+    assert str(caught.value) == "figure format: expected one of svg, pdf, png, got 'jpg'"
+
+
+def test_a_run_without_a_valid_cell_has_nothing_to_draw(tmp_path):
+    rows = [{**row, "status": "failed"} for row in only(synthetic_rows.latency_sweep(reps=1), "ssgd")]
+    with pytest.raises(AnalysisError) as caught:
+        draw_all(rows, "r", tmp_path)
+    assert str(caught.value) == "no cell of more than one worker has a valid result yet; there is nothing to draw"
+    assert not list(tmp_path.iterdir())
+
+
+def test_drawing_does_not_touch_pyplot():
+    program = "import sys, harness.figures; print('matplotlib.pyplot' in sys.modules)"
+    root = Path(harness.__file__).parents[1]
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd=root)
+    assert done.stdout == "False\n"

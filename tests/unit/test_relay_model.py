@@ -1,0 +1,327 @@
+"""The queues and paths inside the relay, on a clock of their own: packets are due when the model says."""
+
+import socket
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from harness.emulators.plan import UNLIMITED, Link, Network, Queue, worker_address
+from harness.emulators.queues import Switch, TailDrop
+
+MS = 1_000_000
+SIZE = 1000
+FOREVER = float("inf")
+
+
+def network(
+    sites=2,
+    *,
+    delay_ms=10,
+    jitter_ms=0.0,
+    loss=0.0,
+    path=UNLIMITED,
+    up=UNLIMITED,
+    down=UNLIMITED,
+    site_of=None,
+):
+    site_of = tuple(range(sites)) if site_of is None else site_of
+    link = Link(int(delay_ms * MS), int(jitter_ms * MS), loss, path)
+    return Network(
+        sites=tuple(f"s{site}" for site in range(sites)),
+        site_of=site_of,
+        up=(up,) * sites,
+        down=(down,) * sites,
+        local_delay_ns=(MS // 2,) * sites,
+        links={(a, b): link for a in range(sites) for b in range(sites) if a != b},
+    )
+
+
+def switch_of(net, seed=0):
+    switch = Switch()
+    for rank in range(net.workers):
+        switch.attach(rank, address(rank), fd=100 + rank)
+    switch.apply(net, seed)
+    return switch
+
+
+def address(rank):
+    return socket.inet_aton(worker_address(rank))
+
+
+def packet(to, number=0, size=SIZE):
+    head = b"\x45" + bytes(15) + address(to) + number.to_bytes(4, "big")
+    return head + bytes(size - len(head))
+
+
+def number_of(data):
+    return int.from_bytes(data[20:24], "big")
+
+
+def send(switch, source, to, now, number=0, size=SIZE):
+    switch.accept(packet(to, number, size), switch.ports[source], now)
+
+
+def arrivals(switch, until=FOREVER):
+    """(ms, rank, number) of everything due by then."""
+    released = switch.release(until, 1_000_000)
+    return [(due / MS, port.rank, number_of(data)) for due, data, port in released]
+
+
+def test_a_packet_arrives_one_delay_later_at_the_worker_it_is_addressed_to():
+    switch = switch_of(network(3))
+    send(switch, 0, 2, now=5 * MS)
+    assert arrivals(switch, until=15 * MS - 1) == []
+    assert arrivals(switch, until=15 * MS) == [(15.0, 2, 0)]
+
+
+def test_two_workers_of_a_site_meet_its_local_delay_only():
+    slow = Queue(1000.0, 10**9)
+    switch = switch_of(network(2, site_of=(0, 0, 1), up=slow, down=slow, path=slow))
+    send(switch, 0, 1, now=0)
+    assert arrivals(switch) == [(0.5, 1, 0)]
+
+
+def test_a_queue_serves_back_to_back_packets_at_its_rate():
+    switch = switch_of(network(path=Queue(1e6, 10**6)))  # 1000 bytes take 1 ms
+    for number in range(3):
+        send(switch, 0, 1, now=0, number=number)
+    assert arrivals(switch) == [(11.0, 1, 0), (12.0, 1, 1), (13.0, 1, 2)]
+
+
+def test_an_idle_queue_does_not_save_up_its_rate():
+    switch = switch_of(network(path=Queue(1e6, 10**6)))
+    send(switch, 0, 1, now=0)
+    send(switch, 0, 1, now=500 * MS)
+    send(switch, 0, 1, now=500 * MS)
+    assert [due for due, *_ in arrivals(switch)] == [11.0, 511.0, 512.0]
+
+
+def test_up_path_and_down_follow_each_other():
+    switch = switch_of(network(up=Queue(1e6, 10**6), path=Queue(0.5e6, 10**6), down=Queue(0.25e6, 10**6)))
+    send(switch, 0, 1, now=0)
+    assert arrivals(switch) == [(1 + 2 + 10 + 4, 1, 0)]
+
+
+def test_the_workers_of_a_site_share_its_up_rate():
+    switch = switch_of(network(3, site_of=(0, 0, 1, 2), up=Queue(1e6, 10**6)))
+    for number in range(10):
+        send(switch, 0, 2, now=0, number=number)
+        send(switch, 1, 3, now=0, number=number)
+    assert max(due for due, *_ in arrivals(switch)) == 10 + 20
+
+
+def test_all_sources_share_the_down_rate_of_a_site():
+    switch = switch_of(network(3, down=Queue(1e6, 10**6)))
+    for number in range(10):
+        send(switch, 0, 2, now=0, number=number)
+        send(switch, 1, 2, now=0, number=number)
+    assert max(due for due, *_ in arrivals(switch)) == 10 + 20
+
+
+def test_a_down_queue_serves_in_the_order_of_arrival_and_not_of_sending():
+    net = network(3, down=Queue(1e6, 10**6))
+    far = Link(50 * MS, 0, 0.0, UNLIMITED)
+    net = Network(net.sites, net.site_of, net.up, net.down, net.local_delay_ns, {**net.links, (0, 2): far})
+    switch = switch_of(net)
+    send(switch, 0, 2, now=0, number=1)
+    send(switch, 1, 2, now=20 * MS, number=2)
+    assert arrivals(switch) == [(31.0, 2, 2), (51.0, 2, 1)]
+
+
+def test_being_called_late_does_not_make_later_packets_later():
+    switch = switch_of(network(down=Queue(1e6, 10**6)))
+    send(switch, 0, 1, now=0)
+    send(switch, 0, 1, now=1 * MS)
+    assert [due for due, *_ in arrivals(switch, until=900 * MS)] == [11.0, 12.0]
+
+
+def test_a_full_buffer_drops_the_tail_by_bytes():
+    switch = switch_of(network(path=Queue(1e6, 3500)))
+    for number in range(5):
+        send(switch, 0, 1, now=0, number=number)
+    send(switch, 0, 1, now=0, number=9, size=500)
+    assert [number for _, _, number in arrivals(switch)] == [0, 1, 2, 9]
+    assert switch.drops() == {"up": 0, "path": 2, "down": 0, "loss": 0, "unknown": 0}
+
+
+@pytest.mark.parametrize("where", ["up", "down"])
+def test_drops_are_counted_where_they_happen(where):
+    switch = switch_of(network(**{where: Queue(1e6, 1000)}))
+    for _ in range(3):
+        send(switch, 0, 1, now=0)
+    assert len(arrivals(switch)) == 1
+    assert switch.drops() == {"up": 0, "path": 0, "down": 0, "loss": 0, "unknown": 0} | {where: 2}
+
+
+def test_a_buffer_drains_while_nothing_arrives():
+    queue = TailDrop(Queue(1e6, 2000))
+    assert [queue.departure(0, 1000), queue.departure(0, 1000), queue.departure(0, 1000)] == [
+        1 * MS,
+        2 * MS,
+        -1,
+    ]
+    assert queue.departure(1 * MS, 1000) == 3 * MS
+
+
+def test_loss_has_the_configured_probability_and_its_seed_repeats_it():
+    def survivors(seed):
+        switch = switch_of(network(loss=0.1), seed)
+        for number in range(5000):
+            send(switch, 0, 1, now=0, number=number)
+        return [number for _, _, number in arrivals(switch)]
+
+    first = survivors(1)
+    assert 4400 < len(first) < 4600
+    assert survivors(1) == first
+    assert survivors(2) != first
+
+
+def test_each_direction_loses_packets_of_its_own():
+    switch = switch_of(network(loss=0.5))
+    for number in range(100):
+        send(switch, 0, 1, now=0, number=number)
+        send(switch, 1, 0, now=0, number=number)
+    got = arrivals(switch)
+    assert [n for _, rank, n in got if rank == 0] != [n for _, rank, n in got if rank == 1]
+
+
+def test_jitter_has_the_configured_mean_and_deviation_where_packets_are_far_apart():
+    switch = switch_of(network(jitter_ms=1.0))
+    for number in range(2000):
+        send(switch, 0, 1, now=number * 100 * MS, number=number)
+    delays = [due - 100 * number for due, _, number in arrivals(switch)]
+    mean = sum(delays) / len(delays)
+    deviation = (sum((d - mean) ** 2 for d in delays) / len(delays)) ** 0.5
+    assert mean == pytest.approx(10, abs=0.1)
+    assert deviation == pytest.approx(1.0, abs=0.1)
+
+
+def test_jitter_never_makes_a_packet_overtake_another():
+    switch = switch_of(network(jitter_ms=3.0))
+    for number in range(500):
+        send(switch, 0, 1, now=number * MS / 10, number=number)
+    got = arrivals(switch)
+    assert [number for _, _, number in got] == list(range(500))
+    assert [due for due, *_ in got] == sorted(due for due, *_ in got)
+
+
+def test_a_shorter_delay_does_not_let_packets_overtake_those_in_flight():
+    switch = switch_of(network(delay_ms=100))
+    send(switch, 0, 1, now=0, number=1)
+    switch.change(0, 1, Link(5 * MS, 0, 0.0, UNLIMITED))
+    send(switch, 0, 1, now=10 * MS, number=2)
+    send(switch, 0, 1, now=200 * MS, number=3)
+    assert arrivals(switch) == [(100.0, 1, 1), (100.0, 1, 2), (205.0, 1, 3)]
+
+
+def test_a_change_touches_one_direction():
+    switch = switch_of(network(delay_ms=10))
+    switch.change(0, 1, Link(30 * MS, 0, 0.0, UNLIMITED))
+    send(switch, 0, 1, now=0)
+    send(switch, 1, 0, now=0)
+    assert arrivals(switch) == [(10.0, 0, 0), (30.0, 1, 0)]
+
+
+def test_a_path_that_does_not_exist_cannot_change():
+    switch = switch_of(network())
+    for pair in ((0, 0), (0, 7)):
+        with pytest.raises(ValueError, match=rf"^there is no path from site 0 to site {pair[1]}$"):
+            switch.change(*pair, Link(0, 0, 0.0, UNLIMITED))
+
+
+@pytest.mark.parametrize("after", [(0, 1), (0, 0)], ids=["same places", "other places"])
+def test_a_new_network_neither_loses_nor_overtakes_what_is_in_flight(after):
+    switch = switch_of(network(delay_ms=100, down=Queue(1e6, 10**6)))
+    for number in range(3):
+        send(switch, 0, 1, now=0, number=number)
+    assert arrivals(switch, until=100 * MS) == []  # the first ones are in the down queue by now
+    switch.apply(network(delay_ms=0, site_of=after), seed=0)
+    send(switch, 0, 1, now=100 * MS, number=3)
+    got = arrivals(switch)
+    assert [number for _, _, number in got] == [0, 1, 2, 3]
+    assert [due for due, *_ in got][:3] == [101.0, 102.0, 103.0]
+
+
+def test_a_packet_to_nobody_is_counted_as_unknown_and_ipv6_apart():
+    switch = switch_of(network())
+    send(switch, 0, 7, now=0)
+    switch.accept(b"\x60" + bytes(39), switch.ports[0], 0)
+    assert arrivals(switch) == []
+    assert switch.drops()["unknown"] == 1
+    assert switch.not_ipv4 == 1
+
+
+def test_a_worker_that_is_not_part_of_the_network_is_nobody():
+    switch = switch_of(network(3))
+    switch.apply(network(2), seed=0)
+    send(switch, 0, 2, now=0)
+    send(switch, 2, 0, now=0)
+    assert arrivals(switch) == []
+    assert switch.drops()["unknown"] == 2
+
+
+def test_a_replaced_worker_gets_nothing_that_was_sent_to_the_one_before():
+    switch = switch_of(network())
+    send(switch, 0, 1, now=0)
+    old = switch.ports[1]
+    new = switch.attach(1, address(1), fd=999)
+    send(switch, 0, 1, now=0)
+    assert [port for _, _, port in switch.release(FOREVER, 10)] == [old, new]
+
+
+def test_release_gives_no_more_than_asked_and_keeps_the_rest():
+    switch = switch_of(network())
+    for number in range(5):
+        send(switch, 0, 1, now=0, number=number)
+    assert len(switch.release(FOREVER, 2)) == 2
+    assert switch.next_due() == 10 * MS
+    assert [number for _, _, number in arrivals(switch)] == [2, 3, 4]
+    assert switch.next_due() is None
+
+
+def test_counters_tell_paths_apart_and_can_begin_anew():
+    switch = switch_of(network(3, path=Queue(1e6, 1500)))
+    for _ in range(2):
+        send(switch, 0, 1, now=0)
+    send(switch, 2, 1, now=0)
+    carried = {"packets": 1, "bytes": SIZE, "lost": 0}
+    assert switch.path_counters() == [
+        {"src": "s0", "dst": "s1", **carried, "dropped": 1},
+        {"src": "s2", "dst": "s1", **carried, "dropped": 0},
+    ]
+    switch.reset_counters()
+    assert switch.path_counters() == []
+    assert set(switch.drops().values()) == {0}
+
+
+sends = st.lists(
+    st.tuples(st.integers(0, 50 * MS), st.integers(0, 3), st.integers(0, 3), st.integers(24, 1500), st.booleans()),
+    max_size=60,
+)
+
+
+@given(sends, st.integers(0, 5))
+def test_every_packet_is_delivered_once_in_order_or_counted(events, seed):
+    limited = Queue(2e6, 4000)
+    net = network(3, site_of=(0, 1, 2, 2), delay_ms=6, jitter_ms=2, loss=0.1, path=limited, up=limited, down=limited)
+    switch = switch_of(net, seed)
+    delivered, sent = [], 0
+    for number, (now, source, to, size, change) in enumerate(sorted(events)):
+        delivered += switch.release(now, 1000)
+        if change:
+            switch.apply(net.without_delay() if number % 2 else net, seed)
+        if source != to:
+            send(switch, source, to, now, number, size)
+            sent += 1
+    delivered += switch.release(FOREVER, 1000)
+    assert len(delivered) + sum(switch.drops().values()) == sent
+    order = sorted(events)
+    for source_site in range(3):
+        for rank in range(4):
+            path = [
+                number_of(data)
+                for _, data, port in delivered
+                if port.rank == rank and net.site_of[order[number_of(data)][1]] == source_site
+            ]
+            assert path == sorted(path)

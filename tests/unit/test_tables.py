@@ -1,0 +1,111 @@
+"""Results as text."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+
+import pandas as pd
+import pytest
+import synthetic_rows
+
+from harness.analysis import COLUMNS
+from harness.tables import render, write_parquet
+
+
+@pytest.fixture
+def rows():
+    """Two algorithms, three round-trip times; one cell failed, one is invalid, one is not there."""
+    kept = [
+        row
+        for row in synthetic_rows.latency_sweep(reps=2)
+        if row["algorithm"] in {"one-worker", "ssgd", "sparse-p4"} and row["rtt_ms"] in {None, 0.0, 100.0, 500.0}
+    ]
+    for row in kept:
+        if row["algorithm"] == "ssgd" and row["rtt_ms"] == 500.0:
+            row.update(status="failed", reason="worker 2 ended with exit code 1", step_time_s=None, scalability=None)
+        if row["algorithm"] == "sparse-p4" and row["rtt_ms"] == 0.0:
+            row.update(status="invalid", reason="lateness p99 4 ms")
+        if row["algorithm"] == "ssgd" and row["rtt_ms"] == 0.0:
+            row["scalability"] = 0.65
+    return [row for row in kept if (row["algorithm"], row["rtt_ms"]) != ("sparse-p4", 500.0)]
+
+
+def test_a_pivot_shows_measured_beside_predicted_and_says_what_is_absent(rows):
+    heading, _, title, header, _, ssgd, sparse = render(rows, "pivot").splitlines()
+    assert heading == (
+        "Scalability T(1)/T(N): measured (predicted by the step-time law); 1 is the limit. "
+        "`failed`, `invalid`: no valid repetition; `.`: not run."
+    )
+    assert title == "algorithm by RTT (ms)"
+    assert header.split() == ["algorithm", "0", "100", "500"]
+    assert ssgd.split()[:3] == ["ssgd", "0.65", "(0.70)"]
+    assert ssgd.split()[-1] == "failed"
+    assert sparse.split()[1] == "invalid"
+    assert sparse.split()[-1] == "."
+
+
+def test_markdown_holds_the_same_pivot(rows):
+    text = render(rows, "md")
+    assert "| algorithm | 0 | 100 | 500 |\n| :-- | --: | --: | --: |\n| ssgd | 0.65 (0.70) |" in text
+
+
+def test_collectives_are_separate_pivots():
+    both = synthetic_rows.latency_sweep(reps=1) + synthetic_rows.latency_sweep(reps=1, collective="gloo")
+    text = render(both, "pivot")
+    assert "algorithm by RTT (ms); collective direct\n" in text
+    assert "algorithm by RTT (ms); collective gloo\n" in text
+
+
+def test_a_profile_sweep_has_workers_as_columns():
+    lines = render(synthetic_rows.world4(reps=1), "pivot").splitlines()
+    assert lines[2:4] == ["algorithm by workers", "algorithm              4            8"]
+
+
+def test_the_table_has_a_line_per_cell_and_names_the_reason_of_a_failure(rows):
+    lines = render(rows, "table").splitlines()
+    assert lines[0].split()[:4] == ["algorithm", "RTT", "(ms)", "workers"]
+    assert len(lines) == 2 + 6
+    assert lines[5] == "ssgd             500        4     0  failed: worker 2 ended with exit code 1"
+
+
+def test_accuracy_is_shown_where_something_was_learned(rows):
+    assert "accuracy" not in render(rows, "table")
+    for row in rows:
+        row["accuracy"] = 0.9712
+    assert render(rows, "table").splitlines()[2].endswith("97.12 %")
+
+
+def test_an_empty_run_is_an_empty_table():
+    assert len(render([], "table").splitlines()) == 2
+
+
+def test_json_has_an_object_per_repetition_with_every_column_and_null_for_what_is_absent(rows):
+    rows[0]["accuracy"] = math.nan
+    objects = json.loads(render(rows, "json"))
+    assert len(objects) == len(rows)
+    assert set(COLUMNS) <= set(objects[0])
+    assert objects[0]["accuracy"] is None
+    assert objects[0]["params"] == {}
+    assert {"period": 4} in [each["params"] for each in objects]
+
+
+def test_csv_has_a_line_per_repetition(rows):
+    lines = list(csv.DictReader(io.StringIO(render(rows, "csv"))))
+    assert len(lines) == len(rows)
+    assert {json.loads(line["params"]).get("period") for line in lines} == {None, 4}
+    assert lines[0]["wire_bytes"] == ""
+
+
+def test_parquet_keeps_numbers_as_numbers(rows, tmp_path):
+    rows[0]["lateness_p99_ms"], rows[1]["lateness_p99_ms"] = 1, 0.5
+    path = tmp_path / "results.parquet"
+    write_parquet(rows, path)
+    table = pd.read_parquet(path)
+    assert len(table) == len(rows)
+    assert table["workers"].tolist() == [row["workers"] for row in rows]
+    assert table["lateness_p99_ms"].tolist()[:2] == [1.0, 0.5]
+    assert set(table["params"]) == {"{}", '{"period": 4}'}
+    assert [each.name for each in tmp_path.iterdir()] == ["results.parquet"]
