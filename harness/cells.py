@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import difflib
 import hashlib
-import itertools
 import json
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from harness.axes import excluded, points
 from harness.errors import SpecError
 from harness.predict import (
+    GLOO_OPERATIONS_PER_CHANNEL,
     PredictError,
     PredictInputs,
     effective_conditions,
@@ -22,26 +23,13 @@ from harness.predict import (
     predict,
     window_steps,
 )
-from harness.spec import Spec, set_dotted
-from netprofiles import Delay, Profile, Rate, Ratio, Size, load, place, uniform
+from harness.spec import CommTable, NetworkTable, Spec, TcpTable
+from netprofiles import Delay, PlacementError, Profile, Rate, Ratio, Size, load, place, uniform
 from workloads.algorithms import registry as algorithms
 from workloads.algorithms.base import Algorithm
+from workloads.optim import OptimizerError, SGDConfig
 from workloads.registry import WorkloadInfo, info
 
-# Axes that may be named without their table.
-SHORT_AXES = {
-    "rtt": "network.rtt",
-    "rate": "network.rate",
-    "jitter": "network.jitter",
-    "loss": "network.loss",
-    "profile": "network.profile",
-    "congestion": "network.tcp.congestion",
-    "collective": "comm.collective",
-    "channels": "comm.channels",
-    "payload_scale": "workload.payload_scale",
-    "testbed": "run.testbed",
-    "emulator": "run.emulator",
-}
 BASELINE = "one-worker"
 
 
@@ -68,9 +56,9 @@ class Cell:
 
     @property
     def slug(self) -> str:
-        """Folder name: readable, and unique through the hash."""
+        """Folder name: readable, unique through the hash, and the same whatever the order of the axes."""
         parts = [self.label, f"w{self.workers}"]
-        parts += [f"{k}{v}" for k, v in self.axes.items() if k not in {"algorithm", "workers"}]
+        parts += [f"{k}{v}" for k, v in sorted(self.axes.items()) if k not in {"algorithm", "workers"}]
         text = "-".join(parts).replace("/", "_").replace(" ", "")
         return f"{text[:80]}-{self.key[:6]}"
 
@@ -124,13 +112,14 @@ class Cell:
         if algorithm.buckets and self.workers > 1:
             buckets = tuple(workload.bucket_schedule(Size.parse(comm["buckets"]).bytes))
         momentum = float(self.config["train"].get("momentum", 0.0))
-        message = workload.message_bytes * algorithm.tensors_per_message(momentum)
+        tensors = algorithm.tensors_per_message(momentum)
         return PredictInputs(
             workers=self.workers,
             step_time_s=workload.step_time_s or 0.0,
             rtt_s=rtt_s,
             rate_bytes_per_s=rate,
-            message_bytes=0 if self.workers == 1 or self.is_baseline else message,
+            message_bytes=0 if self.workers == 1 else workload.message_bytes,
+            messages=tensors,
             delay=algorithm.delay_steps,
             period=algorithm.period_steps,
             collective=comm["collective"],
@@ -197,12 +186,10 @@ def expand(spec: Spec, where: str) -> list[Cell]:
     """
     cells: dict[str, Cell] = {}
     baselines: dict[str, Cell] = {}
-    for axes, point in _points(spec, where):
-        for label, kind, params in _algorithms(point, where):
-            if "algorithm" in axes and axes["algorithm"] != label:
-                continue
+    for axes, point in points(spec, where):
+        for label, kind, params in _selected(axes, _algorithms(point, where), where):
             cell = _cell(point, {"algorithm": label, **axes}, label, kind, params, where)
-            if _matches(spec.sweep.get("exclude", []), cell.axes):
+            if excluded(spec, cell.axes):
                 continue
             cells.setdefault(cell.key, cell)
             base = _cell(point, {"algorithm": BASELINE, "workers": 1}, BASELINE, "local", {}, where, workers=1)
@@ -212,48 +199,40 @@ def expand(spec: Spec, where: str) -> list[Cell]:
     return [*baselines.values(), *cells.values()]
 
 
-def _points(spec: Spec, where: str) -> Iterator[tuple[dict[str, Any], Spec]]:
-    """Every combination of the axes, as (axes for people, the spec with the values filled in)."""
-    axes = {k: v for k, v in spec.sweep.items() if k not in {"include", "exclude"}}
-    known = {*SHORT_AXES, "workers", "algorithm"}
-    for key, values in axes.items():
-        if key not in known and "." not in key:
-            close = difflib.get_close_matches(key, known, 1)
-            hint = (
-                f"did you mean {close[0]!r}?"
-                if close
-                else "expected a dotted key or one of " + ", ".join(sorted(known))
-            )
-            raise SpecError(f"{where}: sweep.{key}: unknown axis; {hint}")
-        if not isinstance(values, list) or not values:
-            raise SpecError(f"{where}: sweep.{key}: expected a list with at least one value, got {values!r}")
-    combinations = [dict(zip(axes, values, strict=True)) for values in itertools.product(*axes.values())]
-    combinations += [dict(item) for item in spec.sweep.get("include", [])]
-    for combination in combinations:
-        data = spec.to_dict()
-        data.pop("sweep", None)
-        workers = combination.setdefault("workers", 4)
-        if not isinstance(workers, int) or isinstance(workers, bool) or workers < 1:
-            raise SpecError(f"{where}: sweep.workers: expected a whole number of at least 1, got {workers!r}")
-        for key, value in combination.items():
-            if key not in {"workers", "algorithm"}:
-                set_dotted(data, SHORT_AXES.get(key, key), value)
-        yield combination, Spec.from_dict(data, f"{where} (sweep)")
-
-
-def _algorithms(spec: Spec, where: str) -> Iterator[tuple[str, str, dict[str, Any]]]:
-    """(label, kind, params) of every algorithm, lists expanded."""
+def _algorithms(spec: Spec, where: str) -> dict[str, tuple[str, dict[str, Any]]]:
+    """(kind, params) of every algorithm by its label, lists expanded."""
+    found: dict[str, tuple[str, dict[str, Any]]] = {}
     for key, table in spec.algorithms.items():
-        if not isinstance(table, dict):
-            raise SpecError(f"{where}: algorithms.{key}: expected a table of parameters, got {table!r}")
         params = dict(table)
         kind = str(params.pop("kind", key))
         try:
             for one in algorithms.expand(kind, params):
-                label = algorithms.label(kind, one)
-                yield (label if key == kind else f"{key}{label.removeprefix(kind)}"), kind, one
+                algorithm = algorithms.create(kind, one)
+                label = algorithm.label
+                if key != kind:
+                    label = f"{key}{label.removeprefix(algorithm.kind)}"
+                if label == BASELINE:
+                    raise ValueError(f"{BASELINE!r} is what T(1) is measured with; choose another name")
+                if label in found:
+                    raise ValueError(f"there are two {label!r}; rename or drop one")
+                found[label] = kind, one
         except ValueError as error:
             raise SpecError(f"{where}: algorithms.{key}: {error}") from None
+    return found
+
+
+def _selected(
+    axes: Mapping[str, Any], found: Mapping[str, tuple[str, dict[str, Any]]], where: str
+) -> Iterator[tuple[str, str, dict[str, Any]]]:
+    """(label, kind, params) of the algorithms of a point: all, or the one that its `algorithm` axis names."""
+    wanted = axes.get("algorithm")
+    if wanted is not None and wanted not in found:
+        close = difflib.get_close_matches(str(wanted), found, 1)
+        hint = f"did you mean {close[0]!r}?" if close else f"labels: {', '.join(found)}"
+        raise SpecError(f"{where}: sweep.algorithm: no algorithm {wanted!r}; {hint}")
+    for label, (kind, params) in found.items():
+        if wanted in {None, label}:
+            yield label, kind, params
 
 
 def _cell(
@@ -276,19 +255,17 @@ def _cell(
     if source != "uniform":
         network["profile"] = Path(source).stem
         network["profile_sha256"] = _content_hash(source, where)
-    if label == BASELINE:  # a lone worker has no network
-        network = {"profile": "uniform", "place": "blocked", "tcp": network["tcp"]}
+    if label == BASELINE:  # a lone worker has no network: one such cell serves all networks
+        network = {"profile": "uniform", "place": "blocked", "tcp": TcpTable().model_dump()}
         source = "uniform"
-        comm = {**comm, "collective": "direct"}
+        comm = CommTable().model_dump()
     algorithm = algorithms.create(kind, params)
+    train = data.get("train", {})
     if comm["channels"] == "auto":
-        # gloo serialises what exceeds two operations a channel; direct keeps any number in flight on one.
-        tensors = algorithm.tensors_per_message(spec.train.momentum)
-        in_flight = 2 if algorithm.buckets else algorithm.in_flight * tensors
-        comm["channels"] = math.ceil(in_flight / 2) if comm["collective"] == "gloo" else 1
+        comm["channels"] = _channels(comm, algorithm, workload, train)
     config = {
         "workload": workload,
-        "train": data.get("train", {}),
+        "train": train,
         "network": network,
         "comm": comm,
         "algorithm": {"label": label, "kind": kind, "params": params},
@@ -302,6 +279,19 @@ def _cell(
     cell = Cell(config, axes, source)
     _check(cell, spec, where)
     return cell
+
+
+def _channels(
+    comm: Mapping[str, Any], algorithm: Algorithm, workload: Mapping[str, Any], train: Mapping[str, Any]
+) -> int:
+    """As many as what the algorithm keeps in flight needs: gloo runs two operations on each, direct any number."""
+    if comm["collective"] != "gloo":
+        return 1
+    in_flight = algorithm.in_flight * algorithm.tensors_per_message(float(train.get("momentum", 0.0)))
+    if algorithm.buckets:
+        tables = json.dumps([workload, train], sort_keys=True)
+        in_flight = len(_workload(tables).buckets(Size.parse(comm["buckets"]).bytes))
+    return math.ceil(in_flight / GLOO_OPERATIONS_PER_CHANNEL)
 
 
 def _profile_source(name: str, where: str) -> str:
@@ -330,22 +320,29 @@ def _check(cell: Cell, spec: Spec, where: str) -> None:
     """Everything that only shows when the parts come together."""
     network = spec.network
     at = ", ".join(f"{k}={v}" for k, v in cell.axes.items())
+    uniform_only, named_only = ("rtt", "rate", "jitter", "loss"), ("rtt_scale", "rate_scale")
     if network.profile == "uniform":
+        _refuse(network, named_only, f"goes with a named profile; uniform takes {', '.join(uniform_only)}", where)
         if not cell.is_baseline and network.rtt is None:
             raise SpecError(f"{where}: network.rtt: the uniform profile needs an RTT; set it or sweep rtt")
-        if network.rtt_scale is not None or network.rate_scale is not None:
-            raise SpecError(f"{where}: network.rtt_scale and rate_scale go with a named profile, not with uniform")
-    elif any(v is not None for v in (network.rtt, network.rate, network.jitter, network.loss)):
-        raise SpecError(
-            f"{where}: network: rtt, rate, jitter and loss go with the uniform profile; "
-            f"{network.profile!r} takes rtt_scale and rate_scale"
-        )
+    else:
+        takes = f"{network.profile!r} takes {', '.join(named_only)}"
+        _refuse(network, uniform_only, f"goes with the uniform profile; {takes}", where)
     try:
-        cell.law_inputs()
         cell.placement()
+        cell.law_inputs()
+    except PlacementError as error:
+        raise SpecError(f"{where}: network.place: {error}") from None
     except (ValueError, PredictError) as error:
         raise SpecError(f"{where}: {at}: {error}") from None
+    settings = {key: value for key, value in cell.config["train"].items() if key in SGDConfig.__dataclass_fields__}
+    try:
+        SGDConfig(**settings, total_steps=cell.steps)
+    except OptimizerError as error:
+        raise SpecError(f"{where}: train.{error}") from None
 
 
-def _matches(rules: Any, axes: Mapping[str, Any]) -> bool:
-    return any(all(axes.get(k) == v for k, v in rule.items()) for rule in rules)
+def _refuse(network: NetworkTable, keys: Iterable[str], why: str, where: str) -> None:
+    for key in keys:
+        if getattr(network, key) is not None:
+            raise SpecError(f"{where}: network.{key}: {why}")

@@ -10,9 +10,12 @@ import queue
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
+from functools import cache
 from typing import TypeVar
 
 from harness.testbeds.base import Slot, Testbed
+
+_END_S = 5.0  # a task whose workers are dead ends at once
 
 T = TypeVar("T")
 
@@ -27,7 +30,7 @@ class LocalEngine:
 
     def __init__(self, testbed: Testbed, slots: int) -> None:
         self._testbed = testbed
-        self._tasks: queue.SimpleQueue[Callable[[Slot], None] | None] = queue.SimpleQueue()
+        self._tasks: queue.SimpleQueue[Callable[[Callable[[], Slot]], None] | None] = queue.SimpleQueue()
         self._threads = [threading.Thread(target=self._serve, name=f"slot-{i}", daemon=True) for i in range(slots)]
         for thread in self._threads:
             thread.start()
@@ -36,9 +39,9 @@ class LocalEngine:
         """Run `task` in the next free slot."""
         future: Future[T] = Future()
 
-        def run(slot: Slot) -> None:
+        def run(slot: Callable[[], Slot]) -> None:
             try:
-                future.set_result(task(slot))
+                future.set_result(task(slot()))
             except BaseException as error:
                 future.set_exception(error)
 
@@ -47,15 +50,14 @@ class LocalEngine:
 
     def close(self) -> None:
         """Kill what is running and remove everything. Running tasks end with an error nobody reads."""
-        self._testbed.close()
+        self._testbed.kill()
         for _ in self._threads:
             self._tasks.put(None)
         for thread in self._threads:
-            thread.join(timeout=5)
+            thread.join(timeout=_END_S)
+        self._testbed.close()
 
     def _serve(self) -> None:
-        slot: Slot | None = None
+        slot = cache(self._testbed.open_slot)  # by the first task, so that an error reaches its future
         while (task := self._tasks.get()) is not None:
-            if slot is None:
-                slot = self._testbed.open_slot()
             task(slot)

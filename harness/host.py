@@ -37,7 +37,7 @@ def memory_bytes(cell: Cell) -> int:
     """Memory that a cell's workers need: vectors, and two copies of every message in flight and of the next."""
     inputs, algorithm = cell.law_inputs(), cell.algorithm()
     model = cell.workload().message_bytes
-    in_flight = (algorithm.in_flight + 1) * 2 * inputs.message_bytes
+    in_flight = (algorithm.in_flight + 1) * 2 * inputs.messages * inputs.message_bytes
     return cell.workers * (_WORKER_BYTES + _VECTORS * model + in_flight)
 
 
@@ -62,7 +62,7 @@ def stale_folders() -> list[Path]:
             alive = _start_time(owner["pid"]) == owner["started"]
         except (OSError, ValueError, KeyError):
             continue
-        if not alive and path.parent.owner() == _user():
+        if not alive and path.stat().st_uid == os.geteuid():
             found.append(path.parent)
     return sorted(found)
 
@@ -82,9 +82,3 @@ def _start_time(pid: int) -> int | None:
     except OSError:
         return None
     return int(stat.rpartition(")")[2].split()[19])
-
-
-def _user() -> str:
-    import pwd
-
-    return pwd.getpwuid(os.geteuid()).pw_name

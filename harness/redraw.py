@@ -29,7 +29,7 @@ class Redrawer:
             return
         self._last = time.monotonic()
         parent = os.getpid()
-        command = [sys.executable, "-m", "harness.cli", "figures", str(self._folder), "--formats", "png"]
+        command = [sys.executable, "-P", "-m", "harness.cli", "figures", str(self._folder), "--formats", "png"]
         self._process = subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.cells import Cell
-from harness.emulators.base import EmulatorStats
+from harness.emulators.base import EmulatorError, EmulatorStats
 from harness.emulators.plan import Network, build
 from harness.emulators.probe import probe
 from harness.errors import RepFailed
@@ -22,9 +22,11 @@ from harness.testbeds.base import Slot, WorkerDied, WorkerHandle
 from netprofiles import Size
 from workloads.job import Job
 
-_START_S = 60.0  # joining a group, on a busy host
+PATIENCE_S = 60.0  # how long workers may be silent on a busy host, beside what the law predicts
 _LOG_TAIL_LINES = 12
+_STACK_LINES = 5
 _WARM_ROUNDS = 3
+_PATIENCE_STEPS = 10
 _DEFAULT_STEP_TIME_S = 5.0  # guess for real compute, only to size timeouts
 
 Progress = Callable[[int], None]
@@ -57,7 +59,7 @@ def expected_seconds(cell: Cell) -> float:
 
 def jobs(cell: Cell, rep: int, folder: Path, rendezvous: str) -> list[Job]:
     """The job of every rank."""
-    config, law = cell.config, predict(cell.law_inputs())
+    config = cell.config
     gloo = config["comm"]["collective"] == "gloo"
     tensors = cell.algorithm().tensors_per_message(float(config["train"].get("momentum", 0.0)))
     return [
@@ -79,7 +81,7 @@ def jobs(cell: Cell, rep: int, folder: Path, rendezvous: str) -> list[Job]:
             warm_rounds=0 if cell.workers == 1 else _WARM_ROUNDS,
             # gloo deals operations round-robin over its channels: two on each touch them all.
             warm_in_flight=2 * config["comm"]["channels"] if gloo else 2 * tensors,
-            timeout_s=30.0 + 10 * law.all_reduce_s + 10 * law.step_time_s,
+            timeout_s=2 * patience_s(cell),  # the controller is first to say who hangs
             rendezvous=rendezvous,
             log=str(folder / f"worker-{rank}.log"),
         )
@@ -98,23 +100,20 @@ def measure(
         report: what the idle probe measured on this network, None without paths.
 
     Raises:
-        RepFailed: a worker died, hung, or reported an error.
+        RepFailed: a worker died, hung, or reported an error, or the emulator ended.
+        HostError: workers or the emulator cannot be started.
     """
-    handles = slot.prepare(cell.workers)
     network = network_of(cell)
     rendezvous = control / f"{cell.key}-{rep}-{time.monotonic_ns()}"
     meter = HostMeter()
     try:
+        handles = slot.prepare(cell.workers)
         measured = _execute(cell, jobs(cell, rep, folder, str(rendezvous)), slot, handles, network, meter)
-    except (WorkerDied, TimeoutError) as error:
-        slot.discard()
-        reason = (
-            str(error) or f"no sign of life within {_patience(cell):.0f} s (predicted {expected_seconds(cell):.0f} s)"
-        )
-        raise RepFailed(reason, _log_tail(folder)) from None
+        stats = slot.emulator.stats()
+    except (WorkerDied, TimeoutError, EmulatorError) as error:
+        raise _failed(error, cell, slot, folder) from None
     finally:
         rendezvous.unlink(missing_ok=True)
-    stats = slot.emulator.stats()
     host = meter.stop()
     verdict = judge(cell, network, stats, host, report)
     write_steps(folder / "steps.parquet", measured.rows)
@@ -135,13 +134,13 @@ def measure(
 def probe_cell(cell: Cell, slot: Slot) -> dict[str, Any]:
     """What the emulator makes of the cell's network, measured on an idle host. Raises: RepFailed."""
     network = network_of(cell)
-    handles = slot.prepare(cell.workers)
-    slot.emulator.apply(network)
     try:
+        handles = slot.prepare(cell.workers)
+        slot.emulator.apply(network)
         return probe(network, handles).to_json()
-    except (WorkerDied, TimeoutError) as error:
+    except (WorkerDied, TimeoutError, EmulatorError) as error:
         slot.discard()
-        raise RepFailed(f"probe: {error or 'a worker did not answer'}") from None
+        raise RepFailed(f"probe: {str(error) or 'a worker did not answer'}") from None
 
 
 def _execute(cell: Cell, todo: list[Job], slot: Slot, handles: Any, network: Network, meter: HostMeter) -> Measured:
@@ -149,13 +148,12 @@ def _execute(cell: Cell, todo: list[Job], slot: Slot, handles: Any, network: Net
     slot.emulator.apply(network.without_delay())
     for handle, job in zip(handles, todo, strict=True):
         handle.send({"cmd": "job", "job": job.to_json()})
-    _await(slot, cell.workers, "joined", _START_S)
+    _await(slot, cell, "joined")
     slot.emulator.apply(network, seed=todo[0].seed)
     for handle in handles:
         handle.send({"cmd": "go"})
-    deadline = time.monotonic() + _patience(cell)
     warm = 0
-    for rank, message in slot.events(cell.workers, deadline):
+    for rank, message in slot.events(cell.workers, patience_s(cell)):
         event = message["event"]
         if event == "warm":
             warm += 1
@@ -170,40 +168,51 @@ def _execute(cell: Cell, todo: list[Job], slot: Slot, handles: Any, network: Net
                 break
     for handle in handles:
         handle.send({"cmd": "leave"})
-    _await(slot, cell.workers, "left", _START_S)
+    _await(slot, cell, "left")
     return measured
 
 
-def _patience(cell: Cell) -> float:
-    """How long a repetition may take before it counts as hung."""
-    return _START_S + 4 * expected_seconds(cell)
+def patience_s(cell: Cell) -> float:
+    """How long the workers of a cell may be silent before they count as hung; they report about every second."""
+    law, step_time_s = predict(cell.law_inputs()), cell.predicted_step_time_s() or _DEFAULT_STEP_TIME_S
+    return PATIENCE_S + _PATIENCE_STEPS * (step_time_s + law.all_reduce_s)
 
 
-def _await(slot: Slot, workers: int, event: str, timeout_s: float) -> None:
-    waiting = set(range(workers))
-    for rank, message in slot.events(workers, time.monotonic() + timeout_s):
+def _await(slot: Slot, cell: Cell, event: str) -> None:
+    waiting = set(range(cell.workers))
+    for rank, message in slot.events(cell.workers, patience_s(cell)):
         if message.get("event") == event:
             waiting.discard(rank)
         if not waiting:
             return
 
 
+def _failed(error: Exception, cell: Cell, slot: Slot, folder: Path) -> RepFailed:
+    """Clean up, and say what happened: where each worker stood if they hung, else what the one at fault printed."""
+    if isinstance(error, TimeoutError):
+        known = slot.diagnose(cell.workers)
+        tail = [line for rank in range(cell.workers) for line in _log_tail(folder, rank, _STACK_LINES)]
+        reason = f"hung: no worker said anything for {patience_s(cell):.0f} s{f'; {known}' if known else ''}"
+    else:
+        tail = _log_tail(folder, error.rank, _LOG_TAIL_LINES) if isinstance(error, WorkerDied) else []
+        reason = str(error)
+    slot.discard()
+    return RepFailed(reason, tuple(tail))
+
+
 def _set_tcp(handles: list[WorkerHandle], settings: Mapping[str, Any]) -> dict[str, Any]:
     """Pin TCP in every worker's namespace; returns what is in force, which is equal everywhere."""
     for handle in handles:
         handle.send({"cmd": "tcp", "settings": dict(settings)})
-    in_force = [handle.receive(_START_S)["tcp"] for handle in handles]
+    in_force = [handle.receive(PATIENCE_S)["tcp"] for handle in handles]
     return dict(in_force[0])
 
 
-def _log_tail(folder: Path) -> tuple[str, ...]:
-    """The last lines of the log that has an error in it, or else of the longest."""
-    logs = sorted(folder.glob("worker-*.log"), key=lambda path: path.stat().st_size, reverse=True)
-    for path in logs:
-        lines = path.read_text(errors="replace").splitlines()
-        if lines:
-            return tuple(f"{path.stem}: {line}" for line in lines[-_LOG_TAIL_LINES:])
-    return ()
+def _log_tail(folder: Path, rank: int, count: int) -> list[str]:
+    """The last lines that a worker printed."""
+    path = folder / f"worker-{rank}.log"
+    lines = path.read_text(errors="replace").splitlines() if path.exists() else []
+    return [f"{path.stem}: {line}" for line in lines[-count:]]
 
 
 def write_steps(path: Path, rows: list[dict[str, Any]]) -> None:
@@ -306,6 +315,7 @@ def describe(cell: Cell, rep: int) -> dict[str, Any]:
         "predicted_step_time_s": cell.predicted_step_time_s(),
         "law_inputs": law.to_json(),
         "message_bytes": law.message_bytes,
+        "messages_per_sync": law.messages,
         **measured,
     }
 

@@ -17,7 +17,7 @@ from typing import Any
 
 from harness.cells import Cell
 from harness.engine import LocalEngine
-from harness.errors import Interrupted, RepFailed
+from harness.errors import HostError, Interrupted, RepFailed
 from harness.host import check_host, sweep_stale, write_owner
 from harness.progress import Reporter, clock
 from harness.redraw import Redrawer
@@ -53,13 +53,15 @@ def execute(todo: list[Item], folder: RunFolder, slots: int, cores: int, say: Re
     """Measure every repetition of `todo`.
 
     Repetition is the outer loop and the cell the inner one, so slow drift hits all cells alike. One-worker
-    cells and probes have the host to themselves; the rest runs side by side as far as the processors carry it.
+    cells, probes and second tries have the host to themselves; the rest runs side by side as far as the
+    processors carry it.
 
     Args:
         slots: repetitions at a time, at most. cores: processors to share among them.
 
     Raises:
-        HostError: the host cannot emulate. Interrupted: Ctrl-C or SIGTERM; finished repetitions are kept.
+        HostError: the host cannot emulate, or the results cannot be written.
+        Interrupted: Ctrl-C or SIGTERM; finished repetitions are kept.
     """
     tally = Tally()
     if not todo:
@@ -74,6 +76,11 @@ def execute(todo: list[Item], folder: RunFolder, slots: int, cores: int, say: Re
             rest = [item for item in todo if not item.cell.is_baseline]
             session.probe(rest)
             session.side_by_side(rest)
+            session.alone(session.again)
+        except OSError as error:
+            raise HostError(
+                f"{error.filename or folder.path}: {error.strerror or error}; finished repetitions are kept"
+            ) from None
         finally:
             redrawer.close()
             engine.close()
@@ -108,6 +115,7 @@ class _Session:
         self.say, self.tally, self.stopped, self.redrawer = say, tally, stopped, redrawer
         self.cores, self.slots = cores, slots
         self.probes: dict[str, Mapping[str, Any]] = {}
+        self.again: list[Item] = []  # invalid at the first try
 
     def alone(self, items: list[Item]) -> None:
         """One at a time."""
@@ -125,12 +133,19 @@ class _Session:
             self.say.say(f"probing {len(networks)} network{'s' * (len(networks) > 1)} (delay, jitter, rate, order)")
         for key, cell in networks.items():
             for _ in range(_TRIES):
-                report = self._wait(self.engine.submit(partial(probe_cell, cell)))
+                report = self._probed(cell)
                 self.probes[key] = report
                 if report["ok"]:
                     break
             for reason in report["reasons"]:
                 self.say.say(f"probe: {cell.title}: {reason}")
+
+    def _probed(self, cell: Cell) -> Mapping[str, Any]:
+        try:
+            report: Mapping[str, Any] = self._wait(self.engine.submit(partial(probe_cell, cell)))
+        except RepFailed as error:
+            return {"ok": False, "reasons": [str(error)], "one_way_error_ms": None}
+        return report
 
     def _side_by_side(self, items: list[Item], slots: int) -> None:
         queue = list(items)
@@ -148,7 +163,7 @@ class _Session:
             self.say.eta(makespan(loads, slots, self.cores), len(running))
             for future in self._first(set(running)):
                 item, part = running.pop(future)
-                self._settle(item, part, future, queue)
+                self._settle(item, part, future)
 
     def _choose(self, queue: list[Item], loads: list[Load], slots: int) -> Item | None:
         """The first repetition that may start now. Cells of the same repetition index go before later ones."""
@@ -160,7 +175,7 @@ class _Session:
         probe = self.probes.get(network_of(item.cell).key()) if not item.cell.is_baseline else None
         return lambda slot: measure(item.cell, item.rep, slot, part, self.control, probe)
 
-    def _settle(self, item: Item, part: Path, future: Future[dict[str, Any]], queue: list[Item]) -> None:
+    def _settle(self, item: Item, part: Path, future: Future[dict[str, Any]]) -> None:
         """A repetition ended: publish it, try again, or keep the failure."""
         name = self.folder.name
         try:
@@ -174,12 +189,12 @@ class _Session:
             if item.tries < _TRIES:
                 self.folder.fail(item.cell, item.rep, part, {"row": row})
                 self.folder.event("invalid", cell=item.cell.slug, rep=item.rep, reason=row["reason"])
-                self.say.say(f"{item.cell.title}  rep {item.rep}  invalid, measuring again: {row['reason']}")
-                queue.append(item)
+                self.say.say(f"{item.cell.title}  rep {item.rep}  invalid, to be measured again: {row['reason']}")
+                self.again.append(item)
                 return
             self._keep_failure(item, part, row, ())
             return
-        row["scalability"] = scalability(row, self.folder.rows())
+        row["scalability"] = scalability(row, [*self.folder.rows(), row])
         self.folder.finish(item.cell, item.rep, part, row)
         self.folder.event("finished", cell=item.cell.slug, rep=item.rep, step_time_s=row["step_time_s"])
         self.tally.ok += 1

@@ -36,7 +36,8 @@ def load_of(cell: Cell) -> Load:
         return Load(seconds, float(os.cpu_count() or 1))
     if cell.workers == 1:
         return Load(seconds, _CPU_SHARE_PER_WORKER)
-    sent = 2 * (cell.workers - 1) * inputs.message_bytes / inputs.period  # bytes a step, all workers
+    message = inputs.messages * inputs.message_bytes
+    sent = 2 * (cell.workers - 1) * message / inputs.period  # bytes a step, all workers
     packets = sent / _PACKET_BYTES * _ACK_FACTOR
     cpus = packets * _CPU_S_PER_PACKET / predict(inputs).step_time_s
     learning = cell.workers * 0.5 if workload.learns else 0.0

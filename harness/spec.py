@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import difflib
+import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, field_validator
 
 from harness.errors import SpecError
 from netprofiles import Delay, Rate, Ratio, Size, UnitError
+from workloads.fields import DEFAULT_BATCH_SIZE
+from workloads.optim import SGDConfig
 
 Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=80)]
 
 
 class _Table(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
 
 
 def _unit(parse: Any, text: str | None) -> str | None:
@@ -96,13 +99,13 @@ class TrainTable(_Table):
     """[train]: only what the optimiser and the data need."""
 
     optimizer: Literal["sgd"] = "sgd"
-    lr: float = 0.05
+    lr: float = SGDConfig.lr
     momentum: float = 0.0
     nesterov: bool = False
     weight_decay: float = 0.0
     schedule: Literal["constant", "cosine"] = "constant"
     warmup_steps: int = Field(default=0, ge=0)
-    batch_size: int = Field(default=32, ge=1)
+    batch_size: int = Field(default=DEFAULT_BATCH_SIZE, ge=1)
     shards: str = "iid"
     eval_every: int = Field(default=0, ge=0)
     target: float | None = Field(default=None, gt=0, le=1)
@@ -138,7 +141,7 @@ class GateTable(_Table):
 class Spec(_Table):
     """A whole experiment file."""
 
-    schema_: Literal[1] = Field(alias="schema")
+    schema_: int = Field(alias="schema")
     name: Name
     description: str = ""
     workload: WorkloadTable
@@ -150,6 +153,13 @@ class Spec(_Table):
     run: RunTable = RunTable()
     gate: GateTable = GateTable()
 
+    @field_validator("schema_", mode="before")
+    @classmethod
+    def _version(cls, version: object) -> object:
+        if type(version) is not int or version != 1:  # true and 1.0 equal 1
+            raise ValueError(f"expected 1, the only version there is, got {_as_written(version)}")
+        return version
+
     @classmethod
     def load(cls, source: str | Path) -> Spec:
         """Read a TOML file or a built-in experiment by name.
@@ -157,8 +167,7 @@ class Spec(_Table):
         Raises:
             SpecError: no such file or name, broken TOML, or a value that is not what the key takes.
         """
-        path = find(str(source))
-        return cls.from_toml(path.read_text(encoding="utf-8"), where=str(source))
+        return cls.from_toml(read(str(source)), where=str(source))
 
     @classmethod
     def from_toml(cls, text: str, where: str) -> Spec:
@@ -181,7 +190,7 @@ class Spec(_Table):
         """A copy with dotted keys replaced. Raises: SpecError."""
         data = self.to_dict()
         for key, value in assignments.items():
-            set_dotted(data, key, value)
+            set_dotted(data, key, value, where)
         return Spec.from_dict(data, where)
 
     def to_dict(self) -> dict[str, Any]:
@@ -189,13 +198,13 @@ class Spec(_Table):
         return self.model_dump(by_alias=True, exclude_none=True, exclude_unset=True)
 
 
-def set_dotted(data: dict[str, Any], key: str, value: Any) -> None:
-    """data["a"]["b"] = value for key "a.b", making tables on the way."""
+def set_dotted(data: dict[str, Any], key: str, value: Any, where: str) -> None:
+    """data["a"]["b"] = value for key "a.b", making tables on the way. Raises: SpecError."""
     *tables, last = key.split(".")
     for table in tables:
         below = data.setdefault(table, {})
         if not isinstance(below, dict):
-            raise SpecError(f"{key}: {table!r} is a value, not a table")
+            raise SpecError(f"{where}: {key}: {table!r} is a value, not a table")
         data = below
     data[last] = value
 
@@ -208,7 +217,7 @@ def parse_assignment(text: str) -> tuple[str, Any]:
     try:
         return key.strip(), tomllib.loads(f"value = {raw}")["value"]
     except tomllib.TOMLDecodeError:
-        return key.strip(), raw
+        return key.strip(), raw.strip()
 
 
 def builtin_names() -> list[str]:
@@ -230,48 +239,97 @@ def find(source: str) -> Path:
     raise SpecError(f"{source}: no such file and no such experiment; {hint}")
 
 
+def read(source: str) -> str:
+    """The text of a spec, by path or built-in name. Raises: SpecError."""
+    try:
+        return find(source).read_text(encoding="utf-8")
+    except OSError as error:
+        raise SpecError(f"{source}: cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise SpecError(f"{source}: not a text file; expected TOML in UTF-8") from None
+
+
+_EXPECTED = {
+    "string_type": "a string in quotes",
+    "int_type": "a whole number",
+    "float_type": "a number",
+    "finite_number": "a finite number",
+    "bool_type": "true or false",
+    "list_type": "a list",
+    "dict_type": "a table",
+    "model_type": "a table",
+    "literal_error": "{expected}",
+    "greater_than": "more than {gt}",
+    "greater_than_equal": "at least {ge}",
+    "less_than_equal": "at most {le}",
+    "too_short": "at least {min_length} entry",
+    "string_too_long": "at most {max_length} characters",
+}
+_HOW = {
+    "schema": "; add schema = 1",
+    "name": '; add name = "my-experiment"',
+    "workload": '; add [workload] with name = "resnet50-v100"',
+    "algorithms": "; add [algorithms] with ssgd = {}",
+}
+_SHAPES = {"steps": 'a count of steps, such as "20 steps"', "A-Z": "letters, digits, '.', '_' and '-' ('-' not first)"}
+
+
 def _lines(error: ValidationError, data: Mapping[str, Any], where: str) -> list[str]:
-    """One line per mistake: file, dotted key, what was expected, near miss."""
-    lines = []
+    """One line per key that is wrong: file, dotted key, what was expected, near miss."""
+    found: dict[tuple[str | int, ...], list[Any]] = {}
     for item in error.errors(include_url=False):
-        # Union members add their own names to the location; only what stands in the file is shown.
-        location = [part for part in item["loc"] if not (isinstance(part, str) and _is_union_tag(part))]
-        key = ".".join(str(part) for part in location)
-        lines.append(f"{where}: {key or 'the file'}: {_explain(item, location)}")
-    return list(dict.fromkeys(lines))
+        found.setdefault(_location(item, data), []).append(item)
+    # A table that may also be a word is wrong in one entry, not as a whole.
+    inner = [key for key in found if not any(other != key and other[: len(key)] == key for other in found)]
+    return [f"{where}: {'.'.join(map(str, key)) or 'the file'}: {_explain(found[key], key)}" for key in inner]
 
 
-def _is_union_tag(part: str) -> bool:
-    return part in {"int", "dict[str,int]"} or part.startswith(("literal[", "constrained-"))
+def _location(item: Any, data: Any) -> tuple[str | int, ...]:
+    """Where the mistake stands in the file: pydantic adds names of its own for the members of a union."""
+    location: list[str | int] = []
+    for part in item["loc"]:
+        inside = part in data if isinstance(data, dict) else isinstance(data, list) and isinstance(part, int)
+        if inside:
+            data = data[part]
+        elif item["type"] != "missing":
+            continue
+        location.append(part)
+    return tuple(location)
 
 
-def _explain(item: Any, location: list[Any]) -> str:
-    kind, context, value = item["type"], item.get("ctx", {}), item.get("input")
+def _explain(items: list[Any], location: tuple[str | int, ...]) -> str:
+    kind, value = items[0]["type"], items[0].get("input")
     if kind == "extra_forbidden":
         known = _known_keys(location[:-1])
         close = difflib.get_close_matches(str(location[-1]), known, 1)
-        hint = f"did you mean {close[0]!r}?" if close else f"known keys: {', '.join(known)}"
-        return f"unknown key; {hint}"
+        return f"unknown key; {f'did you mean {close[0]!r}?' if close else 'known keys: ' + ', '.join(known)}"
     if kind == "missing":
-        return "this key is required"
-    if kind == "literal_error":
-        close = difflib.get_close_matches(str(value), context["expected"].replace("'", "").split(", "), 1)
-        hint = f"; did you mean {close[0]!r}?" if close else ""
-        return f"{value!r} is not one of {context['expected']}{hint}"
+        return f"this key is required{_HOW.get(str(location[-1]), '') if len(location) == 1 else ''}"
+    if kind == "value_error":
+        return str(items[0]["msg"]).removeprefix("Value error, ")
+    words = [word for item in items for word in re.findall("'([^']*)'", item.get("ctx", {}).get("expected", ""))]
+    close = difflib.get_close_matches(str(value), words, 1)
+    hint = f"; did you mean {close[0]!r}?" if close else ""
+    return f"expected {' or '.join(map(_expected, items))}, got {_as_written(value)}{hint}"
+
+
+def _expected(item: Any) -> str:
+    """In words, what a key takes."""
+    kind, context = item["type"], item.get("ctx", {})
     if kind == "string_pattern_mismatch":
-        pattern = context["pattern"]
-        shape = 'a count of steps such as "20 steps"' if "steps" in pattern else "letters, digits, '.', '_' and '-'"
-        return f"{value!r} is not {shape}"
-    message = str(item["msg"]).removeprefix("Value error, ")
-    message = message[0].lower() + message[1:]
-    return message if kind == "value_error" else f"{message}, got {value!r}"
+        return next(words for part, words in _SHAPES.items() if part in context["pattern"])
+    return _EXPECTED[kind].format(**context) if kind in _EXPECTED else str(item["msg"])
 
 
-def _known_keys(location: list[Any]) -> list[str]:
+def _as_written(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else repr(value)
+
+
+def _known_keys(location: Iterable[str | int]) -> list[str]:
+    """The keys of the table at a location."""
     model: type[BaseModel] = Spec
     for part in location:
         field = model.model_fields.get(str(part))
-        annotation = field.annotation if field else None
-        if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-            model = annotation
+        candidates = (field.annotation, *get_args(field.annotation)) if field else ()
+        model = next((c for c in candidates if isinstance(c, type) and issubclass(c, BaseModel)), model)
     return sorted(field.alias or name for name, field in model.model_fields.items())

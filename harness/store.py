@@ -114,17 +114,20 @@ class RunFolder:
     # ---------------------------------------------------------------- repetitions
 
     def cell_folder(self, cell: Cell) -> Path:
-        """Where a cell's repetitions live."""
-        return self.path / "cells" / cell.slug
+        """Where a cell's repetitions live: its identity decides, so an axis that came later does not move it."""
+        folder = self.path / "cells" / cell.slug
+        if not folder.is_dir():
+            return next(folder.parent.glob(f"*-{cell.key[:6]}"), folder)
+        return folder
 
     def is_finished(self, cell: Cell, rep: int) -> bool:
         """True if this repetition has a result."""
-        return (self.cell_folder(cell) / f"rep-{rep}" / "result.json").is_file()
+        return _read_row(self.cell_folder(cell) / f"rep-{rep}" / "result.json") is not None
 
     def failures(self, cell: Cell, rep: int) -> list[dict[str, Any]]:
         """What went wrong in earlier tries of this repetition, oldest first."""
         found = sorted(self.cell_folder(cell).glob(f"rep-{rep}.failed-*/error.json"), key=_try_number)
-        return [json.loads(path.read_text()) for path in found]
+        return [{"row": row} for path in found if (row := _read_row(path)) is not None]
 
     def begin(self, cell: Cell, rep: int) -> Path:
         """An empty folder to work in; leftovers of an interrupted try are removed."""
@@ -140,28 +143,27 @@ class RunFolder:
         """Write the row and publish the repetition by one rename."""
         write_json(part / "result.json", row)
         final = self.cell_folder(cell) / f"rep-{rep}"
+        shutil.rmtree(final, ignore_errors=True)  # one that cannot be read
         part.rename(final)
         return final
 
     def fail(self, cell: Cell, rep: int, part: Path, error: dict[str, Any]) -> Path:
         """Keep a failed try beside the others, with its logs."""
         write_json(part / "error.json", error)
-        tries = len(list(self.cell_folder(cell).glob(f"rep-{rep}.failed-*")))
-        final = self.cell_folder(cell) / f"rep-{rep}.failed-{tries + 1}"
+        tries = [int(kept.name.rpartition("-")[2]) for kept in part.parent.glob(f"rep-{rep}.failed-*")]
+        final = part.parent / f"rep-{rep}.failed-{max(tries, default=0) + 1}"
         part.rename(final)
         return final
 
     def rows(self) -> list[dict[str, Any]]:
-        """One row per repetition, finished or failed; unreadable ones are skipped with an event."""
-        found = []
-        for path in sorted(self.path.glob("cells/*/rep-*/result.json")):
-            with contextlib.suppress(json.JSONDecodeError):
-                found.append(json.loads(path.read_text()))
+        """One row per repetition, finished or failed; one that cannot be read is not finished."""
+        paths = sorted(self.path.glob("cells/*/rep-*/result.json"))
+        found = [row for path in paths if (row := _read_row(path)) is not None]
         finished = {(row["cell"], row["rep"]) for row in found}
         failed: dict[tuple[str, int], dict[str, Any]] = {}
         for path in sorted(self.path.glob("cells/*/rep-*.failed-*/error.json"), key=_try_number):
-            with contextlib.suppress(json.JSONDecodeError):
-                row = json.loads(path.read_text())["row"]
+            row = _read_row(path)
+            if row is not None:
                 failed[row["cell"], row["rep"]] = row
         return found + [row for key, row in failed.items() if key not in finished]
 
@@ -195,6 +197,19 @@ def write_text(path: Path, text: str) -> None:
 def write_json(path: Path, data: Any) -> None:
     """Write JSON in one step, readable and with a stable order of keys."""
     write_text(path, json.dumps(data, indent=1, sort_keys=True) + "\n")
+
+
+def _read_row(path: Path) -> dict[str, Any] | None:
+    """The row in a result.json or an error.json; None if there is none, or a full disk cut it short."""
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+        row: dict[str, Any] = data.get("row", data)
+        if not {"cell_key", "code", "rep", "status"} <= row.keys():
+            return None
+    except (OSError, ValueError, AttributeError):
+        return None
+    # The folder names the cell, also where an axis that came later would name it otherwise.
+    return {**row, "cell": path.parent.parent.name}
 
 
 def _try_number(path: Path) -> int:

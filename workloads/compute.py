@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from statistics import NormalDist
 
 from workloads.buckets import Bucket
 from workloads.comm.base import Clock
@@ -16,6 +17,7 @@ from workloads.seeding import stream
 
 FORWARD_SHARE = 1 / 3
 NS_PER_S = 1_000_000_000
+STRATA = 10
 
 
 def ready_share(bucket: Bucket) -> float:
@@ -28,6 +30,11 @@ class StepTime:
 
     A worker's duration of a step depends on (seed, rank, step) alone, so it is the same for every algorithm,
     on every testbed, and whatever was asked before.
+
+    Durations are stratified: every ten steps use each tenth of the distribution once, in random order. Each step
+    still follows the lognormal, but the mean over a window of some dozens of steps hardly differs from one window
+    to another (with cv 0.02 over 20 steps: by 0.2 % instead of 0.45 %), so that scalability compares methods and
+    not draws.
     """
 
     def __init__(self, mean_s: float, cv: float, *, seed: int, rank: int) -> None:
@@ -40,7 +47,13 @@ class StepTime:
         """Nanoseconds that step number `step` takes, at least 1."""
         if self._sigma == 0:
             return max(1, round(self._mean_ns))
-        z = stream(self._seed, "step_time", self._rank, step).gauss(0, 1)
+        block, place = divmod(step, STRATA)
+        order = list(range(STRATA))
+        stream(self._seed, "step_time order", self._rank, block).shuffle(order)
+        inside = stream(self._seed, "step_time", self._rank, step).random()
+        # inv_cdf is not defined at 0, which random() may return.
+        quantile = max((order[place] + inside) / STRATA, 1e-12)
+        z = NormalDist().inv_cdf(quantile)
         # A lognormal's mean is exp(mu + sigma^2 / 2): without the second term, more variation would mean
         # longer steps.
         return max(1, round(self._mean_ns * math.exp(self._sigma * z - self._sigma**2 / 2)))

@@ -2,8 +2,8 @@
 
 Everything here is for the start of a worker, while it has a single thread: a namespace of its own, `lo` up,
 TCP pinned, and, once its device is open (`workloads.tun`), the rights to change any of it given up. The
-namespace has no name anywhere: the kernel removes it, with its devices, when the last process in it ends,
-however it ends.
+namespace has no name anywhere: the kernel removes it, with its devices, when the last process in it has
+ended and the relay has closed its device, however they end.
 """
 
 from __future__ import annotations
@@ -39,7 +39,6 @@ _SETTINGS = {"congestion": "tcp_congestion_control", "slow_start_after_idle": "t
 # What could change a network, look into other processes or reach the kernel. File rights stay: a worker
 # started through sudo still writes into its user's results folder.
 _DROPPED = {
-    "SETPCAP": 8,
     "NET_BROADCAST": 11,
     "NET_ADMIN": 12,
     "NET_RAW": 13,
@@ -55,6 +54,7 @@ _DROPPED = {
     "SYSLOG": 34,
     "PERFMON": 38,
     "BPF": 39,
+    "SETPCAP": 8,  # last: dropping the others from the bounding set needs it
 }
 
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -215,20 +215,27 @@ def _congestion_refused(name: str, number: int | None, allowed: list[str]) -> st
 def drop_privileges() -> None:
     """Give up the capabilities that only the start of a worker needs, for good and for all children.
 
-    Applies to the calling thread, so call it before any other is started. Sysctls of the own network
-    namespace stay writable afterwards: the kernel lets their owner, uid 0 of the namespace, write them
-    without any capability.
+    Applies to the calling thread, so call it before any other is started. `set_tcp` works afterwards: the
+    kernel lets the host's root write the sysctls of its network namespace without any capability. Root of a
+    user namespace needs NET_ADMIN for that and keeps it; there it means nothing outside the namespaces that
+    the worker owns.
 
     Raises:
         NamespaceError: the kernel refuses.
     """
     effective, permitted, inheritable = _capabilities()
     mask = 0
-    for number in _DROPPED.values():
+    for name, number in _DROPPED.items():
+        if name == "NET_ADMIN" and not _is_host_user_namespace():
+            continue
         mask |= 1 << number
         # EINVAL: a kernel that does not have it; EPERM: without CAP_SETPCAP the set cannot grow back anyway.
         _libc.prctl(_PR_CAPBSET_DROP, number, 0, 0, 0)
     _set_capabilities(effective & ~mask, permitted & ~mask, inheritable & ~mask)
+
+
+def _is_host_user_namespace() -> bool:
+    return Path("/proc/self/uid_map").read_text().split() == ["0", "0", "4294967295"]
 
 
 def _capabilities() -> tuple[int, int, int]:

@@ -59,7 +59,7 @@ def train(
 ) -> Outcome:
     """Run `job.steps` steps; `emit` gets one row a step.
 
-    Evaluations drain the pipeline, so none happens inside the measured window.
+    Evaluations drain the pipeline, so none happens before the measured window is over.
     """
     replica = Replica(w=task.w, m=torch.zeros_like(task.w), optimizer=optimizer, comm=comm)
     algorithm.start(replica)
@@ -115,8 +115,8 @@ def make_optimizer(job: Job) -> SGD:
 
 def _evaluates(job: Job, step: int) -> bool:
     done = step + 1
-    inside = job.window_begin < done < job.window_begin + job.window_steps
-    return job.eval_every > 0 and done % job.eval_every == 0 and done < job.steps and not inside
+    measured = done >= job.window_begin + job.window_steps  # one before would leave the window half a pipeline
+    return job.eval_every > 0 and done % job.eval_every == 0 and done < job.steps and measured
 
 
 def _totals(task: Task, comm: MeteredComm, clock: Clock) -> dict[str, int]:

@@ -24,6 +24,7 @@ _SIOCSIFFLAGS, _SIOCSIFADDR, _SIOCSIFNETMASK, _SIOCSIFMTU, _SIOCSIFTXQLEN = (
     0x8943,
 )
 _IFF_UP, _IFF_RUNNING = 0x1, 0x40
+_RTM_SETLINK, _NLM_F_REQUEST_ACK, _IFLA_TXQLEN = 19, 0x5, 13
 _CLONE_DEVICE = "/dev/net/tun"
 
 _COUNTERS = (
@@ -94,8 +95,20 @@ def _configure(name: str, address: str, prefix: int, mtu: int, queue_packets: in
         for request, text in ((_SIOCSIFADDR, address), (_SIOCSIFNETMASK, netmask)):
             fcntl.ioctl(sock, request, struct.pack("16sH2x4s16x", device, socket.AF_INET, socket.inet_aton(text)))
         fcntl.ioctl(sock, _SIOCSIFMTU, struct.pack("16si20x", device, mtu))
-        fcntl.ioctl(sock, _SIOCSIFTXQLEN, struct.pack("16si20x", device, queue_packets))
+        _set_queue(name, queue_packets)
         fcntl.ioctl(sock, _SIOCSIFFLAGS, struct.pack("16sH22x", device, _IFF_UP | _IFF_RUNNING))
+
+
+def _set_queue(name: str, packets: int) -> None:
+    # By netlink: the ioctl for it wants CAP_NET_ADMIN on the host, even from root of a user namespace.
+    link = struct.pack("BxHiII", socket.AF_UNSPEC, 0, socket.if_nametoindex(name), 0, 0)
+    body = link + struct.pack("HHI", 8, _IFLA_TXQLEN, packets)
+    header = struct.pack("IHHII", 16 + len(body), _RTM_SETLINK, _NLM_F_REQUEST_ACK, 1, 0)
+    with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, socket.NETLINK_ROUTE) as sock:
+        sock.sendall(header + body)
+        number = -struct.unpack_from("i", sock.recv(4096), 16)[0]
+    if number:
+        raise OSError(number, os.strerror(number))
 
 
 def device_counters(name: str = "wan0") -> dict[str, int]:

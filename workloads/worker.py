@@ -9,6 +9,7 @@ Commands (one JSON object a line), each answered by one object with the same "cm
 
 from __future__ import annotations
 
+import faulthandler
 import os
 import signal
 import socket
@@ -39,9 +40,9 @@ _ROW_INTERVAL_S = 1.0
 
 def main(channel: Channel, address: str) -> None:
     """Set up the worker's own network stack, hand the TUN device over, then serve until end of file."""
-    signal.signal(
-        signal.SIGINT, signal.SIG_IGN
-    )  # Ctrl-C reaches the whole process group; the controller decides
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole process group; the controller decides
+    # The controller asks a hanging worker where it is; the answer goes to its log.
+    faulthandler.register(signal.SIGUSR1, all_threads=False)
     try:
         namespace.enter_private_network()
         device = tun.open_tun(INTERFACE, address)
@@ -89,9 +90,7 @@ def _run_job(channel: Channel, job: Job, address: str) -> None:
     clock = MonotonicClock()
     metered = MeteredComm(comm, clock)
     algorithm = algorithms.create(job.kind, dict(job.params))
-    task = make_task(
-        job.workload, job.rank, job.world_size, job.seed, clock, job.bucket_bytes, train=job.train
-    )
+    task = make_task(job.workload, job.rank, job.world_size, job.seed, clock, job.bucket_bytes, train=job.train)
     optimizer = make_optimizer(job)
     warm_up(metered, job, task.w.numel())
     metered.payload_bytes = metered.messages_sent = metered.stall_ns = 0

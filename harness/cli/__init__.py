@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from harness.errors import WanbenchError
+from harness.errors import EXIT_INTERRUPTED, WanbenchError
 
 # name -> what `wanbench --help` says, so that listing the commands imports none of them
 COMMANDS = {
@@ -56,6 +56,9 @@ class _LazyGroup(click.Group):
         except WanbenchError as error:
             click.echo(f"wanbench: {error}", err=True)
             context.exit(error.exit_code)
+        except KeyboardInterrupt:
+            click.echo("wanbench: interrupted", err=True)
+            context.exit(EXIT_INTERRUPTED)
         except BrokenPipeError:
             sys.stderr.close()
             context.exit(0)
@@ -76,5 +79,6 @@ def main() -> None:
     \b
     Exit codes: 0 ok, 2 usage or spec, 3 this host cannot, 4 cells failed, 130 interrupted (run again to resume).
     """
-    # Models and algorithms of the user's own, "pkg:make", are looked for in the working folder as well.
-    sys.path.insert(0, os.getcwd())
+    # Models and algorithms of the user's own, "pkg:make", are looked for in the working folder as well; last, so
+    # that a folder `workloads` there does not hide ours.
+    sys.path.append(os.getcwd())

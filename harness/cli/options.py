@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from harness.cells import BASELINE, Cell, expand
 from harness.errors import SpecError
-from harness.spec import Spec, parse_assignment
+
+if TYPE_CHECKING:  # `--help` answers without reading a spec
+    from harness.cells import Cell
+    from harness.spec import Spec
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -44,6 +46,8 @@ def out_option(function: F) -> F:
 
 def load_spec(source: str, assignments: tuple[str, ...], testbed: str | None, emulator: str | None) -> Spec:
     """The spec with overrides applied. Raises: SpecError."""
+    from harness.spec import Spec, parse_assignment
+
     changes = dict(parse_assignment(text) for text in assignments)
     given = {"run.testbed": testbed, "run.emulator": emulator}
     changes |= {key: value for key, value in given.items() if value is not None}
@@ -53,6 +57,8 @@ def load_spec(source: str, assignments: tuple[str, ...], testbed: str | None, em
 
 def select(spec: Spec, source: str, only: tuple[str, ...]) -> list[Cell]:
     """All cells of a spec, or those that `--only` keeps, with the one-worker cells they need. Raises: SpecError."""
+    from harness.cells import expand
+
     cells = expand(spec, source)
     wanted: dict[str, set[str]] = {}
     for text in only:
@@ -67,7 +73,7 @@ def select(spec: Spec, source: str, only: tuple[str, ...]) -> list[Cell]:
     kept = [
         cell
         for cell in cells
-        if cell.label == BASELINE or all(str(cell.axes.get(axis)) in values for axis, values in wanted.items())
+        if cell.is_baseline or all(str(cell.axes.get(axis)) in values for axis, values in wanted.items())
     ]
     if all(cell.is_baseline for cell in kept):
         values = "; ".join(

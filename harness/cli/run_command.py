@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import signal
 from pathlib import Path
 
 import click
 
 from harness.cli.options import load_spec, select, spec_options
-from harness.errors import CellsFailed, SpecError
-from harness.spec import find
+from harness.errors import CellsFailed, Interrupted, SpecError
 
 
 @click.command("run", short_help="Run an experiment; run it again to resume.")
@@ -46,11 +46,18 @@ def command(
     cells = select(spec, spec_source, only)
 
     from harness.api import measure_all
+    from harness.spec import read
     from harness.store import RunFolder
 
     folder = RunFolder(out / spec.name)
-    text = find(spec_source).read_text(encoding="utf-8")
-    tally = measure_all(spec, cells, folder, text=text, jobs=jobs, fresh=fresh, keep=keep, draw=not no_figures)
+    text = read(spec_source)
+    # Background jobs inherit SIGINT ignored. While cells run, `harness.run` takes over.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.default_int_handler)
+    try:
+        tally = measure_all(spec, cells, folder, text=text, jobs=jobs, fresh=fresh, keep=keep, draw=not no_figures)
+    except KeyboardInterrupt:
+        raise Interrupted("interrupted; the same command continues") from None
     click.echo(folder.path)
     if tally.failed:
         names = ", ".join(dict.fromkeys(tally.failed))

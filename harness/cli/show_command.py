@@ -63,6 +63,6 @@ def _profile(name: str) -> tuple[str, object]:
 
 
 def _experiment(name: str) -> tuple[str, object]:
-    from harness.spec import Spec, find
+    from harness.spec import Spec, read
 
-    return find(name).read_text(encoding="utf-8"), Spec.load(name).to_dict()
+    return read(name), Spec.load(name).to_dict()

@@ -254,7 +254,9 @@ class Switch:
         way.bytes += size
         delay = way.delay
         if way.jitter:
-            delay = max(0.0, way.rng.gauss(delay, way.jitter))
+            delay = way.rng.gauss(delay, way.jitter)
+            if delay < 0:
+                delay = 0.0
         due += delay
         if due < way.last:
             due = way.last

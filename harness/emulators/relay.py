@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -39,7 +40,7 @@ class RelayEmulator:
         ours.settimeout(_ANSWER_TIMEOUT_S)
         self._control = Channel(ours)
         path = os.pathsep.join(filter(None, [str(_PACKAGES), os.environ.get("PYTHONPATH")]))
-        command = [sys.executable, "-m", "harness.emulators.relay_process"]
+        command = [sys.executable, "-P", "-m", "harness.emulators.relay_process"]
         with theirs:
             self._process = subprocess.Popen(
                 [*command, "--control-fd", str(theirs.fileno()), "--parent", str(os.getpid())],
@@ -50,6 +51,14 @@ class RelayEmulator:
                 env=os.environ | {"PYTHONPATH": path},
             )
         self.stats()  # answers only once it is up
+
+    def fileno(self) -> int:
+        """For selectors: between two commands it is readable only if the relay has ended."""
+        return self._control.fileno()
+
+    def ended(self) -> EmulatorError | None:
+        """How the relay process ended, None while it lives."""
+        return None if self._process.poll() is None else self.obituary()
 
     @property
     def pid(self) -> int:
@@ -101,21 +110,22 @@ class RelayEmulator:
                 self._control.send(request, fds or ())
                 answer = self._control.recv()
             except OSError as error:
-                raise EmulatorError(self._obituary(request["do"])) from error
+                raise self.obituary() from error
         if answer is None:
-            raise EmulatorError(self._obituary(request["do"]))
+            raise self.obituary()
         if "error" in answer:
             raise EmulatorError(f"relay: {answer['error']}")
         return answer["ok"]
 
-    def _obituary(self, command: str) -> str:
+    def obituary(self) -> EmulatorError:
+        """Why there is no answer any more."""
         if self._stderr.closed:
-            return f"relay: {command}: the emulator was closed"
+            return EmulatorError("relay: the emulator was closed")
         try:
             code = self._process.wait(timeout=1)
         except subprocess.TimeoutExpired:
-            return f"relay: {command}: no answer within {_ANSWER_TIMEOUT_S:.0f} s"
+            return EmulatorError(f"relay: no answer within {_ANSWER_TIMEOUT_S:.0f} s")
+        how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with status {code}"
         self._stderr.seek(0)
         lines = self._stderr.read().decode(errors="replace").strip().splitlines()
-        said = " | ".join(lines[-3:]) or "it said nothing"
-        return f"relay: {command}: the relay process ended with status {code}: {said}"
+        return EmulatorError(": ".join([f"relay: the process {how}", *lines[-1:]]))

@@ -27,19 +27,28 @@ class Slot(Protocol):
 
     @property
     def emulator(self) -> Emulator:
-        """What joins the workers; a new one after `discard`."""
+        """What joins the workers; there is one after `prepare`, and a new one after `discard`."""
         ...
 
     def prepare(self, workers: int) -> Sequence[WorkerHandle]:
-        """At least started, idle workers 0..workers-1. Raises: HostError."""
+        """At least started, idle workers 0..workers-1. Raises: HostError, WorkerDied, EmulatorError."""
         ...
 
-    def events(self, ranks: int, deadline_s: float) -> Iterator[tuple[int, dict[str, Any]]]:
-        """Messages of the first `ranks` workers as they come. Raises: WorkerDied, TimeoutError."""
+    def events(self, ranks: int, silence_s: float) -> Iterator[tuple[int, dict[str, Any]]]:
+        """Messages of the first `ranks` workers as they come.
+
+        Raises:
+            WorkerDied: a worker ended or reported an error. EmulatorError: the emulator ended.
+            TimeoutError: no worker has said anything for `silence_s`.
+        """
+        ...
+
+    def diagnose(self, ranks: int) -> str | None:
+        """Let hanging workers print into their logs where they are; returns what the host knows about them."""
         ...
 
     def discard(self) -> None:
-        """Kill the workers: after a failure they are not reused."""
+        """Kill the workers and the emulator: after a failure they are not reused."""
         ...
 
 
@@ -52,13 +61,26 @@ class Testbed(Protocol):
         """A new slot, without workers yet. Raises: HostError."""
         ...
 
+    def kill(self) -> None:
+        """End all workers, while other threads wait for them: these get WorkerDied or HostError."""
+        ...
+
     def close(self) -> None:
-        """Remove everything this testbed made."""
+        """Remove everything this testbed made; no slot is in use any more."""
         ...
 
 
 class WorkerDied(RuntimeError):
-    """A worker ended or reported an error; the message says which and how."""
+    """A worker ended or reported an error; the message says which and how.
+
+    Attributes:
+        rank: the worker. kind: class of the error that it reported, None if its process ended.
+    """
+
+    def __init__(self, rank: int, message: str, kind: str | None = None) -> None:
+        super().__init__(f"worker {rank}{message}")
+        self.rank = rank
+        self.kind = kind
 
 
 Log = Callable[[str], None]

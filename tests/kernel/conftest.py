@@ -59,6 +59,15 @@ class Lab:
         """Call a module-level function inside a worker."""
         return self._threads[rank].submit(self._call, self._pipes[rank], function, arguments)
 
+    def replace(self, rank: int) -> None:
+        """Kill a worker and start another one in its place; the last rank only."""
+        assert rank == len(self.pids) - 1
+        os.kill(self.pids[rank], signal.SIGKILL)
+        os.waitpid(self.pids.pop(), 0)
+        self._pipes.pop().close()
+        self._threads.pop().shutdown()
+        self._start(rank)
+
     @property
     def workers(self) -> list[LabWorker]:
         """For a probe."""

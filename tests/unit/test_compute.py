@@ -117,3 +117,13 @@ def test_real_work_beyond_the_emulated_time_counts_as_overrun_not_as_compute():
         compute.replay(step, began, lambda bucket: None)
         assert clock.now() - began == 450 * MS
     assert (compute.compute_ns, compute.overrun_ns) == (600 * MS, 300 * MS)
+
+
+def test_the_mean_of_a_window_hardly_depends_on_which_window_it_is():
+    def means(durations):
+        return [statistics.fmean(durations[begin : begin + 20]) for begin in range(0, 2000, 20)]
+
+    step_time = StepTime(1.0, 0.02, seed=3, rank=0)
+    spread = statistics.stdev(means([step_time.ns(step) / 1e9 for step in range(3, 2003)]))
+    independent = 0.02 / 20**0.5
+    assert spread < 0.6 * independent

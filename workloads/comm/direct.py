@@ -7,20 +7,20 @@ An all-reduce is a reduce-scatter and an all-gather without rounds::
 
 so it takes one round trip plus bytes / rate at any N, where gloo's ring takes 2(N-1) round trips. There is no
 rendezvous: a message leaves as soon as it is issued and waits at the receiver, in user space, if it is early.
-Pieces are averaged once, by their owner, in rank order: all ranks get the same bits.
+Pieces are averaged once, by their owner, in rank order: all ranks get the same bits. Empty pieces
+travel too, as bare headers, so that the owner of a piece sees if ranks disagree on the size; it then tells all.
 """
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
 import threading
-from typing import cast
+from typing import Any, cast
 
 import torch
 
 from workloads.comm.base import CommError, Vector
-from workloads.comm.mesh import GATHER, MESSAGE, SCATTER, Frame, Mesh
+from workloads.comm.mesh import ABORT, GATHER, MESSAGE, SCATTER, Frame, Mesh
 
 
 def _bytes_of(tensor: torch.Tensor) -> memoryview:
@@ -28,7 +28,9 @@ def _bytes_of(tensor: torch.Tensor) -> memoryview:
     if not tensor.is_contiguous() or tensor.device.type != "cpu":
         raise CommError("direct: a message must be a contiguous CPU tensor")
     size = tensor.numel() * tensor.element_size()
-    return memoryview((ctypes.c_char * size).from_address(tensor.data_ptr())).cast("B")
+    memory: Any = (ctypes.c_char * size).from_address(tensor.data_ptr())
+    memory.tensor = tensor  # which lives as long as the I/O thread may touch it, whatever became of the operation
+    return memoryview(memory).cast("B")
 
 
 class DirectWork:
@@ -88,6 +90,7 @@ class DirectComm:
         self._contributions: dict[int, dict[int, bytearray]] = {}
         self._early: dict[tuple[int, int], bytearray] = {}
         self._posted: dict[tuple[int, int], tuple[DirectWork, torch.Tensor]] = {}
+        self._sending: set[DirectWork] = set()
         self._failed: str | None = None
         mesh.start(self._buffer_for, self._arrived, self._lost)
 
@@ -108,9 +111,7 @@ class DirectComm:
             sequence = self._sequence
             self._sequence += 1
             self._reductions[sequence] = reduction
-            outgoing = [
-                (p, piece) for p, piece in enumerate(reduction.pieces) if p != self.rank and piece.numel()
-            ]
+            outgoing = [(peer, piece) for peer, piece in enumerate(reduction.pieces) if peer != self.rank]
             reduction.unsent = len(outgoing)
             frames = [
                 (peer, Frame(SCATTER, sequence, _bytes_of(piece), lambda: self._flushed(sequence)))
@@ -128,10 +129,12 @@ class DirectComm:
         payload = memoryview(bytes(_bytes_of(cast(torch.Tensor, vector))))
         sequence = self._sent[dst]
         self._sent[dst] += 1
-        if self._failed is not None:
-            work.complete(self._failed)
-        else:
-            self._mesh.send_all([(dst, Frame(MESSAGE, sequence, payload, work.complete))])
+        with self._lock:
+            if self._failed is not None:
+                work.complete(self._failed)
+                return work
+            self._sending.add(work)
+        self._mesh.send_all([(dst, Frame(MESSAGE, sequence, payload, lambda: self._sent_off(work)))])
         return work
 
     def recv(self, vector: Vector, src: int) -> DirectWork:
@@ -159,7 +162,11 @@ class DirectComm:
     def _buffer_for(self, kind: int, sequence: int, peer: int, nbytes: int) -> memoryview:
         """Where the body of an arriving frame goes: a gathered piece straight into the vector."""
         if kind == GATHER:
-            piece = _bytes_of(self._reductions[sequence].pieces[peer])
+            with self._lock:
+                reduction = self._reductions.get(sequence)
+            if reduction is None:
+                raise CommError(self._failed or f"rank {peer} answered an all_reduce that was not issued here")
+            piece = _bytes_of(reduction.pieces[peer])
             if len(piece) != nbytes:
                 raise CommError(f"rank {peer} reduced {nbytes} bytes where {len(piece)} were expected")
             return piece
@@ -172,6 +179,8 @@ class DirectComm:
             with self._lock:
                 self._contributions.setdefault(sequence, {})[peer] = cast(bytearray, body.obj)
             self._try_reduce(sequence)
+        elif kind == ABORT:
+            raise CommError(bytes(body).decode())
         else:
             with self._lock:
                 posted = self._posted.pop((peer, sequence), None)
@@ -189,13 +198,18 @@ class DirectComm:
                 return
             del self._contributions[sequence]
         own = reduction.pieces[self.rank]
+        nbytes = own.numel() * own.element_size()
+        for rank, contribution in sorted(arrived.items()):
+            if len(contribution) != nbytes:
+                pieces = f"rank {rank} gave {len(contribution)} bytes of a piece where rank {self.rank} has {nbytes}"
+                self._abort(f"ranks disagree on the size of all_reduce {sequence}: {pieces}")
+                return
+        if not nbytes:
+            return
         parts = [
             own if rank == self.rank else torch.frombuffer(arrived[rank], dtype=own.dtype)
             for rank in range(self.world_size)
         ]
-        if any(part.numel() != own.numel() for part in parts):
-            reduction.work.complete("ranks issued all_reduces of different sizes under one sequence number")
-            return
         total = parts[0].clone()
         for part in parts[1:]:
             total.add_(part)
@@ -204,48 +218,56 @@ class DirectComm:
         peers = [(self.rank + hop) % self.world_size for hop in range(1, self.world_size)]
         with self._lock:
             reduction.unsent += len(peers)
-        self._mesh.send_all(
-            [(peer, Frame(GATHER, sequence, body, lambda: self._flushed(sequence))) for peer in peers]
-        )
+        self._mesh.send_all([(peer, Frame(GATHER, sequence, body, lambda: self._flushed(sequence))) for peer in peers])
         self._piece_done(sequence)
 
     def _piece_done(self, sequence: int) -> None:
-        with self._lock:
-            self._reductions[sequence].gathered -= 1
-        self._maybe_finish(sequence)
+        self._count_down(sequence, gathered=1)
 
     def _flushed(self, sequence: int) -> None:
-        with self._lock:
-            self._reductions[sequence].unsent -= 1
-        self._maybe_finish(sequence)
+        self._count_down(sequence, unsent=1)
 
-    def _maybe_finish(self, sequence: int) -> None:
+    def _sent_off(self, work: DirectWork) -> None:
+        with self._lock:
+            self._sending.discard(work)
+        work.complete()
+
+    def _count_down(self, sequence: int, *, gathered: int = 0, unsent: int = 0) -> None:
         """An operation is done when all pieces are here and none of its memory waits to be sent."""
         with self._lock:
             reduction = self._reductions.get(sequence)
-            if reduction is None or reduction.gathered or reduction.unsent:
+            if reduction is None:  # it has failed meanwhile
+                return
+            reduction.gathered -= gathered
+            reduction.unsent -= unsent
+            if reduction.gathered or reduction.unsent:
                 return
             del self._reductions[sequence]
         reduction.work.complete()
 
+    def _abort(self, reason: str) -> None:
+        """Fail everything here and at every peer: an operation that one rank gives up never ends elsewhere."""
+        body = memoryview(reason.encode())
+        peers = [peer for peer in range(self.world_size) if peer != self.rank]
+        self._mesh.send_all([(peer, Frame(ABORT, 0, body, lambda: None)) for peer in peers])
+        self._lost(reason)
+
     def _deliver(self, work: DirectWork, tensor: torch.Tensor, body: bytearray) -> None:
         if len(body) != tensor.numel() * tensor.element_size():
-            work.complete(
-                f"the message has {len(body)} bytes, the buffer {tensor.numel() * tensor.element_size()}"
-            )
+            work.complete(f"the message has {len(body)} bytes, the buffer {tensor.numel() * tensor.element_size()}")
             return
         tensor.view(-1).copy_(torch.frombuffer(body, dtype=tensor.dtype))
         work.complete()
 
     def _lost(self, reason: str) -> None:
-        """A connection broke: everything pending fails with the reason."""
+        """A connection broke or ranks disagree: everything pending fails with the first reason."""
         with self._lock:
-            self._failed = reason
-            pending = [r.work for r in self._reductions.values()] + [
-                work for work, _ in self._posted.values()
-            ]
+            self._failed = reason = self._failed or reason
+            pending = [reduction.work for reduction in self._reductions.values()]
+            pending += [work for work, _ in self._posted.values()]
+            pending += self._sending
             self._reductions.clear()
             self._posted.clear()
+            self._sending.clear()
         for work in pending:
-            with contextlib.suppress(RuntimeError):
-                work.complete(reason)
+            work.complete(reason)

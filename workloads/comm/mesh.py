@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 from workloads.comm.base import CommError
 
-SCATTER, GATHER, MESSAGE = 0, 1, 2
+SCATTER, GATHER, MESSAGE, ABORT = 0, 1, 2, 3
 _HEADER = struct.Struct("<BxxxIQ")  # kind, sequence number, bytes of the body
 _READ_BUDGET = 1 << 20  # bytes read from one connection before the others get a turn
 
@@ -71,7 +71,7 @@ def connect(
     try:
         for peer in range(rank):
             for index in range(connections):
-                sock = socket.create_connection(addresses[peer], timeout=deadline - time.monotonic())
+                sock = socket.create_connection(addresses[peer], timeout=max(0.001, deadline - time.monotonic()))
                 sock.sendall(struct.pack("<II", rank, index))
                 links[peer, index] = sock
         while len(links) < (world_size - 1) * connections:
@@ -81,6 +81,8 @@ def connect(
             peer, index = struct.unpack("<II", _read_exactly(sock, 8))
             links[peer, index] = sock
     except OSError as error:
+        for sock in links.values():
+            sock.close()
         missing = sorted({p for p in range(world_size) if p != rank} - {p for p, _ in links})
         raise CommError(f"direct: rank {rank} has no connection to ranks {missing}: {error}") from error
     finally:
@@ -160,9 +162,9 @@ class Mesh:
                     if events & selectors.EVENT_WRITE:
                         self._write(key.data)
                 self._take_inbox()
-        except (OSError, CommError) as error:
+        except Exception as error:  # whatever ends this thread, nobody may go on waiting for it
             if not self._closing:
-                self._lost(str(error))
+                self._lost(str(error) if isinstance(error, CommError) else repr(error))
 
     def _take_inbox(self) -> None:
         touched = set()

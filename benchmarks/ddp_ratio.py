@@ -1,0 +1,176 @@
+"""Our `ssgd` against torch's DistributedDataParallel: same model, network, buckets and channels, side by side.
+
+    python benchmarks/ddp_ratio.py            prints every pair and the median ratio; exits 1 above the limit
+
+Two workers in namespaces of their own train a 22 MB multilayer perceptron over the `lan` profile (payload scale 1:
+gloo's segments depend on the message size), alternately with our engine and with DDP. Speed is only ever stated as
+a ratio measured in one run.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from harness.emulators.plan import build, worker_address
+from harness.emulators.relay import RelayEmulator
+from netprofiles import load, place
+from workloads import namespace, tun
+from workloads.algorithms.base import Replica
+from workloads.algorithms.ssgd import SSGD
+from workloads.comm.clock import MonotonicClock
+from workloads.comm.gloo import GlooComm
+from workloads.comm.meter import MeteredComm
+from workloads.control import Channel
+from workloads.optim import SGD, SGDConfig
+from workloads.registry import make_task
+
+WORKERS, PAIRS, STEPS, WARM_STEPS = 2, 5, 12, 3
+BUCKET_MB, CHANNELS, LIMIT = 5, 1, 1.10
+WIDTH = 1300
+BATCH = 16
+
+
+def make(rank: int, world_size: int, seed: int, batch_size: int) -> Any:
+    """A perceptron of 5.5 M parameters on random data: what a workload `model = "benchmarks.ddp_ratio:make"` is."""
+    layers: list[torch.nn.Module] = []
+    for width in (784, WIDTH, WIDTH, WIDTH):
+        layers += [torch.nn.Linear(width, WIDTH), torch.nn.ReLU()]
+    module = torch.nn.Sequential(*layers, torch.nn.Linear(WIDTH, 10))
+    generator = torch.Generator().manual_seed(rank)
+    batch = (torch.randn(batch_size, 784, generator=generator), torch.randint(10, (batch_size,), generator=generator))
+    return module, [batch], torch.nn.functional.cross_entropy
+
+
+def timed(step: Callable[[int], None]) -> float:
+    """Seconds a step, after a few to warm up."""
+    for index in range(WARM_STEPS):
+        step(index)
+    begin = time.monotonic()
+    for index in range(STEPS):
+        step(WARM_STEPS + index)
+    return (time.monotonic() - begin) / STEPS
+
+
+def ours(rank: int, store_path: str) -> float:
+    """One measurement of `ssgd` on the gloo collective."""
+    store = torch.distributed.FileStore(store_path, WORKERS)
+    comm = GlooComm(store, rank, WORKERS, interface="wan0", channels=CHANNELS, timeout_s=120)
+    clock = MonotonicClock()
+    spec = {"model": "benchmarks.ddp_ratio:make", "step_time": "real"}
+    task = make_task(spec, rank, WORKERS, 1, clock, BUCKET_MB << 20, train={"batch_size": BATCH})
+    optimizer = SGD(SGDConfig(lr=0.01, momentum=0.9))
+    algorithm = SSGD()
+    replica = Replica(task.w, torch.zeros_like(task.w), optimizer, MeteredComm(comm, clock))
+    algorithm.start(replica)
+
+    def step(index: int) -> None:
+        replica.step = index
+        optimizer.advance(index)
+        gradient, _ = task.gradient(index, algorithm.bucket)
+        optimizer.step(replica.w, replica.m, algorithm.gradient(gradient))
+        algorithm.stepped()
+
+    seconds = timed(step)
+    comm.close()
+    return seconds
+
+
+def ddp(rank: int, store_path: str) -> float:
+    """One measurement of DistributedDataParallel with torch.optim.SGD."""
+    os.environ["GLOO_SOCKET_IFNAME"] = ",".join(["wan0"] * CHANNELS)
+    store = torch.distributed.FileStore(store_path, WORKERS)
+    torch.distributed.init_process_group("gloo", store=store, rank=rank, world_size=WORKERS)
+    torch.manual_seed(1)
+    module, batches, loss_of = make(rank, WORKERS, 1, BATCH)
+    model = torch.nn.parallel.DistributedDataParallel(module, bucket_cap_mb=BUCKET_MB, gradient_as_bucket_view=True)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
+    inputs, targets = batches[0]
+
+    def step(index: int) -> None:
+        optimizer.zero_grad(set_to_none=False)
+        loss = loss_of(model(inputs), targets)
+        loss.backward()
+        float(loss.detach())
+        optimizer.step()
+
+    seconds = timed(step)
+    # The group must outlive the model: destroyed as the last owner, DDP's reducer joins gloo's threads while it
+    # holds the interpreter's lock, which they may be waiting for (seen with torch 2.13).
+    del model, step
+    torch.distributed.destroy_process_group()
+    return seconds
+
+
+def worker(rank: int, sock: socket.socket, parent: int) -> None:
+    """Sets up the namespace, then measures what it is told."""
+    namespace.die_with_parent(parent)
+    namespace.enter_private_network()
+    device = tun.open_tun("wan0", worker_address(rank))
+    namespace.set_tcp({"congestion": "reno", "slow_start_after_idle": False})
+    torch.set_num_threads(1)
+    channel = Channel(sock)
+    channel.send({"rank": rank}, fds=[device])
+    while (message := channel.recv()) is not None:
+        measure = {"ssgd": ours, "ddp": ddp}[message["what"]]
+        channel.send({"seconds": measure(rank, message["store"])})
+
+
+def fork_workers() -> list[Channel]:
+    """One process a rank, forked before torch has run anything here."""
+    channels, parent = [], os.getpid()
+    for rank in range(WORKERS):
+        mine, theirs = socket.socketpair()
+        if os.fork() == 0:
+            mine.close()
+            try:
+                worker(rank, theirs, parent)
+            finally:
+                os._exit(0)
+        theirs.close()
+        channels.append(Channel(mine))
+    return channels
+
+
+def main() -> int:
+    """Alternate, print, judge."""
+    channels = fork_workers()
+    profile = load("lan")
+    with RelayEmulator() as relay, tempfile.TemporaryDirectory() as folder:
+        for rank, channel in enumerate(channels):
+            channel.recv()
+            relay.attach(rank, channel.take_fd())
+        relay.apply(build(profile, place(profile, WORKERS, "blocked")))
+        ratios = []
+        for pair in range(PAIRS):
+            seconds = {}
+            for what in ("ssgd", "ddp") if pair % 2 == 0 else ("ddp", "ssgd"):
+                store = str(Path(folder) / f"{what}-{pair}")
+                for channel in channels:
+                    channel.send({"what": what, "store": store})
+                answers = [channel.recv() for channel in channels]
+                seconds[what] = max(float(answer["seconds"]) for answer in answers if answer)
+            ratios.append(seconds["ssgd"] / seconds["ddp"])
+            print(f"pair {pair}: ssgd {seconds['ssgd']:.3f} s, ddp {seconds['ddp']:.3f} s a step, {ratios[-1]:.3f}")
+    for channel in channels:
+        channel.close()
+    median = statistics.median(ratios)
+    print(
+        f"median ratio {median:.3f} (limit {LIMIT:.2f}; {WORKERS} workers, lan, {BUCKET_MB} MiB buckets, "
+        f"{CHANNELS} channel, emulated by relay)"
+    )
+    return int(median > LIMIT)
+
+
+if __name__ == "__main__":
+    sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+    sys.exit(main())

@@ -1,0 +1,121 @@
+"""One bad repetition: the reason names who failed and how, the run goes on, and running again mends it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+
+import pytest
+from conftest import IMPATIENT, by_numbers, host_state
+
+MINE = """
+from dataclasses import dataclass
+from threading import Event
+
+from wanbench import Delayed
+
+
+@dataclass
+class Raising(Delayed):
+    def stepped(self):
+        if {broken} and self.replica.comm.rank == 1 and self.replica.step == 5:
+            raise ArithmeticError("the sky is falling")
+        super().stepped()
+
+
+@dataclass
+class Waiting(Delayed):
+    def stepped(self):
+        if {broken} and self.replica.comm.rank == 1 and self.replica.step == 5:
+            Event().wait()  # forever
+        super().stepped()
+"""
+ALGORITHMS = """
+killed    = { kind = "ssgd" }
+stopped   = { kind = "ssgd" }
+relayless = { kind = "ssgd" }
+raising   = { kind = "mine:Raising", delay = 1 }
+waiting   = { kind = "mine:Waiting", delay = 1 }
+spared    = { kind = "ssgd" }
+"""
+RUN = ("run", "spec.toml", "--out", "out", "--no-figures", "--jobs", "1")
+FAILING = {"killed", "stopped", "relayless", "raising-d1", "waiting-d1"}
+
+
+@pytest.fixture(scope="module")
+def unlucky(shared_bench):
+    """A run whose workers are killed and stopped, whose relay is killed, and whose algorithms are broken."""
+    bench = shared_bench
+    bench.spec(by_numbers("unlucky", ALGORITHMS, window=60))
+    (bench.folder / "mine.py").write_text(MINE.format(broken=True))
+    before = host_state()
+    command = bench.start(*RUN, program=IMPATIENT)
+    todo = {"killed": signal.SIGKILL, "stopped": signal.SIGSTOP, "relayless": signal.SIGKILL}
+    while todo:
+        name, worker = command.until(lambda: [(n, p) for n in todo if (p := command.training(n, rank=1))])[0]
+        time.sleep(0.3)
+        victim = command.relays()[0] if name == "relayless" else worker
+        os.kill(victim, todo.pop(name))
+    result = command.wait()
+    time.sleep(0.5)
+    return bench, result, bench.finished("unlucky"), bench.rows("unlucky"), before, command
+
+
+@pytest.fixture(scope="module")
+def reasons(unlucky):
+    return {row["algorithm"]: row["reason"] for row in unlucky[3]}
+
+
+def test_the_run_goes_on_and_says_at_the_end_what_failed(unlucky):
+    _, result, _, rows, _, _ = unlucky
+    assert {row["algorithm"] for row in rows if row["status"] == "failed"} == FAILING
+    assert {row["algorithm"] for row in rows if row["status"] == "ok"} == {"one-worker", "spared"}
+    assert result.code == 4
+    assert result.out == "out/unlucky\n"
+    assert result.last_line.startswith("wanbench: 5 repetitions have no valid result: ")
+    assert all(name in result.last_line for name in FAILING)
+
+
+def test_a_killed_worker_is_named_with_its_signal(reasons):
+    assert reasons["killed"] == "worker 1 was killed by SIGKILL"
+
+
+def test_a_stopped_worker_is_found_after_the_time_that_the_prediction_allows(reasons):
+    # 2 s of patience, and ten steps of 30 ms with ten all-reduces of 10 ms.
+    assert reasons["stopped"] == "hung: no worker said anything for 2 s; stopped by a signal: worker 1"
+
+
+def test_a_killed_relay_is_named_with_its_signal(reasons):
+    assert reasons["relayless"] == "relay: the process was killed by SIGKILL"
+
+
+def test_an_algorithm_that_raises_is_shown_with_its_last_lines(unlucky, reasons):
+    result = unlucky[1]
+    assert reasons["raising-d1"] == "worker 1: the sky is falling"
+    assert "worker-1: ArithmeticError: the sky is falling" in result.err
+    assert '/mine.py", line 12, in stepped' in result.err
+
+
+def test_an_algorithm_that_waits_forever_is_shown_where_it_waits(unlucky, reasons):
+    result = unlucky[1]
+    assert reasons["waiting-d1"] == "hung: no worker said anything for 2 s"
+    assert '/mine.py", line 20 in stepped' in result.err
+
+
+def test_nothing_of_the_failed_workers_and_relays_is_left(unlucky):
+    *_, before, command = unlucky
+    assert command.pids() == []
+    assert host_state() == before
+
+
+def test_running_again_measures_exactly_what_failed(unlucky):
+    bench, _, finished, _, _, _ = unlucky
+    (bench.folder / "mine.py").write_text(MINE.format(broken=False))
+    again = bench.run(*RUN)
+    assert again.code == 0, again.err
+    assert "7 reps, 5 to do" in again.err
+    after = bench.finished("unlucky")
+    assert len(after) == 7
+    assert {path: after[path] for path in finished} == finished
+    assert {row["status"] for row in bench.rows("unlucky")} == {"ok"}

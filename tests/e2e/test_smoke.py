@@ -1,0 +1,127 @@
+"""The first command of every user: everything that a run leaves, and what running it again does."""
+
+from __future__ import annotations
+
+import json
+
+import pandas as pd
+import pytest
+
+from harness.spec import find
+
+CONTRACT = {
+    "run", "cell", "rep", "status", "reason", "testbed", "emulator", "collective", "channels", "workload",
+    "payload_scale", "algorithm", "kind", "params", "workers", "profile", "rtt_ms", "rtt_max_ms", "rate_mbps",
+    "loss_pct", "jitter_ms", "tcp", "seed", "steps", "step_time_s", "compute_s", "stall_s", "overhead_s", "scalability",
+    "predicted_step_time_s", "payload_bytes", "wire_bytes", "messages_sent", "final_loss", "accuracy",
+    "time_to_target_s", "one_way_error_ms", "lateness_p99_ms", "host_cpu_pct",
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def smoke(shared_bench):
+    """The result of `wanbench run smoke`, and where it ran."""
+    return shared_bench.measure("smoke"), shared_bench
+
+
+@pytest.fixture(scope="module")
+def rows(smoke):
+    _, bench = smoke
+    return bench.rows("smoke")
+
+
+def test_the_last_line_on_stdout_is_the_folder(smoke):
+    result, _ = smoke
+    assert result.out == "out/smoke\n"
+
+
+def test_every_repetition_has_its_result_steps_network_and_logs(smoke):
+    _, bench = smoke
+    reps = sorted((bench.folder / "out/smoke").glob("cells/*/rep-0"))
+    assert len(reps) == 5
+    for rep in reps:
+        result = json.loads((rep / "result.json").read_text())
+        logs = {f"worker-{rank}.log" for rank in range(result["workers"])}
+        assert {path.name for path in rep.iterdir()} == {"result.json", "steps.parquet", "network.json", *logs}
+        steps = pd.read_parquet(rep / "steps.parquet")
+        assert set(steps["rank"]) == set(range(result["workers"]))
+        assert steps.groupby("rank")["step"].apply(lambda s: list(s) == list(range(len(s)))).all()
+
+
+def test_network_json_holds_what_was_configured_and_what_was_measured(smoke):
+    _, bench = smoke
+    found = sorted((bench.folder / "out/smoke").glob("cells/*-w2-*/rep-0/network.json"))
+    assert len(found) == 4
+    for path in found:
+        network = json.loads(path.read_text())
+        one_way_ms = 5.0 if "rtt10ms" in path.parts[-3] else 20.0
+        assert [(row["src"], row["dst"]) for row in network["probe"]["rows"]] == [("w0", "w1"), ("w1", "w0")]
+        for row in network["probe"]["rows"]:
+            assert row["one_way_ms"] == one_way_ms
+            assert row["measured_one_way_ms"] == pytest.approx(one_way_ms, abs=1.0)
+            assert row["measured_rate_mbit"] == pytest.approx(100.0, rel=0.1)
+        assert network["tcp"]["tcp_congestion_control"] == "reno"
+        assert network["tcp"]["tcp_slow_start_after_idle"] == "0"
+
+
+def test_there_is_one_object_a_repetition_with_every_column(rows):
+    assert len(rows) == 5
+    assert len({(row["cell"], row["rep"]) for row in rows}) == 5
+    for row in rows:
+        assert set(row) >= CONTRACT
+        assert (row["status"], row["reason"], row["run"]) == ("ok", None, "smoke")
+
+
+def test_step_times_are_within_15_percent_of_the_law(rows):
+    for row in rows:
+        assert row["step_time_s"] == pytest.approx(row["predicted_step_time_s"], rel=0.15), row["cell"]
+
+
+def test_compute_stall_and_overhead_add_up_to_the_step(rows):
+    for row in rows:
+        assert row["compute_s"] + row["stall_s"] + row["overhead_s"] == pytest.approx(row["step_time_s"])
+        assert row["overhead_s"] < 0.1 * row["step_time_s"]
+
+
+def test_more_bytes_cross_the_wire_than_the_payload_but_not_many(rows):
+    for row in rows:
+        if row["workers"] == 2:
+            assert row["payload_bytes"] < row["wire_bytes"] < 1.15 * row["payload_bytes"]
+
+
+def test_a_lone_worker_has_no_network(rows):
+    (alone,) = [row for row in rows if row["workers"] == 1]
+    assert alone["scalability"] == 1.0
+    absent = ("emulator", "collective", "channels", "profile", "rtt_ms", "rate_mbps", "loss_pct", "tcp")
+    assert {name: alone[name] for name in absent} == dict.fromkeys(absent)
+
+
+def test_figures_are_there_in_all_formats(smoke):
+    _, bench = smoke
+    for form, magic in (("svg", b"<?xml"), ("pdf", b"%PDF"), ("png", b"\x89PNG")):
+        figures = list((bench.folder / "out/smoke/figures").glob(f"*.{form}"))
+        assert figures
+        assert all(path.read_bytes().startswith(magic) for path in figures)
+
+
+def test_running_again_measures_nothing(smoke):
+    _, bench = smoke
+    before = bench.finished("smoke")
+    again = bench.run("run", "smoke", "--out", "out", "--no-figures")
+    assert again.code == 0
+    assert "5 reps, 0 to do" in again.err
+    assert bench.finished("smoke") == before
+
+
+def test_a_new_axis_value_measures_only_the_new_cells(smoke):
+    _, bench = smoke
+    before = bench.finished("smoke")
+    text = find("smoke").read_text().replace('["10ms", "40ms"]', '["10ms", "40ms", "5ms"]')
+    result = bench.measure(bench.spec(text), "--no-figures")
+    assert "7 reps, 2 to do" in result.err or "0 to do" not in result.err
+    after = bench.finished("smoke")
+    assert {path: after[path] for path in before} == before
+    assert sorted(path.parts[-3].rpartition("-")[0] for path in set(after) - set(before)) == [
+        "dts-d4-p2-w2-rtt5ms",
+        "ssgd-w2-rtt5ms",
+    ]

@@ -1,0 +1,150 @@
+"""What a worker does at its start, in real namespaces: each test acts in a process of its own."""
+
+import ctypes
+import multiprocessing
+import os
+import socket
+from pathlib import Path
+
+import pytest
+
+from workloads.namespace import NamespaceError, drop_privileges, enter_private_network, set_tcp
+from workloads.tun import TunError, device_counters, open_tun, tcp_counters
+
+NOBODY = 65534
+"".encode("idna")  # sockets import it late, from a place that nobody may not read
+
+
+@pytest.fixture(params=["root", "rootless"])
+def inside(request):
+    """Call a function in a fresh process, as root or as nobody; returns its value or raises its error."""
+
+    def call(function):
+        ours, theirs = multiprocessing.Pipe()
+        pid = os.fork()
+        if pid == 0:
+            try:
+                if request.param == "rootless":
+                    become_nobody()
+                theirs.send(function())
+            except BaseException as error:
+                theirs.send(error)
+            finally:
+                os._exit(0)
+        os.waitpid(pid, 0)
+        answer = ours.recv()
+        ours.close()
+        theirs.close()
+        if isinstance(answer, BaseException):
+            raise answer
+        return answer
+
+    return call
+
+
+def become_nobody():
+    os.setgroups([])
+    os.setresgid(NOBODY, NOBODY, NOBODY)
+    os.setresuid(NOBODY, NOBODY, NOBODY)
+    ctypes.CDLL(None).prctl(4, 1, 0, 0, 0)  # dumpable, as any process that was started by the user
+
+
+def test_a_private_network_has_a_loopback_and_nothing_else(inside):
+    def look():
+        enter_private_network()
+        with socket.create_server(("127.0.0.1", 0)) as server:
+            socket.create_connection(server.getsockname()).close()
+        return socket.if_nameindex(), Path("/proc/sys/net/ipv6/conf/all/disable_ipv6").read_text().strip()
+
+    before = socket.if_nameindex()
+    assert inside(look) == ([(1, "lo")], "1")
+    assert socket.if_nameindex() == before
+
+
+def test_tcp_settings_are_in_force_and_read_back(inside):
+    def tcp():
+        enter_private_network()
+        return set_tcp({"congestion": "reno", "slow_start_after_idle": False})
+
+    assert inside(tcp) == {
+        "tcp_congestion_control": "reno",
+        "tcp_slow_start_after_idle": "0",
+        "tcp_no_metrics_save": "1",
+        "tcp_rmem": "4096 131072 67108864",
+        "tcp_wmem": "4096 65536 67108864",
+    }
+
+
+def test_tcp_settings_can_change_after_the_privileges_are_gone(inside):
+    def tcp():
+        enter_private_network()
+        drop_privileges()
+        first = set_tcp({"slow_start_after_idle": False})["tcp_slow_start_after_idle"]
+        return first, set_tcp({"slow_start_after_idle": True})["tcp_slow_start_after_idle"]
+
+    assert inside(tcp) == ("0", "1")
+
+
+def test_a_congestion_control_that_is_not_loaded_is_refused_with_what_works(inside):
+    def tcp():
+        enter_private_network()
+        set_tcp({"congestion": "nosuch"})
+
+    message = r"^tcp congestion 'nosuch': not loaded; use one of .*reno.*, or `sudo modprobe tcp_nosuch`$"
+    with pytest.raises(NamespaceError, match=message):
+        inside(tcp)
+
+
+def test_an_unknown_tcp_setting_is_refused(inside):
+    message = r"^tcp: unknown setting 'congstion'; expected one of congestion, slow_start_after_idle$"
+    with pytest.raises(NamespaceError, match=message):
+        inside(lambda: set_tcp({"congstion": "reno"}))
+
+
+def test_dropped_privileges_do_not_come_back_in_children(inside):
+    def status():
+        enter_private_network()
+        drop_privileges()
+        fields = dict(line.split(":\t") for line in os.popen("cat /proc/self/status").read().splitlines())
+        return int(fields["CapEff"], 16), int(fields["CapBnd"], 16)
+
+    for mask in inside(status):
+        assert not mask >> 21 & 1  # SYS_ADMIN
+        assert not mask >> 13 & 1  # NET_RAW
+        assert not mask >> 8 & 1  # SETPCAP
+
+
+def test_a_device_is_configured_and_counts_from_zero():
+    with multiprocessing.get_context("fork").Pool(1) as pool:
+        link, counters, state = pool.apply(look_at_device)
+    for expected in ("mtu 1400", "qlen 1234", "UP", "inet 10.99.0.7/16", "10.99.0.0/16 dev wan0"):
+        assert expected in link
+    assert set(counters.values()) == {0}
+    assert state["OutSegs"] == state["RetransSegs"] == 0
+
+
+def look_at_device():
+    enter_private_network()
+    fd = open_tun("wan0", "10.99.0.7", mtu=1400, queue_packets=1234)
+    link = os.popen("ip -o link show wan0; ip -o -4 address show wan0; ip route").read()
+    answer = link, device_counters(), tcp_counters()
+    os.close(fd)
+    return answer
+
+
+def test_a_device_needs_the_right_to_make_it():
+    with multiprocessing.get_context("fork").Pool(1) as pool:
+        message = r"^device wan0: no right to create it; NET_ADMIN is needed in this namespace$"
+        with pytest.raises(TunError, match=message):
+            pool.apply(open_without_right)
+
+
+def open_without_right():
+    enter_private_network()
+    drop_privileges()
+    open_tun("wan0", "10.99.0.1")
+
+
+def test_a_device_that_is_not_there_is_named():
+    with pytest.raises(TunError, match=r"^device wan9: not in this network namespace$"):
+        device_counters("wan9")

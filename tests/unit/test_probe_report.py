@@ -1,0 +1,248 @@
+"""From packets that arrived to a verdict, and from a network to the packets that measure it."""
+
+import pytest
+
+from harness.emulators.plan import UNLIMITED, Link, Network, Queue
+from harness.emulators.probe_plan import (
+    burst_train,
+    flows_of,
+    rounds_of,
+    shared_up_flows,
+    wire_ns,
+)
+from harness.emulators.probe_report import (
+    NETEM_TOLERANCE,
+    RELAY_TOLERANCE,
+    ProbeReport,
+    binomial_interval,
+    dispersion,
+    inversions,
+    judge,
+    judge_shared_up,
+)
+
+MS = 1_000_000
+LINK = Link(50 * MS, 0, 0.0, UNLIMITED)
+SINGLE = {"start_ns": 0, "packets": 40, "bytes": 64, "burst": 1, "spacing_ns": MS}
+BURST = {"start_ns": 100 * MS, "packets": 40, "bytes": 1000, "burst": 40, "spacing_ns": 0}
+
+
+def singles(delay_ms, count=40, spread_ms=0.0):
+    def arrived(number):
+        late = spread_ms * (-1 if number % 2 else 1)
+        return int((number + delay_ms + late) * MS)
+
+    return [(0, number, number * MS, arrived(number)) for number in range(count)]
+
+
+def burst(mbit, count=40):
+    return [(1, number, 100 * MS, int(150 * MS + number * 1000 * 8e3 / mbit)) for number in range(count)]
+
+
+def verdict(arrivals, *, link=LINK, rate=None, trains=(SINGLE,), tolerance=RELAY_TOLERANCE, wire=0.0, paths_judged=1):
+    return judge(
+        ("here", "there"),
+        link,
+        rate,
+        wire,
+        trains,
+        arrivals,
+        tolerance=tolerance,
+        paths_judged=paths_judged,
+    )
+
+
+def test_the_median_delay_is_what_counts_and_one_late_packet_is_not():
+    arrivals = singles(50.2)
+    arrivals[7] = (0, 7, 7 * MS, 90 * MS)
+    row = verdict(arrivals)
+    assert row.measured_one_way_ms == pytest.approx(50.2)
+    assert row.error_ms == pytest.approx(0.2)
+
+
+def test_a_delay_out_of_tolerance_is_refused_with_both_values():
+    row = verdict(singles(51.2))
+    assert row.reasons == ("here -> there: one-way delay 51.20 ms, configured 50.00 ms, allowed +-1.00 ms",)
+    assert not row.ok
+
+
+def test_the_relay_may_be_two_percent_off_and_netem_one():
+    link = Link(200 * MS, 0, 0.0, UNLIMITED)
+    assert verdict(singles(203.5), link=link, tolerance=RELAY_TOLERANCE).ok
+    assert not verdict(singles(203.5), link=link, tolerance=NETEM_TOLERANCE).ok
+
+
+def test_the_time_that_bytes_take_on_the_wire_is_no_delay():
+    assert verdict(singles(53), wire=3.0 * MS).measured_one_way_ms == pytest.approx(50)
+
+
+def test_jitter_that_was_not_built_is_noticed():
+    link = Link(50 * MS, 2 * MS, 0.0, UNLIMITED)
+    assert verdict(singles(50, spread_ms=2), link=link).ok
+    row = verdict(singles(50), link=link)
+    assert row.reasons == ("here -> there: jitter 0.00 ms, configured 2.00 ms",)
+
+
+def test_a_rate_between_90_and_101_percent_is_right():
+    def reasons(mbit):
+        return verdict(singles(50) + burst(mbit), rate=12.5e6, trains=(SINGLE, BURST)).reasons
+
+    assert reasons(91) == reasons(100) == reasons(100.9) == ()
+    assert reasons(80) == ("here -> there: rate 80 Mbit/s, configured 100 Mbit/s, allowed 90 to 101 %",)
+    assert len(reasons(102)) == 1
+
+
+def test_a_moment_without_processor_does_not_spoil_a_rate():
+    arrivals = [(number, number * MS + (30 * MS if number >= 40 else 0)) for number in range(80)]
+    assert dispersion(arrivals, 1000) == pytest.approx(1e6)
+
+
+def test_a_rate_needs_four_packets():
+    assert dispersion([(0, 0), (1, 1), (2, 2)], 1000) is None
+
+
+def test_lost_packets_do_not_lower_the_rate_of_the_others():
+    arrivals = [(number, number * MS) for number in range(80) if number % 5]
+    assert dispersion(arrivals, 1000) == pytest.approx(1e6)
+
+
+def test_overtaken_packets_are_counted():
+    assert inversions([(0, 0, 0, 0), (0, 2, 0, 0), (0, 1, 0, 0), (1, 0, 0, 0), (0, 3, 0, 0)]) == 2
+    arrivals = singles(50)
+    arrivals[3], arrivals[4] = arrivals[4], arrivals[3]
+    assert verdict(arrivals).reasons == ("here -> there: 1 packets were overtaken",)
+
+
+def test_a_packet_lost_on_a_path_without_loss_is_one_too_many():
+    assert verdict(singles(50)[:-1]).reasons == (
+        "here -> there: 1 of 40 packets lost, expected 0 to 0 with a loss of 0 %",
+    )
+
+
+def test_nothing_received_is_no_measurement():
+    row = verdict([])
+    assert row.measured_one_way_ms is None
+    assert row.reasons[0] == "here -> there: 0 of the single packets arrived, too few to measure the delay"
+
+
+def test_the_binomial_interval_is_exact():
+    # scipy.stats.binom.interval(0.99, 1000, 0.01) and (0.99, 20, 0.5)
+    assert binomial_interval(1000, 0.01, 0.99) == (3, 19)
+    assert binomial_interval(20, 0.5, 0.99) == (4, 16)
+    assert binomial_interval(100, 0.0, 0.99) == (0, 0)
+    assert binomial_interval(100, 1.0, 0.99) == (100, 100)
+
+
+def test_more_paths_judged_together_are_judged_more_mildly():
+    low, high = binomial_interval(1000, 0.01, 0.99)
+    wide_low, wide_high = binomial_interval(1000, 0.01, 1 - 0.01 / 12)
+    assert wide_low < low
+    assert wide_high > high
+
+
+def test_streams_that_share_an_uplink_get_its_rate_together():
+    departures = [number * MS for number in range(80)]
+    assert judge_shared_up("here", ("a", "b"), 1e6, departures, 1000).reasons == ()
+    twice = judge_shared_up("here", ("a", "b"), 0.5e6, departures, 1000)
+    assert twice.reasons == ("shared up of here: rate 8 Mbit/s, configured 4 Mbit/s, allowed 90 to 101 %",)
+
+
+def test_a_report_is_as_good_as_its_worst_path():
+    good, bad = verdict(singles(50)), verdict(singles(55))
+    report = ProbeReport("key", 1.0, 2, 0, (good, bad), None)
+    assert report.reasons == bad.reasons
+    assert report.one_way_error_ms == pytest.approx(5)
+    assert report.to_json()["ok"] is False
+    assert ProbeReport("key", 1.0, 1, 0, (good,), None).ok
+
+
+# ---------------------------------------------------------------- what is sent
+
+
+def network(sites, *, site_of=None, up=None, path=None):
+    def queue(rate):
+        return UNLIMITED if rate is None else Queue(rate, int(rate / 10))
+
+    link = Link(50 * MS, 0, 0.0, queue(path))
+    return Network(
+        sites=tuple(f"s{site}" for site in range(sites)),
+        site_of=tuple(range(sites)) if site_of is None else site_of,
+        up=(queue(up),) * sites,
+        down=(UNLIMITED,) * sites,
+        local_delay_ns=(0,) * sites,
+        links={(a, b): link for a in range(sites) for b in range(sites) if a != b},
+    )
+
+
+@pytest.mark.parametrize("sites", [1, 2, 3, 4, 7, 16])
+def test_rounds_cover_every_directed_path_once_and_use_no_site_twice(sites):
+    rounds = list(rounds_of(sites))
+    pairs = [pair for each in rounds for pair in each]
+    assert sorted(pairs) == [(a, b) for a in range(sites) for b in range(sites) if a != b]
+    for each in rounds:
+        used = [site for pair in each for site in pair]
+        assert len(used) == len(set(used))
+
+
+@pytest.mark.parametrize("rate", [50e3, 1.25e6, 12.5e6, 125e6])
+def test_a_burst_takes_at_most_fifty_milliseconds_and_fits_the_buffer(rate):
+    train = burst_train(rate, 10**9, 0)
+    assert train["packets"] >= 16
+    assert 64 <= train["bytes"] <= 1500
+    assert train["packets"] * train["bytes"] / rate <= 0.0501
+    small = burst_train(rate, 2000, 0)
+    assert small["packets"] * small["bytes"] <= 2000
+
+
+def test_no_rate_is_measured_while_a_delay_is():
+    net = network(4, path=12.5e6)
+    flows = flows_of(net, [(0, 1), (2, 3)], start_ns=0)
+    last_single = max(flow.trains[0]["packets"] * flow.trains[0]["spacing_ns"] for flow in flows)
+    assert all(flow.trains[1]["start_ns"] > last_single for flow in flows)
+
+
+def test_rates_that_add_up_to_too_much_take_turns():
+    fast = flows_of(network(4, path=40e6), [(0, 1), (2, 3)], start_ns=0)
+    slow = flows_of(network(4, path=10e6), [(0, 1), (2, 3)], start_ns=0)
+    assert fast[0].trains[1]["start_ns"] < fast[1].trains[1]["start_ns"]
+    assert slow[0].trains[1]["start_ns"] == slow[1].trains[1]["start_ns"]
+
+
+def test_single_packets_are_further_apart_than_slow_wires_and_jitter_hold_them():
+    net = network(2, up=12.8e3)  # 64 bytes take 5 ms
+    assert wire_ns(net, (0, 1)) == 5 * MS
+    assert flows_of(net, [(0, 1)], 0)[0].trains[0]["spacing_ns"] == 10 * MS
+    link = Link(50 * MS, 8 * MS, 0.0, UNLIMITED)
+    net = Network(net.sites, net.site_of, (UNLIMITED,) * 2, net.down, net.local_delay_ns, {(0, 1): link})
+    assert flows_of(net, [(0, 1)], 0)[0].trains[0]["spacing_ns"] == 32 * MS
+
+
+def test_a_loss_is_looked_for_only_where_it_can_be_seen():
+    def loss_packets(loss):
+        net = network(2)
+        net = Network(
+            net.sites, net.site_of, net.up, net.down, net.local_delay_ns, {(0, 1): Link(0, 0, loss, UNLIMITED)}
+        )
+        return sum(train["packets"] for train in flows_of(net, [(0, 1)], 0)[0].trains[1:])
+
+    assert loss_packets(0.01) == 500
+    assert loss_packets(0.001) == 5000
+    assert loss_packets(0.0001) == 0
+
+
+def test_two_workers_of_a_site_try_to_exceed_its_uplink_together():
+    site, up, flows = shared_up_flows(network(3, site_of=(0, 1, 1, 2), up=1e6), 0)
+    assert (site, up) == (1, 1e6)
+    assert sorted(flow.sender for flow in flows) == [1, 2]
+    assert sorted(flow.receivers for flow in flows) == [(0,), (3,)]
+
+
+def test_one_worker_alone_alternates_between_destinations():
+    _, _, flows = shared_up_flows(network(3, up=1e6), 0)
+    assert [(flow.sender, flow.receivers) for flow in flows] == [(0, (1, 2))]
+
+
+def test_an_uplink_that_limits_nothing_is_not_tested():
+    assert shared_up_flows(network(3, up=10e6, path=1e6), 0) is None
+    assert shared_up_flows(network(3), 0) is None
+    assert shared_up_flows(network(2, up=1e6), 0) is None
