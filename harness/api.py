@@ -105,7 +105,7 @@ def _derive(folder: RunFolder, draw: bool) -> None:
 
     rows = folder.rows()
     write_parquet(rows, folder.path / "results.parquet")
-    if draw and any(row["status"] == "ok" for row in rows):
+    if draw and any(row["status"] == "ok" and row["workers"] > 1 for row in rows):
         from harness.figures import draw_all
 
         draw_all(rows, folder.name, folder.path / "figures")

@@ -109,7 +109,7 @@ class Cell:
         workload, algorithm, comm = self.workload(), self.algorithm(), self.config["comm"]
         rtt_s, rate = effective_conditions(self.profile(), self.placement(), self.workers, comm["collective"])
         buckets = None
-        if algorithm.buckets and self.workers > 1:
+        if algorithm.buckets and self.workers > 1 and workload.step_time_s is not None:
             buckets = tuple(workload.bucket_schedule(Size.parse(comm["buckets"]).bytes))
         momentum = float(self.config["train"].get("momentum", 0.0))
         tensors = algorithm.tensors_per_message(momentum)

@@ -24,7 +24,7 @@ from workloads.job import Job
 
 PATIENCE_S = 60.0  # how long workers may be silent on a busy host, beside what the law predicts
 _LOG_TAIL_LINES = 12
-_STACK_LINES = 5
+_STACK_LINES = 8
 _WARM_ROUNDS = 3
 _PATIENCE_STEPS = 10
 _DEFAULT_STEP_TIME_S = 5.0  # guess for real compute, only to size timeouts
@@ -188,13 +188,13 @@ def _await(slot: Slot, cell: Cell, event: str) -> None:
 
 
 def _failed(error: Exception, cell: Cell, slot: Slot, folder: Path) -> RepFailed:
-    """Clean up, and say what happened: where each worker stood if they hung, else what the one at fault printed."""
+    """Clean up, and say what happened: where they stood if they hung, else what the one at fault printed."""
     if isinstance(error, TimeoutError):
         known = slot.diagnose(cell.workers)
-        tail = [line for rank in range(cell.workers) for line in _log_tail(folder, rank, _STACK_LINES)]
+        tail = _where(folder, cell.workers)
         reason = f"hung: no worker said anything for {patience_s(cell):.0f} s{f'; {known}' if known else ''}"
     else:
-        tail = _log_tail(folder, error.rank, _LOG_TAIL_LINES) if isinstance(error, WorkerDied) else []
+        tail = _log(folder, error.rank)[-_LOG_TAIL_LINES:] if isinstance(error, WorkerDied) else []
         reason = str(error)
     slot.discard()
     return RepFailed(reason, tuple(tail))
@@ -208,11 +208,22 @@ def _set_tcp(handles: list[WorkerHandle], settings: Mapping[str, Any]) -> dict[s
     return dict(in_force[0])
 
 
-def _log_tail(folder: Path, rank: int, count: int) -> list[str]:
-    """The last lines that a worker printed."""
+def _log(folder: Path, rank: int) -> list[str]:
+    """The lines that a worker printed."""
     path = folder / f"worker-{rank}.log"
     lines = path.read_text(errors="replace").splitlines() if path.exists() else []
-    return [f"{path.stem}: {line}" for line in lines[-count:]]
+    return [f"{path.stem}: {line}" for line in lines]
+
+
+def _where(folder: Path, workers: int) -> list[str]:
+    """The stack of the first worker that hung for another reason than waiting for its peers, else of the first."""
+    stacks = []
+    for rank in range(workers):
+        lines = _log(folder, rank)
+        begins = [i for i, line in enumerate(lines) if "Stack (most recent call first)" in line]
+        stacks += [lines[begins[-1] :][:_STACK_LINES]] if begins else []
+    others = [stack for stack in stacks if not any("/workloads/comm/" in line for line in stack)]
+    return next(iter(others + stacks), [])
 
 
 def write_steps(path: Path, rows: list[dict[str, Any]]) -> None:

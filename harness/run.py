@@ -72,11 +72,7 @@ def execute(todo: list[Item], folder: RunFolder, slots: int, cores: int, say: Re
         redrawer = Redrawer(folder.path)
         try:
             session = _Session(folder, engine, control, say, tally, stopped, redrawer, cores, slots)
-            session.alone([item for item in todo if item.cell.is_baseline])
-            rest = [item for item in todo if not item.cell.is_baseline]
-            session.probe(rest)
-            session.side_by_side(rest)
-            session.alone(session.again)
+            session.run(todo)
         except OSError as error:
             raise HostError(
                 f"{error.filename or folder.path}: {error.strerror or error}; finished repetitions are kept"
@@ -117,16 +113,24 @@ class _Session:
         self.probes: dict[str, Mapping[str, Any]] = {}
         self.again: list[Item] = []  # invalid at the first try
 
-    def alone(self, items: list[Item]) -> None:
+    def run(self, todo: list[Item]) -> None:
+        """Everything; what was doubtful the first time is probed and measured again, alone, at the end."""
+        self._alone([item for item in todo if item.cell.is_baseline])
+        rest = [item for item in todo if not item.cell.is_baseline]
+        self._probe(rest)
+        doubtful = [item for item in rest if not self._report(item)["ok"]]
+        for item in doubtful:
+            item.tries += 1
+        self._side_by_side([item for item in rest if self._report(item)["ok"]], self.slots)
+        self._probe(doubtful)
+        self._alone([*self.again, *doubtful])
+
+    def _alone(self, items: list[Item]) -> None:
         """One at a time."""
         for item in items:
             self._side_by_side([item], slots=1)
 
-    def side_by_side(self, items: list[Item]) -> None:
-        """As many at a time as slots and processors allow."""
-        self._side_by_side(items, self.slots)
-
-    def probe(self, items: list[Item]) -> None:
+    def _probe(self, items: list[Item]) -> None:
         """Measure every distinct network once, on an idle host."""
         networks = {network_of(item.cell).key(): item.cell for item in items}
         if networks:
@@ -147,7 +151,11 @@ class _Session:
             return {"ok": False, "reasons": [str(error)], "one_way_error_ms": None}
         return report
 
+    def _report(self, item: Item) -> Mapping[str, Any]:
+        return self.probes[network_of(item.cell).key()]
+
     def _side_by_side(self, items: list[Item], slots: int) -> None:
+        """As many at a time as slots and processors allow."""
         queue = list(items)
         running: dict[Future[dict[str, Any]], tuple[Item, Path]] = {}
         while queue or running:
@@ -172,7 +180,7 @@ class _Session:
         return next((item for item in queue if fits(item.load, loads, self.cores)), None)
 
     def _task(self, item: Item, part: Path) -> Callable[[Any], dict[str, Any]]:
-        probe = self.probes.get(network_of(item.cell).key()) if not item.cell.is_baseline else None
+        probe = self._report(item) if not item.cell.is_baseline else None
         return lambda slot: measure(item.cell, item.rep, slot, part, self.control, probe)
 
     def _settle(self, item: Item, part: Path, future: Future[dict[str, Any]]) -> None:
@@ -214,10 +222,7 @@ class _Session:
         while True:
             done, _ = wait(futures, timeout=0.2, return_when=FIRST_COMPLETED)
             if self.stopped.is_set():
-                raise Interrupted(
-                    f"interrupted; {len(futures)} running repetitions were dropped, finished ones are kept; "
-                    "the same command continues"
-                )
+                raise Interrupted("interrupted; finished repetitions are kept; the same command continues")
             if done:
                 return done
 

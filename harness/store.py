@@ -157,7 +157,7 @@ class RunFolder:
 
     def rows(self) -> list[dict[str, Any]]:
         """One row per repetition, finished or failed; one that cannot be read is not finished."""
-        paths = sorted(self.path.glob("cells/*/rep-*/result.json"))
+        paths = [path for path in sorted(self.path.glob("cells/*/rep-*/result.json")) if not path.parent.suffix]
         found = [row for path in paths if (row := _read_row(path)) is not None]
         finished = {(row["cell"], row["rep"]) for row in found}
         failed: dict[tuple[str, int], dict[str, Any]] = {}

@@ -58,7 +58,10 @@ def main(channel: Channel, address: str) -> None:
         except Exception as error:
             traceback.print_exc()
             sys.stderr.flush()
-            answer = {"error": str(error) or repr(error), "kind": type(error).__name__}
+            kind = type(error).__name__
+            # Our own errors are sentences; a user's KeyError says nothing without its name.
+            ours = type(error).__module__ != "builtins"
+            answer = {"error": str(error) if ours else f"{kind}: {error}", "kind": kind}
         if answer is not None:
             channel.send(answer)
 

@@ -29,8 +29,8 @@ def command(run_source: str | None, to: Path | None, formats: str, out: Path) ->
             raise SpecError(f"--formats {name}: expected svg, pdf or png")
     folder = open_run(run_source, out)
     rows = folder.rows()
-    if not any(row["status"] == "ok" for row in rows):
-        raise SpecError(f"{folder.path}: no finished repetition yet; nothing to draw")
+    if not any(row["status"] == "ok" and row["workers"] > 1 for row in rows):
+        raise SpecError(f"{folder.path}: no finished repetition of more than one worker yet; nothing to draw")
 
     from harness.figures import draw_all
 

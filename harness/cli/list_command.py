@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import click
 
+UNIFORM = "N sites of one worker, all pairs alike; takes rtt, rate, jitter, loss"
 KINDS = ("algorithms", "workloads", "profiles", "experiments")
 
 
@@ -53,8 +54,7 @@ def _workloads() -> dict[str, str]:
 def _profiles() -> dict[str, str]:
     from netprofiles import catalog_names, load
 
-    uniform = {"uniform": "N sites of one worker, all pairs alike; takes rtt, rate, jitter, loss"}
-    return uniform | {name: load(name).description for name in catalog_names()}
+    return {"uniform": UNIFORM} | {name: load(name).description for name in catalog_names()}
 
 
 def _experiments() -> dict[str, str]:

@@ -57,7 +57,7 @@ def command(
     try:
         tally = measure_all(spec, cells, folder, text=text, jobs=jobs, fresh=fresh, keep=keep, draw=not no_figures)
     except KeyboardInterrupt:
-        raise Interrupted("interrupted; the same command continues") from None
+        raise Interrupted("interrupted; finished repetitions are kept; the same command continues") from None
     click.echo(folder.path)
     if tally.failed:
         names = ", ".join(dict.fromkeys(tally.failed))

@@ -7,6 +7,7 @@ import json
 
 import click
 
+from harness.cli.list_command import UNIFORM
 from harness.errors import SpecError
 
 
@@ -58,6 +59,8 @@ def _profile(name: str) -> tuple[str, object]:
     from netprofiles import load
     from netprofiles.describe import describe, render
 
+    if name == "uniform":  # has no values but those of a spec
+        return f"uniform: {UNIFORM}", {"name": name, "description": UNIFORM}
     profile = load(name)
     return render(profile), describe(profile)
 

@@ -22,9 +22,7 @@ def test_every_step_is_that_of_one_worker_with_the_averaged_gradient():
     random = torch.Generator().manual_seed(3)
     gradients = torch.randn(30, 4, 5, generator=random, dtype=torch.float64)
     start = torch.ones(5, dtype=torch.float64)
-    trace = simulate(
-        SSGD, lambda rank, step, w: gradients[step, rank], MOMENTUM, start, steps=30, world_size=4
-    )
+    trace = simulate(SSGD, lambda rank, step, w: gradients[step, rank], MOMENTUM, start, steps=30, world_size=4)
     expected, _ = synchronous(gradients, MOMENTUM, start)
     for rank in range(4):
         torch.testing.assert_close(trace.w_at[:, rank], expected, rtol=1e-12, atol=1e-12)

@@ -49,7 +49,7 @@ class DirectWork:
     def wait(self) -> None:
         """Block until finished. Raises: CommError if a peer is gone or the operation took too long."""
         if not self._event.wait(self._timeout_s):
-            raise CommError(f"direct: {self._what} took longer than {self._timeout_s:.0f} s")
+            raise CommError(f"direct: {self._what} took longer than {self._timeout_s:g} s")
         if self._error is not None:
             raise CommError(f"direct: {self._what} failed: {self._error}")
 
@@ -92,7 +92,7 @@ class DirectComm:
         self._posted: dict[tuple[int, int], tuple[DirectWork, torch.Tensor]] = {}
         self._sending: set[DirectWork] = set()
         self._failed: str | None = None
-        mesh.start(self._buffer_for, self._arrived, self._lost)
+        mesh.start(self._buffer_for, self._arrived, self._fail)
 
     # ---------------------------------------------------------------- called by the worker
 
@@ -202,7 +202,7 @@ class DirectComm:
         for rank, contribution in sorted(arrived.items()):
             if len(contribution) != nbytes:
                 pieces = f"rank {rank} gave {len(contribution)} bytes of a piece where rank {self.rank} has {nbytes}"
-                self._abort(f"ranks disagree on the size of all_reduce {sequence}: {pieces}")
+                self._fail(f"ranks disagree on the size of all_reduce {sequence}: {pieces}")
                 return
         if not nbytes:
             return
@@ -245,24 +245,23 @@ class DirectComm:
             del self._reductions[sequence]
         reduction.work.complete()
 
-    def _abort(self, reason: str) -> None:
-        """Fail everything here and at every peer: an operation that one rank gives up never ends elsewhere."""
-        body = memoryview(reason.encode())
-        peers = [peer for peer in range(self.world_size) if peer != self.rank]
-        self._mesh.send_all([(peer, Frame(ABORT, 0, body, lambda: None)) for peer in peers])
-        self._lost(reason)
-
     def _deliver(self, work: DirectWork, tensor: torch.Tensor, body: bytearray) -> None:
         if len(body) != tensor.numel() * tensor.element_size():
             work.complete(f"the message has {len(body)} bytes, the buffer {tensor.numel() * tensor.element_size()}")
             return
-        tensor.view(-1).copy_(torch.frombuffer(body, dtype=tensor.dtype))
+        if body:
+            tensor.view(-1).copy_(torch.frombuffer(body, dtype=tensor.dtype))
         work.complete()
 
-    def _lost(self, reason: str) -> None:
-        """A connection broke or ranks disagree: everything pending fails with the first reason."""
+    def _fail(self, reason: str) -> None:
+        """A connection broke or ranks disagree: everything pending fails, here and, by telling them, at the peers.
+
+        An operation that one rank gives up never ends elsewhere. The first reason stays.
+        """
         with self._lock:
-            self._failed = reason = self._failed or reason
+            if self._failed is not None:
+                return
+            self._failed = reason
             pending = [reduction.work for reduction in self._reductions.values()]
             pending += [work for work, _ in self._posted.values()]
             pending += self._sending
@@ -271,3 +270,6 @@ class DirectComm:
             self._sending.clear()
         for work in pending:
             work.complete(reason)
+        body = memoryview(reason.encode())
+        peers = [peer for peer in range(self.world_size) if peer != self.rank]
+        self._mesh.send_all([(peer, Frame(ABORT, 0, body, lambda: None)) for peer in peers])

@@ -137,7 +137,9 @@ class Mesh:
             os.eventfd_write(self._wake, 1)
 
     def close(self) -> None:
-        """Stop the thread and close every connection."""
+        """Stop the thread and close every connection; calling it again does nothing."""
+        if self._closing:
+            return
         self._closing = True
         if self._thread is not None:
             os.eventfd_write(self._wake, 1)
@@ -164,7 +166,19 @@ class Mesh:
                 self._take_inbox()
         except Exception as error:  # whatever ends this thread, nobody may go on waiting for it
             if not self._closing:
-                self._lost(str(error) if isinstance(error, CommError) else repr(error))
+                self._hang_up(str(error) if isinstance(error, CommError) else repr(error))
+
+    def _hang_up(self, reason: str) -> None:
+        """Say what is still to be said, then end every stream: peers must not wait for a rank that gave up."""
+        with contextlib.suppress(OSError, CommError):  # whoever is gone cannot be told
+            self._lost(reason)
+        with contextlib.suppress(OSError, CommError):
+            self._take_inbox()
+        for connection in self._connections.values():
+            with contextlib.suppress(OSError, CommError):
+                self._write(connection)
+            with contextlib.suppress(OSError):
+                connection.sock.shutdown(socket.SHUT_WR)
 
     def _take_inbox(self) -> None:
         touched = set()

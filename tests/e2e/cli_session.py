@@ -1,0 +1,221 @@
+"""wanbench as its users run it: the command line, real processes, real sockets, real devices."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+WANBENCH = [str(Path(sys.executable).parent / "wanbench")]
+# The same command, with less patience for workers that say nothing.
+IMPATIENT = [
+    sys.executable,
+    "-P",
+    "-c",
+    "import harness.rep as r; r.PATIENCE_S = 2.0; from harness.cli import main; main()",
+]
+
+
+def devices() -> set[str]:
+    """Network devices of the host's own namespace."""
+    return set(os.listdir("/sys/class/net"))
+
+
+def network_namespaces(pids: Iterable[int | str]) -> set[str]:
+    """Network namespaces of processes, this one's apart."""
+    spaces = set()
+    for pid in pids:
+        with contextlib.suppress(OSError):
+            spaces.add(os.readlink(f"/proc/{pid}/ns/net"))
+    return spaces - {os.readlink("/proc/self/ns/net")}
+
+
+class Command:
+    """A `wanbench` under way, in a session of its own."""
+
+    def __init__(self, arguments: list[str], folder: Path, **popen: Any) -> None:
+        self.log = folder / f"stderr-{time.monotonic_ns()}"
+        self.temp = folder / "tmp"
+        self.temp.mkdir(exist_ok=True)
+        self.devices_before = devices()
+        self.namespaces: set[str] = set()  # that its processes have been seen in
+        with self.log.open("w") as log:
+            self.process = subprocess.Popen(
+                arguments,
+                cwd=folder,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+                start_new_session=True,
+                env={**os.environ, "TMPDIR": str(self.temp)},
+                **popen,
+            )
+
+    def wait(self, timeout_s: float = 200) -> Result:
+        try:
+            out, _ = self.process.communicate(timeout=timeout_s)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.communicate()
+            pytest.fail(f"no end within {timeout_s} s:\n{self.log.read_text()}")
+        return Result(self.process.returncode, out, self.log.read_text())
+
+    def pids(self) -> list[int]:
+        """All processes of the session that are not yet gone, zombies apart."""
+        status = {int(path.name): _status(int(path.name)) for path in Path("/proc").glob("[0-9]*")}
+        mine = str(self.process.pid)
+        pids = [pid for pid, fields in status.items() if fields and fields[3] == mine and fields[0] != "Z"]
+        self.namespaces |= network_namespaces(pids)
+        return pids
+
+    def left_nothing(self, within_s: float) -> bool:
+        """True once no process and no namespace of it is left, and the host has the devices it had before."""
+        deadline = time.monotonic() + within_s
+        while time.monotonic() < deadline:
+            everywhere = network_namespaces(path.name for path in Path("/proc").glob("[0-9]*"))
+            if not self.pids() and not self.namespaces & everywhere and devices() == self.devices_before:
+                return True
+            time.sleep(0.05)
+        return False
+
+    def relays(self) -> list[int]:
+        return self._children("harness.emulators.relay_process")
+
+    def workers_parent(self) -> int:
+        (pid,) = self._children("workloads.forkserver")
+        return pid
+
+    def _children(self, module: str) -> list[int]:
+        pids = [pid for pid in self.pids() if _parent(pid) == self.process.pid]
+        return [pid for pid in pids if module.encode() in _read(pid, "cmdline")]
+
+    def training(self, algorithm: str, rank: int) -> int | None:
+        """Process id of a worker that is training this algorithm: it logs there, and serves its connections."""
+        for pid in self.pids():
+            try:
+                log = os.readlink(f"/proc/{pid}/fd/1")
+                threads = len(os.listdir(f"/proc/{pid}/task"))
+            except OSError:
+                continue
+            if f"/cells/{algorithm}-w" in log and log.endswith(f"/worker-{rank}.log") and threads > 1:
+                return pid
+        return None
+
+    def until(self, what: Callable[[], Any], timeout_s: float = 60) -> Any:
+        """Wait until `what` is true; returns it."""
+        deadline = time.monotonic() + timeout_s
+        while not (found := what()):
+            if time.monotonic() > deadline or self.process.poll() is not None:
+                pytest.fail(f"it did not come to that:\n{self.log.read_text()}")
+            time.sleep(0.02)
+        return found
+
+
+class Result(NamedTuple):
+    """How a command ended."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def last_line(self) -> str:
+        return self.err.splitlines()[-1]
+
+
+def _read(pid: int, name: str) -> bytes:
+    with contextlib.suppress(OSError):
+        return Path(f"/proc/{pid}/{name}").read_bytes()
+    return b""
+
+
+def _status(pid: int) -> list[str]:
+    """State, parent, process group, session, ...; empty if there is no such process."""
+    return _read(pid, "stat").decode().rpartition(")")[2].split()
+
+
+def _parent(pid: int) -> int | None:
+    status = _status(pid)
+    return int(status[1]) if status else None
+
+
+class Bench:
+    """A working folder with `wanbench` in it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.commands: list[Command] = []
+
+    def start(self, *arguments: str, program: list[str] = WANBENCH, **popen: Any) -> Command:
+        command = Command([*program, *arguments], self.folder, **popen)
+        self.commands.append(command)
+        return command
+
+    def run(self, *arguments: str, program: list[str] = WANBENCH) -> Result:
+        return self.start(*arguments, program=program).wait()
+
+    def measure(self, *arguments: str) -> Result:
+        """`wanbench run`, and once more if the host was too busy for a valid repetition, as a user would."""
+        result = self.run("run", *arguments, "--out", "out")
+        if result.code == 4 and " FAILED: " not in result.err:
+            result = self.run("run", *arguments, "--out", "out")
+        assert result.code == 0, result.err
+        return result
+
+    def spec(self, text: str, name: str = "spec") -> str:
+        (self.folder / f"{name}.toml").write_text(text)
+        return f"{name}.toml"
+
+    def rows(self, run: str) -> list[dict[str, Any]]:
+        """One object a repetition, as the command line gives them."""
+        return json.loads(self.run("results", f"out/{run}", "--format", "json").out)
+
+    def finished(self, run: str) -> dict[Path, int]:
+        """Every finished repetition, with the time of its result."""
+        return {p: p.stat().st_mtime_ns for p in (self.folder / "out" / run).glob("cells/*/rep-?/result.json")}
+
+    def close(self) -> None:
+        for command in self.commands:
+            for pid in [command.process.pid, *command.pids()]:
+                if command.process.poll() is None or pid != command.process.pid:
+                    os.kill(pid, signal.SIGKILL)
+            command.process.wait()
+            command.process.stdout.close()
+
+
+def by_numbers(name: str, algorithms: str, rtts: str = '["10ms"]', window: int = 20, **more: str) -> str:
+    """A spec of two workers with steps of 20 ms; `more` adds lines to tables."""
+    return f"""
+schema = 1
+name = "{name}"
+
+[workload]
+params = 100_000
+tensors = 4
+step_time = "20ms"
+
+[network]
+tcp = {{ congestion = "reno", slow_start_after_idle = false }}
+
+[algorithms]
+{algorithms}
+
+[sweep]
+workers = [2]
+rtt = {rtts}
+
+[run]
+repeats = 1
+window = "{window} steps"
+{more.get("run", "")}
+"""

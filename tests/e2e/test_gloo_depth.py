@@ -1,0 +1,52 @@
+"""A delay of D steps is only worth something if D all-reduces really are in flight at once."""
+
+from __future__ import annotations
+
+import pytest
+
+SPEC = """
+schema = 1
+name = "gloo-depth"
+
+[workload]
+name = "resnet50-v100"
+payload_scale = 0.01
+
+[network]
+rtt = "1000ms"
+rate = "10Gbit"
+tcp = { congestion = "reno", slow_start_after_idle = false }
+
+[comm]
+collective = "gloo"
+
+[algorithms]
+delayed = { delay = 20 }
+
+[sweep]
+workers = [4]
+channels = ["auto", 3]
+
+[run]
+repeats = 1
+"""
+
+
+@pytest.fixture(scope="module")
+def rows(shared_bench):
+    shared_bench.measure(shared_bench.spec(SPEC), "--no-figures")
+    return {row["channels"]: row for row in shared_bench.rows("gloo-depth") if row["workers"] == 4}
+
+
+def test_twenty_all_reduces_in_flight_hide_a_path_of_one_second(rows):
+    row = rows[11]
+    assert (row["collective"], row["tcp"], row["rtt_ms"], row["algorithm"]) == ("gloo", "reno", 1000, "delayed-d20")
+    assert row["steps"] >= 63
+    assert row["scalability"] >= 0.9
+
+
+def test_with_too_few_channels_the_same_algorithm_waits(rows):
+    row = rows[3]
+    assert row["steps"] >= 63
+    assert row["scalability"] <= 0.45
+    assert row["stall_s"] > 0.3

@@ -1,0 +1,141 @@
+"""Training over an emulated network: what it learns, and when."""
+
+from __future__ import annotations
+
+import json
+
+import pandas as pd
+import pytest
+
+SPEC = """
+schema = 1
+name = "digits"
+
+[workload]
+name = "digits-cnn"
+
+[network]
+rtt = "20ms"
+rate = "1Gbit"
+tcp = { congestion = "reno", slow_start_after_idle = false }
+
+[algorithms]
+ssgd = {}
+dts = { delay = 2, period = 2 }
+
+[sweep]
+workers = [2]
+"train.shards" = ["iid", "dirichlet:0.5"]
+
+[[sweep.exclude]]
+algorithm = "ssgd"
+"train.shards" = "dirichlet:0.5"
+
+[train]
+lr = 0.02
+momentum = 0.9
+batch_size = 32
+until = "200 steps"
+eval_every = 50
+target = 0.9
+
+[run]
+repeats = 1
+"""
+
+MODEL = '''
+import torch
+from torch import nn
+
+
+def make(rank, world_size, seed, batch_size):
+    """Learns a plane from examples that differ from rank to rank."""
+    generator = torch.Generator().manual_seed(1000 * seed + rank)
+    true = torch.linspace(-1.0, 1.0, 8)
+
+    def batches():
+        while True:
+            x = torch.randn(batch_size, 8, generator=generator)
+            yield x, (x @ true > 0).long()
+
+    module = nn.Linear(8, 2)
+
+    def evaluate():
+        x = torch.randn(500, 8, generator=torch.Generator().manual_seed(7))
+        return float((module(x).argmax(1) == (x @ true > 0).long()).float().mean())
+
+    return module, batches(), nn.functional.cross_entropy, evaluate
+'''
+MODEL_SPEC = """
+schema = 1
+name = "plane"
+
+[workload]
+model = "mymod:make"
+
+[network]
+rtt = "20ms"
+tcp = { congestion = "reno" }
+
+[algorithms]
+dts = { delay = 2, period = 2 }
+
+[sweep]
+workers = [2]
+
+[train]
+lr = 0.1
+until = "100 steps"
+
+[run]
+repeats = 1
+"""
+
+
+@pytest.fixture(scope="module")
+def digits(shared_bench):
+    shared_bench.measure(shared_bench.spec(SPEC), "--no-figures")
+    rows = [row for row in shared_bench.rows("digits") if row["workers"] == 2]
+    return shared_bench, {(row["algorithm"], row["axes"]["train.shards"]): row for row in rows}
+
+
+@pytest.mark.parametrize("cell", [("ssgd", "iid"), ("dts-d2-p2", "iid"), ("dts-d2-p2", "dirichlet:0.5")], ids=str)
+def test_it_learns_and_the_replicas_agree(digits, cell):
+    row = digits[1][cell]
+    assert row["accuracy"] > 0.9
+    assert row["final_loss"] < 1.0
+    assert row["replica_spread"] < 1e-4
+
+
+@pytest.mark.parametrize("algorithm", ["ssgd", "dts-d2-p2"])
+def test_evaluations_are_rows_and_the_time_to_target_is_theirs(digits, algorithm):
+    bench, rows = digits
+    row = rows[algorithm, "iid"]
+    (folder,) = (bench.folder / "out/digits/cells").glob(f"{row['cell']}/rep-0")
+    steps = pd.read_parquet(folder / "steps.parquet")
+    evaluated = steps[(steps["rank"] == 0) & steps["accuracy"].notna()]
+    assert list(evaluated["step"]) == [49, 99, 149]  # the last evaluation, after 200 steps, is in the result
+    reached = evaluated[evaluated["accuracy"] >= 0.9].iloc[0]
+    begin_ns = steps[(steps["rank"] == 0) & (steps["step"] == 0)].iloc[0]
+    seconds = (reached["end_ns"] - begin_ns["end_ns"]) / 1e9 + begin_ns["step_time_s"]
+    assert row["time_to_target_s"] == pytest.approx(seconds)
+    assert len(steps) == 2 * 200
+    assert steps["loss"].notna().all()
+
+
+def test_a_delay_costs_no_step_time_where_a_synchronous_step_waits(digits):
+    _, rows = digits
+    assert rows["dts-d2-p2", "iid"]["scalability"] > 0.9
+    assert rows["ssgd", "iid"]["scalability"] < 0.6
+
+
+def test_a_model_of_the_users_own_is_found_in_the_working_folder(bench):
+    (bench.folder / "mymod.py").write_text(MODEL)
+    bench.measure(bench.spec(MODEL_SPEC), "--no-figures")
+    (row,) = [row for row in bench.rows("plane") if row["workers"] == 2]
+    assert row["workload"] == "mymod:make"
+    assert row["accuracy"] > 0.9
+    assert row["replica_spread"] < 1e-4
+    assert row["predicted_step_time_s"] is None  # real compute: nothing is known beforehand
+    (path,) = (bench.folder / "out/plane/cells").glob(f"{row['cell']}/cell.json")
+    assert json.loads(path.read_text())["config"]["workload"] == {"model": "mymod:make"}

@@ -1,0 +1,459 @@
+"""The command line: instant help, data on stdout, one line on stderr, and the documented exit codes."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+from click.testing import CliRunner, Result
+
+from harness.api import Tally
+from harness.cells import expand
+from harness.cli import COMMANDS, main
+from harness.errors import HostError, Interrupted, SpecError
+from harness.rep import describe
+from harness.spec import Spec, builtin_names, read
+from harness.store import RunFolder
+from netprofiles import catalog_names
+from workloads.algorithms import registry
+from workloads.registry import BUILTINS
+
+
+@pytest.fixture(autouse=True)
+def _as_it_was(tmp_path, monkeypatch):
+    """`wanbench` adds the working folder to the path, and `run` installs signal handlers."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+def wanbench(*args: str) -> Result:
+    result = CliRunner().invoke(main, args, prog_name="wanbench")
+    if result.exception is not None and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    return result
+
+
+def refused(*args: str, code: int = 2) -> str:
+    """What is said on stderr; nothing is said on stdout."""
+    result = wanbench(*args)
+    assert result.exit_code == code
+    assert result.stdout == ""
+    return result.stderr.strip()
+
+
+def data(*args: str):
+    """What `--json` says, with nothing beside it on stdout."""
+    result = wanbench(*args, "--json")
+    assert result.exit_code == 0, result.stderr
+    return json.loads(result.stdout)
+
+
+# ---------------------------------------------------------------- help
+
+HEAVY = {"torch", "pandas", "numpy", "matplotlib", "pydantic", "rich", "pyarrow"}
+
+
+@pytest.mark.parametrize("args", [[], *([name] for name in COMMANDS)], ids=lambda args: " ".join(args) or "wanbench")
+def test_help_imports_nothing_heavy(args):
+    code = (
+        "import sys\nfrom harness.cli import main\n"
+        f"try: main([*{args!r}, '--help'])\n"
+        "finally: print(*sorted({name.partition('.')[0] for name in sys.modules}), file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.startswith("Usage: ")
+    assert HEAVY.isdisjoint(done.stderr.split())
+
+
+def test_help_is_nearly_as_fast_as_python_and_click_alone():
+    def seconds(*args: str) -> float:
+        began = time.perf_counter()
+        subprocess.run([sys.executable, *args], capture_output=True, check=True)
+        return time.perf_counter() - began
+
+    alone = min(seconds("-c", "import click, importlib.metadata") for _ in range(5))
+    for command in ([], ["run"]):
+        assert min(seconds("-m", "harness.cli", *command, "--help") for _ in range(5)) < 3 * alone
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_has_a_help_with_an_example_of_itself(name):
+    text = wanbench(name, "--help").stdout
+    assert f"Example:  wanbench {name} " in text
+    assert wanbench(name, "-h").stdout == text
+
+
+def test_the_list_of_commands_says_what_each_command_says_of_itself():
+    for name, summary in COMMANDS.items():
+        assert main.get_command(None, name).short_help == summary  # type: ignore[arg-type]
+        assert summary in " ".join(wanbench("--help").stdout.split())
+
+
+def test_the_exit_codes_are_documented():
+    text = " ".join(wanbench("--help").stdout.split())
+    assert "0 ok, 2 usage or spec, 3 this host cannot, 4 cells failed, 130 interrupted" in text
+
+
+def test_the_version_is_the_packages():
+    assert wanbench("--version").stdout.startswith("wanbench 0.")
+
+
+def test_an_unknown_command_gets_a_near_miss():
+    assert refused("rnu").splitlines()[-1] == "Error: no such command 'rnu'; did you mean 'run'?"
+    assert refused("qqqq").splitlines()[-1] == "Error: no such command 'qqqq'; see `wanbench --help`"
+
+
+def test_an_unknown_option_is_a_usage_error():
+    assert "No such option" in refused("plan", "smoke", "--onyl", "x=1")
+
+
+# ---------------------------------------------------------------- list and show
+
+
+@pytest.mark.parametrize(
+    ("kind", "names"),
+    [
+        ("algorithms", registry.kinds()),
+        ("workloads", list(BUILTINS)),
+        ("profiles", ["uniform", *catalog_names()]),
+        ("experiments", builtin_names()),
+    ],
+)
+def test_list_has_a_line_for_everything_a_spec_can_name(kind, names):
+    listed = data("list", kind)
+    assert list(listed) == names
+    assert all(listed.values())
+    lines = wanbench("list", kind).stdout.splitlines()
+    assert [line.split()[0] for line in lines] == names
+
+
+def test_list_shows_parameters_of_algorithms():
+    assert data("list", "algorithms")["dts"].startswith("(delay: int, period: int)  ")
+
+
+def test_list_refuses_what_cannot_be_listed():
+    assert "'algorithms', 'workloads', 'profiles', 'experiments'" in refused("list", "things")
+
+
+@pytest.mark.parametrize(
+    ("kind", "name"),
+    [
+        *(("algorithm", kind) for kind in registry.kinds()),
+        *(("workload", name) for name in BUILTINS),
+        *(("profile", name) for name in ["uniform", *catalog_names()]),
+        *(("experiment", name) for name in builtin_names()),
+    ],
+)
+def test_everything_that_is_listed_can_be_shown(kind, name):
+    assert len(wanbench("show", kind, name).stdout) > 20
+    assert data("show", kind, name)
+
+
+def test_show_says_what_something_is():
+    assert "Zhu, Lu, Lin and Han" in wanbench("show", "algorithm", "dts").stdout
+    assert data("show", "workload", "resnet50-v100")["params"] == 25_557_032
+    assert wanbench("show", "experiment", "smoke").stdout.strip() == read("smoke").strip()
+    assert data("show", "experiment", "smoke") == Spec.load("smoke").to_dict()
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "near"),
+    [
+        ("algorithm", "dtss", "dts"),
+        ("workload", "resnet50-v10", "resnet50-v100"),
+        ("profile", "wrld4", "world4"),
+        ("experiment", "smok", "smoke"),
+    ],
+)
+def test_show_refuses_an_unknown_name_with_a_near_miss(kind, name, near):
+    said = refused("show", kind, name)
+    assert said.startswith("wanbench: ")
+    assert f"did you mean '{near}'?" in said
+    assert "\n" not in said
+
+
+# ---------------------------------------------------------------- plan
+
+
+def test_plan_shows_every_cell_with_its_predicted_step_time():
+    cells = expand(Spec.load("smoke"), "smoke")
+    head, columns, *lines = wanbench("plan", "smoke").stdout.splitlines()
+    assert head.startswith("smoke: 5 cells x 1 = 5 reps; 5 to run, about ")
+    assert columns.split() == ["cell", "steps", "law", "s/step", "bound", "by", "to", "run"]
+    assert [line.split()[0] for line in lines] == [cell.slug for cell in cells]
+    assert [line.split()[2] for line in lines] == [f"{cell.predicted_step_time_s():.3f}" for cell in cells]
+    assert all(line.endswith("1  new") for line in lines)
+
+
+def test_plan_as_json_has_what_the_table_has():
+    plan = data("plan", "smoke")
+    assert plan["run"] == "results/smoke"
+    assert plan["predicted_s"] > 1.0
+    alone, *others = plan["cells"]
+    assert (alone["algorithm"], alone["channels"]) == ("one-worker", None)
+    assert [cell["axes"]["rtt"] for cell in others] == ["10ms", "10ms", "40ms", "40ms"]
+    assert {cell["to_run"] for cell in plan["cells"]} == {1}
+
+
+def test_plan_writes_nothing(tmp_path):
+    wanbench("plan", "smoke")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_only_keeps_cells_and_the_one_worker_cells_they_need():
+    kept = data("plan", "smoke", "--only", "algorithm=ssgd", "--only", "rtt=10ms")["cells"]
+    assert [cell["algorithm"] for cell in kept] == ["one-worker", "ssgd"]
+    both = data("plan", "smoke", "--only", "rtt=10ms", "--only", "rtt=40ms")["cells"]
+    assert len(both) == 5, "the same axis twice is either"
+
+
+def test_set_testbed_and_emulator_change_the_spec():
+    assert len(data("plan", "smoke", "--set", 'sweep.rtt=["1ms"]', "--set", "run.repeats=7")["cells"]) == 3
+    assert data("plan", "smoke", "--set", "run.repeats=7")["cells"][0]["to_run"] == 7
+    assert data("plan", "smoke", "--testbed", "netns", "--emulator", "relay") == data("plan", "smoke")
+
+
+@pytest.mark.parametrize(
+    ("args", "line"),
+    [
+        (["smok"], "smok: no such file and no such experiment; did you mean 'smoke'?"),
+        (["smoke", "--set", "repeats"], "--set repeats: expected key=value, e.g. --set run.repeats=1"),
+        (["smoke", "--set", "run.repeatz=1"], "--set: run.repeatz: unknown key; did you mean 'repeats'?"),
+        (["smoke", "--testbed", "docker"], "--set: run.testbed: expected 'auto' or 'netns', got 'docker'"),
+        (["smoke", "--only", "rtt"], "--only rtt: expected AXIS=VALUE, e.g. --only algorithm=ssgd"),
+        (["smoke", "--only", "rtts=1ms"], "--only rtts=...: not an axis of smoke; axes: algorithm, rtt, workers"),
+        (["smoke", "--only", "rtt=1ms"], "--only rtt=1ms: no cell is left; values are rtt: 10ms, 40ms"),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("command", ["plan", "run"])
+def test_a_wrong_spec_or_option_is_one_line_and_exit_code_2(command, args, line):
+    assert refused(command, *args) == f"wanbench: {line}"
+
+
+def finished(tmp_path, name: str = "smoke", statuses: tuple[str, ...] = ("ok",) * 5) -> list[dict]:
+    """A run folder as `run` leaves it, with made-up times."""
+    folder, rows = RunFolder(tmp_path / "results" / name), []
+    folder.prepare(None, {}, {})
+    for cell, status in zip(expand(Spec.load(name), name), statuses, strict=False):
+        row = {**describe(cell, 0), "run": name, "status": status, "reason": None if status == "ok" else "it broke"}
+        part = folder.begin(cell, 0)
+        if status == "ok":
+            times = {"compute_s": 0.03, "stall_s": 0.01, "overhead_s": 0.0, "step_time_s": 0.04}
+            row |= {**times, "scalability": 0.75, "steps": 20}
+            folder.finish(cell, 0, part, row)
+        else:
+            folder.fail(cell, 0, part, {"row": row, "log_tail": []})
+        rows.append(row)
+    return rows
+
+
+def test_plan_says_what_is_finished_and_what_failed_before(tmp_path):
+    finished(tmp_path, statuses=("ok", "failed", "invalid"))
+    cells = data("plan", "smoke")["cells"]
+    assert [(cell["to_run"], cell["why"]) for cell in cells] == [
+        (0, "finished"), (1, "failed before: it broke"), (1, "failed before: it broke"), (1, "new"), (1, "new"),
+    ]  # fmt: skip
+    again = data("plan", "smoke", "--set", "run.repeats=2")["cells"]
+    assert (again[0]["to_run"], again[0]["why"]) == (1, "some repetitions are missing")
+
+
+# ---------------------------------------------------------------- run
+
+
+@pytest.fixture
+def measured(monkeypatch):
+    """What `run` hands to the harness; `outcome` is what it gets back or has raised."""
+    calls = []
+
+    def measure_all(spec, cells, folder, **options):
+        calls.append({"spec": spec, "cells": cells, "folder": folder, **options})
+        if isinstance(measure_all.outcome, BaseException):
+            raise measure_all.outcome
+        return measure_all.outcome
+
+    measure_all.outcome = Tally(ok=1)
+    monkeypatch.setattr("harness.api.measure_all", measure_all)
+    return measure_all, calls
+
+
+def test_run_prints_the_folder_and_nothing_else_on_stdout(measured):
+    result = wanbench("run", "smoke", "--out", "elsewhere")
+    assert (result.exit_code, result.stdout, result.stderr) == (0, "elsewhere/smoke\n", "")
+
+
+def test_run_hands_over_the_spec_as_written_and_as_meant(measured):
+    _, (calls) = measured
+    wanbench(
+        "run", "smoke", "--set", "run.repeats=2", "--only", "algorithm=ssgd", "--jobs", "3", "--keep", "--no-figures"
+    )
+    (call,) = calls
+    assert call["text"] == read("smoke")
+    assert call["spec"].run.repeats == 2
+    assert [cell.label for cell in call["cells"]] == ["one-worker", "ssgd", "ssgd"]
+    assert (call["jobs"], call["fresh"], call["keep"], call["draw"]) == (3, False, True, False)
+
+
+@pytest.mark.parametrize(
+    ("outcome", "code", "said"),
+    [
+        (SpecError("x.toml: wrong"), 2, "x.toml: wrong"),
+        (HostError("/dev/net/tun: not there"), 3, "/dev/net/tun: not there"),
+        (Interrupted("interrupted; the same command continues"), 130, "interrupted; the same command continues"),
+    ],
+)
+def test_an_error_is_one_line_with_the_documented_exit_code(measured, outcome, code, said):
+    measured[0].outcome = outcome
+    assert refused("run", "smoke", code=code) == f"wanbench: {said}"
+
+
+def test_ctrl_c_before_the_first_cell_is_the_same_as_during_one(measured):
+    measured[0].outcome = KeyboardInterrupt()
+    said = refused("run", "smoke", code=130)
+    assert said.startswith("wanbench: interrupted; ")
+    assert said.endswith("the same command continues")
+
+
+def test_failed_cells_are_exit_code_4_and_the_folder_is_still_printed(measured):
+    measured[0].outcome = Tally(ok=1, failed=["a", "b", "a"])
+    result = wanbench("run", "smoke")
+    assert (result.exit_code, result.stdout) == (4, "results/smoke\n")
+    assert result.stderr == "wanbench: 3 repetitions have no valid result: a, b\n"
+
+
+def test_ctrl_c_anywhere_else_is_exit_code_130_too(monkeypatch):
+    def interrupted(*_args):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("harness.cells.expand", interrupted)
+    assert refused("plan", "smoke", code=130) == "wanbench: interrupted"
+
+
+def test_fresh_and_keep_exclude_each_other(measured):
+    assert refused("run", "smoke", "--fresh", "--keep") == "wanbench: --fresh and --keep: choose one"
+    assert measured[1] == []
+
+
+@pytest.mark.parametrize("jobs", ["0", "-1", "two"])
+def test_a_number_of_jobs_is_at_least_one(jobs, measured):
+    assert "'--jobs'" in refused("run", "smoke", "--jobs", jobs)
+    assert measured[1] == []
+
+
+def test_a_bug_is_not_dressed_up_as_the_users_mistake(measured):
+    measured[0].outcome = KeyError("oops")
+    with pytest.raises(KeyError):
+        wanbench("run", "smoke")
+
+
+# ---------------------------------------------------------------- results
+
+
+def test_results_of_nothing_says_how_to_start():
+    for command in ("results", "figures"):
+        assert refused(command) == "wanbench: results: no results here; start with `wanbench run smoke`"
+
+
+def test_results_of_an_unknown_run_lists_those_there_are(tmp_path):
+    finished(tmp_path)
+    said = "wanbench: smok: not a run folder, and no run of that name under results (there: smoke)"
+    assert refused("results", "smok") == refused("figures", "smok") == said
+
+
+def test_results_of_a_run_that_has_not_measured_anything_is_empty_and_says_so(tmp_path):
+    RunFolder(tmp_path / "results" / "t").prepare(None, {}, {})
+    result = wanbench("results", "t", "--format", "json")
+    assert (json.loads(result.stdout), result.stderr) == ([], "t: nothing measured yet\n")
+    assert wanbench("results", "t").exit_code == 0
+    assert refused("results", "t", "--format", "pivot") == (
+        "wanbench: results/t: no cell with more than one worker has a result yet; nothing can be compared"
+    )
+
+
+def test_results_for_machines_have_one_object_a_repetition_on_stdout(tmp_path):
+    rows = finished(tmp_path, statuses=("ok", "ok", "failed", "invalid", "ok"))
+    result = wanbench("results", "smoke", "--format", "json")
+    found = json.loads(result.stdout)
+    assert {(row["cell"], row["status"], row["reason"]) for row in found} == {
+        (row["cell"], row["status"], row["reason"]) for row in rows
+    }
+    assert result.stderr == "smoke: 3 ok, 1 invalid, 1 failed\n"
+    as_csv = list(csv.DictReader(io.StringIO(wanbench("results", "--format", "csv").stdout)))
+    assert [row["cell"] for row in as_csv] == [row["cell"] for row in found]
+
+
+@pytest.mark.parametrize("form", ["table", "pivot", "md"])
+def test_results_for_people_name_every_algorithm(tmp_path, form):
+    finished(tmp_path)
+    text = wanbench("results", "smoke", "--format", form).stdout
+    assert "ssgd" in text
+    assert "dts-d4-p2" in text
+    assert "0.75" in text
+
+
+def test_parquet_prints_the_path_of_the_file(tmp_path):
+    finished(tmp_path)
+    path = wanbench("results", "smoke", "--format", "parquet").stdout.strip()
+    assert path == "results/smoke/results.parquet"
+    assert (tmp_path / path).stat().st_size > 0
+
+
+# ---------------------------------------------------------------- figures
+
+
+def test_figures_refuses_an_unknown_format(tmp_path):
+    finished(tmp_path)
+    assert refused("figures", "--formats", "svg,gif") == "wanbench: --formats gif: expected svg, pdf or png"
+
+
+@pytest.mark.parametrize("statuses", [("failed",), ("ok",), ("ok", "failed", "invalid")])
+def test_figures_of_nothing_comparable_are_refused(tmp_path, statuses):
+    finished(tmp_path, statuses=statuses)
+    assert refused("figures") == (
+        "wanbench: results/smoke: no finished repetition of more than one worker yet; nothing to draw"
+    )
+
+
+def test_figures_prints_the_files_it_made(tmp_path):
+    finished(tmp_path)
+    result = wanbench("figures", "smoke", "--formats", "svg", "--to", "drawn")
+    paths = result.stdout.split()
+    assert paths
+    assert all(path.startswith("drawn/") and path.endswith(".svg") and (tmp_path / path).is_file() for path in paths)
+
+
+# ---------------------------------------------------------------- clean, and pipes
+
+
+def test_clean_without_leftovers_says_so_on_stderr(monkeypatch):
+    monkeypatch.setattr("harness.host.stale_folders", list)
+    result = wanbench("clean")
+    assert (result.exit_code, result.stdout, result.stderr) == (0, "", "nothing to clean\n")
+
+
+def test_clean_lists_before_it_removes(tmp_path, monkeypatch):
+    stale = tmp_path / "wanbench-abc"
+    stale.mkdir()
+    monkeypatch.setattr("harness.host.stale_folders", lambda: [stale])
+    assert wanbench("clean", "--dry-run").stdout == f"would remove {stale}\n"
+    assert stale.exists()
+    assert wanbench("clean").stdout == f"removed {stale}\n"
+    assert not stale.exists()
+
+
+def test_a_reader_that_stops_listening_is_no_error():
+    with subprocess.Popen(
+        [sys.executable, "-m", "harness.cli", "list", "profiles"], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        process.stdout.close()  # type: ignore[union-attr]
+        assert process.stderr.read() == b""  # type: ignore[union-attr]
+        assert process.wait() == 0

@@ -1,0 +1,133 @@
+"""The control channel: whole messages and their descriptors, however the bytes arrive; end of file is None."""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+
+import pytest
+
+from workloads.control import Channel
+
+
+@pytest.fixture
+def ends():
+    a, b = socket.socketpair()
+    left, right = Channel(a), Channel(b)
+    yield left, right
+    left.close()
+    right.close()
+
+
+def test_a_message_arrives_as_it_was_sent(ends):
+    left, right = ends
+    message = {"cmd": "job", "text": "line\nbreak, ü, \u2028", "nested": {"list": [1, 2.5, None, True]}}
+    left.send(message)
+    assert right.recv() == message
+
+
+def test_both_ends_can_speak(ends):
+    left, right = ends
+    left.send({"n": 1})
+    right.send({"n": 2})
+    assert (left.recv(), right.recv()) == ({"n": 2}, {"n": 1})
+
+
+def test_messages_keep_their_order_and_what_was_read_ahead_is_pending(ends):
+    left, right = ends
+    for number in range(3):
+        left.send({"n": number})
+    assert not right.pending()
+    assert right.recv() == {"n": 0}
+    assert right.pending()
+    assert [right.recv(), right.recv()] == [{"n": 1}, {"n": 2}]
+    assert not right.pending()
+
+
+def test_a_message_that_comes_byte_by_byte_is_whole(ends):
+    left, right = ends
+    left.sock.sendall(b'{"a"')
+    threading.Timer(0.02, left.sock.sendall, [b": 1}"]).start()
+    threading.Timer(0.04, left.sock.sendall, [b'\n{"b": 2']).start()
+    assert right.recv() == {"a": 1}
+    assert not right.pending(), "half a message is not pending"
+    left.sock.sendall(b"}\n")
+    assert right.recv() == {"b": 2}
+
+
+def test_a_message_larger_than_the_socket_buffer_is_whole(ends):
+    left, right = ends
+    message = {"rows": ["x" * 1000] * 3000}
+    sender = threading.Thread(target=left.send, args=(message,))
+    sender.start()
+    assert right.recv() == message
+    sender.join()
+
+
+def test_descriptors_arrive_as_duplicates_that_work(ends):
+    left, right = ends
+    read, write = os.pipe()
+    left.send({"cmd": "ready"}, fds=[write])
+    os.close(write)
+    assert right.recv() == {"cmd": "ready"}
+    got = right.take_fd()
+    os.write(got, b"hello")
+    os.close(got)
+    assert os.read(read, 10) == b"hello"
+    os.close(read)
+
+
+def test_descriptors_of_a_large_message_are_sent_once_and_kept_in_order(ends):
+    left, right = ends
+    pipes = [os.pipe() for _ in range(3)]
+    message = {"padding": "x" * 1_000_000}
+    sender = threading.Thread(target=left.send, args=(message, [write for _, write in pipes]))
+    sender.start()
+    assert right.recv() == message
+    sender.join()
+    for number, (read, write) in enumerate(pipes):
+        got = right.take_fd()
+        os.write(got, bytes([number]))
+        assert os.read(read, 2) == bytes([number])
+        for fd in (got, read, write):
+            os.close(fd)
+    with pytest.raises(IndexError):
+        right.take_fd()
+
+
+def test_end_of_file_is_none_again_and_again(ends):
+    left, right = ends
+    left.send({"last": True})
+    left.close()
+    assert right.recv() == {"last": True}
+    assert right.recv() is None
+    assert right.recv() is None
+
+
+def test_half_a_message_before_the_end_is_not_a_message(ends):
+    left, right = ends
+    left.sock.sendall(b'{"half": ')
+    left.close()
+    assert right.recv() is None
+
+
+def test_a_reset_connection_is_the_end_of_file(ends):
+    left, right = ends
+    right.send({"unread": True})  # closing with unread data resets a Unix socket
+    left.close()
+    assert right.recv() is None
+
+
+def test_sending_to_nobody_is_an_os_error(ends):
+    left, right = ends
+    right.close()
+    with pytest.raises(OSError, match="Broken pipe"):
+        left.send({"n": 1})
+
+
+def test_silence_is_a_timeout(ends):
+    _, right = ends
+    right.sock.settimeout(0.01)
+    with pytest.raises(TimeoutError):
+        right.recv()

@@ -1,0 +1,372 @@
+"""The direct collective on real TCP: means, order, and an error instead of a hang when something is wrong."""
+
+from __future__ import annotations
+
+import os
+import queue
+import socket
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
+import pytest
+import torch
+
+from workloads.comm import mesh
+from workloads.comm.base import CommError
+from workloads.comm.direct import DirectComm
+
+T = TypeVar("T")
+LOCALHOST = "127.0.0.1"
+
+
+def connected(world_size: int, connections: int = 1, timeout_s: float = 10.0) -> list[DirectComm]:
+    """Every rank's comm, over loopback."""
+    listeners = [mesh.listen(LOCALHOST) for _ in range(world_size)]
+    addresses = [listener.getsockname()[:2] for listener in listeners]
+
+    def one(rank: int) -> DirectComm:
+        link = mesh.connect(listeners[rank], rank, addresses, connections=connections, timeout_s=timeout_s)
+        return DirectComm(link, timeout_s=timeout_s)
+
+    with ThreadPoolExecutor(world_size) as pool:
+        return list(pool.map(one, range(world_size)))
+
+
+@pytest.fixture
+def group():
+    """A factory of groups that are closed at the end."""
+    made: list[DirectComm] = []
+
+    def make(world_size: int, connections: int = 1, timeout_s: float = 10.0) -> list[DirectComm]:
+        made.extend(comms := connected(world_size, connections, timeout_s))
+        return comms
+
+    yield make
+    for comm in made:
+        comm.close()
+
+
+def on_every_rank(comms: list[DirectComm], body: Callable[[DirectComm], T]) -> list[T]:
+    with ThreadPoolExecutor(len(comms)) as pool:
+        return list(pool.map(body, comms))
+
+
+def failure(action: Callable[[], object]) -> str:
+    with pytest.raises(CommError) as caught:
+        action()
+    return str(caught.value)
+
+
+def given(rank: int, number: int, numel: int) -> torch.Tensor:
+    """What a rank contributes: random, and known to everyone."""
+    return torch.randn(numel, generator=torch.Generator().manual_seed(1000 * number + rank))
+
+
+# ---------------------------------------------------------------- all_reduce
+
+
+@pytest.mark.parametrize("connections", [1, 2])
+@pytest.mark.parametrize("numel", [0, 1, 2, 3, 4, 7, 1001, 300_001])
+@pytest.mark.parametrize("world_size", [1, 2, 3, 5])
+def test_an_all_reduce_is_the_mean_with_the_same_bits_on_every_rank(group, world_size, numel, connections):
+    def body(comm: DirectComm) -> torch.Tensor:
+        vector = given(comm.rank, 0, numel)
+        comm.all_reduce(vector).wait()
+        return vector
+
+    results = on_every_rank(group(world_size, connections), body)
+    expected = torch.stack([given(rank, 0, numel) for rank in range(world_size)]).double().mean(0).float()
+    torch.testing.assert_close(results[0], expected)
+    assert all(torch.equal(results[0], other) for other in results)
+
+
+def test_an_all_reduce_works_on_a_slice_and_leaves_its_neighbours_alone(group):
+    def body(comm: DirectComm) -> list[float]:
+        vector = torch.full((9,), float(comm.rank))
+        comm.all_reduce(vector[3:6]).wait()
+        return vector.tolist()
+
+    assert on_every_rank(group(2), body) == [[0] * 3 + [0.5] * 3 + [0] * 3, [1] * 3 + [0.5] * 3 + [1] * 3]
+
+
+@pytest.mark.parametrize("connections", [1, 2])
+def test_many_operations_in_flight_do_not_mix_and_may_be_waited_for_in_any_order(group, connections):
+    numels = [(37 * number) % 501 for number in range(120)]
+
+    def body(comm: DirectComm) -> list[torch.Tensor]:
+        vectors = [given(comm.rank, number, numel) for number, numel in enumerate(numels)]
+        works = [comm.all_reduce(vector) for vector in vectors]
+        for work in works[:: -1 if comm.rank % 2 else 1]:
+            work.wait()
+        return vectors
+
+    results = on_every_rank(group(3, connections), body)
+    for number, numel in enumerate(numels):
+        expected = torch.stack([given(rank, number, numel) for rank in range(3)]).mean(0)
+        torch.testing.assert_close(results[0][number], expected)
+        assert torch.equal(results[0][number], results[1][number])
+        assert torch.equal(results[0][number], results[2][number])
+
+
+def test_contributions_that_come_before_the_operation_is_issued_wait_for_it(group):
+    early, late = group(2)
+    vectors = [torch.full((10_000,), float(number)) for number in range(5)]
+    works = [early.all_reduce(vector) for vector in vectors]
+    time.sleep(0.05)
+    assert not any(work.done() for work in works)
+    for number in range(5):
+        vector = torch.full((10_000,), number + 1.0)
+        late.all_reduce(vector).wait()
+        works[number].wait()
+        assert torch.equal(vector, torch.full((10_000,), number + 0.5))
+        assert torch.equal(vectors[number], vector)
+
+
+def test_all_reduces_and_messages_may_be_interleaved(group):
+    def body(comm: DirectComm) -> list[float]:
+        received, vector = torch.zeros(3), torch.full((3,), float(comm.rank))
+        works = [
+            comm.recv(received, 1 - comm.rank),
+            comm.all_reduce(vector),
+            comm.send(torch.full((3,), 10.0 + comm.rank), 1 - comm.rank),
+        ]
+        for work in works:
+            work.wait()
+        return [*received.tolist(), *vector.tolist()]
+
+    assert on_every_rank(group(2), body) == [[11.0] * 3 + [0.5] * 3, [10.0] * 3 + [0.5] * 3]
+
+
+def test_a_lone_worker_is_its_own_mean_at_once(group):
+    (comm,) = group(1)
+    vector = torch.ones(3)
+    work = comm.all_reduce(vector)
+    assert work.done()
+    work.wait()
+    assert vector.tolist() == [1.0] * 3
+
+
+def test_a_vector_with_gaps_is_refused(group):
+    first, _ = group(2)
+    message = "direct: a message must be a contiguous CPU tensor"
+    assert failure(lambda: first.all_reduce(torch.zeros(4, 4)[:, 1])) == message
+
+
+# ---------------------------------------------------------------- send and recv
+
+
+@pytest.mark.parametrize("connections", [1, 2])
+def test_messages_between_two_ranks_keep_their_order(group, connections):
+    first, second = group(2, connections)
+    for number in range(50):
+        first.send(torch.full((5_000 if number % 3 == 0 else 1,), float(number)), 1)
+    for number in range(50):
+        vector = torch.zeros(5_000 if number % 3 == 0 else 1)
+        second.recv(vector, 0).wait()
+        assert torch.equal(vector, torch.full_like(vector, float(number)))
+
+
+def test_receives_posted_first_are_filled_in_order_and_by_sender(group):
+    zero, one, two = group(3)
+    from_one, from_two = [torch.zeros(1) for _ in range(3)], [torch.zeros(1) for _ in range(3)]
+    works = [two_way for i in range(3) for two_way in (zero.recv(from_one[i], 1), zero.recv(from_two[i], 2))]
+    for number in range(3):
+        two.send(torch.tensor([20.0 + number]), 0).wait()
+        one.send(torch.tensor([10.0 + number]), 0).wait()
+    for work in works:
+        work.wait()
+    assert [v.item() for v in from_one] == [10.0, 11.0, 12.0]
+    assert [v.item() for v in from_two] == [20.0, 21.0, 22.0]
+
+
+def test_a_sent_vector_may_be_changed_at_once(group):
+    first, second = group(2)
+    vector = torch.arange(2_000_000.0)
+    work = first.send(vector, 1)
+    vector.zero_()
+    received = torch.zeros(2_000_000)
+    second.recv(received, 0).wait()
+    work.wait()
+    assert torch.equal(received, torch.arange(2_000_000.0))
+
+
+def test_an_empty_message_is_a_message(group):
+    first, second = group(2)
+    first.send(torch.zeros(0), 1).wait()
+    first.send(torch.ones(1), 1).wait()
+    second.recv(torch.zeros(0), 0).wait()
+    after = torch.zeros(1)
+    second.recv(after, 0).wait()
+    assert after.item() == 1.0
+
+
+def test_polling_tells_when_a_message_is_there(group):
+    first, second = group(2)
+    vector = torch.zeros(1)
+    work = second.recv(vector, 0)
+    assert not work.done()
+    first.send(torch.ones(1), 1)
+    work.wait()
+    assert work.done()
+    work.wait()  # waiting again changes nothing
+    assert vector.item() == 1.0
+
+
+@pytest.mark.parametrize("early", [True, False])
+def test_a_message_of_another_size_is_an_error_of_the_receiver(group, early):
+    first, second = group(2)
+    if early:
+        first.send(torch.zeros(3), 1).wait()
+        time.sleep(0.02)
+    work = second.recv(torch.zeros(2), 0)
+    first.send(torch.zeros(3), 1)
+    assert failure(work.wait) == "direct: recv from rank 0 failed: the message has 12 bytes, the buffer 8"
+
+
+# ---------------------------------------------------------------- ranks that disagree
+
+
+@pytest.mark.parametrize("sizes", [(10, 20), (1, 2), (2, 1), (0, 5), (3, 3, 4), (4, 3, 3), (5, 6, 5), (1, 1, 0)])
+def test_different_sizes_are_an_error_on_every_rank_and_not_a_hang(group, sizes):
+    def both(comm: DirectComm) -> None:
+        # A rank whose pieces happen to agree with the others' may get through the first, not through the next.
+        comm.all_reduce(torch.zeros(sizes[comm.rank])).wait()
+        comm.all_reduce(torch.zeros(10)).wait()
+
+    def body(comm: DirectComm) -> str:
+        return failure(lambda: both(comm))
+
+    began = time.monotonic()
+    for said in on_every_rank(group(len(sizes)), body):
+        assert said.startswith("direct: all_reduce failed: ranks disagree on the size of all_reduce 0: rank ")
+    assert time.monotonic() - began < 2.0
+
+
+def test_the_error_names_the_ranks_that_disagree(group):
+    first, second = group(2)
+    works = [first.all_reduce(torch.zeros(3)), second.all_reduce(torch.zeros(4))]  # pieces of 2 + 1 and 2 + 2
+    for work in works:
+        assert failure(work.wait) == (
+            "direct: all_reduce failed: ranks disagree on the size of all_reduce 0: "
+            "rank 0 gave 4 bytes of a piece where rank 1 has 8"
+        )
+
+
+def test_after_an_error_everything_else_fails_with_the_first_reason(group):
+    first, second = group(2)
+    waiting = [first.all_reduce(torch.zeros(5)), first.recv(torch.zeros(1), 1)]
+    second.all_reduce(torch.zeros(6))
+    for action in (*[work.wait for work in waiting], lambda: first.all_reduce(torch.zeros(1)).wait()):
+        assert "ranks disagree on the size of all_reduce 0" in failure(action)
+    assert "ranks disagree" in failure(first.send(torch.zeros(1), 1).wait)
+    assert "ranks disagree" in failure(first.recv(torch.zeros(1), 1).wait)
+
+
+# ---------------------------------------------------------------- peers that go
+
+
+def test_a_peer_that_closes_fails_everything_pending_and_is_named(group):
+    staying, going, third = group(3)
+    pending = {
+        "all_reduce": staying.all_reduce(torch.zeros(100)),
+        "recv from rank 2": staying.recv(torch.zeros(1), 2),
+        "send to rank 1": staying.send(torch.zeros(20_000_000), 1),  # more than the sockets hold
+    }
+    going.close()
+    for what, work in pending.items():
+        said = failure(work.wait)
+        assert said.startswith(f"direct: {what} failed: "), said
+        assert "rank 1" in said
+    assert "rank 1" in failure(staying.all_reduce(torch.zeros(1)).wait)
+    assert "rank 1" in failure(third.recv(torch.zeros(1), 0).wait)
+
+
+def test_a_finished_operation_stays_finished_when_the_peer_goes(group):
+    first, second = group(2)
+    works = [comm.all_reduce(torch.zeros(3)) for comm in (first, second)]
+    for work in works:
+        work.wait()
+    second.close()
+    assert "rank 1 closed the connection" in failure(first.recv(torch.zeros(1), 1).wait)
+    works[0].wait()
+
+
+def test_a_peer_that_says_nothing_is_a_timeout(group):
+    first, _ = group(2, timeout_s=0.1)
+    assert failure(first.all_reduce(torch.zeros(3)).wait) == "direct: all_reduce took longer than 0.1 s"
+
+
+def test_connecting_names_the_ranks_that_did_not_call():
+    listeners = [mesh.listen(LOCALHOST) for _ in range(3)]
+    addresses = [listener.getsockname()[:2] for listener in listeners]
+    said: queue.Queue[str] = queue.Queue()
+
+    def join(rank: int) -> None:
+        said.put(failure(lambda: mesh.connect(listeners[rank], rank, addresses, connections=1, timeout_s=0.2)))
+
+    threads = [threading.Thread(target=join, args=(rank,)) for rank in (0, 1)]  # rank 2 never comes
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    listeners[2].close()
+    assert sorted([said.get(), said.get()]) == [
+        "direct: rank 0 has no connection to ranks [2]: timed out",
+        "direct: rank 1 has no connection to ranks [2]: timed out",
+    ]
+
+
+def test_connecting_to_a_rank_that_is_gone_is_an_error_at_once():
+    gone, listener = mesh.listen(LOCALHOST), mesh.listen(LOCALHOST)
+    addresses = [gone.getsockname()[:2], listener.getsockname()[:2]]
+    gone.close()
+    said = failure(lambda: mesh.connect(listener, 1, addresses, connections=1, timeout_s=5.0))
+    assert said == "direct: rank 1 has no connection to ranks [0]: [Errno 111] Connection refused"
+
+
+# ---------------------------------------------------------------- nothing is left
+
+
+def resources() -> tuple[set[str], int]:
+    return {thread.name for thread in threading.enumerate()}, len(os.listdir("/proc/self/fd"))
+
+
+def test_close_leaves_no_thread_and_no_descriptor():
+    before = resources()
+    comms = connected(3, connections=2)
+    for comm in comms:
+        comm.all_reduce(torch.zeros(10))
+    assert resources() != before
+    for comm in comms:
+        comm.close()
+    assert resources() == before
+
+
+def test_a_group_that_failed_can_be_closed_and_leaves_nothing():
+    before = resources()
+    first, second = connected(2)
+    first.all_reduce(torch.zeros(3))
+    second.all_reduce(torch.zeros(4))
+    assert failure(first.all_reduce(torch.zeros(3)).wait)
+    first.close()
+    second.close()
+    assert resources() == before
+
+
+def test_a_failed_connect_leaves_no_descriptor():
+    before = resources()
+    listeners = [mesh.listen(LOCALHOST) for _ in range(2)]
+    addresses = [listener.getsockname()[:2] for listener in listeners]
+    # Rank 1 of three reaches rank 0 and then waits for rank 2, in vain.
+    failure(lambda: mesh.connect(listeners[1], 1, [*addresses, (LOCALHOST, 1)], connections=1, timeout_s=0.05))
+    listeners[0].close()
+    assert resources() == before
+
+
+def test_small_messages_are_not_held_back(group):
+    for comm in group(2):
+        for connection in comm._mesh._connections.values():
+            assert connection.sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)

@@ -1,0 +1,41 @@
+"""`import wanbench`: everything users are told to import, and nothing loaded before it is used."""
+
+from __future__ import annotations
+
+import importlib
+import subprocess
+import sys
+
+import pytest
+
+import wanbench
+
+
+def test_the_public_names_are_those_that_can_be_imported():
+    assert sorted(wanbench.__all__) == sorted(wanbench._HOME) == dir(wanbench)
+
+
+@pytest.mark.parametrize("name", wanbench.__all__)
+def test_every_public_name_is_there_and_documented(name):
+    found = getattr(wanbench, name)
+    assert found.__doc__
+    home = importlib.import_module(wanbench._HOME[name])
+    assert found is (home if home.__name__.endswith(name) else getattr(home, name))
+
+
+def test_the_module_doc_names_everything_public():
+    for name in wanbench.__all__:
+        assert name in wanbench.__doc__
+
+
+def test_a_name_that_is_not_there_is_an_attribute_error():
+    with pytest.raises(AttributeError, match=r"^module 'wanbench' has no attribute 'Runn'$"):
+        wanbench.Runn  # noqa: B018
+
+
+def test_importing_wanbench_loads_nothing_heavy():
+    code = "import sys; before = set(sys.modules); import wanbench; print(*sorted(set(sys.modules) - before))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    loaded = {name.partition(".")[0] for name in done.stdout.split()}
+    assert "wanbench" in loaded
+    assert loaded.isdisjoint({"harness", "workloads", "netprofiles", "torch", "pandas", "numpy", "pydantic", "click"})

@@ -1,0 +1,122 @@
+"""A repetition whose emulation was not faithful says why, in words, and no other one does."""
+
+from __future__ import annotations
+
+import pytest
+
+from harness.cells import Cell, expand
+from harness.emulators.base import EmulatorStats
+from harness.fidelity import HostMeter, judge
+from harness.rep import network_of
+from harness.spec import Spec
+
+IDLE_HOST = {"cpu_pct": 30.0, "softnet_dropped": 0, "cpu_pressure_pct": 0.0}
+GOOD_PROBE = {"ok": True, "reasons": [], "one_way_error_ms": 0.1}
+
+
+def cell(rtt: str = "10ms", step_time: str = "10ms", workers: int = 2) -> Cell:
+    spec = Spec.from_toml(
+        'schema = 1\nname = "t"\n[workload]\nparams = 1000\nstep_time = "10ms"\nstep_cv = 0.0\n'
+        "[algorithms]\ndelayed = { delay = 100 }\n[sweep]\nworkers = [2]\n",
+        "x.toml",
+    )
+    changes = {"network.rtt": rtt, "workload.step_time": step_time, "sweep.workers": [workers]}
+    return expand(spec.override(changes), "x.toml")[-1]
+
+
+def stats(**fields) -> EmulatorStats:
+    drops = {"up": 0, "path": 0, "down": 0, "loss": 0, "unknown": 0, "refused": 0, "gone": 0}
+    given = {
+        "emulator": "relay", "seconds": 10.0, "packets": 1000, "bytes": 10**6, "not_ipv4": 0, "paths": (),
+        "sites": (), "lateness_p50_ms": 0.1, "lateness_p99_ms": 0.5, "lateness_max_ms": 50.0,
+        "read_lag_p99_ms": 0.5, "read_lag_max_ms": 50.0, "cpu_s": 1.0, "cpu_us_per_packet": 10.0, **fields,
+    }  # fmt: skip
+    return EmulatorStats(**{**given, "drops": {**drops, **fields.get("drops", {})}})
+
+
+def reasons(of: Cell | None = None, host=IDLE_HOST, probe=GOOD_PROBE, **fields) -> list[str]:
+    of = of or cell()
+    return judge(of, network_of(of), stats(**fields), host, probe)
+
+
+def test_a_faithful_repetition_has_no_reason_against_it():
+    assert reasons() == []
+
+
+def test_a_repetition_without_a_probe_is_judged_by_what_happened_during_it():
+    assert reasons(probe=None) == []
+
+
+def test_what_the_probe_found_counts_against_every_repetition_on_that_network():
+    found = ["w0 -> w1: one-way delay 7.0 ms, configured 5.0 ms"]
+    assert reasons(probe={"ok": False, "reasons": found}) == found
+
+
+@pytest.mark.parametrize(
+    ("network", "limit"),
+    [
+        ({}, 2.0),  # 2 ms, whatever else is smaller
+        ({"rtt": "1000ms"}, 10.0),  # 2 % of the one-way delay
+        ({"step_time": "500ms"}, 5.0),  # 1 % of the predicted step
+    ],
+)
+@pytest.mark.parametrize(
+    ("field", "words"),
+    [
+        ("lateness_p99_ms", "packets were late by {} ms (p99), limit {} ms"),
+        ("read_lag_p99_ms", "packets waited {} ms to be read (p99), limit {} ms"),
+    ],
+)
+def test_packets_may_be_late_up_to_a_limit(network, limit, field, words):
+    of = cell(**network)
+    assert reasons(of, **{field: limit}) == []
+    assert reasons(of, **{field: limit + 0.1}) == [words.format(f"{limit + 0.1:.1f}", f"{limit:.1f}")]
+
+
+def test_an_emulator_that_cannot_know_its_lateness_is_not_blamed_for_it():
+    assert reasons(lateness_p99_ms=None, read_lag_p99_ms=None) == []
+
+
+@pytest.mark.parametrize("cause", ["refused", "unknown"])
+def test_a_loss_that_no_queue_accounts_for_invalidates(cause):
+    assert reasons(drops={cause: 3}) == ["3 packets were lost outside the model's queues"]
+
+
+@pytest.mark.parametrize("cause", ["up", "path", "down", "loss", "gone"])
+def test_a_loss_that_the_model_asked_for_does_not(cause):
+    assert reasons(drops={cause: 3}) == []
+
+
+def test_a_kernel_that_dropped_packets_invalidates():
+    assert reasons(host={**IDLE_HOST, "softnet_dropped": 7}) == ["the kernel dropped 7 packets (softnet backlog)"]
+
+
+def test_a_meter_that_never_started_is_no_reason():
+    assert reasons(host=HostMeter().stop()) == []
+
+
+def test_every_reason_is_given_not_only_the_first():
+    found = reasons(
+        probe={"reasons": ["bad path"]},
+        host={"softnet_dropped": 1},
+        lateness_p99_ms=9.0,
+        read_lag_p99_ms=9.0,
+        drops={"refused": 1},
+    )
+    assert len(found) == 5
+    assert found[0] == "bad path"
+
+
+def test_a_lone_worker_has_no_network_to_be_unfaithful():
+    alone = cell(workers=1)
+    assert reasons(alone, lateness_p99_ms=99.0, host={"softnet_dropped": 1}, probe={"reasons": ["x"]}) == []
+
+
+def test_the_meter_reads_how_busy_the_host_was():
+    meter = HostMeter()
+    meter.start()
+    sum(i * i for i in range(300_000))
+    host = meter.stop()
+    assert host["cpu_pct"] is None or 0 <= host["cpu_pct"] <= 100
+    assert host["softnet_dropped"] >= 0
+    assert host["cores"] >= 1

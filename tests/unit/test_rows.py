@@ -1,0 +1,125 @@
+"""The columns of a result: all of them, on every row; what was not measured is None."""
+
+from __future__ import annotations
+
+import pytest
+
+from harness.cells import Cell, expand
+from harness.rep import describe
+from harness.spec import Spec
+from harness.stats import one_worker_step_time_s, scalability
+
+PROMISED = """
+    run cell rep status reason testbed emulator collective channels workload payload_scale algorithm kind params workers
+    profile rtt_ms rtt_max_ms rate_mbps loss_pct jitter_ms tcp seed steps step_time_s compute_s stall_s overhead_s
+    scalability predicted_step_time_s payload_bytes wire_bytes messages_sent final_loss accuracy time_to_target_s
+    one_way_error_ms lateness_p99_ms host_cpu_pct
+"""
+
+MEASURED = """
+    run status reason steps step_time_s compute_s stall_s overhead_s scalability payload_bytes wire_bytes messages_sent
+    final_loss accuracy time_to_target_s one_way_error_ms lateness_p99_ms host_cpu_pct
+"""
+
+OF_THE_NETWORK = """
+    emulator collective channels profile rtt_ms rtt_max_ms rate_mbps loss_pct jitter_ms tcp
+"""
+
+TEXT = """
+schema = 1
+name = "t"
+[workload]
+name = "resnet50-v100"
+payload_scale = 0.01
+step_cv = 0.0
+[network]
+rtt = "100ms"
+rate = "10Gbit"
+loss = "0.1%"
+jitter = "1ms"
+tcp = { congestion = "cubic" }
+[comm]
+collective = "gloo"
+[algorithms]
+dts = { delay = 4, period = 4 }
+[sweep]
+workers = [4]
+[run]
+seed = 7
+"""
+
+
+def cells(**changes) -> list[Cell]:
+    return expand(Spec.from_toml(TEXT, "x.toml").override(changes), "x.toml")
+
+
+@pytest.mark.parametrize("index", [0, 1], ids=["one worker", "four workers"])
+def test_every_promised_column_is_on_every_row(index):
+    assert set(PROMISED.split()) <= set(describe(cells()[index], 0))
+
+
+@pytest.mark.parametrize("index", [0, 1], ids=["one worker", "four workers"])
+def test_what_is_not_measured_yet_is_none_and_nothing_else_is_missing(index):
+    row = describe(cells()[index], 0)
+    assert {key for key in MEASURED.split() if row[key] is not None} == set()
+    absent = {key for key in PROMISED.split() if row[key] is None} - set(MEASURED.split())
+    assert absent == (set(OF_THE_NETWORK.split()) if index == 0 else set())
+
+
+def test_a_row_says_what_was_configured():
+    row = describe(cells()[1], 2)
+    expected = {
+        "rep": 2, "testbed": "netns", "emulator": "relay", "collective": "gloo", "channels": 1,
+        "workload": "resnet50-v100", "payload_scale": 0.01, "algorithm": "dts-d4-p4", "kind": "dts",
+        "params": {"delay": 4, "period": 4}, "workers": 4, "profile": "uniform", "rtt_ms": 100.0, "rtt_max_ms": 100.0,
+        "loss_pct": 0.1, "jitter_ms": 1.0, "tcp": "cubic", "seed": 9,
+    }  # fmt: skip
+    assert {key: row[key] for key in expected} == expected
+    assert row["rate_mbps"] == pytest.approx(100.0), "scaled with the payload, as it is emulated"
+    assert row["predicted_step_time_s"] == cells()[1].predicted_step_time_s()
+
+
+def test_round_trips_of_a_named_profile_are_those_between_sites_that_hold_workers():
+    cell = cells(network={"profile": "world4", "place": {"tokyo": 2, "oregon": 2}})[1]
+    row, profile = describe(cell, 0), cell.profile()
+    assert row["rtt_ms"] == row["rtt_max_ms"] == profile.rtt("tokyo", "oregon").ms
+
+
+def test_real_compute_has_no_prediction():
+    real = cells(workload={"name": "digits-cnn", "step_time": "real"}, algorithms={"ssgd": {}})
+    assert [describe(cell, 0)["predicted_step_time_s"] for cell in real] == [None, None]
+
+
+# ---------------------------------------------------------------- scalability
+
+
+def measured(workers: int, step_time_s: float | None, **fields) -> dict:
+    base = {"run": "t", "testbed": "netns", "workload": "w", "payload_scale": 1.0, "status": "ok"}
+    return {**base, "workers": workers, "step_time_s": step_time_s, **fields}
+
+
+ALONE = [measured(1, 0.30), measured(1, 0.31), measured(1, 0.50)]
+
+
+def test_scalability_is_t1_over_tn_with_the_median_of_the_one_worker_repetitions():
+    assert scalability(measured(4, 0.62), ALONE) == pytest.approx(0.31 / 0.62)
+
+
+def test_there_is_no_scalability_before_a_one_worker_cell_is_finished():
+    assert scalability(measured(4, 0.62), [measured(4, 0.62)]) is None
+
+
+@pytest.mark.parametrize(
+    "fields", [{"run": "u"}, {"testbed": "docker"}, {"workload": "v"}, {"payload_scale": 0.5}, {"status": "invalid"}]
+)
+def test_one_worker_of_something_else_is_not_compared_with(fields):
+    assert scalability(measured(4, 0.62), [measured(1, 0.3, **fields)]) is None
+
+
+@pytest.mark.parametrize("fields", [{"status": "invalid"}, {"status": "failed", "step_time_s": None}])
+def test_a_repetition_without_a_valid_step_time_has_no_scalability(fields):
+    assert scalability({**measured(4, 0.62), **fields}, ALONE) is None
+
+
+def test_an_invalid_one_worker_repetition_does_not_move_the_median():
+    assert one_worker_step_time_s([*ALONE, measured(1, 9.0, status="invalid")], measured(4, 1.0)) == 0.31

@@ -1,0 +1,314 @@
+"""What is on disk is the only state: finished is one rename, resuming is the plan minus what is finished."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from harness.cells import Cell, expand
+from harness.errors import HostError, SpecError
+from harness.run import pending
+from harness.spec import Spec
+from harness.store import RunFolder, open_run, write_json, write_text
+
+TEXT = """\
+schema = 1
+name = "t"
+[workload]
+params = 1000
+step_time = "10ms"
+[algorithms]
+ssgd = {}
+sparse = { period = 4 }
+[sweep]
+workers = [2]
+rtt = ["10ms", "20ms"]
+"""
+
+
+def cells(text: str = TEXT) -> list[Cell]:
+    return expand(Spec.from_toml(text, "x.toml"), "x.toml")
+
+
+@pytest.fixture
+def folder(tmp_path) -> RunFolder:
+    run = RunFolder(tmp_path / "results" / "t")
+    run.prepare("the spec\n", {"name": "t"}, {"code": ["c"]})
+    return run
+
+
+def row(cell: Cell, rep: int, **fields) -> dict:
+    return {"cell": cell.slug, "cell_key": cell.key, "code": "c", "rep": rep, "status": "ok", "reason": None, **fields}
+
+
+def finish(folder: RunFolder, cell: Cell, rep: int, **fields) -> None:
+    folder.finish(cell, rep, folder.begin(cell, rep), row(cell, rep, **fields))
+
+
+def fail(folder: RunFolder, cell: Cell, rep: int, reason: str, status: str = "failed"):
+    error = {"row": row(cell, rep, status=status, reason=reason), "log_tail": []}
+    return folder.fail(cell, rep, folder.begin(cell, rep), error)
+
+
+# ---------------------------------------------------------------- finished, or not
+
+
+def test_a_repetition_is_finished_by_its_rename_and_not_before(folder):
+    cell = cells()[1]
+    part = folder.begin(cell, 0)
+    write_json(part / "result.json", row(cell, 0))
+    assert not folder.is_finished(cell, 0)
+    assert folder.rows() == []
+    final = folder.finish(cell, 0, part, row(cell, 0, step_time_s=0.5))
+    assert folder.is_finished(cell, 0)
+    assert not part.exists()
+    assert final == folder.path / "cells" / cell.slug / "rep-0"
+    assert folder.rows() == [row(cell, 0, step_time_s=0.5)]
+
+
+def test_a_cell_is_stored_with_what_decides_its_identity(folder):
+    cell = cells()[1]
+    finish(folder, cell, 0)
+    stored = json.loads((folder.cell_folder(cell) / "cell.json").read_text())
+    assert Cell(stored["config"], stored["axes"]).key == cell.key
+
+
+def test_resuming_is_the_plan_minus_what_is_finished(folder):
+    plan = cells()
+    finish(folder, plan[0], 0)
+    finish(folder, plan[2], 1)
+    left = {(item.cell.slug, item.rep) for item in pending(plan, 2, folder)}
+    everything = {(cell.slug, rep) for cell in plan for rep in (0, 1)}
+    assert left == everything - {(plan[0].slug, 0), (plan[2].slug, 1)}
+
+
+def test_one_worker_cells_come_first_and_every_cell_has_a_repetition_before_any_has_two(folder):
+    plan = cells()
+    order = pending(plan, 2, folder)
+    assert [item.rep for item in order] == [0] * len(plan) + [1] * len(plan)
+    assert order[0].cell.is_baseline
+    assert order[len(plan)].cell.is_baseline
+    seconds = [item.load.seconds for item in order[1 : len(plan)]]
+    assert seconds == sorted(seconds, reverse=True)
+
+
+def test_more_repeats_keep_those_there_are(folder):
+    plan = cells()
+    for cell in plan:
+        finish(folder, cell, 0)
+    assert {item.rep for item in pending(plan, 3, folder)} == {1, 2}
+
+
+def test_leftovers_of_an_interrupted_try_are_ignored_and_removed(folder):
+    cell = cells()[1]
+    leftover = folder.begin(cell, 0)
+    (leftover / "half.log").write_text("x")
+    assert not folder.is_finished(cell, 0)
+    assert folder.rows() == []
+    again = folder.begin(cell, 0)
+    assert again == leftover
+    assert list(again.iterdir()) == []
+
+
+def test_an_axis_that_comes_later_keeps_what_is_finished(folder):
+    before = cells()
+    finish(folder, before[1], 0)
+    (same,) = [c for c in cells(TEXT + 'collective = ["direct", "gloo"]\n') if c.key == before[1].key]
+    assert same.slug != before[1].slug
+    assert folder.is_finished(same, 0)
+    finish(folder, same, 1)
+    assert {found["cell"] for found in folder.rows()} == {before[1].slug}
+
+
+# ---------------------------------------------------------------- failures
+
+
+def test_failed_tries_are_kept_counted_and_shown_until_one_succeeds(folder):
+    cell = cells()[1]
+    first = fail(folder, cell, 0, "worker 1 died")
+    second = fail(folder, cell, 0, "late", status="invalid")
+    assert [path.name for path in (first, second)] == ["rep-0.failed-1", "rep-0.failed-2"]
+    assert [error["row"]["reason"] for error in folder.failures(cell, 0)] == ["worker 1 died", "late"]
+    assert [(found["status"], found["reason"]) for found in folder.rows()] == [("invalid", "late")]
+    assert not folder.is_finished(cell, 0)
+    finish(folder, cell, 0)
+    assert [found["status"] for found in folder.rows()] == ["ok"]
+    assert second.is_dir(), "the logs of failures stay"
+
+
+def test_the_tenth_failure_comes_after_the_ninth(folder):
+    cell = cells()[1]
+    for number in range(1, 12):
+        fail(folder, cell, 0, f"try {number}")
+    assert [error["row"]["reason"] for error in folder.failures(cell, 0)] == [f"try {n}" for n in range(1, 12)]
+    assert [found["reason"] for found in folder.rows()] == ["try 11"]
+
+
+def test_a_failure_that_someone_deleted_does_not_get_in_the_way_of_the_next(folder):
+    cell = cells()[1]
+    first, _second = fail(folder, cell, 0, "a"), fail(folder, cell, 0, "b")
+    (first / "error.json").unlink()
+    first.rmdir()
+    assert fail(folder, cell, 0, "c").name == "rep-0.failed-3"
+
+
+def test_failures_of_other_repetitions_are_not_mixed_up(folder):
+    cell = cells()[1]
+    fail(folder, cell, 1, "one")
+    fail(folder, cell, 10, "ten")
+    assert [error["row"]["reason"] for error in folder.failures(cell, 1)] == ["one"]
+
+
+# ---------------------------------------------------------------- damage
+
+
+@pytest.mark.parametrize("content", [b"", b'{"cell": "x"', b"{}", b"[]", b"null", b"\xff\xfe", b'{"row": null}'])
+def test_a_result_that_cannot_be_read_hides_no_other_and_is_measured_again(folder, content):
+    damaged, good = cells()[1], cells()[2]
+    finish(folder, damaged, 0)
+    finish(folder, good, 0)
+    (folder.cell_folder(damaged) / "rep-0" / "result.json").write_bytes(content)
+    assert folder.rows() == [row(good, 0)]
+    assert not folder.is_finished(damaged, 0)
+    finish(folder, damaged, 0, step_time_s=1.0)
+    assert {found["cell"] for found in folder.rows()} == {damaged.slug, good.slug}
+
+
+def test_an_error_file_that_cannot_be_read_hides_no_other(folder):
+    cell = cells()[1]
+    broken = fail(folder, cell, 0, "a")
+    fail(folder, cell, 1, "b")
+    (broken / "error.json").write_text("{")
+    assert [found["reason"] for found in folder.rows()] == ["b"]
+    assert folder.failures(cell, 0) == []
+
+
+def test_a_file_is_replaced_in_one_step_or_not_at_all(tmp_path, monkeypatch):
+    path = tmp_path / "a.json"
+    write_text(path, "old")
+
+    def power_cut(*_args):
+        raise OSError("gone")
+
+    monkeypatch.setattr("pathlib.Path.replace", power_cut)
+    with pytest.raises(OSError, match="gone"):
+        write_text(path, "new")
+    assert path.read_text() == "old"
+
+
+# ---------------------------------------------------------------- whose folder it is
+
+
+def test_a_second_harness_is_refused_with_exit_code_3(folder):
+    code = (
+        "import sys; from pathlib import Path; from harness.store import RunFolder\n"
+        f"with RunFolder(Path({str(folder.path)!r})).lock():\n print('locked', flush=True); sys.stdin.read()"
+    )
+    other = subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    with other:
+        assert other.stdout.readline() == "locked\n"
+        with pytest.raises(HostError) as caught, folder.lock():
+            pass
+        assert str(caught.value) == (
+            f"{folder.path}: another `wanbench run` is writing here; wait for it, or use --out"
+        )
+        assert caught.value.exit_code == 3
+        other.stdin.close()
+    with folder.lock():
+        pass  # it is gone, so the folder is free
+
+
+@pytest.mark.parametrize("action", ["lock", "prepare"])
+def test_a_folder_that_cannot_be_written_is_refused_with_exit_code_3(tmp_path, action):
+    (tmp_path / "results").write_text("a file")
+    run = RunFolder(tmp_path / "results" / "t")
+    with pytest.raises(HostError) as caught:
+        run.prepare(None, {}, {}) if action == "prepare" else run.lock().__enter__()
+    assert str(caught.value) == (
+        f"{run.path}: cannot write results here (Not a directory); choose another folder with --out"
+    )
+    assert caught.value.exit_code == 3
+
+
+def test_results_of_other_code_are_refused_unless_kept_or_thrown_away(folder):
+    first, second, *_ = cells()
+    finish(folder, first, 0, code="old")
+    finish(folder, second, 0, code="new")
+    with pytest.raises(SpecError) as caught:
+        folder.refuse_mixed_code({first.key: "new", second.key: "new"})
+    assert str(caught.value) == (
+        f"{folder.path}: 1 repetitions were measured by other code (e.g. {first.slug}); "
+        "--keep keeps them, --fresh measures everything again"
+    )
+    folder.clear()
+    folder.refuse_mixed_code({first.key: "new", second.key: "new"})
+
+
+def test_other_code_does_not_matter_for_failures_and_for_cells_that_left_the_sweep(folder):
+    first, second, *_ = cells()
+    finish(folder, first, 0, code="old")
+    fail(folder, second, 0, "died")
+    folder.refuse_mixed_code({second.key: "new"})
+
+
+def test_fresh_removes_all_results_and_leaves_what_others_put_there(folder):
+    cell = cells()[1]
+    finish(folder, cell, 0)
+    fail(folder, cell, 1, "x")
+    folder.event("started", cell=cell.slug)
+    (folder.path / "results.parquet").write_text("x")
+    (folder.path / "notes.md").write_text("mine")
+    folder.clear()
+    assert folder.rows() == []
+    assert sorted(path.name for path in folder.path.iterdir()) == [
+        "manifest.json", "notes.md", "spec.resolved.json", "spec.toml",
+    ]  # fmt: skip
+
+
+def test_the_journal_has_one_object_a_line_in_order(folder):
+    folder.event("started", cell="a", rep=0)
+    folder.event("finished", cell="a", rep=0, step_time_s=0.3)
+    lines = [json.loads(line) for line in (folder.path / "events.jsonl").read_text().splitlines()]
+    assert [line["event"] for line in lines] == ["started", "finished"]
+    assert lines[1]["step_time_s"] == 0.3
+
+
+# ---------------------------------------------------------------- opening a run
+
+
+def made(root, *names: str) -> None:
+    """Runs, the last one the latest."""
+    for age, name in enumerate(reversed(names)):
+        RunFolder(root / name).prepare(None, {}, {})
+        os.utime(root / name / "manifest.json", (1e9 - age, 1e9 - age))
+
+
+def test_a_run_is_opened_by_name_by_folder_and_as_the_latest(tmp_path):
+    made(tmp_path, "old", "new")
+    assert open_run("old", tmp_path).path == tmp_path / "old"
+    assert open_run(str(tmp_path / "old"), tmp_path / "elsewhere").path == tmp_path / "old"
+    assert open_run(None, tmp_path).path.name == "new"
+    os.utime(tmp_path / "old" / "manifest.json", (2e9, 2e9))
+    assert open_run(None, tmp_path).path.name == "old", "the latest in time, not by name"
+
+
+def test_an_unknown_run_is_refused_with_those_there_are(tmp_path):
+    made(tmp_path, "smoke", "world4")
+    with pytest.raises(SpecError) as caught:
+        open_run("smok", tmp_path)
+    assert str(caught.value) == (
+        f"smok: not a run folder, and no run of that name under {tmp_path} (there: smoke, world4)"
+    )
+
+
+def test_no_results_at_all_is_said_with_the_way_to_get_some(tmp_path):
+    for root in (tmp_path, tmp_path / "missing"):
+        with pytest.raises(SpecError) as caught:
+            open_run(None, root)
+        assert str(caught.value) == f"{root}: no results here; start with `wanbench run smoke`"
+    with pytest.raises(SpecError, match=r"\(there: none\)$"):
+        open_run("smoke", tmp_path)

@@ -1,0 +1,324 @@
+"""The training loop on a clock that stands still unless told: every number it reports can be foretold."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+import pytest
+import torch
+
+from workloads.algorithms import registry
+from workloads.comm.local import LocalComm, run_replicas
+from workloads.comm.meter import MeteredComm
+from workloads.job import Job
+from workloads.task import Task
+from workloads.train import Outcome, make_optimizer, train, warm_up
+
+COMPUTE_NS, OVERHEAD_NS, STALL_NS, EVALUATION_NS = 10_000_000, 1_000_000, 7_000_000, 1_000_000_000
+NUMEL = 6
+BYTES = 4 * NUMEL
+
+
+class StandingClock:
+    """Time passes where it is made to pass."""
+
+    def __init__(self) -> None:
+        self.ns = 5_000_000_000
+
+    def now(self) -> int:
+        return self.ns
+
+    def sleep(self, seconds: float) -> None:
+        self.ns += round(seconds * 1e9)
+
+
+class TollWork:
+    """A work whose wait takes 7 ms."""
+
+    def __init__(self, work, clock: StandingClock) -> None:
+        self.work, self.clock = work, clock
+
+    def done(self) -> bool:
+        return self.work.done()
+
+    def wait(self) -> None:
+        self.work.wait()
+        self.clock.ns += STALL_NS
+
+
+class TollComm:
+    """Replicas in threads; issuing is free, waiting is not."""
+
+    def __init__(self, comm: LocalComm, clock: StandingClock) -> None:
+        self.comm, self.clock = comm, clock
+        self.rank, self.world_size = comm.rank, comm.world_size
+
+    def all_reduce(self, vector) -> TollWork:
+        return TollWork(self.comm.all_reduce(vector), self.clock)
+
+    def send(self, vector, dst: int) -> TollWork:
+        return TollWork(self.comm.send(vector, dst), self.clock)
+
+    def recv(self, vector, src: int) -> TollWork:
+        return TollWork(self.comm.recv(vector, src), self.clock)
+
+
+class ToyTask(Task):
+    """Ten milliseconds of compute and one of overhead a step; the first steps are ten times as slow."""
+
+    compute_ns = 0
+    overrun_ns = 0
+
+    def __init__(self, comm: LocalComm, clock: StandingClock, slow_steps: int, learns: bool) -> None:
+        self.w = torch.zeros(NUMEL)
+        self.comm, self.clock, self.slow_steps, self.learns = comm, clock, slow_steps, learns
+        self.in_flight: list[int] = []
+        self.evaluated: list[tuple[int, torch.Tensor]] = []
+
+    def gradient(self, step, ready=None):
+        self.in_flight.append(self.comm.outstanding)
+        compute_ns = COMPUTE_NS * (10 if step < self.slow_steps else 1)
+        self.clock.ns += compute_ns + OVERHEAD_NS
+        self.compute_ns += compute_ns
+        g = torch.full((NUMEL,), float(step + self.comm.rank))
+        if ready is not None:
+            ready(g[NUMEL // 2 :])
+            ready(g[: NUMEL // 2])
+        return g, (1.0 + step if self.learns else None)
+
+    def evaluate(self):
+        if not self.learns:
+            return None
+        self.clock.ns += EVALUATION_NS
+        self.evaluated.append((self.comm.outstanding, self.w.clone()))
+        return 0.5
+
+
+@dataclass
+class Trained:
+    """What one rank leaves."""
+
+    outcome: Outcome
+    task: ToyTask
+    comm: MeteredComm
+    rows: list[dict] = field(default_factory=list)
+
+
+JOB = Job(
+    rank=0, world_size=2, seed=1, workload={}, train={"lr": 0.1}, kind="dts", params={"delay": 4, "period": 2},
+    collective="direct", channels=1, bucket_bytes=1, steps=26, window_begin=6, window_steps=12, eval_every=0,
+    warm_rounds=3, warm_in_flight=2, timeout_s=10.0, rendezvous="",
+)  # fmt: skip
+
+
+def trained(learns: bool = True, **changes) -> list[Trained]:
+    """Every rank's result, of two unless told otherwise."""
+    job = replace(JOB, **changes)
+
+    def body(comm: LocalComm) -> Trained:
+        mine, clock = replace(job, rank=comm.rank), StandingClock()
+        task = ToyTask(comm, clock, slow_steps=job.window_begin, learns=learns)
+        metered = MeteredComm(TollComm(comm, clock), clock)
+        algorithm, rows = registry.create(job.kind, job.params), []
+        outcome = train(mine, task, algorithm, make_optimizer(mine), metered, clock, rows.append)
+        return Trained(outcome, task, metered, rows)
+
+    return run_replicas(job.world_size, body, timeout_s=10.0)
+
+
+KINDS = [
+    {"kind": "local", "params": {}},
+    {"kind": "ssgd", "params": {}},
+    {"kind": "sparse", "params": {"period": 3}},
+    {"kind": "dts", "params": {"delay": 4, "period": 2}},
+]
+every_kind = pytest.mark.parametrize("kind", KINDS, ids=[kind["kind"] for kind in KINDS])
+
+
+# ---------------------------------------------------------------- rows
+
+
+@every_kind
+def test_there_is_one_row_a_step_whose_parts_add_up_to_the_nanosecond(kind):
+    for rank, result in enumerate(trained(**kind)):
+        assert [(row["rank"], row["step"]) for row in result.rows] == [(rank, step) for step in range(JOB.steps)]
+        end_ns = 5_000_000_000
+        for row in result.rows:
+            parts = [round(row[name] * 1e9) for name in ("compute_s", "stall_s", "overhead_s")]
+            assert sum(parts) == round(row["step_time_s"] * 1e9) == row["end_ns"] - end_ns
+            assert parts[2] == OVERHEAD_NS
+            end_ns = row["end_ns"]
+
+
+def test_a_synchronous_step_stalls_once_for_each_bucket():
+    for row in trained(kind="ssgd", params={})[0].rows:
+        assert row["stall_s"] == 2 * STALL_NS / 1e9
+        assert (row["messages_sent"], row["payload_bytes"]) == (2, BYTES)
+
+
+def test_a_delayed_step_stalls_only_when_an_average_is_due():
+    rows = trained()[0].rows  # D = 4, p = 2: issued after steps 1, 3, 5, ...; applied after 5, 7, 9, ...
+    assert [row["step"] for row in rows if row["messages_sent"]] == list(range(1, 26, 2))
+    assert [row["step"] for row in rows if row["stall_s"]] == list(range(5, 26, 2))
+    assert {row["stall_s"] for row in rows} == {0.0, STALL_NS / 1e9}
+
+
+def test_an_algorithm_without_buckets_is_not_handed_any():
+    for rows in (result.rows for result in trained(kind="sparse", params={"period": 1})):
+        assert {row["messages_sent"] for row in rows} == {1}
+
+
+# ---------------------------------------------------------------- the window
+
+
+@every_kind
+@pytest.mark.parametrize("eval_every", [0, 1, 4])
+def test_the_window_is_the_sum_of_its_rows_and_nothing_else(kind, eval_every):
+    for result in trained(**kind, eval_every=eval_every):
+        outcome, inside = result.outcome, result.rows[6:18]
+        assert outcome.window_begin_ns == result.rows[5]["end_ns"]
+        assert outcome.window_end_ns == result.rows[17]["end_ns"]
+        for key, name in (("compute_ns", "compute_s"), ("stall_ns", "stall_s")):
+            assert outcome.window[key] == sum(round(row[name] * 1e9) for row in inside)
+        for key in ("payload_bytes", "messages_sent"):
+            assert outcome.window[key] == sum(row[key] for row in inside)
+
+
+def test_the_slow_steps_that_fill_the_pipeline_are_outside_the_window():
+    result = trained()[0]
+    assert result.rows[5]["compute_s"] == 10 * COMPUTE_NS / 1e9
+    window_ns = result.outcome.window_end_ns - result.outcome.window_begin_ns
+    assert window_ns == 12 * (COMPUTE_NS + OVERHEAD_NS) + 6 * STALL_NS
+    assert result.outcome.window["compute_ns"] == 12 * COMPUTE_NS
+
+
+@pytest.mark.parametrize("eval_every", [0, 1, 3])
+def test_the_pipeline_is_full_when_the_window_begins_and_stays_so(eval_every):
+    for result in trained(eval_every=eval_every):
+        assert result.task.in_flight[6:18] == [2] * 12
+
+
+# ---------------------------------------------------------------- evaluations
+
+
+def test_evaluations_come_after_the_window_at_every_eval_every_steps():
+    for result in trained(eval_every=3):
+        assert [row["step"] + 1 for row in result.rows if row["accuracy"] is not None] == [18, 21, 24]
+        assert result.outcome.accuracy == 0.5
+        assert len(result.task.evaluated) == 4, "and once at the end"
+
+
+def test_without_eval_every_there_is_one_evaluation_at_the_end():
+    result = trained()[0]
+    assert [row["accuracy"] for row in result.rows] == [None] * JOB.steps
+    assert len(result.task.evaluated) == 1
+
+
+def test_the_last_step_is_evaluated_once():
+    result = trained(eval_every=13)[0]  # of 26
+    assert len(result.task.evaluated) == 1
+
+
+def test_an_evaluation_sees_a_drained_pipeline_and_replicas_that_agree():
+    first, second = trained(eval_every=3)
+    for (outstanding, w), (_, other) in zip(first.task.evaluated, second.task.evaluated, strict=True):
+        assert outstanding == 0
+        torch.testing.assert_close(w, other, rtol=1e-5, atol=1e-6)
+
+
+def test_the_time_of_an_evaluation_and_of_its_drain_is_in_no_step():
+    result = trained(eval_every=3)[0]
+    assert max(row["step_time_s"] for row in result.rows[6:]) == (COMPUTE_NS + OVERHEAD_NS + STALL_NS) / 1e9
+
+
+def test_training_goes_on_after_an_evaluation_as_if_there_had_been_none():
+    with_evaluations, without = trained(eval_every=3)[0], trained()[0]
+    # SGD's corrections are linear: draining early applies the same averages, so the end is the same.
+    torch.testing.assert_close(with_evaluations.task.w, without.task.w, rtol=1e-5, atol=1e-5)
+
+
+# ---------------------------------------------------------------- totals and what is learned
+
+
+@pytest.mark.parametrize(("steps", "messages"), [(26, 13), (25, 13), (24, 12)])
+def test_totals_count_every_step_and_the_final_drain(steps, messages):
+    for result in trained(steps=steps):
+        assert result.outcome.total["messages_sent"] == messages
+        assert result.outcome.total["payload_bytes"] == messages * BYTES
+        assert result.outcome.total["stall_ns"] == messages * STALL_NS
+        in_rows = sum(row["stall_s"] for row in result.rows) * 1e9
+        assert result.outcome.total["stall_ns"] > in_rows, "the drain waits for what no step has waited for"
+        assert result.outcome.total["compute_ns"] == (6 * 10 + steps - 6) * COMPUTE_NS
+
+
+def test_the_final_loss_is_the_mean_over_the_last_tenth_of_the_steps():
+    assert trained(steps=26)[0].outcome.final_loss == pytest.approx((25 + 26) / 2)
+    assert [row["loss"] for row in trained()[0].rows[:3]] == [1.0, 2.0, 3.0]
+
+
+def test_where_nothing_is_learned_there_is_no_loss_and_no_accuracy():
+    result = trained(learns=False, eval_every=3)[0]
+    assert (result.outcome.final_loss, result.outcome.accuracy) == (None, None)
+    assert {row["loss"] for row in result.rows} == {row["accuracy"] for row in result.rows} == {None}
+
+
+@pytest.mark.parametrize("kind", KINDS[1:], ids=[kind["kind"] for kind in KINDS[1:]])
+def test_replicas_that_agree_have_no_spread(kind):
+    assert max(result.outcome.replica_spread for result in trained(**kind)) < 1e-5
+
+
+def test_replicas_that_never_speak_drift_apart_and_the_spread_shows_it():
+    spreads = [result.outcome.replica_spread for result in trained(kind="local", params={})]
+    # Gradients are step + rank, so w is -0.1 * (325 + 26 rank): half the difference over the mean.
+    assert spreads == pytest.approx([13 / 338, 13 / 338], rel=1e-4)
+
+
+def test_a_lone_worker_sends_nothing_and_never_stalls_on_a_peer():
+    (alone,) = trained(world_size=1, kind="local", params={})
+    assert alone.outcome.total["messages_sent"] == alone.outcome.total["payload_bytes"] == 0
+    assert alone.outcome.total["stall_ns"] == 0
+    assert alone.outcome.replica_spread == 0.0
+
+
+# ---------------------------------------------------------------- the parts
+
+
+def test_the_optimizer_is_the_one_that_the_job_describes():
+    told = {"lr": 0.5, "momentum": 0.9, "schedule": "cosine", "warmup_steps": 2, "batch_size": 32, "shards": "iid"}
+    optimizer = make_optimizer(replace(JOB, train=told))
+    rates = []
+    for step in (0, 1, 2, 26):
+        optimizer.advance(step)
+        rates.append(optimizer.lr)
+    assert rates == pytest.approx([0.25, 0.5, 0.5, 0.0])
+    assert optimizer.momentum == 0.9
+
+
+def test_warming_up_touches_every_channel_several_times_and_lines_all_up():
+    def body(comm: LocalComm) -> tuple[int, int]:
+        clock = StandingClock()
+        metered = MeteredComm(TollComm(comm, clock), clock)
+        warm_up(metered, JOB, NUMEL)
+        return metered.messages_sent, comm.most_outstanding
+
+    assert run_replicas(2, body, timeout_s=10.0) == [(3 * 2 + 1, 2)] * 2
+
+
+def test_the_meter_counts_what_is_handed_over_and_only_waiting_is_stall():
+    def body(comm: LocalComm) -> tuple[int, int, int]:
+        clock = StandingClock()
+        metered = MeteredComm(TollComm(comm, clock), clock)
+        peer = 1 - comm.rank
+        works = [metered.all_reduce(torch.zeros(10)), metered.send(torch.zeros(3), peer)]
+        works.append(metered.recv(torch.zeros(3), peer))
+        clock.sleep(3.0)
+        assert metered.stall_ns == 0
+        for work in works:
+            work.done()
+        assert metered.stall_ns == 0
+        for work in works:
+            work.wait()
+            clock.sleep(1.0)
+        return metered.messages_sent, metered.payload_bytes, metered.stall_ns
+
+    assert run_replicas(2, body, timeout_s=10.0) == [(2, 4 * 13, 3 * STALL_NS)] * 2
