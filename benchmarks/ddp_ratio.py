@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch.distributed import FileStore
 
 from harness.emulators.plan import build, worker_address
 from harness.emulators.relay import RelayEmulator
@@ -63,7 +64,7 @@ def timed(step: Callable[[int], None]) -> float:
 
 def ours(rank: int, store_path: str) -> float:
     """One measurement of `ssgd` on the gloo collective."""
-    store = torch.distributed.FileStore(store_path, WORKERS)
+    store = FileStore(store_path, WORKERS)
     comm = GlooComm(store, rank, WORKERS, interface="wan0", channels=CHANNELS, timeout_s=120)
     clock = MonotonicClock()
     spec = {"model": "benchmarks.ddp_ratio:make", "step_time": "real"}
@@ -88,8 +89,16 @@ def ours(rank: int, store_path: str) -> float:
 def ddp(rank: int, store_path: str) -> float:
     """One measurement of DistributedDataParallel with torch.optim.SGD."""
     os.environ["GLOO_SOCKET_IFNAME"] = ",".join(["wan0"] * CHANNELS)
-    store = torch.distributed.FileStore(store_path, WORKERS)
+    store = FileStore(store_path, WORKERS)
     torch.distributed.init_process_group("gloo", store=store, rank=rank, world_size=WORKERS)
+    # The group must outlive the model: destroyed as the last owner, DDP's reducer joins gloo's threads while it holds
+    # the interpreter's lock, which they may be waiting for (seen with torch 2.13).
+    seconds = _ddp_steps(rank)
+    torch.distributed.destroy_process_group()
+    return seconds
+
+
+def _ddp_steps(rank: int) -> float:
     torch.manual_seed(1)
     module, batches, loss_of = make(rank, WORKERS, 1, BATCH)
     model = torch.nn.parallel.DistributedDataParallel(module, bucket_cap_mb=BUCKET_MB, gradient_as_bucket_view=True)
@@ -103,12 +112,7 @@ def ddp(rank: int, store_path: str) -> float:
         float(loss.detach())
         optimizer.step()
 
-    seconds = timed(step)
-    # The group must outlive the model: destroyed as the last owner, DDP's reducer joins gloo's threads while it
-    # holds the interpreter's lock, which they may be waiting for (seen with torch 2.13).
-    del model, step
-    torch.distributed.destroy_process_group()
-    return seconds
+    return timed(step)
 
 
 def worker(rank: int, sock: socket.socket, parent: int) -> None:

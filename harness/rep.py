@@ -114,7 +114,7 @@ def measure(
         raise _failed(error, cell, slot, folder) from None
     finally:
         rendezvous.unlink(missing_ok=True)
-    host = meter.stop()
+    host = meter.stop() | {"worker_cpu_wait_pct": _cpu_wait_pct(measured, stats.seconds)}
     verdict = judge(cell, network, stats, host, report)
     write_steps(folder / "steps.parquet", measured.rows)
     write_json(
@@ -344,6 +344,15 @@ def _counted(measured: Measured, name: str) -> int:
         m["counters_after"]["tcp"].get(name, 0) - m["counters_before"]["tcp"].get(name, 0)
         for m in measured.finished.values()
     )
+
+
+def _cpu_wait_pct(measured: Measured, seconds: float) -> float | None:
+    """How long the unluckiest worker was ready to run and had no processor, in percent of the time."""
+    pairs = [
+        (m["counters_before"]["cpu_wait_ns"], m["counters_after"]["cpu_wait_ns"]) for m in measured.finished.values()
+    ]
+    waits = [after - before for before, after in pairs if after is not None]
+    return round(max(waits) / 1e9 / seconds * 100, 2) if waits else None
 
 
 def _time_to_target(cell: Cell, measured: Measured) -> float | None:

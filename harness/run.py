@@ -116,6 +116,8 @@ class _Session:
     def run(self, todo: list[Item]) -> None:
         """Everything; what was doubtful the first time is probed and measured again, alone, at the end."""
         self._alone([item for item in todo if item.cell.is_baseline])
+        again, self.again = self.again, []  # now, because all others are compared with them
+        self._alone(again)
         rest = [item for item in todo if not item.cell.is_baseline]
         self._probe(rest)
         doubtful = [item for item in rest if not self._report(item)["ok"]]

@@ -81,6 +81,14 @@ def die_with_parent(parent_pid: int | None = None, sig: int = signal.SIGKILL) ->
         sys.exit("the parent process ended first")
 
 
+def cpu_wait_ns() -> int | None:
+    """How long this process's threads have been runnable without a processor; None where the kernel hides it."""
+    try:
+        return sum(int(path.read_text().split()[1]) for path in Path("/proc/self/task").glob("*/schedstat"))
+    except OSError:
+        return None
+
+
 def set_timer_slack(ns: int) -> None:
     """How late timers of this thread may fire: 50 us by default, too much for a network on a clock."""
     _libc.prctl(_PR_SET_TIMERSLACK, ns, 0, 0, 0)

@@ -19,6 +19,10 @@ HEADERS_BYTES = 28  # IPv4 and UDP
 SMALLEST_BYTES = HEADERS_BYTES + _STAMP.size
 _RECEIVE_BUFFER_BYTES = 4 << 20
 
+_SO_TIMESTAMPNS = 35  # Linux; Python has no name for it
+_TIMESPEC = struct.Struct("qq")
+_ANCILLARY_BYTES = socket.CMSG_SPACE(_TIMESPEC.size)
+
 _listener: socket.socket | None = None  # a worker takes part in one measurement at a time
 
 
@@ -57,6 +61,7 @@ def open_listener(address: str) -> socket.socket:
     """A UDP socket on any port, with room for a train while the process is not scheduled."""
     sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _RECEIVE_BUFFER_BYTES)
+    sock.setsockopt(socket.SOL_SOCKET, _SO_TIMESTAMPNS, 1)
     sock.bind((address, 0))
     return sock
 
@@ -97,6 +102,15 @@ def _sleep_until(ns: int) -> None:
         time.sleep(left / 1e9)
 
 
+def _since_arrival_ns(ancillary: list[tuple[int, int, bytes]]) -> int:
+    """How long a packet has lain in the socket: TCP answers in the kernel and does not wait for a process."""
+    for _, kind, data in ancillary:
+        if kind == _SO_TIMESTAMPNS:
+            seconds, ns = _TIMESPEC.unpack(data)
+            return time.time_ns() - int(seconds * 1_000_000_000 + ns)
+    return 0
+
+
 def probe_receive(sock: socket.socket, number: int, expect: int, until_ns: int) -> dict[str, Any]:
     """Receive the packets of one round, until `expect` have come or the clock reads `until_ns`.
 
@@ -111,10 +125,10 @@ def probe_receive(sock: socket.socket, number: int, expect: int, until_ns: int) 
             break
         sock.settimeout(left / 1e9)
         try:
-            data = sock.recv(2048)
+            data, ancillary, _, _ = sock.recvmsg(2048, _ANCILLARY_BYTES)
         except TimeoutError:
             break
-        received = time.monotonic_ns()
+        received = time.monotonic_ns() - _since_arrival_ns(ancillary)
         got, train, sequence, sent = _STAMP.unpack_from(data)
         if got == number:
             packets.append((train, sequence, sent, received))

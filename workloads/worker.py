@@ -81,7 +81,11 @@ def _handle(channel: Channel, message: dict[str, Any], address: str) -> dict[str
 
 
 def _counters() -> dict[str, Any]:
-    return {"device": tun.device_counters(INTERFACE), "tcp": tun.tcp_counters()}
+    return {
+        "device": tun.device_counters(INTERFACE),
+        "tcp": tun.tcp_counters(),
+        "cpu_wait_ns": namespace.cpu_wait_ns(),
+    }
 
 
 def _run_job(channel: Channel, job: Job, address: str) -> None:

@@ -46,12 +46,19 @@ def out_option(function: F) -> F:
 
 def load_spec(source: str, assignments: tuple[str, ...], testbed: str | None, emulator: str | None) -> Spec:
     """The spec with overrides applied. Raises: SpecError."""
+    from harness.axes import SHORT_AXES
     from harness.spec import Spec, parse_assignment
 
     changes = dict(parse_assignment(text) for text in assignments)
     given = {"run.testbed": testbed, "run.emulator": emulator}
     changes |= {key: value for key, value in given.items() if value is not None}
     spec = Spec.load(source)
+    for key in changes:
+        swept = next((axis for axis in spec.sweep if key in {axis, SHORT_AXES.get(axis)}), None)
+        if swept is not None:
+            raise SpecError(
+                f"--set {key}=...: {spec.name} sweeps it; use --only {swept}=VALUE, or --set 'sweep.{swept}=[...]'"
+            )
     return spec.override(changes) if changes else spec
 
 

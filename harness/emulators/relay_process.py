@@ -136,6 +136,15 @@ class Relay:
         self._watched.append(fd)
 
 
+def _ahead_of_workers() -> None:
+    """Wake up at once, whatever else computes: on two busy cores packets are late by 0.1 ms instead of 3 (p99)."""
+    try:
+        os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1))
+    except PermissionError:
+        with contextlib.suppress(PermissionError):
+            os.setpriority(os.PRIO_PROCESS, 0, -10)
+
+
 def main() -> None:
     """Entry of the process: `--control-fd N --parent PID`."""
     parser = argparse.ArgumentParser(prog="harness.emulators.relay_process")
@@ -145,8 +154,7 @@ def main() -> None:
     die_with_parent(arguments.parent)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the controller decides what Ctrl-C means
     set_timer_slack(1)
-    with contextlib.suppress(PermissionError):
-        os.setpriority(os.PRIO_PROCESS, 0, -10)
+    _ahead_of_workers()
     # The loop makes no reference cycles; a collection would walk every packet in flight while others wait.
     gc.disable()
     # select() takes descriptors below 1024, and the controller may have had many open.

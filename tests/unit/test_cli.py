@@ -2,61 +2,21 @@
 
 from __future__ import annotations
 
-import csv
-import io
-import json
-import signal
 import subprocess
 import sys
 import time
 
 import pytest
-from click.testing import CliRunner, Result
+from command_line import as_it_was, data, finished, refused, wanbench  # noqa: F401  # the fixture is used by all
 
 from harness.api import Tally
 from harness.cells import expand
 from harness.cli import COMMANDS, main
 from harness.errors import HostError, Interrupted, SpecError
-from harness.rep import describe
 from harness.spec import Spec, builtin_names, read
-from harness.store import RunFolder
 from netprofiles import catalog_names
 from workloads.algorithms import registry
 from workloads.registry import BUILTINS
-
-
-@pytest.fixture(autouse=True)
-def _as_it_was(tmp_path, monkeypatch):
-    """`wanbench` adds the working folder to the path, and `run` installs signal handlers."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "path", list(sys.path))
-    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-    yield
-    for number, handler in before.items():
-        signal.signal(number, handler)
-
-
-def wanbench(*args: str) -> Result:
-    result = CliRunner().invoke(main, args, prog_name="wanbench")
-    if result.exception is not None and not isinstance(result.exception, SystemExit):
-        raise result.exception
-    return result
-
-
-def refused(*args: str, code: int = 2) -> str:
-    """What is said on stderr; nothing is said on stdout."""
-    result = wanbench(*args)
-    assert result.exit_code == code
-    assert result.stdout == ""
-    return result.stderr.strip()
-
-
-def data(*args: str):
-    """What `--json` says, with nothing beside it on stdout."""
-    result = wanbench(*args, "--json")
-    assert result.exit_code == 0, result.stderr
-    return json.loads(result.stdout)
-
 
 # ---------------------------------------------------------------- help
 
@@ -240,23 +200,6 @@ def test_a_wrong_spec_or_option_is_one_line_and_exit_code_2(command, args, line)
     assert refused(command, *args) == f"wanbench: {line}"
 
 
-def finished(tmp_path, name: str = "smoke", statuses: tuple[str, ...] = ("ok",) * 5) -> list[dict]:
-    """A run folder as `run` leaves it, with made-up times."""
-    folder, rows = RunFolder(tmp_path / "results" / name), []
-    folder.prepare(None, {}, {})
-    for cell, status in zip(expand(Spec.load(name), name), statuses, strict=False):
-        row = {**describe(cell, 0), "run": name, "status": status, "reason": None if status == "ok" else "it broke"}
-        part = folder.begin(cell, 0)
-        if status == "ok":
-            times = {"compute_s": 0.03, "stall_s": 0.01, "overhead_s": 0.0, "step_time_s": 0.04}
-            row |= {**times, "scalability": 0.75, "steps": 20}
-            folder.finish(cell, 0, part, row)
-        else:
-            folder.fail(cell, 0, part, {"row": row, "log_tail": []})
-        rows.append(row)
-    return rows
-
-
 def test_plan_says_what_is_finished_and_what_failed_before(tmp_path):
     finished(tmp_path, statuses=("ok", "failed", "invalid"))
     cells = data("plan", "smoke")["cells"]
@@ -355,105 +298,8 @@ def test_a_bug_is_not_dressed_up_as_the_users_mistake(measured):
         wanbench("run", "smoke")
 
 
-# ---------------------------------------------------------------- results
-
-
-def test_results_of_nothing_says_how_to_start():
-    for command in ("results", "figures"):
-        assert refused(command) == "wanbench: results: no results here; start with `wanbench run smoke`"
-
-
-def test_results_of_an_unknown_run_lists_those_there_are(tmp_path):
-    finished(tmp_path)
-    said = "wanbench: smok: not a run folder, and no run of that name under results (there: smoke)"
-    assert refused("results", "smok") == refused("figures", "smok") == said
-
-
-def test_results_of_a_run_that_has_not_measured_anything_is_empty_and_says_so(tmp_path):
-    RunFolder(tmp_path / "results" / "t").prepare(None, {}, {})
-    result = wanbench("results", "t", "--format", "json")
-    assert (json.loads(result.stdout), result.stderr) == ([], "t: nothing measured yet\n")
-    assert wanbench("results", "t").exit_code == 0
-    assert refused("results", "t", "--format", "pivot") == (
-        "wanbench: results/t: no cell with more than one worker has a result yet; nothing can be compared"
+def test_setting_what_the_sweep_sets_is_refused_instead_of_ignored():
+    assert refused("plan", "latency-sweep", "--set", "network.rtt=5ms") == (
+        "wanbench: --set network.rtt=...: latency-sweep sweeps it; "
+        "use --only rtt=VALUE, or --set 'sweep.rtt=[...]'"
     )
-
-
-def test_results_for_machines_have_one_object_a_repetition_on_stdout(tmp_path):
-    rows = finished(tmp_path, statuses=("ok", "ok", "failed", "invalid", "ok"))
-    result = wanbench("results", "smoke", "--format", "json")
-    found = json.loads(result.stdout)
-    assert {(row["cell"], row["status"], row["reason"]) for row in found} == {
-        (row["cell"], row["status"], row["reason"]) for row in rows
-    }
-    assert result.stderr == "smoke: 3 ok, 1 invalid, 1 failed\n"
-    as_csv = list(csv.DictReader(io.StringIO(wanbench("results", "--format", "csv").stdout)))
-    assert [row["cell"] for row in as_csv] == [row["cell"] for row in found]
-
-
-@pytest.mark.parametrize("form", ["table", "pivot", "md"])
-def test_results_for_people_name_every_algorithm(tmp_path, form):
-    finished(tmp_path)
-    text = wanbench("results", "smoke", "--format", form).stdout
-    assert "ssgd" in text
-    assert "dts-d4-p2" in text
-    assert "0.75" in text
-
-
-def test_parquet_prints_the_path_of_the_file(tmp_path):
-    finished(tmp_path)
-    path = wanbench("results", "smoke", "--format", "parquet").stdout.strip()
-    assert path == "results/smoke/results.parquet"
-    assert (tmp_path / path).stat().st_size > 0
-
-
-# ---------------------------------------------------------------- figures
-
-
-def test_figures_refuses_an_unknown_format(tmp_path):
-    finished(tmp_path)
-    assert refused("figures", "--formats", "svg,gif") == "wanbench: --formats gif: expected svg, pdf or png"
-
-
-@pytest.mark.parametrize("statuses", [("failed",), ("ok",), ("ok", "failed", "invalid")])
-def test_figures_of_nothing_comparable_are_refused(tmp_path, statuses):
-    finished(tmp_path, statuses=statuses)
-    assert refused("figures") == (
-        "wanbench: results/smoke: no finished repetition of more than one worker yet; nothing to draw"
-    )
-
-
-def test_figures_prints_the_files_it_made(tmp_path):
-    finished(tmp_path)
-    result = wanbench("figures", "smoke", "--formats", "svg", "--to", "drawn")
-    paths = result.stdout.split()
-    assert paths
-    assert all(path.startswith("drawn/") and path.endswith(".svg") and (tmp_path / path).is_file() for path in paths)
-
-
-# ---------------------------------------------------------------- clean, and pipes
-
-
-def test_clean_without_leftovers_says_so_on_stderr(monkeypatch):
-    monkeypatch.setattr("harness.host.stale_folders", list)
-    result = wanbench("clean")
-    assert (result.exit_code, result.stdout, result.stderr) == (0, "", "nothing to clean\n")
-
-
-def test_clean_lists_before_it_removes(tmp_path, monkeypatch):
-    stale = tmp_path / "wanbench-abc"
-    stale.mkdir()
-    monkeypatch.setattr("harness.host.stale_folders", lambda: [stale])
-    assert wanbench("clean", "--dry-run").stdout == f"would remove {stale}\n"
-    assert stale.exists()
-    assert wanbench("clean").stdout == f"removed {stale}\n"
-    assert not stale.exists()
-
-
-def test_a_reader_that_stops_listening_is_no_error():
-    with subprocess.Popen(
-        [sys.executable, "-m", "harness.cli", "list", "profiles"], stdout=subprocess.PIPE, stderr=subprocess.PIPE
-    ) as process:
-        process.stdout.close()  # type: ignore[union-attr]
-        assert process.stderr.read() == b""  # type: ignore[union-attr]
-        assert process.wait() == 0

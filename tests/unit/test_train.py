@@ -275,9 +275,11 @@ def test_replicas_that_never_speak_drift_apart_and_the_spread_shows_it():
 
 def test_a_lone_worker_sends_nothing_and_never_stalls_on_a_peer():
     (alone,) = trained(world_size=1, kind="local", params={})
-    assert alone.outcome.total["messages_sent"] == alone.outcome.total["payload_bytes"] == 0
     assert alone.outcome.total["stall_ns"] == 0
     assert alone.outcome.replica_spread == 0.0
+    (synchronous,) = trained(world_size=1, kind="ssgd", params={})
+    for result in (alone, synchronous):
+        assert result.outcome.total["messages_sent"] == result.outcome.total["payload_bytes"] == 0
 
 
 # ---------------------------------------------------------------- the parts

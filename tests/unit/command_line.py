@@ -1,0 +1,66 @@
+"""The command line, called in this process, and run folders for it to show: for tests only."""
+
+from __future__ import annotations
+
+import json
+import signal
+import sys
+
+import pytest
+from click.testing import CliRunner, Result
+
+from harness.cells import expand
+from harness.cli import main
+from harness.rep import describe
+from harness.spec import Spec
+from harness.store import RunFolder
+
+
+@pytest.fixture(autouse=True)
+def as_it_was(tmp_path, monkeypatch):
+    """`wanbench` adds the working folder to the path, and `run` installs signal handlers."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+def wanbench(*args: str) -> Result:
+    result = CliRunner().invoke(main, args, prog_name="wanbench")
+    if result.exception is not None and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    return result
+
+
+def refused(*args: str, code: int = 2) -> str:
+    """What is said on stderr; nothing is said on stdout."""
+    result = wanbench(*args)
+    assert result.exit_code == code
+    assert result.stdout == ""
+    return result.stderr.strip()
+
+
+def data(*args: str):
+    """What `--json` says, with nothing beside it on stdout."""
+    result = wanbench(*args, "--json")
+    assert result.exit_code == 0, result.stderr
+    return json.loads(result.stdout)
+
+
+def finished(tmp_path, name: str = "smoke", statuses: tuple[str, ...] = ("ok",) * 5) -> list[dict]:
+    """A run folder as `run` leaves it, with made-up times."""
+    folder, rows = RunFolder(tmp_path / "results" / name), []
+    folder.prepare(None, {}, {})
+    for cell, status in zip(expand(Spec.load(name), name), statuses, strict=False):
+        row = {**describe(cell, 0), "run": name, "status": status, "reason": None if status == "ok" else "it broke"}
+        part = folder.begin(cell, 0)
+        if status == "ok":
+            times = {"compute_s": 0.03, "stall_s": 0.01, "overhead_s": 0.0, "step_time_s": 0.04}
+            row |= {**times, "scalability": 0.75, "steps": 20}
+            folder.finish(cell, 0, part, row)
+        else:
+            folder.fail(cell, 0, part, {"row": row, "log_tail": []})
+        rows.append(row)
+    return rows

@@ -1,0 +1,197 @@
+"""What makes two cells the same, and what a cell derives: its network, channels, window and names."""
+
+from __future__ import annotations
+
+import math
+import shutil
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from small_spec import GOOD, cells, edited, swept
+
+from harness.cells import Cell, expand
+from harness.spec import Spec
+from netprofiles import Size
+
+# ---------------------------------------------------------------- identity
+
+
+def test_the_order_of_the_axes_changes_neither_identity_nor_folder():
+    one = swept(edited(('rtt = ["10ms"]', 'rtt = ["10ms", "20ms"]\nloss = ["0%", "1%"]')))
+    other = swept(
+        edited(
+            ("workers = [2]\n", ""), ('rtt = ["10ms"]', 'loss = ["0%", "1%"]\nrtt = ["10ms", "20ms"]\nworkers = [2]')
+        )
+    )
+    assert {c.key for c in one} == {c.key for c in other}
+    assert {c.slug for c in one} == {c.slug for c in other}
+
+
+def test_another_value_of_an_axis_keeps_the_identity_of_the_cells_there_were():
+    before = cells()
+    after = cells(
+        edited(("[2]", "[2, 4]"), ('["10ms"]', '["5ms", "10ms"]'), ("ssgd = {}", "sparse = { period = 4 }\nssgd = {}"))
+    )
+    assert {c.key for c in before} < {c.key for c in after}
+    assert {c.slug for c in before} < {c.slug for c in after}
+
+
+def test_repeats_name_and_description_are_not_part_of_the_identity():
+    text = edited(('name = "t"', 'name = "u"\ndescription = "d"'), ("[sweep]", "[run]\nrepeats = 9\n[sweep]"))
+    assert [c.key for c in cells(text)] == [c.key for c in cells()]
+
+
+_VALUES = {
+    "workload.params": [1000, 2000],
+    "workload.tensors": [2, 4],
+    "workload.step_time": ["10ms", "20ms"],
+    "workload.step_cv": [0.0, 0.1],
+    "workload.payload_scale": [0.5, 1.0],
+    "network.rtt": ["10ms", "20ms"],
+    "network.rate": ["1Gbit", "2Gbit"],
+    "network.jitter": ["0ms", "1ms"],
+    "network.loss": ["0%", "1%"],
+    "network.place": ["blocked", "round-robin"],
+    "network.tcp.congestion": ["reno", "cubic"],
+    "network.tcp.slow_start_after_idle": [True, False],
+    "comm.collective": ["direct", "gloo"],
+    "comm.channels": [1, 2],
+    "comm.buckets": ["25MiB", "1MiB"],
+    "train.lr": [0.1, 0.2],
+    "train.momentum": [0.0, 0.9],
+    "train.until": ["100 steps", "200 steps"],
+    "run.window": ["20 steps", "40 steps"],
+    "run.seed": [1, 2],
+    "sweep.workers": [[2], [3]],
+    "algorithms.ssgd": [{}, {"kind": "local"}],
+}
+_CHOICES = st.fixed_dictionaries({key: st.integers(0, 1) for key in _VALUES})
+
+
+def _key(choice: dict[str, int]) -> str:
+    spec = Spec.from_toml(edited(('rtt = ["10ms"]', "")), "x.toml")
+    found = expand(spec.override({key: _VALUES[key][index] for key, index in choice.items()}), "x.toml")
+    return next(c.key for c in found if not c.is_baseline)
+
+
+@settings(max_examples=60, deadline=None)
+@given(choice=_CHOICES, flipped=st.sampled_from(sorted(_VALUES)))
+def test_a_change_of_anything_that_matters_changes_the_identity(choice, flipped):
+    assert _key(choice) == _key(dict(reversed(choice.items())))
+    assert _key(choice) != _key({**choice, flipped: 1 - choice[flipped]})
+
+
+# ---------------------------------------------------------------- profiles from files
+
+PROFILE = """\
+src,dst,rtt_ms,rate_mbps
+paris,oslo,30,100
+"""
+
+
+def _in_folder(folder, rtt: str = "30") -> list[Cell]:
+    folder.mkdir(parents=True)
+    (folder / "nets").mkdir()
+    (folder / "nets" / "two.csv").write_text(PROFILE.replace("30", rtt))
+    path = folder / "x.toml"
+    path.write_text(edited(('rate = "1Gbit"', ""), ('rtt = ["10ms"]', 'profile = ["nets/two.csv"]')))
+    return expand(Spec.load(path), str(path))
+
+
+def test_a_profile_file_is_found_beside_the_spec_and_its_place_does_not_matter(tmp_path):
+    here, there = _in_folder(tmp_path / "a"), _in_folder(tmp_path / "b" / "deep")
+    assert here[1].profile().rtt("paris", "oslo").ms == 30
+    assert [c.key for c in here] == [c.key for c in there]
+    assert [c.slug for c in here] == [c.slug for c in there]
+
+
+def test_other_values_in_a_profile_file_make_another_cell(tmp_path):
+    assert _in_folder(tmp_path / "a")[1].key != _in_folder(tmp_path / "b", rtt="31")[1].key
+
+
+def test_a_profile_file_may_be_named_from_the_working_folder_as_well(tmp_path, monkeypatch):
+    beside = _in_folder(tmp_path / "a")
+    shutil.copytree(tmp_path / "a" / "nets", tmp_path / "work" / "nets")
+    monkeypatch.chdir(tmp_path / "work")
+    text = edited(('rate = "1Gbit"', ""), ('rtt = ["10ms"]', 'profile = ["nets/two.csv"]'))
+    assert [c.key for c in cells(text, where="smoke")] == [c.key for c in beside]
+
+
+def test_a_named_profile_can_be_swept_and_scaled():
+    text = edited(('rate = "1Gbit"', "rtt_scale = 2.0"), ('rtt = ["10ms"]', 'profile = ["world4", "lan"]'))
+    doubled = swept(text)
+    plain = swept(text.replace("rtt_scale = 2.0", ""))
+    assert [c.axes["profile"] for c in doubled] == ["world4", "lan"]
+    assert doubled[0].law_inputs().rtt_s == pytest.approx(2 * plain[0].law_inputs().rtt_s)
+
+
+def test_payload_scale_keeps_bytes_over_rate():
+    full, tenth = swept(edited(("params = 1000", "params = 100_000"), ("[2]", "[2]\npayload_scale = [1.0, 0.1]")))
+    a, b = full.law_inputs(), tenth.law_inputs()
+    assert b.message_bytes == pytest.approx(a.message_bytes / 10, rel=1e-3)
+    assert a.message_bytes / a.rate_bytes_per_s == pytest.approx(b.message_bytes / b.rate_bytes_per_s, rel=1e-3)
+
+
+# ---------------------------------------------------------------- channels and windows
+
+
+@pytest.mark.parametrize("momentum", [0.0, 0.9])
+@pytest.mark.parametrize("delay", [0, 1, 4, 20])
+@pytest.mark.parametrize("period", [1, 4, 20])
+def test_gloo_gets_a_channel_for_every_two_operations_in_flight(delay, period, momentum):
+    text = edited(
+        ("ssgd = {}", f"dts = {{ delay = {delay}, period = {period} }}"),
+        ("[sweep]", f"[train]\nmomentum = {momentum}\n[comm]\ncollective = 'gloo'\n[sweep]"),
+    )
+    (cell,) = swept(text)
+    synchronisations = math.ceil((delay + 1) / period)
+    tensors = 2 if momentum and period > 1 else 1
+    assert cell.config["comm"]["channels"] == math.ceil(synchronisations * tensors / 2)
+
+
+def test_ssgd_over_gloo_gets_a_channel_for_every_two_buckets():
+    text = edited(
+        ('params = 1000\ntensors = 2\nstep_time = "10ms"', "name = 'resnet50-v100'"),
+        ("[sweep]", "[comm]\ncollective = 'gloo'\n[sweep]"),
+    )
+    (cell,) = swept(text)
+    buckets = cell.workload().buckets(Size.parse("25MiB").bytes)
+    assert len(buckets) > 2
+    assert cell.config["comm"]["channels"] == math.ceil(len(buckets) / 2)
+
+
+def test_direct_needs_one_connection_a_pair_and_an_explicit_number_is_kept():
+    assert swept()[0].config["comm"]["channels"] == 1
+    assert swept(GOOD + "[comm]\nchannels = 3\n")[0].config["comm"]["channels"] == 3
+
+
+@settings(max_examples=60, deadline=None)
+@given(delay=st.integers(0, 40), period=st.integers(1, 25), window=st.integers(1, 120))
+def test_the_window_is_whole_periods_and_long_enough_and_begins_with_a_full_pipeline(delay, period, window):
+    text = edited(
+        ("ssgd = {}", f"dts = {{ delay = {delay}, period = {period} }}"),
+        ("[sweep]", f"[run]\nwindow = '{window} steps'\n[sweep]"),
+    )
+    (cell,) = swept(text)
+    assert cell.window % period == 0
+    assert cell.window >= max(20, window, 3 * (delay + period))
+    assert cell.window_begin % period == 0
+    assert cell.window_begin >= delay + period
+    assert cell.steps == cell.window_begin + cell.window
+
+
+# ---------------------------------------------------------------- names
+
+
+def test_a_folder_name_says_what_the_cell_is_and_stays_one_folder():
+    (cell,) = swept(edited(('rtt = ["10ms"]', '"network.rtt" = ["10ms"]\ncongestion = ["reno"]')))
+    assert cell.slug == f"ssgd-w2-congestionreno-network.rtt10ms-{cell.key[:6]}"
+    long = Cell({**cell.config, "algorithm": {"label": "a/b" * 60, "kind": "ssgd", "params": {}}}, cell.axes)
+    assert "/" not in long.slug
+    assert len(long.slug) == 87
+
+
+def test_a_title_shows_the_swept_values():
+    (cell,) = swept(edited(('rtt = ["10ms"]', 'rtt = ["10ms"]\nloss = ["1%"]')))
+    assert cell.title == "ssgd           w2 10ms loss=1%"
