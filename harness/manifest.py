@@ -24,6 +24,7 @@ _MEASURING = (
     "harness/emulators/*.py",
     "harness/testbeds/*.py",
     "harness/rep.py",
+    "harness/rows.py",
     "harness/fidelity.py",
 )
 _VERSIONS = ("wanbench", "torch", "numpy", "pandas", "matplotlib", "pyroute2")

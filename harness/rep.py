@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import statistics
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from harness.cells import Cell
-from harness.emulators.base import EmulatorError, EmulatorStats
+from harness.emulators.base import EmulatorError
 from harness.emulators.plan import Network, build
 from harness.emulators.probe import probe
 from harness.errors import RepFailed
 from harness.fidelity import HostMeter, judge
-from harness.manifest import code_hash
 from harness.predict import predict, rep_duration_s
+from harness.rows import Measured, cpu_wait_pct, measured_row
 from harness.store import write_json
 from harness.testbeds.base import Slot, WorkerDied, WorkerHandle
 from netprofiles import Size
@@ -28,17 +26,6 @@ _STACK_LINES = 8
 _WARM_ROUNDS = 3
 _PATIENCE_STEPS = 10
 _DEFAULT_STEP_TIME_S = 5.0  # guess for real compute, only to size timeouts
-
-Progress = Callable[[int], None]
-
-
-@dataclass
-class Measured:
-    """What came back from the workers of a repetition."""
-
-    rows: list[dict[str, Any]] = field(default_factory=list)
-    finished: dict[int, dict[str, Any]] = field(default_factory=dict)
-    tcp: dict[str, Any] = field(default_factory=dict)
 
 
 def network_of(cell: Cell) -> Network:
@@ -114,7 +101,7 @@ def measure(
         raise _failed(error, cell, slot, folder) from None
     finally:
         rendezvous.unlink(missing_ok=True)
-    host = meter.stop() | {"worker_cpu_wait_pct": _cpu_wait_pct(measured, stats.seconds)}
+    host = meter.stop() | {"worker_cpu_wait_pct": cpu_wait_pct(measured, stats.seconds)}
     verdict = judge(cell, network, stats, host, report)
     write_steps(folder / "steps.parquet", measured.rows)
     write_json(
@@ -128,7 +115,7 @@ def measure(
             "host": host,
         },
     )
-    return _row(cell, rep, measured, stats, host, report, verdict)
+    return measured_row(cell, rep, measured, stats, host, report, verdict)
 
 
 def probe_cell(cell: Cell, slot: Slot) -> dict[str, Any]:
@@ -232,137 +219,3 @@ def write_steps(path: Path, rows: list[dict[str, Any]]) -> None:
 
     frame = pd.DataFrame(rows).sort_values(["rank", "step"], ignore_index=True)
     frame.to_parquet(path, index=False)
-
-
-def _row(
-    cell: Cell,
-    rep: int,
-    measured: Measured,
-    stats: EmulatorStats,
-    host: Mapping[str, Any],
-    report: Mapping[str, Any] | None,
-    verdict: list[str],
-) -> dict[str, Any]:
-    """The repetition as one row; what does not apply is None."""
-    outcomes = [measured.finished[rank]["outcome"] for rank in range(cell.workers)]
-    slowest = max(outcomes, key=lambda o: o["window_end_ns"] - o["window_begin_ns"])
-    seconds = (slowest["window_end_ns"] - slowest["window_begin_ns"]) / 1e9
-    compute = slowest["window"]["compute_ns"] / 1e9
-    stall = slowest["window"]["stall_ns"] / 1e9
-    losses = [o["final_loss"] for o in outcomes if o["final_loss"] is not None]
-    steps = cell.window
-    row = describe(cell, rep)
-    row.update(
-        status="invalid" if verdict else "ok",
-        reason="; ".join(verdict) or None,
-        steps=steps,
-        step_time_s=seconds / steps,
-        compute_s=compute / steps,
-        stall_s=stall / steps,
-        overhead_s=(seconds - compute - stall) / steps,
-        payload_bytes=sum(o["total"]["payload_bytes"] for o in outcomes),
-        messages_sent=sum(o["total"]["messages_sent"] for o in outcomes),
-        wire_bytes=_wire_bytes(measured) if cell.workers > 1 else 0,
-        retransmits=_counted(measured, "RetransSegs"),
-        tcp_timeouts=_counted(measured, "TCPTimeouts"),
-        final_loss=statistics.fmean(losses) if losses else None,
-        accuracy=outcomes[0]["accuracy"],
-        replica_spread=max(o["replica_spread"] for o in outcomes),
-        time_to_target_s=_time_to_target(cell, measured),
-        one_way_error_ms=report["one_way_error_ms"] if report else None,
-        lateness_p99_ms=stats.lateness_p99_ms if cell.workers > 1 else None,
-        emulator_cpu_us_per_packet=stats.cpu_us_per_packet if cell.workers > 1 else None,
-        host_cpu_pct=host["cpu_pct"],
-    )
-    return row
-
-
-def describe(cell: Cell, rep: int) -> dict[str, Any]:
-    """The columns of a row that are known before anything is measured; the others are None."""
-    config, workload, law = cell.config, cell.workload(), cell.law_inputs()
-    network, alone = config["network"], cell.workers == 1
-    profile = cell.profile()
-    uniform = network["profile"] == "uniform"
-    rtts = (
-        []
-        if alone
-        else sorted(profile.rtt(a, b).ms for a in set(cell.placement()) for b in set(cell.placement()) if a != b)
-    )
-    path = next(iter(profile.paths.values()), None)
-    rate = profile.sites[0].up if uniform else (path.rate if path else None)
-    measured = dict.fromkeys(
-        ("steps", "step_time_s", "compute_s", "stall_s", "overhead_s", "scalability", "payload_bytes",
-         "wire_bytes", "messages_sent", "retransmits", "tcp_timeouts", "final_loss", "accuracy",
-         "replica_spread", "time_to_target_s", "one_way_error_ms", "lateness_p99_ms",
-         "emulator_cpu_us_per_packet", "host_cpu_pct")
-    )  # fmt: skip
-    return {
-        "run": None,
-        "cell": cell.slug,
-        "cell_key": cell.key,
-        "code": code_hash(cell),
-        "rep": rep,
-        "status": None,
-        "reason": None,
-        "testbed": config["testbed"],
-        "emulator": None if alone else config["emulator"],
-        "collective": None if alone else config["comm"]["collective"],
-        "channels": None if alone else config["comm"]["channels"],
-        "workload": workload.name,
-        "payload_scale": workload.payload_scale,
-        "algorithm": cell.label,
-        "kind": config["algorithm"]["kind"],
-        "params": config["algorithm"]["params"],
-        "workers": cell.workers,
-        "profile": None if alone else network["profile"],
-        "rtt_ms": statistics.median(rtts) if rtts else None,
-        "rtt_max_ms": rtts[-1] if rtts else None,
-        "rate_mbps": rate.mbit if rate and not alone else None,
-        "loss_pct": path.loss.percent if path and not alone else None,
-        "jitter_ms": path.jitter.ms if path and not alone else None,
-        "tcp": None if alone else network["tcp"]["congestion"],
-        "seed": config["seed"] + rep,
-        "axes": dict(cell.axes),
-        "predicted_step_time_s": cell.predicted_step_time_s(),
-        "law_inputs": law.to_json(),
-        "message_bytes": law.message_bytes,
-        "messages_per_sync": law.messages,
-        **measured,
-    }
-
-
-def _wire_bytes(measured: Measured) -> int:
-    """Bytes that left the workers' emulated devices between the first step and the end of the drain."""
-    return sum(
-        m["counters_after"]["device"]["tx_bytes"] - m["counters_before"]["device"]["tx_bytes"]
-        for m in measured.finished.values()
-    )
-
-
-def _counted(measured: Measured, name: str) -> int:
-    return sum(
-        m["counters_after"]["tcp"].get(name, 0) - m["counters_before"]["tcp"].get(name, 0)
-        for m in measured.finished.values()
-    )
-
-
-def _cpu_wait_pct(measured: Measured, seconds: float) -> float | None:
-    """How long the unluckiest worker was ready to run and had no processor, in percent of the time."""
-    pairs = [
-        (m["counters_before"]["cpu_wait_ns"], m["counters_after"]["cpu_wait_ns"]) for m in measured.finished.values()
-    ]
-    waits = [after - before for before, after in pairs if after is not None]
-    return round(max(waits) / 1e9 / seconds * 100, 2) if waits else None
-
-
-def _time_to_target(cell: Cell, measured: Measured) -> float | None:
-    """Seconds from the start of training to the first evaluation at or above the target."""
-    target = cell.config["train"].get("target")
-    rows = sorted((r for r in measured.rows if r["rank"] == 0), key=lambda r: r["step"])
-    if target is None or not rows:
-        return None
-    begin = rows[0]["end_ns"] - rows[0]["step_time_s"] * 1e9
-    for row in rows:
-        if row["accuracy"] is not None and row["accuracy"] >= target:
-            return float(row["end_ns"] - begin) / 1e9
-    return None

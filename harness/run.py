@@ -21,7 +21,8 @@ from harness.errors import HostError, Interrupted, RepFailed
 from harness.host import check_host, sweep_stale, write_owner
 from harness.progress import Reporter, clock
 from harness.redraw import Redrawer
-from harness.rep import describe, measure, network_of, probe_cell
+from harness.rep import measure, network_of, probe_cell
+from harness.rows import describe
 from harness.schedule import Load, fits, load_of, makespan
 from harness.stats import scalability
 from harness.store import RunFolder

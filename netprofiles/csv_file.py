@@ -109,9 +109,7 @@ def _row(where: str, cells: dict[str, str]) -> Row:
     return Row(where, cells["src"], cells["dst"], values)
 
 
-def _number(
-    where: str, column: str, cells: Mapping[str, str], unit: str, kind: type[Quantity]
-) -> Quantity | None:
+def _number(where: str, column: str, cells: Mapping[str, str], unit: str, kind: type[Quantity]) -> Quantity | None:
     cell = cells.get(column, "")
     if not cell:
         return None

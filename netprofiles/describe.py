@@ -167,9 +167,7 @@ def _range_rows(
 
 def _item(mark: str, text: str) -> str:
     head = f"  {mark} "
-    return textwrap.fill(
-        text, _WIDTH, initial_indent=head, subsequent_indent=" " * len(head), break_long_words=False
-    )
+    return textwrap.fill(text, _WIDTH, initial_indent=head, subsequent_indent=" " * len(head), break_long_words=False)
 
 
 def _table(rows: list[list[str]], *, right: bool = False) -> str:

@@ -89,9 +89,7 @@ class Path:
         if self.loss.value == 1:
             raise ProfileError(f"{way}: loss 100% lets nothing through; expected less")
         if self.buffer == Size(0):
-            raise ProfileError(
-                f"{way}: buffer 0B holds no packet; leave it out for one round trip at the rate"
-            )
+            raise ProfileError(f"{way}: buffer 0B holds no packet; leave it out for one round trip at the rate")
 
     def reversed(self) -> Path:
         """The way back, with the same values."""

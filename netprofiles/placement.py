@@ -33,9 +33,7 @@ def place(profile: Profile, workers: int, how: str | Mapping[str, int] = "blocke
     if how == "round-robin":
         return tuple(names[rank % len(names)] for rank in range(workers))
     near = did_you_mean(how, POLICIES)
-    raise PlacementError(
-        f"unknown placement {how!r}; expected 'blocked', 'round-robin' or workers per site{near}"
-    )
+    raise PlacementError(f"unknown placement {how!r}; expected 'blocked', 'round-robin' or workers per site{near}")
 
 
 def _counts(profile: Profile, workers: int, how: Mapping[str, int]) -> dict[str, int]:
@@ -46,18 +44,12 @@ def _counts(profile: Profile, workers: int, how: Mapping[str, int]) -> dict[str,
         except ProfileError as error:
             raise PlacementError(f"placement: {error}") from None
         if name in counts:
-            raise PlacementError(
-                f"placement gives {name!r} twice, once as {alias!r}; expected one count a site"
-            )
+            raise PlacementError(f"placement gives {name!r} twice, once as {alias!r}; expected one count a site")
         if isinstance(count, bool) or not isinstance(count, int) or count < 1:
-            raise PlacementError(
-                f"placement gives {alias!r} {count!r} workers; expected a whole number from 1"
-            )
+            raise PlacementError(f"placement gives {alias!r} {count!r} workers; expected a whole number from 1")
         counts[name] = count
     total = sum(counts.values())
     if total != workers:
         parts = " + ".join(str(count) for count in counts.values()) or "nothing"
-        raise PlacementError(
-            f"placement has {total} workers ({parts}), the experiment {workers}; expected equal"
-        )
+        raise PlacementError(f"placement has {total} workers ({parts}), the experiment {workers}; expected equal")
     return counts

@@ -144,15 +144,11 @@ class Profile:
 
         def origin(provenance: Mapping[str, Provenance]) -> dict[str, list[object]]:
             return {
-                key: [p.standing, numbers.setdefault(p.source, len(numbers))]
-                for key, p in sorted(provenance.items())
+                key: [p.standing, numbers.setdefault(p.source, len(numbers))] for key, p in sorted(provenance.items())
             }
 
         sites = [{**_site_json(site), "provenance": origin(site.provenance)} for site in self.sites]
-        paths = [
-            {**_path_json(path), "provenance": origin(path.provenance)}
-            for _, path in sorted(self.paths.items())
-        ]
+        paths = [{**_path_json(path), "provenance": origin(path.provenance)} for _, path in sorted(self.paths.items())]
         return {
             "name": self.name,
             "description": self.description,

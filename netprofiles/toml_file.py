@@ -91,9 +91,7 @@ class _Table:
         for key in self.data:
             if key not in known:
                 near = did_you_mean(key, known)
-                raise ProfileError(
-                    f"{self.where}: unknown key {key!r}; expected one of {', '.join(known)}{near}"
-                )
+                raise ProfileError(f"{self.where}: unknown key {key!r}; expected one of {', '.join(known)}{near}")
 
     def text(self, key: str) -> str | None:
         value = self.data.get(key)
@@ -208,9 +206,7 @@ class _Reader:
         if "paths_file" not in self.data:
             for given in self.tables("paths"):
                 given.only(_PATH_KEYS)
-                src, dst = (
-                    _known(f"{given.where}.{end}", given.required(end), names) for end in ("src", "dst")
-                )
+                src, dst = (_known(f"{given.where}.{end}", given.required(end), names) for end in ("src", "dst"))
                 table = _Table(f"{self.file}: paths[{src} -> {dst}]", {**defaults.data, **given.data})
                 values, origins = self.values(table), self.origins(table)
                 add_path(paths, f"{self.file}: paths", values, (src, dst), origins)
@@ -251,8 +247,7 @@ class _Reader:
         if standing not in STANDINGS:
             near = did_you_mean(standing, STANDINGS)
             raise ProfileError(
-                f"{table.where}.{key}_standing: unknown {standing!r}; "
-                f"expected one of {', '.join(STANDINGS)}{near}"
+                f"{table.where}.{key}_standing: unknown {standing!r}; expected one of {', '.join(STANDINGS)}{near}"
             )
         if tag is None:
             raise ProfileError(f"{table.where}: {key}_standing without {key}_source; expected both")
@@ -266,7 +261,5 @@ class _Reader:
 
 def _known(where: str, alias: str, names: Mapping[str, str]) -> str:
     if alias not in names:
-        raise ProfileError(
-            f"{where}: unknown site {alias!r}; expected one of [[sites]]{did_you_mean(alias, names)}"
-        )
+        raise ProfileError(f"{where}: unknown site {alias!r}; expected one of [[sites]]{did_you_mean(alias, names)}")
     return names[alias]

@@ -31,10 +31,7 @@ class PathValues:
     def over(self, defaults: PathValues) -> PathValues:
         """These values, with `defaults` where they are silent."""
         return PathValues(
-            **{
-                key: mine if (mine := getattr(self, key)) is not None else getattr(defaults, key)
-                for key in PATH_VALUES
-            }
+            **{key: mine if (mine := getattr(self, key)) is not None else getattr(defaults, key) for key in PATH_VALUES}
         )
 
     def path(self, src: str, dst: str, provenance: Mapping[str, Provenance]) -> Path:

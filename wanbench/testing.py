@@ -103,9 +103,7 @@ def simulate(
     )
 
 
-def synchronous(
-    gradients: torch.Tensor, config: SGDConfig, start: torch.Tensor
-) -> tuple[torch.Tensor, torch.Tensor]:
+def synchronous(gradients: torch.Tensor, config: SGDConfig, start: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     """What `torch.optim.SGD` makes of the averages of recorded gradients: the oracle.
 
     Args:
@@ -156,9 +154,7 @@ def _maker(algorithm: type[Algorithm], params: dict[str, Any]) -> Callable[[], A
         construct(**params, no_such_parameter=0)
     except TypeError:
         return lambda: algorithm(**params)
-    raise CheckError(
-        f"{algorithm.__name__}: an unknown parameter is accepted; expected TypeError, so no **kwargs"
-    )
+    raise CheckError(f"{algorithm.__name__}: an unknown parameter is accepted; expected TypeError, so no **kwargs")
 
 
 def _configs() -> list[SGDConfig]:

@@ -68,9 +68,7 @@ def scaled_numel(tensors: Sequence[ParameterTensor], payload_scale: float) -> in
     return max(len(tensors), round(params * payload_scale))
 
 
-def plan_buckets(
-    tensors: Sequence[ParameterTensor], cap_bytes: int, payload_scale: float = 1.0
-) -> tuple[Bucket, ...]:
+def plan_buckets(tensors: Sequence[ParameterTensor], cap_bytes: int, payload_scale: float = 1.0) -> tuple[Bucket, ...]:
     """The buckets of a model, in the order in which the backward pass completes them.
 
     Tensors are grouped by their true sizes against the true cap; the messages are scaled afterwards. A scaled

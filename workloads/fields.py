@@ -31,9 +31,7 @@ def kind_of(spec: Mapping[str, object], train: Mapping[str, object]) -> str:
     batch_size(train)
     shards(train)
     if "shards" in train and spec.get("name") != "digits-cnn":
-        raise WorkloadError(
-            "train.shards: only digits-cnn is sharded here; other workloads bring their own data"
-        )
+        raise WorkloadError("train.shards: only digits-cnn is sharded here; other workloads bring their own data")
     kinds = [kind for kind in KINDS if kind in spec]
     if len(kinds) != 1:
         got = " and ".join(kinds) if kinds else "none"
@@ -69,9 +67,7 @@ def step_time_s(spec: Mapping[str, object], default: float | None, *, may_be_rea
     if text == REAL and may_be_real:
         return None
     if not isinstance(text, str):
-        raise WorkloadError(
-            f'workload.step_time: expected a duration with a unit, such as "300ms", got {text!r}'
-        )
+        raise WorkloadError(f'workload.step_time: expected a duration with a unit, such as "300ms", got {text!r}')
     try:
         seconds = Delay.parse(text).seconds
     except UnitError as error:
@@ -86,9 +82,7 @@ def step_cv(spec: Mapping[str, object], mean_s: float | None) -> float:
     if "step_cv" not in spec:
         return 0.0 if mean_s is None else ASSUMED_STEP_CV
     if mean_s is None:
-        raise WorkloadError(
-            "workload.step_cv: real compute varies by itself; give step_time as well to emulate it"
-        )
+        raise WorkloadError("workload.step_cv: real compute varies by itself; give step_time as well to emulate it")
     cv = _number("workload.step_cv", spec["step_cv"], "a number of at least 0, such as 0.02")
     if not 0 <= cv < math.inf:
         raise WorkloadError(f"workload.step_cv: expected a number of at least 0, such as 0.02, got {cv!r}")

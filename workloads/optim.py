@@ -49,9 +49,7 @@ class SGDConfig:
         in_range = _is_number(self.momentum) and 0 <= self.momentum < 1
         _require(in_range, "momentum", self.momentum, "a number from 0 to below 1")
         _require(isinstance(self.nesterov, bool), "nesterov", self.nesterov, "true or false")
-        _require(
-            not self.nesterov or self.momentum > 0, "nesterov", self.nesterov, "momentum above 0 with it"
-        )
+        _require(not self.nesterov or self.momentum > 0, "nesterov", self.nesterov, "momentum above 0 with it")
         in_range = _is_number(self.weight_decay) and self.weight_decay >= 0
         _require(in_range, "weight_decay", self.weight_decay, "a number of 0 or more")
         known = self.schedule in ("constant", "cosine")

@@ -99,9 +99,7 @@ class WorkloadInfo:
             WorkloadError: nothing is emulated, so that no schedule is known beforehand.
         """
         if self.step_time_s is None:
-            raise WorkloadError(
-                f"{self.name} has no schedule before it runs: its compute is real, not emulated"
-            )
+            raise WorkloadError(f"{self.name} has no schedule before it runs: its compute is real, not emulated")
         step_time_s = self.step_time_s
         return [(b.nbytes, step_time_s * ready_share(b)) for b in self.buckets(bucket_bytes)]
 
@@ -185,9 +183,7 @@ def make_task(
     return EmulatedTask(buckets[0].stop, emulated, clock, seed=seed, rank=rank)
 
 
-def _learner(
-    spec: Mapping[str, object], rank: int, world_size: int, seed: int, train: Mapping[str, object]
-) -> Learner:
+def _learner(spec: Mapping[str, object], rank: int, world_size: int, seed: int, train: Mapping[str, object]) -> Learner:
     from workloads.models.learner import make_learner
 
     return make_learner(str(spec["model"]), rank, world_size, seed, fields.batch_size(train))

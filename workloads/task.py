@@ -257,6 +257,5 @@ def _endless(learner: Learner) -> Iterator[tuple[Any, Any]]:
             yield batch
         if empty:
             raise LearnerError(
-                "the batches have run out; "
-                "expected an endless iterator, or an iterable that can be iterated again"
+                "the batches have run out; expected an endless iterator, or an iterable that can be iterated again"
             )

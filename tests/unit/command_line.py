@@ -11,7 +11,7 @@ from click.testing import CliRunner, Result
 
 from harness.cells import expand
 from harness.cli import main
-from harness.rep import describe
+from harness.rows import describe
 from harness.spec import Spec
 from harness.store import RunFolder
 

@@ -108,8 +108,7 @@ def test_parameters_are_listed_with_their_types():
         (
             "diloco",
             {},
-            "algorithm 'diloco' is unknown "
-            "(known: local, ssgd, delayed, sparse, dts; your own: 'module:Class')",
+            "algorithm 'diloco' is unknown (known: local, ssgd, delayed, sparse, dts; your own: 'module:Class')",
         ),
         (
             "dts",

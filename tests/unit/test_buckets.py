@@ -41,9 +41,7 @@ def test_buckets_are_those_of_distributed_data_parallel_with_an_explicit_cap(cap
     theirs, _ = dist._compute_bucket_assignment_by_size(meta, [cap_mib * MIB])
     ours = plan_buckets(model, cap_mib * MIB)
     last = len(model) - 1
-    assert [[last - i for i in bucket] for bucket in theirs] == [
-        list(range(b.last, b.first - 1, -1)) for b in ours
-    ]
+    assert [[last - i for i in bucket] for bucket in theirs] == [list(range(b.last, b.first - 1, -1)) for b in ours]
 
 
 def test_a_bucket_is_ready_when_the_work_of_its_tensors_is_done():

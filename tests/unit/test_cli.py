@@ -300,6 +300,5 @@ def test_a_bug_is_not_dressed_up_as_the_users_mistake(measured):
 
 def test_setting_what_the_sweep_sets_is_refused_instead_of_ignored():
     assert refused("plan", "latency-sweep", "--set", "network.rtt=5ms") == (
-        "wanbench: --set network.rtt=...: latency-sweep sweeps it; "
-        "use --only rtt=VALUE, or --set 'sweep.rtt=[...]'"
+        "wanbench: --set network.rtt=...: latency-sweep sweeps it; use --only rtt=VALUE, or --set 'sweep.rtt=[...]'"
     )

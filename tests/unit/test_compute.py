@@ -49,10 +49,7 @@ def test_a_step_takes_the_same_time_whatever_was_asked_before():
 
 def test_seed_rank_and_step_each_change_the_duration():
     times = {
-        StepTime(0.3, 0.1, seed=seed, rank=rank).ns(step)
-        for seed in range(4)
-        for rank in range(4)
-        for step in range(4)
+        StepTime(0.3, 0.1, seed=seed, rank=rank).ns(step) for seed in range(4) for rank in range(4) for step in range(4)
     }
     assert len(times) == 64
 

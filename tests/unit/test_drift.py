@@ -43,9 +43,7 @@ def test_without_momentum_replicas_differ_by_their_last_delay_gradients(delay):
     assert float(measured[-1]) == pytest.approx(delay, rel=MONTE_CARLO_ERROR)
 
 
-@pytest.mark.parametrize(
-    ("delay", "expected"), [(1, 1), (4, 23.8), (8, 122), (12, 301), (16, 545), (20, 839)]
-)
+@pytest.mark.parametrize(("delay", "expected"), [(1, 1), (4, 23.8), (8, 122), (12, 301), (16, 545), (20, 839)])
 def test_with_momentum_the_drift_is_that_of_the_uncompensated_steps_alone(delay, expected):
     theory = sum(((1 - 0.9 ** (a + 1)) / 0.1) ** 2 for a in range(delay))
     assert theory == pytest.approx(expected, rel=0.01)

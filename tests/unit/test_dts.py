@@ -25,9 +25,7 @@ OPTIMIZERS = {
     "vanilla, weight decay, schedule": SGDConfig(lr=0.05, weight_decay=0.1, **SCHEDULE),
     "momentum": SGDConfig(lr=0.05, momentum=0.9),
     "momentum, weight decay, schedule": SGDConfig(lr=0.05, momentum=0.9, weight_decay=0.1, **SCHEDULE),
-    "nesterov, weight decay, schedule": SGDConfig(
-        lr=0.05, momentum=0.9, nesterov=True, weight_decay=0.1, **SCHEDULE
-    ),
+    "nesterov, weight decay, schedule": SGDConfig(lr=0.05, momentum=0.9, nesterov=True, weight_decay=0.1, **SCHEDULE),
 }
 START = torch.linspace(-1, 1, NUMEL, dtype=torch.float64)
 
@@ -92,9 +90,7 @@ def test_the_mean_of_the_replicas_is_never_moved_by_compensation(config):
     assert spread.min() > 1e-4, "replicas were expected to differ while averages are under way"
 
 
-@pytest.mark.parametrize(
-    "make", [lambda: Delayed(delay=6), lambda: Sparse(period=6)], ids=["delayed", "sparse"]
-)
+@pytest.mark.parametrize("make", [lambda: Delayed(delay=6), lambda: Sparse(period=6)], ids=["delayed", "sparse"])
 def test_delayed_and_sparse_are_exact_too(make):
     config, gradients = OPTIMIZERS["nesterov, weight decay, schedule"], recorded(40)
     w, m = synchronous(gradients, config, START)
@@ -148,9 +144,7 @@ def test_without_delay_and_period_it_trains_as_synchronous_sgd(config):
 @pytest.mark.parametrize("momentum", [0.0, 0.9])
 def test_without_delay_it_averages_parameters_and_momentum_every_period(momentum):
     config, period, steps = SGDConfig(lr=0.05, momentum=momentum, weight_decay=0.1), 4, 20
-    trace = simulate(
-        lambda: Sparse(period=period), noisy_quadratic, config, START, steps=steps, world_size=WORKERS
-    )
+    trace = simulate(lambda: Sparse(period=period), noisy_quadratic, config, START, steps=steps, world_size=WORKERS)
     w, m, optimizer = START.repeat(WORKERS, 1), torch.zeros(WORKERS, NUMEL, dtype=torch.float64), SGD(config)
     for step in range(steps):
         for rank in range(WORKERS):
@@ -190,9 +184,7 @@ def test_in_float32_the_drained_replicas_agree_to_rounding():
         return w.new_tensor([(step * 7 + rank * 3 + i) % 11 - 5.0 for i in range(NUMEL)])
 
     config = SGDConfig(lr=0.01, momentum=0.9)
-    trace = simulate(
-        lambda: DTS(delay=8, period=4), gradient, config, START.float(), steps=400, world_size=WORKERS
-    )
+    trace = simulate(lambda: DTS(delay=8, period=4), gradient, config, START.float(), steps=400, world_size=WORKERS)
     spread = (trace.w - trace.w[0]).abs().max() / trace.w.abs().max()
     assert spread < 1e-5
 

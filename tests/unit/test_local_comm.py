@@ -17,9 +17,7 @@ def test_all_ranks_get_the_mean_with_the_same_bits():
         return vector
 
     results = run_replicas(3, body)
-    expected = torch.stack(
-        [torch.randn(50, generator=torch.Generator().manual_seed(r)) for r in range(3)]
-    ).mean(0)
+    expected = torch.stack([torch.randn(50, generator=torch.Generator().manual_seed(r)) for r in range(3)]).mean(0)
     torch.testing.assert_close(results[0], expected)
     assert torch.equal(results[0], results[1])
     assert torch.equal(results[0], results[2])

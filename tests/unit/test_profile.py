@@ -17,9 +17,7 @@ def ms(value):
 def two_sites(**values):
     """Oregon and London, 40 ms there and 60 ms back."""
     sites = (
-        Site(
-            "oregon", region="us-west-2", up=Rate.from_mbit(100), local_rtt=ms(1), provenance={"up": MEASURED}
-        ),
+        Site("oregon", region="us-west-2", up=Rate.from_mbit(100), local_rtt=ms(1), provenance={"up": MEASURED}),
         Site("london", region="eu-west-2"),
     )
     there = Path("oregon", "london", ms(40), **values)
@@ -102,15 +100,12 @@ def test_a_profile_has_a_site():
 def test_jitter_above_a_third_of_the_delay_is_refused():
     two_sites(jitter=Delay(13_333_333))
     assert refusal(two_sites, jitter=Delay(13_333_334)) == (
-        "oregon -> london: jitter 13.333334ms is above a third of the one-way delay 40ms; "
-        "expected at most 13.333333ms"
+        "oregon -> london: jitter 13.333334ms is above a third of the one-way delay 40ms; expected at most 13.333333ms"
     )
 
 
 def test_a_path_that_lets_nothing_through_is_refused():
-    assert refusal(two_sites, loss=Ratio(1.0)) == (
-        "oregon -> london: loss 100% lets nothing through; expected less"
-    )
+    assert refusal(two_sites, loss=Ratio(1.0)) == ("oregon -> london: loss 100% lets nothing through; expected less")
     assert refusal(two_sites, buffer=Size(0)) == (
         "oregon -> london: buffer 0B holds no packet; leave it out for one round trip at the rate"
     )
@@ -169,9 +164,7 @@ def test_factors_that_make_no_network_are_refused(factor):
 
 
 def test_an_rtt_scale_may_be_zero_but_not_negative():
-    assert refusal(two_sites().with_rtt_scale, -1) == (
-        "rtt_scale -1 is not usable; expected a number of zero or more"
-    )
+    assert refusal(two_sites().with_rtt_scale, -1) == ("rtt_scale -1 is not usable; expected a number of zero or more")
 
 
 def test_a_rate_is_not_scaled_away():

@@ -117,9 +117,7 @@ def test_a_path_given_one_way_stands_for_both(toml):
 
 
 def test_a_one_way_delay_is_taken_as_it_is(toml):
-    profile = toml(
-        ('rtt = "145ms"', 'one_way = "70ms"\none_way_standing = "inferred"\none_way_source = "ping"')
-    )
+    profile = toml(('rtt = "145ms"', 'one_way = "70ms"\none_way_standing = "inferred"\none_way_source = "ping"'))
     path = profile.path("oregon", "london")
     assert path.delay == Delay.parse("70ms")
     assert path.provenance["rtt"] == Provenance("inferred", "own ping, 2026-03-01")
@@ -183,8 +181,7 @@ def test_a_one_way_delay_is_taken_as_it_is(toml):
         (
             'dst = "london"',
             'dst = "lodnon"',
-            "two.toml: paths[0].dst: unknown site 'lodnon'; expected one of [[sites]]; "
-            "did you mean 'london'?",
+            "two.toml: paths[0].dst: unknown site 'lodnon'; expected one of [[sites]]; did you mean 'london'?",
         ),
         ('dst = "london"\n', "", "two.toml: paths[0]: no 'dst'; expected a text in quotes"),
         (
@@ -249,9 +246,7 @@ def test_a_pair_without_a_path_is_refused(toml):
 
 
 def test_paths_may_stand_in_a_csv_beside_the_file(toml, tmp_path):
-    (tmp_path / "paths.csv").write_text(
-        "src,dst,rtt_ms,loss_pct\nlondon,us-west-2,145,\noregon,london,147,1\n"
-    )
+    (tmp_path / "paths.csv").write_text("src,dst,rtt_ms,loss_pct\nlondon,us-west-2,145,\noregon,london,147,1\n")
     start = TOML.index("[[paths]]")
     inline = TOML[start:]
     profile = toml((inline, ""), ("[sources]", 'paths_file = "paths.csv"\n\n[sources]'))
@@ -350,8 +345,7 @@ _COLUMNS = "expected src, dst, rtt_ms, one_way_ms, jitter_ms, loss_pct, rate_mbp
         ),
         (
             ["src,dst,rtt_ms,jitter_ms", "a,b,6,2"],
-            "net.csv, line 2: a -> b: jitter 2ms is above a third of the one-way delay 3ms; "
-            "expected at most 1ms",
+            "net.csv, line 2: a -> b: jitter 2ms is above a third of the one-way delay 3ms; expected at most 1ms",
         ),
         (
             ["src,dst,rtt_ms", "a,a,1"],

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from harness.cells import Cell, expand
-from harness.rep import describe
+from harness.rows import describe
 from harness.spec import Spec
 from harness.stats import one_worker_step_time_s, scalability
 

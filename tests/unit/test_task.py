@@ -205,9 +205,7 @@ def test_batches_that_end_are_iterated_again():
 def test_batches_that_run_out_are_an_error():
     task = learning_task(learner(batches=iter([BATCH])))
     task.gradient(0)
-    message = (
-        "^the batches have run out; expected an endless iterator, or an iterable that can be iterated again$"
-    )
+    message = "^the batches have run out; expected an endless iterator, or an iterable that can be iterated again$"
     with pytest.raises(LearnerError, match=message):
         task.gradient(1)
 
@@ -216,9 +214,7 @@ def test_a_loss_for_each_sample_is_an_error():
     def loss(outputs, targets):
         return nn.functional.cross_entropy(outputs, targets, reduction="none")
 
-    with pytest.raises(
-        LearnerError, match=r"^the loss has shape \(4,\); expected one number, such as a mean$"
-    ):
+    with pytest.raises(LearnerError, match=r"^the loss has shape \(4,\); expected one number, such as a mean$"):
         learning_task(learner(loss=loss)).gradient(0)
 
 

@@ -52,9 +52,7 @@ def test_an_algorithm_that_claims_nothing_is_checked_for_the_basics():
 
 
 def test_parameters_are_checked_first():
-    with pytest.raises(
-        AlgorithmError, match=r"^algorithm 'delayed': delay = 0; expected a whole number, 1 or more$"
-    ):
+    with pytest.raises(AlgorithmError, match=r"^algorithm 'delayed': delay = 0; expected a whole number, 1 or more$"):
         check(Delayed, delay=0)
 
 
@@ -78,10 +76,7 @@ class Swallower(Algorithm):
 
 
 def test_an_algorithm_that_swallows_unknown_parameters_is_caught():
-    assert (
-        failure(Swallower)
-        == "Swallower: an unknown parameter is accepted; expected TypeError, so no **kwargs"
-    )
+    assert failure(Swallower) == "Swallower: an unknown parameter is accepted; expected TypeError, so no **kwargs"
 
 
 @dataclass
@@ -90,9 +85,7 @@ class Lonely(Algorithm):
 
 
 def test_replicas_that_never_talk_are_caught():
-    assert failure(Lonely).startswith(
-        "lonely (workers 3, momentum 0): claimed that replicas agree after finish, but"
-    )
+    assert failure(Lonely).startswith("lonely (workers 3, momentum 0): claimed that replicas agree after finish, but")
 
 
 @dataclass
@@ -139,8 +132,7 @@ class Forgetful(Delayed):
 
 def test_messages_left_in_flight_are_caught():
     assert failure(Forgetful, delay=3) == (
-        "forgetful-d3 (workers 1, momentum 0): claimed that nothing is in flight after finish, "
-        "but 3 operations are"
+        "forgetful-d3 (workers 1, momentum 0): claimed that nothing is in flight after finish, but 3 operations are"
     )
 
 

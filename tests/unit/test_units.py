@@ -43,9 +43,7 @@ def test_sizes_tell_powers_of_1024_from_powers_of_1000(text, size):
     assert Size.parse(text).bytes == size
 
 
-@pytest.mark.parametrize(
-    ("text", "value"), [("0.1%", 0.001), ("0.001", 0.001), ("1e-7", 1e-7), ("100%", 1.0)]
-)
+@pytest.mark.parametrize(("text", "value"), [("0.1%", 0.001), ("0.001", 0.001), ("1e-7", 1e-7), ("100%", 1.0)])
 def test_a_ratio_is_a_number_or_a_percentage(text, value):
     assert Ratio.parse(text).value == value
 

@@ -206,9 +206,7 @@ def test_a_command_is_recognised_and_refused():
 
 
 def test_tensors_belong_to_numbers():
-    refused(
-        "workload.tensors: not together with name; only params takes it", {"name": "digits-cnn", "tensors": 3}
-    )
+    refused("workload.tensors: not together with name; only params takes it", {"name": "digits-cnn", "tensors": 3})
 
 
 @pytest.mark.parametrize("params", [0, -5, 1.5, "25M", True])
@@ -350,8 +348,7 @@ GOOD = (torch.nn.Linear(2, 2), [], torch.nn.functional.mse_loss)
     [
         (
             GOOD[:2],
-            " returned a tuple of 2; expected (module, batches, loss) with or without an evaluate function "
-            "after them",
+            " returned a tuple of 2; expected (module, batches, loss) with or without an evaluate function after them",
         ),
         (("module", *GOOD[1:]), ": expected a torch.nn.Module first, got an object of type str"),
         ((GOOD[0], 3, GOOD[2]), ": expected batches second, got an object of type int"),
@@ -373,7 +370,5 @@ def test_a_model_that_makes_something_else_is_refused(model, monkeypatch, made, 
 
 def test_an_error_inside_make_is_told_in_one_line(model, monkeypatch):
     monkeypatch.setattr(sys.modules[__name__], "a_model", lambda: None)
-    with pytest.raises(
-        LearnerError, match=r"^workload\.model: 'a_package:a_model' raised TypeError: .*takes 0"
-    ):
+    with pytest.raises(LearnerError, match=r"^workload\.model: 'a_package:a_model' raised TypeError: .*takes 0"):
         info(model)

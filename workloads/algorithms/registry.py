@@ -45,9 +45,7 @@ def parameters(kind: str) -> dict[str, str]:
         AlgorithmError: there is no such kind.
     """
     items = find(kind).parameters()
-    return {
-        name: item.type if isinstance(item.type, str) else item.type.__name__ for name, item in items.items()
-    }
+    return {name: item.type if isinstance(item.type, str) else item.type.__name__ for name, item in items.items()}
 
 
 def create(kind: str, params: Mapping[str, object]) -> Algorithm:
@@ -87,9 +85,7 @@ def expand(kind: str, params: Mapping[str, object]) -> list[dict[str, object]]:
     axes = {name: value if isinstance(value, list) else [value] for name, value in params.items()}
     for name, values in axes.items():
         if not values:
-            raise AlgorithmError(
-                f"algorithm '{kind}': {name} = []; expected a value or a list with at least one"
-            )
+            raise AlgorithmError(f"algorithm '{kind}': {name} = []; expected a value or a list with at least one")
     sets = [dict(zip(axes, values, strict=True)) for values in itertools.product(*axes.values())]
     for one in sets:
         create(kind, one)
@@ -105,13 +101,9 @@ def _load(kind: str) -> type[Algorithm]:
         raise AlgorithmError(f"algorithm '{kind}': cannot import '{module}' ({error}); {hint}") from error
     found: object = getattr(loaded, name, None)
     if found is None:
-        raise AlgorithmError(
-            f"algorithm '{kind}': module '{module}' has no '{name}'{_near(name, vars(loaded))}"
-        )
+        raise AlgorithmError(f"algorithm '{kind}': module '{module}' has no '{name}'{_near(name, vars(loaded))}")
     if not (isinstance(found, type) and issubclass(found, Algorithm)):
-        raise AlgorithmError(
-            f"algorithm '{kind}': '{name}' is not a subclass of workloads.algorithms.base.Algorithm"
-        )
+        raise AlgorithmError(f"algorithm '{kind}': '{name}' is not a subclass of workloads.algorithms.base.Algorithm")
     return found
 
 

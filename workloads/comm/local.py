@@ -141,9 +141,7 @@ class LocalComm:
         group.give(number, self.rank, vector)
         slot = group.slots[number]
         vector.mul_(float("nan"))
-        return self._issued(
-            lambda: slot.mean is not None or slot.error != "", lambda: group.take(number, vector)
-        )
+        return self._issued(lambda: slot.mean is not None or slot.error != "", lambda: group.take(number, vector))
 
     def send(self, vector: Vector, dst: int) -> LocalWork:
         """Send a copy of `vector` to rank `dst`."""

@@ -56,9 +56,7 @@ def parameter_tensors(module: torch.nn.Module) -> tuple[ParameterTensor, ...]:
 
     Assumption: the backward pass spends on each a time in proportion to its number of elements.
     """
-    return tuple(
-        ParameterTensor(name, tuple(p.shape), float(p.numel())) for name, p in trainable(module).items()
-    )
+    return tuple(ParameterTensor(name, tuple(p.shape), float(p.numel())) for name, p in trainable(module).items())
 
 
 def make_learner(path: str, rank: int, world_size: int, seed: int, batch_size: int) -> Learner:
@@ -121,8 +119,7 @@ def _check_parameters(where: str, module: torch.nn.Module) -> None:
     for name, parameter in parameters.items():
         if parameter.dtype != torch.float32 or parameter.device.type != "cpu":
             raise LearnerError(
-                f"{where}: parameter {name!r} is {parameter.dtype} on {parameter.device}; "
-                "expected torch.float32 on cpu"
+                f"{where}: parameter {name!r} is {parameter.dtype} on {parameter.device}; expected torch.float32 on cpu"
             )
 
 

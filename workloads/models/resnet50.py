@@ -40,9 +40,7 @@ def _conv(
 ) -> Iterator[ParameterTensor]:
     """A convolution without bias and its batch norm; `side` is the width of the output in pixels."""
     multiply_adds = outputs * inputs * kernel**2 * side**2
-    yield ParameterTensor(
-        f"{conv}.weight", (outputs, inputs, kernel, kernel), float(products * multiply_adds)
-    )
+    yield ParameterTensor(f"{conv}.weight", (outputs, inputs, kernel, kernel), float(products * multiply_adds))
     half = BATCH_NORM_OPERATIONS * outputs * side**2 / 2
     yield ParameterTensor(f"{norm}.weight", (outputs,), half)
     yield ParameterTensor(f"{norm}.bias", (outputs,), half)
