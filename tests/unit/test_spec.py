@@ -3,31 +3,12 @@
 from __future__ import annotations
 
 import pytest
+from small_spec import GOOD
 
 from harness.errors import SpecError
 from harness.spec import Spec, builtin_names, find, parse_assignment, read
 from workloads.fields import DEFAULT_BATCH_SIZE
 from workloads.optim import SGDConfig
-
-GOOD = """\
-schema = 1
-name = "t"
-
-[workload]
-params = 1000
-tensors = 2
-step_time = "10ms"
-
-[network]
-rate = "1Gbit"
-
-[algorithms]
-ssgd = {}
-
-[sweep]
-workers = [2]
-rtt = ["10ms"]
-"""
 
 
 def spec(text: str = GOOD) -> Spec:
