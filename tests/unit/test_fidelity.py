@@ -120,3 +120,12 @@ def test_the_meter_reads_how_busy_the_host_was():
     assert host["cpu_pct"] is None or 0 <= host["cpu_pct"] <= 100
     assert host["softnet_dropped"] >= 0
     assert host["cores"] >= 1
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_workers_without_a_processor_count_against_a_repetition_a_lone_one_too(workers):
+    of = cell(workers=workers)
+    assert reasons(of, host={**IDLE_HOST, "worker_cpu_wait_pct": 30.0}) == []
+    assert reasons(of, host={**IDLE_HOST, "worker_cpu_wait_pct": 30.1}) == [
+        "the threads of a worker waited for a processor 30.1 % of the time, limit 30 %"
+    ]
