@@ -92,7 +92,7 @@ def measure_all(
         total = len(cells) * spec.run.repeats
         say.say(f"{spec.name}: {len(cells)} cells x {spec.run.repeats} = {total} reps, {len(todo)} to do")
         try:
-            tally = execute(todo, folder, jobs or DEFAULT_SLOTS, os.cpu_count() or 1, say)
+            tally = execute(todo, folder, jobs or DEFAULT_SLOTS, os.cpu_count() or 1, say, draw=draw)
         finally:
             say.close()
         _derive(folder, draw)

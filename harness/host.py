@@ -50,19 +50,24 @@ def _available_bytes() -> int:
 
 def write_owner(folder: Path) -> None:
     """Mark a control folder as this process's."""
-    (folder / _OWNER).write_text(json.dumps({"pid": os.getpid(), "started": _start_time(os.getpid())}))
+    owner = {"pid": os.getpid(), "started": _start_time(os.getpid()), "seen_from": _seen_from()}
+    (folder / _OWNER).write_text(json.dumps(owner))
 
 
 def stale_folders() -> list[Path]:
-    """Control folders whose owner is gone. Others' folders, and those without our mark, are left alone."""
+    """Control folders whose owner is gone. Others' folders, and those without our mark, are left alone.
+
+    So are those of another boot or PID namespace: a container, or a guest kernel on the same file system, cannot see
+    whether their owner lives.
+    """
     found = []
     for path in Path(tempfile.gettempdir()).glob(f"wanbench-*/{_OWNER}"):
         try:
             owner = json.loads(path.read_text())
-            alive = _start_time(owner["pid"]) == owner["started"]
-        except (OSError, ValueError, KeyError):
+            gone = owner["seen_from"] == _seen_from() and _start_time(owner["pid"]) != owner["started"]
+        except (OSError, ValueError, KeyError, TypeError):
             continue
-        if not alive and path.stat().st_uid == os.geteuid():
+        if gone and path.stat().st_uid == os.geteuid():
             found.append(path.parent)
     return sorted(found)
 
@@ -82,3 +87,9 @@ def _start_time(pid: int) -> int | None:
     except OSError:
         return None
     return int(stat.rpartition(")")[2].split()[19])
+
+
+def _seen_from() -> str:
+    """Where a PID means the same process: this boot of this kernel, and this PID namespace."""
+    boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    return f"{boot} {os.readlink('/proc/self/ns/pid')}"

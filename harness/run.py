@@ -50,7 +50,7 @@ class Tally:
     failed: list[str] = field(default_factory=list)
 
 
-def execute(todo: list[Item], folder: RunFolder, slots: int, cores: int, say: Reporter) -> Tally:
+def execute(todo: list[Item], folder: RunFolder, slots: int, cores: int, say: Reporter, *, draw: bool = True) -> Tally:
     """Measure every repetition of `todo`.
 
     Repetition is the outer loop and the cell the inner one, so slow drift hits all cells alike. One-worker
@@ -59,6 +59,7 @@ def execute(todo: list[Item], folder: RunFolder, slots: int, cores: int, say: Re
 
     Args:
         slots: repetitions at a time, at most. cores: processors to share among them.
+        draw: redraw the figures as results come in.
 
     Raises:
         HostError: the host cannot emulate, or the results cannot be written.
@@ -70,7 +71,7 @@ def execute(todo: list[Item], folder: RunFolder, slots: int, cores: int, say: Re
     check_host([item.cell for item in todo])
     with control_folder() as control, stoppable() as stopped:
         engine = LocalEngine(opened(todo[0].cell.config["testbed"], control), slots)
-        redrawer = Redrawer(folder.path)
+        redrawer = Redrawer(folder.path) if draw else None
         try:
             session = _Session(folder, engine, control, say, tally, stopped, redrawer, cores, slots)
             session.run(todo)
@@ -79,7 +80,8 @@ def execute(todo: list[Item], folder: RunFolder, slots: int, cores: int, say: Re
                 f"{error.filename or folder.path}: {error.strerror or error}; finished repetitions are kept"
             ) from None
         finally:
-            redrawer.close()
+            if redrawer is not None:
+                redrawer.close()
             engine.close()
     return tally
 
@@ -104,7 +106,7 @@ class _Session:
         say: Reporter,
         tally: Tally,
         stopped: threading.Event,
-        redrawer: Redrawer,
+        redrawer: Redrawer | None,
         cores: int,
         slots: int,
     ) -> None:
@@ -210,7 +212,8 @@ class _Session:
         self.folder.event("finished", cell=item.cell.slug, rep=item.rep, step_time_s=row["step_time_s"])
         self.tally.ok += 1
         self.say.finished(_line(item, row))
-        self.redrawer.changed()
+        if self.redrawer is not None:
+            self.redrawer.changed()
 
     def _keep_failure(self, item: Item, part: Path, row: dict[str, Any], log_tail: tuple[str, ...]) -> None:
         kept = self.folder.fail(item.cell, item.rep, part, {"row": row, "log_tail": list(log_tail)})

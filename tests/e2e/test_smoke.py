@@ -80,7 +80,7 @@ def test_step_times_are_within_15_percent_of_the_law(rows):
 def test_compute_stall_and_overhead_add_up_to_the_step(rows):
     for row in rows:
         assert row["compute_s"] + row["stall_s"] + row["overhead_s"] == pytest.approx(row["step_time_s"])
-        assert row["overhead_s"] < 0.1 * row["step_time_s"]
+        assert row["overhead_s"] < 0.15 * row["step_time_s"]
 
 
 def test_more_bytes_cross_the_wire_than_the_payload_but_not_many(rows):
