@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.axes import excluded, points
+from harness.emulators import choice
 from harness.errors import SpecError
 from harness.predict import (
     GLOO_OPERATIONS_PER_CHANNEL,
@@ -271,7 +272,7 @@ def _cell(
         "algorithm": {"label": label, "kind": kind, "params": params},
         "workers": workers,
         "testbed": "netns" if spec.run.testbed == "auto" else spec.run.testbed,
-        "emulator": "relay" if spec.run.emulator == "auto" else spec.run.emulator,
+        "emulator": choice.chosen()[0] if spec.run.emulator == "auto" else spec.run.emulator,
         "window": int(spec.run.window.split()[0]),
         "steps": int((spec.train.until or "0 steps").split()[0]) if label != BASELINE else 0,
         "seed": spec.run.seed,

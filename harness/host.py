@@ -9,7 +9,9 @@ import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 
+from harness import testbeds
 from harness.cells import Cell
+from harness.emulators import choice
 from harness.errors import HostError
 
 _OWNER = "owner.json"
@@ -19,10 +21,11 @@ _VECTORS = 4  # parameters, momentum, gradient, accumulator
 
 def check_host(cells: Iterable[Cell]) -> None:
     """Refuse early, in one line, what cannot work. Raises: HostError."""
-    if not Path("/dev/net/tun").exists():
-        raise HostError("/dev/net/tun: not there; the relay emulator needs it: sudo modprobe tun")
-    if not os.access("/dev/net/tun", os.R_OK | os.W_OK):
-        raise HostError("/dev/net/tun: permission denied; run as root, or: sudo chmod 0666 /dev/net/tun")
+    cells = list(cells)
+    for emulator in dict.fromkeys(cell.config["emulator"] for cell in cells if cell.workers > 1):
+        choice.check(emulator)
+    for testbed in dict.fromkeys(cell.config["testbed"] for cell in cells):
+        testbeds.check(testbed)
     available = _available_bytes()
     for cell in cells:
         needed = memory_bytes(cell)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +11,13 @@ from harness.cells import Cell
 from harness.emulators.base import EmulatorError
 from harness.emulators.plan import Network, build
 from harness.emulators.probe import probe
+from harness.emulators.probe_report import TOLERANCES
 from harness.errors import RepFailed
 from harness.fidelity import HostMeter, judge
 from harness.predict import predict, rep_duration_s
 from harness.rows import Measured, cpu_wait_pct, measured_row
 from harness.store import write_json
-from harness.testbeds.base import Slot, WorkerDied, WorkerHandle
+from harness.testbeds.base import Group, Slot, WorkerDied, WorkerHandle
 from netprofiles import Size
 from workloads.job import Job
 
@@ -44,7 +45,20 @@ def expected_seconds(cell: Cell) -> float:
     return rep_duration_s(inputs, cell.window + extra_steps) + warm + 1.0
 
 
-def jobs(cell: Cell, rep: int, folder: Path, rendezvous: str) -> list[Job]:
+def group_of(cell: Cell) -> Group:
+    """The workers that the cell needs."""
+    containers = cell.config.get("containers", {})
+    memory, cpuset = containers.get("memory"), containers.get("cpuset", ())
+    return Group(
+        workers=cell.workers,
+        tcp=tuple(sorted(cell.config["network"]["tcp"].items())),
+        image=containers.get("image"),
+        memory_bytes=None if memory is None else Size.parse(memory).bytes,
+        cpuset=(cpuset,) if isinstance(cpuset, str) else tuple(cpuset),
+    )
+
+
+def jobs(cell: Cell, rep: int, rendezvous: str) -> list[Job]:
     """The job of every rank."""
     config = cell.config
     gloo = config["comm"]["collective"] == "gloo"
@@ -70,7 +84,6 @@ def jobs(cell: Cell, rep: int, folder: Path, rendezvous: str) -> list[Job]:
             warm_in_flight=2 * config["comm"]["channels"] if gloo else 2 * tensors,
             timeout_s=2 * patience_s(cell),  # the controller is first to say who hangs
             rendezvous=rendezvous,
-            log=str(folder / f"worker-{rank}.log"),
         )
         for rank in range(cell.workers)
     ]
@@ -94,8 +107,8 @@ def measure(
     rendezvous = control / f"{cell.key}-{rep}-{time.monotonic_ns()}"
     meter = HostMeter()
     try:
-        handles = slot.prepare(cell.workers)
-        measured = _execute(cell, jobs(cell, rep, folder, str(rendezvous)), slot, handles, network, meter)
+        handles = slot.prepare(group_of(cell))
+        measured = _execute(cell, jobs(cell, rep, str(rendezvous)), slot, handles, folder, meter)
         stats = slot.emulator.stats()
     except (WorkerDied, TimeoutError, EmulatorError) as error:
         raise _failed(error, cell, slot, folder) from None
@@ -115,26 +128,30 @@ def measure(
             "host": host,
         },
     )
-    return measured_row(cell, rep, measured, stats, host, report, verdict)
+    return measured_row(cell, rep, measured, stats, host, report, verdict) | {"image": slot.image}
 
 
 def probe_cell(cell: Cell, slot: Slot) -> dict[str, Any]:
     """What the emulator makes of the cell's network, measured on an idle host. Raises: RepFailed."""
     network = network_of(cell)
     try:
-        handles = slot.prepare(cell.workers)
+        handles = slot.prepare(group_of(cell))
         slot.emulator.apply(network)
-        return probe(network, handles).to_json()
+        return probe(network, handles, tolerance=TOLERANCES[slot.emulator.name]).to_json()
     except (WorkerDied, TimeoutError, EmulatorError) as error:
         slot.discard()
         raise RepFailed(f"probe: {str(error) or 'a worker did not answer'}") from None
 
 
-def _execute(cell: Cell, todo: list[Job], slot: Slot, handles: Any, network: Network, meter: HostMeter) -> Measured:
+def _execute(
+    cell: Cell, todo: list[Job], slot: Slot, handles: Sequence[WorkerHandle], folder: Path, meter: HostMeter
+) -> Measured:
+    network = network_of(cell)
     measured = Measured(tcp=_set_tcp(handles, cell.config["network"]["tcp"]))
     slot.emulator.apply(network.without_delay())
     for handle, job in zip(handles, todo, strict=True):
-        handle.send({"cmd": "job", "job": job.to_json()})
+        with (folder / f"worker-{job.rank}.log").open("ab") as log:
+            handle.send({"cmd": "job", "job": job.to_json()}, [log.fileno()])
     _await(slot, cell, "joined")
     slot.emulator.apply(network, seed=todo[0].seed)
     for handle in handles:
@@ -187,7 +204,7 @@ def _failed(error: Exception, cell: Cell, slot: Slot, folder: Path) -> RepFailed
     return RepFailed(reason, tuple(tail))
 
 
-def _set_tcp(handles: list[WorkerHandle], settings: Mapping[str, Any]) -> dict[str, Any]:
+def _set_tcp(handles: Sequence[WorkerHandle], settings: Mapping[str, Any]) -> dict[str, Any]:
     """Pin TCP in every worker's namespace; returns what is in force, which is equal everywhere."""
     for handle in handles:
         handle.send({"cmd": "tcp", "settings": dict(settings)})

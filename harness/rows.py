@@ -58,6 +58,7 @@ def measured_row(
         time_to_target_s=_time_to_target(cell, measured),
         one_way_error_ms=report["one_way_error_ms"] if report else None,
         lateness_p99_ms=stats.lateness_p99_ms if cell.workers > 1 else None,
+        overdue_pct=stats.overdue_pct if cell.workers > 1 else None,
         emulator_cpu_us_per_packet=stats.cpu_us_per_packet if cell.workers > 1 else None,
         host_cpu_pct=host["cpu_pct"],
     )
@@ -72,7 +73,7 @@ def describe(cell: Cell, rep: int) -> dict[str, Any]:
     measured = dict.fromkeys(
         ("steps", "step_time_s", "compute_s", "stall_s", "overhead_s", "scalability", "payload_bytes",
          "wire_bytes", "messages_sent", "retransmits", "tcp_timeouts", "final_loss", "accuracy",
-         "replica_spread", "time_to_target_s", "one_way_error_ms", "lateness_p99_ms",
+         "replica_spread", "time_to_target_s", "one_way_error_ms", "lateness_p99_ms", "overdue_pct", "image",
          "emulator_cpu_us_per_packet", "host_cpu_pct")
     )  # fmt: skip
     return {

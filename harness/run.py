@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.cells import Cell
-from harness.engine import LocalEngine
+from harness.engine import Kind, LocalEngine
 from harness.errors import HostError, Interrupted, RepFailed
 from harness.host import check_host, sweep_stale, write_owner
 from harness.progress import Reporter, clock
@@ -29,6 +29,9 @@ from harness.store import RunFolder
 from harness.testbeds import opened
 
 _TRIES = 2  # an invalid repetition is measured once more, a failed one is not
+
+
+_Network = tuple[Kind, str]
 
 
 @dataclass
@@ -70,7 +73,7 @@ def execute(todo: list[Item], folder: RunFolder, slots: int, cores: int, say: Re
         return tally
     check_host([item.cell for item in todo])
     with control_folder() as control, stoppable() as stopped:
-        engine = LocalEngine(opened(todo[0].cell.config["testbed"], control), slots)
+        engine = LocalEngine(partial(opened, control=control), slots)
         redrawer = Redrawer(folder.path) if draw else None
         try:
             session = _Session(folder, engine, control, say, tally, stopped, redrawer, cores, slots)
@@ -113,7 +116,7 @@ class _Session:
         self.folder, self.engine, self.control = folder, engine, control
         self.say, self.tally, self.stopped, self.redrawer = say, tally, stopped, redrawer
         self.cores, self.slots = cores, slots
-        self.probes: dict[str, Mapping[str, Any]] = {}
+        self.probes: dict[_Network, Mapping[str, Any]] = {}
         self.again: list[Item] = []  # invalid at the first try
 
     def run(self, todo: list[Item]) -> None:
@@ -137,7 +140,7 @@ class _Session:
 
     def _probe(self, items: list[Item]) -> None:
         """Measure every distinct network once, on an idle host."""
-        networks = {network_of(item.cell).key(): item.cell for item in items}
+        networks = {_network(item.cell): item.cell for item in items}
         if networks:
             self.say.say(f"probing {len(networks)} network{'s' * (len(networks) > 1)} (delay, jitter, rate, order)")
         for key, cell in networks.items():
@@ -151,13 +154,13 @@ class _Session:
 
     def _probed(self, cell: Cell) -> Mapping[str, Any]:
         try:
-            report: Mapping[str, Any] = self._wait(self.engine.submit(partial(probe_cell, cell)))
+            report: Mapping[str, Any] = self._wait(self.engine.submit(_kind(cell), partial(probe_cell, cell)))
         except RepFailed as error:
             return {"ok": False, "reasons": [str(error)], "one_way_error_ms": None}
         return report
 
     def _report(self, item: Item) -> Mapping[str, Any]:
-        return self.probes[network_of(item.cell).key()]
+        return self.probes[_network(item.cell)]
 
     def _side_by_side(self, items: list[Item], slots: int) -> None:
         """As many at a time as slots and processors allow."""
@@ -170,7 +173,7 @@ class _Session:
                 chosen.began = time.monotonic()
                 part = self.folder.begin(chosen.cell, chosen.rep)
                 self.folder.event("started", cell=chosen.cell.slug, rep=chosen.rep)
-                running[self.engine.submit(self._task(chosen, part))] = (chosen, part)
+                running[self.engine.submit(_kind(chosen.cell), self._task(chosen, part))] = (chosen, part)
                 continue
             loads = [item.load for item, _ in running.values()] + [item.load for item in queue]
             self.say.eta(makespan(loads, slots, self.cores), len(running))
@@ -235,6 +238,15 @@ class _Session:
     def _wait(self, future: Future[Any]) -> Any:
         self._first({future})
         return future.result()
+
+
+def _kind(cell: Cell) -> Kind:
+    return Kind(cell.config["testbed"], cell.config["emulator"])
+
+
+def _network(cell: Cell) -> _Network:
+    """What is probed once: a network as one kind of slot builds it."""
+    return _kind(cell), network_of(cell).key()
 
 
 def _line(item: Item, row: dict[str, Any]) -> str:

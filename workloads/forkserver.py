@@ -17,7 +17,7 @@ import sys
 from typing import Any
 
 from workloads.control import Channel
-from workloads.namespace import die_with_parent
+from workloads.namespace import NamespaceError, become_namespace_root, die_with_parent
 
 
 def main() -> None:
@@ -26,7 +26,11 @@ def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     channel = Channel(socket.socket(fileno=int(sys.argv[1])))
     try:
+        become_namespace_root()  # one user namespace for all workers, so that one emulator may join their networks
         _import_everything()
+    except NamespaceError as error:
+        channel.send({"error": f"the workers cannot start: {error}"})
+        return
     except ImportError as error:
         channel.send({"error": f"the workers cannot start: {error}; run `make setup`"})
         return
@@ -72,7 +76,7 @@ def _spawn(channel: Channel, request: dict[str, Any], wake: tuple[int, int]) -> 
             os.close(end)
         from workloads.worker import run_from_socket
 
-        run_from_socket(socket.socket(fileno=fd), request["address"])
+        run_from_socket(socket.socket(fileno=fd), request["address"], request["attachment"])
         status = 0
     except SystemExit:
         status = 0

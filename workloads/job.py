@@ -22,7 +22,6 @@ class Job:
         warm_rounds, warm_in_flight: how TCP is warmed up before the first step.
         timeout_s: an operation that takes longer has failed.
         rendezvous: a file in a folder that all workers share; it never crosses the emulated network.
-        log: file that takes this worker's output, or None.
     """
 
     rank: int
@@ -43,7 +42,6 @@ class Job:
     warm_in_flight: int
     timeout_s: float
     rendezvous: str
-    log: str | None = None
 
     def to_json(self) -> dict[str, Any]:
         """A plain dict; `Job(**data)` is the way back."""

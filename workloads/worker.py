@@ -4,7 +4,8 @@ Commands (one JSON object a line), each answered by one object with the same "cm
     tcp       set TCP's settings in the worker's namespace; answers with the values in force
     probe     one side of a path measurement (workloads.probing)
     counters  bytes of the emulated device and TCP's counters
-    job       form the group ("joined"); on "go": warm up ("warm"), train ("rows" ...), answer; on "leave": hang up
+    job       form the group ("joined"); on "go": warm up ("warm"), train ("rows" ...), answer; on "leave": hang up;
+              what the job prints goes to the descriptor that comes with it
 """
 
 from __future__ import annotations
@@ -38,20 +39,36 @@ INTERFACE = "wan0"
 _ROW_INTERVAL_S = 1.0
 
 
-def main(channel: Channel, address: str) -> None:
-    """Set up the worker's own network stack, hand the TUN device over, then serve until end of file."""
+def main(channel: Channel, address: str, attachment: str) -> None:
+    """Enter a network stack of its own, hand over what joins it to others, then serve until end of file.
+
+    Args:
+        attachment: `tun`, the descriptor of a TUN device, or `netns`, that of the namespace itself.
+    """
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole process group; the controller decides
-    # The controller asks a hanging worker where it is; the answer goes to its log.
-    faulthandler.register(signal.SIGUSR1, all_threads=False)
     try:
         namespace.enter_private_network()
-        device = tun.open_tun(INTERFACE, address)
+        descriptor = open_attachment(attachment, address)
         namespace.drop_privileges()
     except (OSError, ValueError, RuntimeError) as error:
         channel.send({"error": str(error), "kind": type(error).__name__})
         return
-    channel.send({"cmd": "ready", "pid": os.getpid(), "address": address}, fds=[device])
-    os.close(device)
+    channel.send({"cmd": "ready", "pid": os.getpid(), "address": address}, fds=[descriptor])
+    os.close(descriptor)
+    serve(channel, address)
+
+
+def open_attachment(kind: str, address: str) -> int:
+    """What this worker hands over to be joined to others; see `main`. Raises: OSError, TunError."""
+    if kind == "netns":
+        return os.open("/proc/self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
+    return tun.open_tun(INTERFACE, address)
+
+
+def serve(channel: Channel, address: str) -> None:
+    """Obey the controller until end of file."""
+    # The controller asks a hanging worker where it is; the answer goes to its log.
+    faulthandler.register(signal.SIGUSR1, all_threads=False)
     while (message := channel.recv()) is not None:
         try:
             answer = _handle(channel, message, address)
@@ -89,8 +106,7 @@ def _counters() -> dict[str, Any]:
 
 
 def _run_job(channel: Channel, job: Job, address: str) -> None:
-    if job.log is not None:
-        _log_into(job.log)
+    _log_into(channel.take_fd())
     comm = join(job, address)
     channel.send({"cmd": "job", "event": "joined"})
     _expect(channel, "go")
@@ -172,17 +188,16 @@ def _expect(channel: Channel, command: str) -> None:
         raise RuntimeError(f"the controller sent {message['cmd']!r} where {command!r} was expected")
 
 
-def _log_into(path: str) -> None:
-    """Everything this process prints from here on, C++ included, goes to `path`."""
+def _log_into(fd: int) -> None:
+    """Everything this process prints from here on, C++ included, goes to `fd`."""
     sys.stdout.flush()
     sys.stderr.flush()
-    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
     os.dup2(fd, 1)
     os.dup2(fd, 2)
     os.close(fd)
 
 
-def run_from_socket(sock: socket.socket, address: str) -> None:
+def run_from_socket(sock: socket.socket, address: str, attachment: str) -> None:
     """Entry for a freshly forked worker."""
     torch.set_num_threads(1)
-    main(Channel(sock), address)
+    main(Channel(sock), address, attachment)

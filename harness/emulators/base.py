@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 from harness.emulators.plan import Link, Network
 from harness.errors import HostError
@@ -49,6 +49,8 @@ class EmulatorStats:
         not_ipv4: packets of other protocols, which are ignored.
         lateness_*_ms: actual minus due time of delivery, over packets.
         read_lag_*_ms: longest time that a packet may have waited to be read, over turns of the loop.
+        overdue_pct: share of the period during which a packet was late, or may have waited to be read, by more than
+            1 ms: no step can have taken longer by more than that.
         cpu_s, cpu_us_per_packet: processor time of the emulator.
     """
 
@@ -65,6 +67,7 @@ class EmulatorStats:
     lateness_max_ms: float | None
     read_lag_p99_ms: float | None
     read_lag_max_ms: float | None
+    overdue_pct: float | None
     cpu_s: float | None
     cpu_us_per_packet: float | None
 
@@ -82,7 +85,34 @@ class EmulatorStats:
 
 
 class Emulator(Protocol):
-    """Something that makes paths between workers as slow as a `Network` says."""
+    """Something that makes paths between workers as slow as a `Network` says.
+
+    Attributes:
+        name: `relay` or `netem`.
+        attachment: what a worker hands over at its start so that it can be joined to the others: `tun`, the
+            descriptor of a TUN device that it opened, or `netns`, the descriptor of its network namespace.
+    """
+
+    name: ClassVar[str]
+    attachment: ClassVar[str]
+
+    def attach(self, rank: int, fd: int) -> None:
+        """Take a worker in, or in place of the one that had this rank; close your copy of `fd` afterwards.
+
+        Raises:
+            EmulatorError: the emulator refused or is gone.
+        """
+
+    def fileno(self) -> int:
+        """For selectors: between two commands it is readable only if the emulator has ended."""
+        ...
+
+    def ended(self) -> EmulatorError | None:
+        """How the emulator ended, None while it lives."""
+
+    def obituary(self) -> EmulatorError:
+        """Why it does not answer any more."""
+        ...
 
     def apply(self, network: Network, *, seed: int = 0) -> None:
         """Give every path and site its values. What is in flight is neither lost nor overtaken.

@@ -31,6 +31,7 @@ class Tolerance:
 
 RELAY_TOLERANCE = Tolerance(1.0, 0.02)
 NETEM_TOLERANCE = Tolerance(0.5, 0.01)
+TOLERANCES = {"relay": RELAY_TOLERANCE, "netem": NETEM_TOLERANCE}
 
 
 @dataclass(frozen=True)

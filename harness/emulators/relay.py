@@ -1,69 +1,17 @@
-"""The relay emulator, as the controller sees it: a process that it starts, commands and ends."""
+"""The relay emulator, as the controller sees it: a userspace process that holds the workers' TUN devices."""
 
 from __future__ import annotations
 
-import dataclasses
-import os
-import signal
-import socket
-import subprocess
-import sys
-import tempfile
-import threading
-from pathlib import Path
-from typing import Any
-
-from harness.emulators.base import EmulatorError, EmulatorStats
-from harness.emulators.plan import Link, Network, worker_address
-from workloads.control import Channel
-
-_ANSWER_TIMEOUT_S = 20.0
-_PACKAGES = Path(__file__).resolve().parents[2]
+from harness.emulators.plan import worker_address
+from harness.emulators.process import EmulatorProcess
 
 
-class RelayEmulator:
-    """An emulated network in userspace, for workers that bring their own TUN devices.
+class RelayEmulator(EmulatorProcess):
+    """An emulated network in userspace, for workers that bring their own TUN devices."""
 
-    Start it from a thread that lives as long as the emulator shall: the kernel ends the relay process
-    together with the thread that started it. All methods may be called from any thread.
-    """
-
-    def __init__(self) -> None:
-        """Start the relay process.
-
-        Raises:
-            EmulatorError: it did not start.
-        """
-        self._lock = threading.Lock()
-        self._stderr = tempfile.TemporaryFile()  # noqa: SIM115 - closed in close()
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
-        ours.settimeout(_ANSWER_TIMEOUT_S)
-        self._control = Channel(ours)
-        path = os.pathsep.join(filter(None, [str(_PACKAGES), os.environ.get("PYTHONPATH")]))
-        command = [sys.executable, "-P", "-m", "harness.emulators.relay_process"]
-        with theirs:
-            self._process = subprocess.Popen(
-                [*command, "--control-fd", str(theirs.fileno()), "--parent", str(os.getpid())],
-                pass_fds=[theirs.fileno()],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=self._stderr,
-                env=os.environ | {"PYTHONPATH": path},
-            )
-        self.stats()  # answers only once it is up
-
-    def fileno(self) -> int:
-        """For selectors: between two commands it is readable only if the relay has ended."""
-        return self._control.fileno()
-
-    def ended(self) -> EmulatorError | None:
-        """How the relay process ended, None while it lives."""
-        return None if self._process.poll() is None else self.obituary()
-
-    @property
-    def pid(self) -> int:
-        """Process id of the relay, to sample its processor time."""
-        return self._process.pid
+    name = "relay"
+    module = "harness.emulators.relay_process"
+    attachment = "tun"
 
     def attach(self, rank: int, fd: int) -> None:
         """Connect the TUN device of a worker; the relay gets its own copy of `fd`, so close yours.
@@ -74,58 +22,3 @@ class RelayEmulator:
             EmulatorError: the relay is gone.
         """
         self._ask({"do": "attach", "rank": rank, "address": worker_address(rank)}, [fd])
-
-    def apply(self, network: Network, *, seed: int = 0) -> None:
-        """Give every path its values; see `Emulator.apply`."""
-        self._ask({"do": "apply", "network": network.to_json(), "seed": seed})
-
-    def change(self, src: int, dst: int, link: Link) -> None:
-        """Change one directed path, by site numbers; see `Emulator.change`."""
-        self._ask({"do": "change", "src": src, "dst": dst, "link": dataclasses.asdict(link)})
-
-    def stats(self, *, reset: bool = False) -> EmulatorStats:
-        """What happened since the last reset; see `Emulator.stats`."""
-        return EmulatorStats.from_json(self._ask({"do": "stats", "reset": reset}))
-
-    def close(self) -> None:
-        """End the relay process; calling it again does nothing."""
-        with self._lock:
-            self._control.close()
-            try:
-                self._process.wait(timeout=2)
-            except subprocess.TimeoutExpired:
-                self._process.kill()
-                self._process.wait()
-            self._stderr.close()
-
-    def __enter__(self) -> RelayEmulator:
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self.close()
-
-    def _ask(self, request: dict[str, Any], fds: list[int] | None = None) -> Any:
-        with self._lock:
-            try:
-                self._control.send(request, fds or ())
-                answer = self._control.recv()
-            except OSError as error:
-                raise self.obituary() from error
-        if answer is None:
-            raise self.obituary()
-        if "error" in answer:
-            raise EmulatorError(f"relay: {answer['error']}")
-        return answer["ok"]
-
-    def obituary(self) -> EmulatorError:
-        """Why there is no answer any more."""
-        if self._stderr.closed:
-            return EmulatorError("relay: the emulator was closed")
-        try:
-            code = self._process.wait(timeout=1)
-        except subprocess.TimeoutExpired:
-            return EmulatorError(f"relay: no answer within {_ANSWER_TIMEOUT_S:.0f} s")
-        how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with status {code}"
-        self._stderr.seek(0)
-        lines = self._stderr.read().decode(errors="replace").strip().splitlines()
-        return EmulatorError(": ".join([f"relay: the process {how}", *lines[-1:]]))

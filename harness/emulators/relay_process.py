@@ -55,7 +55,7 @@ class Relay:
         while True:
             due = switch.next_due()
             timeout = None if due is None else max(0.0, (due - _now()) / 1e9)
-            meter.turn(_now() - began)
+            meter.turn(began, _now())
             readable, _, _ = wait(self._watched, (), (), timeout)
             began = _now()
             for fd in readable:
@@ -88,7 +88,7 @@ class Relay:
             if port.fd >= 0 and error.errno in (errno.EBADFD, errno.ENODEV):
                 self._detach(port)
         else:
-            self._meter.delivered(len(packet), _now() - due)
+            self._meter.delivered(len(packet), due, _now())
 
     def _detach(self, port: Port) -> None:
         """Close a port; what is in flight to it will be counted as gone."""

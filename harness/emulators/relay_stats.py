@@ -10,6 +10,7 @@ from harness.emulators.queues import Switch
 
 _BIN_NS = 20_000
 _BINS = 1000  # up to 20 ms; beyond that only the maximum is known
+_OVERDUE_NS = 1e6
 
 
 class Histogram:
@@ -54,27 +55,37 @@ class Meter:
         """Begin a new period."""
         self._since, self._cpu = time.monotonic(), time.process_time()
         self._lateness, self._lag = Histogram(), Histogram()
+        self._overdue_ns = self._overdue_until = 0.0
         self._packets = self._bytes = 0
         self.refused = self.gone = 0
         self._switch.reset_counters()
 
-    def delivered(self, nbytes: int, late_ns: float) -> None:
+    def delivered(self, nbytes: int, due: float, now: float) -> None:
         """One packet was written to its worker."""
         self._packets += 1
         self._bytes += nbytes
-        self._lateness.add(late_ns)
+        self._lateness.add(now - due)
+        if now - due > _OVERDUE_NS:
+            self._overdue(due, now)
 
-    def turn(self, busy_ns: float) -> None:
+    def turn(self, began: float, ended: float) -> None:
         """One turn of the loop: nothing was read for so long."""
-        self._lag.add(busy_ns)
+        self._lag.add(ended - began)
+        if ended - began > _OVERDUE_NS:
+            self._overdue(began, ended)
+
+    def _overdue(self, begin: float, end: float) -> None:
+        # Packets leave in the order of their due times, so a union of periods needs its end only.
+        self._overdue_ns += max(0.0, end - max(begin, self._overdue_until))
+        self._overdue_until = max(end, self._overdue_until)
 
     def report(self, *, reset: bool) -> dict[str, Any]:
         """The fields of `base.EmulatorStats`."""
         switch = self._switch
-        cpu_s = time.process_time() - self._cpu
+        seconds, cpu_s = time.monotonic() - self._since, time.process_time() - self._cpu
         answer = {
             "emulator": "relay",
-            "seconds": time.monotonic() - self._since,
+            "seconds": seconds,
             "packets": self._packets,
             "bytes": self._bytes,
             "drops": switch.drops() | {"refused": self.refused, "gone": self.gone},
@@ -86,6 +97,7 @@ class Meter:
             "lateness_max_ms": self._lateness.max_ns / 1e6 if self._packets else None,
             "read_lag_p99_ms": self._lag.quantile_ms(0.99),
             "read_lag_max_ms": self._lag.max_ns / 1e6,
+            "overdue_pct": self._overdue_ns / 1e9 / seconds * 100,
             "cpu_s": cpu_s,
             "cpu_us_per_packet": cpu_s / self._packets * 1e6 if self._packets else None,
         }

@@ -3,9 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from harness.emulators.base import Emulator
+
+
+@dataclass(frozen=True)
+class Group:
+    """The workers that a cell needs, and what surrounds them.
+
+    Attributes:
+        workers: how many.
+        tcp: settings of the workers' network namespaces, as `workloads.namespace.set_tcp` takes them.
+        image: of containers; None is the default one.
+        memory_bytes: limit of each container; None is none.
+        cpuset: processors of each container by rank, repeated as often as needed, e.g. ("0", "1-2"); empty is all.
+    """
+
+    workers: int
+    tcp: tuple[tuple[str, str | bool], ...] = ()
+    image: str | None = None
+    memory_bytes: int | None = None
+    cpuset: tuple[str, ...] = ()
+
+    def like(self, other: Group) -> bool:
+        """True if at most the number of workers differs."""
+        return replace(self, workers=0) == replace(other, workers=0)
 
 
 class WorkerHandle(Protocol):
@@ -13,8 +37,8 @@ class WorkerHandle(Protocol):
 
     rank: int
 
-    def send(self, message: dict[str, Any]) -> None:
-        """Send a command. Raises: WorkerDied."""
+    def send(self, message: dict[str, Any], fds: Sequence[int] = ()) -> None:
+        """Send a command; the worker gets duplicates of `fds`. Raises: WorkerDied."""
         ...
 
     def receive(self, timeout_s: float) -> dict[str, Any]:
@@ -30,8 +54,13 @@ class Slot(Protocol):
         """What joins the workers; there is one after `prepare`, and a new one after `discard`."""
         ...
 
-    def prepare(self, workers: int) -> Sequence[WorkerHandle]:
-        """At least started, idle workers 0..workers-1. Raises: HostError, WorkerDied, EmulatorError."""
+    @property
+    def image(self) -> str | None:
+        """Digest of the containers' image; None if workers are not containers."""
+        ...
+
+    def prepare(self, group: Group) -> Sequence[WorkerHandle]:
+        """Idle workers 0..group.workers-1; what is missing is started. Raises: HostError, WorkerDied, EmulatorError."""
         ...
 
     def events(self, ranks: int, silence_s: float) -> Iterator[tuple[int, dict[str, Any]]]:
@@ -57,8 +86,8 @@ class Testbed(Protocol):
 
     name: str
 
-    def open_slot(self) -> Slot:
-        """A new slot, without workers yet. Raises: HostError."""
+    def open_slot(self, emulator: str) -> Slot:
+        """A new slot, without workers yet, joined by the emulator of this name. Raises: HostError."""
         ...
 
     def kill(self) -> None:

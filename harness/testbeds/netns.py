@@ -1,8 +1,8 @@
 """Workers as processes in anonymous network namespaces of their own.
 
-controller --+-- fork server (torch imported once) --+-- worker 0 (own namespace, wan0 = TUN)
+controller --+-- fork server (torch imported once) --+-- worker 0 (own namespace, wan0)
              |                                       +-- worker 1 ...
-             +-- relay of slot 0 (holds the workers' TUN descriptors)
+             +-- emulator of slot 0 (holds what the workers handed over: TUN devices, or their namespaces)
 
 Nothing has a name on the host: namespaces and devices live as long as their processes, which die with the
 controller, however that ends.
@@ -11,62 +11,42 @@ controller, however that ends.
 from __future__ import annotations
 
 import os
-import selectors
 import signal
 import socket
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from harness.emulators.base import EmulatorError
+from harness.emulators.choice import starter
 from harness.emulators.plan import worker_address
-from harness.emulators.relay import RelayEmulator
 from harness.errors import HostError
-from harness.testbeds.base import WorkerDied
+from harness.testbeds.base import Group, WorkerDied
+from harness.testbeds.slot import Worker, WorkerSlot
 from workloads.control import Channel
 
 _START_TIMEOUT_S = 120.0  # importing torch on a busy or slow machine
 _EXIT_TIMEOUT_S = 2.0
-_BLAME_S = 0.5  # between a worker's end and the complaints of its peers, the other way round
-_PRINT_S = 0.3
 
 
-class NetnsWorker:
-    """One worker process and its control channel."""
+class NetnsWorker(Worker):
+    """One worker process."""
 
     def __init__(self, rank: int, pid: int, channel: Channel, testbed: NetnsTestbed) -> None:
-        self.rank = rank
+        super().__init__(rank, channel)
         self.pid = pid
-        self.channel = channel
         self._testbed = testbed
 
-    def send(self, message: dict[str, Any]) -> None:
-        """Send a command. Raises: WorkerDied."""
-        try:
-            self.channel.send(message)
-        except OSError:
-            raise self._testbed.epitaph(self) from None
+    def epitaph(self) -> WorkerDied:
+        """How it ended, in words."""
+        return self._testbed.epitaph(self)
 
-    def receive(self, timeout_s: float) -> dict[str, Any]:
-        """The next message. Raises: WorkerDied, TimeoutError."""
-        self.channel.sock.settimeout(max(0.001, timeout_s))
-        message = self.channel.recv()
-        self.channel.sock.settimeout(None)
-        if message is None:
-            raise self._testbed.epitaph(self)
-        if "error" in message:
-            raise WorkerDied(self.rank, f": {message['error']}", message["kind"])
-        return message
-
-    def signal(self, number: int) -> None:
-        """Send a signal, if there still is a process."""
-        with suppress(ProcessLookupError):
-            os.kill(self.pid, number)
+    def ask_where(self) -> None:
+        """Let it print its stack; see `workloads.worker`."""
+        self._signal(signal.SIGUSR1)
 
     def is_stopped(self) -> bool:
         """True if a signal stopped the process."""
@@ -77,100 +57,14 @@ class NetnsWorker:
         return stat.rpartition(")")[2].split()[0] == "T"
 
     def kill(self) -> None:
-        """SIGKILL; the namespace and its device go with the process. Whoever waits for a message wakes up."""
-        self.signal(signal.SIGKILL)
+        """SIGKILL; see `Worker.kill`."""
+        self._signal(signal.SIGKILL)
         with suppress(OSError):
             self.channel.sock.shutdown(socket.SHUT_RDWR)
 
-
-class NetnsSlot:
-    """A group of workers with a relay of their own."""
-
-    def __init__(self, testbed: NetnsTestbed) -> None:
-        self._testbed = testbed
-        self._workers: list[NetnsWorker] = []
-        self._relay: RelayEmulator | None = None
-
-    @property
-    def emulator(self) -> RelayEmulator:
-        """The relay of these workers; started by `prepare`."""
-        assert self._relay is not None, "prepare comes first"
-        return self._relay
-
-    def prepare(self, workers: int) -> list[NetnsWorker]:
-        """Idle workers 0..workers-1; what is missing is started. Raises: HostError, WorkerDied, EmulatorError."""
-        if self._relay is None:
-            try:
-                self._relay = RelayEmulator()
-            except EmulatorError as error:  # one that dies later fails a repetition, one that never lives the run
-                raise HostError(str(error)) from None
-        while len(self._workers) < workers:
-            rank = len(self._workers)
-            worker, device = self._testbed.spawn(rank)
-            self.emulator.attach(rank, device)
-            os.close(device)
-            self._workers.append(worker)
-        return self._workers[:workers]
-
-    def events(self, ranks: int, silence_s: float) -> Iterator[tuple[int, dict[str, Any]]]:
-        """Messages of the first `ranks` workers as they come, until the caller stops asking; see `Slot.events`."""
-        with selectors.DefaultSelector() as selector:
-            selector.register(self.emulator, selectors.EVENT_READ)
-            for worker in self._workers[:ranks]:
-                selector.register(worker.channel, selectors.EVENT_READ, worker)
-            while ready := selector.select(silence_s):
-                try:
-                    # The relay first: workers that lost their network complain as well.
-                    for worker in sorted((key.data for key, _ in ready), key=lambda w: w is not None):
-                        if worker is None:
-                            raise self.emulator.obituary()
-                        yield worker.rank, worker.receive(silence_s)
-                        while worker.channel.pending():
-                            yield worker.rank, worker.receive(silence_s)
-                except WorkerDied as error:
-                    raise self._blame(error, ranks) from None
-        raise TimeoutError
-
-    def diagnose(self, ranks: int) -> str | None:
-        """See `Slot.diagnose`."""
-        for worker in self._workers[:ranks]:
-            worker.signal(signal.SIGUSR1)
-        time.sleep(_PRINT_S)
-        stopped = [str(worker.rank) for worker in self._workers[:ranks] if worker.is_stopped()]
-        return f"stopped by a signal: worker {', '.join(stopped)}" if stopped else None
-
-    def discard(self) -> None:
-        """Kill the workers and the relay; the next `prepare` starts fresh ones."""
-        self.kill()
-        for worker in self._workers:
-            worker.channel.close()
-        self._workers = []
-        if self._relay is not None:
-            self._relay.close()
-            self._relay = None
-
-    def kill(self) -> None:
-        """Kill the workers; from any thread. Whoever waits for one of them gets WorkerDied."""
-        for worker in list(self._workers):
-            worker.kill()
-
-    def _blame(self, error: WorkerDied, ranks: int) -> WorkerDied | EmulatorError:
-        """A worker that lost a peer may say so before it shows how the peer, or the relay, ended."""
-        if error.kind != "CommError":
-            return error
-        time.sleep(_BLAME_S)
-        if (ended := self.emulator.ended()) is not None:
-            return ended
-        for worker in self._workers[:ranks]:
-            try:
-                while True:
-                    worker.receive(0.001)
-            except TimeoutError:
-                continue
-            except WorkerDied as other:
-                if other.kind != "CommError":
-                    return other
-        return error
+    def _signal(self, number: int) -> None:
+        with suppress(ProcessLookupError):
+            os.kill(self.pid, number)
 
 
 class NetnsTestbed:
@@ -185,7 +79,7 @@ class NetnsTestbed:
     def __init__(self, folder: Path) -> None:
         self._lock = threading.Lock()
         self._exits: dict[int, int] = {}
-        self._slots: list[NetnsSlot] = []
+        self._slots: list[WorkerSlot] = []
         self.log = folder / "workers.log"
         ours, theirs = socket.socketpair()
         with self.log.open("ab") as log:
@@ -207,19 +101,27 @@ class NetnsTestbed:
         self._channel = Channel(ours)
         self._await_server()
 
-    def open_slot(self) -> NetnsSlot:
-        """A slot without workers."""
-        slot = NetnsSlot(self)
+    def open_slot(self, emulator: str) -> WorkerSlot:
+        """See `Testbed.open_slot`."""
+        slot = WorkerSlot(self, starter(emulator))
         self._slots.append(slot)
         return slot
 
-    def spawn(self, rank: int) -> tuple[NetnsWorker, int]:
-        """Fork a worker; returns it with its TUN descriptor. Raises: HostError."""
+    def serves(self, running: Group, wanted: Group) -> bool:
+        """Any: TCP is set from cell to cell, and nothing else surrounds these workers."""
+        return True
+
+    def image(self, group: Group) -> str | None:
+        """None."""
+        return None
+
+    def start_worker(self, rank: int, attachment: str, group: Group) -> tuple[NetnsWorker, int]:
+        """Fork a worker; see `Starter.start_worker`."""
         ours, theirs = socket.socketpair()
-        address = worker_address(rank)
+        spawn = {"cmd": "spawn", "address": worker_address(rank), "attachment": attachment}
         with self._lock, theirs:
             try:
-                self._channel.send({"cmd": "spawn", "address": address}, fds=[theirs.fileno()])
+                self._channel.send(spawn, fds=[theirs.fileno()])
             except OSError:
                 raise self._orphaned() from None
             pid = self._until("spawned")["pid"]

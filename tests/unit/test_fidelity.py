@@ -29,7 +29,8 @@ def stats(**fields) -> EmulatorStats:
     given = {
         "emulator": "relay", "seconds": 10.0, "packets": 1000, "bytes": 10**6, "not_ipv4": 0, "paths": (),
         "sites": (), "lateness_p50_ms": 0.1, "lateness_p99_ms": 0.5, "lateness_max_ms": 50.0,
-        "read_lag_p99_ms": 0.5, "read_lag_max_ms": 50.0, "cpu_s": 1.0, "cpu_us_per_packet": 10.0, **fields,
+        "read_lag_p99_ms": 0.5, "read_lag_max_ms": 50.0, "overdue_pct": 1.3, "cpu_s": 1.0,
+        "cpu_us_per_packet": 10.0, **fields,
     }  # fmt: skip
     return EmulatorStats(**{**given, "drops": {**drops, **fields.get("drops", {})}})
 
@@ -63,8 +64,8 @@ def test_what_the_probe_found_counts_against_every_repetition_on_that_network():
 @pytest.mark.parametrize(
     ("field", "words"),
     [
-        ("lateness_p99_ms", "packets were late by {} ms (p99), limit {} ms"),
-        ("read_lag_p99_ms", "packets waited {} ms to be read (p99), limit {} ms"),
+        ("lateness_p99_ms", "packets were late by {} ms (p99), limit {} ms, during 1.3 % of the time"),
+        ("read_lag_p99_ms", "packets waited {} ms to be read (p99), limit {} ms, during 1.3 % of the time"),
     ],
 )
 def test_packets_may_be_late_up_to_a_limit(network, limit, field, words):
@@ -75,6 +76,12 @@ def test_packets_may_be_late_up_to_a_limit(network, limit, field, words):
 
 def test_an_emulator_that_cannot_know_its_lateness_is_not_blamed_for_it():
     assert reasons(lateness_p99_ms=None, read_lag_p99_ms=None) == []
+
+
+def test_pauses_of_the_host_that_make_a_short_burst_late_do_not_count_unless_they_add_up():
+    late = {"lateness_p99_ms": 9.0, "read_lag_p99_ms": 9.0}
+    assert reasons(**late, overdue_pct=1.0) == []
+    assert len(reasons(**late, overdue_pct=1.1)) == 2
 
 
 @pytest.mark.parametrize("cause", ["refused", "unknown"])

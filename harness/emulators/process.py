@@ -1,0 +1,131 @@
+"""An emulator that lives in a process of its own, as the controller sees it: started, commanded, ended.
+
+    python -m MODULE --control-fd FD --parent PID
+
+The process answers one JSON object to each: {"ok": result} or {"error": one line}. It ends at end of file of the
+control socket and with the thread that started it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+from harness.emulators.base import EmulatorError, EmulatorStats
+from harness.emulators.plan import Link, Network
+from workloads.control import Channel
+
+_ANSWER_TIMEOUT_S = 20.0
+_PACKAGES = Path(__file__).resolve().parents[2]
+
+
+class EmulatorProcess:
+    """An emulated network kept by another process.
+
+    Start it from a thread that lives as long as the emulator shall: the kernel ends the process together with
+    the thread that started it. All methods may be called from any thread.
+    """
+
+    name: ClassVar[str]
+    module: ClassVar[str]
+    attachment: ClassVar[str]
+
+    def __init__(self) -> None:
+        """Start the process.
+
+        Raises:
+            EmulatorError: it did not start.
+        """
+        self._lock = threading.Lock()
+        self._stderr = tempfile.TemporaryFile()  # noqa: SIM115 - closed in close()
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+        ours.settimeout(_ANSWER_TIMEOUT_S)
+        self._control = Channel(ours)
+        path = os.pathsep.join(filter(None, [str(_PACKAGES), os.environ.get("PYTHONPATH")]))
+        with theirs:
+            ends = ["--control-fd", str(theirs.fileno()), "--parent", str(os.getpid())]
+            self._process = subprocess.Popen(
+                [sys.executable, "-P", "-m", self.module, *ends],
+                pass_fds=[theirs.fileno()],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=self._stderr,
+                env=os.environ | {"PYTHONPATH": path},
+            )
+        self.stats()  # answers only once it is up
+
+    def fileno(self) -> int:
+        """For selectors: between two commands it is readable only if the process has ended."""
+        return self._control.fileno()
+
+    @property
+    def pid(self) -> int:
+        """Process id, to sample its processor time."""
+        return self._process.pid
+
+    def apply(self, network: Network, *, seed: int = 0) -> None:
+        """Give every path its values; see `Emulator.apply`."""
+        self._ask({"do": "apply", "network": network.to_json(), "seed": seed})
+
+    def change(self, src: int, dst: int, link: Link) -> None:
+        """Change one directed path, by site numbers; see `Emulator.change`."""
+        self._ask({"do": "change", "src": src, "dst": dst, "link": dataclasses.asdict(link)})
+
+    def stats(self, *, reset: bool = False) -> EmulatorStats:
+        """What happened since the last reset; see `Emulator.stats`."""
+        return EmulatorStats.from_json(self._ask({"do": "stats", "reset": reset}))
+
+    def ended(self) -> EmulatorError | None:
+        """How the process ended, None while it lives."""
+        return None if self._process.poll() is None else self.obituary()
+
+    def obituary(self) -> EmulatorError:
+        """Why there is no answer any more."""
+        if self._stderr.closed:
+            return EmulatorError(f"{self.name}: the emulator was closed")
+        try:
+            code = self._process.wait(timeout=1)
+        except subprocess.TimeoutExpired:
+            return EmulatorError(f"{self.name}: no answer within {_ANSWER_TIMEOUT_S:.0f} s")
+        how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with status {code}"
+        self._stderr.seek(0)
+        lines = self._stderr.read().decode(errors="replace").strip().splitlines()
+        return EmulatorError(": ".join([f"{self.name}: the process {how}", *lines[-1:]]))
+
+    def close(self) -> None:
+        """End the process and what it made; calling it again does nothing."""
+        with self._lock:
+            self._control.close()
+            try:
+                self._process.wait(timeout=2)
+            except subprocess.TimeoutExpired:
+                self._process.kill()
+                self._process.wait()
+            self._stderr.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def _ask(self, request: dict[str, Any], fds: list[int] | None = None) -> Any:
+        with self._lock:
+            try:
+                self._control.send(request, fds or ())
+                answer = self._control.recv()
+            except OSError as error:
+                raise self.obituary() from error
+        if answer is None:
+            raise self.obituary()
+        if "error" in answer:
+            raise EmulatorError(f"{self.name}: {answer['error']}")
+        return answer["ok"]

@@ -1,0 +1,35 @@
+"""What the relay counts about its own punctuality."""
+
+import pytest
+
+from harness.emulators.queues import Switch
+from harness.emulators.relay_stats import Meter
+
+MS = 1e6
+
+
+@pytest.fixture
+def meter(monkeypatch):
+    """A meter whose period lasts one second."""
+    now = iter([100.0, 101.0])
+    monkeypatch.setattr("harness.emulators.relay_stats.time.monotonic", lambda: next(now))
+    return Meter(Switch())
+
+
+def test_packets_that_one_pause_made_late_count_as_one_pause(meter):
+    for due in range(10):  # due in ten consecutive milliseconds, all written 20 ms after the first
+        meter.delivered(1500, due * MS, 20 * MS)
+    assert meter.report(reset=False)["overdue_pct"] == pytest.approx(2.0)
+
+
+def test_pauses_add_up_and_punctual_packets_add_nothing(meter):
+    meter.delivered(1500, 0.0, 5 * MS)
+    meter.delivered(1500, 6 * MS, 6.9 * MS)
+    meter.delivered(1500, 10 * MS, 15 * MS)
+    assert meter.report(reset=False)["overdue_pct"] == pytest.approx(1.0)
+
+
+def test_a_turn_in_which_nothing_was_read_counts_once_with_the_packets_it_made_late(meter):
+    meter.delivered(1500, 2 * MS, 6 * MS)
+    meter.turn(0.0, 8 * MS)  # the same pause, longer at its end
+    assert meter.report(reset=False)["overdue_pct"] == pytest.approx(0.6)
