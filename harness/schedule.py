@@ -16,8 +16,8 @@ _CPU_S_PER_PACKET = 30e-6  # relay, both ends' TCP stacks and the copies
 _CPU_SHARE_PER_WORKER = 0.01
 _PACKET_BYTES = 1448
 _ACK_FACTOR = 1.5
-# Beyond this share of the cores, emulation gets late.
-BUDGET_SHARE = 0.7
+# Beyond this share of the cores, emulation gets late, and steps that compete for a processor get longer.
+BUDGET_SHARE = 0.5
 
 
 @dataclass(frozen=True)
