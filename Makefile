@@ -1,4 +1,4 @@
-# make sweep   set everything up, then measure and draw the latency sweep (about 6 minutes on two cores)
+# make sweep   set everything up, then measure and draw the latency sweep (6 to 9 minutes on two cores)
 # make test    set everything up, then run the whole test suite
 # make lint    ruff, mypy --strict, one-way imports
 # make setup   only set up: Debian/Ubuntu packages where root, a virtual environment, Python packages

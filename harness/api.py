@@ -106,6 +106,11 @@ def _derive(folder: RunFolder, draw: bool) -> None:
     rows = folder.rows()
     write_parquet(rows, folder.path / "results.parquet")
     if draw and any(row["status"] == "ok" and row["workers"] > 1 for row in rows):
-        from harness.figures import draw_all
+        from harness.figures import FORMATS, draw_all
 
-        draw_all(rows, folder.name, folder.path / "figures")
+        figures = folder.path / "figures"
+        drawn = draw_all(rows, folder.name, figures)
+        # While results came in, there may have been too few of them for the figures there are now.
+        for path in figures.iterdir():
+            if path.suffix[1:] in FORMATS and path not in drawn:
+                path.unlink()

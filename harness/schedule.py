@@ -17,7 +17,7 @@ _CPU_SHARE_PER_WORKER = 0.01
 _PACKET_BYTES = 1448
 _ACK_FACTOR = 1.5
 # Beyond this share of the cores, emulation gets late, and steps that compete for a processor get longer.
-BUDGET_SHARE = 0.5
+BUDGET_SHARE = 0.6
 
 
 @dataclass(frozen=True)
