@@ -16,7 +16,9 @@ from harness.emulators.base import EmulatorStats
 from harness.emulators.plan import build, worker_address
 from harness.emulators.probe import probe
 from harness.emulators.probe_report import ProbeReport
-from harness.testbeds.netns import NetnsSlot, NetnsTestbed
+from harness.testbeds.base import Group
+from harness.testbeds.netns import NetnsTestbed
+from harness.testbeds.slot import WorkerSlot
 from netprofiles import Delay, Profile, Rate, load, uniform
 
 _PAYLOAD_SCALE = 0.01
@@ -30,7 +32,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         testbed = NetnsTestbed(Path(folder))
         try:
-            slot = testbed.open_slot()
+            slot = testbed.open_slot("relay")
             profile = load("world4").scaled(_PAYLOAD_SCALE)
             print_probe(profile, measure(slot, profile))
             print_load(load_relay(slot))
@@ -38,10 +40,10 @@ def main() -> None:
             testbed.close()
 
 
-def measure(slot: NetnsSlot, profile: Profile) -> ProbeReport:
+def measure(slot: WorkerSlot, profile: Profile) -> ProbeReport:
     """One worker at each site, every directed path, then the shared uplink."""
     network = build(profile, [site.name for site in profile.sites])
-    workers = slot.prepare(network.workers)
+    workers = slot.prepare(Group(network.workers))
     slot.emulator.apply(network)
     return probe(network, workers)
 
@@ -69,11 +71,11 @@ def print_probe(profile: Profile, report: ProbeReport) -> None:
     print(f"probe: {report.seconds:.1f} s\n")
 
 
-def load_relay(slot: NetnsSlot) -> EmulatorStats:
+def load_relay(slot: WorkerSlot) -> EmulatorStats:
     """Steady UDP at full rate on disjoint pairs of workers, at a round trip of 100 ms."""
     profile = uniform(2 * _LOAD_FLOWS, Delay.from_ms(100), Rate.from_mbit(1.2 * _LOAD_MBIT))
     network = build(profile, [site.name for site in profile.sites])
-    workers: list[Any] = list(slot.prepare(network.workers))
+    workers: list[Any] = list(slot.prepare(Group(network.workers)))
     slot.emulator.apply(network)
     per_s = _LOAD_MBIT * 125_000 / _PACKET_BYTES
     train = {"packets": int(per_s * _LOAD_S), "bytes": _PACKET_BYTES, "burst": 8, "spacing_ns": int(8e9 / per_s)}
