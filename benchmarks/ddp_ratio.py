@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch.distributed import FileStore
+from torch._C._distributed_c10d import FileStore
 
 from harness.emulators.plan import build, worker_address
 from harness.emulators.relay import RelayEmulator
