@@ -263,7 +263,10 @@ def _cell(
     algorithm = algorithms.create(kind, params)
     train = data.get("train", {})
     if comm["channels"] == "auto":
-        comm["channels"] = _channels(comm, algorithm, workload, train)
+        try:
+            comm["channels"] = _channels(comm, algorithm, workload, train)
+        except ValueError as error:
+            raise SpecError(f"{where}: {error}") from None
     config = {
         "workload": workload,
         "train": train,
