@@ -10,7 +10,7 @@ import socket
 from collections.abc import Sequence
 from typing import Any
 
-_MAX_FDS = 8
+_MAX_FDS = 64
 
 
 class Channel:

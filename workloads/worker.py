@@ -4,6 +4,7 @@ Commands (one JSON object a line), each answered by one object with the same "cm
     tcp       set TCP's settings in the worker's namespace; answers with the values in force
     probe     one side of a path measurement (workloads.probing)
     counters  bytes of the emulated device and TCP's counters
+    program   run a program of the user's in this network (workloads.program)
     job       form the group ("joined"); on "go": warm up ("warm"), train ("rows" ...), answer; on "leave": hang up;
               what the job prints goes to the descriptor that comes with it
 """
@@ -22,7 +23,7 @@ from typing import Any
 import torch
 from torch._C._distributed_c10d import FileStore
 
-from workloads import namespace, probing, tun
+from workloads import namespace, probing, program, tun
 from workloads.algorithms import registry as algorithms
 from workloads.comm import mesh
 from workloads.comm.base import Comm
@@ -91,6 +92,11 @@ def _handle(channel: Channel, message: dict[str, Any], address: str) -> dict[str
         return {"cmd": command, **probing.handle(message)}
     if command == "counters":
         return {"cmd": command, **_counters()}
+    if command == "program":
+        program.run(channel, message, _counters)
+        return None
+    if command == "signal":  # the program has just ended
+        return None
     if command == "job":
         _run_job(channel, Job(**message["job"]), address)
         return None

@@ -15,6 +15,7 @@ from harness.errors import EXIT_INTERRUPTED, WanbenchError
 COMMANDS = {
     "plan": "The cells of an experiment, their predicted step times, and what will run.",
     "run": "Run an experiment; run it again to resume.",
+    "exec": "Run any program on an emulated network, as torchrun would.",
     "results": "Show the results of a run.",
     "figures": "Draw the figures of a run.",
     "list": "List algorithms, workloads, profiles or experiments.",

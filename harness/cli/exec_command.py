@@ -1,0 +1,175 @@
+"""wanbench exec"""
+
+from __future__ import annotations
+
+import shutil
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from harness.cli.options import out_option
+from harness.errors import HostError, SpecError
+
+if TYPE_CHECKING:
+    from harness.program import Ended, Program
+    from netprofiles import Profile
+
+
+@click.command(
+    "exec",
+    short_help="Run any program on an emulated network, as torchrun would.",
+    context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
+)
+@click.option("--profile", required=True, help="Catalog name, TOML or CSV file, or `uniform` (with --rtt).")
+@click.option("-n", "--workers", type=click.IntRange(min=1), required=True, help="Workers, each with its own network.")
+@click.option(
+    "--nproc-per-node",
+    "processes",
+    type=click.IntRange(1, 16),
+    default=1,
+    show_default=True,
+    help="Processes in each worker's network.",
+)
+@click.option("--place", default="blocked", show_default=True, help="blocked or round-robin: how ranks go to sites.")
+@click.option("--rtt", help="uniform: round-trip time, e.g. 100ms.")
+@click.option("--rate", help="uniform: each worker's own link, e.g. 100Mbit.")
+@click.option("--rate-scale", type=click.FloatRange(min=0, min_open=True), help="Multiply all rates.")
+@click.option("--testbed", default="netns", show_default=True, help="netns or docker.")
+@click.option("--emulator", default="auto", show_default=True, help="auto, netem or relay.")
+@click.option("--image", help="docker: the containers' image.")
+@click.option("--congestion", default="reno", show_default=True, help="TCP's congestion control.")
+@click.option("--name", help="Name of the run; default: the program's.")
+@out_option
+@click.argument("argv", nargs=-1, type=click.UNPROCESSED, required=True, metavar="-- CMD...")
+def command(argv: tuple[str, ...], out: Path, name: str | None, **options: Any) -> None:
+    """Run CMD once in every worker of an emulated network, with the environment that torchrun would set.
+
+    \b
+    Example:  wanbench exec --profile world4 -n 4 -- python train.py --epochs 1
+              wanbench exec --profile uniform --rtt 100ms --rate 1Gbit -n 2 -- sh -c 'echo $RANK at $WANBENCH_SITE'
+
+    Output is prefixed with rank and site, and kept in the run's folder. Exits with the status of the first process
+    that failed. The rendezvous (MASTER_ADDR) does not cross the emulated network; WANBENCH_ADDRESSES names all
+    workers' addresses on it.
+    """
+    from harness.manifest import manifest
+    from harness.program import execute
+    from harness.run import control_folder
+    from harness.store import write_json
+
+    program = _program(argv, options)
+    _check_host(program)
+    folder = out / f"exec-{name or Path(argv[0]).stem}-{time.strftime('%Y%m%d-%H%M%S')}"
+    try:
+        folder.mkdir(parents=True)
+    except OSError as error:
+        raise HostError(f"{folder}: cannot write results here ({error.strerror}); use --out") from None
+    write_json(folder / "manifest.json", manifest([]))
+    say = _say
+    say(f"{program.workers} workers at {', '.join(dict.fromkeys(program.sites))}; "
+        f"testbed {program.testbed}, emulator {program.emulator}")  # fmt: skip
+    with control_folder() as control:
+        ended = execute(program, folder, control, say)
+    row = _row(program, ended)
+    write_json(folder / "result.json", row)
+    network = {
+        "configured": program.network().to_json(),
+        "probe": ended.probe,
+        "emulator": ended.stats,
+        "tcp": ended.tcp,
+    }
+    write_json(folder / "network.json", network)
+    failed = "" if ended.failed is None else f"rank {ended.failed} failed with status {ended.code}; "
+    say(f"{failed}{ended.seconds:.1f} s, {row['wire_bytes'] / 1e6:.1f} MB on the wire; {folder}")
+    click.get_current_context().exit(ended.code)
+
+
+def _say(line: str) -> None:
+    click.echo(f"wanbench: {line}", err=True)
+
+
+def _program(argv: tuple[str, ...], options: dict[str, Any]) -> Program:
+    from harness.emulators import choice
+    from harness.program import Program, placed
+    from netprofiles import PlacementError
+
+    profile = _profile(options)
+    try:
+        sites = placed(profile, options["workers"], options["place"])
+    except PlacementError as error:
+        raise SpecError(f"--place: {error}") from None
+    emulator = choice.chosen()[0] if options["emulator"] == "auto" else options["emulator"]
+    return Program(
+        argv=argv,
+        profile=profile,
+        sites=sites,
+        processes=options["processes"],
+        cwd=Path.cwd(),
+        testbed=options["testbed"],
+        emulator=emulator,
+        tcp={"congestion": options["congestion"], "slow_start_after_idle": True},
+        image=options["image"],
+    )
+
+
+def _profile(options: dict[str, Any]) -> Profile:
+    from netprofiles import Delay, ProfileError, Rate, load, uniform
+
+    name, rtt, rate = options["profile"], options["rtt"], options["rate"]
+    try:
+        if name == "uniform":
+            if rtt is None:
+                raise SpecError("--profile uniform: needs --rtt, e.g. --rtt 100ms")
+            profile = uniform(options["workers"], Delay.parse(rtt), Rate.parse(rate) if rate else None)
+        else:
+            if rtt or rate:
+                raise SpecError(f"--rtt and --rate go with --profile uniform; {name} has its own (--rate-scale scales)")
+            profile = load(name)
+    except (ProfileError, ValueError) as error:
+        raise SpecError(f"--profile {name}: {error}") from None
+    scale = options["rate_scale"]
+    return profile if scale is None else profile.with_rate_scale(scale)
+
+
+def _check_host(program: Program) -> None:
+    from harness import testbeds
+    from harness.emulators import choice
+
+    if program.testbed not in testbeds.TESTBEDS:
+        raise SpecError(f"--testbed {program.testbed}: expected one of {', '.join(testbeds.TESTBEDS)}")
+    if program.emulator not in choice.EMULATORS:
+        raise SpecError(f"--emulator {program.emulator}: expected auto or one of {', '.join(choice.EMULATORS)}")
+    if program.testbed == "netns" and shutil.which(program.argv[0]) is None:
+        raise SpecError(f"{program.argv[0]}: no such program here; give a path, or a command that PATH has")
+    choice.check(program.emulator)
+    testbeds.check(program.testbed)
+
+
+def _row(program: Program, ended: Ended) -> dict[str, Any]:
+    def counted(kind: str, name: str) -> int:
+        return sum(
+            m["counters_after"][kind].get(name, 0) - m["counters_before"][kind].get(name, 0)
+            for m in ended.finished.values()
+        )
+
+    return {
+        "status": "ok" if ended.code == 0 else "failed",
+        "exit_code": ended.code,
+        "failed_rank": ended.failed,
+        "argv": list(program.argv),
+        "workers": program.workers,
+        "processes_per_worker": program.processes,
+        "sites": list(program.sites),
+        "profile": program.profile.name,
+        "testbed": program.testbed,
+        "emulator": program.emulator,
+        "image": ended.image,
+        "seconds": ended.seconds,
+        "wire_bytes": counted("device", "tx_bytes"),
+        "retransmits": counted("tcp", "RetransSegs"),
+        "one_way_error_ms": ended.probe.get("one_way_error_ms"),
+        "lateness_p99_ms": ended.stats.get("lateness_p99_ms"),
+        "overdue_pct": ended.stats.get("overdue_pct"),
+    }

@@ -1,0 +1,277 @@
+"""Runs a program of the user's on an emulated network: as torchrun would start it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+import time
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from harness.emulators.base import EmulatorError
+from harness.emulators.plan import DEVICE, Network, build, worker_address
+from harness.emulators.probe import probe
+from harness.emulators.probe_report import TOLERANCES
+from harness.errors import CellsFailed, HostError
+from harness.testbeds import opened
+from harness.testbeds.base import Group, Slot, WorkerDied, WorkerHandle
+from netprofiles import Profile, place
+
+RENDEZVOUS_PORT = 29500
+_POLL_S = 0.1
+_GRACE_S = 10.0
+
+
+@dataclass(frozen=True)
+class Program:
+    """What to run, and where.
+
+    Attributes:
+        argv: the command; `{rank}` and so on are not replaced, the environment says who a process is.
+        profile: the network; sites: the site of each worker.
+        processes: for each worker. cwd: working folder of all.
+        testbed, emulator: by name. tcp: settings of the workers' networks, as a spec has them.
+        image: of containers. environment: beside what torchrun would set.
+    """
+
+    argv: tuple[str, ...]
+    profile: Profile
+    sites: tuple[str, ...]
+    processes: int
+    cwd: Path
+    testbed: str
+    emulator: str
+    tcp: Mapping[str, str | bool]
+    image: str | None = None
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def workers(self) -> int:
+        """How many workers."""
+        return len(self.sites)
+
+    def network(self) -> Network:
+        """For an emulator."""
+        return build(self.profile, self.sites)
+
+    def environment_of(self, worker: int, local: int, run_id: str) -> dict[str, str]:
+        """What torchrun would put into the environment of a process, and where it is on the emulated network."""
+        addresses = [worker_address(rank) for rank in range(self.workers)]
+        return {
+            **os.environ,
+            "OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", "1"),
+            "MASTER_ADDR": "127.0.0.1",
+            "MASTER_PORT": str(RENDEZVOUS_PORT),
+            "RANK": str(worker * self.processes + local),
+            "LOCAL_RANK": str(local),
+            "GROUP_RANK": str(worker),
+            "ROLE_RANK": str(worker * self.processes + local),
+            "ROLE_NAME": "default",
+            "WORLD_SIZE": str(self.workers * self.processes),
+            "LOCAL_WORLD_SIZE": str(self.processes),
+            "GROUP_WORLD_SIZE": str(self.workers),
+            "ROLE_WORLD_SIZE": str(self.workers * self.processes),
+            "TORCHELASTIC_RESTART_COUNT": "0",
+            "TORCHELASTIC_MAX_RESTARTS": "0",
+            "TORCHELASTIC_RUN_ID": run_id,
+            "GLOO_SOCKET_IFNAME": DEVICE,
+            "NCCL_SOCKET_IFNAME": DEVICE,
+            "TP_SOCKET_IFNAME": DEVICE,
+            "WANBENCH_SITE": self.sites[worker],
+            "WANBENCH_SITES": ",".join(self.sites),
+            "WANBENCH_ADDRESS": addresses[worker],
+            "WANBENCH_ADDRESSES": ",".join(addresses),
+            **self.environment,
+        }
+
+
+@dataclass
+class Ended:
+    """How it went.
+
+    Attributes:
+        code: exit status of the first process that failed, 128 + n after signal n; 0 if none failed.
+        failed: that process's rank. seconds: from the start of the programs to the end of the last one.
+        finished: counters of each worker's device and TCP, before and after.
+        tcp: what was in force. probe: what the idle probe measured.
+        stats: of the emulator. image: digest of the containers' image.
+    """
+
+    code: int = 0
+    failed: int | None = None
+    seconds: float = 0.0
+    finished: dict[int, dict[str, Any]] = field(default_factory=dict)
+    tcp: dict[str, Any] = field(default_factory=dict)
+    probe: dict[str, Any] = field(default_factory=dict)
+    stats: dict[str, Any] = field(default_factory=dict)
+    image: str | None = None
+
+
+def placed(profile: Profile, workers: int, how: str) -> tuple[str, ...]:
+    """The site of each worker. Raises: PlacementError."""
+    return place(profile, workers, how)
+
+
+def execute(program: Program, folder: Path, control: Path, say: Callable[[str], None]) -> Ended:
+    """Run the program to its end.
+
+    SIGINT and SIGTERM are passed on to all processes; what has not ended ten seconds later is killed. So is
+    everything else when one process fails.
+
+    Args:
+        folder: takes one file of output a process, rank-<n>.log. control: a private folder.
+        say: one line for the user.
+
+    Raises:
+        HostError: the testbed or the emulator does not start. CellsFailed: it ended under the program.
+    """
+    testbed = opened(program.testbed, control)
+    try:
+        slot = testbed.open_slot(program.emulator)
+        handles = slot.prepare(Group(program.workers, tuple(sorted(program.tcp.items())), program.image))
+        ended = Ended(tcp=_set_tcp(handles, program.tcp), image=slot.image)
+        network = program.network()
+        slot.emulator.apply(network)
+        if program.workers > 1:
+            report = probe(network, handles, tolerance=TOLERANCES[slot.emulator.name])
+            ended.probe = report.to_json()
+            for reason in report.reasons:
+                say(f"warning: {reason}")
+        slot.emulator.stats(reset=True)
+        with _Outputs(program, folder) as outputs:
+            _run(program, slot, handles, control, outputs, ended)
+        ended.stats = slot.emulator.stats().to_json()
+    except (WorkerDied, EmulatorError) as error:
+        raise CellsFailed(f"{error}; the program was ended") from None
+    finally:
+        testbed.close()
+    return ended
+
+
+def _set_tcp(handles: Sequence[WorkerHandle], settings: Mapping[str, str | bool]) -> dict[str, Any]:
+    in_force = {}
+    for handle in handles:
+        handle.send({"cmd": "tcp", "settings": dict(settings)})
+    for handle in handles:
+        try:
+            in_force = handle.receive(_GRACE_S)["tcp"]
+        except (WorkerDied, TimeoutError) as error:
+            raise HostError(str(error) or "a worker does not answer") from None
+    return in_force
+
+
+def _run(
+    program: Program,
+    slot: Slot,
+    handles: Sequence[WorkerHandle],
+    control: Path,
+    outputs: _Outputs,
+    ended: Ended,
+) -> None:
+    """Start, watch, end."""
+    run_id, door = uuid.uuid4().hex[:8], control / "rendezvous"
+    received: list[int] = []
+    before = {n: signal.signal(n, lambda number, _: received.append(number)) for n in (signal.SIGINT, signal.SIGTERM)}
+    began = time.monotonic()
+    try:
+        for worker, handle in enumerate(handles):
+            local = range(program.processes)
+            wanted = [{"argv": program.argv, "env": program.environment_of(worker, n, run_id)} for n in local]
+            message = {"cmd": "program", "processes": wanted, "cwd": str(program.cwd), "port": RENDEZVOUS_PORT}
+            message |= {"door": str(door) if program.workers > 1 else None, "host": worker == 0}
+            handle.send(message, outputs.take(worker))
+        _watch(program, slot, handles, received, ended)
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    ended.seconds = time.monotonic() - began
+
+
+def _watch(program: Program, slot: Slot, handles: Sequence[WorkerHandle], received: list[int], ended: Ended) -> None:
+    """Until all workers have finished. A signal, or the first failure, ends the others."""
+    deadline: float | None = None
+    passed_on = 0
+
+    def tell(number: int) -> None:
+        for rank, handle in enumerate(handles):
+            if rank not in ended.finished:
+                with suppress(WorkerDied):
+                    handle.send({"cmd": "signal", "number": number})
+
+    while len(ended.finished) < program.workers:
+        with suppress(TimeoutError):
+            for rank, message in slot.events(program.workers, _POLL_S):
+                if message["event"] == "finished":
+                    ended.finished[rank] = message
+                elif message["event"] == "exited" and message["code"] != 0 and ended.failed is None:
+                    ended.failed = rank * program.processes + message["process"]
+                    ended.code = message["code"] if message["code"] > 0 else 128 - message["code"]
+                    if not passed_on:
+                        tell(signal.SIGTERM)
+                    deadline = time.monotonic() + _GRACE_S
+                if len(ended.finished) == program.workers:
+                    break
+        if len(received) > passed_on:
+            passed_on = len(received)
+            tell(received[-1] if passed_on == 1 else signal.SIGKILL)  # asked twice
+            deadline = deadline or time.monotonic() + _GRACE_S
+        if deadline is not None and time.monotonic() > deadline:
+            tell(signal.SIGKILL)
+            deadline = float("inf")
+    if received:
+        ended.code = 128 + received[0]
+
+
+class _Outputs:
+    """A pipe for stdout and one for stderr of each process, copied to ours with a prefix, and to a file."""
+
+    def __init__(self, program: Program, folder: Path) -> None:
+        self._stack = ExitStack()
+        self._threads: list[threading.Thread] = []
+        self._ends: dict[int, list[int]] = {}
+        self._lock = threading.Lock()
+        width = len(str(program.workers * program.processes - 1))
+        for worker in range(program.workers):
+            for local in range(program.processes):
+                rank = worker * program.processes + local
+                prefix = f"[{rank:{width}} {program.sites[worker]}] ".encode()
+                log = self._stack.enter_context((folder / f"rank-{rank}.log").open("wb"))
+                for ours in (sys.stdout.buffer, sys.stderr.buffer):
+                    read, write = os.pipe()
+                    self._ends.setdefault(worker, []).append(write)
+                    self._threads.append(
+                        threading.Thread(target=self._pump, args=(read, prefix, ours, log), daemon=True)
+                    )
+
+    def __enter__(self) -> _Outputs:
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        for ends in self._ends.values():
+            for end in ends:
+                os.close(end)
+        for thread in self._threads:
+            thread.join(_GRACE_S)
+        self._stack.close()
+
+    def take(self, worker: int) -> list[int]:
+        """The writing ends for one worker: out and err of its first process, and so on. Still ours to close."""
+        return self._ends[worker]
+
+    def _pump(self, read: int, prefix: bytes, ours: BinaryIO, log: BinaryIO) -> None:
+        with os.fdopen(read, "rb") as lines:
+            for line in lines:
+                whole = line if line.endswith(b"\n") else line + b"\n"
+                with self._lock, suppress(OSError, ValueError):
+                    log.write(line)
+                    log.flush()
+                    ours.write(prefix + whole)
+                    ours.flush()

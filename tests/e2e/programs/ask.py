@@ -1,0 +1,29 @@
+"""Connects to rank 0 over the emulated network; prints the shortest time that connect() took, in ms: a round trip."""
+
+import os
+import socket
+import time
+
+addresses = os.environ["WANBENCH_ADDRESSES"].split(",")
+CONNECTIONS = 5
+
+
+def connected():
+    """How long it took once someone listened."""
+    while True:
+        began = time.monotonic()
+        try:
+            with socket.create_connection((addresses[0], 7000), timeout=10) as sock:
+                seconds = time.monotonic() - began
+                sock.sendall(b".")
+                return seconds
+        except ConnectionRefusedError:
+            time.sleep(0.05)
+
+
+if os.environ["RANK"] == "0":
+    with socket.create_server((addresses[0], 7000)) as server:
+        for _ in range(CONNECTIONS * (len(addresses) - 1)):
+            server.accept()[0].recv(1)
+else:
+    print(f"{os.environ['WANBENCH_SITE']} {1000 * min(connected() for _ in range(CONNECTIONS)):.2f}", flush=True)

@@ -1,0 +1,138 @@
+"""`wanbench exec`: the user's own program, untouched, on an emulated network."""
+
+import json
+import os
+import re
+import signal
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from netprofiles import load
+
+PROGRAMS = Path(__file__).parent / "programs"
+PYTHON = [sys.executable]
+TWO = ["exec", "--profile", "uniform", "--rtt", "20ms", "-n", "2", "--"]
+
+
+def run_folder(result, bench):
+    return bench.folder / result.last_line.rpartition("; ")[2]
+
+
+def test_a_data_parallel_script_runs_untouched_and_its_replicas_agree(bench):
+    result = bench.run("exec", "--profile", "uniform", "--rtt", "40ms", "-n", "2", "--nproc-per-node", "2", "--",
+                       *PYTHON, str(PROGRAMS / "ddp.py"))  # fmt: skip
+    assert result.code == 0, result.err
+    lines = re.findall(r"\[(\d) w(\d)\] rank (\d) of 4 local (\d) step ([\d.]+) sum (\S+)", result.out)
+    assert sorted((int(a), int(b), int(c), int(d)) for a, b, c, d, *_ in lines) == [
+        (0, 0, 0, 0), (1, 0, 1, 1), (2, 1, 2, 0), (3, 1, 3, 1)
+    ]  # fmt: skip
+    assert len({line[5] for line in lines}) == 1
+    assert all(float(line[4]) > 0.040 for line in lines)  # it did wait for the network
+    folder = run_folder(result, bench)
+    row = json.loads((folder / "result.json").read_text())
+    assert row["status"] == "ok"
+    assert row["wire_bytes"] > 10 * 650 * 4
+    assert row["one_way_error_ms"] < 1
+    assert "rank 3 of 4" in (folder / "rank-3.log").read_text()
+
+
+def test_model_averaging_of_torch_runs_untouched(bench):
+    result = bench.run(*TWO, *PYTHON, str(PROGRAMS / "averaging.py"))
+    assert result.code == 0, result.err
+    assert len(re.findall(r"rank \d of 2 done", result.out)) == 2
+
+
+def test_the_round_trip_that_a_program_sees_is_the_profiles(bench):
+    result = bench.run("exec", "--profile", "world4", "--rate-scale", "0.01", "-n", "4", "--", *PYTHON,
+                       str(PROGRAMS / "ask.py"))  # fmt: skip
+    assert result.code == 0, result.err
+    seen = dict(re.findall(r"\] (\w+) ([\d.]+)$", result.out, re.M))
+    profile = load("world4")
+    for site in ("ohio", "london", "tokyo"):
+        configured = profile.rtt("oregon", site).ms
+        assert float(seen[site]) == pytest.approx(configured, abs=max(2.0, 0.02 * configured))
+
+
+def test_the_status_of_the_first_failure_ends_the_others_and_is_ours(bench):
+    began = time.monotonic()
+    result = bench.run(*TWO, "sh", "-c", "if [ $RANK = 1 ]; then echo no >&2; exit 7; fi; sleep 100")
+    assert result.code == 7
+    assert "[1 w1] no" in result.err
+    assert "rank 1 failed with status 7" in result.last_line
+    assert time.monotonic() - began < 60
+
+
+def test_a_program_killed_by_a_signal_counts_as_128_and_the_signal(bench):
+    result = bench.run(*TWO, "sh", "-c", "if [ $RANK = 0 ]; then kill -KILL $$; fi; sleep 100")
+    assert result.code == 128 + signal.SIGKILL
+
+
+def test_a_program_that_is_not_there_is_one_line(bench):
+    result = bench.run(*TWO, "no-such-program")
+    assert result.code == 2
+    assert result.err == "wanbench: no-such-program: no such program here; give a path, or a command that PATH has\n"
+
+
+TRAPPING = "trap 'echo got it; exit 0' INT TERM; echo up; while :; do sleep 0.1; done"
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_is_passed_on_and_nothing_is_left(bench, number):
+    command = bench.start(*TWO, "sh", "-c", TRAPPING)
+    command.until(lambda: _logs(bench).count("up") == 2)
+    command.process.send_signal(number)
+    result = command.wait()
+    assert result.code == 128 + number
+    assert result.out.count("got it") == 2
+    assert command.left_nothing(2.0)
+
+
+def test_what_a_program_leaves_in_the_background_ends_with_it(bench):
+    result = bench.run(*TWO, "sh", "-c", "setsid sleep 1000 & sleep 0.2; echo left")
+    assert result.code == 0
+    assert not _running("sleep 1000")
+
+
+def test_a_killed_harness_leaves_no_program_even_of_another_session(bench):
+    command = bench.start(*TWO, "sh", "-c", "setsid sleep 1001 & echo up; sleep 1002")
+    command.until(lambda: _logs(bench).count("up") == 2)
+    command.process.kill()
+    command.process.wait()
+    assert command.left_nothing(2.0)
+    assert not _running("sleep 1001")
+
+
+def _logs(bench):
+    return "".join(path.read_text() for path in bench.folder.glob("results/exec-*/rank-*.log"))
+
+
+def _running(words):
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            if path.read_bytes().replace(b"\0", b" ").decode(errors="replace").strip() == words:
+                return True
+        except OSError:
+            continue
+    return False
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--profile", "world5", "-n", "2"], "did you mean 'world4'"),
+        (["--profile", "uniform", "-n", "2"], "--profile uniform: needs --rtt, e.g. --rtt 100ms"),
+        (["--profile", "world4", "--rtt", "1ms", "-n", "2"], "--rtt and --rate go with --profile uniform"),
+        (["--profile", "uniform", "--rtt", "1 parsec", "-n", "2"], "--profile uniform:"),
+        (["--profile", "world4", "-n", "2", "--testbed", "moon"], "--testbed moon: expected one of netns"),
+        (["--profile", "world4", "-n", "2", "--place", "moon"], "--place"),
+    ],
+)
+def test_bad_input_is_one_line_and_runs_nothing(bench, arguments, words):
+    result = bench.run("exec", *arguments, "--", "true")
+    assert result.code == 2
+    assert len(result.err.splitlines()) == 1
+    assert words in result.err
+    assert not os.path.exists(bench.folder / "results")

@@ -1,0 +1,205 @@
+"""A program of the user's inside a worker's network: started, watched, signalled, counted.
+
+Any program will do. What torchrun would put into its environment comes with the request. Its rendezvous (torch's
+TCPStore, at 127.0.0.1 in every network) never crosses the emulated network: a door, one Unix socket, joins that
+port of all workers to rank 0's.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from workloads.control import Channel
+from workloads.namespace import die_with_parent
+
+_PR_SET_CHILD_SUBREAPER = 36
+_CHUNK = 1 << 16
+_DIAL_S = 600.0  # a program may take its time to open its rendezvous
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+class ProgramError(ValueError):
+    """A program that cannot be started."""
+
+
+def run(channel: Channel, request: dict[str, Any], counters: Any) -> None:
+    """Run the processes of `request`, tell when each ends, and end when all have.
+
+    Args:
+        request: processes (a list of {"argv", "env"}), cwd, door (path of the Unix socket, None without), port,
+            host (True on the worker whose program opens the rendezvous). For each process two descriptors have
+            come: its stdout and its stderr.
+        counters: a function without arguments, called before and after.
+    """
+    _kill_descendants_at_the_end()
+    door = _open_door(request)
+    outputs = [(channel.take_fd(), channel.take_fd()) for _ in request["processes"]]
+    before = counters()
+    processes = []
+    for wanted, (out, err) in zip(request["processes"], outputs, strict=True):
+        try:
+            processes.append(_start(wanted, request["cwd"], out, err))
+        except OSError as error:
+            kill_descendants()
+            raise ProgramError(f"{wanted['argv'][0]}: {error.strerror}") from None
+        finally:
+            os.close(out)
+            os.close(err)
+    channel.send({"cmd": "program", "event": "started"})
+    if door is not None:
+        threading.Thread(target=_serve_door, args=(door, request), daemon=True).start()
+    if not _watch(channel, processes):
+        kill_descendants()
+        raise SystemExit(0)
+    kill_descendants()  # what a program left in the background
+    if door is not None:
+        door.close()
+    channel.send({"cmd": "program", "event": "finished", "counters_before": before, "counters_after": counters()})
+
+
+def _start(wanted: dict[str, Any], cwd: str, out: int, err: int) -> subprocess.Popen[bytes]:
+    parent = os.getpid()
+
+    def as_the_user_would() -> None:
+        die_with_parent(parent)
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1):
+            signal.signal(number, signal.SIG_DFL)
+
+    return subprocess.Popen(
+        wanted["argv"],
+        cwd=cwd,
+        env=wanted["env"],
+        stdin=subprocess.DEVNULL,
+        stdout=out,
+        stderr=err,
+        start_new_session=True,
+        preexec_fn=as_the_user_would,
+    )
+
+
+def _watch(channel: Channel, processes: list[subprocess.Popen[bytes]]) -> bool:
+    """Report ends and forward signals until all have ended; false if the controller is gone."""
+    ends = {os.pidfd_open(process.pid): (number, process) for number, process in enumerate(processes)}
+    while ends:
+        readable, _, _ = select.select([channel.fileno(), *ends], [], [])
+        for end in [fd for fd in readable if fd in ends]:
+            number, process = ends.pop(end)
+            os.close(end)
+            code = process.wait()
+            channel.send({"cmd": "program", "event": "exited", "process": number, "code": code})
+        if channel.fileno() in readable:
+            message = channel.recv()
+            if message is None:
+                return False
+            for _, process in ends.values():
+                with suppress(ProcessLookupError):
+                    os.killpg(process.pid, message["number"])
+    return True
+
+
+def _kill_descendants_at_the_end() -> None:
+    """Whatever ends this worker ends what its program has started, also what was left by processes in between."""
+    _libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+    def leave(number: int, frame: object) -> None:
+        kill_descendants()
+        os._exit(128 + number)
+
+    signal.signal(signal.SIGTERM, leave)
+    die_with_parent(sig=signal.SIGTERM)
+
+
+def kill_descendants() -> None:
+    """SIGKILL all processes below this one, until there is none."""
+    while children := _children(os.getpid()):
+        for pid in children:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        for pid in children:
+            with suppress(ChildProcessError):
+                os.waitpid(pid, 0)
+
+
+def _children(pid: int) -> list[int]:
+    found = []
+    for task in Path(f"/proc/{pid}/task").glob("*/children"):
+        with suppress(OSError):
+            found += [int(word) for word in task.read_text().split()]
+    return found
+
+
+# ---------------------------------------------------------------- rendezvous
+
+
+def _open_door(request: dict[str, Any]) -> socket.socket | None:
+    """On the host of the rendezvous the Unix socket that others come to, elsewhere the port their programs dial."""
+    if request["door"] is None:
+        return None
+    if request["host"]:
+        sock = socket.socket(socket.AF_UNIX)
+        sock.bind(request["door"])
+    else:
+        sock = socket.socket(socket.AF_INET)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        sock.bind(("127.0.0.1", request["port"]))
+    sock.listen(1024)
+    return sock
+
+
+def _serve_door(door: socket.socket, request: dict[str, Any]) -> None:
+    while True:
+        try:
+            near, _ = door.accept()
+        except OSError:
+            return
+        threading.Thread(target=_join, args=(near, request), daemon=True).start()
+
+
+def _join(near: socket.socket, request: dict[str, Any]) -> None:
+    """Connect one end to the other, and copy until both sides have finished."""
+    far = _dial(request)
+    if far is None:
+        near.close()
+        return
+    back = threading.Thread(target=_copy, args=(far, near), daemon=True)
+    back.start()
+    _copy(near, far)
+    back.join()
+    near.close()
+    far.close()
+
+
+def _dial(request: dict[str, Any]) -> socket.socket | None:
+    deadline = time.monotonic() + _DIAL_S
+    while time.monotonic() < deadline:
+        far = socket.socket(socket.AF_INET if request["host"] else socket.AF_UNIX)
+        try:
+            far.connect(("127.0.0.1", request["port"]) if request["host"] else request["door"])
+        except OSError:  # not open yet
+            far.close()
+            time.sleep(0.02)
+        else:
+            if request["host"]:
+                far.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            return far
+    print("the rendezvous of rank 0 was never opened", file=sys.stderr)
+    return None
+
+
+def _copy(source: socket.socket, sink: socket.socket) -> None:
+    with suppress(OSError):
+        while data := source.recv(_CHUNK):
+            sink.sendall(data)
+    with suppress(OSError):
+        sink.shutdown(socket.SHUT_WR)
