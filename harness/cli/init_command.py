@@ -1,0 +1,35 @@
+"""wanbench init"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import click
+
+from harness.errors import HostError, SpecError
+
+_TEMPLATE = Path(__file__).resolve().parents[1] / "templates" / "starter.toml"
+
+
+@click.command("init", short_help="Write a commented starter spec.")
+@click.argument("file", type=click.Path(dir_okay=False, path_type=Path), default="experiment.toml")
+def command(file: Path) -> None:
+    """Write an experiment to start from into FILE (default: experiment.toml), with every choice explained.
+
+    \b
+    Example:  wanbench init my-network.toml
+    """
+    if file.suffix != ".toml":
+        raise SpecError(f"{file}: expected a name that ends in .toml")
+    name = re.sub(r"[^a-z0-9]+", "-", file.stem.lower()).strip("-") or "experiment"
+    text = _TEMPLATE.read_text(encoding="utf-8").replace("@NAME@", name).replace("@FILE@", str(file))
+    try:
+        with file.open("x", encoding="utf-8") as handle:
+            handle.write(text)
+    except FileExistsError:
+        raise SpecError(f"{file}: is there already; choose another name") from None
+    except OSError as error:
+        raise HostError(f"{file}: cannot be written: {error.strerror}") from None
+    click.echo(file)
+    click.echo(f"edit it, then: wanbench plan {file}", err=True)

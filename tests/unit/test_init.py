@@ -1,0 +1,46 @@
+"""`wanbench init`: a spec to start from."""
+
+import pytest
+from command_line import as_it_was, refused, wanbench  # noqa: F401
+
+from harness.cells import expand
+from harness.spec import Spec
+
+
+@pytest.mark.parametrize(("file", "name"), [("my Network.toml", "my-network"), ("experiment.toml", "experiment")])
+def test_the_starter_is_an_experiment_as_it_stands(tmp_path, file, name):
+    result = wanbench("init", file)
+    assert result.exit_code == 0
+    assert result.stdout == f"{file}\n"
+    spec = Spec.load(tmp_path / file)
+    assert spec.name == name
+    assert len(expand(spec, file)) == 1 + 5 * 3
+
+
+def test_every_commented_alternative_is_a_key_that_exists(tmp_path):
+    wanbench("init")
+    text = (tmp_path / "experiment.toml").read_text()
+    trained = text.replace("# [train]", "[train]").replace("# lr", "lr").replace("# momentum", "momentum")
+    trained = trained.replace("# until", "until")
+    named = trained.replace("params = 25_000_000", "#").replace("tensors = 160", "#").replace("step_time =", "# ")
+    named = named.replace("step_cv =", "# ").replace("payload_scale =", "# ").replace("# name = ", "name = ")
+    (tmp_path / "named.toml").write_text(named)
+    assert Spec.load(tmp_path / "named.toml").train.until == "300 steps"
+    expand(Spec.load(tmp_path / "named.toml"), "named.toml")
+
+
+def test_a_file_that_is_there_is_left_alone(tmp_path):
+    (tmp_path / "experiment.toml").write_text("mine")
+    assert refused("init") == "wanbench: experiment.toml: is there already; choose another name"
+    assert (tmp_path / "experiment.toml").read_text() == "mine"
+
+
+def test_a_folder_that_is_not_there_is_one_line():
+    assert (
+        refused("init", "no/where.toml", code=3)
+        == "wanbench: no/where.toml: cannot be written: No such file or directory"
+    )
+
+
+def test_the_name_must_end_in_toml():
+    assert refused("init", "x.yaml") == "wanbench: x.yaml: expected a name that ends in .toml"
