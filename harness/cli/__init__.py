@@ -19,6 +19,7 @@ COMMANDS = {
     "exec": "Run any program on an emulated network, as torchrun would.",
     "results": "Show the results of a run.",
     "figures": "Draw the figures of a run.",
+    "verify": "May the numbers of a run be published?",
     "list": "List algorithms, workloads, profiles or experiments.",
     "show": "Show one algorithm, workload, profile or experiment.",
     "clean": "Remove what a crashed run may have left on this host.",

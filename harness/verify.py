@@ -1,0 +1,205 @@
+"""May these numbers be published? The rules, each with its reason, judged from the stored rows alone. Pure."""
+
+from __future__ import annotations
+
+import statistics
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from harness.cells import BASELINE
+from harness.predict import PredictInputs, window_steps
+
+MIN_REPS = 3
+MAX_SPREAD_PCT = 10.0
+MAX_OVERHEAD_PCT = 5.0
+ACCURACY_BAND = 0.02
+LOSS_BAND = 1.10
+_REAL = ("netns", "docker")
+
+Row = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Objection:
+    """A rule that is broken, and by which cell (None: by the run as a whole)."""
+
+    rule: str
+    cell: str | None
+    text: str
+
+
+def objections(rows: Sequence[Row], expected: Mapping[str, str]) -> list[Objection]:
+    """Everything that speaks against publishing; empty if nothing does.
+
+    Args:
+        rows: of the run, one a repetition.
+        expected: slug of every cell of the experiment by its identity.
+    """
+    return [
+        Objection(rule, cell, text)
+        for rule, judge in RULES.items()
+        for cell, text in judge(rows, expected)
+    ]  # fmt: skip
+
+
+Verdicts = Iterator[tuple[str | None, str]]
+
+
+def _complete(rows: Sequence[Row], expected: Mapping[str, str]) -> Verdicts:
+    """Every cell has a valid result: what failed is part of the story."""
+    valid = {row["cell_key"] for row in _ok(rows)}
+    last = {row["cell_key"]: row for row in rows if row["status"] != "ok"}
+    for key, slug in expected.items():
+        if key not in valid:
+            why = f"{last[key]['status']}: {last[key]['reason']}" if key in last else "was never run"
+            yield slug, why
+
+
+def _fidelity(rows: Sequence[Row], expected: Mapping[str, str]) -> Verdicts:
+    """The emulated network was measured, and is what was configured."""
+    for slug, group in _cells(_ok(rows)):
+        emulated = [row for row in group if row["testbed"] in _REAL and row["workers"] > 1]
+        unprobed = [row["rep"] for row in emulated if row["one_way_error_ms"] is None]
+        if unprobed:
+            yield slug, f"rep {_list(unprobed)}: the network was never measured"
+
+
+def _reps(rows: Sequence[Row], expected: Mapping[str, str]) -> Verdicts:
+    """Enough repetitions of what varies, with seeds of their own, that agree."""
+    for slug, group in _cells(_ok(rows)):
+        if group[0]["testbed"] not in _REAL:
+            continue
+        if len(group) < MIN_REPS:
+            yield slug, f"{len(group)} valid repetition{'s' * (len(group) > 1)}, at least {MIN_REPS} are needed"
+        if len({row["seed"] for row in group}) < len(group):
+            yield slug, "two repetitions share a seed"
+        times = [row["step_time_s"] for row in group]
+        spread = 100 * (max(times) - min(times)) / statistics.median(times)
+        if spread > MAX_SPREAD_PCT:
+            yield slug, f"step times of its repetitions differ by {spread:.1f} %, limit {MAX_SPREAD_PCT:g} %"
+
+
+def _window(rows: Sequence[Row], expected: Mapping[str, str]) -> Verdicts:
+    """Stalls come in lumps: the window is a multiple of the period and spans the pipeline several times."""
+    for slug, group in _cells(_ok(rows)):
+        inputs = PredictInputs.from_json(group[0]["law_inputs"])
+        needed = window_steps(inputs.delay, inputs.period, 0)
+        for row in group:
+            if row["steps"] < needed or row["steps"] % inputs.period:
+                yield (
+                    slug,
+                    (
+                        f"rep {row['rep']}: {row['steps']} measured steps; at least {needed} are needed, "
+                        f"in multiples of {inputs.period}"
+                    ),
+                )
+
+
+def _code(rows: Sequence[Row], expected: Mapping[str, str]) -> Verdicts:
+    """All cells of one kind were measured by the same code."""
+    by_kind: dict[str, set[str]] = defaultdict(set)
+    for row in _ok(rows):
+        by_kind[row["kind"]].add(row["code"])
+    for kind, codes in by_kind.items():
+        if len(codes) > 1:
+            yield None, f"{kind} was measured by {len(codes)} versions of the code ({_list(sorted(codes))})"
+
+
+def _payload(rows: Sequence[Row], expected: Mapping[str, str]) -> Verdicts:
+    """gloo's segments of 1 MiB do not scale: a scaled message is another message, not this workload's."""
+    for slug, group in _cells(_ok(rows)):
+        row = group[0]
+        if row["collective"] == "gloo" and row["payload_scale"] < 1 and row["testbed"] in _REAL:
+            yield (
+                slug,
+                (
+                    f"gloo with payload_scale {row['payload_scale']:g} is not {row['workload']}: publish it by its "
+                    "message size, or use direct"
+                ),
+            )
+
+
+def _network(rows: Sequence[Row], expected: Mapping[str, str]) -> Verdicts:
+    """What was compared is known: congestion control pinned, one worker measured beside many."""
+    for slug, group in _cells(_ok(rows)):
+        if group[0]["workers"] == 1:
+            continue
+        if group[0]["tcp"] is None and group[0]["testbed"] in _REAL:
+            yield slug, "TCP's congestion control was not pinned"
+        if all(row["scalability"] is None for row in group):
+            yield slug, "no step time of one worker to compare with"
+
+
+def _processor(rows: Sequence[Row], expected: Mapping[str, str]) -> Verdicts:
+    """With emulated compute what a step takes beyond compute and stall is this host, not the network."""
+    for slug, group in _cells(_ok(rows)):
+        for row in group:
+            if row["predicted_step_time_s"] is None or row["algorithm"] == BASELINE:
+                continue
+            share = 100 * row["overhead_s"] / row["step_time_s"]
+            if share > MAX_OVERHEAD_PCT:
+                limit = f"limit {MAX_OVERHEAD_PCT:g} %"
+                yield slug, f"rep {row['rep']}: {share:.1f} % of a step is overhead of this host, {limit}"
+
+
+def _accuracy(rows: Sequence[Row], expected: Mapping[str, str]) -> Verdicts:
+    """Speed bought with accuracy is another result: what learns worse than ssgd at equal steps says so."""
+    references: dict[Any, list[Row]] = defaultdict(list)
+    for row in _ok(rows):
+        if row["kind"] == "ssgd":
+            references[_task(row)].append(row)
+    for slug, group in _cells(_ok(rows)):
+        reference = references.get(_task(group[0]), [])
+        mine, theirs = _mean(group, "accuracy"), _mean(reference, "accuracy")
+        if mine is not None and theirs is not None:
+            if mine < theirs - ACCURACY_BAND:
+                yield slug, f"accuracy {mine:.3f}, ssgd has {theirs:.3f}; the band is {ACCURACY_BAND:g}"
+            continue
+        mine, theirs = _mean(group, "final_loss"), _mean(reference, "final_loss")
+        if mine is not None and theirs is not None and mine > theirs * LOSS_BAND:
+            yield slug, f"final loss {mine:.3f}, ssgd has {theirs:.3f}; the band is a factor of {LOSS_BAND:g}"
+
+
+RULES: Mapping[str, Callable[[Sequence[Row], Mapping[str, str]], Verdicts]] = {
+    "complete": _complete,
+    "fidelity": _fidelity,
+    "reps": _reps,
+    "window": _window,
+    "code": _code,
+    "payload": _payload,
+    "network": _network,
+    "processor": _processor,
+    "accuracy": _accuracy,
+}
+
+
+def meaning(rule: str) -> str:
+    """What a rule asks for, in a sentence."""
+    return (RULES[rule].__doc__ or "").strip()
+
+
+def _ok(rows: Iterable[Row]) -> list[Row]:
+    return [row for row in rows if row["status"] == "ok"]
+
+
+def _cells(rows: Iterable[Row]) -> Iterator[tuple[str, list[Row]]]:
+    groups: dict[str, list[Row]] = {}
+    for row in rows:
+        groups.setdefault(row["cell"], []).append(row)
+    yield from groups.items()
+
+
+def _task(row: Row) -> tuple[Any, ...]:
+    """What must be equal for accuracies to compare."""
+    return row["workload"], row["workers"], row["testbed"]
+
+
+def _mean(rows: Sequence[Row], name: str) -> float | None:
+    values = [row[name] for row in rows if row[name] is not None]
+    return statistics.fmean(values) if values else None
+
+
+def _list(values: Iterable[object]) -> str:
+    return ", ".join(map(str, values))

@@ -1,0 +1,157 @@
+"""`verify`: what speaks against publishing, rule by rule."""
+
+import pytest
+from command_line import as_it_was, data, finished, wanbench  # noqa: F401
+from synthetic_rows import latency_sweep
+
+from harness.predict import window_steps
+from harness.spec import Spec
+from harness.store import write_json
+from harness.verify import RULES, objections
+
+
+@pytest.fixture
+def rows():
+    """A sweep that may be published: three repetitions, and nothing wrong."""
+    found = latency_sweep()
+    for row in found:
+        row["cell_key"] = row["cell"]
+        row["seed"] = 1 + row["rep"]
+        row["code"] = "c0de"
+        row["one_way_error_ms"] = 0.1 if row["workers"] > 1 else None
+        row["accuracy"] = row["final_loss"] = None
+        row["steps"] = window_steps(row["law_inputs"]["delay"], row["law_inputs"]["period"])
+    return found
+
+
+def expected(rows):
+    return {row["cell_key"]: row["cell"] for row in rows}
+
+
+def objected(rows, cells=None):
+    """(rule, text) of every objection to the one cell that a test spoils."""
+    return [(one.rule, one.text) for one in objections(rows, cells or expected(rows))]
+
+
+def the(rows, algorithm="dts-d20-p4", rtt_ms=100.0):
+    """The repetitions of one cell."""
+    return [row for row in rows if row["algorithm"] == algorithm and row["rtt_ms"] == rtt_ms]
+
+
+def test_nothing_speaks_against_a_clean_run(rows):
+    assert objections(rows, expected(rows)) == []
+
+
+def test_a_cell_that_failed_or_was_never_run_counts(rows):
+    cells = expected(rows)
+    for row in the(rows):
+        row.update(status="failed", reason="worker 1 was killed by SIGKILL")
+    left = [row for row in rows if row not in the(rows, "ssgd")]
+    assert objected(left, cells) == [
+        ("complete", "was never run"),
+        ("complete", "failed: worker 1 was killed by SIGKILL"),
+    ]
+
+
+def test_a_network_that_was_never_measured(rows):
+    the(rows)[1]["one_way_error_ms"] = None
+    assert objected(rows) == [("fidelity", "rep 1: the network was never measured")]
+
+
+def test_too_few_repetitions(rows):
+    gone = the(rows)[2]
+    assert objected([row for row in rows if row is not gone]) == [
+        ("reps", "2 valid repetitions, at least 3 are needed")
+    ]
+
+
+def test_one_repetition_is_enough_where_nothing_varies(rows):
+    only = [{**row, "testbed": "virtual"} for row in rows if row["rep"] == 0]
+    assert objected(only) == []
+
+
+def test_repetitions_that_share_a_seed(rows):
+    the(rows)[1]["seed"] = the(rows)[0]["seed"]
+    assert objected(rows) == [("reps", "two repetitions share a seed")]
+
+
+def test_repetitions_that_disagree(rows):
+    middle = sorted(row["step_time_s"] for row in the(rows))[1]
+    spoiled = max(the(rows), key=lambda row: row["step_time_s"])
+    spoiled["step_time_s"] = min(row["step_time_s"] for row in the(rows)) + 0.12 * middle
+    spoiled["overhead_s"] = 0.0
+    assert objected(rows) == [("reps", "step times of its repetitions differ by 12.0 %, limit 10 %")]
+
+
+@pytest.mark.parametrize("steps", [68, 73])
+def test_a_window_that_is_too_short_or_cuts_a_period(rows, steps):
+    the(rows)[0]["steps"] = steps
+    text = f"rep 0: {steps} measured steps; at least 72 are needed, in multiples of 4"
+    assert objected(rows) == [("window", text)]
+
+
+def test_code_that_changed_between_cells_of_a_kind(rows):
+    for row in the(rows):
+        row["code"] = "c1de"
+    assert objected(rows) == [("code", "dts was measured by 2 versions of the code (c0de, c1de)")]
+
+
+def test_gloo_with_scaled_messages_under_the_name_of_the_workload(rows):
+    for row in the(rows):
+        row.update(collective="gloo", payload_scale=0.01)
+    assert [rule for rule, _ in objected(rows)] == ["payload"]
+    for row in the(rows):
+        row.update(payload_scale=1.0)
+    assert objected(rows) == []
+
+
+def test_congestion_control_that_nobody_chose(rows):
+    for row in the(rows):
+        row["tcp"] = None
+    assert objected(rows) == [("network", "TCP's congestion control was not pinned")]
+
+
+def test_no_step_time_of_one_worker(rows):
+    for row in the(rows):
+        row["scalability"] = None
+    assert objected(rows) == [("network", "no step time of one worker to compare with")]
+
+
+def test_a_host_that_was_too_busy_to_emulate_compute(rows):
+    row = the(rows)[0]
+    row["overhead_s"] = 0.06 * row["step_time_s"]
+    assert objected(rows) == [("processor", "rep 0: 6.0 % of a step is overhead of this host, limit 5 %")]
+
+
+def learned(rows, **values):
+    for row in rows:
+        row.update(accuracy=0.95, final_loss=0.2)
+    for row in the(rows):
+        row.update(values)
+
+
+def test_speed_that_was_paid_for_with_accuracy(rows):
+    learned(rows, accuracy=0.93)
+    assert objected(rows) == []
+    learned(rows, accuracy=0.92)
+    assert objected(rows) == [("accuracy", "accuracy 0.920, ssgd has 0.950; the band is 0.02")]
+
+
+def test_speed_that_was_paid_for_with_loss_where_there_is_no_accuracy(rows):
+    learned(rows)
+    for row in rows:
+        row["accuracy"] = None
+    for row in the(rows):
+        row["final_loss"] = 0.23
+    assert objected(rows) == [("accuracy", "final loss 0.230, ssgd has 0.200; the band is a factor of 1.1")]
+
+
+def test_every_rule_says_what_it_asks_for(tmp_path):
+    finished(tmp_path)
+    write_json(tmp_path / "results" / "smoke" / "spec.resolved.json", Spec.load("smoke").to_dict())
+    result = wanbench("verify", "smoke")
+    assert result.exit_code == 4
+    for rule in RULES:
+        assert f"  {rule}" in result.stdout
+    assert "1 valid repetition, at least 3 are needed" in result.stdout
+    assert "objections; not to be published as it is" in result.stderr
