@@ -20,6 +20,7 @@ COMMANDS = {
     "results": "Show the results of a run.",
     "figures": "Draw the figures of a run.",
     "verify": "May the numbers of a run be published?",
+    "measure": "A profile from output of ping and iperf3, or from live hosts.",
     "list": "List algorithms, workloads, profiles or experiments.",
     "show": "Show one algorithm, workload, profile or experiment.",
     "clean": "Remove what a crashed run may have left on this host.",

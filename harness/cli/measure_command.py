@@ -1,0 +1,75 @@
+"""wanbench measure"""
+
+from __future__ import annotations
+
+from datetime import date
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from harness.errors import HostError, SpecError
+
+if TYPE_CHECKING:
+    from harness.measure import Reading
+
+_FORM = "expected SRC,DST=FILE or SRC,DST@HOST"
+
+
+@click.command("measure", short_help="A profile from output of ping and iperf3, or from live hosts.")
+@click.argument("sources", nargs=-1, required=True, metavar="SRC,DST=FILE|SRC,DST@HOST...")
+@click.option("-o", "--output", type=click.Path(dir_okay=False, path_type=Path), required=True, help="File to write.")
+@click.option("--rate", is_flag=True, help="Of live hosts, measure the rate as well: they must run `iperf3 -s`.")
+def command(sources: tuple[str, ...], output: Path, rate: bool) -> None:
+    """Write a profile of what was measured between sites, each value with its source.
+
+    SRC,DST=FILE reads the output of `ping` or the JSON of `iperf3 -J`, taken on a machine at SRC towards one at DST;
+    several files may tell about the same pair. SRC,DST@HOST pings HOST, at DST, from this machine, at SRC.
+
+    \b
+    Example:  wanbench measure home,london=ping.txt home,london=iperf3.json home,tokyo@203.0.113.7 -o mine.toml
+              wanbench show profile mine.toml
+    """
+    from harness.measure import profile_toml
+    from netprofiles import ProfileError, load
+
+    if output.suffix != ".toml":
+        raise SpecError(f"{output}: expected a name that ends in .toml")
+    if output.exists():
+        raise SpecError(f"{output}: is there already; choose another name")
+    readings: dict[tuple[str, str], list[Reading]] = {}
+    for source in sources:
+        pair, found = _readings(source, rate)
+        readings.setdefault(pair, []).extend(found)
+    text = profile_toml(output.stem, readings)
+    try:
+        output.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise HostError(f"{output}: cannot be written: {error.strerror}") from None
+    try:
+        load(str(output))
+    except ProfileError as error:
+        output.unlink()
+        raise SpecError(f"what was measured is no network: {error}") from None
+    click.echo(output)
+
+
+def _readings(source: str, rate: bool) -> tuple[tuple[str, str], list[Reading]]:
+    from harness.measure import ask, read
+
+    at = min((source.find(mark) for mark in "=@" if mark in source), default=-1)
+    src, comma, dst = source[:at].partition(",")
+    if at < 0 or not comma or not src.strip() or not dst.strip() or not source[at + 1 :]:
+        raise SpecError(f"{source}: {_FORM}, e.g. home,london=ping.txt")
+    pair, where = (src.strip(), dst.strip()), source[at + 1 :]
+    if source[at] == "@":
+        return pair, [read(text, f"to {where}", date.today()) for text in ask(where, rate=rate)]
+    file = Path(where)
+    try:
+        text = file.read_text(encoding="utf-8")
+        day = date.fromtimestamp(file.stat().st_mtime)
+    except OSError as error:
+        raise SpecError(f"{file}: cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise SpecError(f"{file}: is not text in UTF-8") from None
+    return pair, [read(text, file.name, day)]
