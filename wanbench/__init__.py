@@ -4,6 +4,7 @@
     run         run(spec) measures what is not finished yet and returns a Run
     Run         a run folder: Run.open("latency-sweep").results() is a pandas.DataFrame
     figures     functions from results to matplotlib figures
+    step        step() in a training loop of your own tells `wanbench exec` where its steps end
     testing     oracles for algorithms of your own: testing.check(Mine, period=4)
 
     Algorithm, Replica      what an algorithm of your own derives from and sees
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from workloads.algorithms.dts import DTS as DTS
     from workloads.algorithms.sparse import Sparse as Sparse
     from workloads.algorithms.ssgd import SSGD as SSGD
+    from workloads.stepping import step as step
 
 _HOME = {
     "Algorithm": "workloads.algorithms.base",
@@ -41,6 +43,7 @@ _HOME = {
     "Sparse": "workloads.algorithms.sparse",
     "figures": "harness.figures",
     "run": "harness.api",
+    "step": "workloads.stepping",
     "testing": "wanbench.testing",
 }
 
@@ -55,6 +58,7 @@ __all__ = [
     "Spec",
     "figures",
     "run",
+    "step",
     "testing",
 ]
 
