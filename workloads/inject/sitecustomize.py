@@ -27,7 +27,7 @@ def _run_the_hidden_one() -> None:
 
 
 def _counter() -> ModuleType:
-    """`workloads.stepping` by its file: the program's own Python may have no wanbench. One that has it meets this one."""
+    """`workloads.stepping` by its file: the program may have no wanbench. One that has it meets this one."""
     if _COUNTER not in sys.modules:
         spec = importlib.util.spec_from_file_location(_COUNTER, _HERE.parent / "stepping.py")
         assert spec is not None
