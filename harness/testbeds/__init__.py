@@ -4,23 +4,46 @@ Layout
     base.py     Testbed, Slot, WorkerHandle: the interface; Group: what a cell asks for
     slot.py     workers with an emulator of their own, whatever they live in
     netns.py    processes in network namespaces
+    docker.py   containers
+    containers.py        what workers in containers have in common, whoever starts them
+    docker_host.py       the daemon; docker_door.py, docker_janitor.py, docker_end.py: how containers report, are
+                         removed, and ended
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 
 from harness.testbeds.base import Testbed
 
-TESTBEDS = ("netns",)
+TESTBEDS = ("netns", "docker")
 
 
-def check(name: str) -> None:
-    """Refuse in one line a testbed that this host cannot run. Raises: HostError."""
+def check(name: str, images: Iterable[str | None] = ()) -> None:
+    """Refuse in one line a testbed that this host cannot run.
+
+    Args:
+        images: what its containers shall run; None is the default.
+
+    Raises:
+        HostError: with the remedy.
+    """
+    if name == "docker":
+        from harness.testbeds.docker import image_name
+        from harness.testbeds.docker_host import usable
+
+        daemon = usable()
+        for image in dict.fromkeys(map(image_name, images)):
+            daemon.image_id(image)
 
 
 def opened(name: str, control: Path) -> Testbed:
-    """Start the testbed of this name. `control` takes its logs. Raises: HostError."""
+    """Start the testbed of this name. `control` takes its logs, and is shared with its workers. Raises: HostError."""
+    if name == "docker":
+        from harness.testbeds.docker import DockerTestbed
+
+        return DockerTestbed(control)
     from harness.testbeds.netns import NetnsTestbed
 
-    return {"netns": NetnsTestbed}[name](control)
+    return NetnsTestbed(control)
