@@ -12,6 +12,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from harness import testbeds
 from harness.axes import excluded, points
 from harness.emulators import choice
 from harness.errors import SpecError
@@ -275,7 +276,7 @@ def _cell(
         "comm": comm,
         "algorithm": {"label": label, "kind": kind, "params": params},
         "workers": workers,
-        "testbed": "netns" if spec.run.testbed == "auto" else spec.run.testbed,
+        "testbed": testbeds.chosen() if spec.run.testbed == "auto" else spec.run.testbed,
         "emulator": choice.chosen()[0] if spec.run.emulator == "auto" else spec.run.emulator,
         "window": int(spec.run.window.split()[0]),
         "steps": int((spec.train.until or "0 steps").split()[0]) if label != BASELINE else 0,

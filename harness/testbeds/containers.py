@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+import threading
 from abc import abstractmethod
 from collections.abc import Sequence
 from contextlib import suppress
@@ -38,6 +39,7 @@ class ContainerStarter:
     def __init__(self) -> None:
         self._ahead: dict[int, ContainerWorker] = {}  # have their parts, and import torch
         self._group = Group(0)
+        self.over = threading.Event()
 
     def start_worker(self, rank: int, attachment: str, group: Group) -> tuple[Worker, int]:
         """See `Starter.start_worker`. The first one of a group is the start of all its workers."""
@@ -62,6 +64,12 @@ class ContainerStarter:
     def serves(self, running: Group, wanted: Group) -> bool:
         """TCP, limits and image of a container are given at its start."""
         return running.like(wanted)
+
+    def kill(self) -> None:
+        """End the workers that are just starting; from any thread."""
+        self.over.set()
+        for worker in list(self._ahead.values()):
+            worker.kill()
 
     def forget(self) -> None:
         """End the workers that were started and not asked for any more."""

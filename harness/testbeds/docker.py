@@ -33,7 +33,7 @@ from harness.testbeds.docker_door import Door, Guest
 from harness.testbeds.docker_end import how_it_ended
 from harness.testbeds.docker_host import IMAGE, Daemon, explained, labels, sweep, usable
 from harness.testbeds.docker_janitor import Janitor
-from harness.testbeds.slot import WorkerSlot
+from harness.testbeds.slot import Worker, WorkerSlot
 from workloads.namespace import congestion_refused, tcp_sysctls
 
 _REPORT_S = 120.0  # from its start to its hello, on a busy host
@@ -95,6 +95,7 @@ class DockerTestbed:
         self.door = Door(folder / "workers.sock")
         self.janitor = Janitor(self.run)
         self.numbers = itertools.count()
+        self.starts = Starts()
         self._images: dict[str, str] = {}
         self._slots: list[WorkerSlot] = []
         self._starters: list[DockerStarter] = []
@@ -130,17 +131,54 @@ class DockerTestbed:
         self.janitor.close()
 
 
+class Starts:
+    """Lets no slot measure while another one starts workers: that takes a processor for seconds.
+
+    Slots start together at the beginning of a run, and later only to replace workers.
+    """
+
+    def __init__(self) -> None:
+        self._under_way = 0
+        self._changed = threading.Condition()
+
+    def begin(self) -> None:
+        """A slot starts workers."""
+        with self._changed:
+            self._under_way += 1
+
+    def end(self) -> None:
+        """It has started them, or failed to."""
+        with self._changed:
+            self._under_way -= 1
+            self._changed.notify_all()
+
+    def wait(self) -> None:
+        """Until no slot starts any."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._under_way == 0, _REPORT_S)
+
+
 class DockerStarter(ContainerStarter):
     """Makes the containers of one slot."""
 
     def __init__(self, testbed: DockerTestbed) -> None:
         super().__init__()
         self._testbed = testbed
-        self._over = threading.Event()
 
     def image(self, group: Group) -> str | None:
         """Digest of the image."""
         return self._testbed.image_id(group)
+
+    def start_worker(self, rank: int, attachment: str, group: Group) -> tuple[Worker, int]:
+        """See `Starter.start_worker`."""
+        self._testbed.starts.begin()
+        try:
+            started = super().start_worker(rank, attachment, group)
+        finally:
+            self._testbed.starts.end()
+        if not self._ahead:
+            self._testbed.starts.wait()
+        return started
 
     def launch(self, ranks: Sequence[int], attachment: str, group: Group) -> list[ContainerWorker]:
         """Containers for these ranks; see `ContainerStarter.launch`."""
@@ -164,12 +202,6 @@ class DockerStarter(ContainerStarter):
                 self._testbed.janitor.remove(container)
             raise
         return workers
-
-    def kill(self) -> None:
-        """End the workers that are just starting; from any thread."""
-        self._over.set()
-        for worker in list(self._ahead.values()):
-            worker.kill()
 
     def _create(self, name: str, rank: int, attachment: str, group: Group) -> str:
         testbed, image = self._testbed, self._testbed.image_id(group)
@@ -203,7 +235,7 @@ class DockerStarter(ContainerStarter):
             guest = self._testbed.door.take(name, _LOOK_S)
             if guest is not None:
                 return guest
-            if self._over.is_set():
+            if self.over.is_set():
                 raise HostError("the run is over")
             state = self._testbed.daemon.state(container)
             if state is None or not (state["Running"] or state["Status"] == "created"):

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import select
 import socket
 import threading
-import time
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
@@ -33,6 +33,7 @@ class Door:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self.names: set[str] = set()  # of all that ever reported
         self._guests: list[Guest] = []
         self._changed = threading.Condition()
         self._code, self._boot = own_code(), boot_id()
@@ -46,16 +47,18 @@ class Door:
 
     def take(self, name: str | None, timeout_s: float) -> Guest | None:
         """The worker of this name, or with None any that waits; None if none reports in time."""
-        deadline = time.monotonic() + timeout_s
         with self._changed:
-            while True:
-                for guest in self._guests:
-                    if name in (None, guest.name):
-                        self._guests.remove(guest)
-                        return guest
-                if (left := deadline - time.monotonic()) <= 0:
-                    return None
-                self._changed.wait(left)
+            self._changed.wait_for(lambda: self._waiting(name), timeout_s)
+            guest = next(iter(self._waiting(name)), None)
+            if guest is not None:
+                self._guests.remove(guest)
+            return guest
+
+    def wait_for(self, count: int, timeout_s: float) -> int:
+        """How many workers wait, after waiting for this many to do so."""
+        with self._changed:
+            self._changed.wait_for(lambda: len(self._waiting(None)) >= count, timeout_s)
+            return len(self._waiting(None))
 
     def close(self) -> None:
         """Let nobody in any more, and send those who wait away."""
@@ -68,6 +71,10 @@ class Door:
             guest.channel.close()
         self._guests = []
 
+    def _waiting(self, name: str | None) -> list[Guest]:
+        self._guests = [guest for guest in self._guests if _is_there(guest)]
+        return [guest for guest in self._guests if name in (None, guest.name)]
+
     def _serve(self) -> None:
         while True:
             try:
@@ -78,6 +85,7 @@ class Door:
             if guest is not None:
                 with self._changed:
                     self._guests.append(guest)
+                    self.names.add(guest.name)
                     self._changed.notify_all()
 
     def _greet(self, channel: Channel) -> Guest | None:
@@ -91,3 +99,9 @@ class Door:
             return None
         channel.sock.settimeout(None)
         return Guest(str(hello["name"]), channel, hello["code"] == self._code, same_kernel=hello["boot"] == self._boot)
+
+
+def _is_there(guest: Guest) -> bool:
+    poll = select.poll()
+    poll.register(guest.channel, select.POLLRDHUP)
+    return not poll.poll(0)
