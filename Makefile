@@ -28,3 +28,7 @@ lint: setup
 
 clean: setup
 	$(BIN)/wanbench clean
+
+# with the daemon that runs, else as root with a private one; the packages: scripts/setup-tests.sh docker
+test-docker: setup
+	sh scripts/with-dockerd.sh $(BIN)/python -m pytest tests/docker

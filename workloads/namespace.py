@@ -214,9 +214,9 @@ def _in_force(name: str) -> str:
 
 
 def _write_sysctl(name: str, text: str) -> None:
-    if _in_force(name) == text:  # in a container these can only be read
-        return
     try:
+        if _in_force(name) == text:  # in a container these can only be read
+            return
         (_IPV4 / name).write_text(text)
     except OSError as error:
         if error.errno in (errno.EROFS, errno.EACCES):
