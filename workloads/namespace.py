@@ -17,6 +17,7 @@ import signal
 import socket
 import struct
 import sys
+import time
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -25,6 +26,7 @@ _PR_SET_PDEATHSIG, _PR_CAPBSET_DROP, _PR_SET_TIMERSLACK, _PR_SET_NO_NEW_PRIVS = 
 _SYS_ADMIN = 21
 _SIOCGIFFLAGS, _SIOCSIFFLAGS, _IFF_UP = 0x8913, 0x8914, 0x1
 _CAPABILITY_VERSION_3 = 0x20080522
+_THREAD_END_S = 5.0
 
 _IPV4 = Path("/proc/sys/net/ipv4")
 # Default socket buffers cap one flow at about 150 Mbit/s on a path of 150 ms, and metrics cached from an
@@ -283,10 +285,23 @@ def become_user(uid: int, gid: int) -> None:
         raise NamespaceError(f"cannot become user {uid}:{gid}: SETUID and SETGID are needed for it") from error
     _libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
     _set_capabilities(0, 0, 0)
-    for status in Path("/proc/self/task").glob("*/status"):
-        kept = [line.split() for line in status.read_text().splitlines() if line.startswith(("CapPrm", "CapInh"))]
-        if any(int(mask, 16) for _, mask in kept):
-            raise NamespaceError(f"{status}: a thread has kept capabilities: {' '.join(map(' '.join, kept))}")
+    deadline = time.monotonic() + _THREAD_END_S
+    while kept := _capable_threads():
+        if time.monotonic() > deadline:
+            raise NamespaceError(f"threads have kept capabilities: {', '.join(kept)}")
+        time.sleep(0.001)  # one that is just ending is left out when the others change user
+
+
+def _capable_threads() -> list[str]:
+    """Threads of this process that have a capability, with their sets."""
+    found = []
+    for task in Path("/proc/self/task").iterdir():
+        with contextlib.suppress(OSError):  # ended meanwhile
+            lines = (task / "status").read_text().splitlines()
+            sets = [line.split()[1] for line in lines if line.startswith(("CapInh", "CapPrm"))]
+            if any(int(mask, 16) for mask in sets):
+                found.append(f"{task.name} ({' '.join(sets)})")
+    return found
 
 
 def _is_host_user_namespace() -> bool:

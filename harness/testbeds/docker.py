@@ -55,8 +55,10 @@ class DockerWorker(ContainerWorker):
         return WorkerDied(self.rank, how_it_ended(self._testbed.daemon, self.container, self._group.memory_bytes))
 
     def ask_where(self) -> None:
-        """Let it print its stack; see `workloads.worker`."""
+        """Let it print its stack; see `workloads.worker`. A paused one is left so: Docker would wake it up."""
         with suppress(HostError, APIError):
+            if self.is_stopped():
+                return
             self._testbed.daemon.signal(self.container, signal.SIGUSR1)
 
     def is_stopped(self) -> bool:

@@ -14,6 +14,7 @@ from netprofiles import Size
 
 _EXIT_TIMEOUT_S = 3.0
 _LOOK_S = 0.05
+_REMOVAL_S = 0.5
 
 
 def how_it_ended(daemon: Daemon, container: str, memory_bytes: int | None) -> str:
@@ -32,11 +33,14 @@ def how_it_ended(daemon: Daemon, container: str, memory_bytes: int | None) -> st
 
 
 def _final(daemon: Daemon, container: str) -> dict[str, Any] | None:
-    """Its state once it has ended, or as it is if it does not."""
+    """Its state once it has ended, or as it is if it does not; None if someone removes it."""
     deadline = time.monotonic() + _EXIT_TIMEOUT_S
     while (state := daemon.state(container)) is not None and state["Running"] and time.monotonic() < deadline:
         time.sleep(_LOOK_S)
-    return state
+    if state is not None and state["ExitCode"] == 128 + signal.SIGKILL:  # `docker rm --force` begins like that
+        time.sleep(_REMOVAL_S)
+        state = daemon.state(container)
+    return None if state is not None and state["Status"] in ("removing", "dead") else state
 
 
 def _cause(state: dict[str, Any] | None, memory_bytes: int | None) -> str:

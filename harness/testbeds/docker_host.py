@@ -171,6 +171,12 @@ def usable() -> Daemon:
     return daemon
 
 
+def is_there() -> bool:
+    """False if no daemon is to be expected: there is no socket, and nobody named another place."""
+    address = Daemon().address
+    return not address.startswith("unix://") or Path(address.removeprefix("unix://")).exists()
+
+
 def why_not() -> str | None:
     """Why this host cannot use containers from here; None if it can."""
     try:

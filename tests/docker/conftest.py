@@ -1,6 +1,6 @@
 """Fixtures: a daemon, an image that needs none, and a working folder for commands.
 
-    make test-docker        with the daemon that runs, or as root with a private one
+make test-docker        with the daemon that runs, or as root with a private one
 """
 
 from __future__ import annotations
@@ -24,6 +24,13 @@ from harness.emulators.choice import why_no_relay
 from harness.testbeds.docker_host import Daemon, why_not
 
 PROGRAM = [sys.executable, str(Path(host_image.__file__))]
+# The same command, with less patience for workers that say nothing.
+IMPATIENT = [
+    sys.executable,
+    "-c",
+    f"import sys; sys.path.insert(0, {str(Path(host_image.__file__).parent)!r}); "
+    "import harness.rep; harness.rep.PATIENCE_S = 2.0; import host_image; host_image.main()",
+]
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -58,9 +65,9 @@ def image(api: APIClient) -> Iterator[str]:
 class DockerBench(Bench):
     """A working folder with a `wanbench` whose containers see the host's files."""
 
-    def __init__(self, folder: Path, api: APIClient) -> None:
+    def __init__(self, folder: Path, api: APIClient, image: str) -> None:
         super().__init__(folder)
-        self.api = api
+        self.api, self.image = api, image
 
     def start(self, *arguments, program=PROGRAM, **popen):
         return super().start(*arguments, program=program, **popen)
@@ -88,15 +95,15 @@ class DockerBench(Bench):
 
 
 @pytest.fixture
-def bench(tmp_path: Path, api: APIClient) -> Iterator[DockerBench]:
-    here = DockerBench(tmp_path, api)
+def bench(tmp_path: Path, api: APIClient, image: str) -> Iterator[DockerBench]:
+    here = DockerBench(tmp_path, api, image)
     yield here
     here.close()
 
 
 @pytest.fixture(scope="module")
-def shared_bench(tmp_path_factory: pytest.TempPathFactory, api: APIClient) -> Iterator[DockerBench]:
+def shared_bench(tmp_path_factory: pytest.TempPathFactory, api: APIClient, image: str) -> Iterator[DockerBench]:
     """One for all tests of a file that look at the same run."""
-    here = DockerBench(tmp_path_factory.mktemp("bench"), api)
+    here = DockerBench(tmp_path_factory.mktemp("bench"), api, image)
     yield here
     here.close()
