@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import closing
+
 import click
 
 
@@ -36,6 +38,6 @@ def _containers(dry_run: bool) -> list[str]:
 
     if not is_there():
         return []
-    daemon = usable()
-    found = stale(daemon) if dry_run else sweep(daemon)
+    with closing(usable()) as daemon:
+        found = stale(daemon) if dry_run else sweep(daemon)
     return sorted(container["Names"][0].removeprefix("/") for container in found)

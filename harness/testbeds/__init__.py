@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
+from contextlib import closing
 from pathlib import Path
 
 from harness.testbeds.base import Testbed
@@ -55,9 +56,9 @@ def check(name: str, images: Iterable[str | None] = ()) -> None:
         from harness.testbeds.docker import image_name
         from harness.testbeds.docker_host import usable
 
-        daemon = usable()
-        for image in dict.fromkeys(map(image_name, images)):
-            daemon.image_id(image)
+        with closing(usable()) as daemon:
+            for image in dict.fromkeys(map(image_name, images)):
+                daemon.image_id(image)
 
 
 def opened(name: str, control: Path) -> Testbed:

@@ -131,6 +131,7 @@ class DockerTestbed:
         for slot in self._slots:
             slot.discard()
         self.janitor.close()
+        self.daemon.close()
 
 
 class Starts:

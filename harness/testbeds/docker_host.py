@@ -10,10 +10,11 @@ import getpass
 import grp
 import json
 import os
+import re
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
@@ -48,13 +49,14 @@ class Daemon:
     def __init__(self) -> None:
         self.address = os.environ.get("DOCKER_HOST") or _context_address()
         self._of_thread = threading.local()
+        self._opened: list[APIClient] = []
 
     @contextmanager
     def api(self) -> Iterator[APIClient]:
         """This thread's connection. Errors that the daemon answers with pass as APIError."""
         try:
             if not hasattr(self._of_thread, "api"):
-                self._of_thread.api = APIClient(base_url=self.address, version="auto")
+                self._of_thread.api = self._open()
             yield self._of_thread.api
         except APIError:
             raise
@@ -63,6 +65,21 @@ class Daemon:
                 self._of_thread.api.close()
                 del self._of_thread.api
             raise DaemonGone(self._why(error)) from None
+
+    def close(self) -> None:
+        """Close all connections."""
+        while self._opened:
+            self._opened.pop().close()
+
+    def _open(self) -> APIClient:
+        if (socket_path := self._socket_path()) is not None and (refused := _refusal(socket_path)) is not None:
+            raise OSError(refused, os.strerror(refused))
+        api = APIClient(base_url=self.address, version="auto")
+        self._opened.append(api)
+        return api
+
+    def _socket_path(self) -> str | None:
+        return self.address.removeprefix("unix://") if self.address.startswith("unix://") else None
 
     def patiently(self, ask: Callable[[], T]) -> T:
         """The answer to `ask`, which may be asked again while the daemon restarts."""
@@ -136,12 +153,12 @@ class Daemon:
             return found
 
     def _why(self, error: Exception) -> str:
-        if not self.address.startswith("unix://"):
-            return f"docker: DOCKER_HOST={self.address}: {_innermost(error)}"
-        path = self.address.removeprefix("unix://")
+        path, reason = self._socket_path(), _reason(error)
+        if path is None:
+            return f"docker: DOCKER_HOST={self.address}: {reason}"
         refused = _refusal(path)
         if refused is None:
-            return f"docker: the daemon at {path} does not answer: {_innermost(error)}"
+            return f"docker: the daemon at {path} does not answer: {reason}"
         if refused in (errno.EACCES, errno.EPERM):
             return f"docker: {path}: permission denied; {_admission(path)}, or run as root"
         return f"docker: no daemon at {path}; start it: sudo systemctl start docker, or use --testbed netns"
@@ -155,12 +172,20 @@ def labels(run: str) -> dict[str, str]:
 def usable() -> Daemon:
     """The daemon, if containers of it can be used from here. Raises: HostError."""
     daemon = Daemon()
-    info = daemon.info()
+    try:
+        _refuse_foreign(daemon.address, daemon.info())
+    except BaseException:
+        daemon.close()
+        raise
+    return daemon
+
+
+def _refuse_foreign(address: str, info: Mapping[str, Any]) -> None:
     here = os.uname().release
     if info.get("OSType") != "linux" or info.get("KernelVersion") != here:
         theirs = " ".join(filter(None, [info.get("OperatingSystem"), info.get("KernelVersion")]))
         raise HostError(
-            f"docker: the daemon at {daemon.address} runs on another kernel ({theirs}; this is {here}), out of reach "
+            f"docker: the daemon at {address} runs on another kernel ({theirs}; this is {here}), out of reach "
             "for links made here; run wanbench there, too: docker compose run --rm wanbench run SPEC"
         )
     if any(option.startswith("name=userns") for option in info.get("SecurityOptions") or ()):
@@ -168,7 +193,6 @@ def usable() -> Daemon:
             "docker: the daemon remaps users (userns-remap), so workers cannot share a folder with this process; "
             "run wanbench in a container, too: docker compose run --rm wanbench run SPEC, or use --testbed netns"
         )
-    return daemon
 
 
 def is_there() -> bool:
@@ -180,7 +204,7 @@ def is_there() -> bool:
 def why_not() -> str | None:
     """Why this host cannot use containers from here; None if it can."""
     try:
-        usable()
+        usable().close()
     except HostError as error:
         return str(error)
     return None
@@ -193,6 +217,8 @@ def describe() -> str:
         info = daemon.info()
     except HostError as error:
         return f"none ({error})"
+    finally:
+        daemon.close()
     what = f"{info.get('ServerVersion')} at {daemon.address}"
     if why_not() is not None:
         return f"daemon {what} on another kernel or user map: docker compose run --rm wanbench run SPEC"
@@ -257,10 +283,8 @@ def _user() -> str:
         return "$USER"
 
 
-def _innermost(error: BaseException) -> str:
+def _reason(error: BaseException) -> str:
     """What went wrong at the bottom of requests' and urllib3's wrapping."""
-    while error.args and isinstance(error.args[-1], BaseException):
-        error = error.args[-1]
-    if isinstance(error, OSError) and error.strerror:
-        return error.strerror
-    return " ".join(str(error).split()).removeprefix("Error while fetching server API version: ")
+    text = " ".join(str(error).split()).removeprefix("Error while fetching server API version: ")
+    numbered = re.search(r"\[Errno \d+\] ([\w ]+)", text)
+    return numbered[1] if numbered else text
