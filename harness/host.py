@@ -22,11 +22,12 @@ _VECTORS = 4  # parameters, momentum, gradient, accumulator
 def check_host(cells: Iterable[Cell]) -> None:
     """Refuse early, in one line, what cannot work. Raises: HostError."""
     cells = list(cells)
-    for emulator in dict.fromkeys(cell.config["emulator"] for cell in cells if cell.workers > 1):
-        choice.check(emulator)
     for testbed in dict.fromkeys(cell.config["testbed"] for cell in cells):
         images = {cell.config.get("containers", {}).get("image") for cell in cells if cell.config["testbed"] == testbed}
         testbeds.check(testbed, images)
+    kinds = [(cell.config["emulator"], cell.config["testbed"]) for cell in cells if cell.workers > 1]
+    for emulator, testbed in dict.fromkeys(kinds):
+        choice.check(emulator, testbed)
     available = _available_bytes()
     for cell in cells:
         needed = memory_bytes(cell)

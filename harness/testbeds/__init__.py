@@ -18,6 +18,7 @@ from collections.abc import Iterable
 from contextlib import closing
 from pathlib import Path
 
+from harness.errors import HostError
 from harness.testbeds.base import Testbed
 
 TESTBEDS = ("netns", "docker")
@@ -59,6 +60,8 @@ def check(name: str, images: Iterable[str | None] = ()) -> None:
         with closing(usable()) as daemon:
             for image in dict.fromkeys(map(image_name, images)):
                 daemon.image_id(image)
+    elif adopted() is not None:
+        raise HostError(f"testbed {name!r}: workers are in containers here; use --testbed docker")
 
 
 def opened(name: str, control: Path) -> Testbed:

@@ -73,14 +73,14 @@ class AdoptedTestbed:
         return self._slots[-1]
 
     def kill(self) -> None:
-        """Hang up on every worker; see `Testbed.kill`."""
+        """Hang up on every worker; with the door closed they know that nobody wants them back; see `Testbed.kill`."""
+        self.door.close()
         self._starter.kill()
         for slot in self._slots:
             slot.kill()
 
     def close(self) -> None:
-        """Let the workers go; with the door closed they know that nobody wants them back."""
-        self.door.close()
+        """Let the workers go."""
         self.kill()
         for slot in self._slots:
             slot.discard()

@@ -35,6 +35,7 @@ class Door:
         self.path = path
         self.names: set[str] = set()  # of all that ever reported
         self._guests: list[Guest] = []
+        self._closed = False
         self._changed = threading.Condition()
         self._code, self._boot = own_code(), boot_id()
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -48,7 +49,7 @@ class Door:
     def take(self, name: str | None, timeout_s: float) -> Guest | None:
         """The worker of this name, or with None any that waits; None if none reports in time."""
         with self._changed:
-            self._changed.wait_for(lambda: self._waiting(name), timeout_s)
+            self._changed.wait_for(lambda: self._waiting(name) or self._closed, timeout_s)
             guest = next(iter(self._waiting(name)), None)
             if guest is not None:
                 self._guests.remove(guest)
@@ -57,19 +58,21 @@ class Door:
     def wait_for(self, count: int, timeout_s: float) -> int:
         """How many workers wait, after waiting for this many to do so."""
         with self._changed:
-            self._changed.wait_for(lambda: len(self._waiting(None)) >= count, timeout_s)
+            self._changed.wait_for(lambda: len(self._waiting(None)) >= count or self._closed, timeout_s)
             return len(self._waiting(None))
 
     def close(self) -> None:
-        """Let nobody in any more, and send those who wait away."""
+        """Let nobody in any more, and send those who wait away; calling it again does nothing."""
         with suppress(OSError):
             self._listener.shutdown(socket.SHUT_RDWR)  # wakes accept
         self._thread.join()
         self._listener.close()
         self.path.unlink(missing_ok=True)
-        for guest in self._guests:
-            guest.channel.close()
-        self._guests = []
+        with self._changed:
+            for guest in self._guests:
+                guest.channel.close()
+            self._guests, self._closed = [], True
+            self._changed.notify_all()
 
     def _waiting(self, name: str | None) -> list[Guest]:
         self._guests = [guest for guest in self._guests if _is_there(guest)]

@@ -36,7 +36,7 @@ IMPATIENT = [
 @pytest.fixture(scope="session", autouse=True)
 def _lane() -> None:
     """Skip with the reason and the remedy where containers cannot run; fail where they must."""
-    missing = why_not() or why_no_relay()
+    missing = why_not() or why_no_relay("docker")
     if missing is None:
         return
     if "docker" in os.environ.get("WANBENCH_REQUIRE", "").split(","):
