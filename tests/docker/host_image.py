@@ -12,6 +12,7 @@ import io
 import os
 import sys
 import tarfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -29,15 +30,24 @@ def mounted() -> list[str]:
     return [path for path in wanted if not any(path.startswith(f"{other}/") for other in wanted)]
 
 
-def make(api: Any, name: str) -> None:
-    """Import an image of empty folders under this name."""
+def make(
+    api: Any,
+    name: str,
+    *,
+    folders: Mapping[str, Path] | None = None,
+    path: str = PATH,
+    python_path: str = str(CHECKOUT),
+) -> None:
+    """Import an image of empty folders, and of these, under this name."""
     content = io.BytesIO()
     with tarfile.open(fileobj=content, mode="w") as tar:
         for folder in ("proc", "sys", "dev", "etc", "tmp"):
             entry = tarfile.TarInfo(folder)
             entry.type, entry.mode = tarfile.DIRTYPE, 0o1777 if folder == "tmp" else 0o755
             tar.addfile(entry)
-    changes = [f"ENV PATH={PATH}", f"ENV PYTHONPATH={CHECKOUT}"]
+        for folder, source in (folders or {}).items():
+            tar.add(source, folder)
+    changes = [f"ENV PATH={path}", f"ENV PYTHONPATH={python_path}"]
     api.import_image_from_data(content.getvalue(), repository=name, changes=changes)
 
 
