@@ -1,13 +1,15 @@
 # make sweep   set everything up, then measure and draw the latency sweep (6 to 9 minutes on two cores)
 # make test    set everything up, then run the whole test suite
 # make lint    ruff, mypy --strict, one-way imports
+# make image  the images of --testbed docker; make base-image-from-debian first where no registry can be reached
+# make test-docker   the tests with containers
 # make setup   only set up: Debian/Ubuntu packages where root, a virtual environment, Python packages
 
 VENV ?= .venv
 PYTHON ?= python3
 BIN := $(VENV)/bin
 
-.PHONY: setup sweep test lint figures clean
+.PHONY: setup sweep test lint figures clean image base-image-from-debian test-docker
 
 setup:
 	@VENV="$(VENV)" PYTHON="$(PYTHON)" sh scripts/setup.sh
@@ -28,3 +30,16 @@ lint: setup
 
 clean: setup
 	$(BIN)/wanbench clean
+
+# BASE=... another base image, with the same minor version of Python as $(PYTHON)
+image:
+	@PYTHON="$(PYTHON)" BASE="$(BASE)" sh scripts/docker-image.sh
+
+# then: make image BASE=wanbench-base
+base-image-from-debian:
+	@sh scripts/base-image.sh
+
+# With the daemon that runs, else as root with a private one. In CI a lane that cannot run fails.
+test-docker: setup
+	@sh scripts/setup-tests.sh docker
+	WANBENCH_REQUIRE="$(if $(CI),docker,$(WANBENCH_REQUIRE))" sh scripts/with-dockerd.sh $(BIN)/python -m pytest tests/docker

@@ -12,6 +12,7 @@ from harness.progress import Reporter
 from harness.run import Tally, execute, pending
 from harness.spec import Spec
 from harness.store import RunFolder, open_run
+from harness.testbeds import side_by_side
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -92,7 +93,7 @@ def measure_all(
         total = len(cells) * spec.run.repeats
         say.say(f"{spec.name}: {len(cells)} cells x {spec.run.repeats} = {total} reps, {len(todo)} to do")
         try:
-            tally = execute(todo, folder, jobs or DEFAULT_SLOTS, os.cpu_count() or 1, say, draw=draw)
+            tally = execute(todo, folder, side_by_side(jobs or DEFAULT_SLOTS), os.cpu_count() or 1, say, draw=draw)
         finally:
             say.close()
         _derive(folder, draw)

@@ -12,6 +12,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from harness import testbeds
 from harness.axes import excluded, points
 from harness.emulators import choice
 from harness.errors import SpecError
@@ -187,7 +188,9 @@ def expand(spec: Spec, where: str) -> list[Cell]:
     """
     cells: dict[str, Cell] = {}
     baselines: dict[str, Cell] = {}
+    contained = False
     for axes, point in points(spec, where):
+        contained = contained or bool(point.containers.model_fields_set)
         for label, kind, params in _selected(axes, _algorithms(point, where), where):
             cell = _cell(point, {"algorithm": label, **axes}, label, kind, params, where)
             if excluded(spec, cell.axes):
@@ -197,6 +200,8 @@ def expand(spec: Spec, where: str) -> list[Cell]:
             baselines.setdefault(base.key, base)
     if not cells:
         raise SpecError(f"{where}: sweep: nothing is left to run; loosen sweep.exclude")
+    if contained and not any(cell.config["testbed"] == "docker" for cell in cells.values()):
+        raise SpecError(f"{where}: containers: goes with the testbed docker; set run.testbed, or leave it out")
     return [*baselines.values(), *cells.values()]
 
 
@@ -274,12 +279,15 @@ def _cell(
         "comm": comm,
         "algorithm": {"label": label, "kind": kind, "params": params},
         "workers": workers,
-        "testbed": "netns" if spec.run.testbed == "auto" else spec.run.testbed,
+        "testbed": testbeds.chosen() if spec.run.testbed == "auto" else spec.run.testbed,
         "emulator": choice.chosen()[0] if spec.run.emulator == "auto" else spec.run.emulator,
         "window": int(spec.run.window.split()[0]),
         "steps": int((spec.train.until or "0 steps").split()[0]) if label != BASELINE else 0,
         "seed": spec.run.seed,
     }
+    containers = spec.containers.model_dump(exclude_none=True)
+    if containers and config["testbed"] == "docker":
+        config["containers"] = containers
     cell = Cell(config, axes, source)
     _check(cell, spec, where)
     return cell

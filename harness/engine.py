@@ -1,15 +1,17 @@
 """Executes repetitions in slots, side by side: `submit(task) -> Future`, nothing more.
 
-State lives in the run folder, never here. Each thread keeps one slot of every kind that its tasks ask for, for
-the whole run: the emulator that a slot starts is tied to the life of the thread that started it.
+State lives in the run folder, never here. Slots stay open for the whole run, and the one that was used last is used
+next: its workers are there. The emulator that a slot starts is tied to the life of the thread that started it, so
+threads live as long as the engine.
 """
 
 from __future__ import annotations
 
 import queue
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
+from contextlib import contextmanager
 from typing import NamedTuple, TypeVar
 
 from harness.testbeds.base import Slot, Testbed
@@ -26,9 +28,6 @@ class Kind(NamedTuple):
     emulator: str
 
 
-Slots = Callable[[Kind], Slot]
-
-
 class LocalEngine:
     """Slots on this host.
 
@@ -41,20 +40,24 @@ class LocalEngine:
         self._open_testbed = open_testbed
         self._opening = threading.Lock()
         self._testbeds: dict[str, Testbed] = {}
-        self._tasks: queue.SimpleQueue[Callable[[Slots], None] | None] = queue.SimpleQueue()
+        self._idle: dict[Kind, list[Slot]] = {}
+        self._tasks: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._threads = [threading.Thread(target=self._serve, name=f"slot-{i}", daemon=True) for i in range(slots)]
         for thread in self._threads:
             thread.start()
 
     def submit(self, kind: Kind, task: Callable[[Slot], T]) -> Future[T]:
-        """Run `task` in the next free slot of this kind."""
+        """Run `task` in a free slot of this kind."""
         future: Future[T] = Future()
 
-        def run(slots: Slots) -> None:
+        def run() -> None:
             try:
-                future.set_result(task(slots(kind)))
+                with self._slot(kind) as slot:
+                    result = task(slot)
             except BaseException as error:
                 future.set_exception(error)
+            else:
+                future.set_result(result)
 
         self._tasks.put(run)
         return future
@@ -71,15 +74,19 @@ class LocalEngine:
             testbed.close()
 
     def _serve(self) -> None:
-        mine: dict[Kind, Slot] = {}
-
-        def slot(kind: Kind) -> Slot:  # within a task, so that an error reaches its future
-            if kind not in mine:
-                mine[kind] = self._testbed(kind.testbed).open_slot(kind.emulator)
-            return mine[kind]
-
         while (task := self._tasks.get()) is not None:
-            task(slot)
+            task()
+
+    @contextmanager
+    def _slot(self, kind: Kind) -> Iterator[Slot]:
+        with self._opening:
+            idle = self._idle.setdefault(kind, [])
+            slot = idle.pop() if idle else None
+        slot = slot or self._testbed(kind.testbed).open_slot(kind.emulator)
+        try:
+            yield slot
+        finally:
+            idle.append(slot)
 
     def _testbed(self, name: str) -> Testbed:
         with self._opening:

@@ -9,7 +9,7 @@ import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 
-from harness import testbeds
+from harness import owner, testbeds
 from harness.cells import Cell
 from harness.emulators import choice
 from harness.errors import HostError
@@ -22,10 +22,12 @@ _VECTORS = 4  # parameters, momentum, gradient, accumulator
 def check_host(cells: Iterable[Cell]) -> None:
     """Refuse early, in one line, what cannot work. Raises: HostError."""
     cells = list(cells)
-    for emulator in dict.fromkeys(cell.config["emulator"] for cell in cells if cell.workers > 1):
-        choice.check(emulator)
     for testbed in dict.fromkeys(cell.config["testbed"] for cell in cells):
-        testbeds.check(testbed)
+        images = {cell.config.get("containers", {}).get("image") for cell in cells if cell.config["testbed"] == testbed}
+        testbeds.check(testbed, images)
+    kinds = [(cell.config["emulator"], cell.config["testbed"]) for cell in cells if cell.workers > 1]
+    for emulator, testbed in dict.fromkeys(kinds):
+        choice.check(emulator, testbed)
     available = _available_bytes()
     for cell in cells:
         needed = memory_bytes(cell)
@@ -53,21 +55,15 @@ def _available_bytes() -> int:
 
 def write_owner(folder: Path) -> None:
     """Mark a control folder as this process's."""
-    owner = {"pid": os.getpid(), "started": _start_time(os.getpid()), "seen_from": _seen_from()}
-    (folder / _OWNER).write_text(json.dumps(owner))
+    (folder / _OWNER).write_text(json.dumps(owner.mark()))
 
 
 def stale_folders() -> list[Path]:
-    """Control folders whose owner is gone. Others' folders, and those without our mark, are left alone.
-
-    So are those of another boot or PID namespace: a container, or a guest kernel on the same file system, cannot see
-    whether their owner lives.
-    """
+    """Control folders whose owner is gone. Others' folders, and those without our mark, are left alone."""
     found = []
     for path in Path(tempfile.gettempdir()).glob(f"wanbench-*/{_OWNER}"):
         try:
-            owner = json.loads(path.read_text())
-            gone = owner["seen_from"] == _seen_from() and _start_time(owner["pid"]) != owner["started"]
+            gone = owner.is_gone(json.loads(path.read_text()))
         except (OSError, ValueError, KeyError, TypeError):
             continue
         if gone and path.stat().st_uid == os.geteuid():
@@ -81,18 +77,3 @@ def sweep_stale() -> list[Path]:
     for folder in found:
         shutil.rmtree(folder, ignore_errors=True)
     return found
-
-
-def _start_time(pid: int) -> int | None:
-    """Boot-relative start of a process, None if there is none: tells a reused pid from the old process."""
-    try:
-        stat = Path(f"/proc/{pid}/stat").read_text()
-    except OSError:
-        return None
-    return int(stat.rpartition(")")[2].split()[19])
-
-
-def _seen_from() -> str:
-    """Where a PID means the same process: this boot of this kernel, and this PID namespace."""
-    boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    return f"{boot} {os.readlink('/proc/self/ns/pid')}"

@@ -51,7 +51,8 @@ def group_of(cell: Cell) -> Group:
     memory, cpuset = containers.get("memory"), containers.get("cpuset", ())
     return Group(
         workers=cell.workers,
-        tcp=tuple(sorted(cell.config["network"]["tcp"].items())),
+        sites=cell.placement(),
+        tcp=tuple(sorted(_tcp(cell).items())),
         image=containers.get("image"),
         memory_bytes=None if memory is None else Size.parse(memory).bytes,
         cpuset=(cpuset,) if isinstance(cpuset, str) else tuple(cpuset),
@@ -147,7 +148,7 @@ def _execute(
     cell: Cell, todo: list[Job], slot: Slot, handles: Sequence[WorkerHandle], folder: Path, meter: HostMeter
 ) -> Measured:
     network = network_of(cell)
-    measured = Measured(tcp=_set_tcp(handles, cell.config["network"]["tcp"]))
+    measured = Measured(tcp=_set_tcp(handles, _tcp(cell)) if cell.workers > 1 else {})
     slot.emulator.apply(network.without_delay())
     for handle, job in zip(handles, todo, strict=True):
         with (folder / f"worker-{job.rank}.log").open("ab") as log:
@@ -210,6 +211,12 @@ def _set_tcp(handles: Sequence[WorkerHandle], settings: Mapping[str, Any]) -> di
         handle.send({"cmd": "tcp", "settings": dict(settings)})
     in_force = [handle.receive(PATIENCE_S)["tcp"] for handle in handles]
     return dict(in_force[0])
+
+
+def _tcp(cell: Cell) -> Mapping[str, Any]:
+    """Settings of the workers' network namespaces; a lone worker has no use for any."""
+    settings: Mapping[str, Any] = cell.config["network"]["tcp"]
+    return settings if cell.workers > 1 else {}
 
 
 def _log(folder: Path, rank: int) -> list[str]:

@@ -115,11 +115,28 @@ class TrainTable(_Table):
 class RunTable(_Table):
     """[run]: where and how often."""
 
-    testbed: Literal["auto", "netns"] = "auto"
+    testbed: Literal["auto", "netns", "docker"] = "auto"
     emulator: Literal["auto", "relay"] = "auto"
     window: Annotated[str, StringConstraints(pattern=r"^[1-9][0-9]* steps$")] = "20 steps"
     repeats: int = Field(default=3, ge=1)
     seed: int = Field(default=1, ge=0)
+
+
+_CPUS = r"^[0-9]+(-[0-9]+)?(,[0-9]+(-[0-9]+)?)*$"
+CpuSet = Annotated[str, StringConstraints(pattern=_CPUS)]
+
+
+class ContainersTable(_Table):
+    """[containers]: what surrounds each worker of the testbed docker."""
+
+    image: Annotated[str, StringConstraints(min_length=1)] | None = None
+    memory: str | None = None
+    cpuset: CpuSet | Annotated[list[CpuSet], Field(min_length=1)] | None = None
+
+    @field_validator("memory")
+    @classmethod
+    def _size(cls, text: str | None) -> str | None:
+        return _unit(Size.parse, text)
 
 
 class Requirement(_Table):
@@ -151,6 +168,7 @@ class Spec(_Table):
     sweep: dict[str, Any] = {}
     train: TrainTable = TrainTable()
     run: RunTable = RunTable()
+    containers: ContainersTable = ContainersTable()
     gate: GateTable = GateTable()
 
     @field_validator("schema_", mode="before")
@@ -263,6 +281,7 @@ _EXPECTED = {
     "greater_than_equal": "at least {ge}",
     "less_than_equal": "at most {le}",
     "too_short": "at least {min_length} entry",
+    "string_too_short": "at least {min_length} character",
     "string_too_long": "at most {max_length} characters",
 }
 _HOW = {
@@ -271,7 +290,11 @@ _HOW = {
     "workload": '; add [workload] with name = "resnet50-v100"',
     "algorithms": "; add [algorithms] with ssgd = {}",
 }
-_SHAPES = {"steps": 'a count of steps, such as "20 steps"', "A-Z": "letters, digits, '.', '_' and '-' ('-' not first)"}
+_SHAPES = {
+    "[0-9]+(-": 'processors, such as "0" or "0-1,3"',
+    "steps": 'a count of steps, such as "20 steps"',
+    "A-Z": "letters, digits, '.', '_' and '-' ('-' not first)",
+}
 
 
 def _lines(error: ValidationError, data: Mapping[str, Any], where: str) -> list[str]:

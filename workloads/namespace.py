@@ -17,14 +17,16 @@ import signal
 import socket
 import struct
 import sys
+import time
 from collections.abc import Mapping
 from pathlib import Path
 
 _CLONE_NEWUSER, _CLONE_NEWNET = 0x10000000, 0x40000000
-_PR_SET_PDEATHSIG, _PR_CAPBSET_DROP, _PR_SET_TIMERSLACK = 1, 24, 29
+_PR_SET_PDEATHSIG, _PR_CAPBSET_DROP, _PR_SET_TIMERSLACK, _PR_SET_NO_NEW_PRIVS = 1, 24, 29, 38
 _SYS_ADMIN = 21
 _SIOCGIFFLAGS, _SIOCSIFFLAGS, _IFF_UP = 0x8913, 0x8914, 0x1
 _CAPABILITY_VERSION_3 = 0x20080522
+_THREAD_END_S = 5.0
 
 _IPV4 = Path("/proc/sys/net/ipv4")
 # Default socket buffers cap one flow at about 150 Mbit/s on a path of 150 ms, and metrics cached from an
@@ -184,32 +186,54 @@ def set_tcp(settings: Mapping[str, object]) -> dict[str, str]:
     Raises:
         NamespaceError: an unknown key, or a value that the kernel refuses or changes.
     """
-    for key in settings:
-        if key not in _SETTINGS:
-            raise NamespaceError(f"tcp: unknown setting {key!r}; expected one of {', '.join(_SETTINGS)}")
-    wanted = dict(_PINNED)
-    for key, value in settings.items():
-        wanted[_SETTINGS[key]] = str(int(value)) if isinstance(value, bool) else str(value)
+    wanted = tcp_sysctls(settings)
     for name, text in wanted.items():
         _write_sysctl(name, text)
-    effective = {name: " ".join((_IPV4 / name).read_text().split()) for name in (*_SETTINGS.values(), *_PINNED)}
+    effective = {name: _in_force(name) for name in (*_SETTINGS.values(), *_PINNED)}
     for name, text in wanted.items():
         if effective[name] != text:
             raise NamespaceError(f"{name}: wrote {text!r}, the kernel made it {effective[name]!r}")
     return effective
 
 
+def tcp_sysctls(settings: Mapping[str, object]) -> dict[str, str]:
+    """What `set_tcp` writes, by sysctl name below net.ipv4; for the start of containers, which cannot write them.
+
+    Raises:
+        NamespaceError: an unknown key.
+    """
+    for key in settings:
+        if key not in _SETTINGS:
+            raise NamespaceError(f"tcp: unknown setting {key!r}; expected one of {', '.join(_SETTINGS)}")
+    wanted = dict(_PINNED)
+    for key, value in settings.items():
+        wanted[_SETTINGS[key]] = str(int(value)) if isinstance(value, bool) else str(value)
+    return wanted
+
+
+def _in_force(name: str) -> str:
+    return " ".join((_IPV4 / name).read_text().split())
+
+
 def _write_sysctl(name: str, text: str) -> None:
     try:
+        if _in_force(name) == text:  # in a container these can only be read
+            return
         (_IPV4 / name).write_text(text)
     except OSError as error:
+        if error.errno in (errno.EROFS, errno.EACCES):
+            raise NamespaceError(
+                f"{name} is {_in_force(name)!r} in this container, where it cannot be changed to {text!r};"
+                f" start the container with sysctl net.ipv4.{name}={text}"
+            ) from error
         if name != "tcp_congestion_control":
             raise NamespaceError(f"{name}: the kernel refuses {text!r}: {error.strerror}") from error
-        allowed = (_IPV4 / "tcp_allowed_congestion_control").read_text().split()
-        raise NamespaceError(_congestion_refused(text, error.errno, allowed)) from error
+        raise NamespaceError(congestion_refused(text, error.errno)) from error
 
 
-def _congestion_refused(name: str, number: int | None, allowed: list[str]) -> str:
+def congestion_refused(name: str, number: int | None) -> str:
+    """Why the kernel refuses this congestion control to a namespace, and which ones it takes."""
+    allowed = (_IPV4 / "tcp_allowed_congestion_control").read_text().split()
     works = f"use one of {', '.join(allowed)}"
     if number == errno.EPERM:
         # Only the host's own default and `reno` are unrestricted, and other namespaces may default to those
@@ -240,6 +264,44 @@ def drop_privileges() -> None:
         # EINVAL: a kernel that does not have it; EPERM: without CAP_SETPCAP the set cannot grow back anyway.
         _libc.prctl(_PR_CAPBSET_DROP, number, 0, 0, 0)
     _set_capabilities(effective & ~mask, permitted & ~mask, inheritable & ~mask)
+
+
+def become_user(uid: int, gid: int) -> None:
+    """Become this user and give up every capability for good, in all threads of this process.
+
+    Nothing to change is fine: a container may run as this user from the start.
+
+    Raises:
+        NamespaceError: the kernel refuses, or a thread has kept a capability.
+    """
+    try:
+        if os.getgroups() not in ([], [gid]):
+            os.setgroups([])
+        if os.getresgid() != (gid, gid, gid):
+            os.setresgid(gid, gid, gid)
+        if os.getresuid() != (uid, uid, uid):
+            os.setresuid(uid, uid, uid)
+    except PermissionError as error:
+        raise NamespaceError(f"cannot become user {uid}:{gid}: SETUID and SETGID are needed for it") from error
+    _libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
+    _set_capabilities(0, 0, 0)
+    deadline = time.monotonic() + _THREAD_END_S
+    while kept := _capable_threads():
+        if time.monotonic() > deadline:
+            raise NamespaceError(f"threads have kept capabilities: {', '.join(kept)}")
+        time.sleep(0.001)  # one that is just ending is left out when the others change user
+
+
+def _capable_threads() -> list[str]:
+    """Threads of this process that have a capability, with their sets."""
+    found = []
+    for task in Path("/proc/self/task").iterdir():
+        with contextlib.suppress(OSError):  # ended meanwhile
+            lines = (task / "status").read_text().splitlines()
+            sets = [line.split()[1] for line in lines if line.startswith(("CapInh", "CapPrm"))]
+            if any(int(mask, 16) for mask in sets):
+                found.append(f"{task.name} ({' '.join(sets)})")
+    return found
 
 
 def _is_host_user_namespace() -> bool:

@@ -2,23 +2,42 @@
 
 from __future__ import annotations
 
+from contextlib import closing
+
 import click
 
 
 @click.command("clean", short_help="Remove what a crashed run may have left on this host.")
 @click.option("--dry-run", is_flag=True, help="Only list.")
 def command(dry_run: bool) -> None:
-    """Remove temporary folders of runs whose process is gone; nothing else is ever left.
+    """Remove temporary folders and containers of runs whose process is gone; nothing else is ever left.
 
-    Namespaces, devices and processes of a run end with it, whatever ends it. Results are not touched.
+    Namespaces, devices and processes of a run end with it, whatever ends it. Containers are known by their label
+    org.wanbench.run, never by name. Results are not touched.
 
     \b
     Example:  wanbench clean --dry-run
     """
+    from harness.errors import HostError
     from harness.host import stale_folders, sweep_stale
 
-    found = stale_folders() if dry_run else sweep_stale()
-    for path in found:
-        click.echo(f"{'would remove' if dry_run else 'removed'} {path}")
+    found = [str(path) for path in (stale_folders() if dry_run else sweep_stale())]
+    try:
+        found += [f"container {name}" for name in _containers(dry_run)]
+    except HostError as error:
+        click.echo(f"wanbench: containers were not looked for: {error}", err=True)
+    for what in found:
+        click.echo(f"{'would remove' if dry_run else 'removed'} {what}")
     if not found:
         click.echo("nothing to clean", err=True)
+
+
+def _containers(dry_run: bool) -> list[str]:
+    """Names of the containers that were, or would be, removed. Raises: HostError."""
+    from harness.testbeds.docker_host import is_there, stale, sweep, usable
+
+    if not is_there():
+        return []
+    with closing(usable()) as daemon:
+        found = stale(daemon) if dry_run else sweep(daemon)
+    return sorted(container["Names"][0].removeprefix("/") for container in found)

@@ -4,23 +4,76 @@ Layout
     base.py     Testbed, Slot, WorkerHandle: the interface; Group: what a cell asks for
     slot.py     workers with an emulator of their own, whatever they live in
     netns.py    processes in network namespaces
+    docker.py   containers that the Docker daemon makes for us
+    adopt.py    containers that are there already, as docker-compose.yml starts them
+    containers.py        what workers in containers have in common, whoever starts them
+    docker_host.py       the daemon; docker_door.py, docker_janitor.py, docker_end.py: how containers report, are
+                         removed, and ended
 """
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterable
+from contextlib import closing
 from pathlib import Path
 
+from harness.errors import HostError
 from harness.testbeds.base import Testbed
 
-TESTBEDS = ("netns",)
+TESTBEDS = ("netns", "docker")
 
 
-def check(name: str) -> None:
-    """Refuse in one line a testbed that this host cannot run. Raises: HostError."""
+def adopted() -> Path | None:
+    """The folder where containers wait that somebody else started; None if there are none."""
+    folder = os.environ.get("WANBENCH_ADOPT")
+    return Path(folder) if folder else None
+
+
+def chosen() -> str:
+    """What `testbed = "auto"` means here."""
+    return "netns" if adopted() is None else "docker"
+
+
+def side_by_side(limit: int) -> int:
+    """How many repetitions may run at a time: adopted workers are one group."""
+    return limit if adopted() is None else 1
+
+
+def check(name: str, images: Iterable[str | None] = ()) -> None:
+    """Refuse in one line a testbed that this host cannot run.
+
+    Args:
+        images: what its containers shall run; None is the default.
+
+    Raises:
+        HostError: with the remedy.
+    """
+    if name == "docker" and (shared := adopted()) is not None:
+        from harness.testbeds import adopt
+
+        adopt.check(shared)
+    elif name == "docker":
+        from harness.testbeds.docker import image_name
+        from harness.testbeds.docker_host import usable
+
+        with closing(usable()) as daemon:
+            for image in dict.fromkeys(map(image_name, images)):
+                daemon.image_id(image)
+    elif adopted() is not None:
+        raise HostError(f"testbed {name!r}: workers are in containers here; use --testbed docker")
 
 
 def opened(name: str, control: Path) -> Testbed:
-    """Start the testbed of this name. `control` takes its logs. Raises: HostError."""
+    """Start the testbed of this name. `control` takes its logs, and is shared with its workers. Raises: HostError."""
+    if name == "docker" and (shared := adopted()) is not None:
+        from harness.testbeds.adopt import AdoptedTestbed
+
+        return AdoptedTestbed(control, shared)
+    if name == "docker":
+        from harness.testbeds.docker import DockerTestbed
+
+        return DockerTestbed(control)
     from harness.testbeds.netns import NetnsTestbed
 
-    return {"netns": NetnsTestbed}[name](control)
+    return NetnsTestbed(control)

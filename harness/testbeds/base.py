@@ -15,6 +15,7 @@ class Group:
 
     Attributes:
         workers: how many.
+        sites: where each rank sits, as far as anyone knows.
         tcp: settings of the workers' network namespaces, as `workloads.namespace.set_tcp` takes them.
         image: of containers; None is the default one.
         memory_bytes: limit of each container; None is none.
@@ -22,14 +23,15 @@ class Group:
     """
 
     workers: int
+    sites: tuple[str, ...] = ()
     tcp: tuple[tuple[str, str | bool], ...] = ()
     image: str | None = None
     memory_bytes: int | None = None
     cpuset: tuple[str, ...] = ()
 
     def like(self, other: Group) -> bool:
-        """True if at most the number of workers differs."""
-        return replace(self, workers=0) == replace(other, workers=0)
+        """True if at most the number of workers and their places differ."""
+        return replace(self, workers=0, sites=()) == replace(other, workers=0, sites=())
 
 
 class WorkerHandle(Protocol):

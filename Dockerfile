@@ -1,0 +1,42 @@
+# Images of wanbench.   make image   (both, from wheels that the host's pip gets; the build needs no network then)
+#                       docker compose build   (the same, from the public package indexes, where there are no wheels)
+#
+#   worker       Python, torch for the CPU, workloads and netprofiles: what a container of `--testbed docker` runs
+#   controller   harness and what it needs on top: docker-compose.yml's service `wanbench`
+#
+# To bring a model of your own, or another torch: FROM wanbench-worker, COPY it to /wanbench, and name your image in
+# WANBENCH_IMAGE or in a spec's [containers].
+
+ARG BASE=python:3.11-slim-bookworm
+
+FROM ${BASE} AS packages
+COPY constraints.txt scripts/docker-packages.sh build/wheel[s] /wheels/
+RUN sh /wheels/docker-packages.sh numpy scikit-learn
+
+FROM packages AS more-packages
+COPY pyproject.toml README.md LICENSE /source/
+COPY wanbench /source/wanbench
+COPY harness /source/harness
+COPY workloads /source/workloads
+COPY netprofiles /source/netprofiles
+RUN touch /before && sh /wheels/docker-packages.sh /source && mkdir /added \
+    && find /opt/wanbench -newer /before ! -type d -print0 | tar --create --null --files-from=- | tar --extract --directory /added
+
+FROM ${BASE} AS worker
+COPY --from=packages /opt/wanbench /opt/wanbench
+WORKDIR /wanbench
+COPY workloads workloads
+COPY netprofiles netprofiles
+ENV PATH=/opt/wanbench/bin:$PATH PYTHONPATH=/wanbench
+USER 65532:65532
+ENTRYPOINT ["python3", "-m", "workloads.container"]
+CMD ["--socket", "/run/wanbench/controller.sock"]
+
+FROM worker AS controller
+COPY --from=more-packages /added /
+COPY scripts/docker-controller.sh /usr/local/bin/
+WORKDIR /work
+USER 0:0
+ENV HOME=/tmp
+ENTRYPOINT ["sh", "/usr/local/bin/docker-controller.sh"]
+CMD ["--help"]

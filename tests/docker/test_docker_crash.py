@@ -1,0 +1,131 @@
+"""However a run ends, no container of it is left, and none of others is touched."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import time
+
+import pytest
+from cli_session import by_numbers
+from conftest import IMPATIENT
+
+RUN = ("run", "spec.toml", "--out", "out", "--no-figures", "--jobs", "1")
+
+
+def spec(name: str, algorithms: str) -> str:
+    return by_numbers(name, algorithms, window=60, run='testbed = "docker"')
+
+
+@contextlib.contextmanager
+def measuring(bench):
+    bench.spec(spec("steady", "ssgd = {}\ndelayed = { delay = 2 }"))
+    command = bench.start(*RUN)
+    command.until(lambda: len(bench.training("ssgd")) == 2 or len(bench.training("delayed-d2")) == 2)
+    time.sleep(0.3)
+    yield command
+
+
+def gone(bench, within_s: float) -> bool:
+    deadline = time.monotonic() + within_s
+    while bench.containers() and time.monotonic() < deadline:
+        time.sleep(0.1)
+    return not bench.containers()
+
+
+def test_a_killed_run_leaves_no_container(bench):
+    with measuring(bench) as command:
+        os.kill(command.process.pid, signal.SIGKILL)
+        command.process.wait()
+    assert gone(bench, within_s=5)
+    assert command.left_nothing(within_s=2)
+    again = bench.run(*RUN)
+    assert again.code == 0, again.err
+
+
+def test_a_killed_run_leaves_no_container_even_if_one_is_paused(bench):
+    with measuring(bench) as command:
+        bench.api.pause(bench.containers()[0]["Id"])
+        os.kill(command.process.pid, signal.SIGKILL)
+        command.process.wait()
+    assert gone(bench, within_s=5)
+
+
+def test_where_all_of_a_run_is_killed_its_containers_end_and_clean_removes_them(bench):
+    with measuring(bench) as command:
+        labels = bench.containers()[0]["Config"]["Labels"]
+        os.killpg(janitor(labels["org.wanbench.run"]), signal.SIGKILL)
+        os.killpg(command.process.pid, signal.SIGKILL)
+        command.process.wait()
+    deadline = time.monotonic() + 5
+    while any(c["State"]["Running"] for c in bench.containers()) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    left = sorted(c["Name"].removeprefix("/") for c in bench.containers())
+    assert {c["State"]["Status"] for c in bench.containers()} == {"exited"}
+    bench.api.create_container(bench.image, name=f"{left[0]}-not", command="true")
+    try:
+        listed = bench.run("clean", "--dry-run")
+        (folder,) = command.temp.iterdir()
+        lines = [f"would remove {folder}", *(f"would remove container {name}" for name in left)]
+        assert (listed.code, listed.out.splitlines()) == (0, lines)
+        cleaned = bench.run("clean")
+        assert cleaned.out.splitlines() == [line.replace("would remove", "removed") for line in lines]
+        assert [c["Name"] for c in bench.containers()] == [f"/{left[0]}-not"]
+        assert (bench.run("clean").out, bench.run("clean").err) == ("", "nothing to clean\n")
+    finally:
+        bench.api.remove_container(f"{left[0]}-not")
+
+
+def janitor(run: str) -> int:
+    """Process id of what removes a run's containers."""
+    for path in os.listdir("/proc"):
+        with contextlib.suppress(OSError, ValueError):
+            with open(f"/proc/{int(path)}/cmdline", "rb") as line:
+                words = line.read().decode().split("\0")
+            if "harness.testbeds.docker_janitor" in words and run in words:
+                return int(path)
+    raise AssertionError("no janitor")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_run_ends_soon_and_leaves_no_container(bench, number):
+    with measuring(bench) as command:
+        command.process.send_signal(number)
+        result = command.wait(timeout_s=8)
+    assert result.code == 130
+    assert bench.containers() == []
+    assert list(command.temp.iterdir()) == []
+    assert {row["status"] for row in bench.rows("steady")} == {"ok"}
+
+
+def test_an_interrupt_while_containers_start_is_one_as_well(bench):
+    bench.spec(spec("steady", "ssgd = {}"))
+    command = bench.start(*RUN)
+    command.until(bench.containers)
+    command.process.send_signal(signal.SIGTERM)
+    result = command.wait(timeout_s=15)
+    assert result.code == 130
+    assert result.last_line == "wanbench: interrupted; finished repetitions are kept; the same command continues"
+    assert bench.containers() == []
+
+
+def test_a_foreign_container_with_our_name_is_reported_and_left_alone(bench):
+    program = [
+        *IMPATIENT[:-1],
+        "import itertools, harness.run as r; r.tempfile.mkdtemp = lambda prefix: "
+        "(p := r.tempfile.gettempdir() + '/wanbench-taken', __import__('os').mkdir(p))[0]; " + IMPATIENT[-1],
+    ]
+    made = bench.api.create_container(bench.image, name="wanbench-taken-0", command="true", labels={"of": "others"})
+    try:
+        bench.spec(spec("taken", "ssgd = {}"))
+        result = bench.run(*RUN, program=program)
+        assert result.code == 3
+        assert result.last_line == (
+            "wanbench: docker: there is a container 'wanbench-taken-0' that this run did not make; it is left alone: "
+            "rename it, or run again"
+        )
+        assert [c["Id"] for c in bench.containers()] == [made["Id"]]
+        assert bench.containers()[0]["Config"]["Labels"] == {"of": "others"}
+    finally:
+        bench.api.remove_container(made["Id"])

@@ -1,0 +1,87 @@
+"""A container that ends, hangs or vanishes fails its cell with the reason; the rest of the run goes on."""
+
+from __future__ import annotations
+
+import signal
+import time
+
+import pytest
+from cli_session import by_numbers, devices
+from conftest import IMPATIENT
+
+RUN = ("run", "spec.toml", "--out", "out", "--no-figures", "--jobs", "1")
+
+
+def spec(name: str, algorithms: str) -> str:
+    return by_numbers(name, algorithms, window=60, run='testbed = "docker"')
+
+
+@pytest.fixture(scope="module")
+def unlucky(shared_bench):
+    """A run in which a worker of one cell after the other is killed, removed, paused and stopped; two cells are not."""
+    bench = shared_bench
+    bench.spec(
+        spec(
+            "unlucky",
+            "killed = { kind = 'ssgd' }\nremoved = { kind = 'delayed', delay = 1 }\n"
+            "paused = { kind = 'delayed', delay = 2 }\nterminated = { kind = 'delayed', delay = 3 }\n"
+            "spared = { kind = 'delayed', delay = 4 }",
+        )
+    )
+    bench.api.create_container(bench.image, name="bystander", command="true")
+    before = bench.containers()
+    command = bench.start(*RUN, program=IMPATIENT)
+    todo = {
+        "killed": lambda container: bench.api.kill(container),
+        "removed-d1": lambda container: bench.api.remove_container(container, force=True),
+        "paused-d2": lambda container: bench.api.pause(container),
+        "terminated-d3": lambda container: bench.api.kill(container, signal.SIGTERM),
+    }
+    while todo:
+        victims = command.until(
+            lambda: {name: bench.training(name).get(1) for name in todo if 1 in bench.training(name)}
+        )
+        for name, container in victims.items():
+            time.sleep(0.3)
+            todo.pop(name)(container["Id"])
+    result = command.wait()
+    yield bench, result, command, before
+    bench.api.remove_container("bystander")
+
+
+@pytest.fixture(scope="module")
+def reasons(unlucky):
+    return {row["algorithm"]: row["reason"] for row in unlucky[0].rows("unlucky")}
+
+
+def test_the_rest_of_the_run_finishes_and_the_exit_code_is_4(unlucky, reasons):
+    _, result, _, _ = unlucky
+    assert result.code == 4
+    assert result.last_line.startswith("wanbench: 4 repetitions have no valid result: ")
+    assert {name for name, reason in reasons.items() if reason is None} == {"one-worker", "spared-d4"}
+
+
+def test_a_killed_container_is_named_with_its_signal(reasons):
+    assert reasons["killed"] == "worker 1 was killed by SIGKILL"
+    assert reasons["terminated-d3"] == "worker 1 was killed by SIGTERM"
+
+
+def test_a_removed_container_is_said_to_be_removed(reasons):
+    assert reasons["removed-d1"] == "worker 1 was lost: someone removed its container"
+
+
+def test_a_paused_container_hangs_its_cell_and_is_named(reasons):
+    assert reasons["paused-d2"] == "hung: no worker said anything for 2 s; stopped by a signal: worker 1"
+
+
+def test_containers_and_devices_are_as_before(unlucky):
+    bench, _, command, before = unlucky
+    assert [(c["Id"], c["State"]["Status"]) for c in bench.containers()] == [(before[0]["Id"], "created")]
+    assert devices() == command.devices_before
+
+
+def test_running_again_measures_exactly_what_failed(unlucky):
+    bench = unlucky[0]
+    again = bench.run(*RUN)
+    assert again.code == 0, again.err
+    assert "6 reps, 4 to do" in again.err

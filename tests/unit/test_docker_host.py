@@ -1,0 +1,172 @@
+"""What is said where the Docker daemon cannot be used; its answers come from a server on a Unix socket."""
+
+from __future__ import annotations
+
+import errno
+import grp
+import json
+import os
+import socketserver
+import threading
+from contextlib import closing
+from http.server import BaseHTTPRequestHandler
+
+import pytest
+
+from harness import owner, testbeds
+from harness.errors import HostError
+from harness.testbeds import docker_host
+
+KERNEL = os.uname().release
+
+
+class FakeDaemon(socketserver.ThreadingUnixStreamServer):
+    """Answers GET requests with what `answers` holds by the end of their path."""
+
+    daemon_threads = True
+
+    def __init__(self, path, answers):
+        super().__init__(str(path), Handler)
+        self.answers = answers
+        threading.Thread(target=self.serve_forever, daemon=True).start()
+
+
+class Handler(BaseHTTPRequestHandler):
+    def do_GET(self):
+        path = self.path.partition("?")[0]
+        found = [value for end, value in self.server.answers.items() if path.endswith(end)]
+        body = json.dumps(found[0] if found else {"message": f"no such thing: {path}"}).encode()
+        self.send_response(200 if found else 404)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def address_string(self):
+        return "unix"
+
+    def log_message(self, *_):
+        pass
+
+
+@pytest.fixture
+def daemon(tmp_path, monkeypatch):
+    """A daemon with this answer to /info, and with these containers."""
+    servers = []
+
+    def make(info, containers=()):
+        answers = {
+            "/version": {"ApiVersion": "1.41"},
+            "/info": {"OSType": "linux", "KernelVersion": KERNEL, "ServerVersion": "20.10", **info},
+            "/containers/json": list(containers),
+        }
+        servers.append(FakeDaemon(tmp_path / "docker.sock", answers))
+        monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/docker.sock")
+        return f"unix://{tmp_path}/docker.sock"
+
+    yield make
+    for server in servers:
+        server.shutdown()
+        server.server_close()
+
+
+def test_a_daemon_on_this_kernel_is_used(daemon):
+    address = daemon({})
+    assert docker_host.why_not() is None
+    assert docker_host.describe() == f"daemon 20.10 at {address} on this kernel: --testbed docker"
+
+
+def test_without_a_daemon_the_remedy_is_one_line(tmp_path, monkeypatch):
+    monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/docker.sock")
+    line = f"docker: no daemon at {tmp_path}/docker.sock; start it: sudo systemctl start docker, or use --testbed netns"
+    assert docker_host.why_not() == line
+    assert docker_host.describe() == f"none ({line})"
+    assert not docker_host.is_there()
+    with pytest.raises(HostError) as caught:
+        testbeds.check("docker")
+    assert str(caught.value) == line
+
+
+def test_a_socket_that_nobody_listens_to_is_no_daemon(daemon, tmp_path):
+    daemon({})
+    os.unlink(tmp_path / "docker.sock")
+    (tmp_path / "docker.sock").touch()
+    assert docker_host.why_not() == (
+        f"docker: no daemon at {tmp_path}/docker.sock; start it: sudo systemctl start docker, or use --testbed netns"
+    )
+
+
+def test_without_permission_the_group_to_join_is_named(daemon, tmp_path, monkeypatch):
+    daemon({})
+    monkeypatch.setattr(docker_host, "_refusal", lambda path: errno.EACCES)  # nothing is refused to root
+    monkeypatch.setenv("LOGNAME", "ada")
+    group = grp.getgrgid(os.getgid()).gr_name
+    assert docker_host.why_not() == (
+        f"docker: {tmp_path}/docker.sock: permission denied; join its group "
+        f"(sudo usermod -aG {group} ada, then log in again), or run as root"
+    )
+
+
+def test_a_daemon_of_another_kernel_is_out_of_reach_and_the_way_there_is_named(daemon):
+    address = daemon({"KernelVersion": "6.6.12-linuxkit", "OperatingSystem": "Docker Desktop"})
+    assert docker_host.why_not() == (
+        f"docker: the daemon at {address} runs on another kernel (Docker Desktop 6.6.12-linuxkit; this is {KERNEL}), "
+        "out of reach for links made here; run wanbench there, too: docker compose run --rm wanbench run SPEC"
+    )
+    assert docker_host.describe() == (
+        f"daemon 20.10 at {address} on another kernel or user map: docker compose run --rm wanbench run SPEC"
+    )
+
+
+def test_a_daemon_that_remaps_users_is_refused(daemon):
+    daemon({"SecurityOptions": ["name=seccomp,profile=default", "name=userns"]})
+    assert docker_host.why_not() == (
+        "docker: the daemon remaps users (userns-remap), so workers cannot share a folder with this process; "
+        "run wanbench in a container, too: docker compose run --rm wanbench run SPEC, or use --testbed netns"
+    )
+
+
+def test_an_address_that_is_none_is_shown(monkeypatch):
+    monkeypatch.setenv("DOCKER_HOST", "tcp://127.0.0.1:1")
+    assert docker_host.why_not() == "docker: DOCKER_HOST=tcp://127.0.0.1:1: Connection refused"
+    monkeypatch.setenv("DOCKER_HOST", "nonsense")
+    assert docker_host.why_not() == (
+        "docker: DOCKER_HOST=nonsense: Invalid bind address format: port is required: nonsense"
+    )
+
+
+def test_a_missing_image_is_named_with_the_command_that_makes_it(daemon):
+    daemon({})
+    with pytest.raises(HostError) as caught:
+        testbeds.check("docker", [None])
+    assert str(caught.value) == (
+        "docker: no image 'wanbench-worker' here; build it: make image, or name yours in WANBENCH_IMAGE"
+    )
+    with pytest.raises(HostError) as caught:
+        testbeds.check("docker", ["mine:1"])
+    assert str(caught.value) == "docker: no image 'mine:1' here; docker pull mine:1"
+
+
+def container(identity, **mark):
+    owned = {**owner.mark(), "uid": os.geteuid(), **mark}
+    labels = {docker_host.RUN_LABEL: "wanbench-x", docker_host.OWNER_LABEL: json.dumps(owned)}
+    return {"Id": identity, "Names": [f"/{identity}"], "Labels": labels}
+
+
+def test_only_containers_whose_owner_is_certainly_gone_are_stale(daemon):
+    boot, _, pids = owner.mark()["seen_from"].partition(" ")
+    unmarked = container("without-a-mark")
+    del unmarked["Labels"][docker_host.OWNER_LABEL]
+    daemon(
+        {},
+        [
+            container("of-this-process"),
+            container("of-a-process-that-ended", started=1),
+            container("of-another-boot", seen_from=f"other {pids}"),
+            container("of-another-pid-namespace", seen_from=f"{boot} pid:[1]", started=1),
+            unmarked,
+        ],
+    )
+    with closing(docker_host.Daemon()) as asked:
+        found = [stale["Id"] for stale in docker_host.stale(asked)]
+    assert found == ["of-a-process-that-ended", "of-another-boot"]

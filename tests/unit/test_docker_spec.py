@@ -1,0 +1,95 @@
+"""[containers]: what it takes, where it counts, and what a container is given."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from small_spec import cells, edited, refusal, swept
+
+from harness.rep import group_of
+from harness.testbeds.base import Group
+from harness.testbeds.docker import host_options, image_name, options
+
+END = 'rtt = ["10ms"]\n'
+
+
+def test_limits_are_part_of_the_cell_and_reach_the_group():
+    table = '\n[run]\ntestbed = "docker"\n\n[containers]\nimage = "mine"\nmemory = "1GiB"\ncpuset = ["0", "1-2"]\n'
+    for cell in cells(edited((END, END + table))):  # the lone worker as well: it is what others are compared with
+        assert cell.config["containers"] == {"image": "mine", "memory": "1GiB", "cpuset": ["0", "1-2"]}
+        group = group_of(cell)
+        assert (group.image, group.memory_bytes, group.cpuset) == ("mine", 2**30, ("0", "1-2"))
+
+
+def test_a_cell_on_another_testbed_does_not_have_them():
+    sweep = '\ntestbed = ["netns", "docker"]\n\n[containers]\nmemory = "1GiB"\n'
+    found = {
+        cell.config["testbed"]: cell.config.get("containers") for cell in swept(edited((END, END.rstrip() + sweep)))
+    }
+    assert found == {"netns": None, "docker": {"memory": "1GiB"}}
+
+
+def test_without_the_testbed_docker_they_are_refused():
+    assert refusal((END, f'{END}\n[containers]\nmemory = "1GiB"\n')) == (
+        "x.toml: containers: goes with the testbed docker; set run.testbed, or leave it out"
+    )
+    assert refusal((END, f'{END}"containers.memory" = ["1GiB", "2GiB"]\n')) == (
+        "x.toml: containers: goes with the testbed docker; set run.testbed, or leave it out"
+    )
+
+
+@pytest.mark.parametrize(
+    ("table", "line"),
+    [
+        ('memory = "1"', "containers.memory: '1' has no unit; "),
+        ("memory = 1", "containers.memory: expected a string in quotes, got 1"),
+        ('cpuset = "0,x"', 'containers.cpuset: expected processors, such as "0" or "0-1,3" or a list, got \'0,x\''),
+        ('cpuset = ["a"]', 'containers.cpuset.0: expected processors, such as "0" or "0-1,3", got \'a\''),
+        ('image = ""', "containers.image: expected at least 1 character, got ''"),
+        ('memmory = "1GiB"', "containers.memmory: unknown key; did you mean 'memory'?"),
+    ],
+)
+def test_a_mistake_is_one_line(table, line):
+    assert refusal((END, f"{END}\n[containers]\n{table}\n")).startswith(f"x.toml: {line}")
+
+
+def test_the_image_is_the_specs_then_the_users_then_ours(monkeypatch):
+    monkeypatch.delenv("WANBENCH_IMAGE", raising=False)
+    assert image_name(None) == "wanbench-worker"
+    monkeypatch.setenv("WANBENCH_IMAGE", "mine")
+    assert image_name(None) == "mine"
+    assert image_name("the-specs") == "the-specs"
+
+
+GROUP = Group(3, tcp=(("congestion", "reno"), ("slow_start_after_idle", False)), memory_bytes=2**30, cpuset=("0", "1"))
+
+
+def test_a_container_has_no_network_and_no_capability_it_does_not_need():
+    made = host_options(Path("/tmp/w"), 2, "tun", GROUP)
+    assert made["network_mode"] == "none"
+    assert (made["cap_drop"], made["cap_add"]) == (["ALL"], ["NET_ADMIN", "SETUID", "SETGID"])
+    assert made["devices"] == ["/dev/net/tun:/dev/net/tun:rw"]
+    assert made["security_opt"] == ["no-new-privileges"]
+    assert (made["mem_limit"], made["memswap_limit"], made["cpuset_cpus"]) == (2**30, 2**30, "0")
+    assert "privileged" not in made
+    (mount,) = made["mounts"]
+    assert (mount["Source"], mount["Target"], mount["Type"]) == ("/tmp/w", "/tmp/w", "bind")
+
+
+def test_a_namespace_is_handed_over_without_any_right():
+    made = host_options(Path("/tmp/w"), 0, "netns", GROUP)
+    assert (made["cap_drop"], made["cap_add"], made["devices"]) == (["ALL"], [], [])
+    assert options(Path("/tmp/w"), "w-0", 0, "netns", GROUP)["user"] != "0:0"
+
+
+def test_tcp_is_given_at_the_start():
+    sysctls = host_options(Path("/tmp/w"), 0, "tun", GROUP)["sysctls"]
+    assert sysctls["net.ipv4.tcp_congestion_control"] == "reno"
+    assert sysctls["net.ipv4.tcp_slow_start_after_idle"] == "0"
+    assert sysctls["net.ipv4.tcp_rmem"] == "4096 131072 67108864"
+
+
+def test_groups_that_differ_in_number_or_place_only_share_their_containers():
+    assert Group(2, sites=("a", "b"), memory_bytes=1).like(Group(3, sites=("b", "a", "c"), memory_bytes=1))
+    assert not Group(2, memory_bytes=1).like(Group(2, memory_bytes=2))
