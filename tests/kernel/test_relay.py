@@ -138,14 +138,14 @@ def test_a_full_buffer_drops_and_tcp_notices(lab):
     received = here.run(1, receive_tcp, worker_address(1), 0.5, 1.5)
     here.run(0, send_tcp, worker_address(1))
     received.result()
-    assert here.relay.stats().drops["path"] > 0
+    assert here.emulator.stats().drops["path"] > 0
     assert here.run(0, tcp_counters).result()["RetransSegs"] > 0
 
 
 def test_loss_is_counted_and_is_what_does_not_arrive(lab):
     here = lab(network(loss=0.2))
     got = one_way(here, 0, 1, 500, nbytes=64, gap_s=0.0002)
-    stats = here.relay.stats()
+    stats = here.emulator.stats()
     assert 400 - 45 < len(got) < 400 + 45  # five standard deviations
     assert stats.drops["loss"] == 500 - len(got)
     assert stats.paths[0].packets == len(got)
@@ -163,7 +163,7 @@ def test_a_change_in_mid_flow_reorders_and_loses_nothing(lab):
     received = here.run(1, receive_udp, worker_address(1), 400, 1.0)
     sent = here.run(0, send_udp, worker_address(1), 400, 64, 0.001)
     time.sleep(0.4)
-    here.relay.change(0, 1, Link(5 * MS, 0, 0.0, UNLIMITED))
+    here.emulator.change(0, 1, Link(5 * MS, 0, 0.0, UNLIMITED))
     sent.result()
     got = received.result()
     assert [number for number, _ in got] == list(range(400))
@@ -185,7 +185,7 @@ def test_the_probe_finds_the_network_that_was_applied(lab):
 def test_the_probe_names_a_network_that_is_another_one(lab):
     net = network(delay_ms=30, path_mbit=40)
     here = lab(net)
-    here.relay.change(1, 0, Link(36 * MS, 0, 0.0, Queue(2.5e6, 10**6)))
+    here.emulator.change(1, 0, Link(36 * MS, 0, 0.0, Queue(2.5e6, 10**6)))
     reasons = probe(net, here.workers).reasons
     assert [reason.split(" ms,")[0][:26] for reason in reasons] == [
         "s1 -> s0: one-way delay 36",
@@ -198,21 +198,21 @@ def test_the_probe_names_a_network_that_is_another_one(lab):
 
 def test_lateness_cpu_and_traffic_are_reported_for_the_period(lab):
     here = lab(network())
-    here.relay.stats(reset=True)
+    here.emulator.stats(reset=True)
     one_way(here, 0, 1, 100, nbytes=1500, gap_s=0.001)
-    stats = here.relay.stats(reset=True)
+    stats = here.emulator.stats(reset=True)
     assert (stats.packets, stats.bytes) == (100, 150_000)
     assert 0 <= stats.lateness_p50_ms <= stats.lateness_p99_ms <= stats.lateness_max_ms
     assert stats.read_lag_p99_ms <= stats.read_lag_max_ms
     assert 0 < stats.cpu_s < stats.seconds
-    assert here.relay.stats().packets == 0
+    assert here.emulator.stats().packets == 0
 
 
 def test_a_packet_to_nobody_is_counted(lab):
     here = lab(network())
     here.run(0, send_udp, worker_address(9), 3).result()
     time.sleep(0.1)
-    assert here.relay.stats().drops["unknown"] == 3
+    assert here.emulator.stats().drops["unknown"] == 3
 
 
 def test_a_replaced_worker_gets_nothing_meant_for_the_one_before(lab):
@@ -220,7 +220,7 @@ def test_a_replaced_worker_gets_nothing_meant_for_the_one_before(lab):
     here.run(0, send_udp, worker_address(1), 50).result()
     here.replace(1)
     time.sleep(1.0)
-    stats = here.relay.stats()
+    stats = here.emulator.stats()
     assert (stats.drops["gone"], stats.packets) == (50, 0)
     assert len(one_way(here, 0, 1, 10, nbytes=64, gap_s=0.001)) == 10
 
@@ -266,7 +266,7 @@ def host_state():
 def test_close_leaves_nothing_behind(lab):
     before = host_state()[0]
     here = lab(network(3))
-    pids = [here.relay.pid, *here.pids]
+    pids = [here.emulator.pid, *here.pids]
     ours = {os.readlink(f"/proc/{pid}/ns/net") for pid in here.pids}
     assert len(ours) == 3
     here.close()
@@ -283,7 +283,7 @@ sys.path[:0] = {paths!r}
 from conftest import Lab
 from test_relay import network
 lab = Lab(network(3))
-print(lab.relay.pid, *lab.pids, flush=True)
+print(lab.emulator.pid, *lab.pids, flush=True)
 time.sleep(60)
 """
 
