@@ -59,6 +59,7 @@ for module in veth sch_netem sch_htb sch_tbf cls_u32 tun bridge overlay br_netfi
 done >/dev/null 2>&1
 chmod 666 /dev/net/tun
 ip link set lo up
+sysctl -qw net.core.rmem_max=8388608  # one processor: a receiver may have to wait until a whole train has come
 (
     . '$state/environment'
     export TMPDIR='$state/tmp'

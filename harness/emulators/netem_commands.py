@@ -65,7 +65,7 @@ def step_commands(step: Step) -> Iterator[str]:
         case Route(namespace, to, device):
             yield f"ip -n {namespace} route add {to} via {GATEWAY} dev {device} onlink"
         case Root(at, default):
-            yield f"{_tc('qdisc', at)} root handle 1: stab overhead -14 linklayer ethernet htb default {default:x}"
+            yield f"{_tc('qdisc', at)} root handle 1: stab overhead -14 htb default {default:x}"
         case From(at, address, minor):
             match_ = f"u32 match ip src {address}/32"
             yield f"{_tc('filter', at)} parent 1: protocol ip prio 1 {match_} flowid 1:{minor:x}"

@@ -34,8 +34,9 @@ QUANTUM = MTU + 14  # one packet, with the header that htb counts here
 UNSHAPED = 2**32 - 1  # bytes/s: 34 Gbit/s, more than a processor forwards
 _NO_BUFFER_LIMIT = 2**30
 _BURST_S = 0.002  # of line rate: what a timer may be late without loss of rate
-# Bytes/s that a netem without a line rate puts on the wire: without any, jitter would break the order of packets.
-ORDERED = 30 * 10**9 // 8
+# Bytes/s of a netem without a line rate. Without any, jitter or a shorter delay would break the order of packets; at this
+# one a packet takes less than a nanosecond, so that none has to wait for a timer.
+ORDERED = 10**13
 _SMALLEST_PACKET = 40
 _BURST_PACKETS = 1000
 _LINE_S = 1.0  # a delay line holds at least this much, so that a shorter delay does not drop what is in flight
@@ -173,7 +174,7 @@ def shapes(network: Network, seed: int = 0) -> tuple[Shape, ...]:
 
 def up_device(network: Network, site: int) -> End:
     """Where the `up` queue of a site is."""
-    return End(_site(network, site), "up")
+    return End(_site(network, site), "uplink")
 
 
 def path_device(site: int) -> End:
@@ -251,7 +252,7 @@ class _Place:
         yield self._cable(up_device(self._network, site), End("paths", f"from{site}"))
         yield self._cable(path_device(site), End("delays", f"from{site}"))
         yield self._cable(delay_device(site), End("downs", f"from{site}"))
-        yield self._cable(down_device(site), End(router, "down"))
+        yield self._cable(down_device(site), End(router, "downlink"))
 
     def _routes(self) -> Iterator[Step]:
         network = self._network
