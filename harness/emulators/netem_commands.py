@@ -29,6 +29,7 @@ from harness.emulators.netem_plan import (
 )
 from harness.emulators.plan import MTU, Network
 
+
 def commands(network: Network, seed: int = 0) -> list[str]:
     """One line each, in order. Leaves out the seeds, which old versions of tc do not know."""
     steps = [line for step in place(network) for line in step_commands(step)]

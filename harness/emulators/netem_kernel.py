@@ -42,7 +42,7 @@ from harness.emulators.netem_plan import (
     leaf_of,
 )
 from harness.emulators.netem_plugin import CERTAIN, install, normal, without_ethernet_header
-from harness.emulators.plan import DEVICE, MTU
+from harness.emulators.plan import MTU
 
 _CLONE_NEWUSER, _CLONE_NEWNET = 0x10000000, 0x40000000
 _NS_GET_USERNS = 0xB701

@@ -48,7 +48,7 @@ class NetemOptions(nla):  # type: ignore[misc]
         ("TCA_NETEM_PRNG_SEED", "uint64"),
     )
 
-    class netem_rate(nla):  # type: ignore[misc]  # noqa: N801 - the name is looked up
+    class netem_rate(nla):  # type: ignore[misc]
         """struct tc_netem_rate; bytes per second."""
 
         fields = (("rate", "I"), ("packet_overhead", "i"), ("cell_size", "I"), ("cell_overhead", "i"))

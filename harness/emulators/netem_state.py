@@ -211,7 +211,9 @@ def _paths(network: Network, counts: _Counts) -> list[dict[str, Any]]:
     for src, dst in sorted(network.links):
         queue, line = counts[path_device(dst), minor_of(src)], counts[delay_device(dst), minor_of(src)]
         names = {"src": network.sites[src], "dst": network.sites[dst]}
-        rows.append(names | {"packets": line.packets, "bytes": line.bytes, "dropped": queue.dropped, "lost": line.dropped})
+        rows.append(
+            names | {"packets": line.packets, "bytes": line.bytes, "dropped": queue.dropped, "lost": line.dropped}
+        )
     return rows
 
 

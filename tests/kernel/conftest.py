@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from harness.emulators.netem import NetemEmulator
 from harness.emulators.plan import Network, worker_address
 from harness.emulators.process import EmulatorProcess
 from harness.emulators.relay import RelayEmulator
@@ -43,7 +44,7 @@ class LabWorker:
 class Lab:
     """Workers 0..n-1 attached to one emulator."""
 
-    def __init__(self, network: Network, kind: type[EmulatorProcess] = RelayEmulator) -> None:
+    def __init__(self, network: Network, kind: type[EmulatorProcess]) -> None:
         self.emulator = kind()
         self.pids: list[int] = []
         self._pipes: list[Connection] = []
@@ -143,15 +144,40 @@ def _serve(rank: int, attachment: str, pipe: Connection, sock: socket.socket) ->
             pipe.send(error)
 
 
-@pytest.fixture
-def lab() -> Iterator[Callable[[Network], Lab]]:
-    """A factory of labs that end with the test."""
+MakeLab = Callable[[Network], Lab]
+
+
+def _labs(kind: type[EmulatorProcess]) -> Iterator[MakeLab]:
     labs: list[Lab] = []
 
     def make(network: Network) -> Lab:
-        labs.append(Lab(network))
+        labs.append(Lab(network, kind))
         return labs[-1]
 
     yield make
     for each in labs:
         each.close()
+
+
+@pytest.fixture(params=[RelayEmulator, pytest.param(NetemEmulator, marks=pytest.mark.netem)], ids=["relay", "netem"])
+def emulator(request: pytest.FixtureRequest) -> type[EmulatorProcess]:
+    """Every emulator in turn."""
+    return request.param
+
+
+@pytest.fixture
+def lab(emulator: type[EmulatorProcess]) -> Iterator[MakeLab]:
+    """A factory of labs that end with the test, on every emulator in turn."""
+    yield from _labs(emulator)
+
+
+@pytest.fixture
+def relay_lab() -> Iterator[MakeLab]:
+    """A factory of labs on the relay."""
+    yield from _labs(RelayEmulator)
+
+
+@pytest.fixture
+def netem_lab() -> Iterator[MakeLab]:
+    """A factory of labs on netem."""
+    yield from _labs(NetemEmulator)
