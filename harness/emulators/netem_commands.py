@@ -82,14 +82,18 @@ def shape_command(shape: Shape) -> str:
         case Fifo(at, limit=limit):
             return f"{_tc('qdisc', at)} {parent} bfifo limit {limit}"
         case Netem(at, limit=limit, rate=rate):
-            random = f" {shape.jitter_ns}ns distribution normal" if shape.jitter_ns else ""
+            random = f" {_us(shape.jitter_ns)} distribution normal" if shape.jitter_ns else ""
             loss = f" loss {100 * shape.loss:.10g}%" if shape.loss else ""
-            delay = f"delay {shape.delay_ns}ns{random}{loss}"
+            delay = f"delay {_us(shape.delay_ns)}{random}{loss}"
             return f"{_tc('qdisc', at)} {parent} netem limit {limit} {delay} rate {_bit(rate)}"
 
 
 def _tc(kind: str, at: End) -> str:
     return f"tc -n {shlex.quote(at.namespace)} {kind} add dev {at.device}"
+
+
+def _us(ns: int) -> str:
+    return f"{ns / 1000:.12g}us"
 
 
 def _bit(bytes_per_s: int) -> str:

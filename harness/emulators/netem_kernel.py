@@ -84,7 +84,7 @@ class Stack:
     def remove_devices(self) -> None:
         """Remove what is ours."""
         for device in self._made:
-            with _attempt(f"{self.name}: remove {device}"):
+            with _attempt(f"{self.name}: remove {device}", unless=errno.ENODEV):
                 self.routes.link("del", index=self.index(device))
         self._index, self._made = {}, []
 
@@ -194,7 +194,8 @@ class Kernel:
     def link(self, at: End) -> Any:
         """What the kernel says about a device."""
         stack, index = self._at(at)
-        return next(iter(stack.routes.get_links(index)))
+        with _attempt(str(at)):
+            return next(iter(stack.routes.get_links(index)))
 
     def close(self) -> None:
         """Let go of everything."""
@@ -297,11 +298,13 @@ def _remedy(error: OSError) -> str:
 
 
 @contextmanager
-def _attempt(what: str) -> Iterator[None]:
-    """Say what was attempted where pyroute2 only has a number."""
+def _attempt(what: str, unless: int = 0) -> Iterator[None]:
+    """Say what was attempted where pyroute2 only has a number; one number may be fine."""
     try:
         yield
     except NetlinkError as error:
+        if error.code == unless:
+            return
         raise KernelError(f"{what}: {_explained(error.code)}") from None
 
 

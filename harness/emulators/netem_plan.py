@@ -34,8 +34,8 @@ QUANTUM = MTU + 14  # one packet, with the header that htb counts here
 UNSHAPED = 2**32 - 1  # bytes/s: 34 Gbit/s, more than a processor forwards
 _NO_BUFFER_LIMIT = 2**30
 _BURST_S = 0.002  # of line rate: what a timer may be late without loss of rate
-# Bytes/s of a netem without a line rate. Without any, jitter or a shorter delay would break the order of packets; at this
-# one a packet takes less than a nanosecond, so that none has to wait for a timer.
+# Bytes/s of a netem without a line rate. Without any, jitter or a shorter delay would break the order of packets; at
+# this one a packet takes less than a nanosecond, so that none has to wait for a timer.
 ORDERED = 10**13
 _SMALLEST_PACKET = 40
 _BURST_PACKETS = 1000
@@ -62,6 +62,9 @@ class Router:
 
     namespace: str
 
+    def __str__(self) -> str:
+        return self.namespace
+
 
 @dataclass(frozen=True, slots=True)
 class Worker:
@@ -69,6 +72,9 @@ class Worker:
 
     namespace: str
     rank: int
+
+    def __str__(self) -> str:
+        return self.namespace
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +90,9 @@ class Veth:
         digits = f"02{self.number:08x}{'01' if end == self.a else '02'}"
         return ":".join(digits[at : at + 2] for at in range(0, 12, 2))
 
+    def __str__(self) -> str:
+        return f"{self.a} to {self.b}"
+
 
 @dataclass(frozen=True, slots=True)
 class Address:
@@ -91,6 +100,9 @@ class Address:
 
     at: End
     address: str
+
+    def __str__(self) -> str:
+        return f"{self.at}: address {self.address}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +113,9 @@ class Route:
     to: str
     device: str | None
 
+    def __str__(self) -> str:
+        return f"{self.namespace}: route to {self.to}"
+
 
 @dataclass(frozen=True, slots=True)
 class Root:
@@ -108,6 +123,9 @@ class Root:
 
     at: End
     default: int
+
+    def __str__(self) -> str:
+        return f"{self.at}: htb"
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +135,9 @@ class From:
     at: End
     address: str
     minor: int
+
+    def __str__(self) -> str:
+        return f"{self.at}: u32 filter for {self.address}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
 """The netem process: holds the routers of an emulated network, and changes their queues on command.
 
-Started by `harness.emulators.netem.NetemEmulator`. It moves no packets, the kernel does. The namespaces have no names and
-end with it; it ends with its parent, and at the end of its control socket.
+Started by `harness.emulators.netem.NetemEmulator`. It moves no packets, the kernel does. The namespaces have no names
+and end with it; it ends with its parent, and at the end of its control socket.
 """
 
 from __future__ import annotations

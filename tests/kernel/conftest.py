@@ -51,7 +51,7 @@ class Lab:
         self._threads: list[ThreadPoolExecutor] = []  # one a worker, which does one thing at a time
         try:
             for rank in range(network.workers):
-                self._start(rank)
+                self.start_worker(rank)
             self.emulator.apply(network)
         except BaseException:
             self.close()
@@ -68,7 +68,7 @@ class Lab:
         os.waitpid(self.pids.pop(), 0)
         self._pipes.pop().close()
         self._threads.pop().shutdown()
-        self._start(rank)
+        self.start_worker(rank)
 
     @property
     def workers(self) -> list[LabWorker]:
@@ -96,7 +96,7 @@ class Lab:
             raise answer
         return answer
 
-    def _start(self, rank: int) -> None:
+    def start_worker(self, rank: int) -> None:
         pipe, theirs = multiprocessing.Pipe()
         sock, far = socket.socketpair()
         parent = os.getpid()
