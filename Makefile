@@ -1,5 +1,6 @@
 # make sweep   set everything up, then measure and draw the latency sweep (6 to 9 minutes on two cores)
 # make test    set everything up, then run the whole test suite
+# make test-kernel   the tests that need netem: on this kernel where it has netem, else in User-Mode Linux (5 minutes)
 # make lint    ruff, mypy --strict, one-way imports
 # make setup   only set up: Debian/Ubuntu packages where root, a virtual environment, Python packages
 
@@ -7,7 +8,7 @@ VENV ?= .venv
 PYTHON ?= python3
 BIN := $(VENV)/bin
 
-.PHONY: setup sweep test lint figures clean
+.PHONY: setup sweep test test-kernel lint figures clean
 
 setup:
 	@VENV="$(VENV)" PYTHON="$(PYTHON)" sh scripts/setup.sh
@@ -19,6 +20,11 @@ sweep: setup
 
 test: setup
 	$(BIN)/python -m pytest
+
+# ARGS=... of pytest instead of -v
+test-kernel: setup
+	@sh scripts/setup-tests.sh kernel
+	@PYTHON="$(BIN)/python" sh scripts/test-kernel.sh $(ARGS)
 
 lint: setup
 	$(BIN)/ruff check .

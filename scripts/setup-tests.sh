@@ -1,0 +1,43 @@
+#!/bin/sh
+# Installs the system packages that lanes of the tests need beside Python; quick when they are there.
+#   sh scripts/setup-tests.sh LANE...     kernel: netem, in User-Mode Linux where this kernel has none
+set -eu
+
+say() { printf 'setup-tests: %s\n' "$*" >&2; }
+
+packages="" missing=""
+need() { # PACKAGE TOOL...
+    package=$1
+    shift
+    for tool in "$@"; do
+        if ! command -v "$tool" >/dev/null && ! [ -x "/usr/sbin/$tool" ] && ! [ -x "/sbin/$tool" ]; then
+            packages="$packages $package" missing="$missing $tool"
+            return
+        fi
+    done
+}
+
+[ $# -gt 0 ] || { say "which lane? expected: kernel"; exit 2; }
+for lane in "$@"; do
+    case $lane in
+    kernel)
+        need user-mode-linux linux.uml
+        need iproute2 ip tc
+        need ethtool ethtool
+        need kmod modprobe
+        need procps sysctl
+        if grep -q amx_tile /proc/cpuinfo; then need "gcc libc6-dev" cc; fi # see uml-xstate.c
+        ;;
+    *)
+        say "no lane $lane; expected: kernel"
+        exit 2
+        ;;
+    esac
+done
+[ -n "$packages" ] || exit 0
+if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
+    say "installing$packages"
+    apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $packages >&2
+else
+    say "missing:$missing; on Debian and Ubuntu: sudo apt-get install -y$packages"
+fi
