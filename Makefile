@@ -1,15 +1,16 @@
 # make sweep   set everything up, then measure and draw the latency sweep (6 to 9 minutes on two cores)
 # make test    set everything up, then run the whole test suite
+# make test-kernel   the tests that need netem: on this kernel where it has netem, else in User-Mode Linux (5 minutes)
+# make test-docker   the tests with containers: with the Docker daemon that runs, else as root with a private one
 # make lint    ruff, mypy --strict, one-way imports
-# make image  the images of --testbed docker; make base-image-from-debian first where no registry can be reached
-# make test-docker   the tests with containers
+# make image   the images of --testbed docker; make base-image-from-debian first where no registry can be reached
 # make setup   only set up: Debian/Ubuntu packages where root, a virtual environment, Python packages
 
 VENV ?= .venv
 PYTHON ?= python3
 BIN := $(VENV)/bin
 
-.PHONY: setup sweep test lint figures clean image base-image-from-debian test-docker
+.PHONY: setup sweep test test-kernel test-docker lint image base-image-from-debian clean
 
 setup:
 	@VENV="$(VENV)" PYTHON="$(PYTHON)" sh scripts/setup.sh
@@ -21,6 +22,11 @@ sweep: setup
 
 test: setup
 	$(BIN)/python -m pytest
+
+# ARGS=... of pytest instead of -v
+test-kernel: setup
+	@sh scripts/setup-tests.sh kernel
+	@PYTHON="$(BIN)/python" sh scripts/test-kernel.sh $(ARGS)
 
 lint: setup
 	$(BIN)/ruff check .

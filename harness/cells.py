@@ -272,6 +272,7 @@ def _cell(
             comm["channels"] = _channels(comm, algorithm, workload, train)
         except ValueError as error:
             raise SpecError(f"{where}: {error}") from None
+    testbed = testbeds.chosen() if spec.run.testbed == "auto" else spec.run.testbed
     config = {
         "workload": workload,
         "train": train,
@@ -279,14 +280,14 @@ def _cell(
         "comm": comm,
         "algorithm": {"label": label, "kind": kind, "params": params},
         "workers": workers,
-        "testbed": testbeds.chosen() if spec.run.testbed == "auto" else spec.run.testbed,
-        "emulator": choice.chosen()[0] if spec.run.emulator == "auto" else spec.run.emulator,
+        "testbed": testbed,
+        "emulator": choice.chosen(testbed)[0] if spec.run.emulator == "auto" else spec.run.emulator,
         "window": int(spec.run.window.split()[0]),
         "steps": int((spec.train.until or "0 steps").split()[0]) if label != BASELINE else 0,
         "seed": spec.run.seed,
     }
     containers = spec.containers.model_dump(exclude_none=True)
-    if containers and config["testbed"] == "docker":
+    if containers and testbed == "docker":
         config["containers"] = containers
     cell = Cell(config, axes, source)
     _check(cell, spec, where)

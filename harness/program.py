@@ -56,6 +56,10 @@ class Program:
         """How many workers."""
         return len(self.sites)
 
+    def group(self) -> Group:
+        """What it asks of a testbed."""
+        return Group(self.workers, self.sites, tuple(sorted(self.tcp.items())), self.image)
+
     def network(self) -> Network:
         """For an emulator."""
         return build(self.profile, self.sites)
@@ -134,7 +138,7 @@ def execute(program: Program, folder: Path, control: Path, say: Callable[[str], 
     testbed = opened(program.testbed, control)
     try:
         slot = testbed.open_slot(program.emulator)
-        handles = slot.prepare(Group(program.workers, tuple(sorted(program.tcp.items())), program.image))
+        handles = slot.prepare(program.group())
         ended = Ended(tcp=_set_tcp(handles, program.tcp), image=slot.image)
         network = program.network()
         slot.emulator.apply(network)

@@ -116,7 +116,7 @@ class RunTable(_Table):
     """[run]: where and how often."""
 
     testbed: Literal["auto", "netns", "docker"] = "auto"
-    emulator: Literal["auto", "relay"] = "auto"
+    emulator: Literal["auto", "netem", "relay"] = "auto"
     window: Annotated[str, StringConstraints(pattern=r"^[1-9][0-9]* steps$")] = "20 steps"
     repeats: int = Field(default=3, ge=1)
     seed: int = Field(default=1, ge=0)

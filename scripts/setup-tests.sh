@@ -1,26 +1,49 @@
 #!/bin/sh
-# Installs the system packages that a lane of the tests needs beside Python; quick when they are there.
-#   sh scripts/setup-tests.sh docker
+# Installs the system packages that lanes of the tests need beside Python; quick when they are there.
+#   sh scripts/setup-tests.sh LANE...     kernel: netem, in User-Mode Linux where this kernel has none
+#                                         docker: containers, with a private daemon where none runs
 set -eu
 
 say() { printf 'setup-tests: %s\n' "$*" >&2; }
 
-case "${1:-}" in
-docker) packages="docker.io docker-compose debootstrap" tools="dockerd docker-compose debootstrap" ;;
-*)
-    say "which lane? expected: docker"
-    exit 2
-    ;;
-esac
+packages="" missing=""
+need() { # PACKAGE TOOL...
+    package=$1
+    shift
+    for tool in "$@"; do
+        if ! command -v "$tool" >/dev/null && ! [ -x "/usr/sbin/$tool" ] && ! [ -x "/sbin/$tool" ]; then
+            packages="$packages $package" missing="$missing $tool"
+            return
+        fi
+    done
+}
 
-missing=
-for tool in $tools; do
-    command -v "$tool" >/dev/null || [ -x "/usr/sbin/$tool" ] || missing="$missing $tool"
+[ $# -gt 0 ] || { say "which lane? expected: kernel, docker"; exit 2; }
+for lane in "$@"; do
+    case $lane in
+    kernel)
+        need user-mode-linux linux.uml
+        need iproute2 ip tc
+        need ethtool ethtool
+        need kmod modprobe
+        need procps sysctl
+        if grep -q amx_tile /proc/cpuinfo; then need "gcc libc6-dev" cc; fi # see uml-xstate.c
+        ;;
+    docker)
+        need docker.io docker dockerd
+        need docker-compose docker-compose
+        need debootstrap debootstrap
+        ;;
+    *)
+        say "no lane $lane; expected: kernel, docker"
+        exit 2
+        ;;
+    esac
 done
-[ -n "$missing" ] || exit 0
+[ -n "$packages" ] || exit 0
 if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
-    say "installing $packages"
+    say "installing$packages"
     apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $packages >&2
 else
-    say "missing:$missing; the tests that need them are skipped; on Debian and Ubuntu: sudo apt-get install -y $packages"
+    say "missing:$missing; on Debian and Ubuntu: sudo apt-get install -y$packages"
 fi

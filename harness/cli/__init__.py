@@ -13,6 +13,7 @@ from harness.errors import EXIT_INTERRUPTED, WanbenchError
 
 # name -> what `wanbench --help` says, so that listing the commands imports none of them
 COMMANDS = {
+    "doctor": "What this host can do, and the exact fix for what it cannot.",
     "init": "Write a commented starter spec.",
     "plan": "The cells of an experiment, their predicted step times, and what will run.",
     "run": "Run an experiment; run it again to resume.",

@@ -100,14 +100,15 @@ def _program(argv: tuple[str, ...], options: dict[str, Any]) -> Program:
         sites = placed(profile, options["workers"], options["place"])
     except PlacementError as error:
         raise SpecError(f"--place: {error}") from None
-    emulator = choice.chosen()[0] if options["emulator"] == "auto" else options["emulator"]
+    testbed = options["testbed"]
+    emulator = choice.chosen(testbed)[0] if options["emulator"] == "auto" else options["emulator"]
     return Program(
         argv=argv,
         profile=profile,
         sites=sites,
         processes=options["processes"],
         cwd=Path.cwd(),
-        testbed=options["testbed"],
+        testbed=testbed,
         emulator=emulator,
         tcp={"congestion": options["congestion"], "slow_start_after_idle": True},
         image=options["image"],
@@ -143,8 +144,8 @@ def _check_host(program: Program) -> None:
         raise SpecError(f"--emulator {program.emulator}: expected auto or one of {', '.join(choice.EMULATORS)}")
     if program.testbed == "netns" and shutil.which(program.argv[0]) is None:
         raise SpecError(f"{program.argv[0]}: no such program here; give a path, or a command that PATH has")
-    choice.check(program.emulator)
-    testbeds.check(program.testbed)
+    choice.check(program.emulator, program.testbed)
+    testbeds.check(program.testbed, [program.image])
 
 
 def _row(program: Program, ended: Ended) -> dict[str, Any]:

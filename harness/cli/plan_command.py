@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 @spec_options
 @click.option("--jobs", type=click.IntRange(min=1), default=6, show_default=True, help="Reps side by side, at most.")
 @click.option("--json", "as_json", is_flag=True, help="For machines.")
+@click.option("--tc", "as_tc", is_flag=True, help="Only the ip and tc commands that build each network.")
 def command(
     spec_source: str,
     assignments: tuple[str, ...],
@@ -29,6 +30,7 @@ def command(
     out: Path,
     jobs: int,
     as_json: bool,
+    as_tc: bool,
 ) -> None:
     """Show what `run` would do: every cell, the step time the law predicts, why it runs or not, how long it takes.
 
@@ -40,6 +42,9 @@ def command(
 
     spec = load_spec(spec_source, assignments, testbed, emulator)
     cells = select(spec, spec_source, only)
+    if as_tc:
+        _print_tc(cells)
+        return
     folder = RunFolder(out / spec.name)
     lines = [_line(cell, folder, spec.run.repeats) for cell in cells]
     todo = [load_of(cell) for cell, line in zip(cells, lines, strict=True) for _ in range(line["to_run"])]
@@ -49,6 +54,19 @@ def command(
         click.echo(json.dumps({"run": str(folder.path), "cells": lines, "predicted_s": seconds}, indent=1))
         return
     _print(spec.name, spec.run.repeats, lines, len(todo), seconds)
+
+
+def _print_tc(cells: list[Cell]) -> None:
+    """Every distinct network as commands, whether or not this host can run them."""
+    from harness.emulators.netem_commands import commands
+    from harness.rep import network_of
+
+    networks = {network_of(cell).key(): network_of(cell) for cell in cells if not cell.is_baseline}
+    for key, network in networks.items():
+        names = [cell.slug for cell in cells if not cell.is_baseline and network_of(cell).key() == key]
+        click.echo(f"# {', '.join(names)}")
+        for line in commands(network):
+            click.echo(line)
 
 
 def _line(cell: Cell, folder: RunFolder, repeats: int) -> dict[str, Any]:

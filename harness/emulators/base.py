@@ -59,7 +59,7 @@ class EmulatorStats:
     packets: int
     bytes: int
     drops: Mapping[str, int]
-    not_ipv4: int
+    not_ipv4: int | None
     paths: tuple[PathStats, ...]
     sites: tuple[SiteStats, ...]
     lateness_p50_ms: float | None

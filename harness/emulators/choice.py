@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -12,18 +14,22 @@ from harness.errors import HostError
 from harness.testbeds import adopted
 
 EMULATORS = ("relay", "netem")
+_PACKAGES = Path(__file__).resolve().parents[2]
+_DETECT_S = 30.0
 
 
 def starter(name: str) -> Callable[[], Emulator]:
     """What starts an emulator; each call starts another one."""
+    from harness.emulators.netem import NetemEmulator
     from harness.emulators.relay import RelayEmulator
 
-    return {"relay": RelayEmulator}[name]
+    kinds: dict[str, Callable[[], Emulator]] = {"relay": RelayEmulator, "netem": NetemEmulator}
+    return kinds[name]
 
 
 def check(name: str, testbed: str) -> None:
     """Refuse in one line an emulator that this host cannot run for this testbed. Raises: HostError."""
-    missing = {"relay": why_no_relay}[name](testbed)
+    missing = {"relay": why_no_relay, "netem": why_no_netem}[name](testbed)
     if missing is not None:
         raise HostError(missing)
 
@@ -40,7 +46,32 @@ def why_no_relay(testbed: str = "netns") -> str | None:
     return None
 
 
+def why_no_netem(testbed: str = "netns") -> str | None:
+    """What netem lacks on this host; None if it works."""
+    if testbed == "docker" and adopted() is not None:
+        return "netem: nobody here may enter the networks of the other containers; use --emulator relay"
+    if testbed == "docker" and os.geteuid() != 0:
+        return "netem: only root may enter the networks of containers; run as root, or use --emulator relay"
+    return _why_no_netem()
+
+
 @cache
-def chosen() -> tuple[str, str]:
-    """What `emulator = "auto"` means here, and why in words."""
-    return "relay", "the only one in this version"
+def _why_no_netem() -> str | None:
+    """Tried once, in a child process with a network of its own."""
+    path = os.pathsep.join(filter(None, [str(_PACKAGES), os.environ.get("PYTHONPATH")]))
+    command = [sys.executable, "-P", "-m", "harness.emulators.netem_detect"]
+    try:
+        done = subprocess.run(
+            command, env=os.environ | {"PYTHONPATH": path}, capture_output=True, text=True, timeout=_DETECT_S
+        )
+    except subprocess.TimeoutExpired:
+        return f"netem: it took more than {_DETECT_S:.0f} s to find out whether the kernel has it"
+    if done.returncode:
+        return f"netem: cannot find out whether the kernel has it: {done.stderr.strip().splitlines()[-1]}"
+    return done.stdout.strip() or None
+
+
+def chosen(testbed: str = "netns") -> tuple[str, str]:
+    """What `emulator = "auto"` means here for this testbed, and why in words."""
+    missing = why_no_netem(testbed)
+    return ("netem", "this kernel has it") if missing is None else ("relay", missing)

@@ -136,8 +136,9 @@ class _Prober:
             # Less the delay of its path, an arrival is a departure from the queue under test.
             delay_ns = network.links[site, dst].delay_ns
             departures.extend(received - delay_ns for *_, received in arrivals)
+        jitter_ms = max(network.links[site, network.sites.index(name)].jitter_ns for name in to) / 1e6
         nbytes = flows[0].trains[0]["bytes"]
-        return judge_shared_up(network.sites[site], tuple(to), rate, departures, nbytes)
+        return judge_shared_up(network.sites[site], tuple(to), rate, departures, nbytes, jitter_ms=jitter_ms)
 
     def close(self) -> None:
         """Let the workers close their sockets."""

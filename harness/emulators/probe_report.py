@@ -207,8 +207,12 @@ def _order_reasons(row: PathProbe) -> list[str]:
 def _rate_reasons(row: PathProbe) -> list[str]:
     if row.rate_mbit is None:
         return []
-    # Jitter stretches or squeezes a train of 50 ms.
-    return rate_reasons(row.measured_rate_mbit, row.rate_mbit, 2 * row.jitter_ms / _TRAIN_MS)
+    return rate_reasons(row.measured_rate_mbit, row.rate_mbit, _uncertain(row.jitter_ms))
+
+
+def _uncertain(jitter_ms: float) -> float:
+    """The share by which jitter stretches or squeezes a train of 50 ms."""
+    return 2 * jitter_ms / _TRAIN_MS
 
 
 def rate_reasons(measured_mbit: float | None, expected_mbit: float, uncertain: float = 0.0) -> list[str]:
@@ -229,12 +233,18 @@ def _mbit(bytes_per_s: float | None) -> float | None:
 
 
 def judge_shared_up(
-    site: str, to: tuple[str, ...], rate: float, departures_ns: Sequence[int], nbytes: int
+    site: str, to: tuple[str, ...], rate: float, departures_ns: Sequence[int], nbytes: int, *, jitter_ms: float = 0.0
 ) -> SharedUpProbe:
-    """Whether streams that left a site at once got its `up` rate (bytes/s) together, and no more."""
+    """Whether streams that left a site at once got its `up` rate (bytes/s) together, and no more.
+
+    Args:
+        jitter_ms: the largest of their paths, which makes the times of departure uncertain.
+    """
     measured = _mbit(dispersion(list(enumerate(sorted(departures_ns))), nbytes))
     expected = rate * 8 / 1e6
-    reasons = tuple(f"shared up of {site}: {reason}" for reason in rate_reasons(measured, expected))
+    reasons = tuple(
+        f"shared up of {site}: {reason}" for reason in rate_reasons(measured, expected, _uncertain(jitter_ms))
+    )
     return SharedUpProbe(site, to, expected, measured, reasons)
 
 

@@ -1,4 +1,4 @@
-"""Workers without torch: processes in namespaces of their own, on a relay, that do what a test says."""
+"""Workers without torch: processes in namespaces of their own, on an emulator, that do what a test says."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ from typing import Any
 
 import pytest
 
+from harness.emulators.netem import NetemEmulator
 from harness.emulators.plan import Network, worker_address
+from harness.emulators.process import EmulatorProcess
 from harness.emulators.relay import RelayEmulator
 from workloads.namespace import die_with_parent, drop_privileges, enter_private_network, set_tcp
 from workloads.probing import handle
@@ -40,17 +42,17 @@ class LabWorker:
 
 
 class Lab:
-    """Workers 0..n-1 attached to one relay."""
+    """Workers 0..n-1 attached to one emulator."""
 
-    def __init__(self, network: Network) -> None:
-        self.relay = RelayEmulator()
+    def __init__(self, network: Network, kind: type[EmulatorProcess]) -> None:
+        self.emulator = kind()
         self.pids: list[int] = []
         self._pipes: list[Connection] = []
         self._threads: list[ThreadPoolExecutor] = []  # one a worker, which does one thing at a time
         try:
             for rank in range(network.workers):
-                self._start(rank)
-            self.relay.apply(network)
+                self.start_worker(rank)
+            self.emulator.apply(network)
         except BaseException:
             self.close()
             raise
@@ -66,7 +68,7 @@ class Lab:
         os.waitpid(self.pids.pop(), 0)
         self._pipes.pop().close()
         self._threads.pop().shutdown()
-        self._start(rank)
+        self.start_worker(rank)
 
     @property
     def workers(self) -> list[LabWorker]:
@@ -84,7 +86,7 @@ class Lab:
             pipe.close()
         for thread in self._threads:
             thread.shutdown()
-        self.relay.close()
+        self.emulator.close()
 
     @staticmethod
     def _call(pipe: Connection, function: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
@@ -94,7 +96,7 @@ class Lab:
             raise answer
         return answer
 
-    def _start(self, rank: int) -> None:
+    def start_worker(self, rank: int) -> None:
         pipe, theirs = multiprocessing.Pipe()
         sock, far = socket.socketpair()
         parent = os.getpid()
@@ -104,7 +106,7 @@ class Lab:
                 die_with_parent(parent)
                 for open_end in (pipe, sock, *self._pipes):
                     open_end.close()
-                _serve(rank, theirs, far)
+                _serve(rank, self.emulator.attachment, theirs, far)
             finally:
                 os._exit(1)
         self.pids.append(pid)
@@ -117,14 +119,15 @@ class Lab:
         if not fds:
             error = pipe.recv()
             raise error
-        self.relay.attach(rank, fds[0])
+        self.emulator.attach(rank, fds[0])
         os.close(fds[0])
 
 
-def _serve(rank: int, pipe: Connection, sock: socket.socket) -> None:
+def _serve(rank: int, attachment: str, pipe: Connection, sock: socket.socket) -> None:
     try:
         enter_private_network()
-        device = open_tun("wan0", worker_address(rank))
+        tun = attachment == "tun"
+        device = open_tun("wan0", worker_address(rank)) if tun else os.open("/proc/self/ns/net", os.O_RDONLY)
         set_tcp({"congestion": "reno", "slow_start_after_idle": True})
         drop_privileges()
     except Exception as error:
@@ -141,15 +144,40 @@ def _serve(rank: int, pipe: Connection, sock: socket.socket) -> None:
             pipe.send(error)
 
 
-@pytest.fixture
-def lab() -> Iterator[Callable[[Network], Lab]]:
-    """A factory of labs that end with the test."""
+MakeLab = Callable[[Network], Lab]
+
+
+def _labs(kind: type[EmulatorProcess]) -> Iterator[MakeLab]:
     labs: list[Lab] = []
 
     def make(network: Network) -> Lab:
-        labs.append(Lab(network))
+        labs.append(Lab(network, kind))
         return labs[-1]
 
     yield make
     for each in labs:
         each.close()
+
+
+@pytest.fixture(params=[RelayEmulator, pytest.param(NetemEmulator, marks=pytest.mark.netem)], ids=["relay", "netem"])
+def emulator(request: pytest.FixtureRequest) -> type[EmulatorProcess]:
+    """Every emulator in turn."""
+    return request.param
+
+
+@pytest.fixture
+def lab(emulator: type[EmulatorProcess]) -> Iterator[MakeLab]:
+    """A factory of labs that end with the test, on every emulator in turn."""
+    yield from _labs(emulator)
+
+
+@pytest.fixture
+def relay_lab() -> Iterator[MakeLab]:
+    """A factory of labs on the relay."""
+    yield from _labs(RelayEmulator)
+
+
+@pytest.fixture
+def netem_lab() -> Iterator[MakeLab]:
+    """A factory of labs on netem."""
+    yield from _labs(NetemEmulator)

@@ -1,0 +1,35 @@
+"""wanbench doctor"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+
+import click
+
+from harness.errors import HostError
+
+
+@click.command("doctor", short_help="What this host can do, and the exact fix for what it cannot.")
+@click.option("--json", "as_json", is_flag=True, help="For machines.")
+def command(as_json: bool) -> None:
+    """Look at kernel, permissions, Docker and processors; say what works, what is missing, and how to mend it.
+
+    \b
+    Example:  wanbench doctor
+
+    Exit code 0 if experiments can run here, 3 if not.
+    """
+    from harness.doctor import can_run, examine
+
+    findings = examine()
+    if as_json:
+        click.echo(json.dumps([dataclasses.asdict(finding) for finding in findings], indent=1))
+    else:
+        for finding in findings:
+            click.echo(f"{finding.state:7}  {finding.topic:10}  {finding.found}")
+            for label, text in (("fix", finding.fix), ("meanwhile", finding.meanwhile)):
+                if text is not None and finding.state != "ok":
+                    click.echo(f"{'':19}  {label}: {text}")
+    if not can_run(findings):
+        raise HostError("nothing can be emulated here; see the fixes above")

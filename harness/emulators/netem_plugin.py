@@ -1,0 +1,136 @@
+"""What pyroute2 0.9 lacks to speak of queues: netem with a rate, bfifo, and packet sizes without their Ethernet header.
+
+Its own netem plugin cannot set `rate` (the kernel refuses what it sends), drops keywords that it does not know, and has
+no distributions, nanoseconds or seeds. The layouts are those of linux/pkt_sched.h.
+"""
+
+from __future__ import annotations
+
+import struct
+from functools import cache
+from statistics import NormalDist
+from types import SimpleNamespace
+from typing import Any
+
+from pyroute2.netlink import nla
+from pyroute2.netlink.rtnl import TC_H_ROOT
+from pyroute2.netlink.rtnl.tcmsg import plugins
+
+CERTAIN = 2**32 - 1  # a probability of 1
+_HEADER = ("delay", "limit", "loss", "gap", "duplicate", "jitter")
+_OURS = frozenset({"delay_ns", "jitter_ns", "loss", "limit", "rate", "distribution", "seed"})
+_ADDRESSING = frozenset({"kind", "index", "handle", "parent", "family"})
+_DISTRIBUTION_SCALE = 8192  # samples are deviations from the mean in units of jitter / 8192
+_DISTRIBUTION_SAMPLES = 4096
+_RATE_32 = 2**32 - 1
+_ETHERNET_HEADER = 14
+
+
+class NetemOptions(nla):  # type: ignore[misc]
+    """TCA_OPTIONS of a netem qdisc, complete."""
+
+    fields = tuple((name, "I") for name in _HEADER)
+    nla_map = (
+        ("TCA_NETEM_UNSPEC", "none"),
+        ("TCA_NETEM_CORR", "hex"),
+        ("TCA_NETEM_DELAY_DIST", "cdata"),
+        ("TCA_NETEM_REORDER", "hex"),
+        ("TCA_NETEM_CORRUPT", "hex"),
+        ("TCA_NETEM_LOSS", "hex"),
+        ("TCA_NETEM_RATE", "netem_rate"),
+        ("TCA_NETEM_ECN", "uint32"),
+        ("TCA_NETEM_RATE64", "uint64"),
+        ("TCA_NETEM_PAD", "hex"),
+        ("TCA_NETEM_LATENCY64", "int64"),
+        ("TCA_NETEM_JITTER64", "int64"),
+        ("TCA_NETEM_SLOT", "hex"),
+        ("TCA_NETEM_SLOT_DIST", "hex"),
+        ("TCA_NETEM_PRNG_SEED", "uint64"),
+    )
+
+    class netem_rate(nla):  # type: ignore[misc]
+        """struct tc_netem_rate; bytes per second."""
+
+        fields = (("rate", "I"), ("packet_overhead", "i"), ("cell_size", "I"), ("cell_overhead", "i"))
+
+
+class FifoOptions(nla):  # type: ignore[misc]
+    """struct tc_fifo_qopt: the limit of a bfifo, in bytes."""
+
+    fields = (("limit", "I"),)
+
+
+def netem_parameters(request: dict[str, Any]) -> dict[str, Any]:
+    """TCA_OPTIONS from keywords; every keyword is needed, because what a `change` leaves out is reset or kept.
+
+    Args:
+        request: `delay_ns`, `jitter_ns` (one standard deviation), `loss` (of 2^32-1), `limit` (packets; delay line
+            included), `rate` (bytes/s, 0 for none), `distribution` (signed 16-bit samples), `seed` (None for none).
+
+    Raises:
+        TypeError: a keyword that is unknown or missing.
+    """
+    given = set(request) - _ADDRESSING
+    if given != _OURS:
+        raise TypeError(f"netem: unknown {sorted(given - _OURS)}, missing {sorted(_OURS - given)}")
+    rate = request["rate"]
+    attrs: list[list[Any]] = [
+        ["TCA_NETEM_LATENCY64", request["delay_ns"]],
+        ["TCA_NETEM_JITTER64", request["jitter_ns"]],
+        ["TCA_NETEM_DELAY_DIST", request["distribution"]],
+        [
+            "TCA_NETEM_RATE",
+            {"rate": min(rate, _RATE_32), "packet_overhead": 0, "cell_size": 0, "cell_overhead": 0},
+        ],
+    ]
+    if rate > _RATE_32:
+        attrs.append(["TCA_NETEM_RATE64", rate])
+    if request["seed"] is not None:
+        attrs.append(["TCA_NETEM_PRNG_SEED", request["seed"]])
+    header = dict.fromkeys(_HEADER, 0) | {"limit": request["limit"], "loss": request["loss"]}
+    return header | {"attrs": attrs}
+
+
+def netem_values(options: Any) -> dict[str, int | None]:
+    """What a kernel says about a netem qdisc, by our keywords; the distribution it does not tell."""
+    rate = options.get_attr("TCA_NETEM_RATE64") or options.get_attr("TCA_NETEM_RATE")["rate"]
+    return {
+        "delay_ns": options.get_attr("TCA_NETEM_LATENCY64"),
+        "jitter_ns": options.get_attr("TCA_NETEM_JITTER64"),
+        "loss": options["loss"],
+        "limit": options["limit"],
+        "rate": rate,
+        "gap": options["gap"],
+        "duplicate": options["duplicate"],
+        "seed": options.get_attr("TCA_NETEM_PRNG_SEED"),
+    }
+
+
+@cache
+def normal() -> bytes:
+    """A normal distribution as netem reads it: samples of its inverse at equal distances."""
+    inverse, count = NormalDist().inv_cdf, _DISTRIBUTION_SAMPLES
+    samples = [round(inverse((index + 0.5) / count) * _DISTRIBUTION_SCALE) for index in range(count)]
+    return struct.pack(f"={count}h", *samples)
+
+
+def without_ethernet_header() -> bytes:
+    """TCA_STAB for a root qdisc: it, and all below it, count IP bytes."""
+    base = struct.pack("=BBhiIIII", 0, 0, 0, -_ETHERNET_HEADER, 0, 0, 0, 0)
+    return struct.pack("=HH", 4 + len(base), 1) + base
+
+
+def _forget_ours(request: dict[str, Any]) -> None:
+    # What is left of a request and has the name of a TCA_* attribute is sent as one, at the wrong place.
+    for name in _OURS:
+        request.pop(name, None)
+
+
+def install() -> None:
+    """Let pyroute2 use what is here."""
+    plugins["netem"] = SimpleNamespace(
+        parent=TC_H_ROOT, options=NetemOptions, get_parameters=netem_parameters, fix_request=_forget_ours
+    )
+    plugins["bfifo"] = SimpleNamespace(
+        parent=TC_H_ROOT, options=FifoOptions, get_parameters=lambda request: {"limit": request["limit"]}
+    )

@@ -1,0 +1,22 @@
+#!/bin/sh
+# Runs the tests that need netem: on this kernel where it has netem, else in User-Mode Linux.
+#   PYTHON=.venv/bin/python sh scripts/test-kernel.sh [PYTEST ARGUMENTS...]
+set -eu
+cd "$(dirname "$0")/.."
+PYTHON=${PYTHON:-.venv/bin/python}
+export WANBENCH_REQUIRE="netem${WANBENCH_REQUIRE:+,$WANBENCH_REQUIRE}"
+
+
+[ $# -gt 0 ] || set -- -v
+missing=$("$PYTHON" -m harness.emulators.netem_detect)
+if [ -n "$missing" ]; then
+    echo "test-kernel: in User-Mode Linux, because: $missing" >&2
+    exec sh scripts/uml-run.sh --timeout 900 "$PYTHON" -m pytest -m netem -p no:cacheprovider "$@"
+fi
+echo "test-kernel: on this kernel, which has netem" >&2
+if [ "$(id -u)" = 0 ]; then
+    exec "$PYTHON" -m pytest -m netem -p no:cacheprovider "$@"
+fi
+# Root of namespaces of its own, which end with it however it ends.
+exec unshare --user --map-root-user --net --mount --pid --fork --kill-child --mount-proc \
+    "$PYTHON" -m pytest -m netem -p no:cacheprovider "$@"

@@ -1,0 +1,24 @@
+"""Lanes: tests that need more of the host than others are marked by what they need.
+
+Where the host lacks it they are skipped, with the reason and the remedy; a lane that is named in WANBENCH_REQUIRE
+(`WANBENCH_REQUIRE=netem pytest`) fails instead, so that a host made for it cannot silently pass.
+"""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from harness.emulators.choice import why_no_netem
+
+LANES = {"netem": (why_no_netem, "`make test-kernel` runs them in User-Mode Linux")}
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    for lane, (why_not, remedy) in LANES.items():
+        if item.get_closest_marker(lane) is None or (reason := why_not()) is None:
+            continue
+        if lane in os.environ.get("WANBENCH_REQUIRE", "").split(","):
+            pytest.fail(f"the lane {lane!r} is required: {reason}", pytrace=False)
+        pytest.skip(f"{reason}; {remedy}")

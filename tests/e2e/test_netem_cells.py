@@ -1,0 +1,105 @@
+"""Cells on netem through the command line: they agree with the relay, and they need no root."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+from cli_session import WANBENCH, Bench
+from nobody import NOBODY
+
+pytestmark = pytest.mark.netem
+
+# What one slow processor carries with ease: bytes / rate is the same.
+AGREEMENT = {
+    "smoke": ["--set", "workload.payload_scale=0.005"],
+    "world4": [
+        *["--set", "workload.payload_scale=0.001", "--set", "sweep.workers=[4]", "--set", "run.repeats=1"],
+        *["--only", "algorithm=ssgd", "--only", "algorithm=dts-d4-p4"],
+    ],
+}  # fmt: skip
+TRIES = 4  # of a host that others use
+GLOO = """
+schema = 1
+name = "gloo"
+
+[workload]
+params = 4_000
+tensors = 4
+step_time = "300ms"
+
+[network]
+rate = "20Mbit"
+tcp = { congestion = "reno", slow_start_after_idle = false }
+
+[comm]
+collective = "gloo"
+
+[algorithms]
+ssgd = {}
+
+[sweep]
+workers = [4]
+rtt = ["40ms"]
+
+[run]
+repeats = 1
+emulator = "netem"
+"""
+
+
+@pytest.mark.parametrize("experiment", AGREEMENT)
+def test_netem_and_relay_agree_on_step_times(bench, capsys, experiment):
+    command = ["run", experiment, *AGREEMENT[experiment], "--set", 'sweep.emulator=["relay", "netem"]']
+    for _ in range(TRIES):
+        result = bench.run(*command, "--jobs", "1", "--out", "out", "--no-figures")
+        if result.code == 0:
+            break
+    assert result.code == 0, result.err
+    rows = [row for row in bench.rows(experiment) if row["workers"] > 1]
+    cells = {(row["algorithm"], row["rtt_ms"]): {} for row in rows}
+    for row in rows:
+        cells[row["algorithm"], row["rtt_ms"]][row["emulator"]] = row
+    with capsys.disabled():
+        print(f"\n{experiment:12} {'rtt ms':>7} {'relay s':>8} {'netem s':>8} {'differ by':>9}")
+        for (algorithm, rtt_ms), by in sorted(cells.items()):
+            relay, netem = by["relay"]["step_time_s"], by["netem"]["step_time_s"]
+            print(f"{algorithm:12} {rtt_ms:>7g} {relay:>8.4f} {netem:>8.4f} {netem / relay - 1:>+9.1%}")
+    assert len(cells) == len(rows) / 2 > 1
+    for by in cells.values():
+        assert by["netem"]["step_time_s"] == pytest.approx(by["relay"]["step_time_s"], rel=0.05)
+        assert by["netem"]["lateness_p99_ms"] is None, "netem does not know"
+        assert by["relay"]["lateness_p99_ms"] is not None
+
+
+@pytest.fixture
+def bench_of_nobody():
+    """A working folder that everybody may enter: pytest's own are for their user alone."""
+    folder = Path(tempfile.mkdtemp())
+    folder.chmod(0o755)
+    here = Bench(folder)
+    yield here
+    here.close()
+    shutil.rmtree(folder)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become nobody; as another user, all of this runs without")
+def test_four_ranks_train_with_gloo_on_netem_without_root(bench_of_nobody):
+    bench = bench_of_nobody
+    spec = bench.spec(GLOO)
+    for name in ("out", "tmp"):
+        (bench.folder / name).mkdir()
+        os.chown(bench.folder / name, NOBODY, NOBODY)
+    as_nobody = [sys.executable, str(Path(__file__).with_name("nobody.py")), *WANBENCH]
+    command = bench.start("run", spec, "--out", "out", "--no-figures", program=as_nobody)
+    result = command.wait()
+    assert result.code == 0, result.err
+    (row,) = [row for row in bench.rows("gloo") if row["workers"] == 4]
+    assert (row["emulator"], row["collective"], row["status"]) == ("netem", "gloo", "ok")
+    assert row["step_time_s"] == pytest.approx(row["predicted_step_time_s"], rel=0.15)
+    assert (bench.folder / "out/gloo").stat().st_uid == NOBODY
+    assert command.left_nothing(within_s=5)

@@ -1,0 +1,182 @@
+"""What both emulators do alike, on real packets: workers in namespaces, the kernel's own TCP and UDP."""
+
+import os
+import signal
+import statistics
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from leftovers import alive, gone_within, host_state, namespaces
+from traffic import MS, network, one_way, receive_tcp, receive_udp, send_tcp, send_udp
+
+from harness.emulators.base import EmulatorError
+from harness.emulators.plan import UNLIMITED, Link, Network, Queue, worker_address
+from harness.emulators.probe import probe
+from harness.emulators.probe_report import TOLERANCES
+from workloads.tun import tcp_counters
+
+# ---------------------------------------------------------------- fidelity
+
+
+def test_the_one_way_delay_of_every_direction_is_its_own(lab):
+    net = network(delay_ms=20)
+    there_and_back = {(0, 1): Link(35 * MS, 0, 0.0, UNLIMITED), (1, 0): Link(10 * MS, 0, 0.0, UNLIMITED)}
+    net = Network(net.sites, net.site_of, net.up, net.down, net.local_delay_ns, there_and_back)
+    here = lab(net)
+    for source, to, delay_ms in ((0, 1, 35), (1, 0, 10)):
+        delays = [delay for _, delay in one_way(here, source, to, nbytes=64, gap_s=0.002)]
+        assert len(delays) == 40
+        assert statistics.median(delays) == pytest.approx(delay_ms, abs=1.0)
+
+
+def test_one_tcp_flow_gets_the_rate_of_its_path(lab):
+    here = lab(network(delay_ms=5, path_mbit=40))
+    received = here.run(1, receive_tcp, worker_address(1), 1.0, 2.0)
+    here.run(0, send_tcp, worker_address(1))
+    assert received.result() == pytest.approx(40 * 1448 / 1500, rel=0.06)
+
+
+def test_two_workers_of_a_site_share_its_uplink(lab):
+    here = lab(network(3, site_of=(0, 0, 1, 2), delay_ms=5, up_mbit=40))
+    received = [here.run(rank, receive_tcp, worker_address(rank), 1.5, 2.0) for rank in (2, 3)]
+    for source, to in ((0, 2), (1, 3)):
+        here.run(source, send_tcp, worker_address(to))
+    assert sum(each.result() for each in received) == pytest.approx(40 * 1448 / 1500, rel=0.06)
+
+
+def test_a_full_buffer_drops_and_tcp_notices(lab):
+    here = lab(network(delay_ms=5, path_mbit=20, buffer_ms=10))
+    received = here.run(1, receive_tcp, worker_address(1), 0.5, 1.5)
+    here.run(0, send_tcp, worker_address(1))
+    received.result()
+    assert here.emulator.stats().drops["path"] > 0
+    assert here.run(0, tcp_counters).result()["RetransSegs"] > 0
+
+
+def test_loss_is_counted_and_is_what_does_not_arrive(lab):
+    here = lab(network(loss=0.2))
+    got = one_way(here, 0, 1, 500, nbytes=64, gap_s=0.0002)
+    stats = here.emulator.stats()
+    assert 400 - 45 < len(got) < 400 + 45  # five standard deviations
+    assert stats.drops["loss"] == 500 - len(got)
+    assert stats.paths[0].packets == len(got)
+
+
+def test_jitter_keeps_the_order(lab):
+    here = lab(network(jitter_ms=5))
+    got = one_way(here, 0, 1, 300, nbytes=64, gap_s=0.001)
+    assert [number for number, _ in got] == list(range(300))
+    assert statistics.stdev(delay for _, delay in got) > 0.5
+
+
+def test_a_change_in_mid_flow_reorders_and_loses_nothing(lab):
+    here = lab(network(delay_ms=100))
+    received = here.run(1, receive_udp, worker_address(1), 400, 1.0)
+    sent = here.run(0, send_udp, worker_address(1), 400, 64, 0.001)
+    time.sleep(0.4)
+    here.emulator.change(0, 1, Link(5 * MS, 0, 0.0, UNLIMITED))
+    sent.result()
+    got = received.result()
+    assert [number for number, _ in got] == list(range(400))
+    assert got[0][1] > 99
+    assert got[-1][1] < 7
+
+
+def test_the_probe_finds_the_network_that_was_applied(lab):
+    net = network(4, delay_ms=30, jitter_ms=0.5, up_mbit=40)
+    here = lab(net)
+    report = probe(net, here.workers, tolerance=TOLERANCES[here.emulator.name])
+    assert report.reasons == ()
+    assert len(report.rows) == report.paths_total == 12
+    assert report.shared_up is not None
+    assert report.network == net.key()
+    assert report.one_way_error_ms < 1.3
+
+
+def test_the_probe_names_a_network_that_is_another_one(lab):
+    net = network(delay_ms=30, path_mbit=40)
+    here = lab(net)
+    here.emulator.change(1, 0, Link(36 * MS, 0, 0.0, Queue(2.5e6, 10**6)))
+    reasons = probe(net, here.workers).reasons
+    assert [reason.split(" ms,")[0][:26] for reason in reasons] == [
+        "s1 -> s0: one-way delay 36",
+        "s1 -> s0: rate 20 Mbit/s, ",
+    ] or [reason[:21] for reason in reasons] == ["s1 -> s0: one-way del", "s1 -> s0: rate 19.99 "]
+
+
+# ---------------------------------------------------------------- life and death
+
+
+def test_close_leaves_nothing_behind(lab):
+    before = host_state()[0]
+    here = lab(network(3))
+    pids = [here.emulator.pid, *here.pids]
+    ours = set().union(*map(namespaces, pids))
+    assert len(ours) >= 3
+    here.close()
+    here.close()
+    assert gone_within(2, pids)
+    devices, spaces = host_state()
+    assert devices == before
+    assert not ours & spaces
+
+
+ORPHAN = """
+import sys, time
+sys.path[:0] = {paths!r}
+from conftest import Lab
+from traffic import network
+from {emulator.__module__} import {emulator.__name__}
+lab = Lab(network(3), {emulator.__name__})
+print(lab.emulator.pid, *lab.pids, flush=True)
+time.sleep(60)
+"""
+
+
+def test_sigkill_of_the_controller_leaves_nothing_behind(emulator):
+    here = Path(__file__).parent
+    before = host_state()[0]
+    program = ORPHAN.format(paths=[str(here), str(here.parents[1])], emulator=emulator)
+    controller = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True)
+    with controller:
+        pids = [int(pid) for pid in controller.stdout.readline().split()]
+        assert len(pids) == 4
+        assert all(alive(pid) for pid in pids)
+        ours = set().union(*map(namespaces, pids))
+        assert len(ours) >= 3
+        controller.kill()
+    assert gone_within(2, pids)
+    devices, spaces = host_state()
+    assert devices == before
+    assert not ours & spaces
+
+
+def test_an_emulator_that_was_killed_says_so(emulator):
+    here = emulator()
+    os.kill(here.pid, signal.SIGKILL)
+    with pytest.raises(EmulatorError, match=f"^{here.name}: the process was killed by SIGKILL$"):
+        here.stats()
+    here.close()
+
+
+def test_a_closed_emulator_says_so(emulator):
+    here = emulator()
+    here.close()
+    with pytest.raises(EmulatorError, match=f"^{here.name}: the emulator was closed$"):
+        here.stats()
+
+
+def test_ctrl_c_does_not_end_an_emulator(emulator):
+    with emulator() as here:
+        os.kill(here.pid, signal.SIGINT)
+        time.sleep(0.05)
+        assert here.stats().packets == 0
+
+
+def test_a_change_of_a_path_that_is_not_there_is_refused(lab):
+    here = lab(network()).emulator
+    with pytest.raises(EmulatorError, match=f"^{here.name}: change: there is no path from site 0 to site 7$"):
+        here.change(0, 7, Link(0, 0, 0.0, UNLIMITED))

@@ -1,0 +1,117 @@
+"""Netem's routers come and go with their process, and touch nothing that is not theirs."""
+
+import os
+import signal
+import socket
+import subprocess
+
+import pytest
+from leftovers import gone_within, host_state, namespaces
+from traffic import network, one_way
+
+from harness.emulators.base import EmulatorError
+from harness.emulators.netem import NetemEmulator
+from harness.emulators.netem_commands import commands
+from harness.emulators.probe import probe
+from harness.emulators.probe_report import NETEM_TOLERANCE
+
+pytestmark = pytest.mark.netem
+
+
+def devices():
+    """Of the worker that calls it."""
+    return {name for _, name in socket.if_nameindex()}
+
+
+def as_root_of(pid, command):
+    """In the network namespace of a process."""
+    subprocess.run(["nsenter", "-t", str(pid), "-n", "sh", "-ec", command], check=True)
+
+
+def test_a_killed_process_takes_all_routers_and_the_workers_devices_with_it(netem_lab):
+    before = host_state()[0]
+    here = netem_lab(network(3))
+    routers = namespaces(here.emulator.pid) - set().union(*map(namespaces, here.pids))
+    assert len(routers) == 6
+    assert here.run(0, devices).result() == {"lo", "wan0"}
+    os.kill(here.emulator.pid, signal.SIGKILL)
+    assert gone_within(2, [here.emulator.pid])
+    after, spaces = host_state()
+    assert (after, routers & spaces) == (before, set())
+    while here.run(0, devices).result() != {"lo"}:
+        pass  # the kernel takes namespaces apart in its own time
+
+
+def test_a_replaced_worker_is_joined_when_a_network_is_applied(netem_lab):
+    net = network(delay_ms=10)
+    here = netem_lab(net)
+    here.replace(1)
+    assert here.emulator.stats().packets == 0
+    here.emulator.apply(net)
+    assert len(one_way(here, 0, 1, 10, nbytes=64, gap_s=0.001)) == 10
+
+
+def test_other_places_are_built_in_place_of_those_before(netem_lab):
+    here = netem_lab(network(3))
+    for net in (network(2), network(3, site_of=(2, 0, 1)), network(2), network(3)):
+        here.emulator.apply(network(1))
+        here.emulator.apply(net)
+        got = one_way(here, 0, net.workers - 1, 10, nbytes=64, gap_s=0.001)
+        assert len(got) == 10
+    assert len(namespaces(here.emulator.pid) - set().union(*map(namespaces, here.pids))) == 6
+
+
+def test_a_worker_that_is_not_attached_is_named():
+    with NetemEmulator() as here, pytest.raises(EmulatorError, match=r"^netem: apply: worker 0 is not attached$"):
+        here.apply(network())
+
+
+def test_a_device_of_somebody_else_is_refused_and_stays(netem_lab):
+    here = netem_lab(network())
+    here.replace(1)
+    as_root_of(here.pids[1], "ip link add wan0 type veth peer name theirs")
+    message = r"^netem: apply: site-s1: w1 to worker-1: wan0: it exists already, and is not ours$"
+    with pytest.raises(EmulatorError, match=message):
+        here.emulator.apply(network())
+    assert here.run(1, devices).result() == {"lo", "wan0", "theirs"}
+    assert here.run(0, devices).result() == {"lo"}
+
+
+def test_a_device_that_somebody_removed_is_built_anew(netem_lab):
+    net = network(delay_ms=10)
+    here = netem_lab(net)
+    as_root_of(here.pids[1], "ip link del wan0")
+    with pytest.raises(EmulatorError, match=r"^netem: stats: site-s1: w1: No such device$"):
+        here.emulator.stats()
+    with pytest.raises(EmulatorError, match=r"^netem: apply: site-s1: w1 \(to worker 1\): htb class: is not there$"):
+        here.emulator.apply(net)
+    here.emulator.apply(net)
+    assert len(one_way(here, 0, 1, 10, nbytes=64, gap_s=0.001)) == 10
+
+
+def test_the_printed_commands_build_the_same_network(netem_lab):
+    """ip and tc, from iproute2, between workers that nobody has joined yet."""
+    net = network(3, site_of=(0, 0, 1, 2), delay_ms=30, jitter_ms=0.5, loss=0.02, path_mbit=40, up_mbit=30)
+    here = netem_lab(network(1))  # of four workers, one is enough to start them
+    lines = [line for line in commands(net) if not line.startswith("ip netns add worker-")]
+    for rank in range(1, 4):
+        here.start_worker(rank)
+    here.emulator.close()
+    script = "\n".join(
+        [
+            "mount -t tmpfs tmpfs /run && mkdir /run/netns",
+            *(f"ip netns attach worker-{rank} {pid}" for rank, pid in enumerate(here.pids)),
+            *lines,
+            "echo ready",
+            "read end",
+        ]
+    )
+    builder = subprocess.Popen(
+        ["unshare", "-m", "sh", "-ec", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    with builder:
+        try:
+            assert builder.stdout.readline() == "ready\n"
+            assert probe(net, here.workers, tolerance=NETEM_TOLERANCE).reasons == ()
+        finally:
+            builder.stdin.close()
