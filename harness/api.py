@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from harness.cells import Cell, expand
+from harness.emulators import choice
 from harness.manifest import code_hash, manifest
 from harness.progress import Reporter
 from harness.run import Tally, execute, pending
@@ -92,12 +93,21 @@ def measure_all(
         say = Reporter(len(todo))
         total = len(cells) * spec.run.repeats
         say.say(f"{spec.name}: {len(cells)} cells x {spec.run.repeats} = {total} reps, {len(todo)} to do")
+        if spec.run.emulator == "auto" and todo:
+            for line in _choices(cells):
+                say.say(line)
         try:
             tally = execute(todo, folder, side_by_side(jobs or DEFAULT_SLOTS), os.cpu_count() or 1, say, draw=draw)
         finally:
             say.close()
         _derive(folder, draw)
     return tally
+
+
+def _choices(cells: list[Cell]) -> list[str]:
+    """Which emulator `auto` became, and why."""
+    kinds = dict.fromkeys((cell.config["testbed"], cell.config["emulator"]) for cell in cells if cell.workers > 1)
+    return [f"emulator {emulator}: {choice.chosen(testbed)[1]}" for testbed, emulator in kinds if emulator is not None]
 
 
 def _derive(folder: RunFolder, draw: bool) -> None:

@@ -1,10 +1,11 @@
-"""What this host can do for wanbench, one finding a line: the exact fix for what is missing, and what works meanwhile."""
+"""What this host can do, one finding a line: the exact fix for what is missing, and what works meanwhile."""
 
 from __future__ import annotations
 
 import json
 import os
 import platform
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -116,8 +117,8 @@ def _namespaces(tried: dict[str, Any]) -> Iterator[Finding]:
         how = "as root" if os.geteuid() == 0 else "without root"
         yield Finding("namespaces", "ok", f"private networks can be made, {how}")
         return
-    found, _, fix = why.partition("; ")
-    yield Finding("namespaces", "missing", found, fix or None, "--testbed docker, where Docker works")
+    found, fix = _split(why)
+    yield Finding("namespaces", "missing", found, fix, "--testbed docker, where Docker works")
 
 
 def _tun() -> Iterator[Finding]:
@@ -125,7 +126,7 @@ def _tun() -> Iterator[Finding]:
     if why is None:
         yield Finding("TUN device", "ok", "/dev/net/tun is open to this user: the relay emulator works")
         return
-    found, _, fix = why.partition("; ")
+    found, fix = _split(why)
     lasting = f"{fix}; to keep it: {_UDEV}" if "denied" in found else fix
     yield Finding("TUN device", "missing", found, lasting, "--emulator netem, where the kernel has it")
 
@@ -135,8 +136,8 @@ def _netem() -> Iterator[Finding]:
     if why is None:
         yield Finding("netem", "ok", "this kernel has sch_netem: --emulator auto takes it")
         return
-    found, _, fix = why.partition("; ")
-    yield Finding("netem", "missing", found, fix or None, "--emulator relay")
+    found, fix = _split(why)
+    yield Finding("netem", "missing", found, fix, "--emulator relay")
 
 
 def _tcp(tried: dict[str, Any]) -> Iterator[Finding]:
@@ -154,8 +155,8 @@ def _docker() -> Iterator[Finding]:
     if why is None:
         yield Finding("Docker", "ok", docker_host.describe())
         return
-    found, _, fix = why.partition("; ")
-    yield Finding("Docker", "missing", found, fix or None, "--testbed netns")
+    found, fix = _split(why)
+    yield Finding("Docker", "missing", found, fix, "--testbed netns")
 
 
 def _processors() -> Iterator[Finding]:
@@ -187,6 +188,16 @@ def _priority(tried: dict[str, Any]) -> Iterator[Finding]:
         "ulimit -r 1, after adding `USER - rtprio 1` to /etc/security/limits.conf; or run as root",
         "repetitions with late packets are measured again",
     )
+
+
+def _split(why: str) -> tuple[str, str | None]:
+    """What is wrong, and the remedy, of an error line; what to use instead is said apart."""
+    text = re.sub(r"[;,] or use --\w+ \w+$", "", why).removeprefix("netem: ").removeprefix("docker: ")
+    found, mark, fix = text.partition("; ")
+    if not mark:
+        found, mark, fix = text.partition("): ")
+        found += mark.rstrip(": ")
+    return found, fix or None
 
 
 def _memory_gib() -> float:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from harness import doctor
 from workloads.namespace import NamespaceError, drop_privileges, enter_private_network, set_tcp
 from workloads.tun import TunError, device_counters, open_tun, tcp_counters
 
@@ -148,3 +149,11 @@ def open_without_right():
 def test_a_device_that_is_not_there_is_named():
     with pytest.raises(TunError, match=r"^device wan9: not in this network namespace$"):
         device_counters("wan9")
+
+
+def test_the_doctor_finds_what_the_other_tests_use_and_leaves_nothing():
+    before = set(os.listdir("/sys/class/net"))
+    tried = doctor._tried()
+    assert tried["namespace"] is None
+    assert "reno" in tried["tcp"]
+    assert set(os.listdir("/sys/class/net")) == before
