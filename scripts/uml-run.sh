@@ -52,6 +52,7 @@ export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
 mount -t proc proc /proc
 mount -t sysfs sysfs /sys
 mount -t tmpfs tmpfs /run && mkdir -p /run/netns
+mount -t cgroup2 cgroup2 /sys/fs/cgroup
 mkdir -p /dev/shm && mount -t tmpfs tmpfs /dev/shm
 mount -t tmpfs -o mode=1777 tmpfs '$state/tmp'
 for module in veth sch_netem sch_htb sch_tbf cls_u32 tun bridge overlay br_netfilter; do

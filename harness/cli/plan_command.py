@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from harness.cli.options import load_spec, select, spec_options
+from harness.errors import SpecError
 
 if TYPE_CHECKING:
     from harness.cells import Cell
@@ -40,6 +41,8 @@ def command(
     from harness.schedule import load_of, makespan
     from harness.store import RunFolder
 
+    if as_json and as_tc:
+        raise SpecError("--tc and --json: choose one")
     spec = load_spec(spec_source, assignments, testbed, emulator)
     cells = select(spec, spec_source, only)
     if as_tc:

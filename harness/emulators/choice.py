@@ -29,7 +29,7 @@ def starter(name: str) -> Callable[[], Emulator]:
 
 def check(name: str, testbed: str) -> None:
     """Refuse in one line an emulator that this host cannot run for this testbed. Raises: HostError."""
-    missing = {"relay": why_no_relay, "netem": why_no_netem}[name](testbed)
+    missing = why_no_netem(testbed) if name == "netem" else why_no_relay(testbed)
     if missing is not None:
         raise HostError(missing)
 

@@ -226,11 +226,12 @@ class Kernel:
             case Address(at, address):
                 stack, index = self._at(at)
                 stack.routes.addr("add", index=index, address=address, prefixlen=32)
-            case Route(namespace, to, None):
-                self._placed[namespace].routes.route("add", dst=to, type="blackhole")
             case Route(namespace, to, device):
                 stack = self._placed[namespace]
-                stack.routes.route("add", dst=to, gateway=GATEWAY, oif=stack.index(device), flags=["onlink"])
+                if device is None:
+                    stack.routes.route("add", dst=to, type="blackhole")
+                else:
+                    stack.routes.route("add", dst=to, gateway=GATEWAY, oif=stack.index(device), flags=["onlink"])
             case Root(at, default):
                 stack, index = self._at(at)
                 stack.routes.tc("add", "htb", index, _ROOT, default=default, stab=without_ethernet_header())

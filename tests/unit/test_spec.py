@@ -111,7 +111,7 @@ def test_a_schema_that_merely_equals_1_is_refused(version):
     ("table", "key", "value", "choices", "near"),
     [
         ("run", "testbed", "netn", "'auto', 'netns' or 'docker'", "netns"),
-        ("run", "emulator", "rely", "'auto' or 'relay'", "relay"),
+        ("run", "emulator", "rely", "'auto', 'netem' or 'relay'", "relay"),
         ("comm", "collective", "glo", "'direct' or 'gloo'", "gloo"),
         ("comm", "collective", "nccl", "'direct' or 'gloo'", None),
         ("train", "schedule", "cosin", "'constant' or 'cosine'", "cosine"),

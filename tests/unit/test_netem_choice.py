@@ -1,0 +1,108 @@
+"""Whether this host can have netem is found out in a child process, and told in one line."""
+
+import errno
+import os
+import subprocess
+import sys
+
+import pytest
+
+from harness.emulators import choice, netem_detect
+from harness.errors import HostError
+from workloads.namespace import NamespaceError
+
+
+@pytest.fixture(autouse=True)
+def _found_out_anew():
+    choice.why_no_netem.cache_clear()
+    choice.chosen.cache_clear()
+    yield
+    choice.why_no_netem.cache_clear()
+    choice.chosen.cache_clear()
+
+
+@pytest.fixture
+def detected(monkeypatch):
+    """`missing()` with a kernel that answers with these numbers, and no namespace."""
+
+    def detect(*numbers):
+        answers = iter(numbers)
+        monkeypatch.setattr(netem_detect, "enter_private_network", lambda: None)
+        monkeypatch.setattr(netem_detect, "_try", lambda _kind, _body: next(answers))
+        return netem_detect.missing()
+
+    return detect
+
+
+def test_a_kernel_with_all_of_it_lacks_nothing(detected):
+    assert detected(0, 0, 0, 0) is None
+
+
+@pytest.mark.parametrize(
+    ("numbers", "what", "option", "module"),
+    [
+        ((errno.ENOENT,), "netem", "CONFIG_NET_SCH_NETEM", "sch_netem"),
+        ((0, errno.ENOENT), "htb", "CONFIG_NET_SCH_HTB", "sch_htb"),
+        ((0, 0, errno.ENOENT), "u32", "CONFIG_NET_CLS_U32", "cls_u32"),
+        ((0, 0, 0, errno.EOPNOTSUPP), "veth", "CONFIG_VETH", "veth"),
+    ],
+)
+def test_what_a_kernel_lacks_is_named_with_its_option_module_and_packages(detected, numbers, what, option, module):
+    assert detected(*numbers) == (
+        f"netem: this kernel has no {what} ({option}): sudo modprobe {module}, which is in "
+        "linux-modules-extra-$(uname -r) on Ubuntu, kernel-modules-extra on Fedora; or use --emulator relay"
+    )
+
+
+def test_another_refusal_is_told_as_it_is(detected):
+    said = "netem: the kernel refuses sch_netem: Operation not permitted; or use --emulator relay"
+    assert detected(errno.EPERM) == said
+
+
+def test_a_host_without_namespaces_says_why(monkeypatch):
+    def refuse():
+        raise NamespaceError("new network namespace: Operation not permitted; run as root")
+
+    monkeypatch.setattr(netem_detect, "enter_private_network", refuse)
+    assert netem_detect.missing() == (
+        "netem: new network namespace: Operation not permitted; run as root; or use --emulator relay"
+    )
+
+
+def test_this_host_is_asked_once_and_nothing_of_it_changes():
+    before = set(os.listdir("/sys/class/net")), os.readlink("/proc/self/ns/net")
+    first = choice.why_no_netem()
+    assert choice.why_no_netem() is first
+    assert choice.why_no_netem.cache_info().misses == 1
+    assert (set(os.listdir("/sys/class/net")), os.readlink("/proc/self/ns/net")) == before
+
+
+@pytest.mark.parametrize(
+    ("missing", "chosen"),
+    [
+        (None, ("netem", "this kernel has it")),
+        ("netem: this kernel has none", ("relay", "netem: this kernel has none")),
+    ],
+)
+def test_auto_is_netem_where_it_works_else_the_relay_and_says_why(monkeypatch, missing, chosen):
+    monkeypatch.setattr(choice, "why_no_netem", lambda: missing)
+    assert choice.chosen() == chosen
+
+
+def test_asking_for_netem_on_a_host_without_it_is_refused_with_the_reason(monkeypatch):
+    monkeypatch.setattr(choice, "why_no_netem", lambda: "netem: this kernel has none")
+    with pytest.raises(HostError, match=r"^netem: this kernel has none$"):
+        choice.check("netem")
+
+
+def test_who_does_not_use_netem_does_not_wait_for_pyroute2():
+    code = (
+        "import sys\n"
+        "from harness.cells import expand\n"
+        "from harness.spec import Spec\n"
+        "from harness.emulators.choice import starter\n"
+        "expand(Spec.load('smoke'), 'smoke'); starter('relay')\n"
+        "print('pyroute2' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "False\n"
