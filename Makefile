@@ -25,7 +25,7 @@ test: setup
 
 # ARGS=... of pytest instead of -v
 test-kernel: setup
-	@sh scripts/setup-tests.sh kernel
+	@sh scripts/setup-tests.sh kernel docker
 	@PYTHON="$(BIN)/python" sh scripts/test-kernel.sh $(ARGS)
 
 lint: setup

@@ -1,21 +1,25 @@
 #!/bin/sh
-# Runs the tests that need netem: on this kernel where it has netem, else in User-Mode Linux.
+# Runs the tests that need netem: on this kernel where it has netem, else in User-Mode Linux. As root containers are
+# among them, with a Docker daemon of their own where none runs.
 #   PYTHON=.venv/bin/python sh scripts/test-kernel.sh [PYTEST ARGUMENTS...]
 set -eu
 cd "$(dirname "$0")/.."
 PYTHON=${PYTHON:-.venv/bin/python}
-export WANBENCH_REQUIRE="netem${WANBENCH_REQUIRE:+,$WANBENCH_REQUIRE}"
-
 
 [ $# -gt 0 ] || set -- -v
+require=netem with=
+if [ "$(id -u)" = 0 ]; then
+    require=netem,docker with="sh scripts/with-dockerd.sh"
+fi
+export WANBENCH_REQUIRE="$require${WANBENCH_REQUIRE:+,$WANBENCH_REQUIRE}"
 missing=$("$PYTHON" -m harness.emulators.netem_detect)
 if [ -n "$missing" ]; then
     echo "test-kernel: in User-Mode Linux, because: $missing" >&2
-    exec sh scripts/uml-run.sh --timeout 900 "$PYTHON" -m pytest -m netem -p no:cacheprovider "$@"
+    exec sh scripts/uml-run.sh --timeout 900 $with "$PYTHON" -m pytest -m netem -p no:cacheprovider "$@"
 fi
 echo "test-kernel: on this kernel, which has netem" >&2
 if [ "$(id -u)" = 0 ]; then
-    exec "$PYTHON" -m pytest -m netem -p no:cacheprovider "$@"
+    exec $with "$PYTHON" -m pytest -m netem -p no:cacheprovider "$@"
 fi
 # Root of namespaces of its own, which end with it however it ends.
 exec unshare --user --map-root-user --net --mount --pid --fork --kill-child --mount-proc \

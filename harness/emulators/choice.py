@@ -52,12 +52,12 @@ def why_no_netem(testbed: str = "netns") -> str | None:
         return "netem: nobody here may enter the networks of the other containers; use --emulator relay"
     if testbed == "docker" and os.geteuid() != 0:
         return "netem: only root may enter the networks of containers; run as root, or use --emulator relay"
-    return _why_no_netem()
+    return kernel_lacks()
 
 
 @cache
-def _why_no_netem() -> str | None:
-    """Tried once, in a child process with a network of its own."""
+def kernel_lacks() -> str | None:
+    """What this kernel lacks for netem; None if it has all. Tried once, in a child process with a network of its own."""
     path = os.pathsep.join(filter(None, [str(_PACKAGES), os.environ.get("PYTHONPATH")]))
     command = [sys.executable, "-P", "-m", "harness.emulators.netem_detect"]
     try:

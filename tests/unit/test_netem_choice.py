@@ -14,11 +14,9 @@ from workloads.namespace import NamespaceError
 
 @pytest.fixture(autouse=True)
 def _found_out_anew():
-    choice.why_no_netem.cache_clear()
-    choice.chosen.cache_clear()
+    choice.kernel_lacks.cache_clear()
     yield
-    choice.why_no_netem.cache_clear()
-    choice.chosen.cache_clear()
+    choice.kernel_lacks.cache_clear()
 
 
 @pytest.fixture
@@ -73,7 +71,7 @@ def test_this_host_is_asked_once_and_nothing_of_it_changes():
     before = set(os.listdir("/sys/class/net")), os.readlink("/proc/self/ns/net")
     first = choice.why_no_netem()
     assert choice.why_no_netem() is first
-    assert choice.why_no_netem.cache_info().misses == 1
+    assert choice.kernel_lacks.cache_info().misses == 1
     assert (set(os.listdir("/sys/class/net")), os.readlink("/proc/self/ns/net")) == before
 
 
@@ -85,14 +83,14 @@ def test_this_host_is_asked_once_and_nothing_of_it_changes():
     ],
 )
 def test_auto_is_netem_where_it_works_else_the_relay_and_says_why(monkeypatch, missing, chosen):
-    monkeypatch.setattr(choice, "why_no_netem", lambda: missing)
+    monkeypatch.setattr(choice, "why_no_netem", lambda testbed="netns": missing)
     assert choice.chosen() == chosen
 
 
 def test_asking_for_netem_on_a_host_without_it_is_refused_with_the_reason(monkeypatch):
-    monkeypatch.setattr(choice, "why_no_netem", lambda: "netem: this kernel has none")
+    monkeypatch.setattr(choice, "why_no_netem", lambda testbed="netns": "netem: this kernel has none")
     with pytest.raises(HostError, match=r"^netem: this kernel has none$"):
-        choice.check("netem")
+        choice.check("netem", "netns")
 
 
 def test_who_does_not_use_netem_does_not_wait_for_pyroute2():
