@@ -32,6 +32,7 @@ from workloads.namespace import become_user
 PATIENCE_S = 60.0  # without a controller
 REPLACED = 75  # the controller lives and hung up: it wants another worker in place of this one
 _RETRY_S = 0.1
+_DYING_S = 0.3
 _IMPORT_NICE = 10
 _PACKAGES = Path(__file__).resolve().parents[1]
 
@@ -152,6 +153,7 @@ def _watch(sock: socket.socket, signals: int, path: Path) -> None:
 
 def _leave(path: Path) -> NoReturn:
     """End: with REPLACED if the controller is still there, so that a container may be restarted by its status."""
+    time.sleep(_DYING_S)  # a controller that is killed closes its sockets one after the other
     os._exit(0 if _connected(path) is None else REPLACED)
 
 
