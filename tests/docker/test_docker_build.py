@@ -1,0 +1,54 @@
+"""`make image` without a registry, and the product on it. Takes minutes, so it is asked for by name."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import host_image
+import pytest
+from cli_session import WANBENCH
+
+if "image" not in os.environ.get("WANBENCH_REQUIRE", "").split(","):
+    pytest.skip("takes four minutes: WANBENCH_REQUIRE=image make test-docker", allow_module_level=True)
+
+
+@pytest.fixture(scope="module")
+def built(api):
+    """The images, as `make image` makes them on a base of Debian's packages."""
+    for goal in ("base-image-from-debian", "image"):
+        done = subprocess.run(
+            ["make", goal, "BASE=wanbench-base", f"PYTHON={sys.base_prefix}/bin/python3"],
+            cwd=host_image.CHECKOUT,
+            capture_output=True,
+            text=True,
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        print(done.stdout)
+    return {name: api.inspect_image(name) for name in ("wanbench-worker", "wanbench")}
+
+
+def test_images_are_of_a_bearable_size_and_nobody_is_root_in_a_worker(built):
+    assert built["wanbench-worker"]["Size"] < 1.5e9
+    assert built["wanbench"]["Size"] < 2e9
+    assert built["wanbench-worker"]["Config"]["User"] == "65532:65532"
+
+
+def test_smoke_runs_on_the_image_that_was_made(built, bench, monkeypatch):
+    monkeypatch.delenv("WANBENCH_IMAGE")
+    result = bench.run("run", "smoke", "--testbed", "docker", "--out", "out", program=WANBENCH)
+    if result.code == 4 and " FAILED: " not in result.err:
+        result = bench.run("run", "smoke", "--testbed", "docker", "--out", "out", program=WANBENCH)
+    assert result.code == 0, result.err
+    assert {row["image"] for row in bench.rows("smoke")} == {built["wanbench-worker"]["Id"]}
+
+
+def test_the_controllers_image_is_wanbench(built, api):
+    done = subprocess.run(
+        ["docker", "run", "--rm", "--network", "none", "wanbench", "list", "experiments"],
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "world4" in done.stdout
