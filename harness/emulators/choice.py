@@ -57,7 +57,7 @@ def why_no_netem(testbed: str = "netns") -> str | None:
 
 @cache
 def kernel_lacks() -> str | None:
-    """What this kernel lacks for netem; None if it has all. Tried once, in a child process with a network of its own."""
+    """What this kernel lacks for netem, None if nothing. Tried once, in a child process with a network of its own."""
     path = os.pathsep.join(filter(None, [str(_PACKAGES), os.environ.get("PYTHONPATH")]))
     command = [sys.executable, "-P", "-m", "harness.emulators.netem_detect"]
     try:
