@@ -106,8 +106,10 @@ def measure_all(
 
 def _choices(cells: list[Cell]) -> list[str]:
     """Which emulator `auto` became, and why."""
-    kinds = dict.fromkeys((cell.config["testbed"], cell.config["emulator"]) for cell in cells if cell.workers > 1)
-    return [f"emulator {emulator}: {choice.chosen(testbed)[1]}" for testbed, emulator in kinds if emulator is not None]
+    given = {"emulator", "run.emulator"}
+    chosen = [cell for cell in cells if cell.workers > 1 and cell.config["emulator"] and not given & cell.axes.keys()]
+    kinds = dict.fromkeys((cell.config["testbed"], cell.config["emulator"]) for cell in chosen)
+    return [f"emulator {emulator}: {choice.chosen(testbed)[1]}" for testbed, emulator in kinds]
 
 
 def _derive(folder: RunFolder, draw: bool) -> None:

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.netem
 
 # What one slow processor carries with ease: bytes / rate is the same.
 AGREEMENT = {
-    "smoke": ["--set", "workload.payload_scale=0.005"],
+    "smoke": ["--set", "workload.payload_scale=0.005", "--set", "workload.step_time=100ms"],
     "world4": [
         *["--set", "workload.payload_scale=0.001", "--set", "sweep.workers=[4]", "--set", "run.repeats=1"],
         *["--only", "algorithm=ssgd", "--only", "algorithm=dts-d4-p4"],

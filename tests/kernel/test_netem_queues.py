@@ -156,7 +156,7 @@ def test_every_queue_counts_its_own_drops(netem_lab):
         each.result()
     arrived, stats = len(received.result()), here.emulator.stats()
     assert stats.drops == {"up": 0, "path": 0, "down": 1600 - arrived, "loss": 0, "refused": 0}
-    assert stats.drops["down"] > 200
+    assert stats.drops["down"] > 50
     assert [site.down_dropped for site in stats.sites] == [0, 0, 1600 - arrived]
     assert [(path.src, path.dst, path.packets, path.bytes) for path in stats.paths] == [
         ("s0", "s2", 800, 1_200_000),
