@@ -32,6 +32,7 @@ from workloads.optim import OptimizerError, SGDConfig
 from workloads.registry import WorkloadInfo, info
 
 BASELINE = "one-worker"
+_ON_SOCKETS = ("direct", "gloo")
 
 
 @dataclass(frozen=True)
@@ -272,11 +273,15 @@ def _cell(
         "algorithm": {"label": label, "kind": kind, "params": params},
         "workers": workers,
         "testbed": "netns" if spec.run.testbed == "auto" else spec.run.testbed,
-        "emulator": choice.chosen()[0] if spec.run.emulator == "auto" else spec.run.emulator,
+        "emulator": None,
         "window": int(spec.run.window.split()[0]),
         "steps": int((spec.train.until or "0 steps").split()[0]) if label != BASELINE else 0,
         "seed": spec.run.seed,
     }
+    if spec.run.testbed == "virtual":
+        config["virtual"] = spec.virtual.model_dump()
+    else:
+        config["emulator"] = choice.chosen()[0] if spec.run.emulator == "auto" else spec.run.emulator
     cell = Cell(config, axes, source)
     _check(cell, spec, where)
     return cell
@@ -329,6 +334,7 @@ def _check(cell: Cell, spec: Spec, where: str) -> None:
     else:
         takes = f"{network.profile!r} takes {', '.join(named_only)}"
         _refuse(network, uniform_only, f"goes with the uniform profile; {takes}", where)
+    _check_testbed(cell, spec, where)
     try:
         cell.placement()
         cell.law_inputs()
@@ -341,6 +347,22 @@ def _check(cell: Cell, spec: Spec, where: str) -> None:
         SGDConfig(**settings, total_steps=cell.steps)
     except OptimizerError as error:
         raise SpecError(f"{where}: train.{error}") from None
+
+
+def _check_testbed(cell: Cell, spec: Spec, where: str) -> None:
+    """The emulated testbeds run what exists on sockets; the virtual one needs to know how long a step takes."""
+    collective = spec.comm.collective
+    if spec.run.testbed != "virtual":
+        if collective not in _ON_SOCKETS and not cell.is_baseline:
+            raise SpecError(
+                f"{where}: comm.collective: {collective!r} exists on testbed virtual only; "
+                f'expected {" or ".join(map(repr, _ON_SOCKETS))}, or run.testbed = "virtual"'
+            )
+    elif cell.workload().step_time_s is None:
+        raise SpecError(
+            f"{where}: workload: {cell.workload().name} has no compute model, which testbed virtual needs; "
+            'set workload.step_time, such as "300ms"'
+        )
 
 
 def _refuse(network: NetworkTable, keys: Iterable[str], why: str, where: str) -> None:

@@ -85,7 +85,7 @@ class NetworkTable(_Table):
 class CommTable(_Table):
     """[comm]: how an all-reduce travels."""
 
-    collective: Literal["direct", "gloo"] = "direct"
+    collective: Literal["direct", "gloo", "ring", "halving-doubling", "hierarchical"] = "direct"
     channels: Literal["auto"] | Annotated[int, Field(ge=1, le=64)] = "auto"
     buckets: str = "25MiB"
 
@@ -115,11 +115,17 @@ class TrainTable(_Table):
 class RunTable(_Table):
     """[run]: where and how often."""
 
-    testbed: Literal["auto", "netns"] = "auto"
+    testbed: Literal["auto", "netns", "virtual"] = "auto"
     emulator: Literal["auto", "relay"] = "auto"
     window: Annotated[str, StringConstraints(pattern=r"^[1-9][0-9]* steps$")] = "20 steps"
     repeats: int = Field(default=3, ge=1)
     seed: int = Field(default=1, ge=0)
+
+
+class VirtualTable(_Table):
+    """[virtual]: what the simulated clock's model of the network leaves out."""
+
+    tcp_ramp: bool = True
 
 
 class Requirement(_Table):
@@ -151,6 +157,7 @@ class Spec(_Table):
     sweep: dict[str, Any] = {}
     train: TrainTable = TrainTable()
     run: RunTable = RunTable()
+    virtual: VirtualTable = VirtualTable()
     gate: GateTable = GateTable()
 
     @field_validator("schema_", mode="before")

@@ -150,6 +150,8 @@ def make_task(
     clock: Clock,
     bucket_bytes: int,
     train: Mapping[str, object] | None = None,
+    *,
+    phantom: bool = False,
 ) -> Task:
     """The task of one worker; arguments are checked as `info` does.
 
@@ -160,8 +162,9 @@ def make_task(
         clock: what emulated compute sleeps on.
         bucket_bytes: size at which a gradient bucket is closed, before payload scaling.
         train: the `[train]` table: `batch_size` (default 32) and `shards` (default "iid").
+        phantom: without payload, where nothing is learned.
     """
-    from workloads.task import EmulatedTask, LearningTask
+    from workloads.task import EmulatedTask, LearningTask, PhantomTask
 
     train = {} if train is None else train
     learner: Learner | None = None
@@ -180,6 +183,8 @@ def make_task(
     if learner is not None:
         return LearningTask(learner, buckets, clock, emulated)
     assert emulated is not None, "a workload that learns nothing has an emulated step time"
+    if phantom:
+        return PhantomTask(buckets[0].stop, emulated, clock)
     return EmulatedTask(buckets[0].stop, emulated, clock, seed=seed, rank=rank)
 
 

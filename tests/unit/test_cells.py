@@ -182,7 +182,7 @@ def test_a_short_axis_is_the_dotted_key_it_stands_for():
             "workers = [2]",
             '"gate.require" = [1]',
             "x.toml: sweep.gate.require: cannot be swept; "
-            "expected a key of workload, network, comm, algorithms, train, run",
+            "expected a key of workload, network, comm, algorithms, train, run, virtual",
         ),
         (
             "workers = [2]",
