@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from netprofiles.errors import did_you_mean
@@ -21,6 +22,9 @@ if TYPE_CHECKING:
     from workloads.comm.base import Clock
     from workloads.models.learner import Learner
     from workloads.task import Task
+
+
+_buckets = lru_cache(maxsize=32)(plan_buckets)  # a thousand simulated workers ask for the same ones
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +93,7 @@ class WorkloadInfo:
 
     def buckets(self, bucket_bytes: int) -> tuple[Bucket, ...]:
         """Its scaled gradient buckets, in the order of completion; `bucket_bytes`: the cap before scaling."""
-        return plan_buckets(self.parameters, bucket_bytes, self.payload_scale)
+        return _buckets(self.parameters, bucket_bytes, self.payload_scale)
 
     def bucket_schedule(self, bucket_bytes: int) -> list[tuple[int, float]]:
         """Scaled bytes of each bucket and seconds from the beginning of a step of mean length until it is

@@ -10,20 +10,17 @@ each 1448 of payload, at an MTU of 1500). Between two workers of one site there 
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 from numpy.typing import NDArray
 
 from harness.emulators.plan import MTU, Network, Queue
-from harness.virtual import streams
-from harness.virtual.queues import Ints, QueueStates, Turn, _in_turn, _segments
+from harness.virtual.noise import Noise, PathStreams
+from harness.virtual.queues import Ints, QueueStates, Turn
 from harness.virtual.tcp import Connections, Load, Tcp
 
 HEADER_BYTES = 52  # IPv4 20, TCP 20, time stamps 12
 
 _NO_TCP = Tcp(ramp=False)
-_PLAUSIBLE_SIGMAS = 6
 
 
 class VirtualNetwork:
@@ -48,18 +45,10 @@ class VirtualNetwork:
         self.path_cost = np.zeros(count * count)
         self.delay = np.zeros(count * count, np.int64)
         self.delay[:: count + 1] = network.local_delay_ns
-        self.jitter = np.zeros(count * count)
-        self.loss = np.zeros(count * count)
-        keys = np.zeros(count * count, np.uint64)
         for (src, dst), link in network.links.items():
             index = src * count + dst
-            self.delay[index], self.jitter[index], self.loss[index] = link.delay_ns, link.jitter_ns, link.loss
-            self.path_cost[index] = _cost(link.queue)
-            if link.jitter_ns or link.loss:
-                keys[index] = streams.key(seed, network.sites[src], network.sites[dst])
-        self._keys = keys
-        self._drawn = np.zeros(count * count, np.uint64)
-        self._latest = np.zeros(count * count, np.int64)
+            self.delay[index], self.path_cost[index] = link.delay_ns, _cost(link.queue)
+        self.paths = PathStreams(network, seed)
         self._connections: dict[tuple[str, int], Connections] = {}
 
     def connections(self, kind: str, channel: int, count: int) -> Connections:
@@ -72,29 +61,6 @@ class VirtualNetwork:
         """Bytes on the wire: the payload and the headers of its packets."""
         packets: Ints = -(-payload // self.packet_payload)
         return payload + HEADER_BYTES * packets
-
-    def draw(self, links: Ints) -> NDArray[np.float64]:
-        """One number in (0, 1) for each message, from the stream of its path; `links` are sorted."""
-        segment, first = _segments(links)
-        nth = np.arange(len(links)) - first[segment]
-        numbers = self._drawn[links] + nth.astype(np.uint64)
-        np.add.at(self._drawn, links, np.uint64(1))
-        return streams.uniform(self._keys[links], numbers)
-
-    def keep_order(self, links: Ints, arrival: Ints) -> Ints:
-        """Arrival times such that nothing overtakes on its path; messages are sorted by path and departure.
-
-        A later round may bring an earlier departure. So an arrival is held back only by what it can have met: one
-        that lies no further ahead than jitter reaches.
-        """
-        segment, first = _segments(links)
-        heads = links[first]
-        reach = _PLAUSIBLE_SIGMAS * self.jitter[heads]
-        latest = self._latest[heads]
-        latest = np.where(latest - arrival[first] <= reach, latest, 0)
-        arrival = _in_turn(arrival, np.zeros_like(arrival), segment, first, latest)
-        self._latest[heads] = np.maximum(self._latest[heads], arrival[np.r_[first[1:], len(links)] - 1])
-        return arrival
 
 
 class Stage:
@@ -170,10 +136,9 @@ class Route:
             rtt_ns=self._far_delay + network.delay[back],
             drain_ns=np.maximum.reduce([stage.drain_ns for stage in stages]),
         )
-        self._packets = -(-payload[picked] // network.packet_payload)
+        packets = -(-payload[picked] // network.packet_payload)
         slowest = np.maximum.reduce([stage.service_ns for stage in stages])
-        self._noise = self._noise_of(slowest)
-        self._by_link = np.argsort(self._link, kind="stable")
+        self._noise = Noise.of(network.paths, self._link, self._far_delay, packets, slowest)
 
     def send(self, ready: Ints, connections: Connections) -> Ints:
         """When each message has arrived as a whole, if it is ready to leave at these times.
@@ -190,14 +155,14 @@ class Route:
     def _fly(self, ready: Ints, connections: Connections) -> Ints:
         """`send` for the messages between sites."""
         begin = end = ready
-        losses, tail_lost, jitter = self._noise() if self._noise is not None else (None, None, None)
+        losses, tail_lost, jitter = self._noise.draw() if self._noise is not None else (None, None, None)
         stall = self._stall(begin, connections, losses, tail_lost)
         begin, end = self._up.serve(begin, end)
         begin, end = self._path.serve(begin, end)
         end = end + self._far_delay if stall is None else end + self._far_delay + stall
         begin = begin + self._far_delay
         if jitter is not None:
-            end = self._jittered(end, jitter)
+            end = self._network.paths.in_order(self._link, end, jitter)
             begin = np.minimum(begin, end)
         _, end = self._down.serve(begin, end)
         return end if stall is None else connections.in_order(self._index, end)
@@ -206,61 +171,6 @@ class Route:
         if not self._network.tcp.ramp and losses is None:
             return None
         return connections.stall_ns(self._index, ready, self._load, losses, tail_lost)
-
-    def _jittered(self, end: Ints, jitter: Ints) -> Ints:
-        order = np.lexsort((end, self._link))
-        out = np.empty_like(end)
-        out[order] = self._network.keep_order(self._link[order], (end + jitter)[order])
-        return out
-
-    def _noise_of(self, slowest_ns: Ints) -> Callable[[], tuple[Ints | None, Ints | None, Ints | None]] | None:
-        """What draws losses and jitter for a round; None on a network that has neither."""
-        network = self._network
-        sigma, loss = network.jitter[self._link], network.loss[self._link]
-        if not sigma.any() and not loss.any():
-            return None
-        # Packets that follow each other within a standard deviation: the last one waits for the slowest of them.
-        close = np.where(slowest_ns > 0, self._packets * sigma / np.maximum(slowest_ns, 1), self._packets)
-        close = np.clip(close, 1, np.maximum(self._packets, 1))
-        whole = -np.expm1(self._packets * np.log1p(-loss))  # probability that any packet is lost
-        by_link, delay = self._by_link, self._far_delay
-
-        def noise() -> tuple[Ints | None, Ints | None, Ints | None]:
-            jitter = losses = tail = None
-            if sigma.any():
-                u = _back(network.draw(self._link[by_link]), by_link)
-                drawn = np.rint(streams.normal(u ** (1 / close)) * sigma).astype(np.int64)
-                jitter = np.maximum(drawn, -delay)
-            if loss.any():
-                u = _back(network.draw(self._link[by_link]), by_link)
-                hit = np.flatnonzero(u < whole)
-                if len(hit):
-                    losses, tail = np.zeros(len(u), np.int64), np.zeros(len(u), np.int64)
-                    for i in hit.tolist():
-                        losses[i] = _binomial(float(u[i] / whole[i]), int(self._packets[i]), float(loss[i]))
-                        # The draw says where in the distribution we are, its last digits whether the end is hit.
-                        tail[i] = (u[i] * 1e9) % 1 < losses[i] / self._packets[i]
-            return losses, tail, jitter
-
-        return noise
-
-
-def _back(values: NDArray[np.float64], order: NDArray[np.intp]) -> NDArray[np.float64]:
-    out = np.empty_like(values)
-    out[order] = values
-    return out
-
-
-def _binomial(quantile: float, packets: int, loss: float) -> int:
-    """How many packets are lost, given that one is: the quantile in (0, 1) of that distribution."""
-    none = (1 - loss) ** packets
-    target = none + quantile * (1 - none)
-    lost, chance, total = 0, none, none
-    while total < target and lost < packets:
-        chance *= (packets - lost) / (lost + 1) * loss / (1 - loss)
-        lost += 1
-        total += chance
-    return max(lost, 1)
 
 
 def _costs(queues: tuple[Queue, ...]) -> NDArray[np.float64]:

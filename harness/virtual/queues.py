@@ -90,7 +90,7 @@ class Turn:
             return self._serve_late_round(arrival, service)
         heads = self._queue[self._first]
         free = states.end[heads]
-        end = _in_turn(arrival, service, self._segment, self._first, free)
+        end = in_turn(arrival, service, self._segment, self._first, free)
         previous = np.empty_like(end)
         previous[1:] = end[:-1]
         previous[self._first] = free
@@ -106,10 +106,10 @@ class Turn:
         end[early] = self._into_gaps(arrival[early], service[early], queue[early])
         rest = ~early
         if rest.any():
-            segment, first = _segments(queue[rest])
+            segment, first = segments(queue[rest])
             heads = queue[rest][first]
             free = states.end[heads]
-            ends = _in_turn(arrival[rest], service[rest], segment, first, free)
+            ends = in_turn(arrival[rest], service[rest], segment, first, free)
             previous = np.empty_like(ends)
             previous[1:] = ends[:-1]
             previous[first] = free
@@ -120,9 +120,9 @@ class Turn:
 
     def _into_gaps(self, arrival: Ints, service: Ints, queue: Ints) -> Ints:
         states = self._states
-        segment, first = _segments(queue)
+        segment, first = segments(queue)
         heads = queue[first]
-        ends = _in_turn(arrival, service, segment, first, states.gap_begin[heads])
+        ends = in_turn(arrival, service, segment, first, states.gap_begin[heads])
         filled = ends[np.r_[first[1:], len(ends)] - 1]
         states.end[heads] += np.maximum(filled - states.gap_end[heads], 0)
         states.gap_begin[heads] = np.minimum(filled, states.gap_end[heads])
@@ -136,13 +136,13 @@ def _back(values: Ints, order: Ints) -> Ints:
     return out
 
 
-def _segments(queue: Ints) -> tuple[Ints, Ints]:
+def segments(queue: Ints) -> tuple[Ints, Ints]:
     """(number of the queue among those present, index of each one's first message) of messages sorted by queue."""
     new = np.r_[True, queue[1:] != queue[:-1]]
     return np.cumsum(new) - 1, np.flatnonzero(new)
 
 
-def _in_turn(arrival: Ints, service: Ints, segment: Ints, first: Ints, free: Ints) -> Ints:
+def in_turn(arrival: Ints, service: Ints, segment: Ints, first: Ints, free: Ints) -> Ints:
     """When each message has been served: end_i = max(arrival_i, end_{i-1}) + service_i, in every queue.
 
     With C the running sum of the service times, end_i - C_i is the running maximum of arrival_i - C_{i-1}.

@@ -77,11 +77,12 @@ class Connections:
         avoiding = self._avoiding[index]
         after = np.where(avoiding, window, np.minimum(grown, MAX_WINDOW))
         for i in np.flatnonzero(slow).tolist():
-            lost = 0 if losses is None else int(losses[i])
-            flow = _Flow(float(window[i]), bool(avoiding[i]), float(load.rtt_ns[i]), float(load.ns_per_byte[i]))
-            flow.carry(float(load.flow_bytes[i]), lost, ramp=self._tcp.ramp)
+            lost, nbytes = 0 if losses is None else int(losses[i]), float(load.flow_bytes[i])
+            ns_per_byte = float(load.drain_ns[i]) / max(nbytes, 1.0)  # served beside the others of its round
+            flow = _Flow(float(window[i]), bool(avoiding[i]), float(load.rtt_ns[i]), ns_per_byte)
+            flow.carry(nbytes, lost, ramp=self._tcp.ramp)
             if tail_lost is not None and tail_lost[i]:
-                flow.stall_ns += flow.rtt_ns + (MIN_TIMEOUT_NS if load.flow_bytes[i] <= SEGMENT_BYTES else 0)
+                flow.stall_ns += flow.rtt_ns + (MIN_TIMEOUT_NS if nbytes <= SEGMENT_BYTES else 0)
             stall[i] = round(flow.stall_ns)
             after[i], self._avoiding[index[i]] = flow.window, flow.avoiding
         self._window[index] = after
@@ -108,11 +109,6 @@ class Load:
     flow_bytes: Floats
     rtt_ns: Ints
     drain_ns: Ints
-
-    @property
-    def ns_per_byte(self) -> Floats:
-        """Inverse of the rate at which a connection is served beside the others of its round."""
-        return np.asarray(self.drain_ns / np.maximum(self.flow_bytes, 1.0))
 
 
 class _Flow:
