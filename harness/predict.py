@@ -30,7 +30,7 @@ from netprofiles.path import SamePaths
 from netprofiles.profile import Profile
 from netprofiles.units import Rate
 
-Collective = Literal["gloo", "direct"]
+Collective = Literal["gloo", "direct", "ring", "halving-doubling", "hierarchical"]
 Bound = Literal["compute", "latency", "bandwidth", "channels"]
 
 GLOO_SEGMENT_BYTES = 1 << 20
@@ -88,7 +88,8 @@ class PredictInputs:
         if self.rate_bytes_per_s is not None and not self.rate_bytes_per_s > 0:
             raise PredictError(f"rate_bytes_per_s: expected more than 0 or None, got {self.rate_bytes_per_s}")
         if self.collective not in get_args(Collective):
-            raise PredictError(f"collective: expected 'gloo' or 'direct', got {self.collective!r}")
+            known = ", ".join(map(repr, get_args(Collective)))
+            raise PredictError(f"collective: expected one of {known}, got {self.collective!r}")
         if self.buckets is not None and (self.delay, self.period) != (0, 1):
             raise PredictError(
                 f"buckets: only a synchronous step (delay 0, period 1) is cut into buckets, "
@@ -144,16 +145,30 @@ def predict(inputs: PredictInputs) -> Prediction:
 def all_reduce_time(inputs: PredictInputs, nbytes: int) -> tuple[float, float]:
     """(latency part, bandwidth part) in seconds of one all-reduce of `nbytes`; their sum is t.
 
-    gloo: t = R (RTT + 2 min(1 MiB, M/S) / rate). S >= M/MiB makes the minimum M/S, so the second part is the
-    ring's 2 (N-1)/N M / rate. direct: every worker pushes each peer its chunk and gets all chunks back, so it
-    pays one RTT at any N.
+    The bandwidth part is 2 (N-1)/N M / rate for all: each vector leaves and comes once in N - 1 pieces of N, twice.
+    The latency part is `round_trips` RTT.
     """
     n = inputs.workers
     if n == 1 or nbytes == 0:
         return 0.0, 0.0
-    rounds = gloo_rounds(n, nbytes) if inputs.collective == "gloo" else 1
     rate = math.inf if inputs.rate_bytes_per_s is None else inputs.rate_bytes_per_s
-    return rounds * inputs.rtt_s, 2 * (n - 1) / n * nbytes / rate
+    return round_trips(inputs.collective, n, nbytes) * inputs.rtt_s, 2 * (n - 1) / n * nbytes / rate
+
+
+def round_trips(collective: Collective, workers: int, nbytes: int) -> int:
+    """Round trips that follow each other in one all-reduce.
+
+    gloo: R = S - S/N; with t = R (RTT + 2 min(1 MiB, M/S) / rate) and S >= M/MiB, the minimum is M/S. direct,
+    hierarchical: there and back, at any N. ring: 2(N-1) hops one way. halving-doubling: log2 N exchanges, twice, and
+    one more there and back where N is no power of two.
+    """
+    if collective == "gloo":
+        return gloo_rounds(workers, nbytes)
+    if collective == "ring":
+        return workers - 1
+    if collective == "halving-doubling":
+        return (workers - 1).bit_length()
+    return 1
 
 
 def gloo_rounds(workers: int, nbytes: int) -> int:
@@ -201,7 +216,7 @@ def _bucketed_step(inputs: PredictInputs, schedule: Sequence[tuple[int, float]])
     compute_s = inputs.step_time_s * slowest
     buckets = [(nbytes, ready_s * slowest) for nbytes, ready_s in schedule]
     unlimited, latency_s, wire_s = _last_completion(inputs, buckets, slots=len(buckets) or 1)
-    if inputs.collective == "direct":
+    if inputs.collective != "gloo":
         completion = unlimited
     else:
         slots = GLOO_OPERATIONS_PER_CHANNEL * inputs.channels
@@ -291,19 +306,70 @@ def effective_conditions(
         profile: sites and directed paths.
         placement: site of each rank, at least `workers` long.
         workers: N; the first N ranks take part.
-        collective: `direct` uses every pair of workers, gloo only the neighbours of its ring (rank i to i+1).
+        collective: `direct` uses every pair of workers, `hierarchical` one worker of each site, gloo and `ring` the
+            neighbours of the ring (rank i to i+1), `halving-doubling` ranks that differ in one bit. Where rounds
+            differ, the RTT is their mean, and the rate that of all bytes together.
     """
     ranks = list(placement[:workers])
     if len(ranks) != workers:
         raise PredictError(f"placement: expected a site for each of {workers} workers, got {len(ranks)}")
     if workers == 1:
         return 0.0, None
-    return _ring_conditions(profile, ranks) if collective == "gloo" else _direct_conditions(profile, ranks)
+    if collective == "gloo":
+        return _ring_conditions(profile, ranks)
+    if collective == "ring":
+        return _hops_s(profile, ranks) / (workers - 1), _ring_conditions(profile, ranks)[1]
+    if collective == "halving-doubling":
+        return _halving_conditions(profile, ranks)
+    if collective == "hierarchical":
+        return _hierarchical_conditions(profile, ranks)
+    return _direct_conditions(profile, ranks)
+
+
+def _hops_s(profile: Profile, ranks: Sequence[str]) -> float:
+    """The longest way of 2(N-1) hops along the ring: two turns without two neighbouring hops."""
+    hops = [_one_way_s(profile, a, b) for a, b in zip(ranks, [*ranks[1:], ranks[0]], strict=True)]
+    left_out = min(a + b for a, b in zip(hops, [*hops[1:], hops[0]], strict=True))
+    return 2 * sum(hops) - left_out
+
+
+def _halving_conditions(profile: Profile, ranks: Sequence[str]) -> tuple[float, float | None]:
+    n = len(ranks)
+    core = 1 << (n.bit_length() - 1)
+    rounds = [(0.5 / (1 << k), [(r, r ^ (1 << k)) for r in range(core)]) for k in range(core.bit_length() - 1)]
+    rounds += rounds[::-1]
+    if n > core:
+        fold = [(core + i, i) for i in range(n - core)]
+        rounds = [(1.0, fold), *rounds, (1.0, [(b, a) for a, b in fold])]
+    latency_s = seconds_per_byte = 0.0
+    for part, pairs in rounds:
+        hops = Counter((ranks[a], ranks[b]) for a, b in pairs)
+        latency_s += max(_one_way_s(profile, a, b) for a, b in hops)
+        rate = _tightest(_shared(profile, hops))
+        seconds_per_byte += 0.0 if rate is None else part / rate
+    rtt_s = latency_s / round_trips("halving-doubling", n, 1)
+    return rtt_s, 2 * (n - 1) / n / seconds_per_byte if seconds_per_byte else None
+
+
+def _hierarchical_conditions(profile: Profile, ranks: Sequence[str]) -> tuple[float, float | None]:
+    sites, n = list(dict.fromkeys(ranks)), len(ranks)
+    counts = Counter(ranks)
+    inside_s = max((profile.site(name).local_rtt.seconds for name in sites if counts[name] > 1), default=0.0)
+    if len(sites) == 1:
+        return inside_s, None
+    rtt_s, rate = _direct_conditions(profile, sites)
+    s = len(sites)  # of which one vector each crosses: 2 (S-1)/S M, said in units of 2 (N-1)/N M
+    return inside_s + rtt_s, None if rate is None else rate * ((n - 1) / n) / ((s - 1) / s)
 
 
 def _ring_conditions(profile: Profile, ranks: Sequence[str]) -> tuple[float, float | None]:
     hops = Counter(zip(ranks, [*ranks[1:], ranks[0]], strict=True))
     rtt_s = max(_one_way_s(profile, a, b) + _one_way_s(profile, b, a) for a, b in hops)
+    return rtt_s, _tightest(_shared(profile, hops))
+
+
+def _shared(profile: Profile, hops: Mapping[tuple[str, str], int]) -> list[tuple[Rate | None, float]]:
+    """Every limit with the number of these hops that share it."""
     shared: list[tuple[Rate | None, float]] = []
     leaving: Counter[str] = Counter()
     entering: Counter[str] = Counter()
@@ -314,7 +380,7 @@ def _ring_conditions(profile: Profile, ranks: Sequence[str]) -> tuple[float, flo
             entering[dst] += carried
     shared += [(profile.site(name).up, carried) for name, carried in leaving.items()]
     shared += [(profile.site(name).down, carried) for name, carried in entering.items()]
-    return rtt_s, _tightest(shared)
+    return shared
 
 
 def _direct_conditions(profile: Profile, ranks: Sequence[str]) -> tuple[float, float | None]:

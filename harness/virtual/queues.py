@@ -1,7 +1,9 @@
 """Queues that messages share, for whole rounds of messages at once.
 
 A message is fluid: it occupies a queue for size / rate, and its first bytes go on while its last are still waiting.
-So what passes three queues takes the time of the slowest, as packets do, and not the sum.
+So what passes three queues takes the time of the slowest, as packets do, and not the sum. Messages that come to a queue
+at one time are interleaved, as the packets of several connections are: they begin and end together. Otherwise, first
+come, first served.
 
 Rounds of different operations are served one after the other, in the order of their earliest message, although their
 messages interleave. A queue therefore remembers its last idle gap: a message of a later round that came within it is
@@ -96,7 +98,7 @@ class Turn:
         previous[self._first] = free
         _note_last_gaps(states, self._queue, previous, arrival)
         states.end[heads] = end[np.r_[self._first[1:], len(end)] - 1]
-        return end - service, end
+        return _interleaved(arrival, service, self._segment, end)
 
     def _serve_late_round(self, arrival: Ints, service: Ints) -> tuple[Ints, Ints]:
         """Some messages came before ones that were served already: they go into the gap, the others behind."""
@@ -116,7 +118,7 @@ class Turn:
             _note_last_gaps(states, queue[rest], previous, arrival[rest])
             states.end[heads] = ends[np.r_[first[1:], len(ends)] - 1]
             end[rest] = ends
-        return end - service, end
+        return _interleaved(arrival, service, self._segment, end)
 
     def _into_gaps(self, arrival: Ints, service: Ints, queue: Ints) -> Ints:
         states = self._states
@@ -160,6 +162,15 @@ def in_turn(arrival: Ints, service: Ints, segment: Ints, first: Ints, free: Ints
     lift = segment * span
     end: Ints = np.maximum.accumulate(slack + lift) - lift + total
     return end
+
+
+def _interleaved(arrival: Ints, service: Ints, segment: Ints, end: Ints) -> tuple[Ints, Ints]:
+    """(begin, end) of service where messages that came to a queue at one time share it; sorted by queue and time."""
+    new = np.r_[True, (arrival[1:] != arrival[:-1]) | (segment[1:] != segment[:-1])]
+    first = np.flatnonzero(new)
+    group = np.cumsum(new) - 1
+    begin = (end - service)[first]
+    return begin[group], end[np.r_[first[1:], len(end)] - 1][group]
 
 
 def _note_gaps(states: QueueStates, queue: Ints, free: Ints, arrival: Ints) -> None:
