@@ -19,7 +19,7 @@ from typing import Any
 
 LIMIT_S, LIMIT_GIB = 60.0, 2.0
 WORKERS = (64, 256, 1024, 4096)
-COLLECTIVES = ("direct", "ring", "halving-doubling", "hierarchical")
+COLLECTIVES = ("ring", "halving-doubling", "hierarchical", "direct")
 # Past a step's own cost, time per step may grow as N log N and by no more than this beside it.
 SLACK = 1.0
 

@@ -17,6 +17,7 @@ COMMANDS = {
     "run": "Run an experiment; run it again to resume.",
     "results": "Show the results of a run.",
     "figures": "Draw the figures of a run.",
+    "compare": "Compare the cells of a run along an axis, or two runs.",
     "list": "List algorithms, workloads, profiles or experiments.",
     "show": "Show one algorithm, workload, profile or experiment.",
     "clean": "Remove what a crashed run may have left on this host.",
