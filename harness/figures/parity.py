@@ -31,6 +31,7 @@ def parity(comparison: Comparison, run_name: str, width_in: float = PAGE_IN) -> 
             f"Step time, {heads} against {base}",
             f"{run_name}: one point a cell, medians of repeats; {summary(comparison)}.",
             [*looks, f"equal, and {NEAR:.0%} to either side"],
+            left_in=0.55,
         )
         axes = sheet.axes()
         axes.fill_between(ends, ends * (1 - NEAR), ends * (1 + NEAR), color=FAINT, alpha=0.15, linewidth=0)
@@ -41,10 +42,14 @@ def parity(comparison: Comparison, run_name: str, width_in: float = PAGE_IN) -> 
                 *zip(*points, strict=True), linestyle="", marker=look.marker, color=look.colour, fillstyle=look.fill,
                 markersize=4.5, markeredgewidth=0.8,
             )  # fmt: skip
-        axes.set_xscale("log")
-        axes.set_yscale("log")
-        axes.set_xlim(*ends)
-        axes.set_ylim(*ends)
+        for axis, scale, limit in (
+            (axes.xaxis, axes.set_xscale, axes.set_xlim),
+            (axes.yaxis, axes.set_yscale, axes.set_ylim),
+        ):
+            scale("log")
+            limit(*ends)
+            axis.set_ticks(_round_numbers(*ends), [f"{tick:g}" for tick in _round_numbers(*ends)])
+            axis.set_ticks([], minor=True)
         axes.set_xlabel(f"step time, {base} (s)")
         axes.set_ylabel(f"step time, {heads} (s)")
         handles = [
@@ -53,3 +58,14 @@ def parity(comparison: Comparison, run_name: str, width_in: float = PAGE_IN) -> 
         ]
         sheet.legend([*handles, Line2D([], [], color=FAINT, linewidth=0.5)])
     return sheet.figure
+
+
+def _round_numbers(low: float, high: float) -> list[float]:
+    """Ticks of a logarithmic axis: 1, 2, 5 of every decade, or more of them where few decades are shown."""
+    for digits in ((1, 2, 5), (1, 1.5, 2, 3, 4, 5, 7), tuple(tenth / 10 for tenth in range(10, 100, 2))):
+        ticks = [
+            digit * 10.0**power for power in range(-6, 7) for digit in digits if low <= digit * 10.0**power <= high
+        ]
+        if len(ticks) >= 4:
+            break
+    return ticks
