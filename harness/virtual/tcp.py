@@ -143,10 +143,10 @@ class _Flow:
             self._at_limit(nbytes - sent)
             self.window = min(max(self.window, 2 * (nbytes - sent)), MAX_WINDOW, self.window + nbytes - sent)
         elif nbytes > self.window:
-            # n round trips carry n w + n^2 segment / 2; after n_full of them the path is full.
+            # n round trips carry n w + n^2 segment / 2. All but the last are waited for, until the path is full.
             segment = float(SEGMENT_BYTES)
             rounds = (math.sqrt(self.window**2 + 2 * segment * nbytes) - self.window) / segment
-            short = min(rounds, max(0.0, (full - self.window) / segment))
+            short = min(math.ceil(rounds) - 1.0, max(0.0, (full - self.window) / segment))
             carried = short * self.window + short**2 * segment / 2
             self.stall_ns += max(0.0, short * self.rtt_ns - carried * self.ns_per_byte)
             self.window = min(self.window + rounds * segment, MAX_WINDOW)

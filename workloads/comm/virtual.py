@@ -59,10 +59,10 @@ class Fabric(Protocol):
 
 def refuse_inside_autograd() -> None:
     """Raises: SwitchError, inside a backward pass or where gradients are off."""
-    if not torch.is_grad_enabled():
-        raise SwitchError("virtual: a worker waits inside no_grad; wait before or after it")
     if torch._C._current_graph_task_id() != -1:
         raise SwitchError("virtual: a worker waits inside a backward pass or its hooks; wait after it")
+    if not torch.is_grad_enabled():
+        raise SwitchError("virtual: a worker waits inside no_grad; wait before or after it")
 
 
 @dataclass
