@@ -46,9 +46,9 @@ class Turn:
         self._order = order
         self._queue = queue[order]
         self._service = service_ns[order]
-        self._first = np.flatnonzero(np.r_[True, self._queue[1:] != self._queue[:-1]])
+        self._segment, self._first = segments(self._queue)
+        self._last = _lasts(self._first, len(order))
         self._alone = len(self._first) == len(order)
-        self._segment = np.cumsum(np.r_[False, self._queue[1:] != self._queue[:-1]])
 
     def serve(self, arrival: Ints) -> tuple[Ints, Ints]:
         """(when each message's service begins, when it ends) for messages that arrive at these times."""
@@ -97,7 +97,7 @@ class Turn:
         previous[1:] = end[:-1]
         previous[self._first] = free
         _note_last_gaps(states, self._queue, previous, arrival)
-        states.end[heads] = end[np.r_[self._first[1:], len(end)] - 1]
+        states.end[heads] = end[self._last]
         return _interleaved(arrival, service, self._segment, end)
 
     def _serve_late_round(self, arrival: Ints, service: Ints) -> tuple[Ints, Ints]:
@@ -116,7 +116,7 @@ class Turn:
             previous[1:] = ends[:-1]
             previous[first] = free
             _note_last_gaps(states, queue[rest], previous, arrival[rest])
-            states.end[heads] = ends[np.r_[first[1:], len(ends)] - 1]
+            states.end[heads] = ends[_lasts(first, len(ends))]
             end[rest] = ends
         return _interleaved(arrival, service, self._segment, end)
 
@@ -125,7 +125,7 @@ class Turn:
         segment, first = segments(queue)
         heads = queue[first]
         ends = in_turn(arrival, service, segment, first, states.gap_begin[heads])
-        filled = ends[np.r_[first[1:], len(ends)] - 1]
+        filled = ends[_lasts(first, len(ends))]
         states.end[heads] += np.maximum(filled - states.gap_end[heads], 0)
         states.gap_begin[heads] = np.minimum(filled, states.gap_end[heads])
         return ends
@@ -140,8 +140,18 @@ def _back(values: Ints, order: Ints) -> Ints:
 
 def segments(queue: Ints) -> tuple[Ints, Ints]:
     """(number of the queue among those present, index of each one's first message) of messages sorted by queue."""
-    new = np.r_[True, queue[1:] != queue[:-1]]
-    return np.cumsum(new) - 1, np.flatnonzero(new)
+    new = np.empty(len(queue), np.bool_)
+    new[0] = True
+    np.not_equal(queue[1:], queue[:-1], out=new[1:])
+    return new.cumsum() - 1, new.nonzero()[0]
+
+
+def _lasts(first: Ints, count: int) -> Ints:
+    """The index of the last message of each segment, given those of the first ones."""
+    last = np.empty_like(first)
+    last[:-1] = first[1:]
+    last[-1] = count
+    return last - 1
 
 
 def in_turn(arrival: Ints, service: Ints, segment: Ints, first: Ints, free: Ints) -> Ints:
@@ -156,8 +166,8 @@ def in_turn(arrival: Ints, service: Ints, segment: Ints, first: Ints, free: Ints
     # A running maximum over all queues at once: each is lifted above the one before it.
     span = slack.max() - slack.min() + 1
     if int(span) * len(first) >= int(_FAR):
-        for begin, stop in zip(first, np.r_[first[1:], len(slack)], strict=True):
-            np.maximum.accumulate(slack[begin:stop], out=slack[begin:stop])
+        for begin, last in zip(first, _lasts(first, len(slack)), strict=True):
+            np.maximum.accumulate(slack[begin : last + 1], out=slack[begin : last + 1])
         return slack + total
     lift = segment * span
     end: Ints = np.maximum.accumulate(slack + lift) - lift + total
@@ -166,11 +176,16 @@ def in_turn(arrival: Ints, service: Ints, segment: Ints, first: Ints, free: Ints
 
 def _interleaved(arrival: Ints, service: Ints, segment: Ints, end: Ints) -> tuple[Ints, Ints]:
     """(begin, end) of service where messages that came to a queue at one time share it; sorted by queue and time."""
-    new = np.r_[True, (arrival[1:] != arrival[:-1]) | (segment[1:] != segment[:-1])]
-    first = np.flatnonzero(new)
-    group = np.cumsum(new) - 1
+    new = np.empty(len(arrival), np.bool_)
+    new[0] = True
+    np.not_equal(arrival[1:], arrival[:-1], out=new[1:])
+    new[1:] |= segment[1:] != segment[:-1]
+    first = new.nonzero()[0]
+    if len(first) == len(new):
+        return end - service, end
+    group = new.cumsum() - 1
     begin = (end - service)[first]
-    return begin[group], end[np.r_[first[1:], len(end)] - 1][group]
+    return begin[group], end[_lasts(first, len(end))][group]
 
 
 def _note_gaps(states: QueueStates, queue: Ints, free: Ints, arrival: Ints) -> None:
@@ -183,8 +198,8 @@ def _note_gaps(states: QueueStates, queue: Ints, free: Ints, arrival: Ints) -> N
 
 def _note_last_gaps(states: QueueStates, queue: Ints, previous: Ints, arrival: Ints) -> None:
     """Remember the last idle time of each queue; messages are sorted by queue and time."""
-    idle = np.flatnonzero(arrival > previous)
+    idle = (arrival > previous).nonzero()[0]
+    # Of several gaps of a queue the last one stays, because it is assigned last.
     at = queue[idle]
-    last = np.flatnonzero(np.r_[at[1:] != at[:-1], True]) if len(at) else idle
-    states.gap_begin[at[last]] = previous[idle[last]]
-    states.gap_end[at[last]] = arrival[idle[last]]
+    states.gap_begin[at] = previous[idle]
+    states.gap_end[at] = arrival[idle]
