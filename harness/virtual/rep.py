@@ -29,6 +29,7 @@ from workloads.comm.meter import MeteredComm
 from workloads.comm.virtual import VirtualComm, VirtualGroup
 from workloads.job import Job
 from workloads.registry import make_task
+from workloads.seeding import torch_seed
 from workloads.train import Outcome, make_optimizer, train, warm_up
 
 
@@ -114,7 +115,7 @@ def simulate(
     Raises:
         SimulationError: a worker raised. Stopped: `stopped` was set.
     """
-    own = _RandomStates() if "model" in todo[0].workload else None
+    own = _RandomStates(todo[0].seed) if "model" in todo[0].workload else None
     simulation = Simulation(shuffle=shuffle, stopped=stopped, own=own)
     joined = VirtualNetwork(network, seed=todo[0].seed, tcp=tcp)
     fabric = SimulatedFabric(simulation, joined, todo[0].collective, todo[0].channels)
@@ -123,7 +124,11 @@ def simulate(
     outcomes: dict[int, Outcome] = {}
     for job in todo:
         simulation.spawn(job.rank, _worker(job, group, steps, outcomes))
-    simulation.run()
+    try:
+        simulation.run()
+    finally:
+        if own is not None:
+            own.restore()
     return Simulated([outcomes[job.rank] for job in todo], steps)
 
 
@@ -148,21 +153,38 @@ def _worker(job: Job, group: VirtualGroup, steps: Steps, outcomes: dict[int, Out
 class _RandomStates:
     """Swaps the global random states, so that a user's model draws as if its worker had the process to itself."""
 
-    def __init__(self) -> None:
-        self._states: dict[int, tuple[Any, ...]] = {}
-        self._fresh = self._now()
+    def __init__(self, seed: int) -> None:
+        self._seed = seed
+        self._states: dict[int, _States] = {}
+        self._before = _random_states()
 
     def __call__(self, rank: int) -> Callable[[], None]:
-        own = self._states.get(rank, self._fresh)
-        torch.set_rng_state(own[0])
-        random.setstate(own[1])
-        np.random.set_state(own[2])
+        if rank in self._states:
+            _set_random_states(self._states[rank])
+        else:
+            own = torch_seed(self._seed, "global random states", rank)
+            torch.manual_seed(own)
+            random.seed(own)
+            np.random.seed(own % 2**32)
 
         def leave() -> None:
-            self._states[rank] = self._now()
+            self._states[rank] = _random_states()
 
         return leave
 
-    @staticmethod
-    def _now() -> tuple[Any, ...]:
-        return torch.get_rng_state(), random.getstate(), np.random.get_state()
+    def restore(self) -> None:
+        """As before the simulation."""
+        _set_random_states(self._before)
+
+
+_States = tuple[Any, ...]
+
+
+def _random_states() -> _States:
+    return torch.get_rng_state(), random.getstate(), np.random.get_state()
+
+
+def _set_random_states(states: _States) -> None:
+    torch.set_rng_state(states[0])
+    random.setstate(states[1])
+    np.random.set_state(states[2])
