@@ -334,7 +334,6 @@ def _check(cell: Cell, spec: Spec, where: str) -> None:
     else:
         takes = f"{network.profile!r} takes {', '.join(named_only)}"
         _refuse(network, uniform_only, f"goes with the uniform profile; {takes}", where)
-    _check_testbed(cell, spec, where)
     try:
         cell.placement()
         cell.law_inputs()
@@ -342,6 +341,7 @@ def _check(cell: Cell, spec: Spec, where: str) -> None:
         raise SpecError(f"{where}: network.place: {error}") from None
     except (ValueError, PredictError) as error:
         raise SpecError(f"{where}: {at}: {error}") from None
+    _check_testbed(cell, spec, where)
     settings = {key: value for key, value in cell.config["train"].items() if key in SGDConfig.__dataclass_fields__}
     try:
         SGDConfig(**settings, total_steps=cell.steps)

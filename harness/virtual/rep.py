@@ -124,9 +124,12 @@ def simulate(
     outcomes: dict[int, Outcome] = {}
     for job in todo:
         simulation.spawn(job.rank, _worker(job, group, steps, outcomes))
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)  # as in a worker process; sums depend on it
     try:
         simulation.run()
     finally:
+        torch.set_num_threads(threads)
         if own is not None:
             own.restore()
     return Simulated([outcomes[job.rank] for job in todo], steps)
