@@ -12,7 +12,7 @@ from greenlet import getcurrent, greenlet
 from harness.virtual.collectives import COLLECTIVES
 from harness.virtual.collectives.base import Plan, Round, Rounds
 from harness.virtual.kernel import Simulation
-from harness.virtual.network import Route, VirtualNetwork
+from harness.virtual.network import Flying, Route, VirtualNetwork
 from harness.virtual.queues import Ints
 from workloads.comm.base import CommError
 
@@ -170,7 +170,18 @@ class SimulatedFabric:
             self._advance(chain, None, (*key, part), lambda ends, part=part: collect(part, ends))  # type: ignore[misc]
 
     def _send(self, rounds: Rounds, wanted: Round, key: tuple[int, ...], then: Callable[[Ints], None]) -> None:
-        self._advance(rounds, wanted.route.send(wanted.ready, wanted.connections), key, then)
+        """A round leaves; it meets the down queues when its first message gets there, and not before."""
+        route, flying = wanted.route, wanted.route.depart(wanted.ready, wanted.connections)
+        if route.shares_down:
+            begin = int(flying.begin.min())
+            self._simulation.at(begin, key, lambda: self._land(rounds, wanted, flying, key, then))
+        else:
+            self._land(rounds, wanted, flying, key, then)
+
+    def _land(
+        self, rounds: Rounds, wanted: Round, flying: Flying, key: tuple[int, ...], then: Callable[[Ints], None]
+    ) -> None:
+        self._advance(rounds, wanted.route.land(flying, wanted.connections), key, then)
 
     def _end(self, flight: Flight, ends: Ints) -> None:
         """It is known when the operation ends for each rank: wake who waits, begin what waited for its place."""

@@ -10,6 +10,8 @@ each 1448 of payload, at an MTU of 1500). Between two workers of one site there 
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -92,6 +94,21 @@ class Stage:
         return begin, end
 
 
+@dataclass(frozen=True, slots=True)
+class Flying:
+    """Messages that have left: when the first and last byte of those between sites come to the down queue.
+
+    Attributes:
+        begin, end: those times. near: arrival of messages that stay in their site; None if none does.
+        stalled: TCP made some of them wait.
+    """
+
+    begin: Ints
+    end: Ints
+    near: Ints | None
+    stalled: bool
+
+
 class Route:
     """A round of messages, resolved to queues once and sent as often as needed.
 
@@ -141,20 +158,18 @@ class Route:
         self._noise = Noise.of(network.paths, self._link, self._far_delay, packets, slowest)
 
     def send(self, ready: Ints, connections: Connections) -> Ints:
-        """When each message has arrived as a whole, if it is ready to leave at these times.
+        """`depart` and `land` at once: when each message has arrived as a whole."""
+        return self.land(self.depart(ready, connections), connections)
+
+    def depart(self, ready: Ints, connections: Connections) -> Flying:
+        """Let the messages leave when they are ready, through up and path queues and over their delay.
 
         `connections`: their TCP state.
         """
-        if self._far is None:
-            return self._fly(ready, connections)
-        arrival: Ints = ready + self._delay
-        if len(self._far):
-            arrival[self._far] = self._fly(ready[self._far], connections)
-        return arrival
-
-    def _fly(self, ready: Ints, connections: Connections) -> Ints:
-        """`send` for the messages between sites."""
-        begin = end = ready
+        near = None if self._far is None else ready + self._delay
+        begin = end = ready if self._far is None else ready[self._far]
+        if not len(begin):
+            return Flying(begin, end, near, stalled=False)
         losses, tail_lost, jitter = self._noise.draw() if self._noise is not None else (None, None, None)
         stall = self._stall(begin, connections, losses, tail_lost)
         begin, end = self._up.serve(begin, end)
@@ -164,8 +179,24 @@ class Route:
         if jitter is not None:
             end = self._network.paths.in_order(self._link, end, jitter)
             begin = np.minimum(begin, end)
-        _, end = self._down.serve(begin, end)
-        return end if stall is None else connections.in_order(self._index, end)
+        return Flying(begin, end, near, stalled=stall is not None)
+
+    @property
+    def shares_down(self) -> bool:
+        """True if messages meet a limit on the way in, where those of other rounds may come first."""
+        return not self._down.empty
+
+    def land(self, flying: Flying, connections: Connections) -> Ints:
+        """When each message has arrived as a whole, behind what came before it through the down queues."""
+        end = flying.end
+        if len(end):
+            _, end = self._down.serve(flying.begin, end)
+            if flying.stalled:
+                end = connections.in_order(self._index, end)
+        if flying.near is None or self._far is None:
+            return end
+        flying.near[self._far] = end
+        return flying.near
 
     def _stall(self, ready: Ints, connections: Connections, losses: Ints | None, tail_lost: Ints | None) -> Ints | None:
         if not self._network.tcp.ramp and losses is None:

@@ -305,8 +305,8 @@ def test_a_wrong_sweep_is_refused_in_one_line(old, new, line):
         ),
         (
             [('rate = "1Gbit"', "profile = 'wrld4'"), ('rtt = ["10ms"]', "")],
-            "x.toml: network.profile: no profile 'wrld4'; expected one of aws, lan, paper-dts, world4, world4-2025, "
-            "or a .toml or .csv file; did you mean 'world4'?",
+            "x.toml: network.profile: no profile 'wrld4'; expected one of aws, lan, paper-dts, sgp-poster, world4, "
+            "world4-2025, or a .toml or .csv file; did you mean 'world4'?",
         ),
     ],
 )
