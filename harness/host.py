@@ -23,11 +23,14 @@ _VECTORS = 4  # parameters, momentum, gradient, accumulator
 def check_host(cells: Iterable[Cell]) -> None:
     """Refuse early, in one line, what cannot work. Raises: HostError."""
     cells = list(cells)
-    for emulator in dict.fromkeys(cell.config["emulator"] for cell in cells if cell.workers > 1):
-        if emulator is not None:
+    emulated = [cell for cell in cells if cell.config["testbed"] != "virtual"]
+    try:
+        for emulator in dict.fromkeys(cell.config["emulator"] for cell in emulated if cell.workers > 1):
             choice.check(emulator)
-    for testbed in dict.fromkeys(cell.config["testbed"] for cell in cells if cell.config["testbed"] != "virtual"):
-        testbeds.check(testbed)
+        for testbed in dict.fromkeys(cell.config["testbed"] for cell in emulated):
+            testbeds.check(testbed)
+    except HostError as error:
+        raise HostError(f"{error} (`--testbed virtual` simulates this)") from None
     available = _available_bytes()
     for cell in cells:
         needed = memory_bytes(cell)
