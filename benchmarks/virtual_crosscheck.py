@@ -2,7 +2,7 @@
 
     python benchmarks/virtual_crosscheck.py [--out DIR] [EXPERIMENT ...]
 
-Default: latency-sweep and world4, as built in (3 repeats; about 25 minutes on two idle cores). Running it again resumes.
+Default: latency-sweep and world4, as built in (3 repeats; about 25 minutes on two idle cores). Run again, it resumes.
 Each becomes a run `crosscheck-<name>` with `testbed` as an axis; `wanbench compare crosscheck-<name>` shows it again.
 Exits 1 unless 90 % of the cells are within 10 % and all within 20 %.
 """
@@ -35,4 +35,5 @@ if __name__ == "__main__":
     words = sys.argv[1:]
     out = Path(words.pop(words.index("--out") + 1)) if "--out" in words else Path("results")
     names = [word for word in words if word != "--out"] or ["latency-sweep", "world4"]
-    sys.exit(0 if all([crosscheck(name, out) for name in names]) else 1)
+    agreed = [crosscheck(name, out) for name in names]
+    sys.exit(0 if all(agreed) else 1)
