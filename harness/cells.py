@@ -13,18 +13,18 @@ from pathlib import Path
 from typing import Any
 
 from harness.axes import excluded, points
+from harness.conditions import effective_conditions
 from harness.emulators import choice
 from harness.errors import SpecError
 from harness.predict import (
     GLOO_OPERATIONS_PER_CHANNEL,
     PredictError,
     PredictInputs,
-    effective_conditions,
     fill_steps,
     predict,
     window_steps,
 )
-from harness.spec import CommTable, NetworkTable, Spec, TcpTable
+from harness.spec import CommTable, NetworkTable, Spec, TcpTable, VirtualTable
 from netprofiles import Delay, PlacementError, Profile, Rate, Ratio, Size, load, place, uniform
 from workloads.algorithms import registry as algorithms
 from workloads.algorithms.base import Algorithm
@@ -272,19 +272,24 @@ def _cell(
         "comm": comm,
         "algorithm": {"label": label, "kind": kind, "params": params},
         "workers": workers,
-        "testbed": "netns" if spec.run.testbed == "auto" else spec.run.testbed,
-        "emulator": None,
         "window": int(spec.run.window.split()[0]),
         "steps": int((spec.train.until or "0 steps").split()[0]) if label != BASELINE else 0,
         "seed": spec.run.seed,
+        **_place_to_run(spec, label),
     }
-    if spec.run.testbed == "virtual":
-        config["virtual"] = spec.virtual.model_dump()
-    else:
-        config["emulator"] = choice.chosen()[0] if spec.run.emulator == "auto" else spec.run.emulator
     cell = Cell(config, axes, source)
     _check(cell, spec, where)
     return cell
+
+
+def _place_to_run(spec: Spec, label: str) -> dict[str, Any]:
+    """Testbed and emulator; what is modelled is part of simulated cells only, of those with a network."""
+    if spec.run.testbed == "virtual":
+        model = VirtualTable() if label == BASELINE else spec.virtual
+        return {"testbed": "virtual", "emulator": None, "virtual": model.model_dump()}
+    testbed = "netns" if spec.run.testbed == "auto" else spec.run.testbed
+    emulator = choice.chosen()[0] if spec.run.emulator == "auto" else spec.run.emulator
+    return {"testbed": testbed, "emulator": emulator}
 
 
 def _channels(

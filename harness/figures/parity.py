@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
+from numpy.typing import NDArray
 
 from harness.comparison import NEAR, Comparison, summary
 from harness.figures.layout import Sheet
-from harness.figures.style import COLUMN_IN, FAINT, PAGE_IN, styles, wanbench_style
+from harness.figures.style import COLUMN_IN, FAINT, PAGE_IN, Style, styles, wanbench_style
 
 
 def parity(comparison: Comparison, run_name: str, width_in: float = PAGE_IN) -> Figure:
@@ -38,26 +42,36 @@ def parity(comparison: Comparison, run_name: str, width_in: float = PAGE_IN) -> 
         axes.plot(ends, ends, color=FAINT, linewidth=0.5)
         for label, look in looks.items():
             points = [(pair.base_s, pair.head_s) for pair in pairs if pair.algorithm == label]
-            axes.plot(
-                *zip(*points, strict=True), linestyle="", marker=look.marker, color=look.colour, fillstyle=look.fill,
-                markersize=4.5, markeredgewidth=0.8,
-            )  # fmt: skip
-        for axis, scale, limit in (
-            (axes.xaxis, axes.set_xscale, axes.set_xlim),
-            (axes.yaxis, axes.set_yscale, axes.set_ylim),
-        ):
-            scale("log")
-            limit(*ends)
-            axis.set_ticks(_round_numbers(*ends), [f"{tick:g}" for tick in _round_numbers(*ends)])
-            axis.set_ticks([], minor=True)
+            axes.plot(*zip(*points, strict=True), **_points(look))
+        _logarithmic(axes, ends)
         axes.set_xlabel(f"step time, {base} (s)")
         axes.set_ylabel(f"step time, {heads} (s)")
-        handles = [
-            Line2D([], [], linestyle="", marker=look.marker, color=look.colour, fillstyle=look.fill, markersize=4.5)
-            for look in looks.values()
-        ]
+        handles = [Line2D([], [], **_points(look)) for look in looks.values()]
         sheet.legend([*handles, Line2D([], [], color=FAINT, linewidth=0.5)])
     return sheet.figure
+
+
+def _logarithmic(axes: Axes, ends: NDArray[np.float64]) -> None:
+    ticks = _round_numbers(*ends)
+    for axis, scale, limit in (
+        (axes.xaxis, axes.set_xscale, axes.set_xlim),
+        (axes.yaxis, axes.set_yscale, axes.set_ylim),
+    ):
+        scale("log")
+        limit(*ends)
+        axis.set_ticks(ticks, [f"{tick:g}" for tick in ticks])
+        axis.set_ticks([], minor=True)
+
+
+def _points(look: Style) -> dict[str, Any]:
+    return {
+        "linestyle": "",
+        "marker": look.marker,
+        "color": look.colour,
+        "fillstyle": look.fill,
+        "markersize": 4.5,
+        "markeredgewidth": 0.8,
+    }
 
 
 def _round_numbers(low: float, high: float) -> list[float]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import threading
+import traceback
 from array import array
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -31,6 +32,8 @@ from workloads.job import Job
 from workloads.registry import make_task
 from workloads.seeding import torch_seed
 from workloads.train import Outcome, make_optimizer, train, warm_up
+
+_LOG_TAIL_LINES = 12
 
 
 class Steps:
@@ -88,7 +91,8 @@ def measure_virtual(cell: Cell, rep: int, folder: Path, stopped: threading.Event
     try:
         simulated = simulate(jobs(cell, rep, ""), network, tcp, stopped=stopped)
     except SimulationError as error:
-        raise RepFailed(f"worker {error.rank}: {error}") from error
+        lines = "".join(traceback.format_exception(error.__cause__ or error)).splitlines()
+        raise RepFailed(f"worker {error.rank}: {error}", tuple(lines[-_LOG_TAIL_LINES:])) from error
     except Stopped:
         raise RepFailed("stopped") from None
     simulated.steps.write(folder / "steps.parquet")

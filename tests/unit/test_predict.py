@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 
 import harness
+from harness.conditions import effective_conditions
 from harness.predict import (
     PredictError,
     PredictInputs,
-    effective_conditions,
     expected_maximum,
     fill_steps,
     gloo_rounds,

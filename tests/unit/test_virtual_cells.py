@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from harness.cells import expand
+from harness.conditions import effective_conditions
 from harness.errors import SpecError
 from harness.host import check_host, memory_bytes
-from harness.predict import effective_conditions, round_trips
+from harness.predict import round_trips
 from harness.spec import Spec
 from netprofiles import load, place
 from tests.unit.small_spec import cells, edited, refusal
