@@ -119,6 +119,7 @@ class _Session:
         self.say, self.tally, self.stopped, self.redrawer = say, tally, stopped, redrawer
         self.cores, self.slots = cores, slots
         self.simulator = Simulator()
+        self.rows = folder.rows()  # of earlier invocations and of this one
         self.probes: dict[_Network, Mapping[str, Any]] = {}
         self.again: list[Item] = []  # invalid at the first try
 
@@ -220,7 +221,8 @@ class _Session:
                 return
             self._keep_failure(item, part, row, ())
             return
-        row["scalability"] = scalability(row, [*self.folder.rows(), row])
+        self.rows.append(row)
+        row["scalability"] = scalability(row, self.rows)
         self.folder.finish(item.cell, item.rep, part, row)
         self.folder.event("finished", cell=item.cell.slug, rep=item.rep, step_time_s=row["step_time_s"])
         self.tally.ok += 1
