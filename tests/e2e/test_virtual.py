@@ -123,6 +123,26 @@ def test_the_simulation_agrees_with_the_emulation(bench):
     assert (bench.folder / "out/smoke/figures/parity-by-testbed.png").read_bytes().startswith(b"\x89PNG")
 
 
+def test_what_is_learned_is_equal_to_the_last_bit_on_both(bench):
+    spec = bench.spec(
+        """
+schema = 1
+name = "learned"
+workload = { name = "digits-cnn" }
+network = { rtt = "20ms", rate = "1Gbit" }
+algorithms = { ssgd = {}, dts = { delay = 4, period = 2 } }
+sweep = { workers = [2], testbed = ["netns", "virtual"] }
+run = { repeats = 1 }
+train = { until = "40 steps", lr = 0.1, momentum = 0.9 }
+"""
+    )
+    bench.measure(spec, "--no-figures")
+    losses = {(row["testbed"], row["algorithm"]): (row["final_loss"], row["accuracy"]) for row in bench.rows("learned")}
+    assert len(losses) == 6
+    for algorithm in ("one-worker", "ssgd", "dts-d4-p2"):
+        assert losses["netns", algorithm] == losses["virtual", algorithm]
+
+
 def test_ctrl_c_ends_a_long_simulation_and_the_rest_is_kept(bench):
     command = bench.start(
         "run", "latency-sweep", "--testbed", "virtual", "--set", "run.repeats=50", "--out", "out", "--no-figures"
