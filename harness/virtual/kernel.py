@@ -68,6 +68,8 @@ class Simulation:
 
     def sleep_until(self, time_ns: int, rank: int) -> None:
         """Called by a worker: others run until then."""
+        if self._stopped.is_set():
+            raise Stopped
         if not self._heap or self._heap[0][0] > time_ns:  # nobody else is due before
             self.now = max(self.now, time_ns)
             return

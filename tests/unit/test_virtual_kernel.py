@@ -182,7 +182,8 @@ def test_the_error_of_a_worker_names_it_and_unwinds_the_others():
     assert sorted(unwound) == [0, 1, 2]
 
 
-def test_a_simulation_can_be_stopped_from_another_thread():
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_simulation_can_be_stopped_from_another_thread(workers):
     stopped = threading.Event()
 
     def body(comm, clock):
@@ -192,7 +193,7 @@ def test_a_simulation_can_be_stopped_from_another_thread():
     timer = threading.Timer(0.2, stopped.set)
     timer.start()
     with pytest.raises(Stopped):
-        world(2, body, stopped=stopped)
+        world(workers, body, stopped=stopped)
     timer.join()
 
 
