@@ -25,7 +25,7 @@ SHORT_AXES = {
     "emulator": "run.emulator",
 }
 _OWN = ("workers", "algorithm")  # axes that stand for no key
-_TABLES = ("workload", "network", "comm", "algorithms", "train", "run", "containers")
+_TABLES = ("workload", "network", "comm", "algorithms", "train", "run", "containers", "virtual")
 _DEFAULT_WORKERS = 4
 
 Axes = dict[str, Any]

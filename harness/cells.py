@@ -14,18 +14,18 @@ from typing import Any
 
 from harness import testbeds
 from harness.axes import excluded, points
+from harness.conditions import effective_conditions
 from harness.emulators import choice
 from harness.errors import SpecError
 from harness.predict import (
     GLOO_OPERATIONS_PER_CHANNEL,
     PredictError,
     PredictInputs,
-    effective_conditions,
     fill_steps,
     predict,
     window_steps,
 )
-from harness.spec import CommTable, NetworkTable, Spec, TcpTable
+from harness.spec import CommTable, NetworkTable, Spec, TcpTable, VirtualTable
 from netprofiles import Delay, PlacementError, Profile, Rate, Ratio, Size, load, place, uniform
 from workloads.algorithms import registry as algorithms
 from workloads.algorithms.base import Algorithm
@@ -33,6 +33,7 @@ from workloads.optim import OptimizerError, SGDConfig
 from workloads.registry import WorkloadInfo, info
 
 BASELINE = "one-worker"
+_ON_SOCKETS = ("direct", "gloo")
 
 
 @dataclass(frozen=True)
@@ -272,7 +273,6 @@ def _cell(
             comm["channels"] = _channels(comm, algorithm, workload, train)
         except ValueError as error:
             raise SpecError(f"{where}: {error}") from None
-    testbed = testbeds.chosen() if spec.run.testbed == "auto" else spec.run.testbed
     config = {
         "workload": workload,
         "train": train,
@@ -280,18 +280,25 @@ def _cell(
         "comm": comm,
         "algorithm": {"label": label, "kind": kind, "params": params},
         "workers": workers,
-        "testbed": testbed,
-        "emulator": choice.chosen(testbed)[0] if spec.run.emulator == "auto" else spec.run.emulator,
         "window": int(spec.run.window.split()[0]),
         "steps": int((spec.train.until or "0 steps").split()[0]) if label != BASELINE else 0,
         "seed": spec.run.seed,
+        **_place_to_run(spec, label),
     }
-    containers = spec.containers.model_dump(exclude_none=True)
-    if containers and testbed == "docker":
-        config["containers"] = containers
     cell = Cell(config, axes, source)
     _check(cell, spec, where)
     return cell
+
+
+def _place_to_run(spec: Spec, label: str) -> dict[str, Any]:
+    """Testbed and emulator; what is modelled is part of simulated cells only, of those with a network."""
+    if spec.run.testbed == "virtual":
+        model = VirtualTable() if label == BASELINE else spec.virtual
+        return {"testbed": "virtual", "emulator": None, "virtual": model.model_dump()}
+    testbed = testbeds.chosen() if spec.run.testbed == "auto" else spec.run.testbed
+    emulator = choice.chosen(testbed)[0] if spec.run.emulator == "auto" else spec.run.emulator
+    containers = spec.containers.model_dump(exclude_none=True) if testbed == "docker" else {}
+    return {"testbed": testbed, "emulator": emulator} | ({"containers": containers} if containers else {})
 
 
 def _channels(
@@ -348,11 +355,28 @@ def _check(cell: Cell, spec: Spec, where: str) -> None:
         raise SpecError(f"{where}: network.place: {error}") from None
     except (ValueError, PredictError) as error:
         raise SpecError(f"{where}: {at}: {error}") from None
+    _check_testbed(cell, spec, where)
     settings = {key: value for key, value in cell.config["train"].items() if key in SGDConfig.__dataclass_fields__}
     try:
         SGDConfig(**settings, total_steps=cell.steps)
     except OptimizerError as error:
         raise SpecError(f"{where}: train.{error}") from None
+
+
+def _check_testbed(cell: Cell, spec: Spec, where: str) -> None:
+    """The emulated testbeds run what exists on sockets; the virtual one needs to know how long a step takes."""
+    collective = spec.comm.collective
+    if spec.run.testbed != "virtual":
+        if collective not in _ON_SOCKETS and not cell.is_baseline:
+            raise SpecError(
+                f"{where}: comm.collective: {collective!r} exists on testbed virtual only; "
+                f'expected {" or ".join(map(repr, _ON_SOCKETS))}, or run.testbed = "virtual"'
+            )
+    elif cell.workload().step_time_s is None:
+        raise SpecError(
+            f"{where}: workload: {cell.workload().name} has no compute model, which testbed virtual needs; "
+            'set workload.step_time, such as "300ms"'
+        )
 
 
 def _refuse(network: NetworkTable, keys: Iterable[str], why: str, where: str) -> None:

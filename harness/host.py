@@ -16,18 +16,23 @@ from harness.errors import HostError
 
 _OWNER = "owner.json"
 _WORKER_BYTES = 120 << 20  # private memory of a worker beside its vectors, generous
+_SIMULATED_BYTES = 256 << 10  # of a simulated worker: its stack, its rows, its share of a round of messages
 _VECTORS = 4  # parameters, momentum, gradient, accumulator
 
 
 def check_host(cells: Iterable[Cell]) -> None:
     """Refuse early, in one line, what cannot work. Raises: HostError."""
     cells = list(cells)
-    for testbed in dict.fromkeys(cell.config["testbed"] for cell in cells):
-        images = {cell.config.get("containers", {}).get("image") for cell in cells if cell.config["testbed"] == testbed}
-        testbeds.check(testbed, images)
-    kinds = [(cell.config["emulator"], cell.config["testbed"]) for cell in cells if cell.workers > 1]
+    emulated = [cell for cell in cells if cell.config["testbed"] != "virtual"]
+    for testbed in dict.fromkeys(cell.config["testbed"] for cell in emulated):
+        mine = [cell for cell in emulated if cell.config["testbed"] == testbed]
+        testbeds.check(testbed, {cell.config.get("containers", {}).get("image") for cell in mine})
+    kinds = [(cell.config["emulator"], cell.config["testbed"]) for cell in emulated if cell.workers > 1]
     for emulator, testbed in dict.fromkeys(kinds):
-        choice.check(emulator, testbed)
+        try:
+            choice.check(emulator, testbed)
+        except HostError as error:
+            raise HostError(f"{error} (`--testbed virtual` simulates this)") from None
     available = _available_bytes()
     for cell in cells:
         needed = memory_bytes(cell)
@@ -42,6 +47,9 @@ def memory_bytes(cell: Cell) -> int:
     """Memory that a cell's workers need: vectors, and two copies of every message in flight and of the next."""
     inputs, algorithm = cell.law_inputs(), cell.algorithm()
     model = cell.workload().message_bytes
+    if cell.config["testbed"] == "virtual":
+        vectors = (_VECTORS + (algorithm.in_flight + 1) * inputs.messages) * model if cell.workload().learns else 0
+        return cell.workers * (_SIMULATED_BYTES + vectors)
     in_flight = (algorithm.in_flight + 1) * 2 * inputs.messages * inputs.message_bytes
     return cell.workers * (_WORKER_BYTES + _VECTORS * model + in_flight)
 

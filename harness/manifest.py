@@ -23,11 +23,12 @@ _MEASURING = (
     "netprofiles/*.py",
     "harness/emulators/*.py",
     "harness/testbeds/*.py",
+    "harness/virtual/**/*.py",
     "harness/rep.py",
     "harness/rows.py",
     "harness/fidelity.py",
 )
-_VERSIONS = ("wanbench", "torch", "numpy", "pandas", "matplotlib", "pyroute2")
+_VERSIONS = ("wanbench", "torch", "numpy", "pandas", "matplotlib", "pyroute2", "greenlet")
 
 
 @lru_cache(maxsize=1)

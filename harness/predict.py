@@ -20,17 +20,12 @@ Pure arithmetic: standard library only, so that planning and the command line st
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import lru_cache
 from typing import Any, Literal, get_args
 
-from netprofiles.path import SamePaths
-from netprofiles.profile import Profile
-from netprofiles.units import Rate
-
-Collective = Literal["gloo", "direct"]
+Collective = Literal["gloo", "direct", "ring", "halving-doubling", "hierarchical"]
 Bound = Literal["compute", "latency", "bandwidth", "channels"]
 
 GLOO_SEGMENT_BYTES = 1 << 20
@@ -48,7 +43,7 @@ class PredictInputs:
     Attributes:
         workers: N.
         step_time_s: Tc, mean compute time of one step of one worker.
-        rtt_s: effective round-trip time of the collective (`effective_conditions`).
+        rtt_s: effective round-trip time of the collective (`harness.conditions`).
         rate_bytes_per_s: effective rate per worker; None is unlimited.
         message_bytes: bytes of one all-reduce; 0 means that nothing is sent.
         messages: all-reduces of one synchronisation, issued back to back: 2 for dts with momentum and p > 1.
@@ -88,7 +83,8 @@ class PredictInputs:
         if self.rate_bytes_per_s is not None and not self.rate_bytes_per_s > 0:
             raise PredictError(f"rate_bytes_per_s: expected more than 0 or None, got {self.rate_bytes_per_s}")
         if self.collective not in get_args(Collective):
-            raise PredictError(f"collective: expected 'gloo' or 'direct', got {self.collective!r}")
+            known = ", ".join(map(repr, get_args(Collective)))
+            raise PredictError(f"collective: expected one of {known}, got {self.collective!r}")
         if self.buckets is not None and (self.delay, self.period) != (0, 1):
             raise PredictError(
                 f"buckets: only a synchronous step (delay 0, period 1) is cut into buckets, "
@@ -144,16 +140,30 @@ def predict(inputs: PredictInputs) -> Prediction:
 def all_reduce_time(inputs: PredictInputs, nbytes: int) -> tuple[float, float]:
     """(latency part, bandwidth part) in seconds of one all-reduce of `nbytes`; their sum is t.
 
-    gloo: t = R (RTT + 2 min(1 MiB, M/S) / rate). S >= M/MiB makes the minimum M/S, so the second part is the
-    ring's 2 (N-1)/N M / rate. direct: every worker pushes each peer its chunk and gets all chunks back, so it
-    pays one RTT at any N.
+    The bandwidth part is 2 (N-1)/N M / rate for all: each vector leaves and comes once in N - 1 pieces of N, twice.
+    The latency part is `round_trips` RTT.
     """
     n = inputs.workers
     if n == 1 or nbytes == 0:
         return 0.0, 0.0
-    rounds = gloo_rounds(n, nbytes) if inputs.collective == "gloo" else 1
     rate = math.inf if inputs.rate_bytes_per_s is None else inputs.rate_bytes_per_s
-    return rounds * inputs.rtt_s, 2 * (n - 1) / n * nbytes / rate
+    return round_trips(inputs.collective, n, nbytes) * inputs.rtt_s, 2 * (n - 1) / n * nbytes / rate
+
+
+def round_trips(collective: Collective, workers: int, nbytes: int) -> int:
+    """Round trips that follow each other in one all-reduce.
+
+    gloo: R = S - S/N; with t = R (RTT + 2 min(1 MiB, M/S) / rate) and S >= M/MiB, the minimum is M/S. direct,
+    hierarchical: there and back, at any N. ring: 2(N-1) hops one way. halving-doubling: log2 N exchanges, twice, and
+    one more there and back where N is no power of two.
+    """
+    if collective == "gloo":
+        return gloo_rounds(workers, nbytes)
+    if collective == "ring":
+        return workers - 1
+    if collective == "halving-doubling":
+        return (workers - 1).bit_length()
+    return 1
 
 
 def gloo_rounds(workers: int, nbytes: int) -> int:
@@ -201,7 +211,7 @@ def _bucketed_step(inputs: PredictInputs, schedule: Sequence[tuple[int, float]])
     compute_s = inputs.step_time_s * slowest
     buckets = [(nbytes, ready_s * slowest) for nbytes, ready_s in schedule]
     unlimited, latency_s, wire_s = _last_completion(inputs, buckets, slots=len(buckets) or 1)
-    if inputs.collective == "direct":
+    if inputs.collective != "gloo":
         completion = unlimited
     else:
         slots = GLOO_OPERATIONS_PER_CHANNEL * inputs.channels
@@ -277,87 +287,6 @@ def rep_duration_s(inputs: PredictInputs, window: int) -> float:
     prediction = predict(inputs)
     steps = fill_steps(inputs.delay, inputs.period) + window
     return steps * prediction.step_time_s + prediction.all_reduce_s
-
-
-def effective_conditions(
-    profile: Profile, placement: Sequence[str], workers: int, collective: Collective = "direct"
-) -> tuple[float, float | None]:
-    """(rtt_s, rate_bytes_per_s or None for unlimited) that stand for a whole profile in the law.
-
-    The worst latency and the tightest rate are taken separately; where they belong to different paths the law
-    is pessimistic.
-
-    Args:
-        profile: sites and directed paths.
-        placement: site of each rank, at least `workers` long.
-        workers: N; the first N ranks take part.
-        collective: `direct` uses every pair of workers, gloo only the neighbours of its ring (rank i to i+1).
-    """
-    ranks = list(placement[:workers])
-    if len(ranks) != workers:
-        raise PredictError(f"placement: expected a site for each of {workers} workers, got {len(ranks)}")
-    if workers == 1:
-        return 0.0, None
-    return _ring_conditions(profile, ranks) if collective == "gloo" else _direct_conditions(profile, ranks)
-
-
-def _ring_conditions(profile: Profile, ranks: Sequence[str]) -> tuple[float, float | None]:
-    hops = Counter(zip(ranks, [*ranks[1:], ranks[0]], strict=True))
-    rtt_s = max(_one_way_s(profile, a, b) + _one_way_s(profile, b, a) for a, b in hops)
-    shared: list[tuple[Rate | None, float]] = []
-    leaving: Counter[str] = Counter()
-    entering: Counter[str] = Counter()
-    for (src, dst), carried in hops.items():
-        if src != dst:
-            shared.append((profile.path(src, dst).rate, carried))
-            leaving[src] += carried
-            entering[dst] += carried
-    shared += [(profile.site(name).up, carried) for name, carried in leaving.items()]
-    shared += [(profile.site(name).down, carried) for name, carried in entering.items()]
-    return rtt_s, _tightest(shared)
-
-
-def _direct_conditions(profile: Profile, ranks: Sequence[str]) -> tuple[float, float | None]:
-    """Reduce-scatter, then all-gather: a chunk's owner hears from all, then tells all. The slowest counts."""
-    n = len(ranks)
-    counts = Counter(ranks)
-    sites = _representatives(profile, counts)
-    rtt_s = 0.0
-    shared: list[tuple[Rate | None, float]] = []
-    for owner in sites:
-        peers = [name for name in sites if name != owner or counts[name] > 1]
-        slowest_in_s = max(_one_way_s(profile, name, owner) for name in peers)
-        slowest_out_s = max(_one_way_s(profile, owner, name) for name in peers)
-        rtt_s = max(rtt_s, slowest_in_s + slowest_out_s)
-        carried = counts[owner] * (n - counts[owner]) / (n - 1)
-        shared += [(profile.site(owner).up, carried), (profile.site(owner).down, carried)]
-        shared += [
-            (profile.path(owner, name).rate, counts[owner] * counts[name] / (n - 1)) for name in peers if name != owner
-        ]
-    return rtt_s, _tightest(shared)
-
-
-def _representatives(profile: Profile, counts: Mapping[str, int]) -> list[str]:
-    """The sites that decide. Where all paths are alike, two of each kind of site stand for a thousand."""
-    if not isinstance(profile.paths, SamePaths):
-        return list(counts)
-    kinds: dict[object, list[str]] = {}
-    for name, count in counts.items():
-        site = profile.site(name)
-        kinds.setdefault((site.up, site.down, site.local_rtt, count), []).append(name)
-    return [name for alike in kinds.values() for name in alike[:2]]
-
-
-def _tightest(shared: Sequence[tuple[Rate | None, float]]) -> float | None:
-    """Lowest rate per worker; `shared` pairs a limit with its load in units of one worker's traffic."""
-    rates = [limit.bytes_per_s / carried for limit, carried in shared if limit is not None and carried > 0]
-    return min(rates, default=None)
-
-
-def _one_way_s(profile: Profile, src: str, dst: str) -> float:
-    if src == dst:
-        return profile.site(src).local_rtt.seconds / 2
-    return profile.path(src, dst).delay.seconds
 
 
 def _round_up(value: int, multiple: int) -> int:

@@ -64,6 +64,8 @@ def jobs(cell: Cell, rep: int, rendezvous: str) -> list[Job]:
     config = cell.config
     gloo = config["comm"]["collective"] == "gloo"
     tensors = cell.algorithm().tensors_per_message(float(config["train"].get("momentum", 0.0)))
+    steps, window_begin, window = cell.steps, cell.window_begin, cell.window  # once, not for each of a thousand ranks
+    timeout_s = 2 * patience_s(cell)  # the controller is first to say who hangs
     return [
         Job(
             rank=rank,
@@ -76,14 +78,14 @@ def jobs(cell: Cell, rep: int, rendezvous: str) -> list[Job]:
             collective=config["comm"]["collective"],
             channels=config["comm"]["channels"],
             bucket_bytes=Size.parse(config["comm"]["buckets"]).bytes,
-            steps=cell.steps,
-            window_begin=cell.window_begin,
-            window_steps=cell.window,
+            steps=steps,
+            window_begin=window_begin,
+            window_steps=window,
             eval_every=int(config["train"].get("eval_every", 0)),
             warm_rounds=0 if cell.workers == 1 else _WARM_ROUNDS,
             # gloo deals operations round-robin over its channels: two on each touch them all.
             warm_in_flight=2 * config["comm"]["channels"] if gloo else 2 * tensors,
-            timeout_s=2 * patience_s(cell),  # the controller is first to say who hangs
+            timeout_s=timeout_s,
             rendezvous=rendezvous,
         )
         for rank in range(cell.workers)

@@ -31,31 +31,13 @@ def measured_row(
     verdict: list[str],
 ) -> dict[str, Any]:
     """The repetition as one row; what does not apply is None."""
-    outcomes = [measured.finished[rank]["outcome"] for rank in range(cell.workers)]
-    slowest = max(outcomes, key=lambda o: o["window_end_ns"] - o["window_begin_ns"])
-    seconds = (slowest["window_end_ns"] - slowest["window_begin_ns"]) / 1e9
-    compute = slowest["window"]["compute_ns"] / 1e9
-    stall = slowest["window"]["stall_ns"] / 1e9
-    losses = [o["final_loss"] for o in outcomes if o["final_loss"] is not None]
-    steps = cell.window
-    row = describe(cell, rep)
+    row = describe(cell, rep) | trained(cell, measured)
     row.update(
         status="invalid" if verdict else "ok",
         reason="; ".join(verdict) or None,
-        steps=steps,
-        step_time_s=seconds / steps,
-        compute_s=compute / steps,
-        stall_s=stall / steps,
-        overhead_s=(seconds - compute - stall) / steps,
-        payload_bytes=sum(o["total"]["payload_bytes"] for o in outcomes),
-        messages_sent=sum(o["total"]["messages_sent"] for o in outcomes),
         wire_bytes=_wire_bytes(measured) if cell.workers > 1 else 0,
         retransmits=_counted(measured, "RetransSegs"),
         tcp_timeouts=_counted(measured, "TCPTimeouts"),
-        final_loss=statistics.fmean(losses) if losses else None,
-        accuracy=outcomes[0]["accuracy"],
-        replica_spread=max(o["replica_spread"] for o in outcomes),
-        time_to_target_s=_time_to_target(cell, measured),
         one_way_error_ms=report["one_way_error_ms"] if report else None,
         lateness_p99_ms=stats.lateness_p99_ms if cell.workers > 1 else None,
         overdue_pct=stats.overdue_pct if cell.workers > 1 else None,
@@ -63,6 +45,31 @@ def measured_row(
         host_cpu_pct=host["cpu_pct"],
     )
     return row
+
+
+def trained(cell: Cell, measured: Measured) -> dict[str, Any]:
+    """The columns that follow from what the workers say of their training, on every testbed."""
+    outcomes = [measured.finished[rank]["outcome"] for rank in range(cell.workers)]
+    slowest = max(outcomes, key=lambda o: o["window_end_ns"] - o["window_begin_ns"])
+    seconds = (slowest["window_end_ns"] - slowest["window_begin_ns"]) / 1e9
+    compute = slowest["window"]["compute_ns"] / 1e9
+    stall = slowest["window"]["stall_ns"] / 1e9
+    losses = [o["final_loss"] for o in outcomes if o["final_loss"] is not None]
+    spreads = [o["replica_spread"] for o in outcomes]
+    steps = cell.window
+    return {
+        "steps": steps,
+        "step_time_s": seconds / steps,
+        "compute_s": compute / steps,
+        "stall_s": stall / steps,
+        "overhead_s": (seconds - compute - stall) / steps,
+        "payload_bytes": sum(o["total"]["payload_bytes"] for o in outcomes),
+        "messages_sent": sum(o["total"]["messages_sent"] for o in outcomes),
+        "final_loss": statistics.fmean(losses) if losses else None,
+        "accuracy": outcomes[0]["accuracy"],
+        "replica_spread": None if None in spreads else max(spreads),
+        "time_to_target_s": _time_to_target(cell, measured),
+    }
 
 
 def describe(cell: Cell, rep: int) -> dict[str, Any]:

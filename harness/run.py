@@ -7,7 +7,7 @@ import signal
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -27,6 +27,7 @@ from harness.schedule import Load, fits, load_of, makespan
 from harness.stats import scalability
 from harness.store import RunFolder
 from harness.testbeds import opened
+from harness.virtual.engine import Simulator
 
 _TRIES = 2  # an invalid repetition is measured once more, a failed one is not
 
@@ -75,8 +76,8 @@ def execute(todo: list[Item], folder: RunFolder, slots: int, cores: int, say: Re
     with control_folder() as control, stoppable() as stopped:
         engine = LocalEngine(partial(opened, control=control), slots)
         redrawer = Redrawer(folder.path) if draw else None
+        session = _Session(folder, engine, control, say, tally, stopped, redrawer, cores, slots)
         try:
-            session = _Session(folder, engine, control, say, tally, stopped, redrawer, cores, slots)
             session.run(todo)
         except OSError as error:
             raise HostError(
@@ -85,6 +86,7 @@ def execute(todo: list[Item], folder: RunFolder, slots: int, cores: int, say: Re
         finally:
             if redrawer is not None:
                 redrawer.close()
+            session.simulator.close()
             engine.close()
     return tally
 
@@ -116,11 +118,16 @@ class _Session:
         self.folder, self.engine, self.control = folder, engine, control
         self.say, self.tally, self.stopped, self.redrawer = say, tally, stopped, redrawer
         self.cores, self.slots = cores, slots
+        self.simulator = Simulator()
+        self.rows = folder.rows()  # of earlier invocations and of this one
         self.probes: dict[_Network, Mapping[str, Any]] = {}
         self.again: list[Item] = []  # invalid at the first try
 
     def run(self, todo: list[Item]) -> None:
         """Everything; what was doubtful the first time is probed and measured again, alone, at the end."""
+        simulated = [item for item in todo if _simulated(item.cell)]
+        todo = [item for item in todo if not _simulated(item.cell)]
+        self._side_by_side(simulated, slots=1)
         self._alone([item for item in todo if item.cell.is_baseline])
         again, self.again = self.again, []  # now, because all others are compared with them
         self._alone(again)
@@ -173,7 +180,7 @@ class _Session:
                 chosen.began = time.monotonic()
                 part = self.folder.begin(chosen.cell, chosen.rep)
                 self.folder.event("started", cell=chosen.cell.slug, rep=chosen.rep)
-                running[self.engine.submit(_kind(chosen.cell), self._task(chosen, part))] = (chosen, part)
+                running[self._submit(chosen, part)] = (chosen, part)
                 continue
             loads = [item.load for item, _ in running.values()] + [item.load for item in queue]
             self.say.eta(makespan(loads, slots, self.cores), len(running))
@@ -187,9 +194,13 @@ class _Session:
             return None
         return next((item for item in queue if fits(item.load, loads, self.cores)), None)
 
-    def _task(self, item: Item, part: Path) -> Callable[[Any], dict[str, Any]]:
+    def _submit(self, item: Item, part: Path) -> Future[dict[str, Any]]:
+        if _simulated(item.cell):
+            return self.simulator.submit(item.cell, item.rep, part)
         probe = self._report(item) if not item.cell.is_baseline else None
-        return lambda slot: measure(item.cell, item.rep, slot, part, self.control, probe)
+        return self.engine.submit(
+            _kind(item.cell), lambda slot: measure(item.cell, item.rep, slot, part, self.control, probe)
+        )
 
     def _settle(self, item: Item, part: Path, future: Future[dict[str, Any]]) -> None:
         """A repetition ended: publish it, try again, or keep the failure."""
@@ -210,7 +221,8 @@ class _Session:
                 return
             self._keep_failure(item, part, row, ())
             return
-        row["scalability"] = scalability(row, [*self.folder.rows(), row])
+        self.rows.append(row)
+        row["scalability"] = scalability(row, self.rows)
         self.folder.finish(item.cell, item.rep, part, row)
         self.folder.event("finished", cell=item.cell.slug, rep=item.rep, step_time_s=row["step_time_s"])
         self.tally.ok += 1
@@ -242,6 +254,10 @@ class _Session:
 
 def _kind(cell: Cell) -> Kind:
     return Kind(cell.config["testbed"], cell.config["emulator"])
+
+
+def _simulated(cell: Cell) -> bool:
+    return bool(cell.config["testbed"] == "virtual")
 
 
 def _network(cell: Cell) -> _Network:

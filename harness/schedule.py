@@ -14,6 +14,7 @@ from harness.rep import expected_seconds
 # Processor seconds, measured on one 2-core machine; only used to decide how many cells may run together.
 _CPU_S_PER_PACKET = 30e-6  # relay, both ends' TCP stacks and the copies
 _CPU_SHARE_PER_WORKER = 0.01
+_SIMULATED_S, _SIMULATED_S_PER_STEP = 0.02, 1e-4  # of a simulated repetition, and of one worker's step in it
 _PACKET_BYTES = 1448
 _ACK_FACTOR = 1.5
 # Beyond this share of the cores, emulation gets late, and steps that compete for a processor get longer.
@@ -31,6 +32,8 @@ class Load:
 def load_of(cell: Cell) -> Load:
     """By the step-time law and the bytes that cross the emulator."""
     inputs, workload = cell.law_inputs(), cell.workload()
+    if cell.config["testbed"] == "virtual":
+        return Load(_SIMULATED_S + _SIMULATED_S_PER_STEP * cell.workers * cell.steps, 1.0)
     seconds = expected_seconds(cell)
     if workload.step_time_s is None:
         return Load(seconds, float(os.cpu_count() or 1))

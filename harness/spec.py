@@ -85,7 +85,7 @@ class NetworkTable(_Table):
 class CommTable(_Table):
     """[comm]: how an all-reduce travels."""
 
-    collective: Literal["direct", "gloo"] = "direct"
+    collective: Literal["direct", "gloo", "ring", "halving-doubling", "hierarchical"] = "direct"
     channels: Literal["auto"] | Annotated[int, Field(ge=1, le=64)] = "auto"
     buckets: str = "25MiB"
 
@@ -115,7 +115,7 @@ class TrainTable(_Table):
 class RunTable(_Table):
     """[run]: where and how often."""
 
-    testbed: Literal["auto", "netns", "docker"] = "auto"
+    testbed: Literal["auto", "netns", "docker", "virtual"] = "auto"
     emulator: Literal["auto", "netem", "relay"] = "auto"
     window: Annotated[str, StringConstraints(pattern=r"^[1-9][0-9]* steps$")] = "20 steps"
     repeats: int = Field(default=3, ge=1)
@@ -137,6 +137,12 @@ class ContainersTable(_Table):
     @classmethod
     def _size(cls, text: str | None) -> str | None:
         return _unit(Size.parse, text)
+
+
+class VirtualTable(_Table):
+    """[virtual]: what the simulated clock's model of the network leaves out."""
+
+    tcp_ramp: bool = True
 
 
 class Requirement(_Table):
@@ -169,6 +175,7 @@ class Spec(_Table):
     train: TrainTable = TrainTable()
     run: RunTable = RunTable()
     containers: ContainersTable = ContainersTable()
+    virtual: VirtualTable = VirtualTable()
     gate: GateTable = GateTable()
 
     @field_validator("schema_", mode="before")

@@ -47,7 +47,7 @@ def as_table(rows: Sequence[Row]) -> str:
     learned = len(table) > 0 and bool(table["accuracy"].notna().any())
     header += ["accuracy"] if learned else []
     lines = [_table_line(line, axes, learned) for line in records(cells(table))] if len(table) else []
-    return _aligned(header, lines)
+    return aligned(header, lines)
 
 
 def _table_line(line: Row, axes: Sequence[str], learned: bool) -> list[str]:
@@ -75,7 +75,7 @@ def _table_line(line: Row, axes: Sequence[str], learned: bool) -> list[str]:
 
 def as_pivot(rows: Sequence[Row]) -> str:
     """Scalability of every algorithm along the main axis, measured and, in parentheses, predicted by the law."""
-    blocks = [_pivot_heading(pivot) + "\n" + _aligned(*_pivot_grid(pivot)) for pivot in pivots(frame(rows))]
+    blocks = [_pivot_heading(pivot) + "\n" + aligned(*_pivot_grid(pivot)) for pivot in pivots(frame(rows))]
     return _LEGEND + "\n\n" + "\n".join(blocks)
 
 
@@ -186,7 +186,7 @@ def _axis_value(value: object) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
-def _aligned(header: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
+def aligned(header: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
     """Columns padded to their widest entry, the first flush left.
 
     A line that is shorter than the header ends in a remark, which may run on to the right.

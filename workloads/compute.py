@@ -42,17 +42,20 @@ class StepTime:
         self._mean_ns = mean_s * NS_PER_S
         self._sigma = math.sqrt(math.log1p(cv * cv))
         self._seed, self._rank = seed, rank
+        self._order: tuple[int, list[int]] = (-1, [])  # of the block of steps that was asked for last
 
     def ns(self, step: int) -> int:
         """Nanoseconds that step number `step` takes, at least 1."""
         if self._sigma == 0:
             return max(1, round(self._mean_ns))
         block, place = divmod(step, STRATA)
-        order = list(range(STRATA))
-        stream(self._seed, "step_time order", self._rank, block).shuffle(order)
+        if block != self._order[0]:
+            order = list(range(STRATA))
+            stream(self._seed, "step_time order", self._rank, block).shuffle(order)
+            self._order = block, order
         inside = stream(self._seed, "step_time", self._rank, step).random()
         # inv_cdf is not defined at 0, which random() may return.
-        quantile = max((order[place] + inside) / STRATA, 1e-12)
+        quantile = max((self._order[1][place] + inside) / STRATA, 1e-12)
         z = NormalDist().inv_cdf(quantile)
         # A lognormal's mean is exp(mu + sigma^2 / 2): without the second term, more variation would mean
         # longer steps.

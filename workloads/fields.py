@@ -77,10 +77,13 @@ def step_time_s(spec: Mapping[str, object], default: float | None, *, may_be_rea
     return seconds
 
 
-def step_cv(spec: Mapping[str, object], mean_s: float | None) -> float:
-    """Coefficient of variation of an emulated step whose mean is `mean_s`; 0 where nothing is emulated."""
+def step_cv(spec: Mapping[str, object], mean_s: float | None, default: float = ASSUMED_STEP_CV) -> float:
+    """Coefficient of variation of an emulated step whose mean is `mean_s`; 0 where nothing is emulated.
+
+    `default`: what holds without `step_cv`.
+    """
     if "step_cv" not in spec:
-        return 0.0 if mean_s is None else ASSUMED_STEP_CV
+        return 0.0 if mean_s is None else default
     if mean_s is None:
         raise WorkloadError("workload.step_cv: real compute varies by itself; give step_time as well to emulate it")
     cv = _number("workload.step_cv", spec["step_cv"], "a number of at least 0, such as 0.02")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from netprofiles.errors import did_you_mean
@@ -23,6 +24,9 @@ if TYPE_CHECKING:
     from workloads.task import Task
 
 
+_buckets = lru_cache(maxsize=32)(plan_buckets)  # a thousand simulated workers ask for the same ones
+
+
 @dataclass(frozen=True, slots=True)
 class Builtin:
     """A workload with a name.
@@ -32,12 +36,14 @@ class Builtin:
         tensors: its parameter tensors, in registration order.
         step_time_s: mean duration of a step, emulated unless the spec says otherwise.
         dataset: what it learns from, or None if it learns nothing.
+        step_cv: coefficient of variation of the duration.
     """
 
     description: str
     tensors: Callable[[], tuple[ParameterTensor, ...]]
     step_time_s: float
     dataset: str | None = None
+    step_cv: float = fields.ASSUMED_STEP_CV
 
 
 BUILTINS: Mapping[str, Builtin] = {
@@ -46,6 +52,13 @@ BUILTINS: Mapping[str, Builtin] = {
         "(published: Zhu, Lu, Lin, Han 2019), timing only",
         resnet50.tensors,
         0.3,
+    ),
+    "resnet50-sgp-poster": Builtin(
+        "ResNet-50 on a node of 8 V100 with 311 ms a step that varies by 83 %: fitted, with the profile sgp-poster, to "
+        "the all-reduce times on 4 and 32 nodes of Assran et al. 2019 (SGP, ICML poster), timing only",
+        resnet50.tensors,
+        0.3113,
+        step_cv=0.8275,
     ),
     "digits-cnn": Builtin(
         "a small CNN that learns scikit-learn's 8x8 digits for real; 20 ms a step (assumed)",
@@ -89,7 +102,7 @@ class WorkloadInfo:
 
     def buckets(self, bucket_bytes: int) -> tuple[Bucket, ...]:
         """Its scaled gradient buckets, in the order of completion; `bucket_bytes`: the cap before scaling."""
-        return plan_buckets(self.parameters, bucket_bytes, self.payload_scale)
+        return _buckets(self.parameters, bucket_bytes, self.payload_scale)
 
     def bucket_schedule(self, bucket_bytes: int) -> list[tuple[int, float]]:
         """Scaled bytes of each bucket and seconds from the beginning of a step of mean length until it is
@@ -150,6 +163,8 @@ def make_task(
     clock: Clock,
     bucket_bytes: int,
     train: Mapping[str, object] | None = None,
+    *,
+    phantom: bool = False,
 ) -> Task:
     """The task of one worker; arguments are checked as `info` does.
 
@@ -160,8 +175,9 @@ def make_task(
         clock: what emulated compute sleeps on.
         bucket_bytes: size at which a gradient bucket is closed, before payload scaling.
         train: the `[train]` table: `batch_size` (default 32) and `shards` (default "iid").
+        phantom: without payload, where nothing is learned.
     """
-    from workloads.task import EmulatedTask, LearningTask
+    from workloads.task import EmulatedTask, LearningTask, PhantomTask
 
     train = {} if train is None else train
     learner: Learner | None = None
@@ -180,6 +196,8 @@ def make_task(
     if learner is not None:
         return LearningTask(learner, buckets, clock, emulated)
     assert emulated is not None, "a workload that learns nothing has an emulated step time"
+    if phantom:
+        return PhantomTask(buckets[0].stop, emulated, clock)
     return EmulatedTask(buckets[0].stop, emulated, clock, seed=seed, rank=rank)
 
 
@@ -203,7 +221,7 @@ def _by_name(spec: Mapping[str, object]) -> WorkloadInfo:
     builtin = BUILTINS[name]
     learns = builtin.dataset is not None
     step_time_s = fields.step_time_s(spec, builtin.step_time_s, may_be_real=learns)
-    return _info(spec, name, builtin.tensors(), step_time_s, builtin.dataset, learns=learns)
+    return _info(spec, name, builtin.tensors(), step_time_s, builtin.dataset, learns=learns, cv=builtin.step_cv)
 
 
 def _by_numbers(spec: Mapping[str, object]) -> WorkloadInfo:
@@ -237,8 +255,9 @@ def _info(
     dataset: str | None,
     *,
     learns: bool,
+    cv: float = fields.ASSUMED_STEP_CV,
 ) -> WorkloadInfo:
     scale = fields.payload_scale(spec, learns)
-    cv = fields.step_cv(spec, step_time_s)
+    cv = fields.step_cv(spec, step_time_s, cv)
     params = sum(tensor.numel for tensor in tensors)
     return WorkloadInfo(name, params, len(tensors), scale, step_time_s, cv, learns, dataset, tensors)

@@ -9,27 +9,28 @@ from typing import Any
 import torch
 
 from workloads.buckets import Bucket
-from workloads.comm.base import Clock
+from workloads.comm.base import Clock, Vector
 from workloads.compute import EmulatedCompute
 from workloads.models.learner import Learner, LearnerError, trainable
+from workloads.phantom import Phantom
 from workloads.seeding import torch_seed
 
-Ready = Callable[[torch.Tensor], None]
+Ready = Callable[[Vector], None]
 
 
 class Task(ABC):
     """One worker's share of the computation.
 
     Attributes:
-        w: the parameters, float32, shape (numel,); equal on all ranks at first. An update in place is all it
-            takes.
+        w: the parameters, float32 or phantoms, shape (numel,); equal on all ranks at first. An update in place is
+            all it takes.
         numel: elements of `w` and of the gradient, after payload scaling.
         compute_ns: time spent computing so far, in nanoseconds on the clock. For emulated compute it is the
             emulated time; what a step takes beyond it is overhead.
         overrun_ns: real work that took longer than its step's emulated time, in nanoseconds so far.
     """
 
-    w: torch.Tensor
+    w: Vector
 
     @property
     def numel(self) -> int:
@@ -47,7 +48,7 @@ class Task(ABC):
         """Nanoseconds of real work beyond its step's emulated time so far; 0 where nothing is emulated."""
 
     @abstractmethod
-    def gradient(self, step: int, ready: Ready | None = None) -> tuple[torch.Tensor, float | None]:
+    def gradient(self, step: int, ready: Ready | None = None) -> tuple[Vector, float | None]:
         """Compute the gradient of step number `step`.
 
         Args:
@@ -66,6 +67,35 @@ class Task(ABC):
         """Test accuracy in [0, 1] of `w` as it is, None if nothing is learned. Not part of `compute_ns`."""
 
 
+class PhantomTask(Task):
+    """As `EmulatedTask`, with vectors that have a size and no elements: for simulations of many workers."""
+
+    def __init__(self, numel: int, compute: EmulatedCompute, clock: Clock) -> None:
+        """`numel`: elements after payload scaling; `compute`: the schedule of its buckets."""
+        self.w: Vector = Phantom(numel)
+        self._g = Phantom(numel)
+        self._compute, self._clock = compute, clock
+
+    @property
+    def compute_ns(self) -> int:
+        """Nanoseconds of emulated compute so far."""
+        return self._compute.compute_ns
+
+    @property
+    def overrun_ns(self) -> int:
+        """0: no real work is done."""
+        return 0
+
+    def gradient(self, step: int, ready: Ready | None = None) -> tuple[Vector, float | None]:
+        """See `Task.gradient`."""
+        self._compute.replay(step, self._clock.now(), _slices(self._g, ready))
+        return self._g, None
+
+    def evaluate(self) -> None:
+        """Nothing is learned."""
+        return
+
+
 class EmulatedTask(Task):
     """Sends gradients of the right size at the right time, and learns nothing.
 
@@ -77,7 +107,7 @@ class EmulatedTask(Task):
     def __init__(self, numel: int, compute: EmulatedCompute, clock: Clock, *, seed: int, rank: int) -> None:
         """`numel`: elements after payload scaling; `compute`: the schedule of its buckets."""
         generator = torch.Generator().manual_seed(torch_seed(seed, "gradient", rank))
-        self.w = torch.zeros(numel)
+        self.w: Vector = torch.zeros(numel)
         self._source = torch.randn(numel, generator=generator)
         self._g = torch.empty(numel)
         self._compute, self._clock = compute, clock
@@ -92,7 +122,7 @@ class EmulatedTask(Task):
         """Nanoseconds by which writing the gradient exceeded its step's emulated time so far."""
         return self._compute.overrun_ns
 
-    def gradient(self, step: int, ready: Ready | None = None) -> tuple[torch.Tensor, float | None]:
+    def gradient(self, step: int, ready: Ready | None = None) -> tuple[Vector, float | None]:
         """See `Task.gradient`."""
         began_ns = self._clock.now()
         self._g.copy_(self._source)
@@ -122,9 +152,10 @@ class LearningTask(Task):
         """`buckets`: of the module's trainable parameters, unscaled, in the order of completion."""
         self._learner, self._clock, self._emulated = learner, clock, emulated
         parameters = list(trainable(learner.module).values())
-        self.w = torch.cat([parameter.detach().reshape(-1) for parameter in parameters])
-        self._g = torch.zeros_like(self.w)
-        _become_views(parameters, self.w, self._g)
+        w = torch.cat([parameter.detach().reshape(-1) for parameter in parameters])
+        self._g = torch.zeros_like(w)
+        self.w: Vector = w
+        _become_views(parameters, w, self._g)
         self._overlap = Overlap(parameters, buckets, self._g, clock) if emulated is None else None
         self._batches = _endless(learner)
         self._compute_ns = 0
@@ -139,7 +170,7 @@ class LearningTask(Task):
         """Nanoseconds by which real steps exceeded their emulated time so far."""
         return 0 if self._emulated is None else self._emulated.overrun_ns
 
-    def gradient(self, step: int, ready: Ready | None = None) -> tuple[torch.Tensor, float | None]:
+    def gradient(self, step: int, ready: Ready | None = None) -> tuple[Vector, float | None]:
         """See `Task.gradient`.
 
         Raises:
@@ -233,7 +264,7 @@ class Overlap:
         self.in_ready_ns += self._clock.now() - began_ns
 
 
-def _slices(g: torch.Tensor, ready: Ready | None) -> Callable[[Bucket], None] | None:
+def _slices(g: torch.Tensor | Phantom, ready: Ready | None) -> Callable[[Bucket], None] | None:
     """`ready` for buckets instead of slices of `g`."""
     if ready is None:
         return None

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from workloads.algorithms.base import Algorithm, Replica
-from workloads.comm.base import Clock
+from workloads.comm.base import Clock, Vector
 from workloads.comm.meter import MeteredComm
 from workloads.job import Job
 from workloads.optim import SGD, SGDConfig
@@ -27,7 +27,8 @@ class Outcome:
         final_loss: mean local loss over the last tenth of all steps (at least one), None without learning.
         accuracy: after the last step and the drain; None without learning.
         replica_spread: after the drain, the largest distance of this rank's parameters from the mean over the
-            ranks, relative to the largest parameter; rounding apart, 0 for algorithms whose replicas agree.
+            ranks, relative to the largest parameter; rounding apart, 0 for algorithms whose replicas agree. None
+            where parameters are phantoms.
     """
 
     window_begin_ns: int
@@ -36,16 +37,16 @@ class Outcome:
     total: dict[str, int]
     final_loss: float | None
     accuracy: float | None
-    replica_spread: float
+    replica_spread: float | None
 
 
-def warm_up(comm: MeteredComm, job: Job, numel: int) -> None:
-    """Open TCP's windows on every channel before the first step, then line all workers up."""
+def warm_up(comm: MeteredComm, job: Job, like: Vector) -> None:
+    """Open TCP's windows on every channel with messages of the size of `like`, then line all workers up."""
     for _ in range(job.warm_rounds):
-        buffers = [torch.zeros(numel) for _ in range(job.warm_in_flight)]
+        buffers = [like.new_zeros(like.numel()) for _ in range(job.warm_in_flight)]
         for work in [comm.all_reduce(buffer) for buffer in buffers]:
             work.wait()
-    comm.all_reduce(torch.zeros(comm.world_size)).wait()
+    comm.all_reduce(like.new_zeros(comm.world_size)).wait()
 
 
 def train(
@@ -61,7 +62,7 @@ def train(
 
     Evaluations drain the pipeline, so none happens before the measured window is over.
     """
-    replica = Replica(w=task.w, m=torch.zeros_like(task.w), optimizer=optimizer, comm=comm)
+    replica = Replica(w=task.w, m=task.w.clone().zero_(), optimizer=optimizer, comm=comm)
     algorithm.start(replica)
     window_end = job.window_begin + job.window_steps
     first = before = begin = end = _totals(task, comm, clock)
@@ -100,7 +101,9 @@ def train(
     )
 
 
-def _spread(w: torch.Tensor, comm: MeteredComm) -> float:
+def _spread(w: Vector, comm: MeteredComm) -> float | None:
+    if not isinstance(w, torch.Tensor):
+        return None
     mean = w.clone()
     comm.all_reduce(mean).wait()
     largest = float(mean.abs().max())

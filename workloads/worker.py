@@ -121,7 +121,7 @@ def _run_job(channel: Channel, job: Job, address: str) -> None:
     algorithm = algorithms.create(job.kind, dict(job.params))
     task = make_task(job.workload, job.rank, job.world_size, job.seed, clock, job.bucket_bytes, train=job.train)
     optimizer = make_optimizer(job)
-    warm_up(metered, job, task.w.numel())
+    warm_up(metered, job, task.w)
     metered.payload_bytes = metered.messages_sent = metered.stall_ns = 0
     before = _counters()
     channel.send({"cmd": "job", "event": "warm"})

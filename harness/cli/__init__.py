@@ -20,6 +20,7 @@ COMMANDS = {
     "exec": "Run any program on an emulated network, as torchrun would.",
     "results": "Show the results of a run.",
     "figures": "Draw the figures of a run.",
+    "compare": "Compare the cells of a run along an axis, or two runs.",
     "verify": "May the numbers of a run be published?",
     "measure": "A profile from output of ping and iperf3, or from live hosts.",
     "list": "List algorithms, workloads, profiles or experiments.",

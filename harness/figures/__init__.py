@@ -8,6 +8,7 @@ Layout
     scalability.py     scalability against round-trip time, with the step-time law
     bars.py            scalability where no round-trip time is swept
     step_time.py       compute, stall and overhead of a step
+    parity.py          the same cells at two values of an axis
 
 Only matplotlib's object interface is used: no pyplot, no global state.
 """
@@ -20,12 +21,14 @@ from pathlib import Path
 from typing import Any
 
 from harness.analysis import AXES, AnalysisError, Pivot, cells, frame, pivots
+from harness.comparison import Comparison
 from harness.figures.bars import scalability_bars
+from harness.figures.parity import parity
 from harness.figures.scalability import scalability_by_rtt
 from harness.figures.step_time import step_time
 from harness.figures.style import COLUMN_IN, FORMATS, PAGE_IN, save
 
-__all__ = ["FORMATS", "draw_all", "scalability_bars", "scalability_by_rtt", "step_time"]
+__all__ = ["FORMATS", "draw_all", "draw_parity", "parity", "scalability_bars", "scalability_by_rtt", "step_time"]
 
 # Collectives differ too much to share a figure.
 _COLUMN_AXES = [axis for axis in AXES if axis != "collective"]
@@ -71,6 +74,17 @@ def draw_all(
                 figure = draw(pivot, run_name, width_in, progress)
                 stem = name + _slug(pivot) + suffix
                 written += [save(figure, outdir / f"{stem}.{form}") for form in formats]
+    return written
+
+
+def draw_parity(comparison: Comparison, run_name: str, outdir: Path, formats: Sequence[str] = FORMATS) -> list[Path]:
+    """The parity figure in both widths, as `parity-by-<axis>`; returns the files."""
+    outdir.mkdir(parents=True, exist_ok=True)
+    written = []
+    for suffix, width_in in (("", PAGE_IN), ("-column", COLUMN_IN)):
+        figure = parity(comparison, run_name, width_in)
+        stem = f"parity-by-{comparison.by}{suffix}"
+        written += [save(figure, outdir / f"{stem}.{form}") for form in formats]
     return written
 
 

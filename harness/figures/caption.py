@@ -106,7 +106,7 @@ def _network(pivot: Pivot, lines: Sequence[Line]) -> str:
 
 def _testbed(lines: Sequence[Line]) -> str:
     if all(line["testbed"] == "virtual" for line in lines):
-        return "testbed virtual: emulated network on a simulated clock"
+        return "testbed virtual: simulated network and clock"
     emulators = _each([line for line in lines if line["emulator"]], "emulator")
     return f"testbed {_each(lines, 'testbed')}: network emulated by {emulators}"
 

@@ -165,7 +165,8 @@ def test_without_the_right_to_make_devices_the_remedy_is_one_line(bench):
     result = bench.run("run", "smoke", "--out", "out", program=[sys.executable, "-P", "-c", AS_NOBODY])
     assert result.code == 3
     assert result.last_line == (
-        "wanbench: /dev/net/tun: permission denied; run as root, or: sudo chmod 0666 /dev/net/tun"
+        "wanbench: /dev/net/tun: permission denied; run as root, or: sudo chmod 0666 /dev/net/tun "
+        "(`--testbed virtual` simulates this)"
     )
     assert "Traceback" not in result.err
     assert (bench.folder / "out" / "smoke").owner() == "nobody"

@@ -60,7 +60,7 @@ def light_rtt_ms(a, b):
 
 
 def test_the_catalog_is_what_the_documentation_lists():
-    assert catalog_names() == ["aws", "lan", "paper-dts", "world4", "world4-2025"]
+    assert catalog_names() == ["aws", "lan", "paper-dts", "sgp-poster", "world4", "world4-2025"]
 
 
 @pytest.mark.parametrize("name", catalog_names())
@@ -154,7 +154,7 @@ def test_an_unknown_profile_is_refused_with_the_nearest_name():
     with pytest.raises(ProfileError) as refused:
         load("wrold4")
     assert str(refused.value) == (
-        "no profile 'wrold4'; expected one of aws, lan, paper-dts, world4, world4-2025, or a .toml or .csv "
+        "no profile 'wrold4'; expected one of aws, lan, paper-dts, sgp-poster, world4, world4-2025, or a .toml or .csv "
         "file; did you mean 'world4'?"
     )
 

@@ -182,7 +182,7 @@ def test_a_short_axis_is_the_dotted_key_it_stands_for():
             "workers = [2]",
             '"gate.require" = [1]',
             "x.toml: sweep.gate.require: cannot be swept; "
-            "expected a key of workload, network, comm, algorithms, train, run, containers",
+            "expected a key of workload, network, comm, algorithms, train, run, containers, virtual",
         ),
         (
             "workers = [2]",
@@ -305,8 +305,8 @@ def test_a_wrong_sweep_is_refused_in_one_line(old, new, line):
         ),
         (
             [('rate = "1Gbit"', "profile = 'wrld4'"), ('rtt = ["10ms"]', "")],
-            "x.toml: network.profile: no profile 'wrld4'; expected one of aws, lan, paper-dts, world4, world4-2025, "
-            "or a .toml or .csv file; did you mean 'world4'?",
+            "x.toml: network.profile: no profile 'wrld4'; expected one of aws, lan, paper-dts, sgp-poster, world4, "
+            "world4-2025, or a .toml or .csv file; did you mean 'world4'?",
         ),
     ],
 )

@@ -160,7 +160,7 @@ def test_the_caption_tells_how_it_was_measured(sweep):
 def test_a_simulation_says_so_in_its_caption():
     rows = synthetic_rows.latency_sweep(reps=1, testbed="virtual", emulator=None)
     (pivot,) = pivots(frame(rows))
-    assert "testbed virtual: emulated network on a simulated clock" in caption(pivot, "latency-sweep", "")
+    assert "testbed virtual: simulated network and clock" in caption(pivot, "latency-sweep", "")
 
 
 def test_scaled_gloo_is_titled_by_its_true_message_size(sweep):

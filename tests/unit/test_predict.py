@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 
 import harness
+from harness.conditions import effective_conditions
 from harness.predict import (
     PredictError,
     PredictInputs,
-    effective_conditions,
     expected_maximum,
     fill_steps,
     gloo_rounds,
@@ -263,7 +263,10 @@ def test_a_rep_takes_its_steps_and_the_drain():
         ({"delay": -1}, "delay: expected at least 0, got -1"),
         ({"rtt_s": float("nan")}, "rtt_s: expected a finite number of at least 0, got nan"),
         ({"rate_bytes_per_s": 0.0}, "rate_bytes_per_s: expected more than 0 or None, got 0.0"),
-        ({"collective": "nccl"}, "collective: expected 'gloo' or 'direct', got 'nccl'"),
+        (
+            {"collective": "nccl"},
+            "collective: expected one of 'gloo', 'direct', 'ring', 'halving-doubling', 'hierarchical', got 'nccl'",
+        ),
         (
             {"delay": 4, "buckets": ((1, 0.0),)},
             "buckets: only a synchronous step (delay 0, period 1) is cut into buckets, got delay 4, period 1",

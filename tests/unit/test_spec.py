@@ -110,10 +110,10 @@ def test_a_schema_that_merely_equals_1_is_refused(version):
 @pytest.mark.parametrize(
     ("table", "key", "value", "choices", "near"),
     [
-        ("run", "testbed", "netn", "'auto', 'netns' or 'docker'", "netns"),
+        ("run", "testbed", "netn", "'auto', 'netns', 'docker' or 'virtual'", "netns"),
         ("run", "emulator", "rely", "'auto', 'netem' or 'relay'", "relay"),
-        ("comm", "collective", "glo", "'direct' or 'gloo'", "gloo"),
-        ("comm", "collective", "nccl", "'direct' or 'gloo'", None),
+        ("comm", "collective", "glo", "'direct', 'gloo', 'ring', 'halving-doubling' or 'hierarchical'", "gloo"),
+        ("comm", "collective", "nccl", "'direct', 'gloo', 'ring', 'halving-doubling' or 'hierarchical'", None),
         ("train", "schedule", "cosin", "'constant' or 'cosine'", "cosine"),
         ("comm", "channels", "aut", "'auto' or a whole number", "auto"),
     ],
@@ -154,7 +154,7 @@ def test_several_mistakes_are_several_lines_in_the_order_of_the_schema():
         "x.toml: schema: this key is required; add schema = 1",
         "x.toml: name: expected letters, digits, '.', '_' and '-' ('-' not first), got 'a b'",
         "x.toml: workload.paramz: unknown key; did you mean 'params'?",
-        "x.toml: run.testbed: expected 'auto', 'netns' or 'docker', got 'netn'; did you mean 'netns'?",
+        "x.toml: run.testbed: expected 'auto', 'netns', 'docker' or 'virtual', got 'netn'; did you mean 'netns'?",
         "x.toml: run.repeats: expected at least 1, got 0",
     ]
 

@@ -172,7 +172,7 @@ def test_random_numbers_after_make_differ_between_ranks_and_repeat(model):
 def test_an_unknown_name_gets_a_near_miss():
     refused(
         "workload.name: unknown workload 'resnet50-v10'; did you mean 'resnet50-v100'? "
-        "(known: resnet50-v100, digits-cnn)",
+        "(known: resnet50-v100, resnet50-sgp-poster, digits-cnn)",
         {"name": "resnet50-v10"},
     )
 

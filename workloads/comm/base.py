@@ -9,7 +9,8 @@ from typing import Protocol, Self, runtime_checkable
 class Vector(Protocol):
     """A flat vector of numbers: `torch.Tensor` satisfies it, and so may a stand-in without payload.
 
-    The first five and `numel` are all that an algorithm or an optimiser may use; a comm also asks for the size.
+    The first five and `numel` are all that an algorithm or an optimiser may use; a comm also asks for the size, and
+    the engine for new ones.
     """
 
     def add_(self, other: Self, *, alpha: float = 1.0) -> Self:
@@ -30,6 +31,10 @@ class Vector(Protocol):
 
     def clone(self) -> Self:
         """An independent copy."""
+        ...
+
+    def new_zeros(self, size: int, /) -> Self:
+        """Another vector of `size` zeros."""
         ...
 
     def numel(self) -> int:

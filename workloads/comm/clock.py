@@ -1,8 +1,10 @@
-"""The real clock."""
+"""The real clock, and the one that is computed."""
 
 from __future__ import annotations
 
 import time
+
+from workloads.comm.virtual import Fabric, refuse_inside_autograd
 
 
 class MonotonicClock:
@@ -16,3 +18,27 @@ class MonotonicClock:
         """Sleep; zero and negative durations return at once."""
         if seconds > 0:
             time.sleep(seconds)
+
+
+class VirtualClock:
+    """One worker's view of the time of a simulation, which begins at 0."""
+
+    def __init__(self, fabric: Fabric, rank: int) -> None:
+        self._fabric = fabric
+        self._rank = rank
+
+    def now(self) -> int:
+        """Nanoseconds, exactly."""
+        return self._fabric.now()
+
+    def sleep(self, seconds: float) -> None:
+        """Let other workers run until `seconds` have passed, to the nanosecond.
+
+        Raises:
+            ValueError: a negative duration: here nothing is ever late, so it is a mistake.
+            SwitchError: inside autograd, its hooks or no_grad.
+        """
+        if not seconds >= 0:
+            raise ValueError(f"virtual: a worker cannot sleep for {seconds} s; expected 0 or more")
+        refuse_inside_autograd()
+        self._fabric.sleep(self._rank, round(seconds * 1e9))

@@ -1,0 +1,120 @@
+"""Published times against the virtual testbed: what was fitted, what is predicted, and the error of both.
+
+    python benchmarks/virtual_published.py        prints three tables; exits 1 if a prediction misses its limit
+
+* gloo under tc on AWS: 18 all-reduce times, nothing fitted, TCP's windows off; limit 20 %.
+* SGP poster: all-reduce SGD on 4 to 32 nodes; the workload is fitted to the first and the last, limit 5 % between.
+* paper-dts: the rate is fitted to a scalability of 0.008; nothing is held out, so it proves nothing.
+"""
+
+from __future__ import annotations
+
+import statistics
+import sys
+
+from harness.cells import Cell, expand
+from harness.emulators.plan import UNLIMITED, Link, Network, Queue
+from harness.rep import jobs, network_of
+from harness.spec import Spec
+from harness.virtual.fabric import SimulatedFabric
+from harness.virtual.kernel import Simulation
+from harness.virtual.network import VirtualNetwork
+from harness.virtual.rep import simulate
+from harness.virtual.tcp import Tcp
+
+# Nodes, one-way delay in ms (RTT = 2 x delay is an assumption), Gbit/s, MB, ms. Source: BinhangYuan/tc_cluster_setting
+# (GitHub), results/allreduce.md at 21a012d: gloo on AWS with tc delay and rate on every node.
+GLOO_UNDER_TC = (
+    (4, 1, 5, 128, 485), (4, 5, 2, 128, 1517), (4, 10, 1, 128, 2993), (4, 1, 5, 256, 959), (4, 5, 2, 256, 2989),
+    (4, 10, 1, 256, 5909), (8, 1, 5, 128, 537), (8, 5, 2, 128, 1814), (8, 10, 1, 128, 3582), (8, 1, 5, 256, 1111),
+    (8, 5, 2, 256, 3562), (8, 10, 1, 256, 6999), (16, 1, 5, 128, 612), (16, 5, 2, 128, 1950), (16, 10, 1, 128, 3873),
+    (16, 1, 5, 256, 1239), (16, 5, 2, 256, 3861), (16, 10, 1, 256, 7636),
+)  # fmt: skip
+POSTER = {4: 0.704, 8: 0.896, 16: 1.086, 32: 1.308}
+FITTED = (4, 32)
+GLOO_LIMIT, POSTER_LIMIT = 0.20, 0.05
+
+
+def all_reduce_ms(network: Network, collective: str, nbytes: int) -> float:
+    """One all-reduce that everybody joins at once."""
+    simulation = Simulation()
+    fabric = SimulatedFabric(simulation, VirtualNetwork(network), collective, 1)
+    for rank in range(network.workers):
+        simulation.spawn(rank, lambda rank=rank: fabric.wait(fabric.all_reduce(rank, 0, nbytes), rank))  # type: ignore[misc]
+    simulation.run()
+    return simulation.now / 1e6
+
+
+def under_tc(nodes: int, delay_ms: float, gbit: float) -> Network:
+    """Nodes with delay and rate on each of them."""
+    queue = Queue(gbit * 125e6, 1 << 40)
+    link = Link(round(delay_ms * 1e6), 0, 0.0, UNLIMITED)
+    return Network(
+        sites=tuple(f"node{i}" for i in range(nodes)),
+        site_of=tuple(range(nodes)),
+        up=(queue,) * nodes,
+        down=(queue,) * nodes,
+        local_delay_ns=(0,) * nodes,
+        links={(a, b): link for a in range(nodes) for b in range(nodes) if a != b},
+    )
+
+
+def step_time_s(cell: Cell, repeats: int) -> float:
+    """Median over repetitions of the slowest worker's step."""
+    times = []
+    for rep in range(repeats):
+        outcomes = simulate(jobs(cell, rep, ""), network_of(cell), Tcp()).outcomes
+        times.append(max(o.window_end_ns - o.window_begin_ns for o in outcomes) / 1e9 / cell.window)
+    return statistics.median(times)
+
+
+def gloo() -> bool:
+    """True if all 18 are within the limit."""
+    print("gloo under tc (nothing fitted): nodes, delay ms, Gbit/s, MB, published ms, predicted ms, error")
+    worst = 0.0
+    for nodes, delay_ms, gbit, mb, published in GLOO_UNDER_TC:
+        predicted = all_reduce_ms(under_tc(nodes, delay_ms, gbit), "gloo", mb << 20)
+        error = predicted / published - 1
+        worst = max(worst, abs(error))
+        print(f"{nodes:>4}{delay_ms:>4}{gbit:>4}{mb:>5}{published:>7}{predicted:>9.0f}{error:>+8.1%}")
+    print(f"worst {worst:.1%}, limit {GLOO_LIMIT:.0%}\n")
+    return worst <= GLOO_LIMIT
+
+
+def poster() -> bool:
+    """True if the two that are held out are within the limit."""
+    print("SGP poster, all-reduce SGD: nodes, published s, simulated s, error")
+    ok = True
+    spec = Spec.load("sgp-poster")
+    for cell in expand(spec, "sgp-poster"):
+        if cell.is_baseline:
+            continue
+        published, simulated = POSTER[cell.workers], step_time_s(cell, spec.run.repeats)
+        error = simulated / published - 1
+        ok &= cell.workers in FITTED or abs(error) <= POSTER_LIMIT
+        role = "fitted" if cell.workers in FITTED else "predicted"
+        print(f"{cell.workers:>4}{published:>8.3f}{simulated:>8.3f}{error:>+8.1%}  {role}", flush=True)
+    print()
+    return ok
+
+
+def paper_dts() -> None:
+    """What the fitted profile gives."""
+    text = """
+schema = 1
+name = "paper-dts"
+workload = { name = "resnet50-v100", step_cv = 0.0 }
+network = { profile = "paper-dts", tcp = { slow_start_after_idle = false } }
+comm = { collective = "ring", buckets = "50MiB" }
+algorithms = { ssgd = {} }
+sweep = { workers = [16] }
+run = { testbed = "virtual" }
+"""
+    cell = expand(Spec.from_toml(text, "paper-dts"), "paper-dts")[-1]
+    print(f"paper-dts, ssgd on 16 workers, ring: scalability {0.3 / step_time_s(cell, 1):.4f}; 0.008 was fitted")
+
+
+if __name__ == "__main__":
+    passed = [gloo(), poster()]
+    paper_dts()
+    sys.exit(0 if all(passed) else 1)

@@ -1,0 +1,54 @@
+"""wanbench compare"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import click
+
+from harness.cli.options import out_option
+from harness.errors import SpecError
+
+
+@click.command("compare", short_help="Compare the cells of a run along an axis, or two runs.")
+@click.argument("run_source", metavar="RUN")
+@click.argument("head_source", metavar="[HEAD]", required=False)
+@click.option("--by", default=None, metavar="AXIS", help="testbed, emulator, collective ...; of two runs: run.")
+@click.option("--json", "as_json", is_flag=True, help="For machines.")
+@click.option("--no-figures", is_flag=True, help="The table only.")
+@out_option
+def command(
+    run_source: str, head_source: str | None, by: str | None, as_json: bool, no_figures: bool, out: Path
+) -> None:
+    """Show the step time of every cell of RUN at both values of an axis, their ratio, and what the law predicts.
+
+    With HEAD, cells of two runs are compared. Informs only: the exit code is 0 whatever the ratios are. A parity
+    figure goes to the figures of RUN.
+
+    \b
+    Example:  wanbench compare crosscheck --by testbed
+    """
+    from harness.comparison import as_table, compare
+    from harness.store import open_run
+
+    folder = open_run(run_source, out)
+    rows = [{**row, "run": folder.name} for row in folder.rows()]
+    if head_source is not None:
+        head = open_run(head_source, out)
+        name = head.name if head.name != folder.name else f"{head.name} ({head.path.parent})"
+        rows += [{**row, "run": name} for row in head.rows()]
+    axis = by or ("run" if head_source is not None else "testbed")
+    try:
+        comparison = compare(rows, axis)
+    except ValueError as error:
+        raise SpecError(f"{folder.path}: {error}") from None
+    if as_json:
+        click.echo(json.dumps({"by": axis, "pairs": [pair.to_json() for pair in comparison.pairs]}, indent=1))
+    else:
+        click.echo(as_table(comparison), nl=False)
+    if not no_figures:
+        from harness.figures import draw_parity
+
+        for path in draw_parity(comparison, folder.name, folder.path / "figures"):
+            click.echo(path, err=True)

@@ -1,0 +1,27 @@
+"""How an all-reduce travels: one description each, from which its time emerges.
+
+direct.py        everyone pushes its pieces to all others at once
+gloo.py          the segment protocol of gloo's ring
+ring.py          the textbook ring
+halving.py       recursive halving and doubling
+hierarchical.py  inside each site, then across sites
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from harness.virtual.collectives.base import Plan
+from harness.virtual.collectives.direct import Direct
+from harness.virtual.collectives.gloo import Gloo
+from harness.virtual.collectives.halving import HalvingDoubling
+from harness.virtual.collectives.hierarchical import Hierarchical
+from harness.virtual.collectives.ring import Ring
+
+COLLECTIVES: Mapping[str, type[Plan]] = {
+    "direct": Direct,
+    "gloo": Gloo,
+    "ring": Ring,
+    "halving-doubling": HalvingDoubling,
+    "hierarchical": Hierarchical,
+}

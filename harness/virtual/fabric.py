@@ -1,0 +1,207 @@
+"""Operations in flight, in global time order: what `workloads.comm.virtual` calls the fabric."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from greenlet import getcurrent, greenlet
+
+from harness.virtual.collectives import COLLECTIVES
+from harness.virtual.collectives.base import Plan, Round, Rounds
+from harness.virtual.kernel import Simulation
+from harness.virtual.network import Flying, Route, VirtualNetwork
+from harness.virtual.queues import Ints
+from workloads.comm.base import CommError
+
+_COLLECTIVE, _MESSAGE = 0, 1
+
+
+class Flight:
+    """One operation: who has joined when, and when it ends for each rank, once that is known.
+
+    A message has one end, which is its receiver's.
+    """
+
+    __slots__ = ("ends", "joined", "missing", "nbytes", "waiting")
+
+    def __init__(self, nbytes: int, ranks: int) -> None:
+        self.nbytes = nbytes
+        self.joined = [0] * ranks
+        self.missing = ranks
+        self.ends: list[int] | None = None
+        self.waiting: list[tuple[int, greenlet]] = []
+
+    def end_for(self, rank: int) -> int | None:
+        """When it ends for a rank; None while that is not known."""
+        if self.ends is None:
+            return None
+        return self.ends[rank] if len(self.ends) > 1 else self.ends[0]
+
+
+class SimulatedFabric:
+    """Connects the workers of a simulation by a network and a collective.
+
+    Args:
+        simulation: whose workers call.
+        network: what their messages pass.
+        collective: name of the description of an all-reduce. channels: connections, dealt round-robin.
+
+    Raises:
+        CommError: there is no such collective.
+    """
+
+    def __init__(self, simulation: Simulation, network: VirtualNetwork, collective: str, channels: int) -> None:
+        if collective not in COLLECTIVES:
+            raise CommError(f"virtual: there is no collective {collective!r}; known: {', '.join(COLLECTIVES)}")
+        self._simulation, self._network = simulation, network
+        self._kind, self._channels = COLLECTIVES[collective], channels
+        per_channel = self._kind.operations_per_channel
+        self._free: int | None = None if per_channel is None else per_channel * channels
+        self._plans: dict[int, Plan] = {}
+        self._ranks = len(network.site_of)
+        self._flights: dict[int, Flight] = {}
+        self._queue: deque[tuple[int, Flight]] = deque()
+        self._freed: deque[Ints] = deque()
+        self._letters: dict[tuple[int, int, int], Flight] = {}
+        self._routes: dict[tuple[int, int, int], Route] = {}
+
+    # ---------------------------------------------------------------- called by workers
+
+    def now(self) -> int:
+        """The time in nanoseconds."""
+        return self._simulation.now
+
+    def sleep(self, rank: int, ns: int) -> None:
+        """Let `ns` pass for this worker."""
+        self._simulation.sleep_until(self._simulation.now + ns, rank)
+
+    def all_reduce(self, rank: int, sequence: int, nbytes: int) -> Flight:
+        """Join an all-reduce. Raises: CommError, if this worker brings another size than those before it."""
+        flight = self._flights.get(sequence)
+        if flight is None:
+            flight = self._flights[sequence] = Flight(nbytes, self._ranks)
+        elif flight.nbytes != nbytes:
+            sizes = f"rank {rank} gave {nbytes} bytes, others {flight.nbytes}"
+            raise CommError(f"ranks disagree on the size of all_reduce {sequence}: {sizes}")
+        flight.joined[rank] = self._simulation.now
+        flight.missing -= 1
+        if not flight.missing:
+            del self._flights[sequence]
+            self._queue.append((sequence, flight))
+            self._admit()
+        return flight
+
+    def message(self, src: int, dst: int, number: int, nbytes: int) -> Flight:
+        """A message leaves; it waits at the receiver until it is asked for."""
+        flight = self.expect(src, dst, number)
+        flight.nbytes = nbytes
+        now = self._simulation.now
+        self._simulation.at(now, (_MESSAGE, src, dst, number), lambda: self._carry(flight, src, dst))
+        sent = Flight(nbytes, 0)
+        sent.ends = [now]
+        return sent
+
+    def expect(self, src: int, dst: int, number: int) -> Flight:
+        """The same message for its receiver, whoever comes first."""
+        known = self._letters.pop((src, dst, number), None)
+        if known is None:
+            known = self._letters[src, dst, number] = Flight(0, 0)
+        return known
+
+    def done(self, flight: Flight, rank: int) -> bool:
+        """True if `wait` would return at once."""
+        end = flight.end_for(rank)
+        return end is not None and end <= self._simulation.now
+
+    def wait(self, flight: Flight, rank: int) -> None:
+        """Return when the operation has ended for this worker."""
+        end = flight.end_for(rank)
+        if end is None:
+            flight.waiting.append((rank, getcurrent()))
+            self._simulation.park()
+        elif end > self._simulation.now:
+            self._simulation.sleep_until(end, rank)
+
+    # ---------------------------------------------------------------- the network's side
+
+    def _admit(self) -> None:
+        """Begin operations in their order, as many at a time as the collective allows."""
+        while self._queue and (self._free is None or self._free > 0 or self._freed):
+            sequence, flight = self._queue.popleft()
+            ready = np.array(flight.joined, np.int64)
+            if self._free:
+                self._free -= 1
+            elif self._free is not None:
+                ready = np.maximum(ready, self._freed.popleft())
+            self._begin(sequence, flight, ready)
+
+    def _begin(self, sequence: int, flight: Flight, ready: Ints) -> None:
+        if self._ranks == 1 or flight.nbytes == 0:
+            self._end(flight, ready)
+            return
+        plan = self._plans.get(flight.nbytes)
+        if plan is None:
+            plan = self._plans[flight.nbytes] = self._kind(self._network, flight.nbytes)
+        rounds = plan.rounds(ready, sequence % self._channels)
+        self._advance(rounds, None, (_COLLECTIVE, sequence), lambda ends: self._end(flight, ends))
+
+    def _advance(self, rounds: Rounds, arrived: Any, key: tuple[int, ...], then: Callable[[Ints], None]) -> None:
+        """Take a description one step further: schedule its next round, or several side by side."""
+        try:
+            wanted = rounds.send(arrived)
+        except StopIteration as stop:
+            then(stop.value)
+            return
+        if isinstance(wanted, Round):
+            begin = int(wanted.ready.min())
+            self._simulation.at(begin, key, lambda: self._send(rounds, wanted, key, then))
+            return
+        results: list[Ints | None] = [None] * len(wanted)
+
+        def collect(part: int, ends: Ints) -> None:
+            results[part] = ends
+            if all(result is not None for result in results):
+                self._advance(rounds, results, key, then)
+
+        for part, chain in enumerate(wanted):
+            self._advance(chain, None, (*key, part), lambda ends, part=part: collect(part, ends))  # type: ignore[misc]
+
+    def _send(self, rounds: Rounds, wanted: Round, key: tuple[int, ...], then: Callable[[Ints], None]) -> None:
+        """A round leaves; it meets the down queues when its first message gets there, and not before."""
+        route, flying = wanted.route, wanted.route.depart(wanted.ready, wanted.connections)
+        if route.shares_down:
+            begin = int(flying.begin.min())
+            self._simulation.at(begin, key, lambda: self._land(rounds, wanted, flying, key, then))
+        else:
+            self._land(rounds, wanted, flying, key, then)
+
+    def _land(
+        self, rounds: Rounds, wanted: Round, flying: Flying, key: tuple[int, ...], then: Callable[[Ints], None]
+    ) -> None:
+        self._advance(rounds, wanted.route.land(flying, wanted.connections), key, then)
+
+    def _end(self, flight: Flight, ends: Ints) -> None:
+        """It is known when the operation ends for each rank: wake who waits, begin what waited for its place."""
+        flight.ends = ends.tolist()
+        for rank, worker in flight.waiting:
+            self._simulation.wake(flight.ends[rank], worker, rank)
+        flight.waiting.clear()
+        if self._free is not None:
+            self._freed.append(ends)
+            self._admit()
+
+    def _carry(self, flight: Flight, src: int, dst: int) -> None:
+        route = self._routes.get((src, dst, flight.nbytes))
+        if route is None:
+            site = self._network.site_of
+            route = Route(self._network, np.array([src]), site[dst : dst + 1], np.array([flight.nbytes]))
+            self._routes[src, dst, flight.nbytes] = route
+        sockets = self._network.connections(f"message {src} {dst}", 0, 1)
+        arrival = int(route.send(np.array([self._simulation.now], np.int64), sockets)[0])
+        flight.ends = [arrival]
+        for rank, worker in flight.waiting:
+            self._simulation.wake(arrival, worker, rank)
+        flight.waiting.clear()

@@ -1,0 +1,70 @@
+"""Random numbers by counter: draw number n of a stream depends on the stream's name and on n alone.
+
+Thousands of paths therefore draw in one numpy call, and what a path draws does not depend on what others do.
+"""
+
+from __future__ import annotations
+
+import hashlib
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+Words = NDArray[np.uint64]
+
+
+def key(seed: int, *name: object) -> int:
+    """The 64-bit key of the stream `name` of `seed`."""
+    text = "/".join(str(part) for part in (seed, *name))
+    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "little")
+
+
+def uniform(keys: Words, counters: Words) -> Floats:
+    """Numbers in (0, 1): draw `counters[i]` of stream `keys[i]`, by two rounds of splitmix64."""
+    words = _mixed(keys + _mixed(counters))
+    return ((words >> np.uint64(11)).astype(np.float64) + 0.5) / 2.0**53
+
+
+def _mixed(words: Words) -> Words:
+    """The finaliser of splitmix64 (Steele, Lea and Flood 2014), modulo 2^64."""
+    with np.errstate(over="ignore"):
+        words = words + np.uint64(0x9E3779B97F4A7C15)
+        words = (words ^ (words >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        words = (words ^ (words >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+        return words ^ (words >> np.uint64(31))
+
+
+# Coefficients of Acklam's rational approximation to the normal quantile; its relative error is below 1.15e-9.
+_A = (
+    -39.69683028665376,
+    220.9460984245205,
+    -275.9285104469687,
+    138.3577518672690,
+    -30.66479806614716,
+    2.506628277459239,
+)
+_B = (-54.47609879822406, 161.5858368580409, -155.6989798598866, 66.80131188771972, -13.28068155288572, 1.0)
+_C = (
+    -0.007784894002430293,
+    -0.3223964580411365,
+    -2.400758277161838,
+    -2.549732539343734,
+    4.374664141464968,
+    2.938163982698783,
+)
+_D = (0.007784695709041462, 0.3224671290700398, 2.445134137142996, 3.754408661907416, 1.0)
+_TAIL = 0.02425
+
+
+def normal(uniforms: Floats) -> Floats:
+    """The standard normal quantile of numbers in (0, 1)."""
+    q = uniforms - 0.5
+    r = q * q
+    out = np.polyval(_A, r) * q / np.polyval(_B, r)
+    for tail, sign in ((uniforms < _TAIL, 1.0), (uniforms > 1 - _TAIL, -1.0)):
+        if tail.any():
+            p = uniforms[tail] if sign > 0 else 1 - uniforms[tail]
+            t = np.sqrt(-2 * np.log(np.maximum(p, 1e-300)))
+            out[tail] = sign * np.polyval(_C, t) / np.polyval(_D, t)
+    return np.asarray(out)

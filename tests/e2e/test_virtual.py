@@ -1,0 +1,156 @@
+"""The virtual testbed as its users run it: without privileges, the same bytes each time, beside the emulation."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import tempfile
+import time
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from cli_session import WANBENCH
+from test_smoke import CONTRACT
+
+from harness.spec import find
+
+# nobody, with no right but to read this checkout wherever it lies
+_RIGHTS = "-all,+dac_read_search"
+NOBODY = [
+    "setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups", f"--inh-caps={_RIGHTS}",
+    f"--ambient-caps={_RIGHTS}", f"--bounding-set={_RIGHTS}", *WANBENCH,
+]  # fmt: skip
+
+
+def simulate(bench, *arguments, program=WANBENCH, seed="0"):
+    """`wanbench run ... --testbed virtual`, with a PYTHONHASHSEED of its own."""
+    hashed = ["env", f"PYTHONHASHSEED={seed}", f"MPLCONFIGDIR={bench.folder}/tmp"]
+    result = bench.run("run", *arguments, "--testbed", "virtual", program=[*hashed, *program])
+    assert result.code == 0, result.err
+    return result
+
+
+@pytest.fixture(scope="module")
+def smoke(shared_bench):
+    simulate(shared_bench, "smoke", "--out", "out")
+    return shared_bench
+
+
+def test_smoke_leaves_rows_with_every_column(smoke):
+    rows = smoke.rows("smoke")
+    assert len(rows) == 5
+    for row in rows:
+        assert set(row) >= CONTRACT
+        assert (row["status"], row["testbed"], row["emulator"], row["wire_bytes"]) == ("ok", "virtual", None, None)
+        assert row["step_time_s"] == pytest.approx(row["predicted_step_time_s"], rel=0.05)
+
+
+def test_a_repetition_holds_its_steps_and_its_network(smoke):
+    reps = sorted((smoke.folder / "out/smoke").glob("cells/*/rep-0"))
+    assert len(reps) == 5
+    for rep in reps:
+        assert {path.name for path in rep.iterdir()} == {"result.json", "steps.parquet", "network.json"}
+        network = json.loads((rep / "network.json").read_text())
+        assert network["tcp"] == {"ramp": True, "slow_start_after_idle": "one-worker" in rep.parts[-2]}
+        steps = pd.read_parquet(rep / "steps.parquet")
+        assert (steps["compute_s"] + steps["stall_s"]).to_numpy() == pytest.approx(steps["step_time_s"].to_numpy())
+
+
+def test_running_again_simulates_nothing(smoke):
+    again = smoke.run("run", "smoke", "--testbed", "virtual", "--out", "out", "--no-figures")
+    assert (again.code, again.out) == (0, "out/smoke\n")
+    assert "5 reps, 0 to do" in again.err
+
+
+def _files(folder):
+    derived = [*folder.glob("figures/*"), folder / "results.parquet"]
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in (*derived, *folder.glob("cells/*/*.json"), *folder.glob("cells/*/rep-0/*"))
+    }
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="becomes nobody, so it must begin as root")
+def test_another_process_another_user_and_another_hash_seed_give_the_same_bytes(smoke):
+    with tempfile.TemporaryDirectory(dir="/tmp") as name:  # pytest's folders are root's alone
+        folder = Path(name)
+        folder.chmod(0o777)
+        (smoke.folder / "tmp").chmod(0o777)
+        simulate(smoke, "smoke", "--out", name, program=NOBODY, seed="77")
+        mine, others = _files(smoke.folder / "out/smoke"), _files(folder / "smoke")
+    assert mine.keys() == others.keys()
+    assert [name for name in mine if mine[name] != others[name]] == []
+
+
+def test_real_training_repeats_to_the_byte(bench):
+    spec = bench.spec(
+        """
+schema = 1
+name = "digits"
+workload = { name = "digits-cnn" }
+network = { rtt = "100ms", rate = "1Gbit", jitter = "2ms", loss = "0.1%" }
+algorithms = { ssgd = {}, dts = { delay = 4, period = 2 } }
+sweep = { workers = [4] }
+run = { repeats = 1 }
+train = { until = "60 steps", lr = 0.1, momentum = 0.9 }
+"""
+    )
+    for out in ("a", "b"):
+        simulate(bench, spec, "--out", out, seed=out.encode().hex())
+    first, second = (_files(bench.folder / out / "digits") for out in ("a", "b"))
+    assert first == second
+    rows = json.loads(bench.run("results", "a/digits", "--format", "json").out)
+    assert {row["algorithm"]: row["accuracy"] > 0.5 for row in rows} == {
+        "one-worker": True,
+        "ssgd": True,
+        "dts-d4-p2": True,
+    }
+
+
+def test_the_simulation_agrees_with_the_emulation(bench):
+    """`testbed` as an axis, and `compare --by testbed`; a small crosscheck. The large one is a benchmark."""
+    text = find("smoke").read_text().replace('["10ms", "40ms"]', '["40ms", "100ms"]')
+    spec = bench.spec(text.replace("workers = [2]", 'workers = [2]\ntestbed = ["netns", "virtual"]'))
+    bench.measure(spec)
+    result = bench.run("compare", "smoke", "--out", "out", "--json")
+    assert result.code == 0, result.err
+    pairs = json.loads(result.out)["pairs"]
+    assert [(pair["base"], pair["head"]) for pair in pairs] == [("netns", "virtual")] * 4
+    for pair in pairs:
+        assert pair["ratio"] == pytest.approx(1.0, abs=0.15), pair
+    assert (bench.folder / "out/smoke/figures/parity-by-testbed.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_what_is_learned_is_equal_to_the_last_bit_on_both(bench):
+    spec = bench.spec(
+        """
+schema = 1
+name = "learned"
+workload = { name = "digits-cnn" }
+network = { rtt = "20ms", rate = "1Gbit" }
+algorithms = { ssgd = {}, dts = { delay = 4, period = 2 } }
+sweep = { workers = [2], testbed = ["netns", "virtual"] }
+run = { repeats = 1 }
+train = { until = "40 steps", lr = 0.1, momentum = 0.9 }
+"""
+    )
+    bench.measure(spec, "--no-figures")
+    losses = {(row["testbed"], row["algorithm"]): (row["final_loss"], row["accuracy"]) for row in bench.rows("learned")}
+    assert len(losses) == 6
+    for algorithm in ("one-worker", "ssgd", "dts-d4-p2"):
+        assert losses["netns", algorithm] == losses["virtual", algorithm]
+
+
+def test_ctrl_c_ends_a_long_simulation_and_the_rest_is_kept(bench):
+    command = bench.start(
+        "run", "latency-sweep", "--testbed", "virtual", "--set", "run.repeats=50", "--out", "out", "--no-figures"
+    )
+    command.until(lambda: bench.finished("latency-sweep"))
+    command.process.send_signal(signal.SIGINT)
+    began = time.monotonic()
+    result = command.wait()
+    assert (result.code, time.monotonic() - began < 5) == (130, True)
+    assert "interrupted" in result.last_line
+    assert bench.finished("latency-sweep")

@@ -1,0 +1,95 @@
+"""The model of TCP: what a window and a loss add to the time of a message."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from harness.virtual.tcp import INITIAL_WINDOW, MAX_WINDOW, MIN_TIMEOUT_NS, SEGMENT_BYTES, Connections, Load, Tcp
+
+MS = 1_000_000
+RTT_MS = 100.0
+S = float(SEGMENT_BYTES)
+
+
+def stalls(sizes, *, tcp=None, rate=None, at=None, losses=None, tail=None):
+    """Stall in ms of messages of these bytes, one after the other on one connection; `rate` in bytes/s."""
+    connection = Connections(tcp or Tcp(), 1)
+    index = np.zeros(1, np.int64)
+    found = []
+    for i, size in enumerate(sizes):
+        drain = 0 if rate is None else round(size / rate * 1e9)
+        load = Load(np.array([float(size)]), np.array([round(RTT_MS * MS)]), np.array([drain]))
+        ready = np.array([i * 1000 * MS if at is None else round(at[i] * 1e9)])
+        lost = None if losses is None else np.array([losses[i]])
+        last = None if tail is None else np.array([tail[i]])
+        found.append(float(connection.stall_ns(index, ready, load, lost, last)[0]) / MS)
+    return found
+
+
+def test_ten_segments_go_at_once():
+    assert stalls([INITIAL_WINDOW]) == [0]
+
+
+@pytest.mark.parametrize(("segments", "round_trips"), [(11, 1), (30, 1), (31, 2), (70, 2), (71, 3), (150, 3)])
+def test_slow_start_doubles_the_window_each_round_trip(segments, round_trips):
+    assert stalls([segments * S]) == [round_trips * RTT_MS]
+
+
+def test_an_open_window_stays_open():
+    assert stalls([70 * S] * 3) == [2 * RTT_MS, 0, 0]
+
+
+def test_what_is_sent_opens_it_to_twice_that_and_no_further():
+    assert stalls([10 * S, 20 * S, 41 * S]) == [0, 0, RTT_MS]
+
+
+def test_a_round_trip_that_the_rate_fills_is_no_stall():
+    # 100 ms at 144.8 kB/s are 14 480 bytes: ten segments fill the path.
+    assert stalls([1e6], rate=INITIAL_WINDOW / 0.1) == [0]
+    # At twice that, the first round trip is half empty.
+    assert stalls([1e6], rate=2 * INITIAL_WINDOW / 0.1) == [pytest.approx(50.0)]
+
+
+def test_the_window_ends_at_its_largest():
+    long = 4 * MAX_WINDOW
+    assert stalls([long, long, long])[1:] == [3 * RTT_MS] * 2
+
+
+def test_idle_connections_keep_their_window_unless_told_otherwise():
+    assert stalls([70 * S] * 2, at=[0, 3600])[1] == 0
+    after_idle = Tcp(slow_start_after_idle=True)
+    first, second = stalls([70 * S] * 2, at=[0, 3600], tcp=after_idle)
+    assert second == first
+    timeout_s = (RTT_MS * MS + MIN_TIMEOUT_NS) / 1e9
+    assert stalls([70 * S] * 2, at=[0, 0.9 * timeout_s], tcp=after_idle)[1] == 0
+
+
+def test_a_loss_costs_a_round_trip_and_half_of_the_window():
+    before, lossy, after = stalls([40 * S] * 3, losses=[0, 1, 0])
+    assert before == 2 * RTT_MS
+    assert lossy == RTT_MS
+    assert after == RTT_MS  # of 40 segments 20 are left
+
+
+def test_a_lost_end_waits_for_a_probe():
+    assert stalls([5 * S], losses=[1], tail=[1]) == [2 * RTT_MS]
+    assert stalls([100.0], losses=[1], tail=[1]) == [2 * RTT_MS + 200]
+
+
+def test_congestion_avoidance_opens_the_window_by_one_segment_a_round_trip():
+    # From 5 segments: 5 + 6 + 7 + ... carry 95 segments in ten round trips, nine of which are waited for.
+    stalled = stalls([10 * S, 95 * S], losses=[1, 0])[1]
+    assert stalled == pytest.approx(9 * RTT_MS)
+
+
+def test_without_windows_only_losses_cost():
+    off = Tcp(ramp=False)
+    assert stalls([1e9, 1e9, 1e9], tcp=off, losses=[0, 3, 0]) == [0, RTT_MS, 0]
+
+
+def test_nothing_overtakes_on_a_connection():
+    connection = Connections(Tcp(), 1)
+    index = np.zeros(1, np.int64)
+    assert connection.in_order(index, np.array([50])).tolist() == [50]
+    assert connection.in_order(index, np.array([40])).tolist() == [50]

@@ -1,0 +1,75 @@
+"""Small simulated networks, and workers that only communicate: for tests only."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from harness.emulators.plan import UNLIMITED, Link, Network, Queue
+from harness.virtual.fabric import SimulatedFabric
+from harness.virtual.kernel import Simulation
+from harness.virtual.network import HEADER_BYTES, VirtualNetwork
+from harness.virtual.tcp import SEGMENT_BYTES, Tcp
+
+MS = 1_000_000
+NO_RAMP = Tcp(ramp=False)
+
+
+def star(
+    workers: Sequence[int],
+    rtt_ms: float = 100.0,
+    rate: float | None = None,
+    *,
+    jitter_ms: float = 0.0,
+    loss: float = 0.0,
+    local_ms: float = 0.0,
+    delays_ms: dict[tuple[int, int], float] | None = None,
+) -> Network:
+    """Sites with `workers[i]` workers each, all `rtt_ms` apart; `rate` in bytes/s is each site's up and down."""
+    sites = len(workers)
+    queue = UNLIMITED if rate is None else Queue(rate, 1 << 40)
+    one_way = {(a, b): rtt_ms / 2 for a in range(sites) for b in range(sites) if a != b} | (delays_ms or {})
+    return Network(
+        sites=tuple(f"s{i}" for i in range(sites)),
+        site_of=tuple(site for site, count in enumerate(workers) for _ in range(count)),
+        up=(queue,) * sites,
+        down=(queue,) * sites,
+        local_delay_ns=(round(local_ms * MS),) * sites,
+        links={pair: Link(round(ms * MS), round(jitter_ms * MS), loss, UNLIMITED) for pair, ms in one_way.items()},
+    )
+
+
+def ends(
+    network: Network,
+    collective: str,
+    nbytes: int,
+    joins: Sequence[Sequence[float]] = ((0.0,),),
+    *,
+    channels: int = 1,
+    tcp: Tcp = NO_RAMP,
+    shuffle: int | None = None,
+    seed: int = 0,
+) -> list[list[float]]:
+    """Seconds at which each all-reduce ends for each rank; rank r joins operation i at `joins[i][r]` (or `[0]`)."""
+    simulation = Simulation(shuffle=shuffle)
+    fabric = SimulatedFabric(simulation, VirtualNetwork(network, tcp=tcp, seed=seed), collective, channels)
+    found = [[0.0] * network.workers for _ in joins]
+
+    def worker(rank: int) -> None:
+        flights = []
+        for sequence, times in enumerate(joins):
+            at = round(times[rank if len(times) > 1 else 0] * 1e9)
+            fabric.sleep(rank, at - simulation.now)
+            flights.append(fabric.all_reduce(rank, sequence, nbytes))
+        for sequence, flight in enumerate(flights):
+            fabric.wait(flight, rank)
+            found[sequence][rank] = flight.end_for(rank) / 1e9
+
+    for rank in range(network.workers):
+        simulation.spawn(rank, lambda rank=rank: worker(rank))
+    simulation.run()
+    return found
+
+
+def on_the_wire(payload: int) -> int:
+    """Bytes with headers."""
+    return payload + HEADER_BYTES * -(-payload // SEGMENT_BYTES)

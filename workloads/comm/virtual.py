@@ -1,0 +1,198 @@
+"""All workers in one process, on a clock that is computed: a wait switches to another worker.
+
+Waiting and sleeping are the only switch points. Neither may happen inside autograd, its hooks or `no_grad`: torch
+keeps their state by thread, and all workers share one. Such a call raises `SwitchError` instead of corrupting another
+worker's graph.
+
+What an operation means is decided here, how long it takes by the `Fabric`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import torch
+
+from workloads.comm.base import CommError, Vector
+
+
+class SwitchError(RuntimeError):
+    """A worker would wait where workers that share a thread must not be switched."""
+
+
+class Fabric(Protocol):
+    """Time, and what lies between the workers. All times are integer nanoseconds of one clock.
+
+    A flight is an operation under way, as the fabric knows it; nobody else looks into it.
+    """
+
+    def now(self) -> int:
+        """The time."""
+        ...
+
+    def sleep(self, rank: int, ns: int) -> None:
+        """Let `ns` pass for this worker; others run meanwhile."""
+        ...
+
+    def all_reduce(self, rank: int, sequence: int, nbytes: int) -> Any:
+        """This worker joins all_reduce number `sequence`. Raises: CommError, if it brings another size."""
+        ...
+
+    def message(self, src: int, dst: int, number: int, nbytes: int) -> Any:
+        """Message `number` from `src` to `dst` leaves."""
+        ...
+
+    def expect(self, src: int, dst: int, number: int) -> Any:
+        """The same message, as its receiver knows it, perhaps before it left."""
+        ...
+
+    def done(self, flight: Any, rank: int) -> bool:
+        """True if `wait` would return at once."""
+        ...
+
+    def wait(self, flight: Any, rank: int) -> None:
+        """Return when the operation has ended for this worker; others run meanwhile."""
+        ...
+
+
+def refuse_inside_autograd() -> None:
+    """Raises: SwitchError, inside a backward pass or where gradients are off."""
+    if torch._C._current_graph_task_id() != -1:
+        raise SwitchError("virtual: a worker waits inside a backward pass or its hooks; wait after it")
+    if not torch.is_grad_enabled():
+        raise SwitchError("virtual: a worker waits inside no_grad; wait before or after it")
+
+
+@dataclass
+class _Slot:
+    """Contributions to one all_reduce; once all are there, their mean."""
+
+    given: dict[int, Vector] = field(default_factory=dict)
+    mean: Vector | None = None
+    taken: int = 0
+
+
+class VirtualGroup:
+    """What the workers of one simulation exchange. Operations are matched by their sequence number."""
+
+    def __init__(self, world_size: int, fabric: Fabric) -> None:
+        self.world_size = world_size
+        self.fabric = fabric
+        self.slots: dict[int, _Slot] = {}
+        self.letters: dict[tuple[int, int, int], Vector] = {}
+
+    def give(self, sequence: int, rank: int, vector: Vector) -> None:
+        """Contribute. The vector is read when the last rank contributes, so it must stay as it is until its wait."""
+        slot = self.slots.setdefault(sequence, _Slot())
+        slot.given[rank] = vector
+        if len(slot.given) == self.world_size:
+            # In the order of ranks, so that the bits do not depend on who came last.
+            mean = slot.given[0].clone()
+            for peer in range(1, self.world_size):
+                mean.add_(slot.given[peer])
+            slot.mean = mean.mul_(1.0 / self.world_size)
+            slot.given.clear()
+
+    def take(self, sequence: int, vector: Vector) -> None:
+        """Copy the mean into a contributor's vector."""
+        slot = self.slots[sequence]
+        assert slot.mean is not None, "the fabric ends no operation that a rank has not joined"
+        vector.copy_(slot.mean)
+        slot.taken += 1
+        if slot.taken == self.world_size:
+            del self.slots[sequence]
+
+
+class VirtualWork:
+    """An operation under way."""
+
+    def __init__(self, comm: VirtualComm, flight: Any) -> None:
+        self._comm = comm
+        self._flight = flight
+        self._waited = False
+
+    def done(self) -> bool:
+        """True once `wait` would return at once."""
+        return self._waited or self._comm.group.fabric.done(self._flight, self._comm.rank)
+
+    def wait(self) -> None:
+        """Let others run until this has ended; a second call returns at once.
+
+        Raises:
+            SwitchError: inside autograd, its hooks or no_grad.
+            CommError: the operation can never end, because a peer does not take part.
+        """
+        if not self._waited:
+            refuse_inside_autograd()
+            self._comm.group.fabric.wait(self._flight, self._comm.rank)
+            self._finish()
+            self._waited = True
+
+    def _finish(self) -> None:
+        """The result is here."""
+
+
+class _Reduction(VirtualWork):
+    def __init__(self, comm: VirtualComm, flight: Any, sequence: int, vector: Vector) -> None:
+        super().__init__(comm, flight)
+        self._sequence, self._vector = sequence, vector
+
+    def _finish(self) -> None:
+        self._comm.group.take(self._sequence, self._vector)
+
+
+class _Reception(VirtualWork):
+    def __init__(self, comm: VirtualComm, flight: Any, key: tuple[int, int, int], vector: Vector) -> None:
+        super().__init__(comm, flight)
+        self._key, self._vector = key, vector
+
+    def _finish(self) -> None:
+        letter = self._comm.group.letters.pop(self._key)
+        src, _, number = self._key
+        if letter.numel() != self._vector.numel():
+            sizes = f"has {letter.numel()} elements, expected {self._vector.numel()}"
+            raise CommError(f"message {number} from rank {src} {sizes}")
+        self._vector.copy_(letter)
+
+
+class VirtualComm:
+    """A `Comm` for one worker of a simulation.
+
+    Attributes:
+        rank, world_size: this worker's place.
+    """
+
+    def __init__(self, group: VirtualGroup, rank: int) -> None:
+        self.group = group
+        self.rank = rank
+        self.world_size = group.world_size
+        self._reduced = 0
+        self._sent: Counter[int] = Counter()
+        self._received: Counter[int] = Counter()
+
+    def all_reduce(self, vector: Vector) -> VirtualWork:
+        """Replace `vector` by its mean over all ranks: the same bits on each."""
+        sequence = self._reduced
+        self._reduced += 1
+        flight = self.group.fabric.all_reduce(self.rank, sequence, vector.numel() * vector.element_size())
+        self.group.give(sequence, self.rank, vector)
+        return _Reduction(self, flight, sequence, vector)
+
+    def send(self, vector: Vector, dst: int) -> VirtualWork:
+        """Send a copy of `vector`; done at once, as where a socket takes it."""
+        key = (self.rank, dst, self._sent[dst])
+        self._sent[dst] += 1
+        self.group.letters[key] = vector.clone()
+        flight = self.group.fabric.message(*key, vector.numel() * vector.element_size())
+        return VirtualWork(self, flight)
+
+    def recv(self, vector: Vector, src: int) -> VirtualWork:
+        """Fill `vector` with the next message from rank `src`."""
+        key = (src, self.rank, self._received[src])
+        self._received[src] += 1
+        return _Reception(self, self.group.fabric.expect(*key), key, vector)
+
+    def close(self) -> None:
+        """Nothing to release."""
