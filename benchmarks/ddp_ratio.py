@@ -71,7 +71,7 @@ def ours(rank: int, store_path: str) -> float:
     task = make_task(spec, rank, WORKERS, 1, clock, BUCKET_MB << 20, train={"batch_size": BATCH})
     optimizer = SGD(SGDConfig(lr=0.01, momentum=0.9))
     algorithm = SSGD()
-    replica = Replica(task.w, torch.zeros_like(task.w), optimizer, MeteredComm(comm, clock))
+    replica = Replica(task.w, task.w.clone().zero_(), optimizer, MeteredComm(comm, clock))
     algorithm.start(replica)
 
     def step(index: int) -> None:

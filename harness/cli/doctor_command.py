@@ -16,7 +16,7 @@ def command(as_json: bool) -> None:
     """Look at kernel, permissions, Docker and processors; say what works, what is missing, and how to mend it.
 
     \b
-    Example:  wanbench doctor
+    Example:  wanbench doctor --json
 
     Exit code 0 if experiments can run here, 3 if not.
     """

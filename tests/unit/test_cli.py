@@ -189,7 +189,10 @@ def test_set_testbed_and_emulator_change_the_spec():
         (["smok"], "smok: no such file and no such experiment; did you mean 'smoke'?"),
         (["smoke", "--set", "repeats"], "--set repeats: expected key=value, e.g. --set run.repeats=1"),
         (["smoke", "--set", "run.repeatz=1"], "--set: run.repeatz: unknown key; did you mean 'repeats'?"),
-        (["smoke", "--testbed", "moon"], "--set: run.testbed: expected 'auto', 'netns', 'docker' or 'virtual', got 'moon'"),
+        (
+            ["smoke", "--testbed", "moon"],
+            "--set: run.testbed: expected 'auto', 'netns', 'docker' or 'virtual', got 'moon'",
+        ),
         (["smoke", "--only", "rtt"], "--only rtt: expected AXIS=VALUE, e.g. --only algorithm=ssgd"),
         (["smoke", "--only", "rtts=1ms"], "--only rtts=...: not an axis of smoke; axes: algorithm, rtt, workers"),
         (["smoke", "--only", "rtt=1ms"], "--only rtt=1ms: no cell is left; values are rtt: 10ms, 40ms"),
