@@ -7,10 +7,13 @@ library only: this runs inside the user's program.
 
 from __future__ import annotations
 
+import json
 import os
 import struct
 import time
+from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 STEPS_FILE = "WANBENCH_STEPS"
 INJECT = Path(__file__).parent / "inject"
@@ -28,10 +31,28 @@ def step() -> None:
     _note()
 
 
-def stepped_by_optimizer() -> None:
-    """What the hook calls after each `optimizer.step()`."""
+def stepped_by_optimizer(groups: Iterable[dict[str, Any]]) -> None:
+    """What the hook calls after each `optimizer.step()`.
+
+    Args:
+        groups: the optimizer's `param_groups`; at the first step their size is told as well, in `<file>.model`.
+    """
+    path = os.environ.get(STEPS_FILE)
+    if path is not None and not os.path.exists(f"{path}.model"):
+        tensors = [parameter for group in groups for parameter in group["params"]]
+        size = {"params": sum(tensor.numel() for tensor in tensors), "tensors": len(tensors)}
+        Path(f"{path}.model").write_text(json.dumps(size))
     if not _by_hand:
         _note()
+
+
+def read_model(path: Path) -> dict[str, int] | None:
+    """`params` and `tensors` of the first optimizer that stepped; None if none did, or the hook was not there."""
+    try:
+        size: dict[str, int] = json.loads(Path(f"{path}.model").read_text())
+    except FileNotFoundError:
+        return None
+    return size
 
 
 def _note() -> None:

@@ -22,6 +22,7 @@ COMMANDS = {
     "figures": "Draw the figures of a run.",
     "compare": "Compare the cells of a run along an axis, or two runs.",
     "verify": "May the numbers of a run be published?",
+    "calibrate": "A workload by numbers from a real training script.",
     "measure": "A profile from output of ping and iperf3, or from live hosts.",
     "list": "List algorithms, workloads, profiles or experiments.",
     "show": "Show one algorithm, workload, profile or experiment.",

@@ -42,19 +42,18 @@ def command(
     """
     if fresh and keep:
         raise SpecError("--fresh and --keep: choose one")
-    spec = load_spec(spec_source, assignments, testbed, emulator)
-    cells = select(spec, spec_source, only)
-
-    from harness.api import measure_all
-    from harness.spec import read
-    from harness.store import RunFolder
-
-    folder = RunFolder(out / spec.name)
-    text = read(spec_source)
     # Background jobs inherit SIGINT ignored. While cells run, `harness.run` takes over.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.default_int_handler)
     try:
+        spec = load_spec(spec_source, assignments, testbed, emulator)
+        cells = select(spec, spec_source, only)
+
+        from harness.api import measure_all
+        from harness.spec import read
+        from harness.store import RunFolder
+
+        folder, text = RunFolder(out / spec.name), read(spec_source)
         tally = measure_all(spec, cells, folder, text=text, jobs=jobs, fresh=fresh, keep=keep, draw=not no_figures)
     except KeyboardInterrupt:
         raise Interrupted("interrupted; finished repetitions are kept; the same command continues") from None

@@ -64,6 +64,8 @@ def kernel_lacks() -> str | None:
         done = subprocess.run(
             command, env=os.environ | {"PYTHONPATH": path}, capture_output=True, text=True, timeout=_DETECT_S
         )
+    except OSError as error:  # an interpreter that this user may not start again
+        return f"netem: cannot find out whether the kernel has it: {error.strerror}"
     except subprocess.TimeoutExpired:
         return f"netem: it took more than {_DETECT_S:.0f} s to find out whether the kernel has it"
     if done.returncode:

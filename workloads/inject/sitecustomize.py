@@ -49,7 +49,9 @@ class _Hooking(Loader):
     def exec_module(self, module: ModuleType) -> None:
         self._loader.exec_module(module)
         counter = _counter()
-        module.register_optimizer_step_post_hook(lambda *_: counter.stepped_by_optimizer())
+        module.register_optimizer_step_post_hook(
+            lambda optimizer, *_: counter.stepped_by_optimizer(optimizer.param_groups)
+        )
 
 
 class _WhenTorchIsImported(MetaPathFinder):

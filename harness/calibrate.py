@@ -1,0 +1,109 @@
+"""Measures a training script alone, on this host, and says it as a workload by numbers."""
+
+from __future__ import annotations
+
+import os
+import socket
+import statistics
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+
+from harness.errors import HostError, SpecError
+from workloads.stepping import environment, read_model, read_steps
+
+MIN_STEPS = 20
+_SKIPPED = 5  # the first steps allocate memory and warm caches
+_NS = 1e9
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """What a script does between two synchronisations.
+
+    Attributes:
+        params, tensors: of the first optimizer that stepped.
+        step_time_s: mean over the measured steps. step_cv: standard deviation over mean, without the slowest and the
+            fastest twentieth.
+        steps: how many were measured. memory_mib: largest resident memory of the process.
+    """
+
+    params: int
+    tensors: int
+    step_time_s: float
+    step_cv: float
+    steps: int
+    memory_mib: int
+
+    def to_toml(self, command: Sequence[str]) -> str:
+        """A `[workload]` table for a spec."""
+        said = " ".join(command).encode("unicode_escape").decode()
+        return (
+            f"# Measured alone on this host: {said}\n"
+            f"# {self.steps} steps, {self.memory_mib} MiB of memory\n"
+            "[workload]\n"
+            f"params = {self.params}\n"
+            f"tensors = {self.tensors}\n"
+            f'step_time = "{1000 * self.step_time_s:.3f}ms"\n'
+            f"step_cv = {self.step_cv:.4f}\n"
+        )
+
+
+def calibrate(command: Sequence[str]) -> Calibration:
+    """Run the command to its end as the only worker of its group, and measure its optimizer's steps.
+
+    Its output goes to stderr.
+
+    Raises:
+        HostError: it does not start, or fails. SpecError: it made too few steps, or none that could be seen.
+    """
+    with tempfile.TemporaryDirectory(prefix="wanbench-") as folder:
+        steps = Path(folder) / "steps"
+        memory_mib = _run(command, _alone() | environment(steps, hook=True))
+        return summarised(read_steps(steps), read_model(steps), memory_mib)
+
+
+def summarised(ends_ns: Sequence[int], model: Mapping[str, int] | None, memory_mib: int) -> Calibration:
+    """From the ends of the steps to the numbers. Raises: SpecError."""
+    if model is None:
+        raise SpecError("no step was seen: torch's optimizers tell theirs by themselves, others need wanbench.step()")
+    durations = [(b - a) / _NS for a, b in pairwise(ends_ns)][_SKIPPED:]
+    if len(durations) < MIN_STEPS:
+        raise SpecError(
+            f"{len(ends_ns)} steps were seen; at least {MIN_STEPS + _SKIPPED + 1} are needed: let the script run longer"
+        )
+    cut = len(durations) // 20
+    middle = sorted(durations)[cut : len(durations) - cut]
+    mean = statistics.fmean(durations)
+    cv = statistics.pstdev(middle) / statistics.fmean(middle)
+    return Calibration(model["params"], model["tensors"], mean, cv, len(durations), memory_mib)
+
+
+def _alone() -> dict[str, str]:
+    """What torchrun would set for a group of one."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+    ones = dict.fromkeys(("WORLD_SIZE", "LOCAL_WORLD_SIZE", "GROUP_WORLD_SIZE"), "1")
+    zeros = dict.fromkeys(("RANK", "LOCAL_RANK", "GROUP_RANK"), "0")
+    return {**ones, **zeros, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+
+
+def _run(command: Sequence[str], added: Mapping[str, str]) -> int:
+    """Its largest resident memory in MiB."""
+    try:
+        pid = os.posix_spawnp(
+            command[0],
+            list(command),
+            {**os.environ, **added},
+            file_actions=[(os.POSIX_SPAWN_DUP2, 2, 1)],
+        )
+    except OSError as error:
+        raise HostError(f"{command[0]}: {error.strerror}") from None
+    _, status, usage = os.wait4(pid, 0)
+    code = os.waitstatus_to_exitcode(status)
+    if code != 0:
+        how = f"was killed by signal {-code}" if code < 0 else f"ended with status {code}"
+        raise HostError(f"{command[0]} {how}; nothing was measured")
+    return usage.ru_maxrss // 1024

@@ -1,0 +1,80 @@
+"""`calibrate`: a real script becomes a workload by numbers."""
+
+import sys
+import tomllib
+
+import pytest
+from command_line import as_it_was  # noqa: F401
+
+from harness.calibrate import Calibration, calibrate, summarised
+from harness.cells import expand
+from harness.errors import HostError, SpecError
+from harness.spec import Spec
+
+MS = 1_000_000
+MODEL = {"params": 650, "tensors": 2}
+SCRIPT = """
+import time, torch, torch.distributed as dist
+dist.init_process_group("gloo")
+model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(64, 10))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for _ in range(40):
+    model(torch.randn(4, 64)).sum().backward()
+    time.sleep(0.02)
+    optimizer.step()
+print("out", flush=True)
+dist.destroy_process_group()
+"""
+
+
+def ends(durations_ms):
+    now, found = 0, [0]
+    for duration in durations_ms:
+        now += round(duration * MS)
+        found.append(now)
+    return found
+
+
+def test_the_first_steps_do_not_count():
+    found = summarised(ends([500] * 5 + [20] * 30), MODEL, 100)
+    assert (found.step_time_s, found.step_cv, found.steps) == (0.02, 0, 30)
+
+
+def test_the_mean_counts_every_step_and_the_variation_leaves_out_the_odd_ones():
+    found = summarised(ends([20] * 5 + [20] * 38 + [400, 20]), MODEL, 100)
+    assert found.step_time_s == pytest.approx((39 * 0.02 + 0.4) / 40)
+    assert found.step_cv == 0
+
+
+def test_too_few_steps_are_one_line():
+    with pytest.raises(SpecError, match=r"^11 steps were seen; at least 26 are needed: let the script run longer$"):
+        summarised(ends([20] * 10), MODEL, 100)
+
+
+def test_no_steps_are_one_line():
+    with pytest.raises(SpecError, match=r"^no step was seen: torch's optimizers tell theirs by themselves"):
+        summarised([], None, 100)
+
+
+def test_the_table_is_a_workload_of_a_spec(tmp_path):
+    table = Calibration(650, 2, 0.0213, 0.05, 34, 300).to_toml(["python", "a\nb.py"])
+    assert tomllib.loads(table)["workload"] == {"params": 650, "tensors": 2, "step_time": "21.300ms", "step_cv": 0.05}
+    rest = '[algorithms]\nssgd = {}\n[sweep]\nrtt = ["10ms"]\n'
+    spec = Spec.from_toml(f'schema = 1\nname = "x"\n{table}{rest}', "x.toml")
+    assert len(expand(spec, "x.toml")) == 2
+
+
+def test_a_data_parallel_script_is_measured_alone_and_untouched(tmp_path, capfd):
+    (tmp_path / "train.py").write_text(SCRIPT)
+    found = calibrate([sys.executable, str(tmp_path / "train.py")])
+    assert (found.params, found.tensors, found.steps) == (650, 2, 34)
+    assert found.step_time_s > 0.02
+    assert found.memory_mib > 50
+    assert capfd.readouterr().out == ""  # stdout is the table's
+
+
+def test_a_script_that_fails_is_one_line(tmp_path):
+    with pytest.raises(HostError, match=r"python\S* ended with status 3; nothing was measured$"):
+        calibrate([sys.executable, "-c", "raise SystemExit(3)"])
+    with pytest.raises(HostError, match=r"^no-such-program: No such file or directory$"):
+        calibrate(["no-such-program"])
