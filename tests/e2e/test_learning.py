@@ -16,7 +16,7 @@ name = "digits-cnn"
 
 [network]
 rtt = "20ms"
-rate = "1Gbit"
+rate = "100Mbit"
 tcp = { congestion = "reno", slow_start_after_idle = false }
 
 [algorithms]

@@ -15,4 +15,5 @@ for _ in range(9):
     optimizer.step()
     averager.average_parameters(model.parameters())
 print(f"rank {dist.get_rank()} of {dist.get_world_size()} done", flush=True)
+dist.barrier()  # who leaves first would cut the others off
 dist.destroy_process_group()
