@@ -16,8 +16,8 @@ class EmulatorError(HostError):
 
 @dataclass(frozen=True)
 class PathStats:
-    """Traffic of one directed path since the last reset. Packets and bytes are those that were delivered
-    to the delay, so drops at the path and losses are not in them."""
+    """Traffic of one directed path since the last reset. Packets and bytes are those of the delay, so drops at the
+    path and losses are not in them: those that entered it (relay), or left it (netem)."""
 
     src: str
     dst: str
@@ -45,7 +45,8 @@ class EmulatorStats:
         seconds: length of the period.
         packets, bytes: delivered to workers, local traffic included.
         drops: packets by cause: `up`, `path`, `down` (full queues), `loss` (configured), `unknown`
-            (no such worker), `refused` (the worker's device took no more), `gone` (the worker had ended).
+            (no such worker), `refused` (the worker's device, or with netem a router's, took no more), `gone` (the
+            worker had ended). A cause that an emulator cannot see is absent: `unknown` and `gone` for netem.
         not_ipv4: packets of other protocols, which are ignored.
         lateness_*_ms: actual minus due time of delivery, over packets.
         read_lag_*_ms: longest time that a packet may have waited to be read, over turns of the loop.

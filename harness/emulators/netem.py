@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from harness.emulators.process import EmulatorProcess
 
-_PATIENCE_S = 300.0  # a hundred sites have ten thousand paths, at some milliseconds each
-
 
 class NetemEmulator(EmulatorProcess):
     """An emulated network in the kernel, for workers that bring their network namespaces."""
@@ -13,11 +11,7 @@ class NetemEmulator(EmulatorProcess):
     name = "netem"
     module = "harness.emulators.netem_process"
     attachment = "netns"
-
-    def __init__(self) -> None:
-        """Start the process. Raises: EmulatorError."""
-        super().__init__()
-        self._control.sock.settimeout(_PATIENCE_S)
+    patience_s = 300.0  # a hundred sites have ten thousand paths, at some milliseconds each
 
     def attach(self, rank: int, fd: int) -> None:
         """Join the network namespace of a worker; its device `wan0` is there once a network is applied.

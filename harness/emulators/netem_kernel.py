@@ -72,9 +72,12 @@ class Stack:
         self._made: list[str] = []
 
     def index(self, device: str) -> int:
-        """Interface index of a device."""
+        """Interface index of a device. Raises: KernelError."""
         if device not in self._index:
-            self._index[device] = self.routes.link_lookup(ifname=device)[0]
+            found = self.routes.link_lookup(ifname=device)
+            if not found:
+                raise KernelError(f"{self.name}: {device}: is not there")
+            self._index[device] = found[0]
         return self._index[device]
 
     def made(self, device: str) -> None:
@@ -182,17 +185,19 @@ class Kernel:
                     stack.routes.tc(verb, "netem", index, leaf_of(minor), **netem_keywords(shape), **parent)
 
     def qdiscs(self, at: End) -> list[Any]:
-        """What the kernel says about the qdiscs of a device."""
+        """What the kernel says about the qdiscs of a device. Raises: KernelError."""
         stack, index = self._at(at)
-        return list(stack.routes.get_qdiscs(index=index))
+        with _attempt(f"{at}: qdiscs"):
+            return list(stack.routes.get_qdiscs(index=index))
 
     def classes(self, at: End) -> list[Any]:
-        """What the kernel says about the classes of a device."""
+        """What the kernel says about the classes of a device. Raises: KernelError."""
         stack, index = self._at(at)
-        return list(stack.routes.get_classes(index=index))
+        with _attempt(f"{at}: classes"):
+            return list(stack.routes.get_classes(index=index))
 
     def link(self, at: End) -> Any:
-        """What the kernel says about a device."""
+        """What the kernel says about a device. Raises: KernelError."""
         stack, index = self._at(at)
         with _attempt(str(at)):
             return next(iter(stack.routes.get_links(index)))
@@ -221,6 +226,7 @@ class Kernel:
                 if rank not in self._workers:
                     raise KernelError(f"worker {rank} is not attached")
                 self._placed[namespace] = self._workers[rank]
+                self._placed[namespace].sysctl(NO_IPV6)
             case Veth():
                 self._join(step)
             case Address(at, address):

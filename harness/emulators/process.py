@@ -23,7 +23,6 @@ from harness.emulators.base import EmulatorError, EmulatorStats
 from harness.emulators.plan import Link, Network
 from workloads.control import Channel
 
-_ANSWER_TIMEOUT_S = 20.0
 _PACKAGES = Path(__file__).resolve().parents[2]
 
 
@@ -37,6 +36,7 @@ class EmulatorProcess:
     name: ClassVar[str]
     module: ClassVar[str]
     attachment: ClassVar[str]
+    patience_s: ClassVar[float] = 20.0  # for an answer
 
     def __init__(self) -> None:
         """Start the process.
@@ -47,7 +47,7 @@ class EmulatorProcess:
         self._lock = threading.Lock()
         self._stderr = tempfile.TemporaryFile()  # noqa: SIM115 - closed in close()
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
-        ours.settimeout(_ANSWER_TIMEOUT_S)
+        ours.settimeout(self.patience_s)
         self._control = Channel(ours)
         path = os.pathsep.join(filter(None, [str(_PACKAGES), os.environ.get("PYTHONPATH")]))
         with theirs:
@@ -94,7 +94,7 @@ class EmulatorProcess:
         try:
             code = self._process.wait(timeout=1)
         except subprocess.TimeoutExpired:
-            return EmulatorError(f"{self.name}: no answer within {_ANSWER_TIMEOUT_S:.0f} s")
+            return EmulatorError(f"{self.name}: no answer within {self.patience_s:.0f} s")
         how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with status {code}"
         self._stderr.seek(0)
         lines = self._stderr.read().decode(errors="replace").strip().splitlines()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import statistics
 import sys
 import tempfile
 from pathlib import Path
@@ -18,7 +19,7 @@ pytestmark = pytest.mark.netem
 AGREEMENT = {
     "smoke": ["--set", "workload.payload_scale=0.005", "--set", "workload.step_time=100ms"],
     "world4": [
-        *["--set", "workload.payload_scale=0.001", "--set", "sweep.workers=[4]", "--set", "run.repeats=1"],
+        *["--set", "workload.payload_scale=0.0005", "--set", "sweep.workers=[4]", "--set", "run.repeats=1"],
         *["--only", "algorithm=ssgd", "--only", "algorithm=dts-d4-p4"],
     ],
 }  # fmt: skip
@@ -52,6 +53,15 @@ emulator = "netem"
 """
 
 
+def step_times(rows):
+    """By algorithm and RTT, then by emulator: the median of all repetitions."""
+    cells = {}
+    for row in rows:
+        by = cells.setdefault((row["algorithm"], row["rtt_ms"]), {})
+        by.setdefault(row["emulator"], []).append(row["step_time_s"])
+    return {cell: {name: statistics.median(times) for name, times in by.items()} for cell, by in cells.items()}
+
+
 @pytest.mark.parametrize("experiment", AGREEMENT)
 def test_netem_and_relay_agree_on_step_times(bench, capsys, experiment):
     command = ["run", experiment, *AGREEMENT[experiment], "--set", 'sweep.emulator=["relay", "netem"]']
@@ -60,20 +70,15 @@ def test_netem_and_relay_agree_on_step_times(bench, capsys, experiment):
         if result.code == 0:
             break
     assert result.code == 0, result.err
-    rows = [row for row in bench.rows(experiment) if row["workers"] > 1]
-    cells = {(row["algorithm"], row["rtt_ms"]): {} for row in rows}
-    for row in rows:
-        cells[row["algorithm"], row["rtt_ms"]][row["emulator"]] = row
+    cells = step_times([row for row in bench.rows(experiment) if row["workers"] > 1])
     with capsys.disabled():
         print(f"\n{experiment:12} {'rtt ms':>7} {'relay s':>8} {'netem s':>8} {'differ by':>9}")
         for (algorithm, rtt_ms), by in sorted(cells.items()):
-            relay, netem = by["relay"]["step_time_s"], by["netem"]["step_time_s"]
-            print(f"{algorithm:12} {rtt_ms:>7g} {relay:>8.4f} {netem:>8.4f} {netem / relay - 1:>+9.1%}")
-    assert len(cells) == len(rows) / 2 > 1
+            times = f"{by['relay']:>8.4f} {by['netem']:>8.4f} {by['netem'] / by['relay'] - 1:>+9.1%}"
+            print(f"{algorithm:12} {rtt_ms:>7g} {times}")
+    assert len(cells) > 1
     for by in cells.values():
-        assert by["netem"]["step_time_s"] == pytest.approx(by["relay"]["step_time_s"], rel=0.05)
-        assert by["netem"]["lateness_p99_ms"] is None, "netem does not know"
-        assert by["relay"]["lateness_p99_ms"] is not None
+        assert by["netem"] == pytest.approx(by["relay"], rel=0.05)
 
 
 @pytest.fixture
