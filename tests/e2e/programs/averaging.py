@@ -1,5 +1,7 @@
 """torch's own local SGD: periodic model averaging every four steps; nothing here knows of wanbench."""
 
+import time
+
 import torch
 import torch.distributed as dist
 from torch.distributed.algorithms.model_averaging import averagers
@@ -15,5 +17,5 @@ for _ in range(9):
     optimizer.step()
     averager.average_parameters(model.parameters())
 print(f"rank {dist.get_rank()} of {dist.get_world_size()} done", flush=True)
-dist.barrier()  # who leaves first would cut the others off
 dist.destroy_process_group()
+time.sleep(0.2)  # or gloo's threads may meet a Python that has ended, and abort: pytorch/pytorch#179291

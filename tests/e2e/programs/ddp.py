@@ -28,3 +28,4 @@ def train() -> None:
 dist.init_process_group("gloo")
 train()
 dist.destroy_process_group()
+time.sleep(0.2)  # or gloo's threads may meet a Python that has ended, and abort: pytorch/pytorch#179291
