@@ -15,7 +15,7 @@ export WANBENCH_REQUIRE="$require${WANBENCH_REQUIRE:+,$WANBENCH_REQUIRE}"
 missing=$("$PYTHON" -m harness.emulators.netem_detect)
 if [ -n "$missing" ]; then
     echo "test-kernel: in User-Mode Linux, because: $missing" >&2
-    exec sh scripts/uml-run.sh --timeout 900 $with "$PYTHON" -m pytest -m netem -p no:cacheprovider "$@"
+    exec sh scripts/uml-run.sh --timeout 1800 $with "$PYTHON" -m pytest -m netem -p no:cacheprovider "$@"
 fi
 echo "test-kernel: on this kernel, which has netem" >&2
 if [ "$(id -u)" = 0 ]; then
