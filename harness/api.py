@@ -92,6 +92,8 @@ def measure_all(
         todo = pending(cells, spec.run.repeats, folder)
         say = Reporter(len(todo))
         total = len(cells) * spec.run.repeats
+        for line in folder.damaged():
+            say.say(line)
         say.say(f"{spec.name}: {len(cells)} cells x {spec.run.repeats} = {total} reps, {len(todo)} to do")
         if spec.run.emulator == "auto" and todo:
             for line in _choices(cells):

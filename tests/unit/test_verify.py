@@ -1,7 +1,7 @@
 """`verify`: what speaks against publishing, rule by rule."""
 
 import pytest
-from command_line import as_it_was, data, finished, wanbench  # noqa: F401
+from command_line import as_it_was, finished, refused, wanbench  # noqa: F401  # the fixture is used by all
 from synthetic_rows import latency_sweep
 
 from harness.predict import window_steps
@@ -155,3 +155,24 @@ def test_every_rule_says_what_it_asks_for(tmp_path):
         assert f"  {rule}" in result.stdout
     assert "1 valid repetition, at least 3 are needed" in result.stdout
     assert "objections; not to be published as it is" in result.stderr
+
+
+def test_a_result_that_cannot_be_read_is_named_and_counts_as_not_run(tmp_path):
+    finished(tmp_path)
+    write_json(tmp_path / "results/smoke/spec.resolved.json", Spec.load("smoke").to_dict())
+    first = min((tmp_path / "results/smoke/cells").glob("*/rep-0/result.json")).relative_to(tmp_path)
+    first.write_text('{"half')
+    result = wanbench("verify", "smoke")
+    assert result.exit_code == 4
+    assert result.stderr.startswith(f"wanbench: {first}: not a result, so not finished: not JSON (Unterminated string")
+    assert f"{first.parts[-3]}: was never run" in result.stdout
+
+
+@pytest.mark.parametrize("content", ["{", "[1]", '"x"'])
+def test_a_run_whose_spec_cannot_be_read_is_refused_in_one_line(tmp_path, content):
+    finished(tmp_path)
+    path = tmp_path / "results/smoke/spec.resolved.json"
+    path.write_text(content)
+    said = refused("verify", "smoke")
+    assert said.startswith("wanbench: results/smoke/spec.resolved.json: cannot be read (")
+    assert said.endswith("); `wanbench run` of the same experiment writes it")
