@@ -79,6 +79,14 @@ class RunFolder:
                 ) from None
             yield
 
+    def sweep(self) -> None:
+        """Remove what an interrupted run left half-written; for whoever holds the lock."""
+        for pattern in (".*.part", "figures/.*.part", "cells/*/.*.part"):
+            for path in self.path.glob(pattern):
+                path.unlink(missing_ok=True)
+        for path in self.path.glob("cells/*/rep-*.part"):
+            shutil.rmtree(path, ignore_errors=True)
+
     def clear(self) -> None:
         """Remove all results (`--fresh`)."""
         for name in ("cells", "figures"):
@@ -145,7 +153,11 @@ class RunFolder:
         write_json(part / "result.json", row)
         final = self.cell_folder(cell) / f"rep-{rep}"
         shutil.rmtree(final, ignore_errors=True)  # one that cannot be read
+        # A power cut after the rename must not find the files still in memory.
+        for path in (*part.iterdir(), part):
+            _to_disk(path)
         part.rename(final)
+        _to_disk(final.parent)
         return final
 
     def fail(self, cell: Cell, rep: int, part: Path, error: dict[str, Any]) -> Path:
@@ -214,6 +226,15 @@ def write_text(path: Path, text: str) -> None:
 def write_json(path: Path, data: Any) -> None:
     """Write JSON in one step, readable and with a stable order of keys."""
     write_text(path, json.dumps(data, indent=1, sort_keys=True) + "\n")
+
+
+def _to_disk(path: Path) -> None:
+    """Wait until a file, or the names in a folder, would survive a power cut."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def _read_row(path: Path) -> dict[str, Any] | None:

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -247,6 +248,37 @@ def test_a_file_is_replaced_in_one_step_or_not_at_all(tmp_path, monkeypatch):
     with pytest.raises(OSError, match="gone"):
         write_text(path, "new")
     assert path.read_text() == "old"
+
+
+def test_a_result_is_on_the_disk_before_its_name_is(folder, monkeypatch):
+    done, sync, rename = [], os.fsync, Path.rename
+    monkeypatch.setattr("os.fsync", lambda fd: (done.append(os.readlink(f"/proc/self/fd/{fd}")), sync(fd)))
+    monkeypatch.setattr("pathlib.Path.rename", lambda *paths: (done.append("rename"), rename(*paths)))
+    cell = cells()[1]
+    part = folder.begin(cell, 0)
+    (part / "steps.parquet").write_bytes(b"x")
+    final = folder.finish(cell, 0, part, row(cell, 0))
+    at = done.index("rename")
+    assert set(done[:at]) == {str(part), str(part / "steps.parquet"), str(part / "result.json")}
+    assert done[at - 1 :] == [str(part), "rename", str(final.parent)]
+
+
+def test_what_an_interrupted_run_left_half_written_is_swept_and_nothing_else(folder):
+    cell = cells()[1]
+    finish(folder, cell, 0)
+    broken = fail(folder, cell, 1, "x")
+    left = folder.begin(cell, 2)
+    (left / "half.log").write_text("x")
+    (folder.path / "figures").mkdir()
+    places = [folder.path, folder.path / "figures", folder.cell_folder(cell)]
+    for place in places:
+        (place / ".half.json.17.part").write_text("{")
+        (place / "mine.part").write_text("mine")
+    folder.sweep()
+    assert not left.exists()
+    assert (broken / "error.json").exists()
+    assert folder.is_finished(cell, 0)
+    assert all([path.name for path in place.glob("*.part")] == ["mine.part"] for place in places)
 
 
 # ---------------------------------------------------------------- whose folder it is
