@@ -26,6 +26,19 @@ def command(run_source: str | None, as_json: bool, out: Path) -> None:
     """Judge RUN (a folder, or a name under --out; default: the latest) by rules that anyone may read.
 
     \b
+    complete   every cell has a valid repetition; an invalid one was emulated late or lossily, see its reason
+    fidelity   the network of every valid repetition was measured before
+    reps       3 valid repetitions of a cell, with seeds of their own; their step times differ by at most 10 %
+    window     at least 20 steps and 3 (D + p), in multiples of p, were measured
+    code       all cells of one kind of algorithm were measured by the same code
+    payload    gloo was not run with scaled messages under the name of a full-size workload
+    network    congestion control was pinned, and one worker was measured beside many
+    processor  at most 5 % of a step is overhead of this host, where compute is emulated
+    accuracy   accuracy within 0.02 of ssgd's, or, without accuracy, a loss within a factor of 1.1
+
+    Of simulated cells one repetition is enough, and payload and tcp are free.
+
+    \b
     Example:  wanbench verify latency-sweep
 
     Exit code 0 if nothing speaks against publishing, 4 otherwise.
