@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from harness.cells import Cell, expand
 from harness.emulators import choice
-from harness.errors import HostError
+from harness.errors import HostError, in_words
 from harness.manifest import code_hash, manifest
 from harness.progress import Reporter
 from harness.run import Tally, execute, pending
@@ -116,9 +116,8 @@ def _writable(folder: RunFolder) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise HostError(
-            f"{error.filename or folder.path}: {error.strerror or error}; finished repetitions are kept"
-        ) from None
+        where = error.filename or folder.path
+        raise HostError(f"{where}: {in_words(error)}; finished repetitions are kept") from None
 
 
 def _choices(cells: list[Cell]) -> list[str]:

@@ -86,6 +86,10 @@ class RunFolder:
                 path.unlink(missing_ok=True)
         for path in self.path.glob("cells/*/rep-*.part"):
             shutil.rmtree(path, ignore_errors=True)
+        journal = self.path / "events.jsonl"
+        if journal.exists() and journal.read_bytes()[-1:] not in (b"", b"\n"):
+            with journal.open("ab") as handle:  # the next event has a line of its own
+                handle.write(b"\n")
 
     def clear(self) -> None:
         """Remove all results (`--fresh`)."""
