@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from harness.cells import Cell, expand
 from harness.emulators import choice
+from harness.errors import HostError, in_words
 from harness.manifest import code_hash, manifest
 from harness.progress import Reporter
 from harness.run import Tally, execute, pending
@@ -58,7 +61,7 @@ def run(spec: Spec, *, out: str | Path = "results", where: str = "spec", jobs: i
         jobs: repetitions side by side at most.
 
     Raises:
-        SpecError, HostError: nothing was measured. Interrupted: finished repetitions are kept.
+        SpecError: nothing was measured. HostError, Interrupted: finished repetitions are kept.
     """
     folder = RunFolder(Path(out) / spec.name)
     measure_all(spec, expand(spec, where), folder, jobs=jobs)
@@ -83,7 +86,8 @@ def measure_all(
         fresh: throw earlier results away. keep: accept results that other code measured.
         draw: make the figures at the end.
     """
-    with folder.lock():
+    with folder.lock(), _writable(folder):
+        folder.sweep()
         if fresh:
             folder.clear()
         elif not keep:
@@ -92,6 +96,8 @@ def measure_all(
         todo = pending(cells, spec.run.repeats, folder)
         say = Reporter(len(todo))
         total = len(cells) * spec.run.repeats
+        for line in folder.damaged():
+            say.say(line)
         say.say(f"{spec.name}: {len(cells)} cells x {spec.run.repeats} = {total} reps, {len(todo)} to do")
         if spec.run.emulator == "auto" and todo:
             for line in _choices(cells):
@@ -102,6 +108,16 @@ def measure_all(
             say.close()
         _derive(folder, draw)
     return tally
+
+
+@contextmanager
+def _writable(folder: RunFolder) -> Iterator[None]:
+    """A full disk, say, is one line. Raises: HostError."""
+    try:
+        yield
+    except OSError as error:
+        where = error.filename or folder.path
+        raise HostError(f"{where}: {in_words(error)}; finished repetitions are kept") from None
 
 
 def _choices(cells: list[Cell]) -> list[str]:

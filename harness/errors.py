@@ -10,6 +10,8 @@ WanbenchError
 
 from __future__ import annotations
 
+import os
+
 EXIT_OK, EXIT_SPEC, EXIT_HOST, EXIT_FAILED, EXIT_INTERRUPTED = 0, 2, 3, 4, 130
 
 
@@ -49,3 +51,8 @@ class RepFailed(WanbenchError):
     def __init__(self, reason: str, log_tail: tuple[str, ...] = ()) -> None:
         super().__init__(reason)
         self.log_tail = log_tail
+
+
+def in_words(error: OSError) -> str:
+    """What the system says, "No space left on device", also where a library has put a sentence of its own."""
+    return os.strerror(error.errno) if error.errno else str(error)

@@ -17,7 +17,7 @@ from typing import Any
 
 from harness.cells import Cell
 from harness.engine import Kind, LocalEngine
-from harness.errors import HostError, Interrupted, RepFailed
+from harness.errors import Interrupted, RepFailed
 from harness.host import check_host, sweep_stale, write_owner
 from harness.progress import Reporter, clock
 from harness.redraw import Redrawer
@@ -66,7 +66,7 @@ def execute(todo: list[Item], folder: RunFolder, slots: int, cores: int, say: Re
         draw: redraw the figures as results come in.
 
     Raises:
-        HostError: the host cannot emulate, or the results cannot be written.
+        HostError: the host cannot emulate. OSError: the results cannot be written.
         Interrupted: Ctrl-C or SIGTERM; finished repetitions are kept.
     """
     tally = Tally()
@@ -79,10 +79,6 @@ def execute(todo: list[Item], folder: RunFolder, slots: int, cores: int, say: Re
         session = _Session(folder, engine, control, say, tally, stopped, redrawer, cores, slots)
         try:
             session.run(todo)
-        except OSError as error:
-            raise HostError(
-                f"{error.filename or folder.path}: {error.strerror or error}; finished repetitions are kept"
-            ) from None
         finally:
             if redrawer is not None:
                 redrawer.close()

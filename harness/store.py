@@ -33,6 +33,7 @@ from typing import Any
 
 from harness.cells import Cell
 from harness.errors import HostError, SpecError
+from harness.row_schema import flaw
 
 
 class RunFolder:
@@ -77,6 +78,18 @@ class RunFolder:
                     f"{self.path}: another `wanbench run` is writing here; wait for it, or use --out"
                 ) from None
             yield
+
+    def sweep(self) -> None:
+        """Remove what an interrupted run left half-written; for whoever holds the lock."""
+        for pattern in (".*.part", "figures/.*.part", "cells/*/.*.part"):
+            for path in self.path.glob(pattern):
+                path.unlink(missing_ok=True)
+        for path in self.path.glob("cells/*/rep-*.part"):
+            shutil.rmtree(path, ignore_errors=True)
+        journal = self.path / "events.jsonl"
+        if journal.exists() and journal.read_bytes()[-1:] not in (b"", b"\n"):
+            with journal.open("ab") as handle:  # the next event has a line of its own
+                handle.write(b"\n")
 
     def clear(self) -> None:
         """Remove all results (`--fresh`)."""
@@ -144,28 +157,48 @@ class RunFolder:
         write_json(part / "result.json", row)
         final = self.cell_folder(cell) / f"rep-{rep}"
         shutil.rmtree(final, ignore_errors=True)  # one that cannot be read
+        # A power cut after the rename must not find the files still in memory.
+        for path in (*part.iterdir(), part):
+            _to_disk(path)
         part.rename(final)
+        _to_disk(final.parent)
         return final
 
     def fail(self, cell: Cell, rep: int, part: Path, error: dict[str, Any]) -> Path:
         """Keep a failed try beside the others, with its logs."""
         write_json(part / "error.json", error)
-        tries = [int(kept.name.rpartition("-")[2]) for kept in part.parent.glob(f"rep-{rep}.failed-*")]
+        tries = [_try_number(kept / "error.json") for kept in part.parent.glob(f"rep-{rep}.failed-*")]
         final = part.parent / f"rep-{rep}.failed-{max(tries, default=0) + 1}"
         part.rename(final)
         return final
 
     def rows(self) -> list[dict[str, Any]]:
         """One row per repetition, finished or failed; one that cannot be read is not finished."""
-        paths = [path for path in sorted(self.path.glob("cells/*/rep-*/result.json")) if not path.parent.suffix]
-        found = [row for path in paths if (row := _read_row(path)) is not None]
+        found = [row for path in self._results() if (row := _read_row(path)) is not None]
         finished = {(row["cell"], row["rep"]) for row in found}
         failed: dict[tuple[str, int], dict[str, Any]] = {}
-        for path in sorted(self.path.glob("cells/*/rep-*.failed-*/error.json"), key=_try_number):
+        for path in self._errors():
             row = _read_row(path)
             if row is not None:
                 failed[row["cell"], row["rep"]] = row
         return found + [row for key, row in failed.items() if key not in finished]
+
+    def damaged(self) -> list[str]:
+        """What `rows` leaves out because it cannot be read: a line for each file, with the reason."""
+        found = []
+        for path in (*self._results(), *self._errors()):
+            try:
+                _load_row(path)
+            except (OSError, ValueError) as error:
+                found.append(f"{path}: not a result, so not finished: {error}")
+        return found
+
+    def _results(self) -> list[Path]:
+        paths = sorted(self.path.glob("cells/*/rep-*/result.json"))
+        return [path for path in paths if path.parent.name.removeprefix("rep-").isdecimal()]
+
+    def _errors(self) -> list[Path]:
+        return sorted(self.path.glob("cells/*/rep-*.failed-*/error.json"), key=_try_number)
 
     def manifest(self) -> dict[str, Any]:
         """The manifest of the last `run`."""
@@ -199,18 +232,39 @@ def write_json(path: Path, data: Any) -> None:
     write_text(path, json.dumps(data, indent=1, sort_keys=True) + "\n")
 
 
+def _to_disk(path: Path) -> None:
+    """Wait until a file, or the names in a folder, would survive a power cut."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
 def _read_row(path: Path) -> dict[str, Any] | None:
     """The row in a result.json or an error.json; None if there is none, or a full disk cut it short."""
     try:
-        data = json.loads(path.read_text(encoding="utf-8"))
-        row: dict[str, Any] = data.get("row", data)
-        if not {"cell_key", "code", "rep", "status"} <= row.keys():
-            return None
-    except (OSError, ValueError, AttributeError):
+        return _load_row(path)
+    except (OSError, ValueError):
         return None
+
+
+def _load_row(path: Path) -> dict[str, Any]:
+    """Raises: OSError; ValueError: what is wrong with it."""
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"not JSON ({error})") from None
+    row = data["row"] if isinstance(data, dict) and "row" in data else data
+    wrong = flaw(row)
+    if wrong is None and path.parent.name.partition(".")[0] != f"rep-{row['rep']}":
+        wrong = f"it is of repetition {row['rep']}"  # a folder that someone copied
+    if wrong is not None:
+        raise ValueError(wrong)
     # The folder names the cell, also where an axis that came later would name it otherwise.
     return {**row, "cell": path.parent.parent.name}
 
 
 def _try_number(path: Path) -> int:
-    return int(path.parent.name.rpartition("-")[2])
+    number = path.parent.name.rpartition("-")[2]
+    return int(number) if number.isdecimal() else 0

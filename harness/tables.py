@@ -148,7 +148,8 @@ def write_parquet(rows: Sequence[Row], path: Path) -> None:
     data = {name: [None if _missing(row.get(name)) else _flat(row[name]) for row in rows] for name in columns}
     table = pa.table({name: _column(values) for name, values in data.items()})
     part = path.with_name(f".{path.name}.part")
-    pq.write_table(table.replace_schema_metadata({"wanbench.schema": "1"}), part)
+    with part.open("wb") as handle:
+        pq.write_table(table.replace_schema_metadata({"wanbench.schema": "1"}), handle)
     os.replace(part, path)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from harness.errors import EXIT_INTERRUPTED, WanbenchError
+from harness.errors import EXIT_HOST, EXIT_INTERRUPTED, WanbenchError, in_words
 
 # name -> what `wanbench --help` says, so that listing the commands imports none of them
 COMMANDS = {
@@ -69,6 +69,11 @@ class _LazyGroup(click.Group):
         except BrokenPipeError:
             sys.stderr.close()
             context.exit(0)
+        except OSError as error:  # a full or read-only disk, a folder that others may not read
+            if error.errno is None:
+                raise
+            click.echo(": ".join(filter(None, ["wanbench", str(error.filename or ""), in_words(error)])), err=True)
+            context.exit(EXIT_HOST)
 
 
 @click.group(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})

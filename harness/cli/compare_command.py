@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from harness.cli.options import out_option
+from harness.cli.options import out_option, rows_of
 from harness.errors import SpecError
 
 
@@ -33,11 +33,11 @@ def command(
     from harness.store import open_run
 
     folder = open_run(run_source, out)
-    rows = [{**row, "run": folder.name} for row in folder.rows()]
+    rows = [{**row, "run": folder.name} for row in rows_of(folder)]
     if head_source is not None:
         head = open_run(head_source, out)
         name = head.name if head.name != folder.name else f"{head.name} ({head.path.parent})"
-        rows += [{**row, "run": name} for row in head.rows()]
+        rows += [{**row, "run": name} for row in rows_of(head)]
     axis = by or ("run" if head_source is not None else "testbed")
     try:
         comparison = compare(rows, axis)

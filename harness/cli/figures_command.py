@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from harness.cli.options import out_option
+from harness.cli.options import out_option, rows_of
 from harness.errors import SpecError
 
 
@@ -28,7 +28,7 @@ def command(run_source: str | None, to: Path | None, formats: str, out: Path) ->
         if name not in {"svg", "pdf", "png"}:
             raise SpecError(f"--formats {name}: expected svg, pdf or png")
     folder = open_run(run_source, out)
-    rows = folder.rows()
+    rows = rows_of(folder)
     if not any(row["status"] == "ok" and row["workers"] > 1 for row in rows):
         raise SpecError(f"{folder.path}: no finished repetition of more than one worker yet; nothing to draw")
 

@@ -13,6 +13,7 @@ from harness.errors import SpecError
 if TYPE_CHECKING:  # `--help` answers without reading a spec
     from harness.cells import Cell
     from harness.spec import Spec
+    from harness.store import RunFolder
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -89,3 +90,10 @@ def select(spec: Spec, source: str, only: tuple[str, ...]) -> list[Cell]:
         )
         raise SpecError(f"--only {' '.join(only)}: no cell is left; values are {values}")
     return kept
+
+
+def rows_of(folder: RunFolder) -> list[dict[str, Any]]:
+    """One row a repetition; files that cannot be read are named on stderr."""
+    for line in folder.damaged():
+        click.echo(f"wanbench: {line}", err=True)
+    return folder.rows()

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from harness.cli.options import out_option
+from harness.cli.options import out_option, rows_of
 from harness.errors import SpecError
 
 _FORMATS = ("table", "pivot", "md", "csv", "json", "parquet")
@@ -29,7 +29,7 @@ def command(run_source: str | None, form: str, out: Path) -> None:
     from harness.tables import render, write_parquet
 
     folder = open_run(run_source, out)
-    rows = folder.rows()
+    rows = rows_of(folder)
     if form == "parquet":
         path = folder.path / "results.parquet"
         write_parquet(rows, path)

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from harness.cli.options import out_option
-from harness.errors import CellsFailed
+from harness.cli.options import out_option, rows_of
+from harness.errors import CellsFailed, SpecError
 
 if TYPE_CHECKING:
     from harness.store import RunFolder
@@ -26,6 +26,19 @@ def command(run_source: str | None, as_json: bool, out: Path) -> None:
     """Judge RUN (a folder, or a name under --out; default: the latest) by rules that anyone may read.
 
     \b
+    complete   every cell has a valid repetition; an invalid one was emulated late or lossily, see its reason
+    fidelity   the network of every valid repetition was measured before
+    reps       3 valid repetitions of a cell, with seeds of their own; their step times differ by at most 10 %
+    window     at least 20 steps and 3 (D + p), in multiples of p, were measured
+    code       all cells of one kind of algorithm were measured by the same code
+    payload    gloo was not run with scaled messages under the name of a full-size workload
+    network    congestion control was pinned, and one worker was measured beside many
+    processor  at most 5 % of a step is overhead of this host, where compute is emulated
+    accuracy   accuracy within 0.02 of ssgd's, or, without accuracy, a loss within a factor of 1.1
+
+    Of simulated cells one repetition is enough, and payload and tcp are free.
+
+    \b
     Example:  wanbench verify latency-sweep
 
     Exit code 0 if nothing speaks against publishing, 4 otherwise.
@@ -34,7 +47,8 @@ def command(run_source: str | None, as_json: bool, out: Path) -> None:
     from harness.verify import RULES, meaning, objections
 
     folder = open_run(run_source, out)
-    found = objections(folder.rows(), _expected(folder))
+    rows = rows_of(folder)
+    found = objections(rows, _expected(folder, rows))
     if as_json:
         click.echo(json.dumps([dataclasses.asdict(one) for one in found], indent=1))
     else:
@@ -53,12 +67,15 @@ def _where(cells: list[str | None], run: str) -> str:
     return ", ".join(names) if len(names) <= _NAMED else f"{', '.join(names[:_NAMED])} and {len(names) - _NAMED} more"
 
 
-def _expected(folder: RunFolder) -> dict[str, str]:
+def _expected(folder: RunFolder, rows: list[dict[str, Any]]) -> dict[str, str]:
     """Slug of every cell by its identity: of the spec as it was run, and of all that was measured."""
     from harness.cells import expand
     from harness.spec import Spec
 
-    resolved: dict[str, Any] = json.loads((folder.path / "spec.resolved.json").read_text())
     where = str(folder.path / "spec.resolved.json")
+    try:
+        resolved = dict(json.loads(Path(where).read_text()))
+    except (OSError, TypeError, ValueError) as error:
+        raise SpecError(f"{where}: cannot be read ({error}); `wanbench run` of the same experiment writes it") from None
     wanted = {cell.key: cell.slug for cell in expand(Spec.from_dict(resolved, where), where)}
-    return wanted | {row["cell_key"]: row["cell"] for row in folder.rows()}
+    return wanted | {row["cell_key"]: row["cell"] for row in rows}

@@ -111,6 +111,10 @@ class Emulator(Protocol):
     def ended(self) -> EmulatorError | None:
         """How the emulator ended, None while it lives."""
 
+    def is_stopped(self) -> bool:
+        """True if someone stopped the emulator without ending it."""
+        ...
+
     def obituary(self) -> EmulatorError:
         """Why it does not answer any more."""
         ...

@@ -26,6 +26,15 @@ from workloads.control import Channel
 _PACKAGES = Path(__file__).resolve().parents[2]
 
 
+def is_stopped(pid: int) -> bool:
+    """True if a signal stopped the process; false if it runs, or is gone."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return False
+    return stat.rpartition(")")[2].split()[0] == "T"
+
+
 class EmulatorProcess:
     """An emulated network kept by another process.
 
@@ -83,6 +92,10 @@ class EmulatorProcess:
         """What happened since the last reset; see `Emulator.stats`."""
         return EmulatorStats.from_json(self._ask({"do": "stats", "reset": reset}))
 
+    def is_stopped(self) -> bool:
+        """True if a signal stopped the process; see `Emulator.is_stopped`."""
+        return is_stopped(self.pid)
+
     def ended(self) -> EmulatorError | None:
         """How the process ended, None while it lives."""
         return None if self._process.poll() is None else self.obituary()
@@ -94,7 +107,8 @@ class EmulatorProcess:
         try:
             code = self._process.wait(timeout=1)
         except subprocess.TimeoutExpired:
-            return EmulatorError(f"{self.name}: no answer within {self.patience_s:.0f} s")
+            why = "; stopped by a signal" if self.is_stopped() else ""
+            return EmulatorError(f"{self.name}: no answer within {self.patience_s:.0f} s{why}")
         how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with status {code}"
         self._stderr.seek(0)
         lines = self._stderr.read().decode(errors="replace").strip().splitlines()

@@ -23,6 +23,7 @@ from typing import Any
 
 from harness.emulators.choice import starter
 from harness.emulators.plan import worker_address
+from harness.emulators.process import is_stopped
 from harness.errors import HostError
 from harness.testbeds.base import Group, WorkerDied
 from harness.testbeds.slot import Worker, WorkerSlot
@@ -50,11 +51,7 @@ class NetnsWorker(Worker):
 
     def is_stopped(self) -> bool:
         """True if a signal stopped the process."""
-        try:
-            stat = Path(f"/proc/{self.pid}/stat").read_text()
-        except OSError:
-            return False
-        return stat.rpartition(")")[2].split()[0] == "T"
+        return is_stopped(self.pid)
 
     def kill(self) -> None:
         """SIGKILL; see `Worker.kill`."""

@@ -146,8 +146,10 @@ class WorkerSlot:
         for worker in self._workers[:ranks]:
             worker.ask_where()
         time.sleep(_PRINT_S)
-        stopped = [str(worker.rank) for worker in self._workers[:ranks] if worker.is_stopped()]
-        return f"stopped by a signal: worker {', '.join(stopped)}" if stopped else None
+        ranks_stopped = [str(worker.rank) for worker in self._workers[:ranks] if worker.is_stopped()]
+        stopped = [self.emulator.name] if self.emulator.is_stopped() else []
+        stopped += [f"worker {', '.join(ranks_stopped)}"] if ranks_stopped else []
+        return f"stopped by a signal: {', '.join(stopped)}" if stopped else None
 
     def discard(self) -> None:
         """Kill the workers and the emulator; the next `prepare` starts fresh ones."""

@@ -65,15 +65,11 @@ def image(api: APIClient) -> Iterator[str]:
 class DockerBench(Bench):
     """A working folder with a `wanbench` whose containers see the host's files."""
 
+    program = PROGRAM
+
     def __init__(self, folder: Path, api: APIClient, image: str) -> None:
         super().__init__(folder)
         self.api, self.image = api, image
-
-    def start(self, *arguments, program=PROGRAM, **popen):
-        return super().start(*arguments, program=program, **popen)
-
-    def run(self, *arguments, program=PROGRAM):
-        return super().run(*arguments, program=program)
 
     def containers(self) -> list[dict]:
         """Every container of the daemon, in any state, as `docker inspect` shows it."""

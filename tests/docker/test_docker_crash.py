@@ -27,6 +27,20 @@ def measuring(bench):
     yield command
 
 
+def completes(bench, finished):
+    """The same command: what was finished is kept, the rest is measured, and the host is as before."""
+    again = bench.start(*RUN)
+    result = again.wait()
+    assert result.code == 0, result.err
+    assert f"3 reps, {3 - len(finished)} to do" in result.err
+    after = bench.finished("steady")
+    assert len(after) == 3
+    assert {path: after[path] for path in finished} == finished
+    assert bench.containers() == []
+    assert again.left_nothing(within_s=2)
+    assert list(again.temp.iterdir()) == []
+
+
 def gone(bench, within_s: float) -> bool:
     deadline = time.monotonic() + within_s
     while bench.containers() and time.monotonic() < deadline:
@@ -34,22 +48,27 @@ def gone(bench, within_s: float) -> bool:
     return not bench.containers()
 
 
-def test_a_killed_run_leaves_no_container(bench):
+def paused(bench, command):
+    bench.api.pause(bench.containers()[0]["Id"])
+
+
+def relay_stopped(bench, command):
+    for pid in command.relays():
+        os.kill(pid, signal.SIGSTOP)
+
+
+@pytest.mark.parametrize("hanging", [None, paused, relay_stopped])
+def test_a_killed_run_leaves_nothing_whatever_hangs_and_is_continued(bench, hanging):
     with measuring(bench) as command:
+        finished = bench.finished("steady")
+        if hanging is not None:
+            hanging(bench, command)
         os.kill(command.process.pid, signal.SIGKILL)
         command.process.wait()
     assert gone(bench, within_s=5)
-    assert command.left_nothing(within_s=2)
-    again = bench.run(*RUN)
-    assert again.code == 0, again.err
-
-
-def test_a_killed_run_leaves_no_container_even_if_one_is_paused(bench):
-    with measuring(bench) as command:
-        bench.api.pause(bench.containers()[0]["Id"])
-        os.kill(command.process.pid, signal.SIGKILL)
-        command.process.wait()
-    assert gone(bench, within_s=5)
+    assert command.left_nothing(within_s=5)
+    assert bench.finished("steady") == finished
+    completes(bench, finished)
 
 
 def test_where_all_of_a_run_is_killed_its_containers_end_and_clean_removes_them(bench):
@@ -91,12 +110,30 @@ def janitor(run: str) -> int:
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupted_run_ends_soon_and_leaves_no_container(bench, number):
     with measuring(bench) as command:
+        finished = bench.finished("steady")
         command.process.send_signal(number)
         result = command.wait(timeout_s=8)
     assert result.code == 130
     assert bench.containers() == []
+    assert command.left_nothing(within_s=2)
     assert list(command.temp.iterdir()) == []
     assert {row["status"] for row in bench.rows("steady")} == {"ok"}
+    completes(bench, finished)
+
+
+def test_of_two_runs_in_two_folders_one_may_be_killed_while_the_other_goes_on(bench):
+    other = tuple("other" if word == "out" else word for word in RUN)
+    with measuring(bench) as command:
+        finished = bench.finished("steady")
+        second = bench.start(*other)
+        second.until(lambda: len(bench.containers()) == 4)
+        os.kill(command.process.pid, signal.SIGKILL)
+        command.process.wait()
+    second.until(lambda: len(bench.containers()) == 2)
+    result = second.wait()
+    assert result.code == 0, result.err
+    assert second.left_nothing(within_s=2)
+    completes(bench, finished)
 
 
 def test_an_interrupt_while_containers_start_is_one_as_well(bench):

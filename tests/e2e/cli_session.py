@@ -9,11 +9,12 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+from leftovers import Snapshot, host_state, namespaces, started_with
 
 WANBENCH = [str(Path(sys.executable).parent / "wanbench")]
 # The same command, with less patience for workers that say nothing.
@@ -24,19 +25,7 @@ IMPATIENT = [
     "import harness.rep as r; r.PATIENCE_S = 2.0; from harness.cli import main; main()",
 ]
 
-
-def devices() -> set[str]:
-    """Network devices of the host's own namespace."""
-    return set(os.listdir("/sys/class/net"))
-
-
-def network_namespaces(pids: Iterable[int | str]) -> set[str]:
-    """Network namespaces of processes, this one's apart."""
-    spaces = set()
-    for pid in pids:
-        with contextlib.suppress(OSError):
-            spaces.add(os.readlink(f"/proc/{pid}/ns/net"))
-    return spaces - {os.readlink("/proc/self/ns/net")}
+_MARK = "WANBENCH_TEST_COMMAND"  # in the environment of all processes of a command, in whatever session they are
 
 
 class Command:
@@ -46,8 +35,8 @@ class Command:
         self.log = folder / f"stderr-{time.monotonic_ns()}"
         self.temp = folder / "tmp"
         self.temp.mkdir(exist_ok=True)
-        self.devices_before = devices()
-        self.namespaces: set[str] = set()  # that its processes have been seen in
+        self.before = Snapshot.take()
+        self.namespaces: set[str] = set()  # that its processes have been seen in, or holding
         with self.log.open("w") as log:
             self.process = subprocess.Popen(
                 arguments,
@@ -57,7 +46,7 @@ class Command:
                 stderr=log,
                 text=True,
                 start_new_session=True,
-                env={**os.environ, "TMPDIR": str(self.temp)},
+                env={**os.environ, "TMPDIR": str(self.temp), _MARK: str(self.log)},
                 **popen,
             )
 
@@ -75,27 +64,37 @@ class Command:
         status = {int(path.name): _status(int(path.name)) for path in Path("/proc").glob("[0-9]*")}
         mine = str(self.process.pid)
         pids = [pid for pid, fields in status.items() if fields and fields[3] == mine and fields[0] != "Z"]
-        self.namespaces |= network_namespaces(pids)
+        self.namespaces |= set().union(*map(namespaces, pids))
         return pids
 
     def left_nothing(self, within_s: float) -> bool:
-        """True once no process and no namespace of it is left, and the host has the devices it had before."""
+        """True once no process and no namespace of it is left, and the host is as it was before."""
         deadline = time.monotonic() + within_s
-        while time.monotonic() < deadline:
-            everywhere = network_namespaces(path.name for path in Path("/proc").glob("[0-9]*"))
-            if not self.pids() and not self.namespaces & everywhere and devices() == self.devices_before:
-                return True
+        while left := self.left():
+            if time.monotonic() > deadline:
+                print("\n".join(left))
+                return False
             time.sleep(0.05)
-        return False
+        return True
+
+    def left(self) -> list[str]:
+        """What it has left on the host, or changed there, a line each."""
+        processes = {*self.pids(), *started_with(f"{_MARK}={self.log}")}
+        _, everywhere = host_state()
+        return [
+            *(f"process {pid}: {_read(pid, 'cmdline')!r}" for pid in sorted(processes)),
+            *(f"namespace {name}" for name in sorted(self.namespaces & everywhere)),
+            *Snapshot.take().changes(self.before),
+        ]
 
     def relays(self) -> list[int]:
-        return self._children("harness.emulators.relay_process")
+        return self.children("harness.emulators.relay_process")
 
     def workers_parent(self) -> int:
-        (pid,) = self._children("workloads.forkserver")
+        (pid,) = self.children("workloads.forkserver")
         return pid
 
-    def _children(self, module: str) -> list[int]:
+    def children(self, module: str) -> list[int]:
         pids = [pid for pid in self.pids() if _parent(pid) == self.process.pid]
         return [pid for pid in pids if module.encode() in _read(pid, "cmdline")]
 
@@ -150,18 +149,21 @@ def _parent(pid: int) -> int | None:
 
 
 class Bench:
-    """A working folder with `wanbench` in it."""
+    """A working folder with `wanbench` in it; its runs are in `out`."""
+
+    program = WANBENCH
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+        self.out = folder / "out"
         self.commands: list[Command] = []
 
-    def start(self, *arguments: str, program: list[str] = WANBENCH, **popen: Any) -> Command:
-        command = Command([*program, *arguments], self.folder, **popen)
+    def start(self, *arguments: str, program: list[str] | None = None, **popen: Any) -> Command:
+        command = Command([*(program or self.program), *arguments], self.folder, **popen)
         self.commands.append(command)
         return command
 
-    def run(self, *arguments: str, program: list[str] = WANBENCH) -> Result:
+    def run(self, *arguments: str, program: list[str] | None = None) -> Result:
         return self.start(*arguments, program=program).wait()
 
     def measure(self, *arguments: str) -> Result:
@@ -182,7 +184,7 @@ class Bench:
 
     def finished(self, run: str) -> dict[Path, int]:
         """Every finished repetition, with the time of its result."""
-        return {p: p.stat().st_mtime_ns for p in (self.folder / "out" / run).glob("cells/*/rep-?/result.json")}
+        return {p: p.stat().st_mtime_ns for p in (self.out / run).glob("cells/*/rep-?/result.json")}
 
     def close(self) -> None:
         for command in self.commands:

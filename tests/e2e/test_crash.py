@@ -1,58 +1,38 @@
-"""However a run ends, nothing of it is left on the host, and the same command continues it."""
+"""However a run ends, the host is as before, what was finished is kept, and the same command continues it."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
+import subprocess
 import sys
 import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
 
 import pytest
-from cli_session import by_numbers, devices
+from cli_session import WANBENCH, Bench, Command, by_numbers
 
 SPEC = by_numbers("steady", "ssgd = {}\ndelayed = { delay = 2 }", window=60)
 RUN = ("run", "spec.toml", "--out", "out", "--no-figures", "--jobs", "1")
+INTERRUPTED = "wanbench: interrupted; finished repetitions are kept; the same command continues"
+VICTIMS = (("ssgd", 1), ("delayed-d2", 1))
 
 
-def measuring(bench, **popen):
+def measuring(bench, run=RUN, **start):
     """A run in the middle of its second cell."""
     bench.spec(SPEC)
-    command = bench.start(*RUN, **popen)
-    command.until(
-        lambda: len(bench.finished("steady")) == 1 and any(map(command.training, *zip(*VICTIMS, strict=True)))
-    )
+    command = bench.start(*run, **start)
+    command.until(lambda: len(bench.finished("steady")) == 1 and any(worker(command)))
     time.sleep(0.3)
     return command
 
 
-VICTIMS = (("ssgd", 1), ("delayed-d2", 1))
-
-
-def test_a_killed_run_leaves_no_process_device_or_namespace_and_is_continued(bench):
-    command = measuring(bench)
-    finished = bench.finished("steady")
-    assert len(command.pids()) == 5  # the command, a relay, the workers' parent and two workers
-    assert len(command.namespaces) == 2
-    assert devices() == command.devices_before  # the workers' devices are in their namespaces
-    os.kill(command.process.pid, signal.SIGKILL)
-    command.process.wait()
-    assert command.left_nothing(within_s=2)
-
-    (left,) = command.temp.iterdir()
-    listed = bench.run("clean", "--dry-run")
-    assert (listed.code, listed.out) == (0, f"would remove {left}\n")
-    assert left.exists()
-
-    again = bench.run(*RUN)
-    assert again.code == 0, again.err
-    assert "3 reps, 2 to do" in again.err
-    after = bench.finished("steady")
-    assert len(after) == 3
-    assert {path: after[path] for path in finished} == finished
-    assert list(command.temp.iterdir()) == []
-    listed = bench.run("clean", "--dry-run")
-    assert (listed.code, listed.out, listed.err) == (0, "", "nothing to clean\n")
-    assert not list((bench.folder / "out").rglob("*.part"))
+def worker(command: Command) -> list[int | None]:
+    """Process id of the second worker of the cell that is measured."""
+    return [command.training(algorithm, rank) for algorithm, rank in VICTIMS]
 
 
 def ignore_sigint():
@@ -60,26 +40,109 @@ def ignore_sigint():
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
-@pytest.mark.parametrize(
-    ("number", "to_group", "popen"),
-    [
-        pytest.param(signal.SIGINT, True, {}, id="Ctrl-C"),
-        pytest.param(signal.SIGINT, False, {"preexec_fn": ignore_sigint}, id="SIGINT in the background"),
-        pytest.param(signal.SIGTERM, False, {}, id="SIGTERM"),
-    ],
-)
-def test_an_interrupted_run_ends_at_once_and_leaves_nothing(bench, number, to_group, popen):
-    command = measuring(bench, **popen)
+# ---------------------------------------------------------------- the ways in which a run ends
+
+
+class Ending(NamedTuple):
+    """What happens to a run, and what it says.
+
+    Attributes:
+        does: to the command. code: of the command. says: its last line; None if it cannot say anything.
+        within_s: how long it may take to end. popen: how it is started. fails: the repetition that ran has failed.
+    """
+
+    does: Callable[[Bench, Command], None]
+    code: int
+    says: str | None
+    within_s: float = 4
+    popen: dict = {}  # noqa: RUF012 - never changed
+    fails: bool = False
+
+
+def signalled(number: int) -> Callable[[Bench, Command], None]:
+    return lambda _bench, command: command.process.send_signal(number)
+
+
+def to_all(number: int) -> Callable[[Bench, Command], None]:
+    """As a terminal does on Ctrl-C, or a batch system at the end of a job."""
+    return lambda _bench, command: os.killpg(command.process.pid, number)
+
+
+def with_all_stopped(number: int) -> Callable[[Bench, Command], None]:
+    """Neither relay nor workers do anything any more."""
+
+    def does(_bench: Bench, command: Command) -> None:
+        for pid in (*command.relays(), *filter(None, worker(command))):
+            os.kill(pid, signal.SIGSTOP)
+        command.process.send_signal(number)
+
+    return does
+
+
+def without_the_workers_parent(_bench: Bench, command: Command) -> None:
+    os.kill(command.workers_parent(), signal.SIGKILL)
+
+
+ENDINGS = {
+    "Ctrl-C": Ending(to_all(signal.SIGINT), 130, INTERRUPTED),
+    "SIGINT in the background": Ending(signalled(signal.SIGINT), 130, INTERRUPTED, popen={"preexec_fn": ignore_sigint}),
+    "SIGTERM": Ending(signalled(signal.SIGTERM), 130, INTERRUPTED),
+    "SIGTERM while relay and workers hang": Ending(with_all_stopped(signal.SIGTERM), 130, INTERRUPTED, within_s=12),
+    "SIGKILL": Ending(signalled(signal.SIGKILL), -9, None),
+    "SIGKILL while relay and workers hang": Ending(with_all_stopped(signal.SIGKILL), -9, None),
+    "SIGKILL of all at once": Ending(to_all(signal.SIGKILL), -9, None),
+    "SIGKILL of the workers' parent": Ending(
+        without_the_workers_parent, 3, "wanbench: the workers' parent process ended", within_s=10, fails=True
+    ),
+}
+
+
+@pytest.mark.parametrize("name", ENDINGS)
+def test_however_a_run_ends_nothing_is_left_or_lost_and_the_same_command_completes_it(bench, name):
+    ending = ENDINGS[name]
+    command = measuring(bench, **ending.popen)
     finished = bench.finished("steady")
-    (os.killpg if to_group else os.kill)(command.process.pid, number)
-    result = command.wait(timeout_s=4)
-    assert result.code == 130
-    assert result.last_line == "wanbench: interrupted; finished repetitions are kept; the same command continues"
-    assert result.out == ""
-    assert command.left_nothing(within_s=1)
-    assert list(command.temp.iterdir()) == []
+    assert len(command.pids()) == 5  # the command, a relay, the workers' parent and two workers
+    assert len(command.namespaces) == 2
+    ending.does(bench, command)
+    result = command.wait(timeout_s=ending.within_s)
+    assert result.code == ending.code
+    assert "Traceback" not in result.err
+    if ending.says is not None:
+        assert (result.last_line, result.out) == (ending.says, "")
+    assert command.left_nothing(within_s=2)
     assert bench.finished("steady") == finished
-    assert {row["status"] for row in bench.rows("steady")} == {"ok"}  # what was dropped is no failure
+    # What was dropped is no failure.
+    assert {row["status"] for row in bench.rows("steady")} == ({"ok", "failed"} if ending.fails else {"ok"})
+    left_in_temp(bench, command, crashed=ending.says is None)
+
+    again = bench.start(*RUN)
+    result = again.wait()
+    assert result.code == 0, result.err
+    assert "3 reps, 2 to do" in result.err
+    complete(bench, finished)
+    assert again.left_nothing(within_s=1)
+    assert list(again.temp.iterdir()) == []
+
+
+def left_in_temp(bench, command, *, crashed):
+    """Only a run that had no time to clean up leaves its folder, and `clean` would remove exactly that."""
+    left = list(command.temp.iterdir())
+    assert len(left) == crashed
+    listed = bench.run("clean", "--dry-run")
+    assert (listed.code, listed.out) == (0, "".join(f"would remove {folder}\n" for folder in left))
+    assert listed.err == ("" if crashed else "nothing to clean\n")
+    assert list(command.temp.iterdir()) == left
+
+
+def complete(bench, finished):
+    """All three repetitions, those that were finished untouched, and nothing half-written."""
+    after = bench.finished("steady")
+    assert len(after) == 3
+    assert {path: after[path] for path in finished} == finished
+    assert {row["status"] for row in bench.rows("steady")} == {"ok"}
+    assert list(bench.out.rglob("*.part")) == []
+    assert (bench.out / "steady/results.parquet").stat().st_size > 0
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -90,27 +153,131 @@ def test_an_interrupt_while_workers_are_started_is_one_as_well(bench, number):
     os.kill(command.process.pid, number)
     result = command.wait(timeout_s=15)
     assert result.code == 130
-    assert result.last_line == "wanbench: interrupted; finished repetitions are kept; the same command continues"
+    assert result.last_line == INTERRUPTED
     assert command.left_nothing(within_s=1)
 
 
-def test_without_the_workers_parent_nothing_goes_on(bench):
-    command = measuring(bench)
-    os.kill(command.workers_parent(), signal.SIGKILL)
-    result = command.wait(timeout_s=10)
-    assert result.code == 3
-    assert result.last_line == "wanbench: the workers' parent process ended"
-    assert "Traceback" not in result.err
-    assert command.left_nothing(within_s=1)
+# ---------------------------------------------------------------- several at once
 
 
 def test_two_runs_in_one_folder_do_not_mix(bench):
     command = measuring(bench)
+    finished = bench.finished("steady")
     second = bench.run(*RUN)
     assert second.code == 3
-    assert second.err == ("wanbench: out/steady: another `wanbench run` is writing here; wait for it, or use --out\n")
-    command.process.send_signal(signal.SIGTERM)
+    assert second.err == "wanbench: out/steady: another `wanbench run` is writing here; wait for it, or use --out\n"
+    result = command.wait()
+    assert result.code == 0, result.err
+    complete(bench, finished)
+
+
+def test_of_two_runs_in_two_folders_one_may_crash_and_come_back_while_the_other_goes_on(bench):
+    other = tuple("other" if word == "out" else word for word in RUN)
+    first = measuring(bench)
+    second = bench.start(*other, "--set", "run.repeats=4")
+    second.until(lambda: list((bench.folder / "other").glob("steady/cells/*/rep-?/result.json")))
+    finished = bench.finished("steady")
+    if first.process.poll() is None:
+        first.process.kill()
+    first.wait()
+    again = bench.run(*RUN)  # sweeps what the first has left, and not what the second uses
+    assert again.code == 0, again.err
+    assert {path: bench.finished("steady")[path] for path in finished} == finished
+    assert second.process.poll() is None, "the second ended too early for this test to say anything"
+    assert len(list(second.temp.iterdir())) == 1
+    result = second.wait()
+    assert result.code == 0, result.err
+    assert second.left_nothing(within_s=1)
+    assert list(second.temp.iterdir()) == []
+
+
+# ---------------------------------------------------------------- results that cannot be written
+
+
+@pytest.fixture
+def small_disk(bench):
+    """`out` is a disk of its own in the mount namespace of this test, which is not the host's."""
+    if os.geteuid() != 0:
+        pytest.skip("only root may mount: sudo make test")
+    disk = SmallDisk(bench)
+    bench.program, bench.out = disk.program, disk.seen
+    yield disk
+    disk.close()
+
+
+class SmallDisk:
+    """A mount namespace with a tmpfs at `out`, which commands enter and which lives until it is closed."""
+
+    def __init__(self, bench: Bench) -> None:
+        self.path = bench.out
+        self.path.mkdir()
+        script = f"mount -t tmpfs -o size=8m tmpfs {self.path} && echo mounted && read end"
+        self.holder = subprocess.Popen(
+            ["unshare", "--mount", "--propagation", "private", "sh", "-ec", script],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+        )  # fmt: skip
+        assert self.holder.stdout.readline() == "mounted\n"
+        # From outside, and from inside; the working folder has to be looked up inside.
+        self.seen = Path(f"/proc/{self.holder.pid}/root{self.path}")
+        self.enter = ["nsenter", "--target", str(self.holder.pid), "--mount", "sh", "-ec", 'cd "$0" && exec "$@"']
+        self.program = [*self.enter, str(bench.folder), *WANBENCH]
+
+    def remount(self, option: str) -> None:
+        subprocess.run([*self.enter, "/", "mount", "-o", f"remount,{option}", str(self.path)], check=True)
+
+    def fill(self) -> None:
+        with (self.seen / "filler").open("wb", buffering=0) as filler, contextlib.suppress(OSError):
+            while True:
+                filler.write(bytes(4096))
+
+    def free(self) -> None:
+        (self.seen / "filler").unlink()
+
+    def close(self) -> None:
+        self.holder.communicate()
+
+
+def test_a_full_disk_ends_the_run_in_one_line_and_is_no_loss_once_there_is_space(bench, small_disk):
+    command = measuring(bench)
+    finished = bench.finished("steady")
+    small_disk.fill()
+    result = command.wait(timeout_s=30)
+    assert (result.code, result.out) == (3, "")
+    assert result.last_line == "wanbench: out/steady: No space left on device; finished repetitions are kept"
+    assert "Traceback" not in result.err
+    assert command.left_nothing(within_s=2)
+    assert list(command.temp.iterdir()) == []
+    assert bench.finished("steady") == finished
+    again = bench.run(*RUN)
+    assert (again.code, again.out) == (3, "")
+    assert again.last_line.startswith("wanbench: out/steady: ")
+    assert "(No space left on device)" in again.last_line
+    small_disk.free()
+    again = bench.run(*RUN)
+    assert again.code == 0, again.err
+    complete(bench, finished)
+
+
+def test_results_that_are_read_only_can_be_read_and_the_run_goes_on_once_they_are_not(bench, small_disk):
+    command = measuring(bench)
+    command.process.kill()
     command.wait()
+    assert command.left_nothing(within_s=2)
+    finished = bench.finished("steady")
+    small_disk.remount("ro")
+    refused = bench.run(*RUN)
+    assert (refused.code, refused.out) == (3, "")
+    assert refused.err == (
+        "wanbench: out/steady: cannot write results here (Read-only file system); choose another folder with --out\n"
+    )
+    assert len(bench.rows("steady")) == 1
+    drawn = bench.run("results", "out/steady", "--format", "parquet")
+    assert (drawn.code, drawn.out) == (3, "")
+    assert drawn.err == "wanbench: out/steady/.results.parquet.part: Read-only file system\n"
+    small_disk.remount("rw")
+    again = bench.run(*RUN)
+    assert again.code == 0, again.err
+    complete(bench, finished)
 
 
 def test_a_file_where_the_results_should_go_is_said_in_one_line(bench):

@@ -10,8 +10,11 @@ import pytest
 from cli_session import IMPATIENT, by_numbers
 
 MINE = """
+import resource
 from dataclasses import dataclass
 from threading import Event
+
+import torch
 
 from wanbench import Delayed
 
@@ -30,31 +33,44 @@ class Waiting(Delayed):
         if {broken} and self.replica.comm.rank == 1 and self.replica.step == 5:
             Event().wait()  # forever
         super().stepped()
+
+
+@dataclass
+class Greedy(Delayed):
+    def stepped(self):
+        if {broken} and self.replica.comm.rank == 1 and self.replica.step == 5:
+            in_use = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
+            resource.setrlimit(resource.RLIMIT_AS, (in_use + (64 << 20), resource.RLIM_INFINITY))
+            torch.zeros(64 << 20)  # 256 MiB
+        super().stepped()
 """
 ALGORITHMS = """
 killed    = { kind = "ssgd" }
 stopped   = { kind = "ssgd" }
 relayless = { kind = "ssgd" }
+frozen    = { kind = "ssgd" }
 raising   = { kind = "mine:Raising", delay = 1 }
 waiting   = { kind = "mine:Waiting", delay = 1 }
+greedy    = { kind = "mine:Greedy", delay = 1 }
 spared    = { kind = "ssgd" }
 """
 RUN = ("run", "spec.toml", "--out", "out", "--no-figures", "--jobs", "1")
-FAILING = {"killed", "stopped", "relayless", "raising-d1", "waiting-d1"}
+FAILING = {"killed", "stopped", "relayless", "frozen", "raising-d1", "waiting-d1", "greedy-d1"}
 
 
 @pytest.fixture(scope="module")
 def unlucky(shared_bench):
-    """A run whose workers are killed and stopped, whose relay is killed, and whose algorithms are broken."""
+    """A run whose workers and relays are killed and stopped, and whose algorithms are broken."""
     bench = shared_bench
     bench.spec(by_numbers("unlucky", ALGORITHMS, window=60))
     (bench.folder / "mine.py").write_text(MINE.format(broken=True))
     command = bench.start(*RUN, program=IMPATIENT)
-    todo = {"killed": signal.SIGKILL, "stopped": signal.SIGSTOP, "relayless": signal.SIGKILL}
+    todo = {"killed": signal.SIGKILL, "stopped": signal.SIGSTOP}
+    todo |= {"relayless": signal.SIGKILL, "frozen": signal.SIGSTOP}
     while todo:
         name, worker = command.until(lambda: [(n, p) for n in todo if (p := command.training(n, rank=1))])[0]
         time.sleep(0.3)
-        victim = command.relays()[0] if name == "relayless" else worker
+        victim = command.relays()[0] if name in ("relayless", "frozen") else worker
         os.kill(victim, todo.pop(name))
     result = command.wait()
     return bench, result, bench.finished("unlucky"), bench.rows("unlucky"), command
@@ -71,7 +87,7 @@ def test_the_run_goes_on_and_says_at_the_end_what_failed(unlucky):
     assert {row["algorithm"] for row in rows if row["status"] == "ok"} == {"one-worker", "spared"}
     assert result.code == 4
     assert result.out == "out/unlucky\n"
-    assert result.last_line.startswith("wanbench: 5 repetitions have no valid result: ")
+    assert result.last_line.startswith("wanbench: 7 repetitions have no valid result: ")
     assert all(name in result.last_line for name in FAILING)
 
 
@@ -88,18 +104,28 @@ def test_a_killed_relay_is_named_with_its_signal(reasons):
     assert reasons["relayless"] == "relay: the process was killed by SIGKILL"
 
 
+def test_a_stopped_relay_is_named(reasons):
+    assert reasons["frozen"] == "hung: no worker said anything for 2 s; stopped by a signal: relay"
+
+
+def test_a_worker_that_runs_out_of_memory_says_so(reasons):
+    assert reasons["greedy-d1"].startswith("worker 1: RuntimeError: ")
+    assert "can't allocate memory: you tried to allocate 268435456 bytes" in reasons["greedy-d1"]
+    assert "\n" not in reasons["greedy-d1"]
+
+
 def test_an_algorithm_that_raises_is_shown_with_its_last_lines(unlucky, reasons):
     result = unlucky[1]
     assert reasons["raising-d1"] == "worker 1: ArithmeticError: the sky is falling"
     assert "worker-1: ArithmeticError: the sky is falling" in result.err
-    assert '/mine.py", line 12, in stepped' in result.err
+    assert '/mine.py", line 15, in stepped' in result.err
 
 
 def test_an_algorithm_that_waits_forever_is_shown_where_it_waits(unlucky, reasons):
     result = unlucky[1]
     assert reasons["waiting-d1"] == "hung: no worker said anything for 2 s"
     assert 'worker-1:   File "' in result.err
-    assert '/mine.py", line 20 in stepped' in result.err
+    assert '/mine.py", line 23 in stepped' in result.err
 
 
 def test_nothing_of_the_failed_workers_and_relays_is_left(unlucky):
@@ -113,8 +139,8 @@ def test_running_again_measures_exactly_what_failed(unlucky):
     (bench.folder / "mine.py").write_text(MINE.format(broken=False))
     again = bench.run(*RUN)
     assert again.code == 0, again.err
-    assert "7 reps, 5 to do" in again.err
+    assert "9 reps, 7 to do" in again.err
     after = bench.finished("unlucky")
-    assert len(after) == 7
+    assert len(after) == 9
     assert {path: after[path] for path in finished} == finished
     assert {row["status"] for row in bench.rows("unlucky")} == {"ok"}

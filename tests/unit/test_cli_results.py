@@ -89,6 +89,12 @@ def test_figures_prints_the_files_it_made(tmp_path):
     assert all(path.startswith("drawn/") and path.endswith(".svg") and (tmp_path / path).is_file() for path in paths)
 
 
+def test_figures_that_cannot_be_written_are_one_line(tmp_path):
+    finished(tmp_path)
+    (tmp_path / "file").write_text("mine")
+    assert refused("figures", "smoke", "--to", "file/drawn", code=3) == "wanbench: file/drawn: Not a directory"
+
+
 # ---------------------------------------------------------------- clean, and pipes
 
 

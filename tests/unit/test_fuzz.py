@@ -1,20 +1,25 @@
 """Whatever a file says, the answer is an experiment or a network, or one line for each mistake."""
 
+import json
 import random
 import re
+import shutil
 from pathlib import Path
 
 import pytest
+from command_line import as_it_was, finished, wanbench  # noqa: F401  # the fixture is used by all
 
 import harness
 import netprofiles
 from harness.cells import expand
 from harness.errors import SpecError
 from harness.spec import Spec
+from harness.store import write_json
 from netprofiles import load
 from netprofiles.errors import ProfileError
 
 MUTANTS = 1000
+DAMAGED = 300
 SPECS = sorted((Path(harness.__file__).parent / "experiments").glob("*.toml"))
 CATALOG = Path(netprofiles.__file__).parent / "catalog"
 PROFILES = sorted(CATALOG.glob("*.toml"))
@@ -52,6 +57,17 @@ def mutant(text: str, rng: random.Random) -> str:
     return text
 
 
+def is_refused_clearly(*command: str, where: str) -> bool:
+    """Exit code 2 with one line for each mistake; false if it is exit code 0. A traceback would be raised here."""
+    result = wanbench(*command)
+    if result.exit_code == 0:
+        return False
+    assert result.exit_code == 2, (command, result.output)
+    assert result.stdout == ""
+    assert is_clear(result.stderr.removeprefix("wanbench: "), where), result.stderr
+    return True
+
+
 def is_clear(error: str, where: str) -> bool:
     """One line for each mistake, and each names the file."""
     lines = error.splitlines()
@@ -70,6 +86,9 @@ def test_a_mutilated_spec_is_cells_or_one_line(path):
             refused.append((text, str(error)))
     assert len(refused) > MUTANTS // len(SPECS) // 4  # most mutants are no experiments: the test tests something
     assert [(text, error) for text, error in refused if not is_clear(error, "x.toml")] == []
+    for text, _ in refused[::10]:
+        Path("x.toml").write_text(text)
+        assert is_refused_clearly("plan", "x.toml", where="x.toml")
 
 
 @pytest.mark.parametrize(
@@ -92,3 +111,77 @@ def test_a_mutilated_profile_is_a_network_or_one_line(text, suffix, tmp_path):
             refused.append((mutated, str(error)))
     assert refused
     assert [(text, error) for text, error in refused if not is_clear(error, tmp_path.name)] == []
+    for mutated, _ in refused[::10]:
+        file.write_text(mutated)
+        assert is_refused_clearly("show", "profile", str(file), where=tmp_path.name)
+
+
+VALUES = (None, True, -1, 0, 1e400, 1 << 80, -0.0, 1e300, "", "x", "\0", "nan", [], {}, [[1]], {"delay": None}, "🌍")
+
+
+def damage(folder: Path, rng: random.Random) -> None:
+    """One thing that a crash, a full disk or an editor does to a run folder."""
+    files = sorted(path for path in folder.rglob("*.json"))
+    file = rng.choice(files)
+    text = file.read_text()
+    match rng.randrange(8):
+        case 0 | 1 | 2:  # of the row, or of what is in it
+            data = json.loads(text)
+            inside = rng.choice([data, *(value for value in data.values() if isinstance(value, dict) and value)])
+            inside[rng.choice([*inside, "unheard of"])] = rng.choice(VALUES)
+            file.write_text(json.dumps(data))
+        case 3:
+            data = json.loads(text)
+            del data[rng.choice([*data])]
+            file.write_text(json.dumps(data))
+        case 4:
+            file.write_bytes(file.read_bytes()[: rng.randrange(len(text))])
+        case 5:
+            file.write_text(mutant(text, rng), encoding="utf-8")
+        case 6:
+            file.unlink()
+            if rng.random() < 0.5:
+                file.mkdir()
+        case _:
+            name = rng.choice(("rep-1", "rep-x", "rep-0.failed-1", "rep-0.failed-x", "rep-0.part", "rep-0 copy"))
+            rep = rng.choice([path for path in folder.glob("cells/*/rep-0") if path.is_dir()])
+            shutil.copytree(rep, rep.with_name(name), dirs_exist_ok=True)
+
+
+COMMANDS = (
+    *(("results", "smoke", "--format", form) for form in ("table", "pivot", "md", "csv", "json", "parquet")),
+    ("verify", "smoke"),
+    ("compare", "smoke", "--by", "testbed", "--no-figures"),
+    ("plan", "smoke"),
+)
+
+
+def test_damaged_results_are_named_and_left_out_or_refused_in_one_line(tmp_path):
+    rng = random.Random("results")
+    finished(tmp_path)
+    good = tmp_path / "good"
+    (tmp_path / "results" / "smoke").rename(good)
+    write_json(good / "spec.resolved.json", Spec.load("smoke").to_dict())
+    write_json(good / "manifest.json", {"schema": 1})
+    named = 0
+    for number in range(DAMAGED):
+        folder = tmp_path / "results" / "smoke"
+        shutil.copytree(good, folder)
+        damage(folder, rng)
+        before = {path: path.read_bytes() for path in folder.rglob("*.json") if path.is_file()}
+        for command in (
+            rng.choice(COMMANDS),
+            *([("figures", "smoke", "--formats", "svg")] if number % 50 == 0 else ()),
+        ):
+            result = wanbench(*command)
+            assert result.exit_code in (0, 2, 4), (command, result.output)
+            assert result.exit_code != 4 or command[0] == "verify"
+            lines = result.stderr.splitlines()
+            assert all(len(line) < 1000 for line in lines)
+            named += any("not a result, so not finished" in line for line in lines)
+            if result.exit_code == 2:
+                assert result.stdout == ""
+                assert is_clear("\n".join(line for line in lines if "not finished" not in line), "results")
+        assert {path: path.read_bytes() for path in before} == before
+        shutil.rmtree(folder)
+    assert named > DAMAGED // 5

@@ -6,11 +6,13 @@ import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 from harness.cells import Cell, expand
 from harness.errors import HostError, SpecError
+from harness.rows import describe
 from harness.run import pending
 from harness.spec import Spec
 from harness.store import RunFolder, open_run, write_json, write_text
@@ -42,7 +44,7 @@ def folder(tmp_path) -> RunFolder:
 
 
 def row(cell: Cell, rep: int, **fields) -> dict:
-    return {"cell": cell.slug, "cell_key": cell.key, "code": "c", "rep": rep, "status": "ok", "reason": None, **fields}
+    return {**describe(cell, rep), "code": "c", "status": "ok", "step_time_s": 0.02, **fields}
 
 
 def finish(folder: RunFolder, cell: Cell, rep: int, **fields) -> None:
@@ -178,6 +180,54 @@ def test_a_result_that_cannot_be_read_hides_no_other_and_is_measured_again(folde
     assert {found["cell"] for found in folder.rows()} == {damaged.slug, good.slug}
 
 
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"workers": None}, "workers: missing"),
+        ({"status": "fine"}, "status: expected ok, invalid or failed, got 'fine'"),
+        ({"step_time_s": None}, "step_time_s: missing"),
+        ({"step_time_s": -1}, "step_time_s: expected a number above 0, got -1"),
+        ({"step_time_s": float("inf")}, "step_time_s: expected a number above 0, got inf"),
+        ({"stall_s": "long"}, "stall_s: expected a number of at least 0, got 'long'"),
+        ({"algorithm": 7}, "algorithm: expected text, got 7"),
+        ({"seed": True}, "seed: expected a whole number, got True"),
+        ({"axes": []}, "axes: expected an object, got []"),
+        ({"params": {"delay": "x"}}, "params.delay: expected a whole number, got 'x'"),
+        ({"law_inputs": {"workers": 0}}, "law_inputs: PredictInputs.__init__() missing 4 required"),
+        ({"rep": 1}, "it is of repetition 1"),
+    ],
+)
+def test_a_row_that_is_none_is_left_out_and_named_with_the_reason(folder, change, reason):
+    cell = cells()[1]
+    finish(folder, cell, 0)
+    path = folder.cell_folder(cell) / "rep-0" / "result.json"
+    assert folder.damaged() == []
+    write_json(path, {**row(cell, 0), **change})
+    assert folder.rows() == []
+    (said,) = folder.damaged()
+    assert said.startswith(f"{path}: not a result, so not finished: {reason}")
+    assert not folder.is_finished(cell, 0)
+
+
+@pytest.mark.parametrize("loss", [float("nan"), float("inf"), 1e300])
+def test_training_that_diverged_is_a_result(folder, loss):
+    cell = cells()[1]
+    finish(folder, cell, 0, final_loss=loss)
+    assert folder.is_finished(cell, 0)
+    assert folder.damaged() == []
+
+
+@pytest.mark.parametrize("name", ["rep-x", "rep-0 (copy)", "rep-0.failed-x", "rep-0.failed-", "rep-"])
+def test_folders_with_names_that_are_not_ours_are_left_alone(folder, name):
+    cell = cells()[1]
+    strange = folder.begin(cell, 0).rename(folder.cell_folder(cell) / name)
+    finish(folder, cell, 0)
+    assert [found["status"] for found in folder.rows()] == ["ok"]
+    assert fail(folder, cell, 0, "later").name == "rep-0.failed-1"
+    assert folder.failures(cell, 0)[-1]["row"]["reason"] == "later"
+    assert strange.is_dir()
+
+
 def test_an_error_file_that_cannot_be_read_hides_no_other(folder):
     cell = cells()[1]
     broken = fail(folder, cell, 0, "a")
@@ -198,6 +248,37 @@ def test_a_file_is_replaced_in_one_step_or_not_at_all(tmp_path, monkeypatch):
     with pytest.raises(OSError, match="gone"):
         write_text(path, "new")
     assert path.read_text() == "old"
+
+
+def test_a_result_is_on_the_disk_before_its_name_is(folder, monkeypatch):
+    done, sync, rename = [], os.fsync, Path.rename
+    monkeypatch.setattr("os.fsync", lambda fd: (done.append(os.readlink(f"/proc/self/fd/{fd}")), sync(fd)))
+    monkeypatch.setattr("pathlib.Path.rename", lambda *paths: (done.append("rename"), rename(*paths)))
+    cell = cells()[1]
+    part = folder.begin(cell, 0)
+    (part / "steps.parquet").write_bytes(b"x")
+    final = folder.finish(cell, 0, part, row(cell, 0))
+    at = done.index("rename")
+    assert set(done[:at]) == {str(part), str(part / "steps.parquet"), str(part / "result.json")}
+    assert done[at - 1 :] == [str(part), "rename", str(final.parent)]
+
+
+def test_what_an_interrupted_run_left_half_written_is_swept_and_nothing_else(folder):
+    cell = cells()[1]
+    finish(folder, cell, 0)
+    broken = fail(folder, cell, 1, "x")
+    left = folder.begin(cell, 2)
+    (left / "half.log").write_text("x")
+    (folder.path / "figures").mkdir()
+    places = [folder.path, folder.path / "figures", folder.cell_folder(cell)]
+    for place in places:
+        (place / ".half.json.17.part").write_text("{")
+        (place / "mine.part").write_text("mine")
+    folder.sweep()
+    assert not left.exists()
+    assert (broken / "error.json").exists()
+    assert folder.is_finished(cell, 0)
+    assert all([path.name for path in place.glob("*.part")] == ["mine.part"] for place in places)
 
 
 # ---------------------------------------------------------------- whose folder it is

@@ -1,13 +1,13 @@
 """`verify`: what speaks against publishing, rule by rule."""
 
 import pytest
-from command_line import as_it_was, data, finished, wanbench  # noqa: F401
+from command_line import as_it_was, finished, refused, wanbench  # noqa: F401  # the fixture is used by all
 from synthetic_rows import latency_sweep
 
 from harness.predict import window_steps
 from harness.spec import Spec
 from harness.store import write_json
-from harness.verify import RULES, objections
+from harness.verify import ACCURACY_BAND, LOSS_BAND, MAX_OVERHEAD_PCT, MAX_SPREAD_PCT, MIN_REPS, RULES, objections
 
 
 @pytest.fixture
@@ -99,7 +99,8 @@ def test_code_that_changed_between_cells_of_a_kind(rows):
 def test_gloo_with_scaled_messages_under_the_name_of_the_workload(rows):
     for row in the(rows):
         row.update(collective="gloo", payload_scale=0.01)
-    assert [rule for rule, _ in objected(rows)] == ["payload"]
+    text = "gloo with payload_scale 0.01 is not resnet50-v100: publish it by its message size, or use direct"
+    assert objected(rows) == [("payload", text)]
     for row in the(rows):
         row.update(payload_scale=1.0)
     assert objected(rows) == []
@@ -146,6 +147,22 @@ def test_speed_that_was_paid_for_with_loss_where_there_is_no_accuracy(rows):
     assert objected(rows) == [("accuracy", "final loss 0.230, ssgd has 0.200; the band is a factor of 1.1")]
 
 
+def test_the_help_states_every_rule_and_every_limit():
+    text = wanbench("verify", "--help").stdout
+    for rule in RULES:
+        assert f"\n  {rule} " in text
+    said = " ".join(text.split())
+    for limit in (
+        f"{MIN_REPS} valid repetitions of a cell",
+        f"differ by at most {MAX_SPREAD_PCT:g} %",
+        f"at least {window_steps(0, 1, 0)} steps and 3 (D + p), in multiples of p",
+        f"at most {MAX_OVERHEAD_PCT:g} % of a step",
+        f"accuracy within {ACCURACY_BAND:g} of ssgd's",
+        f"a loss within a factor of {LOSS_BAND:g}",
+    ):
+        assert limit in said
+
+
 def test_every_rule_says_what_it_asks_for(tmp_path):
     finished(tmp_path)
     write_json(tmp_path / "results" / "smoke" / "spec.resolved.json", Spec.load("smoke").to_dict())
@@ -155,3 +172,24 @@ def test_every_rule_says_what_it_asks_for(tmp_path):
         assert f"  {rule}" in result.stdout
     assert "1 valid repetition, at least 3 are needed" in result.stdout
     assert "objections; not to be published as it is" in result.stderr
+
+
+def test_a_result_that_cannot_be_read_is_named_and_counts_as_not_run(tmp_path):
+    finished(tmp_path)
+    write_json(tmp_path / "results/smoke/spec.resolved.json", Spec.load("smoke").to_dict())
+    first = min((tmp_path / "results/smoke/cells").glob("*/rep-0/result.json")).relative_to(tmp_path)
+    first.write_text('{"half')
+    result = wanbench("verify", "smoke")
+    assert result.exit_code == 4
+    assert result.stderr.startswith(f"wanbench: {first}: not a result, so not finished: not JSON (Unterminated string")
+    assert f"{first.parts[-3]}: was never run" in result.stdout
+
+
+@pytest.mark.parametrize("content", ["{", "[1]", '"x"'])
+def test_a_run_whose_spec_cannot_be_read_is_refused_in_one_line(tmp_path, content):
+    finished(tmp_path)
+    path = tmp_path / "results/smoke/spec.resolved.json"
+    path.write_text(content)
+    said = refused("verify", "smoke")
+    assert said.startswith("wanbench: results/smoke/spec.resolved.json: cannot be read (")
+    assert said.endswith("); `wanbench run` of the same experiment writes it")

@@ -1,0 +1,44 @@
+"""On netem as well: its process or the whole run is killed, nothing is left, and the same command completes the run."""
+
+from __future__ import annotations
+
+import os
+import signal
+
+import pytest
+from cli_session import by_numbers
+
+pytestmark = pytest.mark.netem
+
+# On one slow processor a cell has to last until it has been seen.
+SPEC = by_numbers("routed", "ssgd = {}\ndelayed = { delay = 2 }", window=200, run='emulator = "netem"')
+RUN = ("run", "spec.toml", "--out", "out", "--no-figures", "--jobs", "1")
+
+
+def test_a_killed_netem_fails_its_cell_and_a_killed_run_leaves_no_router(bench):
+    bench.spec(SPEC)
+    command = bench.start(*RUN)
+    training = {name: lambda name=name: command.training(name, rank=1) for name in ("ssgd", "delayed-d2")}
+    command.until(lambda: any(find() for find in training.values()), timeout_s=200)
+    (first,) = [name for name, find in training.items() if find()]
+    (netem,) = command.children("harness.emulators.netem_process")
+    os.kill(netem, signal.SIGKILL)
+    (second,) = training.keys() - {first}
+    command.until(training[second], timeout_s=200)
+    assert len(command.namespaces) > 2  # the workers' and the routers'
+    finished = bench.finished("routed")
+    command.process.kill()
+    command.wait()
+    assert command.left_nothing(within_s=10)
+    rows = {row["algorithm"]: row for row in bench.rows("routed")}
+    assert rows[first]["reason"] == "netem: the process was killed by SIGKILL"
+    assert rows["one-worker"]["status"] == "ok"
+
+    again = bench.start(*RUN)
+    result = again.wait(timeout_s=400)
+    assert "3 reps, 2 to do" in result.err
+    assert " FAILED: " not in result.err
+    after = bench.finished("routed")
+    assert {path: after[path] for path in finished} == finished
+    assert again.left_nothing(within_s=10)
+    assert list(again.temp.iterdir()) == []

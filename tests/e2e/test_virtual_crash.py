@@ -1,0 +1,150 @@
+"""A simulated run that is killed again and again loses nothing, and ends with what it would have ended with."""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+import shutil
+import time
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from cli_session import by_numbers
+from warm_command import WarmCommands
+
+ALGORITHMS = "ssgd = {}\ndelayed = { delay = 2 }\nsparse = { period = 2 }\ndts = { delay = 4, period = 2 }"
+REPS = 100  # of the one-worker cell and four others, twenty of each
+SPEC = by_numbers("often", ALGORITHMS, run='testbed = "virtual"').replace("repeats = 1", "repeats = 20")
+KILLS, KILLS_AT_THE_END = 20, 5
+SEED = 20
+RUN = ("run", "spec.toml", "--out")
+
+
+@pytest.fixture(scope="module")
+def warm(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("often")
+    (folder / "spec.toml").write_text(SPEC)
+    commands = WarmCommands(folder)
+    yield commands, folder
+    commands.close()
+
+
+def files(run: Path) -> dict[str, bytes]:
+    """Everything that a run leaves, but for what tells when and by which process."""
+    kept = [path for path in run.rglob("*") if path.is_file() and path.name not in ("events.jsonl", ".lock")]
+    return {str(path.relative_to(run)): path.read_bytes() for path in kept}
+
+
+def finished(run: Path) -> set[Path]:
+    return set(run.glob("cells/*/rep-[0-9]*/result.json")) - set(run.glob("cells/*/*.*/result.json"))
+
+
+def until(what, commands, timeout_s=60):
+    deadline = time.monotonic() + timeout_s
+    while not what():
+        assert time.monotonic() < deadline, commands.log.read_text()
+        time.sleep(0.002)
+
+
+@pytest.fixture(scope="module")
+def undisturbed(warm):
+    """The files of a run that nobody killed, and how long it took to measure, and from there to its end."""
+    commands, folder = warm
+    commands.start(*RUN, "undisturbed")
+    began = time.monotonic()
+    until(lambda: len(finished(folder / "undisturbed/often")) == REPS, commands)
+    measured = time.monotonic()
+    assert commands.wait() == 0, commands.log.read_text()
+    found = files(folder / "undisturbed/often")
+    return found, measured - began, time.monotonic() - measured
+
+
+def test_a_run_killed_at_twenty_random_moments_loses_no_finished_repetition(warm, undisturbed):
+    (commands, folder), (expected, measuring_s, _) = warm, undisturbed
+    run, rng = folder / "killed" / "often", random.Random(SEED)
+    moments = [(done, rng.uniform(0, 2 * measuring_s / REPS)) for done in sorted(rng.sample(range(REPS - 5), KILLS))]
+    kept: dict[Path, tuple[int, bytes]] = {}
+    halfway = 0
+    for done, and_then_s in moments:
+        commands.start(*RUN, "killed", "--no-figures")
+        until(lambda: len(finished(run)) > done, commands)  # noqa: B023
+        time.sleep(and_then_s)
+        assert commands.kill() == -9, f"seed {SEED}: {moments}: {commands.log.read_text()}"
+        now = {path: (path.stat().st_mtime_ns, path.read_bytes()) for path in finished(run)}
+        assert {path: now.get(path) for path in kept} == kept, f"seed {SEED}: {moments}"
+        assert all(json.loads(row)["status"] == "ok" for _, row in now.values())
+        halfway += len(list(run.glob("cells/*/rep-*.part")))
+        kept = now
+    assert halfway >= KILLS / 4  # kills that only come between two repetitions would test little
+    assert KILLS <= len(kept) < REPS
+    commands.start(*RUN, "killed")
+    assert commands.wait() == 0
+    assert f"{REPS} reps, {REPS - len(kept)} to do" in commands.log.read_text()
+    after = files(run)
+    assert after.keys() == expected.keys()
+    differ = [name for name in after if after[name] != expected[name] and name != "manifest.json"]
+    assert differ == [], f"seed {SEED}: {moments}"
+
+
+def test_a_run_killed_while_it_writes_its_rows_and_draws_is_mended_by_the_same_command(warm, undisturbed):
+    (commands, folder), (expected, _, deriving_s) = warm, undisturbed
+    run, rng = folder / "undisturbed" / "often", random.Random(SEED)
+    moments = sorted(rng.uniform(0, deriving_s) for _ in range(KILLS_AT_THE_END))
+    derived = [name for name in expected if re.match(r"figures/|results\.parquet", name)]
+    assert len(derived) > 10
+    unfinished = 0
+    for moment_s in moments:
+        shutil.rmtree(run / "figures")
+        (run / "results.parquet").unlink()
+        commands.start(*RUN, "undisturbed")
+        time.sleep(moment_s)
+        assert commands.kill() in (-9, 0)
+        now = files(run)
+        half = [name for name in now if name in derived and now[name] != expected[name]]
+        assert half == [], f"seed {SEED}: {moments}"
+        if "results.parquet" in now:
+            assert len(pd.read_parquet(run / "results.parquet")) == REPS
+        unfinished += len(now.keys() & set(derived)) < len(derived)
+        (run / "figures").mkdir(exist_ok=True)
+        (run / "results.parquet").touch()
+    assert unfinished >= KILLS_AT_THE_END / 2
+    commands.start(*RUN, "undisturbed")
+    assert commands.wait() == 0, commands.log.read_text()
+    after = files(run)
+    assert after.keys() == expected.keys()
+    assert [name for name in derived if after[name] != expected[name]] == []
+
+
+def test_whatever_else_a_crash_has_left_the_same_command_ends_with_a_complete_result(warm, undisturbed):
+    (commands, folder), (expected, _, _) = warm, undisturbed
+    run = folder / "stale" / "often"
+    shutil.copytree(folder / "undisturbed" / "often", run)
+    cells = sorted((run / "cells").iterdir())
+    (cells[0] / "rep-0" / "result.json").write_bytes(b'{"status": "ok", "step_ti')  # a disk that was full
+    (cells[0] / "rep-1").rename(cells[0] / "rep-1.part")
+    (cells[1] / "rep-0" / "result.json").unlink()
+    (cells[1] / "rep-1").rename(cells[1] / "rep-1.failed-1")  # without its error.json
+    shutil.rmtree(cells[2])
+    cells[2].mkdir()
+    (cells[3] / ".cell.json.4711.part").write_text("{")
+    (run / ".manifest.json.4711.part").write_text("{")
+    (run / "manifest.json").write_text('{"schema"')
+    (run / "spec.resolved.json").write_text("")
+    (run / "results.parquet").write_bytes(b"PAR1")
+    (run / "figures" / ".step-time.svg.part").write_text("<svg")
+    (run / ".lock").write_text("4711")
+    with (run / "events.jsonl").open("a") as journal:
+        journal.write('{"time": 1')
+    commands.start(*RUN, "stale", "--no-figures")
+    assert commands.wait() == 0, commands.log.read_text()
+    assert f"{REPS} reps, {20 + 4} to do" in commands.log.read_text()
+    after = files(run)
+    kept = str((cells[1] / "rep-1.failed-1").relative_to(run))
+    assert {name for name in after if not name.startswith(kept)} == set(expected)
+    assert [name for name in expected if after[name] != expected[name] and name != "manifest.json"] == []
+    assert json.loads(after["manifest.json"])["schema"] == 1
+    journal = (run / "events.jsonl").read_text().splitlines()
+    journal.remove('{"time": 1')
+    assert all(json.loads(line)["event"] in ("started", "finished") for line in journal)

@@ -1,0 +1,75 @@
+"""A `wanbench` that starts at once: forked from a process that has imported everything, and killed like any other.
+
+Run as a program it reads command lines from stdin; for each it prints the process id, then how it ended.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+
+class WarmCommands:
+    """Commands one after the other, in `folder`; what they print goes to `log`."""
+
+    def __init__(self, folder: Path) -> None:
+        self.log = folder / "log"
+        with self.log.open("w") as log:
+            self._parent = subprocess.Popen(
+                [sys.executable, __file__],
+                cwd=folder,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+            )
+        self.pid = 0
+
+    def start(self, *arguments: str) -> None:
+        """Begin a command."""
+        self._parent.stdin.write(shlex.join(arguments) + "\n")
+        self._parent.stdin.flush()
+        self.pid = int(self._parent.stdout.readline())
+
+    def kill(self) -> int:
+        """SIGKILL; how the command ended: -9, or its exit code if it was faster."""
+        os.kill(self.pid, signal.SIGKILL)  # until `wait` the process is there, if only as a zombie
+        return self.wait()
+
+    def wait(self) -> int:
+        """Exit code of the command, or minus the signal that ended it."""
+        self._parent.stdin.write("\n")
+        self._parent.stdin.flush()
+        return int(self._parent.stdout.readline())
+
+    def close(self) -> None:
+        self._parent.communicate()
+
+
+def serve() -> None:
+    import pyarrow.parquet  # noqa: F401
+
+    import harness.api
+    import harness.cli.run_command
+    import harness.figures
+    import harness.tables
+    import harness.virtual.rep  # noqa: F401
+    from harness.cli import main
+
+    for line in sys.stdin:
+        child = os.fork()
+        if child == 0:
+            os.dup2(2, 1)
+            main(shlex.split(line), prog_name="wanbench")
+        print(child, flush=True)
+        sys.stdin.readline()  # the test has said all that it wanted to the process
+        _, status = os.waitpid(child, 0)
+        print(os.waitstatus_to_exitcode(status), flush=True)
+
+
+if __name__ == "__main__":
+    serve()

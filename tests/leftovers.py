@@ -1,0 +1,108 @@
+"""What a host looks like, and what is left on it: one way to look for all tests."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import socket
+import struct
+import time
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+_SIOCGIFFLAGS, _SIOCGIFMTU = 0x8913, 0x8921
+_SETTINGS = ("net", "user", "vm")  # of /proc/sys
+_COUNTERS = ("nf_conntrack_count", "dirty_", "stat_refresh")  # among them, but no settings
+
+
+class Snapshot(NamedTuple):
+    """What a run may not change, by name."""
+
+    devices: Mapping[str, str]  # of this network namespace, with number, MTU and flags
+    named_namespaces: Mapping[str, str]  # as `ip netns` makes them
+    sysctls: Mapping[str, str]
+
+    @classmethod
+    def take(cls) -> Snapshot:
+        named = Path("/run/netns")
+        return cls(
+            dict(_devices()),
+            {path.name: "" for path in named.iterdir()} if named.is_dir() else {},
+            dict(_sysctls()),
+        )
+
+    def changes(self, before: Snapshot) -> list[str]:
+        """What is not as it was, a line each."""
+        return [
+            f"{kind}: {name}: {now.get(name, 'gone')}, before {then.get(name, 'absent')}"
+            for kind, now, then in zip(self._fields, self, before, strict=True)
+            for name in sorted(now.keys() | then.keys())
+            if now.get(name) != then.get(name)
+        ]
+
+
+def _devices() -> Iterable[tuple[str, str]]:
+    """By system calls: /sys shows the namespace in which it was mounted."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as here:
+        for index, name in socket.if_nameindex():
+            said = [f"number {index}"]
+            for what, request, form in (("MTU", _SIOCGIFMTU, "i"), ("flags", _SIOCGIFFLAGS, "h")):
+                answer = fcntl.ioctl(here, request, struct.pack("16s24x", name.encode()))
+                said.append(f"{what} {struct.unpack_from(form, answer, 16)[0]}")
+            yield name, ", ".join(said)
+
+
+def _sysctls() -> Iterable[tuple[str, str]]:
+    for top in _SETTINGS:
+        for path in Path("/proc/sys", top).rglob("*"):
+            if not path.name.startswith(_COUNTERS) and path.is_file():
+                yield str(path), _read(path)
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text().strip()
+    except (OSError, UnicodeDecodeError):  # some can only be written, and devices come and go
+        return ""
+
+
+def alive(pid):
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+def gone_within(seconds, pids):
+    deadline = time.monotonic() + seconds
+    while any(alive(pid) for pid in pids) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    return not any(alive(pid) for pid in pids)
+
+
+def started_with(setting: str) -> set[int]:
+    """Processes that have `NAME=value` in their environment, in whatever session they are by now."""
+    found = set()
+    for path in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if setting.encode() in (path / "environ").read_bytes().split(b"\0") and alive(path.name):
+                found.add(int(path.name))
+    return found
+
+
+def namespaces(pid):
+    """Network namespaces that a process is in, or that it holds by a descriptor."""
+    found = set()
+    with contextlib.suppress(OSError):
+        for path in [Path(f"/proc/{pid}/ns/net"), *Path(f"/proc/{pid}/fd").iterdir()]:
+            with contextlib.suppress(OSError):
+                found.add(os.readlink(path))
+    return {name for name in found if name.startswith("net:[")} - {os.readlink("/proc/self/ns/net")}
+
+
+def host_state():
+    """Devices of this namespace, and every other network namespace that a process is in or holds."""
+    everywhere = set().union(*(namespaces(path.name) for path in Path("/proc").glob("[0-9]*")))
+    return set(Snapshot.take().devices), everywhere

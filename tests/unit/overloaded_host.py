@@ -1,0 +1,137 @@
+"""A host on which the relay is called late, on a clock of its own: for tests only.
+
+Workers and probe are stood in for; the relay's queues and meter, the judgement, the run, its folder and the commands
+that read it are the product's.
+"""
+
+from __future__ import annotations
+
+import itertools
+import socket
+from types import SimpleNamespace
+
+import pytest
+
+from harness.emulators.base import EmulatorStats
+from harness.emulators.plan import Network, worker_address
+from harness.emulators.queues import Switch
+from harness.emulators.relay_stats import Meter
+
+MS = 1e6
+PACKET_EVERY_MS = 2.0
+STEP_S = 0.02
+
+
+def relay_stats(network: Network, turn_every_ms: float, monkeypatch: pytest.MonkeyPatch) -> EmulatorStats:
+    """What a relay says of a second in which its loop gets a processor only every so often."""
+    clock = SimpleNamespace(ms=0.0)
+    monkeypatch.setattr("harness.emulators.relay_stats.time.monotonic", lambda: clock.ms / 1e3)
+    switch = Switch()
+    ports = [switch.attach(rank, socket.inet_aton(worker_address(rank)), rank) for rank in range(network.workers)]
+    switch.apply(network, seed=1)
+    meter = Meter(switch)
+    sent = itertools.count(0.0, PACKET_EVERY_MS)
+    arrives = next(sent)
+    while clock.ms < 1000:
+        before, clock.ms = clock.ms, clock.ms + turn_every_ms
+        meter.turn(before * MS, clock.ms * MS)
+        while arrives <= clock.ms:
+            switch.accept(_packet(0, 1), ports[0], arrives * MS)
+            arrives = next(sent)
+        for due, packet, _ in switch.release(clock.ms * MS, 10_000):
+            meter.delivered(len(packet), due, clock.ms * MS)
+    stats = EmulatorStats.from_json(meter.report(reset=False))
+    monkeypatch.undo()
+    return stats
+
+
+def _packet(src: int, dst: int) -> bytes:
+    """An IPv4 header with what a switch looks at, and nothing in it."""
+    return (
+        b"\x45" + bytes(11) + socket.inet_aton(worker_address(src)) + socket.inet_aton(worker_address(dst)) + bytes(80)
+    )
+
+
+class Testbed:
+    """One whose relay is late as `turn_every_ms` says of the algorithm and of how often it was measured before."""
+
+    name = "netns"
+
+    def __init__(self, turn_every_ms) -> None:
+        self.turn_every_ms = turn_every_ms
+        self.measured: list[str] = []  # algorithms, in the order of measuring
+
+    def open_slot(self, emulator):
+        return _Slot(self)
+
+    def kill(self):
+        pass
+
+    close = kill
+
+
+class _Slot:
+    image = None
+
+    def __init__(self, testbed: Testbed) -> None:
+        self.testbed, self.emulator = testbed, self
+        self.jobs: dict[int, dict] = {}
+        self.network: Network | None = None
+
+    def prepare(self, group):
+        return [_Worker(rank, self) for rank in range(group.workers)]
+
+    def events(self, ranks, silence_s):
+        """Every worker joins, warms up, takes `STEP_S` for each step, and leaves."""
+        for event in ("joined", "warm", "rows", "finished", "left"):
+            yield from ((rank, {"event": event, **_told(self.jobs[rank])}) for rank in range(ranks))
+
+    def apply(self, network, *, seed=0):
+        self.network = network
+
+    def stats(self, *, reset=False):
+        kind = self.jobs[0]["kind"]
+        if not reset:
+            self.testbed.measured.append(kind)
+        tries = self.testbed.measured.count(kind)
+        with pytest.MonkeyPatch.context() as patch:
+            return relay_stats(self.network, self.testbed.turn_every_ms(kind, tries), patch)
+
+
+class _Worker:
+    def __init__(self, rank: int, slot: _Slot) -> None:
+        self.rank, self.slot = rank, slot
+
+    def send(self, message, fds=()):
+        if message["cmd"] == "job":
+            self.slot.jobs[self.rank] = message["job"]
+
+    def receive(self, timeout_s):
+        return {"tcp": {"congestion": "reno"}}
+
+
+def _told(job: dict) -> dict:
+    """What a worker says of a job that went as planned."""
+    steps, end_ns = job["window_steps"], round(job["window_steps"] * STEP_S * 1e9)
+    outcome = {
+        "window_begin_ns": 0, "window_end_ns": end_ns, "window": {"compute_ns": end_ns, "stall_ns": 0},
+        "total": {"payload_bytes": 0, "messages_sent": 0},
+        "final_loss": None, "accuracy": None, "replica_spread": None,
+    }  # fmt: skip
+    row = {"rank": job["rank"], "step_time_s": STEP_S, "accuracy": None}
+    counters = {"device": {"tx_bytes": 0}, "tcp": {}, "cpu_wait_ns": 0}
+    return {
+        "rows": [{**row, "step": step, "end_ns": round(step * STEP_S * 1e9)} for step in range(steps)],
+        "outcome": outcome, "counters_before": counters, "counters_after": counters,
+    }  # fmt: skip
+
+
+def overload(monkeypatch: pytest.MonkeyPatch, turn_every_ms) -> Testbed:
+    """From here on `wanbench run` in this process measures on such a testbed, on a host that is idle otherwise."""
+    probed = {"ok": True, "reasons": [], "one_way_error_ms": 0.1}
+    testbed, idle = Testbed(turn_every_ms), (0.0, [0] * 8, 0, 0.0)
+    monkeypatch.setattr("harness.run.check_host", lambda cells: None)
+    monkeypatch.setattr("harness.run.probe_cell", lambda cell, slot: probed)
+    monkeypatch.setattr("harness.fidelity._sample", lambda: idle)
+    monkeypatch.setattr("harness.run.opened", lambda name, control: testbed)
+    return testbed
