@@ -25,7 +25,9 @@ import contextlib
 import fcntl
 import json
 import os
+import re
 import shutil
+import stat
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -33,6 +35,10 @@ from typing import Any
 
 from harness.cells import Cell
 from harness.errors import HostError, SpecError
+
+
+_IDENTITY = {"cell_key": str, "code": str, "rep": int, "status": str}  # of every row
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
 
 class RunFolder:
@@ -59,9 +65,21 @@ class RunFolder:
                 f"{self.path}: cannot write results here ({error.strerror}); choose another folder with --out"
             ) from None
 
+    def refuse_links(self) -> None:
+        """A run may come from somebody else: nothing in it leads out of it, or blocks. Raises: SpecError."""
+        for folder, folders, files in os.walk(self.path):
+            for name in (*folders, *files):
+                with contextlib.suppress(FileNotFoundError):  # it may be going on
+                    mode = os.lstat(os.path.join(folder, name)).st_mode
+                    if not stat.S_ISDIR(mode) and not stat.S_ISREG(mode):
+                        raise SpecError(
+                            f"{Path(folder, name)}: neither a file nor a folder; a run has nothing else in it: remove it"
+                        )
+
     @contextlib.contextmanager
     def lock(self) -> Iterator[None]:
-        """One run at a time. Raises: HostError if another process holds it, or it cannot be written."""
+        """One run at a time. Raises: HostError if another process holds it, or it cannot be written; SpecError."""
+        self.refuse_links()
         try:
             self.path.mkdir(parents=True, exist_ok=True)
             opened = (self.path / ".lock").open("w")
@@ -179,12 +197,17 @@ def open_run(source: str | None, root: Path) -> RunFolder:
         runs = sorted(root.glob("*/manifest.json"), key=lambda path: path.stat().st_mtime)
         if not runs:
             raise SpecError(f"{root}: no results here; start with `wanbench run smoke`")
-        return RunFolder(runs[-1].parent)
+        return _plain(RunFolder(runs[-1].parent))
     for path in (Path(source), root / source):
         if (path / "manifest.json").is_file():
-            return RunFolder(path)
+            return _plain(RunFolder(path))
     known = ", ".join(sorted(path.parent.name for path in root.glob("*/manifest.json"))) or "none"
     raise SpecError(f"{source}: not a run folder, and no run of that name under {root} (there: {known})")
+
+
+def _plain(folder: RunFolder) -> RunFolder:
+    folder.refuse_links()
+    return folder
 
 
 def write_text(path: Path, text: str) -> None:
@@ -204,12 +227,17 @@ def _read_row(path: Path) -> dict[str, Any] | None:
     try:
         data = json.loads(path.read_text(encoding="utf-8"))
         row: dict[str, Any] = data.get("row", data)
-        if not {"cell_key", "code", "rep", "status"} <= row.keys():
+        if not all(isinstance(row[key], kind) for key, kind in _IDENTITY.items()):
             return None
-    except (OSError, ValueError, AttributeError):
+    except (OSError, ValueError, RecursionError, AttributeError, KeyError, TypeError):
         return None
     # The folder names the cell, also where an axis that came later would name it otherwise.
-    return {**row, "cell": path.parent.parent.name}
+    return {key: _printable(value) for key, value in row.items()} | {"cell": _printable(path.parent.parent.name)}
+
+
+def _printable(value: Any) -> Any:
+    """Without what a terminal would obey: a row may come from somebody else's run."""
+    return _CONTROL.sub(" ", value) if isinstance(value, str) else value
 
 
 def _try_number(path: Path) -> int:

@@ -21,7 +21,7 @@ from typing import Any, ClassVar, Self
 
 from harness.emulators.base import EmulatorError, EmulatorStats
 from harness.emulators.plan import Link, Network
-from workloads.control import Channel
+from workloads.control import Channel, ControlError
 
 _PACKAGES = Path(__file__).resolve().parents[2]
 
@@ -124,6 +124,8 @@ class EmulatorProcess:
                 answer = self._control.recv()
             except OSError as error:
                 raise self.obituary() from error
+            except ControlError as error:
+                raise EmulatorError(f"{self.name}: {error}") from None
         if answer is None:
             raise self.obituary()
         if "error" in answer:

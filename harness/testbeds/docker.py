@@ -89,12 +89,12 @@ class DockerTestbed:
     def __init__(self, folder: Path) -> None:
         self.daemon: Daemon = usable()
         sweep(self.daemon)
-        uid, gid = worker_ids()
-        if uid != os.getuid():  # sticky: a worker makes files here, and removes no others
+        (uid, gid), mine = worker_ids(), os.getuid()
+        if uid != mine:  # sticky: a worker makes files here, and removes no others
             os.chown(folder, -1, gid)
             folder.chmod(0o1770)
         self.folder, self.run = folder, folder.name
-        self.door = Door(folder / "workers.sock")
+        self.door = Door(folder / "workers.sock", {uid, mine}, gid if uid != mine else None)
         self.janitor = Janitor(self.run)
         self.numbers = itertools.count()
         self.starts = Starts()
