@@ -60,7 +60,11 @@ class EmulatorProcess:
                 stderr=self._stderr,
                 env=os.environ | {"PYTHONPATH": path},
             )
-        self.stats()  # answers only once it is up
+        try:
+            self.stats()  # answers only once it is up
+        except BaseException:
+            self.close()
+            raise
 
     def fileno(self) -> int:
         """For selectors: between two commands it is readable only if the process has ended."""
