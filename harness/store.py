@@ -36,7 +36,6 @@ from typing import Any
 from harness.cells import Cell
 from harness.errors import HostError, SpecError
 
-
 _IDENTITY = {"cell_key": str, "code": str, "rep": int, "status": str}  # of every row
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
@@ -73,7 +72,7 @@ class RunFolder:
                     mode = os.lstat(os.path.join(folder, name)).st_mode
                     if not stat.S_ISDIR(mode) and not stat.S_ISREG(mode):
                         raise SpecError(
-                            f"{Path(folder, name)}: neither a file nor a folder; a run has nothing else in it: remove it"
+                            f"{Path(folder, name)}: neither a file nor a folder, and a run has nothing else; remove it"
                         )
 
     @contextlib.contextmanager

@@ -37,9 +37,9 @@ def run(channel: Channel, request: dict[str, Any], counters: Any) -> None:
     """Run the processes of `request`, tell when each ends, and end when all have.
 
     Args:
-        request: processes (a list of {"argv", "env"}), cwd, door (path of the Unix socket, None without), port,
-            host (True on the worker whose program opens the rendezvous). For each process two descriptors have
-            come: its stdout and its stderr.
+        request: processes (a list of {"argv", "env"}), inherit (True if env is added to this process's), cwd, door
+            (path of the Unix socket, None without), port, host (True on the worker whose program opens the
+            rendezvous). For each process two descriptors have come: its stdout and its stderr.
         counters: a function without arguments, called before and after.
     """
     _kill_descendants_at_the_end()
@@ -49,10 +49,11 @@ def run(channel: Channel, request: dict[str, Any], counters: Any) -> None:
     processes = []
     for wanted, (out, err) in zip(request["processes"], outputs, strict=True):
         try:
-            processes.append(_start(wanted, request["cwd"], out, err))
+            env = {**os.environ, **wanted["env"]} if request["inherit"] else wanted["env"]
+            processes.append(_start(wanted["argv"], env, request["cwd"], out, err))
         except OSError as error:
             kill_descendants()
-            raise ProgramError(f"{wanted['argv'][0]}: {error.strerror}") from None
+            raise ProgramError(f"{error.filename or wanted['argv'][0]}: {error.strerror}") from None
         finally:
             os.close(out)
             os.close(err)
@@ -68,7 +69,7 @@ def run(channel: Channel, request: dict[str, Any], counters: Any) -> None:
     channel.send({"cmd": "program", "event": "finished", "counters_before": before, "counters_after": counters()})
 
 
-def _start(wanted: dict[str, Any], cwd: str, out: int, err: int) -> subprocess.Popen[bytes]:
+def _start(argv: list[str], env: dict[str, str], cwd: str, out: int, err: int) -> subprocess.Popen[bytes]:
     parent = os.getpid()
 
     def as_the_user_would() -> None:
@@ -77,9 +78,9 @@ def _start(wanted: dict[str, Any], cwd: str, out: int, err: int) -> subprocess.P
             signal.signal(number, signal.SIG_DFL)
 
     return subprocess.Popen(
-        wanted["argv"],
+        argv,
         cwd=cwd,
-        env=wanted["env"],
+        env=env,
         stdin=subprocess.DEVNULL,
         stdout=out,
         stderr=err,
@@ -149,6 +150,7 @@ def _open_door(request: dict[str, Any]) -> socket.socket | None:
     if request["host"]:
         sock = socket.socket(socket.AF_UNIX)
         sock.bind(request["door"])
+        os.chmod(request["door"], 0o600)
     else:
         sock = socket.socket(socket.AF_INET)
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

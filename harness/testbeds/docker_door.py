@@ -93,8 +93,9 @@ class Door:
                 sock, _ = self._listener.accept()
             except OSError:
                 return
-            guest = self._greet(Channel(sock)) if self._admits(sock) else sock.close()
-            if guest is not None:
+            if not self._admits(sock):
+                sock.close()
+            elif (guest := self._greet(Channel(sock))) is not None:
                 with self._changed:
                     self._guests.append(guest)
                     self.names.add(guest.name)

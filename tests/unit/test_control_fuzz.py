@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import faulthandler
 import json
 import os
@@ -220,7 +221,9 @@ class AnyWorker(Worker):
     ask_where = is_stopped = kill = lambda self: None
 
 
-@pytest.mark.parametrize("line", [*NONSENSE, b"{}", b'{"cmd": 1}', b'{"cmd": "job"}', b'{"cmd": "program", "event": 2}'])
+@pytest.mark.parametrize(
+    "line", [*NONSENSE, b"{}", b'{"cmd": 1}', b'{"cmd": "job"}', b'{"cmd": "program", "event": 2}']
+)
 def test_a_worker_that_talks_nonsense_fails_its_cell_with_one_line(ends, line):
     ours, theirs = ends
     theirs.sendall(line + b"\n")
@@ -278,12 +281,10 @@ def test_a_visitor_who_talks_nonsense_is_shown_out_and_the_next_one_let_in(door,
 def test_a_process_of_another_user_is_not_let_in(tmp_path):
     door = Door(tmp_path / "door.sock", {os.getuid() + 1})
     try:
-        with visitor(door) as stranger:
+        # Hung up on before it was said, or after.
+        with visitor(door) as stranger, contextlib.suppress(ConnectionError):
             stranger.sendall(b'{"cmd": "hello", "name": "w"}\n')
-            with pytest.raises(ConnectionResetError):
-                while stranger.recv(1):
-                    pass
-                raise ConnectionResetError  # hung up before it was read
+            assert stranger.recv(1) == b""
         assert door.take("w", 0.1) is None
         assert door.names == set()
     finally:
