@@ -7,6 +7,7 @@ from pathlib import Path
 
 from harness.errors import SpecError
 from harness.testbeds.base import FolderMount
+from harness.testbeds.containers import worker_ids
 
 # An image's own; the host's in their place would take its system or our worker away.
 _SYSTEM = (
@@ -25,15 +26,26 @@ _SYSTEM = (
     "usr",
     "wanbench",
 )
+_READ_BY_ALL = 0o005
 _TOP = ("/", "/opt", "/root", "/tmp", "/var")
 
 
 def current(folder: Path) -> FolderMount:
-    """The user's working folder, to be read at its own path. Raises: SpecError, if it would hide the image's."""
+    """The user's working folder, to be read at its own path.
+
+    Raises:
+        SpecError: it would hide the image's own, or containers may not read it.
+    """
     if _hides(folder):
         raise SpecError(
             f"{folder}: containers have a folder of their own there; go to a folder of your project, or name one of "
             "the image with --workdir"
+        )
+    uid, _ = worker_ids()
+    if uid != os.getuid() and folder.stat().st_mode & _READ_BY_ALL != _READ_BY_ALL:
+        raise SpecError(
+            f"{folder}: root's containers run as user {uid}, who may not read it; chmod o+rx {folder}, run as another "
+            "user, or name a folder of the image with --workdir"
         )
     return FolderMount(folder, folder)
 

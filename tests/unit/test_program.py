@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,11 @@ from harness.testbeds.docker import host_options
 from netprofiles import load
 
 EXEC = ("exec", "--profile", "world4", "-n", "4")
+
+
+@pytest.fixture(autouse=True)
+def _readable(tmp_path):
+    tmp_path.chmod(0o755)
 
 
 def program(testbed="netns", **more):
@@ -98,8 +104,22 @@ def test_a_current_folder_that_would_hide_the_images_own_is_refused(folder):
         mounts.current(Path(folder))
 
 
-def test_the_current_folder_can_only_be_read_unless_it_is_asked_for():
-    assert mounts.current(Path("/home/ada/project")) == FolderMount(*[Path("/home/ada/project")] * 2, writable=False)
+def test_the_current_folder_can_only_be_read_unless_it_is_asked_for(tmp_path):
+    tmp_path.chmod(0o755)
+    assert mounts.current(tmp_path) == FolderMount(tmp_path, tmp_path, writable=False)
+
+
+def test_a_current_folder_that_roots_containers_may_not_read_is_refused(tmp_path, monkeypatch):
+    tmp_path.chmod(0o700)
+    monkeypatch.setattr(os, "getuid", lambda: 0)
+    with pytest.raises(SpecError) as caught:
+        mounts.current(tmp_path)
+    assert str(caught.value) == (
+        f"{tmp_path}: root's containers run as user 65532, who may not read it; chmod o+rx {tmp_path}, run as another "
+        "user, or name a folder of the image with --workdir"
+    )
+    monkeypatch.setattr(os, "getuid", lambda: 1000)
+    assert mounts.current(tmp_path).source == tmp_path
 
 
 def test_containers_get_the_mounts_that_they_shall(tmp_path):

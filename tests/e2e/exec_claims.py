@@ -1,0 +1,122 @@
+"""What holds of a program under `wanbench exec`, in namespaces and in containers alike."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+
+from netprofiles import load
+
+PROGRAMS = Path(__file__).parent / "programs"
+WORLD4 = ["exec", "--profile", "world4", "-n", "4", "--rate-scale"]
+SITES = ["oregon", "ohio", "london", "tokyo"]
+HEADERS = 1448 / 1500  # of a segment with timestamps
+
+# The first rank serves one client on a port of each other rank, which asks until it is there.
+IPERF3 = """
+server=${WANBENCH_ADDRESSES%%,*}
+if [ "$RANK" = 0 ]; then
+    for rank in 1 2 3; do iperf3 -s -1 -B "$server" -p $((5200 + rank)) >/dev/null & done
+    wait
+    exit
+fi
+for attempt in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do
+    if report=$(iperf3 -c "$server" -p $((5200 + RANK)) -t 8 -O 4 -J); then
+        echo "$report"
+        exit
+    fi
+    sleep 0.5
+done
+exit 1
+"""
+
+
+def take(bench, name):
+    """A program of the user's in their own folder."""
+    shutil.copy(PROGRAMS / name, bench.folder / name)
+    bench.folder.chmod(0o755)
+    return name
+
+
+def run_folder(result, bench):
+    return bench.folder / result.last_line.rpartition("; ")[2]
+
+
+def row_of(result, bench):
+    return json.loads((run_folder(result, bench) / "result.json").read_text())
+
+
+def a_data_parallel_script_runs_untouched(bench, testbed, python):
+    """Replicas agree, each prints into its own log, and a step takes longer than the longest way."""
+    result = bench.run(*WORLD4, "0.01", *testbed, "--", *python, take(bench, "ddp.py"))
+    assert result.code == 0, result.err
+    lines = re.findall(r"^\[(\d) (\w+)\] rank (\d) of 4 local 0 step ([\d.]+) sum (\S+)$", result.out, re.M)
+    assert sorted((int(prefix), site, int(rank)) for prefix, site, rank, _, _ in lines) == [
+        (rank, site, rank) for rank, site in enumerate(SITES)
+    ]
+    assert len({total for *_, total in lines}) == 1
+    assert all(float(step) > 0.105 for *_, step, _ in lines)  # London to Tokyo
+    folder = run_folder(result, bench)
+    for rank in range(4):
+        assert re.findall(r"rank (\d) of 4", (folder / f"rank-{rank}.log").read_text()) == [str(rank)]
+    row = row_of(result, bench)
+    assert (row["status"], row["exit_code"], row["failed_rank"]) == ("ok", 0, None)
+    assert row["wire_bytes"] > 10 * 650 * 4 * 4
+    assert row["one_way_error_ms"] < 3
+    return row
+
+
+def torchs_model_averaging_runs_untouched(bench, testbed, python):
+    result = bench.run(*WORLD4, "0.01", *testbed, "--", *python, take(bench, "averaging.py"))
+    assert result.code == 0, result.err
+    assert sorted(re.findall(r"^\[\d \w+\] rank (\d) of 4 done$", result.out, re.M)) == ["0", "1", "2", "3"]
+
+
+def the_round_trip_that_a_program_sees_is_the_profiles(bench, testbed, python):
+    result = bench.run(*WORLD4, "0.01", *testbed, "--", *python, take(bench, "ask.py"))
+    assert result.code == 0, result.err
+    seen = dict(re.findall(r"\] (\w+) ([\d.]+)$", result.out, re.M))
+    for site in SITES[1:]:
+        configured = load("world4").rtt("oregon", site).ms
+        assert float(seen[site]) == pytest.approx(configured, abs=max(2.0, 0.02 * configured))
+
+
+def iperf3_measures_the_rate_of_the_profile(bench, testbed):
+    """Sent at once over three paths, each on its own."""
+    if shutil.which("iperf3") is None:
+        (pytest.fail if "CI" in os.environ else pytest.skip)(
+            "iperf3: not installed; sh scripts/setup-tests.sh programs"
+        )
+    bench.folder.chmod(0o755)
+    scale = 0.002
+    result = bench.run(*WORLD4, str(scale), *testbed, "--", "sh", "-c", IPERF3)
+    assert result.code == 0, result.err
+    for rank, site in enumerate(SITES[1:], start=1):
+        report = json.loads((run_folder(result, bench) / f"rank-{rank}.log").read_text())
+        configured = scale * load("world4").path(site, "oregon").rate.bps
+        measured = report["end"]["sum_received"]["bits_per_second"]
+        print(f"{site}: {measured / 1e6:.2f} of {configured / 1e6:.2f} Mbit/s")
+        assert 0.80 < measured / (configured * HEADERS) < 1.02
+
+
+def the_first_failure_is_the_commands(bench, testbed):
+    bench.folder.chmod(0o755)
+    script = "if [ $RANK = 2 ]; then echo no >&2; exit 7; fi; sleep 100"
+    result = bench.run(*WORLD4, "0.01", *testbed, "--", "sh", "-c", script)
+    assert result.code == 7
+    assert "[2 london] no" in result.err
+    assert "rank 2 failed with status 7" in result.last_line
+    row = row_of(result, bench)
+    assert (row["status"], row["exit_code"], row["failed_rank"]) == ("failed", 7, 2)
+
+
+def a_program_killed_by_a_signal_counts_as_128_and_the_signal(bench, testbed):
+    bench.folder.chmod(0o755)
+    script = "if [ $RANK = 0 ]; then kill -KILL $$; fi; sleep 100"
+    result = bench.run(*WORLD4, "0.01", *testbed, "--", "sh", "-c", script)
+    assert result.code == 137
