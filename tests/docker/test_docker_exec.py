@@ -158,6 +158,19 @@ def test_a_signal_is_passed_on_and_no_container_is_left(bench, number):
     assert bench.containers() == []
 
 
+def test_what_a_run_shares_is_for_its_user_and_its_workers_alone(bench):
+    command = bench.start(*TWO, "--", "sh", "-c", "trap exit TERM; echo up; while :; do sleep 0.1; done")
+    command.until(lambda: _logs(bench).count("up") == 2)
+    (control,) = command.temp.glob("wanbench-*")
+    root = os.getuid() == 0
+    assert control.stat().st_mode & 0o7777 == (0o1770 if root else 0o700)
+    assert (control / "workers.sock").stat().st_mode & 0o777 == (0o660 if root else 0o600)
+    assert control.stat().st_gid == (control / "workers.sock").stat().st_gid == (65532 if root else os.getgid())
+    assert (control / "rendezvous").stat().st_mode & 0o777 == 0o600
+    command.process.terminate()
+    assert command.wait().code == 128 + signal.SIGTERM
+
+
 def test_a_killed_harness_leaves_no_container(bench):
     command = bench.start(*TWO, "--", "sh", "-c", "setsid sleep 1003 & echo up; sleep 1004")
     command.until(lambda: _logs(bench).count("up") == 2)

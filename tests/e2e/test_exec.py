@@ -108,6 +108,16 @@ def test_a_signal_is_passed_on_and_nothing_is_left(bench, number):
     assert command.left_nothing(2.0)
 
 
+def test_what_a_run_shares_is_for_its_user_alone(bench):
+    command = bench.start(*TWO, "sh", "-c", TRAPPING)
+    command.until(lambda: _logs(bench).count("up") == 2)
+    (control,) = command.temp.glob("wanbench-*")
+    assert control.stat().st_mode & 0o7777 == 0o700
+    assert (control / "rendezvous").stat().st_mode & 0o777 == 0o600
+    command.process.terminate()
+    assert command.wait().code == 128 + signal.SIGTERM
+
+
 def test_what_a_program_leaves_in_the_background_ends_with_it(bench):
     result = bench.run(*TWO, "sh", "-c", "setsid sleep 1000 & sleep 0.2; echo left")
     assert result.code == 0
