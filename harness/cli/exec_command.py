@@ -158,7 +158,7 @@ def _program(argv: tuple[str, ...], options: dict[str, Any]) -> Program:
 
 def _files(options: dict[str, Any]) -> tuple[tuple[FolderMount, ...], Path]:
     """What of this host containers see, and the working folder."""
-    from harness import mounts
+    from harness import mounts, testbeds
 
     image, workdir = options["image"], options["workdir"]
     if options["testbed"] != "docker":
@@ -168,6 +168,8 @@ def _files(options: dict[str, Any]) -> tuple[tuple[FolderMount, ...], Path]:
         return (), Path.cwd()
     if workdir is not None and not Path(workdir).is_absolute():
         raise SpecError(f"--workdir {workdir}: expected an absolute path in the image, such as /app")
+    if workdir is None and testbeds.adopted() is not None:
+        raise SpecError("--workdir: needed here, where containers that are there already cannot see the current folder")
     own = [mounts.current(Path.cwd())] if workdir is None else []
     asked = [mounts.parse(text) for text in options["mounts"]]
     folders = {mount.target: mount for mount in [*own, *asked]}  # --mount .:rw makes the current folder writable

@@ -150,6 +150,14 @@ def test_options_that_cannot_be_meant_are_one_line(arguments, line, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+def test_containers_that_are_there_already_need_a_folder_of_their_own(monkeypatch, tmp_path):
+    monkeypatch.setenv("WANBENCH_ADOPT", str(tmp_path))
+    said = refused(*EXEC, "--testbed", "docker", "--", "true")
+    assert said == (
+        "wanbench: --workdir: needed here, where containers that are there already cannot see the current folder"
+    )
+
+
 # ---------------------------------------------------------------- GPUs
 
 
