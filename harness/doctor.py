@@ -134,7 +134,7 @@ def _namespaces(tried: dict[str, Any]) -> Iterator[Finding]:
     found, advice = _split(why)
     command = _command(advice)
     if command is not None:
-        fix = f"{command}  # until the next boot; {_AS_ROOT}"
+        fix = f"{command}  # until the next boot{'' if os.geteuid() == 0 else f'; {_AS_ROOT}'}"
     elif os.geteuid() != 0:
         fix = 'sudo -E "$(command -v wanbench)" doctor  # as root'
     else:

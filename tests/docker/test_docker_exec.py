@@ -49,18 +49,6 @@ def test_a_program_in_the_middle_that_fails_is_named_with_its_site(bench):
     assert bench.containers() == []
 
 
-def test_a_program_killed_by_a_signal_counts_as_128_and_the_signal(bench):
-    exec_claims.a_program_killed_by_a_signal_counts_as_128_and_the_signal(bench, DOCKER)
-
-
-def test_two_processes_in_a_container_find_each_other(bench):
-    exec_claims.take(bench, "ddp.py")
-    result = bench.run(*TWO, "--nproc-per-node", "2", "--", "python3", "ddp.py")
-    assert result.code == 0, result.err
-    lines = re.findall(r"\[(\d) w(\d)\] rank (\d) of 4 local (\d)", result.out)
-    assert sorted("".join(line) for line in lines) == ["0000", "1011", "2120", "3131"]
-
-
 def test_the_image_is_the_one_that_is_named(bench, api, image, monkeypatch):
     monkeypatch.delenv("WANBENCH_IMAGE")
     named = f"{image}-named"
@@ -69,6 +57,8 @@ def test_the_image_is_the_one_that_is_named(bench, api, image, monkeypatch):
         result = bench.run(*TWO, "--image", named, "--", "true")
         assert result.code == 0, result.err
         row = exec_claims.row_of(result, bench)
+        network = json.loads((exec_claims.run_folder(result, bench) / "network.json").read_text())
+        assert (network["tcp"]["tcp_congestion_control"], network["probe"]["ok"]) == ("reno", True)
         assert row["image"] == api.inspect_image(image)["Id"]
     finally:
         api.remove_image(named)
@@ -96,18 +86,6 @@ def test_the_current_folder_can_be_read_and_a_mount_written_where_it_says_so(ben
     assert not (bench.folder / "here").exists()
 
 
-def test_a_working_folder_of_the_image_leaves_the_current_one_outside(bench):
-    (bench.folder / "mine").write_text("mine\n")
-    result = bench.run(*TWO, "--workdir", "/tmp", "--", "sh", "-c", f"pwd; ls {bench.folder}/mine || echo not there")
-    assert re.findall(r"\] (.*)", result.out) == ["/tmp", "not there"] * 2 or result.out.count("not there") == 2
-    result = bench.run(*TWO, "--workdir", "/no/such", "--", "true")
-    assert result.code == 2
-    assert result.last_line == (
-        "wanbench: worker 0: /no/such: No such file or directory; it must be in the image, or below a folder that is "
-        "mounted: the current one, or --mount"
-    )
-
-
 def test_a_program_that_the_image_does_not_have_is_one_line(bench):
     result = bench.run(*TWO, "--", "no-such-program")
     assert result.code == 2
@@ -119,47 +97,55 @@ def test_a_program_that_the_image_does_not_have_is_one_line(bench):
     assert bench.containers() == []
 
 
-def test_the_environment_is_the_images_with_what_is_asked_for(bench, monkeypatch):
-    monkeypatch.setenv("SECRET", "token")
-    monkeypatch.setenv("ASKED", "for")
-    result = bench.run(*TWO, "--env", "ASKED", "--env", "GIVEN=value", "--", "env")
+LOOK = """
+env
+pwd
+ls mine || echo mine is not there
+grep -E '^(Uid|CapInh|CapPrm|CapEff|CapAmb|NoNewPrivs):' /proc/self/status
+echo devices: $(ls /sys/class/net)
+"""
+
+
+@pytest.fixture(scope="module")
+def seen(shared_bench):
+    """What a program meets in a container of an image that brings its own working folder."""
+    bench = shared_bench
+    bench.folder.chmod(0o755)
+    (bench.folder / "mine").touch()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SECRET", "token")
+        patch.setenv("ASKED", "for")
+        asked = ["--env", "ASKED", "--env", "GIVEN=value", "--workdir", "/tmp"]
+        result = bench.run(*TWO, *asked, "--", "sh", "-c", LOOK)
     assert result.code == 0, result.err
-    mine = dict(re.findall(r"^\[0 w0\] (\w+)=(.*)$", result.out, re.M))
+    return (exec_claims.run_folder(result, bench) / "rank-0.log").read_text().splitlines()
+
+
+def test_the_environment_is_the_images_with_what_is_asked_for(seen):
+    mine = dict(line.split("=", 1) for line in seen if "=" in line)
     assert (mine["ASKED"], mine["GIVEN"], mine["HOME"], mine["PATH"]) == ("for", "value", "/tmp", host_image.PATH)
     assert "SECRET" not in mine
     assert (mine["RANK"], mine["NCCL_SOCKET_IFNAME"], mine["NCCL_NET"]) == ("0", "wan0", "Socket")
 
 
-STATUS = "grep -E '^(Uid|CapInh|CapPrm|CapEff|CapAmb|NoNewPrivs):' /proc/self/status; ls /sys/class/net"
+def test_a_working_folder_of_the_image_leaves_the_current_one_outside(seen):
+    assert "/tmp" in seen
+    assert "mine is not there" in seen
 
 
-def test_a_program_in_a_container_may_do_nothing_that_a_user_may_not(bench):
-    result = bench.run(*TWO, "--", "sh", "-c", STATUS)
-    assert result.code == 0, result.err
+def test_a_program_in_a_container_may_do_nothing_that_a_user_may_not(seen):
+    status = {name: values.split() for name, colon, values in (line.partition(":") for line in seen) if colon}
     user = "65532" if os.getuid() == 0 else str(os.getuid())
-    found = re.findall(r"^\[0 w0\] (\w+):?\s*(.*)$", result.out, re.M)
-    status = {name: value.split() for name, value in found}
     assert status["Uid"] == [user] * 4
     assert {status[name][0] for name in ("CapInh", "CapPrm", "CapEff", "CapAmb")} == {"0" * 16}
     assert status["NoNewPrivs"] == ["1"]
-    assert {"lo", "wan0"} <= set(status)
-    assert "eth0" not in status
+    assert {"lo", "wan0"} <= set(status["devices"])
+    assert "eth0" not in status["devices"]
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_is_passed_on_and_no_container_is_left(bench, number):
+def test_a_signal_is_passed_on_and_what_a_run_shares_is_for_its_user_and_its_workers_alone(bench):
     trapping = "trap 'echo got it; exit 0' INT TERM; echo up; while :; do sleep 0.1; done"
     command = bench.start(*TWO, "--", "sh", "-c", trapping)
-    command.until(lambda: _logs(bench).count("up") == 2)
-    command.process.send_signal(number)
-    result = command.wait()
-    assert result.code == 128 + number
-    assert result.out.count("got it") == 2
-    assert bench.containers() == []
-
-
-def test_what_a_run_shares_is_for_its_user_and_its_workers_alone(bench):
-    command = bench.start(*TWO, "--", "sh", "-c", "trap exit TERM; echo up; while :; do sleep 0.1; done")
     command.until(lambda: _logs(bench).count("up") == 2)
     (control,) = command.temp.glob("wanbench-*")
     root = os.getuid() == 0
@@ -167,8 +153,11 @@ def test_what_a_run_shares_is_for_its_user_and_its_workers_alone(bench):
     assert (control / "workers.sock").stat().st_mode & 0o777 == (0o660 if root else 0o600)
     assert control.stat().st_gid == (control / "workers.sock").stat().st_gid == (65532 if root else os.getgid())
     assert (control / "rendezvous").stat().st_mode & 0o777 == 0o600
-    command.process.terminate()
-    assert command.wait().code == 128 + signal.SIGTERM
+    command.process.send_signal(signal.SIGINT)
+    result = command.wait()
+    assert result.code == 128 + signal.SIGINT
+    assert result.out.count("got it") == 2
+    assert bench.containers() == []
 
 
 def test_a_killed_harness_leaves_no_container(bench):
@@ -202,11 +191,3 @@ def test_a_daemon_without_support_for_gpus_is_one_line(bench, monkeypatch):
 
 def _logs(bench):
     return "".join(path.read_text() for path in bench.folder.glob("results/exec-*/rank-*.log"))
-
-
-def test_network_values_are_stored_as_on_namespaces(bench):
-    result = bench.run(*TWO, "--", "true")
-    assert result.code == 0, result.err
-    network = json.loads((exec_claims.run_folder(result, bench) / "network.json").read_text())
-    assert network["tcp"]["tcp_congestion_control"] == "reno"
-    assert network["probe"]["ok"]

@@ -109,10 +109,3 @@ def the_first_failure_is_the_commands(bench, testbed):
     assert "rank 2 failed with status 7" in result.last_line
     row = row_of(result, bench)
     assert (row["status"], row["exit_code"], row["failed_rank"]) == ("failed", 7, 2)
-
-
-def a_program_killed_by_a_signal_counts_as_128_and_the_signal(bench, testbed):
-    bench.folder.chmod(0o755)
-    script = "if [ $RANK = 0 ]; then kill -KILL $$; fi; sleep 100"
-    result = bench.run(*WORLD4, "0.01", *testbed, "--", "sh", "-c", script)
-    assert result.code == 137

@@ -116,7 +116,9 @@ def test_without_any_emulator_nothing_can_run(monkeypatch):
     assert not can_run(examine())
     result = wanbench("doctor")
     assert result.exit_code == 3
-    assert result.stderr == "wanbench: nothing can be emulated here; see the fixes above, or simulate: --testbed virtual\n"
+    assert (
+        result.stderr == "wanbench: nothing can be emulated here; see the fixes above, or simulate: --testbed virtual\n"
+    )
 
 
 NO_DAEMON = "docker: no daemon at /var/run/docker.sock; start it: sudo systemctl start docker, or use --testbed netns"
