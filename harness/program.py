@@ -40,9 +40,8 @@ class Program:
         profile: the network; sites: the site of each worker.
         processes: for each worker. cwd: working folder of all.
         testbed, emulator: by name. tcp: settings of the workers' networks, as a spec has them.
+        mounts: folders of the host that containers see. gpus: of each worker, as `Group` has them.
         image: of containers. environment: beside what torchrun would set.
-        mounts: folders of the host that containers see.
-        gpus: of each worker by its number, repeated as often as needed, as `Group` has them.
     """
 
     argv: tuple[str, ...]
@@ -53,10 +52,10 @@ class Program:
     testbed: str
     emulator: str
     tcp: Mapping[str, str | bool]
-    image: str | None = None
-    environment: Mapping[str, str] = field(default_factory=dict)
     mounts: tuple[FolderMount, ...] = ()
     gpus: tuple[str, ...] = ()
+    image: str | None = None
+    environment: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def workers(self) -> int:

@@ -37,9 +37,9 @@ def run(channel: Channel, request: dict[str, Any], counters: Any) -> None:
     """Run the processes of `request`, tell when each ends, and end when all have.
 
     Args:
-        request: processes (a list of {"argv", "env"}), inherit (True if env is added to this process's), cwd, door
-            (path of the Unix socket, None without), port, host (True on the worker whose program opens the
-            rendezvous). For each process two descriptors have come: its stdout and its stderr.
+        request: processes (a list of {"argv", "env"}), cwd, door (path of the Unix socket, None without), port,
+            host (True on the worker whose program opens the rendezvous). For each process two descriptors have
+            come: its stdout and its stderr. With `inherit` every env is added to this process's.
         counters: a function without arguments, called before and after.
     """
     _kill_descendants_at_the_end()
@@ -49,8 +49,9 @@ def run(channel: Channel, request: dict[str, Any], counters: Any) -> None:
     processes = []
     for wanted, (out, err) in zip(request["processes"], outputs, strict=True):
         try:
-            env = {**os.environ, **wanted["env"]} if request["inherit"] else wanted["env"]
-            processes.append(_start(wanted["argv"], env, request["cwd"], out, err))
+            if request["inherit"]:
+                wanted["env"] = {**os.environ, **wanted["env"]}
+            processes.append(_start(wanted, request["cwd"], out, err))
         except OSError as error:
             kill_descendants()
             raise ProgramError(f"{error.filename or wanted['argv'][0]}: {error.strerror}") from None
@@ -69,7 +70,7 @@ def run(channel: Channel, request: dict[str, Any], counters: Any) -> None:
     channel.send({"cmd": "program", "event": "finished", "counters_before": before, "counters_after": counters()})
 
 
-def _start(argv: list[str], env: dict[str, str], cwd: str, out: int, err: int) -> subprocess.Popen[bytes]:
+def _start(wanted: dict[str, Any], cwd: str, out: int, err: int) -> subprocess.Popen[bytes]:
     parent = os.getpid()
 
     def as_the_user_would() -> None:
@@ -78,9 +79,9 @@ def _start(argv: list[str], env: dict[str, str], cwd: str, out: int, err: int) -
             signal.signal(number, signal.SIG_DFL)
 
     return subprocess.Popen(
-        argv,
+        wanted["argv"],
         cwd=cwd,
-        env=env,
+        env=wanted["env"],
         stdin=subprocess.DEVNULL,
         stdout=out,
         stderr=err,
@@ -150,12 +151,13 @@ def _open_door(request: dict[str, Any]) -> socket.socket | None:
     if request["host"]:
         sock = socket.socket(socket.AF_UNIX)
         sock.bind(request["door"])
-        os.chmod(request["door"], 0o600)
     else:
         sock = socket.socket(socket.AF_INET)
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         sock.bind(("127.0.0.1", request["port"]))
     sock.listen(1024)
+    if request["host"]:
+        os.chmod(request["door"], 0o600)
     return sock
 
 

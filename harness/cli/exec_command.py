@@ -124,7 +124,6 @@ def _say(line: str) -> None:
 
 
 def _program(argv: tuple[str, ...], options: dict[str, Any]) -> Program:
-    from harness import testbeds
     from harness.emulators import choice
     from harness.gpus import dealt
     from harness.program import Program, placed
@@ -136,8 +135,6 @@ def _program(argv: tuple[str, ...], options: dict[str, Any]) -> Program:
     except PlacementError as error:
         raise SpecError(f"--place: {error}") from None
     testbed = options["testbed"]
-    if testbed not in testbeds.TESTBEDS:
-        raise SpecError(f"--testbed {testbed}: expected one of {', '.join(testbeds.TESTBEDS)}")
     emulator = choice.chosen(testbed)[0] if options["emulator"] == "auto" else options["emulator"]
     mounts, cwd = _files(options)
     return Program(
@@ -218,6 +215,8 @@ def _check_host(program: Program) -> None:
     from harness import testbeds
     from harness.emulators import choice
 
+    if program.testbed not in testbeds.TESTBEDS:
+        raise SpecError(f"--testbed {program.testbed}: expected one of {', '.join(testbeds.TESTBEDS)}")
     if program.emulator not in choice.EMULATORS:
         raise SpecError(f"--emulator {program.emulator}: expected auto or one of {', '.join(choice.EMULATORS)}")
     if program.testbed == "netns" and shutil.which(program.argv[0]) is None:
