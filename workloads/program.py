@@ -49,7 +49,7 @@ def run(channel: Channel, request: dict[str, Any], counters: Any) -> None:
     processes = []
     for wanted, (out, err) in zip(request["processes"], outputs, strict=True):
         try:
-            if request["inherit"]:
+            if request.get("inherit"):
                 wanted["env"] = {**os.environ, **wanted["env"]}
             processes.append(_start(wanted, request["cwd"], out, err))
         except OSError as error:
