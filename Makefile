@@ -21,6 +21,7 @@ sweep: setup
 	@ls -1 results/latency-sweep/figures/*
 
 test: setup
+	@sh scripts/setup-tests.sh programs
 	$(BIN)/python -m pytest
 
 # ARGS=... of pytest instead of -v

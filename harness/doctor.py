@@ -1,4 +1,7 @@
-"""What this host can do, one finding a line: the exact fix for what is missing, and what works meanwhile."""
+"""What this host can do, one finding a line: the exact fix for what is missing, and what works meanwhile.
+
+A fix is a line for a shell, with a remark behind `#`; where no command helps there is none.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +9,11 @@ import json
 import os
 import platform
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -17,16 +22,20 @@ from typing import Any, Literal
 from harness.emulators import choice
 from harness.errors import HostError
 from harness.testbeds import docker_host
+from harness.testbeds.docker import image_name
 
 State = Literal["ok", "missing", "note"]
 _GOVERNORS = Path("/sys/devices/system/cpu")
+_SYSTEMD = Path("/run/systemd/system")
+_MODULES = Path("/lib/modules")
 _UDEV = """echo 'KERNEL=="tun", MODE="0666"' | sudo tee /etc/udev/rules.d/70-tun.rules"""
+_AS_ROOT = "or run as root"
 
 # Runs in a process of its own, which gives itself a private network and tries what a worker and a relay would do.
 _TRY = """
 import json, os
-from workloads import namespace
-found = {"namespace": None, "tcp": [], "realtime": True}
+from workloads import namespace, tun
+found = {"namespace": None, "tun": None, "tcp": [], "realtime": True}
 try:
     os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1))
 except OSError:
@@ -36,6 +45,10 @@ try:
 except ValueError as error:
     found["namespace"] = str(error)
 else:
+    try:
+        tun.open_tun("wan0", "10.77.0.1")
+    except ValueError as error:
+        found["tun"] = str(error)
     for name in ("reno", "cubic", "bbr"):
         try:
             namespace.set_tcp({"congestion": name})
@@ -52,7 +65,7 @@ class Finding:
 
     Attributes:
         topic: what was looked at. state: `missing` keeps something from working, `note` makes it worse.
-        found: what is there, in words. fix: what to do, if anything. meanwhile: what works without it.
+        found: what is there, in words. fix: a line for a shell, if one helps. meanwhile: what works without it.
     """
 
     topic: str
@@ -68,7 +81,7 @@ def examine() -> list[Finding]:
     parts: tuple[Callable[[], Iterator[Finding]], ...] = (
         _software,
         lambda: _namespaces(tried),
-        _tun,
+        lambda: _tun(tried),
         _netem,
         lambda: _tcp(tried),
         _docker,
@@ -82,7 +95,8 @@ def can_run(findings: list[Finding]) -> bool:
     """True if at least one testbed works with at least one emulator."""
     missing = {finding.topic for finding in findings if finding.state == "missing"}
     emulator = not {"TUN device", "netem"} <= missing
-    return emulator and not {"namespaces", "Docker"} <= missing and "software" not in missing
+    containers = not {"Docker", "image"} & missing
+    return emulator and ("namespaces" not in missing or containers) and "software" not in missing
 
 
 def _tried() -> dict[str, Any]:
@@ -117,18 +131,28 @@ def _namespaces(tried: dict[str, Any]) -> Iterator[Finding]:
         how = "as root" if os.geteuid() == 0 else "without root"
         yield Finding("namespaces", "ok", f"private networks can be made, {how}")
         return
-    found, fix = _split(why)
-    yield Finding("namespaces", "missing", found, fix, "--testbed docker, where Docker works")
+    found, advice = _split(why)
+    command = _command(advice)
+    if command is not None:
+        fix = f"{command}  # until the next boot{'' if os.geteuid() == 0 else f'; {_AS_ROOT}'}"
+    elif os.geteuid() != 0:
+        fix = 'sudo -E "$(command -v wanbench)" doctor  # as root'
+    else:
+        fix = "docker run --cap-add SYS_ADMIN --device /dev/net/tun IMAGE  # a container needs this right"
+    yield Finding("namespaces", "missing", found, fix, "--testbed docker, where Docker works; --testbed virtual")
 
 
-def _tun() -> Iterator[Finding]:
-    why = choice.why_no_relay()
+def _tun(tried: dict[str, Any]) -> Iterator[Finding]:
+    why = choice.why_no_relay() or tried["tun"]
     if why is None:
         yield Finding("TUN device", "ok", "/dev/net/tun is open to this user: the relay emulator works")
         return
-    found, fix = _split(why)
-    lasting = f"{fix}; to keep it: {_UDEV}" if "denied" in found else fix
-    yield Finding("TUN device", "missing", found, lasting, "--emulator netem, where the kernel has it")
+    found, _ = _split(why)
+    meanwhile = "--emulator netem, where the kernel has it; --testbed virtual"
+    fix = _module("tun", "CONFIG_TUN")
+    if "denied" in why.lower() or "not permitted" in why.lower():
+        fix = f"sudo chmod 0666 /dev/net/tun  # {_AS_ROOT}; to keep it: {_UDEV}"
+    yield Finding("TUN device", "missing", found, fix, meanwhile)
 
 
 def _netem() -> Iterator[Finding]:
@@ -136,34 +160,88 @@ def _netem() -> Iterator[Finding]:
     if why is None:
         yield Finding("netem", "ok", "this kernel has sch_netem: --emulator auto takes it")
         return
-    found, fix = _split(why)
+    found, advice = _split(why)
+    lacking = re.search(r"\((CONFIG_\w+)\): sudo modprobe (\w+)", why)
+    fix = _module(lacking[2], lacking[1]) if lacking else _command(advice)
+    if fix is None and lacking:
+        found += ", and no modules to load"
+        fix = "sh scripts/uml-run.sh wanbench doctor  # a kernel as a process; sh scripts/setup-tests.sh kernel gets it"
     yield Finding("netem", "missing", found, fix, "--emulator relay")
+
+
+def _module(name: str, option: str) -> str | None:
+    """The line that loads a module of the kernel, after getting it where it comes apart; None if none can be."""
+    release = platform.release()
+    load = f"sudo modprobe {name}  # {option}"
+    if any((_MODULES / release).rglob(f"{name}.ko*")):
+        return load
+    match _distribution():
+        case "ubuntu":
+            return f"sudo apt-get install -y linux-modules-extra-{release} && {load}"
+        case "fedora" | "rhel" | "centos":
+            return f"sudo dnf install -y kernel-modules-extra && {load}"
+    return load if (_MODULES / release).is_dir() else None
+
+
+def _distribution() -> str:
+    for line in (_read("/etc/os-release") or "").splitlines():
+        if line.startswith("ID="):
+            return line.removeprefix("ID=").strip('"')
+    return ""
 
 
 def _tcp(tried: dict[str, Any]) -> Iterator[Finding]:
     host = _read("/proc/sys/net/ipv4/tcp_congestion_control") or "unknown"
     usable = ", ".join(tried["tcp"]) or "none"
     text = f"the host uses {host}; private networks may use {usable}"
-    if "reno" in tried["tcp"] or tried["namespace"] is not None:
+    if tried["namespace"] is not None:
+        return
+    if "reno" in tried["tcp"]:
         yield Finding("TCP", "ok", text)
-    else:
-        yield Finding("TCP", "missing", text, "sudo modprobe tcp_reno, or set network.tcp.congestion in the spec")
+        return
+    fix = 'sudo sysctl -w net.ipv4.tcp_allowed_congestion_control="reno cubic"'
+    yield Finding("TCP", "missing", text, fix, "another one in network.tcp of a spec, --congestion of exec")
 
 
 def _docker() -> Iterator[Finding]:
     why = docker_host.why_not()
     if why is None:
         yield Finding("Docker", "ok", docker_host.describe())
+        yield from _image()
         return
-    found, fix = _split(why)
+    found, advice = _split(why)
+    fix = _command(advice)
+    if "another kernel" in why or "remaps users" in why:
+        fix = "docker compose run --rm wanbench doctor  # the same in a container"
+    elif "usermod" in why:
+        fix = f"{fix}  # then log in again; {_AS_ROOT}"
+    elif "no daemon" in why and shutil.which("dockerd", path=f"{os.defpath}:/usr/sbin:/sbin:/usr/local/bin") is None:
+        fix = "sudo apt-get install -y docker.io  # Fedora: sudo dnf install -y moby-engine"
+    elif "no daemon" in why and not _SYSTEMD.is_dir():
+        fix = "sudo service docker start  # or for one command: sudo sh scripts/with-dockerd.sh wanbench doctor"
     yield Finding("Docker", "missing", found, fix, "--testbed netns")
+
+
+def _image() -> Iterator[Finding]:
+    name = image_name(None)
+    try:
+        with closing(docker_host.Daemon()) as daemon:
+            digest = daemon.image_id(name)
+    except HostError:
+        ours = name == docker_host.IMAGE
+        fix = "make image  # without a registry: sudo make base-image-from-debian && make image BASE=wanbench-base"
+        found = f"no image {name!r} for --testbed docker"
+        yield Finding("image", "missing", found, fix if ours else f"docker pull {name}", "--testbed netns")
+        return
+    yield Finding("image", "ok", f"{name} ({digest.removeprefix('sha256:')[:12]}) is there for --testbed docker")
 
 
 def _processors() -> Iterator[Finding]:
     cores, memory = os.cpu_count() or 1, _memory_gib()
     text = f"{cores} cores, {memory:.0f} GiB of memory"
     if cores < 2:
-        yield Finding("processors", "note", text, "two cores or more", "fewer repetitions side by side: --jobs 1")
+        found = f"{text}; workers, emulator and controller share one"
+        yield Finding("processors", "note", found, None, "workloads by numbers, which sleep; --testbed virtual")
     else:
         yield Finding("processors", "ok", text)
     governors = {_read(str(path)) for path in _GOVERNORS.glob("cpu[0-9]*/cpufreq/scaling_governor")}
@@ -173,7 +251,8 @@ def _processors() -> Iterator[Finding]:
             "governor",
             "note",
             f"processors change their speed ({', '.join(slow)}): steps vary more",
-            "sudo cpupower frequency-set -g performance",
+            "echo performance | sudo tee /sys/devices/system/cpu/cpu*/cpufreq/scaling_governor",
+            "more repetitions: --set run.repeats=5",
         )
 
 
@@ -181,13 +260,22 @@ def _priority(tried: dict[str, Any]) -> Iterator[Finding]:
     if tried["realtime"]:
         yield Finding("priority", "ok", "the relay runs ahead of the workers (real-time priority)")
         return
+    fix = None  # root is refused by a kernel with groups of real-time processes, or by its container
+    if os.geteuid() != 0:
+        fix = 'echo "$USER - rtprio 1" | sudo tee /etc/security/limits.d/90-wanbench.conf  # then log in again'
     yield Finding(
         "priority",
         "note",
         "no right to real-time priority: with busy processors the relay delivers packets up to some ms late",
-        "ulimit -r 1, after adding `USER - rtprio 1` to /etc/security/limits.conf; or run as root",
+        fix,
         "repetitions with late packets are measured again",
     )
+
+
+def _command(advice: str | None) -> str | None:
+    """The command in what an error line advises."""
+    found = re.search(r"(?:sudo|docker|make) [^`;,)]*", advice or "")
+    return found[0].strip() if found else None
 
 
 def _split(why: str) -> tuple[str, str | None]:

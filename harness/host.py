@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import stat
 import tempfile
 from collections.abc import Iterable
 from pathlib import Path
@@ -69,13 +70,15 @@ def write_owner(folder: Path) -> None:
 def stale_folders() -> list[Path]:
     """Control folders whose owner is gone. Others' folders, and those without our mark, are left alone."""
     found = []
-    for path in Path(tempfile.gettempdir()).glob(f"wanbench-*/{_OWNER}"):
+    for folder in Path(tempfile.gettempdir()).glob("wanbench-*"):
         try:
-            gone = owner.is_gone(json.loads(path.read_text()))
+            # What somebody else has put there, such as a pipe, is not even opened.
+            if folder.lstat().st_uid != os.geteuid() or not stat.S_ISREG((folder / _OWNER).lstat().st_mode):
+                continue
+            if owner.is_gone(json.loads((folder / _OWNER).read_text())):
+                found.append(folder)
         except (OSError, ValueError, KeyError, TypeError):
             continue
-        if gone and path.stat().st_uid == os.geteuid():
-            found.append(path.parent)
     return sorted(found)
 
 

@@ -18,14 +18,17 @@ from harness.emulators.base import EmulatorError
 from harness.emulators.plan import DEVICE, Network, build, worker_address
 from harness.emulators.probe import probe
 from harness.emulators.probe_report import TOLERANCES
-from harness.errors import CellsFailed, HostError
+from harness.errors import CellsFailed, HostError, SpecError
 from harness.testbeds import opened
-from harness.testbeds.base import Group, Slot, WorkerDied, WorkerHandle
+from harness.testbeds.base import FolderMount, Group, Slot, WorkerDied, WorkerHandle
 from netprofiles import Profile, place
 
 RENDEZVOUS_PORT = 29500
 _POLL_S = 0.1
 _GRACE_S = 10.0
+_WHERE_IN_A_CONTAINER = "; it must be in the image, or below a folder that is mounted: the current one, or --mount"
+# Its user has neither a home there nor a name, which libraries ask for.
+_OF_A_CONTAINER = {"HOME": "/tmp", "LOGNAME": "worker"}
 
 
 @dataclass(frozen=True)
@@ -37,6 +40,7 @@ class Program:
         profile: the network; sites: the site of each worker.
         processes: for each worker. cwd: working folder of all.
         testbed, emulator: by name. tcp: settings of the workers' networks, as a spec has them.
+        mounts: folders of the host that containers see. gpus: of each worker, as `Group` has them.
         image: of containers. environment: beside what torchrun would set.
     """
 
@@ -48,6 +52,8 @@ class Program:
     testbed: str
     emulator: str
     tcp: Mapping[str, str | bool]
+    mounts: tuple[FolderMount, ...] = ()
+    gpus: tuple[str, ...] = ()
     image: str | None = None
     environment: Mapping[str, str] = field(default_factory=dict)
 
@@ -56,19 +62,29 @@ class Program:
         """How many workers."""
         return len(self.sites)
 
+    @property
+    def in_containers(self) -> bool:
+        """True if the program meets an image's files and environment instead of this process's."""
+        return self.testbed == "docker"
+
     def group(self) -> Group:
         """What it asks of a testbed."""
-        return Group(self.workers, self.sites, tuple(sorted(self.tcp.items())), self.image)
+        tcp, gpus = tuple(sorted(self.tcp.items())), self.gpus if self.in_containers else ()
+        return Group(self.workers, self.sites, tcp, self.image, mounts=self.mounts, gpus=gpus)
 
     def network(self) -> Network:
         """For an emulator."""
         return build(self.profile, self.sites)
 
     def environment_of(self, worker: int, local: int, run_id: str) -> dict[str, str]:
-        """What torchrun would put into the environment of a process, and where it is on the emulated network."""
+        """What torchrun would put into the environment of a process, and where it is on the emulated network.
+
+        On this host it comes with this process's environment, in a container it is added to the image's.
+        """
         addresses = [worker_address(rank) for rank in range(self.workers)]
         return {
-            **os.environ,
+            **(_OF_A_CONTAINER if self.in_containers else os.environ),
+            **self._visible_gpus(worker),
             "OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", "1"),
             "MASTER_ADDR": "127.0.0.1",
             "MASTER_PORT": str(RENDEZVOUS_PORT),
@@ -86,6 +102,9 @@ class Program:
             "TORCHELASTIC_RUN_ID": run_id,
             "GLOO_SOCKET_IFNAME": DEVICE,
             "NCCL_SOCKET_IFNAME": DEVICE,
+            # Else ranks would find each other on one host, and talk through its memory.
+            "NCCL_HOSTID": f"{run_id}-{worker}",
+            "NCCL_NET": "Socket",
             "TP_SOCKET_IFNAME": DEVICE,
             "WANBENCH_SITE": self.sites[worker],
             "WANBENCH_SITES": ",".join(self.sites),
@@ -93,6 +112,12 @@ class Program:
             "WANBENCH_ADDRESSES": ",".join(addresses),
             **self.environment,
         }
+
+    def _visible_gpus(self, worker: int) -> dict[str, str]:
+        """On this host; a container has no others."""
+        if not self.gpus or self.in_containers:
+            return {}
+        return {"CUDA_VISIBLE_DEVICES": self.gpus[worker % len(self.gpus)]}
 
 
 @dataclass
@@ -134,6 +159,7 @@ def execute(program: Program, folder: Path, control: Path, say: Callable[[str], 
 
     Raises:
         HostError: the testbed or the emulator does not start. CellsFailed: it ended under the program.
+        SpecError: there is no such program where the workers are.
     """
     testbed = opened(program.testbed, control)
     try:
@@ -152,6 +178,8 @@ def execute(program: Program, folder: Path, control: Path, say: Callable[[str], 
             _run(program, slot, handles, control, outputs, ended)
         ended.stats = slot.emulator.stats().to_json()
     except (WorkerDied, EmulatorError) as error:
+        if isinstance(error, WorkerDied) and error.kind == "ProgramError":
+            raise SpecError(f"{error}{_WHERE_IN_A_CONTAINER if program.in_containers else ''}") from None
         raise CellsFailed(f"{error}; the program was ended") from None
     finally:
         testbed.close()
@@ -188,6 +216,7 @@ def _run(
             local = range(program.processes)
             wanted = [{"argv": program.argv, "env": program.environment_of(worker, n, run_id)} for n in local]
             message = {"cmd": "program", "processes": wanted, "cwd": str(program.cwd), "port": RENDEZVOUS_PORT}
+            message |= {"inherit": program.in_containers}
             message |= {"door": str(door) if program.workers > 1 else None, "host": worker == 0}
             handle.send(message, outputs.take(worker))
         _watch(program, slot, handles, received, ended)

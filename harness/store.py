@@ -25,7 +25,9 @@ import contextlib
 import fcntl
 import json
 import os
+import re
 import shutil
+import stat
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -34,6 +36,8 @@ from typing import Any
 from harness.cells import Cell
 from harness.errors import HostError, SpecError
 from harness.row_schema import flaw
+
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
 
 class RunFolder:
@@ -60,9 +64,21 @@ class RunFolder:
                 f"{self.path}: cannot write results here ({error.strerror}); choose another folder with --out"
             ) from None
 
+    def refuse_links(self) -> None:
+        """A run may come from somebody else: nothing in it leads out of it, or blocks. Raises: SpecError."""
+        for folder, folders, files in os.walk(self.path):
+            for name in (*folders, *files):
+                with contextlib.suppress(FileNotFoundError):  # it may be going on
+                    mode = os.lstat(os.path.join(folder, name)).st_mode
+                    if not stat.S_ISDIR(mode) and not stat.S_ISREG(mode):
+                        raise SpecError(
+                            f"{Path(folder, name)}: neither a file nor a folder, and a run has nothing else; remove it"
+                        )
+
     @contextlib.contextmanager
     def lock(self) -> Iterator[None]:
-        """One run at a time. Raises: HostError if another process holds it, or it cannot be written."""
+        """One run at a time. Raises: HostError if another process holds it, or it cannot be written; SpecError."""
+        self.refuse_links()
         try:
             self.path.mkdir(parents=True, exist_ok=True)
             opened = (self.path / ".lock").open("w")
@@ -212,12 +228,17 @@ def open_run(source: str | None, root: Path) -> RunFolder:
         runs = sorted(root.glob("*/manifest.json"), key=lambda path: path.stat().st_mtime)
         if not runs:
             raise SpecError(f"{root}: no results here; start with `wanbench run smoke`")
-        return RunFolder(runs[-1].parent)
+        return _plain(RunFolder(runs[-1].parent))
     for path in (Path(source), root / source):
         if (path / "manifest.json").is_file():
-            return RunFolder(path)
+            return _plain(RunFolder(path))
     known = ", ".join(sorted(path.parent.name for path in root.glob("*/manifest.json"))) or "none"
     raise SpecError(f"{source}: not a run folder, and no run of that name under {root} (there: {known})")
+
+
+def _plain(folder: RunFolder) -> RunFolder:
+    folder.refuse_links()
+    return folder
 
 
 def write_text(path: Path, text: str) -> None:
@@ -262,7 +283,12 @@ def _load_row(path: Path) -> dict[str, Any]:
     if wrong is not None:
         raise ValueError(wrong)
     # The folder names the cell, also where an axis that came later would name it otherwise.
-    return {**row, "cell": path.parent.parent.name}
+    return {key: _printable(value) for key, value in row.items()} | {"cell": _printable(path.parent.parent.name)}
+
+
+def _printable(value: Any) -> Any:
+    """Without what a terminal would obey: a row may come from somebody else's run."""
+    return _CONTROL.sub(" ", value) if isinstance(value, str) else value
 
 
 def _try_number(path: Path) -> int:

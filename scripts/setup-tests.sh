@@ -2,6 +2,7 @@
 # Installs the system packages that lanes of the tests need beside Python; quick when they are there.
 #   sh scripts/setup-tests.sh LANE...     kernel: netem, in User-Mode Linux where this kernel has none
 #                                         docker: containers, with a private daemon where none runs
+#                                         programs: what tests run under `wanbench exec`
 set -eu
 
 say() { printf 'setup-tests: %s\n' "$*" >&2; }
@@ -18,7 +19,7 @@ need() { # PACKAGE TOOL...
     done
 }
 
-[ $# -gt 0 ] || { say "which lane? expected: kernel, docker"; exit 2; }
+[ $# -gt 0 ] || { say "which lane? expected: kernel, docker, programs"; exit 2; }
 for lane in "$@"; do
     case $lane in
     kernel)
@@ -33,9 +34,13 @@ for lane in "$@"; do
         need docker.io docker dockerd
         need docker-compose docker-compose
         need debootstrap debootstrap
+        need iperf3 iperf3
+        ;;
+    programs)
+        need iperf3 iperf3
         ;;
     *)
-        say "no lane $lane; expected: kernel, docker"
+        say "no lane $lane; expected: kernel, docker, programs"
         exit 2
         ;;
     esac

@@ -26,7 +26,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NoReturn
 
-from workloads.control import Channel
+from workloads.control import Channel, text
 from workloads.namespace import become_user
 
 PATIENCE_S = 60.0  # without a controller
@@ -93,9 +93,9 @@ def _serve(channel: Channel, name: str) -> None:
         part = channel.recv()
         if part is None:
             return
-        descriptor = worker.open_attachment(part["attachment"], part["address"])
+        descriptor = worker.open_attachment(text(part, "attachment"), text(part, "address"))
         become_user(part["uid"], part["gid"])
-    except (ImportError, OSError, ValueError, RuntimeError) as error:
+    except (ImportError, OSError, ValueError, KeyError, TypeError, RuntimeError) as error:
         channel.send({"error": str(error), "kind": type(error).__name__})
         sys.exit(1)
     channel.send({"cmd": "ready", "pid": os.getpid(), "address": part["address"]}, fds=[descriptor])

@@ -16,7 +16,7 @@ import socket
 import sys
 from typing import Any
 
-from workloads.control import Channel
+from workloads.control import Channel, ControlError, text
 from workloads.namespace import NamespaceError, become_namespace_root, die_with_parent
 
 
@@ -45,10 +45,13 @@ def main() -> None:
             os.read(wake_read, 4096)
             _report_exits(channel)
         if channel.fileno() in readable:
-            request = channel.recv()
-            if request is None:
-                return
-            _spawn(channel, request, (wake_read, wake_write))
+            try:
+                request = channel.recv()
+                if request is None:
+                    return
+                _spawn(channel, request, (wake_read, wake_write))
+            except ControlError as error:
+                sys.exit(str(error))
 
 
 def _import_everything() -> None:
@@ -60,6 +63,9 @@ def _import_everything() -> None:
 
 
 def _spawn(channel: Channel, request: dict[str, Any], wake: tuple[int, int]) -> None:
+    if text(request, "cmd") != "spawn":
+        raise ControlError(f"control channel: unknown command {request['cmd']!r}")
+    address, attachment = text(request, "address"), text(request, "attachment")
     fd, server = channel.take_fd(), os.getpid()
     pid = os.fork()
     if pid:
@@ -76,7 +82,7 @@ def _spawn(channel: Channel, request: dict[str, Any], wake: tuple[int, int]) -> 
             os.close(end)
         from workloads.worker import run_from_socket
 
-        run_from_socket(socket.socket(fileno=fd), request["address"], request["attachment"])
+        run_from_socket(socket.socket(fileno=fd), address, attachment)
         status = 0
     except SystemExit:
         status = 0

@@ -140,10 +140,12 @@ def enter_private_network() -> None:
 
 def _remedy(number: int) -> str:
     """What the administrator can do about a refused namespace."""
+    if number == errno.EINVAL and not Path("/proc/self/ns/user").exists():
+        return ", this kernel has none for users (CONFIG_USER_NS); run as root"
     if number == errno.EINVAL:
         return "; it must be created before the process starts a thread"
     if number == errno.ENOSPC:
-        return "; raise sysctl user.max_net_namespaces and user.max_user_namespaces"
+        return "; `sudo sysctl -w user.max_user_namespaces=15000 user.max_net_namespaces=15000`"
     if number != errno.EPERM:
         return ""
     if _read_sysctl("kernel/apparmor_restrict_unprivileged_userns") == "1":

@@ -39,7 +39,7 @@ def run(channel: Channel, request: dict[str, Any], counters: Any) -> None:
     Args:
         request: processes (a list of {"argv", "env"}), cwd, door (path of the Unix socket, None without), port,
             host (True on the worker whose program opens the rendezvous). For each process two descriptors have
-            come: its stdout and its stderr.
+            come: its stdout and its stderr. With `inherit` every env is added to this process's.
         counters: a function without arguments, called before and after.
     """
     _kill_descendants_at_the_end()
@@ -49,10 +49,12 @@ def run(channel: Channel, request: dict[str, Any], counters: Any) -> None:
     processes = []
     for wanted, (out, err) in zip(request["processes"], outputs, strict=True):
         try:
+            if request.get("inherit"):
+                wanted["env"] = {**os.environ, **wanted["env"]}
             processes.append(_start(wanted, request["cwd"], out, err))
         except OSError as error:
             kill_descendants()
-            raise ProgramError(f"{wanted['argv'][0]}: {error.strerror}") from None
+            raise ProgramError(f"{error.filename or wanted['argv'][0]}: {error.strerror}") from None
         finally:
             os.close(out)
             os.close(err)
@@ -154,6 +156,8 @@ def _open_door(request: dict[str, Any]) -> socket.socket | None:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         sock.bind(("127.0.0.1", request["port"]))
     sock.listen(1024)
+    if request["host"]:
+        os.chmod(request["door"], 0o600)
     return sock
 
 

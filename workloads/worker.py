@@ -18,6 +18,7 @@ import socket
 import sys
 import time
 import traceback
+from contextlib import suppress
 from typing import Any
 
 import torch
@@ -31,7 +32,7 @@ from workloads.comm.clock import MonotonicClock
 from workloads.comm.direct import DirectComm
 from workloads.comm.gloo import GlooComm
 from workloads.comm.meter import MeteredComm
-from workloads.control import Channel
+from workloads.control import Channel, ControlError, text
 from workloads.job import Job
 from workloads.registry import make_task
 from workloads.train import make_optimizer, train, warm_up
@@ -67,25 +68,36 @@ def open_attachment(kind: str, address: str) -> int:
 
 
 def serve(channel: Channel, address: str) -> None:
-    """Obey the controller until end of file."""
+    """Obey the controller until end of file, or until it cannot be understood."""
     # The controller asks a hanging worker where it is; the answer goes to its log.
     faulthandler.register(signal.SIGUSR1, all_threads=False)
-    while (message := channel.recv()) is not None:
-        try:
-            answer = _handle(channel, message, address)
-        except Exception as error:
+    try:
+        while (message := channel.recv()) is not None:
+            answer = _answer(channel, message, address)
+            if answer is not None:
+                channel.send(answer)
+    except ControlError as error:
+        with suppress(OSError):
+            channel.send({"error": str(error), "kind": type(error).__name__})
+
+
+def _answer(channel: Channel, message: dict[str, Any], address: str) -> dict[str, Any] | None:
+    try:
+        return _handle(channel, message, address)
+    except ControlError:
+        raise
+    except Exception as error:
+        if message["cmd"] == "job":  # what runs there may be the user's
             traceback.print_exc()
             sys.stderr.flush()
-            kind = type(error).__name__
-            # Our own errors are sentences; a user's KeyError says nothing without its name.
-            ours = type(error).__module__ != "builtins"
-            answer = {"error": str(error) if ours else f"{kind}: {error}", "kind": kind}
-        if answer is not None:
-            channel.send(answer)
+        kind = type(error).__name__
+        # Our own errors are sentences; a user's KeyError says nothing without its name.
+        ours = type(error).__module__ != "builtins"
+        return {"error": str(error) if ours else f"{kind}: {error}", "kind": kind}
 
 
 def _handle(channel: Channel, message: dict[str, Any], address: str) -> dict[str, Any] | None:
-    command = message["cmd"]
+    command = text(message, "cmd")
     if command == "tcp":
         return {"cmd": command, "tcp": namespace.set_tcp(message["settings"])}
     if command == "probe":
@@ -98,9 +110,16 @@ def _handle(channel: Channel, message: dict[str, Any], address: str) -> dict[str
     if command == "signal":  # the program has just ended
         return None
     if command == "job":
-        _run_job(channel, Job(**message["job"]), address)
+        _run_job(channel, _job(message), address)
         return None
-    raise ValueError(f"unknown command {command!r}")
+    raise ControlError(f"control channel: unknown command {command!r}")
+
+
+def _job(message: dict[str, Any]) -> Job:
+    try:
+        return Job(**message["job"])
+    except (KeyError, TypeError) as error:
+        raise ControlError(f"control channel: this is no job: {error}") from None
 
 
 def _counters() -> dict[str, Any]:
@@ -190,8 +209,8 @@ def _expect(channel: Channel, command: str) -> None:
     message = channel.recv()
     if message is None:
         raise SystemExit(0)
-    if message["cmd"] != command:
-        raise RuntimeError(f"the controller sent {message['cmd']!r} where {command!r} was expected")
+    if text(message, "cmd") != command:
+        raise ControlError(f"control channel: the controller sent {message['cmd']!r}, {command!r} was due")
 
 
 def _log_into(fd: int) -> None:

@@ -32,4 +32,4 @@ def command(as_json: bool) -> None:
                 if text is not None and finding.state != "ok":
                     click.echo(f"{'':19}  {label}: {text}")
     if not can_run(findings):
-        raise HostError("nothing can be emulated here; see the fixes above")
+        raise HostError("nothing can be emulated here; see the fixes above, or simulate: --testbed virtual")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import re
 import shutil
 import time
 from pathlib import Path
@@ -14,6 +16,7 @@ from harness.errors import HostError, SpecError
 
 if TYPE_CHECKING:
     from harness.program import Ended, Program
+    from harness.testbeds.base import FolderMount
     from netprofiles import Profile
 
 
@@ -38,7 +41,29 @@ if TYPE_CHECKING:
 @click.option("--rate-scale", type=click.FloatRange(min=0, min_open=True), help="Multiply all rates.")
 @click.option("--testbed", default="netns", show_default=True, help="netns or docker.")
 @click.option("--emulator", default="auto", show_default=True, help="auto, netem or relay.")
-@click.option("--image", help="docker: the containers' image.")
+@click.option("--image", help="docker: the containers' image; default: $WANBENCH_IMAGE, or wanbench-worker.")
+@click.option(
+    "--mount",
+    "mounts",
+    multiple=True,
+    metavar="SOURCE[:TARGET][:rw]",
+    help="docker: another folder or file that containers see, read-only without :rw. Repeatable.",
+)
+@click.option(
+    "--workdir",
+    metavar="PATH",
+    help="docker: working folder in the image; the current one is then not mounted.",
+)
+@click.option(
+    "--env", "environment", multiple=True, metavar="NAME[=VALUE]", help="Set or pass on a variable. Repeatable."
+)
+@click.option(
+    "--device",
+    type=click.Choice(["cpu", "cuda"]),
+    default="cpu",
+    show_default=True,
+    help="cuda: one NVIDIA GPU for each process, shared among workers if there are too few.",
+)
 @click.option("--congestion", default="reno", show_default=True, help="TCP's congestion control.")
 @click.option("--name", help="Name of the run; default: the program's.")
 @out_option
@@ -49,19 +74,27 @@ def command(argv: tuple[str, ...], out: Path, name: str | None, **options: Any) 
     \b
     Example:  wanbench exec --profile world4 -n 4 -- python train.py --epochs 1
               wanbench exec --profile uniform --rtt 100ms --rate 1Gbit -n 2 -- sh -c 'echo $RANK at $WANBENCH_SITE'
+              wanbench exec --profile world4 -n 4 --testbed docker --image my-trainer --mount ~/data:/data \\
+                            -- python train.py
 
     Output is prefixed with rank and site, and kept in the run's folder. Exits with the status of the first process
     that failed. The rendezvous (MASTER_ADDR) does not cross the emulated network; WANBENCH_ADDRESSES names all
     workers' addresses on it.
+
+    In containers (--testbed docker) CMD meets the image's programs and environment. The current folder is mounted
+    read-only at its own path and is the working folder, so `python train.py` finds train.py; results go where --mount
+    ends in :rw, or to stdout. Variables are passed on by --env only. Containers run as you, or as user 65532 if you are
+    root: what they read must then be readable by all.
     """
     from harness.manifest import manifest
     from harness.program import execute
     from harness.run import control_folder
     from harness.store import write_json
 
+    name = _name(name, argv)
     program = _program(argv, options)
     _check_host(program)
-    folder = out / f"exec-{name or Path(argv[0]).stem}-{time.strftime('%Y%m%d-%H%M%S')}"
+    folder = out / f"exec-{name}-{time.strftime('%Y%m%d-%H%M%S')}"
     try:
         folder.mkdir(parents=True)
     except OSError as error:
@@ -92,6 +125,7 @@ def _say(line: str) -> None:
 
 def _program(argv: tuple[str, ...], options: dict[str, Any]) -> Program:
     from harness.emulators import choice
+    from harness.gpus import dealt
     from harness.program import Program, placed
     from netprofiles import PlacementError
 
@@ -102,17 +136,60 @@ def _program(argv: tuple[str, ...], options: dict[str, Any]) -> Program:
         raise SpecError(f"--place: {error}") from None
     testbed = options["testbed"]
     emulator = choice.chosen(testbed)[0] if options["emulator"] == "auto" else options["emulator"]
+    mounts, cwd = _files(options)
     return Program(
         argv=argv,
         profile=profile,
         sites=sites,
         processes=options["processes"],
-        cwd=Path.cwd(),
+        cwd=cwd,
         testbed=testbed,
         emulator=emulator,
         tcp={"congestion": options["congestion"], "slow_start_after_idle": True},
         image=options["image"],
+        environment=dict(filter(None, map(_variable, options["environment"]))),
+        mounts=mounts,
+        gpus=dealt(len(sites), options["processes"]) if options["device"] == "cuda" else (),
     )
+
+
+def _files(options: dict[str, Any]) -> tuple[tuple[FolderMount, ...], Path]:
+    """What of this host containers see, and the working folder."""
+    from harness import mounts, testbeds
+
+    image, workdir = options["image"], options["workdir"]
+    if options["testbed"] != "docker":
+        for option, value in (("--image", image), ("--mount", options["mounts"]), ("--workdir", workdir)):
+            if value:
+                raise SpecError(f"{option} goes with --testbed docker; on {options['testbed']} programs see this host")
+        return (), Path.cwd()
+    if workdir is not None and not Path(workdir).is_absolute():
+        raise SpecError(f"--workdir {workdir}: expected an absolute path in the image, such as /app")
+    if workdir is None and testbeds.adopted() is not None:
+        raise SpecError("--workdir: needed here, where containers that are there already cannot see the current folder")
+    own = [mounts.current(Path.cwd())] if workdir is None else []
+    asked = [mounts.parse(text) for text in options["mounts"]]
+    folders = {mount.target: mount for mount in [*own, *asked]}  # --mount .:rw makes the current folder writable
+    return tuple(folders.values()), Path(workdir) if workdir is not None else Path.cwd()
+
+
+def _variable(text: str) -> tuple[str, str] | None:
+    """NAME=VALUE, or this process's value of NAME if it has one, as `docker run --env` does."""
+    name, equals, value = text.partition("=")
+    if not name or "\0" in text:
+        raise SpecError(f"--env {text!r}: expected NAME=VALUE, or the NAME of a variable to pass on")
+    if not equals:
+        return (name, os.environ[name]) if name in os.environ else None
+    return name, value
+
+
+def _name(given: str | None, argv: tuple[str, ...]) -> str:
+    """Of the run's folder: the option, or made of the program's."""
+    if given is None:
+        return re.sub(r"[^A-Za-z0-9._]+", "-", Path(argv[0]).stem).strip("-.")[:40] or "program"
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,79}", given):
+        raise SpecError(f"--name {given}: expected letters, digits, '.', '_' and '-', at most 80")
+    return given
 
 
 def _profile(options: dict[str, Any]) -> Profile:

@@ -12,13 +12,14 @@ import dataclasses
 import resource
 import signal
 import socket
+import sys
 from typing import Any
 
 from harness.emulators.netem_kernel import Kernel
 from harness.emulators.netem_plan import Shape, place, shapes
 from harness.emulators.netem_state import Meter, check
 from harness.emulators.plan import Link, Network, link_from_json
-from workloads.control import Channel
+from workloads.control import Channel, ControlError, text
 from workloads.namespace import die_with_parent
 
 
@@ -39,11 +40,13 @@ class Netem:
             try:
                 answer = {"ok": self._obey(request)}
             except (ValueError, OSError) as error:
-                answer = {"error": f"{request['do']}: {error}"}
+                answer = {"error": f"{request.get('do')}: {error}"}
+            except (KeyError, TypeError) as error:
+                answer = {"error": f"{request['do']}: a value is missing or of another kind: {error}"}
             self._control.send(answer)
 
     def _obey(self, request: dict[str, Any]) -> Any:
-        match request["do"]:
+        match text(request, "do"):
             case "attach":
                 self._attach(request["rank"], self._control.take_fd())
             case "apply":
@@ -107,7 +110,10 @@ def main() -> None:
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # several descriptors for each namespace
     with socket.socket(fileno=arguments.control_fd) as control, contextlib.suppress(ConnectionError):
-        Netem(Channel(control), arguments.parent).serve()
+        try:
+            Netem(Channel(control), arguments.parent).serve()
+        except ControlError as error:
+            sys.exit(str(error))
 
 
 if __name__ == "__main__":

@@ -21,7 +21,7 @@ from typing import Any, ClassVar, Self
 
 from harness.emulators.base import EmulatorError, EmulatorStats
 from harness.emulators.plan import Link, Network
-from workloads.control import Channel
+from workloads.control import Channel, ControlError
 
 _PACKAGES = Path(__file__).resolve().parents[2]
 
@@ -69,7 +69,11 @@ class EmulatorProcess:
                 stderr=self._stderr,
                 env=os.environ | {"PYTHONPATH": path},
             )
-        self.stats()  # answers only once it is up
+        try:
+            self.stats()  # answers only once it is up
+        except BaseException:
+            self.close()
+            raise
 
     def fileno(self) -> int:
         """For selectors: between two commands it is readable only if the process has ended."""
@@ -138,6 +142,8 @@ class EmulatorProcess:
                 answer = self._control.recv()
             except OSError as error:
                 raise self.obituary() from error
+            except ControlError as error:
+                raise EmulatorError(f"{self.name}: {error}") from None
         if answer is None:
             raise self.obituary()
         if "error" in answer:

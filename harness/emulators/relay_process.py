@@ -15,13 +15,14 @@ import os
 import select
 import signal
 import socket
+import sys
 import time
 from typing import Any
 
 from harness.emulators.plan import Network, link_from_json
 from harness.emulators.queues import Port, Switch
 from harness.emulators.relay_stats import Meter
-from workloads.control import Channel
+from workloads.control import Channel, ControlError, text
 from workloads.namespace import die_with_parent, set_timer_slack
 
 # A wake-up costs about as much as two packets, so each one acts on everything due within this time.
@@ -108,12 +109,14 @@ class Relay:
         try:
             answer = {"ok": self._obey(request)}
         except (ValueError, OSError) as error:
-            answer = {"error": f"{request['do']}: {error}"}
+            answer = {"error": f"{request.get('do')}: {error}"}
+        except (KeyError, TypeError) as error:
+            answer = {"error": f"{request['do']}: a value is missing or of another kind: {error}"}
         self._control.send(answer)
         return True
 
     def _obey(self, request: dict[str, Any]) -> Any:
-        match request["do"]:
+        match text(request, "do"):
             case "attach":
                 self._attach(request["rank"], request["address"], self._control.take_fd())
             case "apply":
@@ -161,7 +164,10 @@ def main() -> None:
     control = socket.socket(fileno=os.dup(arguments.control_fd))
     os.close(arguments.control_fd)
     with control, contextlib.suppress(ConnectionError):
-        Relay(Channel(control)).serve()
+        try:
+            Relay(Channel(control)).serve()
+        except ControlError as error:
+            sys.exit(str(error))
 
 
 if __name__ == "__main__":

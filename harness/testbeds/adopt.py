@@ -108,8 +108,10 @@ class AdoptedStarter(ContainerStarter):
 
     def launch(self, ranks: Sequence[int], attachment: str, group: Group) -> list[ContainerWorker]:
         """Workers of these ranks, as far as possible in containers of their sites."""
-        if group.image or group.memory_bytes or group.cpuset:
-            raise HostError("containers: image, memory and cpuset of adopted workers are set where they are started")
+        if group.image or group.memory_bytes or group.cpuset or group.mounts or group.gpus:
+            raise HostError(
+                "containers: image, memory, cpuset, mounts and GPUs of adopted workers are set where they are started"
+            )
         waiting = self._door.wait_for(len(ranks), _COME_S)
         if waiting < len(ranks):
             raise HostError(

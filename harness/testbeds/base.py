@@ -4,9 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, Protocol
 
 from harness.emulators.base import Emulator
+
+
+@dataclass(frozen=True)
+class FolderMount:
+    """A folder of the host in a container.
+
+    Attributes:
+        source: on the host, absolute. target: in the container, absolute. writable: else it can only be read.
+    """
+
+    source: Path
+    target: Path
+    writable: bool = False
 
 
 @dataclass(frozen=True)
@@ -20,6 +34,9 @@ class Group:
         image: of containers; None is the default one.
         memory_bytes: limit of each container; None is none.
         cpuset: processors of each container by rank, repeated as often as needed, e.g. ("0", "1-2"); empty is all.
+        mounts: folders of the host that every container sees.
+        gpus: numbers of the GPUs of each container by rank, repeated as often as needed, e.g. ("0", "1,2"); empty is
+            none.
     """
 
     workers: int
@@ -28,6 +45,8 @@ class Group:
     image: str | None = None
     memory_bytes: int | None = None
     cpuset: tuple[str, ...] = ()
+    mounts: tuple[FolderMount, ...] = ()
+    gpus: tuple[str, ...] = ()
 
     def like(self, other: Group) -> bool:
         """True if at most the number of workers and their places differ."""

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from docker.errors import APIError, NotFound
-from docker.types import Healthcheck, LogConfig, Mount
+from docker.types import DeviceRequest, Healthcheck, LogConfig, Mount
 
 from harness.emulators.choice import starter
 from harness.errors import HostError
@@ -89,12 +89,12 @@ class DockerTestbed:
     def __init__(self, folder: Path) -> None:
         self.daemon: Daemon = usable()
         sweep(self.daemon)
-        uid, gid = worker_ids()
-        if uid != os.getuid():  # sticky: a worker makes files here, and removes no others
+        (uid, gid), mine = worker_ids(), os.getuid()
+        if uid != mine:  # sticky: a worker makes files here, and removes no others
             os.chown(folder, -1, gid)
             folder.chmod(0o1770)
         self.folder, self.run = folder, folder.name
-        self.door = Door(folder / "workers.sock")
+        self.door = Door(folder / "workers.sock", {uid, mine}, gid if uid != mine else None)
         self.janitor = Janitor(self.run)
         self.numbers = itertools.count()
         self.starts = Starts()
@@ -282,7 +282,11 @@ def host_options(folder: Path, rank: int, attachment: str, group: Group) -> dict
         "devices": ["/dev/net/tun:/dev/net/tun:rw"] if tun else [],
         "security_opt": ["no-new-privileges"],
         "sysctls": sysctls,
-        "mounts": [Mount(target=str(folder), source=str(folder), type="bind")],
+        "mounts": [
+            *(Mount(str(m.target), str(m.source), type="bind", read_only=not m.writable) for m in group.mounts),
+            Mount(target=str(folder), source=str(folder), type="bind"),
+        ],
+        "device_requests": _gpus(rank, group),
         "mem_limit": group.memory_bytes,
         "memswap_limit": group.memory_bytes,  # memory and swap together, so none is swapped out
         "cpuset_cpus": group.cpuset[rank % len(group.cpuset)] if group.cpuset else None,
@@ -290,11 +294,26 @@ def host_options(folder: Path, rank: int, attachment: str, group: Group) -> dict
     }
 
 
+def _gpus(rank: int, group: Group) -> list[DeviceRequest]:
+    """What `docker run --gpus` would ask for."""
+    if not group.gpus:
+        return []
+    wanted = group.gpus[rank % len(group.gpus)].split(",")
+    return [DeviceRequest(driver="", device_ids=wanted, capabilities=[["gpu"]])]
+
+
 def _why_not_started(said: str, group: Group, folder: Path) -> str:
     """The daemon's reason, in our words where we know better."""
     if "tcp_congestion_control" in said:
         wanted = str(dict(group.tcp)["congestion"])
         return congestion_refused(wanted, errno.ENOENT if "no such file" in said else errno.EPERM)
+    if "could not select device driver" in said:
+        return (
+            "the daemon has no support for GPUs: install nvidia-container-toolkit, then "
+            "`sudo nvidia-ctk runtime configure --runtime=docker` and `sudo systemctl restart docker`"
+        )
+    if "bind source path does not exist" in said and str(folder) not in said:
+        return said.rpartition("invalid mount config for type ")[2]
     if "bind source path does not exist" in said:
         return f"the daemon does not see {folder}; let both share a folder: TMPDIR=... wanbench run ..."
     cause = re.sub(r"^failed to create (?:shim|task)[^:]*: |OCI runtime create failed: |runc create failed: ", "", said)

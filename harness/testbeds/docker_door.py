@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import select
 import socket
+import struct
 import threading
+from collections.abc import Collection
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
@@ -12,6 +15,7 @@ from typing import NamedTuple
 from workloads.container import boot_id, own_code, short_name
 from workloads.control import Channel
 
+_CREDENTIALS = struct.Struct("3i")  # pid, uid, gid
 _HELLO_S = 5.0  # a worker says hello as soon as it is connected
 
 
@@ -28,11 +32,14 @@ class Door:
     """Listens from its start on; a thread takes workers in.
 
     Args:
-        path: of the socket; its folder decides who may connect.
+        path: of the socket.
+        users: who may connect, by number; None is everyone who reaches the folder.
+        group: of the socket; its members may connect besides its owner.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, users: Collection[int] | None = None, group: int | None = None) -> None:
         self.path = path
+        self._users = users
         self.names: set[str] = set()  # of all that ever reported
         self._guests: list[Guest] = []
         self._closed = False
@@ -41,7 +48,9 @@ class Door:
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         with short_name(path) as name:
             self._listener.bind(name)
-        path.chmod(0o666)
+        if group is not None:
+            os.chown(path, -1, group)
+        path.chmod(0o666 if users is None else 0o600 if group is None else 0o660)
         self._listener.listen(128)
         self._thread = threading.Thread(target=self._serve, name="door", daemon=True)
         self._thread.start()
@@ -84,12 +93,18 @@ class Door:
                 sock, _ = self._listener.accept()
             except OSError:
                 return
-            guest = self._greet(Channel(sock))
-            if guest is not None:
+            if not self._admits(sock):
+                sock.close()
+            elif (guest := self._greet(Channel(sock))) is not None:
                 with self._changed:
                     self._guests.append(guest)
                     self.names.add(guest.name)
                     self._changed.notify_all()
+
+    def _admits(self, sock: socket.socket) -> bool:
+        """Whether the process at the other end runs as someone who may."""
+        credentials = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+        return self._users is None or _CREDENTIALS.unpack(credentials)[1] in self._users
 
     def _greet(self, channel: Channel) -> Guest | None:
         channel.sock.settimeout(_HELLO_S)
@@ -101,7 +116,12 @@ class Door:
             channel.close()
             return None
         channel.sock.settimeout(None)
-        return Guest(str(hello["name"]), channel, hello["code"] == self._code, same_kernel=hello["boot"] == self._boot)
+        return Guest(
+            str(hello.get("name")),
+            channel,
+            hello.get("code") == self._code,
+            same_kernel=hello.get("boot") == self._boot,
+        )
 
 
 def _is_there(guest: Guest) -> bool:

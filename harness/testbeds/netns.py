@@ -27,7 +27,7 @@ from harness.emulators.process import is_stopped
 from harness.errors import HostError
 from harness.testbeds.base import Group, WorkerDied
 from harness.testbeds.slot import Worker, WorkerSlot
-from workloads.control import Channel
+from workloads.control import Channel, ControlError
 
 _START_TIMEOUT_S = 120.0  # importing torch on a busy or slow machine
 _EXIT_TIMEOUT_S = 2.0
@@ -169,7 +169,7 @@ class NetnsTestbed:
         self._channel.sock.settimeout(_START_TIMEOUT_S)
         try:
             message = self._channel.recv()
-        except TimeoutError:
+        except (TimeoutError, ControlError):
             message = None
         self._channel.sock.settimeout(None)
         if message is None or "error" in message:

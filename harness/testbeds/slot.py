@@ -13,7 +13,7 @@ from typing import Any, Protocol
 from harness.emulators.base import Emulator, EmulatorError
 from harness.errors import HostError
 from harness.testbeds.base import Group, WorkerDied
-from workloads.control import Channel
+from workloads.control import Channel, ControlError, text
 
 _BLAME_S = 0.5  # between a worker's end and the complaints of its peers, the other way round
 _PRINT_S = 0.3
@@ -36,12 +36,17 @@ class Worker(ABC):
     def receive(self, timeout_s: float) -> dict[str, Any]:
         """The next message. Raises: WorkerDied, TimeoutError."""
         self.channel.sock.settimeout(max(0.001, timeout_s))
-        message = self.channel.recv()
+        try:
+            message = self.channel.recv()
+            if message is not None and "error" not in message and text(message, "cmd") in ("job", "program"):
+                text(message, "event")
+        except ControlError as error:
+            raise WorkerDied(self.rank, f": {error}", "ControlError") from None
         self.channel.sock.settimeout(None)
         if message is None:
             raise self.epitaph()
         if "error" in message:
-            raise WorkerDied(self.rank, f": {message['error']}", message["kind"])
+            raise WorkerDied(self.rank, f": {message['error']}", str(message.get("kind")))
         return message
 
     @abstractmethod

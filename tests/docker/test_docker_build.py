@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -33,6 +34,14 @@ def test_images_are_of_a_bearable_size_and_nobody_is_root_in_a_worker(built):
     assert built["wanbench-worker"]["Size"] < 1.5e9
     assert built["wanbench"]["Size"] < 2e9
     assert built["wanbench-worker"]["Config"]["User"] == "65532:65532"
+
+
+def test_the_doctor_finds_the_image_that_its_fix_has_made(built, bench, monkeypatch):
+    monkeypatch.delenv("WANBENCH_IMAGE")
+    findings = json.loads(bench.run("doctor", "--json", program=WANBENCH).out)
+    (found,) = [finding for finding in findings if finding["topic"] == "image"]
+    short = built["wanbench-worker"]["Id"].removeprefix("sha256:")[:12]
+    assert (found["state"], found["found"]) == ("ok", f"wanbench-worker ({short}) is there for --testbed docker")
 
 
 def test_smoke_runs_on_the_image_that_was_made(built, bench, monkeypatch):

@@ -8,9 +8,8 @@ import sys
 import time
 from pathlib import Path
 
+import exec_claims
 import pytest
-
-from netprofiles import load
 
 PROGRAMS = Path(__file__).parent / "programs"
 PYTHON = [sys.executable]
@@ -39,21 +38,45 @@ def test_a_data_parallel_script_runs_untouched_and_its_replicas_agree(bench):
     assert "rank 3 of 4" in (folder / "rank-3.log").read_text()
 
 
+def test_a_data_parallel_script_crosses_four_regions_untouched(bench):
+    exec_claims.a_data_parallel_script_runs_untouched(bench, [], PYTHON)
+
+
 def test_model_averaging_of_torch_runs_untouched(bench):
-    result = bench.run(*TWO, *PYTHON, str(PROGRAMS / "averaging.py"))
-    assert result.code == 0, result.err
-    assert len(re.findall(r"rank \d of 2 done", result.out)) == 2
+    exec_claims.torchs_model_averaging_runs_untouched(bench, [], PYTHON)
 
 
 def test_the_round_trip_that_a_program_sees_is_the_profiles(bench):
-    result = bench.run("exec", "--profile", "world4", "--rate-scale", "0.01", "-n", "4", "--", *PYTHON,
-                       str(PROGRAMS / "ask.py"))  # fmt: skip
+    exec_claims.the_round_trip_that_a_program_sees_is_the_profiles(bench, [], PYTHON)
+
+
+@pytest.mark.netem
+def test_the_round_trip_that_a_program_sees_is_the_profiles_in_the_kernel_as_well(bench):
+    exec_claims.the_round_trip_that_a_program_sees_is_the_profiles(bench, ["--emulator", "netem"], PYTHON)
+
+
+def test_iperf3_measures_the_rate_of_the_profile(bench):
+    exec_claims.iperf3_measures_the_rate_of_the_profile(bench, [])
+
+
+def test_a_program_in_the_middle_that_fails_is_named_with_its_site(bench):
+    exec_claims.the_first_failure_is_the_commands(bench, [])
+
+
+def test_what_is_asked_for_by_env_is_in_the_environment(bench):
+    result = bench.run(*TWO[:-1], "--env", "GREETING=hello there", "--", "sh", "-c", "echo $RANK says $GREETING")
     assert result.code == 0, result.err
-    seen = dict(re.findall(r"\] (\w+) ([\d.]+)$", result.out, re.M))
-    profile = load("world4")
-    for site in ("ohio", "london", "tokyo"):
-        configured = profile.rtt("oregon", site).ms
-        assert float(seen[site]) == pytest.approx(configured, abs=max(2.0, 0.02 * configured))
+    assert sorted(re.findall(r"\d says .*", result.out)) == ["0 says hello there", "1 says hello there"]
+
+
+def test_nccl_is_pointed_at_the_emulated_device(bench):
+    show = "echo $NCCL_SOCKET_IFNAME $NCCL_NET $NCCL_HOSTID $GLOO_SOCKET_IFNAME; cat /proc/net/dev"
+    result = bench.run(*TWO, "sh", "-c", show)
+    assert result.code == 0, result.err
+    found = re.findall(r"\[(\d) w\d\] (\w+) Socket (\S+) (\w+)$", result.out, re.M)
+    assert {(nccl, gloo) for _, nccl, _, gloo in found} == {("wan0", "wan0")}
+    assert len({host for _, _, host, _ in found}) == 2
+    assert len(re.findall(r"\] +wan0:", result.out)) == 2
 
 
 def test_the_status_of_the_first_failure_ends_the_others_and_is_ours(bench):
@@ -88,6 +111,16 @@ def test_a_signal_is_passed_on_and_nothing_is_left(bench, number):
     assert result.code == 128 + number
     assert result.out.count("got it") == 2
     assert command.left_nothing(2.0)
+
+
+def test_what_a_run_shares_is_for_its_user_alone(bench):
+    command = bench.start(*TWO, "sh", "-c", TRAPPING)
+    command.until(lambda: _logs(bench).count("up") == 2)
+    (control,) = command.temp.glob("wanbench-*")
+    assert control.stat().st_mode & 0o7777 == 0o700
+    assert (control / "rendezvous").stat().st_mode & 0o777 == 0o600
+    command.process.terminate()
+    assert command.wait().code == 128 + signal.SIGTERM
 
 
 def test_what_a_program_leaves_in_the_background_ends_with_it(bench):

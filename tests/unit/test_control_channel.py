@@ -8,7 +8,7 @@ import threading
 
 import pytest
 
-from workloads.control import Channel
+from workloads.control import Channel, ControlError
 
 
 @pytest.fixture
@@ -92,7 +92,7 @@ def test_descriptors_of_a_large_message_are_sent_once_and_kept_in_order(ends):
         assert os.read(read, 2) == bytes([number])
         for fd in (got, read, write):
             os.close(fd)
-    with pytest.raises(IndexError):
+    with pytest.raises(ControlError, match="without its descriptor"):
         right.take_fd()
 
 

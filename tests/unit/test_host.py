@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 
 import pytest
 
 from harness.host import stale_folders, sweep_stale, write_owner
+from harness.run import control_folder
 
 
 @pytest.fixture
@@ -57,3 +59,31 @@ def test_a_folder_without_our_mark_is_left_alone(folder, mark):
     if mark is not None:
         (folder / "owner.json").write_text(mark)
     assert stale_folders() == []
+
+
+def test_what_others_put_where_our_folders_are_is_not_even_opened(folder):
+    os.mkfifo(folder / "owner.json")  # to read it would block for ever
+    assert stale_folders() == []
+    (folder / "owner.json").unlink()
+    (folder / "elsewhere").write_text("{}")
+    (folder / "owner.json").symlink_to(folder / "elsewhere")
+    assert stale_folders() == []
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may give a folder away")
+def test_the_folder_of_another_user_is_left_alone(folder):
+    owned_by(folder, pid=a_pid_that_is_gone())
+    os.chown(folder, 12345, 12345)
+    assert sweep_stale() == []
+    assert folder.exists()
+
+
+def test_a_run_works_in_a_folder_that_nobody_else_may_enter(folder):
+    before = os.umask(0)
+    try:
+        with control_folder() as control:
+            assert control.stat().st_mode & 0o777 == 0o700
+            assert control.stat().st_uid == os.geteuid()
+    finally:
+        os.umask(before)
+    assert not control.exists()

@@ -1,0 +1,193 @@
+"""`wanbench exec --testbed docker`: the user's own program in containers, its files brought along."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import sys
+import time
+from pathlib import Path
+
+import exec_claims
+import host_image
+import pytest
+
+DOCKER = ["--testbed", "docker"]
+PYTHON = ["python3"]  # the image's
+_HOST_IMAGE = f"import sys; sys.path.insert(0, {str(Path(host_image.__file__).parent)!r}); import host_image"
+TWO = ["exec", "--profile", "uniform", "--rtt", "20ms", "-n", "2", *DOCKER]
+
+
+@pytest.fixture(autouse=True)
+def _readable(bench):
+    """Nobody in particular shall read it, as in a home folder of today."""
+    bench.folder.chmod(0o755)
+
+
+def test_a_data_parallel_script_crosses_four_regions_untouched(bench, api, image):
+    row = exec_claims.a_data_parallel_script_runs_untouched(bench, DOCKER, PYTHON)
+    assert (row["testbed"], row["image"]) == ("docker", api.inspect_image(image)["Id"])
+    assert bench.containers() == []
+
+
+def test_model_averaging_of_torch_runs_untouched(bench):
+    exec_claims.torchs_model_averaging_runs_untouched(bench, DOCKER, PYTHON)
+
+
+def test_the_round_trip_that_a_program_sees_is_the_profiles(bench):
+    exec_claims.the_round_trip_that_a_program_sees_is_the_profiles(bench, DOCKER, PYTHON)
+
+
+def test_iperf3_measures_the_rate_of_the_profile(bench):
+    exec_claims.iperf3_measures_the_rate_of_the_profile(bench, DOCKER)
+
+
+def test_a_program_in_the_middle_that_fails_is_named_with_its_site(bench):
+    exec_claims.the_first_failure_is_the_commands(bench, DOCKER)
+    assert bench.containers() == []
+
+
+def test_the_image_is_the_one_that_is_named(bench, api, image, monkeypatch):
+    monkeypatch.delenv("WANBENCH_IMAGE")
+    named = f"{image}-named"
+    api.tag(image, named)
+    try:
+        result = bench.run(*TWO, "--image", named, "--", "true")
+        assert result.code == 0, result.err
+        row = exec_claims.row_of(result, bench)
+        network = json.loads((exec_claims.run_folder(result, bench) / "network.json").read_text())
+        assert (network["tcp"]["tcp_congestion_control"], network["probe"]["ok"]) == ("reno", True)
+        assert row["image"] == api.inspect_image(image)["Id"]
+    finally:
+        api.remove_image(named)
+    missing = bench.run(*TWO, "--image", "no-such-image:1", "--", "true")
+    assert missing.code == 3
+    assert missing.err == "wanbench: docker: no image 'no-such-image:1' here; docker pull no-such-image:1\n"
+
+
+WRITES = "echo x >here || echo here refused; echo x >/data/made || echo data refused; cat /data/read"
+
+
+def test_the_current_folder_can_be_read_and_a_mount_written_where_it_says_so(bench, tmp_path):
+    data = tmp_path / "its-data"
+    data.mkdir()
+    data.chmod(0o777)
+    (data / "read").write_text("was read\n")
+    (bench.folder / "mine").write_text("mine\n")
+    result = bench.run(*TWO, "--mount", f"{data}:/data", "--", "sh", "-c", f"cat mine; {WRITES}")
+    assert result.out.count("mine") == result.out.count("was read") == 2
+    assert result.out.count("here refused") == result.out.count("data refused") == 2
+    result = bench.run(*TWO, "--mount", f"{data}:/data:rw", "--", "sh", "-c", WRITES)
+    assert result.out.count("here refused") == 2
+    assert "data refused" not in result.out
+    assert (data / "made").read_text() == "x\n"
+    assert not (bench.folder / "here").exists()
+
+
+def test_a_program_that_the_image_does_not_have_is_one_line(bench):
+    result = bench.run(*TWO, "--", "no-such-program")
+    assert result.code == 2
+    assert re.fullmatch(
+        r"wanbench: worker \d: no-such-program: No such file or directory; it must be in the image, or below a folder "
+        r"that is mounted: the current one, or --mount",
+        result.last_line,
+    )
+    assert bench.containers() == []
+
+
+LOOK = """
+env
+pwd
+ls mine || echo mine is not there
+grep -E '^(Uid|CapInh|CapPrm|CapEff|CapAmb|NoNewPrivs):' /proc/self/status
+echo devices: $(ls /sys/class/net)
+"""
+
+
+@pytest.fixture(scope="module")
+def seen(shared_bench):
+    """What a program meets in a container of an image that brings its own working folder."""
+    bench = shared_bench
+    bench.folder.chmod(0o755)
+    (bench.folder / "mine").touch()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SECRET", "token")
+        patch.setenv("ASKED", "for")
+        asked = ["--env", "ASKED", "--env", "GIVEN=value", "--workdir", "/tmp"]
+        result = bench.run(*TWO, *asked, "--", "sh", "-c", LOOK)
+    assert result.code == 0, result.err
+    return (exec_claims.run_folder(result, bench) / "rank-0.log").read_text().splitlines()
+
+
+def test_the_environment_is_the_images_with_what_is_asked_for(seen):
+    mine = dict(line.split("=", 1) for line in seen if "=" in line)
+    assert (mine["ASKED"], mine["GIVEN"], mine["HOME"], mine["PATH"]) == ("for", "value", "/tmp", host_image.PATH)
+    assert "SECRET" not in mine
+    assert (mine["RANK"], mine["NCCL_SOCKET_IFNAME"], mine["NCCL_NET"]) == ("0", "wan0", "Socket")
+
+
+def test_a_working_folder_of_the_image_leaves_the_current_one_outside(seen):
+    assert "/tmp" in seen
+    assert "mine is not there" in seen
+
+
+def test_a_program_in_a_container_may_do_nothing_that_a_user_may_not(seen):
+    status = {name: values.split() for name, colon, values in (line.partition(":") for line in seen) if colon}
+    user = "65532" if os.getuid() == 0 else str(os.getuid())
+    assert status["Uid"] == [user] * 4
+    assert {status[name][0] for name in ("CapInh", "CapPrm", "CapEff", "CapAmb")} == {"0" * 16}
+    assert status["NoNewPrivs"] == ["1"]
+    assert {"lo", "wan0"} <= set(status["devices"])
+    assert "eth0" not in status["devices"]
+
+
+def test_a_signal_is_passed_on_and_what_a_run_shares_is_for_its_user_and_its_workers_alone(bench):
+    trapping = "trap 'echo got it; exit 0' INT TERM; echo up; while :; do sleep 0.1; done"
+    command = bench.start(*TWO, "--", "sh", "-c", trapping)
+    command.until(lambda: _logs(bench).count("up") == 2)
+    (control,) = command.temp.glob("wanbench-*")
+    root = os.getuid() == 0
+    assert control.stat().st_mode & 0o7777 == (0o1770 if root else 0o700)
+    assert (control / "workers.sock").stat().st_mode & 0o777 == (0o660 if root else 0o600)
+    assert control.stat().st_gid == (control / "workers.sock").stat().st_gid == (65532 if root else os.getgid())
+    assert (control / "rendezvous").stat().st_mode & 0o777 == 0o600
+    command.process.send_signal(signal.SIGINT)
+    result = command.wait()
+    assert result.code == 128 + signal.SIGINT
+    assert result.out.count("got it") == 2
+    assert bench.containers() == []
+
+
+def test_a_killed_harness_leaves_no_container(bench):
+    command = bench.start(*TWO, "--", "sh", "-c", "setsid sleep 1003 & echo up; sleep 1004")
+    command.until(lambda: _logs(bench).count("up") == 2)
+    command.process.kill()
+    command.process.wait()
+    deadline = time.monotonic() + 60
+    while bench.containers() and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert bench.containers() == []
+
+
+def test_a_daemon_without_support_for_gpus_is_one_line(bench, monkeypatch):
+    """The host's GPUs are made up; that the daemon cannot give them to a container is not."""
+    if Path("/proc/driver/nvidia").exists():
+        pytest.skip("this host has GPUs")
+    (bench.folder / "gpus" / "0000:01:00.0").mkdir(parents=True)
+    made_up = (
+        f"import pathlib, harness.gpus as g; g.dealt.__defaults__ = (pathlib.Path({str(bench.folder)!r}, 'gpus'),)"
+    )
+    program = [sys.executable, "-c", f"{_HOST_IMAGE}; {made_up}; host_image.main()"]
+    result = bench.run(*TWO, "--device", "cuda", "--", "true", program=program)
+    assert result.code == 3
+    assert result.last_line == (
+        "wanbench: docker: the daemon has no support for GPUs: install nvidia-container-toolkit, then `sudo nvidia-ctk "
+        "runtime configure --runtime=docker` and `sudo systemctl restart docker`"
+    )
+    assert bench.containers() == []
+
+
+def _logs(bench):
+    return "".join(path.read_text() for path in bench.folder.glob("results/exec-*/rank-*.log"))

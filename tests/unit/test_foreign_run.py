@@ -1,0 +1,102 @@
+"""A run folder that came from somebody else: it may show nonsense, and reach nothing."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+
+import pytest
+from command_line import as_it_was, finished, refused, wanbench  # noqa: F401
+
+from harness.cells import expand
+from harness.spec import Spec
+from harness.store import RunFolder
+
+READING = ["results", "results --format json", "figures", "verify", "compare smoke --by workers"]
+
+
+@pytest.fixture
+def run(tmp_path):
+    finished(tmp_path)
+    return tmp_path / "results" / "smoke"
+
+
+@pytest.mark.parametrize("command", READING)
+@pytest.mark.parametrize("name", ["figures", "results.parquet", ".results.parquet.part", "cells/x", ".lock"])
+def test_a_link_out_of_a_run_is_refused_before_anything_is_read_or_written(run, tmp_path, command, name):
+    precious = tmp_path / "precious"
+    precious.write_text("mine")
+    (run / name).symlink_to(precious)
+    said = refused(*command.split())
+    assert said == f"wanbench: results/smoke/{name}: neither a file nor a folder, and a run has nothing else; remove it"
+    assert precious.read_text() == "mine"
+
+
+def test_run_itself_refuses_it_too_and_leaves_its_target_alone(run, tmp_path):
+    precious = tmp_path / "precious"
+    precious.write_text("mine")
+    (run / ".lock").symlink_to(precious)
+    said = refused("run", "smoke", "--testbed", "virtual")
+    assert "results/smoke/.lock: neither a file nor a folder" in said
+    assert precious.read_text() == "mine"
+
+
+def test_a_pipe_in_a_run_does_not_block(run):
+    cell = next((run / "cells").iterdir())
+    os.mkfifo(cell / "rep-7")
+    assert "neither a file nor a folder" in refused("results")
+
+
+def test_what_a_row_says_cannot_steer_the_terminal(run):
+    path = next(run.glob("cells/*/rep-0/result.json"))
+    row = json.loads(path.read_text())
+    path.write_text(
+        json.dumps(row | {"algorithm": "ssgd\x1b]0;owned\x07\x9b2J\u202e", "status": "failed", "reason": "\x1b[2J"})
+    )
+    for form in ("table", "json", "csv"):
+        said = wanbench("results", "--format", form).stdout
+        assert not set(said) & {"\x1b", "\x07", "\x9b", "\u202e"}
+
+
+ROWS = ["[]", "{}", "null", "7", "[" * 100_000, '{"cell_key": 1, "code": "", "rep": [], "status": {}}', "\ud800"]
+
+
+@pytest.mark.parametrize("text", ROWS)
+def test_a_result_that_is_none_counts_as_not_finished(run, text):
+    path = next(run.glob("cells/*/rep-0/result.json"))
+    path.write_text(text, errors="surrogatepass")
+    assert len(RunFolder(run).rows()) == 4
+    assert wanbench("results").exit_code == 0
+
+
+@pytest.mark.parametrize("command", [("results",), ("figures",)])
+def test_showing_a_run_imports_nothing_that_it_names(run, tmp_path, command):
+    (tmp_path / "evil.py").write_text("raise SystemExit('imported')")
+    for path in run.glob("cells/*/rep-0/result.json"):
+        path.write_text(json.dumps(json.loads(path.read_text()) | {"kind": "evil:X", "algorithm": "evil:X"}))
+    assert wanbench(*command).exit_code == 0
+    assert "evil" not in sys.modules
+
+
+@pytest.mark.parametrize("name", ["../escape", "/etc/x", "a/b", "..", ".hidden", "a\x1b[2J", "a b"])
+def test_the_name_of_an_experiment_is_no_path(tmp_path, name):
+    (tmp_path / "spec.toml").write_text(
+        f'schema = 1\nname = {json.dumps(name)}\n[workload]\nname = "resnet50-v100"\n[algorithms]\nssgd = {{}}\n'
+        '[network]\nprofile = "lan"\n[sweep]\nworkers = [2]\n'
+    )
+    said = refused("plan", "spec.toml")
+    assert "spec.toml: name" in said
+    assert said.isprintable()
+    assert {path.name for path in tmp_path.iterdir()} == {"spec.toml"}
+
+
+@pytest.mark.parametrize("key", ["../x", "a/b", ".", "..", "/etc/x"])
+def test_the_folder_of_a_cell_lies_in_its_run_whatever_the_label_of_its_algorithm(key):
+    text = (
+        'schema = 1\nname = "x"\n[workload]\nname = "resnet50-v100"\n[network]\nprofile = "lan"\n'
+        f'[algorithms]\n{json.dumps(key)} = {{ kind = "ssgd" }}\n[sweep]\nworkers = [2]\n'
+    )
+    for cell in expand(Spec.from_toml(text, "spec"), "spec"):
+        assert Path("run", cell.slug).resolve().parent == Path("run").resolve()

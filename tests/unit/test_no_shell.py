@@ -1,0 +1,59 @@
+"""No line for a shell is made of anybody's text, and nothing that could run code is unpickled: read off the source."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+SOURCES = sorted(
+    path for room in ("harness", "workloads", "netprofiles", "wanbench") for path in (ROOT / room).rglob("*.py")
+)
+SHELLS = {"os.system", "os.popen", "subprocess.getoutput", "subprocess.getstatusoutput", "pty.spawn"}
+UNPICKLERS = {
+    "pickle.load",
+    "pickle.loads",
+    "marshal.loads",
+    "torch.load",
+    "numpy.load",
+    "np.load",
+    "pd.read_pickle",
+    "eval",
+}
+STARTERS = {"subprocess.run", "subprocess.Popen", "subprocess.check_output", "subprocess.check_call", "subprocess.call"}
+
+
+def calls(path: Path) -> Iterator[tuple[str, ast.Call]]:
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Call):
+            yield ast.unparse(node.func), node
+
+
+def ids(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=ids)
+def test_no_shell_is_started_and_nothing_is_unpickled(path):
+    for name, call in calls(path):
+        assert name not in SHELLS | UNPICKLERS, f"{path}:{call.lineno}"
+        assert not any(keyword.arg == "shell" for keyword in call.keywords), f"{path}:{call.lineno}"
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=ids)
+def test_every_program_is_started_by_a_list_of_arguments(path):
+    for name, call in calls(path):
+        if name in STARTERS:
+            command = call.args[0]
+            assert not isinstance(command, ast.Constant | ast.JoinedStr | ast.BinOp), f"{path}:{call.lineno}"
+            if isinstance(command, ast.List):
+                assert "'sh'" not in ast.unparse(command), f"{path}:{call.lineno}"
+
+
+def test_the_check_sees_what_it_looks_for(tmp_path):
+    (tmp_path / "bad.py").write_text("import os\nos.system(f'rm {name}')\nsubprocess.run(line, shell=True)\n")
+    with pytest.raises(AssertionError):
+        test_no_shell_is_started_and_nothing_is_unpickled(tmp_path / "bad.py")

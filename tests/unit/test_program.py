@@ -1,0 +1,211 @@
+"""What `exec` gives a program: environment, files, GPUs; and what it refuses."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from command_line import as_it_was, refused  # noqa: F401
+
+from harness import gpus, mounts
+from harness.errors import HostError, SpecError
+from harness.program import Program
+from harness.testbeds.base import FolderMount
+from harness.testbeds.docker import host_options
+from netprofiles import load
+
+EXEC = ("exec", "--profile", "world4", "-n", "4")
+
+
+@pytest.fixture(autouse=True)
+def _readable(tmp_path):
+    tmp_path.chmod(0o755)
+
+
+def program(testbed="netns", **more):
+    profile = load("world4")
+    sites = tuple(site.name for site in profile.sites)
+    return Program(("true",), profile, sites, 2, Path("/w"), testbed, "relay", {"congestion": "reno"}, **more)
+
+
+# ---------------------------------------------------------------- environment
+
+
+def test_every_process_finds_what_torchrun_would_set_and_where_it_is():
+    environment = program().environment_of(2, 1, "id")
+    assert {name: environment[name] for name in ("RANK", "LOCAL_RANK", "GROUP_RANK", "WORLD_SIZE")} == {
+        "RANK": "5", "LOCAL_RANK": "1", "GROUP_RANK": "2", "WORLD_SIZE": "8",
+    }  # fmt: skip
+    assert environment["WANBENCH_SITE"] == environment["WANBENCH_SITES"].split(",")[2]
+    assert environment["WANBENCH_ADDRESS"] == environment["WANBENCH_ADDRESSES"].split(",")[2]
+
+
+@pytest.mark.parametrize("testbed", ["netns", "docker"])
+def test_nccl_uses_sockets_of_the_emulated_device_and_takes_workers_for_different_hosts(testbed):
+    environments = [program(testbed).environment_of(worker, 0, "id") for worker in range(4)]
+    assert {one["NCCL_SOCKET_IFNAME"] for one in environments} == {"wan0"}
+    assert {one["NCCL_NET"] for one in environments} == {"Socket"}
+    assert len({one["NCCL_HOSTID"] for one in environments}) == 4
+    assert {program().environment_of(1, local, "id")["NCCL_HOSTID"] for local in (0, 1)} == {"id-1"}
+
+
+def test_a_container_gets_none_of_this_hosts_variables_but_those_asked_for(monkeypatch):
+    monkeypatch.setenv("SECRET", "token")
+    assert program("netns").environment_of(0, 0, "id")["SECRET"] == "token"
+    assert "SECRET" not in program("docker").environment_of(0, 0, "id")
+    assert "PATH" not in program("docker").environment_of(0, 0, "id")
+    assert program("docker", environment={"SECRET": "x"}).environment_of(0, 0, "id")["SECRET"] == "x"
+
+
+# ---------------------------------------------------------------- files
+
+
+@pytest.mark.parametrize(
+    ("text", "mount"),
+    [
+        ("{0}", FolderMount(Path("{0}"), Path("{0}"))),
+        ("{0}:/data", FolderMount(Path("{0}"), Path("/data"))),
+        ("{0}:ro", FolderMount(Path("{0}"), Path("{0}"))),
+        ("{0}:/data:rw", FolderMount(Path("{0}"), Path("/data"), writable=True)),
+        (".:rw", FolderMount(Path("{0}"), Path("{0}"), writable=True)),
+        ("../{1}:/data", FolderMount(Path("{0}"), Path("/data"))),
+    ],
+)
+def test_a_mount_is_source_target_and_whether_it_can_be_written(tmp_path, text, mount):
+    def here(words):
+        return str(words).format(tmp_path, tmp_path.name)
+
+    expected = FolderMount(Path(here(mount.source)), Path(here(mount.target)), mount.writable)
+    assert mounts.parse(here(text)) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", "expected SOURCE[:TARGET][:rw]"),
+        ("rw", "expected SOURCE[:TARGET][:rw]"),
+        (".:/a:/b", "expected SOURCE[:TARGET][:rw]"),
+        ("no-such-folder", "/no-such-folder is not there"),
+        (".:data", "expected an absolute path in the containers, got 'data'"),
+        (".:/data/../usr", "expected an absolute path in the containers"),
+        (".:/", "containers have a folder of their own at /; choose another target"),
+        (".:/usr/lib", "containers have a folder of their own at /usr/lib"),
+        (".:/proc", "containers have a folder of their own at /proc"),
+    ],
+)
+def test_a_mount_that_cannot_be_is_one_line(text, words):
+    assert words in refused(*EXEC, "--testbed", "docker", "--mount", text, "--", "true")
+
+
+@pytest.mark.parametrize("folder", ["/", "/usr", "/usr/share", "/etc", "/root", "/tmp"])
+def test_a_current_folder_that_would_hide_the_images_own_is_refused(folder):
+    with pytest.raises(SpecError, match=r"containers have a folder of their own there; go to a folder of your project"):
+        mounts.current(Path(folder))
+
+
+def test_the_current_folder_can_only_be_read_unless_it_is_asked_for(tmp_path):
+    tmp_path.chmod(0o755)
+    assert mounts.current(tmp_path) == FolderMount(tmp_path, tmp_path, writable=False)
+
+
+def test_a_current_folder_that_roots_containers_may_not_read_is_refused(tmp_path, monkeypatch):
+    tmp_path.chmod(0o700)
+    monkeypatch.setattr(os, "getuid", lambda: 0)
+    with pytest.raises(SpecError) as caught:
+        mounts.current(tmp_path)
+    assert str(caught.value) == (
+        f"{tmp_path}: root's containers run as user 65532, who may not read it; chmod o+rx {tmp_path}, run as another "
+        "user, or name a folder of the image with --workdir"
+    )
+    monkeypatch.setattr(os, "getuid", lambda: 1000)
+    assert mounts.current(tmp_path).source == tmp_path
+
+
+def test_containers_get_the_mounts_that_they_shall(tmp_path):
+    wanted = (FolderMount(Path("/a"), Path("/b")), FolderMount(Path("/c"), Path("/d"), writable=True))
+    made = host_options(tmp_path, 0, "tun", program("docker", mounts=wanted).group())["mounts"]
+    assert [(m["Source"], m["Target"], m["ReadOnly"]) for m in made] == [
+        ("/a", "/b", True), ("/c", "/d", False), (str(tmp_path), str(tmp_path), False),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        (("--image", "x"), "--image goes with --testbed docker; on netns programs see this host"),
+        (("--mount", "."), "--mount goes with --testbed docker; on netns programs see this host"),
+        (("--workdir", "/app"), "--workdir goes with --testbed docker; on netns programs see this host"),
+        (
+            ("--testbed", "docker", "--workdir", "app"),
+            "--workdir app: expected an absolute path in the image, such as /app",
+        ),
+        (("--env", "=1"), "--env '=1': expected NAME=VALUE, or the NAME of a variable to pass on"),
+        (("--name", "../../x"), "--name ../../x: expected letters, digits, '.', '_' and '-', at most 80"),
+        (("--name", ".."), "--name ..: expected letters, digits, '.', '_' and '-', at most 80"),
+    ],
+)  # fmt: skip
+def test_options_that_cannot_be_meant_are_one_line(arguments, line, tmp_path):
+    assert refused(*EXEC, *arguments, "--", "true") == f"wanbench: {line}"
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_containers_that_are_there_already_need_a_folder_of_their_own(monkeypatch, tmp_path):
+    monkeypatch.setenv("WANBENCH_ADOPT", str(tmp_path))
+    said = refused(*EXEC, "--testbed", "docker", "--", "true")
+    assert said == (
+        "wanbench: --workdir: needed here, where containers that are there already cannot see the current folder"
+    )
+
+
+# ---------------------------------------------------------------- GPUs
+
+
+@pytest.fixture
+def driver(tmp_path, monkeypatch):
+    """A driver that lists two GPUs."""
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    for name in ("0000:01:00.0", "0000:02:00.0"):
+        (tmp_path / "gpus" / name).mkdir(parents=True)
+    return tmp_path / "gpus"
+
+
+def test_gpus_are_dealt_one_a_process_and_shared_where_there_are_too_few(driver):
+    assert gpus.dealt(2, 1, driver) == ("0", "1")
+    assert gpus.dealt(3, 1, driver) == ("0", "1", "0")
+    assert gpus.dealt(2, 2, driver) == ("0,1", "0,1")
+
+
+def test_gpus_that_are_hidden_from_this_process_are_hidden_from_workers(driver, monkeypatch):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1")
+    assert gpus.dealt(2, 1, driver) == ("1", "1")
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "-1")
+    with pytest.raises(HostError, match="no NVIDIA GPU here"):
+        gpus.dealt(1, 1, driver)
+
+
+def test_a_worker_needs_a_gpu_for_each_of_its_processes(driver):
+    with pytest.raises(HostError) as caught:
+        gpus.dealt(1, 3, driver)
+    assert str(caught.value) == (
+        "--device cuda: 3 processes in a worker need as many GPUs, 2 are here; use a smaller --nproc-per-node"
+    )
+
+
+def test_without_a_gpu_it_is_one_line_and_nothing_runs(monkeypatch, tmp_path):
+    monkeypatch.setattr(gpus.dealt, "__defaults__", (tmp_path / "none",))
+    said = refused(*EXEC, "--device", "cuda", "--", "true", code=3)
+    assert said == (
+        f"wanbench: --device cuda: no NVIDIA GPU here ({tmp_path}/none lists none, or CUDA_VISIBLE_DEVICES hides it); "
+        "--device cpu computes without"
+    )
+
+
+def test_on_this_host_a_worker_sees_its_gpus_by_variable_and_in_a_container_only_by_request(tmp_path):
+    dealt = ("0,1", "2,3")
+    assert program(gpus=dealt).environment_of(3, 0, "id")["CUDA_VISIBLE_DEVICES"] == "2,3"
+    contained = program("docker", gpus=dealt)
+    assert "CUDA_VISIBLE_DEVICES" not in contained.environment_of(3, 0, "id")
+    (request,) = host_options(tmp_path, 3, "tun", contained.group())["device_requests"]
+    assert (request["DeviceIDs"], request["Capabilities"]) == (["2", "3"], [["gpu"]])
+    assert host_options(tmp_path, 3, "tun", program("docker").group())["device_requests"] == []
