@@ -16,6 +16,7 @@ from harness.errors import HostError
 
 _OWNER = "owner.json"
 _WORKER_BYTES = 120 << 20  # private memory of a worker beside its vectors, generous
+_PROGRAM_BYTES = 16 << 20  # of an interpreter without anything
 _SIMULATED_BYTES = 256 << 10  # of a simulated worker: its stack, its rows, its share of a round of messages
 _VECTORS = 4  # parameters, momentum, gradient, accumulator
 
@@ -45,6 +46,9 @@ def check_host(cells: Iterable[Cell]) -> None:
 
 def memory_bytes(cell: Cell) -> int:
     """Memory that a cell's workers need: vectors, and two copies of every message in flight and of the next."""
+    if cell.is_command:  # and what it makes for itself, which only it knows
+        processes: int = cell.config["workload"]["nproc_per_worker"]
+        return cell.workers * (_WORKER_BYTES + processes * _PROGRAM_BYTES)
     inputs, algorithm = cell.law_inputs(), cell.algorithm()
     model = cell.workload().message_bytes
     if cell.config["testbed"] == "virtual":

@@ -16,12 +16,14 @@ from pathlib import Path
 from typing import Any
 
 from harness.cells import Cell
+from harness.command_rep import measure as measure_command
 from harness.engine import Kind, LocalEngine
 from harness.errors import HostError, Interrupted, RepFailed
 from harness.host import check_host, sweep_stale, write_owner
 from harness.progress import Reporter, clock
 from harness.redraw import Redrawer
-from harness.rep import measure, network_of, probe_cell
+from harness.rep import measure as measure_training
+from harness.rep import network_of, probe_cell
 from harness.rows import describe
 from harness.schedule import Load, fits, load_of, makespan
 from harness.stats import scalability
@@ -198,6 +200,7 @@ class _Session:
         if _simulated(item.cell):
             return self.simulator.submit(item.cell, item.rep, part)
         probe = self._report(item) if not item.cell.is_baseline else None
+        measure = measure_command if item.cell.is_command else measure_training
         return self.engine.submit(
             _kind(item.cell), lambda slot: measure(item.cell, item.rep, slot, part, self.control, probe)
         )

@@ -88,9 +88,9 @@ def _line(cell: Cell, folder: RunFolder, repeats: int) -> dict[str, Any]:
         "algorithm": cell.label,
         "workers": cell.workers,
         "axes": dict(cell.axes),
-        "steps": cell.steps,
-        "window_steps": cell.window,
-        "channels": cell.config["comm"]["channels"] if cell.workers > 1 else None,
+        "steps": None if cell.is_command else cell.steps,
+        "window_steps": None if cell.is_command else cell.window,
+        "channels": cell.config["comm"]["channels"] if cell.workers > 1 and not cell.is_command else None,
         "predicted_step_time_s": step_time_s,
         "bound": predict(cell.law_inputs()).bound if step_time_s is not None else None,
         "to_run": len(missing),
@@ -109,4 +109,6 @@ def _print(name: str, repeats: int, lines: list[dict[str, Any]], todo: int, seco
     for line in lines:
         law = "unknown" if line["predicted_step_time_s"] is None else f"{line['predicted_step_time_s']:.3f}"
         bound = line["bound"] or "-"
-        click.echo(f"{line['cell']:{width}}  {line['steps']:>5}  {law:>10}  {bound:9}  {line['to_run']}  {line['why']}")
+        click.echo(
+            f"{line['cell']:{width}}  {line['steps'] or '-':>5}  {law:>10}  {bound:9}  {line['to_run']}  {line['why']}"
+        )
