@@ -1,4 +1,4 @@
-"""A command as a workload: what a cell fills in, what it is called, and which files it is made of. Pure but for reading.
+"""A command as a workload: what a cell fills in, what it is called, and which files it is made of.
 
 The user's script chooses its algorithm, so what its own axes say (`H = [1, 8, 64]`) is part of the algorithm's label,
 as the parameters of a built-in one are: `ddp-H8`.
@@ -10,6 +10,7 @@ import difflib
 import itertools
 import json
 import re
+import shutil
 import string
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -138,6 +139,17 @@ def variable(axis: str) -> str:
     return "WANBENCH_" + axis.upper().replace(".", "_")
 
 
+def check_there(program: str, folder: Path, key: str = "") -> None:
+    """The program of a command is on this host; `key` is where it was named. Raises: SpecError."""
+    if shutil.which(str(folder / program) if "/" in program else program) is None:
+        raise SpecError(f"{key}{program}: no such program here; give a path, or a command that PATH has")
+
+
+def looks_like_a_file(argument: str) -> bool:
+    """True for `train.py` and `conf/a.yaml`, not for `0.1`."""
+    return re.fullmatch(r"\S+\.[A-Za-z]\w*", argument) is not None
+
+
 def as_text(value: object) -> str:
     """A value as TOML has it."""
     return str(value).lower() if isinstance(value, bool) else str(value)
@@ -163,21 +175,21 @@ def _is_file(path: Path) -> bool:
 def _sources(command: Sequence[str], folder: Path) -> list[str] | None:
     """The text of the scripts that a command names; None if there may be some that cannot be seen from here."""
     found = [path.read_text(errors="replace") for path in files(command[1:], folder)]
-    hidden = "-m" in command or any(re.fullmatch(r"\S+\.\w+", argument) for argument in command[1:])
+    hidden = "-m" in command or any(map(looks_like_a_file, command[1:]))
     return None if hidden and not found else found
 
 
 def _placeholders(argument: str, where: str) -> Iterator[str]:
     try:
         for _, name, form, conversion in string.Formatter().parse(argument):
-            if name is not None and (form or conversion):
-                raise ValueError(f"{{{name}}} takes no format")
+            if form or conversion:
+                raise ValueError
             if name is not None:
                 yield name
-    except ValueError as error:
+    except ValueError:
         raise SpecError(
-            f"{where}: workload.command: {argument!r}: {str(error)[0].lower()}{str(error)[1:]}; a placeholder is an "
-            "axis in braces, such as {rtt}; braces are written {{ and }}"
+            f"{where}: workload.command: {argument!r}: expected an axis in each pair of braces, such as {{rtt}}; other "
+            "braces are written {{ and }}"
         ) from None
 
 

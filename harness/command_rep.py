@@ -34,7 +34,7 @@ Told = Mapping[int, tuple[str, list[int]]]
 def measure(
     cell: Cell, rep: int, slot: Slot, folder: Path, control: Path, report: Mapping[str, Any] | None
 ) -> dict[str, Any]:
-    """Run the program and return the row, judged: status "ok" or "invalid". Arguments as `harness.rep.measure` has them.
+    """Run the program and return the row, judged: status "ok" or "invalid"; arguments as of `harness.rep.measure`.
 
     Raises:
         RepFailed: a process failed or could not be started, time was up, a worker or the emulator ended, or steps that

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from harness import owner, testbeds
 from harness.cells import Cell
+from harness.command import check_there
 from harness.emulators import choice
 from harness.errors import HostError
 
@@ -22,12 +23,15 @@ _VECTORS = 4  # parameters, momentum, gradient, accumulator
 
 
 def check_host(cells: Iterable[Cell]) -> None:
-    """Refuse early, in one line, what cannot work. Raises: HostError."""
+    """Refuse early, in one line, what cannot work. Raises: HostError; SpecError for a command that is not there."""
     cells = list(cells)
     emulated = [cell for cell in cells if cell.config["testbed"] != "virtual"]
     for testbed in dict.fromkeys(cell.config["testbed"] for cell in emulated):
         mine = [cell for cell in emulated if cell.config["testbed"] == testbed]
         testbeds.check(testbed, {cell.config.get("containers", {}).get("image") for cell in mine})
+    for cell in emulated:
+        if cell.is_command and cell.config["testbed"] == "netns":
+            check_there(cell.config["workload"]["command"][0], cell.folder, "workload.command: ")
     kinds = [(cell.config["emulator"], cell.config["testbed"]) for cell in emulated if cell.workers > 1]
     for emulator, testbed in dict.fromkeys(kinds):
         try:

@@ -121,9 +121,8 @@ def measure(
     verdict = judge(cell, network, stats, host, report)
     write_steps(folder / "steps.parquet", measured.rows)
     write_network(folder, network, measured, stats, host, report)
-    return measured_row(cell, rep, trained(cell, measured), measured, stats, host, report, verdict) | {
-        "image": slot.image
-    }
+    row = measured_row(cell, rep, trained(cell, measured), measured, stats, host, report, verdict)
+    return row | {"image": slot.image}
 
 
 def probe_cell(cell: Cell, slot: Slot) -> dict[str, Any]:

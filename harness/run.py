@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import shutil
 import signal
+import statistics
 import tempfile
 import threading
 import time
 from collections.abc import Iterator, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -123,6 +124,7 @@ class _Session:
         self.simulator = Simulator()
         self.rows = folder.rows()  # of earlier invocations and of this one
         self.probes: dict[_Network, Mapping[str, Any]] = {}
+        self.lasted_s: list[float] = []  # of commands
         self.again: list[Item] = []  # invalid at the first try
 
     def run(self, todo: list[Item]) -> None:
@@ -184,11 +186,17 @@ class _Session:
                 self.folder.event("started", cell=chosen.cell.slug, rep=chosen.rep)
                 running[self._submit(chosen, part)] = (chosen, part)
                 continue
-            loads = [item.load for item, _ in running.values()] + [item.load for item in queue]
+            loads = [self._load(item) for item in (*(item for item, _ in running.values()), *queue)]
             self.say.eta(makespan(loads, slots, self.cores), len(running))
             for future in self._first(set(running)):
                 item, part = running.pop(future)
                 self._settle(item, part, future)
+
+    def _load(self, item: Item) -> Load:
+        """How long a command takes is known from those that have ended."""
+        if item.cell.is_command and self.lasted_s:
+            return replace(item.load, seconds=statistics.fmean(self.lasted_s))
+        return item.load
 
     def _choose(self, queue: list[Item], loads: list[Load], slots: int) -> Item | None:
         """The first repetition that may start now. Cells of the same repetition index go before later ones."""
@@ -224,6 +232,8 @@ class _Session:
                 return
             self._keep_failure(item, part, row, ())
             return
+        if item.cell.is_command:
+            self.lasted_s.append(time.monotonic() - item.began)
         self.rows.append(row)
         row["scalability"] = scalability(row, self.rows)
         self.folder.finish(item.cell, item.rep, part, row)

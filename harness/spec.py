@@ -17,6 +17,7 @@ from pydantic import (
     ValidationError,
     ValidationInfo,
     field_validator,
+    model_validator,
 )
 from pydantic_core import PydanticCustomError
 
@@ -189,7 +190,7 @@ class Spec(_Table):
     workload: WorkloadTable
     network: NetworkTable = NetworkTable()
     comm: CommTable = CommTable()
-    algorithms: dict[str, dict[str, Any]] = Field(default=None, validate_default=True)
+    algorithms: dict[str, dict[str, Any]]
     sweep: dict[str, Any] = {}
     train: TrainTable = TrainTable()
     run: RunTable = RunTable()
@@ -204,15 +205,20 @@ class Spec(_Table):
             raise ValueError(f"expected 1, the only version there is, got {_as_written(version)}")
         return version
 
-    @field_validator("algorithms", mode="before")
+    @model_validator(mode="before")
     @classmethod
-    def _needed(cls, algorithms: object, info: ValidationInfo) -> object:
+    def _algorithms_of_a_command(cls, data: Any) -> Any:
         """A command brings its own; every other workload needs one."""
-        if not algorithms and getattr(info.data.get("workload"), "command", None):
-            return {}
-        if algorithms is None:
-            raise PydanticCustomError("missing", "missing")
-        if algorithms == {}:
+        workload = data.get("workload")
+        if isinstance(workload, dict) and "command" in workload:
+            return {"algorithms": {}, **data}
+        return data
+
+    @field_validator("algorithms")
+    @classmethod
+    def _needed(cls, algorithms: dict[str, Any], info: ValidationInfo) -> dict[str, Any]:
+        workload = info.data.get("workload")
+        if not algorithms and workload is not None and workload.command is None:
             raise PydanticCustomError("too_short", "empty", {"min_length": 1})
         return algorithms
 

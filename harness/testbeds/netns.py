@@ -65,7 +65,7 @@ class NetnsWorker(Worker):
         return stat.rpartition(")")[2].split()[0] == "T"
 
     def kill(self) -> None:
-        """SIGKILL; see `Worker.kill`. One that has run a program may end what that has started, other sessions included."""
+        """SIGKILL; see `Worker.kill`. One that has run a program may first end what that has left in other sessions."""
         if self._has_program and not self.is_stopped():
             self._signal(signal.SIGTERM)
             deadline = time.monotonic() + _LEAVE_S
