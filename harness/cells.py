@@ -68,7 +68,7 @@ class Cell:
     def slug(self) -> str:
         """Folder name: readable, unique through the hash, and the same whatever the order of the axes."""
         parts = [self.label, f"w{self.workers}"]
-        parts += [f"{k}{v}" for k, v in sorted(self.axes.items()) if k not in {"algorithm", "workers"}]
+        parts += [f"{k}{v}" for k, v in sorted(self._further_axes().items())]
         text = "-".join(parts).replace("/", "_").replace(" ", "")
         return f"{text[:80]}-{self.key[:6]}"
 
@@ -95,8 +95,15 @@ class Cell:
     @property
     def title(self) -> str:
         """One line for people."""
-        axes = [f"{v}" if k == "rtt" else f"{k}={v}" for k, v in self.axes.items() if k not in {"algorithm", "workers"}]
+        axes = [f"{v}" if k == "rtt" else f"{k}={v}" for k, v in self._further_axes().items()]
         return " ".join([f"{self.label:14}", f"w{self.workers}", *axes])
+
+    def _further_axes(self) -> dict[str, Any]:
+        """Axes that the label and the number of workers do not tell."""
+        told = {"algorithm", "workers"}
+        if self.is_command and not self.is_baseline:
+            told |= set(self.config["algorithm"]["params"])
+        return {key: value for key, value in self.axes.items() if key not in told}
 
     def workload(self) -> WorkloadInfo:
         """What a worker computes."""
@@ -202,13 +209,13 @@ def _cells_of(spec: Spec, axes: Mapping[str, Any], where: str) -> Iterator[tuple
         command.check(spec, axes, where)
         command.check_used(spec, axes, Path(where).parent, where)
         for _, name, params in _selected(axes, command.algorithms(spec, where), where):
+            cell = _command_cell(spec, axes, name, params, where)
             base = _command_cell(spec, axes, name, params, where, alone=True)
-            base = replace(base, base_key=base.key)
-            yield replace(_command_cell(spec, axes, name, params, where), base_key=base.key), base
+            yield replace(cell, base_key=base.key), replace(base, base_key=base.key)
         return
     for label, kind, params in _selected(axes, _algorithms(spec, where), where):
-        base = _cell(spec, {"algorithm": BASELINE, "workers": 1}, BASELINE, "local", {}, where, workers=1)
-        yield _cell(spec, {"algorithm": label, **axes}, label, kind, params, where), base
+        cell = _cell(spec, {"algorithm": label, **axes}, label, kind, params, where)
+        yield cell, _cell(spec, {"algorithm": BASELINE, "workers": 1}, BASELINE, "local", {}, where, workers=1)
 
 
 def _command_cell(

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from workloads import stepping
+from workloads.container import short_name
 from workloads.control import Channel
 from workloads.namespace import die_with_parent
 
@@ -156,7 +157,8 @@ def _open_door(request: dict[str, Any]) -> socket.socket | None:
         return None
     if request["host"]:
         sock = socket.socket(socket.AF_UNIX)
-        sock.bind(request["door"])
+        with short_name(Path(request["door"])) as name:
+            sock.bind(name)
     else:
         sock = socket.socket(socket.AF_INET)
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -193,7 +195,11 @@ def _dial(request: dict[str, Any]) -> socket.socket | None:
     while time.monotonic() < deadline:
         far = socket.socket(socket.AF_INET if request["host"] else socket.AF_UNIX)
         try:
-            far.connect(("127.0.0.1", request["port"]) if request["host"] else request["door"])
+            if request["host"]:
+                far.connect(("127.0.0.1", request["port"]))
+            else:
+                with short_name(Path(request["door"])) as name:
+                    far.connect(name)
         except OSError:  # not open yet
             far.close()
             time.sleep(0.02)
