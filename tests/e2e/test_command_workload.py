@@ -60,7 +60,7 @@ def ddp(shared_bench):
 
 def test_a_data_parallel_script_is_swept_and_pays_for_every_round_trip(ddp):
     rows = {row["rtt_ms"]: row for row in ddp.rows("mine") if row["workers"] == 2}
-    assert list(rows) == [5, 50, 150]
+    assert set(rows) == {5, 50, 150}
     for rtt_ms, row in rows.items():
         assert row["step_time_s"] > 2 * rtt_ms / 1e3  # gloo on two workers: 2(N-1) round trips an all-reduce
         assert (row["steps"], row["step_times"]) == (7, "hook")  # ten, without three of warm-up
@@ -76,7 +76,10 @@ def test_its_steps_logs_and_figures_are_kept(ddp):
     steps = pd.read_parquet(rep / "steps.parquet")
     assert steps.groupby("rank").size().to_dict() == {0: 10, 1: 10}
     assert "rank 1 of 2" in (rep / "rank-1.out.log").read_text()
-    assert {path.stem for path in (ddp.folder / "out/mine/figures").glob("*.png")} >= {"scalability-by-rtt", "step-time"}
+    assert {path.stem for path in (ddp.folder / "out/mine/figures").glob("*.png")} >= {
+        "scalability-by-rtt",
+        "step-time",
+    }
 
 
 def test_a_changed_script_is_not_mixed_with_what_the_old_one_measured(ddp):
