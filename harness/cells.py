@@ -247,6 +247,10 @@ def _command_cell(
         "seed": spec.run.seed,
         **_place_to_run(spec, label),
     }
+    if config["testbed"] == "docker":
+        raise SpecError(
+            f"{where}: run.testbed: a command runs on netns; containers do not see the folder that it runs in"
+        )
     cell = Cell(config, {"algorithm": label, **axes}, source, Path(where).parent, timeout.seconds)
     try:
         kind_of(workload, {})
