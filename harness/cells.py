@@ -241,7 +241,7 @@ def _command_cell(
     config = {
         "workload": {"warmup": command.DEFAULT_WARMUP, "nproc_per_worker": 1, **workload},
         "network": network,
-        "algorithm": {"label": label, "kind": name, "params": {**params, **own}},
+        "algorithm": {"label": label, "kind": f"command:{name}", "params": {**params, **own}},
         "environment": command.environment(name, params, axes if alone else own),
         "workers": axes["workers"],
         "seed": spec.run.seed,

@@ -129,9 +129,13 @@ def placeholders(command: Sequence[str], where: str) -> set[str]:
 
 
 def environment(name: str, params: Values, axes: Values) -> dict[str, str]:
-    """What a program is told about its cell."""
-    told = {variable(key): as_text(value) for key, value in axes.items() if isinstance(value, str | int | float)}
-    return told | {"WANBENCH_ALGORITHM": name, "WANBENCH_PARAMS": json.dumps(params)}
+    """What a program is told about its algorithm, and of these axes."""
+    return {**told(axes), "WANBENCH_ALGORITHM": name, "WANBENCH_PARAMS": json.dumps(params)}
+
+
+def told(axes: Values) -> dict[str, str]:
+    """Axes as environment variables."""
+    return {variable(key): as_text(value) for key, value in axes.items() if isinstance(value, str | int | float)}
 
 
 def variable(axis: str) -> str:

@@ -14,8 +14,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from harness import command
 from harness.cells import Cell
-from harness.command import environment
 from harness.emulators.base import EmulatorError
 from harness.errors import RepFailed
 from harness.fidelity import HostMeter, judge
@@ -78,8 +78,7 @@ def measure(
 
 def program_of(cell: Cell, rep: int, stem: Path) -> Program:
     """What to run, and where. `stem`: what the files begin with that its processes share."""
-    config, workload, algorithm = cell.config, cell.config["workload"], cell.config["algorithm"]
-    own = environment(algorithm["kind"], {}, cell.axes) | config["environment"]
+    config, workload = cell.config, cell.config["workload"]
     return Program(
         argv=tuple(workload["command"]),
         profile=cell.profile(),
@@ -90,7 +89,7 @@ def program_of(cell: Cell, rep: int, stem: Path) -> Program:
         emulator=config["emulator"],
         tcp=tcp_of(cell),
         image=config.get("containers", {}).get("image"),
-        environment={**own, "WANBENCH_SEED": str(config["seed"] + rep)},
+        environment={**command.told(cell.axes), **config["environment"], "WANBENCH_SEED": str(config["seed"] + rep)},
         steps=Path(f"{stem}-steps"),
         hook=workload.get("step_times") == "hook",
     )

@@ -84,7 +84,7 @@ def test_every_axis_is_in_the_environment_of_the_program(tmp_path):
 
 def test_without_algorithms_the_label_is_the_scripts_name_and_its_own_axes():
     assert [cell.label for cell in swept()] == ["t-H1", "t-H8"]
-    assert swept()[1].config["algorithm"] == {"label": "t-H8", "kind": "t", "params": {"H": 8}}
+    assert swept()[1].config["algorithm"] == {"label": "t-H8", "kind": "command:t", "params": {"H": 8}}
 
 
 def test_algorithms_of_a_command_are_names_and_parameters_that_the_script_is_told(tmp_path):
