@@ -46,7 +46,7 @@ repeats = 1
 """
 
 
-def cases(bench, *names, timeout="6s"):
+def cases(bench, *names, timeout="10s"):
     shutil.copy(PROGRAMS / "cases.py", bench.folder)
     return bench.spec(CASES.replace("CASES", json.dumps(names)).replace("TIMEOUT", timeout))
 
@@ -98,7 +98,7 @@ def test_a_failure_and_a_hang_cost_their_cells_and_no_others(bench):
     rows = {(row["workers"], row["params"]["case"]): row for row in bench.rows("cases")}
     assert rows[2, "failing"]["reason"] == "rank 1 failed with status 1"
     assert "rank-1: no such thing as a free lunch" in result.err
-    assert rows[2, "hanging"]["reason"] == "hung: ranks 0, 1 had not ended after 6 s (workload.timeout)"
+    assert rows[2, "hanging"]["reason"] == "hung: ranks 0, 1 had not ended after 10 s (workload.timeout)"
     assert {key for key, row in rows.items() if row["status"] == "failed"} == {(2, "failing"), (2, "hanging")}
     stepping, silent = rows[2, "stepping"], rows[2, "silent"]
     assert (stepping["steps"], stepping["step_times"]) == (5, "step")
