@@ -1,9 +1,13 @@
-"""The axes of a sweep: every combination of their values, as specs with the values filled in. Pure."""
+"""The axes of a sweep: every combination of their values, as specs with the values filled in. Pure.
+
+Where the workload is a command, an axis of any other name is the command's own: `harness.command` fills it in.
+"""
 
 from __future__ import annotations
 
 import difflib
 import itertools
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
@@ -27,8 +31,14 @@ SHORT_AXES = {
 _OWN = ("workers", "algorithm")  # axes that stand for no key
 _TABLES = ("workload", "network", "comm", "algorithms", "train", "run", "containers", "virtual")
 _DEFAULT_WORKERS = 4
+_OF_A_COMMAND = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 Axes = dict[str, Any]
+
+
+def is_commands_own(key: str) -> bool:
+    """True for an axis that only a command can mean."""
+    return _OF_A_COMMAND.fullmatch(key) is not None and key not in (*_OWN, *SHORT_AXES)
 
 
 def points(spec: Spec, where: str) -> Iterator[tuple[Axes, Spec]]:
@@ -38,13 +48,14 @@ def points(spec: Spec, where: str) -> Iterator[tuple[Axes, Spec]]:
         SpecError: an axis or a value is wrong; one line.
     """
     axes = {key: values for key, values in spec.sweep.items() if key not in {"include", "exclude"}}
+    command = spec.workload.command is not None
     for key, values in axes.items():
-        _check_axis(key, where)
+        _check_axis(key, where, command)
         if not isinstance(values, list) or not values:
             raise SpecError(f"{where}: sweep.{key}: expected a list with at least one value, got {values!r}")
     included = _tables(spec, "include", where)
     for key in {key: None for item in included for key in item}:
-        _check_axis(key, where)
+        _check_axis(key, where, command)
     _check_rules(_tables(spec, "exclude", where), [*axes, *itertools.chain(*included), *_OWN], where)
     crossed = (dict(zip(axes, values, strict=True)) for values in itertools.product(*axes.values()))
     for combination in (*crossed, *map(dict, included)):
@@ -64,7 +75,7 @@ def _filled_in(spec: Spec, combination: Axes, where: str) -> Spec:
     data.pop("sweep", None)
     named: dict[str, str] = {}
     for key, value in combination.items():
-        if key in _OWN:
+        if key in _OWN or is_commands_own(key):
             continue
         dotted = SHORT_AXES.get(key, key)
         if dotted in named:
@@ -74,8 +85,10 @@ def _filled_in(spec: Spec, combination: Axes, where: str) -> Spec:
     return Spec.from_dict(data, f"{where} (sweep)")
 
 
-def _check_axis(key: str, where: str) -> None:
-    """An axis is a short name or a dotted key of a table that describes a cell."""
+def _check_axis(key: str, where: str, command: bool) -> None:
+    """An axis is a short name, a dotted key of a table that describes a cell, or a command's own."""
+    if command and is_commands_own(key):
+        return
     table, dot, rest = key.partition(".")
     known = (*_OWN, *SHORT_AXES)
     if not dot and key not in known:

@@ -7,16 +7,17 @@ import hashlib
 import json
 import math
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from harness import testbeds
-from harness.axes import excluded, points
+from harness import command, testbeds
+from harness.axes import excluded, is_commands_own, points
 from harness.conditions import effective_conditions
 from harness.emulators import choice
 from harness.errors import SpecError
+from harness.networks import of_one_worker, resolve, resolve_profile
 from harness.predict import (
     GLOO_OPERATIONS_PER_CHANNEL,
     PredictError,
@@ -25,10 +26,11 @@ from harness.predict import (
     predict,
     window_steps,
 )
-from harness.spec import CommTable, NetworkTable, Spec, TcpTable, VirtualTable
-from netprofiles import Delay, PlacementError, Profile, Rate, Ratio, Size, load, place, uniform
+from harness.spec import CommTable, NetworkTable, Spec, VirtualTable
+from netprofiles import Delay, PlacementError, Profile, Size, place
 from workloads.algorithms import registry as algorithms
 from workloads.algorithms.base import Algorithm
+from workloads.fields import kind_of
 from workloads.optim import OptimizerError, SGDConfig
 from workloads.registry import WorkloadInfo, info
 
@@ -45,11 +47,16 @@ class Cell:
         axes: the swept values of this cell, for people: {"algorithm": "ssgd", "workers": 4, "rtt": "100ms"}.
         profile_source: catalog name or file of the profile; its content is part of the identity, its place
             is not.
+        folder: where a command runs: that of the spec. timeout_s: after which it is killed.
+        base_key: of a command's cell, the identity of the one-worker cell that it is compared with.
     """
 
     config: Mapping[str, Any]
     axes: Mapping[str, Any] = field(default_factory=dict)
     profile_source: str = "uniform"
+    folder: Path = Path()
+    timeout_s: float | None = None
+    base_key: str | None = None
 
     @property
     def key(self) -> str:
@@ -61,7 +68,7 @@ class Cell:
     def slug(self) -> str:
         """Folder name: readable, unique through the hash, and the same whatever the order of the axes."""
         parts = [self.label, f"w{self.workers}"]
-        parts += [f"{k}{v}" for k, v in sorted(self.axes.items()) if k not in {"algorithm", "workers"}]
+        parts += [f"{k}{v}" for k, v in sorted(self._further_axes().items())]
         text = "-".join(parts).replace("/", "_").replace(" ", "")
         return f"{text[:80]}-{self.key[:6]}"
 
@@ -81,10 +88,22 @@ class Cell:
         return self.label == BASELINE
 
     @property
+    def is_command(self) -> bool:
+        """True if it runs a program of the user's, of which no more is known than how it is called."""
+        return "command" in self.config["workload"]
+
+    @property
     def title(self) -> str:
         """One line for people."""
-        axes = [f"{v}" if k == "rtt" else f"{k}={v}" for k, v in self.axes.items() if k not in {"algorithm", "workers"}]
+        axes = [f"{v}" if k == "rtt" else f"{k}={v}" for k, v in self._further_axes().items()]
         return " ".join([f"{self.label:14}", f"w{self.workers}", *axes])
+
+    def _further_axes(self) -> dict[str, Any]:
+        """Axes that the label and the number of workers do not tell."""
+        told = {"algorithm", "workers"}
+        if self.is_command and not self.is_baseline:
+            told |= set(self.config["algorithm"]["params"])
+        return {key: value for key, value in self.axes.items() if key not in told}
 
     def workload(self) -> WorkloadInfo:
         """What a worker computes."""
@@ -133,6 +152,8 @@ class Cell:
 
     def predicted_step_time_s(self) -> float | None:
         """By the law; None where the compute time is real and so unknown beforehand."""
+        if self.is_command:
+            return None
         return predict(self.law_inputs()).step_time_s if self.workload().step_time_s is not None else None
 
     @property
@@ -160,27 +181,6 @@ def _workload(tables_json: str) -> WorkloadInfo:
     return info(workload, train)
 
 
-@lru_cache(maxsize=256)
-def resolve_profile(network_json: str, workers: int, payload_scale: float, source: str) -> Profile:
-    """The profile that a cell's network table describes."""
-    network = json.loads(network_json)
-    if source == "uniform":
-        profile = uniform(
-            max(workers, 1),
-            Delay.parse(network.get("rtt", "0ms")),
-            Rate.parse(network["rate"]) if "rate" in network else None,
-            Delay.parse(network.get("jitter", "0ms")),
-            Ratio.parse(network.get("loss", "0%")),
-        )
-    else:
-        profile = load(source)
-        if "rtt_scale" in network:
-            profile = profile.with_rtt_scale(network["rtt_scale"])
-        if "rate_scale" in network:
-            profile = profile.with_rate_scale(network["rate_scale"])
-    return profile.scaled(payload_scale) if payload_scale != 1.0 else profile
-
-
 def expand(spec: Spec, where: str) -> list[Cell]:
     """All cells: the one-worker cells first, then the sweep in the order of its axes.
 
@@ -192,18 +192,72 @@ def expand(spec: Spec, where: str) -> list[Cell]:
     contained = False
     for axes, point in points(spec, where):
         contained = contained or bool(point.containers.model_fields_set)
-        for label, kind, params in _selected(axes, _algorithms(point, where), where):
-            cell = _cell(point, {"algorithm": label, **axes}, label, kind, params, where)
-            if excluded(spec, cell.axes):
-                continue
-            cells.setdefault(cell.key, cell)
-            base = _cell(point, {"algorithm": BASELINE, "workers": 1}, BASELINE, "local", {}, where, workers=1)
-            baselines.setdefault(base.key, base)
+        for cell, base in _cells_of(point, axes, where):
+            if not excluded(spec, cell.axes):
+                cells.setdefault(cell.key, cell)
+                baselines.setdefault(base.key, base)
     if not cells:
         raise SpecError(f"{where}: sweep: nothing is left to run; loosen sweep.exclude")
     if contained and not any(cell.config["testbed"] == "docker" for cell in cells.values()):
         raise SpecError(f"{where}: containers: goes with the testbed docker; set run.testbed, or leave it out")
     return [*baselines.values(), *cells.values()]
+
+
+def _cells_of(spec: Spec, axes: Mapping[str, Any], where: str) -> Iterator[tuple[Cell, Cell]]:
+    """The cells of a point, each with the one-worker cell that it is compared with."""
+    if spec.workload.command is not None:
+        command.check(spec, axes, where)
+        command.check_used(spec, axes, Path(where).parent, where)
+        for _, name, params in _selected(axes, command.algorithms(spec, where), where):
+            cell = _command_cell(spec, axes, name, params, where)
+            base = _command_cell(spec, axes, name, params, where, alone=True)
+            yield replace(cell, base_key=base.key), replace(base, base_key=base.key)
+        return
+    for label, kind, params in _selected(axes, _algorithms(spec, where), where):
+        cell = _cell(spec, {"algorithm": label, **axes}, label, kind, params, where)
+        yield cell, _cell(spec, {"algorithm": BASELINE, "workers": 1}, BASELINE, "local", {}, where, workers=1)
+
+
+def _command_cell(
+    spec: Spec, axes: Mapping[str, Any], name: str, params: Mapping[str, Any], where: str, *, alone: bool = False
+) -> Cell:
+    """A cell that runs a program, on one worker if `alone`: then of the axes only those count that the program reads.
+
+    The command is stored as it is filled in, and how long it may take is not part of the identity.
+    """
+    table = spec.workload
+    assert table.command is not None
+    own = {key: value for key, value in axes.items() if is_commands_own(key)}
+    label = BASELINE if alone else name + command.suffix({**params, **own})
+    if alone:
+        asked = command.placeholders(table.command, where)
+        axes = {key: value for key, value in axes.items() if key in own or key in asked} | {"workers": 1}
+    workload = table.model_dump(exclude_none=True)
+    timeout = Delay.parse(workload.pop("timeout", command.DEFAULT_TIMEOUT))
+    workload["command"] = command.filled(table.command, {**axes, **params, "algorithm": name}, where)
+    network, source = resolve(spec.network, spec.to_dict().get("network", {}), where)
+    if alone:
+        network, source = of_one_worker()
+    config = {
+        "workload": {"warmup": command.DEFAULT_WARMUP, "nproc_per_worker": 1, **workload},
+        "network": network,
+        "algorithm": {"label": label, "kind": f"command:{name}", "params": {**params, **own}},
+        "environment": command.environment(name, params, axes if alone else own),
+        "workers": axes["workers"],
+        "seed": spec.run.seed,
+        **_place_to_run(spec, label),
+    }
+    if config["testbed"] == "docker":
+        raise SpecError(
+            f"{where}: run.testbed: a command runs on netns; containers do not see the folder that it runs in"
+        )
+    cell = Cell(config, {"algorithm": label, **axes}, source, Path(where).parent, timeout.seconds)
+    try:
+        kind_of(workload, {})
+    except ValueError as error:
+        raise SpecError(f"{where}: {error}") from None
+    _check_network(cell, spec, where)
+    return cell
 
 
 def _algorithms(spec: Spec, where: str) -> dict[str, tuple[str, dict[str, Any]]]:
@@ -255,16 +309,9 @@ def _cell(
     data = spec.to_dict()
     comm = spec.comm.model_dump()
     workload = dict(data["workload"])
-    network = data.get("network", {})
-    network = {**network, "profile": spec.network.profile, "place": spec.network.place}
-    network["tcp"] = spec.network.tcp.model_dump()
-    source = _profile_source(spec.network.profile, where)
-    if source != "uniform":
-        network["profile"] = Path(source).stem
-        network["profile_sha256"] = _content_hash(source, where)
-    if label == BASELINE:  # a lone worker has no network: one such cell serves all networks
-        network = {"profile": "uniform", "place": "blocked", "tcp": TcpTable().model_dump()}
-        source = "uniform"
+    network, source = resolve(spec.network, data.get("network", {}), where)
+    if label == BASELINE:
+        network, source = of_one_worker()
         comm = CommTable().model_dump()
     algorithm = algorithms.create(kind, params)
     train = data.get("train", {})
@@ -314,32 +361,28 @@ def _channels(
     return math.ceil(in_flight / GLOO_OPERATIONS_PER_CHANNEL)
 
 
-def _profile_source(name: str, where: str) -> str:
-    """A profile file is looked for beside the spec first, then in the working folder."""
-    beside = Path(where).parent / name
-    return str(beside) if name.endswith((".toml", ".csv")) and beside.is_file() else name
-
-
-@lru_cache(maxsize=64)
-def _content_hash(source: str, where: str) -> str:
-    try:
-        text = json.dumps(_values(load(source).to_json()), sort_keys=True)
-    except ValueError as error:
-        raise SpecError(f"{where}: network.profile: {error}") from None
-    return hashlib.sha256(text.encode()).hexdigest()[:12]
-
-
-def _values(data: Any) -> Any:
-    """Without prose: a better description does not make another network."""
-    if isinstance(data, dict):
-        return {k: _values(v) for k, v in data.items() if k not in {"provenance", "notes", "description"}}
-    return [_values(item) for item in data] if isinstance(data, list) else data
-
-
 def _check(cell: Cell, spec: Spec, where: str) -> None:
     """Everything that only shows when the parts come together."""
+    _check_network(cell, spec, where)
+    try:
+        cell.law_inputs()
+    except (ValueError, PredictError) as error:
+        raise SpecError(f"{where}: {_at(cell)}: {error}") from None
+    _check_testbed(cell, spec, where)
+    settings = {key: value for key, value in cell.config["train"].items() if key in SGDConfig.__dataclass_fields__}
+    try:
+        SGDConfig(**settings, total_steps=cell.steps)
+    except OptimizerError as error:
+        raise SpecError(f"{where}: train.{error}") from None
+
+
+def _at(cell: Cell) -> str:
+    return ", ".join(f"{key}={value}" for key, value in cell.axes.items())
+
+
+def _check_network(cell: Cell, spec: Spec, where: str) -> None:
+    """A profile has the keys that go with it, and a place for every worker."""
     network = spec.network
-    at = ", ".join(f"{k}={v}" for k, v in cell.axes.items())
     uniform_only, named_only = ("rtt", "rate", "jitter", "loss"), ("rtt_scale", "rate_scale")
     if network.profile == "uniform":
         _refuse(network, named_only, f"goes with a named profile; uniform takes {', '.join(uniform_only)}", where)
@@ -350,17 +393,10 @@ def _check(cell: Cell, spec: Spec, where: str) -> None:
         _refuse(network, uniform_only, f"goes with the uniform profile; {takes}", where)
     try:
         cell.placement()
-        cell.law_inputs()
     except PlacementError as error:
         raise SpecError(f"{where}: network.place: {error}") from None
-    except (ValueError, PredictError) as error:
-        raise SpecError(f"{where}: {at}: {error}") from None
-    _check_testbed(cell, spec, where)
-    settings = {key: value for key, value in cell.config["train"].items() if key in SGDConfig.__dataclass_fields__}
-    try:
-        SGDConfig(**settings, total_steps=cell.steps)
-    except OptimizerError as error:
-        raise SpecError(f"{where}: train.{error}") from None
+    except ValueError as error:
+        raise SpecError(f"{where}: {_at(cell)}: {error}") from None
 
 
 def _check_testbed(cell: Cell, spec: Spec, where: str) -> None:

@@ -70,8 +70,13 @@ def judge(
     stats: EmulatorStats,
     host: Mapping[str, Any],
     probe: Mapping[str, Any] | None,
+    step_time_s: float | None = None,
 ) -> list[str]:
-    """Reasons why a repetition must not be published; empty if it may."""
+    """Reasons why a repetition must not be published; empty if it may.
+
+    Args:
+        step_time_s: what a step took, where no law says what it should take.
+    """
     reasons = []
     waited = host.get("worker_cpu_wait_pct")
     if waited is not None and waited > CPU_WAIT_PCT:
@@ -82,8 +87,8 @@ def judge(
         return reasons
     reasons += list(probe["reasons"]) if probe else []
     one_way_ms = max((link.delay_ns for link in network.links.values()), default=0) / 1e6
-    predicted_ms = (cell.predicted_step_time_s() or 0.0) * 1e3
-    limit = max(LATENESS_MS, LATENESS_SHARE_OF_DELAY * one_way_ms, LATENESS_SHARE_OF_STEP * predicted_ms)
+    step_ms = (cell.predicted_step_time_s() or step_time_s or 0.0) * 1e3
+    limit = max(LATENESS_MS, LATENESS_SHARE_OF_DELAY * one_way_ms, LATENESS_SHARE_OF_STEP * step_ms)
     while_ = "" if stats.overdue_pct is None else f", during {stats.overdue_pct:.1f} % of the time"
     overdue = stats.overdue_pct is None or stats.overdue_pct > OVERDUE_PCT
     if overdue and stats.lateness_p99_ms is not None and stats.lateness_p99_ms > limit:

@@ -12,22 +12,27 @@ from pathlib import Path
 
 from harness import owner, testbeds
 from harness.cells import Cell
+from harness.command import check_there
 from harness.emulators import choice
 from harness.errors import HostError
 
 _OWNER = "owner.json"
 _WORKER_BYTES = 120 << 20  # private memory of a worker beside its vectors, generous
+_PROGRAM_BYTES = 16 << 20  # of an interpreter without anything
 _SIMULATED_BYTES = 256 << 10  # of a simulated worker: its stack, its rows, its share of a round of messages
 _VECTORS = 4  # parameters, momentum, gradient, accumulator
 
 
 def check_host(cells: Iterable[Cell]) -> None:
-    """Refuse early, in one line, what cannot work. Raises: HostError."""
+    """Refuse early, in one line, what cannot work. Raises: HostError; SpecError for a command that is not there."""
     cells = list(cells)
     emulated = [cell for cell in cells if cell.config["testbed"] != "virtual"]
     for testbed in dict.fromkeys(cell.config["testbed"] for cell in emulated):
         mine = [cell for cell in emulated if cell.config["testbed"] == testbed]
         testbeds.check(testbed, {cell.config.get("containers", {}).get("image") for cell in mine})
+    for cell in emulated:
+        if cell.is_command and cell.config["testbed"] == "netns":
+            check_there(cell.config["workload"]["command"][0], cell.folder, "workload.command: ")
     kinds = [(cell.config["emulator"], cell.config["testbed"]) for cell in emulated if cell.workers > 1]
     for emulator, testbed in dict.fromkeys(kinds):
         try:
@@ -46,6 +51,9 @@ def check_host(cells: Iterable[Cell]) -> None:
 
 def memory_bytes(cell: Cell) -> int:
     """Memory that a cell's workers need: vectors, and two copies of every message in flight and of the next."""
+    if cell.is_command:  # and what it makes for itself, which only it knows
+        processes: int = cell.config["workload"]["nproc_per_worker"]
+        return cell.workers * (_WORKER_BYTES + processes * _PROGRAM_BYTES)
     inputs, algorithm = cell.law_inputs(), cell.algorithm()
     model = cell.workload().message_bytes
     if cell.config["testbed"] == "virtual":

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.cells import Cell
+from harness.command import files
 
 _ROOT = Path(__file__).resolve().parents[1]
 # What influences a measurement; drawing and printing do not.
@@ -25,6 +26,8 @@ _MEASURING = (
     "harness/testbeds/*.py",
     "harness/virtual/**/*.py",
     "harness/rep.py",
+    "harness/command_rep.py",
+    "harness/program.py",
     "harness/rows.py",
     "harness/fidelity.py",
 )
@@ -41,8 +44,15 @@ def _own_hash() -> str:
 
 
 def code_hash(cell: Cell) -> str:
-    """Hash of the code that measures a cell: ours, torch's version, and the user's algorithm or model file."""
+    """Hash of the code that measures a cell: ours, torch's version, and the user's algorithm or model file.
+
+    Of a command all files that it names belong to it.
+    """
     digest = hashlib.sha256(_own_hash().encode())
+    if cell.is_command:
+        for path in files(cell.config["workload"]["command"], cell.folder):
+            digest.update(_content(path, path.stat().st_mtime_ns, path.stat().st_size))
+        return digest.hexdigest()[:12]
     named = (cell.config["algorithm"]["kind"], cell.config["workload"].get("model") or "")
     for name in named:
         module = name.partition(":")[0] if ":" in name else None
@@ -50,6 +60,12 @@ def code_hash(cell: Cell) -> str:
         if found is not None and found.origin:
             digest.update(Path(found.origin).read_bytes())
     return digest.hexdigest()[:12]
+
+
+@lru_cache(maxsize=256)
+def _content(path: Path, mtime_ns: int, size: int) -> bytes:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").digest()
 
 
 def manifest(cells: Iterable[Cell]) -> dict[str, Any]:

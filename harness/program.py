@@ -42,6 +42,7 @@ class Program:
         testbed, emulator: by name. tcp: settings of the workers' networks, as a spec has them.
         mounts: folders of the host that containers see. gpus: of each worker, as `Group` has them.
         image: of containers. environment: beside what torchrun would set.
+        steps: where each process tells its steps, `<steps>-<rank>`; None: nobody asks. hook: see `workloads.stepping`.
     """
 
     argv: tuple[str, ...]
@@ -56,6 +57,8 @@ class Program:
     gpus: tuple[str, ...] = ()
     image: str | None = None
     environment: Mapping[str, str] = field(default_factory=dict)
+    steps: Path | None = None
+    hook: bool = False
 
     @property
     def workers(self) -> int:
@@ -71,6 +74,22 @@ class Program:
         """What it asks of a testbed."""
         tcp, gpus = tuple(sorted(self.tcp.items())), self.gpus if self.in_containers else ()
         return Group(self.workers, self.sites, tcp, self.image, mounts=self.mounts, gpus=gpus)
+
+    def ranks(self) -> range:
+        """Of all processes."""
+        return range(self.workers * self.processes)
+
+    def steps_file(self, rank: int) -> Path:
+        """Where a process tells its steps."""
+        return Path(f"{self.steps}-{rank}")
+
+    def process(self, worker: int, local: int, run_id: str) -> dict[str, Any]:
+        """One process, as `workloads.program` takes it."""
+        wanted = {"argv": self.argv, "env": self.environment_of(worker, local, run_id)}
+        if self.steps is None:
+            return wanted
+        rank = worker * self.processes + local
+        return wanted | {"steps": str(self.steps_file(rank)), "hook": self.hook}
 
     def network(self) -> Network:
         """For an emulator."""
@@ -127,6 +146,7 @@ class Ended:
     Attributes:
         code: exit status of the first process that failed, 128 + n after signal n; 0 if none failed.
         failed: that process's rank. seconds: from the start of the programs to the end of the last one.
+        lasted: seconds of each process, by rank. late: ranks that were killed because time was up.
         finished: counters of each worker's device and TCP, before and after.
         tcp: what was in force. probe: what the idle probe measured.
         stats: of the emulator. image: digest of the containers' image.
@@ -135,6 +155,8 @@ class Ended:
     code: int = 0
     failed: int | None = None
     seconds: float = 0.0
+    lasted: dict[int, float] = field(default_factory=dict)
+    late: tuple[int, ...] = ()
     finished: dict[int, dict[str, Any]] = field(default_factory=dict)
     tcp: dict[str, Any] = field(default_factory=dict)
     probe: dict[str, Any] = field(default_factory=dict)
@@ -207,27 +229,53 @@ def _run(
     ended: Ended,
 ) -> None:
     """Start, watch, end."""
-    run_id, door = uuid.uuid4().hex[:8], control / "rendezvous"
     received: list[int] = []
     before = {n: signal.signal(n, lambda number, _: received.append(number)) for n in (signal.SIGINT, signal.SIGTERM)}
     began = time.monotonic()
     try:
-        for worker, handle in enumerate(handles):
-            local = range(program.processes)
-            wanted = [{"argv": program.argv, "env": program.environment_of(worker, n, run_id)} for n in local]
-            message = {"cmd": "program", "processes": wanted, "cwd": str(program.cwd), "port": RENDEZVOUS_PORT}
-            message |= {"inherit": program.in_containers}
-            message |= {"door": str(door) if program.workers > 1 else None, "host": worker == 0}
-            handle.send(message, outputs.take(worker))
-        _watch(program, slot, handles, received, ended)
+        start(program, handles, control / "rendezvous", outputs.take)
+        watch(program, slot, handles, ended, received)
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
     ended.seconds = time.monotonic() - began
 
 
-def _watch(program: Program, slot: Slot, handles: Sequence[WorkerHandle], received: list[int], ended: Ended) -> None:
-    """Until all workers have finished. A signal, or the first failure, ends the others."""
+def start(
+    program: Program, handles: Sequence[WorkerHandle], door: Path, outputs: Callable[[int], Sequence[int]]
+) -> None:
+    """Start all processes.
+
+    Args:
+        door: the Unix socket of their rendezvous, in a folder that all workers share.
+        outputs: of a worker, stdout and stderr of its first process, and so on.
+
+    Raises:
+        WorkerDied: a worker ended.
+    """
+    run_id = uuid.uuid4().hex[:8]
+    for worker, handle in enumerate(handles):
+        wanted = [program.process(worker, local, run_id) for local in range(program.processes)]
+        message = {"cmd": "program", "processes": wanted, "cwd": str(program.cwd), "port": RENDEZVOUS_PORT}
+        message |= {"inherit": program.in_containers}
+        message |= {"door": str(door) if program.workers > 1 else None, "host": worker == 0}
+        handle.send(message, outputs(worker))
+
+
+def watch(
+    program: Program,
+    slot: Slot,
+    handles: Sequence[WorkerHandle],
+    ended: Ended,
+    received: Sequence[int] = (),
+    limit_s: float = float("inf"),
+) -> None:
+    """Until all workers have finished. A signal in `received`, or the first failure, ends the others; `limit_s` all.
+
+    Raises:
+        WorkerDied, EmulatorError: one of them ended.
+    """
+    over = time.monotonic() + limit_s
     deadline: float | None = None
     passed_on = 0
 
@@ -242,18 +290,24 @@ def _watch(program: Program, slot: Slot, handles: Sequence[WorkerHandle], receiv
             for rank, message in slot.events(program.workers, _POLL_S):
                 if message["event"] == "finished":
                     ended.finished[rank] = message
-                elif message["event"] == "exited" and message["code"] != 0 and ended.failed is None:
-                    ended.failed = rank * program.processes + message["process"]
-                    ended.code = message["code"] if message["code"] > 0 else 128 - message["code"]
-                    if not passed_on:
-                        tell(signal.SIGTERM)
-                    deadline = time.monotonic() + _GRACE_S
+                elif message["event"] == "exited":
+                    process = rank * program.processes + message["process"]
+                    ended.lasted[process] = message["seconds"]
+                    if message["code"] != 0 and ended.failed is None and not ended.late:
+                        ended.failed = process
+                        ended.code = message["code"] if message["code"] > 0 else 128 - message["code"]
+                        if not passed_on:
+                            tell(signal.SIGTERM)
+                        deadline = time.monotonic() + _GRACE_S
                 if len(ended.finished) == program.workers:
                     break
         if len(received) > passed_on:
             passed_on = len(received)
             tell(received[-1] if passed_on == 1 else signal.SIGKILL)  # asked twice
             deadline = deadline or time.monotonic() + _GRACE_S
+        if time.monotonic() > over and ended.failed is None and not ended.late:
+            ended.late = tuple(rank for rank in program.ranks() if rank not in ended.lasted)
+            deadline = over
         if deadline is not None and time.monotonic() > deadline:
             tell(signal.SIGKILL)
             deadline = float("inf")

@@ -8,14 +8,14 @@ from pathlib import Path
 from typing import Any
 
 from harness.cells import Cell
-from harness.emulators.base import EmulatorError
+from harness.emulators.base import EmulatorError, EmulatorStats
 from harness.emulators.plan import Network, build
 from harness.emulators.probe import probe
 from harness.emulators.probe_report import TOLERANCES
 from harness.errors import RepFailed
 from harness.fidelity import HostMeter, judge
 from harness.predict import predict, rep_duration_s
-from harness.rows import Measured, cpu_wait_pct, measured_row
+from harness.rows import Measured, cpu_wait_pct, measured_row, trained
 from harness.store import write_json
 from harness.testbeds.base import Group, Slot, WorkerDied, WorkerHandle
 from netprofiles import Size
@@ -52,7 +52,7 @@ def group_of(cell: Cell) -> Group:
     return Group(
         workers=cell.workers,
         sites=cell.placement(),
-        tcp=tuple(sorted(_tcp(cell).items())),
+        tcp=tuple(sorted(tcp_of(cell).items())),
         image=containers.get("image"),
         memory_bytes=None if memory is None else Size.parse(memory).bytes,
         cpuset=(cpuset,) if isinstance(cpuset, str) else tuple(cpuset),
@@ -120,18 +120,9 @@ def measure(
     host = meter.stop() | {"worker_cpu_wait_pct": cpu_wait_pct(measured, stats.seconds)}
     verdict = judge(cell, network, stats, host, report)
     write_steps(folder / "steps.parquet", measured.rows)
-    write_json(
-        folder / "network.json",
-        {
-            "configured": network.to_json(),
-            "probe": report,
-            "emulator": stats.to_json(),
-            "tcp": measured.tcp,
-            "workers": {str(r): m["counters_after"] for r, m in measured.finished.items()},
-            "host": host,
-        },
-    )
-    return measured_row(cell, rep, measured, stats, host, report, verdict) | {"image": slot.image}
+    write_network(folder, network, measured, stats, host, report)
+    row = measured_row(cell, rep, trained(cell, measured), measured, stats, host, report, verdict)
+    return row | {"image": slot.image}
 
 
 def probe_cell(cell: Cell, slot: Slot) -> dict[str, Any]:
@@ -150,7 +141,7 @@ def _execute(
     cell: Cell, todo: list[Job], slot: Slot, handles: Sequence[WorkerHandle], folder: Path, meter: HostMeter
 ) -> Measured:
     network = network_of(cell)
-    measured = Measured(tcp=_set_tcp(handles, _tcp(cell)) if cell.workers > 1 else {})
+    measured = Measured(tcp=set_tcp(handles, tcp_of(cell)) if cell.workers > 1 else {})
     slot.emulator.apply(network.without_delay())
     for handle, job in zip(handles, todo, strict=True):
         with (folder / f"worker-{job.rank}.log").open("ab") as log:
@@ -207,7 +198,7 @@ def _failed(error: Exception, cell: Cell, slot: Slot, folder: Path) -> RepFailed
     return RepFailed(reason, tuple(tail))
 
 
-def _set_tcp(handles: Sequence[WorkerHandle], settings: Mapping[str, Any]) -> dict[str, Any]:
+def set_tcp(handles: Sequence[WorkerHandle], settings: Mapping[str, Any]) -> dict[str, Any]:
     """Pin TCP in every worker's namespace; returns what is in force, which is equal everywhere."""
     for handle in handles:
         handle.send({"cmd": "tcp", "settings": dict(settings)})
@@ -215,7 +206,7 @@ def _set_tcp(handles: Sequence[WorkerHandle], settings: Mapping[str, Any]) -> di
     return dict(in_force[0])
 
 
-def _tcp(cell: Cell) -> Mapping[str, Any]:
+def tcp_of(cell: Cell) -> Mapping[str, Any]:
     """Settings of the workers' network namespaces; a lone worker has no use for any."""
     settings: Mapping[str, Any] = cell.config["network"]["tcp"]
     return settings if cell.workers > 1 else {}
@@ -237,6 +228,28 @@ def _where(folder: Path, workers: int) -> list[str]:
         stacks += [lines[begins[-1] :][:_STACK_LINES]] if begins else []
     others = [stack for stack in stacks if not any("/workloads/comm/" in line for line in stack)]
     return next(iter(others + stacks), [])
+
+
+def write_network(
+    folder: Path,
+    network: Network,
+    measured: Measured,
+    stats: EmulatorStats,
+    host: Mapping[str, Any],
+    report: Mapping[str, Any] | None,
+) -> None:
+    """What the network was meant to be, was found to be, and did."""
+    write_json(
+        folder / "network.json",
+        {
+            "configured": network.to_json(),
+            "probe": report,
+            "emulator": stats.to_json(),
+            "tcp": measured.tcp,
+            "workers": {str(r): m["counters_after"] for r, m in measured.finished.items()},
+            "host": host,
+        },
+    )
 
 
 def write_steps(path: Path, rows: list[dict[str, Any]]) -> None:

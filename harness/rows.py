@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from harness.cells import Cell
+from harness.command import name_of
 from harness.emulators.base import EmulatorStats
 from harness.manifest import code_hash
 
@@ -24,14 +25,19 @@ class Measured:
 def measured_row(
     cell: Cell,
     rep: int,
+    trained: Mapping[str, Any],
     measured: Measured,
     stats: EmulatorStats,
     host: Mapping[str, Any],
     report: Mapping[str, Any] | None,
     verdict: list[str],
 ) -> dict[str, Any]:
-    """The repetition as one row; what does not apply is None."""
-    row = describe(cell, rep) | trained(cell, measured)
+    """The repetition as one row; what does not apply is None.
+
+    Args:
+        trained: the columns that say how long steps took. report: of the probe. verdict: why it is invalid.
+    """
+    row = {**describe(cell, rep), **trained}
     row.update(
         status="invalid" if verdict else "ok",
         reason="; ".join(verdict) or None,
@@ -74,7 +80,7 @@ def trained(cell: Cell, measured: Measured) -> dict[str, Any]:
 
 def describe(cell: Cell, rep: int) -> dict[str, Any]:
     """The columns of a row that are known before anything is measured; the others are None."""
-    config, workload, law = cell.config, cell.workload(), cell.law_inputs()
+    config = cell.config
     network, alone = config["network"], cell.workers == 1
     conditions = _conditions(cell)
     measured = dict.fromkeys(
@@ -93,10 +99,8 @@ def describe(cell: Cell, rep: int) -> dict[str, Any]:
         "reason": None,
         "testbed": config["testbed"],
         "emulator": None if alone else config["emulator"],
-        "collective": None if alone else config["comm"]["collective"],
-        "channels": None if alone else config["comm"]["channels"],
-        "workload": workload.name,
-        "payload_scale": workload.payload_scale,
+        "collective": None,
+        "channels": None,
         "algorithm": cell.label,
         "kind": config["algorithm"]["kind"],
         "params": config["algorithm"]["params"],
@@ -106,11 +110,37 @@ def describe(cell: Cell, rep: int) -> dict[str, Any]:
         "tcp": None if alone else network["tcp"]["congestion"],
         "seed": config["seed"] + rep,
         "axes": dict(cell.axes),
+        **(_of_a_command(cell) if cell.is_command else _of_our_loop(cell)),
+        **measured,
+    }
+
+
+def _of_our_loop(cell: Cell) -> dict[str, Any]:
+    """What is known beforehand of a workload that we train."""
+    workload, law, comm, alone = cell.workload(), cell.law_inputs(), cell.config["comm"], cell.workers == 1
+    return {
+        "collective": None if alone else comm["collective"],
+        "channels": None if alone else comm["channels"],
+        "workload": workload.name,
+        "payload_scale": workload.payload_scale,
         "predicted_step_time_s": cell.predicted_step_time_s(),
         "law_inputs": law.to_json(),
         "message_bytes": law.message_bytes,
         "messages_per_sync": law.messages,
-        **measured,
+    }
+
+
+def _of_a_command(cell: Cell) -> dict[str, Any]:
+    """What is known beforehand of a program. Its messages are as it sends them: nothing is scaled."""
+    unknown = dict.fromkeys(("predicted_step_time_s", "law_inputs", "message_bytes", "messages_per_sync", "step_times"))
+    workload = cell.config["workload"]
+    return {
+        **unknown,
+        "workload": name_of(workload["command"]),
+        "payload_scale": 1.0,
+        "command": workload["command"],
+        "processes_per_worker": workload["nproc_per_worker"],
+        "base_key": cell.base_key,
     }
 
 

@@ -4,24 +4,27 @@ from __future__ import annotations
 
 import shutil
 import signal
+import statistics
 import tempfile
 import threading
 import time
 from collections.abc import Iterator, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from harness.cells import Cell
+from harness.command_rep import measure as measure_command
 from harness.engine import Kind, LocalEngine
 from harness.errors import Interrupted, RepFailed
 from harness.host import check_host, sweep_stale, write_owner
 from harness.progress import Reporter, clock
 from harness.redraw import Redrawer
-from harness.rep import measure, network_of, probe_cell
+from harness.rep import measure as measure_training
+from harness.rep import network_of, probe_cell
 from harness.rows import describe
 from harness.schedule import Load, fits, load_of, makespan
 from harness.stats import scalability
@@ -117,6 +120,7 @@ class _Session:
         self.simulator = Simulator()
         self.rows = folder.rows()  # of earlier invocations and of this one
         self.probes: dict[_Network, Mapping[str, Any]] = {}
+        self.lasted_s: list[float] = []  # of commands
         self.again: list[Item] = []  # invalid at the first try
 
     def run(self, todo: list[Item]) -> None:
@@ -178,11 +182,17 @@ class _Session:
                 self.folder.event("started", cell=chosen.cell.slug, rep=chosen.rep)
                 running[self._submit(chosen, part)] = (chosen, part)
                 continue
-            loads = [item.load for item, _ in running.values()] + [item.load for item in queue]
+            loads = [self._load(item) for item in (*(item for item, _ in running.values()), *queue)]
             self.say.eta(makespan(loads, slots, self.cores), len(running))
             for future in self._first(set(running)):
                 item, part = running.pop(future)
                 self._settle(item, part, future)
+
+    def _load(self, item: Item) -> Load:
+        """How long a command takes is known from those that have ended."""
+        if item.cell.is_command and self.lasted_s:
+            return replace(item.load, seconds=statistics.fmean(self.lasted_s))
+        return item.load
 
     def _choose(self, queue: list[Item], loads: list[Load], slots: int) -> Item | None:
         """The first repetition that may start now. Cells of the same repetition index go before later ones."""
@@ -194,6 +204,7 @@ class _Session:
         if _simulated(item.cell):
             return self.simulator.submit(item.cell, item.rep, part)
         probe = self._report(item) if not item.cell.is_baseline else None
+        measure = measure_command if item.cell.is_command else measure_training
         return self.engine.submit(
             _kind(item.cell), lambda slot: measure(item.cell, item.rep, slot, part, self.control, probe)
         )
@@ -217,6 +228,8 @@ class _Session:
                 return
             self._keep_failure(item, part, row, ())
             return
+        if item.cell.is_command:
+            self.lasted_s.append(time.monotonic() - item.began)
         self.rows.append(row)
         row["scalability"] = scalability(row, self.rows)
         self.folder.finish(item.cell, item.rep, part, row)

@@ -15,6 +15,7 @@ from harness.rep import expected_seconds
 _CPU_S_PER_PACKET = 30e-6  # relay, both ends' TCP stacks and the copies
 _CPU_SHARE_PER_WORKER = 0.01
 _SIMULATED_S, _SIMULATED_S_PER_STEP = 0.02, 1e-4  # of a simulated repetition, and of one worker's step in it
+GUESSED_COMMAND_S = 30.0  # of a program whose like has not ended yet
 _PACKET_BYTES = 1448
 _ACK_FACTOR = 1.5
 # Beyond this share of the cores, emulation gets late, and steps that compete for a processor get longer.
@@ -31,6 +32,8 @@ class Load:
 
 def load_of(cell: Cell) -> Load:
     """By the step-time law and the bytes that cross the emulator."""
+    if cell.is_command:
+        return Load(GUESSED_COMMAND_S, float(os.cpu_count() or 1))
     inputs, workload = cell.law_inputs(), cell.workload()
     if cell.config["testbed"] == "virtual":
         return Load(_SIMULATED_S + _SIMULATED_S_PER_STEP * cell.workers * cell.steps, 1.0)

@@ -9,13 +9,24 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, field_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    StringConstraints,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
+from pydantic_core import PydanticCustomError
 
 from harness.errors import SpecError
 from netprofiles import Delay, Rate, Ratio, Size, UnitError
-from workloads.fields import DEFAULT_BATCH_SIZE
+from workloads.fields import DEFAULT_BATCH_SIZE, MAX_PROCESSES
 from workloads.optim import SGDConfig
 
+Steps = Annotated[str, StringConstraints(pattern=r"^[1-9][0-9]* steps$")]
 Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=80)]
 
 
@@ -40,10 +51,19 @@ class WorkloadTable(_Table):
     params: int | None = None
     tensors: int | None = None
     model: str | None = None
-    command: list[str] | None = None
+    command: Annotated[list[str], Field(min_length=1)] | None = None
     step_time: str | None = None
     step_cv: float | None = None
     payload_scale: float | None = None
+    step_times: Literal["hook"] | None = None
+    warmup: Steps | None = None
+    nproc_per_worker: int | None = Field(default=None, ge=1, le=MAX_PROCESSES)
+    timeout: str | None = None
+
+    @field_validator("timeout")
+    @classmethod
+    def _delay(cls, text: str | None) -> str | None:
+        return _unit(Delay.parse, text)
 
 
 class TcpTable(_Table):
@@ -109,7 +129,7 @@ class TrainTable(_Table):
     shards: str = "iid"
     eval_every: int = Field(default=0, ge=0)
     target: float | None = Field(default=None, gt=0, le=1)
-    until: Annotated[str, StringConstraints(pattern=r"^[1-9][0-9]* steps$")] | None = None
+    until: Steps | None = None
 
 
 class RunTable(_Table):
@@ -117,7 +137,7 @@ class RunTable(_Table):
 
     testbed: Literal["auto", "netns", "docker", "virtual"] = "auto"
     emulator: Literal["auto", "netem", "relay"] = "auto"
-    window: Annotated[str, StringConstraints(pattern=r"^[1-9][0-9]* steps$")] = "20 steps"
+    window: Steps = "20 steps"
     repeats: int = Field(default=3, ge=1)
     seed: int = Field(default=1, ge=0)
 
@@ -170,7 +190,7 @@ class Spec(_Table):
     workload: WorkloadTable
     network: NetworkTable = NetworkTable()
     comm: CommTable = CommTable()
-    algorithms: dict[str, dict[str, Any]] = Field(min_length=1)
+    algorithms: dict[str, dict[str, Any]]
     sweep: dict[str, Any] = {}
     train: TrainTable = TrainTable()
     run: RunTable = RunTable()
@@ -184,6 +204,23 @@ class Spec(_Table):
         if type(version) is not int or version != 1:  # true and 1.0 equal 1
             raise ValueError(f"expected 1, the only version there is, got {_as_written(version)}")
         return version
+
+    @model_validator(mode="before")
+    @classmethod
+    def _algorithms_of_a_command(cls, data: Any) -> Any:
+        """A command brings its own; every other workload needs one."""
+        workload = data.get("workload")
+        if isinstance(workload, dict) and "command" in workload:
+            return {"algorithms": {}, **data}
+        return data
+
+    @field_validator("algorithms")
+    @classmethod
+    def _needed(cls, algorithms: dict[str, Any], info: ValidationInfo) -> dict[str, Any]:
+        workload = info.data.get("workload")
+        if not algorithms and workload is not None and workload.command is None:
+            raise PydanticCustomError("too_short", "empty", {"min_length": 1})
+        return algorithms
 
     @classmethod
     def load(cls, source: str | Path) -> Spec:

@@ -9,7 +9,7 @@ from typing import Any
 Row = Mapping[str, Any]
 
 # The one-worker cell belongs to these; rows that differ in one of them are not comparable.
-SAME_BASE = ("run", "testbed", "workload", "payload_scale")
+SAME_BASE = ("run", "testbed", "workload", "payload_scale", "base_key")
 
 
 def one_worker_step_time_s(rows: Iterable[Row], like: Row) -> float | None:
@@ -17,7 +17,8 @@ def one_worker_step_time_s(rows: Iterable[Row], like: Row) -> float | None:
 
     Args:
         rows: all repetitions of a run, results columns.
-        like: the row to compare; run, testbed, workload and payload_scale must agree.
+        like: the row to compare; what `SAME_BASE` names must agree. Rows of commands say which cell
+            is theirs: a command that is filled in otherwise has another one.
 
     Returns:
         Seconds, or None while no such repetition is finished.

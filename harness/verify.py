@@ -9,9 +9,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from harness.cells import BASELINE
+from harness.command import looks_like_a_file
 from harness.predict import PredictInputs, window_steps
 
 MIN_REPS = 3
+MIN_STEPS = 20
 MAX_SPREAD_PCT = 10.0
 MAX_OVERHEAD_PCT = 5.0
 ACCURACY_BAND = 0.02
@@ -84,6 +86,9 @@ def _reps(rows: Sequence[Row], expected: Mapping[str, str]) -> Verdicts:
 def _window(rows: Sequence[Row], expected: Mapping[str, str]) -> Verdicts:
     """Stalls come in lumps: the window is a multiple of the period and spans the pipeline several times."""
     for slug, group in _cells(_ok(rows)):
+        if group[0].get("command"):
+            yield from _window_of_a_command(slug, group)
+            continue
         inputs = PredictInputs.from_json(group[0]["law_inputs"])
         needed = window_steps(inputs.delay, inputs.period, 0)
         for row in group:
@@ -97,12 +102,21 @@ def _window(rows: Sequence[Row], expected: Mapping[str, str]) -> Verdicts:
                 )
 
 
+def _window_of_a_command(slug: str, group: Sequence[Row]) -> Verdicts:
+    """Only the program knows its period, so that no more than the number of steps can be asked for."""
+    for row in group:
+        if row["steps"] is None:
+            yield slug, f"rep {row['rep']}: no steps were told; the whole program was timed, its start included"
+        elif row["steps"] < MIN_STEPS:
+            yield slug, f"rep {row['rep']}: {row['steps']} measured steps; at least {MIN_STEPS} are needed"
+
+
 def _code(rows: Sequence[Row], expected: Mapping[str, str]) -> Verdicts:
     """All cells of one kind were measured by the same code."""
-    by_kind: dict[str, set[str]] = defaultdict(set)
+    by_kind: dict[tuple[str, ...], set[str]] = defaultdict(set)
     for row in _ok(rows):
-        by_kind[row["kind"]].add(row["code"])
-    for kind, codes in by_kind.items():
+        by_kind[row["kind"], *filter(looks_like_a_file, row.get("command") or ())].add(row["code"])
+    for (kind, *_), codes in by_kind.items():
         if len(codes) > 1:
             yield None, f"{kind} was measured by {len(codes)} versions of the code ({_list(sorted(codes))})"
 

@@ -14,11 +14,13 @@ REAL = "real"
 ASSUMED_STEP_CV = 0.02
 """Assumption: steps of one machine vary by 2 %. None at all would flatter whoever waits for the slowest."""
 DEFAULT_BATCH_SIZE = 32
+MAX_PROCESSES = 16  # of a command, for each worker
 
 _KEYS = {
     "name": ("name", "step_time", "step_cv", "payload_scale"),
     "params": ("params", "tensors", "step_time", "step_cv", "payload_scale"),
     "model": ("model", "step_time", "step_cv", "payload_scale"),
+    "command": ("command", "step_times", "warmup", "nproc_per_worker", "timeout"),
 }
 
 
@@ -37,11 +39,6 @@ def kind_of(spec: Mapping[str, object], train: Mapping[str, object]) -> str:
         got = " and ".join(kinds) if kinds else "none"
         raise WorkloadError(f"workload: expected exactly one of name, params, model or command, got {got}")
     kind = kinds[0]
-    if kind == "command":
-        raise WorkloadError(
-            "workload.command: this version cannot run a command as a workload; "
-            "give its numbers instead: params, tensors and step_time"
-        )
     every_key = sorted({key for keys in _KEYS.values() for key in keys})
     for key in spec:
         if key not in every_key:
@@ -49,7 +46,8 @@ def kind_of(spec: Mapping[str, object], train: Mapping[str, object]) -> str:
                 f"workload.{key}: unknown key{did_you_mean(key, every_key)} (known: {', '.join(every_key)})"
             )
         if key not in _KEYS[kind]:
-            raise WorkloadError(f"workload.{key}: not together with {kind}; only params takes it")
+            takers = " or ".join(other for other in KINDS if key in _KEYS[other])
+            raise WorkloadError(f"workload.{key}: not together with {kind}; only {takers} takes it")
     return kind
 
 

@@ -20,6 +20,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from workloads import stepping
+from workloads.container import short_name
 from workloads.control import Channel
 from workloads.namespace import die_with_parent
 
@@ -37,7 +39,8 @@ def run(channel: Channel, request: dict[str, Any], counters: Any) -> None:
     """Run the processes of `request`, tell when each ends, and end when all have.
 
     Args:
-        request: processes (a list of {"argv", "env"}), cwd, door (path of the Unix socket, None without), port,
+        request: processes (a list of {"argv", "env"}, and "steps", the file that takes its steps, and "hook", for one
+            that is timed: `workloads.stepping`), cwd, door (path of the Unix socket, None without), port,
             host (True on the worker whose program opens the rendezvous). For each process two descriptors have
             come: its stdout and its stderr. With `inherit` every env is added to this process's.
         counters: a function without arguments, called before and after.
@@ -66,12 +69,16 @@ def run(channel: Channel, request: dict[str, Any], counters: Any) -> None:
         raise SystemExit(0)
     kill_descendants()  # what a program left in the background
     if door is not None:
+        with suppress(OSError):
+            door.shutdown(socket.SHUT_RDWR)  # or the thread that accepts keeps the port for ever
         door.close()
     channel.send({"cmd": "program", "event": "finished", "counters_before": before, "counters_after": counters()})
 
 
 def _start(wanted: dict[str, Any], cwd: str, out: int, err: int) -> subprocess.Popen[bytes]:
-    parent = os.getpid()
+    parent, env = os.getpid(), wanted["env"]
+    if "steps" in wanted:
+        env = env | stepping.environment(Path(wanted["steps"]), hook=wanted["hook"], given=env)
 
     def as_the_user_would() -> None:
         die_with_parent(parent)
@@ -81,7 +88,7 @@ def _start(wanted: dict[str, Any], cwd: str, out: int, err: int) -> subprocess.P
     return subprocess.Popen(
         wanted["argv"],
         cwd=cwd,
-        env=wanted["env"],
+        env=env,
         stdin=subprocess.DEVNULL,
         stdout=out,
         stderr=err,
@@ -92,6 +99,7 @@ def _start(wanted: dict[str, Any], cwd: str, out: int, err: int) -> subprocess.P
 
 def _watch(channel: Channel, processes: list[subprocess.Popen[bytes]]) -> bool:
     """Report ends and forward signals until all have ended; false if the controller is gone."""
+    began = time.monotonic()
     ends = {os.pidfd_open(process.pid): (number, process) for number, process in enumerate(processes)}
     while ends:
         readable, _, _ = select.select([channel.fileno(), *ends], [], [])
@@ -99,7 +107,8 @@ def _watch(channel: Channel, processes: list[subprocess.Popen[bytes]]) -> bool:
             number, process = ends.pop(end)
             os.close(end)
             code = process.wait()
-            channel.send({"cmd": "program", "event": "exited", "process": number, "code": code})
+            seconds = time.monotonic() - began
+            channel.send({"cmd": "program", "event": "exited", "process": number, "code": code, "seconds": seconds})
         if channel.fileno() in readable:
             message = channel.recv()
             if message is None:
@@ -150,7 +159,8 @@ def _open_door(request: dict[str, Any]) -> socket.socket | None:
         return None
     if request["host"]:
         sock = socket.socket(socket.AF_UNIX)
-        sock.bind(request["door"])
+        with short_name(Path(request["door"])) as name:
+            sock.bind(name)
     else:
         sock = socket.socket(socket.AF_INET)
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -189,7 +199,11 @@ def _dial(request: dict[str, Any]) -> socket.socket | None:
     while time.monotonic() < deadline:
         far = socket.socket(socket.AF_INET if request["host"] else socket.AF_UNIX)
         try:
-            far.connect(("127.0.0.1", request["port"]) if request["host"] else request["door"])
+            if request["host"]:
+                far.connect(("127.0.0.1", request["port"]))
+            else:
+                with short_name(Path(request["door"])) as name:
+                    far.connect(name)
         except OSError:  # not open yet
             far.close()
             time.sleep(0.02)

@@ -150,7 +150,10 @@ def info(spec: Mapping[str, object], train: Mapping[str, object] | None = None) 
         LearnerError: the model cannot be made.
     """
     train = {} if train is None else train
-    if fields.kind_of(spec, train) == "model":
+    kind = fields.kind_of(spec, train)
+    if kind == "command":
+        raise WorkloadError("workload.command: what a program computes is not known before it runs")
+    if kind == "model":
         return _by_model(spec, _learner(spec, 0, 1, 0, train))
     return _without_model(spec)
 

@@ -1,8 +1,8 @@
 """When the steps of a user's own program ended, told to whoever started it.
 
-`wanbench.step()` in a training loop, or the optimizer hook that `workloads/inject` registers, appends one time to
-the file that the environment names. Without that variable nothing happens, so a script may keep the call. Standard
-library only: this runs inside the user's program.
+`wanbench.step()` in a training loop appends one time to the file that the environment names, and the optimizer hook
+that `workloads/inject` registers to `<file>.hook` beside it. Without that variable nothing happens, so a script may
+keep the call. Standard library only: this runs inside the user's program.
 """
 
 from __future__ import annotations
@@ -11,24 +11,20 @@ import json
 import os
 import struct
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-STEPS_FILE = "WANBENCH_STEPS"
+STEPS_FILE = "WANBENCH_STEPS_FILE"
 INJECT = Path(__file__).parent / "inject"
 _RECORD = struct.Struct("=q")
-_fd: int | None = None
-_by_hand = False
+_HOOK = ".hook"
+_open: dict[str, int] = {}
 
 
 def step() -> None:
-    """Say that a training step has ended. From the first call on, the optimizer hook is silent."""
-    global _by_hand
-    if not _by_hand:
-        _by_hand = True
-        _forget()
-    _note()
+    """Say that a training step has ended. What the optimizer hook says does not count then."""
+    _note("")
 
 
 def stepped_by_optimizer(groups: Iterable[dict[str, Any]]) -> None:
@@ -42,8 +38,7 @@ def stepped_by_optimizer(groups: Iterable[dict[str, Any]]) -> None:
         tensors = [parameter for group in groups for parameter in group["params"]]
         size = {"params": sum(tensor.numel() for tensor in tensors), "tensors": len(tensors)}
         Path(f"{path}.model").write_text(json.dumps(size))
-    if not _by_hand:
-        _note()
+    _note(_HOOK)
 
 
 def read_model(path: Path) -> dict[str, int] | None:
@@ -55,39 +50,42 @@ def read_model(path: Path) -> dict[str, int] | None:
     return size
 
 
-def _note() -> None:
-    global _fd
-    if _fd is None:
-        path = os.environ.get(STEPS_FILE)
-        if path is None:
-            return
-        _fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
-    os.write(_fd, _RECORD.pack(time.monotonic_ns()))
-
-
-def _forget() -> None:
-    """The hook may have counted steps before the program spoke for itself."""
+def _note(who: str) -> None:
     path = os.environ.get(STEPS_FILE)
-    if path is not None and os.path.exists(path):
-        os.truncate(path, 0)
+    if path is None:
+        return
+    if who not in _open:
+        _open[who] = os.open(path + who, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+    os.write(_open[who], _RECORD.pack(time.monotonic_ns()))
+
+
+def told_by(path: Path) -> str | None:
+    """Who told the steps: "step", the program itself; "hook", its optimizer; None if nobody did."""
+    return "step" if path.exists() else "hook" if Path(f"{path}{_HOOK}").exists() else None
 
 
 def read_steps(path: Path) -> list[int]:
     """The times in ns of CLOCK_MONOTONIC at which steps ended, in order; empty if none was told."""
-    if not path.exists():
-        return []
-    data = path.read_bytes()
+    who = told_by(path)
+    data = b"" if who is None else Path(f"{path}{_HOOK if who == 'hook' else ''}").read_bytes()
     return [ns for (ns,) in _RECORD.iter_unpack(data[: len(data) // _RECORD.size * _RECORD.size])]
 
 
-def environment(steps_file: Path, *, hook: bool) -> dict[str, str]:
+def forget(path: Path) -> None:
+    """Remove what was told."""
+    for name in (path, Path(f"{path}{_HOOK}"), Path(f"{path}.model")):
+        name.unlink(missing_ok=True)
+
+
+def environment(steps_file: Path, *, hook: bool, given: Mapping[str, str] = os.environ) -> dict[str, str]:
     """What to add to a program's environment so that its steps are told.
 
     Args:
         steps_file: written by the program. hook: also count `optimizer.step()` of torch, in Python programs.
+        given: the environment that this is added to.
     """
     added = {STEPS_FILE: str(steps_file)}
     if hook:
-        paths = [str(INJECT), *filter(None, [os.environ.get("PYTHONPATH")])]
+        paths = [str(INJECT), *filter(None, [given.get("PYTHONPATH")])]
         added["PYTHONPATH"] = os.pathsep.join(paths)
     return added

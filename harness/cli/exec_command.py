@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -213,14 +212,15 @@ def _profile(options: dict[str, Any]) -> Profile:
 
 def _check_host(program: Program) -> None:
     from harness import testbeds
+    from harness.command import check_there
     from harness.emulators import choice
 
     if program.testbed not in testbeds.TESTBEDS:
         raise SpecError(f"--testbed {program.testbed}: expected one of {', '.join(testbeds.TESTBEDS)}")
     if program.emulator not in choice.EMULATORS:
         raise SpecError(f"--emulator {program.emulator}: expected auto or one of {', '.join(choice.EMULATORS)}")
-    if program.testbed == "netns" and shutil.which(program.argv[0]) is None:
-        raise SpecError(f"{program.argv[0]}: no such program here; give a path, or a command that PATH has")
+    if program.testbed == "netns":
+        check_there(program.argv[0], program.cwd)
     choice.check(program.emulator, program.testbed)
     testbeds.check(program.testbed, [program.image])
 

@@ -52,7 +52,8 @@ def command(
     lines = [_line(cell, folder, spec.run.repeats) for cell in cells]
     todo = [load_of(cell) for cell, line in zip(cells, lines, strict=True) for _ in range(line["to_run"])]
     todo.sort(key=lambda load: -load.seconds)
-    seconds = makespan(todo, jobs, os.cpu_count() or 1)
+    known = not any(cell.is_command for cell in cells)
+    seconds = makespan(todo, jobs, os.cpu_count() or 1) if known or not todo else None
     if as_json:
         click.echo(json.dumps({"run": str(folder.path), "cells": lines, "predicted_s": seconds}, indent=1))
         return
@@ -88,9 +89,9 @@ def _line(cell: Cell, folder: RunFolder, repeats: int) -> dict[str, Any]:
         "algorithm": cell.label,
         "workers": cell.workers,
         "axes": dict(cell.axes),
-        "steps": cell.steps,
-        "window_steps": cell.window,
-        "channels": cell.config["comm"]["channels"] if cell.workers > 1 else None,
+        "steps": None if cell.is_command else cell.steps,
+        "window_steps": None if cell.is_command else cell.window,
+        "channels": cell.config["comm"]["channels"] if cell.workers > 1 and not cell.is_command else None,
         "predicted_step_time_s": step_time_s,
         "bound": predict(cell.law_inputs()).bound if step_time_s is not None else None,
         "to_run": len(missing),
@@ -98,15 +99,16 @@ def _line(cell: Cell, folder: RunFolder, repeats: int) -> dict[str, Any]:
     }
 
 
-def _print(name: str, repeats: int, lines: list[dict[str, Any]], todo: int, seconds: float) -> None:
+def _print(name: str, repeats: int, lines: list[dict[str, Any]], todo: int, seconds: float | None) -> None:
     from harness.progress import clock
 
-    click.echo(
-        f"{name}: {len(lines)} cells x {repeats} = {len(lines) * repeats} reps; {todo} to run, about {clock(seconds)}"
-    )
+    took = "as long as the command takes" if seconds is None else f"about {clock(seconds)}"
+    click.echo(f"{name}: {len(lines)} cells x {repeats} = {len(lines) * repeats} reps; {todo} to run, {took}")
     width = max(len(line["cell"]) for line in lines)
     click.echo(f"{'cell':{width}}  {'steps':>5}  {'law s/step':>10}  {'bound by':9}  to run")
     for line in lines:
         law = "unknown" if line["predicted_step_time_s"] is None else f"{line['predicted_step_time_s']:.3f}"
         bound = line["bound"] or "-"
-        click.echo(f"{line['cell']:{width}}  {line['steps']:>5}  {law:>10}  {bound:9}  {line['to_run']}  {line['why']}")
+        click.echo(
+            f"{line['cell']:{width}}  {line['steps'] or '-':>5}  {law:>10}  {bound:9}  {line['to_run']}  {line['why']}"
+        )

@@ -11,7 +11,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
 from harness.analysis import AXIS_TITLES, Pivot
-from harness.figures.caption import caption, title
+from harness.figures.caption import caption, has_law, title
 from harness.figures.layout import Sheet
 from harness.figures.style import COLUMN_IN, INK, PAGE_IN, Style, looks_of, wanbench_style
 
@@ -27,13 +27,15 @@ def scalability_bars(pivot: Pivot, run_name: str, width_in: float = PAGE_IN, pro
         width_in: `PAGE_IN` or `COLUMN_IN`. progress: of a run that is going on, "14 of 42 cells".
     """
     looks = looks_of(pivot)
+    law = [("step-time law", Line2D([], [], color=INK, linestyle="", marker="_", markersize=7))]
+    law = law if has_law(pivot) else []
     with wanbench_style():
         sheet = Sheet(
             width_in,
             2.5 if width_in > COLUMN_IN else 2.0,
             title(pivot),
-            caption(pivot, run_name, "black ticks: step-time law", progress),
-            [*looks, "step-time law"],
+            caption(pivot, run_name, "black ticks: step-time law" if law else None, progress),
+            [*looks, *(name for name, _ in law)],
         )
         axes = sheet.axes()
         bar_in = (sheet.right - sheet.left) * width_in / len(pivot.columns) * _GROUP / len(looks)
@@ -49,8 +51,7 @@ def scalability_bars(pivot: Pivot, run_name: str, width_in: float = PAGE_IN, pro
         axes.set_yticks([0, 0.2, 0.4, 0.6, 0.8, 1.0])
         axes.set_ylabel("scalability  T(1) / T(N)")
         axes.set_xlabel(AXIS_TITLES.get(pivot.column_axis, pivot.column_axis))
-        law = Line2D([], [], color=INK, linestyle="", marker="_", markersize=7)
-        sheet.legend([*(_handle(look) for look in looks.values()), law])
+        sheet.legend([*(_handle(look) for look in looks.values()), *(handle for _, handle in law)])
     return sheet.figure
 
 

@@ -22,7 +22,7 @@ def title(pivot: Pivot) -> str:
     scaled_gloo = any(line["collective"] == "gloo" and line["payload_scale"] < 1 for line in lines)
     subject = f"{size} messages" if scaled_gloo and size else _each(lines, "workload")
     fixed = {k: v for k, v in pivot.fixed.items() if k not in {"collective", "workload"}}
-    parts = [subject, f"{_each(lines, 'collective')} all-reduce"]
+    parts = [subject, *_all_reduce(lines)]
     return ", ".join(parts + [axis_value(axis, value) for axis, value in fixed.items()])
 
 
@@ -41,11 +41,13 @@ def message_size(pivot: Pivot) -> str | None:
     return f"{least} B"
 
 
-def caption(pivot: Pivot, run_name: str, marks: str, progress: str | None = None, *, whiskers: bool = True) -> str:
+def caption(
+    pivot: Pivot, run_name: str, marks: str | None, progress: str | None = None, *, whiskers: bool = True
+) -> str:
     """Workload, scale, network, testbed, collective, repeats.
 
     Args:
-        pivot: what is drawn. run_name: comes first. marks: explains what is drawn.
+        pivot: what is drawn. run_name: comes first. marks: explains what is drawn, if that takes words.
         progress: of a run that is going on, "14 of 42 cells".
         whiskers: the figure shows the spread of repeats, if there is one.
     """
@@ -58,7 +60,7 @@ def caption(pivot: Pivot, run_name: str, marks: str, progress: str | None = None
         f"{_each(lines, 'workers')} workers",
         _network(pivot, lines),
         _testbed(lines),
-        f"{_each(lines, 'collective')} all-reduce{_channels(lines)}",
+        *(f"{text}{_channels(lines)}" for text in _all_reduce(lines)),
         f"TCP {_each(lines, 'tcp')}",
         _repeats(valid, whiskers),
         f"{lost} cell{'s' if lost > 1 else ''} failed or invalid" if lost else None,
@@ -109,6 +111,17 @@ def _testbed(lines: Sequence[Line]) -> str:
         return "testbed virtual: simulated network and clock"
     emulators = _each([line for line in lines if line["emulator"]], "emulator")
     return f"testbed {_each(lines, 'testbed')}: network emulated by {emulators}"
+
+
+def _all_reduce(lines: Sequence[Line]) -> list[str]:
+    """Nothing where it is a program of the user's that decides."""
+    collective = _each(lines, "collective")
+    return [f"{collective} all-reduce"] if collective else []
+
+
+def has_law(pivot: Pivot) -> bool:
+    """True if a step time was predicted for any cell, or can be from what is measured."""
+    return not all(_absent(line["predicted_step_time_s"]) for line in pivot.lines.values())
 
 
 def _channels(lines: Sequence[Line]) -> str:

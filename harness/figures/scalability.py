@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from harness.analysis import Pivot, law_curve
-from harness.figures.caption import caption, title
+from harness.figures.caption import caption, has_law, title
 from harness.figures.layout import Sheet
 from harness.figures.style import COLUMN_IN, FAINT, PAGE_IN, Style, looks_of, wanbench_style
 
@@ -31,10 +31,11 @@ def scalability_by_rtt(pivot: Pivot, run_name: str, width_in: float = PAGE_IN, p
         progress: of a run that is going on, "14 of 42 cells".
     """
     looks = looks_of(pivot)
-    text = caption(pivot, run_name, "thin lines: step-time law", progress)
+    law = [("step-time law", Line2D([], [], color=FAINT, linewidth=0.5))] if has_law(pivot) else []
+    text = caption(pivot, run_name, "thin lines: step-time law" if law else None, progress)
     height_in = 2.9 if width_in > COLUMN_IN else 2.15
     with wanbench_style():
-        sheet = Sheet(width_in, height_in, title(pivot), text, [*looks, "step-time law"])
+        sheet = Sheet(width_in, height_in, title(pivot), text, [*looks, *(name for name, _ in law)])
         axes = sheet.axes()
         _scale(axes, [float(rtt) for rtt in pivot.columns], (sheet.right - sheet.left) * width_in)
         for label, look in looks.items():
@@ -44,7 +45,7 @@ def scalability_by_rtt(pivot: Pivot, run_name: str, width_in: float = PAGE_IN, p
         axes.set_yticks(np.linspace(0, 1, 6))
         axes.set_ylabel("scalability  T(1) / T(N)")
         axes.set_xlabel("round-trip time (ms)")
-        handles = [_handle(look) for look in looks.values()] + [Line2D([], [], color=FAINT, linewidth=0.5)]
+        handles = [_handle(look) for look in looks.values()] + [handle for _, handle in law]
         sheet.legend(handles)
     return sheet.figure
 

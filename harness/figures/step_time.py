@@ -12,17 +12,24 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
 from harness.analysis import Pivot
-from harness.figures.caption import axis_value, caption, title
+from harness.figures.caption import axis_value, caption, has_law, title
 from harness.figures.layout import Sheet
 from harness.figures.style import COLUMN_IN, INK, PAGE_IN, wanbench_style
 
+Parts = tuple[tuple[str, str, str, str], ...]
 # (column, label, colour, hatch): light, dark and middle grey without colour.
-_PARTS = (
+_PARTS: Parts = (
     ("compute_s", "compute", "#BBCCEE", ""),
     ("stall_s", "stall", "#CC5566", "////"),
     ("overhead_s", "overhead", "#CCBB44", ""),
 )
-_MARKS = "stall: waiting for the network; black ticks: step-time law"
+# Of a program of the user's only the whole is known.
+_WHOLE: Parts = (("step_time_s", "whole step", "#999999", ""),)
+_MARKS = {
+    _PARTS: "stall: waiting for the network; black ticks: step-time law",
+    _WHOLE: "a program of its own, whose step is not taken apart",
+}
+_TITLES = {_PARTS: "where a step's time goes", _WHOLE: "time of a step"}
 _BAR_IN, _PANEL_TITLE_IN, _GAP_IN = 0.165, 0.22, 0.16
 
 
@@ -33,6 +40,9 @@ def step_time(pivot: Pivot, run_name: str, width_in: float = PAGE_IN, progress: 
         pivot: medians of every cell. run_name: shown at the caption's beginning.
         width_in: `PAGE_IN` or `COLUMN_IN`. progress: of a run that is going on, "14 of 42 cells".
     """
+    parts = _WHOLE if all(math.isnan(line["compute_s"]) for line in _valid(pivot)) else _PARTS
+    law = [("step-time law", Line2D([], [], color=INK, linestyle="", marker="|", markersize=7))]
+    law = law if has_law(pivot) else []
     across = min(len(pivot.columns), 3 if width_in > COLUMN_IN else 1)
     down = math.ceil(len(pivot.columns) / across)
     panel_in = _BAR_IN * len(pivot.algorithms) + 0.06
@@ -40,9 +50,9 @@ def step_time(pivot: Pivot, run_name: str, width_in: float = PAGE_IN, progress: 
         sheet = Sheet(
             width_in,
             down * (panel_in + _PANEL_TITLE_IN),
-            f"{title(pivot)}: where a step's time goes",
-            caption(pivot, run_name, _MARKS, progress, whiskers=False),
-            [*(label for _, label, _, _ in _PARTS), "step-time law"],
+            f"{title(pivot)}: {_TITLES[parts]}",
+            caption(pivot, run_name, _MARKS[parts], progress, whiskers=False),
+            [*(label for _, label, _, _ in parts), *(name for name, _ in law)],
             left_in=0.14 + 0.062 * max(len(label) for label in pivot.algorithms),
         )
         limit_s = _limit_s(pivot)
@@ -53,29 +63,31 @@ def step_time(pivot: Pivot, run_name: str, width_in: float = PAGE_IN, progress: 
             bottom = top - (panel_in + _PANEL_TITLE_IN) / sheet.height_in
             axes = sheet.figure.add_axes((left, bottom, width, panel_in / sheet.height_in))
             axes.set_title(axis_value(pivot.column_axis, column), fontsize=7, fontweight="normal", pad=2)
-            _panel(axes, pivot, column, limit_s)
+            _panel(axes, pivot, column, limit_s, parts)
             axes.tick_params(labelleft=index % across == 0, labelbottom=index + across >= len(pivot.columns))
             if index + across >= len(pivot.columns):
                 axes.set_xlabel("seconds a step")
-        handles = [Patch(facecolor=c, hatch=h, edgecolor="white", linewidth=0) for _, _, c, h in _PARTS]
-        law = Line2D([], [], color=INK, linestyle="", marker="|", markersize=7)
-        sheet.legend([*handles, law])
+        handles = [Patch(facecolor=c, hatch=h, edgecolor="white", linewidth=0) for _, _, c, h in parts]
+        sheet.legend([*handles, *(handle for _, handle in law)])
     return sheet.figure
 
 
 def _limit_s(pivot: Pivot) -> float:
-    times = [line["step_time_s"] for line in pivot.lines.values() if line["status"] == "ok"]
-    return 1.22 * max(times, default=1.0)
+    return 1.22 * max((line["step_time_s"] for line in _valid(pivot)), default=1.0)
 
 
-def _panel(axes: Axes, pivot: Pivot, column: Any, limit_s: float) -> None:
+def _valid(pivot: Pivot) -> list[Mapping[str, Any]]:
+    return [line for line in pivot.lines.values() if line["status"] == "ok"]
+
+
+def _panel(axes: Axes, pivot: Pivot, column: Any, limit_s: float, parts: Parts) -> None:
     for place, label in enumerate(pivot.algorithms):
         line = pivot.lines.get((label, column))
         if line is None or line["status"] != "ok":
             text = "not run" if line is None else str(line["status"])
             axes.text(0.01 * limit_s, place, text, fontsize=6, va="center", color=INK)
         else:
-            _bar(axes, line, place, limit_s)
+            _bar(axes, line, place, limit_s, parts)
     axes.set_ylim(len(pivot.algorithms) - 0.4, -0.6)
     axes.set_yticks(range(len(pivot.algorithms)), list(pivot.algorithms))
     axes.set_xlim(0, limit_s)
@@ -85,9 +97,9 @@ def _panel(axes: Axes, pivot: Pivot, column: Any, limit_s: float) -> None:
     axes.tick_params(axis="y", length=0)
 
 
-def _bar(axes: Axes, line: Mapping[str, Any], place: int, limit_s: float) -> None:
+def _bar(axes: Axes, line: Mapping[str, Any], place: int, limit_s: float, parts: Parts) -> None:
     left_s = 0.0
-    for name, _, colour, hatch in _PARTS:
+    for name, _, colour, hatch in parts:
         width_s = 0.0 if math.isnan(line[name]) else max(0.0, line[name])
         axes.barh(place, width_s, 0.7, left_s, color=colour, hatch=hatch, edgecolor="white", linewidth=0, zorder=2)
         left_s += width_s

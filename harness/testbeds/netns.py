@@ -17,6 +17,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -31,6 +32,7 @@ from workloads.control import Channel, ControlError
 
 _START_TIMEOUT_S = 120.0  # importing torch on a busy or slow machine
 _EXIT_TIMEOUT_S = 2.0
+_LEAVE_S = 1.0
 
 
 class NetnsWorker(Worker):
@@ -40,6 +42,12 @@ class NetnsWorker(Worker):
         super().__init__(rank, channel)
         self.pid = pid
         self._testbed = testbed
+        self._has_program = False
+
+    def send(self, message: dict[str, Any], fds: Sequence[int] = ()) -> None:
+        """See `Worker.send`."""
+        self._has_program = self._has_program or message["cmd"] == "program"
+        super().send(message, fds)
 
     def epitaph(self) -> WorkerDied:
         """How it ended, in words."""
@@ -54,7 +62,12 @@ class NetnsWorker(Worker):
         return is_stopped(self.pid)
 
     def kill(self) -> None:
-        """SIGKILL; see `Worker.kill`."""
+        """SIGKILL; see `Worker.kill`. One that has run a program may first end what that has left in other sessions."""
+        if self._has_program and not self.is_stopped():
+            self._signal(signal.SIGTERM)
+            deadline = time.monotonic() + _LEAVE_S
+            while Path(f"/proc/{self.pid}").exists() and time.monotonic() < deadline:
+                time.sleep(0.01)
         self._signal(signal.SIGKILL)
         with suppress(OSError):
             self.channel.sock.shutdown(socket.SHUT_RDWR)

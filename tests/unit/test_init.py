@@ -29,6 +29,20 @@ def test_every_commented_alternative_is_a_key_that_exists(tmp_path):
     expand(Spec.load(tmp_path / "named.toml"), "named.toml")
 
 
+def test_the_commented_command_is_a_workload_as_well(tmp_path):
+    wanbench("init")
+    text = (tmp_path / "experiment.toml").read_text()
+    for line in ("command =", "step_times =", "warmup =", "H     ="):
+        assert text.count(f"# {line}") == 1
+        text = text.replace(f"# {line}", line)
+    tables = text.split("\n[")
+    tables = [table for table in tables if not table.startswith(("comm]", "algorithms]"))]
+    ours = ("params =", "tensors =", "step_time =", "step_cv =", "payload_scale =")
+    text = "\n".join(line for line in "\n[".join(tables).splitlines() if not line.startswith(ours))
+    cells = expand(Spec.from_toml(text, "x.toml"), "x.toml")
+    assert [cell.label for cell in cells if cell.axes.get("rtt") == "20ms"] == ["train-H1", "train-H8", "train-H64"]
+
+
 def test_a_file_that_is_there_is_left_alone(tmp_path):
     (tmp_path / "experiment.toml").write_text("mine")
     assert refused("init") == "wanbench: experiment.toml: is there already; choose another name"

@@ -56,6 +56,17 @@ def test_step_is_nothing_outside_of_a_measurement(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+def _sleeps_at_the_end(tmp_path, code):
+    """How long the program slept after its last line: the hook's own clock, whatever the host does."""
+    watch = "import time; sleep = time.sleep; time.sleep = lambda s: (print('slept', s), sleep(s)); "
+    return run(tmp_path, watch + code)[1]
+
+
+def test_gloos_threads_get_time_before_a_counted_program_ends(tmp_path):
+    assert _sleeps_at_the_end(tmp_path, "import torch.distributed") == "slept 0.1\n"
+    assert _sleeps_at_the_end(tmp_path, "pass") == ""
+
+
 def test_the_hook_leaves_programs_without_torch_alone(tmp_path):
     times, out = run(tmp_path, "import sys; print('torch' in sys.modules)")
     assert (times, out) == ([], "False\n")

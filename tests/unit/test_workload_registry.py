@@ -180,7 +180,8 @@ def test_an_unknown_name_gets_a_near_miss():
 def test_an_unknown_key_gets_a_near_miss():
     refused(
         "workload.steptime: unknown key; did you mean 'step_time'? "
-        "(known: model, name, params, payload_scale, step_cv, step_time, tensors)",
+        "(known: command, model, name, nproc_per_worker, params, payload_scale, step_cv, step_time, step_times, "
+        "tensors, timeout, warmup)",
         {"name": "digits-cnn", "steptime": "1s"},
     )
 
@@ -197,11 +198,17 @@ def test_a_workload_is_exactly_one_thing(spec, got):
     refused(f"workload: expected exactly one of name, params, model or command, got {got}", spec)
 
 
-def test_a_command_is_recognised_and_refused():
+def test_of_a_command_nothing_is_known_before_it_runs():
+    refused("workload.command: what a program computes is not known before it runs", {"command": ["train.py"]})
+
+
+def test_what_goes_with_a_command_goes_with_nothing_else():
     refused(
-        "workload.command: this version cannot run a command as a workload; "
-        "give its numbers instead: params, tensors and step_time",
-        {"command": "train.py"},
+        "workload.warmup: not together with name; only command takes it", {"name": "digits-cnn", "warmup": "3 steps"}
+    )
+    refused(
+        "workload.step_time: not together with command; only name or params or model takes it",
+        {"command": ["train.py"], "step_time": "1s"},
     )
 
 

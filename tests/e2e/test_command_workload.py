@@ -1,0 +1,148 @@
+"""A user's own script as a workload: swept, timed, stored and resumed like a built-in one."""
+
+import json
+import shutil
+import signal
+import sys
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+PROGRAMS = Path(__file__).parent / "programs"
+
+DDP = f"""
+schema = 1
+name = "mine"
+
+[workload]
+command = [{sys.executable!r}, "ddp.py"]
+step_times = "hook"
+
+[sweep]
+workers = [2]
+rtt = ["5ms", "50ms", "150ms"]
+
+[run]
+repeats = 1
+"""
+
+CASES = f"""
+schema = 1
+name = "cases"
+
+[workload]
+command = [{sys.executable!r}, "cases.py", "--rounds", "{{rounds}}"]
+timeout = "TIMEOUT"
+
+[sweep]
+workers = [2]
+rtt = ["1ms"]
+rounds = [8]
+case = CASES
+
+[run]
+repeats = 1
+"""
+
+
+def cases(bench, *names, timeout="10s"):
+    shutil.copy(PROGRAMS / "cases.py", bench.folder)
+    return bench.spec(CASES.replace("CASES", json.dumps(names)).replace("TIMEOUT", timeout))
+
+
+@pytest.fixture(scope="module")
+def ddp(shared_bench):
+    shutil.copy(PROGRAMS / "ddp.py", shared_bench.folder)
+    shared_bench.measure(shared_bench.spec(DDP))
+    return shared_bench
+
+
+def test_a_data_parallel_script_is_swept_and_pays_for_every_round_trip(ddp):
+    rows = {row["rtt_ms"]: row for row in ddp.rows("mine") if row["workers"] == 2}
+    assert set(rows) == {5, 50, 150}
+    for rtt_ms, row in rows.items():
+        assert row["step_time_s"] > 2 * rtt_ms / 1e3  # gloo on two workers: 2(N-1) round trips an all-reduce
+        assert (row["steps"], row["step_times"]) == (7, "hook")  # ten, without three of warm-up
+        assert row["wire_bytes"] > 10 * 650 * 4
+    assert rows[5]["step_time_s"] < rows[50]["step_time_s"] < rows[150]["step_time_s"]
+    assert rows[5]["scalability"] > rows[50]["scalability"] > rows[150]["scalability"]
+    unknown = ("compute_s", "stall_s", "overhead_s", "predicted_step_time_s", "final_loss", "accuracy", "collective")
+    assert {rows[50][name] for name in unknown} == {None}
+
+
+def test_its_steps_logs_and_figures_are_kept(ddp):
+    (rep,) = (ddp.folder / "out/mine/cells").glob("ddp-w2-rtt50ms-*/rep-0")
+    steps = pd.read_parquet(rep / "steps.parquet")
+    assert steps.groupby("rank").size().to_dict() == {0: 10, 1: 10}
+    assert "rank 1 of 2" in (rep / "rank-1.out.log").read_text()
+    assert {path.stem for path in (ddp.folder / "out/mine/figures").glob("*.png")} >= {
+        "scalability-by-rtt",
+        "step-time",
+    }
+
+
+def test_a_changed_script_is_not_mixed_with_what_the_old_one_measured(ddp):
+    script = ddp.folder / "ddp.py"
+    script.write_text(script.read_text() + "# another one\n")
+    result = ddp.run("run", "spec.toml", "--out", "out")
+    assert result.code == 2
+    assert "4 repetitions were measured by other code" in result.last_line
+    assert ddp.run("run", "spec.toml", "--out", "out", "--keep").code == 0
+
+
+def test_a_failure_and_a_hang_cost_their_cells_and_no_others(bench):
+    spec = cases(bench, "failing", "hanging", "stepping", "silent")
+    result = bench.run("run", spec, "--out", "out")
+    assert result.code == 4
+    rows = {(row["workers"], row["params"]["case"]): row for row in bench.rows("cases")}
+    assert rows[2, "failing"]["reason"] == "rank 1 failed with status 1"
+    assert "rank-1: no such thing as a free lunch" in result.err
+    assert rows[2, "hanging"]["reason"] == "hung: ranks 0, 1 had not ended after 10 s (workload.timeout)"
+    assert {key for key, row in rows.items() if row["status"] == "failed"} == {(2, "failing"), (2, "hanging")}
+    stepping, silent = rows[2, "stepping"], rows[2, "silent"]
+    assert (stepping["steps"], stepping["step_times"]) == (5, "step")
+    assert stepping["step_time_s"] >= 0.05
+    assert (silent["steps"], silent["step_times"]) == (None, "total")
+    assert silent["step_time_s"] >= 8 * 0.05
+    assert not _running("sleep 1003")
+
+
+def test_an_interrupted_command_leaves_nothing_and_the_run_is_resumed(bench):
+    spec = cases(bench, "stepping", "hanging", timeout="100s")
+    command = bench.start("run", spec, "--out", "out")
+    command.until(lambda: _logs(bench).count("up") == 2)
+    command.process.send_signal(signal.SIGINT)
+    assert command.wait().code == 130
+    assert command.left_nothing(2.0)
+    assert not _running("sleep 1003")
+    finished = bench.finished("cases")
+    assert len(finished) >= 2
+    again = bench.run("run", spec, "--out", "out", "--only", "case=stepping")
+    assert again.code == 0, again.err
+    assert finished.items() <= bench.finished("cases").items()
+
+
+def test_a_program_that_is_not_there_is_one_line(bench):
+    spec = cases(bench, "stepping")
+    text = (bench.folder / spec).read_text().replace(sys.executable, "no-such-python")
+    result = bench.run("run", bench.spec(text), "--out", "out")
+    assert result.code == 2
+    assert result.last_line == (
+        "wanbench: workload.command: no-such-python: no such program here; give a path, or a command that PATH has"
+    )
+
+
+def _logs(bench):
+    return "".join(path.read_text() for path in bench.folder.glob("out/cases/cells/*/rep-0.part/rank-*.out.log"))
+
+
+def _running(words):
+    """True if a process has this command line."""
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            if path.read_bytes().replace(b"\0", b" ").decode(errors="replace").strip() == words:
+                return True
+        except OSError:
+            continue
+    return False

@@ -1,0 +1,283 @@
+"""A command as a workload: what is filled in, what it is called, what makes two cells the same, and every refusal."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from harness.cells import Cell, expand
+from harness.command import filled, name_of
+from harness.command_rep import program_of, step_time
+from harness.errors import RepFailed, SpecError
+from harness.manifest import code_hash
+from harness.rows import describe
+from harness.spec import Spec
+from harness.stats import scalability
+
+GOOD = """\
+schema = 1
+name = "t"
+
+[workload]
+command = ["python", "t.py", "--H", "{H}"]
+
+[sweep]
+workers = [2]
+rtt = ["10ms"]
+H = [1, 8]
+"""
+
+
+def cells(text: str = GOOD, where: str = "x.toml") -> list[Cell]:
+    return expand(Spec.from_toml(text, where), where)
+
+
+def swept(text: str = GOOD) -> list[Cell]:
+    return [cell for cell in cells(text) if not cell.is_baseline]
+
+
+def edited(*changes: tuple[str, str]) -> str:
+    text = GOOD
+    for old, new in changes:
+        assert old in text
+        text = text.replace(old, new)
+    return text
+
+
+def refusal(*changes: tuple[str, str]) -> str:
+    with pytest.raises(SpecError) as caught:
+        cells(edited(*changes))
+    return str(caught.value)
+
+
+# ---------------------------------------------------------------- filling
+
+
+def test_an_axis_of_any_name_is_filled_into_the_command():
+    assert [cell.config["workload"]["command"][-1] for cell in swept()] == ["1", "8"]
+
+
+@pytest.mark.parametrize(
+    ("argument", "result"),
+    [
+        ("{H}", "8"),
+        ("--H={H}@{rtt}", "--H=8@10ms"),
+        ('{{"H": {H}}}', '{"H": 8}'),
+        ("{nesterov}", "true"),
+        ("{network.place}", "blocked"),
+        ("plain", "plain"),
+    ],
+)
+def test_placeholders_are_replaced_and_double_braces_are_braces(argument, result):
+    values = {"H": 8, "rtt": "10ms", "nesterov": True, "network.place": "blocked"}
+    assert filled([argument], values, "x") == [result]
+
+
+def test_every_axis_is_in_the_environment_of_the_program(tmp_path):
+    env = program_of(swept()[1], 2, tmp_path / "s").environment
+    assert env["WANBENCH_H"] == "8"
+    assert env["WANBENCH_RTT"] == "10ms"
+    assert env["WANBENCH_WORKERS"] == "2"
+    assert env["WANBENCH_SEED"] == "3"
+
+
+def test_without_algorithms_the_label_is_the_scripts_name_and_its_own_axes():
+    assert [cell.label for cell in swept()] == ["t-H1", "t-H8"]
+    assert swept()[1].config["algorithm"] == {"label": "t-H8", "kind": "command:t", "params": {"H": 8}}
+
+
+def test_algorithms_of_a_command_are_names_and_parameters_that_the_script_is_told(tmp_path):
+    text = GOOD + "[algorithms]\nlocal = {}\ndiloco = { outer = [0.5, 0.7] }\n"
+    found = swept(text.replace('"{H}"', '"{H}", "{algorithm}"'))
+    assert [cell.label for cell in found][:3] == ["local-H1", "diloco-outer0.5-H1", "diloco-outer0.7-H1"]
+    assert found[2].config["workload"]["command"][-1] == "diloco"
+    env = program_of(found[2], 0, tmp_path / "s").environment
+    assert env["WANBENCH_ALGORITHM"] == "diloco"
+    assert json.loads(env["WANBENCH_PARAMS"]) == {"outer": 0.7}
+
+
+@pytest.mark.parametrize(
+    ("command", "name"),
+    [
+        (["python", "a/train.py", "--x", "b.py"], "train.py"),
+        (["python", "-m", "pkg.train"], "pkg.train"),
+        (["sh", "-c", "echo hi"], "sh"),
+        (["./run.sh"], "run.sh"),
+        (["/usr/bin/env", "-i", "go.sh"], "go.sh"),
+    ],
+)
+def test_a_command_is_called_by_its_script(command, name):
+    assert name_of(command) == name
+
+
+# ---------------------------------------------------------------- identity
+
+
+def test_every_filled_in_command_has_a_one_worker_cell_of_its_own():
+    found = cells()
+    bases = {cell.key: cell for cell in found if cell.is_baseline}
+    assert [base.config["workload"]["command"][-1] for base in bases.values()] == ["1", "8"]
+    for cell in swept():
+        assert bases[cell.base_key].config["workload"]["command"] == cell.config["workload"]["command"]
+
+
+def test_one_worker_cells_serve_all_networks_unless_the_program_asks_for_the_network():
+    two = ('["10ms"]', '["10ms", "20ms"]')
+    assert sum(cell.is_baseline for cell in cells(edited(two))) == 2
+    assert sum(cell.is_baseline for cell in cells(edited(two, ('"{H}"', '"{H}", "{rtt}"')))) == 4
+
+
+def test_scalability_is_taken_of_the_own_one_worker_cell():
+    rows = []
+    for cell in cells():
+        h = cell.config["algorithm"]["params"]["H"]
+        seconds = {1: 10.0, 8: 2.0}[h] if cell.is_baseline else 20.0
+        rows.append({**describe(cell, 0), "status": "ok", "step_time_s": seconds})
+    of = {row["algorithm"]: scalability(row, rows) for row in rows if row["workers"] == 2}
+    assert of == {"t-H1": 0.5, "t-H8": 0.1}
+
+
+def test_another_command_or_axis_is_another_cell_and_a_longer_timeout_is_not():
+    key = swept()[0].key
+    assert swept(edited(('"--H"', '"--h"')))[0].key != key
+    assert swept(edited(("H = [1, 8]", "H = [2, 8]")))[0].key != key
+    assert swept(edited(("[sweep]", 'timeout = "5s"\n[sweep]')))[0].key == key
+    assert swept(edited(("[sweep]", 'timeout = "5s"\n[sweep]')))[0].timeout_s == 5
+
+
+def test_a_changed_script_is_other_code_and_a_file_it_does_not_name_is_not(tmp_path):
+    (tmp_path / "t.py").write_text("one")
+    (tmp_path / "other.py").write_text("one")
+    (cell, *_) = cells(GOOD.replace('"t.py"', '"t.py", "WANBENCH_H"'), str(tmp_path / "x.toml"))
+    before = code_hash(cell)
+    (tmp_path / "other.py").write_text("two!")
+    assert code_hash(cell) == before
+    (tmp_path / "t.py").write_text("two!")
+    assert code_hash(cell) != before
+
+
+def test_a_module_of_the_folder_is_part_of_the_code_as_well(tmp_path):
+    (tmp_path / "pkg").mkdir()
+    (tmp_path / "pkg" / "t.py").write_text("one")
+    (cell, *_) = cells(GOOD.replace('"t.py"', '"-m", "pkg.t"'), str(tmp_path / "x.toml"))
+    before = code_hash(cell)
+    (tmp_path / "pkg" / "t.py").write_text("two!")
+    assert code_hash(cell) != before
+
+
+def test_a_row_says_what_ran_and_invents_nothing():
+    row = describe(swept()[1], 0)
+    assert row["command"] == ["python", "t.py", "--H", "8"]
+    assert (row["workload"], row["algorithm"], row["params"]) == ("t.py", "t-H8", {"H": 8})
+    unknown = ("collective", "channels", "predicted_step_time_s", "law_inputs", "message_bytes", "compute_s", "stall_s",
+               "overhead_s", "payload_bytes", "messages_sent", "final_loss", "accuracy")  # fmt: skip
+    assert {row[name] for name in unknown} == {None}
+
+
+# ---------------------------------------------------------------- refusals
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ([('"{H}"', '"{h}"')], "x.toml: workload.command: {h} in '{h}' is no axis of this sweep; known here: H, "),
+        ([('"{H}"', '"{H}{wokers}"')], "did you mean 'workers'?"),
+        ([('"{H}"', '"{"')], "x.toml: workload.command: '{': expected an axis in each pair of braces, such as"),
+        ([('"{H}"', '"{H:03d}"')], "x.toml: workload.command: '{H:03d}': expected an axis in each pair of braces"),
+        ([("H = [1, 8]", "H = [[1]]")], "x.toml: sweep.H: expected text, numbers or true and false, got [1]"),
+        ([("H = [1, 8]", "H = [1]\nh = [2]")], "x.toml: sweep.h: WANBENCH_H is what sweep.H is called as well"),
+        ([("H = [1, 8]", "H = [1]\nsite = [2]")], "x.toml: sweep.site: WANBENCH_SITE says something else already"),
+        ([("[sweep]", "step_time = '1s'\n[sweep]")], "workload.step_time: not together with command; only name or"),
+        ([("[sweep]", "warmup = '3'\n[sweep]")], "x.toml: workload.warmup: expected a count of steps, such as"),
+        ([("[sweep]", "timeout = '3'\n[sweep]")], "x.toml: workload.timeout: '3' has no unit;"),
+        ([("[sweep]", "step_times = 'hok'\n[sweep]")], "x.toml: workload.step_times: expected 'hook', got 'hok'"),
+        ([("[sweep]", "nproc_per_worker = 0\n[sweep]")], "x.toml: workload.nproc_per_worker: expected at least 1"),
+        ([("[sweep]", "[comm]\nchannels = 2\n[sweep]")], "x.toml: comm: goes with wanbench's own training loop"),
+        ([("[sweep]", "[train]\nlr = 0.1\n[sweep]")], "x.toml: train: goes with wanbench's own training loop"),
+        ([("H = [1, 8]", "H = [1]\ncollective = ['gloo']")], "x.toml: comm: goes with wanbench's own"),
+        ([("[sweep]", "[run]\nwindow = '30 steps'\n[sweep]")], "x.toml: run.window: a command decides how many"),
+        ([("[sweep]", "[algorithms]\na = { kind = 'dts' }\n[sweep]")], "x.toml: algorithms.a.kind: not together with"),
+        ([('command = ["python", "t.py", "--H", "{H}"]', "command = []")], "x.toml: workload.command: expected"),
+        ([("[sweep]", "[run]\ntestbed = 'docker'\n[sweep]")], "x.toml: run.testbed: a command runs on netns;"),
+        (
+            [("[sweep]", "[run]\ntestbed = 'virtual'\n[sweep]")],
+            "x.toml: run.testbed: a command cannot be simulated; `wanbench calibrate -- CMD` makes a workload by",
+        ),
+    ],
+)  # fmt: skip
+def test_what_does_not_go_together_is_one_line(changes, words):
+    line = refusal(*changes)
+    assert words in line
+    assert "\n" not in line
+
+
+def test_an_axis_that_nobody_reads_is_refused_with_a_near_miss(tmp_path):
+    (tmp_path / "t.py").write_text("import os; os.environ['WANBENCH_K']")
+    where = str(tmp_path / "x.toml")
+    with pytest.raises(SpecError) as caught:
+        cells(GOOD + 'rtts = ["1ms"]\n', where)
+    assert str(caught.value) == (
+        f"{where}: sweep.rtts: nothing reads this axis; did you mean 'rtt'? put {{rtts}} into workload.command, or "
+        "read WANBENCH_RTTS in the script"
+    )
+    assert cells(GOOD + "K = [1]\n", where)
+
+
+def test_an_axis_of_any_name_is_for_commands_only():
+    line = refusal(('command = ["python", "t.py", "--H", "{H}"]', 'name = "digits-cnn"'),
+                   ("[sweep]", "[algorithms]\nssgd = {}\n[sweep]"))  # fmt: skip
+    assert line.startswith("x.toml: sweep.H: unknown axis;")
+
+
+def test_algorithms_are_needed_by_every_other_workload():
+    line = refusal(('command = ["python", "t.py", "--H", "{H}"]', 'name = "digits-cnn"'))
+    assert line == "x.toml: algorithms: this key is required; add [algorithms] with ssgd = {}"
+
+
+# ---------------------------------------------------------------- step times
+
+MS = 1_000_000
+
+
+def ends(*ms: float) -> list[int]:
+    return [int(one * MS) for one in ms]
+
+
+def timed(told, *, lasted=None, more: str = ""):
+    (cell, *_) = swept(edited(("[sweep]", f"{more}\n[sweep]")))
+    return step_time(cell, told, lasted or {0: 9.0, 1: 12.0})
+
+
+def test_a_step_time_is_that_of_the_slowest_process_after_the_warm_up():
+    told = {0: ("hook", ends(0, 500, 900, 910, 920)), 1: ("hook", ends(0, 500, 900, 930, 960))}
+    assert timed(told) == {"steps": 2, "step_time_s": 0.03, "step_times": "hook"}
+
+
+def test_one_long_step_in_many_counts_in_full():
+    told = {0: ("step", ends(0, 1, 2, 3, 4, 5, 106))}
+    assert timed(told)["step_time_s"] == pytest.approx(0.026)  # the median step is 1 ms
+
+
+def test_the_warm_up_is_the_specs():
+    told = {0: ("hook", ends(0, 500, 510, 520))}
+    assert timed(told, more="warmup = '1 steps'")["step_time_s"] == pytest.approx(0.52 / 3)
+
+
+def test_what_the_program_says_itself_counts_before_the_hook():
+    told = {0: ("hook", ends(*range(9))), 1: ("step", ends(0, 10, 20, 30))}
+    assert timed(told) == {"steps": 1, "step_time_s": 0.01, "step_times": "step"}
+
+
+def test_without_steps_the_whole_program_is_timed_and_no_number_of_steps_is_invented():
+    assert timed({}) == {"steps": None, "step_time_s": 12.0, "step_times": "total"}
+
+
+def test_a_hook_that_saw_nothing_is_an_error_and_not_a_total():
+    with pytest.raises(RepFailed, match=r"no optimizer step of torch was seen \(workload.step_times\)"):
+        timed({}, more="step_times = 'hook'")
+
+
+def test_a_program_that_ends_within_its_warm_up_is_an_error():
+    with pytest.raises(RepFailed, match="rank 1 told 3 steps, and the first 3 are warm-up"):
+        timed({0: ("hook", ends(1, 2, 3, 4)), 1: ("hook", ends(1, 2, 3))})
