@@ -6,7 +6,7 @@ import difflib
 import hashlib
 import json
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
@@ -17,7 +17,7 @@ from harness.axes import excluded, is_commands_own, points
 from harness.conditions import effective_conditions
 from harness.emulators import choice
 from harness.errors import SpecError
-from harness.networks import of_one_worker, resolve, resolve_profile
+from harness.networks import check_keys, of_one_worker, resolve, resolve_profile
 from harness.predict import (
     GLOO_OPERATIONS_PER_CHANNEL,
     PredictError,
@@ -26,7 +26,7 @@ from harness.predict import (
     predict,
     window_steps,
 )
-from harness.spec import CommTable, NetworkTable, Spec, VirtualTable
+from harness.spec import CommTable, Spec, VirtualTable
 from netprofiles import Delay, PlacementError, Profile, Size, place
 from workloads.algorithms import registry as algorithms
 from workloads.algorithms.base import Algorithm
@@ -247,10 +247,6 @@ def _command_cell(
         "seed": spec.run.seed,
         **_place_to_run(spec, label),
     }
-    if config["testbed"] == "docker":
-        raise SpecError(
-            f"{where}: run.testbed: a command runs on netns; containers do not see the folder that it runs in"
-        )
     cell = Cell(config, {"algorithm": label, **axes}, source, Path(where).parent, timeout.seconds)
     try:
         kind_of(workload, {})
@@ -382,15 +378,7 @@ def _at(cell: Cell) -> str:
 
 def _check_network(cell: Cell, spec: Spec, where: str) -> None:
     """A profile has the keys that go with it, and a place for every worker."""
-    network = spec.network
-    uniform_only, named_only = ("rtt", "rate", "jitter", "loss"), ("rtt_scale", "rate_scale")
-    if network.profile == "uniform":
-        _refuse(network, named_only, f"goes with a named profile; uniform takes {', '.join(uniform_only)}", where)
-        if not cell.is_baseline and network.rtt is None:
-            raise SpecError(f"{where}: network.rtt: the uniform profile needs an RTT; set it or sweep rtt")
-    else:
-        takes = f"{network.profile!r} takes {', '.join(named_only)}"
-        _refuse(network, uniform_only, f"goes with the uniform profile; {takes}", where)
+    check_keys(spec.network, where, alone=cell.is_baseline)
     try:
         cell.placement()
     except PlacementError as error:
@@ -413,9 +401,3 @@ def _check_testbed(cell: Cell, spec: Spec, where: str) -> None:
             f"{where}: workload: {cell.workload().name} has no compute model, which testbed virtual needs; "
             'set workload.step_time, such as "300ms"'
         )
-
-
-def _refuse(network: NetworkTable, keys: Iterable[str], why: str, where: str) -> None:
-    for key in keys:
-        if getattr(network, key) is not None:
-            raise SpecError(f"{where}: network.{key}: {why}")

@@ -14,7 +14,8 @@ from harness import owner, testbeds
 from harness.cells import Cell
 from harness.command import check_there
 from harness.emulators import choice
-from harness.errors import HostError
+from harness.errors import HostError, SpecError
+from harness.mounts import current
 
 _OWNER = "owner.json"
 _WORKER_BYTES = 120 << 20  # private memory of a worker beside its vectors, generous
@@ -31,8 +32,8 @@ def check_host(cells: Iterable[Cell]) -> None:
         mine = [cell for cell in emulated if cell.config["testbed"] == testbed]
         testbeds.check(testbed, {cell.config.get("containers", {}).get("image") for cell in mine})
     for cell in emulated:
-        if cell.is_command and cell.config["testbed"] == "netns":
-            check_there(cell.config["workload"]["command"][0], cell.folder, "workload.command: ")
+        if cell.is_command:
+            _check_command(cell)
     kinds = [(cell.config["emulator"], cell.config["testbed"]) for cell in emulated if cell.workers > 1]
     for emulator, testbed in dict.fromkeys(kinds):
         try:
@@ -47,6 +48,16 @@ def check_host(cells: Iterable[Cell]) -> None:
                 f"{cell.title.strip()}: needs about {needed / 2**30:.1f} GiB for {cell.workers} workers, "
                 f"{available / 2**30:.1f} GiB are available; use fewer workers or a smaller payload_scale"
             )
+
+
+def _check_command(cell: Cell) -> None:
+    """The program is there, or its folder can be shown to containers."""
+    if cell.config["testbed"] == "netns":
+        check_there(cell.config["workload"]["command"][0], cell.folder, "workload.command: ")
+    elif testbeds.adopted() is not None:
+        raise SpecError("workload.command: containers that are there already do not see the folder that it runs in")
+    else:
+        current(cell.folder.resolve())
 
 
 def memory_bytes(cell: Cell) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Iterable
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -54,6 +55,24 @@ def resolve(table: NetworkTable, given: dict[str, Any], where: str) -> tuple[dic
 def of_one_worker() -> tuple[dict[str, Any], str]:
     """A lone worker has no network: one such table serves all networks."""
     return {"profile": "uniform", "place": "blocked", "tcp": TcpTable().model_dump()}, "uniform"
+
+
+def check_keys(table: NetworkTable, where: str, *, alone: bool) -> None:
+    """A profile has the keys that go with it; a worker alone needs no RTT. Raises: SpecError."""
+    uniform_only, named_only = ("rtt", "rate", "jitter", "loss"), ("rtt_scale", "rate_scale")
+    if table.profile == "uniform":
+        _refuse(table, named_only, f"goes with a named profile; uniform takes {', '.join(uniform_only)}", where)
+        if not alone and table.rtt is None:
+            raise SpecError(f"{where}: network.rtt: the uniform profile needs an RTT; set it or sweep rtt")
+    else:
+        takes = f"{table.profile!r} takes {', '.join(named_only)}"
+        _refuse(table, uniform_only, f"goes with the uniform profile; {takes}", where)
+
+
+def _refuse(table: NetworkTable, keys: Iterable[str], why: str, where: str) -> None:
+    for key in keys:
+        if getattr(table, key) is not None:
+            raise SpecError(f"{where}: network.{key}: {why}")
 
 
 def _profile_source(name: str, where: str) -> str:

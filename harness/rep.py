@@ -14,6 +14,7 @@ from harness.emulators.probe import probe
 from harness.emulators.probe_report import TOLERANCES
 from harness.errors import RepFailed
 from harness.fidelity import HostMeter, judge
+from harness.mounts import current
 from harness.predict import predict, rep_duration_s
 from harness.rows import Measured, cpu_wait_pct, measured_row, trained
 from harness.store import write_json
@@ -56,6 +57,7 @@ def group_of(cell: Cell) -> Group:
         image=containers.get("image"),
         memory_bytes=None if memory is None else Size.parse(memory).bytes,
         cpuset=(cpuset,) if isinstance(cpuset, str) else tuple(cpuset),
+        mounts=(current(cell.folder.resolve()),) if cell.is_command and cell.config["testbed"] == "docker" else (),
     )
 
 

@@ -199,7 +199,6 @@ def test_a_row_says_what_ran_and_invents_nothing():
         ([("[sweep]", "[run]\nwindow = '30 steps'\n[sweep]")], "x.toml: run.window: a command decides how many"),
         ([("[sweep]", "[algorithms]\na = { kind = 'dts' }\n[sweep]")], "x.toml: algorithms.a.kind: not together with"),
         ([('command = ["python", "t.py", "--H", "{H}"]', "command = []")], "x.toml: workload.command: expected"),
-        ([("[sweep]", "[run]\ntestbed = 'docker'\n[sweep]")], "x.toml: run.testbed: a command runs on netns;"),
         (
             [("[sweep]", "[run]\ntestbed = 'virtual'\n[sweep]")],
             "x.toml: run.testbed: a command cannot be simulated; `wanbench calibrate -- CMD` makes a workload by",
