@@ -9,13 +9,19 @@ import time
 
 import pytest
 from cli_session import by_numbers
-from conftest import IMPATIENT
+from conftest import IMPATIENT, TOLERANT
 
 RUN = ("run", "spec.toml", "--out", "out", "--no-figures", "--jobs", "1")
 
 
 def spec(name: str, algorithms: str) -> str:
     return by_numbers(name, algorithms, window=60, run='testbed = "docker"')
+
+
+@pytest.fixture
+def bench(bench):
+    bench.program = TOLERANT
+    return bench
 
 
 @contextlib.contextmanager
@@ -122,18 +128,33 @@ def test_an_interrupted_run_ends_soon_and_leaves_no_container(bench, number):
 
 
 def test_of_two_runs_in_two_folders_one_may_be_killed_while_the_other_goes_on(bench):
+    bench.spec(spec("steady", "ssgd = {}\ndelayed = { delay = 2 }"))
     other = tuple("other" if word == "out" else word for word in RUN)
-    with measuring(bench) as command:
-        finished = bench.finished("steady")
-        second = bench.start(*other)
-        second.until(lambda: len(bench.containers()) == 4)
-        os.kill(command.process.pid, signal.SIGKILL)
-        command.process.wait()
-    second.until(lambda: len(bench.containers()) == 2)
-    result = second.wait()
-    assert result.code == 0, result.err
+    second = bench.start(*other, "--set", "run.repeats=9")
+    second.until(bench.containers)
+    theirs = runs(bench)
+    command = bench.start(*RUN)
+    command.until(lambda: bench.finished("steady") and len(runs(bench)) == 2)
+    os.kill(command.process.pid, signal.SIGKILL)
+    command.process.wait()
+    finished = bench.finished("steady")
+    second.until(lambda: runs(bench) == theirs)
+    again = bench.run(*RUN)
+    assert again.code == 0, again.err
+    assert {path: bench.finished("steady")[path] for path in finished} == finished
+    assert second.process.poll() is None
+    assert runs(bench) == theirs
+    second.process.terminate()
+    result = second.wait(timeout_s=8)
+    assert result.code == 130
+    assert " FAILED: " not in result.err
+    assert bench.containers() == []
     assert second.left_nothing(within_s=2)
-    completes(bench, finished)
+
+
+def runs(bench) -> set[str]:
+    """Whose containers there are."""
+    return {container["Config"]["Labels"]["org.wanbench.run"] for container in bench.containers()}
 
 
 def test_an_interrupt_while_containers_start_is_one_as_well(bench):
