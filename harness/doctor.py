@@ -238,7 +238,7 @@ def _image() -> Iterator[Finding]:
 
 def _processors() -> Iterator[Finding]:
     cores, memory = os.cpu_count() or 1, _memory_gib()
-    text = f"{cores} cores, {memory:.0f} GiB of memory"
+    text = f"{cores} core{'s' * (cores > 1)}, {memory:.0f} GiB of memory"
     if cores < 2:
         found = f"{text}; workers, emulator and controller share one"
         yield Finding("processors", "note", found, None, "workloads by numbers, which sleep; --testbed virtual")

@@ -50,11 +50,6 @@ def test_the_round_trip_that_a_program_sees_is_the_profiles(bench):
     exec_claims.the_round_trip_that_a_program_sees_is_the_profiles(bench, [], PYTHON)
 
 
-@pytest.mark.netem
-def test_the_round_trip_that_a_program_sees_is_the_profiles_in_the_kernel_as_well(bench):
-    exec_claims.the_round_trip_that_a_program_sees_is_the_profiles(bench, ["--emulator", "netem"], PYTHON)
-
-
 def test_iperf3_measures_the_rate_of_the_profile(bench):
     exec_claims.iperf3_measures_the_rate_of_the_profile(bench, [])
 
