@@ -28,8 +28,8 @@ from harness.predict import (
 from harness.spec import CommTable, NetworkTable, Spec, TcpTable, VirtualTable
 from netprofiles import Delay, PlacementError, Profile, Rate, Ratio, Size, load, place, uniform
 from workloads.algorithms import registry as algorithms
-from workloads.algorithms.base import Algorithm
-from workloads.optim import OptimizerError, SGDConfig
+from workloads.algorithms.base import Algorithm, AlgorithmError, Setting
+from workloads.optim import OptimizerError, SGDConfig, configured
 from workloads.registry import WorkloadInfo, info
 
 BASELINE = "one-worker"
@@ -121,7 +121,7 @@ class Cell:
             step_time_s=workload.step_time_s or 0.0,
             rtt_s=rtt_s,
             rate_bytes_per_s=rate,
-            message_bytes=0 if self.workers == 1 else workload.message_bytes,
+            message_bytes=0 if self.workers == 1 else algorithm.message_bytes(workload.numel, workload.shapes),
             messages=tensors,
             delay=algorithm.delay_steps,
             period=algorithm.period_steps,
@@ -132,8 +132,10 @@ class Cell:
         )
 
     def predicted_step_time_s(self) -> float | None:
-        """By the law; None where the compute time is real and so unknown beforehand."""
-        return predict(self.law_inputs()).step_time_s if self.workload().step_time_s is not None else None
+        """By the law; None where the compute time is real, or the law does not speak of the algorithm."""
+        if self.workload().step_time_s is None or not (self.workers == 1 or self.algorithm().lawful):
+            return None
+        return predict(self.law_inputs()).step_time_s
 
     @property
     def window_begin(self) -> int:
@@ -356,11 +358,31 @@ def _check(cell: Cell, spec: Spec, where: str) -> None:
     except (ValueError, PredictError) as error:
         raise SpecError(f"{where}: {at}: {error}") from None
     _check_testbed(cell, spec, where)
-    settings = {key: value for key, value in cell.config["train"].items() if key in SGDConfig.__dataclass_fields__}
+    _check_algorithm(cell, where, at)
+
+
+def _check_algorithm(cell: Cell, where: str, at: str) -> None:
+    """The optimiser's settings, and what the algorithm says to all that surrounds it."""
     try:
-        SGDConfig(**settings, total_steps=cell.steps)
+        optimizer = configured(cell.config["train"], cell.steps)
     except OptimizerError as error:
         raise SpecError(f"{where}: train.{error}") from None
+    if cell.is_baseline:
+        return
+    sgd = optimizer if isinstance(optimizer, SGDConfig) else None
+    setting = Setting(
+        workers=cell.workers,
+        collective=cell.config["comm"]["collective"],
+        optimizer=optimizer.optimizer,
+        momentum=sgd.momentum if sgd else 0.0,
+        nesterov=bool(sgd and sgd.nesterov),
+        weight_decay=optimizer.weight_decay,
+        shapes=cell.workload().shapes,
+    )
+    try:
+        cell.algorithm().check(setting)
+    except AlgorithmError as error:
+        raise SpecError(f"{where}: {at}: {error}") from None
 
 
 def _check_testbed(cell: Cell, spec: Spec, where: str) -> None:

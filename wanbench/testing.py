@@ -15,7 +15,8 @@ import torch
 
 from workloads.algorithms.base import Algorithm, Replica
 from workloads.comm.local import LocalComm, run_replicas
-from workloads.optim import SGD, SGDConfig
+from workloads.optim import AdamWConfig, SGDConfig
+from workloads.optim import make as make_optimizer
 
 Gradient = Callable[[int, int, torch.Tensor], torch.Tensor]
 
@@ -48,12 +49,13 @@ class Trace:
 def simulate(
     make: Callable[[], Algorithm],
     gradient: Gradient,
-    config: SGDConfig,
+    config: SGDConfig | AdamWConfig,
     start: torch.Tensor,
     *,
     steps: int,
     world_size: int,
     drain_after: Collection[int] = (),
+    shapes: tuple[tuple[int, ...], ...] = (),
 ) -> Trace:
     """Train replicas in threads, without a network, as the engine would.
 
@@ -65,6 +67,7 @@ def simulate(
         steps: how many to take; a drain follows the last.
         world_size: number of replicas.
         drain_after: further steps, counted from 0, after which `finish` is called, as before an evaluation.
+        shapes: of the parameter tensors in `start`, for compressors that ask for them.
 
     Raises:
         CommError: a replica waited for a message that never came.
@@ -72,7 +75,7 @@ def simulate(
 
     def body(comm: LocalComm) -> Trace:
         w, g = start.clone(), torch.empty_like(start)
-        replica = Replica(w=w, m=torch.zeros_like(w), optimizer=SGD(config), comm=comm)
+        replica = Replica(w=w, m=torch.zeros_like(w), optimizer=make_optimizer(config), comm=comm, shapes=shapes)
         algorithm = make()
         algorithm.start(replica)
         w_at, left = torch.empty(steps, w.numel(), dtype=w.dtype), 0
@@ -189,6 +192,7 @@ def _check_run(make: Callable[[], Algorithm], config: SGDConfig, world_size: int
         steps=steps,
         world_size=world_size,
         drain_after={steps // 2},
+        shapes=((2, 3),),
     )
     setting = f"{sample.label} (workers {world_size}, momentum {config.momentum:g})"
     held: list[str] = []

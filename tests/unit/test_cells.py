@@ -271,7 +271,7 @@ def test_a_wrong_sweep_is_refused_in_one_line(old, new, line):
         (
             [("ssgd = {}", "dts = { delai = 4, period = 1 }")],
             "x.toml: algorithms.dts: algorithm 'dts' has no parameter 'delai'; did you mean 'delay'? "
-            "(it takes delay, period)",
+            "(it takes delay, period, form, tensors, compression)",
         ),
         (
             [("ssgd = {}", "dts = { delay = 4 }")],

@@ -149,9 +149,7 @@ class LocalComm:
             assert complete.mean is not None, "a complete all_reduce has a mean"
             vector.copy_(complete.mean)
 
-        return self._issued(
-            lambda: slot.complete or slot.error != "", lambda: group.take(number, copy, "all_reduce")
-        )
+        return self._issued(lambda: slot.complete or slot.error != "", lambda: group.take(number, copy, "all_reduce"))
 
     def all_gather(self, vector: Vector, parts: Sequence[Vector]) -> LocalWork:
         """Fill `parts` with the vectors of all ranks, in their order."""
@@ -164,9 +162,7 @@ class LocalComm:
             for rank, part in enumerate(parts):
                 part.copy_(complete.given[rank])
 
-        return self._issued(
-            lambda: slot.complete or slot.error != "", lambda: group.take(number, copy, "all_gather")
-        )
+        return self._issued(lambda: slot.complete or slot.error != "", lambda: group.take(number, copy, "all_gather"))
 
     def send(self, vector: Vector, dst: int) -> LocalWork:
         """Send a copy of `vector` to rank `dst`."""
