@@ -209,7 +209,8 @@ def _check_run(make: Callable[[], Algorithm], config: SGDConfig, world_size: int
     require(left == 0, "nothing is in flight after finish", f"{left} operations are")
     if not sample.buckets:
         # One more than in_flight: the partial block that finish issues.
-        bound = (sample.in_flight + 1) * sample.tensors_per_message(config.momentum)
+        at_once = sample.tensors_per_message(config.momentum) * sample.operations(world_size)
+        bound = (sample.in_flight + 1) * at_once
         most = trace.most_outstanding
         require(most <= bound, "in_flight bounds what is in flight", f"{most} operations were, not {bound}")
     expected_w, expected_m = synchronous(gradients, config, start)

@@ -54,18 +54,19 @@ class Parameters:
     def label(self) -> str:
         """A short name with every parameter that is not at its default: `dts-d20-p4`.
 
-        A parameter goes by its initial where no other begins with it.
+        A parameter goes by its initial where no other begins with it; one that is true by its name alone.
         """
         initials = [name[0] for name in self.parameters()]
         words = [self.kind]
         for name, item in self.parameters().items():
             value = getattr(self, name)
             if value != default_of(item):
-                words.append(self._word(name if initials.count(name[0]) > 1 else name[0], value))
+                spelt = value is True or initials.count(name[0]) > 1
+                words.append(self._word(name if spelt else name[0], value))
         return "-".join(words)
 
     def _word(self, name: str, value: object) -> str:
-        return f"{name}{value}"
+        return f"{name}{value}" if value is not True else name
 
     def refuse(self, name: str, value: object, expected: str) -> None:
         """Raise this object's error: parameter `name` is not what was expected."""

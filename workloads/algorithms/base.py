@@ -148,13 +148,24 @@ class Algorithm(Parameters):
                 raise AlgorithmError(f"algorithm '{self.kind}': {name}: {error}") from None
 
     def _word(self, name: str, value: object) -> str:
-        compressor = self.compressor if value == getattr(self, "compression", None) else None
+        compressor = compressors.create(value) if value == getattr(self, "compression", None) else None
         return super()._word(name, value) if compressor is None else compressor.label
 
     @property
     def compressor(self) -> Compressor | None:
         """The one that parameter `compression` names; None without such a parameter, or for "none"."""
         return compressors.create(getattr(self, "compression", compressors.NONE))
+
+    @property
+    def in_one_all_reduce(self) -> bool:
+        """Whether an average takes one all_reduce, of compressed messages or not."""
+        compressor = self.compressor
+        return compressor is None or (compressor.averages and not compressor.needs_shapes)
+
+    @property
+    def rounds_mean(self) -> bool:
+        """Whether compression rounds the mean on its way."""
+        return self.compressor is not None and self.compressor.rounds_mean
 
     def averager(self, like: Vector, stream: int = 0) -> Averager:
         """Averages of vectors like this one, through the algorithm's compressor. One for each stream of vectors."""
@@ -173,7 +184,7 @@ class Algorithm(Parameters):
         if compressor is None:
             return
         with_it = f"algorithm '{self.kind}': compression: '{compressor.kind}'"
-        if not compressor.averages and setting.collective not in GATHERING:
+        if compressor.gathers and setting.collective not in GATHERING:
             known = ", ".join(GATHERING)
             raise AlgorithmError(
                 f"{with_it} needs an all_gather, which collective '{setting.collective}' has not; use one of {known}"
@@ -205,6 +216,11 @@ class Algorithm(Parameters):
     def tensors_per_message(self, momentum: float) -> int:
         """How many vectors of the model's size one synchronisation carries, each by its own all_reduce."""
         del momentum
+        return 1
+
+    def operations(self, world_size: int) -> int:
+        """How many operations of `Comm` a message takes at once: more than one where it goes to each peer by itself."""
+        del world_size
         return 1
 
     def message_bytes(self, numel: int, shapes: Shapes = ()) -> int:

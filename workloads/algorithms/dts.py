@@ -115,14 +115,13 @@ class Compensated(Algorithm):
 
     @property
     def keeps_mean(self) -> bool:
-        """The corrections sum to zero."""
-        return True
+        """The corrections sum to zero, unless a mean is rounded."""
+        return not self.rounds_mean
 
     @property
     def lawful(self) -> bool:
-        """Without compression, or with messages that an all_reduce averages in one round."""
-        compressor = self.compressor
-        return compressor is None or (compressor.averages and not compressor.needs_shapes)
+        """See the class."""
+        return self.in_one_all_reduce
 
     @property
     def two_tensors(self) -> bool:
@@ -142,7 +141,7 @@ class Compensated(Algorithm):
                 f"algorithm '{self.kind}': exact compensation needs optimizer 'sgd', not '{setting.optimizer}'; "
                 'dts with form = "model" goes with any'
             )
-        _no_momentum_in(self)
+        refuse_own_momentum(self)
 
     def tensors_per_message(self, momentum: float) -> int:
         """Two with momentum and p > 1, where w and m answer differently to each of the block's gradients."""
@@ -250,8 +249,8 @@ class Compensated(Algorithm):
         return self._spare.pop() if self._spare else self.replica.w.clone()
 
 
-def _no_momentum_in(algorithm: Algorithm) -> None:
-    """A compressor's own momentum would be lost where local steps are already taken."""
+def refuse_own_momentum(algorithm: Algorithm) -> None:
+    """A compressor's own momentum would be lost where local steps are already taken. Raises: AlgorithmError."""
     momentum = getattr(algorithm.compressor, "momentum", 0.0)
     if momentum:
         raise AlgorithmError(

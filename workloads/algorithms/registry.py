@@ -8,13 +8,36 @@ from collections.abc import Mapping
 
 from netprofiles.errors import did_you_mean
 from workloads.algorithms.base import Algorithm, AlgorithmError
+from workloads.algorithms.cocod import CoCoD
 from workloads.algorithms.delayed import Delayed
+from workloads.algorithms.dga import DGA
+from workloads.algorithms.diloco import DiLoCo
 from workloads.algorithms.dts import DTS
+from workloads.algorithms.localsgd import LocalSGD
+from workloads.algorithms.olco3 import OLCO3
+from workloads.algorithms.overlap import OverlapLocalSGD
 from workloads.algorithms.sparse import Sparse
 from workloads.algorithms.ssgd import SSGD
+from workloads.algorithms.streaming import StreamingDiLoCo
 from workloads.parameters import typename_of, unknown_or_missing
 
-_BUILT_IN: Mapping[str, type[Algorithm]] = {cls.kind: cls for cls in (Algorithm, SSGD, Delayed, Sparse, DTS)}
+_BUILT_IN: Mapping[str, type[Algorithm]] = {
+    cls.kind: cls
+    for cls in (
+        Algorithm,
+        SSGD,
+        Delayed,
+        Sparse,
+        DTS,
+        DGA,
+        LocalSGD,
+        CoCoD,
+        OverlapLocalSGD,
+        DiLoCo,
+        StreamingDiLoCo,
+        OLCO3,
+    )
+}
 
 
 def kinds() -> list[str]:

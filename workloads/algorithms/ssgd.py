@@ -47,9 +47,8 @@ class SSGD(Algorithm):
 
     @property
     def lawful(self) -> bool:
-        """Without compression, or with messages that an all_reduce averages in one round."""
-        compressor = self.compressor
-        return compressor is None or (compressor.averages and not compressor.needs_shapes)
+        """See the class."""
+        return self.in_one_all_reduce
 
     def check(self, setting: Setting) -> None:
         """As `Algorithm.check`; a compressor that has momentum goes without the optimiser's."""

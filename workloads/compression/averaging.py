@@ -61,6 +61,11 @@ class Exchange:
             self._wait()
         return self._mean
 
+    @property
+    def own(self) -> Vector:
+        """`sent`; until that is known, all that was to be sent."""
+        return self._v if self.sent is None else self.sent
+
     def delta(self) -> Vector:
         """The mean minus this worker's own contribution, once; it takes the place of the mean."""
         mean = self.wait()
@@ -119,7 +124,7 @@ class Averager:
         if self._compressor is None:
             return Exchange(self, v, self._dense(v))
         if isinstance(v, Phantom):
-            return Exchange(self, v, self._sized(v))
+            return Exchange(self, v, self._compressor.sized_rounds(v, self._comm, self._sizes))
         u = self._compressor.load(v)
         if self.residual is not None:
             u = self._vector().copy_(u).add_(self.residual)
@@ -145,17 +150,6 @@ class Averager:
         own, mean = self._vector().copy_(v), self._vector().copy_(v)
         yield self._comm.all_reduce(mean), own
         return mean
-
-    def _sized(self, v: Phantom) -> _Rounds:
-        """Messages of the right sizes, of a vector without values."""
-        assert self._compressor is not None, "without a compressor, a phantom is sent as any vector is"
-        for size in self._sizes:
-            message = Phantom(size.numel, size.bytes_each)
-            if self._compressor.averages:
-                yield self._comm.all_reduce(message), v
-            else:
-                yield self._comm.all_gather(message, [message] * self._comm.world_size), v
-        return v
 
     def _vector(self) -> Vector:
         return self._spare.pop() if self._spare else self._like.clone()

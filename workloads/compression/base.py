@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from workloads.comm.base import Comm, Vector, Work
 from workloads.parameters import Parameters
+from workloads.phantom import Phantom
 
 if TYPE_CHECKING:
     import torch
@@ -19,6 +20,8 @@ Shapes = tuple[tuple[int, ...], ...]
 Rounds = Generator[tuple[Work, "torch.Tensor | None"], None, "torch.Tensor"]
 """The rounds of an average: yields what to wait for, and this worker's contribution to the mean as soon as it is
 known; returns the mean, shape (numel,). Between two rounds others may communicate."""
+
+SizedRounds = Generator[tuple[Work, Vector], None, Vector]
 
 
 class CompressorError(ValueError):
@@ -47,19 +50,22 @@ class Compressor(Parameters, ABC):
 
     Attributes:
         kind, source: see `Parameters`.
-        averages: messages may be averaged on their way, by an all_reduce; others need an all_gather, whose bytes
-            grow with the number of workers.
+        averages: messages may be averaged on their way, by an all_reduce.
+        gathers: they need an all_gather, whose bytes grow with the number of workers.
         feedback: what is not sent now is added to the next vector (error feedback, Stich et al. 2018; Karimireddy et
             al. 2019). Off for unbiased compressors, whose error has mean zero.
         unbiased: E[decode(encode(v))] = v over the random draws.
+        rounds_mean: messages are averaged in a type too narrow for it, so that a mean is not quite one.
         needs_shapes: works on matrices, so the shapes of the parameter tensors must be known.
     """
 
     noun: ClassVar[str] = "compressor"
     error: ClassVar[type[ValueError]] = CompressorError
     averages: ClassVar[bool] = False
+    gathers: ClassVar[bool] = False
     feedback: ClassVar[bool] = True
     unbiased: ClassVar[bool] = False
+    rounds_mean: ClassVar[bool] = False
     needs_shapes: ClassVar[bool] = False
 
     def start(self, shapes: Shapes, rank: int, world_size: int, seed: int) -> None:
@@ -76,6 +82,16 @@ class Compressor(Parameters, ABC):
     def messages(self, numel: int, shapes: Shapes = (), bytes_each: int = 4) -> Sequence[Message]:
         """The message of each round for a vector of `numel` elements of `bytes_each` bytes."""
 
+    def sized_rounds(self, v: Vector, comm: Comm, messages: Sequence[Message]) -> SizedRounds:
+        """As `rounds`, for a vector `v` that has a size and no values, with messages of these sizes."""
+        for size in messages:
+            message = Phantom(size.numel, size.bytes_each)
+            if self.averages:
+                yield comm.all_reduce(message), v
+            else:
+                yield comm.all_gather(message, [message] * comm.world_size), v
+        return v
+
     @abstractmethod
     def rounds(self, v: torch.Tensor, comm: Comm) -> Rounds:
         """Average `v`, shape (numel,), over the workers, as far as the messages tell; `v` is left as it is.
@@ -87,6 +103,8 @@ class Compressor(Parameters, ABC):
 
 class Gathered(Compressor):
     """Messages that only mean something one by one: everyone gets all of them, decodes and averages."""
+
+    gathers = True
 
     @abstractmethod
     def encode(self, v: torch.Tensor) -> torch.Tensor:

@@ -16,6 +16,7 @@ class Half(Compressor):
     """C(v) rounds each element; messages are averaged in the half type, which rounds once more."""
 
     averages = True
+    rounds_mean = True
     dtype: ClassVar[torch.dtype]
 
     def messages(self, numel: int, shapes: Shapes = (), bytes_each: int = 4) -> Sequence[Message]:
