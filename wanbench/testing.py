@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from workloads.algorithms.base import Algorithm, Replica
+from workloads.algorithms.base import Algorithm, AlgorithmError, Replica, Setting
 from workloads.comm.local import LocalComm, run_replicas
 from workloads.optim import AdamWConfig, SGDConfig
 from workloads.optim import make as make_optimizer
@@ -22,6 +22,9 @@ Gradient = Callable[[int, int, torch.Tensor], torch.Tensor]
 
 TOLERANCE = 1e-9
 """Relative to the largest parameter: float64 rounding over some hundred steps stays far below."""
+
+
+_SHAPES = ((2, 3),)
 
 
 class CheckError(AssertionError):
@@ -140,15 +143,37 @@ def check(algorithm: type[Algorithm], **params: Any) -> list[str]:
 
     Raises:
         CheckError: a property does not hold.
-        AlgorithmError: `params` are not valid.
+        AlgorithmError: `params` are not valid, or `check` refuses every setting that is tried.
         CommError: a replica waited for a message that never came.
     """
     make = _maker(algorithm, params)
-    held = ["unknown parameters are refused"]
+    first = "unknown parameters are refused"
+    held: list[str] = []
+    refusal: AlgorithmError | None = None
     for config in _configs():
-        for world_size in (1, 3):
-            held = held[:1] + _check_run(make, config, world_size)
-    return held
+        sizes = []
+        for world_size in (1, 3, 4):
+            try:
+                make().check(_setting(config, world_size))
+            except AlgorithmError as error:
+                refusal = error
+            else:
+                sizes.append(world_size)
+        for world_size in sizes[:2]:  # four where three are too many, or odd
+            held = _check_run(make, config, world_size)
+    if refusal is not None and not held:
+        raise refusal
+    return [first, *held]
+
+
+def _setting(config: SGDConfig, world_size: int) -> Setting:
+    return Setting(
+        workers=world_size,
+        momentum=config.momentum,
+        nesterov=config.nesterov,
+        weight_decay=config.weight_decay,
+        shapes=_SHAPES,
+    )
 
 
 def _maker(algorithm: type[Algorithm], params: dict[str, Any]) -> Callable[[], Algorithm]:
@@ -192,7 +217,7 @@ def _check_run(make: Callable[[], Algorithm], config: SGDConfig, world_size: int
         steps=steps,
         world_size=world_size,
         drain_after={steps // 2},
-        shapes=((2, 3),),
+        shapes=_SHAPES,
     )
     setting = f"{sample.label} (workers {world_size}, momentum {config.momentum:g})"
     held: list[str] = []

@@ -7,15 +7,20 @@ import itertools
 from collections.abc import Mapping
 
 from netprofiles.errors import did_you_mean
+from workloads.algorithms.adpsgd import ADPSGD
 from workloads.algorithms.base import Algorithm, AlgorithmError
 from workloads.algorithms.cocod import CoCoD
 from workloads.algorithms.delayed import Delayed
 from workloads.algorithms.dga import DGA
 from workloads.algorithms.diloco import DiLoCo
+from workloads.algorithms.dpsgd import DPSGD
 from workloads.algorithms.dts import DTS
+from workloads.algorithms.ecdpsgd import ECDPSGD
 from workloads.algorithms.localsgd import LocalSGD
 from workloads.algorithms.olco3 import OLCO3
+from workloads.algorithms.osgp import OSGP
 from workloads.algorithms.overlap import OverlapLocalSGD
+from workloads.algorithms.sgp import SGP
 from workloads.algorithms.sparse import Sparse
 from workloads.algorithms.ssgd import SSGD
 from workloads.algorithms.streaming import StreamingDiLoCo
@@ -36,6 +41,11 @@ _BUILT_IN: Mapping[str, type[Algorithm]] = {
         DiLoCo,
         StreamingDiLoCo,
         OLCO3,
+        SGP,
+        OSGP,
+        DPSGD,
+        ECDPSGD,
+        ADPSGD,
     )
 }
 

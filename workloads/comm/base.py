@@ -30,6 +30,10 @@ class Vector(Protocol):
         """In place: self = 0."""
         ...
 
+    def fill_(self, value: float, /) -> Self:
+        """In place: each element = value."""
+        ...
+
     def clone(self) -> Self:
         """An independent copy."""
         ...
