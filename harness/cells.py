@@ -198,8 +198,10 @@ def expand(spec: Spec, where: str) -> list[Cell]:
             cell = _cell(point, {"algorithm": label, **axes}, label, kind, params, where)
             if excluded(spec, cell.axes):
                 continue
+            _check(cell, point, where)
             cells.setdefault(cell.key, cell)
             base = _cell(point, {"algorithm": BASELINE, "workers": 1}, BASELINE, "local", {}, where, workers=1)
+            _check(base, point, where)
             baselines.setdefault(base.key, base)
     if not cells:
         raise SpecError(f"{where}: sweep: nothing is left to run; loosen sweep.exclude")
@@ -287,9 +289,7 @@ def _cell(
         "seed": spec.run.seed,
         **_place_to_run(spec, label),
     }
-    cell = Cell(config, axes, source)
-    _check(cell, spec, where)
-    return cell
+    return Cell(config, axes, source)
 
 
 def _place_to_run(spec: Spec, label: str) -> dict[str, Any]:

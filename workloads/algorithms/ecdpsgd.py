@@ -26,17 +26,18 @@ class ECDPSGD(Algorithm):
         z = (1 - t/2) x_i + (t/2) x_i' ;  send C(z)
         xh_j <- (1 - 2/t) xh_j + (2/t) C(z_j)          of every neighbour, and of itself
 
-    C has to be unbiased. Without compression it is D-PSGD.
+    C has to be unbiased, with an error that is bounded; those of `qsgd` and `terngrad` grow with z, and z grows with t
+    as long as steps do not shrink. So quantise finely, or let lr decay. Without compression it is D-PSGD.
 
     Attributes:
-        compression: C: an unbiased one, such as "qsgd", or "none".
+        compression: C: "qsgd" or "terngrad" with their parameters, or "none".
     """
 
     kind = "ecdpsgd"
     source = "Tang, Gan, Zhang, Zhang and Liu, Communication Compression for Decentralized Training, NeurIPS 2018"
     symbols = {"compression": "C"}  # noqa: RUF012
 
-    compression: Compression = field(default="qsgd")
+    compression: Compression = field(default_factory=lambda: {"kind": "qsgd", "levels": 127, "bucket": 64})
 
     def __post_init__(self) -> None:
         """Check the parameters. Raises: AlgorithmError."""
