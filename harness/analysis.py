@@ -168,7 +168,8 @@ def law_inputs(line: Mapping[str, Any]) -> PredictInputs | None:
 def law_curve(line: Mapping[str, Any], rtts_ms: Sequence[float]) -> list[float] | None:
     """Scalability by the law at other round-trip times; None where the row does not allow it."""
     inputs = law_inputs(line)
-    if inputs is None or inputs.step_time_s == 0:
+    known = line.get("predicted_step_time_s", 1.0)
+    if inputs is None or inputs.step_time_s == 0 or known is None or math.isnan(known):
         return None
     steps = (predict(replace(inputs, rtt_s=rtt_ms / 1e3)).step_time_s for rtt_ms in rtts_ms)
     return [inputs.step_time_s / step_s for step_s in steps]

@@ -14,28 +14,26 @@ from typing import Any
 
 from harness import command, testbeds
 from harness.axes import excluded, is_commands_own, points
+from harness.cell_checks import check
 from harness.conditions import effective_conditions
 from harness.emulators import choice
 from harness.errors import SpecError
-from harness.networks import check_keys, of_one_worker, resolve, resolve_profile
+from harness.networks import of_one_worker, resolve, resolve_profile
 from harness.predict import (
     GLOO_OPERATIONS_PER_CHANNEL,
-    PredictError,
     PredictInputs,
     fill_steps,
     predict,
     window_steps,
 )
 from harness.spec import CommTable, Spec, VirtualTable
-from netprofiles import Delay, PlacementError, Profile, Size, place
+from netprofiles import Delay, Profile, Size, place
 from workloads.algorithms import registry as algorithms
 from workloads.algorithms.base import Algorithm
 from workloads.fields import kind_of
-from workloads.optim import OptimizerError, SGDConfig
 from workloads.registry import WorkloadInfo, info
 
 BASELINE = "one-worker"
-_ON_SOCKETS = ("direct", "gloo")
 
 
 @dataclass(frozen=True)
@@ -140,7 +138,7 @@ class Cell:
             step_time_s=workload.step_time_s or 0.0,
             rtt_s=rtt_s,
             rate_bytes_per_s=rate,
-            message_bytes=0 if self.workers == 1 else workload.message_bytes,
+            message_bytes=0 if self.workers == 1 else algorithm.message_bytes(workload.numel, workload.shapes),
             messages=tensors,
             delay=algorithm.delay_steps,
             period=algorithm.period_steps,
@@ -151,10 +149,10 @@ class Cell:
         )
 
     def predicted_step_time_s(self) -> float | None:
-        """By the law; None where the compute time is real and so unknown beforehand."""
-        if self.is_command:
+        """By the law; None where the compute time is real, or the law does not speak of the algorithm."""
+        if self.is_command or self.workload().step_time_s is None:
             return None
-        return predict(self.law_inputs()).step_time_s if self.workload().step_time_s is not None else None
+        return predict(self.law_inputs()).step_time_s if self.workers == 1 or self.algorithm().lawful else None
 
     @property
     def window_begin(self) -> int:
@@ -193,9 +191,12 @@ def expand(spec: Spec, where: str) -> list[Cell]:
     for axes, point in points(spec, where):
         contained = contained or bool(point.containers.model_fields_set)
         for cell, base in _cells_of(point, axes, where):
-            if not excluded(spec, cell.axes):
-                cells.setdefault(cell.key, cell)
-                baselines.setdefault(base.key, base)
+            if excluded(spec, cell.axes):
+                continue
+            check(cell, point, where)
+            check(base, point, where)
+            cells.setdefault(cell.key, cell)
+            baselines.setdefault(base.key, base)
     if not cells:
         raise SpecError(f"{where}: sweep: nothing is left to run; loosen sweep.exclude")
     if contained and not any(cell.config["testbed"] == "docker" for cell in cells.values()):
@@ -252,7 +253,6 @@ def _command_cell(
         kind_of(workload, {})
     except ValueError as error:
         raise SpecError(f"{where}: {error}") from None
-    _check_network(cell, spec, where)
     return cell
 
 
@@ -328,9 +328,7 @@ def _cell(
         "seed": spec.run.seed,
         **_place_to_run(spec, label),
     }
-    cell = Cell(config, axes, source)
-    _check(cell, spec, where)
-    return cell
+    return Cell(config, axes, source)
 
 
 def _place_to_run(spec: Spec, label: str) -> dict[str, Any]:
@@ -355,49 +353,3 @@ def _channels(
         tables = json.dumps([workload, train], sort_keys=True)
         in_flight = len(_workload(tables).buckets(Size.parse(comm["buckets"]).bytes))
     return math.ceil(in_flight / GLOO_OPERATIONS_PER_CHANNEL)
-
-
-def _check(cell: Cell, spec: Spec, where: str) -> None:
-    """Everything that only shows when the parts come together."""
-    _check_network(cell, spec, where)
-    try:
-        cell.law_inputs()
-    except (ValueError, PredictError) as error:
-        raise SpecError(f"{where}: {_at(cell)}: {error}") from None
-    _check_testbed(cell, spec, where)
-    settings = {key: value for key, value in cell.config["train"].items() if key in SGDConfig.__dataclass_fields__}
-    try:
-        SGDConfig(**settings, total_steps=cell.steps)
-    except OptimizerError as error:
-        raise SpecError(f"{where}: train.{error}") from None
-
-
-def _at(cell: Cell) -> str:
-    return ", ".join(f"{key}={value}" for key, value in cell.axes.items())
-
-
-def _check_network(cell: Cell, spec: Spec, where: str) -> None:
-    """A profile has the keys that go with it, and a place for every worker."""
-    check_keys(spec.network, where, alone=cell.is_baseline)
-    try:
-        cell.placement()
-    except PlacementError as error:
-        raise SpecError(f"{where}: network.place: {error}") from None
-    except ValueError as error:
-        raise SpecError(f"{where}: {_at(cell)}: {error}") from None
-
-
-def _check_testbed(cell: Cell, spec: Spec, where: str) -> None:
-    """The emulated testbeds run what exists on sockets; the virtual one needs to know how long a step takes."""
-    collective = spec.comm.collective
-    if spec.run.testbed != "virtual":
-        if collective not in _ON_SOCKETS and not cell.is_baseline:
-            raise SpecError(
-                f"{where}: comm.collective: {collective!r} exists on testbed virtual only; "
-                f'expected {" or ".join(map(repr, _ON_SOCKETS))}, or run.testbed = "virtual"'
-            )
-    elif cell.workload().step_time_s is None:
-        raise SpecError(
-            f"{where}: workload: {cell.workload().name} has no compute model, which testbed virtual needs; "
-            'set workload.step_time, such as "300ms"'
-        )

@@ -70,7 +70,7 @@ def memory_bytes(cell: Cell) -> int:
     if cell.config["testbed"] == "virtual":
         vectors = (_VECTORS + (algorithm.in_flight + 1) * inputs.messages) * model if cell.workload().learns else 0
         return cell.workers * (_SIMULATED_BYTES + vectors)
-    in_flight = (algorithm.in_flight + 1) * 2 * inputs.messages * inputs.message_bytes
+    in_flight = (algorithm.in_flight + 1) * 2 * inputs.messages * model
     return cell.workers * (_WORKER_BYTES + _VECTORS * model + in_flight)
 
 

@@ -24,7 +24,7 @@ from pydantic_core import PydanticCustomError
 from harness.errors import SpecError
 from netprofiles import Delay, Rate, Ratio, Size, UnitError
 from workloads.fields import DEFAULT_BATCH_SIZE, MAX_PROCESSES
-from workloads.optim import SGDConfig
+from workloads.optim import AdamWConfig, SGDConfig
 
 Steps = Annotated[str, StringConstraints(pattern=r"^[1-9][0-9]* steps$")]
 Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=80)]
@@ -118,11 +118,14 @@ class CommTable(_Table):
 class TrainTable(_Table):
     """[train]: only what the optimiser and the data need."""
 
-    optimizer: Literal["sgd"] = "sgd"
+    optimizer: Literal["sgd", "adamw"] = "sgd"
     lr: float = SGDConfig.lr
     momentum: float = 0.0
     nesterov: bool = False
     weight_decay: float = 0.0
+    beta1: float = AdamWConfig.beta1
+    beta2: float = AdamWConfig.beta2
+    eps: float = AdamWConfig.eps
     schedule: Literal["constant", "cosine"] = "constant"
     warmup_steps: int = Field(default=0, ge=0)
     batch_size: int = Field(default=DEFAULT_BATCH_SIZE, ge=1)

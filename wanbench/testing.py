@@ -13,14 +13,18 @@ from typing import Any
 
 import torch
 
-from workloads.algorithms.base import Algorithm, Replica
+from workloads.algorithms.base import Algorithm, AlgorithmError, Replica, Setting
 from workloads.comm.local import LocalComm, run_replicas
-from workloads.optim import SGD, SGDConfig
+from workloads.optim import AdamWConfig, SGDConfig
+from workloads.optim import make as make_optimizer
 
 Gradient = Callable[[int, int, torch.Tensor], torch.Tensor]
 
 TOLERANCE = 1e-9
 """Relative to the largest parameter: float64 rounding over some hundred steps stays far below."""
+
+
+_SHAPES = ((2, 3),)
 
 
 class CheckError(AssertionError):
@@ -48,12 +52,13 @@ class Trace:
 def simulate(
     make: Callable[[], Algorithm],
     gradient: Gradient,
-    config: SGDConfig,
+    config: SGDConfig | AdamWConfig,
     start: torch.Tensor,
     *,
     steps: int,
     world_size: int,
     drain_after: Collection[int] = (),
+    shapes: tuple[tuple[int, ...], ...] = (),
 ) -> Trace:
     """Train replicas in threads, without a network, as the engine would.
 
@@ -65,6 +70,7 @@ def simulate(
         steps: how many to take; a drain follows the last.
         world_size: number of replicas.
         drain_after: further steps, counted from 0, after which `finish` is called, as before an evaluation.
+        shapes: of the parameter tensors in `start`, for compressors that ask for them.
 
     Raises:
         CommError: a replica waited for a message that never came.
@@ -72,7 +78,7 @@ def simulate(
 
     def body(comm: LocalComm) -> Trace:
         w, g = start.clone(), torch.empty_like(start)
-        replica = Replica(w=w, m=torch.zeros_like(w), optimizer=SGD(config), comm=comm)
+        replica = Replica(w=w, m=torch.zeros_like(w), optimizer=make_optimizer(config), comm=comm, shapes=shapes)
         algorithm = make()
         algorithm.start(replica)
         w_at, left = torch.empty(steps, w.numel(), dtype=w.dtype), 0
@@ -137,15 +143,37 @@ def check(algorithm: type[Algorithm], **params: Any) -> list[str]:
 
     Raises:
         CheckError: a property does not hold.
-        AlgorithmError: `params` are not valid.
+        AlgorithmError: `params` are not valid, or `check` refuses every setting that is tried.
         CommError: a replica waited for a message that never came.
     """
     make = _maker(algorithm, params)
-    held = ["unknown parameters are refused"]
+    first = "unknown parameters are refused"
+    held: list[str] = []
+    refusal: AlgorithmError | None = None
     for config in _configs():
-        for world_size in (1, 3):
-            held = held[:1] + _check_run(make, config, world_size)
-    return held
+        sizes = []
+        for world_size in (1, 3, 4):
+            try:
+                make().check(_setting(config, world_size))
+            except AlgorithmError as error:
+                refusal = error
+            else:
+                sizes.append(world_size)
+        for world_size in sizes[:2]:  # four where three are too many, or odd
+            held = _check_run(make, config, world_size)
+    if refusal is not None and not held:
+        raise refusal
+    return [first, *held]
+
+
+def _setting(config: SGDConfig, world_size: int) -> Setting:
+    return Setting(
+        workers=world_size,
+        momentum=config.momentum,
+        nesterov=config.nesterov,
+        weight_decay=config.weight_decay,
+        shapes=_SHAPES,
+    )
 
 
 def _maker(algorithm: type[Algorithm], params: dict[str, Any]) -> Callable[[], Algorithm]:
@@ -189,6 +217,7 @@ def _check_run(make: Callable[[], Algorithm], config: SGDConfig, world_size: int
         steps=steps,
         world_size=world_size,
         drain_after={steps // 2},
+        shapes=_SHAPES,
     )
     setting = f"{sample.label} (workers {world_size}, momentum {config.momentum:g})"
     held: list[str] = []
@@ -205,7 +234,8 @@ def _check_run(make: Callable[[], Algorithm], config: SGDConfig, world_size: int
     require(left == 0, "nothing is in flight after finish", f"{left} operations are")
     if not sample.buckets:
         # One more than in_flight: the partial block that finish issues.
-        bound = (sample.in_flight + 1) * sample.tensors_per_message(config.momentum)
+        at_once = sample.tensors_per_message(config.momentum) * sample.operations(world_size)
+        bound = (sample.in_flight + 1) * at_once
         most = trace.most_outstanding
         require(most <= bound, "in_flight bounds what is in flight", f"{most} operations were, not {bound}")
     expected_w, expected_m = synchronous(gradients, config, start)

@@ -35,6 +35,10 @@ class Phantom:
         """As `Vector.zero_`, without values."""
         return self
 
+    def fill_(self, value: float, /) -> Self:
+        """As `Vector.fill_`, without values."""
+        return self
+
     def clone(self) -> Self:
         """Itself: nothing tells two of them apart."""
         return self

@@ -96,9 +96,19 @@ class WorkloadInfo:
     parameters: tuple[ParameterTensor, ...] = field(repr=False)
 
     @property
+    def numel(self) -> int:
+        """Elements of the flat vectors, scaled."""
+        return scaled_numel(self.parameters, self.payload_scale)
+
+    @property
+    def shapes(self) -> tuple[tuple[int, ...], ...]:
+        """Of its parameter tensors; () where the flat vectors are scaled, so that nothing keeps its shape."""
+        return tuple(tensor.shape for tensor in self.parameters) if self.payload_scale == 1 else ()
+
+    @property
     def message_bytes(self) -> int:
         """Bytes of one whole gradient on the wire: float32, scaled."""
-        return scaled_numel(self.parameters, self.payload_scale) * FLOAT32_BYTES
+        return self.numel * FLOAT32_BYTES
 
     def buckets(self, bucket_bytes: int) -> tuple[Bucket, ...]:
         """Its scaled gradient buckets, in the order of completion; `bucket_bytes`: the cap before scaling."""
@@ -196,12 +206,18 @@ def make_task(
     if known.step_time_s is not None:
         step_time = StepTime(known.step_time_s, known.step_cv, seed=seed, rank=rank)
         emulated = EmulatedCompute(step_time, buckets, clock)
+    task: Task
     if learner is not None:
-        return LearningTask(learner, buckets, clock, emulated)
-    assert emulated is not None, "a workload that learns nothing has an emulated step time"
-    if phantom:
-        return PhantomTask(buckets[0].stop, emulated, clock)
-    return EmulatedTask(buckets[0].stop, emulated, clock, seed=seed, rank=rank)
+        task = LearningTask(learner, buckets, clock, emulated)
+    else:
+        assert emulated is not None, "a workload that learns nothing has an emulated step time"
+        numel = buckets[0].stop
+        if phantom:
+            task = PhantomTask(numel, emulated, clock)
+        else:
+            task = EmulatedTask(numel, emulated, clock, seed=seed, rank=rank)
+    task.shapes = known.shapes
+    return task
 
 
 def _learner(spec: Mapping[str, object], rank: int, world_size: int, seed: int, train: Mapping[str, object]) -> Learner:

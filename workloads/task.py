@@ -24,6 +24,7 @@ class Task(ABC):
     Attributes:
         w: the parameters, float32 or phantoms, shape (numel,); equal on all ranks at first. An update in place is
             all it takes.
+        shapes: of the parameter tensors that `w` consists of, in their order; () where its size is scaled.
         numel: elements of `w` and of the gradient, after payload scaling.
         compute_ns: time spent computing so far, in nanoseconds on the clock. For emulated compute it is the
             emulated time; what a step takes beyond it is overhead.
@@ -31,6 +32,7 @@ class Task(ABC):
     """
 
     w: Vector
+    shapes: tuple[tuple[int, ...], ...] = ()
 
     @property
     def numel(self) -> int:

@@ -12,7 +12,7 @@ from workloads.algorithms.base import Algorithm, Replica
 from workloads.comm.base import Clock, Vector
 from workloads.comm.meter import MeteredComm
 from workloads.job import Job
-from workloads.optim import SGD, SGDConfig
+from workloads.optim import Optimizer, configured, make
 from workloads.task import Task
 
 
@@ -53,7 +53,7 @@ def train(
     job: Job,
     task: Task,
     algorithm: Algorithm,
-    optimizer: SGD,
+    optimizer: Optimizer,
     comm: MeteredComm,
     clock: Clock,
     emit: Callable[[dict[str, Any]], None],
@@ -62,7 +62,8 @@ def train(
 
     Evaluations drain the pipeline, so none happens before the measured window is over.
     """
-    replica = Replica(w=task.w, m=task.w.clone().zero_(), optimizer=optimizer, comm=comm)
+    m = task.w.clone().zero_()
+    replica = Replica(w=task.w, m=m, optimizer=optimizer, comm=comm, shapes=task.shapes, seed=job.seed)
     algorithm.start(replica)
     window_end = job.window_begin + job.window_steps
     first = before = begin = end = _totals(task, comm, clock)
@@ -110,10 +111,9 @@ def _spread(w: Vector, comm: MeteredComm) -> float | None:
     return float((w - mean).abs().max()) / largest if largest else 0.0
 
 
-def make_optimizer(job: Job) -> SGD:
+def make_optimizer(job: Job) -> Optimizer:
     """The optimiser that `job.train` describes."""
-    keys = ("lr", "momentum", "nesterov", "weight_decay", "schedule", "warmup_steps")
-    return SGD(SGDConfig(**{k: job.train[k] for k in keys if k in job.train}, total_steps=job.steps))
+    return make(configured(job.train, job.steps))
 
 
 def _evaluates(job: Job, step: int) -> bool:

@@ -24,8 +24,8 @@ COMMANDS = {
     "verify": "May the numbers of a run be published?",
     "calibrate": "A workload by numbers from a real training script.",
     "measure": "A profile from output of ping and iperf3, or from live hosts.",
-    "list": "List algorithms, workloads, profiles or experiments.",
-    "show": "Show one algorithm, workload, profile or experiment.",
+    "list": "List algorithms, compressors, workloads, profiles or experiments.",
+    "show": "Show one algorithm, compressor, workload, profile or experiment.",
     "clean": "Remove what a crashed run may have left on this host.",
 }
 

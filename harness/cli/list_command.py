@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import MISSING
 
 import click
 
+from workloads.parameters import Parameters, default_of
+
 UNIFORM = "N sites of one worker, all pairs alike; takes rtt, rate, jitter, loss"
-KINDS = ("algorithms", "workloads", "profiles", "experiments")
+KINDS = ("algorithms", "compressors", "workloads", "profiles", "experiments")
 
 
-@click.command("list", short_help="List algorithms, workloads, profiles or experiments.")
+@click.command("list", short_help="List algorithms, compressors, workloads, profiles or experiments.")
 @click.argument("kind", type=click.Choice(KINDS))
 @click.option("--json", "as_json", is_flag=True, help="For machines.")
 def command(kind: str, as_json: bool) -> None:
@@ -22,6 +25,7 @@ def command(kind: str, as_json: bool) -> None:
     """
     listing: dict[str, Callable[[], dict[str, str]]] = {
         "algorithms": _algorithms,
+        "compressors": _compressors,
         "workloads": _workloads,
         "profiles": _profiles,
         "experiments": _experiments,
@@ -38,11 +42,19 @@ def command(kind: str, as_json: bool) -> None:
 def _algorithms() -> dict[str, str]:
     from workloads.algorithms import registry
 
-    found = {}
-    for kind in registry.kinds():
-        parameters = ", ".join(f"{name}: {type_}" for name, type_ in registry.parameters(kind).items())
-        found[kind] = f"({parameters})  {_first_line(registry.find(kind))}"
-    return found
+    return {kind: _line(registry.find(kind)) for kind in registry.kinds()}
+
+
+def _compressors() -> dict[str, str]:
+    from workloads.compression import registry
+
+    return {kind: _line(registry.find(kind)) for kind in registry.kinds()}
+
+
+def _line(cls: type[Parameters]) -> str:
+    """Parameters, those with a default in brackets; what it is; where it comes from."""
+    names = [name if default_of(item) is MISSING else f"[{name}]" for name, item in cls.parameters().items()]
+    return f"({', '.join(names)})  {_first_line(cls)} [{cls.source}]"
 
 
 def _workloads() -> dict[str, str]:

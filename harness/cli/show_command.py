@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import inspect
 import json
+from typing import Any
 
 import click
 
 from harness.cli.list_command import UNIFORM
 from harness.errors import SpecError
+from workloads import parameters
 
 
-@click.command("show", short_help="Show one algorithm, workload, profile or experiment.")
-@click.argument("kind", type=click.Choice(["algorithm", "workload", "profile", "experiment"]))
+@click.command("show", short_help="Show one algorithm, compressor, workload, profile or experiment.")
+@click.argument("kind", type=click.Choice(["algorithm", "compressor", "workload", "profile", "experiment"]))
 @click.argument("name")
 @click.option("--json", "as_json", is_flag=True, help="For machines.")
 def command(kind: str, name: str, as_json: bool) -> None:
@@ -21,7 +23,13 @@ def command(kind: str, name: str, as_json: bool) -> None:
     \b
     Example:  wanbench show profile world4
     """
-    show = {"algorithm": _algorithm, "workload": _workload, "profile": _profile, "experiment": _experiment}
+    show = {
+        "algorithm": _algorithm,
+        "compressor": _compressor,
+        "workload": _workload,
+        "profile": _profile,
+        "experiment": _experiment,
+    }
     try:
         text, data = show[kind](name)
     except ValueError as error:
@@ -32,10 +40,34 @@ def command(kind: str, name: str, as_json: bool) -> None:
 def _algorithm(name: str) -> tuple[str, object]:
     from workloads.algorithms import registry
 
-    found, parameters = registry.find(name), registry.parameters(name)
-    module = inspect.getmodule(found)
-    text = f"{inspect.getdoc(found)}\n\n{inspect.getdoc(module) or ''}"
-    return text, {"kind": name, "parameters": parameters, "doc": inspect.getdoc(found)}
+    found = registry.find(name)
+    return _documented(found, parameters.describe(found) | {"kind": name})
+
+
+def _compressor(name: str) -> tuple[str, object]:
+    from workloads.compression import registry
+
+    return _documented(registry.find(name), registry.describe(name))
+
+
+def _documented(cls: type[parameters.Parameters], data: dict[str, Any]) -> tuple[str, object]:
+    """What it says of itself, a table of its parameters, its source, and its module's equations."""
+    doc, module = inspect.getdoc(cls) or "", inspect.getdoc(inspect.getmodule(cls)) or ""
+    facts = [f"{key.replace('_', ' '):16}{_word(data[key])}" for key in data if key not in {"kind", "parameters"}]
+    rows = [("parameter", "type", "default", "in the paper")] if data["parameters"] else []
+    for name, item in data["parameters"].items():
+        default = "required" if item["required"] else _word(item["default"])
+        rows.append((name, item["type"], default, item["symbol"] or ""))
+    widths = [max(len(row[i]) for row in rows) for i in range(3)] if rows else []
+    table = [
+        "  ".join([*(f"{cell:{w}}" for cell, w in zip(row, widths, strict=False)), row[3]]).rstrip() for row in rows
+    ]
+    text = "\n\n".join(part for part in (doc, "\n".join(table), "\n".join(facts), module) if part)
+    return text, data | {"doc": doc}
+
+
+def _word(value: object) -> str:
+    return {True: "yes", False: "no"}[value] if isinstance(value, bool) else str(value)
 
 
 def _workload(name: str) -> tuple[str, object]:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from greenlet import getcurrent, greenlet
 
-from harness.virtual.collectives import COLLECTIVES
+from harness.virtual.collectives import ALL_GATHERS, COLLECTIVES
 from harness.virtual.collectives.base import Plan, Round, Rounds
 from harness.virtual.kernel import Simulation
 from harness.virtual.network import Flying, Route, VirtualNetwork
@@ -25,10 +25,11 @@ class Flight:
     A message has one end, which is its receiver's.
     """
 
-    __slots__ = ("ends", "joined", "missing", "nbytes", "waiting")
+    __slots__ = ("ends", "gathers", "joined", "missing", "nbytes", "waiting")
 
-    def __init__(self, nbytes: int, ranks: int) -> None:
+    def __init__(self, nbytes: int, ranks: int, *, gathers: bool = False) -> None:
         self.nbytes = nbytes
+        self.gathers = gathers
         self.joined = [0] * ranks
         self.missing = ranks
         self.ends: list[int] | None = None
@@ -58,9 +59,10 @@ class SimulatedFabric:
             raise CommError(f"virtual: there is no collective {collective!r}; known: {', '.join(COLLECTIVES)}")
         self._simulation, self._network = simulation, network
         self._kind, self._channels = COLLECTIVES[collective], channels
+        self._gather, self._collective = ALL_GATHERS.get(collective), collective
         per_channel = self._kind.operations_per_channel
         self._free: int | None = None if per_channel is None else per_channel * channels
-        self._plans: dict[int, Plan] = {}
+        self._plans: dict[tuple[bool, int], Plan] = {}
         self._ranks = len(network.site_of)
         self._flights: dict[int, Flight] = {}
         self._queue: deque[tuple[int, Flight]] = deque()
@@ -80,12 +82,25 @@ class SimulatedFabric:
 
     def all_reduce(self, rank: int, sequence: int, nbytes: int) -> Flight:
         """Join an all-reduce. Raises: CommError, if this worker brings another size than those before it."""
+        return self._join(rank, sequence, nbytes, gathers=False)
+
+    def all_gather(self, rank: int, sequence: int, nbytes: int) -> Flight:
+        """Join an all-gather. Raises: CommError, as `all_reduce`; or the collective has no all-gather."""
+        if self._gather is None:
+            known = ", ".join(ALL_GATHERS)
+            raise CommError(f"virtual: collective {self._collective!r} has no all_gather; known: {known}")
+        return self._join(rank, sequence, nbytes, gathers=True)
+
+    def _join(self, rank: int, sequence: int, nbytes: int, *, gathers: bool) -> Flight:
         flight = self._flights.get(sequence)
+        what = "all_gather" if gathers else "all_reduce"
         if flight is None:
-            flight = self._flights[sequence] = Flight(nbytes, self._ranks)
+            flight = self._flights[sequence] = Flight(nbytes, self._ranks, gathers=gathers)
+        elif flight.gathers != gathers:
+            raise CommError(f"ranks disagree on operation {sequence}: rank {rank} issued an {what}, others did not")
         elif flight.nbytes != nbytes:
             sizes = f"rank {rank} gave {nbytes} bytes, others {flight.nbytes}"
-            raise CommError(f"ranks disagree on the size of all_reduce {sequence}: {sizes}")
+            raise CommError(f"ranks disagree on the size of {what} {sequence}: {sizes}")
         flight.joined[rank] = self._simulation.now
         flight.missing -= 1
         if not flight.missing:
@@ -142,9 +157,10 @@ class SimulatedFabric:
         if self._ranks == 1 or flight.nbytes == 0:
             self._end(flight, ready)
             return
-        plan = self._plans.get(flight.nbytes)
+        plan = self._plans.get((flight.gathers, flight.nbytes))
         if plan is None:
-            plan = self._plans[flight.nbytes] = self._kind(self._network, flight.nbytes)
+            kind = self._gather if flight.gathers and self._gather is not None else self._kind
+            plan = self._plans[flight.gathers, flight.nbytes] = kind(self._network, flight.nbytes)
         rounds = plan.rounds(ready, sequence % self._channels)
         self._advance(rounds, None, (_COLLECTIVE, sequence), lambda ends: self._end(flight, ends))
 

@@ -29,8 +29,11 @@ class Unnamed(Algorithm):
 MINE = f"{__name__}:Mine"
 
 
-def test_the_four_kinds_of_the_dts_paper_are_built_in_beside_training_alone():
-    assert registry.kinds() == ["local", "ssgd", "delayed", "sparse", "dts"]
+KNOWN = ", ".join(registry.kinds())
+
+
+def test_the_four_kinds_of_the_dts_paper_come_first_beside_training_alone():
+    assert registry.kinds()[:5] == ["local", "ssgd", "delayed", "sparse", "dts"]
 
 
 @pytest.mark.parametrize(
@@ -41,18 +44,29 @@ def test_the_four_kinds_of_the_dts_paper_are_built_in_beside_training_alone():
         ("delayed", {"delay": 4}, "delayed-d4"),
         ("sparse", {"period": 4}, "sparse-p4"),
         ("dts", {"period": 4, "delay": 20}, "dts-d20-p4"),
-        (MINE, {"period": 2}, "mine-period2-power0.5-modefast"),
-        (f"{__name__}:Unnamed", {}, "unnamed-s0.5"),
+        (MINE, {"period": 2}, "mine-period2"),
+        (MINE, {"period": 2, "power": 2, "mode": "slow"}, "mine-period2-power2-mslow"),
+        (f"{__name__}:Unnamed", {}, "unnamed"),
+        (f"{__name__}:Unnamed", {"share": 0.25}, "unnamed-s0.25"),
+        ("dts", {"delay": 4, "period": 1, "compression": "topk"}, "dts-d4-p1-topk"),
+        ("ssgd", {"compression": {"kind": "qsgd", "levels": 3}}, "ssgd-qsgd-l3"),
+        ("dts", {"delay": 4, "period": 4, "form": "model", "tensors": 1}, "dts-d4-p4-fmodel-t1"),
     ],
 )
-def test_a_label_names_the_kind_and_every_parameter(kind, params, label):
+def test_a_label_names_the_kind_and_every_parameter_that_is_not_at_its_default(kind, params, label):
     assert registry.label(kind, params) == label
 
 
 def test_an_algorithm_gets_its_parameters():
     algorithm = registry.create("dts", {"delay": 20, "period": 4})
     assert isinstance(algorithm, DTS)
-    assert algorithm.params() == {"delay": 20, "period": 4}
+    assert algorithm.params() == {
+        "delay": 20,
+        "period": 4,
+        "form": "gradient",
+        "tensors": 2,
+        "compression": "none",
+    }
     assert (algorithm.delay_steps, algorithm.period_steps) == (20, 4)
 
 
@@ -92,7 +106,13 @@ def test_an_algorithm_of_ones_own_is_found_by_module_and_class():
 
 
 def test_parameters_are_listed_with_their_types():
-    assert registry.parameters("dts") == {"delay": "int", "period": "int"}
+    assert registry.parameters("dts") == {
+        "delay": "int",
+        "period": "int",
+        "form": "str",
+        "tensors": "int",
+        "compression": "Compression",
+    }
     assert registry.parameters(MINE) == {"period": "int", "power": "float", "mode": "str"}
 
 
@@ -102,20 +122,20 @@ def test_parameters_are_listed_with_their_types():
         (
             "dst",
             {},
-            "algorithm 'dst' is unknown; did you mean 'dts'? "
-            "(known: local, ssgd, delayed, sparse, dts; your own: 'module:Class')",
+            f"algorithm 'dst' is unknown; did you mean 'dts'? (known: {KNOWN}; your own: 'module:Class')",
         ),
         (
-            "diloco",
+            "horovod",
             {},
-            "algorithm 'diloco' is unknown (known: local, ssgd, delayed, sparse, dts; your own: 'module:Class')",
+            f"algorithm 'horovod' is unknown (known: {KNOWN}; your own: 'module:Class')",
         ),
         (
             "dts",
             {"dealy": 4, "period": 4},
-            "algorithm 'dts' has no parameter 'dealy'; did you mean 'delay'? (it takes delay, period)",
+            "algorithm 'dts' has no parameter 'dealy'; did you mean 'delay'? "
+            "(it takes delay, period, form, tensors, compression)",
         ),
-        ("ssgd", {"delay": 4}, "algorithm 'ssgd' has no parameter 'delay' (it takes none)"),
+        ("ssgd", {"delay": 4}, "algorithm 'ssgd' has no parameter 'delay' (it takes compression)"),
         ("dts", {"delay": 4}, "algorithm 'dts' needs parameter 'period' (int)"),
         (
             "dts",

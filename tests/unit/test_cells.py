@@ -7,6 +7,7 @@ from small_spec import GOOD, cells, edited, refusal, swept
 
 from harness.cells import BASELINE, expand
 from harness.spec import Spec
+from workloads.algorithms import registry
 
 # ---------------------------------------------------------------- which cells there are
 
@@ -266,12 +267,12 @@ def test_a_wrong_sweep_is_refused_in_one_line(old, new, line):
         (
             [("ssgd = {}", "sgd = {}")],
             "x.toml: algorithms.sgd: algorithm 'sgd' is unknown; did you mean 'ssgd'? "
-            "(known: local, ssgd, delayed, sparse, dts; your own: 'module:Class')",
+            f"(known: {', '.join(registry.kinds())}; your own: 'module:Class')",
         ),
         (
             [("ssgd = {}", "dts = { delai = 4, period = 1 }")],
             "x.toml: algorithms.dts: algorithm 'dts' has no parameter 'delai'; did you mean 'delay'? "
-            "(it takes delay, period)",
+            "(it takes delay, period, form, tensors, compression)",
         ),
         (
             [("ssgd = {}", "dts = { delay = 4 }")],

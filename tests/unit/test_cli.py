@@ -98,11 +98,11 @@ def test_list_has_a_line_for_everything_a_spec_can_name(kind, names):
 
 
 def test_list_shows_parameters_of_algorithms():
-    assert data("list", "algorithms")["dts"].startswith("(delay: int, period: int)  ")
+    assert data("list", "algorithms")["dts"].startswith("(delay, period, [form], [tensors], [compression])  ")
 
 
 def test_list_refuses_what_cannot_be_listed():
-    assert "'algorithms', 'workloads', 'profiles', 'experiments'" in refused("list", "things")
+    assert "'algorithms', 'compressors', 'workloads', 'profiles', 'experiments'" in refused("list", "things")
 
 
 @pytest.mark.parametrize(

@@ -113,7 +113,7 @@ class WeightsOnly(DTS):
     """Averages the block's answer in `w` and leaves that in `m` local: one tensor instead of two."""
 
     def _issue(self):
-        self._block = self._block[:1]
+        self._block, self._averagers = self._block[:1], self._averagers[:1]
         super()._issue()
 
 

@@ -66,7 +66,7 @@ def test_a_bucket_leaves_before_the_gradient_is_complete():
     assert run_replicas(2, body) == [1, 1]
 
 
-def test_it_has_no_delay_and_no_parameters():
+def test_it_has_no_delay_and_compresses_only_if_told_to():
     assert (SSGD().delay_steps, SSGD().period_steps, SSGD().in_flight) == (0, 1, 1)
-    assert SSGD().params() == {}
+    assert SSGD().params() == {"compression": "none"}
     assert SSGD().label == "ssgd"

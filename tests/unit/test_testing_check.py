@@ -8,6 +8,7 @@ import pytest
 from pass_through import PassThrough
 
 from wanbench.testing import CheckError, check
+from workloads.algorithms import registry
 from workloads.algorithms.base import Algorithm, AlgorithmError
 from workloads.algorithms.delayed import Delayed
 from workloads.algorithms.dts import DTS
@@ -45,6 +46,59 @@ def test_compensated_algorithms_hold_every_property(algorithm, params):
 
 def test_synchronous_sgd_holds_every_property_but_the_one_that_buckets_void():
     assert check(SSGD) == BASICS[:3] + CLAIMS
+
+
+EVERY = [
+    ("local", {}),
+    ("ssgd", {}),
+    ("ssgd", {"compression": {"kind": "topk", "ratio": 0.3}}),
+    ("ssgd", {"compression": {"kind": "dgc", "ratio": 0.3, "momentum": 0.9, "warmup": 2, "clip": 1.0}}),
+    ("ssgd", {"compression": "fp16"}),
+    ("delayed", {"delay": 4}),
+    ("delayed", {"delay": 4, "compression": "signsgd"}),
+    ("sparse", {"period": 4}),
+    ("sparse", {"period": 4, "compression": {"kind": "powersgd", "least": 0}}),
+    ("dga", {"delay": 5, "period": 3}),
+    ("dga", {"delay": 2, "period": 3, "compression": "topk"}),
+    ("localsgd", {"period": 4}),
+    ("localsgd", {"period": 4, "compression": "bf16"}),
+    ("cocod", {"period": 4}),
+    ("overlap-localsgd", {"period": 2}),
+    ("diloco", {"period": 5}),
+    ("diloco", {"period": 5, "compression": "fp16"}),
+    ("streaming-diloco", {"period": 6, "fragments": 3, "delay": 3, "mixing": 0.5}),
+    ("streaming-diloco", {"period": 4, "fragments": 2, "compression": "qsgd"}),
+    ("olco3", {"staleness": 2, "period": 3}),
+    ("olco3", {"staleness": 0, "period": 3, "compression": "topk"}),
+    ("olco3", {"staleness": 2, "period": 1, "compression": {"kind": "powersgd", "least": 0}}),
+    ("olco3", {"staleness": 1, "period": 2, "compression": "signsgd", "two_way": True}),
+    ("sgp", {}),
+    ("sgp", {"peers": 2}),
+    ("osgp", {"delay": 2}),
+    ("dpsgd", {}),
+    ("ecdpsgd", {}),
+    ("ecdpsgd", {"compression": "none"}),
+    ("adpsgd", {}),
+    ("dts", {"delay": 3, "period": 2, "tensors": 1}),
+    ("dts", {"delay": 3, "period": 2, "form": "model"}),
+    ("dts", {"delay": 3, "period": 2, "form": "model", "compression": "qsgd"}),
+]
+
+
+@pytest.mark.parametrize(("kind", "params"), EVERY, ids=str)
+def test_every_registered_algorithm_holds_what_it_claims(kind, params):
+    held = check(registry.find(kind), **params)
+    assert held[:3] == BASICS[:3]
+
+
+def test_what_a_compressed_algorithm_claims_is_what_is_left():
+    assert check(SSGD, compression={"kind": "topk", "ratio": 0.3})[4:] == ["replicas agree after finish"]
+    assert check(DTS, delay=3, period=2, compression={"kind": "topk", "ratio": 0.3}) == [*BASICS, CLAIMS[3]]
+    assert check(DTS, delay=3, period=2, form="model") == [*BASICS, CLAIMS[0], CLAIMS[3]]
+
+
+def test_no_registered_algorithm_goes_unchecked():
+    assert {kind for kind, _ in EVERY} == set(registry.kinds())
 
 
 def test_an_algorithm_that_claims_nothing_is_checked_for_the_basics():

@@ -18,11 +18,22 @@ The engine owns the step counter and calls, in this order::
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import Field, dataclass, field, fields
+from dataclasses import Field, dataclass, field
 from typing import Any, ClassVar
 
 from workloads.comm.base import Comm, Vector
-from workloads.optim import SGD
+from workloads.compression import registry as compressors
+from workloads.compression.averaging import Averager
+from workloads.compression.base import Compressor, CompressorError, Shapes
+from workloads.optim import Optimizer
+from workloads.parameters import Parameters, at_least, between, one_of, typename_of
+
+__all__ = [
+    "Algorithm", "AlgorithmError", "Compression", "Replica", "Setting", "at_least", "between", "one_of",
+]  # fmt: skip
+
+Compression = str | Mapping[str, Any]
+"""What a spec says of compression: a compressor's name, or a table with `kind` and parameters; "none" without."""
 
 
 class AlgorithmError(ValueError):
@@ -39,68 +50,150 @@ class Replica:
         optimizer: the local optimiser; `optimizer.lr` is the rate of the current step.
         comm: the peers.
         step: index of the current step, counted by the engine from 0.
+        shapes: of the parameter tensors that `w` consists of, in their order; () where they are not known.
+        seed: of the repetition, equal on all ranks; random draws of an algorithm derive from it.
     """
 
     w: Vector
     m: Vector
-    optimizer: SGD
+    optimizer: Optimizer
     comm: Comm
     step: int = 0
+    shapes: Shapes = ()
+    seed: int = 0
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What surrounds an algorithm, as far as it is known before anything starts.
+
+    Attributes:
+        workers: N.
+        collective: how an all-reduce travels.
+        optimizer: "sgd" or "adamw". momentum, nesterov, weight_decay: of the optimiser.
+        shapes: of the parameter tensors; () where they are not known, as with a payload_scale below 1.
+    """
+
+    workers: int
+    collective: str = "direct"
+    optimizer: str = "sgd"
+    momentum: float = 0.0
+    nesterov: bool = False
+    weight_decay: float = 0.0
+    shapes: Shapes = ()
+
+
+GATHERING = ("direct", "gloo", "ring")
+"""Collectives that have an all_gather."""
 
 
 @dataclass
-class Algorithm:
+class Algorithm(Parameters):
     """Base class: no communication at all. Every method's default does nothing.
 
     A subclass is a dataclass whose fields are its parameters: numbers, strings and booleans are checked
     against their annotation, and `field(metadata=at_least(1))` adds a lower bound. An unknown parameter is
     an error, so none takes `**kwargs`. State is made in `start`.
 
+    A subclass says what it claims by setting these to True, or by a property where it depends on parameters:
+
     Attributes:
-        kind: the name in a spec; a subclass that sets none goes by its class name in lower case.
-        buckets: True if the engine shall hand gradients over bucket by bucket during the backward pass.
+        kind, source, symbols: see `Parameters`.
+        buckets: the engine shall hand gradients over bucket by bucket during the backward pass.
         agrees: after `finish`, all replicas hold equal parameters, to rounding.
         exact: after `finish`, (w, m) are, to rounding, what synchronous SGD makes of the same gradients.
         keeps_mean: the mean of `w` over the replicas moves as synchronous SGD moves it on the same gradients.
+        lawful: each `period_steps`, `tensors_per_message` all_reduces of `message_bytes` are issued and waited for
+            `delay_steps` later, and nothing else is sent: then the step-time law of `harness.predict` speaks of it.
     """
 
+    noun: ClassVar[str] = "algorithm"
     kind: ClassVar[str] = "local"
-    buckets: ClassVar[bool] = False
-    agrees: ClassVar[bool] = False
-    exact: ClassVar[bool] = False
-    keeps_mean: ClassVar[bool] = False
+    error: ClassVar[type[ValueError]] = AlgorithmError
+    source: ClassVar[str] = "training alone; the unit of scalability"
 
     replica: Replica = field(init=False, repr=False, compare=False)
 
-    def __init_subclass__(cls) -> None:
-        super().__init_subclass__()
-        if "kind" not in cls.__dict__:
-            cls.kind = cls.__name__.lower()
-
-    def __post_init__(self) -> None:
-        """Check the parameters; a subclass that adds rules calls this first.
-
-        Raises:
-            AlgorithmError: a parameter has the wrong type or lies below its bound.
-        """
-        for name, item in self.parameters().items():
-            _check(self.kind, name, getattr(self, name), item.type, item.metadata.get("at_least"))
-
-    @classmethod
-    def parameters(cls) -> dict[str, Field[Any]]:
-        """The dataclass fields that are parameters, by name."""
-        return {item.name: item for item in fields(cls) if item.init}
-
-    def params(self) -> dict[str, object]:
-        """The values of the parameters, by name."""
-        return {name: getattr(self, name) for name in self.parameters()}
+    @property
+    def buckets(self) -> bool:
+        """See the class."""
+        return False
 
     @property
-    def label(self) -> str:
-        """A short name with every parameter: `dts-d20-p4`. Full parameter names where initials clash."""
-        params = self.params()
-        short = len({name[0] for name in params}) == len(params)
-        return "-".join([self.kind, *(f"{name[0] if short else name}{params[name]}" for name in params)])
+    def agrees(self) -> bool:
+        """See the class."""
+        return False
+
+    @property
+    def exact(self) -> bool:
+        """See the class."""
+        return False
+
+    @property
+    def keeps_mean(self) -> bool:
+        """See the class."""
+        return False
+
+    @property
+    def lawful(self) -> bool:
+        """See the class."""
+        return False
+
+    def _check(self, name: str, value: object, item: Field[Any]) -> None:
+        super()._check(name, value, item)
+        if typename_of(item) == "Compression":
+            try:
+                compressors.create(value)
+            except CompressorError as error:
+                raise AlgorithmError(f"algorithm '{self.kind}': {name}: {error}") from None
+
+    def _word(self, name: str, value: object) -> str:
+        compressor = compressors.create(value) if value == getattr(self, "compression", None) else None
+        return super()._word(name, value) if compressor is None else compressor.label
+
+    @property
+    def compressor(self) -> Compressor | None:
+        """The one that parameter `compression` names; None without such a parameter, or for "none"."""
+        return compressors.create(getattr(self, "compression", compressors.NONE))
+
+    @property
+    def in_one_all_reduce(self) -> bool:
+        """Whether an average takes one all_reduce, of compressed messages or not."""
+        compressor = self.compressor
+        return compressor is None or (compressor.averages and not compressor.needs_shapes)
+
+    @property
+    def rounds_mean(self) -> bool:
+        """Whether compression rounds the mean on its way."""
+        return self.compressor is not None and self.compressor.rounds_mean
+
+    def averager(self, like: Vector, stream: int = 0) -> Averager:
+        """Averages of vectors like this one, through the algorithm's compressor. One for each stream of vectors."""
+        replica = self.replica
+        shapes = replica.shapes if like.numel() == replica.w.numel() else ()
+        return Averager(self.compressor, replica.comm, like, shapes=shapes, seed=replica.seed + stream)
+
+    def check(self, setting: Setting) -> None:
+        """Refuse what cannot work together, before anything starts; a subclass that adds rules calls this first.
+
+        Raises:
+            AlgorithmError: the algorithm, its compressor, the optimiser, the collective and the number of workers do
+                not go together. One line.
+        """
+        compressor = self.compressor
+        if compressor is None:
+            return
+        with_it = f"algorithm '{self.kind}': compression: '{compressor.kind}'"
+        if compressor.gathers and setting.collective not in GATHERING:
+            known = ", ".join(GATHERING)
+            raise AlgorithmError(
+                f"{with_it} needs an all_gather, which collective '{setting.collective}' has not; use one of {known}"
+            )
+        if compressor.needs_shapes and not any(len(shape) > 1 for shape in setting.shapes):
+            raise AlgorithmError(
+                f"{with_it} needs the matrices of a model; a workload by numbers has none, "
+                "and payload_scale below 1 cuts them up"
+            )
 
     @property
     def delay_steps(self) -> int:
@@ -125,6 +218,18 @@ class Algorithm:
         del momentum
         return 1
 
+    def operations(self, world_size: int) -> int:
+        """How many operations of `Comm` a message takes at once: more than one where it goes to each peer by itself."""
+        del world_size
+        return 1
+
+    def message_bytes(self, numel: int, shapes: Shapes = ()) -> int:
+        """Bytes of one message of a synchronisation of a model of `numel` float32, all of its rounds."""
+        compressor = self.compressor
+        if compressor is None:
+            return numel * 4
+        return sum(message.nbytes for message in compressor.messages(numel, shapes))
+
     def start(self, replica: Replica) -> None:
         """Called once, before the first step, on every rank with equal parameters."""
         self.replica = replica
@@ -141,33 +246,3 @@ class Algorithm:
 
     def finish(self) -> None:
         """Wait for everything in flight and apply it, a partial period included."""
-
-
-def at_least(bound: float) -> Mapping[str, float]:
-    """Metadata of a parameter that may not lie below `bound`: `delay: int = field(metadata=at_least(0))`."""
-    return {"at_least": bound}
-
-
-_TYPES: Mapping[str, tuple[type, ...]] = {
-    "int": (int,),
-    "float": (int, float),
-    "str": (str,),
-    "bool": (bool,),
-}
-_WORDS: Mapping[str, str] = {
-    "int": "a whole number",
-    "float": "a number",
-    "str": "a string",
-    "bool": "true or false",
-}
-
-
-def _check(kind: str, name: str, value: object, annotation: object, bound: float | None) -> None:
-    typename = annotation if isinstance(annotation, str) else getattr(annotation, "__name__", "")
-    if typename not in _TYPES:
-        return
-    right_type = isinstance(value, _TYPES[typename]) and (typename == "bool" or not isinstance(value, bool))
-    above = bound is None or (isinstance(value, int | float) and value >= bound)
-    if not (right_type and above):
-        expected = _WORDS[typename] + ("" if bound is None else f", {bound} or more")
-        raise AlgorithmError(f"algorithm '{kind}': {name} = {value!r}; expected {expected}")

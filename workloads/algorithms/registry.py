@@ -5,16 +5,49 @@ from __future__ import annotations
 import importlib
 import itertools
 from collections.abc import Mapping
-from dataclasses import MISSING
-from difflib import get_close_matches
 
+from netprofiles.errors import did_you_mean
+from workloads.algorithms.adpsgd import ADPSGD
 from workloads.algorithms.base import Algorithm, AlgorithmError
+from workloads.algorithms.cocod import CoCoD
 from workloads.algorithms.delayed import Delayed
+from workloads.algorithms.dga import DGA
+from workloads.algorithms.diloco import DiLoCo
+from workloads.algorithms.dpsgd import DPSGD
 from workloads.algorithms.dts import DTS
+from workloads.algorithms.ecdpsgd import ECDPSGD
+from workloads.algorithms.localsgd import LocalSGD
+from workloads.algorithms.olco3 import OLCO3
+from workloads.algorithms.osgp import OSGP
+from workloads.algorithms.overlap import OverlapLocalSGD
+from workloads.algorithms.sgp import SGP
 from workloads.algorithms.sparse import Sparse
 from workloads.algorithms.ssgd import SSGD
+from workloads.algorithms.streaming import StreamingDiLoCo
+from workloads.parameters import typename_of, unknown_or_missing
 
-_BUILT_IN: Mapping[str, type[Algorithm]] = {cls.kind: cls for cls in (Algorithm, SSGD, Delayed, Sparse, DTS)}
+_BUILT_IN: Mapping[str, type[Algorithm]] = {
+    cls.kind: cls
+    for cls in (
+        Algorithm,
+        SSGD,
+        Delayed,
+        Sparse,
+        DTS,
+        DGA,
+        LocalSGD,
+        CoCoD,
+        OverlapLocalSGD,
+        DiLoCo,
+        StreamingDiLoCo,
+        OLCO3,
+        SGP,
+        OSGP,
+        DPSGD,
+        ECDPSGD,
+        ADPSGD,
+    )
+}
 
 
 def kinds() -> list[str]:
@@ -34,7 +67,7 @@ def find(kind: str) -> type[Algorithm]:
         return _load(kind)
     known = ", ".join(_BUILT_IN)
     raise AlgorithmError(
-        f"algorithm '{kind}' is unknown{_near(kind, _BUILT_IN)} (known: {known}; your own: 'module:Class')"
+        f"algorithm '{kind}' is unknown{did_you_mean(kind, _BUILT_IN)} (known: {known}; your own: 'module:Class')"
     )
 
 
@@ -45,7 +78,7 @@ def parameters(kind: str) -> dict[str, str]:
         AlgorithmError: there is no such kind.
     """
     items = find(kind).parameters()
-    return {name: item.type if isinstance(item.type, str) else item.type.__name__ for name, item in items.items()}
+    return {name: typename_of(item) for name, item in items.items()}
 
 
 def create(kind: str, params: Mapping[str, object]) -> Algorithm:
@@ -55,15 +88,10 @@ def create(kind: str, params: Mapping[str, object]) -> Algorithm:
         AlgorithmError: the kind or a parameter is unknown, missing, of the wrong type or out of range.
     """
     cls = find(kind)
-    known = parameters(kind)
-    for name in params:
-        if name not in known:
-            near, valid = _near(name, known), ", ".join(known) or "none"
-            raise AlgorithmError(f"algorithm '{kind}' has no parameter '{name}'{near} (it takes {valid})")
-    for name, item in cls.parameters().items():
-        required = item.default is MISSING and item.default_factory is MISSING
-        if required and name not in params:
-            raise AlgorithmError(f"algorithm '{kind}' needs parameter '{name}' ({known[name]})")
+    try:
+        unknown_or_missing(cls, params)
+    except AlgorithmError as error:  # under the name that the user wrote, perhaps "module:Class"
+        raise AlgorithmError(str(error).replace(f"algorithm '{cls.kind}'", f"algorithm '{kind}'", 1)) from None
     return cls(**params)
 
 
@@ -82,14 +110,22 @@ def expand(kind: str, params: Mapping[str, object]) -> list[dict[str, object]]:
     Raises:
         AlgorithmError: a list is empty, or a resulting algorithm is refused by `create`.
     """
-    axes = {name: value if isinstance(value, list) else [value] for name, value in params.items()}
-    for name, values in axes.items():
-        if not values:
-            raise AlgorithmError(f"algorithm '{kind}': {name} = []; expected a value or a list with at least one")
-    sets = [dict(zip(axes, values, strict=True)) for values in itertools.product(*axes.values())]
+    sets = _alternatives(kind, params)
     for one in sets:
         create(kind, one)
     return sets
+
+
+def _alternatives(kind: str, params: Mapping[str, object]) -> list[dict[str, object]]:
+    """The combinations of lists in a table; a table inside it, as of `compression`, has alternatives of its own."""
+    axes: dict[str, list[object]] = {}
+    for name, value in params.items():
+        axes[name] = []
+        for one in value if isinstance(value, list) else [value]:
+            axes[name] += _alternatives(kind, one) if isinstance(one, Mapping) else [one]
+        if not axes[name]:
+            raise AlgorithmError(f"algorithm '{kind}': {name} = []; expected a value or a list with at least one")
+    return [dict(zip(axes, values, strict=True)) for values in itertools.product(*axes.values())]
 
 
 def _load(kind: str) -> type[Algorithm]:
@@ -101,12 +137,8 @@ def _load(kind: str) -> type[Algorithm]:
         raise AlgorithmError(f"algorithm '{kind}': cannot import '{module}' ({error}); {hint}") from error
     found: object = getattr(loaded, name, None)
     if found is None:
-        raise AlgorithmError(f"algorithm '{kind}': module '{module}' has no '{name}'{_near(name, vars(loaded))}")
+        near = did_you_mean(name, [key for key, value in vars(loaded).items() if isinstance(value, type)])
+        raise AlgorithmError(f"algorithm '{kind}': module '{module}' has no '{name}'{near}")
     if not (isinstance(found, type) and issubclass(found, Algorithm)):
         raise AlgorithmError(f"algorithm '{kind}': '{name}' is not a subclass of workloads.algorithms.base.Algorithm")
     return found
-
-
-def _near(name: str, known: Mapping[str, object]) -> str:
-    match = get_close_matches(name, known, n=1)
-    return f"; did you mean '{match[0]}'?" if match else ""

@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import ClassVar
 
-from workloads.algorithms.base import at_least
+from workloads.algorithms.base import Compression, at_least
 from workloads.algorithms.dts import Compensated
 
 
 @dataclass
 class Sparse(Compensated):
-    """DTS with D = 0 (DTS, Eq. 4): averaging w, and with momentum also m, every p steps.
+    """DTS with D = 0: every p steps w is averaged, and with momentum also m, and waited for.
 
     Attributes:
         period: p, in steps; 1 or more. With 1 it is synchronous SGD without buckets.
+        compression: what is sent of a block; "none" is all of it.
     """
 
-    kind: ClassVar[str] = "sparse"
+    kind = "sparse"
+    source = "Zhu et al. 2019 (DTS), Eq. 4; with momentum, averaging it too as in Yu, Jin and Yang 2019"
 
     period: int = field(metadata=at_least(1))
+    compression: Compression = "none"
 
     @property
     def period_steps(self) -> int:

@@ -3,29 +3,68 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
-from workloads.algorithms.base import Algorithm, Replica
+from workloads.algorithms.base import Algorithm, AlgorithmError, Compression, Replica, Setting
 from workloads.comm.base import Vector, Work
 
 
 @dataclass
 class SSGD(Algorithm):
-    """Synchronous SGD: w <- step(w, mean_j g_j), with D = 0 and p = 1 (DTS, Eq. 1).
+    """Synchronous SGD: w <- step(w, mean_j g_j), waited for at every step.
 
     Each bucket's all_reduce starts while the backward pass still computes the next one, as in PyTorch's DDP.
+
+    With compression the whole gradient is compressed at once, and the step applies the mean of what was sent: classic
+    error-feedback SGD, w <- step(w, mean_j C(g_j + e_j)), e_j <- g_j + e_j - C(g_j + e_j). Replicas stay equal.
+
+    Attributes:
+        compression: what is sent of a gradient; "none" is all of it.
     """
 
-    kind: ClassVar[str] = "ssgd"
-    buckets: ClassVar[bool] = True
-    agrees: ClassVar[bool] = True
-    exact: ClassVar[bool] = True
-    keeps_mean: ClassVar[bool] = True
+    source = "Zhu et al. 2019 (DTS), Eq. 1; buckets: Li et al., PyTorch Distributed, VLDB 2020"
+
+    compression: Compression = "none"
+
+    @property
+    def buckets(self) -> bool:
+        """Without compression."""
+        return self.compressor is None
+
+    @property
+    def agrees(self) -> bool:
+        """Always."""
+        return True
+
+    @property
+    def exact(self) -> bool:
+        """Without compression."""
+        return self.compressor is None
+
+    @property
+    def keeps_mean(self) -> bool:
+        """Without compression: with it, the residuals of the workers are missing."""
+        return self.compressor is None
+
+    @property
+    def lawful(self) -> bool:
+        """See the class."""
+        return self.in_one_all_reduce
+
+    def check(self, setting: Setting) -> None:
+        """As `Algorithm.check`; a compressor that has momentum goes without the optimiser's."""
+        super().check(setting)
+        own = getattr(self.compressor, "momentum", 0.0)
+        if own and (setting.momentum or setting.optimizer != "sgd"):
+            raise AlgorithmError(
+                f"algorithm 'ssgd': compression: momentum = {own:g} takes the place of the optimiser's; "
+                "expected optimizer 'sgd' with train.momentum = 0"
+            )
 
     def start(self, replica: Replica) -> None:
         """Called once, before the first step."""
         super().start(replica)
         self._works: list[Work] = []
+        self._averager = None if self.compressor is None else self.averager(replica.w)
 
     def bucket(self, view: Vector) -> None:
         """Start averaging `view`, a slice of the gradient, shape (bucket numel,)."""
@@ -39,6 +78,8 @@ class SSGD(Algorithm):
         Raises:
             CommError: a peer is gone.
         """
+        if self._averager is not None:
+            return g.copy_(self._averager.begin(g).wait())
         works, self._works = self._works or [self.replica.comm.all_reduce(g)], []
         for work in works:
             work.wait()

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Protocol, Self, runtime_checkable
+from collections.abc import Sequence
+from typing import Any, Protocol, Self, runtime_checkable
 
 
 @runtime_checkable
 class Vector(Protocol):
     """A flat vector of numbers: `torch.Tensor` satisfies it, and so may a stand-in without payload.
 
-    The first five and `numel` are all that an algorithm or an optimiser may use; a comm also asks for the size, and
-    the engine for new ones.
+    Algorithms and optimisers use no more than this. What needs the values themselves (a compressor, AdamW) works on
+    tensors, and knows the sizes alone of a stand-in.
     """
 
     def add_(self, other: Self, *, alpha: float = 1.0) -> Self:
@@ -29,6 +30,10 @@ class Vector(Protocol):
         """In place: self = 0."""
         ...
 
+    def fill_(self, value: float, /) -> Self:
+        """In place: each element = value."""
+        ...
+
     def clone(self) -> Self:
         """An independent copy."""
         ...
@@ -43,6 +48,10 @@ class Vector(Protocol):
 
     def element_size(self) -> int:
         """Bytes of one element on the wire."""
+        ...
+
+    def __getitem__(self, part: slice) -> Any:
+        """A part of it, which shares its memory."""
         ...
 
 
@@ -72,6 +81,13 @@ class Comm(Protocol):
         """Replace `vector`, in place, by its mean over all ranks; returns at once.
 
         `vector` belongs to the operation until its `wait` returns.
+        """
+        ...
+
+    def all_gather(self, vector: Vector, parts: Sequence[Vector]) -> Work:
+        """Fill `parts[rank]` with the `vector` of each rank, this one's too; returns at once.
+
+        All vectors have one size and type. They and the parts belong to the operation until its `wait` returns.
         """
         ...
 

@@ -9,18 +9,21 @@ so it takes one round trip plus bytes / rate at any N, where gloo's ring takes 2
 rendezvous: a message leaves as soon as it is issued and waits at the receiver, in user space, if it is early.
 Pieces are averaged once, by their owner, in rank order: all ranks get the same bits. Empty pieces
 travel too, as bare headers, so that the owner of a piece sees if ranks disagree on the size; it then tells all.
+
+An all-gather is everyone's vector sent to everyone: half a round trip plus (N-1) bytes / rate.
 """
 
 from __future__ import annotations
 
 import ctypes
 import threading
+from collections.abc import Sequence
 from typing import Any, cast
 
 import torch
 
 from workloads.comm.base import CommError, Vector
-from workloads.comm.mesh import ABORT, GATHER, MESSAGE, SCATTER, Frame, Mesh
+from workloads.comm.mesh import ABORT, GATHER, MESSAGE, SCATTER, SHARE, Frame, Mesh
 
 
 def _bytes_of(tensor: torch.Tensor) -> memoryview:
@@ -69,6 +72,16 @@ class _Reduction:
         self.unsent = 0
 
 
+class _Gathering:
+    """One all-gather under way on this rank."""
+
+    def __init__(self, work: DirectWork, parts: Sequence[torch.Tensor], peers: int) -> None:
+        self.work = work
+        self.parts = parts
+        self.missing = peers
+        self.unsent = peers
+
+
 class DirectComm:
     """All-to-all connected workers; see the module's docstring for the collective.
 
@@ -88,6 +101,8 @@ class DirectComm:
         self._received = [0] * mesh.world_size
         self._reductions: dict[int, _Reduction] = {}
         self._contributions: dict[int, dict[int, bytearray]] = {}
+        self._gatherings: dict[int, _Gathering] = {}
+        self._shared: dict[int, dict[int, bytearray]] = {}
         self._early: dict[tuple[int, int], bytearray] = {}
         self._posted: dict[tuple[int, int], tuple[DirectWork, torch.Tensor]] = {}
         self._sending: set[DirectWork] = set()
@@ -121,6 +136,30 @@ class DirectComm:
         frames.sort(key=lambda item: (item[0] - self.rank) % self.world_size)
         self._mesh.send_all(frames)
         self._try_reduce(sequence)
+        return work
+
+    def all_gather(self, vector: Vector, parts: Sequence[Vector]) -> DirectWork:
+        """The vectors of all ranks, each pushed to everyone at once."""
+        tensor, into = cast(torch.Tensor, vector), cast(Sequence[torch.Tensor], parts)
+        work = DirectWork("all_gather", self._timeout_s)
+        into[self.rank].copy_(tensor)
+        if self.world_size == 1:
+            work.complete()
+            return work
+        peers = [(self.rank + hop) % self.world_size for hop in range(1, self.world_size)]
+        body = _bytes_of(tensor)
+        with self._lock:
+            if self._failed is not None:
+                work.complete(self._failed)
+                return work
+            sequence = self._sequence
+            self._sequence += 1
+            self._gatherings[sequence] = _Gathering(work, into, len(peers))
+            early = self._shared.pop(sequence, {})
+        frame = Frame(SHARE, sequence, body, lambda: self._gathered(sequence, unsent=1))
+        self._mesh.send_all([(peer, frame) for peer in peers])
+        for peer, part in early.items():
+            self._share(sequence, peer, part)
         return work
 
     def send(self, vector: Vector, dst: int) -> DirectWork:
@@ -179,6 +218,13 @@ class DirectComm:
             with self._lock:
                 self._contributions.setdefault(sequence, {})[peer] = cast(bytearray, body.obj)
             self._try_reduce(sequence)
+        elif kind == SHARE:
+            part = cast(bytearray, body.obj)
+            with self._lock:
+                if sequence not in self._gatherings:
+                    self._shared.setdefault(sequence, {})[peer] = part
+                    return
+            self._share(sequence, peer, part)
         elif kind == ABORT:
             raise CommError(bytes(body).decode())
         else:
@@ -220,6 +266,34 @@ class DirectComm:
             reduction.unsent += len(peers)
         self._mesh.send_all([(peer, Frame(GATHER, sequence, body, lambda: self._flushed(sequence))) for peer in peers])
         self._piece_done(sequence)
+
+    def _share(self, sequence: int, peer: int, body: bytearray) -> None:
+        """A peer's vector of an all-gather that is issued here is there."""
+        with self._lock:
+            gathering = self._gatherings.get(sequence)
+        if gathering is None:  # it has failed meanwhile
+            return
+        part = gathering.parts[peer]
+        nbytes = part.numel() * part.element_size()
+        if len(body) != nbytes:
+            sizes = f"rank {peer} gave {len(body)} bytes where rank {self.rank} expects {nbytes}"
+            self._fail(f"ranks disagree on the size of all_gather {sequence}: {sizes}")
+            return
+        if nbytes:
+            part.copy_(torch.frombuffer(body, dtype=part.dtype))
+        self._gathered(sequence, arrived=1)
+
+    def _gathered(self, sequence: int, *, arrived: int = 0, unsent: int = 0) -> None:
+        with self._lock:
+            gathering = self._gatherings.get(sequence)
+            if gathering is None:  # it has failed meanwhile
+                return
+            gathering.missing -= arrived
+            gathering.unsent -= unsent
+            if gathering.missing or gathering.unsent:
+                return
+            del self._gatherings[sequence]
+        gathering.work.complete()
 
     def _piece_done(self, sequence: int) -> None:
         self._count_down(sequence, gathered=1)
@@ -263,9 +337,11 @@ class DirectComm:
                 return
             self._failed = reason
             pending = [reduction.work for reduction in self._reductions.values()]
+            pending += [gathering.work for gathering in self._gatherings.values()]
             pending += [work for work, _ in self._posted.values()]
             pending += self._sending
             self._reductions.clear()
+            self._gatherings.clear()
             self._posted.clear()
             self._sending.clear()
         for work in pending:

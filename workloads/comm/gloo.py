@@ -7,11 +7,12 @@ repeating the device makes gloo deal operations round-robin over the channels.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any, cast
 
 import torch
-from torch._C._distributed_c10d import AllreduceOptions, ReduceOp, Store
+from torch._C._distributed_c10d import AllgatherOptions, AllreduceOptions, ReduceOp, Store
 from torch._C._distributed_c10d import Work as TorchWork
 from torch.distributed import ProcessGroupGloo
 
@@ -85,6 +86,12 @@ class GlooComm:
         options.reduceOp = ReduceOp(ReduceOp.SUM)
         work = self._group.allreduce([tensor], options)
         return GlooWork(work, "all_reduce", (tensor, 1.0 / self.world_size))
+
+    def all_gather(self, vector: Vector, parts: Sequence[Vector]) -> GlooWork:
+        """All ranks' vectors; gloo's ring of N-1 rounds."""
+        into = cast(list[torch.Tensor], list(parts))
+        work = self._group.allgather([into], [cast(torch.Tensor, vector)], AllgatherOptions())
+        return GlooWork(work, "all_gather")
 
     def send(self, vector: Vector, dst: int) -> GlooWork:
         """Send a copy; messages between two ranks keep their order."""

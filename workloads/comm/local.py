@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -19,10 +19,11 @@ T = TypeVar("T")
 
 @dataclass
 class _Slot:
-    """The contributions to one all_reduce, by rank; the mean once all are there."""
+    """The contributions to one collective, by rank; once all are there, it is complete."""
 
     given: dict[int, Vector] = field(default_factory=dict)
-    mean: Vector | None = None
+    mean: Vector | None = None  # of an all_reduce
+    complete: bool = False
     error: str = ""
     taken: int = 0
 
@@ -47,33 +48,35 @@ class LocalGroup:
             self.failure = self.failure or reason
             self.changed.notify_all()
 
-    def give(self, number: int, rank: int, vector: Vector) -> None:
-        """Put a copy of `vector` into all_reduce `number`; the last rank to come forms the mean."""
+    def give(self, number: int, rank: int, vector: Vector, what: str = "all_reduce") -> None:
+        """Put a copy of `vector` into collective `number`; the last rank to come completes it."""
         with self.changed:
             slot = self.slots.setdefault(number, _Slot())
             for other, given in slot.given.items():
                 if given.numel() != vector.numel():
                     here, there = vector.numel(), given.numel()
                     sizes = f"rank {rank} gave {here} elements, rank {other} gave {there}"
-                    slot.error = f"all_reduce {number}: {sizes}"
+                    slot.error = f"{what} {number}: {sizes}"
                 break
             slot.given[rank] = vector.clone()
             if len(slot.given) == self.world_size and not slot.error:
-                # In the order of ranks, so that the bits do not depend on who came first.
-                slot.mean = slot.given[0]
-                for peer in range(1, self.world_size):
-                    slot.mean.add_(slot.given[peer])
-                slot.mean.mul_(1.0 / self.world_size)
+                slot.complete = True
+                if what == "all_reduce":
+                    # In the order of ranks, so that the bits do not depend on who came first.
+                    slot.mean = slot.given[0]
+                    for peer in range(1, self.world_size):
+                        slot.mean.add_(slot.given[peer])
+                    slot.mean.mul_(1.0 / self.world_size)
             self.changed.notify_all()
 
-    def take(self, number: int, vector: Vector) -> None:
-        """Wait for the mean of all_reduce `number` and copy it into `vector`."""
+    def take(self, number: int, copy: Callable[[_Slot], None], what: str) -> None:
+        """Wait until collective `number` is complete, then `copy` what it brought."""
         with self.changed:
             slot = self.slots[number]
-            self.wait_for(lambda: slot.mean is not None or slot.error != "", f"all_reduce {number}")
-            if slot.mean is None:
+            self.wait_for(lambda: slot.complete or slot.error != "", f"{what} {number}")
+            if slot.error:
                 raise CommError(slot.error)
-            vector.copy_(slot.mean)
+            copy(slot)
             slot.taken += 1
             if slot.taken == self.world_size:
                 del self.slots[number]
@@ -141,7 +144,25 @@ class LocalComm:
         group.give(number, self.rank, vector)
         slot = group.slots[number]
         vector.mul_(float("nan"))
-        return self._issued(lambda: slot.mean is not None or slot.error != "", lambda: group.take(number, vector))
+
+        def copy(complete: _Slot) -> None:
+            assert complete.mean is not None, "a complete all_reduce has a mean"
+            vector.copy_(complete.mean)
+
+        return self._issued(lambda: slot.complete or slot.error != "", lambda: group.take(number, copy, "all_reduce"))
+
+    def all_gather(self, vector: Vector, parts: Sequence[Vector]) -> LocalWork:
+        """Fill `parts` with the vectors of all ranks, in their order."""
+        group, number = self.group, self._reduced
+        self._reduced += 1
+        group.give(number, self.rank, vector, "all_gather")
+        slot = group.slots[number]
+
+        def copy(complete: _Slot) -> None:
+            for rank, part in enumerate(parts):
+                part.copy_(complete.given[rank])
+
+        return self._issued(lambda: slot.complete or slot.error != "", lambda: group.take(number, copy, "all_gather"))
 
     def send(self, vector: Vector, dst: int) -> LocalWork:
         """Send a copy of `vector` to rank `dst`."""

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 from workloads.comm.base import CommError
 
-SCATTER, GATHER, MESSAGE, ABORT = 0, 1, 2, 3
+SCATTER, GATHER, MESSAGE, ABORT, SHARE = 0, 1, 2, 3, 4
 _HEADER = struct.Struct("<BxxxIQ")  # kind, sequence number, bytes of the body
 _READ_BUDGET = 1 << 20  # bytes read from one connection before the others get a turn
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from workloads.comm.base import Clock, Comm, Vector, Work
 
 
@@ -27,9 +29,9 @@ class MeteredComm:
     """A Comm that counts.
 
     Attributes:
-        payload_bytes: bytes this worker handed over: the vector's size per all-reduce and per send, whatever
+        payload_bytes: bytes this worker handed over: the vector's size per all-reduce, all-gather and send, whatever
             the collective makes of it on the wire.
-        messages_sent: all-reduces and sends issued.
+        messages_sent: all-reduces, all-gathers and sends issued.
         stall_ns: time spent inside `Work.wait`, the only place where a worker can stall.
     """
 
@@ -47,6 +49,12 @@ class MeteredComm:
         if self.world_size > 1:
             self._count(vector)
         return MeteredWork(self, self._comm.all_reduce(vector))
+
+    def all_gather(self, vector: Vector, parts: Sequence[Vector]) -> MeteredWork:
+        """As the underlying comm, counted; a lone worker sends nothing."""
+        if self.world_size > 1:
+            self._count(vector)
+        return MeteredWork(self, self._comm.all_gather(vector, parts))
 
     def send(self, vector: Vector, dst: int) -> MeteredWork:
         """As the underlying comm, counted."""

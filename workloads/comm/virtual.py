@@ -10,6 +10,7 @@ What an operation means is decided here, how long it takes by the `Fabric`.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -40,6 +41,10 @@ class Fabric(Protocol):
         """This worker joins all_reduce number `sequence`. Raises: CommError, if it brings another size."""
         ...
 
+    def all_gather(self, rank: int, sequence: int, nbytes: int) -> Any:
+        """The same for an all_gather; all collectives share one numbering."""
+        ...
+
     def message(self, src: int, dst: int, number: int, nbytes: int) -> Any:
         """Message `number` from `src` to `dst` leaves."""
         ...
@@ -67,10 +72,11 @@ def refuse_inside_autograd() -> None:
 
 @dataclass
 class _Slot:
-    """Contributions to one all_reduce; once all are there, their mean."""
+    """Contributions to one collective; once all are there, their mean or the list of them."""
 
     given: dict[int, Vector] = field(default_factory=dict)
     mean: Vector | None = None
+    gathered: list[Vector] | None = None
     taken: int = 0
 
 
@@ -83,11 +89,14 @@ class VirtualGroup:
         self.slots: dict[int, _Slot] = {}
         self.letters: dict[tuple[int, int, int], Vector] = {}
 
-    def give(self, sequence: int, rank: int, vector: Vector) -> None:
+    def give(self, sequence: int, rank: int, vector: Vector, *, gather: bool = False) -> None:
         """Contribute. The vector is read when the last rank contributes, so it must stay as it is until its wait."""
         slot = self.slots.setdefault(sequence, _Slot())
         slot.given[rank] = vector
-        if len(slot.given) == self.world_size:
+        if len(slot.given) == self.world_size and gather:
+            slot.gathered = [slot.given[peer].clone() for peer in range(self.world_size)]
+            slot.given.clear()
+        elif len(slot.given) == self.world_size:
             # In the order of ranks, so that the bits do not depend on who came last.
             mean = slot.given[0].clone()
             for peer in range(1, self.world_size):
@@ -95,11 +104,13 @@ class VirtualGroup:
             slot.mean = mean.mul_(1.0 / self.world_size)
             slot.given.clear()
 
-    def take(self, sequence: int, vector: Vector) -> None:
-        """Copy the mean into a contributor's vector."""
+    def take(self, sequence: int, vectors: Sequence[Vector]) -> None:
+        """Copy the result into a contributor's vectors: one for the mean, one a rank of what was gathered."""
         slot = self.slots[sequence]
-        assert slot.mean is not None, "the fabric ends no operation that a rank has not joined"
-        vector.copy_(slot.mean)
+        result = slot.gathered if slot.mean is None else [slot.mean]
+        assert result is not None, "the fabric ends no operation that a rank has not joined"
+        for vector, found in zip(vectors, result, strict=True):
+            vector.copy_(found)
         slot.taken += 1
         if slot.taken == self.world_size:
             del self.slots[sequence]
@@ -134,13 +145,13 @@ class VirtualWork:
         """The result is here."""
 
 
-class _Reduction(VirtualWork):
-    def __init__(self, comm: VirtualComm, flight: Any, sequence: int, vector: Vector) -> None:
+class _Collective(VirtualWork):
+    def __init__(self, comm: VirtualComm, flight: Any, sequence: int, vectors: Sequence[Vector]) -> None:
         super().__init__(comm, flight)
-        self._sequence, self._vector = sequence, vector
+        self._sequence, self._vectors = sequence, vectors
 
     def _finish(self) -> None:
-        self._comm.group.take(self._sequence, self._vector)
+        self._comm.group.take(self._sequence, self._vectors)
 
 
 class _Reception(VirtualWork):
@@ -178,7 +189,15 @@ class VirtualComm:
         self._reduced += 1
         flight = self.group.fabric.all_reduce(self.rank, sequence, vector.numel() * vector.element_size())
         self.group.give(sequence, self.rank, vector)
-        return _Reduction(self, flight, sequence, vector)
+        return _Collective(self, flight, sequence, [vector])
+
+    def all_gather(self, vector: Vector, parts: Sequence[Vector]) -> VirtualWork:
+        """Fill `parts` with the vectors of all ranks, in their order."""
+        sequence = self._reduced
+        self._reduced += 1
+        flight = self.group.fabric.all_gather(self.rank, sequence, vector.numel() * vector.element_size())
+        self.group.give(sequence, self.rank, vector, gather=True)
+        return _Collective(self, flight, sequence, parts)
 
     def send(self, vector: Vector, dst: int) -> VirtualWork:
         """Send a copy of `vector`; done at once, as where a socket takes it."""

@@ -5,12 +5,14 @@ gloo.py          the segment protocol of gloo's ring
 ring.py          the textbook ring
 halving.py       recursive halving and doubling
 hierarchical.py  inside each site, then across sites
+all_gather.py    everyone's vector to everyone: pushed at once, or round a ring
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
+from harness.virtual.collectives.all_gather import GlooGather, PushGather, RingGather
 from harness.virtual.collectives.base import Plan
 from harness.virtual.collectives.direct import Direct
 from harness.virtual.collectives.gloo import Gloo
@@ -25,3 +27,5 @@ COLLECTIVES: Mapping[str, type[Plan]] = {
     "halving-doubling": HalvingDoubling,
     "hierarchical": Hierarchical,
 }
+
+ALL_GATHERS: Mapping[str, type[Plan]] = {"direct": PushGather, "gloo": GlooGather, "ring": RingGather}

@@ -1,0 +1,318 @@
+"""Compressors: what is sent, what it costs, and that nothing is lost on the way."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+
+from workloads.comm.clock import MonotonicClock
+from workloads.comm.local import run_replicas
+from workloads.comm.meter import MeteredComm
+from workloads.compression import registry
+from workloads.compression.averaging import Averager
+from workloads.compression.base import CompressorError
+from workloads.compression.bits import pack, packed_bytes, unpack
+from workloads.compression.dgc import DGC
+from workloads.compression.powersgd import PowerSGD
+from workloads.compression.qsgd import QSGD
+from workloads.compression.signsgd import SignSGD
+from workloads.compression.terngrad import TernGrad
+from workloads.compression.topk import TopK
+from workloads.phantom import Phantom
+
+SHAPES = ((8, 10), (10,), (3, 4, 5))
+NUMEL = 150
+SETTINGS = {
+    "none": "none",
+    "topk": {"kind": "topk", "ratio": 0.1},
+    "dgc": {"kind": "dgc", "ratio": 0.1},
+    "chunkwise": {"kind": "chunkwise", "ratio": 0.07},
+    "randomk": {"kind": "randomk", "ratio": 0.1},
+    "powersgd": {"kind": "powersgd", "rank": 1},
+    "signsgd": "signsgd",
+    "qsgd": "qsgd",
+    "terngrad": "terngrad",
+    "fp16": "fp16",
+    "bf16": "bf16",
+}
+
+
+def vectors(rank, count, numel=NUMEL, dtype=torch.float64):
+    random = torch.Generator().manual_seed(1 + rank)
+    return torch.randn(count, numel, generator=random, dtype=dtype)
+
+
+def averaged(setting, count, *, workers=3, in_flight=1, shapes=SHAPES, given=vectors):
+    """Per rank: means and contributions, shape (count, numel), the residual, and the vectors themselves."""
+
+    def body(comm):
+        mine = given(comm.rank, count)
+        averager = Averager(registry.create(setting), comm, mine[0], shapes=shapes, seed=5)
+        means, sent, under_way = [], [], []
+        for v in mine:
+            copy = v.clone()
+            under_way.append(averager.begin(copy))
+            copy.fill_(torch.nan)  # it is ours again
+            if len(under_way) == in_flight:
+                exchange = under_way.pop(0)
+                means.append(exchange.wait().clone())
+                sent.append(exchange.sent.clone())
+                averager.done(exchange)
+        for exchange in under_way:
+            means.append(exchange.wait().clone())
+            sent.append(exchange.sent.clone())
+        residual = torch.zeros(mine.shape[1]) if averager.residual is None else averager.residual
+        return torch.stack(means), torch.stack(sent), residual, mine
+
+    return run_replicas(workers, body)
+
+
+def test_every_compressor_is_tested_here():
+    assert set(SETTINGS) == {"none", *registry.kinds()}
+
+
+@pytest.mark.parametrize("in_flight", [1, 3])
+@pytest.mark.parametrize("name", SETTINGS)
+def test_the_mean_is_that_of_what_was_sent_with_the_same_bits_on_every_rank(name, in_flight):
+    ranks = averaged(SETTINGS[name], 8, in_flight=in_flight)
+    sent = torch.stack([rank[1] for rank in ranks]).mean(dim=0)
+    # A mean in a half type is rounded to it.
+    tolerance = {"fp16": 2e-3, "bf16": 2e-2}.get(name, 1e-12)
+    for means, *_ in ranks:
+        torch.testing.assert_close(means, sent, rtol=tolerance, atol=tolerance)
+        assert torch.equal(means, ranks[0][0])
+
+
+@pytest.mark.parametrize("in_flight", [1, 3])
+@pytest.mark.parametrize("name", [name for name in SETTINGS if name not in {"qsgd", "terngrad"}])
+def test_what_was_sent_and_the_residual_add_up_to_what_was_given(name, in_flight):
+    for _, sent, residual, mine in averaged(SETTINGS[name], 20, in_flight=in_flight):
+        torch.testing.assert_close(sent.sum(dim=0) + residual, mine.sum(dim=0), rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("name", [name for name in SETTINGS if name not in {"none", "qsgd", "terngrad"}])
+def test_something_is_lost_at_first_so_that_the_residual_matters(name):
+    assert all(float(residual.abs().max()) > 1e-5 for _, _, residual, _ in averaged(SETTINGS[name], 1))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+@pytest.mark.parametrize("name", SETTINGS)
+def test_the_bytes_of_a_phantom_are_those_of_a_tensor(name, dtype):
+    def body(comm):
+        counted = []
+        tensor = vectors(comm.rank, 1, dtype=dtype)[0]
+        for v in (tensor, Phantom(NUMEL, tensor.element_size())):
+            metered = MeteredComm(comm, MonotonicClock())
+            averager = Averager(registry.create(SETTINGS[name]), metered, v, shapes=SHAPES)
+            averager.begin(v).wait()
+            counted.append((metered.payload_bytes, metered.messages_sent, averager.rounds))
+        return counted
+
+    for real, phantom in run_replicas(2, body):
+        assert real == phantom
+
+
+@pytest.mark.parametrize(
+    ("setting", "nbytes"),
+    [
+        ({"kind": "topk", "ratio": 0.1}, 15 * (4 + 4)),
+        ({"kind": "topk", "ratio": 0.001}, 8),
+        ({"kind": "dgc", "ratio": 0.1}, 15 * (4 + 4)),
+        ({"kind": "randomk", "ratio": 0.1}, 15 * 4),
+        ({"kind": "chunkwise", "ratio": 0.1}, 15 * 4),
+        ("signsgd", 4 + math.ceil(150 / 8)),
+        ({"kind": "qsgd", "levels": 1}, 4 + math.ceil(150 * 2 / 8)),
+        ({"kind": "qsgd", "levels": 7}, 4 + 75),
+        ({"kind": "qsgd", "levels": 8, "bucket": 50}, 3 * 4 + 150),
+        ("terngrad", 4 + math.ceil(150 * 2 / 8)),
+        ("fp16", 300),
+        # (8 + 10) and 10 values whole, (3 + 20) : twice as few as 80 and 60
+        ({"kind": "powersgd", "rank": 1}, 4 * (18 + 10 + 23)),
+    ],
+    ids=str,
+)
+def test_values_indices_scales_and_factors_all_count(setting, nbytes):
+    messages = registry.create(setting).messages(NUMEL, SHAPES)
+    assert sum(message.nbytes for message in messages) == nbytes
+
+
+# ---------------------------------------------------------------- one by one
+
+
+def test_top_k_with_ratio_one_is_the_identity():
+    for means, sent, residual, mine in averaged({"kind": "topk", "ratio": 1}, 3):
+        assert torch.equal(sent, mine)
+        assert not residual.any()
+        torch.testing.assert_close(means, torch.stack([vectors(rank, 3) for rank in range(3)]).mean(dim=0))
+
+
+def test_top_k_keeps_the_largest_in_size():
+    v = torch.tensor([0.1, -5.0, 2.0, 0.0, -3.0])
+    topk = TopK(ratio=0.4)
+    assert topk.decode(topk.encode(v), v).tolist() == [0.0, -5.0, 0.0, 0.0, -3.0]
+
+
+def test_chunks_are_sent_in_turn_and_every_element_comes():
+    ones = lambda rank, count: torch.ones(count, 10)  # noqa: E731
+    (_, sent, residual, _), *_ = averaged({"kind": "chunkwise", "ratio": 0.25}, 4, shapes=(), given=ones)
+    assert [row.nonzero().view(-1).tolist() for row in sent] == [[0, 1, 2], [3, 4, 5], [6, 7, 8], [7, 8, 9]]
+    assert sent[2].tolist() == [0, 0, 0, 0, 0, 0, 3, 3, 3, 0]
+    assert residual.tolist() == [3, 3, 3, 2, 2, 2, 1, 0, 0, 0]
+
+
+def test_random_elements_are_the_same_on_all_ranks_and_others_each_time():
+    ranks = averaged({"kind": "randomk", "ratio": 0.1}, 5)
+    places = [[row.nonzero().view(-1).tolist() for row in sent] for _, sent, *_ in ranks]
+    assert places[0] == places[1] == places[2]
+    assert len({tuple(place) for place in places[0]}) == 5
+    assert {len(place) for place in places[0]} == {15}
+
+
+def test_sign_sgd_sends_the_mean_size_and_the_signs():
+    v = torch.tensor([1.0, -3.0, 0.0, 4.0, -2.0])
+    assert SignSGD().decode(SignSGD().encode(v), v).tolist() == [2.0, -2.0, 2.0, 2.0, -2.0]
+
+
+@pytest.mark.parametrize("bits", [1, 2, 4, 8])
+@pytest.mark.parametrize("numel", [1, 7, 8, 33])
+def test_packed_codes_come_back(bits, numel):
+    codes = torch.randint(1 << bits, (numel,), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
+    packed = pack(codes, bits)
+    assert packed.numel() == packed_bytes(numel, bits)
+    assert torch.equal(unpack(packed, bits, numel), codes)
+
+
+@pytest.mark.parametrize("compressor", [QSGD(levels=4), QSGD(levels=4, bucket=2), TernGrad()], ids=lambda c: c.label)
+def test_random_rounding_is_unbiased_by_exact_expectation(compressor):
+    """A draw decides by being below a fraction; with fractions in hundredths, a hundred draws are the expectation."""
+    v = torch.tensor([0.36, -0.48, 0.64, -0.48], dtype=torch.float64)  # norm 1; in pairs .6 (-.8) and .8 (-.6)
+    draws = (torch.arange(1600, dtype=torch.float64) + 0.5) / 1600
+    found = torch.stack([compressor.decode(compressor.quantise(v, draw.expand(4)), v) for draw in draws])
+    torch.testing.assert_close(found.mean(dim=0), v, rtol=0, atol=1.1 / 1600)
+    assert len({tuple(row.tolist()) for row in found}) > 1
+
+
+def test_levels_are_multiples_of_the_norm_and_a_zero_vector_stays_zero():
+    v = torch.tensor([3.0, -4.0, 0.0])
+    qsgd = QSGD(levels=2)
+    qsgd.start((), 0, 1, 0)
+    decoded = qsgd.decode(qsgd.encode(v), v)
+    assert {abs(value) for value in decoded.tolist()} <= {0.0, 2.5, 5.0}
+    assert decoded[2] == 0
+    assert not qsgd.decode(qsgd.encode(v * 0), v).any()
+
+
+def test_workers_round_independently():
+    same = lambda rank, count: vectors(0, count)  # noqa: E731
+    ranks = averaged("terngrad", 1, given=same)
+    assert not torch.equal(ranks[0][1], ranks[1][1])
+
+
+def test_power_sgd_of_matrices_of_low_rank_is_their_mean():
+    def low_rank(rank, count):
+        random = torch.Generator().manual_seed(7)  # all of them in one space of two dimensions
+        left = torch.randn(8, 2, generator=random, dtype=torch.float64)
+        weights = torch.randn(count, 2, 10, generator=torch.Generator().manual_seed(rank), dtype=torch.float64)
+        return (left @ weights).view(count, 80)
+
+    ranks = averaged({"kind": "powersgd", "rank": 2}, 3, shapes=((8, 10),), given=low_rank)
+    mean = torch.stack([low_rank(rank, 3) for rank in range(3)]).mean(dim=0)
+    for means, _, residual, _ in ranks:
+        torch.testing.assert_close(means, mean, rtol=1e-10, atol=1e-10)
+        assert float(residual.abs().max()) < 1e-10
+
+
+@pytest.mark.parametrize("rank", [8, 100])
+def test_power_sgd_of_full_rank_is_the_mean(rank):
+    setting = {"kind": "powersgd", "rank": rank, "least": 0.0}
+    assert len(PowerSGD(rank=rank, least=0.0).messages(80, ((8, 10),))) == 2
+    ranks = averaged(setting, 3, shapes=((8, 10),), given=lambda rank, count: vectors(rank, count, 80))
+    mean = torch.stack([vectors(rank, 3, 80) for rank in range(3)]).mean(dim=0)
+    for means, *_ in ranks:
+        torch.testing.assert_close(means, mean, rtol=1e-9, atol=1e-9)
+
+
+def test_power_sgd_improves_on_a_constant_matrix_because_its_factors_are_kept():
+    same = lambda rank, count: vectors(0, 1, 80).expand(count, 80).clone()  # noqa: E731
+    (means, _, _, mine), *_ = averaged({"kind": "powersgd", "rank": 1}, 200, shapes=((8, 10),), given=same)
+    errors = (means.cumsum(dim=0) / torch.arange(1, 201)[:, None] - mine).norm(dim=1)
+    assert errors[-1] < 0.1 * errors[0]
+
+
+def test_half_precision_cuts_off_what_would_overflow_and_sends_it_later():
+    huge = lambda rank, count: torch.tensor([[1e5]] + [[0.0]] * (count - 1))  # noqa: E731
+    for means, _, residual, _ in averaged("fp16", 30, shapes=(), given=huge):
+        assert means.isfinite().all()
+        assert float(means.sum()) == pytest.approx(1e5, rel=1e-3)
+        assert float(residual) == pytest.approx(0.0, abs=100)
+
+
+# ---------------------------------------------------------------- DGC
+
+
+def dgc(**params):
+    compressor = DGC(**params)
+    compressor.start((), 0, 4, 0)
+    return compressor
+
+
+def test_dgc_corrects_momentum_and_masks_it_where_something_was_sent():
+    compressor = dgc(ratio=0.5, momentum=0.5)
+    assert compressor.load(torch.tensor([1.0, 4.0])).tolist() == [1.0, 4.0]
+    compressor.sent(torch.tensor([0.0, 4.0]))
+    assert compressor.load(torch.tensor([1.0, 4.0])).tolist() == [1.5, 4.0]
+
+
+def test_while_nothing_is_sent_dgc_sums_up_what_momentum_sgd_would_have_applied():
+    u, compressor = torch.zeros(3), dgc(ratio=0.001, momentum=0.9)
+    for g in vectors(0, 6, 3, torch.float32):
+        u = 0.9 * u + g
+        torch.testing.assert_close(compressor.load(g).clone(), u)
+
+
+def test_dgc_clips_to_its_share_of_the_norm():
+    compressor = dgc(clip=1.0)  # of 4 workers: each may have a norm of 1/2
+    torch.testing.assert_close(compressor.load(torch.tensor([3.0, 4.0])), torch.tensor([0.3, 0.4]))
+    assert compressor.load(torch.tensor([0.3, 0.0])).tolist() == pytest.approx([0.3, 0.0])
+
+
+def test_dgc_warms_its_sparsity_up_in_five_stages():
+    compressor, kept = dgc(ratio=0.001, warmup=2), []
+    for _ in range(12):
+        compressor.load(torch.zeros(100_000))
+        kept.append(compressor.kept(100_000))
+    assert kept == pytest.approx([31623, 31623, 10000, 10000, 3163, 3163, 1000, 1000, 317, 317, 100, 100], abs=1)
+
+
+def test_dgc_sends_messages_of_changing_size():
+    ranks = averaged({"kind": "dgc", "ratio": 0.01, "warmup": 1}, 8)
+    counts = [int((row != 0).sum()) for row in ranks[0][1]]
+    assert counts[0] > counts[2] > counts[4]
+    assert counts[-1] == 2
+
+
+# ---------------------------------------------------------------- mistakes
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        ("topp", "compressor 'topp' is unknown; did you mean 'topk'? (known: none, topk, dgc, chunkwise, randomk, "
+                 "powersgd, signsgd, qsgd, terngrad, fp16, bf16)"),
+        ({"kind": "topk", "ratio": 0}, "compressor 'topk': ratio = 0; expected a number, above 0 to 1"),
+        ({"kind": "topk", "ratio": 2}, "compressor 'topk': ratio = 2; expected a number, above 0 to 1"),
+        ({"kind": "topk", "ratoi": 1}, "compressor 'topk' has no parameter 'ratoi'; did you mean 'ratio'? "
+                                       "(it takes ratio)"),
+        ({"kind": "qsgd", "levels": 128}, "compressor 'qsgd': levels = 128; expected a whole number, from 1 to 127"),
+        ({"kind": "dgc", "momentum": 1.0}, "compressor 'dgc': momentum = 1.0; expected a number, from 0 to below 1"),
+        ({"kind": "powersgd", "rank": 0}, "compressor 'powersgd': rank = 0; expected a whole number, 1 or more"),
+        ({"ratio": 0.1}, "{'ratio': 0.1}; expected a name, or a table such as { kind = \"topk\", ratio = 0.01 }"),
+        (7, '7; expected a name, or a table such as { kind = "topk", ratio = 0.01 }'),
+    ],
+)  # fmt: skip
+def test_a_mistake_is_named_in_one_line(value, message):
+    with pytest.raises(CompressorError) as caught:
+        registry.create(value)
+    assert str(caught.value) == message

@@ -1,0 +1,49 @@
+"""A small problem that differs from rank to rank, for tests that compare algorithms; for tests only."""
+
+from __future__ import annotations
+
+import torch
+
+from wanbench.testing import simulate
+from workloads.optim import SGD, AdamW, AdamWConfig, SGDConfig
+
+WORKERS, NUMEL = 4, 6
+START = torch.linspace(-1, 1, NUMEL, dtype=torch.float64)
+PLAIN = SGDConfig(lr=0.05)
+OPTIMIZERS = {
+    "sgd": PLAIN,
+    "sgd, momentum": SGDConfig(lr=0.03, momentum=0.9, weight_decay=0.1),
+    "adamw": AdamWConfig(lr=0.02),
+}
+
+
+def gradient(rank, step, w):
+    """Of a quadratic with another optimum and another curvature on each rank, with noise."""
+    random = torch.Generator().manual_seed(1000 * step + rank)
+    return (0.5 + 0.1 * rank) * (w - rank) + torch.randn(NUMEL, generator=random, dtype=w.dtype)
+
+
+def trained(make, config=PLAIN, steps=30, workers=WORKERS, **more):
+    return simulate(make, gradient, config, START, steps=steps, world_size=workers, shapes=((2, 3),), **more)
+
+
+class Replicas:
+    """The academic version: all replicas in one place, stepped one by one."""
+
+    def __init__(self, config=PLAIN, workers=WORKERS):
+        kind = AdamW if isinstance(config, AdamWConfig) else SGD
+        self.w = START.repeat(workers, 1)
+        self.m = torch.zeros_like(self.w)
+        self.optimizers = [kind(config) for _ in range(workers)]
+
+    def step(self, step, at=None):
+        """One local step of everyone; gradients are taken `at` other parameters if given."""
+        at = self.w if at is None else at
+        gradients = [gradient(rank, step, at[rank]) for rank in range(len(self.w))]
+        for rank, optimizer in enumerate(self.optimizers):
+            optimizer.advance(step)
+            optimizer.step(self.w[rank], self.m[rank], gradients[rank])
+
+
+def assert_equal(actual, expected):
+    torch.testing.assert_close(actual, expected.expand_as(actual), rtol=1e-11, atol=1e-11)

@@ -1,0 +1,171 @@
+"""AD-PSGD: pairs of neighbours average when they can, and nobody waits for anybody.
+
+Odd ranks are active, even ones passive, so that no two wait for each other. Active i and passive j::
+
+    i, between two steps, if it has no answer outstanding:  send x_i to a random neighbour j ;  s <- x_i
+    j, between two steps, if a message is there:            send x_j back ;  x_j <- (x_i + x_j) / 2
+    i, between two steps, if the answer is there:           x_i <- x_i + (x_j - s) / 2
+
+so that a pair's sum stays, whatever both did meanwhile. The paper's separate gossip thread is a look into the mailbox
+after each step here: an answer is at most a step of the passive worker later.
+
+Before each vector goes a note of one number, 1: more follows, 0: this is the end. `finish` sends ends, so that passive
+workers know when to stop listening.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+from typing import Any
+
+from workloads.algorithms.base import Algorithm, AlgorithmError, Replica, Setting
+from workloads.algorithms.gossip import refuse_too_few
+from workloads.algorithms.peers import ring
+from workloads.comm.base import Comm, Vector, Work
+
+
+class Inbox:
+    """What one active neighbour sends: a note, then, unless that is the end, a vector.
+
+    Attributes:
+        peer: the neighbour.
+        ended: its end was heard. It may finish steps before this worker does, and go on; that is for later.
+    """
+
+    def __init__(self, comm: Comm, peer: int, like: Vector) -> None:
+        self._comm, self.peer, self._vector = comm, peer, like.clone()
+        self.ended = False
+        self._note = note(0.0)
+        self._note_work: Work | None = None
+        self._vector_work: Work | None = None
+
+    def take(self, *, wait: bool) -> Vector | None:
+        """The next vector if it is there, or with `wait` when it comes; None if not yet, or at the end.
+
+        Raises:
+            CommError: the peer is gone.
+        """
+        if self.ended:
+            return None
+        if self._vector_work is None:
+            if self._note_work is None:
+                self._note_work = self._comm.recv(self._note, self.peer)
+            if not (wait or self._note_work.done()):
+                return None
+            self._note_work.wait()
+            self._note_work = None
+            if not float(self._note):
+                self.ended = True
+                return None
+            self._vector_work = self._comm.recv(self._vector, self.peer)
+        if not (wait or self._vector_work.done()):
+            return None
+        self._vector_work.wait()
+        self._vector_work = None
+        return self._vector
+
+
+def note(value: float) -> Any:
+    """A vector of one number, with a value on every testbed."""
+    import torch  # late: planning does without
+
+    return torch.tensor([value])
+
+
+@dataclass
+class ADPSGD(Algorithm):
+    """Asynchronous decentralised SGD: pairwise averages on a ring, whenever both have time (see the module).
+
+    Needs an even number of workers, so that the ring falls into active and passive ones, and messages that can be
+    polled, which `gloo` does not offer. Who averages with whom when depends on time, so runs repeat exactly on the
+    virtual testbed only. Momentum stays local.
+    """
+
+    kind = "adpsgd"
+    source = "Lian, Zhang, Zhang and Liu, Asynchronous Decentralized Parallel SGD, ICML 2018"
+
+    def operations(self, world_size: int) -> int:
+        """A note and a vector to and from each neighbour."""
+        return 8
+
+    def check(self, setting: Setting) -> None:
+        """As `Algorithm.check`."""
+        super().check(setting)
+        refuse_too_few(self, setting)
+        if setting.workers % 2:
+            raise AlgorithmError(f"algorithm 'adpsgd' needs an even number of workers, got {setting.workers}")
+        if setting.collective == "gloo":
+            raise AlgorithmError("algorithm 'adpsgd' polls for messages, which collective 'gloo' cannot; use 'direct'")
+
+    def start(self, replica: Replica) -> None:
+        """Called once, before the first step, on every rank with equal parameters."""
+        super().start(replica)
+        comm = replica.comm
+        self._neighbours = ring(comm.rank, comm.world_size) if comm.world_size > 1 else []
+        self._active = comm.rank % 2 == 1
+        self._random = random.Random(f"{replica.seed} {comm.rank}")
+        self._inboxes = [] if self._active else [Inbox(comm, peer, replica.w) for peer in self._neighbours]
+        self._sent, self._answer = replica.w.clone(), replica.w.clone()
+        self._answer_work: Work | None = None
+        self._sends: list[Work] = []
+
+    def stepped(self) -> None:
+        """Look into the mailbox; never stalls.
+
+        Raises:
+            CommError: a peer is gone.
+        """
+        self._sends = [work for work in self._sends if not self._left(work)]
+        if not self._active:
+            for inbox in self._inboxes:
+                self._serve(inbox, wait=False)
+            return
+        if self._answer_work is not None and self._answer_work.done():
+            self._take_answer()
+        if self._answer_work is None:
+            peer = self._random.choice(self._neighbours)
+            self._sent.copy_(self.replica.w)
+            self._sends += [self.replica.comm.send(message, peer) for message in (note(1.0), self._sent)]
+            self._answer_work = self.replica.comm.recv(self._answer, peer)
+
+    def finish(self) -> None:
+        """Answer everyone who still asks, and take the answer that is outstanding.
+
+        Raises:
+            CommError: a peer is gone.
+        """
+        if self._active:
+            # Before waiting: a passive worker hears each neighbour out in turn, and must not wait for one that waits.
+            self._sends += [self.replica.comm.send(note(0.0), peer) for peer in self._neighbours]
+            if self._answer_work is not None:
+                self._take_answer()
+        for inbox in self._inboxes:
+            while self._serve(inbox, wait=True):
+                pass
+            inbox.ended = False
+        for work in self._sends:
+            work.wait()
+        self._sends = []
+
+    def _serve(self, inbox: Inbox, *, wait: bool) -> bool:
+        """Answer a message, if there is one; False if not."""
+        theirs, w = inbox.take(wait=wait), self.replica.w
+        if theirs is None:
+            return False
+        self._sends.append(self.replica.comm.send(w, inbox.peer))
+        w.add_(theirs).mul_(0.5)
+        return True
+
+    def _take_answer(self) -> None:
+        assert self._answer_work is not None, "an answer is taken where one is outstanding"
+        self._answer_work.wait()
+        self._answer_work = None
+        self.replica.w.add_(self._answer, alpha=0.5).add_(self._sent, alpha=-0.5)
+
+    def _left(self, work: Work) -> bool:
+        """True once a send is through, which is then waited for."""
+        if work.done():
+            work.wait()
+            return True
+        return False

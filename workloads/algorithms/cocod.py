@@ -1,0 +1,46 @@
+"""CoCoD-SGD: local SGD whose average is computed while the next p steps run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from workloads.algorithms.base import Compression, at_least
+from workloads.algorithms.dts import Compensated
+
+
+@dataclass
+class CoCoD(Compensated):
+    """Every p steps x <- (mean of x as sent p steps ago) + (x now - x as sent).
+
+    What travels is u_j, the change of the own p steps, shape (numel,), which is the same::
+
+        x_j <- x_j + (ubar - u_j)          p steps after u_j was sent
+
+    So it is DTS in model space with D = p. Momentum is local.
+
+    Attributes:
+        period: p, in steps; 1 or more. Also the delay.
+        compression: what is sent of the change; "none" is all of it.
+    """
+
+    kind = "cocod"
+    source = "Shen, Xu, Liu, Chen and Cheng, Faster Distributed Deep Net Training (CoCoD-SGD), IJCAI 2019"
+    symbols = {"period": "k"}  # noqa: RUF012
+
+    period: int = field(metadata=at_least(1))
+    compression: Compression = "none"
+
+    @property
+    def delay_steps(self) -> int:
+        """D = p."""
+        return self.period
+
+    @property
+    def period_steps(self) -> int:
+        """p."""
+        return self.period
+
+    @property
+    def model_space(self) -> bool:
+        """Always."""
+        return True

@@ -1,0 +1,110 @@
+"""DiLoCo: many local steps, then an outer Nesterov step with the average of what they did."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from workloads.algorithms.base import Algorithm, Compression, Replica, Setting, at_least, between
+from workloads.algorithms.dts import refuse_own_momentum
+from workloads.comm.base import Vector
+
+
+class Outer:
+    """Nesterov SGD on a global copy theta, shape (numel,), with pseudo-gradients Delta::
+
+    b <- momentum b + Delta
+    theta <- theta - lr (Delta + momentum b)
+    """
+
+    def __init__(self, theta: Vector, lr: float, momentum: float) -> None:
+        self.theta = theta.clone()
+        self._b = theta.clone().zero_()
+        self._lr, self._momentum = lr, momentum
+
+    def step(self, delta: Vector) -> Vector:
+        """Apply Delta, shape (numel,); returns theta."""
+        self._b.mul_(self._momentum).add_(delta)
+        return self.theta.add_(delta, alpha=-self._lr).add_(self._b, alpha=-self._lr * self._momentum)
+
+
+@dataclass
+class DiLoCo(Algorithm):
+    """H local steps from theta, then an outer Nesterov step with the mean of (theta - theta_k).
+
+    On worker k, all vectors of shape (numel,)::
+
+        theta_k <- H steps of the local optimiser from theta
+        Delta = mean_k (theta - theta_k)
+        theta <- Nesterov(theta, Delta; outer_lr, momentum)
+        theta_k <- theta
+
+    The local optimiser, AdamW in the paper, keeps its state. With H = 1, outer_lr = 1 and momentum = 0 it is
+    synchronous SGD. `finish` ends a round early.
+
+    Attributes:
+        period: H, in steps; 1 or more.
+        outer_lr: of the outer step.
+        momentum: of the outer step.
+        compression: what is sent of theta - theta_k; "none" is all of it.
+    """
+
+    kind = "diloco"
+    source = "Douillard et al., DiLoCo, 2023 (arXiv 2311.08105)"
+    symbols = {"period": "H", "outer_lr": "outer learning rate", "momentum": "mu"}  # noqa: RUF012
+
+    period: int = field(metadata=at_least(1))
+    outer_lr: float = field(default=0.7, metadata=between(0, 100, open_below=True))
+    momentum: float = field(default=0.9, metadata=between(0, 1, open_above=True))
+    compression: Compression = "none"
+
+    @property
+    def period_steps(self) -> int:
+        """H."""
+        return self.period
+
+    @property
+    def agrees(self) -> bool:
+        """Always: everyone goes on from theta."""
+        return True
+
+    @property
+    def lawful(self) -> bool:
+        """See the class."""
+        return self.in_one_all_reduce
+
+    def check(self, setting: Setting) -> None:
+        """As `Algorithm.check`."""
+        super().check(setting)
+        refuse_own_momentum(self)
+
+    def start(self, replica: Replica) -> None:
+        """Called once, before the first step, on every rank with equal parameters."""
+        super().start(replica)
+        self._outer = Outer(replica.w, self.outer_lr, self.momentum)
+        self._averager = self.averager(replica.w)
+        self._delta = replica.w.clone()
+        self._steps = 0
+
+    def stepped(self) -> None:
+        """At the end of H steps: the outer step, waited for.
+
+        Raises:
+            CommError: a peer is gone.
+        """
+        self._steps += 1
+        if self._steps == self.period:
+            self.finish()
+
+    def finish(self) -> None:
+        """The outer step, unless nothing was done since the last one.
+
+        Raises:
+            CommError: a peer is gone.
+        """
+        if not self._steps:
+            return
+        w = self.replica.w
+        exchange = self._averager.begin(self._delta.copy_(self._outer.theta).add_(w, alpha=-1.0))
+        w.copy_(self._outer.step(exchange.wait()))
+        self._averager.done(exchange)
+        self._steps = 0

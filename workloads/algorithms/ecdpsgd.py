@@ -1,0 +1,128 @@
+"""ECD-PSGD: D-PSGD that sends compressed extrapolations."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, cast
+
+from workloads.algorithms.base import Algorithm, AlgorithmError, Compression, Replica, Setting
+from workloads.algorithms.gossip import Neighbours, refuse_too_few
+from workloads.comm.base import Vector
+from workloads.compression.base import Gathered
+from workloads.phantom import Phantom
+
+if TYPE_CHECKING:
+    import torch
+
+
+@dataclass
+class ECDPSGD(Algorithm):
+    """Extrapolation-compression D-PSGD on a ring: neighbours know each other by estimates that get better with time.
+
+    Worker i at its step t = 1, 2, ..., all vectors of shape (numel,), W as in `dpsgd`, estimates xh_j of itself and its
+    neighbours, which begin as the parameters::
+
+        x_i' = sum_j W_ij xh_j + (what the optimiser makes of x_i with the gradient at x_i, minus x_i)
+        z = (1 - t/2) x_i + (t/2) x_i' ;  send C(z)
+        xh_j <- (1 - 2/t) xh_j + (2/t) C(z_j)          of every neighbour, and of itself
+
+    C has to be unbiased, with an error that is bounded; those of `qsgd` and `terngrad` grow with z, and z grows with t
+    as long as steps do not shrink. So quantise finely, or let lr decay. Without compression it is D-PSGD.
+
+    Attributes:
+        compression: C: "qsgd" or "terngrad" with their parameters, or "none".
+    """
+
+    kind = "ecdpsgd"
+    source = "Tang, Gan, Zhang, Zhang and Liu, Communication Compression for Decentralized Training, NeurIPS 2018"
+    symbols = {"compression": "C"}  # noqa: RUF012
+
+    compression: Compression = field(default_factory=lambda: {"kind": "qsgd", "levels": 127, "bucket": 64})
+
+    def __post_init__(self) -> None:
+        """Check the parameters. Raises: AlgorithmError."""
+        super().__post_init__()
+        compressor = self.compressor
+        if compressor is not None and not (compressor.unbiased and isinstance(compressor, Gathered)):
+            raise AlgorithmError(
+                f"algorithm 'ecdpsgd': compression: '{compressor.kind}' is biased; expected an unbiased one: "
+                "'qsgd' or 'terngrad', or 'none'"
+            )
+
+    @property
+    def keeps_mean(self) -> bool:
+        """Without compression."""
+        return self.compressor is None
+
+    def operations(self, world_size: int) -> int:
+        """A message to and from each neighbour."""
+        return 4
+
+    def check(self, setting: Setting) -> None:
+        """Refuse a lone worker; no all_gather is needed here, so that any collective will do."""
+        refuse_too_few(self, setting)
+
+    def start(self, replica: Replica) -> None:
+        """Called once, before the first step, on every rank with equal parameters."""
+        super().start(replica)
+        comm = replica.comm
+        self._neighbours = Neighbours(comm)
+        self._peers = sorted({comm.rank, *self._neighbours.ranks})
+        self._estimates = {rank: replica.w.clone() for rank in self._peers}
+        self._x, self._z = replica.w.clone(), replica.w.clone()
+        self._coder = cast(Gathered | None, self.compressor)
+        if self._coder is not None:
+            self._coder.start((), comm.rank, comm.world_size, replica.seed)
+        self._own: Vector | None = None
+        self._t = 0
+
+    def gradient(self, g: Vector) -> Vector:
+        """Return `g`, shape (numel,), unchanged: the step is local."""
+        self._x.copy_(self.replica.w)
+        return g
+
+    def stepped(self) -> None:
+        """Average the estimates, keep the step, and send the extrapolation. It waits for the neighbours.
+
+        Raises:
+            CommError: a peer is gone.
+        """
+        self._receive()
+        self._t += 1
+        w = self.replica.w.add_(self._x, alpha=-1.0)
+        for rank in self._peers:
+            w.add_(self._estimates[rank], alpha=1.0 / len(self._peers))
+        z = self._z.copy_(self._x).mul_(1 - self._t / 2).add_(w, alpha=self._t / 2)
+        self._own = self._encode(z)
+        if self.replica.comm.world_size > 1:
+            self._neighbours.begin(self._own)
+
+    def finish(self) -> None:
+        """Wait for what the neighbours sent, and let the estimates have it.
+
+        Raises:
+            CommError: a peer is gone.
+        """
+        self._receive()
+
+    def _receive(self) -> None:
+        if self._own is None:
+            return
+        messages = {**self._neighbours.wait(), self.replica.comm.rank: self._own}
+        for rank in self._peers:
+            estimate = self._estimates[rank].mul_(1 - 2 / self._t)
+            estimate.add_(self._decode(messages[rank]), alpha=2 / self._t)
+        self._own = None
+
+    def _encode(self, z: Vector) -> Vector:
+        if self._coder is None:
+            return z.clone()
+        if isinstance(z, Phantom):
+            (message,) = self._coder.messages(z.numel(), (), z.element_size())
+            return Phantom(message.numel, message.bytes_each)
+        return self._coder.encode(cast("torch.Tensor", z))
+
+    def _decode(self, message: Vector) -> Vector:
+        if self._coder is None or isinstance(message, Phantom):
+            return message
+        return self._coder.decode(cast("torch.Tensor", message), cast("torch.Tensor", self._z))

@@ -1,0 +1,42 @@
+"""What the gossip algorithms share: exchanges with the neighbours on a ring, and what they all need."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from workloads.algorithms.base import Algorithm, AlgorithmError, Setting
+from workloads.algorithms.peers import ring
+from workloads.comm.base import Comm, Vector, Work
+
+
+class Neighbours:
+    """One exchange with each neighbour on the ring, under way or arrived.
+
+    Attributes:
+        ranks: the neighbours.
+    """
+
+    def __init__(self, comm: Comm) -> None:
+        self._comm = comm
+        self.ranks = ring(comm.rank, comm.world_size)
+        self._works: list[Work] = []
+        self._arrived: dict[int, Vector] = {}
+
+    def begin(self, message: Vector) -> None:
+        """Send `message` to each neighbour, and expect one of its size from each."""
+        self._arrived = {peer: message.clone() for peer in self.ranks}
+        self._works = [self._comm.send(message, peer) for peer in self.ranks]
+        self._works += [self._comm.recv(vector, peer) for peer, vector in self._arrived.items()]
+
+    def wait(self) -> Mapping[int, Vector]:
+        """What came from each neighbour; a second call returns the same at once. Raises: CommError."""
+        for work in self._works:
+            work.wait()
+        self._works = []
+        return self._arrived
+
+
+def refuse_too_few(algorithm: Algorithm, setting: Setting) -> None:
+    """Gossip takes two. Raises: AlgorithmError."""
+    if setting.workers < 2:
+        raise AlgorithmError(f"algorithm '{algorithm.kind}' needs at least 2 workers, got {setting.workers}")

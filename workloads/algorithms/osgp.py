@@ -1,0 +1,33 @@
+"""Overlap SGP: shares are added when they come, up to D steps late."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from workloads.algorithms.base import at_least
+from workloads.algorithms.sgp import PushSum
+
+
+@dataclass
+class OSGP(PushSum):
+    """SGP that goes on while shares are under way, and waits only for those of D steps ago.
+
+    Node i adds what is there at the end of each step; the weight that travels with a share keeps z_i = x_i / omega_i
+    right whenever it comes. With `gloo` nothing can be polled, so shares are added when they are due.
+
+    Attributes:
+        delay: D, in steps; 1 or more.
+        peers: m, out-neighbours of a step; 1 or more, below the number of workers.
+    """
+
+    kind = "osgp"
+    source = "Assran, Loizou, Ballas and Rabbat, Stochastic Gradient Push, ICML 2019 (overlap SGP)"
+    symbols = {"delay": "tau", "peers": "peers per iteration"}  # noqa: RUF012
+
+    delay: int = field(default=1, metadata=at_least(1))
+    peers: int = field(default=1, metadata=at_least(1))
+
+    @property
+    def delay_steps(self) -> int:
+        """D."""
+        return self.delay

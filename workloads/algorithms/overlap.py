@@ -1,0 +1,79 @@
+"""Overlap-Local-SGD: every p steps towards an anchor, whose average is computed meanwhile."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from workloads.algorithms.base import Algorithm, Replica, at_least, between
+from workloads.comm.base import Vector, Work
+
+
+@dataclass
+class OverlapLocalSGD(Algorithm):
+    """Local steps, and every p of them a pull towards an anchor z that knows the average of p steps ago.
+
+    After p local steps, with x, z, v of shape (numel,) and z, v equal on all workers::
+
+        v <- momentum v + (xbar - z) ;  z <- z + v      xbar: average of the x sent p steps ago
+        x <- (1 - pull) x + pull z
+        send x
+
+    The authors' script: p = 2, pull 0.6, anchor momentum 0.7. After `finish` replicas differ: nothing pulls them
+    together but the anchor.
+
+    Attributes:
+        period: p, in steps; 1 or more.
+        pull: how far x goes towards z; 0 leaves x alone, 1 replaces it.
+        momentum: of the anchor.
+    """
+
+    kind = "overlap-localsgd"
+    source = "Wang, Liang and Joshi, Overlap Local-SGD, ICASSP 2020"
+    symbols = {"period": "tau", "pull": "alpha", "momentum": "beta"}  # noqa: RUF012
+
+    period: int = field(metadata=at_least(1))
+    pull: float = field(default=0.6, metadata=between(0, 1))
+    momentum: float = field(default=0.7, metadata=between(0, 1, open_above=True))
+
+    @property
+    def delay_steps(self) -> int:
+        """D = p."""
+        return self.period
+
+    @property
+    def period_steps(self) -> int:
+        """p."""
+        return self.period
+
+    def start(self, replica: Replica) -> None:
+        """Called once, before the first step, on every rank with equal parameters."""
+        super().start(replica)
+        self._anchor, self._velocity = replica.w.clone(), replica.w.clone().zero_()
+        self._message: Vector = replica.w.clone()
+        self._work: Work | None = None
+        self._steps = 0
+
+    def stepped(self) -> None:
+        """At the end of p steps: anchor, pull, send. It stalls if the last average is late.
+
+        Raises:
+            CommError: a peer is gone.
+        """
+        self._steps += 1
+        if self._steps % self.period:
+            return
+        self.finish()
+        self.replica.w.mul_(1 - self.pull).add_(self._anchor, alpha=self.pull)
+        self._work = self.replica.comm.all_reduce(self._message.copy_(self.replica.w))
+
+    def finish(self) -> None:
+        """Let the anchor have the average that is under way.
+
+        Raises:
+            CommError: a peer is gone.
+        """
+        if self._work is not None:
+            self._work.wait()
+            self._velocity.mul_(self.momentum).add_(self._message).add_(self._anchor, alpha=-1.0)
+            self._anchor.add_(self._velocity)
+            self._work = None

@@ -1,0 +1,33 @@
+"""Who talks to whom: the graphs of gossip. Pure arithmetic on ranks."""
+
+from __future__ import annotations
+
+
+def exponential(rank: int, step: int, world_size: int, peers: int) -> tuple[list[int], list[int]]:
+    """Ranks to send to and to receive from, in one step of the directed exponential graph.
+
+    With m peers the hops of step k are j (m + 1)^e, j = 1 .. m, e = k mod L, L = floor(log_{m+1}(N - 1)) + 1: for one
+    peer 1, 2, 4, ... in turn. Hops that are equal modulo N count once, and one to oneself not at all. (Assran et al.
+    2019; `NPeerDynamicDirectedExponentialGraph` in their code.)
+
+    For one peer and N a power of two, L steps of equal shares are exactly the average over all.
+    """
+    hops: list[int] = []
+    for j in range(1, peers + 1):
+        hop = j * (peers + 1) ** (step % turns(world_size, peers)) % world_size
+        if hop and hop not in hops:
+            hops.append(hop)
+    return [(rank + hop) % world_size for hop in hops], [(rank - hop) % world_size for hop in hops]
+
+
+def turns(world_size: int, peers: int) -> int:
+    """L: steps after which the exponential graph repeats."""
+    count, reach = 1, peers + 1
+    while reach <= world_size - 1:
+        count, reach = count + 1, reach * (peers + 1)
+    return count
+
+
+def ring(rank: int, world_size: int) -> list[int]:
+    """The two neighbours on a ring; one where there are but two workers."""
+    return list(dict.fromkeys([(rank - 1) % world_size, (rank + 1) % world_size]))

@@ -1,0 +1,143 @@
+"""Stochastic Gradient Push: averages by push-sum gossip over a directed graph that changes each step.
+
+Node i keeps y_i = (x_i, omega_i): the push-sum numerator x_i, shape (numel,), and its weight, which begins at 1. What
+is trained is z_i = x_i / omega_i. Step k, with m out-neighbours and equal shares s = 1 / (m + 1)::
+
+    x_i <- x_i + (what the optimiser makes of z_i with the gradient at z_i)
+    send s y_i to each out-neighbour of step k
+    y_i <- s y_i + (sum of what the in-neighbours sent)
+    z_i <- x_i / omega_i
+
+The sum of all y, those under way included, never changes, so the weights add up to N and every z tends to the mean. The
+weight travels with the numerator, as the last element of the message. Momentum stays local.
+
+**Overlap** (`osgp`): shares of step k are added when they are there, at the end of step k + D at the latest. In the
+meantime omega_i is smaller than 1, and differs from node to node where shares come at different times.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from workloads.algorithms.base import Algorithm, Replica, Setting, at_least
+from workloads.algorithms.gossip import refuse_too_few
+from workloads.algorithms.peers import exponential
+from workloads.comm.base import Vector, Work
+from workloads.phantom import Phantom
+
+
+@dataclass
+class Shares:
+    """What the in-neighbours of one step send, and the own sends of that step."""
+
+    arriving: list[tuple[Vector, Work]]
+    sends: Sequence[Work]
+    age: int = 0
+
+    def done(self) -> bool:
+        """True if nothing has to be waited for."""
+        return all(work.done() for work in [*(work for _, work in self.arriving), *self.sends])
+
+
+class PushSum(Algorithm):
+    """Push-sum gossip on the directed exponential graph, `delay_steps` late at most."""
+
+    peers: int
+
+    def check(self, setting: Setting) -> None:
+        """As `Algorithm.check`."""
+        super().check(setting)
+        refuse_too_few(self, setting)
+        if self.peers > setting.workers - 1:
+            self.refuse("peers", self.peers, f"at most {setting.workers - 1} with {setting.workers} workers")
+
+    def operations(self, world_size: int) -> int:
+        """A share to and from each peer."""
+        return 2 * self.peers
+
+    def start(self, replica: Replica) -> None:
+        """Called once, before the first step, on every rank with equal parameters."""
+        super().start(replica)
+        numel = replica.w.numel()
+        self._y = replica.w.new_zeros(numel + 1)
+        self._x, self._omega = self._y[:numel], self._y[numel:]
+        self._x.copy_(replica.w)
+        self._omega.fill_(1.0)
+        self._before = replica.w.clone()
+        self._shares: deque[Shares] = deque()
+
+    @property
+    def weight(self) -> float:
+        """omega; 1 where vectors have no values."""
+        return 1.0 if isinstance(self._y, Phantom) else float(self._omega)
+
+    def gradient(self, g: Vector) -> Vector:
+        """Return `g`, shape (numel,), unchanged: the step is local."""
+        self._before.copy_(self.replica.w)
+        return g
+
+    def stepped(self) -> None:
+        """Take the local step to the numerator, push shares, and pull those that are there or due.
+
+        Raises:
+            CommError: a peer is gone.
+        """
+        self._x.add_(self.replica.w).add_(self._before, alpha=-1.0)
+        for shares in self._shares:
+            shares.age += 1
+        self._push()
+        while self._shares and (self._shares[0].age >= self.delay_steps or self._shares[0].done()):
+            self._pull(self._shares.popleft())
+        self._debias()
+
+    def finish(self) -> None:
+        """Pull everything that is under way. The replicas then still differ, as gossip leaves them.
+
+        Raises:
+            CommError: a peer is gone.
+        """
+        while self._shares:
+            self._pull(self._shares.popleft())
+        self._debias()
+
+    def _push(self) -> None:
+        comm = self.replica.comm
+        if comm.world_size == 1:
+            return
+        outs, ins = exponential(comm.rank, self.replica.step, comm.world_size, self.peers)
+        self._y.mul_(1.0 / (len(outs) + 1))
+        sends = [comm.send(self._y, peer) for peer in outs]
+        vectors = [self._y.clone() for _ in ins]
+        self._shares.append(Shares([(v, comm.recv(v, peer)) for v, peer in zip(vectors, ins, strict=True)], sends))
+
+    def _pull(self, shares: Shares) -> None:
+        for vector, work in shares.arriving:
+            work.wait()
+            self._y.add_(vector)
+        for work in shares.sends:
+            work.wait()
+
+    def _debias(self) -> None:
+        self.replica.w.copy_(self._x).mul_(1.0 / self.weight)
+
+
+@dataclass
+class SGP(PushSum):
+    """Stochastic Gradient Push: push-sum gossip with one or more peers a step (see the module).
+
+    Attributes:
+        peers: m, out-neighbours of a step; 1 or more, below the number of workers.
+    """
+
+    kind = "sgp"
+    source = "Assran, Loizou, Ballas and Rabbat, Stochastic Gradient Push, ICML 2019"
+    symbols = {"peers": "peers per iteration"}  # noqa: RUF012
+
+    peers: int = field(default=1, metadata=at_least(1))
+
+    @property
+    def keeps_mean(self) -> bool:
+        """All nodes have as many in- as out-neighbours, so that every weight stays 1."""
+        return True

@@ -1,0 +1,139 @@
+"""Streaming DiLoCo: the model in fragments, each synchronised in its turn, while training goes on."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+from workloads.algorithms.base import Algorithm, AlgorithmError, Compression, Replica, Setting, at_least, between
+from workloads.algorithms.diloco import Outer
+from workloads.algorithms.dts import refuse_own_momentum
+from workloads.compression.averaging import Averager, Exchange
+from workloads.compression.base import Shapes
+
+
+@dataclass
+class Sync:
+    """The average of a fragment under way, and its age in steps."""
+
+    fragment: int
+    exchange: Exchange
+    age: int = 0
+
+
+@dataclass
+class StreamingDiLoCo(Algorithm):
+    """DiLoCo by P fragments in turn, each applied tau steps after it was sent and mixed with what was done meanwhile.
+
+    Every H / P steps the next fragment f, a slice of w of shape (numel / P,), leaves::
+
+        Delta_f = theta_f - w_f                                  theta: the global copy of H steps ago
+        tau steps later:  theta_f <- Nesterov(theta_f, mean Delta_f)
+                          w_f <- alpha w_f + (1 - alpha) theta_f
+
+    P = 1, tau = 0, alpha = 0 is DiLoCo. Fragments are equal slices of the flat vector here; the paper takes every few
+    layers. Its four-bit messages would be a compressor of their own; `qsgd` with 7 levels has four bits.
+    `finish` applies what is under way; replicas then still differ in the steps that no fragment has carried yet.
+
+    Attributes:
+        period: H, steps from one synchronisation of a fragment to the next; a multiple of `fragments`.
+        fragments: P.
+        delay: tau, in steps; below H.
+        mixing: alpha, the share of the local fragment that is kept.
+        outer_lr, momentum: of the outer step.
+        compression: what is sent of Delta_f; "none" is all of it.
+    """
+
+    kind = "streaming-diloco"
+    source = "Douillard et al., Streaming DiLoCo with Overlapping Communication, 2025 (arXiv 2501.18512)"
+    symbols = {"period": "H", "fragments": "P", "delay": "tau", "mixing": "alpha"}  # noqa: RUF012
+
+    period: int = field(metadata=at_least(1))
+    fragments: int = field(metadata=at_least(1))
+    delay: int = field(default=0, metadata=at_least(0))
+    mixing: float = field(default=0.0, metadata=between(0, 1))
+    outer_lr: float = field(default=0.7, metadata=between(0, 100, open_below=True))
+    momentum: float = field(default=0.9, metadata=between(0, 1, open_above=True))
+    compression: Compression = "none"
+
+    def __post_init__(self) -> None:
+        """Check the parameters. Raises: AlgorithmError."""
+        super().__post_init__()
+        if self.period % self.fragments:
+            self.refuse("period", self.period, f"a multiple of fragments = {self.fragments}")
+        if self.delay >= self.period:
+            self.refuse("delay", self.delay, f"less than period = {self.period}")
+
+    @property
+    def delay_steps(self) -> int:
+        """D = tau."""
+        return self.delay
+
+    @property
+    def period_steps(self) -> int:
+        """H / P: from one message to the next."""
+        return self.period // self.fragments
+
+    @property
+    def lawful(self) -> bool:
+        """See the class; fragments are equal to an element."""
+        return self.in_one_all_reduce
+
+    def check(self, setting: Setting) -> None:
+        """As `Algorithm.check`; a fragment is no whole matrix."""
+        super().check(setting)
+        refuse_own_momentum(self)
+        compressor = self.compressor
+        if compressor is not None and compressor.needs_shapes:
+            raise AlgorithmError(
+                f"algorithm '{self.kind}': compression: '{compressor.kind}' needs whole matrices; fragments cut them up"
+            )
+
+    def message_bytes(self, numel: int, shapes: Shapes = ()) -> int:
+        """Of the largest fragment."""
+        return super().message_bytes(-(-numel // self.fragments))
+
+    def start(self, replica: Replica) -> None:
+        """Called once, before the first step, on every rank with equal parameters."""
+        super().start(replica)
+        ends = [replica.w.numel() * i // self.fragments for i in range(self.fragments + 1)]
+        self._slices = [slice(a, b) for a, b in pairwise(ends)]
+        parts = [replica.w[part] for part in self._slices]
+        self._outers = [Outer(part, self.outer_lr, self.momentum) for part in parts]
+        self._averagers: list[Averager] = [self.averager(part, stream) for stream, part in enumerate(parts)]
+        self._deltas = [part.clone() for part in parts]
+        self._syncs: deque[Sync] = deque()
+        self._steps = 0
+
+    def stepped(self) -> None:
+        """Send the fragment whose turn it is, then apply the one that is due; only the latter can stall.
+
+        Raises:
+            CommError: a peer is gone.
+        """
+        for sync in self._syncs:
+            sync.age += 1
+        self._steps += 1
+        turn, between_turns = divmod(self._steps, self.period_steps)
+        if not between_turns:
+            fragment = (turn - 1) % self.fragments
+            delta = self._deltas[fragment].copy_(self._outers[fragment].theta)
+            delta.add_(self.replica.w[self._slices[fragment]], alpha=-1.0)
+            self._syncs.append(Sync(fragment, self._averagers[fragment].begin(delta)))
+        while self._syncs and self._syncs[0].age >= self.delay:
+            self._apply(self._syncs.popleft())
+
+    def finish(self) -> None:
+        """Apply what is under way.
+
+        Raises:
+            CommError: a peer is gone.
+        """
+        while self._syncs:
+            self._apply(self._syncs.popleft())
+
+    def _apply(self, sync: Sync) -> None:
+        theta = self._outers[sync.fragment].step(sync.exchange.wait())
+        self.replica.w[self._slices[sync.fragment]].mul_(self.mixing).add_(theta, alpha=1 - self.mixing)
+        self._averagers[sync.fragment].done(sync.exchange)

@@ -1,0 +1,47 @@
+"""Chunk-wise sparsification: every worker sends the same chunks, in turn, so that a ring can add them up."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import torch
+
+from workloads.compression.base import Agreed, Message, Shapes
+from workloads.parameters import between
+
+
+@dataclass
+class Chunkwise(Agreed):
+    """C_n(v) keeps chunk (n mod c) of v, cut into c = round(1 / ratio) chunks, and zeroes the others.
+
+    All workers agree on the chunk without a message: no index travels, and an all_reduce averages the values. What
+    waits for its turn stays in the residual, for c - 1 vectors. The DTS paper cites chunk-wise sparsification without
+    saying which; this is the plainest rule.
+
+    Attributes:
+        ratio: the share of elements that is sent at a time, rounded to 1 / c.
+    """
+
+    kind = "chunkwise"
+    source = "after the chunk-wise sparsification that Zhu et al. 2019 (DTS) cite; the turn is ours"
+
+    ratio: float = field(default=0.01, metadata=between(0, 1, open_below=True))
+
+    def start(self, shapes: Shapes, rank: int, world_size: int, seed: int) -> None:
+        """See `Compressor.start`."""
+        self._turn = 0
+
+    def messages(self, numel: int, shapes: Shapes = (), bytes_each: int = 4) -> Sequence[Message]:
+        """See `Compressor.messages`; the last chunk begins earlier if it would end too late."""
+        return [Message(-(-numel // self._chunks(numel)), bytes_each)]
+
+    def pick(self, v: torch.Tensor) -> torch.Tensor:
+        """See `Agreed.pick`."""
+        (message,) = self.messages(v.numel())
+        begin = min(self._turn * message.numel, v.numel() - message.numel)
+        self._turn = (self._turn + 1) % self._chunks(v.numel())
+        return torch.arange(begin, begin + message.numel)
+
+    def _chunks(self, numel: int) -> int:
+        return min(numel, max(1, round(1 / self.ratio)))

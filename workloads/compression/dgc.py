@@ -1,0 +1,81 @@
+"""Deep Gradient Compression: top-k with momentum correction, factor masking, clipping and a warm-up of sparsity."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import cast
+
+import torch
+
+from workloads.comm.base import Vector
+from workloads.compression.base import Shapes
+from workloads.compression.topk import TopK
+from workloads.parameters import at_least, between
+
+
+@dataclass
+class DGC(TopK):
+    """Top-k of the sum of momentum-corrected gradients, clipped, with a warm-up.
+
+    On each of N workers, with a momentum u and a sum v::
+
+        g <- g * min(1, clip N^-1/2 / ||g||)          local clipping
+        u <- momentum u + g ;  v <- v + u             momentum correction
+        send v where |v| is among the k largest
+        u <- 0, v <- 0 there                          momentum factor masking, residual
+
+    The mean of what was sent is applied by plain SGD, so the momentum belongs here and not to `[train]`. k warms up:
+    in the first steps the share sent is ratio^((e + 1) / (E + 1)), e = 0 .. E - 1, for `warmup` vectors each, with
+    E = 5 (as coded by the authors: .316, .1, .032, .01, .0032 for ratio .001).
+
+    With momentum 0 it is top-k with error feedback, clipping and warm-up: the form to use inside `dts`, which corrects
+    momentum by itself.
+
+    Attributes:
+        ratio: the share of elements that is sent after the warm-up.
+        momentum: of the correction; the paper's 0.9 goes with train.momentum = 0.
+        clip: norm that the gradient of one worker among N may have, times sqrt(N); 0 does not clip.
+        warmup: vectors at each of the five stages of the warm-up; 0 for none. The paper's stage is an epoch.
+    """
+
+    kind = "dgc"
+    source = "Lin, Han, Mao, Wang and Dally, Deep Gradient Compression, ICLR 2018"
+    stages = 5
+
+    ratio: float = field(default=0.001, metadata=between(0, 1, open_below=True))
+    momentum: float = field(default=0.0, metadata=between(0, 1, open_above=True))
+    clip: float = field(default=0.0, metadata=at_least(0))
+    warmup: int = field(default=0, metadata=at_least(0))
+    _seen = 0
+
+    def start(self, shapes: Shapes, rank: int, world_size: int, seed: int) -> None:
+        """See `Compressor.start`."""
+        self._u: Vector | None = None
+        self._workers, self._seen = world_size, 0
+
+    def kept(self, numel: int) -> int:
+        """k, of the vector that was loaded last."""
+        stage = (self._seen - 1) // self.warmup if self.warmup and self._seen else self.stages
+        if stage >= self.stages:
+            return super().kept(numel)
+        share = float(self.ratio ** ((stage + 1) / (self.stages + 1)))
+        return math.ceil(share * numel)
+
+    def load(self, v: Vector) -> Vector:
+        """The momentum after the gradient `v`, shape (numel,), clipped; the sum over time is the residual's."""
+        self._seen += 1
+        g = cast(torch.Tensor, v)
+        if self.clip:
+            norm = float(g.norm())
+            limit = self.clip / math.sqrt(self._workers)
+            g = g * (limit / norm) if norm > limit else g
+        if not self.momentum:
+            return g
+        self._u = g.clone() if self._u is None else self._u.mul_(self.momentum).add_(g)
+        return self._u
+
+    def sent(self, c: torch.Tensor) -> None:
+        """Factor masking: the momentum of what was sent starts again."""
+        if self._u is not None:
+            cast(torch.Tensor, self._u).masked_fill_(c != 0, 0.0)

@@ -1,0 +1,50 @@
+"""Half precision: two bytes an element instead of four."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+
+from workloads.comm.base import Comm
+from workloads.compression.base import Compressor, Message, Rounds, Shapes
+
+
+class Half(Compressor):
+    """C(v) rounds each element; messages are averaged in the half type, which rounds once more."""
+
+    averages = True
+    rounds_mean = True
+    dtype: ClassVar[torch.dtype]
+
+    def messages(self, numel: int, shapes: Shapes = (), bytes_each: int = 4) -> Sequence[Message]:
+        """See `Compressor.messages`."""
+        return [Message(numel, 2)]
+
+    def rounds(self, v: torch.Tensor, comm: Comm) -> Rounds:
+        """See `Compressor.rounds`. A value whose sum over the workers might overflow is cut off, and sent later."""
+        most = torch.finfo(self.dtype).max / comm.world_size / 2
+        message = v.clamp(-most, most).to(self.dtype)
+        c = message.to(v.dtype)
+        yield comm.all_reduce(message), c
+        return message.to(v.dtype)
+
+
+@dataclass
+class FP16(Half):
+    """C(v) rounds to IEEE half precision: 11 significant bits, sizes from 6e-8 to 65504."""
+
+    kind = "fp16"
+    source = "Micikevicius et al., Mixed Precision Training, ICLR 2018"
+    dtype = torch.float16
+
+
+@dataclass
+class BF16(Half):
+    """C(v) rounds to bfloat16: 8 significant bits, the range of float32."""
+
+    kind = "bf16"
+    source = "Kalamkar et al., A Study of BFLOAT16 for Deep Learning Training, 2019"
+    dtype = torch.bfloat16

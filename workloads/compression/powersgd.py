@@ -1,0 +1,130 @@
+"""PowerSGD: gradient matrices by low-rank factors, which add up."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+import torch
+
+from workloads.comm.base import Comm
+from workloads.compression.base import Compressor, Message, Rounds, Shapes
+from workloads.parameters import at_least
+
+
+@dataclass
+class PowerSGD(Compressor):
+    """Low-rank factors of the gradient matrices, which add up, in two rounds.
+
+    For each parameter matrix M, shape (n, m), of the vector, on worker j::
+
+        P_j = M_j Q            all_reduce: P = mean P_j ;  P <- orthonormal columns of P
+        Q_j = M_j^T P          all_reduce: Q = mean Q_j ;  kept for the next vector (warm start)
+        mean = P Q^T           this worker's part of it: C(M_j) = P Q_j^T = P P^T M_j
+
+    Two all-reduces that follow each other, of rank (n + m) values for each matrix. Vectors and matrices that would not
+    shrink to half travel whole with the first. A tensor of more dimensions is a matrix of its first by all others.
+
+    Attributes:
+        rank: r, columns of P and Q.
+        least: a matrix is compressed if n m >= least r (n + m).
+    """
+
+    kind = "powersgd"
+    source = "Vogels, Karimireddy and Jaggi, PowerSGD, NeurIPS 2019"
+    averages = True
+    needs_shapes = True
+
+    rank: int = field(default=2, metadata=at_least(1))
+    least: float = field(default=2.0, metadata=at_least(0))
+
+    def start(self, shapes: Shapes, rank: int, world_size: int, seed: int) -> None:
+        """See `Compressor.start`: Q begins at random, the same on all ranks."""
+        self._shapes = shapes
+        self._seed = seed
+        self._factors: list[torch.Tensor] = []
+
+    def messages(self, numel: int, shapes: Shapes = (), bytes_each: int = 4) -> Sequence[Message]:
+        """See `Compressor.messages`."""
+        first = second = 0
+        for _, rows, columns in self._parts(numel, shapes):
+            low = self._low(rows, columns)
+            first += rows * self._columns(rows, columns) if low else rows * columns
+            second += columns * self._columns(rows, columns) if low else 0
+        return [Message(first, bytes_each), Message(second, bytes_each)] if second else [Message(first, bytes_each)]
+
+    def rounds(self, v: torch.Tensor, comm: Comm) -> Rounds:
+        """See `Compressor.rounds`."""
+        parts = list(self._parts(v.numel(), self._shapes))
+        matrices = [v[at : at + n * m].view(n, m) for at, n, m in parts if self._low(n, m)]
+        whole = [v[at : at + n * m] for at, n, m in parts if not self._low(n, m)]
+        if not self._factors:
+            self._factors = self._begin(matrices)
+        factors = self._factors
+        first = _flat([*(matrix @ q for matrix, q in zip(matrices, factors, strict=True)), *whole], v)
+        work = comm.all_reduce(first)
+        if not matrices:
+            yield work, v.clone()
+            return first
+        yield work, None
+        left = _cut(first, [(matrix.shape[0], q.shape[1]) for matrix, q in zip(matrices, factors, strict=True)])
+        left = [torch.linalg.qr(p).Q for p in left]
+        mean_whole = first[sum(p.numel() for p in left) :]
+        own = [matrix.T @ p for matrix, p in zip(matrices, left, strict=True)]
+        second = _flat(own, v)
+        c = self._join(parts, left, own, torch.cat([*whole, v[:0]]))
+        yield comm.all_reduce(second), c
+        right = _cut(second, [q.shape for q in own])
+        self._factors = right
+        return self._join(parts, left, right, mean_whole)
+
+    def _join(
+        self,
+        parts: Sequence[tuple[int, int, int]],
+        left: Sequence[torch.Tensor],
+        right: Sequence[torch.Tensor],
+        whole: torch.Tensor,
+    ) -> torch.Tensor:
+        """The flat vector again."""
+        products, used, found = iter(zip(left, right, strict=True)), 0, []
+        for _, rows, columns in parts:
+            if self._low(rows, columns):
+                p, q = next(products)
+                found.append((p @ q.T).reshape(-1))
+            else:
+                found.append(whole[used : used + rows * columns])
+                used += rows * columns
+        return torch.cat(found)
+
+    def _begin(self, matrices: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        generator = torch.Generator().manual_seed(self._seed)
+        sizes = [(matrix.shape[1], self._columns(*matrix.shape)) for matrix in matrices]
+        return [torch.randn(size, generator=generator, dtype=matrices[0].dtype) for size in sizes]
+
+    def _columns(self, rows: int, columns: int) -> int:
+        return min(self.rank, rows, columns)
+
+    def _low(self, rows: int, columns: int) -> bool:
+        return rows > 1 and rows * columns >= self.least * self._columns(rows, columns) * (rows + columns)
+
+    def _parts(self, numel: int, shapes: Shapes) -> Iterator[tuple[int, int, int]]:
+        """(begin, rows, columns) of each parameter tensor; a vector is one row."""
+        at = 0
+        for shape in shapes or ((numel,),):
+            rows = shape[0] if len(shape) > 1 else 1
+            yield at, rows, math.prod(shape) // rows
+            at += math.prod(shape)
+
+
+def _flat(matrices: Sequence[torch.Tensor], like: torch.Tensor) -> torch.Tensor:
+    return torch.cat([*(matrix.reshape(-1) for matrix in matrices), like[:0]])
+
+
+def _cut(flat: torch.Tensor, shapes: Sequence[Sequence[int]]) -> list[torch.Tensor]:
+    """Copies of the leading parts of `flat`, by shape."""
+    found, at = [], 0
+    for rows, columns in shapes:
+        found.append(flat[at : at + rows * columns].view(rows, columns).clone())
+        at += rows * columns
+    return found

@@ -1,0 +1,105 @@
+"""QSGD: each element to one of a few levels of the norm, at random, so that the mean is right."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import torch
+
+from workloads.compression.base import Gathered, Message, Shapes
+from workloads.compression.bits import pack, packed_bytes, unpack
+from workloads.parameters import at_least, between
+from workloads.seeding import torch_seed
+
+_NORM_BYTES = 4
+
+
+class Levels(Gathered):
+    """Codes -s .. s in units of norm / s, one norm a bucket; rounded up or down at random, unbiased.
+
+    A code takes the smallest of 2, 4 or 8 bits that holds 2 s + 1 values (the QSGD paper's Elias code takes fewer).
+    """
+
+    feedback = False
+    unbiased = True
+
+    def start(self, shapes: Shapes, rank: int, world_size: int, seed: int) -> None:
+        """See `Compressor.start`: each rank draws for itself."""
+        self._generator = torch.Generator().manual_seed(torch_seed(seed, "levels", rank))
+
+    def most(self) -> int:
+        """s, the number of levels above 0."""
+        raise NotImplementedError
+
+    def bucket_of(self, numel: int) -> int:
+        """Elements that share a norm."""
+        raise NotImplementedError
+
+    def norms(self, buckets: torch.Tensor) -> torch.Tensor:
+        """The norm of each bucket, shape (buckets,), of the elements, shape (buckets, bucket)."""
+        raise NotImplementedError
+
+    @property
+    def bits(self) -> int:
+        """Bits of a code."""
+        return next(bits for bits in (2, 4, 8) if 2 * self.most() + 1 <= 1 << bits)
+
+    def messages(self, numel: int, shapes: Shapes = (), bytes_each: int = 4) -> Sequence[Message]:
+        """See `Compressor.messages`."""
+        norms = -(-numel // self.bucket_of(numel))
+        return [Message(norms * _NORM_BYTES + packed_bytes(numel, self.bits), 1)]
+
+    def encode(self, v: torch.Tensor) -> torch.Tensor:
+        """See `Gathered.encode`."""
+        return self.quantise(v, torch.rand(v.numel(), generator=self._generator, dtype=v.dtype))
+
+    def quantise(self, v: torch.Tensor, draws: torch.Tensor) -> torch.Tensor:
+        """The message for `v`; an element is rounded up in size where its draw in [0, 1) lies below its fraction."""
+        numel, bucket = v.numel(), self.bucket_of(v.numel())
+        buckets = torch.cat([v, v.new_zeros(-numel % bucket)]).view(-1, bucket)
+        norms = self.norms(buckets).to(torch.float32)
+        unit = norms.to(v.dtype)[:, None] / self.most()
+        scaled = (buckets.abs() / unit.clamp(min=torch.finfo(v.dtype).tiny)).view(-1)[:numel].clamp(max=self.most())
+        level = scaled.floor()
+        level += draws < scaled - level
+        codes = (level * v.sign() + self.most()).to(torch.uint8)
+        return torch.cat([norms.view(torch.uint8), pack(codes, self.bits)])
+
+    def decode(self, message: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
+        """See `Gathered.decode`."""
+        numel, bucket = like.numel(), self.bucket_of(like.numel())
+        head = -(-numel // bucket) * _NORM_BYTES
+        unit = message[:head].clone().view(torch.float32).to(like.dtype) / self.most()
+        codes = unpack(message[head:], self.bits, numel).to(like.dtype) - self.most()
+        return codes.mul_(unit.repeat_interleave(bucket)[:numel])
+
+
+@dataclass
+class QSGD(Levels):
+    """C(v_i) = ||v||_2 sign(v_i) l_i / s, where l_i is s |v_i| / ||v||_2 rounded up or down at random, unbiased.
+
+    Sent: a float32 norm for each bucket and numel codes of 2, 4 or 8 bits.
+
+    Attributes:
+        levels: s, 1 to 127: up to 1 in 2 bits, up to 7 in 4, up to 127 in 8.
+        bucket: d, the elements that share a norm; the variance grows with sqrt(d) / s.
+    """
+
+    kind = "qsgd"
+    source = "Alistarh, Grubic, Li, Tomioka and Vojnovic, QSGD, NeurIPS 2017"
+
+    levels: int = field(default=7, metadata=between(1, 127))
+    bucket: int = field(default=512, metadata=at_least(1))
+
+    def most(self) -> int:
+        """See `Levels.most`."""
+        return self.levels
+
+    def bucket_of(self, numel: int) -> int:
+        """See `Levels.bucket_of`."""
+        return min(self.bucket, numel)
+
+    def norms(self, buckets: torch.Tensor) -> torch.Tensor:
+        """See `Levels.norms`."""
+        return buckets.square().sum(dim=1).sqrt()

@@ -1,0 +1,42 @@
+"""Random-k sparsification: the same random elements from every worker."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import torch
+
+from workloads.compression.base import Agreed, Message, Shapes
+from workloads.parameters import between
+
+
+@dataclass
+class RandomK(Agreed):
+    """C(v) keeps k = ceil(ratio * numel) elements of v, drawn anew for each vector, and zeroes the others.
+
+    All workers draw the same ones, so no index travels. The k values are not scaled up: with error feedback the others
+    are sent later.
+
+    Attributes:
+        ratio: the share of elements that is sent.
+    """
+
+    kind = "randomk"
+    source = "Stich, Cordonnier and Jaggi, Sparsified SGD with Memory, NeurIPS 2018"
+
+    ratio: float = field(default=0.01, metadata=between(0, 1, open_below=True))
+
+    def start(self, shapes: Shapes, rank: int, world_size: int, seed: int) -> None:
+        """See `Compressor.start`: the generator is the same on all ranks."""
+        self._generator = torch.Generator().manual_seed(seed)
+
+    def messages(self, numel: int, shapes: Shapes = (), bytes_each: int = 4) -> Sequence[Message]:
+        """See `Compressor.messages`."""
+        return [Message(math.ceil(self.ratio * numel), bytes_each)]
+
+    def pick(self, v: torch.Tensor) -> torch.Tensor:
+        """See `Agreed.pick`."""
+        (message,) = self.messages(v.numel())
+        return torch.randperm(v.numel(), generator=self._generator)[: message.numel]

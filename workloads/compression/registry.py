@@ -1,0 +1,70 @@
+"""Compressors by name: what `compression` in a spec can say."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping
+from typing import Any
+
+from netprofiles.errors import did_you_mean
+from workloads import parameters
+from workloads.compression.base import Compressor, CompressorError
+from workloads.parameters import unknown_or_missing
+
+NONE = "none"
+
+_BUILT_IN: Mapping[str, str] = {
+    "topk": "topk:TopK",
+    "dgc": "dgc:DGC",
+    "chunkwise": "chunkwise:Chunkwise",
+    "randomk": "randomk:RandomK",
+    "powersgd": "powersgd:PowerSGD",
+    "signsgd": "signsgd:SignSGD",
+    "qsgd": "qsgd:QSGD",
+    "terngrad": "terngrad:TernGrad",
+    "fp16": "half:FP16",
+    "bf16": "half:BF16",
+}
+
+
+def kinds() -> list[str]:
+    """The built-in kinds."""
+    return list(_BUILT_IN)
+
+
+def find(kind: str) -> type[Compressor]:
+    """The class of a kind; imports torch. Raises: CompressorError."""
+    if kind not in _BUILT_IN:
+        known = ", ".join([NONE, *_BUILT_IN])
+        raise CompressorError(f"compressor '{kind}' is unknown{did_you_mean(kind, _BUILT_IN)} (known: {known})")
+    module, _, name = _BUILT_IN[kind].partition(":")
+    found: type[Compressor] = getattr(importlib.import_module(f"workloads.compression.{module}"), name)
+    return found
+
+
+def create(value: object) -> Compressor | None:
+    """The compressor that a value in a spec names: "topk", or { kind = "topk", ratio = 0.01 }; None for "none".
+
+    Raises:
+        CompressorError: it names none, or a parameter is unknown, of the wrong type or out of range.
+    """
+    if value == NONE:
+        return None
+    if isinstance(value, str):
+        return find(value)()
+    if not isinstance(value, Mapping) or not isinstance(value.get("kind"), str):
+        raise CompressorError(f'{value!r}; expected a name, or a table such as {{ kind = "topk", ratio = 0.01 }}')
+    params: dict[str, Any] = {key: item for key, item in value.items() if key != "kind"}
+    cls = find(value["kind"])
+    unknown_or_missing(cls, params)
+    return cls(**params)
+
+
+def describe(kind: str) -> dict[str, object]:
+    """Parameters with type and default, source, and how its messages travel. Raises: CompressorError."""
+    cls = find(kind)
+    return parameters.describe(cls) | {
+        "travels_by": "all_reduce" if cls.averages else "all_gather",
+        "error_feedback": cls.feedback,
+        "unbiased": cls.unbiased,
+    }

@@ -1,0 +1,50 @@
+"""Top-k sparsification: the largest values and where they stand."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import torch
+
+from workloads.compression.base import Gathered, Message, Shapes
+from workloads.parameters import between
+
+_INDEX_BYTES = 4
+
+
+@dataclass
+class TopK(Gathered):
+    """C(v) keeps the k = ceil(ratio * numel) elements of v that are largest in size, and zeroes the others.
+
+    Sent: k values and k int32 indices, in one message of bytes. The k are chosen over the whole flat vector, not
+    tensor by tensor.
+
+    Attributes:
+        ratio: the share of elements that is sent; 1 sends all of them, with their indices.
+    """
+
+    kind = "topk"
+    source = "Aji and Heafield, Sparse Communication for Distributed Gradient Descent, 2017; Stich et al., 2018"
+
+    ratio: float = field(default=0.01, metadata=between(0, 1, open_below=True))
+
+    def kept(self, numel: int) -> int:
+        """k."""
+        return math.ceil(self.ratio * numel)
+
+    def messages(self, numel: int, shapes: Shapes = (), bytes_each: int = 4) -> Sequence[Message]:
+        """See `Compressor.messages`."""
+        return [Message(self.kept(numel) * (bytes_each + _INDEX_BYTES), 1)]
+
+    def encode(self, v: torch.Tensor) -> torch.Tensor:
+        """See `Gathered.encode`: values first, then indices."""
+        indices = v.abs().topk(self.kept(v.numel()), sorted=False).indices
+        return torch.cat([v[indices].view(torch.uint8), indices.to(torch.int32).view(torch.uint8)])
+
+    def decode(self, message: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
+        """See `Gathered.decode`."""
+        split = message.numel() * like.element_size() // (like.element_size() + _INDEX_BYTES)
+        values, indices = message[:split].clone().view(like.dtype), message[split:].clone().view(torch.int32)
+        return torch.zeros_like(like).index_copy_(0, indices.long(), values)

@@ -1,0 +1,124 @@
+"""Compression on both ways: to the owner of a piece, and back from it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+
+from workloads.comm.base import Comm, Vector, Work
+from workloads.compression.base import Gathered, Message, Rounds, Shapes, SizedRounds
+from workloads.phantom import Phantom
+
+
+class AllOf:
+    """Several operations as one."""
+
+    def __init__(self, works: Sequence[Work]) -> None:
+        self._works = works
+
+    def done(self) -> bool:
+        """True once `wait` would return at once."""
+        return all(work.done() for work in self._works)
+
+    def wait(self) -> None:
+        """Block until all are finished. Raises: CommError."""
+        for work in self._works:
+            work.wait()
+
+
+@dataclass
+class TwoWay(Gathered):
+    """The vector is cut into N pieces, each owned by a rank: a parameter server, spread over the workers.
+
+    ::
+
+        worker j:  sends C(piece i of u_j) to owner i                    one way
+        owner i:   cbar = mean over j ;  c2 = C(cbar + E_i) ;  E_i <- cbar + E_i - c2
+                   sends c2 to everyone, who applies it                  the other way
+
+    E_i is the owner's residual, for compressors with error feedback. It is not a compressor of its own in a spec:
+    `two_way = true` of an algorithm makes one of the algorithm's compressor.
+
+    Attributes:
+        inner: C.
+    """
+
+    kind = "two-way"
+    gathers = False
+
+    inner: Gathered
+
+    def __post_init__(self) -> None:
+        """Take over what C is like."""
+        self.feedback = self.inner.feedback  # type: ignore[misc]
+        self.unbiased = self.inner.unbiased  # type: ignore[misc]
+
+    def start(self, shapes: Shapes, rank: int, world_size: int, seed: int) -> None:
+        """See `Compressor.start`."""
+        self.inner.start((), rank, world_size, seed)
+        self._world_size = world_size
+        self._residual: torch.Tensor | None = None
+
+    def messages(self, numel: int, shapes: Shapes = (), bytes_each: int = 4) -> Sequence[Message]:
+        """The two rounds: what a worker sends to all owners together, and an owner to each worker, at most."""
+        workers = getattr(self, "_world_size", 1)
+        sizes = [self._size(piece, bytes_each) for piece in _pieces(numel, workers)]
+        return [Message(sum(sizes), 1), Message(max(sizes), 1)]
+
+    def encode(self, v: torch.Tensor) -> torch.Tensor:
+        """See `Gathered.encode`."""
+        return self.inner.encode(v)
+
+    def decode(self, message: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
+        """See `Gathered.decode`."""
+        return self.inner.decode(message, like)
+
+    def rounds(self, v: torch.Tensor, comm: Comm) -> Rounds:
+        """See `Compressor.rounds`."""
+        pieces = v.tensor_split(comm.world_size)
+        peers = [(comm.rank + hop) % comm.world_size for hop in range(1, comm.world_size)]
+        given = [self.encode(piece) for piece in pieces]
+        sends = [comm.send(given[peer], peer) for peer in peers]
+        mine = [given[comm.rank].clone() for _ in range(comm.world_size)]
+        receives = [comm.recv(mine[peer], peer) for peer in peers]
+        c = torch.cat([self.decode(message, piece) for message, piece in zip(given, pieces, strict=True)])
+        yield AllOf([*receives, *sends]), c
+        owned = pieces[comm.rank]
+        mean = self.decode(mine[0], owned)
+        for message in mine[1:]:
+            mean.add_(self.decode(message, owned))
+        answer = self._answer(mean.div_(comm.world_size))
+        sends = [comm.send(answer, peer) for peer in peers]
+        answers = [answer if rank == comm.rank else torch.empty_like(given[rank]) for rank in range(comm.world_size)]
+        receives = [comm.recv(answers[peer], peer) for peer in peers]
+        yield AllOf([*receives, *sends]), None
+        return torch.cat([self.decode(message, piece) for message, piece in zip(answers, pieces, strict=True)])
+
+    def sized_rounds(self, v: Vector, comm: Comm, messages: Sequence[Message]) -> SizedRounds:
+        """See `Compressor.sized_rounds`."""
+        peers = [(comm.rank + hop) % comm.world_size for hop in range(1, comm.world_size)]
+        pieces = [Phantom(self._size(n, v.element_size()), 1) for n in _pieces(v.numel(), comm.world_size)]
+        own = pieces[comm.rank]
+        sends = [comm.send(pieces[peer], peer) for peer in peers]
+        yield AllOf([*(comm.recv(own, peer) for peer in peers), *sends]), v
+        sends = [comm.send(own, peer) for peer in peers]
+        yield AllOf([*(comm.recv(pieces[peer], peer) for peer in peers), *sends]), v
+        return v
+
+    def _answer(self, mean: torch.Tensor) -> torch.Tensor:
+        if self._residual is not None:
+            mean = mean + self._residual
+        answer = self.encode(mean)
+        if self.feedback:
+            self._residual = mean - self.decode(answer, mean)
+        return answer
+
+    def _size(self, numel: int, bytes_each: int) -> int:
+        return sum(message.nbytes for message in self.inner.messages(numel, (), bytes_each)) if numel else 0
+
+
+def _pieces(numel: int, count: int) -> list[int]:
+    """Sizes of the pieces of `torch.tensor_split`."""
+    return [numel // count + (index < numel % count) for index in range(count)]

@@ -1,0 +1,191 @@
+"""Objects that a spec describes: dataclasses whose fields are parameters, checked, named and labelled."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import MISSING, Field, dataclass, fields
+from typing import Any, ClassVar
+
+from netprofiles.errors import did_you_mean
+
+
+@dataclass
+class Parameters:
+    """A dataclass made of numbers, strings and booleans, checked against their annotations.
+
+    Attributes:
+        noun: what it is, for messages.
+        kind: its name in a spec; a subclass that sets none goes by its class name in lower case.
+        error: raised for a parameter that is not what it should be.
+        source: authors, title, year.
+        symbols: the source's symbol of each parameter: {"delay": "t"}.
+    """
+
+    noun: ClassVar[str] = "object"
+    kind: ClassVar[str] = "object"
+    error: ClassVar[type[ValueError]] = ValueError
+    source: ClassVar[str] = ""
+    symbols: ClassVar[Mapping[str, str]] = {}
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        if "kind" not in cls.__dict__:
+            cls.kind = cls.__name__.lower()
+
+    def __post_init__(self) -> None:
+        """Check the parameters; a subclass that adds rules calls this first.
+
+        Raises:
+            ValueError: as `error`: a parameter has the wrong type or lies outside its bounds.
+        """
+        for name, item in self.parameters().items():
+            self._check(name, getattr(self, name), item)
+
+    @classmethod
+    def parameters(cls) -> dict[str, Field[Any]]:
+        """The dataclass fields that are parameters, by name."""
+        return {item.name: item for item in fields(cls) if item.init}
+
+    def params(self) -> dict[str, object]:
+        """The values of the parameters, by name."""
+        return {name: getattr(self, name) for name in self.parameters()}
+
+    @property
+    def label(self) -> str:
+        """A short name with every parameter that is not at its default: `dts-d20-p4`.
+
+        A parameter goes by its initial where no other begins with it; one that is true by its name alone.
+        """
+        initials = [name[0] for name in self.parameters()]
+        words = [self.kind]
+        for name, item in self.parameters().items():
+            value = getattr(self, name)
+            if value != default_of(item):
+                spelt = value is True or initials.count(name[0]) > 1
+                words.append(self._word(name if spelt else name[0], value))
+        return "-".join(words)
+
+    def _word(self, name: str, value: object) -> str:
+        return f"{name}{value}" if value is not True else name
+
+    def refuse(self, name: str, value: object, expected: str) -> None:
+        """Raise this object's error: parameter `name` is not what was expected."""
+        raise self.error(f"{self.noun} '{self.kind}': {name} = {value!r}; expected {expected}")
+
+    def _check(self, name: str, value: object, item: Field[Any]) -> None:
+        typename = typename_of(item)
+        if typename not in _TYPES:
+            return
+        right_type = isinstance(value, _TYPES[typename]) and (typename == "bool" or not isinstance(value, bool))
+        bounds = [item.metadata[key] for key in ("bound", "choice") if key in item.metadata]
+        if not (right_type and all(bound.holds(value) for bound in bounds)):
+            words = [_WORDS[typename] if "choice" not in item.metadata else "", *(bound.words for bound in bounds)]
+            self.refuse(name, value, ", ".join(word for word in words if word))
+
+
+@dataclass(frozen=True)
+class Interval:
+    """Numbers from `least` (left out if `open_below`) to `most` (left out if `open_above`)."""
+
+    least: float
+    most: float = float("inf")
+    open_below: bool = False
+    open_above: bool = False
+
+    def holds(self, value: Any) -> bool:
+        """True for a number inside."""
+        above = value > self.least if self.open_below else value >= self.least
+        return bool(
+            above and (value < self.most if self.open_above and self.most < float("inf") else value <= self.most)
+        )
+
+    @property
+    def words(self) -> str:
+        """In words."""
+        if self.most == float("inf"):
+            return f"above {self.least:g}" if self.open_below else f"{self.least:g} or more"
+        low = f"above {self.least:g}" if self.open_below else f"from {self.least:g}"
+        return f"{low} to {'below ' if self.open_above else ''}{self.most:g}"
+
+
+@dataclass(frozen=True)
+class Choice:
+    """One of some words."""
+
+    allowed: tuple[str, ...]
+
+    def holds(self, value: Any) -> bool:
+        """True for one of them."""
+        return value in self.allowed
+
+    @property
+    def words(self) -> str:
+        """In words."""
+        return " or ".join(map(repr, self.allowed))
+
+
+def at_least(bound: float) -> Mapping[str, Any]:
+    """Metadata of a parameter that may not lie below `bound`: `delay: int = field(metadata=at_least(0))`."""
+    return {"bound": Interval(bound)}
+
+
+def between(least: float, most: float, *, open_below: bool = False, open_above: bool = False) -> Mapping[str, Any]:
+    """Metadata of a parameter in an interval: `ratio: float = field(metadata=between(0, 1, open_below=True))`."""
+    return {"bound": Interval(least, most, open_below, open_above)}
+
+
+def one_of(*allowed: str) -> Mapping[str, Any]:
+    """Metadata of a parameter that is one of some words."""
+    return {"choice": Choice(allowed)}
+
+
+def default_of(item: Field[Any]) -> object:
+    """The default of a field, MISSING if it has none."""
+    if item.default_factory is not MISSING:
+        return item.default_factory()
+    return item.default
+
+
+def unknown_or_missing(cls: type[Parameters], params: Mapping[str, object]) -> None:
+    """Check the names of parameters. Raises: ValueError, as `cls.error`, for one that is unknown or missing."""
+    known = {name: typename_of(item) for name, item in cls.parameters().items()}
+    for name in params:
+        if name not in known:
+            near, valid = did_you_mean(name, known), ", ".join(known) or "none"
+            raise cls.error(f"{cls.noun} '{cls.kind}' has no parameter '{name}'{near} (it takes {valid})")
+    for name, item in cls.parameters().items():
+        if default_of(item) is MISSING and name not in params:
+            raise cls.error(f"{cls.noun} '{cls.kind}' needs parameter '{name}' ({known[name]})")
+
+
+def describe(cls: type[Parameters]) -> dict[str, object]:
+    """Kind, source and parameters with type, default and the source's symbol, as plain data."""
+    items = {
+        name: {
+            "type": typename_of(item),
+            "required": default_of(item) is MISSING,
+            "default": None if default_of(item) is MISSING else default_of(item),
+            "symbol": cls.symbols.get(name),
+        }
+        for name, item in cls.parameters().items()
+    }
+    return {"kind": cls.kind, "source": cls.source, "parameters": items}
+
+
+def typename_of(item: Field[Any]) -> str:
+    """The type of a parameter as written: "int"."""
+    return item.type if isinstance(item.type, str) else getattr(item.type, "__name__", str(item.type))
+
+
+_TYPES: Mapping[str, tuple[type, ...]] = {
+    "int": (int,),
+    "float": (int, float),
+    "str": (str,),
+    "bool": (bool,),
+}
+_WORDS: Mapping[str, str] = {
+    "int": "a whole number",
+    "float": "a number",
+    "str": "a string",
+    "bool": "true or false",
+}
