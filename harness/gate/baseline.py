@@ -26,7 +26,9 @@ def read(path: Path) -> dict[str, Entry] | None:
         found = data.get("schema") if isinstance(data, dict) else type(data).__name__
         raise SpecError(f"{path}: not a baseline: expected schema {_SCHEMA}, got {found!r}")
     cells = data.get("cells")
-    if not isinstance(cells, dict) or not all(isinstance(entry, dict) and "testbed" in entry for entry in cells.values()):
+    if not isinstance(cells, dict) or not all(
+        isinstance(entry, dict) and "testbed" in entry for entry in cells.values()
+    ):
         raise SpecError(f"{path}: not a baseline: expected cells, each with its testbed; `--accept` writes them")
     return cells
 

@@ -64,9 +64,11 @@ def against_baseline(
     elif any(finding.verdict in {Verdict.REGRESSED, Verdict.IMPROVED, Verdict.NEW} for finding in findings):
         notes.append("if the changes are meant, --accept makes them the baseline")
     if any(row["testbed"] != "virtual" for row in rows):
-        notes.append("step times vary here and were not compared; --testbed virtual, or --base and --head, compare them")
+        notes.append(
+            "step times vary here and were not compared; --testbed virtual, or --base and --head, compare them"
+        )
     judged = claims.judge(spec.gate.require, rows, where)
-    return Report(spec.name, str(path), tuple(findings), tuple(judged), notes=tuple(notes),
+    return Report(spec.name, f"against {path}", tuple(findings), tuple(judged), notes=tuple(notes),
                   files={"results": str(folder.path), "baseline": str(path)})  # fmt: skip
 
 
@@ -79,7 +81,9 @@ def claims_only(spec: Spec, cells: list[Cell], where: str, folder: RunFolder, jo
         if all(exact.why_failed(row) for row in group)
     ]
     judged = claims.judge(spec.gate.require, rows, where)
-    return Report(spec.name, "its requirements", tuple(failed), tuple(judged), files={"results": str(folder.path)})
+    return Report(
+        spec.name, "against its requirements", tuple(failed), tuple(judged), files={"results": str(folder.path)}
+    )
 
 
 def measured(spec: Spec, cells: list[Cell], folder: RunFolder, jobs: int | None) -> list[dict[str, Any]]:

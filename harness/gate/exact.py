@@ -33,7 +33,7 @@ class Bands:
 
 def entries(rows: Iterable[Row]) -> dict[str, Entry]:
     """What is exact of every cell whose first repetition is valid, by name; None does not appear."""
-    found = {}
+    found: dict[str, Entry] = {}
     for cell, group in by_name(rows).items():
         row = group[0]
         if why_failed(row) is not None or row["rep"] != 0:
@@ -65,7 +65,9 @@ def compare(base: Mapping[str, Entry], rows: Iterable[Row], bands: Bands) -> lis
         if cell not in groups:
             findings.append(Finding(cell, Verdict.NOT_COMPARABLE, "in the baseline, but no cell of this run"))
         elif cell not in head:
-            findings.append(Finding(cell, Verdict.FAILED, why_failed(groups[cell][0]) or "its first repetition is missing"))
+            findings.append(
+                Finding(cell, Verdict.FAILED, why_failed(groups[cell][0]) or "its first repetition is missing")
+            )
         elif cell not in base:
             findings.append(Finding(cell, Verdict.NEW, "not in the baseline"))
         else:
@@ -74,7 +76,9 @@ def compare(base: Mapping[str, Entry], rows: Iterable[Row], bands: Bands) -> lis
 
 
 def _finding(cell: str, base: Entry, head: Entry, bands: Bands) -> Finding:
-    other = [f"{key} {base.get(key)} -> {head.get(key)}" for key in ("testbed", "steps") if base.get(key) != head.get(key)]
+    other = [
+        f"{key} {base.get(key)} -> {head.get(key)}" for key in ("testbed", "steps") if base.get(key) != head.get(key)
+    ]
     if other:
         return Finding(cell, Verdict.NOT_COMPARABLE, ", ".join(other))
     left = [key for key in VALUES if key in base.keys() & head.keys() and not _near(base[key], head[key], bands.values)]

@@ -15,7 +15,7 @@ TIMING_HEADER = ("base s/step", "head s/step", "change", "95 % interval", "noise
 def as_text(report: Report) -> str:
     """The report, ending in a newline."""
     tables = [_cells(report), _claims(report.claims) if report.claims else ""]
-    parts = [f"{report.experiment} against {report.against}", ""]
+    parts = [f"{report.experiment}: {report.against}", ""]
     parts += [f"{table}\n" for table in tables if table]
     parts += [f"note: {note}" for note in report.notes]
     return "\n".join([*parts, totals(report)]) + "\n"

@@ -75,7 +75,7 @@ class Report:
     """Everything that `check` found.
 
     Attributes:
-        experiment: its name. against: what the head was compared with, in words.
+        experiment: its name. against: what was compared, in words.
         cells: one finding a cell. claims: one a requirement.
         overall: all cells together, where step times were measured.
         notes: what the reader should know, a line each.

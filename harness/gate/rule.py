@@ -1,10 +1,10 @@
 """The decision rule for measured step times. Pure, and vectorised: what a test simulates is what a build is judged by.
 
 A sample is one number per repetition and cell. Base and head alternate, and repetition r of both shares a seed, so
-d_r = log(head_r / base_r) is free of the host's drift. A cell has regressed if the mean of d is above log(1 + margin) by
-a one-sided t-test, Holm-corrected over all cells (Holm 1979). Samples are taken in two looks, each at half the error
-rate (Bonferroni): only what is undecided after the first is measured further. A change of all cells alike, too small to
-be seen in one, is looked for in the mean over cells.
+d_r = log(head_r / base_r) is free of the host's drift. A cell has regressed if the mean of d is above
+log(1 + margin) by a one-sided t-test, Holm-corrected over all cells (Holm 1979). Samples are taken in two looks, each
+at half the error rate (Bonferroni): only what is undecided after the first is measured further. A change of all cells
+alike, too small to be seen in one, is looked for in the mean over cells.
 
 Arrays of log-ratios have the shape (..., cells, rounds); NaN where there is no pair.
 """
@@ -73,7 +73,7 @@ def holm(p: Floats, alpha: float) -> Bools:
     count = p.shape[-1]
     order = np.argsort(p, axis=-1)
     small = np.take_along_axis(p, order, axis=-1) <= alpha / (count - np.arange(count))
-    rejected = np.empty_like(small)
+    rejected: Bools = np.empty_like(small)
     np.put_along_axis(rejected, order, np.logical_and.accumulate(small, axis=-1), axis=-1)
     return rejected
 
@@ -132,9 +132,7 @@ def overall(d: Floats, alpha: float, threshold: Floats | float = OVERALL) -> Ove
     return Overall(found.mean, found.mean - reach, found.mean + reach, slower, ~slower & (found.mean > bound / 2))
 
 
-def to_measure_further(
-    d: Floats, margins: Floats | float, alpha: float, threshold: Floats | float = OVERALL
-) -> Bools:
+def to_measure_further(d: Floats, margins: Floats | float, alpha: float, threshold: Floats | float = OVERALL) -> Bools:
     """After the first look: undecided cells, and all of them where a general slowdown is in doubt."""
     undecided = decide(d, margins, alpha).undecided
     doubtful: Any = overall(d, alpha, threshold).doubtful

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from harness.gate.statistics import (
+from harness.gate.rule import (
     LOOKS,
     OVERALL,
     decide,
