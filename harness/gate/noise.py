@@ -84,4 +84,4 @@ def _load(path: Path) -> dict[str, Any] | None:
 
 def _host() -> dict[str, Any]:
     """What makes two machines the same for our purpose."""
-    return {"cpu": cpu_model(), "cores": os.cpu_count(), "kernel": platform.release()}
+    return {"cpu": cpu_model(), "cores": os.cpu_count(), "kernel": platform.release().partition(".")[0]}
