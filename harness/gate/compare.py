@@ -19,7 +19,7 @@ from harness.gate.measured import Limits, Sides
 from harness.gate.names import name
 from harness.gate.noise import ALL_CELLS, Noise
 from harness.gate.rounds import CannotRun, Measurement, Order, turns
-from harness.gate.sides import WORKING, NoBase, Side
+from harness.gate.sides import NoBase, Side
 from harness.gate.verdict import Finding, Report, Verdict
 from harness.host import check_host
 from harness.run import control_folder
@@ -102,7 +102,7 @@ def measure_noise(work: Comparison) -> Report:
     Equal sides cannot have changed: where one seems to, the host is too noisy to tell.
     """
     check_host(work.cells)
-    pair = _Pair(work, Side("base", WORKING), Side("head", WORKING))
+    pair = _Pair(work, sides.working_folder("base"), sides.working_folder("head"))
     pair.measure(rule.LOOKS[-1], ())
     both, notes = pair.sides(), ["both sides are the same code: what differs is the noise of this host"]
     known = Noise(work.noise_path, {})

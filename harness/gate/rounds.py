@@ -7,21 +7,36 @@ adds. So a base that never heard of `check` can be measured.
 from __future__ import annotations
 
 import json
+import math
 import os
+import select
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from harness.errors import EXIT_FAILED, EXIT_HOST, EXIT_OK, EXIT_SPEC, HostError, Interrupted, SpecError
+from harness.errors import (
+    EXIT_FAILED,
+    EXIT_HOST,
+    EXIT_INTERRUPTED,
+    EXIT_OK,
+    EXIT_SPEC,
+    HostError,
+    Interrupted,
+    SpecError,
+)
 from harness.gate.sides import Side
+from harness.run import stoppable
 from harness.store import RunFolder
 from workloads.namespace import die_with_parent
 
 _GRACE_S = 60.0  # for a run that was told to stop
+_TICK_S = 0.2
 
 Axes = Mapping[str, Any]
 
@@ -108,33 +123,41 @@ def _run(command: Sequence[str], side: Side, say: Callable[[str], None]) -> tupl
     """(exit status, last line on stderr); `say` gets every line. Raises: Interrupted."""
     parent = os.getpid()
     path = os.pathsep.join(filter(None, [*side.path, os.environ.get("PYTHONPATH")]))
-    process = subprocess.Popen(
-        command,
-        cwd=side.folder,
-        env=os.environ | ({"PYTHONPATH": path} if path else {}),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        text=True,
-        errors="replace",
-        preexec_fn=lambda: die_with_parent(parent, signal.SIGTERM),
-    )
-    assert process.stderr is not None
     last = ""
-    with process.stderr:
-        try:
-            for line in process.stderr:
-                say(line.rstrip())
+    # An exception from a signal handler may get lost while Python forks; an event does not.
+    with stoppable() as stopped:
+        process = subprocess.Popen(
+            command,
+            cwd=side.folder,
+            env=os.environ | ({"PYTHONPATH": path} if path else {}),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            preexec_fn=lambda: die_with_parent(parent, signal.SIGTERM),
+        )
+        with process:
+            for line in _lines(process, stopped):
+                say(line)
                 last = line.strip() or last
-            code = process.wait()
-        except KeyboardInterrupt:
-            process.send_signal(signal.SIGINT)
-            try:
-                process.wait(_GRACE_S)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
-            raise
-    if code == -signal.SIGINT or code == 130:
+    if stopped.is_set() or process.returncode in {-signal.SIGINT, EXIT_INTERRUPTED}:
         raise Interrupted("interrupted; nothing was judged")
-    return code, last.removeprefix("wanbench: ")
+    return process.returncode, last.removeprefix("wanbench: ")
+
+
+def _lines(process: subprocess.Popen[bytes], stopped: threading.Event) -> Iterator[str]:
+    """What the process says on stderr; it is told to stop when we are, and killed if it does not."""
+    assert process.stderr is not None
+    rest, deadline_s = b"", math.inf
+    while True:
+        if stopped.is_set() and deadline_s == math.inf:
+            process.send_signal(signal.SIGINT)
+            deadline_s = time.monotonic() + _GRACE_S
+        if time.monotonic() > deadline_s:
+            process.kill()
+        if not select.select([process.stderr], [], [], _TICK_S)[0]:
+            continue
+        part = os.read(process.stderr.fileno(), 1 << 16)
+        if not part:
+            return
+        *whole, rest = (rest + part).split(b"\n")
+        yield from (line.decode(errors="replace") for line in whole)

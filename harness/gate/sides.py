@@ -69,7 +69,7 @@ def opened(role: str, source: str, setup: Sequence[str], scratch: Path) -> Itera
         HostError: git refuses, or `setup` fails.
     """
     if source == HERE:
-        yield Side(role, WORKING)
+        yield working_folder(role)
         return
     if source.startswith(IMAGE):
         image = source.removeprefix(IMAGE)
@@ -86,16 +86,25 @@ def opened(role: str, source: str, setup: Sequence[str], scratch: Path) -> Itera
         shutil.rmtree(folder, ignore_errors=True)
 
 
+def working_folder(role: str) -> Side:
+    """The files as they are, with the interpreter that runs this."""
+    here = Path.cwd()
+    return Side(role, WORKING, path=(str(here),) if _is_wanbench(here) else ())
+
+
+def _is_wanbench(folder: Path) -> bool:
+    return (folder / "harness" / "cli" / "__init__.py").is_file() and (folder / "netprofiles").is_dir()
+
+
 def _checkout_side(role: str, title: str, folder: Path, inside: Path) -> Side:
     """What runs there is the checkout's own: its environment if `setup` made one, its wanbench if it is wanbench."""
     python = folder / ".venv" / "bin" / "python"
-    own = (folder / "harness" / "cli" / "__init__.py").is_file() and (folder / "netprofiles").is_dir()
     return Side(
         role,
         title,
         folder=folder / inside if (folder / inside).is_dir() else folder,
         python=str(python) if python.is_file() else sys.executable,
-        path=(str(folder),) if own else (),
+        path=(str(folder),) if _is_wanbench(folder) else (),
     )
 
 
