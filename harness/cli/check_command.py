@@ -102,13 +102,12 @@ def _judged(spec: Spec, cells: list[Cell], source: str, out: Path, options: dict
     folder = out / f"check-{spec.name}"
     if options["base"] is not None or options["aa"]:
         return _compared(spec, cells, source, out, options)
-    run, jobs, path = RunFolder(folder), options["jobs"], options["baseline"]
+    run, jobs, path, partial = RunFolder(folder), options["jobs"], options["baseline"], bool(options["only"])
     if path is not None:
-        partial = bool(options["only"])
         return against_baseline(spec, cells, source, run, path, accept=options["accept"], partial=partial, jobs=jobs)
     if not spec.gate.require:
         raise SpecError(f"{source}: nothing to check; give --baseline FILE, --base REV, or [[gate.require]]")
-    return claims_only(spec, cells, source, run, jobs)
+    return claims_only(spec, cells, source, run, partial=partial, jobs=jobs)
 
 
 def _compared(spec: Spec, cells: list[Cell], source: str, out: Path, options: dict[str, Any]) -> Report:
@@ -124,6 +123,7 @@ def _compared(spec: Spec, cells: list[Cell], source: str, out: Path, options: di
         options=options["run"],
         folder=(out / f"check-{spec.name}").resolve(),
         noise_path=options["noise"] or noise.default_path(),
+        partial=bool(options["only"]),
     )
     return measure_noise(work) if options["aa"] else compare(work, options["base"], options["head"] or ".", out)
 

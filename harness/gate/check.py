@@ -67,12 +67,14 @@ def against_baseline(
         notes.append(
             "step times vary here and were not compared; --testbed virtual, or --base and --head, compare them"
         )
-    judged = claims.judge(spec.gate.require, rows, where)
+    judged = claims.judge(spec.gate.require, rows, where, partial=partial)
     return Report(spec.name, f"against {path}", tuple(findings), tuple(judged), notes=tuple(notes),
                   files={"results": str(folder.path), "baseline": str(path)})  # fmt: skip
 
 
-def claims_only(spec: Spec, cells: list[Cell], where: str, folder: RunFolder, jobs: int | None) -> Report:
+def claims_only(
+    spec: Spec, cells: list[Cell], where: str, folder: RunFolder, *, partial: bool, jobs: int | None
+) -> Report:
     """Measure every cell, and judge the requirements. Raises: as `against_baseline`."""
     rows = measured(spec, cells, folder, jobs)
     failed = [
@@ -80,7 +82,7 @@ def claims_only(spec: Spec, cells: list[Cell], where: str, folder: RunFolder, jo
         for cell, group in by_name(rows).items()
         if all(exact.why_failed(row) for row in group)
     ]
-    judged = claims.judge(spec.gate.require, rows, where)
+    judged = claims.judge(spec.gate.require, rows, where, partial=partial)
     return Report(
         spec.name, "against its requirements", tuple(failed), tuple(judged), files={"results": str(folder.path)}
     )

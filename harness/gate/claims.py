@@ -17,13 +17,16 @@ from harness.spec import Requirement
 Row = Mapping[str, Any]
 
 
-def judge(requirements: Sequence[Requirement], rows: Iterable[Row], where: str) -> list[Finding]:
+def judge(
+    requirements: Sequence[Requirement], rows: Iterable[Row], where: str, *, partial: bool = False
+) -> list[Finding]:
     """One finding for every cell that a requirement speaks of; where several do, it must hold for each.
 
     A metric is the median over a cell's valid repetitions.
 
     Args:
         where: how errors name the spec.
+        partial: some cells of the spec were left out; requirements that speak of none of the others are passed over.
 
     Raises:
         SpecError: a requirement names no cell, no metric, or a metric that its cells do not have.
@@ -32,8 +35,15 @@ def judge(requirements: Sequence[Requirement], rows: Iterable[Row], where: str) 
     return [
         finding
         for number, requirement in enumerate(requirements)
+        if not partial or _has_cells(requirement, cells)
         for finding in _judge(requirement, cells, f"{where}: gate.require.{number}")
     ]
+
+
+def _has_cells(requirement: Requirement, cells: Mapping[str, list[Row]]) -> bool:
+    """True if there is a cell for it, and one to divide by."""
+    asked = [wanted for wanted in (requirement.where, requirement.over) if wanted is not None]
+    return all(any(_matches(group[0], wanted) for group in cells.values()) for wanted in asked)
 
 
 def _judge(requirement: Requirement, cells: Mapping[str, list[Row]], where: str) -> list[Finding]:

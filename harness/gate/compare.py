@@ -34,6 +34,7 @@ class Comparison:
     Attributes:
         spec: the experiment. cells: those to compare. where: the spec's source, for errors.
         file: the spec's. options: of `run` beside it. folder: takes the results of both sides.
+        noise_path: the noise of this host. partial: some cells of the spec were left out.
     """
 
     spec: Spec
@@ -43,6 +44,7 @@ class Comparison:
     options: tuple[str, ...]
     folder: Path
     noise_path: Path
+    partial: bool
 
     @property
     def limits(self) -> Limits:
@@ -92,7 +94,7 @@ def _without_base(work: Comparison, why: str) -> Report:
     if not work.spec.gate.require:
         return Report(work.spec.name, "against nothing", (nothing,))
     folder = RunFolder(work.folder / "head" / work.spec.name)
-    report = claims_only(work.spec, list(work.cells), work.where, folder, None)
+    report = claims_only(work.spec, list(work.cells), work.where, folder, partial=work.partial, jobs=None)
     return replace(report, cells=(nothing, *report.cells))
 
 
@@ -145,7 +147,7 @@ def _measured(work: Comparison, base: Side, head: Side) -> Report:
     except CannotRun as error:
         return _cannot_run(work, against, error)
     remark = [known.remark] if known.remark and both.timed else []
-    judged = claims.judge(work.spec.gate.require, pair.head.rows(), work.where)
+    judged = claims.judge(work.spec.gate.require, pair.head.rows(), work.where, partial=work.partial)
     return Report(work.spec.name, against, tuple(found), tuple(judged), together, tuple(remark), pair.files)
 
 
@@ -172,7 +174,7 @@ def _recorded(work: Comparison, base: Side, head: Side) -> Report:
         "these results were measured apart: what changed on the host meanwhile counts as a change",
         *([known.remark] if known.remark else []),
     ]
-    judged = claims.judge(work.spec.gate.require, rows[1], work.where)
+    judged = claims.judge(work.spec.gate.require, rows[1], work.where, partial=work.partial)
     return Report(work.spec.name, f"{head.title} against {base.title}", tuple(found), tuple(judged), together,
                   tuple(notes) if both.timed else ())  # fmt: skip
 
