@@ -85,7 +85,7 @@ def _repository(folder: Path, slowdown: float) -> Path:
     _run("git", "tag", "base", cwd=folder)
     (folder / "gate-power.toml").write_text(SPEC)
     algorithm = folder / "workloads" / "algorithms" / "ssgd.py"
-    algorithm.write_text(algorithm.read_text() + SLEEPS.format(share=slowdown / (1 + slowdown)))
+    algorithm.write_text(algorithm.read_text() + SLEEPS.format(share=slowdown))
     who = ("-c", "user.name=gate", "-c", "user.email=gate@example.org")
     _run("git", *who, "commit", "--quiet", "--all", "--message", "slow", cwd=folder)
     _run("git", "tag", "slow", cwd=folder)
@@ -105,7 +105,7 @@ def _check(repository: Path, base: str, head: str) -> dict[str, Any]:
         head,
         "--json",
     ]
-    done = subprocess.run(command, cwd=repository, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    done = subprocess.run(command, cwd=repository, capture_output=True, text=True)
     if not done.stdout:
         sys.exit(done.stderr)
     report: dict[str, Any] = json.loads(done.stdout)
