@@ -2,6 +2,7 @@
 # make test    set everything up, then run the whole test suite
 # make test-kernel   the tests that need netem: on this kernel where it has netem, else in User-Mode Linux (5 minutes)
 # make test-docker   the tests with containers: with the Docker daemon that runs, else as root with a private one
+# make gate    the built-in experiments, simulated, against results/reference/gate; ACCEPT=1 makes changes the baseline
 # make lint    ruff, mypy --strict, one-way imports
 # make image   the images of --testbed docker; make base-image-from-debian first where no registry can be reached
 # make setup   only set up: Debian/Ubuntu packages where root, a virtual environment, Python packages
@@ -10,7 +11,7 @@ VENV ?= .venv
 PYTHON ?= python3
 BIN := $(VENV)/bin
 
-.PHONY: setup sweep test test-kernel test-docker lint image base-image-from-debian clean
+.PHONY: setup sweep test test-kernel test-docker lint gate image base-image-from-debian clean
 
 setup:
 	@VENV="$(VENV)" PYTHON="$(PYTHON)" sh scripts/setup.sh
@@ -34,6 +35,13 @@ lint: setup
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+# What is simulated repeats exactly, so once is enough.
+gate: setup
+	@for file in results/reference/gate/*.json; do \
+		$(BIN)/wanbench check "$$(basename "$$file" .json)" --testbed virtual --set run.repeats=1 \
+			--baseline "$$file" $(if $(ACCEPT),--accept) || exit; \
+	done
 
 clean: setup
 	$(BIN)/wanbench clean

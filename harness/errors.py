@@ -6,13 +6,17 @@ WanbenchError
     CellsFailed         4   the run went on to its end, but some cells failed
     Interrupted       130   Ctrl-C or SIGTERM; the same command resumes
     RepFailed               one repetition failed; the run goes on
+
+`check` ends without an error where there is a verdict: 1 something got worse, 4 something failed, 5 inconclusive or not
+comparable.
 """
 
 from __future__ import annotations
 
 import os
 
-EXIT_OK, EXIT_SPEC, EXIT_HOST, EXIT_FAILED, EXIT_INTERRUPTED = 0, 2, 3, 4, 130
+EXIT_OK, EXIT_REGRESSION, EXIT_SPEC, EXIT_HOST, EXIT_FAILED, EXIT_INCONCLUSIVE = 0, 1, 2, 3, 4, 5
+EXIT_INTERRUPTED = 130
 
 
 class WanbenchError(Exception):

@@ -77,7 +77,7 @@ def manifest(cells: Iterable[Cell]) -> dict[str, Any]:
         "python": platform.python_version(),
         "kernel": platform.release(),
         "machine": platform.machine(),
-        "cpu": _cpu_model(),
+        "cpu": cpu_model(),
         "cores": os.cpu_count(),
         "git": _git_revision(),
         "tcp_congestion_of_host": _read("/proc/sys/net/ipv4/tcp_congestion_control"),
@@ -85,7 +85,8 @@ def manifest(cells: Iterable[Cell]) -> dict[str, Any]:
     }
 
 
-def _cpu_model() -> str | None:
+def cpu_model() -> str | None:
+    """What /proc/cpuinfo calls the processor."""
     for line in (_read("/proc/cpuinfo") or "").splitlines():
         if line.startswith("model name"):
             return line.partition(":")[2].strip()

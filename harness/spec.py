@@ -177,10 +177,26 @@ class Requirement(_Table):
     min: float | None = None
     max: float | None = None
 
+    @model_validator(mode="after")
+    def _bounded(self) -> Requirement:
+        if self.min is None and self.max is None:
+            raise ValueError("expected min, max or both; add min = 0.9")
+        return self
+
 
 class GateTable(_Table):
-    """[gate]."""
+    """[gate]: when a change fails a build; read by `check`.
 
+    `tolerance` is relative, for what a simulation repeats exactly; `loss_band`, relative as well, for what depends on
+    rounding: a loss that leaves it fails. `max_slowdown` is the least change of a measured step time that counts, at
+    the family-wise error rate `alpha`. `setup`: shell commands that a fresh checkout needs.
+    """
+
+    tolerance: float = Field(default=0.0, ge=0)
+    loss_band: float = Field(default=0.1, gt=0)
+    max_slowdown: float = Field(default=0.05, gt=0)
+    alpha: float = Field(default=0.05, gt=0, le=0.5)
+    setup: list[str] = []
     require: list[Requirement] = []
 
 

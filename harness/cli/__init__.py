@@ -21,6 +21,7 @@ COMMANDS = {
     "results": "Show the results of a run.",
     "figures": "Draw the figures of a run.",
     "compare": "Compare the cells of a run along an axis, or two runs.",
+    "check": "Fail where scalability regressed: the gate of a CI build.",
     "verify": "May the numbers of a run be published?",
     "calibrate": "A workload by numbers from a real training script.",
     "measure": "A profile from output of ping and iperf3, or from live hosts.",
@@ -89,7 +90,8 @@ def main() -> None:
           wanbench results --format pivot
 
     \b
-    Exit codes: 0 ok, 2 usage or spec, 3 this host cannot, 4 cells failed, 130 interrupted (run again to resume).
+    Exit codes: 0 ok, 1 regression (check), 2 usage or spec, 3 this host cannot, 4 cells failed, 5 inconclusive
+    (check), 130 interrupted (run again to resume).
     """
     # Models and algorithms of the user's own, "pkg:make", are looked for in the working folder as well; last, so
     # that a folder `workloads` there does not hide ours.

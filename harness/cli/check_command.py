@@ -1,0 +1,174 @@
+"""wanbench check"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from harness.cli.options import load_spec, select, spec_options
+from harness.errors import EXIT_INCONCLUSIVE, EXIT_OK, Interrupted, SpecError
+
+if TYPE_CHECKING:
+    from harness.cells import Cell
+    from harness.gate.verdict import Report
+    from harness.spec import Spec
+
+
+@click.command("check", short_help="Fail where scalability regressed: the gate of a CI build.")
+@spec_options
+@click.option(
+    "--baseline",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Compare what repeats exactly with this file; a missing one passes.",
+)
+@click.option("--accept", is_flag=True, help="Write the results to the baseline.")
+@click.option(
+    "--base", metavar="REV|RUN|image:NAME", help="Measure this by turns with --head, or compare two run folders."
+)
+@click.option("--head", metavar="REV|RUN|image:NAME", help="Default: the working folder as it is (`.`).")
+@click.option("--aa", is_flag=True, help="Measure how much equal sides differ on this host; later checks allow for it.")
+@click.option(
+    "--noise",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Where the noise of this host is kept; default: ~/.local/state/wanbench/noise.json.",
+)
+@click.option(
+    "--inconclusive",
+    type=click.Choice(["fail", "pass"]),
+    default="fail",
+    show_default=True,
+    help="What to do where there is no telling: exit with 5, or with 0.",
+)
+@click.option("--jobs", type=click.IntRange(min=1), help="Reps side by side, at most.")
+@click.option(
+    "--summary", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE", help="Append a summary in Markdown."
+)
+@click.option("--junit", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE", help="Write JUnit XML.")
+@click.option("--github", is_flag=True, help="Annotations, and the summary of the step.")
+@click.option("--json", "as_json", is_flag=True, help="For machines.")
+def command(
+    spec_source: str,
+    assignments: tuple[str, ...],
+    only: tuple[str, ...],
+    testbed: str | None,
+    emulator: str | None,
+    out: Path,
+    inconclusive: str,
+    as_json: bool,
+    **options: Any,
+) -> None:
+    """Judge SPEC against a baseline file or another version, and by its [[gate.require]].
+
+    \b
+    Example:  wanbench check latency-sweep --testbed virtual --baseline baselines/latency-sweep.json
+              wanbench check gate.toml --aa
+              wanbench check gate.toml --base origin/main --github
+
+    What repeats exactly (simulated times, messages, bytes) is compared exactly. Measured step times are compared
+    side by side, base and head by turns, 5 to 10 times: a cell that is slower by 15 % is found 9 times in 10 where
+    repetitions vary by 3 %, and a build where nothing changed does not fail.
+
+    \b
+    Exit codes: 0 nothing got worse   1 a cell regressed, or a requirement is broken   4 a cell failed
+                5 inconclusive or not comparable   2 usage or spec   3 this host cannot   130 interrupted
+    """  # fmt: skip
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.default_int_handler)
+    try:
+        spec = load_spec(spec_source, assignments, testbed, emulator)
+        cells = select(spec, spec_source, only)
+        options["run"] = _options(only, testbed, emulator, assignments, options["jobs"])
+        report = _judged(spec, cells, spec_source, out, options | {"only": only})
+    except KeyboardInterrupt:
+        raise Interrupted("interrupted; nothing was judged") from None
+    code = report.exit_code(undecided=EXIT_OK if inconclusive == "pass" else EXIT_INCONCLUSIVE)
+    _write(report, code, spec_source, out / f"check-{spec.name}", options)
+    _say(report, code, as_json)
+    click.get_current_context().exit(code)
+
+
+def _judged(spec: Spec, cells: list[Cell], source: str, out: Path, options: dict[str, Any]) -> Report:
+    from harness.gate.check import against_baseline, claims_only
+    from harness.store import RunFolder
+
+    _refuse(options)
+    folder = out / f"check-{spec.name}"
+    if options["base"] is not None or options["aa"]:
+        return _compared(spec, cells, source, out, options)
+    run, jobs, path, partial = RunFolder(folder), options["jobs"], options["baseline"], bool(options["only"])
+    if path is not None:
+        return against_baseline(spec, cells, source, run, path, accept=options["accept"], partial=partial, jobs=jobs)
+    if not spec.gate.require:
+        raise SpecError(f"{source}: nothing to check; give --baseline FILE, --base REV, or [[gate.require]]")
+    return claims_only(spec, cells, source, run, partial=partial, jobs=jobs)
+
+
+def _compared(spec: Spec, cells: list[Cell], source: str, out: Path, options: dict[str, Any]) -> Report:
+    from harness.gate import noise
+    from harness.gate.compare import Comparison, compare, measure_noise
+    from harness.spec import find
+
+    work = Comparison(
+        spec=spec,
+        cells=cells,
+        where=source,
+        file=find(source),
+        options=options["run"],
+        folder=(out / f"check-{spec.name}").resolve(),
+        noise_path=options["noise"] or noise.default_path(),
+        partial=bool(options["only"]),
+    )
+    return measure_noise(work) if options["aa"] else compare(work, options["base"], options["head"] or ".", out)
+
+
+def _refuse(options: dict[str, Any]) -> None:
+    """Combinations that say two things at once."""
+    modes = [f"--{name}" for name in ("baseline", "base", "aa") if options[name]]
+    if len(modes) > 1:
+        raise SpecError(f"{' and '.join(modes)}: choose one")
+    if options["head"] and not options["base"]:
+        raise SpecError("--head: compared with what? give --base")
+    if options["accept"] and not options["baseline"]:
+        raise SpecError("--accept: writes a baseline; say which with --baseline FILE")
+
+
+def _options(
+    only: tuple[str, ...], testbed: str | None, emulator: str | None, assignments: tuple[str, ...], jobs: int | None
+) -> tuple[str, ...]:
+    """The options that each side's `run` gets as well."""
+    given = [("--only", value) for value in only] + [("--set", value) for value in assignments]
+    given += [(f"--{name}", value) for name, value in (("testbed", testbed), ("emulator", emulator)) if value]
+    given += [("--jobs", str(jobs))] if jobs else []
+    return tuple(part for pair in given for part in pair)
+
+
+def _write(report: Report, code: int, source: str, folder: Path, options: dict[str, Any]) -> None:
+    """What CI systems read. JSON always."""
+    from harness.gate import annotations, junit, summary
+    from harness.spec import find
+    from harness.store import write_json
+
+    folder.mkdir(parents=True, exist_ok=True)
+    write_json(folder / "check.json", report.to_json(code))
+    if options["junit"] is not None:
+        junit.write(options["junit"], report)
+    step_summary = os.environ.get("GITHUB_STEP_SUMMARY") if options["github"] else None
+    for path in filter(None, (options["summary"], step_summary and Path(step_summary))):
+        summary.append(path, report)
+    if options["github"]:
+        for line in annotations.commands(report, os.path.relpath(find(source))):
+            click.echo(line, err=True)
+
+
+def _say(report: Report, code: int, as_json: bool) -> None:
+    from harness.gate.text import as_text
+
+    text = json.dumps(report.to_json(code), indent=1) + "\n" if as_json else as_text(report)
+    click.echo(text, nl=False)

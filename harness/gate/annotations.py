@@ -1,0 +1,57 @@
+"""Workflow commands of GitHub Actions: at most ten annotations a step are shown, so the worst come first."""
+
+from __future__ import annotations
+
+from harness.gate.text import totals
+from harness.gate.verdict import Finding, Report, Verdict
+
+MOST = 10
+_NAMED = 5  # cells of each kind that get an annotation of their own
+_LEVELS = {
+    Verdict.FAILED: "error",
+    Verdict.REGRESSED: "error",
+    Verdict.INCONCLUSIVE: "warning",
+    Verdict.NOT_COMPARABLE: "warning",
+    Verdict.IMPROVED: "notice",
+}
+
+
+def commands(report: Report, spec_file: str) -> list[str]:
+    """Lines to print: one for each verdict that needs attention, and the worst cells, within the limit.
+
+    Args:
+        spec_file: where an annotation points to.
+    """
+    lines = []
+    for verdict, level in _LEVELS.items():
+        found = [finding for finding in report.findings if finding.verdict is verdict]
+        if found:
+            lines.append(_command(level, spec_file, f"{len(found)} {verdict}: {totals(report)}"))
+    named = [_finding(finding, spec_file) for finding in _worst(report)]
+    return (lines + named)[:MOST]
+
+
+def _worst(report: Report) -> list[Finding]:
+    """The cells that changed most, of those that fail a build."""
+    loud = [f for f in report.findings if f.verdict in {Verdict.FAILED, Verdict.REGRESSED}]
+    return sorted(loud, key=_change, reverse=True)[:_NAMED]
+
+
+def _change(finding: Finding) -> float:
+    return finding.timing.change or 0.0 if finding.timing else 0.0
+
+
+def _finding(finding: Finding, spec_file: str) -> str:
+    change = f" {100 * _change(finding):+.1f} %" if finding.timing and finding.timing.change is not None else ""
+    text = f"{finding.cell}: {finding.verdict}{change}" + (f", {finding.text}" if finding.text else "")
+    return _command("error", spec_file, text)
+
+
+def _command(level: str, file: str, text: str) -> str:
+    """A line as "Workflow commands for GitHub Actions" has it; properties escape commas and colons as well."""
+    properties = _escaped(file).replace(",", "%2C").replace(":", "%3A")
+    return f"::{level} file={properties},title=wanbench check::{_escaped(text)}"
+
+
+def _escaped(text: str) -> str:
+    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")

@@ -1,0 +1,49 @@
+"""The baseline: a file to commit. Sorted JSON, one line a cell, so that a diff says which cells changed, and how."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from harness.errors import HostError, SpecError
+from harness.gate.exact import Entry
+from harness.store import write_text
+
+_SCHEMA = 1
+
+
+def read(path: Path) -> dict[str, Entry] | None:
+    """Entries by name of cell; None if there is no such file. Raises: SpecError."""
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError) as error:
+        raise SpecError(f"{path}: not a baseline: {error}; `check --baseline {path} --accept` writes one") from None
+    if not isinstance(data, dict) or data.get("schema") != _SCHEMA:
+        found = data.get("schema") if isinstance(data, dict) else type(data).__name__
+        raise SpecError(f"{path}: not a baseline: expected schema {_SCHEMA}, got {found!r}")
+    cells = data.get("cells")
+    if not isinstance(cells, dict) or not all(
+        isinstance(entry, dict) and "testbed" in entry for entry in cells.values()
+    ):
+        raise SpecError(f"{path}: not a baseline: expected cells, each with its testbed; `--accept` writes them")
+    return cells
+
+
+def write(path: Path, experiment: str, cells: Mapping[str, Entry]) -> None:
+    """Replace the file. Raises: HostError."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_text(path, text(experiment, cells))
+    except OSError as error:
+        raise HostError(f"{path}: cannot write the baseline ({error.strerror})") from None
+
+
+def text(experiment: str, cells: Mapping[str, Any]) -> str:
+    """The file's content; floats are written so that they are read back equal to the bit."""
+    lines = [f"  {json.dumps(cell)}: {json.dumps(cells[cell], sort_keys=True)}" for cell in sorted(cells)]
+    body = ",\n".join(lines)
+    return f'{{\n "experiment": {json.dumps(experiment)},\n "schema": {_SCHEMA},\n "cells": {{\n{body}\n }}\n}}\n'

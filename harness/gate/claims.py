@@ -1,0 +1,124 @@
+"""[[gate.require]]: claims about the results, absolute or relative to another cell of the same run."""
+
+from __future__ import annotations
+
+import difflib
+import math
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from harness.analysis import COLUMNS
+from harness.errors import SpecError
+from harness.gate.names import by_name
+from harness.gate.verdict import Finding, Verdict
+from harness.spec import Requirement
+
+Row = Mapping[str, Any]
+
+
+def judge(
+    requirements: Sequence[Requirement], rows: Iterable[Row], where: str, *, partial: bool = False
+) -> list[Finding]:
+    """One finding for every cell that a requirement speaks of; where several do, it must hold for each.
+
+    A metric is the median over a cell's valid repetitions.
+
+    Args:
+        where: how errors name the spec.
+        partial: some cells of the spec were left out; requirements that speak of none of the others are passed over.
+
+    Raises:
+        SpecError: a requirement names no cell, no metric, or a metric that its cells do not have.
+    """
+    cells = by_name(rows)
+    return [
+        finding
+        for number, requirement in enumerate(requirements)
+        if not partial or _has_cells(requirement, cells)
+        for finding in _judge(requirement, cells, f"{where}: gate.require.{number}")
+    ]
+
+
+def _has_cells(requirement: Requirement, cells: Mapping[str, list[Row]]) -> bool:
+    """True if there is a cell for it, and one to divide by."""
+    asked = [wanted for wanted in (requirement.where, requirement.over) if wanted is not None]
+    return all(any(_matches(group[0], wanted) for group in cells.values()) for wanted in asked)
+
+
+def _judge(requirement: Requirement, cells: Mapping[str, list[Row]], where: str) -> list[Finding]:
+    if requirement.metric not in COLUMNS:
+        close = difflib.get_close_matches(requirement.metric, COLUMNS, 1)
+        hint = f"did you mean {close[0]!r}?" if close else "expected a column of `wanbench results --format json`"
+        raise SpecError(f"{where}.metric: no metric {requirement.metric!r}; {hint}")
+    chosen = [cell for cell, group in cells.items() if _matches(group[0], requirement.where)]
+    if not chosen:
+        raise SpecError(f"{where}.where: no cell with {_said(requirement.where)}; cells: {_some(cells)}")
+    return [_claim(requirement, cell, cells, where) for cell in chosen]
+
+
+def _claim(requirement: Requirement, cell: str, cells: Mapping[str, list[Row]], where: str) -> Finding:
+    below = None if requirement.over is None else _below(requirement, cells[cell][0], cells, where)
+    subject = f"{requirement.metric} of {cell}" + (f" over {below}" if below else "")
+    bounds = [f"at least {requirement.min:g}"] if requirement.min is not None else []
+    bounds += [f"at most {requirement.max:g}"] if requirement.max is not None else []
+    title = f"{subject}: {' and '.join(bounds)}"
+    for name in filter(None, (cell, below)):
+        last = cells[name][-1]
+        if not any(row["status"] == "ok" for row in cells[name]):
+            return Finding(title, Verdict.FAILED, f"{name}: {last['status']}: {last['reason']}")
+    value = _value(requirement.metric, cell, cells, where)
+    if below is not None:
+        divisor = _value(requirement.metric, below, cells, where)
+        value = value / divisor if divisor else math.inf
+    low, high = requirement.min, requirement.max
+    holds = (low is None or value >= low) and (high is None or value <= high)
+    return Finding(title, Verdict.UNCHANGED if holds else Verdict.REGRESSED, f"is {value:.4g}")
+
+
+def _value(metric: str, cell: str, cells: Mapping[str, list[Row]], where: str) -> float:
+    values = [row.get(metric) for row in cells[cell] if row["status"] == "ok"]
+    numbers = [float(value) for value in values if isinstance(value, int | float)]
+    if not numbers:
+        raise SpecError(f"{where}.metric: {cell} has no {metric}; nothing of the kind applies to it, or was measured")
+    return statistics.median(numbers)
+
+
+def _below(requirement: Requirement, row: Row, cells: Mapping[str, list[Row]], where: str) -> str:
+    """The cell to divide by: what `over` says, and in everything else like the cell itself."""
+    over = requirement.over or {}
+    found = [
+        cell
+        for cell, group in cells.items()
+        if _matches(group[0], over)
+        and all(
+            group[0]["axes"][axis] == value
+            for axis, value in row["axes"].items()
+            if axis not in over and axis in group[0]["axes"]
+        )
+    ]
+    if len(found) != 1:
+        raise SpecError(
+            f"{where}.over: expected one cell with {_said(over)} for {by_name([row]).popitem()[0]}, "
+            f"there are {len(found)}" + (f": {_some(found)}" if found else f"; cells: {_some(cells)}")
+        )
+    return found[0]
+
+
+def _matches(row: Row, wanted: Mapping[str, Any]) -> bool:
+    """True if the row has these values, by axis or by column."""
+    return all(_same(row["axes"].get(key, row.get(key)), value) for key, value in wanted.items())
+
+
+def _same(value: Any, wanted: Any) -> bool:
+    return bool(value == wanted or str(value) == str(wanted))
+
+
+def _said(wanted: Mapping[str, Any]) -> str:
+    return ", ".join(f"{key} = {value!r}" for key, value in wanted.items())
+
+
+def _some(cells: Iterable[str], most: int = 5) -> str:
+    names = list(cells)
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more

@@ -1,0 +1,110 @@
+"""What repeats exactly, and so has no noise: any change is a change.
+
+The simulated clock counts whole nanoseconds, and what algorithms communicate is counted on every testbed. What
+depends on the rounding of floating-point numbers (loss, accuracy) may differ from machine to machine, and has a band.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from harness.gate.names import by_name
+from harness.gate.verdict import Finding, Verdict
+
+Row = Mapping[str, Any]
+Entry = Mapping[str, Any]
+
+COUNTS = ("payload_bytes", "messages_sent")
+TIMES = ("step_time_s", "scalability")
+VALUES = ("final_loss", "accuracy")
+_MORE_IS_BETTER = {"scalability", "accuracy"}
+
+
+@dataclass(frozen=True)
+class Bands:
+    """How much may change: relative. `tolerance` for counts and times, `values` for loss and accuracy."""
+
+    tolerance: float = 0.0
+    values: float = 0.1
+
+
+def entries(rows: Iterable[Row]) -> dict[str, Entry]:
+    """What is exact of every cell whose first repetition is valid, by name; None does not appear."""
+    found: dict[str, Entry] = {}
+    for cell, group in by_name(rows).items():
+        row = group[0]
+        if why_failed(row) is not None or row["rep"] != 0:
+            continue
+        fields = ("steps", *COUNTS, *(TIMES if row["testbed"] == "virtual" else ()), *VALUES)
+        found[cell] = {"testbed": row["testbed"]} | {key: row[key] for key in fields if row.get(key) is not None}
+    return found
+
+
+def why_failed(row: Row) -> str | None:
+    """Why a repetition counts as failed, whatever it measured; None if it does not."""
+    if row["status"] != "ok":
+        return f"{row['status']}: {row['reason']}"
+    diverged = [key for key in VALUES if row.get(key) is not None and not math.isfinite(row[key])]
+    return f"{diverged[0]} is {row[diverged[0]]}" if diverged else None
+
+
+def compare(base: Mapping[str, Entry], rows: Iterable[Row], bands: Bands) -> list[Finding]:
+    """One finding for every cell that either side has.
+
+    Args:
+        base: as made by `entries`, of the baseline.
+        rows: of the head, one a repetition.
+    """
+    rows = list(rows)
+    head, groups = entries(rows), by_name(rows)
+    findings = []
+    for cell in sorted(base.keys() | groups.keys()):
+        if cell not in groups:
+            findings.append(Finding(cell, Verdict.NOT_COMPARABLE, "in the baseline, but no cell of this run"))
+        elif cell not in head:
+            findings.append(
+                Finding(cell, Verdict.FAILED, why_failed(groups[cell][0]) or "its first repetition is missing")
+            )
+        elif cell not in base:
+            findings.append(Finding(cell, Verdict.NEW, "not in the baseline"))
+        else:
+            findings.append(_finding(cell, base[cell], head[cell], bands))
+    return findings
+
+
+def _finding(cell: str, base: Entry, head: Entry, bands: Bands) -> Finding:
+    other = [
+        f"{key} {base.get(key)} -> {head.get(key)}" for key in ("testbed", "steps") if base.get(key) != head.get(key)
+    ]
+    if other:
+        return Finding(cell, Verdict.NOT_COMPARABLE, ", ".join(other))
+    left = [key for key in VALUES if key in base.keys() & head.keys() and not _near(base[key], head[key], bands.values)]
+    if left:
+        said = ", ".join(_change(key, base[key], head[key]) for key in left)
+        return Finding(cell, Verdict.FAILED, f"{said}, band {bands.values:.0%}")
+    appeared = [key for key in (*COUNTS, *TIMES, *VALUES) if (key in base) != (key in head)]
+    if appeared:
+        said = ", ".join(f"{key} {'is gone' if key in base else 'was not there'}" for key in appeared)
+        return Finding(cell, Verdict.NOT_COMPARABLE, said)
+    changed = [key for key in (*TIMES, *COUNTS) if key in base and not _near(base[key], head[key], bands.tolerance)]
+    if not changed:
+        return Finding(cell, Verdict.UNCHANGED)
+    said = ", ".join(_change(key, base[key], head[key]) for key in changed)
+    worse = any((head[key] < base[key]) == (key in _MORE_IS_BETTER) for key in changed)
+    return Finding(cell, Verdict.REGRESSED if worse else Verdict.IMPROVED, said)
+
+
+def _near(base: float, head: float, tolerance: float) -> bool:
+    return abs(head - base) <= tolerance * abs(base)
+
+
+def _change(key: str, base: float, head: float) -> str:
+    share = f" ({100 * (head / base - 1):+.3g} %)" if base else ""
+    return f"{key} {_number(base)} -> {_number(head)}{share}"
+
+
+def _number(value: float) -> str:
+    return str(value) if isinstance(value, int) else f"{value:.6g}"

@@ -1,0 +1,54 @@
+"""A report as JUnit XML: a test case for every cell and every requirement."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from xml.etree import ElementTree
+
+from harness.errors import HostError
+from harness.gate.verdict import Finding, Report, Verdict
+from harness.store import write_text
+
+_NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+# How a verdict that is no success appears.
+_ELEMENTS = {
+    Verdict.FAILED: "error",
+    Verdict.REGRESSED: "failure",
+    Verdict.INCONCLUSIVE: "skipped",
+    Verdict.NOT_COMPARABLE: "skipped",
+}
+
+
+def as_junit(report: Report) -> str:
+    """The document, ending in a newline."""
+    cells = [*report.cells, *([report.overall] if report.overall else [])]
+    every = [("cells", finding) for finding in cells] + [("requirements", finding) for finding in report.claims]
+    kinds = [_ELEMENTS.get(finding.verdict) for _, finding in every]
+    suite = ElementTree.Element("testsuite", name=f"wanbench check {report.experiment}", tests=str(len(every)))
+    for attribute, kind in (("failures", "failure"), ("errors", "error"), ("skipped", "skipped")):
+        suite.set(attribute, str(kinds.count(kind)))
+    for (group, finding), element in zip(every, kinds, strict=True):
+        case = ElementTree.SubElement(suite, "testcase", classname=f"{report.experiment}.{group}", name=finding.cell)
+        if element is not None:
+            ElementTree.SubElement(case, element, message=_message(finding))
+        elif finding.text:
+            ElementTree.SubElement(case, "system-out").text = _message(finding)
+    ElementTree.indent(suite)
+    return '<?xml version="1.0" encoding="utf-8"?>\n' + ElementTree.tostring(suite, encoding="unicode") + "\n"
+
+
+def write(path: Path, report: Report) -> None:
+    """Replace the file. Raises: HostError."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_text(path, as_junit(report))
+    except OSError as error:
+        raise HostError(f"{path}: cannot write JUnit XML ({error.strerror})") from None
+
+
+def _message(finding: Finding) -> str:
+    timing = finding.timing
+    change = f" ({100 * timing.change:+.1f} %)" if timing is not None and timing.change is not None else ""
+    text = f"{finding.verdict}{change}" + (f": {finding.text}" if finding.text else "")
+    return _NOT_XML.sub("?", text)

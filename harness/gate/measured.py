@@ -1,0 +1,210 @@
+"""Rows of base and head, measured side by side, and what they say of every cell. Pure."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from harness.gate import exact, rule
+from harness.gate.exact import Bands
+from harness.gate.names import by_name
+from harness.gate.noise import ALL_CELLS, Noise
+from harness.gate.rule import Bools, Floats
+from harness.gate.verdict import ORDER, Finding, Timing, Verdict
+
+Row = Mapping[str, Any]
+
+# Where these differ, times are of different things.
+_SAME_CELL = (
+    "testbed", "emulator", "collective", "workload", "payload_scale", "kind", "params", "workers", "profile", "rtt_ms",
+    "rtt_max_ms", "rate_mbps", "loss_pct", "jitter_ms", "tcp", "steps", "seed",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Limits:
+    """From the spec's [gate]: see `harness.spec.GateTable`."""
+
+    max_slowdown: float
+    alpha: float
+    bands: Bands
+
+
+class Sides:
+    """Base and head so far: what settles a cell before its times are looked at, and the times of the others.
+
+    Attributes:
+        settled: verdicts that no measuring changes: failed, not comparable, new; and all of simulated cells.
+        timed: names of the other cells, in order.
+        log_ratios: of their step times, head over base, shape (cells, rounds); NaN where there is no pair.
+    """
+
+    def __init__(
+        self, base: Sequence[Row], head: Sequence[Row], bands: Bands, other_machine: str | None = None
+    ) -> None:
+        """`other_machine`: why the times of the two sides are not comparable, None if they are."""
+        self._base, self._head = by_name(base), by_name(head)
+        self._bands, self._other_machine = bands, other_machine
+        counted = exact.compare(exact.entries(_without_values(base)), _without_values(head), bands)
+        self._counted = {finding.cell: finding for finding in counted}
+        self.settled: dict[str, Finding] = {}
+        for cell in sorted(self._base.keys() | self._head.keys()):
+            finding = self._settle(cell)
+            if finding is not None:
+                self.settled[cell] = finding
+        self.timed = tuple(cell for cell in sorted(self._head) if cell not in self.settled)
+        self.log_ratios = self._ratios()
+
+    def counted(self, cell: str) -> Finding:
+        """The verdict on what has no noise, by the first repetitions: messages, bytes, and simulated times."""
+        return self._counted[cell]
+
+    @property
+    def rounds(self) -> int:
+        """In which every cell has a pair."""
+        return int((~np.isnan(self.log_ratios)).all(axis=0).sum())
+
+    def times(self, cell: str) -> tuple[list[float], list[float]]:
+        """Step times of base and head, in seconds, of the repetitions that both have."""
+        base, head = _times(self._base[cell]), _times(self._head[cell])
+        both = sorted(base.keys() & head.keys())
+        return [base[rep] for rep in both], [head[rep] for rep in both]
+
+    def _settle(self, cell: str) -> Finding | None:
+        if cell not in self._head:
+            return Finding(cell, Verdict.NOT_COMPARABLE, "in base, but no cell of head")
+        for row in self._head[cell]:
+            if (why := exact.why_failed(row)) is not None:
+                return Finding(cell, Verdict.FAILED, f"head, rep {row['rep']}: {why}")
+        if cell not in self._base:
+            return Finding(cell, Verdict.NEW, "base has no such cell")
+        for row in self._base[cell]:
+            if (why := exact.why_failed(row)) is not None:
+                return Finding(cell, Verdict.NOT_COMPARABLE, f"base, rep {row['rep']}: {why}")
+        base, head = self._base[cell][0], self._head[cell][0]
+        other = [key for key in _SAME_CELL if base.get(key) != head.get(key)]
+        if other:
+            said = ", ".join(f"{key} {base.get(key)} -> {head.get(key)}" for key in other)
+            return Finding(cell, Verdict.NOT_COMPARABLE, said)
+        counted = self.counted(cell)
+        out = _out_of_band(self._base[cell], self._head[cell], self._bands.values)
+        if out is not None:
+            return Finding(cell, Verdict.FAILED, out)
+        if head["testbed"] == "virtual" or counted.verdict is Verdict.NOT_COMPARABLE:
+            return counted
+        return Finding(cell, Verdict.NOT_COMPARABLE, self._other_machine) if self._other_machine else None
+
+    def _ratios(self) -> Floats:
+        rounds = max((int(row["rep"]) + 1 for cell in self.timed for row in self._head[cell]), default=0)
+        ratios = np.full((len(self.timed), rounds), math.nan)
+        for index, cell in enumerate(self.timed):
+            base, head = _times(self._base[cell]), _times(self._head[cell])
+            for rep in base.keys() & head.keys():
+                ratios[index, rep] = math.log(head[rep] / base[rep])
+        return ratios
+
+
+def further(sides: Sides, limits: Limits, looks: int, noise: Noise) -> list[str]:
+    """Names of the cells to measure further, after the first of two looks."""
+    if not sides.timed:
+        return []
+    margins = _margins(sides.timed, limits, noise)
+    chosen: Bools = rule.to_measure_further(sides.log_ratios, margins, limits.alpha / looks, _threshold(noise))
+    return [cell for cell, wanted in zip(sides.timed, chosen.tolist(), strict=True) if wanted]
+
+
+def findings(
+    sides: Sides, limits: Limits, looks: int, noise: Noise, regressed: Collection[str] = ()
+) -> tuple[list[Finding], Finding | None]:
+    """The verdict on every cell, and on all measured ones together (None where no time was measured).
+
+    Args:
+        looks: how often the data are judged; each look has its share of the error rate.
+        regressed: cells that were found so at an earlier look.
+    """
+    if not sides.timed:
+        return list(sides.settled.values()), None
+    margins = _margins(sides.timed, limits, noise)
+    alpha = limits.alpha / looks
+    decision = rule.decide(sides.log_ratios, margins, alpha)
+    low, high = (np.expm1(end) for end in rule.moments(sides.log_ratios).interval())
+    found = dict(sides.settled)
+    for i, cell in enumerate(sides.timed):
+        verdict = _verdict(decision, i) if cell not in regressed else Verdict.REGRESSED
+        base, head = sides.times(cell)
+        mean = float(np.nanmean(sides.log_ratios[i])) if base else math.nan
+        timing = Timing(
+            base_s=statistics.median(base) if base else None,
+            head_s=statistics.median(head) if head else None,
+            change=_known(math.expm1(mean)),
+            low=_known(float(low[i])),
+            high=_known(float(high[i])),
+            noise=noise.of(cell),
+            margin=float(margins[i]),
+            pairs=len(base),
+        )
+        found[cell] = _with_counts(sides.counted(cell), verdict, timing)
+    together = _together(rule.overall(sides.log_ratios, alpha, _threshold(noise)), noise, sides.rounds)
+    return [found[cell] for cell in sorted(found)], together
+
+
+def _verdict(decision: rule.Decision, index: int) -> Verdict:
+    for verdict in (Verdict.REGRESSED, Verdict.IMPROVED, Verdict.UNCHANGED):
+        if getattr(decision, str(verdict))[index]:
+            return verdict
+    return Verdict.INCONCLUSIVE
+
+
+def _with_counts(counted: Finding, verdict: Verdict, timing: Timing) -> Finding:
+    """What was counted has no noise: it may only make a verdict worse, or good where times say nothing new."""
+    same = counted.verdict is Verdict.UNCHANGED
+    worst = verdict if same else min(counted.verdict, verdict, key=ORDER.index)
+    return Finding(timing=timing, cell=counted.cell, verdict=worst, text="" if same else counted.text)
+
+
+def _together(overall: rule.Overall, noise: Noise, rounds: int) -> Finding:
+    slower, doubtful = bool(overall.slower), bool(overall.doubtful)
+    verdict = Verdict.REGRESSED if slower else Verdict.UNCHANGED
+    limit = _threshold(noise)
+    said = f"at least {100 * math.expm1(float(overall.low)):.1f} % slower, limit {100 * limit:.1f} %" if slower else ""
+    said = "slower by less than could be told" if doubtful else said
+    timing = Timing(None, None, _known(math.expm1(float(overall.mean))), _known(math.expm1(float(overall.low))),
+                    _known(math.expm1(float(overall.high))), noise.of(ALL_CELLS), limit, rounds)  # fmt: skip
+    return Finding(ALL_CELLS, verdict, said, timing)
+
+
+def _threshold(noise: Noise) -> float:
+    return float(rule.margin(rule.OVERALL, noise.of(ALL_CELLS)))
+
+
+def _margins(cells: Sequence[str], limits: Limits, noise: Noise) -> Floats:
+    return np.array([float(rule.margin(limits.max_slowdown, noise.of(cell))) for cell in cells])
+
+
+def _without_values(rows: Sequence[Row]) -> list[Row]:
+    return [{**row, **dict.fromkeys(exact.VALUES)} for row in rows]
+
+
+def _times(rows: Sequence[Row]) -> dict[int, float]:
+    return {int(row["rep"]): float(row["step_time_s"]) for row in rows if row["status"] == "ok"}
+
+
+def _known(value: float) -> float | None:
+    return value if math.isfinite(value) else None
+
+
+def _out_of_band(base: Sequence[Row], head: Sequence[Row], band: float) -> str | None:
+    """What is learned must not depend on how fast it is: medians over the repetitions."""
+    for key in exact.VALUES:
+        sides = [[row[key] for row in rows if row.get(key) is not None] for rows in (base, head)]
+        if not all(sides):
+            continue
+        before, after = map(statistics.median, sides)
+        if abs(after - before) > band * abs(before):
+            return f"{key} {before:.6g} -> {after:.6g} ({100 * (after / before - 1):+.3g} %), band {band:.0%}"
+    return None

@@ -1,0 +1,33 @@
+"""Which cell of one side is which of the other: by algorithm and axes, which outlive a change of the program."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+Row = Mapping[str, Any]
+
+
+def name(row: Row) -> str:
+    """What people call a cell: algorithm, workers, and the other axes."""
+    axes = {key: value for key, value in sorted(row["axes"].items()) if key not in {"algorithm", "workers"}}
+    values = [str(value) if key == "rtt" else f"{key}={value}" for key, value in axes.items()]
+    return " ".join([str(row["algorithm"]), f"w{row['workers']}", *values])
+
+
+def by_name(rows: Iterable[Row]) -> dict[str, list[Row]]:
+    """Repetitions of each cell, in order.
+
+    One-worker cells of a sweep over testbeds or workloads have no axis to tell them apart: those are named by
+    testbed and workload as well, and by their identity where even that is not enough.
+    """
+    cells: dict[str, list[Row]] = {}
+    for row in rows:
+        cells.setdefault(row["cell_key"], []).append(row)
+    names = {key: name(group[0]) for key, group in cells.items()}
+    for more in (lambda row: f"{row['testbed']} {row['workload']}", lambda row: row["cell_key"]):
+        shared = {text for text, times in Counter(names.values()).items() if times > 1}
+        names |= {key: f"{text} ({more(cells[key][0])})" for key, text in names.items() if text in shared}
+    found = {names[key]: sorted(group, key=lambda row: int(row["rep"])) for key, group in cells.items()}
+    return dict(sorted(found.items()))

@@ -1,0 +1,87 @@
+"""What this host measures where nothing changed: written by `check --aa`, read by every later check.
+
+One file per host, $XDG_STATE_HOME/wanbench/noise.json (~/.local/state/wanbench/noise.json), because noise belongs to
+the machine and not to the repository. It says which machine it is of; on another one it is not used.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from harness.errors import HostError, SpecError
+from harness.manifest import cpu_model
+from harness.store import write_json
+
+_SCHEMA = 1
+ALL_CELLS = "all cells"
+
+
+@dataclass(frozen=True)
+class Noise:
+    """Relative size of the change that a first look sees of equal sides; see `harness.gate.rule.noise`.
+
+    Attributes:
+        path: the file. cells: by experiment and name of cell. remark: why nothing is known, None if something is.
+    """
+
+    path: Path
+    cells: Mapping[str, float]
+    remark: str | None = None
+
+    def of(self, cell: str) -> float | None:
+        """The noise of a cell, None if it was never measured here."""
+        return self.cells.get(cell)
+
+
+def default_path() -> Path:
+    """Where this host's file is."""
+    state = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
+    return Path(state) / "wanbench" / "noise.json"
+
+
+def read(path: Path, experiment: str) -> Noise:
+    """What is known of an experiment's cells on this host. Raises: SpecError: the file is something else."""
+    unknown = f"the noise of this host is not known; `wanbench check {experiment} --aa` measures it ({path})"
+    data = _load(path)
+    if data is None:
+        return Noise(path, {}, unknown)
+    if data["host"] != _host():
+        return Noise(path, {}, f"{path}: measured on another machine ({data['host']['cpu']}), so not used; {unknown}")
+    cells = data["experiments"].get(experiment, {})
+    return Noise(path, cells, None if cells else unknown)
+
+
+def write(path: Path, experiment: str, cells: Mapping[str, float]) -> None:
+    """Add or replace the cells of one experiment; what was measured on another machine goes. Raises: HostError."""
+    data = _load(path)
+    if data is None or data["host"] != _host():
+        data = {"schema": _SCHEMA, "host": _host(), "experiments": {}}
+    data["experiments"][experiment] = data["experiments"].get(experiment, {}) | dict(cells)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_json(path, data)
+    except OSError as error:
+        raise HostError(f"{path}: cannot write the noise of this host ({error.strerror}); use --noise FILE") from None
+
+
+def _load(path: Path) -> dict[str, Any] | None:
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError) as error:
+        raise SpecError(f"{path}: not a file of `check --aa`: {error}; remove it") from None
+    if not isinstance(data, dict) or data.get("schema") != _SCHEMA or not {"host", "experiments"} <= data.keys():
+        raise SpecError(f"{path}: not a file of `check --aa`: expected schema {_SCHEMA}; remove it")
+    return data
+
+
+def _host() -> dict[str, Any]:
+    """What makes two machines the same for our purpose."""
+    return {"cpu": cpu_model(), "cores": os.cpu_count(), "kernel": platform.release().partition(".")[0]}

@@ -1,0 +1,158 @@
+"""The decision rule for measured step times. Pure, and vectorised: what a test simulates is what a build is judged by.
+
+A sample is one number per repetition and cell. Base and head alternate, and repetition r of both shares a seed, so
+d_r = log(head_r / base_r) is free of the host's drift. A cell has regressed if the mean of d is above
+log(1 + margin) by a one-sided t-test, Holm-corrected over all cells (Holm 1979). Samples are taken in two looks, each
+at half the error rate (Bonferroni): only what is undecided after the first is measured further. A change of all cells
+alike, too small to be seen in one, is looked for in the mean over cells.
+
+Arrays of log-ratios have the shape (..., cells, rounds); NaN where there is no pair.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import stats
+
+Floats = NDArray[np.float64]
+Bools = NDArray[np.bool_]
+
+LOOKS = (5, 10)
+"""Rounds after which to judge."""
+OVERALL = 0.01
+"""A slowdown of all cells together that counts."""
+_UNCHANGED_CONFIDENCE = 0.95
+_NOISES_PER_MARGIN = 2.0
+
+
+@dataclass(frozen=True)
+class Moments:
+    """Of the log-ratios of each cell, shape (..., cells): how many, their mean, its standard error (NaN below two)."""
+
+    pairs: NDArray[np.int64]
+    mean: Floats
+    error: Floats
+
+    def interval(self, confidence: float = 0.95) -> tuple[Floats, Floats]:
+        """Two-sided, of the mean."""
+        reach = stats.t.ppf((1 + confidence) / 2, np.maximum(self.pairs - 1, 1)) * self.error
+        return self.mean - reach, self.mean + reach
+
+    def p_above(self, bound: Floats | float) -> Floats:
+        """One-sided p-value of "the mean is at most `bound`"; 1 where there is nothing to tell from."""
+        return self._tail(self.mean - bound)
+
+    def p_below(self, bound: Floats | float) -> Floats:
+        """One-sided p-value of "the mean is at least `bound`"."""
+        return self._tail(bound - self.mean)
+
+    def _tail(self, beyond: Floats) -> Floats:
+        with np.errstate(divide="ignore", invalid="ignore"):
+            t = beyond / self.error
+        p = stats.t.sf(np.nan_to_num(t, nan=-np.inf), np.maximum(self.pairs - 1, 1))
+        return np.where(self.pairs >= 2, p, 1.0)
+
+
+def moments(d: Floats) -> Moments:
+    """Along the last axis, NaN left out."""
+    there = ~np.isnan(d)
+    pairs = there.sum(axis=-1)
+    mean = np.where(there, d, 0).sum(axis=-1) / np.maximum(pairs, 1)
+    squares = np.where(there, (d - mean[..., None]) ** 2, 0).sum(axis=-1)
+    variance = squares / np.maximum(pairs - 1, 1)
+    error = np.where(pairs >= 2, np.sqrt(variance / np.maximum(pairs, 1)), np.nan)
+    return Moments(pairs, np.where(pairs > 0, mean, np.nan), error)
+
+
+def holm(p: Floats, alpha: float) -> Bools:
+    """Which hypotheses to reject, along the last axis, with a family-wise error rate of at most alpha (Holm 1979)."""
+    count = p.shape[-1]
+    order = np.argsort(p, axis=-1)
+    small = np.take_along_axis(p, order, axis=-1) <= alpha / (count - np.arange(count))
+    rejected: Bools = np.empty_like(small)
+    np.put_along_axis(rejected, order, np.logical_and.accumulate(small, axis=-1), axis=-1)
+    return rejected
+
+
+@dataclass(frozen=True)
+class Decision:
+    """For each cell; where none is true, there is no telling."""
+
+    regressed: Bools
+    improved: Bools
+    unchanged: Bools
+
+    @property
+    def undecided(self) -> Bools:
+        """Cells to measure further."""
+        undecided: Bools = ~(self.regressed | self.improved | self.unchanged)
+        return undecided
+
+
+def decide(d: Floats, margins: Floats | float, alpha: float) -> Decision:
+    """Judge every cell.
+
+    Args:
+        margins: relative slowdown that does not count yet, of each cell.
+        alpha: family-wise error rate of this look.
+    """
+    found, bound = moments(d), np.log1p(margins)
+    regressed = holm(found.p_above(bound), alpha)
+    improved = holm(found.p_below(-bound), alpha)
+    unchanged = found.p_below(bound) < 1 - _UNCHANGED_CONFIDENCE
+    return Decision(regressed, improved, unchanged & ~regressed & ~improved)
+
+
+@dataclass(frozen=True)
+class Overall:
+    """All cells together: the mean of their log-ratios as one sample a round.
+
+    Attributes:
+        mean, low, high: of it; low is the lower one-sided bound that is judged, high the upper one.
+        slower: low is above the threshold. doubtful: it is not, but the mean is above half the threshold.
+    """
+
+    mean: Floats
+    low: Floats
+    high: Floats
+    slower: Bools
+    doubtful: Bools
+
+
+def overall(d: Floats, alpha: float, threshold: Floats | float = OVERALL) -> Overall:
+    """Judge all cells together, by the rounds in which every cell has a pair, at the error rate `alpha`."""
+    found = moments(d.mean(axis=-2))
+    reach = stats.t.ppf(1 - alpha, np.maximum(found.pairs - 1, 1)) * found.error
+    bound = np.log1p(threshold)
+    slower = found.mean - reach > bound
+    return Overall(found.mean, found.mean - reach, found.mean + reach, slower, ~slower & (found.mean > bound / 2))
+
+
+def to_measure_further(d: Floats, margins: Floats | float, alpha: float, threshold: Floats | float = OVERALL) -> Bools:
+    """After the first look: undecided cells, and all of them where a general slowdown is in doubt."""
+    undecided = decide(d, margins, alpha).undecided
+    doubtful: Any = overall(d, alpha, threshold).doubtful
+    further: Bools = undecided | np.asarray(doubtful)[..., None]
+    return further
+
+
+def noise(d: Floats) -> Floats:
+    """What a first look makes of sides that are equal: the size of its mean log-ratio, about zero, of each cell.
+
+    The root mean square of d over the square root of the rounds of a first look. A bias of the first or second place
+    counts as noise, because it is about zero and not about the mean.
+    """
+    there = ~np.isnan(d)
+    square = np.where(there, d, 0) ** 2
+    return np.asarray(np.sqrt(square.sum(axis=-1) / np.maximum(there.sum(axis=-1), 1) / LOOKS[0]))
+
+
+def margin(max_slowdown: float, measured_noise: Floats | float | None) -> Floats | float:
+    """What a change must exceed: the user's limit, or twice the noise where that is more."""
+    if measured_noise is None:
+        return max_slowdown
+    return np.maximum(max_slowdown, _NOISES_PER_MARGIN * np.asarray(measured_noise))

@@ -1,0 +1,159 @@
+"""Base and head: a result folder, a git revision, an image, or the working folder as it is.
+
+A revision is checked out into a folder of its own that borrows the objects of the repository: nothing is written to the
+repository, so nothing is left in it however this ends.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from harness.errors import HostError, SpecError
+from harness.store import RunFolder, open_run
+
+IMAGE = "image:"
+HERE = "."
+WORKING = "the working folder"
+
+
+class NoBase(Exception):
+    """A revision cannot be looked up here, which is nobody's mistake: no git, or a shallow clone without it."""
+
+
+@dataclass(frozen=True)
+class Side:
+    """One of the two that are compared.
+
+    Attributes:
+        role: "base" or "head". title: what it is, for people.
+        recorded: its results, if they are there already; else it is measured.
+        folder: working folder of what measures it. python: the interpreter.
+        path: goes first on PYTHONPATH. assignments: of the spec, as `--set` takes them.
+    """
+
+    role: str
+    title: str
+    recorded: RunFolder | None = None
+    folder: Path = field(default_factory=Path.cwd)
+    python: str = sys.executable
+    path: tuple[str, ...] = ()
+    assignments: tuple[str, ...] = ()
+
+
+def recorded(role: str, source: str, out: Path) -> Side | None:
+    """The side if it is a run folder, or the name of one under `out`."""
+    if source == HERE or not any((p / "manifest.json").is_file() for p in (Path(source), out / source)):
+        return None
+    folder = open_run(source, out)
+    return Side(role, str(folder.path), recorded=folder)
+
+
+@contextmanager
+def opened(role: str, source: str, setup: Sequence[str], scratch: Path) -> Iterator[Side]:
+    """A side to measure; a checkout lives in `scratch` until the end.
+
+    Args:
+        source: a git revision, `image:NAME`, or `.`.
+        setup: shell commands to run in a checkout.
+
+    Raises:
+        NoBase: no git here, or a shallow clone that lacks the revision.
+        SpecError: no such revision, or no repository here.
+        HostError: git refuses, or `setup` fails.
+    """
+    if source == HERE:
+        yield working_folder(role)
+        return
+    if source.startswith(IMAGE):
+        image = source.removeprefix(IMAGE)
+        yield Side(role, source, assignments=("run.testbed=docker", f"containers.image={image}"))
+        return
+    top, revision = _resolved(role, source)
+    folder = scratch / role
+    try:
+        _check_out(top, revision, folder)
+        _set_up(role, source, setup, folder)
+        inside = Path.cwd().resolve().relative_to(top)
+        yield _checkout_side(role, f"{source} ({revision[:9]})", folder, inside)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def working_folder(role: str) -> Side:
+    """The files as they are, with the interpreter that runs this."""
+    here = Path.cwd()
+    return Side(role, WORKING, path=(str(here),) if _is_wanbench(here) else ())
+
+
+def _is_wanbench(folder: Path) -> bool:
+    return (folder / "harness" / "cli" / "__init__.py").is_file() and (folder / "netprofiles").is_dir()
+
+
+def _checkout_side(role: str, title: str, folder: Path, inside: Path) -> Side:
+    """What runs there is the checkout's own: its environment if `setup` made one, its wanbench if it is wanbench."""
+    python = folder / ".venv" / "bin" / "python"
+    return Side(
+        role,
+        title,
+        folder=folder / inside if (folder / inside).is_dir() else folder,
+        python=str(python) if python.is_file() else sys.executable,
+        path=(str(folder),) if _is_wanbench(folder) else (),
+    )
+
+
+def _resolved(role: str, source: str) -> tuple[Path, str]:
+    """(top of the repository, full hash) of a revision, seen from the working folder."""
+    if shutil.which("git") is None:
+        raise NoBase(f"--{role} {source}: not a run folder, and git is not installed to look for a revision")
+    try:
+        top = Path(_git("rev-parse", "--show-toplevel")).resolve()
+    except HostError as error:
+        raise SpecError(f"--{role} {source}: neither a run folder nor a revision: {error}") from None
+    try:
+        return top, _git("rev-parse", "--verify", "--quiet", "--end-of-options", f"{source}^{{commit}}")
+    except HostError:
+        if _git("rev-parse", "--is-shallow-repository") == "true":
+            fetch = f"git fetch --depth=1 origin {source.removeprefix('origin/')}"
+            raise NoBase(
+                f"--{role} {source}: no such revision in this shallow clone; fetch it with `{fetch}`"
+            ) from None
+        expected = "expected a run folder, a git revision, image:NAME, or ."
+        raise SpecError(f"--{role} {source}: no such run folder or revision; {expected}") from None
+
+
+def _check_out(top: Path, revision: str, folder: Path) -> None:
+    """The files of a revision, in a repository that borrows all objects from the one at `top`."""
+    objects = (top / _git("rev-parse", "--git-path", "objects", cwd=top)).resolve()
+    shallow = (top / _git("rev-parse", "--git-path", "shallow", cwd=top)).resolve()
+    _git("init", "--quiet", "--template=", str(folder), cwd=top)
+    (folder / ".git" / "objects" / "info").mkdir(parents=True, exist_ok=True)
+    (folder / ".git" / "objects" / "info" / "alternates").write_text(f"{objects}\n")
+    if shallow.is_file():
+        shutil.copy(shallow, folder / ".git" / "shallow")
+    _git("-c", "advice.detachedHead=false", "checkout", "--quiet", "--detach", revision, cwd=folder)
+
+
+def _set_up(role: str, source: str, setup: Sequence[str], folder: Path) -> None:
+    for command in setup:
+        print(f"{role}: {command}", file=sys.stderr, flush=True)
+        done = subprocess.run(["sh", "-c", command], cwd=folder, stdout=sys.stderr, stdin=subprocess.DEVNULL)
+        if done.returncode:
+            raise HostError(f"--{role} {source}: gate.setup: `{command}` ended with status {done.returncode}")
+
+
+def _git(*arguments: str, cwd: Path | None = None) -> str:
+    """What git says. Raises: HostError, with its own words."""
+    environment = {key: value for key, value in os.environ.items() if key not in {"GIT_DIR", "GIT_WORK_TREE"}}
+    done = subprocess.run(
+        ["git", *arguments], cwd=cwd, env=environment, capture_output=True, text=True, stdin=subprocess.DEVNULL
+    )
+    if done.returncode:
+        raise HostError(f"git {arguments[0]}: {done.stderr.strip() or f'status {done.returncode}'}")
+    return done.stdout.strip()

@@ -1,0 +1,72 @@
+"""A report in Markdown, for the summary of a CI step: verdicts first, so that what is cut off is what matters least."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from harness.errors import HostError
+from harness.gate.text import TIMING_HEADER, by_severity, claim_word, timing_columns, totals, word
+from harness.gate.verdict import Finding, Report, Verdict
+
+GITHUB_LIMIT_BYTES = 1 << 20  # of all summaries of a step
+_QUIET = {Verdict.UNCHANGED, Verdict.NEW}
+
+
+def as_markdown(report: Report, limit_bytes: int = GITHUB_LIMIT_BYTES) -> str:
+    """The report in at most this many bytes of UTF-8, ending in a newline. What is left out is counted."""
+    parts = [f"### wanbench check: {_escaped(report.experiment)}", "", f"**{totals(report)}**", "",
+             f"{_escaped(report.against)}", ""]  # fmt: skip
+    parts += [f"> {_escaped(note)}" for note in report.notes] + [""] * bool(report.notes)
+    lines = ["\n".join(parts)]
+    if report.claims:
+        rows = [(claim.cell, claim_word(claim), claim.text) for claim in by_severity(report.claims)]
+        lines += _table(("requirement", "", ""), rows)
+    timed = any(finding.timing for finding in report.cells)
+    cells = by_severity([*report.cells, *([report.overall] if report.overall else [])])
+    shown = cells if timed else [finding for finding in cells if finding.verdict not in _QUIET]
+    if shown:
+        header = ("cell", "verdict", "", *(TIMING_HEADER if timed else ()))
+        lines += _table(header, [_row(finding, timed) for finding in shown])
+    return _cut(lines, limit_bytes)
+
+
+def append(path: Path, report: Report) -> None:
+    """Add the report to a file, which may hold other summaries of the same step. Raises: HostError."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        used = path.stat().st_size if path.exists() else 0
+        with path.open("a", encoding="utf-8") as handle:
+            handle.write(as_markdown(report, max(0, GITHUB_LIMIT_BYTES - used)))
+    except OSError as error:
+        raise HostError(f"{path}: cannot write the summary ({error.strerror})") from None
+
+
+def _row(finding: Finding, timed: bool) -> tuple[str, ...]:
+    return finding.cell, word(finding), finding.text, *(timing_columns(finding.timing) if timed else ())
+
+
+def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    lines = [header, ["---"] * len(header), *rows]
+    return [*("| " + " | ".join(map(_escaped, line)) + " |" for line in lines), ""]
+
+
+def _escaped(text: str) -> str:
+    return text.replace("|", "\\|").replace("<", "&lt;").replace("\n", " ")
+
+
+def _cut(lines: Sequence[str], limit: int) -> str:
+    """As many whole lines as fit, and how many do not."""
+    text = "\n".join(lines) + "\n"
+    if len(text.encode()) <= limit:
+        return text
+    kept, used = [], 0
+    reserve = len(f"\n{len(lines)} more lines; see the job's log\n")
+    for line in lines:
+        used += len(line.encode()) + 1
+        if used + reserve > limit:
+            break
+        kept.append(line)
+    remark = f"\n{len(lines) - len(kept)} more lines; see the job's log\n"
+    whole = "".join(f"{line}\n" for line in kept) + remark
+    return whole if len(whole.encode()) <= limit else ""

@@ -1,0 +1,86 @@
+"""A report as people read it on a terminal: what is not as it was, then how much there is of everything."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from harness.gate.verdict import ORDER, Finding, Report, Timing, Verdict
+from harness.tables import aligned
+
+_CLAIM_WORDS = {Verdict.UNCHANGED: "holds", Verdict.REGRESSED: "BROKEN"}
+_QUIET = (Verdict.NEW, Verdict.UNCHANGED)
+TIMING_HEADER = ("base s/step", "head s/step", "change", "95 % interval", "noise", "margin", "pairs")
+
+
+def as_text(report: Report) -> str:
+    """The report, ending in a newline."""
+    tables = [_cells(report), _claims(report.claims) if report.claims else ""]
+    parts = [f"{report.experiment}: {report.against}", ""]
+    parts += [f"{table}\n" for table in tables if table]
+    parts += [f"note: {note}" for note in report.notes]
+    return "\n".join([*parts, totals(report)]) + "\n"
+
+
+def totals(report: Report) -> str:
+    """In one line."""
+    cells = [*report.cells, *((report.overall,) if report.overall else ())]
+    counted = [(sum(finding.verdict is verdict for finding in cells), str(verdict)) for verdict in ORDER]
+    said = ", ".join(f"{count} {word}" for count, word in counted if count) or "no cell was compared"
+    broken = sum(claim.verdict is not Verdict.UNCHANGED for claim in report.claims)
+    if not report.claims:
+        return f"{said}."
+    total = len(report.claims)
+    plural = f"{total} requirement{'s' * (total > 1)}"
+    return f"{said}; " + (f"{broken} of {plural} broken." if broken else f"{plural} met.")
+
+
+def word(finding: Finding) -> str:
+    """The verdict; one that needs attention in capitals."""
+    loud = finding.verdict in {Verdict.FAILED, Verdict.REGRESSED, Verdict.IMPROVED}
+    return str(finding.verdict).upper() if loud else str(finding.verdict)
+
+
+def claim_word(finding: Finding) -> str:
+    """What became of a requirement."""
+    return _CLAIM_WORDS.get(finding.verdict, word(finding))
+
+
+def timing_columns(timing: Timing | None) -> list[str]:
+    """The columns of `TIMING_HEADER`."""
+    if timing is None:
+        return [""] * len(TIMING_HEADER)
+    times = ["" if time is None else f"{time:.4f}" for time in (timing.base_s, timing.head_s)]
+    change = "" if timing.change is None else f"{100 * timing.change:+.1f} %"
+    known = timing.low is not None and timing.high is not None
+    interval = f"[{100 * (timing.low or 0):+.1f}, {100 * (timing.high or 0):+.1f}]" if known else ""
+    noise = "not known" if timing.noise is None else f"{100 * timing.noise:.1f} %"
+    return [*times, change, interval, noise, f"{100 * timing.margin:.1f} %", str(timing.pairs)]
+
+
+def by_severity(findings: Iterable[Finding]) -> list[Finding]:
+    """The worst first; among equals as they came."""
+    return sorted(findings, key=lambda finding: ORDER.index(finding.verdict))
+
+
+def _cells(report: Report) -> str:
+    timed = any(finding.timing for finding in report.cells)
+    shown = by_severity(report.cells if timed else (f for f in report.cells if f.verdict not in _QUIET))
+    header = ["cell", *(TIMING_HEADER if timed else ()), "verdict", ""]
+    lines = [_line(finding, timed) for finding in shown]
+    if report.overall is not None:
+        lines.append(_line(report.overall, timed))
+    return aligned(header, lines).rstrip("\n") if lines else ""
+
+
+def _line(finding: Finding, timed: bool) -> list[str]:
+    columns = timing_columns(finding.timing) if timed else []
+    return [finding.cell, *columns, _remark(word(finding), finding.text)]
+
+
+def _remark(verdict: str, text: str) -> str:
+    return f"{verdict:9}  {text}".rstrip()
+
+
+def _claims(claims: Sequence[Finding]) -> str:
+    lines = [[claim.cell, _remark(claim_word(claim), claim.text)] for claim in by_severity(claims)]
+    return aligned(["requirement", "", ""], lines).rstrip("\n")

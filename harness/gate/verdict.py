@@ -1,0 +1,122 @@
+"""The words of the gate: a verdict for each cell, and what they add up to."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from harness.errors import EXIT_FAILED, EXIT_INCONCLUSIVE, EXIT_OK, EXIT_REGRESSION
+
+
+class Verdict(StrEnum):
+    """What became of a cell, the worst first."""
+
+    FAILED = "failed"
+    REGRESSED = "regressed"
+    INCONCLUSIVE = "inconclusive"
+    NOT_COMPARABLE = "not comparable"
+    IMPROVED = "improved"
+    NEW = "new"
+    ACCEPTED = "accepted"
+    UNCHANGED = "unchanged"
+
+
+ORDER = tuple(Verdict)
+# Correctness first: a cell that failed is no slower or faster cell.
+_EXIT = (
+    ({Verdict.FAILED}, EXIT_FAILED),
+    ({Verdict.REGRESSED}, EXIT_REGRESSION),
+    ({Verdict.INCONCLUSIVE, Verdict.NOT_COMPARABLE}, EXIT_INCONCLUSIVE),
+)
+
+
+@dataclass(frozen=True)
+class Timing:
+    """How the step time of a cell changed, measured side by side.
+
+    Attributes:
+        base_s, head_s: medians over repetitions, in seconds.
+        change, low, high: head over base minus 1, and its two-sided 95 % interval; None with fewer than two pairs.
+        noise: measured between equal sides on this host (None: never), margin: what a change must exceed; both
+            relative.
+        pairs: repetitions of both sides.
+    """
+
+    base_s: float | None
+    head_s: float | None
+    change: float | None
+    low: float | None
+    high: float | None
+    noise: float | None
+    margin: float
+    pairs: int
+
+
+@dataclass(frozen=True)
+class Finding:
+    """The verdict on one cell, or on one requirement.
+
+    Attributes:
+        cell: its name, or the requirement in words.
+        text: what was found, in one line; empty where nothing changed.
+        timing: None where times were not measured side by side.
+    """
+
+    cell: str
+    verdict: Verdict
+    text: str = ""
+    timing: Timing | None = None
+
+
+@dataclass(frozen=True)
+class Report:
+    """Everything that `check` found.
+
+    Attributes:
+        experiment: its name. against: what was compared, in words.
+        cells: one finding a cell. claims: one a requirement.
+        overall: all cells together, where step times were measured.
+        notes: what the reader should know, a line each.
+        files: what was written or may be looked into, by what it is.
+    """
+
+    experiment: str
+    against: str
+    cells: tuple[Finding, ...] = ()
+    claims: tuple[Finding, ...] = ()
+    overall: Finding | None = None
+    notes: tuple[str, ...] = ()
+    files: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """All, the worst first."""
+        every = (*self.cells, *self.claims, *((self.overall,) if self.overall else ()))
+        return tuple(sorted(every, key=lambda finding: ORDER.index(finding.verdict)))
+
+    def count(self, verdict: Verdict) -> int:
+        """How many cells and requirements."""
+        return sum(finding.verdict is verdict for finding in self.findings)
+
+    def exit_code(self, *, undecided: int = EXIT_INCONCLUSIVE) -> int:
+        """What `check` ends with. `undecided`: the code where nothing got worse but something is not known."""
+        found = {finding.verdict for finding in self.findings}
+        code = next((code for verdicts, code in _EXIT if verdicts & found), EXIT_OK)
+        return undecided if code == EXIT_INCONCLUSIVE else code
+
+    def to_json(self, exit_code: int) -> dict[str, Any]:
+        """Plain data for machines."""
+        return {
+            "schema": 1,
+            "experiment": self.experiment,
+            "against": self.against,
+            "exit_code": exit_code,
+            "counts": {str(verdict): self.count(verdict) for verdict in ORDER},
+            "cells": [asdict(finding) for finding in self.cells],
+            "requirements": [asdict(finding) for finding in self.claims],
+            "all_cells": None if self.overall is None else asdict(self.overall),
+            "notes": list(self.notes),
+            "files": dict(self.files),
+        }

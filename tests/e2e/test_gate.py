@@ -1,0 +1,176 @@
+"""`wanbench check` as a CI job runs it: a repository, its revisions, a baseline, exit codes. On the simulated clock."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from cli_session import Bench
+
+ROOT = Path(__file__).parents[2]
+# The checkout's own code: the working folder goes first on the path.
+HERE = [sys.executable, "-m", "harness.cli"]
+SPEC = """
+schema = 1
+name = "gate"
+
+[workload]
+params = 100_000
+tensors = 4
+step_time = "20ms"
+
+[algorithms]
+ssgd = {}
+dts = { delay = 4, period = 2 }
+
+[sweep]
+workers = [2]
+rtt = ["10ms", "40ms"]
+
+[run]
+testbed = "virtual"
+repeats = 1
+"""
+CHATTY = '''
+
+_quiet = SSGD.gradient
+
+
+def _chatty(self, g):
+    """One more message of one element each synchronisation."""
+    averaged = _quiet(self, g)
+    self.replica.comm.all_reduce(g.new_zeros(1)).wait()
+    return averaged
+
+
+SSGD.gradient = _chatty
+'''
+
+
+class Repository:
+    """wanbench itself in a repository of its own, at revisions `base`, `comment` and `chatty`."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder / "repository"
+        folder = self.folder
+        for package in ("harness", "workloads", "netprofiles", "wanbench"):
+            shutil.copytree(ROOT / package, folder / package, ignore=shutil.ignore_patterns("__pycache__"))
+        (folder / "spec.toml").write_text(SPEC)
+        (folder / ".gitignore").write_text("__pycache__/\ntmp/\nstderr-*\nresults/\n*.json\n")
+        self.git("init", "--quiet", "--initial-branch", "main")
+        self.commit("base")
+        algorithm = folder / "workloads" / "algorithms" / "ssgd.py"
+        quiet = algorithm.read_text()
+        algorithm.write_text(quiet + "\n# A remark that changes nothing.\n")
+        self.commit("comment")
+        algorithm.write_text(quiet + CHATTY)
+        self.commit("chatty")
+
+    def commit(self, tag: str) -> None:
+        self.git("add", "--all")
+        self.git("-c", "user.name=t", "-c", "user.email=t@example.org", "commit", "--quiet", "--message", tag)
+        self.git("tag", tag)
+
+    def git(self, *arguments: str) -> str:
+        done = subprocess.run(["git", *arguments], cwd=self.folder, check=True, capture_output=True, text=True)
+        return done.stdout.strip()
+
+
+@pytest.fixture(scope="module")
+def repository(tmp_path_factory):
+    return Repository(tmp_path_factory.mktemp("repository"))
+
+
+@pytest.fixture
+def here(repository):
+    """A working folder in the repository, at `base`."""
+    repository.git("checkout", "--quiet", "--detach", "base")
+    bench = Bench(repository.folder)
+    yield bench
+    bench.close()
+
+
+def check(bench, *arguments, program=HERE):
+    return bench.run("check", "spec.toml", *arguments, program=program)
+
+
+def test_one_more_message_fails_the_gate_and_a_remark_passes(here, repository):
+    accepted = check(here, "--baseline", "b.json", "--accept")
+    assert (accepted.code, accepted.out.splitlines()[-1]) == (0, "5 accepted.")
+    before = (here.folder / "b.json").read_bytes()
+
+    repository.git("checkout", "--quiet", "comment")
+    passed = check(here, "--baseline", "b.json")
+    assert (passed.code, passed.out) == (0, "gate: against b.json\n\n5 unchanged.\n")
+
+    repository.git("checkout", "--quiet", "chatty")
+    failed = check(here, "--baseline", "b.json", "--github")
+    assert failed.code == 1
+    changed = [line for line in failed.out.splitlines() if "REGRESSED" in line]
+    assert [line[:12] for line in changed] == ["ssgd w2 10ms", "ssgd w2 40ms"]
+    for line in changed:
+        assert "messages_sent 46 -> 92 (+100 %)" in line
+        assert "payload_bytes 18400000 -> 18400184 (+0.001 %)" in line
+        assert "step_time_s 0.0" in line  # one more round trip
+    assert failed.out.splitlines()[-1] == "2 regressed, 3 unchanged."
+    assert "::error file=spec.toml,title=wanbench check::2 regressed: 2 regressed, 3 unchanged." in failed.err
+    assert (here.folder / "b.json").read_bytes() == before
+
+
+def test_revisions_are_run_by_their_own_code_and_leave_nothing_in_the_repository(here, repository):
+    kept = repository.git("for-each-ref"), repository.git("worktree", "list")
+    worse = check(here, "--base", "base", "--head", "chatty", "--json")
+    assert worse.code == 1, worse.err
+    found = {cell["cell"]: cell["verdict"] for cell in json.loads(worse.out)["cells"]}
+    assert found == {
+        "one-worker w1": "unchanged",
+        "dts-d4-p2 w2 10ms": "unchanged",
+        "dts-d4-p2 w2 40ms": "unchanged",
+        "ssgd w2 10ms": "regressed",
+        "ssgd w2 40ms": "regressed",
+    }
+    assert kept == (repository.git("for-each-ref"), repository.git("worktree", "list"))
+    assert repository.git("status", "--porcelain") == ""
+    assert list((here.folder / "tmp").glob("wanbench-*")) == []
+
+
+def test_a_base_that_does_not_know_the_algorithm_is_not_comparable(here):
+    (here.folder / "mine.py").write_text(
+        "from workloads.algorithms.ssgd import SSGD\n\n\nclass Mine(SSGD):\n    pass\n"
+    )
+    (here.folder / "new.toml").write_text(SPEC.replace("ssgd = {}", 'mine = { kind = "mine:Mine" }'))
+    try:
+        result = here.run("check", "new.toml", "--base", "base", program=HERE)
+    finally:
+        (here.folder / "mine.py").unlink()
+        (here.folder / "new.toml").unlink()
+    assert result.code == 5, result.err
+    assert "note: base cannot run this spec: " in result.out
+    assert result.out.splitlines()[-1] == "5 not comparable."
+
+
+def test_an_interrupted_check_ends_its_sides_and_leaves_nothing(here):
+    command = here.start("check", "spec.toml", "--base", "base", "--head", "base", program=HERE)
+    command.until(lambda: "check: round 1 of 1, base" in command.log.read_text())
+    command.process.send_signal(signal.SIGTERM)
+    result = command.wait()
+    assert (result.code, result.out, result.last_line) == (130, "", "wanbench: interrupted; nothing was judged")
+    assert command.left_nothing(within_s=10)
+    assert list((here.folder / "tmp").glob("wanbench-*")) == []
+
+
+def test_a_killed_check_takes_its_sides_along_and_clean_removes_its_checkouts(here):
+    command = here.start("check", "spec.toml", "--base", "base", "--head", "base", program=HERE)
+    command.until(lambda: "check: round 1 of 1, base" in command.log.read_text())
+    os.kill(command.process.pid, signal.SIGKILL)
+    command.wait()
+    assert command.left_nothing(within_s=20)
+    assert len(list((here.folder / "tmp").glob("wanbench-*"))) == 1
+    assert here.run("clean", program=HERE).code == 0
+    assert list((here.folder / "tmp").glob("wanbench-*")) == []

@@ -1,0 +1,128 @@
+"""The pytest plugin in a project of its own, in an environment of its own."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import sysconfig
+import tomllib
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+TESTS = """
+import sys
+
+import pytest
+
+TINY = {"params": 1_000_000, "tensors": 20, "step_time": "30ms", "payload_scale": 0.1}
+
+
+def test_nothing_heavy_is_imported_before_it_is_needed():
+    assert not {"torch", "pandas", "harness.cells"} & sys.modules.keys()
+
+
+def test_late_averages_hide_the_atlantic(wan):
+    result = wan.run(TINY, workers=2, rtt="40ms", rate="1Gbit", algorithm={"dts": {"delay": 4, "period": 2}})
+    assert result.scalability > 0.99
+    assert result.messages_sent == 30
+    assert (result.folder / "manifest.json").is_file()
+
+
+@pytest.mark.wan(workers=2, rtt="40ms")
+def test_ssgd_does_not(wan):
+    assert wan.run(TINY, rate="1Gbit").scalability > 0.7
+
+
+def test_on_a_named_profile(wan):
+    assert 0 < wan.run("resnet50-v100", workers=4, profile="world4", payload_scale=0.005).scalability < 0.7
+
+
+def test_a_typo_is_one_line(wan):
+    wan.run(TINY, workers=2, rrt="40ms")
+
+
+def test_a_cell_that_fails_fails_with_its_reason(wan):
+    wan.run(TINY, workers=2, rtt="1ms", algorithm={"mine": {"kind": "mine:Broken"}})
+
+
+def test_where_there_is_no_docker(wan):
+    wan.run(TINY, workers=2, rtt="1ms", testbed="docker")
+"""
+BROKEN = """
+from workloads.algorithms.ssgd import SSGD
+
+
+class Broken(SSGD):
+    kind = "broken"
+
+    def gradient(self, g):
+        raise ValueError("it broke")
+"""
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory):
+    """A folder with tests, and `.venv` with wanbench installed: its files, and what its package says of itself."""
+    folder = tmp_path_factory.mktemp("project")
+    (folder / "test_mine.py").write_text(TESTS)
+    (folder / "mine.py").write_text(BROKEN)
+    (folder / "pytest.ini").write_text("[pytest]\nwan_testbed = virtual\nfilterwarnings = error\n")
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder / ".venv")], check=True)
+    (site,) = (folder / ".venv" / "lib").glob("python3*/site-packages")
+    packages = sysconfig.get_paths()["purelib"]
+    (site / "borrowed.pth").write_text(f"{ROOT}\n{packages}\n")
+    about = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    info = site / f"wanbench-{about['version']}.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: wanbench\nVersion: {about['version']}\n")
+    points = "\n".join(f"{name} = {target}" for name, target in about["entry-points"]["pytest11"].items())
+    (info / "entry_points.txt").write_text(f"[pytest11]\n{points}\n")
+    return folder
+
+
+def run(project, *arguments):
+    environment = {key: value for key, value in os.environ.items() if key not in {"PYTHONPATH", "PYTEST_ADDOPTS"}}
+    environment["DOCKER_HOST"] = "unix:///nonexistent.sock"
+    command = [str(project / ".venv" / "bin" / "python"), "-m", "pytest", *arguments]
+    return subprocess.run(command, cwd=project, env=environment, capture_output=True, text=True, timeout=300)
+
+
+def test_scalability_is_an_assertion_in_any_test_suite(project):
+    done = run(project, "--junit-xml", "j.xml", "--strict-markers", "-rs")
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert "3 failed, 3 passed, 1 skipped" in done.stdout
+    outcome = {case.get("name"): case for case in ElementTree.parse(project / "j.xml").iter("testcase")}
+    failures = {name: case.find("failure") for name, case in outcome.items() if case.find("failure") is not None}
+    assert failures.keys() == {
+        "test_ssgd_does_not",
+        "test_a_typo_is_one_line",
+        "test_a_cell_that_fails_fails_with_its_reason",
+    }
+    assert failures["test_ssgd_does_not"].get("message").startswith("AssertionError: assert 0.29")
+    typo = failures["test_a_typo_is_one_line"].get("message")
+    assert typo.startswith("Failed: wanbench: wan.run: rrt: unknown; expected workers, algorithm, repeats, rtt, rate, ")
+    broke = failures["test_a_cell_that_fails_fails_with_its_reason"].text
+    assert re.match(r"wanbench: mine w2 testbed=virtual 1ms: failed: worker [01]: it broke\n", broke)
+    assert "    ValueError: it broke\n" in broke
+    assert outcome["test_where_there_is_no_docker"].find("skipped").get("message").startswith("wanbench: ")
+    told = [p.get("value") for p in outcome["test_ssgd_does_not"].iter("property") if p.get("name") == "wanbench"]
+    assert told == ["ssgd w2 testbed=virtual 40ms rate=1Gbit: scalability 0.291, step 0.1032 s"]
+    listed = done.stdout.partition("= wanbench =")[2]
+    assert told[0] in listed
+    assert "dts-d4-p2 w2 testbed=virtual 40ms rate=1Gbit: scalability 1.000" in listed
+
+
+def test_a_host_that_cannot_emulate_fails_where_it_must_not_be_missed(project):
+    done = run(project, "--wan-missing", "fail", "-k", "no_docker")
+    assert done.returncode == 1
+    assert "FAILED test_mine.py::test_where_there_is_no_docker - Failed: wanbench: " in done.stdout
+
+
+def test_a_wrong_setting_is_a_usage_error(project):
+    done = run(project, "-o", "wan_missing=maybe")
+    assert (done.returncode, done.stderr.strip()) == (4, "ERROR: wan_missing = maybe: expected skip or fail")

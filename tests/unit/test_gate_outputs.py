@@ -1,0 +1,184 @@
+"""What people and CI systems read of a report."""
+
+from __future__ import annotations
+
+import json
+from xml.etree import ElementTree
+
+import pytest
+
+from harness.errors import HostError
+from harness.gate import annotations, junit, noise, summary
+from harness.gate.text import as_text
+from harness.gate.verdict import Finding, Report, Timing, Verdict
+
+TIMING = Timing(0.412, 0.498, 0.209, 0.181, 0.238, 0.019, 0.05, 10)
+REPORT = Report(
+    "wan-gate",
+    "head against base",
+    cells=(
+        Finding("ddp w4 80ms", Verdict.UNCHANGED, timing=Timing(1.874, 1.869, -0.003, -0.015, 0.009, None, 0.05, 5)),
+        Finding("diloco w4 80ms", Verdict.REGRESSED, "messages_sent 4 -> 8 (+100 %)", TIMING),
+        Finding("diloco w4 1ms", Verdict.INCONCLUSIVE),
+        Finding("rps w4", Verdict.FAILED, "head, rep 0: failed: it | <broke>\n"),
+    ),
+    claims=(
+        Finding("scalability of ddp: at least 0.9", Verdict.REGRESSED, "is 0.5"),
+        Finding("scalability of diloco: at least 0.9", Verdict.UNCHANGED, "is 0.99"),
+    ),
+    notes=("the noise of this host is not known",),
+)
+
+
+def report(*verdicts: Verdict) -> Report:
+    return Report("e", "against b", cells=tuple(Finding(f"c{i}", verdict) for i, verdict in enumerate(verdicts)))
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "code"),
+    [
+        ((), 0),
+        ((Verdict.UNCHANGED, Verdict.IMPROVED, Verdict.NEW, Verdict.ACCEPTED), 0),
+        ((Verdict.UNCHANGED, Verdict.REGRESSED, Verdict.INCONCLUSIVE), 1),
+        ((Verdict.REGRESSED, Verdict.FAILED), 4),
+        ((Verdict.UNCHANGED, Verdict.INCONCLUSIVE), 5),
+        ((Verdict.IMPROVED, Verdict.NOT_COMPARABLE), 5),
+    ],
+)
+def test_the_exit_code_is_that_of_the_worst_verdict(verdicts, code):
+    assert report(*verdicts).exit_code() == code
+    assert report(*verdicts).exit_code(undecided=0) == (0 if code == 5 else code)
+
+
+def test_a_broken_requirement_is_a_regression():
+    broken = Report("e", "b", claims=(Finding("c", Verdict.REGRESSED),))
+    assert broken.exit_code() == 1
+
+
+def test_the_text_shows_noise_beside_every_change_and_the_worst_first():
+    assert as_text(REPORT) == (
+        "wan-gate: head against base\n"
+        "\n"
+        "cell            base s/step  head s/step   change   95 % interval      noise  margin  pairs  verdict\n"
+        "--------------  -----------  -----------  -------  --------------  ---------  ------  -----  -------\n"
+        "rps w4                                                                                       "
+        "FAILED     head, rep 0: failed: it | <broke>\n"
+        "diloco w4 80ms       0.4120       0.4980  +20.9 %  [+18.1, +23.8]      1.9 %   5.0 %     10  "
+        "REGRESSED  messages_sent 4 -> 8 (+100 %)\n"
+        "diloco w4 1ms                                                                                inconclusive\n"
+        "ddp w4 80ms          1.8740       1.8690   -0.3 %    [-1.5, +0.9]  not known   5.0 %      5  unchanged\n"
+        "\n"
+        "requirement\n"
+        "-----------------------------------\n"
+        "scalability of ddp: at least 0.9     BROKEN     is 0.5\n"
+        "scalability of diloco: at least 0.9  holds      is 0.99\n"
+        "\n"
+        "note: the noise of this host is not known\n"
+        "1 failed, 1 regressed, 1 inconclusive, 1 unchanged; 1 of 2 requirements broken.\n"
+    )
+
+
+def test_the_summary_begins_with_the_verdicts_and_escapes_what_markdown_would_read():
+    text = summary.as_markdown(REPORT)
+    assert text.splitlines()[:3] == [
+        "### wanbench check: wan-gate",
+        "",
+        "**1 failed, 1 regressed, 1 inconclusive, 1 unchanged; 1 of 2 requirements broken.**",
+    ]
+    assert "| rps w4 | FAILED | head, rep 0: failed: it \\| &lt;broke>  |" in text
+    cells = [line for line in text.splitlines() if " w4" in line]
+    assert [line.split()[1] for line in cells] == ["rps", "diloco", "diloco", "ddp"]
+
+
+@pytest.mark.parametrize("limit", [400, 700, 2000])
+def test_a_summary_that_is_too_long_loses_its_last_lines_and_says_how_many(limit):
+    many = report(*[Verdict.REGRESSED] * 500)
+    text = summary.as_markdown(many, limit)
+    assert len(text.encode()) <= limit
+    assert "**500 regressed.**" in text
+    shown = text.count("REGRESSED")
+    assert f"{501 - shown} more lines" in text  # with the empty one that ends the table
+
+
+def test_summaries_of_one_step_add_up_to_what_github_takes(tmp_path):
+    path = tmp_path / "summary.md"
+    path.write_text("x" * (summary.GITHUB_LIMIT_BYTES - 500))
+    summary.append(path, report(*[Verdict.REGRESSED] * 500))
+    assert path.stat().st_size <= summary.GITHUB_LIMIT_BYTES
+    assert "**500 regressed.**" in path.read_text()
+
+
+def test_github_shows_ten_annotations_so_the_worst_come_first():
+    many = [Finding(f"c{i}", Verdict.REGRESSED, timing=Timing(1, 1, i / 100, 0, 0, None, 0.05, 5)) for i in range(40)]
+    every = Report("e", "b", cells=(*many, Finding("f", Verdict.FAILED, "50%\nlost"), Finding("i", Verdict.IMPROVED)))
+    lines = annotations.commands(every, "a,b:c.toml")
+    assert len(lines) == 8
+    assert [line.partition(" ")[0] for line in lines] == ["::error", "::error", "::notice", *["::error"] * 5]
+    assert lines[0].startswith("::error file=a%2Cb%3Ac.toml,title=wanbench check::1 failed: ")
+    assert lines[3].endswith("::c39: regressed +39.0 %25")
+    all_kinds = Report("e", "b", cells=(*every.cells, Finding("n", Verdict.NOT_COMPARABLE), *report(*Verdict).cells))
+    assert len(annotations.commands(all_kinds, "s.toml")) == annotations.MOST
+
+
+def test_nothing_to_say_is_no_annotation():
+    assert annotations.commands(report(Verdict.UNCHANGED), "s.toml") == []
+
+
+def test_junit_has_a_case_for_every_cell_and_requirement(tmp_path):
+    junit.write(tmp_path / "new" / "gate.xml", REPORT)
+    suite = ElementTree.parse(tmp_path / "new" / "gate.xml").getroot()
+    assert {key: suite.get(key) for key in ("tests", "failures", "errors", "skipped")} == {
+        "tests": "6",
+        "failures": "2",
+        "errors": "1",
+        "skipped": "1",
+    }
+    found = {case.get("name"): [(child.tag, child.get("message")) for child in case] for case in suite}
+    assert found["diloco w4 80ms"] == [("failure", "regressed (+20.9 %): messages_sent 4 -> 8 (+100 %)")]
+    assert found["diloco w4 1ms"] == [("skipped", "inconclusive")]
+    assert found["ddp w4 80ms"] == []
+
+
+def test_junit_survives_what_xml_cannot_hold():
+    text = junit.as_junit(Report("e", "b", cells=(Finding("c", Verdict.FAILED, "a\x1b[31mb"),)))
+    assert ElementTree.fromstring(text)[0][0].get("message") == "failed: a?[31mb"
+
+
+def test_json_says_everything():
+    data = json.loads(json.dumps(REPORT.to_json(4)))
+    assert (data["exit_code"], data["counts"]["regressed"]) == (4, 2)
+    assert data["cells"][1]["timing"]["change"] == 0.209
+    assert data["requirements"][0]["verdict"] == "regressed"
+
+
+def test_what_cannot_be_written_is_one_line(tmp_path):
+    (tmp_path / "file").write_text("")
+    for write in (junit.write, summary.append):
+        with pytest.raises(HostError, match="cannot write"):
+            write(tmp_path / "file" / "x", REPORT)
+
+
+def test_the_noise_of_a_host_is_kept_by_experiment_and_not_used_on_another_machine(tmp_path, monkeypatch):
+    path = tmp_path / "state" / "noise.json"
+    assert noise.read(path, "a").remark == (
+        f"the noise of this host is not known; `wanbench check a --aa` measures it ({path})"
+    )
+    noise.write(path, "a", {"c": 0.02})
+    noise.write(path, "b", {"c": 0.5})
+    noise.write(path, "a", {"d": 0.03})
+    assert (noise.read(path, "a").cells, noise.read(path, "a").remark) == ({"c": 0.02, "d": 0.03}, None)
+    assert noise.read(path, "a").of("unknown") is None
+    monkeypatch.setattr(noise, "cpu_model", lambda: "another")
+    moved = noise.read(path, "a")
+    assert moved.cells == {}
+    assert "measured on another machine" in moved.remark
+    noise.write(path, "a", {"c": 0.01})
+    assert noise.read(path, "b").cells == {}
+
+
+def test_the_noise_is_where_the_users_state_is(monkeypatch, tmp_path):
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    assert noise.default_path() == tmp_path / "wanbench" / "noise.json"
+    monkeypatch.delenv("XDG_STATE_HOME")
+    monkeypatch.setenv("HOME", "/home/me")
+    assert str(noise.default_path()) == "/home/me/.local/state/wanbench/noise.json"

@@ -1,0 +1,164 @@
+"""Base and head: checkouts of revisions that leave nothing in the repository, images, folders."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from harness.errors import HostError, Interrupted, SpecError
+from harness.gate import sides
+from harness.gate.rounds import CannotRun, Measurement, Order, toml, turns
+from harness.gate.sides import NoBase, opened, recorded
+
+
+def git(folder, *arguments) -> str:
+    command = ["git", "-c", "user.name=t", "-c", "user.email=t@example.org", *arguments]
+    return subprocess.run(command, cwd=folder, check=True, capture_output=True, text=True).stdout.strip()
+
+
+@pytest.fixture
+def repository(tmp_path, monkeypatch):
+    """Two commits of one file; the working folder is a folder below its top, on a detached head."""
+    top = tmp_path / "repository"
+    (top / "below").mkdir(parents=True)
+    git(top, "init", "--quiet", "--initial-branch", "main")
+    for text in ("one", "two"):
+        (top / "below" / "file").write_text(text)
+        git(top, "add", "--all")
+        git(top, "commit", "--quiet", "--message", text)
+    git(top, "checkout", "--quiet", "--detach", "HEAD")
+    monkeypatch.chdir(top / "below")
+    return top
+
+
+def everything(folder) -> dict[str, bytes]:
+    return {str(path): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
+
+
+def test_a_revision_is_checked_out_beside_the_repository_and_taken_away(repository, tmp_path):
+    before = everything(repository)
+    with opened("base", "HEAD~1", (), tmp_path / "scratch") as side:
+        assert side.folder == tmp_path / "scratch" / "base" / "below"
+        assert (side.folder / "file").read_text() == "one"
+        assert git(side.folder, "rev-parse", "HEAD") == git(repository, "rev-parse", "HEAD~1")
+        assert git(side.folder, "status", "--porcelain") == ""
+        assert side.title == f"HEAD~1 ({git(repository, 'rev-parse', 'HEAD~1')[:9]})"
+        assert (side.python, side.path) == (sys.executable, ())
+    assert not (tmp_path / "scratch" / "base").exists()
+    assert everything(repository) == before
+
+
+def test_a_shallow_clone_serves_what_it_has_and_says_what_to_fetch(repository, tmp_path, monkeypatch):
+    clone = tmp_path / "clone"
+    git(tmp_path, "clone", "--quiet", "--depth", "1", "--branch", "main", f"file://{repository}", str(clone))
+    monkeypatch.chdir(clone)
+    with opened("base", "origin/main", (), tmp_path) as side:
+        assert (side.folder / "below" / "file").read_text() == "two"
+    with pytest.raises(NoBase) as caught, opened("base", "origin/other", (), tmp_path):
+        pass
+    assert str(caught.value) == (
+        "--base origin/other: no such revision in this shallow clone; fetch it with `git fetch --depth=1 origin other`"
+    )
+
+
+def test_set_up_runs_in_the_checkout_and_may_make_its_environment(repository, tmp_path, capfd):
+    setup = ["mkdir -p .venv/bin", "cp below/file .venv/bin/python; echo done"]
+    with opened("head", "HEAD", setup, tmp_path) as side:
+        assert side.python == str(tmp_path / "head" / ".venv" / "bin" / "python")
+    assert capfd.readouterr() == ("", f"head: {setup[0]}\nhead: {setup[1]}\ndone\n")
+
+
+def test_set_up_that_fails_says_which_and_how(repository, tmp_path):
+    with pytest.raises(HostError) as caught, opened("base", "HEAD", ["true", "exit 7"], tmp_path):
+        pass
+    assert str(caught.value) == "--base HEAD: gate.setup: `exit 7` ended with status 7"
+    assert not (tmp_path / "base").exists()
+
+
+def test_wanbench_itself_is_run_by_its_own_code(repository, tmp_path):
+    for package in ("harness/cli", "netprofiles"):
+        (repository / package).mkdir(parents=True)
+        (repository / package / "__init__.py").touch()
+    git(repository, "add", "--all")
+    git(repository, "commit", "--quiet", "--message", "wanbench")
+    with opened("base", "HEAD", (), tmp_path) as side:
+        assert side.path == (str(tmp_path / "base"),)
+
+
+def test_a_revision_that_is_none(repository, tmp_path):
+    with pytest.raises(SpecError) as caught, opened("base", "mian", (), tmp_path):
+        pass
+    assert str(caught.value) == (
+        "--base mian: no such run folder or revision; expected a run folder, a git revision, image:NAME, or ."
+    )
+
+
+def test_a_revision_outside_of_a_repository(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path.parent))
+    with pytest.raises(SpecError) as caught, opened("base", "main", (), tmp_path):
+        pass
+    assert str(caught.value).startswith(
+        "--base main: neither a run folder nor a revision: git rev-parse: fatal: not a git"
+    )
+
+
+def test_without_git_there_is_no_revision(tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(NoBase) as caught, opened("base", "main", (), tmp_path):
+        pass
+    assert str(caught.value) == "--base main: not a run folder, and git is not installed to look for a revision"
+
+
+def test_an_image_is_a_side(tmp_path):
+    with opened("head", "image:mine:2", (), tmp_path) as side:
+        assert side.title == "image:mine:2"
+        assert side.assignments == ("run.testbed=docker", "containers.image=mine:2")
+
+
+def test_the_working_folder_is_never_a_run_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "manifest.json").write_text("{}")
+    assert recorded("head", ".", tmp_path) is None
+    assert recorded("head", str(tmp_path), tmp_path).recorded.path == tmp_path
+    with opened("head", ".", (), tmp_path) as side:
+        assert side.title == sides.WORKING
+
+
+def test_sides_take_turns_in_going_first(tmp_path):
+    order = Order(tmp_path / "s.toml", "s", (), ())
+    base, head = (Measurement(sides.Side(role, role), order, tmp_path / role) for role in ("base", "head"))
+    assert "".join(side.side.role[0] for _, side in turns(0, 4, base, head)) == "bhhbbhhb"
+    assert [index for index, _ in turns(5, 7, base, head)] == [5, 5, 6, 6]
+
+
+def test_what_is_left_out_is_told_in_toml():
+    import tomllib
+
+    rules = [{"algorithm": "ssgd", "rtt": "1ms", "workers": 4, "run.seed": 1.5}, {"network.place": {"a b": 2}}]
+    assert tomllib.loads(f"x = {toml(rules)}")["x"] == rules
+    with pytest.raises(SpecError):
+        toml(None)
+
+
+@pytest.mark.parametrize(
+    ("status", "error", "said"),
+    [
+        (2, CannotRun, "no such key"),
+        (3, HostError, "base (main (abc)): no such key"),
+        (9, HostError, "base (main (abc)): `wanbench run` ended with status 9: no such key"),
+        (130, Interrupted, "interrupted; nothing was judged"),
+    ],
+)
+def test_a_side_that_cannot_be_measured_says_why(tmp_path, status, error, said):
+    """What is run is any program here: only its status and its last line count."""
+    program = tmp_path / "python"
+    program.write_text(f"#!/bin/sh\necho something else >&2; echo 'wanbench: no such key' >&2; exit {status}\n")
+    program.chmod(0o755)
+    side = sides.Side("base", "main (abc)", folder=tmp_path, python=str(program))
+    measurement = Measurement(side, Order(tmp_path / "s.toml", "s", (), ()), tmp_path)
+    with pytest.raises(error) as caught:
+        measurement.measure(1, ())
+    assert str(caught.value) == said

@@ -1,0 +1,235 @@
+"""Scalability as an assertion, in a test suite of your own.
+
+    def test_scales_over_the_atlantic(wan):
+        result = wan.run({"params": 7_000_000, "step_time": "300ms"}, profile="world4", workers=4)
+        assert result.scalability > 0.7
+
+pytest loads this wherever wanbench is installed; nothing else is imported until a test uses `wan`. Where this host
+cannot emulate, such a test is skipped, or fails with `wan_missing = fail` in the ini file. A cell that fails, fails its
+test with the reason and the last lines of its log. What was measured is listed at the end of the session.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from harness.cells import Cell
+    from harness.spec import Spec
+
+_PROPERTY = "wanbench"
+_KINDS = ("skip", "fail")
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What one cell was measured to do; medians over its repetitions.
+
+    Attributes:
+        cell: its name.
+        scalability: T(1) / T(N). step_time_s: window duration over steps, in seconds.
+        payload_bytes, messages_sent: handed over by all workers, over all steps.
+        final_loss, accuracy: None where nothing is learned.
+        rows: every column of every repetition, as `wanbench results --format json` gives them.
+        folder: logs, steps and network values.
+    """
+
+    cell: str
+    scalability: float
+    step_time_s: float
+    payload_bytes: int
+    messages_sent: int
+    final_loss: float | None
+    accuracy: float | None
+    rows: Sequence[Mapping[str, Any]] = field(repr=False)
+    folder: Path = field(repr=False)
+
+
+class Wan:
+    """The fixture `wan`: one emulated network after the other, each torn down when its measurement ends."""
+
+    def __init__(self, node: pytest.Item, folder: Path, config: pytest.Config) -> None:
+        self._node, self._folder, self._config = node, folder, config
+        self._runs = 0
+
+    def run(
+        self,
+        what: Sequence[str] | Mapping[str, Any] | str,
+        *,
+        workers: int | None = None,
+        profile: str | None = None,
+        algorithm: str | Mapping[str, Mapping[str, Any]] | None = None,
+        repeats: int | None = None,
+        settings: Mapping[str, Any] | None = None,
+        **axes: Any,
+    ) -> Measured:
+        """Measure one cell, and one worker alone to compare it with.
+
+        Defaults come from `@pytest.mark.wan(...)`, which takes the same arguments.
+
+        Args:
+            what: a command line, a [workload] table, or the name of a workload.
+            workers: N. profile: of the network; `uniform` if there is none, which needs `rtt`.
+            algorithm: `"ssgd"`, or with parameters `{"dts": {"delay": 4, "period": 4}}`.
+            repeats: repetitions, of which the median is taken.
+            settings: any other value of a spec by its dotted key, such as {"run.window": "40 steps"}.
+            axes: rtt, rate, jitter, loss, collective, congestion, payload_scale, testbed, emulator.
+
+        Raises:
+            pytest.fail.Exception: a cell failed, or the arguments are wrong.
+            pytest.skip.Exception: this host cannot emulate.
+        """
+        from harness.errors import HostError, Interrupted, SpecError, WanbenchError
+
+        named = {"workers": workers, "profile": profile, "algorithm": algorithm, "repeats": repeats}
+        given = self._defaults() | {key: value for key, value in named.items() if value is not None} | axes
+        try:
+            return self._measure(_spec(what, given, settings or {}, self._node.name))
+        except (SpecError, HostError) as error:
+            refused: WanbenchError = error
+        except Interrupted:
+            raise KeyboardInterrupt from None
+        may_skip = isinstance(refused, HostError) and _option(self._config, "wan_missing") == "skip"
+        if may_skip:
+            pytest.skip(f"wanbench: {refused}")
+        pytest.fail(f"wanbench: {refused}", pytrace=False)
+
+    def __repr__(self) -> str:
+        return "wan"
+
+    def _defaults(self) -> dict[str, Any]:
+        marks = [mark.kwargs for mark in self._node.iter_markers("wan")]
+        testbed = _option(self._config, "wan_testbed")
+        found = {"testbed": testbed} if testbed else {}
+        for kwargs in reversed(marks):
+            found |= kwargs
+        return found
+
+    def _measure(self, spec: Spec) -> Measured:
+        from harness.api import measure_all
+        from harness.cells import expand
+        from harness.store import RunFolder
+
+        cells = expand(spec, "wan.run")
+        swept = [cell for cell in cells if not cell.is_baseline]
+        if len(swept) != 1:
+            pytest.fail(f"wanbench: wan.run measures one cell, these are {len(swept)}", pytrace=False)
+        self._runs += 1
+        folder = RunFolder(self._folder / f"run-{self._runs}" / spec.name)
+        measure_all(spec, cells, folder, draw=False)
+        rows = folder.rows()
+        for cell in cells:
+            self._refuse_failed(cell, folder, rows)
+        result = _measured(swept[0], [row for row in rows if row["cell_key"] == swept[0].key], folder.path)
+        self._report(result)
+        return result
+
+    def _refuse_failed(self, cell: Cell, folder: Any, rows: Sequence[Mapping[str, Any]]) -> None:
+        for row in rows:
+            if row["cell_key"] == cell.key and row["status"] != "ok":
+                title = " ".join(cell.title.split())
+                log = _log_tail(folder.cell_folder(cell))
+                lines = [f"wanbench: {title}: {row['status']}: {row['reason']}", *log, str(folder.path)]
+                pytest.fail("\n".join(lines), pytrace=False)
+
+    def _report(self, result: Measured) -> None:
+        line = f"{result.cell}: scalability {result.scalability:.3f}, step {result.step_time_s:.4f} s"
+        self._node.user_properties.append((_PROPERTY, line))
+        self._node.add_report_section("call", "wanbench", f"{line}\n{result.folder}")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """--wan-testbed, --wan-missing, and the same in the ini file."""
+    group = parser.getgroup("wanbench", "emulated networks")
+    testbed, missing = "where `wan` runs: netns, docker or virtual", "skip or fail tests where this host cannot emulate"
+    group.addoption("--wan-testbed", help=testbed)
+    group.addoption("--wan-missing", choices=_KINDS, help=missing)
+    parser.addini("wan_testbed", help=testbed, default="")
+    parser.addini("wan_missing", help=missing, default="skip")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """The marker, and a value that would otherwise be noticed on the first host that cannot emulate."""
+    config.addinivalue_line("markers", "wan(workers, profile, ...): what `wan.run` takes unless told otherwise")
+    kind = _option(config, "wan_missing")
+    if kind not in _KINDS:
+        raise pytest.UsageError(f"wan_missing = {kind}: expected skip or fail")
+
+
+@pytest.fixture
+def wan(request: pytest.FixtureRequest, tmp_path: Path) -> Wan:
+    """Runs workloads on emulated networks: see `Wan.run`."""
+    return Wan(request.node, tmp_path / "wan", request.config)
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """What was measured, a line each."""
+    reports = [report for kind in ("passed", "failed") for report in terminalreporter.getreports(kind)]
+    lines = [value for report in reports for name, value in report.user_properties if name == _PROPERTY]
+    if lines:
+        terminalreporter.section("wanbench")
+        for line in dict.fromkeys(lines):
+            terminalreporter.line(line)
+
+
+def _option(config: pytest.Config, name: str) -> str:
+    return str(config.getoption(name) or config.getini(name))
+
+
+def _spec(
+    what: Sequence[str] | Mapping[str, Any] | str, given: Mapping[str, Any], settings: Mapping[str, Any], test: str
+) -> Spec:
+    """The experiment of one cell. Raises: SpecError."""
+    from harness.axes import SHORT_AXES
+    from harness.errors import SpecError
+    from harness.spec import Spec
+
+    options = dict(given)
+    if "workers" not in options:
+        raise SpecError("wan.run: workers: how many? give workers=4")
+    algorithm = options.pop("algorithm", "ssgd")
+    repeats, workers = options.pop("repeats", 1), options.pop("workers")
+    unknown = options.keys() - SHORT_AXES.keys()
+    if unknown:
+        known = ", ".join(("workers", "algorithm", "repeats", *SHORT_AXES))
+        raise SpecError(f"wan.run: {min(unknown)}: unknown; expected {known}")
+    data = {
+        "schema": 1,
+        "name": re.sub("[^A-Za-z0-9._-]+", "-", test).strip("-.")[:80] or "test",
+        "workload": _workload(what),
+        "algorithms": {algorithm: {}} if isinstance(algorithm, str) else dict(algorithm),
+        "sweep": {"workers": [workers], **{axis: [value] for axis, value in options.items()}},
+        "run": {"repeats": repeats},
+    }
+    return Spec.from_dict(data, "wan.run").override(settings, "wan.run")
+
+
+def _workload(what: Sequence[str] | Mapping[str, Any] | str) -> dict[str, Any]:
+    """The [workload] table: a name, a table, or a command line."""
+    if isinstance(what, str):
+        return {"name": what}
+    return dict(what) if isinstance(what, Mapping) else {"command": [str(part) for part in what]}
+
+
+def _log_tail(cell_folder: Path) -> list[str]:
+    """The last lines that the workers of a failed cell printed."""
+    errors = [json.loads(path.read_text()) for path in sorted(cell_folder.glob("rep-*.failed-*/error.json"))]
+    return [f"    {line}" for line in errors[-1].get("log_tail", [])] if errors else []
+
+
+def _measured(cell: Cell, rows: Sequence[Mapping[str, Any]], folder: Path) -> Measured:
+    def median(key: str) -> Any:
+        values = [row[key] for row in rows if row[key] is not None]
+        return statistics.median(values) if values else None
+
+    keys = ("scalability", "step_time_s", "payload_bytes", "messages_sent", "final_loss", "accuracy")
+    values = {key: median(key) for key in keys}
+    return Measured(cell=" ".join(cell.title.split()), **values, rows=tuple(rows), folder=folder)
