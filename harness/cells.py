@@ -6,7 +6,7 @@ import difflib
 import hashlib
 import json
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -14,26 +14,24 @@ from typing import Any
 
 from harness import testbeds
 from harness.axes import excluded, points
+from harness.checks import check
 from harness.conditions import effective_conditions
 from harness.emulators import choice
 from harness.errors import SpecError
 from harness.predict import (
     GLOO_OPERATIONS_PER_CHANNEL,
-    PredictError,
     PredictInputs,
     fill_steps,
     predict,
     window_steps,
 )
-from harness.spec import CommTable, NetworkTable, Spec, TcpTable, VirtualTable
-from netprofiles import Delay, PlacementError, Profile, Rate, Ratio, Size, load, place, uniform
+from harness.spec import CommTable, Spec, TcpTable, VirtualTable
+from netprofiles import Delay, Profile, Rate, Ratio, Size, load, place, uniform
 from workloads.algorithms import registry as algorithms
-from workloads.algorithms.base import Algorithm, AlgorithmError, Setting
-from workloads.optim import OptimizerError, SGDConfig, configured
+from workloads.algorithms.base import Algorithm
 from workloads.registry import WorkloadInfo, info
 
 BASELINE = "one-worker"
-_ON_SOCKETS = ("direct", "gloo")
 
 
 @dataclass(frozen=True)
@@ -198,10 +196,10 @@ def expand(spec: Spec, where: str) -> list[Cell]:
             cell = _cell(point, {"algorithm": label, **axes}, label, kind, params, where)
             if excluded(spec, cell.axes):
                 continue
-            _check(cell, point, where)
+            check(cell, point, where)
             cells.setdefault(cell.key, cell)
             base = _cell(point, {"algorithm": BASELINE, "workers": 1}, BASELINE, "local", {}, where, workers=1)
-            _check(base, point, where)
+            check(base, point, where)
             baselines.setdefault(base.key, base)
     if not cells:
         raise SpecError(f"{where}: sweep: nothing is left to run; loosen sweep.exclude")
@@ -336,72 +334,3 @@ def _values(data: Any) -> Any:
     if isinstance(data, dict):
         return {k: _values(v) for k, v in data.items() if k not in {"provenance", "notes", "description"}}
     return [_values(item) for item in data] if isinstance(data, list) else data
-
-
-def _check(cell: Cell, spec: Spec, where: str) -> None:
-    """Everything that only shows when the parts come together."""
-    network = spec.network
-    at = ", ".join(f"{k}={v}" for k, v in cell.axes.items())
-    uniform_only, named_only = ("rtt", "rate", "jitter", "loss"), ("rtt_scale", "rate_scale")
-    if network.profile == "uniform":
-        _refuse(network, named_only, f"goes with a named profile; uniform takes {', '.join(uniform_only)}", where)
-        if not cell.is_baseline and network.rtt is None:
-            raise SpecError(f"{where}: network.rtt: the uniform profile needs an RTT; set it or sweep rtt")
-    else:
-        takes = f"{network.profile!r} takes {', '.join(named_only)}"
-        _refuse(network, uniform_only, f"goes with the uniform profile; {takes}", where)
-    try:
-        cell.placement()
-        cell.law_inputs()
-    except PlacementError as error:
-        raise SpecError(f"{where}: network.place: {error}") from None
-    except (ValueError, PredictError) as error:
-        raise SpecError(f"{where}: {at}: {error}") from None
-    _check_testbed(cell, spec, where)
-    _check_algorithm(cell, where, at)
-
-
-def _check_algorithm(cell: Cell, where: str, at: str) -> None:
-    """The optimiser's settings, and what the algorithm says to all that surrounds it."""
-    try:
-        optimizer = configured(cell.config["train"], cell.steps)
-    except OptimizerError as error:
-        raise SpecError(f"{where}: train.{error}") from None
-    if cell.is_baseline:
-        return
-    sgd = optimizer if isinstance(optimizer, SGDConfig) else None
-    setting = Setting(
-        workers=cell.workers,
-        collective=cell.config["comm"]["collective"],
-        optimizer=optimizer.optimizer,
-        momentum=sgd.momentum if sgd else 0.0,
-        nesterov=bool(sgd and sgd.nesterov),
-        weight_decay=optimizer.weight_decay,
-        shapes=cell.workload().shapes,
-    )
-    try:
-        cell.algorithm().check(setting)
-    except AlgorithmError as error:
-        raise SpecError(f"{where}: {at}: {error}") from None
-
-
-def _check_testbed(cell: Cell, spec: Spec, where: str) -> None:
-    """The emulated testbeds run what exists on sockets; the virtual one needs to know how long a step takes."""
-    collective = spec.comm.collective
-    if spec.run.testbed != "virtual":
-        if collective not in _ON_SOCKETS and not cell.is_baseline:
-            raise SpecError(
-                f"{where}: comm.collective: {collective!r} exists on testbed virtual only; "
-                f'expected {" or ".join(map(repr, _ON_SOCKETS))}, or run.testbed = "virtual"'
-            )
-    elif cell.workload().step_time_s is None:
-        raise SpecError(
-            f"{where}: workload: {cell.workload().name} has no compute model, which testbed virtual needs; "
-            'set workload.step_time, such as "300ms"'
-        )
-
-
-def _refuse(network: NetworkTable, keys: Iterable[str], why: str, where: str) -> None:
-    for key in keys:
-        if getattr(network, key) is not None:
-            raise SpecError(f"{where}: network.{key}: {why}")
