@@ -30,7 +30,10 @@ COLUMNS = (
 MEASURES = ("step_time_s", "compute_s", "stall_s", "overhead_s", "scalability", "accuracy", "final_loss")
 
 # Families in the order of a legend; kinds that are not listed follow alphabetically.
-KINDS = ("local", "ssgd", "delayed", "sparse", "dts", "olco3", "rps", "sgp")
+KINDS = (
+    "local", "ssgd", "delayed", "sparse", "dts", "dga", "localsgd", "cocod", "overlap-localsgd", "diloco",
+    "streaming-diloco", "olco3", "rps", "sgp", "osgp", "dpsgd", "ecdpsgd", "adpsgd",
+)  # fmt: skip
 
 # What may be swept besides the algorithm, in the order in which an axis is preferred as the columns of a
 # table.

@@ -8,7 +8,10 @@
     testing     oracles for algorithms of your own: testing.check(Mine, period=4)
 
     Algorithm, Replica      what an algorithm of your own derives from and sees
-    SSGD, Delayed, Sparse, DTS
+    Setting, AlgorithmError what its `check` is given, and refuses with
+    SSGD, Delayed, Sparse, DTS, DGA
+    LocalSGD, CoCoD, OverlapLocalSGD, DiLoCo, StreamingDiLoCo, OLCO3
+    SGP, OSGP, DPSGD, ECDPSGD, ADPSGD
 
 Names are imported when they are first used, so `import wanbench` is instant.
 """
@@ -24,16 +27,44 @@ if TYPE_CHECKING:
     from harness.api import run as run
     from harness.spec import Spec as Spec
     from wanbench import testing as testing
+    from workloads.algorithms.adpsgd import ADPSGD as ADPSGD
     from workloads.algorithms.base import Algorithm as Algorithm
+    from workloads.algorithms.base import AlgorithmError as AlgorithmError
     from workloads.algorithms.base import Replica as Replica
+    from workloads.algorithms.base import Setting as Setting
+    from workloads.algorithms.cocod import CoCoD as CoCoD
     from workloads.algorithms.delayed import Delayed as Delayed
+    from workloads.algorithms.dga import DGA as DGA
+    from workloads.algorithms.diloco import DiLoCo as DiLoCo
+    from workloads.algorithms.dpsgd import DPSGD as DPSGD
     from workloads.algorithms.dts import DTS as DTS
+    from workloads.algorithms.ecdpsgd import ECDPSGD as ECDPSGD
+    from workloads.algorithms.localsgd import LocalSGD as LocalSGD
+    from workloads.algorithms.olco3 import OLCO3 as OLCO3
+    from workloads.algorithms.osgp import OSGP as OSGP
+    from workloads.algorithms.overlap import OverlapLocalSGD as OverlapLocalSGD
+    from workloads.algorithms.sgp import SGP as SGP
     from workloads.algorithms.sparse import Sparse as Sparse
     from workloads.algorithms.ssgd import SSGD as SSGD
+    from workloads.algorithms.streaming import StreamingDiLoCo as StreamingDiLoCo
     from workloads.stepping import step as step
 
 _HOME = {
     "Algorithm": "workloads.algorithms.base",
+    "AlgorithmError": "workloads.algorithms.base",
+    "Setting": "workloads.algorithms.base",
+    "DGA": "workloads.algorithms.dga",
+    "LocalSGD": "workloads.algorithms.localsgd",
+    "CoCoD": "workloads.algorithms.cocod",
+    "OverlapLocalSGD": "workloads.algorithms.overlap",
+    "DiLoCo": "workloads.algorithms.diloco",
+    "StreamingDiLoCo": "workloads.algorithms.streaming",
+    "OLCO3": "workloads.algorithms.olco3",
+    "SGP": "workloads.algorithms.sgp",
+    "OSGP": "workloads.algorithms.osgp",
+    "DPSGD": "workloads.algorithms.dpsgd",
+    "ECDPSGD": "workloads.algorithms.ecdpsgd",
+    "ADPSGD": "workloads.algorithms.adpsgd",
     "DTS": "workloads.algorithms.dts",
     "Delayed": "workloads.algorithms.delayed",
     "Replica": "workloads.algorithms.base",
@@ -48,14 +79,28 @@ _HOME = {
 }
 
 __all__ = [
+    "ADPSGD",
+    "DGA",
+    "DPSGD",
     "DTS",
+    "ECDPSGD",
+    "OLCO3",
+    "OSGP",
+    "SGP",
     "SSGD",
     "Algorithm",
+    "AlgorithmError",
+    "CoCoD",
     "Delayed",
+    "DiLoCo",
+    "LocalSGD",
+    "OverlapLocalSGD",
     "Replica",
     "Run",
+    "Setting",
     "Sparse",
     "Spec",
+    "StreamingDiLoCo",
     "figures",
     "run",
     "step",

@@ -29,16 +29,16 @@ def title(pivot: Pivot) -> str:
 def message_size(pivot: Pivot) -> str | None:
     """The true size of one message, scale applied, as "1.0 MB"; None if no row recorded it.
 
-    The smallest of the run is meant: with momentum, dts sends two such vectors at once.
+    The largest of the run is meant, which is the model: compressed messages and fragments are smaller.
     """
     sizes = [inputs.message_bytes for line in pivot.lines.values() if (inputs := law_inputs(line))]
-    least = min((size for size in sizes if size > 0), default=None)
-    if least is None:
+    most = max((size for size in sizes if size > 0), default=None)
+    if most is None:
         return None
     for unit, scale in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
-        if least >= scale:
-            return f"{least / scale:.1f} {unit}"
-    return f"{least} B"
+        if most >= scale:
+            return f"{most / scale:.1f} {unit}"
+    return f"{most} B"
 
 
 def caption(

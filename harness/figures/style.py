@@ -37,6 +37,17 @@ FAMILIES: Mapping[str, tuple[str, str, str]] = {
     "olco3": ("#AA3377", "v", "xxxx"),
     "rps": ("#CCBB44", "P", "++++"),
     "sgp": ("#66CCEE", "h", "----"),
+    # One colour a family, one marker a method.
+    "dga": ("#4477AA", "*", "//.."),
+    "localsgd": ("#228833", "<", "||||"),
+    "cocod": ("#228833", "p", "oo"),
+    "overlap-localsgd": ("#228833", "8", "||.."),
+    "diloco": ("#AA3377", "X", "**"),
+    "streaming-diloco": ("#AA3377", ">", "xx.."),
+    "osgp": ("#66CCEE", "d", "--.."),
+    "dpsgd": ("#CCBB44", "H", "OO"),
+    "ecdpsgd": ("#CCBB44", "p", "++.."),
+    "adpsgd": ("#777777", "s", "--||"),
 }
 # For kinds that users bring: any of these, chosen by name.
 _OTHERS = (

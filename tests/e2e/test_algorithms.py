@@ -10,7 +10,7 @@ name = "families"
 
 [workload]
 name = "digits-cnn"
-step_time = "150ms"  # long beside its real work, so that a busy processor does not show
+step_time = "120ms"  # long beside its real work, so that a busy processor does not show
 
 [network]
 rtt = "20ms"
@@ -38,7 +38,7 @@ algorithm = "olco3-s1-p2-signsgd-two_way"
 
 [train]
 lr = 0.1
-until = "40 steps"
+until = "30 steps"
 
 [run]
 repeats = 1
@@ -64,11 +64,11 @@ def test_values_and_indices_are_the_bytes_that_are_sent(families):
     kept = 1915  # of 38 282, rounded up
     for collective in ("direct", "gloo"):
         row = families["dts-d2-p1-topk-r0.05", collective]
-        assert row["payload_bytes"] == 2 * 40 * kept * 8
-        assert row["messages_sent"] == 2 * 40
-    # On the wire each of the two sends its message once, in packets with headers, and acknowledges the other's.
+        assert row["payload_bytes"] == 2 * 30 * kept * 8
+        assert row["messages_sent"] == 2 * 30
+    # On the wire there are headers and acknowledgements, and at the end one average of whole replicas, to compare them.
     direct = families["dts-d2-p1-topk-r0.05", "direct"]
-    assert 1.0 < direct["wire_bytes"] / direct["payload_bytes"] < 1.3
+    assert 1.0 < (direct["wire_bytes"] - 2 * 4 * NUMEL) / direct["payload_bytes"] < 1.2
 
 
 def test_the_bits_do_not_depend_on_how_they_travel(families):
@@ -79,6 +79,6 @@ def test_the_bits_do_not_depend_on_how_they_travel(families):
 
 
 def test_who_does_not_wait_keeps_its_speed_and_who_does_is_predicted(families):
-    assert families["adpsgd", "direct"]["stall_s"] == 0
+    assert families["adpsgd", "direct"]["stall_s"] < 0.001  # it asks for what is there already
     assert families["adpsgd", "direct"]["predicted_step_time_s"] is None
-    assert families["diloco-p5-fp16", "direct"]["predicted_step_time_s"] == pytest.approx(0.15 + 0.02 / 5, rel=0.1)
+    assert families["diloco-p5-fp16", "direct"]["predicted_step_time_s"] == pytest.approx(0.12 + 0.02 / 5, rel=0.1)

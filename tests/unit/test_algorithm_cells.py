@@ -115,3 +115,15 @@ def test_a_prediction_is_right_or_there_is_none(kind):
 def test_what_cannot_run_is_refused_before_anything_starts(algorithm, workers, line):
     changes = [("ssgd = {}", algorithm), ("workers = [2]", f"workers = [{workers}]")]
     assert refusal(*changes) == f"x.toml: {line}"
+
+
+@pytest.mark.parametrize(
+    "algorithm",
+    ["diloco = { period = 5, outer_lr = 1.0, momentum = 0.0 }", "dts = { delay = 2, period = 2, form = 'model' }"],
+)
+def test_adamw_trains_where_nothing_asks_for_linear_steps(algorithm):
+    adamw = ("[algorithms]", "[train]\nuntil = '40 steps'\noptimizer = 'adamw'\nlr = 0.005\n\n[algorithms]")
+    (cell,) = swept(edited(VIRTUAL, ("ssgd = {}", algorithm), DIGITS, adamw))
+    outcome = simulated(cell).outcomes[0]
+    assert outcome.accuracy > 0.5
+    assert outcome.replica_spread < 1e-5

@@ -268,3 +268,14 @@ def test_drawing_does_not_touch_pyplot():
     root = Path(harness.__file__).parents[1]
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd=root)
     assert done.stdout == "False\n"
+
+
+def test_every_algorithm_that_comes_along_has_a_look_of_its_own():
+    from harness.analysis import KINDS
+    from harness.figures.style import FAMILIES
+    from workloads.algorithms import registry
+
+    assert set(registry.kinds()) <= set(FAMILIES)
+    assert set(registry.kinds()) <= set(KINDS)
+    assert len({(colour, marker) for colour, marker, _ in FAMILIES.values()}) == len(FAMILIES)
+    assert len({(colour, hatch) for colour, _, hatch in FAMILIES.values()}) == len(FAMILIES)

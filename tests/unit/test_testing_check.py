@@ -204,3 +204,13 @@ def test_more_in_flight_than_said_is_caught():
         "modest-d8-p1 (workers 1, momentum 0): claimed that in_flight bounds what is in flight, "
         "but 9 operations were, not 2"
     )
+
+
+def test_an_algorithm_that_refuses_every_setting_is_not_passed_unseen():
+    @dataclass
+    class Choosy(Algorithm):
+        def check(self, setting):
+            raise AlgorithmError(f"not with {setting.workers}")
+
+    with pytest.raises(AlgorithmError, match=r"^not with 4$"):
+        check(Choosy)

@@ -89,7 +89,7 @@ GATHERING = ("direct", "gloo", "ring")
 
 @dataclass
 class Algorithm(Parameters):
-    """Base class: no communication at all. Every method's default does nothing.
+    """No communication at all: every worker trains alone. The base class, whose methods do nothing.
 
     A subclass is a dataclass whose fields are its parameters: numbers, strings and booleans are checked
     against their annotation, and `field(metadata=at_least(1))` adds a lower bound. An unknown parameter is
