@@ -119,7 +119,7 @@ def test_one_more_message_fails_the_gate_and_a_remark_passes(here, repository):
         assert "payload_bytes 18400000 -> 18400184 (+0.001 %)" in line
         assert "step_time_s 0.0" in line  # one more round trip
     assert failed.out.splitlines()[-1] == "2 regressed, 3 unchanged."
-    assert "::error file=spec.toml,title=wanbench check::2 regressed: 2 regressed, 3 unchanged." in failed.err
+    assert "::error file=spec.toml,title=wanbench check::2 regressed: ssgd w2 10ms, ssgd w2 40ms" in failed.err
     assert (here.folder / "b.json").read_bytes() == before
 
 

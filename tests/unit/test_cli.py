@@ -61,7 +61,8 @@ def test_the_list_of_commands_says_what_each_command_says_of_itself():
 
 def test_the_exit_codes_are_documented():
     text = " ".join(wanbench("--help").stdout.split())
-    assert "0 ok, 2 usage or spec, 3 this host cannot, 4 cells failed, 130 interrupted" in text
+    assert "0 ok, 1 regression (check), 2 usage or spec, 3 this host cannot, 4 cells failed, 5 inconclusive" in text
+    assert "130 interrupted (run again to resume)" in text
 
 
 def test_the_version_is_the_packages():
