@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from harness.gate.text import totals
 from harness.gate.verdict import Finding, Report, Verdict
 
 MOST = 10
-_NAMED = 5  # cells of each kind that get an annotation of their own
+_NAMED = 5  # cells that get an annotation of their own
+_LISTED = 10  # names of cells in one annotation
 _LEVELS = {
     Verdict.FAILED: "error",
     Verdict.REGRESSED: "error",
@@ -26,7 +26,9 @@ def commands(report: Report, spec_file: str) -> list[str]:
     for verdict, level in _LEVELS.items():
         found = [finding for finding in report.findings if finding.verdict is verdict]
         if found:
-            lines.append(_command(level, spec_file, f"{len(found)} {verdict}: {totals(report)}"))
+            names = [finding.cell for finding in found]
+            more = f" and {len(names) - _LISTED} more" if len(names) > _LISTED else ""
+            lines.append(_command(level, spec_file, f"{len(found)} {verdict}: {', '.join(names[:_LISTED])}{more}"))
     named = [_finding(finding, spec_file) for finding in _worst(report)]
     return (lines + named)[:MOST]
 

@@ -75,6 +75,7 @@ def compare(work: Comparison, base: str, head: str, out: Path) -> Report:
             raise SpecError(f"{source}: a run folder is compared with another one, not with what is measured now")
     check_host(work.cells)
     with ExitStack() as stack:
+        stack.enter_context(RunFolder(work.folder).lock())
         scratch = stack.enter_context(control_folder())
         setup = work.spec.gate.setup
         try:
@@ -104,8 +105,9 @@ def measure_noise(work: Comparison) -> Report:
     Equal sides cannot have changed: where one seems to, the host is too noisy to tell.
     """
     check_host(work.cells)
-    pair = _Pair(work, sides.working_folder("base"), sides.working_folder("head"))
-    pair.measure(rule.LOOKS[-1], ())
+    with RunFolder(work.folder).lock():
+        pair = _Pair(work, sides.working_folder("base"), sides.working_folder("head"))
+        pair.measure(rule.LOOKS[-1], ())
     both, notes = pair.sides(), ["both sides are the same code: what differs is the noise of this host"]
     known = Noise(work.noise_path, {})
     if both.timed:

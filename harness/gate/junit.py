@@ -7,6 +7,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 from harness.errors import HostError
+from harness.gate.text import claim_word
 from harness.gate.verdict import Finding, Report, Verdict
 from harness.store import write_text
 
@@ -31,9 +32,10 @@ def as_junit(report: Report) -> str:
     for (group, finding), element in zip(every, kinds, strict=True):
         case = ElementTree.SubElement(suite, "testcase", classname=f"{report.experiment}.{group}", name=finding.cell)
         if element is not None:
-            ElementTree.SubElement(case, element, message=_message(finding))
+            ElementTree.SubElement(case, element, message=_message(finding, str(finding.verdict)))
         elif finding.text:
-            ElementTree.SubElement(case, "system-out").text = _message(finding)
+            said = claim_word(finding) if group == "requirements" else str(finding.verdict)
+            ElementTree.SubElement(case, "system-out").text = _message(finding, said)
     ElementTree.indent(suite)
     return '<?xml version="1.0" encoding="utf-8"?>\n' + ElementTree.tostring(suite, encoding="unicode") + "\n"
 
@@ -47,8 +49,8 @@ def write(path: Path, report: Report) -> None:
         raise HostError(f"{path}: cannot write JUnit XML ({error.strerror})") from None
 
 
-def _message(finding: Finding) -> str:
+def _message(finding: Finding, verdict: str) -> str:
     timing = finding.timing
     change = f" ({100 * timing.change:+.1f} %)" if timing is not None and timing.change is not None else ""
-    text = f"{finding.verdict}{change}" + (f": {finding.text}" if finding.text else "")
+    text = f"{verdict}{change}" + (f": {finding.text}" if finding.text else "")
     return _NOT_XML.sub("?", text)

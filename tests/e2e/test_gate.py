@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from cli_session import Bench
+from numpy._core._multiarray_umath import __cpu_dispatch__, __cpu_features__
 
 ROOT = Path(__file__).parents[2]
 # The checkout's own code: the working folder goes first on the path.
@@ -119,8 +120,26 @@ def test_one_more_message_fails_the_gate_and_a_remark_passes(here, repository):
         assert "payload_bytes 18400000 -> 18400184 (+0.001 %)" in line
         assert "step_time_s 0.0" in line  # one more round trip
     assert failed.out.splitlines()[-1] == "2 regressed, 3 unchanged."
-    assert "::error file=spec.toml,title=wanbench check::2 regressed: 2 regressed, 3 unchanged." in failed.err
+    assert "::error file=spec.toml,title=wanbench check::2 regressed: ssgd w2 10ms, ssgd w2 40ms" in failed.err
     assert (here.folder / "b.json").read_bytes() == before
+
+
+def test_a_baseline_does_not_depend_on_the_processor(here):
+    """Jitter, loss and varying steps, with the vector instructions of numpy and the C library, and without."""
+    vectors = [name for name in __cpu_dispatch__ if __cpu_features__[name]]
+    if not vectors:
+        pytest.skip("this processor has no vector instructions to switch off")
+    text = SPEC.replace("[algorithms]", '[network]\njitter = "1ms"\nloss = "0.5%"\nrate = "100Mbit"\n\n[algorithms]')
+    (here.folder / "noisy.toml").write_text(text)
+    plain = ["env", f"NPY_DISABLE_CPU_FEATURES={' '.join(vectors)}",
+             "GLIBC_TUNABLES=glibc.cpu.hwcaps=-AVX2,-FMA,-AVX512F", *HERE]  # fmt: skip
+    try:
+        first = here.run("check", "noisy.toml", "--baseline", "noisy.json", "--accept", program=HERE)
+        again = here.run("check", "noisy.toml", "--baseline", "noisy.json", program=plain)
+    finally:
+        (here.folder / "noisy.toml").unlink()
+    assert (first.code, again.code) == (0, 0), first.err + again.err
+    assert again.out.splitlines()[-1] == "5 unchanged."
 
 
 def test_revisions_are_run_by_their_own_code_and_leave_nothing_in_the_repository(here, repository):

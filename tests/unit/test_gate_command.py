@@ -98,7 +98,7 @@ def test_github_gets_annotations_on_stderr_and_the_summary_of_the_step(spec, mon
     result = wanbench("check", "t.toml", "--github")
     lines = [line for line in result.stderr.splitlines() if line.startswith("::")]
     assert lines[0] == (
-        "::error file=t.toml,title=wanbench check::1 regressed: no cell was compared; 1 of 1 requirement broken."
+        "::error file=t.toml,title=wanbench check::1 regressed: scalability of ssgd w2 10ms: at least 0.9"
     )
     assert "| scalability of ssgd w2 10ms: at least 0.9 | BROKEN |" in (tmp_path / "step.md").read_text()
 

@@ -114,7 +114,8 @@ def test_github_shows_ten_annotations_so_the_worst_come_first():
     lines = annotations.commands(every, "a,b:c.toml")
     assert len(lines) == 8
     assert [line.partition(" ")[0] for line in lines] == ["::error", "::error", "::notice", *["::error"] * 5]
-    assert lines[0].startswith("::error file=a%2Cb%3Ac.toml,title=wanbench check::1 failed: ")
+    assert lines[0] == "::error file=a%2Cb%3Ac.toml,title=wanbench check::1 failed: f"
+    assert lines[1].endswith("::40 regressed: " + ", ".join(f"c{i}" for i in range(10)) + " and 30 more")
     assert lines[3].endswith("::c39: regressed +39.0 %25")
     all_kinds = Report("e", "b", cells=(*every.cells, Finding("n", Verdict.NOT_COMPARABLE), *report(*Verdict).cells))
     assert len(annotations.commands(all_kinds, "s.toml")) == annotations.MOST
@@ -137,6 +138,7 @@ def test_junit_has_a_case_for_every_cell_and_requirement(tmp_path):
     assert found["diloco w4 80ms"] == [("failure", "regressed (+20.9 %): messages_sent 4 -> 8 (+100 %)")]
     assert found["diloco w4 1ms"] == [("skipped", "inconclusive")]
     assert found["ddp w4 80ms"] == []
+    assert "<system-out>holds: is 0.99</system-out>" in junit.as_junit(REPORT)
 
 
 def test_junit_survives_what_xml_cannot_hold():

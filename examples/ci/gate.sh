@@ -1,0 +1,23 @@
+#!/bin/sh
+# The gate in any CI system: sh gate.sh [BASE]
+#   without BASE   simulated, exact, against baselines/gate.json
+#   with BASE      measured on an emulated network, this revision by turns with BASE
+# Leaves gate.xml (JUnit), gate.md (Markdown) and results/check-gate/check.json.
+set -u
+
+rm -f gate.md
+if [ $# -eq 0 ]; then
+    wanbench check gate.toml --testbed virtual --baseline baselines/gate.json --junit gate.xml --summary gate.md
+else
+    wanbench check gate.toml --base "$1" --head HEAD --junit gate.xml --summary gate.md
+fi
+code=$?
+
+case $code in
+    0) ;;
+    1) echo "gate: something got slower, or a requirement is broken" >&2 ;;
+    4) echo "gate: a cell failed; that says nothing about its speed" >&2 ;;
+    5) echo "gate: no telling; on a quiet machine, try again" >&2 ;;
+    *) echo "gate: nothing was judged" >&2 ;;
+esac
+exit $code
