@@ -1,5 +1,7 @@
 """`wanbench init`: a spec to start from."""
 
+import re
+
 import pytest
 from command_line import as_it_was, refused, wanbench  # noqa: F401
 
@@ -27,6 +29,15 @@ def test_every_commented_alternative_is_a_key_that_exists(tmp_path):
     (tmp_path / "named.toml").write_text(named)
     assert Spec.load(tmp_path / "named.toml").train.until == "300 steps"
     expand(Spec.load(tmp_path / "named.toml"), "named.toml")
+
+
+def test_the_claim_of_the_starter_can_be_checked(tmp_path):
+    wanbench("init")
+    text, claim, lines = (tmp_path / "experiment.toml").read_text().partition("# [[gate.require]]")
+    (tmp_path / "claim.toml").write_text(text + re.sub("(?m)^# ", "", claim + lines))
+    only = ("--only", "algorithm=dts-d20-p4", "--only", "rtt=500ms", "--set", "run.repeats=1")
+    result = wanbench("check", "claim.toml", "--testbed", "virtual", *only)
+    assert (result.exit_code, result.stdout.splitlines()[-1]) == (0, "no cell was compared; 1 requirement met.")
 
 
 def test_a_file_that_is_there_is_left_alone(tmp_path):
