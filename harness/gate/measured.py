@@ -149,7 +149,7 @@ def findings(
             pairs=len(base),
         )
         found[cell] = _with_counts(sides.counted(cell), verdict, timing)
-    together = _together(rule.overall(sides.log_ratios, alpha, _threshold(noise)), noise, sides.rounds)
+    together = _together(sides, alpha, noise)
     return [found[cell] for cell in sorted(found)], together
 
 
@@ -167,14 +167,16 @@ def _with_counts(counted: Finding, verdict: Verdict, timing: Timing) -> Finding:
     return Finding(timing=timing, cell=counted.cell, verdict=worst, text="" if same else counted.text)
 
 
-def _together(overall: rule.Overall, noise: Noise, rounds: int) -> Finding:
+def _together(sides: Sides, alpha: float, noise: Noise) -> Finding:
+    overall = rule.overall(sides.log_ratios, alpha, _threshold(noise))
     slower, doubtful = bool(overall.slower), bool(overall.doubtful)
+    low, high = (float(np.expm1(end)) for end in rule.moments(sides.log_ratios.mean(axis=0)).interval())
     verdict = Verdict.REGRESSED if slower else Verdict.UNCHANGED
     limit = _threshold(noise)
     said = f"at least {100 * math.expm1(float(overall.low)):.1f} % slower, limit {100 * limit:.1f} %" if slower else ""
     said = "slower by less than could be told" if doubtful else said
-    timing = Timing(None, None, _known(math.expm1(float(overall.mean))), _known(math.expm1(float(overall.low))),
-                    _known(math.expm1(float(overall.high))), noise.of(ALL_CELLS), limit, rounds)  # fmt: skip
+    change = _known(math.expm1(float(overall.mean)))
+    timing = Timing(None, None, change, _known(low), _known(high), noise.of(ALL_CELLS), limit, sides.rounds)
     return Finding(ALL_CELLS, verdict, said, timing)
 
 

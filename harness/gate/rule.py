@@ -112,13 +112,12 @@ class Overall:
     """All cells together: the mean of their log-ratios as one sample a round.
 
     Attributes:
-        mean, low, high: of it; low is the lower one-sided bound that is judged, high the upper one.
+        mean: of it. low: its lower one-sided bound, which is judged.
         slower: low is above the threshold. doubtful: it is not, but the mean is above half the threshold.
     """
 
     mean: Floats
     low: Floats
-    high: Floats
     slower: Bools
     doubtful: Bools
 
@@ -129,7 +128,7 @@ def overall(d: Floats, alpha: float, threshold: Floats | float = OVERALL) -> Ove
     reach = stats.t.ppf(1 - alpha, np.maximum(found.pairs - 1, 1)) * found.error
     bound = np.log1p(threshold)
     slower = found.mean - reach > bound
-    return Overall(found.mean, found.mean - reach, found.mean + reach, slower, ~slower & (found.mean > bound / 2))
+    return Overall(found.mean, found.mean - reach, slower, ~slower & (found.mean > bound / 2))
 
 
 def to_measure_further(d: Floats, margins: Floats | float, alpha: float, threshold: Floats | float = OVERALL) -> Bools:

@@ -99,11 +99,47 @@ def test_list_has_a_line_for_everything_a_spec_can_name(kind, names):
 
 
 def test_list_shows_parameters_of_algorithms():
-    assert data("list", "algorithms")["dts"].startswith("(delay: int, period: int)  ")
+    assert data("list", "algorithms")["dts"].startswith("(delay, period, [form], [tensors], [compression])  ")
+
+
+def test_list_gives_every_algorithm_and_compressor_one_line_with_its_source():
+    for what in ("algorithms", "compressors"):
+        for kind, line in data("list", what).items():
+            assert "\n" not in line, kind
+            assert line.endswith("]"), kind
+            assert " [" in line, kind
+    assert data("list", "algorithms")["sgp"].endswith(
+        "[Assran, Loizou, Ballas and Rabbat, Stochastic Gradient Push, ICML 2019]"
+    )
+    assert data("list", "compressors")["topk"].startswith("([ratio])  C(v) keeps the k")
+
+
+def test_show_gives_equation_parameters_defaults_source_and_the_papers_symbols():
+    text = wanbench("show", "algorithm", "dts").stdout
+    for line in (
+        "parameter    type         default   in the paper",
+        "delay        int          required  t (D = t - 1 in Eq. 3)",
+        "form         str          gradient",
+        "source          Zhu, Lu, Lin and Han, Distributed Training Across the World, NeurIPS 2019 workshop",
+        "    sum over k in s..e of  A_{e+D} ... A_{k+1} b_k (gbar_k - g_k)    =    A_{e+D} ... A_{e+1} (xbar - x_own)",
+    ):
+        assert line in text.splitlines(), line
+    shown = data("show", "compressor", "qsgd")
+    assert shown["parameters"]["levels"] == {"type": "int", "required": False, "default": 7, "symbol": None}
+    assert (shown["travels_by"], shown["unbiased"]) == ("all_gather", True)
+
+
+def test_show_refuses_a_compressor_that_is_not_there():
+    assert (
+        refused("show", "compressor", "topp")
+        .strip()
+        .splitlines()[-1]
+        .startswith("wanbench: compressor 'topp' is unknown; did you mean 'topk'?")
+    )
 
 
 def test_list_refuses_what_cannot_be_listed():
-    assert "'algorithms', 'workloads', 'profiles', 'experiments'" in refused("list", "things")
+    assert "'algorithms', 'compressors', 'workloads', 'profiles', 'experiments'" in refused("list", "things")
 
 
 @pytest.mark.parametrize(
