@@ -31,7 +31,6 @@ def test_every_commented_alternative_is_a_key_that_exists(tmp_path):
     expand(Spec.load(tmp_path / "named.toml"), "named.toml")
 
 
-<<<<<<< HEAD
 def test_the_commented_command_is_a_workload_as_well(tmp_path):
     wanbench("init")
     text = (tmp_path / "experiment.toml").read_text()
@@ -44,7 +43,8 @@ def test_the_commented_command_is_a_workload_as_well(tmp_path):
     text = "\n".join(line for line in "\n[".join(tables).splitlines() if not line.startswith(ours))
     cells = expand(Spec.from_toml(text, "x.toml"), "x.toml")
     assert [cell.label for cell in cells if cell.axes.get("rtt") == "20ms"] == ["train-H1", "train-H8", "train-H64"]
-=======
+
+
 def test_the_claim_of_the_starter_can_be_checked(tmp_path):
     wanbench("init")
     text, claim, lines = (tmp_path / "experiment.toml").read_text().partition("# [[gate.require]]")
@@ -52,7 +52,6 @@ def test_the_claim_of_the_starter_can_be_checked(tmp_path):
     only = ("--only", "algorithm=dts-d20-p4", "--only", "rtt=500ms", "--set", "run.repeats=1")
     result = wanbench("check", "claim.toml", "--testbed", "virtual", *only)
     assert (result.exit_code, result.stdout.splitlines()[-1]) == (0, "no cell was compared; 1 requirement met.")
->>>>>>> gate
 
 
 def test_a_file_that_is_there_is_left_alone(tmp_path):
