@@ -21,8 +21,8 @@ from harness.stats import scalability
 COLUMNS = (
     "run", "cell", "rep", "status", "reason", "testbed", "emulator", "collective", "channels", "workload",
     "payload_scale", "algorithm", "kind", "params", "workers", "profile", "rtt_ms", "rtt_max_ms", "rate_mbps",
-    "loss_pct", "jitter_ms", "tcp", "seed", "steps", "step_time_s", "compute_s", "stall_s", "overhead_s",
-    "scalability", "predicted_step_time_s", "payload_bytes", "wire_bytes", "messages_sent", "final_loss",
+    "loss_pct", "jitter_ms", "tcp", "seed", "steps", "steps_total", "step_time_s", "compute_s", "stall_s",
+    "overhead_s", "scalability", "predicted_step_time_s", "payload_bytes", "wire_bytes", "messages_sent", "final_loss",
     "accuracy", "time_to_target_s", "one_way_error_ms", "lateness_p99_ms", "overdue_pct",
     "host_cpu_pct", "image",
 )  # fmt: skip
@@ -30,7 +30,10 @@ COLUMNS = (
 MEASURES = ("step_time_s", "compute_s", "stall_s", "overhead_s", "scalability", "accuracy", "final_loss")
 
 # Families in the order of a legend; kinds that are not listed follow alphabetically.
-KINDS = ("local", "ssgd", "delayed", "sparse", "dts", "olco3", "rps", "sgp")
+KINDS = (
+    "local", "ssgd", "delayed", "sparse", "dts", "olco3", "rps", "sgp", "osgp", "dpsgd", "adpsgd", "local-sgd",
+    "cocod-sgd", "overlap-local-sgd", "slowmo", "diloco", "streaming-diloco", "cocodc", "acco", "powersgd", "dgc",
+)  # fmt: skip
 
 # What may be swept besides the algorithm, in the order in which an axis is preferred as the columns of a
 # table.

@@ -10,13 +10,15 @@
             rep-0/              presence = finished
                 result.json     one row
                 steps.parquet   one row per rank and step
+                messages.parquet   one row per message of rank 0, in its first steps
                 network.json    configured and measured values of every path
                 worker-0.log ...
             rep-1.failed-1/     kept, with error.json
         results.parquet         derived; may be deleted
         figures/
 
-There is no other state: resuming is the plan minus what is finished.
+There is no other state: resuming is the plan minus what is finished. A recorded run (harness/record.py) has one
+rows.jsonl in place of cells/.
 """
 
 from __future__ import annotations
@@ -33,6 +35,10 @@ from typing import Any
 
 from harness.cells import Cell
 from harness.errors import HostError, SpecError
+from harness.row_schema import why_unreadable
+
+SCHEMA = 1
+RECORDED = "rows.jsonl"
 
 
 class RunFolder:
@@ -122,12 +128,13 @@ class RunFolder:
 
     def is_finished(self, cell: Cell, rep: int) -> bool:
         """True if this repetition has a result."""
-        return _read_row(self.cell_folder(cell) / f"rep-{rep}" / "result.json") is not None
+        path = self.cell_folder(cell) / f"rep-{rep}" / "result.json"
+        return path.is_file() and not isinstance(_read_row(path), str)
 
     def failures(self, cell: Cell, rep: int) -> list[dict[str, Any]]:
         """What went wrong in earlier tries of this repetition, oldest first."""
         found = sorted(self.cell_folder(cell).glob(f"rep-{rep}.failed-*/error.json"), key=_try_number)
-        return [{"row": row} for path in found if (row := _read_row(path)) is not None]
+        return [{"row": row} for path in found if not isinstance(row := _read_row(path), str)]
 
     def begin(self, cell: Cell, rep: int) -> Path:
         """An empty folder to work in; leftovers of an interrupted try are removed."""
@@ -157,15 +164,39 @@ class RunFolder:
 
     def rows(self) -> list[dict[str, Any]]:
         """One row per repetition, finished or failed; one that cannot be read is not finished."""
+        return self.read()[0]
+
+    def read(self) -> tuple[list[dict[str, Any]], list[str]]:
+        """The rows, and one line for every file (or line of rows.jsonl) that is none, saying why."""
+        if (self.path / RECORDED).is_file():
+            return self._recorded()
+        problems: list[str] = []
         paths = [path for path in sorted(self.path.glob("cells/*/rep-*/result.json")) if not path.parent.suffix]
-        found = [row for path in paths if (row := _read_row(path)) is not None]
+        found = [row for path in paths if (row := self._row(path, problems)) is not None]
         finished = {(row["cell"], row["rep"]) for row in found}
         failed: dict[tuple[str, int], dict[str, Any]] = {}
         for path in sorted(self.path.glob("cells/*/rep-*.failed-*/error.json"), key=_try_number):
-            row = _read_row(path)
-            if row is not None:
+            if (row := self._row(path, problems)) is not None:
                 failed[row["cell"], row["rep"]] = row
-        return found + [row for key, row in failed.items() if key not in finished]
+        return found + [row for key, row in failed.items() if key not in finished], problems
+
+    def _row(self, path: Path, problems: list[str]) -> dict[str, Any] | None:
+        row = _read_row(path)
+        if isinstance(row, str):
+            problems.append(f"{path.relative_to(self.path)}: {row}")
+            return None
+        return row
+
+    def _recorded(self) -> tuple[list[dict[str, Any]], list[str]]:
+        rows, problems = [], []
+        lines = (self.path / RECORDED).read_text(encoding="utf-8", errors="replace").splitlines()
+        for number, line in enumerate(lines, 1):
+            row = _parse_row(line)
+            if isinstance(row, str):
+                problems.append(f"{RECORDED} line {number}: {row}")
+            else:
+                rows.append(row)
+        return rows, problems
 
     def manifest(self) -> dict[str, Any]:
         """The manifest of the last `run`."""
@@ -179,12 +210,27 @@ def open_run(source: str | None, root: Path) -> RunFolder:
         runs = sorted(root.glob("*/manifest.json"), key=lambda path: path.stat().st_mtime)
         if not runs:
             raise SpecError(f"{root}: no results here; start with `wanbench run smoke`")
+        _refuse_other_schema(runs[-1].parent)
         return RunFolder(runs[-1].parent)
     for path in (Path(source), root / source):
         if (path / "manifest.json").is_file():
+            _refuse_other_schema(path)
             return RunFolder(path)
     known = ", ".join(sorted(path.parent.name for path in root.glob("*/manifest.json"))) or "none"
     raise SpecError(f"{source}: not a run folder, and no run of that name under {root} (there: {known})")
+
+
+def _refuse_other_schema(folder: Path) -> None:
+    """A manifest that cannot be read says nothing about its schema; the rows are judged one by one anyway."""
+    try:
+        schema = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))["schema"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return
+    if schema != SCHEMA:
+        raise SpecError(
+            f"{folder}: results of schema {schema}, this wanbench reads schema {SCHEMA}; "
+            "read it with the version that wrote it, or measure again with --fresh"
+        )
 
 
 def write_text(path: Path, text: str) -> None:
@@ -199,17 +245,24 @@ def write_json(path: Path, data: Any) -> None:
     write_text(path, json.dumps(data, indent=1, sort_keys=True) + "\n")
 
 
-def _read_row(path: Path) -> dict[str, Any] | None:
-    """The row in a result.json or an error.json; None if there is none, or a full disk cut it short."""
+def _read_row(path: Path) -> dict[str, Any] | str:
+    """The row in a result.json or an error.json, or why there is none: a full disk may have cut it short."""
     try:
-        data = json.loads(path.read_text(encoding="utf-8"))
-        row: dict[str, Any] = data.get("row", data)
-        if not {"cell_key", "code", "rep", "status"} <= row.keys():
-            return None
-    except (OSError, ValueError, AttributeError):
-        return None
+        text = path.read_text(encoding="utf-8")
+    except (OSError, ValueError) as error:
+        return f"cannot be read ({error})"
+    row = _parse_row(text)
     # The folder names the cell, also where an axis that came later would name it otherwise.
-    return {**row, "cell": path.parent.parent.name}
+    return row if isinstance(row, str) else {**row, "cell": path.parent.parent.name}
+
+
+def _parse_row(text: str) -> dict[str, Any] | str:
+    try:
+        data = json.loads(text)
+    except (ValueError, RecursionError):
+        return "not JSON; it was cut short or edited"
+    row = data.get("row", data) if isinstance(data, dict) else data
+    return why_unreadable(row) or dict(row)
 
 
 def _try_number(path: Path) -> int:

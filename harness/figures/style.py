@@ -27,8 +27,8 @@ COLUMN_IN, PAGE_IN = 3.35, 7.0
 FORMATS = ("svg", "pdf", "png")
 INK, FAINT = "#222222", "#5F5F5F"
 
-# (colour, marker, hatch of a bar)
-FAMILIES: Mapping[str, tuple[str, str, str]] = {
+# (colour, marker, hatch of a bar). Colours repeat, markers and hatches do not: in grey every family is still its own.
+FAMILIES: Mapping[str, tuple[str, Any, str]] = {
     "local": ("#BBBBBB", "x", ""),
     "ssgd": ("#222222", "o", ""),
     "delayed": ("#4477AA", "s", "////"),
@@ -37,14 +37,27 @@ FAMILIES: Mapping[str, tuple[str, str, str]] = {
     "olco3": ("#AA3377", "v", "xxxx"),
     "rps": ("#CCBB44", "P", "++++"),
     "sgp": ("#66CCEE", "h", "----"),
+    "osgp": ("#332288", "H", "|||"),
+    "dpsgd": ("#EE7733", "<", "oo"),
+    "adpsgd": ("#882255", ">", "OO"),
+    "local-sgd": ("#117733", "p", "**"),
+    "cocod-sgd": ("#999933", "X", "/..."),
+    "overlap-local-sgd": ("#44AA99", "d", "\\\\|"),
+    "slowmo": ("#777777", "8", "--|"),
+    "diloco": ("#DDCC77", (4, 1, 0), "/o"),
+    "streaming-diloco": ("#CC6677", (6, 1, 0), "\\\\o"),
+    "cocodc": ("#4477AA", (3, 1, 0), "x."),
+    "acco": ("#228833", (8, 1, 0), "+o"),
+    "powersgd": ("#EE6677", "*", "*-"),
+    "dgc": ("#AA3377", (5, 0, 180), "o-"),
 }
 # For kinds that users bring: any of these, chosen by name.
 _OTHERS = (
-    ("#AA3377", "X", "*"),
-    ("#66CCEE", "p", "oo"),
-    ("#CCBB44", "<", "||||"),
-    ("#777777", ">", "**"),
-    ("#4477AA", "*", "OO"),
+    ("#AA3377", (3, 0, 30), "*|"),
+    ("#66CCEE", (5, 1, 180), "oo/"),
+    ("#CCBB44", (3, 0, -30), "||||/"),
+    ("#777777", (7, 1, 0), "**/"),
+    ("#4477AA", (7, 0, 0), "OO-"),
 )
 
 # (dash pattern, which part of the marker is filled, share of white in a bar), by delay or, without one,
@@ -72,7 +85,7 @@ class Style:
     """
 
     colour: str
-    marker: str
+    marker: Any
     dashes: Any
     fill: FillStyleType
     bar: str
@@ -86,7 +99,7 @@ def styles(algorithms: Sequence[tuple[str, str, Mapping[str, Any]]]) -> dict[str
     later one take the family's next free look.
     """
     chosen: dict[str, Style] = {}
-    taken: set[tuple[str, str, int]] = set()
+    taken: set[tuple[str, Any, int]] = set()
     for label, kind, params in algorithms:
         colour, marker, hatch = FAMILIES.get(kind) or _OTHERS[zlib.crc32(kind.encode()) % len(_OTHERS)]
         wanted = _variant(params)
