@@ -141,6 +141,7 @@ def _cell(group: pd.DataFrame) -> dict[str, Any]:
     line["status"] = "ok" if len(valid) else line["status"]
     line["reason"] = None if len(valid) else line["reason"]
     line["repeats"] = len(valid)
+    line["repeats_lost"] = len(group) - len(valid)
     for name in MEASURES:
         values = valid[name].dropna()
         line[name] = values.median() if len(values) else math.nan

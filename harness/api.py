@@ -119,10 +119,11 @@ def _derive(folder: RunFolder, draw: bool) -> None:
     rows = folder.rows()
     write_parquet(rows, folder.path / "results.parquet")
     if draw and any(row["status"] == "ok" and row["workers"] > 1 for row in rows):
+        from harness.evidence import Evidence
         from harness.figures import FORMATS, draw_all
 
         figures = folder.path / "figures"
-        drawn = draw_all(rows, folder.name, figures)
+        drawn = draw_all(rows, folder.name, figures, evidence=Evidence(folder))
         # While results came in, there may have been too few of them for the figures there are now.
         for path in figures.iterdir():
             if path.suffix[1:] in FORMATS and path not in drawn:

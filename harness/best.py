@@ -24,7 +24,7 @@ class Standing:
         algorithm, kind, params: label, family and settings.
         scalability, low, high: median, least and most of the valid repetitions; NaN without a one-worker cell.
         step_time_s: median. repeats: valid repetitions.
-        accuracy: median, None where nothing is learned.
+        accuracy, accuracy_low, accuracy_high: median, least and most; None where nothing is learned.
         accuracy_change: accuracy less that of the reference on the same network, None without one.
         megabytes_per_step: payload that one worker hands over a step, None where it is not recorded.
     """
@@ -38,6 +38,8 @@ class Standing:
     step_time_s: float
     repeats: int
     accuracy: float | None
+    accuracy_low: float | None
+    accuracy_high: float | None
     accuracy_change: float | None
     megabytes_per_step: float | None
 
@@ -66,7 +68,7 @@ class Network:
         tied = self.as_fast
         if not tied:
             return None
-        return min(tied, key=lambda s: (math.inf if s.megabytes_per_step is None else s.megabytes_per_step))
+        return min(tied, key=lambda s: math.inf if s.megabytes_per_step is None else s.megabytes_per_step)
 
     @property
     def as_fast(self) -> tuple[Standing, ...]:
@@ -118,6 +120,8 @@ def _standing(line: Line, reference: float | None) -> Standing:
         step_time_s=float(line["step_time_s"]),
         repeats=int(line["repeats"]),
         accuracy=accuracy,
+        accuracy_low=None if accuracy is None else float(line["accuracy_min"]),
+        accuracy_high=None if accuracy is None else float(line["accuracy_max"]),
         accuracy_change=None if accuracy is None or reference is None else accuracy - reference,
         megabytes_per_step=megabytes_per_step(line),
     )

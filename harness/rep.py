@@ -254,4 +254,4 @@ def write_messages(path: Path, messages: Sequence[Mapping[str, Any]]) -> None:
 
     if messages:
         frame = pd.DataFrame(messages)
-        frame.astype({"collected_ns": "Int64"}).to_parquet(path, index=False)
+        frame.astype({"ended_ns": "Int64", "collected_ns": "Int64"}).to_parquet(path, index=False)

@@ -32,7 +32,8 @@ def command(run_source: str | None, to: Path | None, formats: str, out: Path) ->
     if not any(row["status"] == "ok" and row["workers"] > 1 for row in rows):
         raise SpecError(f"{folder.path}: no finished repetition of more than one worker yet; nothing to draw")
 
+    from harness.evidence import Evidence
     from harness.figures import draw_all
 
-    for path in draw_all(rows, folder.name, to or folder.path / "figures", formats=wanted):
+    for path in draw_all(rows, folder.name, to or folder.path / "figures", formats=wanted, evidence=Evidence(folder)):
         click.echo(path)

@@ -5,15 +5,11 @@ from __future__ import annotations
 import dataclasses
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 import click
 
 from harness.cli.options import out_option
 from harness.errors import CellsFailed
-
-if TYPE_CHECKING:
-    from harness.store import RunFolder
 
 _NAMED = 3
 
@@ -30,11 +26,12 @@ def command(run_source: str | None, as_json: bool, out: Path) -> None:
 
     Exit code 0 if nothing speaks against publishing, 4 otherwise.
     """
+    from harness.expected import expected_cells
     from harness.store import open_run
     from harness.verify import RULES, meaning, objections
 
     folder = open_run(run_source, out)
-    found = objections(folder.rows(), _expected(folder))
+    found = objections(folder.rows(), expected_cells(folder))
     if as_json:
         click.echo(json.dumps([dataclasses.asdict(one) for one in found], indent=1))
     else:
@@ -51,14 +48,3 @@ def _where(cells: list[str | None], run: str) -> str:
     """Which cells, in a line."""
     names = [cell or run for cell in cells]
     return ", ".join(names) if len(names) <= _NAMED else f"{', '.join(names[:_NAMED])} and {len(names) - _NAMED} more"
-
-
-def _expected(folder: RunFolder) -> dict[str, str]:
-    """Slug of every cell by its identity: of the spec as it was run, and of all that was measured."""
-    from harness.cells import expand
-    from harness.spec import Spec
-
-    resolved: dict[str, Any] = json.loads((folder.path / "spec.resolved.json").read_text())
-    where = str(folder.path / "spec.resolved.json")
-    wanted = {cell.key: cell.slug for cell in expand(Spec.from_dict(resolved, where), where)}
-    return wanted | {row["cell_key"]: row["cell"] for row in folder.rows()}

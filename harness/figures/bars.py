@@ -12,6 +12,7 @@ from matplotlib.patches import Patch
 
 from harness.analysis import AXIS_TITLES, Pivot
 from harness.figures.caption import caption, title
+from harness.figures.hover import note
 from harness.figures.layout import Sheet
 from harness.figures.style import COLUMN_IN, INK, PAGE_IN, Style, looks_of, wanbench_style
 
@@ -65,6 +66,12 @@ def _bars(axes: Axes, pivot: Pivot, label: str, look: Style, place: int, among: 
             continue
         height, law = line["scalability"], line["predicted_scalability"]
         axes.bar(x, height, 0.88 * width, **_fill(look), zorder=2)
+        note(
+            axes,
+            x,
+            height,
+            f"{label}, {column}: scalability {height:.3f}" + ("" if math.isnan(law) else f", law {law:.3f}"),
+        )
         top = height
         if line["repeats"] > 1:
             low, high = line["scalability_min"], line["scalability_max"]

@@ -52,6 +52,7 @@ def caption(pivot: Pivot, run_name: str, marks: str, progress: str | None = None
     lines = list(pivot.lines.values())
     valid = [line for line in lines if line["status"] == "ok"]
     lost = len(lines) - len(valid)
+    lost_reps = sum(int(line["repeats_lost"]) for line in valid)
     parts = [
         progress,
         _workload(pivot, lines),
@@ -62,6 +63,7 @@ def caption(pivot: Pivot, run_name: str, marks: str, progress: str | None = None
         f"TCP {_each(lines, 'tcp')}",
         _repeats(valid, whiskers),
         f"{lost} cell{'s' if lost > 1 else ''} failed or invalid" if lost else None,
+        f"left out: {lost_reps} failed or invalid repeat{'s' if lost_reps > 1 else ''}" if lost_reps else None,
         marks,
     ]
     return f"{run_name}: " + "; ".join(part for part in parts if part) + "."

@@ -13,17 +13,18 @@ from matplotlib.patches import Patch
 
 from harness.analysis import Pivot
 from harness.figures.caption import axis_value, caption, title
-from harness.figures.layout import Sheet
+from harness.figures.hover import note
+from harness.figures.layout import Panels, Sheet
 from harness.figures.style import COLUMN_IN, INK, PAGE_IN, wanbench_style
 
 # (column, label, colour, hatch): light, dark and middle grey without colour.
-_PARTS = (
+PARTS = (
     ("compute_s", "compute", "#BBCCEE", ""),
     ("stall_s", "stall", "#CC5566", "////"),
     ("overhead_s", "overhead", "#CCBB44", ""),
 )
 _MARKS = "stall: waiting for the network; black ticks: step-time law"
-_BAR_IN, _PANEL_TITLE_IN, _GAP_IN = 0.165, 0.22, 0.16
+_BAR_IN = 0.165
 
 
 def step_time(pivot: Pivot, run_name: str, width_in: float = PAGE_IN, progress: str | None = None) -> Figure:
@@ -34,30 +35,25 @@ def step_time(pivot: Pivot, run_name: str, width_in: float = PAGE_IN, progress: 
         width_in: `PAGE_IN` or `COLUMN_IN`. progress: of a run that is going on, "14 of 42 cells".
     """
     across = min(len(pivot.columns), 3 if width_in > COLUMN_IN else 1)
-    down = math.ceil(len(pivot.columns) / across)
-    panel_in = _BAR_IN * len(pivot.algorithms) + 0.06
+    panels = Panels(len(pivot.columns), across, _BAR_IN * len(pivot.algorithms) + 0.06)
     with wanbench_style():
         sheet = Sheet(
             width_in,
-            down * (panel_in + _PANEL_TITLE_IN),
+            panels.height_in,
             f"{title(pivot)}: where a step's time goes",
             caption(pivot, run_name, _MARKS, progress, whiskers=False),
-            [*(label for _, label, _, _ in _PARTS), "step-time law"],
+            [*(label for _, label, _, _ in PARTS), "step-time law"],
             left_in=0.14 + 0.062 * max(len(label) for label in pivot.algorithms),
         )
         limit_s = _limit_s(pivot)
         for index, column in enumerate(pivot.columns):
-            left = sheet.left + (index % across) * (sheet.right - sheet.left + _GAP_IN / width_in) / across
-            width = (sheet.right - sheet.left + _GAP_IN / width_in) / across - _GAP_IN / width_in
-            top = sheet.top - (index // across) * (panel_in + _PANEL_TITLE_IN) / sheet.height_in
-            bottom = top - (panel_in + _PANEL_TITLE_IN) / sheet.height_in
-            axes = sheet.figure.add_axes((left, bottom, width, panel_in / sheet.height_in))
+            axes = panels.axes(sheet, index)
             axes.set_title(axis_value(pivot.column_axis, column), fontsize=7, fontweight="normal", pad=2)
             _panel(axes, pivot, column, limit_s)
             axes.tick_params(labelleft=index % across == 0, labelbottom=index + across >= len(pivot.columns))
             if index + across >= len(pivot.columns):
                 axes.set_xlabel("seconds a step")
-        handles = [Patch(facecolor=c, hatch=h, edgecolor="white", linewidth=0) for _, _, c, h in _PARTS]
+        handles = [Patch(facecolor=c, hatch=h, edgecolor="white", linewidth=0) for _, _, c, h in PARTS]
         law = Line2D([], [], color=INK, linestyle="", marker="|", markersize=7)
         sheet.legend([*handles, law])
     return sheet.figure
@@ -87,7 +83,7 @@ def _panel(axes: Axes, pivot: Pivot, column: Any, limit_s: float) -> None:
 
 def _bar(axes: Axes, line: Mapping[str, Any], place: int, limit_s: float) -> None:
     left_s = 0.0
-    for name, _, colour, hatch in _PARTS:
+    for name, _, colour, hatch in PARTS:
         width_s = 0.0 if math.isnan(line[name]) else max(0.0, line[name])
         axes.barh(place, width_s, 0.7, left_s, color=colour, hatch=hatch, edgecolor="white", linewidth=0, zorder=2)
         left_s += width_s
@@ -95,5 +91,7 @@ def _bar(axes: Axes, line: Mapping[str, Any], place: int, limit_s: float) -> Non
     known = not math.isnan(law_s)
     if known:
         axes.plot([law_s, law_s], [place - 0.42, place + 0.42], color=INK, linewidth=0.9, zorder=3)
+    parts = ", ".join(f"{label} {line[name]:.4f} s" for name, label, _, _ in PARTS if not math.isnan(line[name]))
+    note(axes, line["step_time_s"] / 2, place, f"{line['algorithm']}: {line['step_time_s']:.4f} s a step, {parts}")
     end_s = max(left_s, law_s if known else 0.0)
     axes.text(end_s + 0.015 * limit_s, place, f"{line['step_time_s']:#.3g}", fontsize=6, va="center", color=INK)

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import ctypes
 import threading
+import time
 from typing import Any, cast
 
 import torch
@@ -41,6 +42,7 @@ class DirectWork:
         self._timeout_s = timeout_s
         self._event = threading.Event()
         self._error: str | None = None
+        self.ended_ns: int | None = None
 
     def done(self) -> bool:
         """True once `wait` would return, or raise, at once."""
@@ -56,6 +58,7 @@ class DirectWork:
     def complete(self, error: str | None = None) -> None:
         """Called by the I/O thread."""
         self._error = error
+        self.ended_ns = time.monotonic_ns()
         self._event.set()
 
 

@@ -15,13 +15,15 @@ class Message:
 
     Attributes:
         kind: "all_reduce", "send" or "recv". nbytes: of the vector.
-        issued_ns: handed over. collected_ns: its `wait` returned; None if nobody has waited for it.
+        issued_ns: handed over. ended_ns: the result was there; None where the comm cannot tell (gloo).
+        collected_ns: its `wait` returned; None if nobody has waited for it.
         stall_ns: time spent in that `wait`.
     """
 
     kind: str
     nbytes: int
     issued_ns: int
+    ended_ns: int | None = None
     collected_ns: int | None = None
     stall_ns: int = 0
 
@@ -48,6 +50,7 @@ class MeteredWork:
             self._message.stall_ns += end - begin
             if self._message.collected_ns is None:
                 self._message.collected_ns = end
+                self._message.ended_ns = getattr(self._work, "ended_ns", None)
 
 
 class MeteredComm:
