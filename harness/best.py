@@ -130,7 +130,7 @@ def _standing(line: Line, reference: float | None) -> Standing:
 def megabytes_per_step(line: Line) -> float | None:
     """Payload that one worker hands over a step, in MB (10^6); None where a row does not say how many steps it ran."""
     payload, steps, workers = line.get("payload_bytes"), line.get("steps_total"), line["workers"]
-    if _absent(payload) or _absent(steps) or not steps:
+    if payload is None or steps is None or not steps > 0 or payload != payload:
         return None
     return float(payload) / float(steps) / float(workers) / 1e6
 

@@ -12,6 +12,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from harness.analysis import records
 from harness.store import RunFolder
 
 if TYPE_CHECKING:
@@ -42,15 +43,18 @@ class Evidence:
         """`step`, `end_s` since training began, `accuracy` of rank 0 and `loss`, the mean over ranks since the last
         evaluation; one entry an evaluation. None where nothing is learned.
         """
-        return self._of(row, CURVE)
+        found: dict[str, list[float]] | None = self._of(row, CURVE)
+        return found
 
     def trace(self, row: Row) -> dict[str, Any] | None:
         """`first` measured step, and as columns, in nanoseconds of one clock, `steps` and `messages` of rank 0."""
-        return self._of(row, TRACE)
+        found: dict[str, Any] | None = self._of(row, TRACE)
+        return found
 
     def network(self, row: Row) -> list[dict[str, Any]] | None:
         """One entry a directed path: what was configured, and what the probe measured where there was one."""
-        return self._of(row, NETWORK)
+        found: list[dict[str, Any]] | None = self._of(row, NETWORK)
+        return found
 
     @cached_property
     def _recorded(self) -> dict[tuple[str, int], dict[str, Any]] | None:
@@ -70,7 +74,7 @@ class Evidence:
         if self._recorded is not None:
             return self._recorded.get((row["cell"], row["rep"]), {}).get(what)
         rep = self._path / "cells" / str(row["cell"]) / f"rep-{row['rep']}"
-        read = {CURVE: _curve, TRACE: _trace, NETWORK: _network}[what]
+        read: Any = {CURVE: _curve, TRACE: _trace, NETWORK: _network}[what]
         try:
             return read(rep, row)
         except (OSError, ValueError, KeyError, TypeError, IndexError, AttributeError):
@@ -91,11 +95,11 @@ def _curve(rep: Path, row: Row) -> dict[str, list[float]] | None:
     losses = steps.groupby("step")["loss"].mean()
     curve: dict[str, list[float]] = {"step": [], "end_s": [], "accuracy": [], "loss": []}
     since = -1
-    for point in evaluated.itertuples():
-        step = int(point.step)
+    for point in records(evaluated):
+        step = int(point["step"])
         curve["step"].append(step + 1)
-        curve["end_s"].append(round((float(point.end_ns) - begin_ns) / 1e9, 4))
-        curve["accuracy"].append(round(float(point.accuracy), 5))
+        curve["end_s"].append(round((float(point["end_ns"]) - begin_ns) / 1e9, 4))
+        curve["accuracy"].append(round(float(point["accuracy"]), 5))
         curve["loss"].append(round(float(losses[(losses.index > since) & (losses.index <= step)].mean()), 5))
         since = step
     last = first.iloc[-1]

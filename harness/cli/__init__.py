@@ -20,6 +20,7 @@ COMMANDS = {
     "exec": "Run any program on an emulated network, as torchrun would.",
     "results": "Show the results of a run.",
     "figures": "Draw the figures of a run.",
+    "report": "One page of a run, to look at and to pass on.",
     "compare": "Compare the cells of a run along an axis, or two runs.",
     "verify": "May the numbers of a run be published?",
     "calibrate": "A workload by numbers from a real training script.",

@@ -13,10 +13,11 @@ from matplotlib.patches import Rectangle
 from harness.analysis import AnalysisError
 from harness.figures.hover import note
 from harness.figures.layout import Sheet
-from harness.figures.style import INK, PAGE_IN, wanbench_style
+from harness.figures.style import PAGE_IN, wanbench_style
 
 MOST_SITES = 12
-_SHADES = LinearSegmentedColormap.from_list("delay", ["#FFFFFF", "#A9C4E0"])
+_TEXT = "#1A1B1E"  # on light shades, also on a dark page
+_SHADES = LinearSegmentedColormap.from_list("delay", ["#EAF1F8", "#A9C4E0"])
 
 
 def network_matrix(paths: Sequence[Mapping[str, Any]], title: str, about: str, width_in: float = PAGE_IN) -> Figure:
@@ -72,7 +73,13 @@ def _entry(axes: Axes, path: Mapping[str, Any], place: tuple[int, int], most_ms:
     )
     delay, rate = _delay(path, small=small), _rate(path, small=small)
     axes.text(
-        x, y, delay + (f"\n{rate}" if rate else ""), fontsize=5.5 if small else 6.5, ha="center", va="center", color=INK
+        x,
+        y,
+        delay + (f"\n{rate}" if rate else ""),
+        fontsize=5.5 if small else 6.5,
+        ha="center",
+        va="center",
+        color=_TEXT,
     )
     reasons = f"; {'; '.join(path['reasons'])}" if wrong else ""
     full = ", ".join(filter(None, [_delay(path, small=False), _rate(path, small=False)]))

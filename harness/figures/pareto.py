@@ -95,7 +95,7 @@ def _panel(axes: Axes, network: Network, looks: dict[str, Style]) -> None:
             axes.hlines(y, standing.low, standing.high, color=look.colour, linewidth=0.7)
             reference = (standing.accuracy or 0.0) - (standing.accuracy_change or 0.0)
             ends = [100 * ((end or 0.0) - reference) for end in (standing.accuracy_low, standing.accuracy_high)]
-            axes.vlines(standing.scalability, *ends, color=look.colour, linewidth=0.7)
+            axes.vlines(standing.scalability, ends[0], ends[1], color=look.colour, linewidth=0.7)
         said = (
             f"{standing.algorithm}, {_where(network)}: scalability {standing.scalability:.3f}, accuracy {y:+.2f} points"
         )

@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
-from harness.analysis import AnalysisError
+from harness.analysis import AnalysisError, records
 from harness.figures.hover import note
 from harness.figures.layout import Panels, Sheet
 from harness.figures.step_time import PARTS
@@ -80,21 +80,22 @@ class _View:
 
 
 def _view(trace: Trace, span_s: float) -> _View:
-    ends = trace.steps.assign(begin_ns=trace.steps["end_ns"] - trace.steps["step_time_s"] * 1e9)
-    origin = float(ends.loc[ends["step"] == trace.first, "begin_ns"].iloc[0])
-    steps = [(int(row.step), (row.begin_ns - origin) / 1e9, (row.end_ns - origin) / 1e9) for row in ends.itertuples()]
+    rows = records(trace.steps)
+    begins = {row["step"]: float(row["end_ns"]) - row["step_time_s"] * 1e9 for row in rows}
+    origin = begins[trace.first]
+    steps = [
+        (int(row["step"]), (begins[row["step"]] - origin) / 1e9, (float(row["end_ns"]) - origin) / 1e9) for row in rows
+    ]
     stalls, flights = [], []
-    for row in trace.messages.itertuples():
-        begin = (row.issued_ns - origin) / 1e9
-        used = span_s if pd.isna(row.collected_ns) else (row.collected_ns - origin) / 1e9
-        arrived = used if pd.isna(row.ended_ns) else (row.ended_ns - origin) / 1e9
+    for row in records(trace.messages):
+        begin = (row["issued_ns"] - origin) / 1e9
+        used = span_s if pd.isna(row["collected_ns"]) else (row["collected_ns"] - origin) / 1e9
+        arrived = used if pd.isna(row["ended_ns"]) else (row["ended_ns"] - origin) / 1e9
         if used <= 0 or begin >= span_s:
             continue
-        stalls.append((used - row.stall_ns / 1e9, used))
-        said = (
-            f"{row.nbytes / 1e6:.3g} MB {row.kind}: issued at {begin:.3f} s, arrived {arrived:.3f} s, used {used:.3f} s"
-        )
-        flights.append((begin, min(arrived, used), used, said))
+        stalls.append((used - row["stall_ns"] / 1e9, used))
+        times = f"issued at {begin:.3f} s, arrived {arrived:.3f} s, used {used:.3f} s"
+        flights.append((begin, min(arrived, used), used, f"{row['nbytes'] / 1e6:.3g} MB {row['kind']}: {times}"))
     done = [step for step in steps if step[1] >= -1e-9 and step[2] <= span_s]
     title = f"{trace.label}: {len(done)} steps in {span_s:.1f} s"
     return _View(title, [step for step in steps if step[2] > 0 and step[1] < span_s], stalls, _lanes(flights))
