@@ -2,6 +2,7 @@
 # Installs the system packages that lanes of the tests need beside Python; quick when they are there.
 #   sh scripts/setup-tests.sh LANE...     kernel: netem, in User-Mode Linux where this kernel has none
 #                                         docker: containers, with a private daemon where none runs
+#                                         browser: the report, in headless Chromium
 set -eu
 
 say() { printf 'setup-tests: %s\n' "$*" >&2; }
@@ -18,7 +19,7 @@ need() { # PACKAGE TOOL...
     done
 }
 
-[ $# -gt 0 ] || { say "which lane? expected: kernel, docker"; exit 2; }
+[ $# -gt 0 ] || { say "which lane? expected: kernel, docker, browser"; exit 2; }
 for lane in "$@"; do
     case $lane in
     kernel)
@@ -34,8 +35,12 @@ for lane in "$@"; do
         need docker-compose docker-compose
         need debootstrap debootstrap
         ;;
+    browser)
+        need chromium chromium
+        need chromium-driver chromedriver
+        ;;
     *)
-        say "no lane $lane; expected: kernel, docker"
+        say "no lane $lane; expected: kernel, docker, browser"
         exit 2
         ;;
     esac

@@ -10,7 +10,7 @@ from typing import Any
 import pandas as pd
 from matplotlib.figure import Figure
 
-from harness.analysis import AXES, Pivot, algorithm_order, axes_of, cells, frame, pivots, records
+from harness.analysis import AXES, COLUMNS, Pivot, algorithm_order, axes_of, cells, frame, pivots, records
 from harness.best import networks
 from harness.evidence import Evidence
 from harness.figures.bars import scalability_bars
@@ -61,7 +61,8 @@ def gallery(
         if any(line["status"] == "ok" for line in pivot.lines.values()):
             drawn += _of_pivot(pivot, run_name, progress)
     if evidence is not None:
-        ok = [row for row in rows if row["status"] == "ok" and row["workers"] != 1]
+        full: list[dict[str, Any]] = [{**dict.fromkeys(COLUMNS), **row} for row in rows]
+        ok = [row for row in full if row["status"] == "ok" and row["workers"] != 1]
         drawn += _learning(table, ok, lines, run_name, evidence)
         drawn += _timeline(table, ok, lines, run_name, evidence)
         drawn += _matrix(ok, run_name, evidence)

@@ -118,7 +118,7 @@ class Content:
 def content_of(folder: RunFolder, path: Path) -> Content:
     """Read a run folder for a page at `path`. Files that cannot be read are named on the page."""
     rows, unreadable = folder.read()
-    rows = [{**row, "run": folder.name} for row in rows]
+    rows = [{**dict.fromkeys(COLUMNS), **row, "run": folder.name} for row in rows]
     table = frame(rows)
     summary = records(cells(table)) if len(table) else []
     try:
