@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pandas as pd
@@ -27,7 +27,9 @@ COLUMNS = (
     "host_cpu_pct", "image",
 )  # fmt: skip
 
-MEASURES = ("step_time_s", "compute_s", "stall_s", "overhead_s", "scalability", "accuracy", "final_loss")
+MEASURES = (
+    "step_time_s", "compute_s", "stall_s", "overhead_s", "scalability", "accuracy", "final_loss", "time_to_target_s",
+)  # fmt: skip
 
 # Families in the order of a legend; kinds that are not listed follow alphabetically.
 KINDS = (
@@ -187,6 +189,8 @@ class Pivot:
         column_axis: the name of the axis, one of `AXES`.
         columns: its values. algorithms: labels, in order.
         lines: (algorithm, column) -> line of `cells`; a combination that was never run has none.
+        heading: a title in place of the one that follows from the lines. note: for the caption.
+        published: (algorithm, column) -> value, to be drawn beside.
     """
 
     fixed: Mapping[str, Any]
@@ -194,6 +198,9 @@ class Pivot:
     columns: tuple[Any, ...]
     algorithms: tuple[str, ...]
     lines: Mapping[tuple[str, Any], Mapping[str, Any]]
+    heading: str | None = None
+    note: str | None = None
+    published: Mapping[tuple[str, Any], float] = field(default_factory=dict)
 
 
 def pivots(table: pd.DataFrame, prefer: Sequence[str] = AXES) -> list[Pivot]:

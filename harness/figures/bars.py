@@ -18,6 +18,9 @@ from harness.figures.style import COLUMN_IN, INK, PAGE_IN, Style, looks_of, wanb
 
 _GROUP = 0.84
 _NUMBER_IN = 0.19
+_PUBLISHED: dict[str, Any] = {
+    "marker": "D", "color": INK, "fillstyle": "none", "linestyle": "", "markersize": 5, "markeredgewidth": 0.9,
+}  # fmt: skip
 
 
 def scalability_bars(pivot: Pivot, run_name: str, width_in: float = PAGE_IN, progress: str | None = None) -> Figure:
@@ -34,12 +37,16 @@ def scalability_bars(pivot: Pivot, run_name: str, width_in: float = PAGE_IN, pro
             2.5 if width_in > COLUMN_IN else 2.0,
             title(pivot),
             caption(pivot, run_name, "black ticks: step-time law", progress),
-            [*looks, "step-time law"],
+            [*looks, "step-time law", *(["published"] if pivot.published else [])],
         )
         axes = sheet.axes()
         bar_in = (sheet.right - sheet.left) * width_in / len(pivot.columns) * _GROUP / len(looks)
         for place, (label, look) in enumerate(looks.items()):
             _bars(axes, pivot, label, look, place, len(looks), numbered=bar_in >= _NUMBER_IN)
+        for (label, column), value in pivot.published.items():
+            x = pivot.columns.index(column) - _GROUP / 2 + (list(looks).index(label) + 0.5) * _GROUP / len(looks)
+            axes.plot([x], [value], zorder=4, **_PUBLISHED)
+            note(axes, x, value, f"{label}, {column}: published {value:g}")
         axes.set_xlim(-0.5, len(pivot.columns) - 0.5)
         axes.set_xticks(
             range(len(pivot.columns)),
@@ -51,7 +58,8 @@ def scalability_bars(pivot: Pivot, run_name: str, width_in: float = PAGE_IN, pro
         axes.set_ylabel("scalability  T(1) / T(N)")
         axes.set_xlabel(AXIS_TITLES.get(pivot.column_axis, pivot.column_axis))
         law = Line2D([], [], color=INK, linestyle="", marker="_", markersize=7)
-        sheet.legend([*(_handle(look) for look in looks.values()), law])
+        published = [Line2D([], [], **_PUBLISHED)] if pivot.published else []
+        sheet.legend([*(_handle(look) for look in looks.values()), law, *published])
     return sheet.figure
 
 
@@ -81,7 +89,15 @@ def _bars(axes: Axes, pivot: Pivot, label: str, look: Style, place: int, among: 
             axes.hlines(law, x - 0.46 * width, x + 0.46 * width, color=INK, linewidth=1.0, zorder=3)
             top = max(top, law)
         if numbered:
-            axes.text(x, top + 0.012, f"{height:.2f}", fontsize=6, ha="center", va="bottom", color=INK)
+            axes.text(
+                x,
+                top + 0.012,
+                f"{height:.2f}" if height >= 0.1 else f"{height:.3f}",
+                fontsize=6,
+                ha="center",
+                va="bottom",
+                color=INK,
+            )
 
 
 def _fill(look: Style) -> dict[str, Any]:

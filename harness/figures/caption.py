@@ -17,6 +17,8 @@ def title(pivot: Pivot) -> str:
     What a byte costs gloo depends on the size of the message, so its scaled runs are named by the size that
     travelled, and not by a workload of another size.
     """
+    if pivot.heading is not None:
+        return pivot.heading
     lines = list(pivot.lines.values())
     size = message_size(pivot)
     scaled_gloo = any(line["collective"] == "gloo" and line["payload_scale"] < 1 for line in lines)
@@ -65,6 +67,7 @@ def caption(pivot: Pivot, run_name: str, marks: str, progress: str | None = None
         f"{lost} cell{'s' if lost > 1 else ''} failed or invalid" if lost else None,
         f"left out: {lost_reps} failed or invalid repeat{'s' if lost_reps > 1 else ''}" if lost_reps else None,
         marks,
+        pivot.note,
     ]
     return f"{run_name}: " + "; ".join(part for part in parts if part) + "."
 
