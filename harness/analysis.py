@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import math
+import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -128,8 +129,10 @@ def cells(table: pd.DataFrame) -> pd.DataFrame:
     `predicted_scalability` is dimensionless; `deviation_pct` is 100 (measured / predicted - 1) of
     scalability.
     """
-    lines = [_cell(group) for _, group in table.groupby(["run", "cell"], sort=False, dropna=False)]
-    return pd.DataFrame(lines, dtype=object)
+    groups: dict[tuple[Any, Any], list[dict[str, Any]]] = {}
+    for row in records(table):
+        groups.setdefault((row["run"], row["cell"]), []).append(row)
+    return pd.DataFrame([_cell(group) for group in groups.values()], dtype=object)
 
 
 def records(table: pd.DataFrame) -> list[dict[str, Any]]:
@@ -137,18 +140,18 @@ def records(table: pd.DataFrame) -> list[dict[str, Any]]:
     return [dict(zip(table.columns, values, strict=True)) for values in table.itertuples(index=False, name=None)]
 
 
-def _cell(group: pd.DataFrame) -> dict[str, Any]:
-    valid = group[group["status"] == "ok"]
-    line: dict[str, Any] = dict(group.iloc[-1])
-    line["status"] = "ok" if len(valid) else line["status"]
-    line["reason"] = None if len(valid) else line["reason"]
+def _cell(group: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    valid = [row for row in group if row["status"] == "ok"]
+    line: dict[str, Any] = dict(group[-1])
+    line["status"] = "ok" if valid else line["status"]
+    line["reason"] = None if valid else line["reason"]
     line["repeats"] = len(valid)
     line["repeats_lost"] = len(group) - len(valid)
     for name in MEASURES:
-        values = valid[name].dropna()
-        line[name] = values.median() if len(values) else math.nan
-        line[f"{name}_min"] = values.min() if len(values) else math.nan
-        line[f"{name}_max"] = values.max() if len(values) else math.nan
+        values = [row[name] for row in valid if not math.isnan(row[name])]
+        line[name] = statistics.median(values) if values else math.nan
+        line[f"{name}_min"] = min(values, default=math.nan)
+        line[f"{name}_max"] = max(values, default=math.nan)
     line["predicted_scalability"] = predicted_scalability(line)
     line["deviation_pct"] = 100 * (line["scalability"] / line["predicted_scalability"] - 1)
     return line

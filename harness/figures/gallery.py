@@ -20,7 +20,7 @@ from harness.figures.network import MOST_SITES, network_matrix
 from harness.figures.pareto import pareto
 from harness.figures.scalability import scalability_by_rtt
 from harness.figures.step_time import step_time
-from harness.figures.timeline import Trace, timeline
+from harness.figures.timeline import MARKS, Trace, timeline
 from harness.verify import ACCURACY_BAND
 
 # Collectives differ too much to share a figure.
@@ -131,7 +131,7 @@ def _timeline(
         return []
     kept = {row["cell"] for row in picked}
     pivot = whole([line for line in lines if line["cell"] in kept])
-    about = caption(pivot, run_name, "rank 0 of one repetition each", whiskers=False)
+    about = caption(pivot, run_name, MARKS, whiskers=False)
     heading = "A worker's steps and messages in flight"
     return [
         Drawing("timeline", heading, lambda width: timeline(traces, f"{title(pivot)}: {heading.lower()}", about, width))
@@ -172,9 +172,15 @@ def _matrix(ok: Sequence[Row], run_name: str, evidence: Evidence) -> list[Drawin
 
 def whole(lines: Sequence[Row]) -> Pivot:
     """All cells as one pivot, for captions and titles: nothing is swept in it."""
-    fixed = {axis: lines[0][axis] for axis in ("rtt_ms",) if len({line[axis] for line in lines}) == 1}
-    shown = {axis: value for axis, value in fixed.items() if value == value and value is not None}
-    return Pivot(shown, "", (), (), {(line["cell"], None): line for line in lines})
+    uniform = all(line["profile"] == "uniform" for line in lines)
+    rtts = {line["rtt_ms"] for line in lines if line["rtt_ms"] == line["rtt_ms"]}
+    return Pivot(
+        {"rtt_ms": rtts.pop()} if uniform and len(rtts) == 1 else {},
+        "",
+        (),
+        (),
+        {(line["cell"], None): line for line in lines},
+    )
 
 
 def _middle(table: pd.DataFrame, ok: Sequence[Row]) -> list[Row]:

@@ -22,6 +22,10 @@ _COMPUTE, _STALL = PARTS[0], PARTS[1]
 _FLYING, _WAITING = "#4477AA", "#BBBBBB"
 _LANE_IN, _STEP_LANES = 0.052, 3
 _MOST_LANES = 14
+MARKS = (
+    "rank 0 of one repetition each; steps: compute, and stalls inside them; below, messages from issue to arrival, "
+    "and until they are used"
+)
 
 
 @dataclass(frozen=True)
@@ -44,6 +48,9 @@ class Trace:
 def timeline(traces: Sequence[Trace], title: str, about: str, width_in: float = PAGE_IN) -> Figure:
     """One row an algorithm, all on the same time axis, from the first measured step on.
 
+    Args:
+        traces: from top to bottom. title: above. about: the caption, with `MARKS`. width_in: of the figure.
+
     Raises:
         AnalysisError: there is no trace.
     """
@@ -53,10 +60,9 @@ def timeline(traces: Sequence[Trace], title: str, about: str, width_in: float = 
     shown = [_view(trace, span_s) for trace in traces]
     lanes = min(_MOST_LANES, max([2, *(len(view.lanes) for view in shown)]))
     panels = Panels(len(shown), 1, _LANE_IN * (lanes + _STEP_LANES))
-    marks = "steps: compute, and stalls inside them; below, messages from issue to arrival, and until they are used"
     with wanbench_style():
         labels = [_COMPUTE[1], _STALL[1], "in flight", "arrived, not yet used"]
-        sheet = Sheet(width_in, panels.height_in, title, f"{about}; {marks}.", labels, left_in=0.12)
+        sheet = Sheet(width_in, panels.height_in, title, about, labels, left_in=0.12)
         for index, view in enumerate(shown):
             axes = panels.axes(sheet, index)
             axes.set_title(view.title, fontsize=7, fontweight="normal", pad=2)
