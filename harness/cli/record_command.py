@@ -40,11 +40,10 @@ def command(name: str, only: tuple[str, ...], fresh: bool, keep: bool, jobs: int
             raise SpecError(f"--only {run}: not an experiment of {name}; expected one of {', '.join(paper.runs)}")
     for run in only or paper.runs:
         spec, folder = Spec.load(run), RunFolder(out / run)
-        tally = measure_all(
-            spec, expand(spec, run), folder, text=read(run), jobs=jobs, fresh=fresh, keep=keep, draw=False
-        )
+        cells = expand(spec, run)
+        tally = measure_all(spec, cells, folder, text=read(run), jobs=jobs, fresh=fresh, keep=keep, draw=False)
         if tally.failed:
             raise CellsFailed(f"{folder.path}: {len(tally.failed)} repetitions failed; nothing of it is recorded")
-        click.echo(record(folder, REFERENCE / run, wanted_evidence(paper, run)).path)
+        click.echo(record(folder, REFERENCE / run, wanted_evidence(paper, run), {cell.key for cell in cells}).path)
     for path in draw_paper(paper, REFERENCE, REFERENCE / name):
         click.echo(path)
