@@ -14,13 +14,10 @@ from harness.analysis import AXIS_TITLES, Pivot
 from harness.figures.caption import caption, title
 from harness.figures.hover import note
 from harness.figures.layout import Sheet
-from harness.figures.style import COLUMN_IN, INK, PAGE_IN, Style, looks_of, wanbench_style
+from harness.figures.style import COLUMN_IN, INK, PAGE_IN, PUBLISHED, Style, looks_of, wanbench_style
 
 _GROUP = 0.84
 _NUMBER_IN = 0.19
-_PUBLISHED: dict[str, Any] = {
-    "marker": "D", "color": INK, "fillstyle": "none", "linestyle": "", "markersize": 5, "markeredgewidth": 0.9,
-}  # fmt: skip
 
 
 def scalability_bars(pivot: Pivot, run_name: str, width_in: float = PAGE_IN, progress: str | None = None) -> Figure:
@@ -45,7 +42,7 @@ def scalability_bars(pivot: Pivot, run_name: str, width_in: float = PAGE_IN, pro
             _bars(axes, pivot, label, look, place, len(looks), numbered=bar_in >= _NUMBER_IN)
         for (label, column), value in pivot.published.items():
             x = pivot.columns.index(column) - _GROUP / 2 + (list(looks).index(label) + 0.5) * _GROUP / len(looks)
-            axes.plot([x], [value], zorder=4, **_PUBLISHED)
+            axes.plot([x], [value], zorder=4, **PUBLISHED)
             note(axes, x, value, f"{label}, {column}: published {value:g}")
         axes.set_xlim(-0.5, len(pivot.columns) - 0.5)
         axes.set_xticks(
@@ -58,7 +55,7 @@ def scalability_bars(pivot: Pivot, run_name: str, width_in: float = PAGE_IN, pro
         axes.set_ylabel("scalability  T(1) / T(N)")
         axes.set_xlabel(AXIS_TITLES.get(pivot.column_axis, pivot.column_axis))
         law = Line2D([], [], color=INK, linestyle="", marker="_", markersize=7)
-        published = [Line2D([], [], **_PUBLISHED)] if pivot.published else []
+        published = [Line2D([], [], **PUBLISHED)] if pivot.published else []
         sheet.legend([*(_handle(look) for look in looks.values()), law, *published])
     return sheet.figure
 

@@ -15,7 +15,7 @@ from harness.analysis import Pivot
 from harness.figures.caption import axis_value, caption, title
 from harness.figures.hover import note
 from harness.figures.layout import Panels, Sheet
-from harness.figures.style import COLUMN_IN, INK, PAGE_IN, wanbench_style
+from harness.figures.style import COLUMN_IN, INK, PAGE_IN, PUBLISHED, wanbench_style
 
 # (column, label, colour, hatch): light, dark and middle grey without colour.
 PARTS = (
@@ -42,7 +42,7 @@ def step_time(pivot: Pivot, run_name: str, width_in: float = PAGE_IN, progress: 
             panels.height_in,
             f"{title(pivot)}: where a step's time goes",
             caption(pivot, run_name, _MARKS, progress, whiskers=False),
-            [*(label for _, label, _, _ in PARTS), "step-time law"],
+            [*(label for _, label, _, _ in PARTS), "step-time law", *(["published"] if pivot.published else [])],
             left_in=0.14 + 0.062 * max(len(label) for label in pivot.algorithms),
         )
         limit_s = _limit_s(pivot)
@@ -55,12 +55,14 @@ def step_time(pivot: Pivot, run_name: str, width_in: float = PAGE_IN, progress: 
                 axes.set_xlabel("seconds a step")
         handles = [Patch(facecolor=c, hatch=h, edgecolor="white", linewidth=0) for _, _, c, h in PARTS]
         law = Line2D([], [], color=INK, linestyle="", marker="|", markersize=7)
-        sheet.legend([*handles, law])
+        published = [Line2D([], [], **PUBLISHED)] if pivot.published else []
+        sheet.legend([*handles, law, *published])
     return sheet.figure
 
 
 def _limit_s(pivot: Pivot) -> float:
     times = [line["step_time_s"] for line in pivot.lines.values() if line["status"] == "ok"]
+    times += pivot.published.values()
     return 1.22 * max(times, default=1.0)
 
 
@@ -72,6 +74,10 @@ def _panel(axes: Axes, pivot: Pivot, column: Any, limit_s: float) -> None:
             axes.text(0.01 * limit_s, place, text, fontsize=6, va="center", color=INK)
         else:
             _bar(axes, line, place, limit_s)
+        if (label, column) in pivot.published:
+            value = pivot.published[label, column]
+            axes.plot([value], [place], zorder=4, **PUBLISHED)
+            note(axes, value, place, f"{label}: published {value:g} s a step")
     axes.set_ylim(len(pivot.algorithms) - 0.4, -0.6)
     axes.set_yticks(range(len(pivot.algorithms)), list(pivot.algorithms))
     axes.set_xlim(0, limit_s)

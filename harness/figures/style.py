@@ -27,6 +27,11 @@ COLUMN_IN, PAGE_IN = 3.35, 7.0
 FORMATS = ("svg", "pdf", "png")
 INK, FAINT = "#222222", "#5F5F5F"
 
+# What a paper printed, beside what was measured.
+PUBLISHED: dict[str, Any] = {
+    "marker": "D", "color": INK, "fillstyle": "none", "linestyle": "", "markersize": 5, "markeredgewidth": 0.9,
+}  # fmt: skip
+
 # (colour, marker, hatch of a bar). Colours repeat, markers and hatches do not: in grey every family is still its own.
 FAMILIES: Mapping[str, tuple[str, Any, str]] = {
     "local": ("#BBBBBB", "x", ""),
