@@ -102,6 +102,8 @@ def _network(pivot: Pivot, lines: Sequence[Line]) -> str:
         text += f" at {_each(lines, 'rate_mbps', _rate)} per worker"
         if pivot.column_axis != "rtt_ms":
             text += f", RTT {_each(lines, 'rtt_ms')} ms"
+    elif pivot.column_axis != "rtt_ms" and any(not _absent(line["rtt_ms"]) for line in lines):
+        text += f", RTT {_each(lines, 'rtt_ms')} ms in the middle, {_each(lines, 'rtt_max_ms')} ms at most"
     if any(line["jitter_ms"] > 0 for line in lines):
         text += f", jitter {_each(lines, 'jitter_ms')} ms"
     if any(line["loss_pct"] > 0 for line in lines):

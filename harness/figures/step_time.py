@@ -40,7 +40,7 @@ def step_time(pivot: Pivot, run_name: str, width_in: float = PAGE_IN, progress: 
         sheet = Sheet(
             width_in,
             panels.height_in,
-            f"{title(pivot)}: where a step's time goes",
+            pivot.heading or f"{title(pivot)}: where a step's time goes",
             caption(pivot, run_name, _MARKS, progress, whiskers=False),
             [*(label for _, label, _, _ in PARTS), "step-time law", *(["published"] if pivot.published else [])],
             left_in=0.14 + 0.062 * max(len(label) for label in pivot.algorithms),
@@ -73,7 +73,7 @@ def _panel(axes: Axes, pivot: Pivot, column: Any, limit_s: float) -> None:
             text = "not run" if line is None else str(line["status"])
             axes.text(0.01 * limit_s, place, text, fontsize=6, va="center", color=INK)
         else:
-            _bar(axes, line, place, limit_s)
+            _bar(axes, line, place, limit_s, pivot.published.get((label, column), 0.0) + 0.02 * limit_s)
         if (label, column) in pivot.published:
             value = pivot.published[label, column]
             axes.plot([value], [place], zorder=4, **PUBLISHED)
@@ -87,7 +87,7 @@ def _panel(axes: Axes, pivot: Pivot, column: Any, limit_s: float) -> None:
     axes.tick_params(axis="y", length=0)
 
 
-def _bar(axes: Axes, line: Mapping[str, Any], place: int, limit_s: float) -> None:
+def _bar(axes: Axes, line: Mapping[str, Any], place: int, limit_s: float, least_end_s: float) -> None:
     left_s = 0.0
     for name, _, colour, hatch in PARTS:
         width_s = 0.0 if math.isnan(line[name]) else max(0.0, line[name])
@@ -99,5 +99,5 @@ def _bar(axes: Axes, line: Mapping[str, Any], place: int, limit_s: float) -> Non
         axes.plot([law_s, law_s], [place - 0.42, place + 0.42], color=INK, linewidth=0.9, zorder=3)
     parts = ", ".join(f"{label} {line[name]:.4f} s" for name, label, _, _ in PARTS if not math.isnan(line[name]))
     note(axes, line["step_time_s"] / 2, place, f"{line['algorithm']}: {line['step_time_s']:.4f} s a step, {parts}")
-    end_s = max(left_s, law_s if known else 0.0)
+    end_s = max(left_s, law_s if known else 0.0, least_end_s)
     axes.text(end_s + 0.015 * limit_s, place, f"{line['step_time_s']:#.3g}", fontsize=6, va="center", color=INK)
