@@ -75,6 +75,10 @@ _VARIANTS: tuple[tuple[Any, FillStyleType, float], ...] = (
     ((0, (2.5, 1)), "right", 0.55),
     ((0, (6, 1.5, 1, 1.5, 1, 1.5)), "bottom", 0.9),
 )
+# A bar of full colour has no room for a hatch, which is what tells families of one colour apart.
+_FIRST_OF_ITS_COLOUR = {colour: kind for kind, (colour, _, _) in reversed(FAMILIES.items())}.values()
+_SHADE = 0.35
+
 # Sizes that papers use come first, so that they never share a look.
 _KNOWN_SIZES = (4, 20, 8, 12, 2, 16)
 
@@ -114,6 +118,8 @@ def styles(algorithms: Sequence[tuple[str, str, Mapping[str, Any]]]) -> dict[str
                 break
         taken.add((colour, marker, variant))
         dashes, fill, white = _VARIANTS[variant]
+        if kind not in _FIRST_OF_ITS_COLOUR:
+            white = max(white, _SHADE)
         chosen[label] = Style(colour, marker, dashes, fill, _tint(colour, white), hatch if white else "")
     return chosen
 
