@@ -3,6 +3,9 @@
 # make test-kernel   the tests that need netem: on this kernel where it has netem, else in User-Mode Linux (5 minutes)
 # make test-docker   the tests with containers: with the Docker daemon that runs, else as root with a private one
 # make gate    the built-in experiments, simulated, against results/reference/gate; ACCEPT=1 makes changes the baseline
+# make test-browser  the report of a run, in headless Chromium
+# make figures       redraw every committed figure from results/reference/; make check-figures compares byte by byte
+# make record PAPER=dts   measure a paper's experiments again, record them in results/reference/, and redraw
 # make lint    ruff, mypy --strict, one-way imports
 # make image   the images of --testbed docker; make base-image-from-debian first where no registry can be reached
 # make setup   only set up: Debian/Ubuntu packages where root, a virtual environment, Python packages
@@ -11,7 +14,7 @@ VENV ?= .venv
 PYTHON ?= python3
 BIN := $(VENV)/bin
 
-.PHONY: setup sweep test test-kernel test-docker lint gate image base-image-from-debian clean
+.PHONY: setup sweep test test-kernel test-docker test-browser figures check-figures record lint gate image base-image-from-debian clean
 
 setup:
 	@VENV="$(VENV)" PYTHON="$(PYTHON)" sh scripts/setup.sh
@@ -29,6 +32,20 @@ test: setup
 test-kernel: setup
 	@sh scripts/setup-tests.sh kernel docker
 	@PYTHON="$(BIN)/python" sh scripts/test-kernel.sh $(ARGS)
+
+# In CI a lane that cannot run fails.
+test-browser: setup
+	@sh scripts/setup-tests.sh browser
+	WANBENCH_REQUIRE="$(if $(CI),$(or $(WANBENCH_REQUIRE),browser),$(WANBENCH_REQUIRE))" $(BIN)/python -m pytest tests/browser $(ARGS)
+
+figures: setup
+	$(BIN)/wanbench figures --paper all
+
+check-figures: setup
+	$(BIN)/wanbench figures --paper all --check
+
+record: setup
+	$(BIN)/wanbench record $(or $(PAPER),$(error which paper? make record PAPER=dts))
 
 lint: setup
 	$(BIN)/ruff check .

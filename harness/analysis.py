@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import json
 import math
+import statistics
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pandas as pd
@@ -21,13 +22,15 @@ from harness.stats import scalability
 COLUMNS = (
     "run", "cell", "rep", "status", "reason", "testbed", "emulator", "collective", "channels", "workload",
     "payload_scale", "algorithm", "kind", "params", "workers", "profile", "rtt_ms", "rtt_max_ms", "rate_mbps",
-    "loss_pct", "jitter_ms", "tcp", "seed", "steps", "step_time_s", "compute_s", "stall_s", "overhead_s",
-    "scalability", "predicted_step_time_s", "payload_bytes", "wire_bytes", "messages_sent", "final_loss",
+    "loss_pct", "jitter_ms", "tcp", "seed", "steps", "steps_total", "step_time_s", "compute_s", "stall_s",
+    "overhead_s", "scalability", "predicted_step_time_s", "payload_bytes", "wire_bytes", "messages_sent", "final_loss",
     "accuracy", "time_to_target_s", "one_way_error_ms", "lateness_p99_ms", "overdue_pct",
     "host_cpu_pct", "image",
 )  # fmt: skip
 
-MEASURES = ("step_time_s", "compute_s", "stall_s", "overhead_s", "scalability", "accuracy", "final_loss")
+MEASURES = (
+    "step_time_s", "compute_s", "stall_s", "overhead_s", "scalability", "accuracy", "final_loss", "time_to_target_s",
+)  # fmt: skip
 
 # Families in the order of a legend; kinds that are not listed follow alphabetically.
 KINDS = (
@@ -126,8 +129,10 @@ def cells(table: pd.DataFrame) -> pd.DataFrame:
     `predicted_scalability` is dimensionless; `deviation_pct` is 100 (measured / predicted - 1) of
     scalability.
     """
-    lines = [_cell(group) for _, group in table.groupby(["run", "cell"], sort=False, dropna=False)]
-    return pd.DataFrame(lines, dtype=object)
+    groups: dict[tuple[Any, Any], list[dict[str, Any]]] = {}
+    for row in records(table):
+        groups.setdefault((row["run"], row["cell"]), []).append(row)
+    return pd.DataFrame([_cell(group) for group in groups.values()], dtype=object)
 
 
 def records(table: pd.DataFrame) -> list[dict[str, Any]]:
@@ -135,17 +140,18 @@ def records(table: pd.DataFrame) -> list[dict[str, Any]]:
     return [dict(zip(table.columns, values, strict=True)) for values in table.itertuples(index=False, name=None)]
 
 
-def _cell(group: pd.DataFrame) -> dict[str, Any]:
-    valid = group[group["status"] == "ok"]
-    line: dict[str, Any] = dict(group.iloc[-1])
-    line["status"] = "ok" if len(valid) else line["status"]
-    line["reason"] = None if len(valid) else line["reason"]
+def _cell(group: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    valid = [row for row in group if row["status"] == "ok"]
+    line: dict[str, Any] = dict(group[-1])
+    line["status"] = "ok" if valid else line["status"]
+    line["reason"] = None if valid else line["reason"]
     line["repeats"] = len(valid)
+    line["repeats_lost"] = len(group) - len(valid)
     for name in MEASURES:
-        values = valid[name].dropna()
-        line[name] = values.median() if len(values) else math.nan
-        line[f"{name}_min"] = values.min() if len(values) else math.nan
-        line[f"{name}_max"] = values.max() if len(values) else math.nan
+        values = [row[name] for row in valid if not math.isnan(row[name])]
+        line[name] = statistics.median(values) if values else math.nan
+        line[f"{name}_min"] = min(values, default=math.nan)
+        line[f"{name}_max"] = max(values, default=math.nan)
     line["predicted_scalability"] = predicted_scalability(line)
     line["deviation_pct"] = 100 * (line["scalability"] / line["predicted_scalability"] - 1)
     return line
@@ -187,6 +193,8 @@ class Pivot:
         column_axis: the name of the axis, one of `AXES`.
         columns: its values. algorithms: labels, in order.
         lines: (algorithm, column) -> line of `cells`; a combination that was never run has none.
+        heading: a title in place of the one that follows from the lines. note: for the caption.
+        published: (algorithm, column) -> value, to be drawn beside.
     """
 
     fixed: Mapping[str, Any]
@@ -194,6 +202,9 @@ class Pivot:
     columns: tuple[Any, ...]
     algorithms: tuple[str, ...]
     lines: Mapping[tuple[str, Any], Mapping[str, Any]]
+    heading: str | None = None
+    note: str | None = None
+    published: Mapping[tuple[str, Any], float] = field(default_factory=dict)
 
 
 def pivots(table: pd.DataFrame, prefer: Sequence[str] = AXES) -> list[Pivot]:

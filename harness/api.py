@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,10 +23,14 @@ if TYPE_CHECKING:
     import pandas as pd
 
 DEFAULT_SLOTS = 6
+_LEFT_OUT = {"kind", "params", "low", "high", "accuracy_low", "accuracy_high", "repeats", "equally_fast"}
+
+
+_SHOWN_NETWORKS = 8
 
 
 class Run:
-    """A run folder."""
+    """A run folder, or a recorded one."""
 
     def __init__(self, folder: RunFolder) -> None:
         self.folder = folder
@@ -49,6 +54,53 @@ class Run:
         from harness.analysis import frame
 
         return frame(self.rows())
+
+    def cells(self) -> pd.DataFrame:
+        """One line per cell: medians of valid repetitions, least and most."""
+        from harness.analysis import cells
+
+        return cells(self.results())
+
+    def best(self) -> pd.DataFrame:
+        """The best algorithm of every network; see `harness.best`. Raises: AnalysisError, if nothing is valid."""
+        import pandas as pd
+
+        from harness.best import networks
+
+        lines = []
+        for network in networks(self.rows()):
+            best = network.best
+            measured = {} if best is None else asdict(best)
+            lines.append({**network.where, **measured, "equally_fast": [s.algorithm for s in network.as_fast]})
+        return pd.DataFrame(lines)
+
+    def report(self, path: str | Path | None = None) -> Path:
+        """Write the page of the run, by default as report.html in its folder; returns its path."""
+        from harness.report import write_report
+
+        return write_report(self.folder, Path(path) if path is not None else self.path / "report.html")
+
+    def __repr__(self) -> str:
+        return f"Run({str(self.path)!r})"
+
+    def _repr_html_(self) -> str:
+        """For notebooks: how many repetitions there are of each status, and the best algorithm of some networks."""
+        from html import escape
+
+        from harness.analysis import AnalysisError
+
+        rows = self.rows()
+        counts = {status: sum(row["status"] == status for row in rows) for status in ("ok", "invalid", "failed")}
+        said = ", ".join(f"{count} {status}" for status, count in counts.items() if count) or "nothing measured yet"
+        text = f"<p><strong>{escape(self.folder.name)}</strong>: {escape(said)}</p>"
+        try:
+            best = self.best()
+        except AnalysisError:
+            return text
+        shown = best[[name for name in best if name not in _LEFT_OUT]].dropna(axis=1, how="all")
+        table = shown.head(_SHOWN_NETWORKS).to_html(index=False, border=0, float_format=lambda x: f"{x:.4g}", na_rep="")
+        left = len(best) - _SHOWN_NETWORKS
+        return text + table + (f"<p>and {left} more networks</p>" if left > 0 else "")
 
 
 def run(spec: Spec, *, out: str | Path = "results", where: str = "spec", jobs: int | None = None) -> Run:
@@ -96,8 +148,8 @@ def measure_all(
         todo = pending(cells, spec.run.repeats, folder)
         say = Reporter(len(todo))
         total = len(cells) * spec.run.repeats
-        for line in folder.damaged():
-            say.say(line)
+        for problem in folder.read()[1]:
+            say.say(f"{folder.path / problem}")
         say.say(f"{spec.name}: {len(cells)} cells x {spec.run.repeats} = {total} reps, {len(todo)} to do")
         if spec.run.emulator == "auto" and todo:
             for line in _choices(cells):
@@ -135,10 +187,11 @@ def _derive(folder: RunFolder, draw: bool) -> None:
     rows = folder.rows()
     write_parquet(rows, folder.path / "results.parquet")
     if draw and any(row["status"] == "ok" and row["workers"] > 1 for row in rows):
+        from harness.evidence import Evidence
         from harness.figures import FORMATS, draw_all
 
         figures = folder.path / "figures"
-        drawn = draw_all(rows, folder.name, figures)
+        drawn = draw_all(rows, folder.name, figures, evidence=Evidence(folder))
         # While results came in, there may have been too few of them for the figures there are now.
         for path in figures.iterdir():
             if path.suffix[1:] in FORMATS and path not in drawn:

@@ -25,6 +25,7 @@ class Pair:
         base, head: the values. base_s, head_s: the step times there.
         law_s: by the step-time law, None where there is none.
         kind, params: of the algorithm, for its look.
+        base_range_s, head_range_s: least and most of the repetitions, None of a single one.
     """
 
     algorithm: str
@@ -36,6 +37,8 @@ class Pair:
     law_s: float | None
     kind: str
     params: Mapping[str, Any]
+    base_range_s: tuple[float, float] | None = None
+    head_range_s: tuple[float, float] | None = None
 
     @property
     def ratio(self) -> float:
@@ -125,7 +128,13 @@ def _pair(base: Row, head: Row, base_value: str, head_value: str, swept: Sequenc
         law_s=None if law is None or math.isnan(law) else float(law),
         kind=base["kind"],
         params=base["params"] or {},
+        base_range_s=_ends(base),
+        head_range_s=_ends(head),
     )
+
+
+def _ends(line: Row) -> tuple[float, float] | None:
+    return (float(line["step_time_s_min"]), float(line["step_time_s_max"])) if line["repeats"] > 1 else None
 
 
 def _comparable(value: Any) -> Any:
@@ -144,31 +153,57 @@ def _sortable(pair: Pair, swept: Sequence[str]) -> tuple[tuple[bool, float, str]
     )
 
 
-def as_table(comparison: Comparison) -> str:
-    """One aligned line a pair, then how many are near, and the worst."""
+def as_table(comparison: Comparison, sort: str | None = None) -> str:
+    """One aligned line a pair, then how many are near, and the worst.
+
+    Args:
+        comparison: what to show. sort: "ratio" or "-ratio" (largest first) in place of the order of algorithms.
+    """
     from harness.tables import aligned
 
+    header, lines = _grid(comparison, sort)
+    return aligned(header, lines) + "\n" + summary(comparison) + "\n"
+
+
+def as_markdown(comparison: Comparison, sort: str | None = None) -> str:
+    """The same as a GitHub-flavoured Markdown table."""
+    header, lines = _grid(comparison, sort)
+    rule = [":--", *["--:"] * (len(header) - 1)]
+    grid = "\n".join("| " + " | ".join(line) + " |" for line in [header, rule, *lines])
+    return f"{grid}\n\n{summary(comparison)}\n"
+
+
+def _grid(comparison: Comparison, sort: str | None) -> tuple[list[str], list[list[str]]]:
     heads = list(dict.fromkeys(pair.head for pair in comparison.pairs))
     first = comparison.pairs[0]
     axes = list(first.where)
     header = ["algorithm", *axes]
-    header += [f"{first.base} s/step", *([comparison.by] if len(heads) > 1 else [])]
-    header += [f"{heads[0]} s/step" if len(heads) == 1 else "s/step", "ratio", "law", "law ratio"]
+    header += [f"{first.base} s/step", "least..most", *([comparison.by] if len(heads) > 1 else [])]
+    header += [f"{heads[0]} s/step" if len(heads) == 1 else "s/step", "least..most", "ratio", "law", "law ratio"]
+    pairs = list(comparison.pairs)
+    if sort is not None:
+        pairs.sort(key=lambda pair: pair.ratio, reverse=sort.startswith("-"))
     lines = []
-    for pair in comparison.pairs:
+    for pair in pairs:
         law = ["", ""] if pair.law_s is None else [f"{pair.law_s:.4f}", f"{pair.law_s / pair.base_s:.3f}"]
         lines.append(
             [
                 pair.algorithm,
                 *(_shown(pair.where[axis]) for axis in axes),
                 f"{pair.base_s:.4f}",
+                _range(pair.base_range_s),
                 *([pair.head] if len(heads) > 1 else []),
                 f"{pair.head_s:.4f}",
+                _range(pair.head_range_s),
                 f"{pair.ratio:.3f}",
                 *law,
             ]
         )
-    return aligned(header, lines) + "\n" + summary(comparison) + "\n"
+    return header, lines
+
+
+def _range(ends: tuple[float, float] | None) -> str:
+    return "" if ends is None else f"{ends[0]:.4f}..{ends[1]:.4f}"
 
 
 def summary(comparison: Comparison) -> str:

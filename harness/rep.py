@@ -122,6 +122,7 @@ def measure(
     host = meter.stop() | {"worker_cpu_wait_pct": cpu_wait_pct(measured, stats.seconds)}
     verdict = judge(cell, network, stats, host, report)
     write_steps(folder / "steps.parquet", measured.rows)
+    write_messages(folder / "messages.parquet", measured.finished[0]["outcome"]["messages"])
     write_network(folder, network, measured, stats, host, report)
     row = measured_row(cell, rep, trained(cell, measured), measured, stats, host, report, verdict)
     return row | {"image": slot.image}
@@ -260,3 +261,12 @@ def write_steps(path: Path, rows: list[dict[str, Any]]) -> None:
 
     frame = pd.DataFrame(rows).sort_values(["rank", "step"], ignore_index=True)
     frame.to_parquet(path, index=False)
+
+
+def write_messages(path: Path, messages: Sequence[Mapping[str, Any]]) -> None:
+    """What rank 0 sent and received, one row a message, as Parquet; no file where it sent nothing."""
+    import pandas as pd
+
+    if messages:
+        frame = pd.DataFrame(messages)
+        frame.astype({"ended_ns": "Int64", "collected_ns": "Int64"}).to_parquet(path, index=False)

@@ -65,6 +65,7 @@ def trained(cell: Cell, measured: Measured) -> dict[str, Any]:
     steps = cell.window
     return {
         "steps": steps,
+        "steps_total": cell.steps,
         "step_time_s": seconds / steps,
         "compute_s": compute / steps,
         "stall_s": stall / steps,
@@ -84,7 +85,7 @@ def describe(cell: Cell, rep: int) -> dict[str, Any]:
     network, alone = config["network"], cell.workers == 1
     conditions = _conditions(cell)
     measured = dict.fromkeys(
-        ("steps", "step_time_s", "compute_s", "stall_s", "overhead_s", "scalability", "payload_bytes",
+        ("steps", "steps_total", "step_time_s", "compute_s", "stall_s", "overhead_s", "scalability", "payload_bytes",
          "wire_bytes", "messages_sent", "retransmits", "tcp_timeouts", "final_loss", "accuracy",
          "replica_spread", "time_to_target_s", "one_way_error_ms", "lateness_p99_ms", "overdue_pct", "image",
          "emulator_cpu_us_per_packet", "host_cpu_pct")

@@ -10,13 +10,15 @@
             rep-0/              presence = finished
                 result.json     one row
                 steps.parquet   one row per rank and step
+                messages.parquet   one row per message of rank 0, in its first steps
                 network.json    configured and measured values of every path
                 worker-0.log ...
             rep-1.failed-1/     kept, with error.json
         results.parquet         derived; may be deleted
         figures/
 
-There is no other state: resuming is the plan minus what is finished.
+There is no other state: resuming is the plan minus what is finished. A recorded run (harness/record.py) has one
+rows.jsonl in place of cells/.
 """
 
 from __future__ import annotations
@@ -37,6 +39,8 @@ from harness.cells import Cell
 from harness.errors import HostError, SpecError
 from harness.row_schema import flaw
 
+SCHEMA = 1
+RECORDED = "rows.jsonl"
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
 
@@ -190,24 +194,37 @@ class RunFolder:
 
     def rows(self) -> list[dict[str, Any]]:
         """One row per repetition, finished or failed; one that cannot be read is not finished."""
-        found = [row for path in self._results() if (row := _read_row(path)) is not None]
-        finished = {(row["cell"], row["rep"]) for row in found}
-        failed: dict[tuple[str, int], dict[str, Any]] = {}
-        for path in self._errors():
-            row = _read_row(path)
-            if row is not None:
-                failed[row["cell"], row["rep"]] = row
-        return found + [row for key, row in failed.items() if key not in finished]
+        return self.read()[0]
 
-    def damaged(self) -> list[str]:
-        """What `rows` leaves out because it cannot be read: a line for each file, with the reason."""
-        found = []
-        for path in (*self._results(), *self._errors()):
+    def read(self) -> tuple[list[dict[str, Any]], list[str]]:
+        """The rows, and a line for every file, or line of rows.jsonl, that cannot be read: its place here, and why."""
+        problems: list[str] = []
+        if (self.path / RECORDED).is_file():
+            return self._recorded(problems), problems
+        found = list(self._readable(self._results(), problems))
+        finished = {(row["cell"], row["rep"]) for row in found}
+        failed = {(row["cell"], row["rep"]): row for row in self._readable(self._errors(), problems)}
+        return found + [row for key, row in failed.items() if key not in finished], problems
+
+    def _readable(self, paths: list[Path], problems: list[str]) -> Iterator[dict[str, Any]]:
+        for path in paths:
             try:
-                _load_row(path)
+                yield _load_row(path)
             except (OSError, ValueError) as error:
-                found.append(f"{path}: not a result, so not finished: {error}")
-        return found
+                problems.append(f"{path.relative_to(self.path)}: not a result, so not finished: {error}")
+
+    def _recorded(self, problems: list[str]) -> list[dict[str, Any]]:
+        rows = []
+        with (self.path / RECORDED).open(encoding="utf-8", errors="replace") as lines:
+            for number, line in enumerate(lines, 1):
+                try:
+                    row = _parsed_row(line)
+                    if not isinstance(row.get("cell"), str):
+                        raise ValueError("cell: missing")
+                    rows.append(row)
+                except ValueError as error:
+                    problems.append(f"{RECORDED} line {number}: not a result: {error}")
+        return rows
 
     def _results(self) -> list[Path]:
         paths = sorted(self.path.glob("cells/*/rep-*/result.json"))
@@ -228,16 +245,26 @@ def open_run(source: str | None, root: Path) -> RunFolder:
         runs = sorted(root.glob("*/manifest.json"), key=lambda path: path.stat().st_mtime)
         if not runs:
             raise SpecError(f"{root}: no results here; start with `wanbench run smoke`")
-        return _plain(RunFolder(runs[-1].parent))
+        return _openable(RunFolder(runs[-1].parent))
     for path in (Path(source), root / source):
         if (path / "manifest.json").is_file():
-            return _plain(RunFolder(path))
+            return _openable(RunFolder(path))
     known = ", ".join(sorted(path.parent.name for path in root.glob("*/manifest.json"))) or "none"
     raise SpecError(f"{source}: not a run folder, and no run of that name under {root} (there: {known})")
 
 
-def _plain(folder: RunFolder) -> RunFolder:
+def _openable(folder: RunFolder) -> RunFolder:
+    """Of this schema, and without links. Raises: SpecError."""
     folder.refuse_links()
+    try:
+        schema = folder.manifest()["schema"]
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        return folder  # it says nothing about its schema; the rows are judged one by one anyway
+    if schema != SCHEMA:
+        raise SpecError(
+            f"{folder.path}: results of schema {_printable(schema)}, this wanbench reads schema {SCHEMA}; "
+            "read it with the version that wrote it, or measure again with --fresh"
+        )
     return folder
 
 
@@ -272,18 +299,24 @@ def _read_row(path: Path) -> dict[str, Any] | None:
 
 def _load_row(path: Path) -> dict[str, Any]:
     """Raises: OSError; ValueError: what is wrong with it."""
+    row = _parsed_row(path.read_text(encoding="utf-8"))
+    if path.parent.name.partition(".")[0] != f"rep-{row['rep']}":
+        raise ValueError(f"it is of repetition {row['rep']}")  # a folder that someone copied
+    # The folder names the cell, also where an axis that came later would name it otherwise.
+    return row | {"cell": _printable(path.parent.parent.name)}
+
+
+def _parsed_row(text: str) -> dict[str, Any]:
+    """Raises: ValueError: what is wrong with it."""
     try:
-        data = json.loads(path.read_text(encoding="utf-8"))
+        data = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise ValueError(f"not JSON ({error})") from None
     row = data["row"] if isinstance(data, dict) and "row" in data else data
     wrong = flaw(row)
-    if wrong is None and path.parent.name.partition(".")[0] != f"rep-{row['rep']}":
-        wrong = f"it is of repetition {row['rep']}"  # a folder that someone copied
     if wrong is not None:
         raise ValueError(wrong)
-    # The folder names the cell, also where an axis that came later would name it otherwise.
-    return {key: _printable(value) for key, value in row.items()} | {"cell": _printable(path.parent.parent.name)}
+    return {key: _printable(value) for key, value in row.items()}
 
 
 def _printable(value: Any) -> Any:

@@ -8,6 +8,7 @@ carry one object per repetition with every column, for machines.
 from __future__ import annotations
 
 import csv
+import difflib
 import io
 import json
 import math
@@ -16,7 +17,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from harness.analysis import AXES, AXIS_TITLES, COLUMNS, Pivot, axes_of, cells, frame, pivots, records
+from harness.analysis import AXES, AXIS_TITLES, COLUMNS, AnalysisError, Pivot, axes_of, cells, frame, pivots, records
 
 Row = Mapping[str, Any]
 TextFormat = Literal["table", "pivot", "md", "csv", "json"]
@@ -26,51 +27,87 @@ _ABSENT = "."
 _MARKS = {"failed": "failed", "invalid": "invalid"}
 
 
-def render(rows: Sequence[Row], form: TextFormat) -> str:
+def render(rows: Sequence[Row], form: TextFormat, sort: str | None = None) -> str:
     """`rows` in one of the text formats, ending in a newline.
 
+    Args:
+        rows: one a repetition. form: how. sort: of a table only, by which column.
+
     Raises:
-        AnalysisError: `pivot` or `md` of rows without any cell of more than one worker.
+        AnalysisError: `pivot` or `md` of rows without any cell of more than one worker; an unknown column.
     """
-    writers = {"table": as_table, "pivot": as_pivot, "md": as_markdown, "csv": as_csv, "json": as_json}
+    if form == "table":
+        return as_table(rows, sort)
+    if sort is not None:
+        raise AnalysisError(f"--sort goes with --format table, not {form}")
+    writers = {"pivot": as_pivot, "md": as_markdown, "csv": as_csv, "json": as_json}
     return writers[form](rows)
 
 
-def as_table(rows: Sequence[Row]) -> str:
-    """One aligned line per cell: its axes, step time with its parts in ms, scalability beside the law."""
+def as_table(rows: Sequence[Row], sort: str | None = None) -> str:
+    """One aligned line per cell: its axes, step time with its parts in ms, scalability beside the law; medians of
+    repetitions, and in `least..most` how far they reach.
+
+    Args:
+        rows: one a repetition. sort: a column of the results, "-" before it for the largest first.
+
+    Raises:
+        AnalysisError: there is no such column.
+    """
     table = frame(rows)
     axes = [axis for axis in AXES if axis in {"workers", *axes_of(table)}] if len(table) else []
     header = [
-        "algorithm", *(AXIS_TITLES.get(axis, axis) for axis in axes), "reps", "step ms", "compute", "stall",
-        "overhead", "scalability", "min..max", "law", "deviation",
+        "algorithm", *(AXIS_TITLES.get(axis, axis) for axis in axes), "reps", "step ms", "least..most", "compute ms",
+        "stall ms", "overhead ms", "scalability", "least..most", "law", "deviation",
     ]  # fmt: skip
     learned = len(table) > 0 and bool(table["accuracy"].notna().any())
-    header += ["accuracy"] if learned else []
-    lines = [_table_line(line, axes, learned) for line in records(cells(table))] if len(table) else []
-    return aligned(header, lines)
+    header += ["accuracy %", "least..most"] if learned else []
+    found = records(cells(table)) if len(table) else []
+    return aligned(header, [_table_line(line, axes, learned) for line in _sorted(found, sort)])
+
+
+def _sorted(lines: list[dict[str, Any]], sort: str | None) -> list[dict[str, Any]]:
+    """Failed cells, and those without a value, last."""
+    if sort is None or not lines:
+        return lines
+    name, down = sort.removeprefix("-"), sort.startswith("-")
+    if name not in lines[0]:
+        close = difflib.get_close_matches(name, lines[0], 1)
+        hint = f"did you mean {close[0]!r}?" if close else f"columns: {', '.join(COLUMNS)}"
+        raise AnalysisError(f"--sort {sort}: no column {name!r}; {hint}")
+    known = [line for line in lines if line["status"] == "ok" and not _missing(line[name])]
+    rest = [line for line in lines if line["status"] != "ok" or _missing(line[name])]
+    numbers = all(isinstance(line[name], int | float) for line in known)
+    known.sort(key=lambda line: line[name] if numbers else str(line[name]), reverse=down)
+    return known + rest
 
 
 def _table_line(line: Row, axes: Sequence[str], learned: bool) -> list[str]:
     where = [str(line["algorithm"]), *(_axis_value(line[axis]) for axis in axes)]
     if line["status"] != "ok":
         return [*where, "0", f"{line['status']}: {line['reason']}" if line["reason"] else str(line["status"])]
-    parts = [_number(line[f"{part}_s"], 1e3, 1) for part in ("step_time", "compute", "stall", "overhead")]
-    spread = ""
-    if line["repeats"] > 1 and not math.isnan(line["scalability"]):
-        spread = f"{line['scalability_min']:.3f}..{line['scalability_max']:.3f}"
+    parts = [_number(line[f"{part}_s"], 1e3, 1) for part in ("compute", "stall", "overhead")]
     deviation = "" if math.isnan(line["deviation_pct"]) else f"{line['deviation_pct']:+.1f} %"
-    accuracy = [_number(line["accuracy"], 100, 2, " %")] if learned else []
-    law = _number(line["predicted_scalability"], 1, 3)
+    accuracy = [_number(line["accuracy"], 100, 2), _range(line, "accuracy", 100, 2)] if learned else []
     return [
         *where,
         str(line["repeats"]),
+        _number(line["step_time_s"], 1e3, 1),
+        _range(line, "step_time_s", 1e3, 1),
         *parts,
         _number(line["scalability"], 1, 3),
-        spread,
-        law,
+        _range(line, "scalability", 1, 3),
+        _number(line["predicted_scalability"], 1, 3),
         deviation,
         *accuracy,
     ]
+
+
+def _range(line: Row, name: str, scale: float, digits: int) -> str:
+    """From the least to the most of several repetitions."""
+    if line["repeats"] < 2 or _missing(line[name]):
+        return ""
+    return f"{line[f'{name}_min'] * scale:.{digits}f}..{line[f'{name}_max'] * scale:.{digits}f}"
 
 
 def as_pivot(rows: Sequence[Row]) -> str:
@@ -123,11 +160,16 @@ def _pivot_entry(line: Row | None) -> str:
 
 def as_csv(rows: Sequence[Row]) -> str:
     """One line per repetition; params and other structured values are JSON in their field."""
-    columns = _columns(rows)
+    return objects_as_csv(rows, COLUMNS)
+
+
+def objects_as_csv(objects: Sequence[Row], first: Sequence[str] = ()) -> str:
+    """Any objects; the columns `first` come first, also where no object has them."""
+    columns = _columns(objects, first)
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(columns)
-    for row in rows:
+    for row in objects:
         writer.writerow(["" if _missing(row.get(name)) else _flat(row[name]) for name in columns])
     return out.getvalue()
 
@@ -141,11 +183,16 @@ def as_json(rows: Sequence[Row]) -> str:
 
 def write_parquet(rows: Sequence[Row], path: Path) -> None:
     """One row per repetition, by one atomic rename. Structured values become JSON strings."""
+    write_objects(rows, path, COLUMNS)
+
+
+def write_objects(objects: Sequence[Row], path: Path, first: Sequence[str] = ()) -> None:
+    """Any objects, by one atomic rename; the columns `first` come first, also where no object has them."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    columns = _columns(rows)
-    data = {name: [None if _missing(row.get(name)) else _flat(row[name]) for row in rows] for name in columns}
+    columns = _columns(objects, first)
+    data = {name: [None if _missing(row.get(name)) else _flat(row[name]) for row in objects] for name in columns}
     table = pa.table({name: _column(values) for name, values in data.items()})
     part = path.with_name(f".{path.name}.part")
     with part.open("wb") as handle:
@@ -165,8 +212,8 @@ def _column(values: list[Any]) -> Any:
     return pa.array(values)
 
 
-def _columns(rows: Iterable[Row]) -> list[str]:
-    return list(dict.fromkeys([*COLUMNS, *(name for row in rows for name in row)]))
+def _columns(rows: Iterable[Row], first: Sequence[str] = COLUMNS) -> list[str]:
+    return list(dict.fromkeys([*first, *(name for row in rows for name in row)]))
 
 
 def _flat(value: Any) -> Any:

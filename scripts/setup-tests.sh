@@ -3,6 +3,7 @@
 #   sh scripts/setup-tests.sh LANE...     kernel: netem, in User-Mode Linux where this kernel has none
 #                                         docker: containers, with a private daemon where none runs
 #                                         programs: what tests run under `wanbench exec`
+#                                         browser: the report, in headless Chromium
 set -eu
 
 say() { printf 'setup-tests: %s\n' "$*" >&2; }
@@ -19,7 +20,7 @@ need() { # PACKAGE TOOL...
     done
 }
 
-[ $# -gt 0 ] || { say "which lane? expected: kernel, docker, programs"; exit 2; }
+[ $# -gt 0 ] || { say "which lane? expected: kernel, docker, programs, browser"; exit 2; }
 for lane in "$@"; do
     case $lane in
     kernel)
@@ -39,8 +40,12 @@ for lane in "$@"; do
     programs)
         need iperf3 iperf3
         ;;
+    browser)
+        need chromium chromium
+        need chromium-driver chromedriver
+        ;;
     *)
-        say "no lane $lane; expected: kernel, docker, programs"
+        say "no lane $lane; expected: kernel, docker, programs, browser"
         exit 2
         ;;
     esac

@@ -7,12 +7,22 @@ Where the host lacks it they are skipped, with the reason and the remedy; a lane
 from __future__ import annotations
 
 import os
+import shutil
 
 import pytest
 
 from harness.emulators.choice import why_no_netem
 
-LANES = {"netem": (why_no_netem, "`make test-kernel` runs them in User-Mode Linux")}
+
+def why_no_browser() -> str | None:
+    missing = [tool for tool in ("chromium", "chromedriver") if shutil.which(tool) is None]
+    return f"there is no {' and no '.join(missing)}" if missing else None
+
+
+LANES = {
+    "netem": (why_no_netem, "`make test-kernel` runs them in User-Mode Linux"),
+    "browser": (why_no_browser, "`sudo sh scripts/setup-tests.sh browser` installs it"),
+}
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

@@ -2,7 +2,7 @@
 
     Spec        an experiment: Spec.load("latency-sweep").override({"run.repeats": 1})
     run         run(spec) measures what is not finished yet and returns a Run
-    Run         a run folder: Run.open("latency-sweep").results() is a pandas.DataFrame
+    Run         a run folder: Run.open("latency-sweep").results() is a pandas.DataFrame, .best() another; .report()
     figures     functions from results to matplotlib figures
     step        step() in a training loop of your own tells `wanbench exec` where its steps end
     testing     oracles for algorithms of your own: testing.check(Mine, period=4)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import torch
@@ -29,6 +29,8 @@ class Outcome:
         replica_spread: after the drain, the largest distance of this rank's parameters from the mean over the
             ranks, relative to the largest parameter; rounding apart, 0 for algorithms whose replicas agree. None
             where parameters are phantoms.
+        messages: of rank 0, what it sent and received in its first steps (`workloads.comm.meter.Message`); of the
+            other ranks, nothing.
     """
 
     window_begin_ns: int
@@ -38,6 +40,7 @@ class Outcome:
     final_loss: float | None
     accuracy: float | None
     replica_spread: float | None
+    messages: tuple[dict[str, Any], ...] = ()
 
 
 def warm_up(comm: MeteredComm, job: Job, like: Vector) -> None:
@@ -65,6 +68,7 @@ def train(
     m = task.w.clone().zero_()
     replica = Replica(w=task.w, m=m, optimizer=optimizer, comm=comm, shapes=task.shapes, seed=job.seed)
     algorithm.start(replica)
+    comm.journal = [] if job.rank == 0 else None
     window_end = job.window_begin + job.window_steps
     first = before = begin = end = _totals(task, comm, clock)
     losses: list[float] = []
@@ -90,6 +94,7 @@ def train(
         before = _totals(task, comm, clock) if accuracy is not None else after
     algorithm.finish()
     last = _totals(task, comm, clock)
+    journal, comm.journal = comm.journal or [], None
     tail = losses[-max(1, len(losses) // 10) :]
     return Outcome(
         window_begin_ns=begin["now_ns"],
@@ -99,6 +104,7 @@ def train(
         final_loss=sum(tail) / len(tail) if tail else None,
         accuracy=task.evaluate(),
         replica_spread=_spread(task.w, comm),
+        messages=tuple(asdict(message) for message in journal),
     )
 
 

@@ -10,26 +10,38 @@ import click
 from harness.cli.options import out_option, rows_of
 from harness.errors import SpecError
 
+FORMATS = ("table", "md", "csv", "json", "parquet")
+
 
 @click.command("compare", short_help="Compare the cells of a run along an axis, or two runs.")
 @click.argument("run_source", metavar="RUN")
 @click.argument("head_source", metavar="[HEAD]", required=False)
 @click.option("--by", default=None, metavar="AXIS", help="testbed, emulator, collective ...; of two runs: run.")
-@click.option("--json", "as_json", is_flag=True, help="For machines.")
+@click.option("--format", "form", type=click.Choice(FORMATS), default="table", show_default=True)
+@click.option("--json", "as_json", is_flag=True, help="Short for --format json, with the axis.")
+@click.option("--sort", type=click.Choice(("ratio", "-ratio")), help="By ratio; -ratio: largest first.")
 @click.option("--no-figures", is_flag=True, help="The table only.")
 @out_option
 def command(
-    run_source: str, head_source: str | None, by: str | None, as_json: bool, no_figures: bool, out: Path
+    run_source: str,
+    head_source: str | None,
+    by: str | None,
+    form: str,
+    as_json: bool,
+    sort: str | None,
+    no_figures: bool,
+    out: Path,
 ) -> None:
     """Show the step time of every cell of RUN at both values of an axis, their ratio, and what the law predicts.
 
-    With HEAD, cells of two runs are compared. Informs only: the exit code is 0 whatever the ratios are. A parity
+    Step times are medians in seconds, with the least and the most of their repetitions. With HEAD, cells of two
+    runs are compared. Informs only: the exit code is 0 whatever the ratios are. A parity
     figure goes to the figures of RUN.
 
     \b
     Example:  wanbench compare crosscheck --by testbed
     """
-    from harness.comparison import as_table, compare
+    from harness.comparison import as_markdown, as_table, compare
     from harness.store import open_run
 
     folder = open_run(run_source, out)
@@ -43,10 +55,21 @@ def command(
         comparison = compare(rows, axis)
     except ValueError as error:
         raise SpecError(f"{folder.path}: {error}") from None
-    if as_json:
-        click.echo(json.dumps({"by": axis, "pairs": [pair.to_json() for pair in comparison.pairs]}, indent=1))
+    pairs = [pair.to_json() for pair in comparison.pairs]
+    if as_json or form == "json":
+        click.echo(json.dumps({"by": axis, "pairs": pairs}, indent=1))
+    elif form == "csv":
+        from harness.tables import objects_as_csv
+
+        click.echo(objects_as_csv(pairs), nl=False)
+    elif form == "parquet":
+        from harness.tables import write_objects
+
+        path = folder.path / f"comparison-by-{axis}.parquet"
+        write_objects(pairs, path)
+        click.echo(path)
     else:
-        click.echo(as_table(comparison), nl=False)
+        click.echo(as_table(comparison, sort) if form == "table" else as_markdown(comparison, sort), nl=False)
     if not no_figures:
         from harness.figures import draw_parity
 

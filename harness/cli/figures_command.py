@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from pathlib import Path
 
 import click
@@ -9,18 +10,43 @@ import click
 from harness.cli.options import out_option, rows_of
 from harness.errors import SpecError
 
+REFERENCE = Path("results/reference")
+EXIT_DIFFERENT, EXIT_NOT_COMPARABLE = 1, 5
 
-@click.command("figures", short_help="Draw the figures of a run.")
+
+@click.command("figures", short_help="Draw the figures of a run, or of a paper.")
 @click.argument("run_source", metavar="[RUN]", required=False)
 @click.option("-o", "--to", type=click.Path(file_okay=False, path_type=Path), help="Where to; default: RUN/figures.")
-@click.option("--formats", default="svg,pdf,png", show_default=True, help="Comma-separated file types.")
+@click.option("--formats", default="svg,pdf,png", show_default=True, help="Comma-separated file types of a run.")
+@click.option("--paper", metavar="NAME", help="A paper's figures, from results/reference/; dts, ..., or all.")
+@click.option("--check", is_flag=True, help="With --paper: compare with the committed files, byte for byte.")
 @out_option
-def command(run_source: str | None, to: Path | None, formats: str, out: Path) -> None:
+@click.pass_context
+def command(
+    context: click.Context,
+    run_source: str | None,
+    to: Path | None,
+    formats: str,
+    paper: str | None,
+    check: bool,
+    out: Path,
+) -> None:
     """Draw the figures of RUN (a folder, or a name under --out; default: the latest), deterministic to the byte.
+
+    With --paper, figures are drawn from recorded runs and nothing else. --check draws nothing: it names what would be
+    drawn otherwise now, and ends with 1; with 5, if only other versions of the libraries can be the reason.
 
     \b
     Example:  wanbench figures latency-sweep -o /tmp/figures
+              wanbench figures --paper dts --check
     """
+    if paper is not None:
+        if run_source is not None:
+            raise SpecError("--paper draws from recorded runs; leave RUN out")
+        _paper(context, paper, to, check=check)
+        return
+    if check:
+        raise SpecError("--check goes with --paper")
     from harness.store import open_run
 
     wanted = tuple(formats.split(","))
@@ -32,7 +58,31 @@ def command(run_source: str | None, to: Path | None, formats: str, out: Path) ->
     if not any(row["status"] == "ok" and row["workers"] > 1 for row in rows):
         raise SpecError(f"{folder.path}: no finished repetition of more than one worker yet; nothing to draw")
 
+    from harness.evidence import Evidence
     from harness.figures import draw_all
 
-    for path in draw_all(rows, folder.name, to or folder.path / "figures", formats=wanted):
+    for path in draw_all(rows, folder.name, to or folder.path / "figures", formats=wanted, evidence=Evidence(folder)):
         click.echo(path)
+
+
+def _paper(context: click.Context, name: str, to: Path | None, *, check: bool) -> None:
+    from harness import papers
+    from harness.figures.paper import check_paper, draw_paper
+
+    if not REFERENCE.is_dir():
+        raise SpecError(f"{REFERENCE}: there are no recorded runs here; call it where wanbench is checked out")
+    worst = 0
+    for one in papers.names() if name == "all" else [name]:
+        paper = papers.load(one)
+        if not check:
+            for path in draw_paper(paper, REFERENCE, (to or REFERENCE) / one):
+                click.echo(path)
+            continue
+        with tempfile.TemporaryDirectory() as scratch:
+            differences = check_paper(paper, REFERENCE, Path(scratch))
+        for difference in differences:
+            click.echo(f"{REFERENCE / one / difference.file}: {difference.why}")
+        codes = [EXIT_DIFFERENT if difference.comparable else EXIT_NOT_COMPARABLE for difference in differences]
+        worst = EXIT_DIFFERENT if EXIT_DIFFERENT in {worst, *codes} else max([worst, *codes])
+        click.echo(f"{one}: {len(differences) or 'no'} file{'' if len(differences) == 1 else 's'} differ", err=True)
+    context.exit(worst)

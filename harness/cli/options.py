@@ -94,6 +94,7 @@ def select(spec: Spec, source: str, only: tuple[str, ...]) -> list[Cell]:
 
 def rows_of(folder: RunFolder) -> list[dict[str, Any]]:
     """One row a repetition; files that cannot be read are named on stderr."""
-    for line in folder.damaged():
-        click.echo(f"wanbench: {line}", err=True)
-    return folder.rows()
+    rows, problems = folder.read()
+    for problem in problems:
+        click.echo(f"wanbench: {folder.path / problem}", err=True)
+    return rows

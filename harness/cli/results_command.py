@@ -15,8 +15,9 @@ _FORMATS = ("table", "pivot", "md", "csv", "json", "parquet")
 @click.command("results", short_help="Show the results of a run.")
 @click.argument("run_source", metavar="[RUN]", required=False)
 @click.option("--format", "form", type=click.Choice(_FORMATS), default="table", show_default=True)
+@click.option("--sort", metavar="COLUMN", help="Of a table: step_time_s, scalability, ...; -COLUMN: largest first.")
 @out_option
-def command(run_source: str | None, form: str, out: Path) -> None:
+def command(run_source: str | None, form: str, sort: str | None, out: Path) -> None:
     """Show RUN (a folder, or a name under --out; default: the latest): what is finished, and what failed and why.
 
     table and pivot show one entry a cell, csv, json and parquet one object a repetition. With parquet the
@@ -24,6 +25,7 @@ def command(run_source: str | None, form: str, out: Path) -> None:
 
     \b
     Example:  wanbench results latency-sweep --format pivot
+              wanbench results latency-sweep --sort -scalability
     """
     from harness.store import open_run
     from harness.tables import render, write_parquet
@@ -36,7 +38,7 @@ def command(run_source: str | None, form: str, out: Path) -> None:
         click.echo(path)
         return
     try:
-        click.echo(render(rows, form), nl=False)  # type: ignore[arg-type]  # click has checked the choice
+        click.echo(render(rows, form, sort), nl=False)  # type: ignore[arg-type]  # click has checked the choice
     except ValueError as error:
         raise SpecError(f"{folder.path}: {error}") from None
     click.echo(_state(folder.path.name, rows), err=True)

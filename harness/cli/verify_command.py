@@ -5,15 +5,11 @@ from __future__ import annotations
 import dataclasses
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 import click
 
 from harness.cli.options import out_option, rows_of
-from harness.errors import CellsFailed, SpecError
-
-if TYPE_CHECKING:
-    from harness.store import RunFolder
+from harness.errors import CellsFailed
 
 _NAMED = 3
 
@@ -43,12 +39,13 @@ def command(run_source: str | None, as_json: bool, out: Path) -> None:
 
     Exit code 0 if nothing speaks against publishing, 4 otherwise.
     """
+    from harness.expected import expected_cells
     from harness.store import open_run
     from harness.verify import RULES, meaning, objections
 
     folder = open_run(run_source, out)
     rows = rows_of(folder)
-    found = objections(rows, _expected(folder, rows))
+    found = objections(rows, expected_cells(folder))
     if as_json:
         click.echo(json.dumps([dataclasses.asdict(one) for one in found], indent=1))
     else:
@@ -65,17 +62,3 @@ def _where(cells: list[str | None], run: str) -> str:
     """Which cells, in a line."""
     names = [cell or run for cell in cells]
     return ", ".join(names) if len(names) <= _NAMED else f"{', '.join(names[:_NAMED])} and {len(names) - _NAMED} more"
-
-
-def _expected(folder: RunFolder, rows: list[dict[str, Any]]) -> dict[str, str]:
-    """Slug of every cell by its identity: of the spec as it was run, and of all that was measured."""
-    from harness.cells import expand
-    from harness.spec import Spec
-
-    where = str(folder.path / "spec.resolved.json")
-    try:
-        resolved = dict(json.loads(Path(where).read_text()))
-    except (OSError, TypeError, ValueError) as error:
-        raise SpecError(f"{where}: cannot be read ({error}); `wanbench run` of the same experiment writes it") from None
-    wanted = {cell.key: cell.slug for cell in expand(Spec.from_dict(resolved, where), where)}
-    return wanted | {row["cell_key"]: row["cell"] for row in rows}

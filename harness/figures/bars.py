@@ -12,8 +12,9 @@ from matplotlib.patches import Patch
 
 from harness.analysis import AXIS_TITLES, Pivot
 from harness.figures.caption import caption, has_law, title
+from harness.figures.hover import note
 from harness.figures.layout import Sheet
-from harness.figures.style import COLUMN_IN, INK, PAGE_IN, Style, looks_of, wanbench_style
+from harness.figures.style import COLUMN_IN, INK, PAGE_IN, PUBLISHED, Style, looks_of, wanbench_style
 
 _GROUP = 0.84
 _NUMBER_IN = 0.19
@@ -29,18 +30,23 @@ def scalability_bars(pivot: Pivot, run_name: str, width_in: float = PAGE_IN, pro
     looks = looks_of(pivot)
     law = [("step-time law", Line2D([], [], color=INK, linestyle="", marker="_", markersize=7))]
     law = law if has_law(pivot) else []
+    others = law + ([("published", Line2D([], [], **PUBLISHED))] if pivot.published else [])
     with wanbench_style():
         sheet = Sheet(
             width_in,
             2.5 if width_in > COLUMN_IN else 2.0,
             title(pivot),
             caption(pivot, run_name, "black ticks: step-time law" if law else None, progress),
-            [*looks, *(name for name, _ in law)],
+            [*looks, *(name for name, _ in others)],
         )
         axes = sheet.axes()
         bar_in = (sheet.right - sheet.left) * width_in / len(pivot.columns) * _GROUP / len(looks)
         for place, (label, look) in enumerate(looks.items()):
             _bars(axes, pivot, label, look, place, len(looks), numbered=bar_in >= _NUMBER_IN)
+        for (label, column), value in pivot.published.items():
+            x = pivot.columns.index(column) - _GROUP / 2 + (list(looks).index(label) + 0.5) * _GROUP / len(looks)
+            axes.plot([x], [value], zorder=4, **PUBLISHED)
+            note(axes, x, value, f"{label}, {column}: published {value:g}")
         axes.set_xlim(-0.5, len(pivot.columns) - 0.5)
         axes.set_xticks(
             range(len(pivot.columns)),
@@ -51,7 +57,7 @@ def scalability_bars(pivot: Pivot, run_name: str, width_in: float = PAGE_IN, pro
         axes.set_yticks([0, 0.2, 0.4, 0.6, 0.8, 1.0])
         axes.set_ylabel("scalability  T(1) / T(N)")
         axes.set_xlabel(AXIS_TITLES.get(pivot.column_axis, pivot.column_axis))
-        sheet.legend([*(_handle(look) for look in looks.values()), *(handle for _, handle in law)])
+        sheet.legend([*(_handle(look) for look in looks.values()), *(handle for _, handle in others)])
     return sheet.figure
 
 
@@ -66,6 +72,12 @@ def _bars(axes: Axes, pivot: Pivot, label: str, look: Style, place: int, among: 
             continue
         height, law = line["scalability"], line["predicted_scalability"]
         axes.bar(x, height, 0.88 * width, **_fill(look), zorder=2)
+        note(
+            axes,
+            x,
+            height,
+            f"{label}, {column}: scalability {height:.3f}" + ("" if math.isnan(law) else f", law {law:.3f}"),
+        )
         top = height
         if line["repeats"] > 1:
             low, high = line["scalability_min"], line["scalability_max"]
@@ -75,7 +87,15 @@ def _bars(axes: Axes, pivot: Pivot, label: str, look: Style, place: int, among: 
             axes.hlines(law, x - 0.46 * width, x + 0.46 * width, color=INK, linewidth=1.0, zorder=3)
             top = max(top, law)
         if numbered:
-            axes.text(x, top + 0.012, f"{height:.2f}", fontsize=6, ha="center", va="bottom", color=INK)
+            axes.text(
+                x,
+                top + 0.012,
+                f"{height:.2f}" if height >= 0.1 else f"{height:.3f}",
+                fontsize=6,
+                ha="center",
+                va="bottom",
+                color=INK,
+            )
 
 
 def _fill(look: Style) -> dict[str, Any]:

@@ -17,6 +17,8 @@ def title(pivot: Pivot) -> str:
     What a byte costs gloo depends on the size of the message, so its scaled runs are named by the size that
     travelled, and not by a workload of another size.
     """
+    if pivot.heading is not None:
+        return pivot.heading
     lines = list(pivot.lines.values())
     size = message_size(pivot)
     scaled_gloo = any(line["collective"] == "gloo" and line["payload_scale"] < 1 for line in lines)
@@ -54,6 +56,7 @@ def caption(
     lines = list(pivot.lines.values())
     valid = [line for line in lines if line["status"] == "ok"]
     lost = len(lines) - len(valid)
+    lost_reps = sum(int(line["repeats_lost"]) for line in valid)
     parts = [
         progress,
         _workload(pivot, lines),
@@ -64,7 +67,9 @@ def caption(
         f"TCP {_each(lines, 'tcp')}",
         _repeats(valid, whiskers),
         f"{lost} cell{'s' if lost > 1 else ''} failed or invalid" if lost else None,
+        f"left out: {lost_reps} failed or invalid repeat{'s' if lost_reps > 1 else ''}" if lost_reps else None,
         marks,
+        pivot.note,
     ]
     return f"{run_name}: " + "; ".join(part for part in parts if part) + "."
 
@@ -99,6 +104,8 @@ def _network(pivot: Pivot, lines: Sequence[Line]) -> str:
         text += f" at {_each(lines, 'rate_mbps', _rate)} per worker"
         if pivot.column_axis != "rtt_ms":
             text += f", RTT {_each(lines, 'rtt_ms')} ms"
+    elif pivot.column_axis != "rtt_ms" and any(not _absent(line["rtt_ms"]) for line in lines):
+        text += f", RTT {_each(lines, 'rtt_ms')} ms in the middle, {_each(lines, 'rtt_max_ms')} ms at most"
     if any(line["jitter_ms"] > 0 for line in lines):
         text += f", jitter {_each(lines, 'jitter_ms')} ms"
     if any(line["loss_pct"] > 0 for line in lines):

@@ -41,7 +41,7 @@ class Sheet:
         title_lines = wrapped(title, width_in, _TITLE_PT, bold=True)
         caption_lines = wrapped(caption, width_in, _CAPTION_PT)
         self.entries = entries
-        self.legend_columns = _legend_columns(entries, width_in)
+        self.legend_columns = _legend_columns(entries, width_in) if entries else 1
         title_in = _TITLE_ROW_IN * len(title_lines) + 0.11
         legend_in = _LEGEND_ROW_IN * math.ceil(len(entries) / self.legend_columns) + 0.08
         caption_in = _CAPTION_ROW_IN * len(caption_lines) + 0.10
@@ -77,6 +77,34 @@ class Sheet:
             borderpad=0.0,
             borderaxespad=0.0,
         )
+
+
+class Panels:
+    """Equal axes in rows, each with a title of its own, in the axes area of a sheet.
+
+    Args:
+        count: of panels. across: in a row. panel_in: height of one, without its title.
+        between_in: room under every row but the last, where rows have x labels of their own.
+    """
+
+    TITLE_IN = 0.22
+    GAP_IN = 0.16
+
+    def __init__(self, count: int, across: int, panel_in: float, between_in: float = 0.0) -> None:
+        rows = math.ceil(count / across)
+        self.across = across
+        self.panel_in = panel_in
+        self._pitch_in = panel_in + self.TITLE_IN + between_in
+        self.height_in = rows * self._pitch_in - between_in
+
+    def axes(self, sheet: Sheet, index: int) -> Axes:
+        """Number `index`, in reading order."""
+        gap = self.GAP_IN / sheet.width_in
+        pitch = (sheet.right - sheet.left + gap) / self.across
+        left = sheet.left + (index % self.across) * pitch
+        top = sheet.top - (index // self.across) * self._pitch_in / sheet.height_in
+        bottom = top - (self.panel_in + self.TITLE_IN) / sheet.height_in
+        return sheet.figure.add_axes((left, bottom, pitch - gap, self.panel_in / sheet.height_in))
 
 
 def _legend_columns(entries: Sequence[str], width_in: float) -> int:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -11,8 +9,9 @@ from matplotlib.lines import Line2D
 from numpy.typing import NDArray
 
 from harness.comparison import NEAR, Comparison, summary
+from harness.figures.hover import note
 from harness.figures.layout import Sheet
-from harness.figures.style import COLUMN_IN, FAINT, PAGE_IN, Style, styles, wanbench_style
+from harness.figures.style import COLUMN_IN, FAINT, PAGE_IN, point, styles, wanbench_style
 
 
 def parity(comparison: Comparison, run_name: str, width_in: float = PAGE_IN) -> Figure:
@@ -42,11 +41,13 @@ def parity(comparison: Comparison, run_name: str, width_in: float = PAGE_IN) -> 
         axes.plot(ends, ends, color=FAINT, linewidth=0.5)
         for label, look in looks.items():
             points = [(pair.base_s, pair.head_s) for pair in pairs if pair.algorithm == label]
-            axes.plot(*zip(*points, strict=True), **_points(look))
+            axes.plot(*zip(*points, strict=True), **point(look))
+            for base_s, head_s in points:
+                note(axes, base_s, head_s, f"{label}: {base_s:.4f} s, {head_s:.4f} s, ratio {head_s / base_s:.3f}")
         _logarithmic(axes, ends)
         axes.set_xlabel(f"step time, {base} (s)")
         axes.set_ylabel(f"step time, {heads} (s)")
-        handles = [Line2D([], [], **_points(look)) for look in looks.values()]
+        handles = [Line2D([], [], **point(look)) for look in looks.values()]
         sheet.legend([*handles, Line2D([], [], color=FAINT, linewidth=0.5)])
     return sheet.figure
 
@@ -61,17 +62,6 @@ def _logarithmic(axes: Axes, ends: NDArray[np.float64]) -> None:
         limit(*ends)
         axis.set_ticks(ticks, [f"{tick:g}" for tick in ticks])
         axis.set_ticks([], minor=True)
-
-
-def _points(look: Style) -> dict[str, Any]:
-    return {
-        "linestyle": "",
-        "marker": look.marker,
-        "color": look.colour,
-        "fillstyle": look.fill,
-        "markersize": 4.5,
-        "markeredgewidth": 0.8,
-    }
 
 
 def _round_numbers(low: float, high: float) -> list[float]:

@@ -13,8 +13,9 @@ from matplotlib.lines import Line2D
 
 from harness.analysis import Pivot, law_curve
 from harness.figures.caption import caption, has_law, title
+from harness.figures.hover import note
 from harness.figures.layout import Sheet
-from harness.figures.style import COLUMN_IN, FAINT, PAGE_IN, Style, looks_of, wanbench_style
+from harness.figures.style import COLUMN_IN, FAINT, PAGE_IN, Style, line, looks_of, wanbench_style
 
 _LAW_POINTS = 240
 _LABEL_GAP_IN = 0.27
@@ -39,7 +40,7 @@ def scalability_by_rtt(pivot: Pivot, run_name: str, width_in: float = PAGE_IN, p
         axes = sheet.axes()
         _scale(axes, [float(rtt) for rtt in pivot.columns], (sheet.right - sheet.left) * width_in)
         for label, look in looks.items():
-            _law(axes, [line for rtt in pivot.columns if (line := pivot.lines.get((label, rtt)))], look)
+            _law(axes, [pivot.lines[label, rtt] for rtt in pivot.columns if (label, rtt) in pivot.lines], look)
             _curve(axes, pivot, label, look)
         axes.set_ylim(0, 1.06)
         axes.set_yticks(np.linspace(0, 1, 6))
@@ -75,7 +76,7 @@ def _law(axes: Axes, lines: Sequence[Mapping[str, Any]], look: Style) -> None:
     rtts = [float(x) for x in transform.inverted().transform(np.linspace(low, high, _LAW_POINTS)).clip(min=0)]
     values = law_curve(lines[0], rtts)
     if values is None:  # no recorded inputs: the predictions of the cells themselves
-        rtts, values = [line["rtt_ms"] for line in lines], [line["predicted_scalability"] for line in lines]
+        rtts, values = [each["rtt_ms"] for each in lines], [each["predicted_scalability"] for each in lines]
     axes.plot(rtts, values, color=look.colour, linewidth=0.5, zorder=2)
 
 
@@ -83,30 +84,20 @@ def _curve(axes: Axes, pivot: Pivot, label: str, look: Style) -> None:
     """The measured curve, broken where a cell has no valid repetition."""
     lines = [pivot.lines.get((label, rtt), _NOTHING) for rtt in pivot.columns]
     middle, low, high = (
-        np.array([line[name] for line in lines], dtype=float)
+        np.array([each[name] for each in lines], dtype=float)
         for name in ("scalability", "scalability_min", "scalability_max")
     )
-    axes.plot(pivot.columns, middle, clip_on=False, zorder=4 if look.fill == "full" else 5, **_line(look))
-    if any(line["repeats"] > 1 for line in lines):
+    for rtt, each in zip(pivot.columns, lines, strict=True):
+        if each["repeats"]:
+            law = f", law {each['predicted_scalability']:.3f}" if each["predicted_scalability"] > 0 else ""
+            note(axes, rtt, each["scalability"], f"{label}, RTT {rtt:g} ms: scalability {each['scalability']:.3f}{law}")
+    axes.plot(pivot.columns, middle, clip_on=False, zorder=4 if look.fill == "full" else 5, **line(look))
+    if any(each["repeats"] > 1 for each in lines):
         axes.errorbar(
             pivot.columns, middle, yerr=[middle - low, high - middle], fmt="none", ecolor=look.colour,
             elinewidth=0.7, capsize=1.6, capthick=0.7, zorder=3,
         )  # fmt: skip
 
 
-def _line(look: Style) -> dict[str, Any]:
-    # Hollow markers are larger: where curves coincide, as several do at 1, each is still seen round the
-    # other.
-    size = {"full": 3.8, "none": 6.2}.get(look.fill, 5.0)
-    return {
-        "color": look.colour,
-        "linestyle": look.dashes,
-        "marker": look.marker,
-        "fillstyle": look.fill,
-        "markersize": size,
-        "markeredgewidth": 0.5 if look.fill == "full" else 0.9,
-    }
-
-
 def _handle(look: Style) -> Line2D:
-    return Line2D([], [], **_line(look))
+    return Line2D([], [], **line(look))

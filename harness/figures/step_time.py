@@ -13,12 +13,13 @@ from matplotlib.patches import Patch
 
 from harness.analysis import Pivot
 from harness.figures.caption import axis_value, caption, has_law, title
-from harness.figures.layout import Sheet
-from harness.figures.style import COLUMN_IN, INK, PAGE_IN, wanbench_style
+from harness.figures.hover import note
+from harness.figures.layout import Panels, Sheet
+from harness.figures.style import COLUMN_IN, INK, PAGE_IN, PUBLISHED, wanbench_style
 
 Parts = tuple[tuple[str, str, str, str], ...]
 # (column, label, colour, hatch): light, dark and middle grey without colour.
-_PARTS: Parts = (
+PARTS: Parts = (
     ("compute_s", "compute", "#BBCCEE", ""),
     ("stall_s", "stall", "#CC5566", "////"),
     ("overhead_s", "overhead", "#CCBB44", ""),
@@ -26,11 +27,11 @@ _PARTS: Parts = (
 # Of a program of the user's only the whole is known.
 _WHOLE: Parts = (("step_time_s", "whole step", "#999999", ""),)
 _MARKS = {
-    _PARTS: "stall: waiting for the network; black ticks: step-time law",
+    PARTS: "stall: waiting for the network; black ticks: step-time law",
     _WHOLE: "a program of its own, whose step is not taken apart",
 }
-_TITLES = {_PARTS: "where a step's time goes", _WHOLE: "time of a step"}
-_BAR_IN, _PANEL_TITLE_IN, _GAP_IN = 0.165, 0.22, 0.16
+_TITLES = {PARTS: "where a step's time goes", _WHOLE: "time of a step"}
+_BAR_IN = 0.165
 
 
 def step_time(pivot: Pivot, run_name: str, width_in: float = PAGE_IN, progress: str | None = None) -> Figure:
@@ -40,40 +41,37 @@ def step_time(pivot: Pivot, run_name: str, width_in: float = PAGE_IN, progress: 
         pivot: medians of every cell. run_name: shown at the caption's beginning.
         width_in: `PAGE_IN` or `COLUMN_IN`. progress: of a run that is going on, "14 of 42 cells".
     """
-    parts = _WHOLE if all(math.isnan(line["compute_s"]) for line in _valid(pivot)) else _PARTS
+    parts = _WHOLE if all(math.isnan(line["compute_s"]) for line in _valid(pivot)) else PARTS
     law = [("step-time law", Line2D([], [], color=INK, linestyle="", marker="|", markersize=7))]
-    law = law if has_law(pivot) else []
+    others = law if has_law(pivot) else []
+    others += [("published", Line2D([], [], **PUBLISHED))] if pivot.published else []
     across = min(len(pivot.columns), 3 if width_in > COLUMN_IN else 1)
-    down = math.ceil(len(pivot.columns) / across)
-    panel_in = _BAR_IN * len(pivot.algorithms) + 0.06
+    panels = Panels(len(pivot.columns), across, _BAR_IN * len(pivot.algorithms) + 0.06)
     with wanbench_style():
         sheet = Sheet(
             width_in,
-            down * (panel_in + _PANEL_TITLE_IN),
-            f"{title(pivot)}: {_TITLES[parts]}",
+            panels.height_in,
+            pivot.heading or f"{title(pivot)}: {_TITLES[parts]}",
             caption(pivot, run_name, _MARKS[parts], progress, whiskers=False),
-            [*(label for _, label, _, _ in parts), *(name for name, _ in law)],
+            [*(label for _, label, _, _ in parts), *(name for name, _ in others)],
             left_in=0.14 + 0.062 * max(len(label) for label in pivot.algorithms),
         )
         limit_s = _limit_s(pivot)
         for index, column in enumerate(pivot.columns):
-            left = sheet.left + (index % across) * (sheet.right - sheet.left + _GAP_IN / width_in) / across
-            width = (sheet.right - sheet.left + _GAP_IN / width_in) / across - _GAP_IN / width_in
-            top = sheet.top - (index // across) * (panel_in + _PANEL_TITLE_IN) / sheet.height_in
-            bottom = top - (panel_in + _PANEL_TITLE_IN) / sheet.height_in
-            axes = sheet.figure.add_axes((left, bottom, width, panel_in / sheet.height_in))
+            axes = panels.axes(sheet, index)
             axes.set_title(axis_value(pivot.column_axis, column), fontsize=7, fontweight="normal", pad=2)
             _panel(axes, pivot, column, limit_s, parts)
             axes.tick_params(labelleft=index % across == 0, labelbottom=index + across >= len(pivot.columns))
             if index + across >= len(pivot.columns):
                 axes.set_xlabel("seconds a step")
         handles = [Patch(facecolor=c, hatch=h, edgecolor="white", linewidth=0) for _, _, c, h in parts]
-        sheet.legend([*handles, *(handle for _, handle in law)])
+        sheet.legend([*handles, *(handle for _, handle in others)])
     return sheet.figure
 
 
 def _limit_s(pivot: Pivot) -> float:
-    return 1.22 * max((line["step_time_s"] for line in _valid(pivot)), default=1.0)
+    times = [line["step_time_s"] for line in _valid(pivot)]
+    return 1.22 * max([*times, *pivot.published.values()], default=1.0)
 
 
 def _valid(pivot: Pivot) -> list[Mapping[str, Any]]:
@@ -87,7 +85,11 @@ def _panel(axes: Axes, pivot: Pivot, column: Any, limit_s: float, parts: Parts) 
             text = "not run" if line is None else str(line["status"])
             axes.text(0.01 * limit_s, place, text, fontsize=6, va="center", color=INK)
         else:
-            _bar(axes, line, place, limit_s, parts)
+            _bar(axes, line, place, limit_s, pivot.published.get((label, column), 0.0) + 0.02 * limit_s, parts)
+        if (label, column) in pivot.published:
+            value = pivot.published[label, column]
+            axes.plot([value], [place], zorder=4, **PUBLISHED)
+            note(axes, value, place, f"{label}: published {value:g} s a step")
     axes.set_ylim(len(pivot.algorithms) - 0.4, -0.6)
     axes.set_yticks(range(len(pivot.algorithms)), list(pivot.algorithms))
     axes.set_xlim(0, limit_s)
@@ -97,7 +99,7 @@ def _panel(axes: Axes, pivot: Pivot, column: Any, limit_s: float, parts: Parts) 
     axes.tick_params(axis="y", length=0)
 
 
-def _bar(axes: Axes, line: Mapping[str, Any], place: int, limit_s: float, parts: Parts) -> None:
+def _bar(axes: Axes, line: Mapping[str, Any], place: int, limit_s: float, least_end_s: float, parts: Parts) -> None:
     left_s = 0.0
     for name, _, colour, hatch in parts:
         width_s = 0.0 if math.isnan(line[name]) else max(0.0, line[name])
@@ -107,5 +109,8 @@ def _bar(axes: Axes, line: Mapping[str, Any], place: int, limit_s: float, parts:
     known = not math.isnan(law_s)
     if known:
         axes.plot([law_s, law_s], [place - 0.42, place + 0.42], color=INK, linewidth=0.9, zorder=3)
-    end_s = max(left_s, law_s if known else 0.0)
+    known_parts = [f"{label} {line[name]:.4f} s" for name, label, _, _ in PARTS if not math.isnan(line[name])]
+    said = ", ".join([f"{line['step_time_s']:.4f} s a step", *known_parts])
+    note(axes, line["step_time_s"] / 2, place, f"{line['algorithm']}: {said}")
+    end_s = max(left_s, law_s if known else 0.0, least_end_s)
     axes.text(end_s + 0.015 * limit_s, place, f"{line['step_time_s']:#.3g}", fontsize=6, va="center", color=INK)

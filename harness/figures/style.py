@@ -27,8 +27,13 @@ COLUMN_IN, PAGE_IN = 3.35, 7.0
 FORMATS = ("svg", "pdf", "png")
 INK, FAINT = "#222222", "#5F5F5F"
 
-# (colour, marker, hatch of a bar)
-FAMILIES: Mapping[str, tuple[str, str, str]] = {
+# What a paper printed, beside what was measured.
+PUBLISHED: dict[str, Any] = {
+    "marker": "D", "color": INK, "fillstyle": "none", "linestyle": "", "markersize": 5, "markeredgewidth": 0.9,
+}  # fmt: skip
+
+# (colour, marker, hatch of a bar). Colours repeat, markers and hatches do not: in grey every family is still its own.
+FAMILIES: Mapping[str, tuple[str, Any, str]] = {
     "local": ("#BBBBBB", "x", ""),
     "ssgd": ("#222222", "o", ""),
     "delayed": ("#4477AA", "s", "////"),
@@ -37,25 +42,24 @@ FAMILIES: Mapping[str, tuple[str, str, str]] = {
     "olco3": ("#AA3377", "v", "xxxx"),
     "rps": ("#CCBB44", "P", "++++"),
     "sgp": ("#66CCEE", "h", "----"),
-    # One colour a family, one marker a method.
-    "dga": ("#4477AA", "*", "//.."),
-    "localsgd": ("#228833", "<", "||||"),
-    "cocod": ("#228833", "p", "oo"),
-    "overlap-localsgd": ("#228833", "8", "||.."),
-    "diloco": ("#AA3377", "X", "**"),
-    "streaming-diloco": ("#AA3377", ">", "xx.."),
-    "osgp": ("#66CCEE", "d", "--.."),
-    "dpsgd": ("#CCBB44", "H", "OO"),
-    "ecdpsgd": ("#CCBB44", "p", "++.."),
-    "adpsgd": ("#777777", "s", "--||"),
+    "osgp": ("#332288", "H", "|||"),
+    "dpsgd": ("#EE7733", "<", "oo"),
+    "ecdpsgd": ("#777777", "8", "--|"),
+    "adpsgd": ("#882255", ">", "OO"),
+    "dga": ("#4477AA", (3, 1, 0), "x."),
+    "localsgd": ("#117733", "p", "**"),
+    "cocod": ("#999933", "X", "/..."),
+    "overlap-localsgd": ("#44AA99", "d", "\\\\|"),
+    "diloco": ("#DDCC77", (4, 1, 0), "/o"),
+    "streaming-diloco": ("#CC6677", (6, 1, 0), "\\\\o"),
 }
 # For kinds that users bring: any of these, chosen by name.
 _OTHERS = (
-    ("#AA3377", "X", "*"),
-    ("#66CCEE", "p", "oo"),
-    ("#CCBB44", "<", "||||"),
-    ("#777777", ">", "**"),
-    ("#4477AA", "*", "OO"),
+    ("#AA3377", (3, 0, 30), "*|"),
+    ("#66CCEE", (5, 1, 180), "oo/"),
+    ("#CCBB44", (3, 0, -30), "||||/"),
+    ("#777777", (7, 1, 0), "**/"),
+    ("#4477AA", (7, 0, 0), "OO-"),
 )
 
 # (dash pattern, which part of the marker is filled, share of white in a bar), by delay or, without one,
@@ -68,6 +72,10 @@ _VARIANTS: tuple[tuple[Any, FillStyleType, float], ...] = (
     ((0, (2.5, 1)), "right", 0.55),
     ((0, (6, 1.5, 1, 1.5, 1, 1.5)), "bottom", 0.9),
 )
+# A bar of full colour has no room for a hatch, which is what tells families of one colour apart.
+_FIRST_OF_ITS_COLOUR = {colour: kind for kind, (colour, _, _) in reversed([*FAMILIES.items()])}.values()
+_SHADE = 0.35
+
 # Sizes that papers use come first, so that they never share a look.
 _KNOWN_SIZES = (4, 20, 8, 12, 2, 16)
 
@@ -83,7 +91,7 @@ class Style:
     """
 
     colour: str
-    marker: str
+    marker: Any
     dashes: Any
     fill: FillStyleType
     bar: str
@@ -97,7 +105,7 @@ def styles(algorithms: Sequence[tuple[str, str, Mapping[str, Any]]]) -> dict[str
     later one take the family's next free look.
     """
     chosen: dict[str, Style] = {}
-    taken: set[tuple[str, str, int]] = set()
+    taken: set[tuple[str, Any, int]] = set()
     for label, kind, params in algorithms:
         colour, marker, hatch = FAMILIES.get(kind) or _OTHERS[zlib.crc32(kind.encode()) % len(_OTHERS)]
         wanted = _variant(params)
@@ -107,8 +115,36 @@ def styles(algorithms: Sequence[tuple[str, str, Mapping[str, Any]]]) -> dict[str
                 break
         taken.add((colour, marker, variant))
         dashes, fill, white = _VARIANTS[variant]
+        if kind not in _FIRST_OF_ITS_COLOUR:
+            white = max(white, _SHADE)
         chosen[label] = Style(colour, marker, dashes, fill, _tint(colour, white), hatch if white else "")
     return chosen
+
+
+def line(look: Style) -> dict[str, Any]:
+    """The look as a curve."""
+    # Hollow markers are larger: where curves coincide, as several do at 1, each is still seen round the other.
+    size = {"full": 3.8, "none": 6.2}.get(look.fill, 5.0)
+    return {
+        "color": look.colour,
+        "linestyle": look.dashes,
+        "marker": look.marker,
+        "fillstyle": look.fill,
+        "markersize": size,
+        "markeredgewidth": 0.5 if look.fill == "full" else 0.9,
+    }
+
+
+def point(look: Style) -> dict[str, Any]:
+    """The look as a single marker."""
+    return {
+        "linestyle": "",
+        "marker": look.marker,
+        "color": look.colour,
+        "fillstyle": look.fill,
+        "markersize": 4.5,
+        "markeredgewidth": 0.8,
+    }
 
 
 def _tint(colour: str, white: float) -> str:

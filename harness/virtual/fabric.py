@@ -131,6 +131,10 @@ class SimulatedFabric:
         end = flight.end_for(rank)
         return end is not None and end <= self._simulation.now
 
+    def ended(self, flight: Flight, rank: int) -> int | None:
+        """When it ends for a rank; None while that is not known."""
+        return flight.end_for(rank)
+
     def wait(self, flight: Flight, rank: int) -> None:
         """Return when the operation has ended for this worker."""
         end = flight.end_for(rank)

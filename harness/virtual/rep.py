@@ -17,7 +17,7 @@ import torch
 from harness.cells import Cell
 from harness.emulators.plan import Network
 from harness.errors import RepFailed
-from harness.rep import jobs, network_of
+from harness.rep import jobs, network_of, write_messages
 from harness.rows import Measured, describe, trained
 from harness.store import write_json
 from harness.virtual.fabric import SimulatedFabric
@@ -96,6 +96,7 @@ def measure_virtual(cell: Cell, rep: int, folder: Path, stopped: threading.Event
     except Stopped:
         raise RepFailed("stopped") from None
     simulated.steps.write(folder / "steps.parquet")
+    write_messages(folder / "messages.parquet", simulated.outcomes[0].messages)
     write_json(folder / "network.json", {"configured": network.to_json(), "probe": None, "tcp": vars(tcp)})
     finished = {rank: {"outcome": vars(outcome)} for rank, outcome in enumerate(simulated.outcomes)}
     measured = Measured(rows=simulated.steps.first_rank, finished=finished)

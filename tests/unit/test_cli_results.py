@@ -8,10 +8,22 @@ import json
 import subprocess
 import sys
 
+import pandas as pd
 import pytest
+import synthetic_rows
 from command_line import as_it_was, finished, refused, wanbench  # noqa: F401  # the fixture is used by all
+from written_run import write_run
 
 from harness.store import RunFolder
+
+
+def latency_sweep(failed=None, **change):
+    rows = synthetic_rows.latency_sweep(**change)
+    for row in rows:
+        if (row["algorithm"], row["rtt_ms"]) == failed:
+            row.update(status="failed", reason="it broke", step_time_s=None, scalability=None)
+    return rows
+
 
 # ---------------------------------------------------------------- results
 
@@ -63,6 +75,43 @@ def test_parquet_prints_the_path_of_the_file(tmp_path):
     path = wanbench("results", "smoke", "--format", "parquet").stdout.strip()
     assert path == "results/smoke/results.parquet"
     assert (tmp_path / path).stat().st_size > 0
+
+
+def test_a_table_is_sorted_by_any_column_and_failures_come_last(tmp_path):
+    write_run(tmp_path / "results" / "t", latency_sweep(reps=2, failed=("ssgd", 20.0)))
+    lines = wanbench("results", "t", "--sort", "-scalability").stdout.splitlines()
+    assert lines[0].split("  ")[0] == "algorithm"
+    assert lines[0].endswith("compute ms  stall ms  overhead ms  scalability   least..most    law  deviation")
+    assert lines[-1].split()[0] == "ssgd"
+    assert lines[-1].endswith("failed: it broke")
+    column = lines[0].index("scalability")
+    shown = [float(line[column : column + len("scalability")]) for line in lines[2:-1]]
+    assert shown == sorted(shown, reverse=True)
+    assert refused("results", "t", "--sort", "scalabilty") == (
+        "wanbench: results/t: --sort scalabilty: no column 'scalabilty'; did you mean 'scalability'?"
+    )
+    assert refused("results", "t", "--sort", "rep", "--format", "csv") == (
+        "wanbench: results/t: --sort goes with --format table, not csv"
+    )
+
+
+@pytest.mark.parametrize("form", ["table", "md", "csv", "json", "parquet"])
+def test_two_runs_are_compared_in_every_format(tmp_path, form):
+    for name in ("a", "b"):
+        write_run(tmp_path / "results" / name, latency_sweep(reps=2, run=name))
+    result = wanbench("compare", "a", "b", "--no-figures", "--format", form, "--sort", "-ratio")
+    assert result.exit_code == 0, result.stderr
+    if form == "parquet":
+        table = pd.read_parquet(tmp_path / result.stdout.strip())
+        assert len(table) == 42
+        assert table["ratio"].tolist() == [1.0] * 42
+    elif form == "csv":
+        assert len(list(csv.DictReader(io.StringIO(result.stdout)))) == 42
+    elif form == "json":
+        assert len(json.loads(result.stdout)["pairs"]) == 42
+    else:
+        assert "a s/step" in result.stdout
+        assert "42 of 42 cells within 10%" in result.stdout
 
 
 # ---------------------------------------------------------------- figures

@@ -7,6 +7,8 @@ import subprocess
 import sys
 
 import pytest
+import synthetic_rows
+from written_run import write_run
 
 import wanbench
 
@@ -39,3 +41,22 @@ def test_importing_wanbench_loads_nothing_heavy():
     loaded = {name.partition(".")[0] for name in done.stdout.split()}
     assert "wanbench" in loaded
     assert loaded.isdisjoint({"harness", "workloads", "netprofiles", "torch", "pandas", "numpy", "pydantic", "click"})
+
+
+def test_a_notebook_shows_how_many_repetitions_there_are_and_what_is_best(tmp_path):
+    rows = synthetic_rows.latency_sweep(reps=1)
+    rows[-1].update(status="failed", reason="it broke", step_time_s=None, scalability=None)
+    run = wanbench.Run(write_run(tmp_path / "<b>", rows))
+    shown = run._repr_html_()
+    assert shown.startswith("<p><strong>&lt;b&gt;</strong>: 42 ok, 1 failed</p><table")
+    assert shown.count("<tr>") == 6
+    assert len(shown) < 4000
+    assert run.best()["rtt_ms"].tolist() == list(synthetic_rows.RTTS_MS)
+    nothing = wanbench.Run(write_run(tmp_path / "empty", []))
+    assert nothing._repr_html_() == "<p><strong>empty</strong>: nothing measured yet</p>"
+
+
+def test_a_report_is_written_from_python(tmp_path):
+    run = wanbench.Run(write_run(tmp_path / "t", synthetic_rows.one_worker(reps=1)))
+    assert run.report() == tmp_path / "t" / "report.html"
+    assert run.report(tmp_path / "page.html").read_text().startswith("<!doctype html>")

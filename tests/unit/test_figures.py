@@ -6,6 +6,7 @@ import hashlib
 import itertools
 import os
 import random
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -15,13 +16,15 @@ import numpy as np
 import pytest
 import synthetic_rows
 from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.colors import to_rgb
 from matplotlib.container import ErrorbarContainer
 
 import harness
 from harness.analysis import AnalysisError, frame, pivots
 from harness.figures import draw_all, scalability_bars, scalability_by_rtt, step_time
 from harness.figures.caption import caption, title
-from harness.figures.style import COLUMN_IN, PAGE_IN, save, styles, wanbench_style
+from harness.figures.hover import inline_svg
+from harness.figures.style import COLUMN_IN, FAMILIES, PAGE_IN, save, styles, wanbench_style
 
 LABELS = [(label, kind, params) for label, (kind, params) in synthetic_rows.ALGORITHMS.items()]
 
@@ -67,6 +70,22 @@ def test_a_family_keeps_its_colour_and_an_algorithm_its_look_in_every_run():
 def test_algorithms_of_one_family_and_size_still_differ():
     looks = styles([(f"dts-d4-p{period}", "dts", {"delay": 4, "period": period}) for period in (1, 2, 4)])
     assert len(set(looks.values())) == 3
+
+
+def test_every_family_is_its_own_in_colour_and_in_grey():
+    families = [(kind, kind, {}) for kind in FAMILIES]
+    looks = styles(families)
+    assert len(families) >= 20
+    assert len({str(look.marker) for look in looks.values()}) == len(families)
+    assert len({(look.colour, look.bar, look.hatch) for look in looks.values()}) == len(families)
+    white = np.array([1.0, 1.0, 1.0])
+    for kind, look in looks.items():
+        assert np.abs(np.array(to_rgb(look.colour)) - white).max() > 0.25, kind
+
+
+def test_twenty_algorithms_fit_one_figure_without_two_that_look_alike():
+    looks = styles([(f"{kind}-{size}", kind, {"period": size}) for kind in list(FAMILIES)[1:] for size in (4, 20)])
+    assert len(set(looks.values())) == len(looks) == 40
 
 
 def test_a_users_own_kind_has_a_look():
@@ -247,6 +266,32 @@ def test_pdf_fonts_are_embedded_as_truetype(sweep, tmp_path):
     assert b"/Type3" not in content
     assert b"/FontFile2" in content
     assert b"CreationDate" not in content
+
+
+def test_notes_sit_on_their_points_and_draw_nothing_elsewhere(sweep, tmp_path):
+    figure = scalability_by_rtt(sweep, "r")
+    text = inline_svg(figure, "f0", "a figure")
+    hits = re.findall(
+        r'<circle class="hit" cx="([\d.]+)" cy="([\d.]+)"[^>]*aria-label="ssgd, RTT 100 ms: ([^"]*)"', text
+    )
+    ((left, top, said),) = hits
+    line = sweep.lines["ssgd", 100.0]
+    assert said == f"scalability {line['scalability']:.3f}, law {line['predicted_scalability']:.3f}"
+    (axes,) = figure.axes
+    x, y = axes.transData.transform((100.0, line["scalability"])) * 72 / figure.dpi
+    assert (float(left), float(top)) == pytest.approx((x, figure.get_figheight() * 72 - y), abs=0.1)
+    assert b"hit" not in save(figure, tmp_path / "plain.svg").read_bytes()
+
+
+def test_repeats_that_are_left_out_are_counted_in_the_caption():
+    rows = only(synthetic_rows.latency_sweep(), "ssgd")
+    rows[-1].update(status="invalid", reason="late")
+    (pivot,) = pivots(frame(rows))
+    assert "left out: 1 failed or invalid repeat;" in caption(pivot, "r", "marks")
+
+
+def test_a_profile_is_captioned_with_its_round_trips(profile_sweep):
+    assert "profile world4, RTT 137 ms in the middle, 277 ms at most;" in caption(profile_sweep, "world4", "")
 
 
 def test_an_unknown_format_is_refused(tmp_path):

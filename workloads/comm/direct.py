@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import ctypes
 import threading
+import time
 from collections.abc import Sequence
 from typing import Any, cast
 
@@ -44,6 +45,7 @@ class DirectWork:
         self._timeout_s = timeout_s
         self._event = threading.Event()
         self._error: str | None = None
+        self.ended_ns: int | None = None
 
     def done(self) -> bool:
         """True once `wait` would return, or raise, at once."""
@@ -59,6 +61,7 @@ class DirectWork:
     def complete(self, error: str | None = None) -> None:
         """Called by the I/O thread."""
         self._error = error
+        self.ended_ns = time.monotonic_ns()
         self._event.set()
 
 

@@ -3,16 +3,39 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from workloads.comm.base import Clock, Comm, Vector, Work
+
+JOURNAL_LIMIT = 2000
+
+
+@dataclass
+class Message:
+    """One communication of one worker, in nanoseconds of the clock that all workers share.
+
+    Attributes:
+        kind: "all_reduce", "all_gather", "send" or "recv". nbytes: of the vector.
+        issued_ns: handed over. ended_ns: the result was there; None where the comm cannot tell (gloo).
+        collected_ns: its `wait` returned; None if nobody has waited for it.
+        stall_ns: time spent in that `wait`.
+    """
+
+    kind: str
+    nbytes: int
+    issued_ns: int
+    ended_ns: int | None = None
+    collected_ns: int | None = None
+    stall_ns: int = 0
 
 
 class MeteredWork:
     """A Work whose waiting time is added to the meter's stall."""
 
-    def __init__(self, meter: MeteredComm, work: Work) -> None:
+    def __init__(self, meter: MeteredComm, work: Work, message: Message | None) -> None:
         self._meter = meter
         self._work = work
+        self._message = message
 
     def done(self) -> bool:
         """As the underlying work."""
@@ -22,7 +45,13 @@ class MeteredWork:
         """As the underlying work, measured."""
         begin = self._meter.clock.now()
         self._work.wait()
-        self._meter.stall_ns += self._meter.clock.now() - begin
+        end = self._meter.clock.now()
+        self._meter.stall_ns += end - begin
+        if self._message is not None:
+            self._message.stall_ns += end - begin
+            if self._message.collected_ns is None:
+                self._message.collected_ns = end
+                self._message.ended_ns = getattr(self._work, "ended_ns", None)
 
 
 class MeteredComm:
@@ -33,6 +62,7 @@ class MeteredComm:
             the collective makes of it on the wire.
         messages_sent: all-reduces, all-gathers and sends issued.
         stall_ns: time spent inside `Work.wait`, the only place where a worker can stall.
+        journal: where every communication is noted, the first `JOURNAL_LIMIT` of them; None (as at first) notes none.
     """
 
     def __init__(self, comm: Comm, clock: Clock) -> None:
@@ -43,27 +73,32 @@ class MeteredComm:
         self.payload_bytes = 0
         self.messages_sent = 0
         self.stall_ns = 0
+        self.journal: list[Message] | None = None
 
     def all_reduce(self, vector: Vector) -> MeteredWork:
         """As the underlying comm, counted; a lone worker sends nothing."""
         if self.world_size > 1:
             self._count(vector)
-        return MeteredWork(self, self._comm.all_reduce(vector))
+        message = self._note("all_reduce", vector)
+        return MeteredWork(self, self._comm.all_reduce(vector), message)
 
     def all_gather(self, vector: Vector, parts: Sequence[Vector]) -> MeteredWork:
         """As the underlying comm, counted; a lone worker sends nothing."""
         if self.world_size > 1:
             self._count(vector)
-        return MeteredWork(self, self._comm.all_gather(vector, parts))
+        message = self._note("all_gather", vector)
+        return MeteredWork(self, self._comm.all_gather(vector, parts), message)
 
     def send(self, vector: Vector, dst: int) -> MeteredWork:
         """As the underlying comm, counted."""
         self._count(vector)
-        return MeteredWork(self, self._comm.send(vector, dst))
+        message = self._note("send", vector)
+        return MeteredWork(self, self._comm.send(vector, dst), message)
 
     def recv(self, vector: Vector, src: int) -> MeteredWork:
         """As the underlying comm."""
-        return MeteredWork(self, self._comm.recv(vector, src))
+        message = self._note("recv", vector)
+        return MeteredWork(self, self._comm.recv(vector, src), message)
 
     def close(self) -> None:
         """As the underlying comm."""
@@ -72,3 +107,10 @@ class MeteredComm:
     def _count(self, vector: Vector) -> None:
         self.payload_bytes += vector.numel() * vector.element_size()
         self.messages_sent += 1
+
+    def _note(self, kind: str, vector: Vector) -> Message | None:
+        if self.journal is None or self.world_size == 1 or len(self.journal) >= JOURNAL_LIMIT:
+            return None
+        message = Message(kind, vector.numel() * vector.element_size(), self.clock.now())
+        self.journal.append(message)
+        return message

@@ -57,6 +57,10 @@ class Fabric(Protocol):
         """True if `wait` would return at once."""
         ...
 
+    def ended(self, flight: Any, rank: int) -> int | None:
+        """When the operation ended for this worker; None while that is not known."""
+        ...
+
     def wait(self, flight: Any, rank: int) -> None:
         """Return when the operation has ended for this worker; others run meanwhile."""
         ...
@@ -127,6 +131,11 @@ class VirtualWork:
     def done(self) -> bool:
         """True once `wait` would return at once."""
         return self._waited or self._comm.group.fabric.done(self._flight, self._comm.rank)
+
+    @property
+    def ended_ns(self) -> int | None:
+        """When the result was there; None while that is not known."""
+        return self._comm.group.fabric.ended(self._flight, self._comm.rank)
 
     def wait(self) -> None:
         """Let others run until this has ended; a second call returns at once.

@@ -1,0 +1,49 @@
+"""wanbench record"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from harness.cli.options import out_option
+from harness.errors import CellsFailed, SpecError
+
+
+@click.command("record", short_help="Measure a paper's experiments and keep what its figures need.")
+@click.argument("name", metavar="PAPER")
+@click.option("--only", multiple=True, metavar="RUN", help="Of its experiments, only this one. Repeatable.")
+@click.option("--fresh", is_flag=True, help="Throw earlier results of these experiments away.")
+@click.option("--keep", is_flag=True, help="Keep results that other code measured.")
+@click.option("--jobs", type=click.IntRange(min=1), help="Repetitions side by side at most.")
+@out_option
+def command(name: str, only: tuple[str, ...], fresh: bool, keep: bool, jobs: int | None, out: Path) -> None:
+    """Run the experiments of PAPER (what is finished under --out is not run again), record them, draw the figures.
+
+    Recordings and figures go to results/reference/. Some experiments are emulated and take minutes.
+
+    \b
+    Example:  wanbench record dts --only dts-latency
+    """
+    from harness import papers
+    from harness.api import measure_all
+    from harness.cells import expand
+    from harness.cli.figures_command import REFERENCE
+    from harness.figures.paper import draw_paper, wanted_evidence
+    from harness.record import record
+    from harness.spec import Spec, read
+    from harness.store import RunFolder
+
+    paper = papers.load(name)
+    for run in only:
+        if run not in paper.runs:
+            raise SpecError(f"--only {run}: not an experiment of {name}; expected one of {', '.join(paper.runs)}")
+    for run in only or paper.runs:
+        spec, folder = Spec.load(run), RunFolder(out / run)
+        cells = expand(spec, run)
+        tally = measure_all(spec, cells, folder, text=read(run), jobs=jobs, fresh=fresh, keep=keep, draw=False)
+        if tally.failed:
+            raise CellsFailed(f"{folder.path}: {len(tally.failed)} repetitions failed; nothing of it is recorded")
+        click.echo(record(folder, REFERENCE / run, wanted_evidence(paper, run), {cell.key for cell in cells}).path)
+    for path in draw_paper(paper, REFERENCE, REFERENCE / name):
+        click.echo(path)

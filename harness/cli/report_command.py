@@ -1,0 +1,36 @@
+"""wanbench report"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from harness.cli.options import out_option, rows_of
+from harness.errors import HostError
+
+
+@click.command("report", short_help="One page of a run, to look at and to pass on.")
+@click.argument("run_source", metavar="[RUN]", required=False)
+@click.option("-o", "--to", type=click.Path(dir_okay=False, path_type=Path), help="Where to; default: RUN/report.html.")
+@out_option
+def command(run_source: str | None, to: Path | None, out: Path) -> None:
+    """Write one self-contained HTML page of RUN (a folder, or a name under --out; default: the latest).
+
+    The best algorithm of every network comes first, then figures with their values, a table of all cells to sort and
+    filter, what speaks against publishing, failures with the end of their logs, the environment and the spec. The page
+    loads nothing from anywhere and prints well. Its path is printed.
+
+    \b
+    Example:  wanbench report latency-sweep -o report.html
+    """
+    from harness.report import write_report
+    from harness.store import open_run
+
+    folder = open_run(run_source, out)
+    path = to or folder.path / "report.html"
+    rows_of(folder)
+    try:
+        click.echo(write_report(folder, path))
+    except OSError as error:
+        raise HostError(f"{path}: cannot be written ({error.strerror}); choose another file with -o") from None

@@ -1,0 +1,80 @@
+"use strict";
+(() => {
+  const $ = (id) => document.getElementById(id);
+  const table = $("table");
+  if (table) {
+    const body = table.tBodies[0];
+    const rows = Array.from(body.rows);
+    const said = rows.map((row) => row.textContent.toLowerCase());
+    const heads = Array.from(table.querySelectorAll("thead th[aria-sort]"));
+
+    const key = (row, column) => {
+      const cell = row.cells[column];
+      return "v" in cell.dataset ? Number(cell.dataset.v.replace("inf", "Infinity")) : cell.textContent;
+    };
+    const compare = (a, b) => (typeof a === "number" && typeof b === "number" ? a - b || 0 : String(a).localeCompare(String(b), "en", { numeric: true }));
+
+    heads.forEach((head, column) => {
+      head.querySelector("button").addEventListener("click", () => {
+        const down = head.getAttribute("aria-sort") === "ascending";
+        heads.forEach((other) => other.setAttribute("aria-sort", "none"));
+        head.setAttribute("aria-sort", down ? "descending" : "ascending");
+        const keyed = rows.map((row, place) => [key(row, column), place, row]);
+        keyed.sort((a, b) => {
+          // What is missing stays last, whichever way.
+          const gone = (a[0] === Infinity) - (b[0] === Infinity);
+          return gone || (down ? -1 : 1) * compare(a[0], b[0]) || a[1] - b[1];
+        });
+        body.append(...keyed.map((item) => item[2]));
+      });
+    });
+
+    const filter = () => {
+      const words = $("filter").value.toLowerCase().split(/\s+/).filter(Boolean);
+      const status = $("status").value;
+      let shown = 0;
+      rows.forEach((row, place) => {
+        const fits = words.every((word) => said[place].includes(word)) && (!status || row.dataset.status === status);
+        row.hidden = !fits;
+        shown += fits;
+      });
+      $("shown").textContent = `${shown} of ${rows.length} cells`;
+    };
+    $("filter").addEventListener("input", filter);
+    $("status").addEventListener("change", filter);
+    $("filters").addEventListener("submit", (event) => event.preventDefault());
+  }
+
+  const tip = $("tip");
+  document.addEventListener("pointerover", (event) => {
+    const hit = event.target.closest && event.target.closest(".hit");
+    tip.hidden = !hit;
+    if (!hit) return;
+    tip.textContent = hit.getAttribute("aria-label");
+    const box = hit.getBoundingClientRect();
+    tip.style.left = `${Math.max(4, Math.min(box.left + 14, innerWidth - tip.offsetWidth - 8))}px`;
+    tip.style.top = `${Math.max(4, box.top - tip.offsetHeight - 6)}px`;
+  });
+
+  if ($("copy")) {
+    $("copy").addEventListener("click", async () => {
+      try {
+        await navigator.clipboard.writeText($("text").textContent);
+        $("copied").textContent = "copied";
+      } catch {
+        getSelection().selectAllChildren($("text"));
+        $("copied").textContent = "selected; copy with Ctrl+C";
+      }
+    });
+  }
+
+  $("save").addEventListener("click", () => {
+    const data = JSON.parse($("results").textContent);
+    const objects = data.rows.map((row) => Object.fromEntries(data.columns.map((name, place) => [name, row[place]])));
+    const link = document.createElement("a");
+    link.href = URL.createObjectURL(new Blob([JSON.stringify(objects, null, 1)], { type: "application/json" }));
+    link.download = "results.json";
+    link.click();
+    URL.revokeObjectURL(link.href);
+  });
+})();

@@ -1,0 +1,42 @@
+"""Headless Chromium. Made-up runs come from the unit tests' helpers."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.append(str(Path(__file__).parents[1] / "unit"))
+
+FLAGS = (
+    "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-dev-shm-usage",
+    "--disable-background-networking", "--disable-component-update", "--disable-sync", "--hide-scrollbars",
+)  # fmt: skip
+
+
+@pytest.fixture(scope="session")
+def browser(tmp_path_factory):
+    """A browser that reaches nothing but files, with an empty profile."""
+    from selenium import webdriver
+
+    options = webdriver.ChromeOptions()
+    for flag in (
+        *FLAGS,
+        f"--user-data-dir={tmp_path_factory.mktemp('profile')}",
+        "--host-resolver-rules=MAP * ~NOTFOUND",
+    ):
+        options.add_argument(flag)
+    options.binary_location = _which("chromium")
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+    driver = webdriver.Chrome(options=options, service=webdriver.ChromeService(_which("chromedriver")))
+    yield driver
+    driver.quit()
+
+
+def _which(tool: str) -> str:
+    import shutil
+
+    found = shutil.which(tool)
+    assert found is not None
+    return found

@@ -1,0 +1,84 @@
+"""Which algorithm is called best, and which are called equally fast."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import synthetic_rows
+
+from harness.analysis import AnalysisError
+from harness.best import Network, Standing, megabytes_per_step, networks
+from harness.figures.pareto import pareto_front
+
+
+def standing(name, scalability, change=None, megabytes=None, low=None, high=None):
+    return Standing(
+        algorithm=name, kind=name, params={}, scalability=scalability, low=low or scalability,
+        high=high or scalability, step_time_s=0.3 / scalability, repeats=3,
+        accuracy=None if change is None else 0.9 + change, accuracy_low=None, accuracy_high=None,
+        accuracy_change=change, megabytes_per_step=megabytes,
+    )  # fmt: skip
+
+
+def network(*standings):
+    return Network({}, standings, ())
+
+
+def test_the_fastest_is_best():
+    assert network(standing("a", 0.5), standing("b", 0.9)).best.algorithm == "b"
+
+
+def test_speed_bought_with_more_accuracy_than_the_band_does_not_count():
+    found = network(standing("a", 0.5, 0.0), standing("b", 0.9, -0.021), standing("c", 0.8, -0.019))
+    assert found.best.algorithm == "c"
+
+
+def test_within_a_hundredth_the_one_that_sends_least_is_named():
+    found = network(standing("a", 0.995, megabytes=4.0), standing("b", 1.0, megabytes=100.0), standing("c", 0.98))
+    assert found.best.algorithm == "a"
+    assert [s.algorithm for s in found.as_fast] == ["a", "b"]
+
+
+def test_repetitions_that_overlap_are_equally_fast():
+    slow, fast = standing("a", 0.80, high=0.91, megabytes=1.0), standing("b", 0.95, low=0.90, megabytes=2.0)
+    assert network(slow, fast).best is slow
+    apart = standing("a", 0.80, high=0.89, megabytes=1.0)
+    assert network(apart, fast).best is fast
+
+
+def test_without_a_one_worker_cell_nothing_is_best():
+    assert network(standing("a", math.nan)).best is None
+
+
+def test_a_network_with_failures_says_which():
+    rows = synthetic_rows.latency_sweep(reps=1)
+    for row in rows:
+        if row["algorithm"] == "ssgd" and row["rtt_ms"] == 1000.0:
+            row.update(status="failed", step_time_s=None, scalability=None)
+    found = networks(rows)
+    assert [one.lost for one in found] == [()] * 5 + [("ssgd",)]
+    assert [one.where["rtt_ms"] for one in found] == list(synthetic_rows.RTTS_MS)
+    assert len(found[0].standings) == 7
+
+
+def test_nothing_valid_is_an_error():
+    rows = [{**row, "status": "invalid"} for row in synthetic_rows.latency_sweep(reps=1)]
+    with pytest.raises(AnalysisError, match=r"^no cell of more than one worker has a valid result yet; nothing can be"):
+        networks(rows)
+
+
+def test_payload_is_of_one_worker_and_one_step():
+    line = {"payload_bytes": 4 * 50 * 3_000_000, "steps_total": 50, "workers": 4}
+    assert megabytes_per_step(line) == pytest.approx(3.0)
+    assert megabytes_per_step({**line, "steps_total": None}) is None
+
+
+def test_the_front_holds_what_no_other_beats_in_both():
+    a, b, c, d = (
+        standing("a", 0.2, 0.0),
+        standing("b", 0.6, -0.01),
+        standing("c", 0.5, -0.02),
+        standing("d", 0.6, -0.01),
+    )
+    assert pareto_front([a, b, c, d]) == [a, b, d]

@@ -1,0 +1,199 @@
+"""The page of a run: what it says first, what it leaves out and says so, and that nothing from a file is markup."""
+
+from __future__ import annotations
+
+import html.parser
+import json
+import re
+
+import pytest
+import synthetic_rows
+from command_line import as_it_was, refused, wanbench  # noqa: F401  # the fixture is used by all
+from written_run import MANIFEST, write_run
+
+from harness.report import page
+from harness.report.content import content_of
+
+EVIL = '<img src=x onerror="alert(1)"></script><script>alert(2)</script>'
+
+
+class Markup(html.parser.HTMLParser):
+    """Collects tags, the text outside of scripts and styles, and what a page would load."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.tags, self.text, self.loads, self._inside = [], "", [], ""
+        self.feed(text)
+
+    def handle_starttag(self, tag, attributes):
+        self.tags.append(tag)
+        self._inside = tag
+        given = dict(attributes)
+        self.loads += [given[name] for name in ("src", "data") if name in given]
+        self.loads += [given["href"]] if tag == "link" else []
+
+    def handle_data(self, data):
+        if self._inside not in {"script", "style"}:
+            self.text += data
+
+
+def small(**change):
+    rows = synthetic_rows.latency_sweep(reps=2, **change)
+    return [row for row in rows if row["algorithm"] in {"one-worker", "ssgd", "dts-d20-p4"}]
+
+
+def report(tmp_path, rows, **more):
+    folder = write_run(tmp_path / "t", rows, **more)
+    return page(folder, folder.path / "report.html")
+
+
+def test_the_best_algorithm_of_every_network_comes_first(tmp_path):
+    folder = write_run(tmp_path / "t", small())
+    content = content_of(folder, folder.path / "report.html")
+    assert [row.where for row in content.best] == [f"RTT {rtt:g} ms" for rtt in synthetic_rows.RTTS_MS]
+    assert {row.best for row in content.best} == {"dts-d20-p4"}
+    assert content.headline == "Best of 6 networks: dts-d20-p4 on 6."
+    assert content.best[0].params == "delay = 20, period = 4"
+    assert content.best[0].accuracy == "not measured"
+
+
+def test_what_learns_worse_than_the_band_is_not_called_best(tmp_path):
+    rows = small()
+    for row in rows:
+        row["accuracy"] = {"ssgd": 0.95, "dts-d20-p4": 0.90}.get(row["algorithm"])
+    folder = write_run(tmp_path / "t", rows)
+    content = content_of(folder, folder.path / "report.html")
+    assert {row.best for row in content.best} == {"ssgd"}
+    assert content.best_note.endswith(
+        "Algorithms more than 2 points of accuracy below ssgd are left out (somewhere: dts-d20-p4)."
+    )
+
+
+def test_the_page_loads_nothing_and_is_complete(tmp_path):
+    text = report(tmp_path, small())
+    seen = Markup(text)
+    assert seen.loads == ["data:,"]
+    assert "@import" not in text
+    assert "url(http" not in text
+    for section in ("best", "figures", "cells", "findings", "failures", "environment", "spec", "raw"):
+        assert f'<section id="{section}"' in text
+    assert seen.tags.count("svg") == 2
+    assert seen.tags.count("tr") == 1 + 6 + 1 + 13
+
+
+def test_every_point_of_a_curve_has_a_note(tmp_path):
+    text = report(tmp_path, small())
+    assert len(re.findall(r'<circle class="hit"[^>]* aria-label="ssgd, RTT [^"]* ms: scalability', text)) == 6
+
+
+def test_ids_are_unique_and_references_hit(tmp_path):
+    text = report(tmp_path, small())
+    ids = re.findall(r'\bid="([^"]+)"', text)
+    assert len(ids) == len(set(ids))
+    assert set(re.findall(r'(?:href="#|url\(#)([^")]+)', text)) <= set(ids)
+
+
+@pytest.mark.parametrize("field", ["algorithm", "reason", "workload", "profile", "tcp", "cell"])
+def test_what_a_file_says_is_text_and_never_markup(tmp_path, field):
+    rows = small()
+    evil = EVIL.replace("/", "∕") if field == "cell" else EVIL
+    for row in rows:
+        if row["algorithm"] == "ssgd":
+            row["status"] = "failed" if field == "reason" else "ok"
+            row[field] = evil if field != "cell" else evil + row["cell"]
+    text = report(tmp_path, rows, log_tail=(EVIL,))
+    seen = Markup(text)
+    assert "img" not in seen.tags
+    assert seen.tags.count("script") == 2
+    assert "onerror" in seen.text + json.dumps(json.loads(re.search(r'id="results">(.*?)</script>', text)[1]))
+
+
+def test_spec_log_and_manifest_are_text_too(tmp_path):
+    rows = small()
+    rows[-1].update(status="failed", reason="it broke")
+    folder = write_run(tmp_path / "t", rows, log_tail=(EVIL, "the end"))
+    (folder.path / "spec.toml").write_text(EVIL)
+    (folder.path / "manifest.json").write_text(json.dumps({**MANIFEST, EVIL: EVIL}))
+    text = page(folder, folder.path / "report.html")
+    assert "img" not in Markup(text).tags
+    assert "the end" in text
+
+
+def test_failed_and_invalid_repetitions_are_listed_with_their_logs_and_left_out_of_figures(tmp_path):
+    rows = small()
+    for row in rows:
+        if row["algorithm"] == "ssgd" and row["rtt_ms"] == 100.0:
+            row.update(status="failed", reason="worker 3 died", step_time_s=None, scalability=None)
+    next(row for row in rows if row["algorithm"] == "dts-d20-p4").update(status="invalid", reason="packets were late")
+    text = report(tmp_path, rows, log_tail=("Traceback", "ValueError: no"))
+    assert "worker 3 died" in text
+    assert "packets were late" in text
+    assert "ValueError: no" in text
+    shown = " ".join(Markup(text).text.split())
+    assert "1 cell failed or invalid; left out: 1 failed or invalid repeat" in shown
+
+
+def test_a_run_with_nothing_valid_says_so_and_has_no_axes(tmp_path):
+    rows = [{**row, "status": "failed", "reason": "no", "step_time_s": None} for row in small()]
+    text = report(tmp_path, rows)
+    assert "No repetition is valid: there is nothing to compare." in text
+    assert "<svg" not in text
+    assert "Nothing to draw." in text
+
+
+def test_a_run_that_has_measured_nothing_yet_is_a_page_too(tmp_path):
+    text = report(tmp_path, [])
+    assert "Nothing was measured yet." in text
+    assert "No cell has a result yet." in text
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ("{", "not JSON; it was cut short or edited"),
+        ("[]", "not an object"),
+        ('{"status": "ok", "cell_key": "k", "code": "c"}', "rep: expected a whole number, got None"),
+        ('{"status": "great", "cell_key": "k", "code": "c", "rep": 0}',
+         "status: expected one of ok, invalid, failed, got 'great'"),
+        ('{"status": "ok", "cell_key": "k", "code": "c", "rep": 0, "step_time_s": "fast"}',
+         "step_time_s: expected a number or null, got 'fast'"),
+        ('{"status": "ok", "cell_key": "k", "code": "c", "rep": 0, "step_time_s": NaN}',
+         "step_time_s: expected a number or null, got nan"),
+        ('{"status": "ok", "cell_key": "k", "code": "c", "rep": 0, "step_time_s": -1}',
+         "step_time_s: expected more than 0, got -1"),
+    ],
+)  # fmt: skip
+def test_a_file_that_is_no_result_is_named_and_skipped(tmp_path, content, said):
+    folder = write_run(tmp_path / "results" / "t", small())
+    broken = next(folder.path.glob("cells/ssgd*/rep-1/result.json"))
+    broken.write_text(content)
+    name = broken.relative_to(folder.path)
+    assert f"{name}: {said}" in content_of(folder, folder.path / "report.html").unreadable
+    result = wanbench("report", "t")
+    assert result.stderr == f"skipped results/t/{name}: {said}\n"
+    assert result.stdout == "results/t/report.html\n"
+
+
+def test_results_of_another_schema_are_refused_in_a_line(tmp_path):
+    folder = write_run(tmp_path / "results" / "t", small())
+    (folder.path / "manifest.json").write_text(json.dumps({**MANIFEST, "schema": 0}))
+    said = (
+        "wanbench: results/t: results of schema 0, this wanbench reads schema 1; "
+        "read it with the version that wrote it, or measure again with --fresh"
+    )
+    assert refused("report", "t") == refused("results", "t") == refused("report") == said
+
+
+def test_links_to_raw_files_work_from_where_the_page_lies(tmp_path):
+    folder = write_run(tmp_path / "runs" / "t", small())
+    out = tmp_path / "pages" / "deep" / "t.html"
+    assert wanbench("report", str(folder.path), "-o", str(out)).exit_code == 0
+    links = re.findall(r'<a href="(\.\./[^"]+)"', out.read_text())
+    assert len(links) > 20
+    assert all((out.parent / link).exists() for link in links)
+
+
+def test_the_page_is_the_same_whenever_it_is_written(tmp_path):
+    folder = write_run(tmp_path / "t", small())
+    path = folder.path / "report.html"
+    assert page(folder, path) == page(folder, path)
