@@ -28,10 +28,10 @@ def scalability_bars(pivot: Pivot, run_name: str, width_in: float = PAGE_IN, pro
         width_in: `PAGE_IN` or `COLUMN_IN`. progress: of a run that is going on, "14 of 42 cells".
     """
     looks = looks_of(pivot)
-    law = [("step-time law", Line2D([], [], color=INK, linestyle="", marker="_", markersize=7))]
-    law = law if has_law(pivot) else []
-    others = law + ([("published", Line2D([], [], **PUBLISHED))] if pivot.published else [])
+    law = has_law(pivot)
     with wanbench_style():
+        others = [("step-time law", Line2D([], [], color=INK, linestyle="", marker="_", markersize=7))] if law else []
+        others += [("published", Line2D([], [], **PUBLISHED))] if pivot.published else []
         sheet = Sheet(
             width_in,
             2.5 if width_in > COLUMN_IN else 2.0,

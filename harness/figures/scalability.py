@@ -32,10 +32,10 @@ def scalability_by_rtt(pivot: Pivot, run_name: str, width_in: float = PAGE_IN, p
         progress: of a run that is going on, "14 of 42 cells".
     """
     looks = looks_of(pivot)
-    law = [("step-time law", Line2D([], [], color=FAINT, linewidth=0.5))] if has_law(pivot) else []
-    text = caption(pivot, run_name, "thin lines: step-time law" if law else None, progress)
+    text = caption(pivot, run_name, "thin lines: step-time law" if has_law(pivot) else None, progress)
     height_in = 2.9 if width_in > COLUMN_IN else 2.15
     with wanbench_style():
+        law = [("step-time law", Line2D([], [], color=FAINT, linewidth=0.5))] if has_law(pivot) else []
         sheet = Sheet(width_in, height_in, title(pivot), text, [*looks, *(name for name, _ in law)])
         axes = sheet.axes()
         _scale(axes, [float(rtt) for rtt in pivot.columns], (sheet.right - sheet.left) * width_in)

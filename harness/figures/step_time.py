@@ -42,12 +42,12 @@ def step_time(pivot: Pivot, run_name: str, width_in: float = PAGE_IN, progress: 
         width_in: `PAGE_IN` or `COLUMN_IN`. progress: of a run that is going on, "14 of 42 cells".
     """
     parts = _WHOLE if all(math.isnan(line["compute_s"]) for line in _valid(pivot)) else PARTS
-    law = [("step-time law", Line2D([], [], color=INK, linestyle="", marker="|", markersize=7))]
-    others = law if has_law(pivot) else []
-    others += [("published", Line2D([], [], **PUBLISHED))] if pivot.published else []
     across = min(len(pivot.columns), 3 if width_in > COLUMN_IN else 1)
     panels = Panels(len(pivot.columns), across, _BAR_IN * len(pivot.algorithms) + 0.06)
     with wanbench_style():
+        law = [("step-time law", Line2D([], [], color=INK, linestyle="", marker="|", markersize=7))]
+        others = law if has_law(pivot) else []
+        others += [("published", Line2D([], [], **PUBLISHED))] if pivot.published else []
         sheet = Sheet(
             width_in,
             panels.height_in,

@@ -75,7 +75,6 @@ def test_algorithms_of_one_family_and_size_still_differ():
 def test_every_family_is_its_own_in_colour_and_in_grey():
     families = [(kind, kind, {}) for kind in FAMILIES]
     looks = styles(families)
-    assert len(families) >= 20
     assert len({str(look.marker) for look in looks.values()}) == len(families)
     assert len({(look.colour, look.bar, look.hatch) for look in looks.values()}) == len(families)
     white = np.array([1.0, 1.0, 1.0])
@@ -83,9 +82,9 @@ def test_every_family_is_its_own_in_colour_and_in_grey():
         assert np.abs(np.array(to_rgb(look.colour)) - white).max() > 0.25, kind
 
 
-def test_twenty_algorithms_fit_one_figure_without_two_that_look_alike():
+def test_all_algorithms_in_two_sizes_fit_one_figure_without_two_that_look_alike():
     looks = styles([(f"{kind}-{size}", kind, {"period": size}) for kind in list(FAMILIES)[1:] for size in (4, 20)])
-    assert len(set(looks.values())) == len(looks) == 40
+    assert len(set(looks.values())) == len(looks) == 2 * (len(FAMILIES) - 1)
 
 
 def test_a_users_own_kind_has_a_look():

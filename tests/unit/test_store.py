@@ -201,11 +201,11 @@ def test_a_row_that_is_none_is_left_out_and_named_with_the_reason(folder, change
     cell = cells()[1]
     finish(folder, cell, 0)
     path = folder.cell_folder(cell) / "rep-0" / "result.json"
-    assert folder.damaged() == []
+    assert folder.read() == ([row(cell, 0)], [])
     write_json(path, {**row(cell, 0), **change})
-    assert folder.rows() == []
-    (said,) = folder.damaged()
-    assert said.startswith(f"{path}: not a result, so not finished: {reason}")
+    rows, (said,) = folder.read()
+    assert rows == []
+    assert said.startswith(f"{path.relative_to(folder.path)}: not a result, so not finished: {reason}")
     assert not folder.is_finished(cell, 0)
 
 
@@ -214,7 +214,7 @@ def test_training_that_diverged_is_a_result(folder, loss):
     cell = cells()[1]
     finish(folder, cell, 0, final_loss=loss)
     assert folder.is_finished(cell, 0)
-    assert folder.damaged() == []
+    assert folder.read()[1] == []
 
 
 @pytest.mark.parametrize("name", ["rep-x", "rep-0 (copy)", "rep-0.failed-x", "rep-0.failed-", "rep-"])
