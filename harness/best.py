@@ -64,11 +64,12 @@ class Network:
 
     @property
     def best(self) -> Standing | None:
-        """Of the fastest accurate ones, that which sends least; None where nothing can be compared."""
-        tied = self.as_fast
-        if not tied:
-            return None
-        return min(tied, key=lambda s: math.inf if s.megabytes_per_step is None else s.megabytes_per_step)
+        """Of the fastest accurate ones, that which sends least, then the fastest; None where nothing can be compared.
+
+        What a program of the user's sends is not known, so there it is the fastest.
+        """
+        sent = {id(s): math.inf if s.megabytes_per_step is None else s.megabytes_per_step for s in self.as_fast}
+        return min(self.as_fast, key=lambda s: (sent[id(s)], -s.scalability), default=None)
 
     @property
     def as_fast(self) -> tuple[Standing, ...]:

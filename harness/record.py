@@ -62,4 +62,4 @@ def _evidence(row: Mapping[str, Any], evidence: Evidence, wanted: Collection[str
 
 
 def _line(data: Mapping[str, Any]) -> str:
-    return json.dumps(data, sort_keys=True, separators=(", ", ": "), allow_nan=False) + "\n"
+    return json.dumps(data, sort_keys=True, separators=(", ", ": ")) + "\n"

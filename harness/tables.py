@@ -175,9 +175,9 @@ def objects_as_csv(objects: Sequence[Row], first: Sequence[str] = ()) -> str:
 
 
 def as_json(rows: Sequence[Row]) -> str:
-    """An array with one object per repetition; what does not apply is null, never NaN."""
+    """An array with one object per repetition; what does not apply, or is no finite number, is null."""
     columns = _columns(rows)
-    objects = [{name: None if _missing(row.get(name)) else row[name] for name in columns} for row in rows]
+    objects = [{name: in_json(row.get(name)) for name in columns} for row in rows]
     return json.dumps(objects, indent=1, allow_nan=False) + "\n"
 
 
@@ -218,6 +218,11 @@ def _columns(rows: Iterable[Row], first: Sequence[str] = COLUMNS) -> list[str]:
 
 def _flat(value: Any) -> Any:
     return json.dumps(value, sort_keys=True) if isinstance(value, Mapping | list | tuple) else value
+
+
+def in_json(value: Any) -> Any:
+    """The loss of training that diverged may be infinite, which JSON cannot say."""
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _missing(value: object) -> bool:

@@ -17,6 +17,7 @@ from harness.errors import SpecError
 from harness.evidence import Evidence
 from harness.expected import expected_cells
 from harness.store import RECORDED, RunFolder
+from harness.tables import in_json
 from harness.verify import ACCURACY_BAND, RULES, Objection, meaning, objections
 
 _MOST_FIGURES = 16
@@ -471,9 +472,9 @@ def _text(path: Path) -> str | None:
 
 
 def _results(rows: Sequence[Row]) -> dict[str, Any]:
-    """The rows by columns, for programs that find the page."""
+    """The rows by columns, for programs that find the page; JSON has no infinite loss, so it is null."""
     names = [name for name in COLUMNS if any(row.get(name) is not None for row in rows)]
-    return {"columns": names, "rows": [[row.get(name) for name in names] for row in rows]}
+    return {"columns": names, "rows": [[in_json(row.get(name)) for name in names] for row in rows]}
 
 
 def _absent(value: object) -> bool:

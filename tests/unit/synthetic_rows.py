@@ -29,6 +29,16 @@ def latency_sweep(reps=3, collective="direct", workers=4, **change) -> list[dict
     return rows
 
 
+def command_sweep(reps=3) -> list[dict]:
+    """The same of a user's own program: of a step only its time is known, and there is no law."""
+    unknown = dict.fromkeys(
+        ("law_inputs", "predicted_step_time_s", "collective", "channels", "compute_s", "stall_s", "overhead_s",
+         "payload_bytes", "messages_sent", "steps_total", "accuracy", "final_loss")
+    )  # fmt: skip
+    told = {"workload": "train.py", "payload_scale": 1.0, "command": ["python", "train.py"], "run": "own"}
+    return [{**row, **unknown, **told, "kind": f"command:{row['kind']}"} for row in latency_sweep(reps)]
+
+
 def world4(reps=3) -> list[dict]:
     """Seven algorithms by two numbers of workers on a named profile."""
     rows = one_worker(reps, run="world4")

@@ -11,6 +11,7 @@ import synthetic_rows
 from command_line import as_it_was, refused, wanbench  # noqa: F401  # the fixture is used by all
 from written_run import MANIFEST, write_run
 
+from harness.best import networks
 from harness.report import page
 from harness.report.content import content_of
 
@@ -164,6 +165,33 @@ def test_a_file_that_is_no_result_is_named_and_left_out(tmp_path, content, said)
     result = wanbench("report", "t")
     assert result.stderr == f"wanbench: results/t/{problem}\n"
     assert result.stdout == "results/t/report.html\n"
+
+
+def test_a_run_of_a_users_own_program_is_a_page_with_a_best_and_without_a_law(tmp_path):
+    rows = synthetic_rows.command_sweep(reps=2)
+    folder = write_run(tmp_path / "own", rows)
+    content = content_of(folder, folder.path / "report.html")
+    fastest = [max(network.standings, key=lambda s: s.scalability).algorithm for network in networks(rows)]
+    assert [row.best for row in content.best] == fastest
+    assert {row.megabytes for row in content.best} == {"-"}
+    assert [figure.title for figure in content.figures] == ["Scalability: train.py", "Where a step's time goes: train.py"]
+    text = page(folder, folder.path / "report.html")
+    assert "step-time law" not in "".join(figure.svg for figure in content.figures)
+    assert "nan" not in Markup(text).text.lower()
+
+
+@pytest.mark.parametrize("loss", [float("inf"), float("nan")])
+def test_training_that_diverged_has_a_page_whose_data_is_json(tmp_path, loss):
+    rows = small()
+    folder = write_run(tmp_path / "t", [{**row, "final_loss": loss} for row in rows])
+    text = page(folder, folder.path / "report.html")
+    (data,) = re.findall(r'<script type="application/json"[^>]*>(.*?)</script>', text, re.DOTALL)
+
+    def refuse(name):
+        raise AssertionError(name)
+
+    found = json.loads(data, parse_constant=refuse)
+    assert len(found["rows"]) == len(rows)
 
 
 def test_results_of_another_schema_are_refused_in_a_line(tmp_path):

@@ -217,6 +217,21 @@ def test_training_that_diverged_is_a_result(folder, loss):
     assert folder.read()[1] == []
 
 
+def test_lines_of_a_recording_that_are_no_results_are_named_and_hide_no_other(folder):
+    good, evil, strange = row(cells()[1], 0), row(cells()[1], 1, reason="red\x1b[31m"), row(cells()[2], 0, steps=-1)
+    nameless = {name: value for name, value in good.items() if name != "cell"}
+    lines = [json.dumps(line) for line in (good, evil, strange, nameless)]
+    (folder.path / "rows.jsonl").write_text("\n".join([*lines, lines[0][:-9]]) + "\n")
+    rows, problems = folder.read()
+    assert rows == [good, {**evil, "reason": "red [31m"}]
+    assert problems[:2] == [
+        "rows.jsonl line 3: not a result: steps: expected a whole number, got -1",
+        "rows.jsonl line 4: not a result: cell: missing",
+    ]
+    assert problems[2].startswith("rows.jsonl line 5: not a result: not JSON (")
+    assert len(problems) == 3
+
+
 @pytest.mark.parametrize("name", ["rep-x", "rep-0 (copy)", "rep-0.failed-x", "rep-0.failed-", "rep-"])
 def test_folders_with_names_that_are_not_ours_are_left_alone(folder, name):
     cell = cells()[1]

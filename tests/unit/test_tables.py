@@ -75,7 +75,7 @@ def test_accuracy_is_shown_where_something_was_learned(rows):
     assert "accuracy" not in render(rows, "table")
     for row in rows:
         row["accuracy"] = 0.9712
-    assert render(rows, "table").splitlines()[2].endswith("97.12 %")
+    assert render(rows, "table").splitlines()[2].endswith("  97.12  97.12..97.12")
 
 
 def test_an_empty_run_is_an_empty_table():
@@ -90,6 +90,12 @@ def test_json_has_an_object_per_repetition_with_every_column_and_null_for_what_i
     assert objects[0]["accuracy"] is None
     assert objects[0]["params"] == {}
     assert {"period": 4} in [each["params"] for each in objects]
+
+
+@pytest.mark.parametrize("loss", [math.inf, math.nan])
+def test_the_loss_of_training_that_diverged_is_null_in_json(rows, loss):
+    found = json.loads(render([{**rows[0], "final_loss": loss}], "json"))
+    assert found[0]["final_loss"] is None
 
 
 def test_csv_has_a_line_per_repetition(rows):
