@@ -131,6 +131,8 @@ def content_of(folder: RunFolder, path: Path) -> Content:
     axes = _axes(table)
     spec = _text(folder.path / "spec.toml") or _text(folder.path / "spec.resolved.json")
     verdict, text = _verdict(rows, broken, why_unjudged)
+    if not rows and (folder.path / "result.json").is_file():
+        text = "A run of `wanbench exec`: what came of it is in result.json, the network in network.json."
     return Content(
         run=folder.name,
         description=_description(folder),
@@ -444,6 +446,8 @@ def _environment(folder: RunFolder) -> tuple[tuple[str, str], ...]:
 
 def _raw(folder: RunFolder, path: Path) -> tuple[tuple[str, str], ...]:
     names = (
+        "result.json",
+        "network.json",
         "results.parquet",
         RECORDED,
         "spec.toml",

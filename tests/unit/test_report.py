@@ -184,6 +184,35 @@ def test_results_of_another_schema_are_refused_in_a_line(tmp_path):
     assert refused("report", "t") == refused("results", "t") == refused("report") == said
 
 
+def test_evidence_that_was_cut_short_costs_its_figure_and_nothing_else(tmp_path):
+    from harness.api import run
+    from harness.spec import Spec
+
+    text = """
+schema = 1
+name = "t"
+workload = { params = 1000, step_time = "30ms" }
+network = { rtt = "10ms", tcp = { congestion = "reno" } }
+algorithms = { ssgd = {} }
+sweep = { workers = [2] }
+run = { testbed = "virtual", repeats = 1 }
+"""
+    made = run(Spec.from_toml(text, "t"), out=tmp_path)
+    whole = made.report().read_text()
+    for name in ("messages.parquet", "network.json"):
+        for path in made.path.glob(f"cells/ssgd*/rep-0/{name}"):
+            path.write_bytes(path.read_bytes()[:50])
+    rest = made.report().read_text()
+    assert (whole.count("<svg"), rest.count("<svg")) == (4, 2)
+    assert "Nothing speaks against publishing these numbers, as those of a simulation." in rest
+
+
+def test_a_run_of_exec_is_pointed_at(tmp_path):
+    folder = write_run(tmp_path / "t", [])
+    (folder.path / "result.json").write_text("{}")
+    assert "A run of `wanbench exec`" in page(folder, folder.path / "report.html")
+
+
 def test_links_to_raw_files_work_from_where_the_page_lies(tmp_path):
     folder = write_run(tmp_path / "runs" / "t", small())
     out = tmp_path / "pages" / "deep" / "t.html"
