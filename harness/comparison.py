@@ -210,7 +210,8 @@ def summary(comparison: Comparison) -> str:
     """In one line."""
     total, worst = len(comparison.pairs), comparison.worst
     where = "".join(f", {axis} {_shown(value)}" for axis, value in worst.where.items())
-    alone = f"; {comparison.unpaired} cells have no partner" if comparison.unpaired else ""
+    have = "cell has" if comparison.unpaired == 1 else "cells have"
+    alone = f"; {comparison.unpaired} {have} no partner" if comparison.unpaired else ""
     return (
         f"{comparison.within(NEAR)} of {total} cells within {NEAR:.0%}, {comparison.within(FAR)} within {FAR:.0%}; "
         f"worst {worst.ratio:.3f} ({worst.algorithm}{where}){alone}"

@@ -6,6 +6,7 @@ Where the host lacks it they are skipped, with the reason and the remedy; a lane
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import shutil
 
@@ -16,12 +17,13 @@ from harness.emulators.choice import why_no_netem
 
 def why_no_browser() -> str | None:
     missing = [tool for tool in ("chromium", "chromedriver") if shutil.which(tool) is None]
+    missing += [] if importlib.util.find_spec("selenium") else ["selenium"]
     return f"there is no {' and no '.join(missing)}" if missing else None
 
 
 LANES = {
     "netem": (why_no_netem, "`make test-kernel` runs them in User-Mode Linux"),
-    "browser": (why_no_browser, "`sudo sh scripts/setup-tests.sh browser` installs it"),
+    "browser": (why_no_browser, "`make test-browser` installs it, as root"),
 }
 
 

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from harness.cli.options import out_option, rows_of
 from harness.errors import SpecError
+
+if TYPE_CHECKING:
+    from harness.comparison import Comparison
 
 FORMATS = ("table", "md", "csv", "json", "parquet")
 
@@ -18,7 +22,7 @@ FORMATS = ("table", "md", "csv", "json", "parquet")
 @click.argument("head_source", metavar="[HEAD]", required=False)
 @click.option("--by", default=None, metavar="AXIS", help="testbed, emulator, collective ...; of two runs: run.")
 @click.option("--format", "form", type=click.Choice(FORMATS), default="table", show_default=True)
-@click.option("--json", "as_json", is_flag=True, help="Short for --format json, with the axis.")
+@click.option("--json", "as_json", is_flag=True, help="Short for --format json.")
 @click.option("--sort", type=click.Choice(("ratio", "-ratio")), help="By ratio; -ratio: largest first.")
 @click.option("--no-figures", is_flag=True, help="The table only.")
 @out_option
@@ -41,7 +45,7 @@ def command(
     \b
     Example:  wanbench compare crosscheck --by testbed
     """
-    from harness.comparison import as_markdown, as_table, compare
+    from harness.comparison import compare
     from harness.store import open_run
 
     folder = open_run(run_source, out)
@@ -55,23 +59,26 @@ def command(
         comparison = compare(rows, axis)
     except ValueError as error:
         raise SpecError(f"{folder.path}: {error}") from None
-    pairs = [pair.to_json() for pair in comparison.pairs]
-    if as_json or form == "json":
-        click.echo(json.dumps({"by": axis, "pairs": pairs}, indent=1))
-    elif form == "csv":
-        from harness.tables import objects_as_csv
-
-        click.echo(objects_as_csv(pairs), nl=False)
-    elif form == "parquet":
-        from harness.tables import write_objects
-
-        path = folder.path / f"comparison-by-{axis}.parquet"
-        write_objects(pairs, path)
-        click.echo(path)
-    else:
-        click.echo(as_table(comparison, sort) if form == "table" else as_markdown(comparison, sort), nl=False)
+    click.echo(_text(comparison, "json" if as_json else form, sort, folder.path), nl=False)
     if not no_figures:
         from harness.figures import draw_parity
 
         for path in draw_parity(comparison, folder.name, folder.path / "figures"):
             click.echo(path, err=True)
+
+
+def _text(comparison: Comparison, form: str, sort: str | None, folder: Path) -> str:
+    """What goes to stdout; of Parquet, the path of the file."""
+    from harness.comparison import as_markdown, as_table
+    from harness.tables import objects_as_csv, write_objects
+
+    pairs = [pair.to_json() for pair in comparison.pairs]
+    if form == "json":
+        return json.dumps({"by": comparison.by, "pairs": pairs}, indent=1) + "\n"
+    if form == "csv":
+        return objects_as_csv(pairs)
+    if form == "parquet":
+        path = folder / f"comparison-by-{comparison.by}.parquet"
+        write_objects(pairs, path)
+        return f"{path}\n"
+    return as_table(comparison, sort) if form == "table" else as_markdown(comparison, sort)

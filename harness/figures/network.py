@@ -16,6 +16,7 @@ from harness.figures.layout import Sheet
 from harness.figures.style import PAGE_IN, wanbench_style
 
 MOST_SITES = 12
+_ROW_IN = 0.42
 _TEXT = "#1A1B1E"  # on light shades, also on a dark page
 _SHADES = LinearSegmentedColormap.from_list("delay", ["#EAF1F8", "#A9C4E0"])
 
@@ -32,16 +33,14 @@ def network_matrix(paths: Sequence[Mapping[str, Any]], title: str, about: str, w
     sites = list(dict.fromkeys([path["src"] for path in paths] + [path["dst"] for path in paths]))
     if not paths or len(sites) > MOST_SITES:
         raise AnalysisError(f"a network of {len(sites)} sites; a matrix is drawn of 2 to {MOST_SITES}")
-    row_in = 0.42
+    left_in = 0.2 + 0.07 * max(len(site) for site in sites)
+    small = (width_in - left_in - 0.1) / len(sites) < 0.8
     measured = any(path["measured_one_way_ms"] is not None for path in paths)
-    marks = "measured one-way delay (of configured), rate below" if measured else "configured one-way delay, rate below"
+    which = "configured" if not measured else "measured" if small else "measured (configured)"
+    caption = f"{about}; from row to column: {which} one-way delay and rate."
     with wanbench_style():
-        left_in = 0.2 + 0.07 * max(len(site) for site in sites)
-        sheet = Sheet(
-            width_in, row_in * len(sites), title, f"{about}; from row to column: {marks}.", [], left_in=left_in
-        )
+        sheet = Sheet(width_in, _ROW_IN * len(sites), title, caption, [], left_in=left_in)
         axes = sheet.axes()
-        small = (sheet.right - sheet.left) * width_in / len(sites) < 0.8
         most = max(path["one_way_ms"] for path in paths) or 1.0
         for path in paths:
             _entry(axes, path, (sites.index(path["dst"]), sites.index(path["src"])), most, small=small)

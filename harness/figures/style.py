@@ -73,7 +73,7 @@ _VARIANTS: tuple[tuple[Any, FillStyleType, float], ...] = (
     ((0, (6, 1.5, 1, 1.5, 1, 1.5)), "bottom", 0.9),
 )
 # A bar of full colour has no room for a hatch, which is what tells families of one colour apart.
-_FIRST_OF_ITS_COLOUR = {colour: kind for kind, (colour, _, _) in reversed([*FAMILIES.items()])}.values()
+_FIRST_OF_ITS_COLOUR = {colour: kind for kind, (colour, _, _) in reversed(list(FAMILIES.items()))}.values()
 _SHADE = 0.35
 
 # Sizes that papers use come first, so that they never share a look.

@@ -1,7 +1,8 @@
 """`wanbench report`: one self-contained page of a run.
 
 Layout
-    content.py     what the page says, as plain data
+    content.py     what the page says, as plain data; its parts: headline.py, cell_table.py, findings.py
+    plain.py       small things that all parts use
     page.html.j2   its structure; every value is escaped by the template engine
     page.css       light, dark, print, phone
     page.js        sorting, filtering, notes on data points, copying

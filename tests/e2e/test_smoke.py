@@ -42,7 +42,9 @@ def test_every_repetition_has_its_result_steps_network_and_logs(smoke):
     for rep in reps:
         result = json.loads((rep / "result.json").read_text())
         logs = {f"worker-{rank}.log" for rank in range(result["workers"])}
-        assert {path.name for path in rep.iterdir()} == {"result.json", "steps.parquet", "network.json", *logs}
+        files = {"result.json", "steps.parquet", "network.json", *logs}
+        files |= {"messages.parquet"} if result["workers"] > 1 else set()
+        assert {path.name for path in rep.iterdir()} == files
         steps = pd.read_parquet(rep / "steps.parquet")
         assert set(steps["rank"]) == set(range(result["workers"]))
         assert steps.groupby("rank")["step"].apply(lambda s: list(s) == list(range(len(s)))).all()

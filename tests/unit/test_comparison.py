@@ -60,7 +60,7 @@ def test_the_table_ends_in_one_line_that_says_how_near_they_are():
         "law", "ratio",
     ]  # fmt: skip
     assert table.splitlines()[-1] == (
-        "1 of 2 cells within 10%, 1 within 20%; worst 1.250 (ssgd, rtt_ms 20); 1 cells have no partner"
+        "1 of 2 cells within 10%, 1 within 20%; worst 1.250 (ssgd, rtt_ms 20); 1 cell has no partner"
     )
 
 

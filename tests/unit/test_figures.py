@@ -21,10 +21,13 @@ from matplotlib.container import ErrorbarContainer
 
 import harness
 from harness.analysis import AnalysisError, frame, pivots
+from harness.evidence import Evidence
 from harness.figures import draw_all, scalability_bars, scalability_by_rtt, step_time
 from harness.figures.caption import caption, title
+from harness.figures.gallery import gallery
 from harness.figures.hover import inline_svg
 from harness.figures.style import COLUMN_IN, FAMILIES, PAGE_IN, save, styles, wanbench_style
+from harness.store import open_run
 
 LABELS = [(label, kind, params) for label, (kind, params) in synthetic_rows.ALGORITHMS.items()]
 
@@ -47,9 +50,9 @@ def only(rows, algorithm):
 
 def visible_texts(axes):
     """Title, labels and texts of a set of axes, and the labels of those ticks that are in view."""
-    low, high = axes.get_xlim()
-    ticks = [tick.label1 for tick in axes.xaxis.get_major_ticks() if low <= tick.get_loc() <= high]
-    ticks += axes.get_yticklabels()
+    ticks = []
+    for axis, (low, high) in ((axes.xaxis, sorted(axes.get_xlim())), (axes.yaxis, sorted(axes.get_ylim()))):
+        ticks += [tick.label1 for tick in axis.get_major_ticks() if low <= tick.get_loc() <= high]
     others = [axes.title, axes._left_title, axes.xaxis.label, axes.yaxis.label, *axes.texts]
     return [text for text in [*ticks, *others] if text.get_visible() and text.get_text()]
 
@@ -190,7 +193,22 @@ def test_scaled_gloo_is_titled_by_its_true_message_size(sweep):
 @pytest.mark.parametrize("width_in", [PAGE_IN, COLUMN_IN])
 @pytest.mark.parametrize("draw", [scalability_by_rtt, step_time, scalability_bars])
 def test_no_text_overlaps_or_is_cut(draw, width_in, sweep, profile_sweep):
-    figure = draw(profile_sweep if draw is scalability_bars else sweep, "a-run-with-a-long-name", width_in)
+    assert_nothing_overlaps(
+        draw(profile_sweep if draw is scalability_bars else sweep, "a-run-with-a-long-name", width_in)
+    )
+
+
+@pytest.mark.parametrize("width_in", [PAGE_IN, COLUMN_IN])
+@pytest.mark.parametrize("run", ["dts-learning", "dts-timeline"])
+def test_no_text_overlaps_or_is_cut_in_figures_of_recorded_evidence(run, width_in):
+    folder = open_run(run, Path(harness.__file__).parents[1] / "results" / "reference")
+    drawings = gallery(folder.rows(), run, Evidence(folder))
+    assert {drawing.name for drawing in drawings} & {"pareto", "learning", "timeline", "network-world4"}
+    for drawing in drawings:
+        assert_nothing_overlaps(drawing.draw(width_in))
+
+
+def assert_nothing_overlaps(figure):
     with wanbench_style():
         canvas = FigureCanvasAgg(figure)
         canvas.draw()

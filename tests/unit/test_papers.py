@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import shutil
 
 import pytest
 from command_line import as_it_was, refused, wanbench  # noqa: F401  # the fixture is used by all
 
 from harness import papers
-from harness.errors import SpecError
+from harness.errors import CellsFailed, SpecError
 from harness.evidence import CURVE, NETWORK, TRACE, Evidence
 from harness.figures import paper as drawing
 from harness.record import record
@@ -76,6 +77,29 @@ def reference(run, tmp_path, monkeypatch):
 def check():
     result = wanbench("figures", "--paper", "p", "--check")
     return result.exit_code, result.stdout.splitlines()
+
+
+def test_record_measures_keeps_and_draws(tmp_path, monkeypatch):
+    from harness.spec import Spec
+
+    monkeypatch.setattr(papers, "load", lambda name: papers.parse("p", SET))
+    monkeypatch.setattr(papers, "names", lambda: ["p"])
+    monkeypatch.setattr(Spec, "load", lambda name: Spec.from_toml(SPEC, name))
+    monkeypatch.setattr("harness.spec.read", lambda name: SPEC)
+    result = wanbench("record", "p")
+    assert result.exit_code == 0, result.stderr
+    assert result.stdout.splitlines()[:2] == ["results/reference/t", "results/reference/p/speed.svg"]
+    assert check() == (0, [])
+    assert refused("record", "p", "--only", "u") == "wanbench: --only u: not an experiment of p; expected one of t"
+
+
+def test_a_run_with_a_result_cut_short_is_not_recorded(run, tmp_path):
+    copy = RunFolder(shutil.copytree(run.path, tmp_path / "t"))
+    broken = next(copy.path.glob("cells/ssgd*/rep-0/result.json"))
+    broken.write_text("{")
+    with pytest.raises(CellsFailed, match=r"so not finished: not JSON \(.*\); run the experiment again before"):
+        record(copy, tmp_path / "recorded", set(), {row["cell_key"] for row in run.rows()})
+    assert not (tmp_path / "recorded").exists()
 
 
 def test_a_recording_says_what_the_run_says(run, reference):

@@ -174,7 +174,8 @@ def test_a_run_of_a_users_own_program_is_a_page_with_a_best_and_without_a_law(tm
     fastest = [max(network.standings, key=lambda s: s.scalability).algorithm for network in networks(rows)]
     assert [row.best for row in content.best] == fastest
     assert {row.megabytes for row in content.best} == {"-"}
-    assert [figure.title for figure in content.figures] == ["Scalability: train.py", "Where a step's time goes: train.py"]
+    titles = [figure.title for figure in content.figures]
+    assert titles == ["Scalability: train.py", "Where a step's time goes: train.py"]
     text = page(folder, folder.path / "report.html")
     assert "step-time law" not in "".join(figure.svg for figure in content.figures)
     assert "nan" not in Markup(text).text.lower()
@@ -202,6 +203,35 @@ def test_results_of_another_schema_are_refused_in_a_line(tmp_path):
         "read it with the version that wrote it, or measure again with --fresh"
     )
     assert refused("report", "t") == refused("results", "t") == refused("report") == said
+
+
+def test_evidence_that_was_cut_short_costs_its_figure_and_nothing_else(tmp_path):
+    from harness.api import run
+    from harness.spec import Spec
+
+    text = """
+schema = 1
+name = "t"
+workload = { params = 1000, step_time = "30ms" }
+network = { rtt = "10ms", tcp = { congestion = "reno" } }
+algorithms = { ssgd = {} }
+sweep = { workers = [2] }
+run = { testbed = "virtual", repeats = 1 }
+"""
+    made = run(Spec.from_toml(text, "t"), out=tmp_path)
+    whole = made.report().read_text()
+    for name in ("messages.parquet", "network.json"):
+        for path in made.path.glob(f"cells/ssgd*/rep-0/{name}"):
+            path.write_bytes(path.read_bytes()[:50])
+    rest = made.report().read_text()
+    assert (whole.count("<svg"), rest.count("<svg")) == (4, 2)
+    assert "Nothing speaks against publishing these numbers, as those of a simulation." in rest
+
+
+def test_a_run_of_exec_is_pointed_at(tmp_path):
+    folder = write_run(tmp_path / "t", [])
+    (folder.path / "result.json").write_text("{}")
+    assert "A run of `wanbench exec`" in page(folder, folder.path / "report.html")
 
 
 def test_links_to_raw_files_work_from_where_the_page_lies(tmp_path):

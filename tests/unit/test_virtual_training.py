@@ -101,7 +101,7 @@ def test_a_step_without_communication_takes_its_compute_time_to_the_nanosecond()
 def test_the_files_and_columns_of_a_repetition(tmp_path):
     cell = cell_of()
     row = measure_virtual(cell, 0, tmp_path, threading.Event())
-    assert {path.name for path in tmp_path.iterdir()} == {"steps.parquet", "network.json"}
+    assert {path.name for path in tmp_path.iterdir()} == {"steps.parquet", "messages.parquet", "network.json"}
     steps = pd.read_parquet(tmp_path / "steps.parquet")
     assert list(steps.columns) == [
         "rank", "step", "end_ns", "step_time_s", "compute_s", "stall_s", "overhead_s", "payload_bytes",
