@@ -116,7 +116,7 @@ def _told(job: dict) -> dict:
     outcome = {
         "window_begin_ns": 0, "window_end_ns": end_ns, "window": {"compute_ns": end_ns, "stall_ns": 0},
         "total": {"payload_bytes": 0, "messages_sent": 0},
-        "final_loss": None, "accuracy": None, "replica_spread": None,
+        "final_loss": None, "accuracy": None, "replica_spread": None, "messages": [],
     }  # fmt: skip
     row = {"rank": job["rank"], "step_time_s": STEP_S, "accuracy": None}
     counters = {"device": {"tx_bytes": 0}, "tcp": {}, "cpu_wait_ns": 0}
