@@ -14,7 +14,7 @@ from harness.cells import expand
 from harness.spec import Spec
 from harness.store import RunFolder
 
-READING = ["results", "results --format json", "figures", "verify", "compare smoke --by workers"]
+READING = ["results", "results --format json", "figures", "report", "verify", "compare smoke --by workers"]
 
 
 @pytest.fixture

@@ -171,7 +171,7 @@ def test_damaged_results_are_named_and_left_out_or_refused_in_one_line(tmp_path)
         before = {path: path.read_bytes() for path in folder.rglob("*.json") if path.is_file()}
         for command in (
             rng.choice(COMMANDS),
-            *([("figures", "smoke", "--formats", "svg")] if number % 50 == 0 else ()),
+            *([("figures", "smoke", "--formats", "svg"), ("report", "smoke")] if number % 50 == 0 else ()),
         ):
             result = wanbench(*command)
             assert result.exit_code in (0, 2, 4), (command, result.output)
