@@ -51,6 +51,12 @@ class Comparison:
         gate = self.spec.gate
         return Limits(gate.max_slowdown, gate.alpha, Bands(gate.tolerance, gate.loss_band))
 
+    @property
+    def on(self) -> str:
+        """Testbed and emulator of the cells whose times vary, which have a noise of their own."""
+        emulated = [cell.config for cell in self.cells if cell.config["testbed"] != "virtual"]
+        return ", ".join(sorted({f"{config['testbed']} and {config['emulator']}" for config in emulated}))
+
     def order(self) -> Order:
         """What each side runs."""
         excluded = tuple(self.spec.sweep.get("exclude", []))
@@ -115,7 +121,7 @@ def measure_noise(work: Comparison) -> Report:
     if both.timed:
         cells = dict(zip(both.timed, rule.noise(both.log_ratios).tolist(), strict=True))
         cells[ALL_CELLS] = float(rule.noise(both.log_ratios.mean(axis=0)))
-        noise.write(work.noise_path, work.spec.name, cells)
+        noise.write(work.noise_path, work.spec.name, work.on, cells)
         known = Noise(work.noise_path, cells)
         notes.append(f"{work.noise_path}: written, {len(both.timed)} cells")
     found, together = measured.findings(both, work.limits, 1, known)
@@ -134,7 +140,7 @@ def _doubted(finding: Finding) -> Finding:
 def _measured(work: Comparison, base: Side, head: Side) -> Report:
     """By turns, in two looks."""
     pair = _pair(work, base, head)
-    known = noise.read(work.noise_path, work.spec.name)
+    known = noise.read(work.noise_path, work.spec.name, work.on)
     against = f"{head.title} against {base.title}, measured by turns"
     try:
         first = 1 if pair.simulated else rule.LOOKS[0]
@@ -176,7 +182,7 @@ def _recorded(work: Comparison, base: Side, head: Side) -> Report:
             raise SpecError(f"--{side.role} {side.title}: has no result of a cell of {work.spec.name}")
     machines = [side.manifest() for side in (base.recorded, head.recorded)]
     both = Sides(rows[0], rows[1], work.limits.bands, other_machine(*machines))
-    known = noise.read(work.noise_path, work.spec.name)
+    known = noise.read(work.noise_path, work.spec.name, work.on)
     found, together = measured.findings(both, work.limits, 1, known)
     notes = [
         "these results were measured apart: what changed on the host meanwhile counts as a change",
