@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from harness.api import measure_all
 from harness.cells import Cell
 from harness.gate import baseline, claims, exact
-from harness.gate.exact import Bands
+from harness.gate.exact import Bands, Entry
 from harness.gate.names import by_name
 from harness.gate.verdict import Finding, Report, Verdict
 from harness.spec import Spec
@@ -46,30 +47,47 @@ def against_baseline(
     """
     known = baseline.read(path)
     rows = measured(spec, cells, folder, jobs)
-    found = exact.entries(rows)
     names = by_name(rows).keys()
-    before = {cell: entry for cell, entry in (known or {}).items() if not partial or cell in names}
+    other = {cell: entry for cell, entry in (known or {}).items() if partial and cell not in names}
+    before = {cell: entry for cell, entry in (known or {}).items() if cell not in other}
     findings = exact.compare(before, rows, bands(spec))
-    notes = []
-    if accept and found.keys() == names:
-        kept = {cell: entry for cell, entry in (known or {}).items() if partial and cell not in names}
-        baseline.write(path, spec.name, kept | found)
-        findings = _accepted(findings)
-        changed = sum(finding.verdict is Verdict.ACCEPTED for finding in findings)
-        notes.append(f"{path}: written; {changed} of its {len(kept | found)} cells changed")
-    elif accept:
-        notes.append(f"{path}: not written, because cells failed")
-    elif known is None:
-        notes.append(f"{path}: no baseline yet, so nothing to compare with; --accept writes it")
-    elif any(finding.verdict in {Verdict.REGRESSED, Verdict.IMPROVED, Verdict.NEW} for finding in findings):
-        notes.append("if the changes are meant, --accept makes them the baseline")
+    if accept:
+        findings, note = _accepted(path, spec.name, rows, other, findings)
+    else:
+        note = _advice(path, known is None, findings)
+    notes = [note] if note else []
     if any(row["testbed"] != "virtual" for row in rows):
-        notes.append(
-            "step times vary here and were not compared; --testbed virtual, or --base and --head, compare them"
-        )
+        notes.append("step times vary here and were not compared; --testbed virtual, or --base and --head, do that")
     judged = claims.judge(spec.gate.require, rows, where, partial=partial)
     return Report(spec.name, f"against {path}", tuple(findings), tuple(judged), notes=tuple(notes),
                   files={"results": str(folder.path), "baseline": str(path)})  # fmt: skip
+
+
+def _advice(path: Path, first: bool, findings: list[Finding]) -> str:
+    """What the reader may do; empty where there is nothing to do."""
+    if first:
+        return f"{path}: no baseline yet, so nothing to compare with; --accept writes it"
+    changed = {Verdict.REGRESSED, Verdict.IMPROVED, Verdict.NEW}
+    meant = any(finding.verdict in changed for finding in findings)
+    return "if the changes are meant, --accept makes them the baseline" if meant else ""
+
+
+def _accepted(
+    path: Path, experiment: str, rows: list[dict[str, Any]], other: Mapping[str, Entry], findings: list[Finding]
+) -> tuple[list[Finding], str]:
+    """Rewrite the baseline: what had changed is accepted, and still says how. Cells that failed are no baseline.
+
+    Args:
+        other: entries of cells that were left out, which stay.
+    """
+    found = exact.entries(rows)
+    if found.keys() != by_name(rows).keys():
+        return findings, f"{path}: not written, because cells failed"
+    baseline.write(path, experiment, {**other, **found})
+    same = Verdict.UNCHANGED
+    accepted = [f if f.verdict is same else Finding(f.cell, Verdict.ACCEPTED, f.text) for f in findings]
+    changed = sum(finding.verdict is Verdict.ACCEPTED for finding in accepted)
+    return accepted, f"{path}: written; {changed} of its {len(found) + len(other)} cells changed"
 
 
 def claims_only(
@@ -92,9 +110,3 @@ def measured(spec: Spec, cells: list[Cell], folder: RunFolder, jobs: int | None)
     """Rows of all cells, by the code as it is now."""
     measure_all(spec, cells, folder, jobs=jobs, fresh=True, draw=False)
     return folder.rows()
-
-
-def _accepted(findings: list[Finding]) -> list[Finding]:
-    """The baseline was rewritten: what had changed is accepted, and still says how."""
-    same = Verdict.UNCHANGED
-    return [f if f.verdict is same else Finding(f.cell, Verdict.ACCEPTED, f.text) for f in findings]

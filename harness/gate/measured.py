@@ -210,3 +210,23 @@ def _out_of_band(base: Sequence[Row], head: Sequence[Row], band: float) -> str |
         if abs(after - before) > band * abs(before):
             return f"{key} {before:.6g} -> {after:.6g} ({100 * (after / before - 1):+.3g} %), band {band:.0%}"
     return None
+
+
+def other_machine(base: Mapping[str, Any], head: Mapping[str, Any]) -> str | None:
+    """Why times of two runs cannot be compared, None if they can.
+
+    Args:
+        base, head: manifests of their folders.
+    """
+    before, after = _machine(base), _machine(head)
+    return ", ".join(f"{key} {before[key]} -> {after[key]}" for key in before if before[key] != after[key]) or None
+
+
+def _machine(manifest: Mapping[str, Any]) -> dict[str, str]:
+    """What times depend on, as far as it matters: major version of the kernel, minor one of torch."""
+    torch = str(manifest.get("versions", {}).get("torch"))
+    return {
+        "processor": str(manifest.get("cpu")),
+        "kernel": str(manifest.get("kernel")).partition(".")[0],
+        "torch": ".".join(torch.split(".")[:2]),
+    }

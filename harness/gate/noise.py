@@ -45,24 +45,29 @@ def default_path() -> Path:
     return Path(state) / "wanbench" / "noise.json"
 
 
-def read(path: Path, experiment: str) -> Noise:
-    """What is known of an experiment's cells on this host. Raises: SpecError: the file is something else."""
+def read(path: Path, experiment: str, on: str) -> Noise:
+    """What is known of an experiment's cells on this host, `on` a testbed and emulator.
+
+    Raises:
+        SpecError: the file is something else.
+    """
     unknown = f"the noise of this host is not known; `wanbench check {experiment} --aa` measures it ({path})"
     data = _load(path)
     if data is None:
         return Noise(path, {}, unknown)
     if data["host"] != _host():
         return Noise(path, {}, f"{path}: measured on another machine ({data['host']['cpu']}), so not used; {unknown}")
-    cells = data["experiments"].get(experiment, {})
+    cells = data["experiments"].get(f"{experiment} on {on}", {})
     return Noise(path, cells, None if cells else unknown)
 
 
-def write(path: Path, experiment: str, cells: Mapping[str, float]) -> None:
+def write(path: Path, experiment: str, on: str, cells: Mapping[str, float]) -> None:
     """Add or replace the cells of one experiment; what was measured on another machine goes. Raises: HostError."""
     data = _load(path)
     if data is None or data["host"] != _host():
         data = {"schema": _SCHEMA, "host": _host(), "experiments": {}}
-    data["experiments"][experiment] = data["experiments"].get(experiment, {}) | dict(cells)
+    key = f"{experiment} on {on}"
+    data["experiments"][key] = data["experiments"].get(key, {}) | dict(cells)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         write_json(path, data)

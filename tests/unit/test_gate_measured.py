@@ -7,9 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from harness.gate.compare import other_machine
 from harness.gate.exact import Bands
-from harness.gate.measured import Limits, Sides, findings, further
+from harness.gate.measured import Limits, Sides, findings, further, other_machine
 from harness.gate.noise import ALL_CELLS, Noise
 from harness.gate.verdict import Finding, Verdict
 from tests.unit.gate_rows import row

@@ -160,22 +160,26 @@ def test_what_cannot_be_written_is_one_line(tmp_path):
             write(tmp_path / "file" / "x", REPORT)
 
 
-def test_the_noise_of_a_host_is_kept_by_experiment_and_not_used_on_another_machine(tmp_path, monkeypatch):
+def test_the_noise_of_a_host_is_kept_by_experiment_and_testbed_and_not_used_on_another_machine(tmp_path, monkeypatch):
     path = tmp_path / "state" / "noise.json"
-    assert noise.read(path, "a").remark == (
+    assert noise.read(path, "a", "netns").remark == (
         f"the noise of this host is not known; `wanbench check a --aa` measures it ({path})"
     )
-    noise.write(path, "a", {"c": 0.02})
-    noise.write(path, "b", {"c": 0.5})
-    noise.write(path, "a", {"d": 0.03})
-    assert (noise.read(path, "a").cells, noise.read(path, "a").remark) == ({"c": 0.02, "d": 0.03}, None)
-    assert noise.read(path, "a").of("unknown") is None
+    noise.write(path, "a", "netns", {"c": 0.02})
+    noise.write(path, "b", "netns", {"c": 0.5})
+    noise.write(path, "a", "docker", {"c": 0.6})
+    noise.write(path, "a", "netns", {"d": 0.03})
+    assert (noise.read(path, "a", "netns").cells, noise.read(path, "a", "netns").remark) == (
+        {"c": 0.02, "d": 0.03},
+        None,
+    )
+    assert noise.read(path, "a", "netns").of("unknown") is None
     monkeypatch.setattr(noise, "cpu_model", lambda: "another")
-    moved = noise.read(path, "a")
+    moved = noise.read(path, "a", "netns")
     assert moved.cells == {}
     assert "measured on another machine" in moved.remark
-    noise.write(path, "a", {"c": 0.01})
-    assert noise.read(path, "b").cells == {}
+    noise.write(path, "a", "netns", {"c": 0.01})
+    assert noise.read(path, "b", "netns").cells == {}
 
 
 def test_the_noise_is_where_the_users_state_is(monkeypatch, tmp_path):

@@ -1,0 +1,83 @@
+"""Both sides of a comparison under way: which cells to measure next, and what is known of them."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from harness.cells import Cell
+from harness.errors import SpecError
+from harness.gate.exact import Bands
+from harness.gate.measured import Sides, other_machine
+from harness.gate.names import name
+from harness.gate.rounds import CannotRun, Measurement, Order, turns
+from harness.gate.sides import Side
+
+
+class Pair:
+    """Both sides of a comparison under way."""
+
+    def __init__(self, cells: Sequence[Cell], order: Order, folder: Path, base: Side, head: Side) -> None:
+        """`cells`: those to compare. `folder`: takes the results of both sides; earlier ones go."""
+        self._cells = cells
+        self._done = 0
+        for side in (base, head):
+            shutil.rmtree(folder / side.role, ignore_errors=True)
+        self.base = Measurement(base, order, folder / base.role)
+        self.head = Measurement(head, order, folder / head.role)
+        self.simulated = all(cell.config["testbed"] == "virtual" for cell in cells)
+        self.files = {"base": str(self.base.folder.path), "head": str(self.head.folder.path)}
+
+    def measure(self, rounds: int, only: Collection[str]) -> None:
+        """Up to this many rounds, of some cells (all if empty); what has failed or is exact is not measured again.
+
+        Raises: as `Measurement.measure`; CannotRun is the base's alone.
+        """
+        for index, side in turns(self._done, rounds, self.base, self.head):
+            leave_out = self._left_out(only) if index else ()
+            print(f"check: round {index + 1} of {rounds}, {side.side.role}", file=sys.stderr, flush=True)
+            if leave_out is None:
+                break
+            self._measure(side, index + 1, leave_out)
+        self._done = rounds
+        for side in (self.base, self.head):  # the host was busy: once more, now that the others are done
+            doubtful = {name(row) for row in side.rows() if row["status"] == "invalid"}
+            leave_out = self._left_out(doubtful)
+            if doubtful and leave_out is not None:
+                self._measure(side, rounds, leave_out)
+
+    def _measure(self, side: Measurement, repeats: int, leave_out: Sequence[Mapping[str, Any]]) -> None:
+        try:
+            side.measure(repeats, leave_out)
+        except CannotRun as error:
+            if side is self.head:
+                raise SpecError(f"head ({side.side.title}): {error}") from None
+            raise
+
+    def sides(self, bands: Bands) -> Sides:
+        """What is known of both."""
+        machines = [side.folder.manifest() for side in (self.base, self.head)]
+        return Sides(self.base.rows(), self.head.rows(), bands, other_machine(*machines))
+
+    def _left_out(self, only: Collection[str]) -> list[Mapping[str, Any]] | None:
+        """Axes of the cells to leave out, None if no other is left; the one-worker cells go with the others."""
+        settled = self._settled()
+        swept = [cell for cell in self._cells if not cell.is_baseline]
+        names = {name(row_of(cell)): cell for cell in swept}
+        keep = [cell for cell in names if cell not in settled and (not only or cell in only)]
+        if not keep and any(cell not in settled for cell in names):
+            keep = [next(cell for cell in names if cell not in settled)]  # for the sake of a one-worker cell
+        return [dict(cell.axes) for text, cell in names.items() if text not in keep] if keep else None
+
+    def _settled(self) -> set[str]:
+        """Cells that more repetitions do not change: failed on a side, or simulated."""
+        rows = [*self.base.rows(), *self.head.rows()]
+        return {name(row) for row in rows if row["status"] == "failed" or row["testbed"] == "virtual"}
+
+
+def row_of(cell: Cell) -> Mapping[str, Any]:
+    """What names a cell, of one that has no row yet."""
+    return {"axes": cell.axes, "algorithm": cell.label, "workers": cell.workers}
