@@ -9,7 +9,7 @@ schema = 1
 name = "latency"
 
 [workload]
-params = 1_000_000
+params = 500_000
 tensors = 20
 step_time = "100ms"
 payload_scale = 0.05
