@@ -102,7 +102,20 @@ def namespaces(pid):
     return {name for name in found if name.startswith("net:[")} - {os.readlink("/proc/self/ns/net")}
 
 
+def held_namespaces(born_before_s: float = float("inf")) -> set[str]:
+    """Network namespaces, but for this one, that a process is in or holds; of processes as old as that, since boot.
+
+    Numbers of namespaces are used again at once, so what younger processes hold says nothing about those before.
+    """
+    found = set()
+    for path in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError, IndexError):
+            ticks = int((path / "stat").read_text().rpartition(")")[2].split()[19])
+            if ticks / os.sysconf("SC_CLK_TCK") <= born_before_s:
+                found |= namespaces(path.name)
+    return found
+
+
 def host_state():
     """Devices of this namespace, and every other network namespace that a process is in or holds."""
-    everywhere = set().union(*(namespaces(path.name) for path in Path("/proc").glob("[0-9]*")))
-    return set(Snapshot.take().devices), everywhere
+    return set(Snapshot.take().devices), held_namespaces()

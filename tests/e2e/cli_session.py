@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from leftovers import Snapshot, host_state, namespaces, started_with
+from leftovers import Snapshot, held_namespaces, namespaces, started_with
 
 WANBENCH = [str(Path(sys.executable).parent / "wanbench")]
 # The same command on a host that others use: a crash is a crash however late packets were.
@@ -37,6 +37,7 @@ class Command:
         self.temp.mkdir(exist_ok=True)
         self.before = Snapshot.take()
         self.namespaces: set[str] = set()  # that its processes have been seen in, or holding
+        self.seen_s = 0.0  # when they were last seen, since boot
         with self.log.open("w") as log:
             self.process = subprocess.Popen(
                 arguments,
@@ -65,6 +66,8 @@ class Command:
         mine = str(self.process.pid)
         pids = [pid for pid, fields in status.items() if fields and fields[3] == mine and fields[0] != "Z"]
         self.namespaces |= set().union(*map(namespaces, pids))
+        if pids:
+            self.seen_s = time.clock_gettime(time.CLOCK_BOOTTIME)
         return pids
 
     def left_nothing(self, within_s: float) -> bool:
@@ -80,10 +83,9 @@ class Command:
     def left(self) -> list[str]:
         """What it has left on the host, or changed there, a line each."""
         processes = {*self.pids(), *started_with(f"{_MARK}={self.log}")}
-        _, everywhere = host_state()
         return [
             *(f"process {pid}: {_read(pid, 'cmdline')!r}" for pid in sorted(processes)),
-            *(f"namespace {name}" for name in sorted(self.namespaces & everywhere)),
+            *(f"namespace {name}" for name in sorted(self.namespaces & held_namespaces(self.seen_s))),
             *Snapshot.take().changes(self.before),
         ]
 
