@@ -1,5 +1,5 @@
 # make sweep   set everything up, then measure and draw the latency sweep (6 to 9 minutes on two cores)
-# make test    set everything up, then run the whole test suite
+# make test    set everything up, then run the whole test suite; ARGS=... are pytest's, as of every lane below
 # make test-kernel   the tests that need netem: on this kernel where it has netem, else in User-Mode Linux (5 minutes)
 # make test-docker   the tests with containers: with the Docker daemon that runs, else as root with a private one
 # make gate    the built-in experiments, simulated, against results/reference/gate; ACCEPT=1 makes changes the baseline
@@ -26,9 +26,8 @@ sweep: setup
 
 test: setup
 	@sh scripts/setup-tests.sh programs
-	$(BIN)/python -m pytest
+	sh scripts/measured-tests.sh $(BIN)/python -m pytest $(ARGS)
 
-# ARGS=... of pytest instead of -v
 test-kernel: setup
 	@sh scripts/setup-tests.sh kernel docker
 	@PYTHON="$(BIN)/python" sh scripts/test-kernel.sh $(ARGS)
@@ -36,7 +35,8 @@ test-kernel: setup
 # In CI a lane that cannot run fails.
 test-browser: setup
 	@sh scripts/setup-tests.sh browser
-	WANBENCH_REQUIRE="$(if $(CI),$(or $(WANBENCH_REQUIRE),browser),$(WANBENCH_REQUIRE))" $(BIN)/python -m pytest tests/browser $(ARGS)
+	WANBENCH_REQUIRE="$(if $(CI),$(or $(WANBENCH_REQUIRE),browser),$(WANBENCH_REQUIRE))" sh scripts/measured-tests.sh \
+		$(BIN)/python -m pytest tests/browser $(ARGS)
 
 figures: setup
 	$(BIN)/wanbench figures --paper all
@@ -75,4 +75,5 @@ base-image-from-debian:
 # With the daemon that runs, else as root with a private one. In CI a lane that cannot run fails.
 test-docker: setup
 	@sh scripts/setup-tests.sh docker
-	WANBENCH_REQUIRE="$(if $(CI),$(or $(WANBENCH_REQUIRE),docker),$(WANBENCH_REQUIRE))" sh scripts/with-dockerd.sh $(BIN)/python -m pytest tests/docker
+	WANBENCH_REQUIRE="$(if $(CI),$(or $(WANBENCH_REQUIRE),docker),$(WANBENCH_REQUIRE))" sh scripts/with-dockerd.sh \
+		sh scripts/measured-tests.sh $(BIN)/python -m pytest tests/docker $(ARGS)

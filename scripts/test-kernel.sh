@@ -15,12 +15,12 @@ export WANBENCH_REQUIRE="$require${WANBENCH_REQUIRE:+,$WANBENCH_REQUIRE}"
 missing=$("$PYTHON" -m harness.emulators.netem_detect)
 if [ -n "$missing" ]; then
     echo "test-kernel: in User-Mode Linux, because: $missing" >&2
-    exec sh scripts/uml-run.sh --timeout 1800 $with "$PYTHON" -m pytest -m netem -p no:cacheprovider "$@"
+    exec sh scripts/uml-run.sh --timeout 2700 $with sh scripts/measured-tests.sh "$PYTHON" -m pytest -m netem "$@"
 fi
 echo "test-kernel: on this kernel, which has netem" >&2
 if [ "$(id -u)" = 0 ]; then
-    exec $with "$PYTHON" -m pytest -m netem -p no:cacheprovider "$@"
+    exec $with sh scripts/measured-tests.sh "$PYTHON" -m pytest -m netem "$@"
 fi
 # Root of namespaces of its own, which end with it however it ends.
 exec unshare --user --map-root-user --net --mount --pid --fork --kill-child --mount-proc \
-    "$PYTHON" -m pytest -m netem -p no:cacheprovider "$@"
+    sh scripts/measured-tests.sh "$PYTHON" -m pytest -m netem "$@"

@@ -11,8 +11,14 @@ import os
 import shutil
 
 import pytest
+from hypothesis import settings
 
 from harness.emulators.choice import why_no_netem
+
+
+# How long an example takes says more about the host's other work than about the code.
+settings.register_profile("shared-host", deadline=None)
+settings.load_profile("ci" if "CI" in os.environ else "shared-host")
 
 
 def why_no_browser() -> str | None:

@@ -25,6 +25,8 @@ TOLERANT = [sys.executable, "-P", "-c", _TOLERANT + _MAIN]
 IMPATIENT = [sys.executable, "-P", "-c", _TOLERANT + "r.PATIENCE_S = 2.0; " + _MAIN]
 
 
+TRIES = 3  # to measure on a host that others use
+
 _MARK = "WANBENCH_TEST_COMMAND"  # in the environment of all processes of a command, in whatever session they are
 
 
@@ -51,7 +53,7 @@ class Command:
                 **popen,
             )
 
-    def wait(self, timeout_s: float = 200) -> Result:
+    def wait(self, timeout_s: float = 600) -> Result:
         try:
             out, _ = self.process.communicate(timeout=timeout_s)
         except subprocess.TimeoutExpired:
@@ -169,10 +171,11 @@ class Bench:
         return self.start(*arguments, program=program).wait()
 
     def measure(self, *arguments: str) -> Result:
-        """`wanbench run`, and once more if the host was too busy for a valid repetition, as a user would."""
-        result = self.run("run", *arguments, "--out", "out")
-        if result.code == 4 and " FAILED: " not in result.err:
+        """`wanbench run`, and again while the host was too busy for a valid repetition, as a user would."""
+        for _ in range(TRIES):
             result = self.run("run", *arguments, "--out", "out")
+            if result.code != 4 or " FAILED: " in result.err:
+                break
         assert result.code == 0, result.err
         return result
 

@@ -9,12 +9,13 @@ schema = 1
 name = "gloo-depth"
 
 [workload]
-name = "resnet50-v100"
-payload_scale = 0.01
+params = 50_000
+tensors = 4
+step_time = "150ms"
 
 [network]
-rtt = "1000ms"
-rate = "10Gbit"
+rtt = "500ms"
+rate = "1Gbit"
 tcp = { congestion = "reno", slow_start_after_idle = false }
 
 [comm]
@@ -38,9 +39,9 @@ def rows(shared_bench):
     return {row["channels"]: row for row in shared_bench.rows("gloo-depth") if row["workers"] == 4}
 
 
-def test_twenty_all_reduces_in_flight_hide_a_path_of_one_second(rows):
+def test_twenty_all_reduces_in_flight_hide_a_path_of_half_a_second(rows):
     row = rows[11]
-    assert (row["collective"], row["tcp"], row["rtt_ms"], row["algorithm"]) == ("gloo", "reno", 1000, "delayed-d20")
+    assert (row["collective"], row["tcp"], row["rtt_ms"], row["algorithm"]) == ("gloo", "reno", 500, "delayed-d20")
     assert row["steps"] >= 63
     assert row["scalability"] >= 0.9
 
@@ -49,4 +50,4 @@ def test_with_too_few_channels_the_same_algorithm_waits(rows):
     row = rows[3]
     assert row["steps"] >= 63
     assert row["scalability"] <= 0.45
-    assert row["stall_s"] > 0.3
+    assert row["stall_s"] > 0.15

@@ -5,7 +5,7 @@ import socket
 import time
 
 addresses = os.environ["WANBENCH_ADDRESSES"].split(",")
-CONNECTIONS = 5
+CONNECTIONS = 25
 
 
 def connected():
