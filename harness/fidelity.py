@@ -18,6 +18,8 @@ LATENESS_SHARE_OF_DELAY = 0.02
 LATENESS_SHARE_OF_STEP = 0.01
 # A host that pauses for 10 ms now and then makes most packets of a short burst late, which matters only if it adds up.
 OVERDUE_PCT = 1.0
+# So long may it be late altogether, however many packets came in time: those of one burst count as many.
+BEHIND_PCT = 5.0
 # A worker that is ready to run and has no processor is slower than its network makes it. Measured on two cores with
 # steps of 30 ms: where the threads of a worker waited 20 % of the time, its steps took 5 % longer, at 33 % 9 %.
 CPU_WAIT_PCT = 30.0
@@ -91,10 +93,14 @@ def judge(
     limit = max(LATENESS_MS, LATENESS_SHARE_OF_DELAY * one_way_ms, LATENESS_SHARE_OF_STEP * step_ms)
     while_ = "" if stats.overdue_pct is None else f", during {stats.overdue_pct:.1f} % of the time"
     overdue = stats.overdue_pct is None or stats.overdue_pct > OVERDUE_PCT
+    late = []
     if overdue and stats.lateness_p99_ms is not None and stats.lateness_p99_ms > limit:
-        reasons.append(f"packets were late by {stats.lateness_p99_ms:.1f} ms (p99), limit {limit:.1f} ms{while_}")
+        late.append(f"packets were late by {stats.lateness_p99_ms:.1f} ms (p99), limit {limit:.1f} ms{while_}")
     if overdue and stats.read_lag_p99_ms is not None and stats.read_lag_p99_ms > limit:
-        reasons.append(f"packets waited {stats.read_lag_p99_ms:.1f} ms to be read (p99), limit {limit:.1f} ms{while_}")
+        late.append(f"packets waited {stats.read_lag_p99_ms:.1f} ms to be read (p99), limit {limit:.1f} ms{while_}")
+    if not late and stats.overdue_pct is not None and stats.overdue_pct > BEHIND_PCT:
+        late.append(f"the emulator was behind during {stats.overdue_pct:.1f} % of the time, limit {BEHIND_PCT:g} %")
+    reasons += late
     uncounted = sum(stats.drops.get(cause, 0) for cause in _UNCOUNTED)
     if uncounted:
         reasons.append(f"{uncounted} packets were lost outside the model's queues")

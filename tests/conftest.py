@@ -15,7 +15,6 @@ from hypothesis import settings
 
 from harness.emulators.choice import why_no_netem
 
-
 # How long an example takes says more about the host's other work than about the code.
 settings.register_profile("shared-host", deadline=None)
 settings.load_profile("ci" if "CI" in os.environ else "shared-host")

@@ -27,6 +27,10 @@ from workloads.namespace import die_with_parent, set_timer_slack
 
 # A wake-up costs about as much as two packets, so each one acts on everything due within this time.
 _COALESCE_NS = 100_000
+# Packets wait unseen while the relay gets no processor. Where nothing is due, it notices by a wake-up of its own that
+# comes late and finds some: every 2 ms as long as there is traffic, which costs half a percent of a core.
+_WATCH_NS = 2_000_000
+_QUIET_NS = 1_000_000_000
 _READS_PER_PORT = 32
 _WRITES_PER_TURN = 64
 _PACKET_BYTES = 1536
@@ -52,18 +56,22 @@ class Relay:
         """Until the control socket ends."""
         switch, meter, ports, control = self._switch, self._meter, self._ports, self._control.fileno()
         wait = select.select
-        began = _now()
+        began = heard = _now()
         while True:
-            due = switch.next_due()
-            timeout = None if due is None else max(0.0, (due - _now()) / 1e9)
-            meter.turn(began, _now())
-            readable, _, _ = wait(self._watched, (), (), timeout)
+            due, now = switch.next_due(), _now()
+            meter.turn(began, now)
+            quiet = due is None and now - heard > _QUIET_NS
+            wake = now + _WATCH_NS if due is None else min(due, now + _WATCH_NS)
+            readable, _, _ = wait(self._watched, (), (), None if quiet else max(0.0, (wake - now) / 1e9))
             began = _now()
+            if not quiet and not ports.keys().isdisjoint(readable):
+                meter.overslept(wake, began)
             for fd in readable:
                 if fd == control:
                     if not self._command():
                         return
                 elif fd in ports:
+                    heard = began
                     self._read(ports[fd])
             for packet in switch.release(_now() + _COALESCE_NS, _WRITES_PER_TURN):
                 self._write(*packet)

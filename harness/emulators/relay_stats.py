@@ -74,6 +74,12 @@ class Meter:
         if ended - began > _OVERDUE_NS:
             self._overdue(began, ended)
 
+    def overslept(self, wake: float, woken: float) -> None:
+        """The loop was to go on at `wake`, and packets had come meanwhile: since then they may have waited."""
+        if woken - wake > _OVERDUE_NS:
+            self._lag.add(woken - wake)
+            self._overdue(wake, woken)
+
     def _overdue(self, begin: float, end: float) -> None:
         # Packets leave in the order of their due times, so a union of periods needs its end only.
         self._overdue_ns += max(0.0, end - max(begin, self._overdue_until))

@@ -1,13 +1,70 @@
-"""A host that is too slow for a network: what came late is invalid, and `verify` and the figures refuse it."""
+"""A relay that gets no processor for a while: what came late is invalid, and `verify` and the figures refuse it."""
 
 from __future__ import annotations
 
+import contextlib
+import os
 import re
+import signal
+import time
 from pathlib import Path
 
 import pytest
+from cli_session import by_numbers
 
 RUN = ("run", "spec.toml", "--out", "out", "--no-figures", "--jobs", "1")
+ONCE = by_numbers("late", "ssgd = {}", window=30)
+PAUSE_S, EVERY_S = 0.06, 0.15
+
+LATE = re.compile(
+    r"(packets (were late by|waited) \d+\.\d ms( to be read)? \(p99\), limit 2\.0 ms,|the emulator was behind)"
+    r" during (\d+\.\d) % of the time"
+)
+
+
+def interrupted_again_and_again(command):
+    """The relay, and nothing else, is stopped for 60 ms of every 150, as a host without a free processor would."""
+    while command.process.poll() is None:
+        measured = command.training("ssgd", rank=1)
+        for pid in command.relays() if measured else []:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGSTOP)
+                time.sleep(PAUSE_S)
+                os.kill(pid, signal.SIGCONT)
+        time.sleep(EVERY_S - PAUSE_S)
+
+
+def test_a_late_relay_makes_a_repetition_invalid_twice_and_verify_and_figures_refuse_it(bench):
+    bench.spec(ONCE)
+    command = bench.start(*RUN)
+    interrupted_again_and_again(command)
+    result = command.wait()
+    assert result.code == 4, result.err
+    (row,) = [row for row in bench.rows("late") if row["workers"] == 2]
+    assert row["status"] == "invalid"
+    late = LATE.match(row["reason"])
+    assert late, row["reason"]
+    assert float(late[4]) > 100 * PAUSE_S / EVERY_S / 2
+    assert sorted(path.name for path in bench.out.glob("late/cells/ssgd*/rep-*")) == [
+        "rep-0.failed-1",
+        "rep-0.failed-2",
+    ]
+    assert LATE.search(result.err.partition("invalid, to be measured again: ")[2])
+
+    figures = bench.run("figures", "out/late")
+    assert (figures.code, figures.out) == (2, "")
+    assert figures.last_line == (
+        "wanbench: out/late: no finished repetition of more than one worker yet; nothing to draw"
+    )
+    verified = bench.run("verify", "out/late")
+    assert verified.code == 4
+    assert f"{row['cell']}: invalid: {row['reason']}" in verified.out
+    assert verified.last_line.endswith("objections; not to be published as it is")
+
+    bench.measure("spec.toml", "--no-figures", "--jobs", "1")
+    assert {row["status"] for row in bench.rows("late")} == {"ok"}
+
+
 IN_UML = "User Mode Linux" in Path("/proc/cpuinfo").read_text()
 TOO_MUCH = """
 schema = 1

@@ -84,6 +84,12 @@ def test_pauses_of_the_host_that_make_a_short_burst_late_do_not_count_unless_the
     assert len(reasons(**late, overdue_pct=1.1)) == 2
 
 
+def test_an_emulator_that_was_behind_for_long_is_refused_however_many_packets_came_in_time():
+    assert reasons(overdue_pct=5.0) == []
+    assert reasons(overdue_pct=5.1) == ["the emulator was behind during 5.1 % of the time, limit 5 %"]
+    assert len(reasons(overdue_pct=5.1, lateness_p99_ms=9.0)) == 1
+
+
 @pytest.mark.parametrize("cause", ["refused", "unknown"])
 def test_a_loss_that_no_queue_accounts_for_invalidates(cause):
     assert reasons(drops={cause: 3}) == ["3 packets were lost outside the model's queues"]

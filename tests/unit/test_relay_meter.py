@@ -33,3 +33,10 @@ def test_a_turn_in_which_nothing_was_read_counts_once_with_the_packets_it_made_l
     meter.delivered(1500, 2 * MS, 6 * MS)
     meter.turn(0.0, 8 * MS)  # the same pause, longer at its end
     assert meter.report(reset=False)["overdue_pct"] == pytest.approx(0.6)
+
+
+def test_a_loop_that_wakes_up_late_was_behind_also_when_no_packet_was_due(meter):
+    meter.overslept(2 * MS, 2.9 * MS)
+    meter.overslept(4 * MS, 14 * MS)
+    meter.delivered(1500, 6 * MS, 15 * MS)  # due in that time, and written at its end
+    assert meter.report(reset=False)["overdue_pct"] == pytest.approx(1.1)
