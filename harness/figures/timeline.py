@@ -103,7 +103,8 @@ def _view(trace: Trace, span_s: float) -> _View:
         times = f"issued at {begin:.3f} s, arrived {arrived:.3f} s, used {used:.3f} s"
         flights.append((begin, min(arrived, used), used, f"{row['nbytes'] / 1e6:.3g} MB {row['kind']}: {times}"))
     done = [step for step in steps if step[1] >= -1e-9 and step[2] <= span_s]
-    title = f"{trace.label}: {len(done)} steps in {span_s:.1f} s"
+    count = "1 step" if len(done) == 1 else f"{len(done)} steps"
+    title = f"{trace.label}: {count} in {span_s:.1f} s"
     return _View(title, [step for step in steps if step[2] > 0 and step[1] < span_s], stalls, _lanes(flights))
 
 
