@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import torch
 
-from workloads.algorithms import registry
-from workloads.algorithms.base import Algorithm, AlgorithmError, Replica, Setting
+from workloads.algorithms.base import Algorithm, Replica, Setting
+from workloads.algorithms.registry import from_environment
 from workloads.comm.base import Comm
 from workloads.comm.world import copy_from_rank_0, world
 from workloads.flat import FlatParameters, WrapError
 from workloads.followed import Followed
 
-ALGORITHM, PARAMS, SEED = "WANBENCH_ALGORITHM", "WANBENCH_PARAMS", "WANBENCH_SEED"
+SEED = "WANBENCH_SEED"
 
 
 def wrap(model: torch.nn.Module, optimizer: torch.optim.Optimizer, algorithm: Algorithm | None = None) -> Wrapped:
@@ -33,8 +32,8 @@ def wrap(model: torch.nn.Module, optimizer: torch.optim.Optimizer, algorithm: Al
             parameters as JSON; a spec with `workload.command` sets both. A lone worker then trains without one.
 
     Raises:
-        WrapError: model, optimizer or environment are not what they should be.
-        AlgorithmError: there is no such algorithm, or it does not go with the optimizer or the number of workers.
+        WrapError: model or optimizer are not what they should be.
+        AlgorithmError: the environment names no algorithm, or it does not go with optimizer or number of workers.
         CommError: there is no process group, or not of gloo.
     """
     _check(model, optimizer)
@@ -109,8 +108,7 @@ class Wrapped:
             WrapError: steps were made since the last `drain`.
             AlgorithmError: an algorithm of one's own keeps what cannot be stored.
         """
-        if not self._drained:
-            raise WrapError("state_dict: averages are in flight; call drain() first, on all ranks")
+        self._refuse_in_flight("state_dict")
         return {**self._identity(), "steps": self.steps, "state": self.algorithm.state_dict()}
 
     @torch.no_grad()
@@ -118,15 +116,20 @@ class Wrapped:
         """Go on from a checkpoint of this rank, after `load_state_dict` of model and optimizer.
 
         Raises:
-            WrapError: it is that of another algorithm, rank or number of workers.
+            WrapError: it is that of another algorithm, rank or number of workers, or steps were made since `drain`.
             AlgorithmError: as of `state_dict`.
         """
+        self._refuse_in_flight("load_state_dict")
         for name, here in self._identity().items():
             if state.get(name) != here:
                 raise WrapError(f"checkpoint: {name} is {state.get(name)!r}, expected {here!r}")
         self._flat.follow()
         self.algorithm.load_state_dict(state["state"])
         self.steps, self._drained = state["steps"], True
+
+    def _refuse_in_flight(self, what: str) -> None:
+        if not self._drained:
+            raise WrapError(f"{what}: averages are in flight; call drain() first, on all ranks")
 
     def _identity(self) -> dict[str, Any]:
         comm = self._comm
@@ -152,27 +155,6 @@ class Wrapped:
         self._flat.follow()
         self.algorithm.stepped()
         self.steps += 1
-
-
-def from_environment(environment: Mapping[str, str]) -> Algorithm:
-    """The algorithm that the environment names. Raises: WrapError, AlgorithmError."""
-    kind = environment.get(ALGORITHM)
-    if kind is None:
-        raise WrapError(
-            f"no algorithm: name one, as in wrap(model, optimizer, SSGD()), set {ALGORITHM}=ssgd, or run under a spec "
-            "with [algorithms]"
-        )
-    text = environment.get(PARAMS, "{}")
-    try:
-        params = json.loads(text)
-    except ValueError:
-        params = None
-    if not isinstance(params, dict):
-        raise WrapError(f'{PARAMS}={text}; expected a JSON object, such as {{"delay": 4}}')
-    try:
-        return registry.create(kind, params)
-    except AlgorithmError as error:
-        raise AlgorithmError(f"{ALGORITHM}={kind}: {error}") from None
 
 
 def _seed(environment: Mapping[str, str]) -> int:
