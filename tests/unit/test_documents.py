@@ -10,6 +10,17 @@ import sys
 
 from documents import blocks, write_files
 
+from harness.api import Run
+
+
+CLAIMED_TOO_MUCH = """
+Mine.agrees = True
+try:
+    wanbench.testing.check(Mine, period=4)
+except AssertionError as error:
+    print(error)
+"""
+
 
 def run(folder, *arguments, **environment):
     done = subprocess.run(
@@ -48,22 +59,16 @@ def on_two_ranks(folder, program, **environment):
 
 def test_the_tutorials_algorithm_holds_what_it_claims(tmp_path):
     write_files("own-algorithm.md", tmp_path)
-    shown, refusal = blocks("own-algorithm.md", "text")
-    assert run(tmp_path, "check_mine.py") == shown
-    source = (tmp_path / "my_sync.py").read_text()
-    (tmp_path / "my_sync.py").write_text(source.replace("keeps_mean = True", "agrees = True"))
-    code = "import wanbench, my_sync\ntry: wanbench.testing.check(my_sync.Mine, period=4)\nexcept AssertionError as e: print(e)"
-    assert run(tmp_path, "-c", code) == refusal
+    program = (tmp_path / "check_mine.py").read_text() + CLAIMED_TOO_MUCH
+    assert run(tmp_path, "-c", program) == "".join(blocks("own-algorithm.md", "text"))
 
 
 def test_the_tutorials_experiment_runs(tmp_path):
     write_files("own-algorithm.md", tmp_path)
     wanbench = ["-P", "-m", "harness.cli"]
     run(tmp_path, *wanbench, "run", "mine.toml", "--testbed", "virtual", "--out", "out", PYTHONPATH=path(tmp_path))
-    found = run(tmp_path, *wanbench, "results", "out/mine", "--format", "json", PYTHONPATH=path(tmp_path))
-    rows = {
-        (row["algorithm"], row["rtt_ms"]): row for row in json.loads(found) if row["workers"] == 4 and not row["rep"]
-    }
+    found = Run.open(str(tmp_path / "out/mine")).results().query("workers == 4 and rep == 0")
+    rows = {(row["algorithm"], row["rtt_ms"]): row for row in found.to_dict("records")}
     assert {label for label, _ in rows} == {"ssgd", "mine-period4", "mine-period16"}
     slow = [rows[label, 100]["scalability"] for label in ("ssgd", "mine-period4", "mine-period16")]
     assert slow == sorted(slow)
@@ -80,14 +85,10 @@ def test_the_loop_of_the_library_document_runs_on_two_ranks(tmp_path):
 
 def test_the_script_of_the_library_document_follows_its_environment(tmp_path):
     write_files("library.md", tmp_path)
-    first, second = on_two_ranks(tmp_path, "train.py", WANBENCH_ALGORITHM="ssgd")
-    assert first == second
-    assert first.startswith("ssgd ")
     params = json.dumps({"delay": 12, "period": 4})
-    for out in on_two_ranks(tmp_path, "train.py", WANBENCH_ALGORITHM="dts", WANBENCH_PARAMS=params):
-        label, total = out.split()
-        assert label == "dts-d12-p4"
-        assert abs(float(total) - float(first.split()[1])) < 0.1
+    first, second = on_two_ranks(tmp_path, "train.py", WANBENCH_ALGORITHM="dts", WANBENCH_PARAMS=params)
+    assert first.startswith("dts-d12-p4 ")
+    assert abs(float(first.split()[1]) - float(second.split()[1])) < 1e-4  # drained: they agree to rounding
 
 
 def path(folder):

@@ -134,6 +134,33 @@ def test_an_algorithm_that_swallows_unknown_parameters_is_caught():
     assert failure(Swallower) == "Swallower: an unknown parameter is accepted; expected TypeError, so no **kwargs"
 
 
+class Hidden(Algorithm):
+    """Keeps what it knows where no checkpoint looks."""
+
+    def start(self, replica):
+        super().start(replica)
+        count = iter(range(1, 1000))
+        self.next = lambda: next(count)
+
+    def stepped(self):
+        self.replica.w.mul_(1 - 1 / (1 + self.next()))
+
+
+class Unstorable(Hidden):
+    def start(self, replica):
+        super().start(replica)
+        self.count = iter(range(4))
+
+
+def test_an_algorithm_whose_checkpoint_is_not_all_it_knows_is_caught():
+    assert failure(Hidden).startswith(
+        "hidden (workers 1, momentum 0): claimed that a run that goes on from a checkpoint is equal to the bit, but it is "
+        "not; if it depends"
+    )
+    with pytest.raises(AlgorithmError, match=r"^algorithm 'unstorable': count is a range_iterator, which a checkpoint"):
+        check(Unstorable)
+
+
 @dataclass
 class Lonely(Algorithm):
     agrees = True

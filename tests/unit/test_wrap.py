@@ -135,6 +135,36 @@ def test_a_checkpoint_of_another_algorithm_is_refused():
 # ---------------------------------------------------------------- what a loop does besides
 
 
+def test_two_ranks_of_ssgd_equal_one_process_on_both_batches():
+    random = torch.Generator().manual_seed(3)
+    weights = torch.randn(3, 8, generator=random, dtype=torch.float64)
+    batches = torch.randn(6, 2, 16, 8, generator=random, dtype=torch.float64)
+
+    def train(optimizer, model, inputs_of):
+        for step in range(6):
+            optimizer.zero_grad()
+            inputs = inputs_of(step)
+            torch.nn.functional.cross_entropy(model(inputs), inputs[:, :3].argmax(dim=1)).backward()
+            optimizer.step()
+        return model.weight.detach()
+
+    def linear():
+        model = torch.nn.Linear(8, 3, bias=False, dtype=torch.float64)
+        with torch.no_grad():
+            model.weight.copy_(weights)
+        return model, torch.optim.AdamW(model.parameters(), lr=0.05)
+
+    def body(comm):
+        model, optimizer = linear()
+        Wrapped(model, optimizer, SSGD(), comm)
+        return train(optimizer, model, lambda step: batches[step, comm.rank])
+
+    model, optimizer = linear()
+    expected = train(optimizer, model, lambda step: batches[step].reshape(32, 8))
+    for w in run_replicas(2, body):
+        assert torch.allclose(w, expected, rtol=0, atol=1e-12)
+
+
 def test_gradients_are_clipped_before_they_are_averaged():
     start, gradients = recorded(2)
 
