@@ -154,8 +154,8 @@ class Unstorable(Hidden):
 
 def test_an_algorithm_whose_checkpoint_is_not_all_it_knows_is_caught():
     assert failure(Hidden).startswith(
-        "hidden (workers 1, momentum 0): claimed that a run that goes on from a checkpoint is equal to the bit, but it is "
-        "not; if it depends"
+        "hidden (workers 1, momentum 0): claimed that a run that goes on from a checkpoint is equal to the bit, but it "
+        "is not; if it depends"
     )
     with pytest.raises(AlgorithmError, match=r"^algorithm 'unstorable': count is a range_iterator, which a checkpoint"):
         check(Unstorable)
