@@ -1,7 +1,7 @@
 # Images of wanbench.   make image   (both, from wheels that the host's pip gets; the build needs no network then)
 #                       docker compose build   (the same, from the public package indexes, where there are no wheels)
 #
-#   worker       Python, torch for the CPU, workloads and netprofiles: what a container of `--testbed docker` runs
+#   worker       Python, torch for the CPU, workloads, netprofiles and wanbench's names: what a container of `--testbed docker` runs
 #   controller   harness and what it needs on top: docker-compose.yml's service `wanbench`
 #
 # To bring a model of your own, or another torch: FROM wanbench-worker, COPY it to /wanbench, and name your image in
@@ -27,6 +27,7 @@ COPY --from=packages /opt/wanbench /opt/wanbench
 WORKDIR /wanbench
 COPY workloads workloads
 COPY netprofiles netprofiles
+COPY wanbench wanbench
 ENV PATH=/opt/wanbench/bin:$PATH PYTHONPATH=/wanbench
 USER 65532:65532
 ENTRYPOINT ["python3", "-m", "workloads.container"]

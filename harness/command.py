@@ -1,7 +1,7 @@
 """A command as a workload: what a cell fills in, what it is called, and which files it is made of.
 
-The user's script chooses its algorithm, so what its own axes say (`H = [1, 8, 64]`) is part of the algorithm's label,
-as the parameters of a built-in one are: `ddp-H8`.
+The user's script chooses its algorithm, or leaves that to `wanbench.wrap`, which asks the environment; so what its own
+axes say (`H = [1, 8, 64]`) is part of the algorithm's label, as the parameters of a built-in one are: `ddp-H8`.
 """
 
 from __future__ import annotations
@@ -19,6 +19,8 @@ from typing import Any
 from harness.axes import is_commands_own
 from harness.errors import SpecError
 from harness.spec import Spec
+from workloads.algorithms.base import AlgorithmError
+from workloads.algorithms.registry import ALGORITHM, PARAMS, alternatives
 
 DEFAULT_WARMUP = "3 steps"
 DEFAULT_TIMEOUT = "600s"
@@ -79,26 +81,29 @@ def check_used(spec: Spec, axes: Values, folder: Path, where: str) -> None:
 
 
 def algorithms(spec: Spec, where: str) -> dict[str, tuple[str, dict[str, Any]]]:
-    """(name, parameters) of what `[algorithms]` lists, by label; lists expanded. Without it the command's own name."""
+    """(name, parameters) of what `[algorithms]` lists, by label; lists expanded. Without it the command's own name.
+
+    `kind` is among the parameters where it is given: what `wanbench.wrap` shall make of that name.
+    """
     found: dict[str, tuple[str, dict[str, Any]]] = {}
     for name, table in (spec.algorithms or {name_of(spec.workload.command or []).partition(".")[0]: {}}).items():
-        if "kind" in table:
-            raise SpecError(f"{where}: algorithms.{name}.kind: not together with a command, which chooses by itself")
-        lists = {key: value if isinstance(value, list) else [value] for key, value in table.items()}
-        for values in itertools.product(*lists.values()):
-            params = dict(zip(lists, values, strict=True))
+        if not isinstance(kind := table.get("kind", name), str):
+            raise SpecError(f'{where}: algorithms.{name}.kind: expected a name or "module:Class", got {kind!r}')
+        try:
+            sets = alternatives(name, table)
+        except AlgorithmError as error:
+            raise SpecError(f"{where}: {error}") from None
+        for params in sets:
             label = name + suffix(params)
             if label in found:
                 raise SpecError(f"{where}: algorithms.{name}: there are two {label!r}; rename or drop one")
             found[label] = name, params
-        if not all(lists.values()):
-            raise SpecError(f"{where}: algorithms.{name}: expected a value or a list with at least one")
     return found
 
 
 def suffix(params: Values) -> str:
     """ "-H8-outer0.7": what parameters add to a label."""
-    return "".join(f"-{key}{as_text(value)}" for key, value in params.items())
+    return "".join(f"-{key}{as_text(value)}" for key, value in params.items() if key != "kind")
 
 
 def name_of(command: Sequence[str]) -> str:
@@ -130,7 +135,8 @@ def placeholders(command: Sequence[str], where: str) -> set[str]:
 
 def environment(name: str, params: Values, axes: Values) -> dict[str, str]:
     """What a program is told about its algorithm, and of these axes."""
-    return {**told(axes), "WANBENCH_ALGORITHM": name, "WANBENCH_PARAMS": json.dumps(params)}
+    others = {key: value for key, value in params.items() if key != "kind"}
+    return {**told(axes), ALGORITHM: str(params.get("kind", name)), PARAMS: json.dumps(others)}
 
 
 def told(axes: Values) -> dict[str, str]:
@@ -155,7 +161,9 @@ def looks_like_a_file(argument: str) -> bool:
 
 
 def as_text(value: object) -> str:
-    """A value as TOML has it."""
+    """A value as TOML has it; a table by its kind, such as a compressor's, and the rest."""
+    if isinstance(value, Mapping):
+        return f"{value.get('kind', '')}{suffix(value)}"
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 

@@ -58,6 +58,7 @@ def simulate(
     steps: int,
     world_size: int,
     drain_after: Collection[int] = (),
+    restart_after: Collection[int] = (),
     shapes: tuple[tuple[int, ...], ...] = (),
 ) -> Trace:
     """Train replicas in threads, without a network, as the engine would.
@@ -70,6 +71,7 @@ def simulate(
         steps: how many to take; a drain follows the last.
         world_size: number of replicas.
         drain_after: further steps, counted from 0, after which `finish` is called, as before an evaluation.
+        restart_after: those after which, drained, a new algorithm takes over from a checkpoint of the old one.
         shapes: of the parameter tensors in `start`, for compressors that ask for them.
 
     Raises:
@@ -96,6 +98,8 @@ def simulate(
             if step in drain_after or step == steps - 1:
                 algorithm.finish()
                 left = max(left, comm.outstanding)
+            if step in restart_after:
+                algorithm = _restarted(algorithm, make(), start)
         assert isinstance(replica.m, torch.Tensor)
         return Trace(w_at, w, replica.m, comm.most_outstanding, left)
 
@@ -107,6 +111,18 @@ def simulate(
         most_outstanding=max(trace.most_outstanding for trace in traces),
         left_outstanding=max(trace.left_outstanding for trace in traces),
     )
+
+
+def _restarted(old: Algorithm, new: Algorithm, begin: torch.Tensor) -> Algorithm:
+    """`new` as a program would resume it: started on the initial parameters, then given those of the checkpoint."""
+    replica, state = old.replica, old.state_dict()
+    assert isinstance(replica.w, torch.Tensor)
+    w = replica.w.clone()
+    replica.w.copy_(begin)
+    new.start(replica)
+    replica.w.copy_(w)
+    new.load_state_dict(state)
+    return new
 
 
 def synchronous(gradients: torch.Tensor, config: SGDConfig, start: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
@@ -139,7 +155,8 @@ def check(algorithm: type[Algorithm], **params: Any) -> list[str]:
 
     All: unknown parameters are refused; nothing is in flight after `finish`, and training goes on after it;
     no more is in flight than `in_flight` says; no gradient or message is used while it belongs to somebody
-    else. What the class says of itself by `agrees`, `exact` and `keeps_mean`: that too.
+    else; a run that goes on from its `state_dict` is equal to the bit, unless `repeats` is False. What the class says
+    of itself by `agrees`, `exact` and `keeps_mean`: that too.
 
     Raises:
         CheckError: a property does not hold.
@@ -209,16 +226,21 @@ def _check_run(make: Callable[[], Algorithm], config: SGDConfig, world_size: int
     random = torch.Generator().manual_seed(1)
     start = torch.randn(6, generator=random, dtype=torch.float64)
     gradients = torch.randn(steps, world_size, 6, generator=random, dtype=torch.float64)
-    trace = simulate(
-        make,
-        lambda rank, step, w: gradients[step, rank],
-        config,
-        start,
-        steps=steps,
-        world_size=world_size,
-        drain_after={steps // 2},
-        shapes=_SHAPES,
-    )
+
+    def run(restart_after: Collection[int] = ()) -> Trace:
+        return simulate(
+            make,
+            lambda rank, step, w: gradients[step, rank],
+            config,
+            start,
+            steps=steps,
+            world_size=world_size,
+            drain_after={steps // 2},
+            restart_after=restart_after,
+            shapes=_SHAPES,
+        )
+
+    trace = run()
     setting = f"{sample.label} (workers {world_size}, momentum {config.momentum:g})"
     held: list[str] = []
 
@@ -252,4 +274,9 @@ def _check_run(make: Callable[[], Algorithm], config: SGDConfig, world_size: int
         close(trace.m, expected_m, "m after finish is that of synchronous SGD")
     if sample.keeps_mean:
         close(trace.w_at.mean(dim=1), expected_w, "the mean of the replicas moves as with synchronous SGD")
+    if sample.repeats:
+        resumed = run(restart_after={steps // 2})
+        same = torch.equal(resumed.w_at, trace.w_at) and torch.equal(resumed.m, trace.m)
+        claim = "a run that goes on from a checkpoint is equal to the bit"
+        require(same, claim, "it is not; if it depends on when messages arrive, say so by repeats = False")
     return held

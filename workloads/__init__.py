@@ -3,6 +3,7 @@
 Layout
     worker.py      process entry: takes jobs from the control socket, runs them, streams rows back
     train.py       the training loop
+    wrapping.py    the same in a loop of the user's: wrap(); flat.py, followed.py: its parameters and its optimizer
     optim.py       SGD on one flat vector
     compute.py     real or emulated compute time
     algorithms/    one file an algorithm, behind one small base class

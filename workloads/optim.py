@@ -23,13 +23,12 @@ class OptimizerError(ValueError):
 
 
 class Optimizer(Protocol):
-    """What an algorithm may ask of any optimiser.
+    """What an algorithm may ask of any optimiser."""
 
-    Attributes:
-        lr: the learning rate of the current step.
-    """
-
-    lr: float
+    @property
+    def lr(self) -> float:
+        """The learning rate of the current step."""
+        ...
 
     @property
     def momentum(self) -> float:

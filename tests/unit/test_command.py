@@ -97,6 +97,19 @@ def test_algorithms_of_a_command_are_names_and_parameters_that_the_script_is_tol
     assert json.loads(env["WANBENCH_PARAMS"]) == {"outer": 0.7}
 
 
+def test_an_algorithm_of_ones_own_is_named_by_its_kind_and_called_by_its_key(tmp_path):
+    table = '{ kind = "my_pkg.sync:Mine", compression = ["none", { kind = "topk", ratio = [0.1, 0.2] }] }'
+    found = swept(GOOD + f"[algorithms]\nmine = {table}\n")
+    assert [cell.label for cell in found[:3]] == [
+        "mine-compressionnone-H1",
+        "mine-compressiontopk-ratio0.1-H1",
+        "mine-compressiontopk-ratio0.2-H1",
+    ]
+    env = program_of(found[1], 0, tmp_path / "s").environment
+    assert env["WANBENCH_ALGORITHM"] == "my_pkg.sync:Mine"
+    assert json.loads(env["WANBENCH_PARAMS"]) == {"compression": {"kind": "topk", "ratio": 0.1}}
+
+
 @pytest.mark.parametrize(
     ("command", "name"),
     [
@@ -197,7 +210,8 @@ def test_a_row_says_what_ran_and_invents_nothing():
         ([("[sweep]", "[train]\nlr = 0.1\n[sweep]")], "x.toml: train: goes with wanbench's own training loop"),
         ([("H = [1, 8]", "H = [1]\ncollective = ['gloo']")], "x.toml: comm: goes with wanbench's own"),
         ([("[sweep]", "[run]\nwindow = '30 steps'\n[sweep]")], "x.toml: run.window: a command decides how many"),
-        ([("[sweep]", "[algorithms]\na = { kind = 'dts' }\n[sweep]")], "x.toml: algorithms.a.kind: not together with"),
+        ([("[sweep]", "[algorithms]\na = { kind = 4 }\n[sweep]")], "x.toml: algorithms.a.kind: expected a name or"),
+        ([("[sweep]", "[algorithms]\na = { H = [] }\n[sweep]")], "x.toml: algorithm 'a': H = []; expected a value or"),
         ([('command = ["python", "t.py", "--H", "{H}"]', "command = []")], "x.toml: workload.command: expected"),
         (
             [("[sweep]", "[run]\ntestbed = 'virtual'\n[sweep]")],

@@ -21,6 +21,7 @@ BASICS = [
     "nothing is in flight after finish",
     "in_flight bounds what is in flight",
 ]
+RESUMED = "a run that goes on from a checkpoint is equal to the bit"
 CLAIMS = [
     "replicas agree after finish",
     "w after finish is that of synchronous SGD",
@@ -41,11 +42,11 @@ CLAIMS = [
     ],
 )
 def test_compensated_algorithms_hold_every_property(algorithm, params):
-    assert check(algorithm, **params) == BASICS + CLAIMS
+    assert check(algorithm, **params) == [*BASICS, *CLAIMS, RESUMED]
 
 
 def test_synchronous_sgd_holds_every_property_but_the_one_that_buckets_void():
-    assert check(SSGD) == BASICS[:3] + CLAIMS
+    assert check(SSGD) == [*BASICS[:3], *CLAIMS, RESUMED]
 
 
 EVERY = [
@@ -92,9 +93,9 @@ def test_every_registered_algorithm_holds_what_it_claims(kind, params):
 
 
 def test_what_a_compressed_algorithm_claims_is_what_is_left():
-    assert check(SSGD, compression={"kind": "topk", "ratio": 0.3})[4:] == ["replicas agree after finish"]
-    assert check(DTS, delay=3, period=2, compression={"kind": "topk", "ratio": 0.3}) == [*BASICS, CLAIMS[3]]
-    assert check(DTS, delay=3, period=2, form="model") == [*BASICS, CLAIMS[0], CLAIMS[3]]
+    assert check(SSGD, compression={"kind": "topk", "ratio": 0.3})[3:] == [BASICS[3], CLAIMS[0], RESUMED]
+    assert check(DTS, delay=3, period=2, compression={"kind": "topk", "ratio": 0.3}) == [*BASICS, CLAIMS[3], RESUMED]
+    assert check(DTS, delay=3, period=2, form="model") == [*BASICS, CLAIMS[0], CLAIMS[3], RESUMED]
 
 
 def test_no_registered_algorithm_goes_unchecked():
@@ -102,7 +103,7 @@ def test_no_registered_algorithm_goes_unchecked():
 
 
 def test_an_algorithm_that_claims_nothing_is_checked_for_the_basics():
-    assert check(Algorithm) == BASICS
+    assert check(Algorithm) == [*BASICS, RESUMED]
 
 
 def test_parameters_are_checked_first():
@@ -131,6 +132,33 @@ class Swallower(Algorithm):
 
 def test_an_algorithm_that_swallows_unknown_parameters_is_caught():
     assert failure(Swallower) == "Swallower: an unknown parameter is accepted; expected TypeError, so no **kwargs"
+
+
+class Hidden(Algorithm):
+    """Keeps what it knows where no checkpoint looks."""
+
+    def start(self, replica):
+        super().start(replica)
+        count = iter(range(1, 1000))
+        self.next = lambda: next(count)
+
+    def stepped(self):
+        self.replica.w.mul_(1 - 1 / (1 + self.next()))
+
+
+class Unstorable(Hidden):
+    def start(self, replica):
+        super().start(replica)
+        self.count = iter(range(4))
+
+
+def test_an_algorithm_whose_checkpoint_is_not_all_it_knows_is_caught():
+    assert failure(Hidden).startswith(
+        "hidden (workers 1, momentum 0): claimed that a run that goes on from a checkpoint is equal to the bit, but it "
+        "is not; if it depends"
+    )
+    with pytest.raises(AlgorithmError, match=r"^algorithm 'unstorable': count is a range_iterator, which a checkpoint"):
+        check(Unstorable)
 
 
 @dataclass

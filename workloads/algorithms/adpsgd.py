@@ -85,6 +85,11 @@ class ADPSGD(Algorithm):
     kind = "adpsgd"
     source = "Lian, Zhang, Zhang and Liu, Asynchronous Decentralized Parallel SGD, ICML 2018"
 
+    @property
+    def repeats(self) -> bool:
+        """Never: messages are taken when they are there."""
+        return False
+
     def operations(self, world_size: int) -> int:
         """A note and a vector to and from each neighbour."""
         return 8

@@ -32,8 +32,8 @@ __all__ = [
     "Algorithm", "AlgorithmError", "Compression", "Replica", "Setting", "at_least", "between", "one_of",
 ]  # fmt: skip
 
-Compression = str | Mapping[str, Any]
-"""What a spec says of compression: a compressor's name, or a table with `kind` and parameters; "none" without."""
+Compression = str | Mapping[str, Any] | Compressor
+"""A compressor's name, a table with `kind` and parameters, or in Python a compressor; "none" without."""
 
 
 class AlgorithmError(ValueError):
@@ -95,7 +95,7 @@ class Algorithm(Parameters):
     against their annotation, and `field(metadata=at_least(1))` adds a lower bound. An unknown parameter is
     an error, so none takes `**kwargs`. State is made in `start`.
 
-    A subclass says what it claims by setting these to True, or by a property where it depends on parameters:
+    A subclass says what it claims by setting these, or by a property where it depends on parameters:
 
     Attributes:
         kind, source, symbols: see `Parameters`.
@@ -103,6 +103,7 @@ class Algorithm(Parameters):
         agrees: after `finish`, all replicas hold equal parameters, to rounding.
         exact: after `finish`, (w, m) are, to rounding, what synchronous SGD makes of the same gradients.
         keeps_mean: the mean of `w` over the replicas moves as synchronous SGD moves it on the same gradients.
+        repeats: what is learned does not depend on when messages arrive.
         lawful: each `period_steps`, `tensors_per_message` all_reduces of `message_bytes` are issued and waited for
             `delay_steps` later, and nothing else is sent: then the step-time law of `harness.predict` speaks of it.
     """
@@ -133,6 +134,11 @@ class Algorithm(Parameters):
     def keeps_mean(self) -> bool:
         """See the class."""
         return False
+
+    @property
+    def repeats(self) -> bool:
+        """See the class."""
+        return True
 
     @property
     def lawful(self) -> bool:
@@ -246,3 +252,25 @@ class Algorithm(Parameters):
 
     def finish(self) -> None:
         """Wait for everything in flight and apply it, a partial period included."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """After `finish`: what `start` and the steps have made, as plain data and tensors; w and m are not part of it.
+
+        It is found in the attributes; an algorithm that keeps other things there has a method of its own.
+
+        Raises:
+            AlgorithmError: an attribute cannot be stored, or something is under way.
+        """
+        from workloads.algorithms.checkpoint import snapshot  # imports torch
+
+        return snapshot(self)
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """After `start`: go on from a `state_dict`; w and m are those of that time.
+
+        Raises:
+            AlgorithmError: the state is that of another algorithm.
+        """
+        from workloads.algorithms.checkpoint import restore
+
+        restore(self, state)

@@ -28,6 +28,11 @@ class OSGP(PushSum):
     peers: int = field(default=1, metadata=at_least(1))
 
     @property
+    def repeats(self) -> bool:
+        """Never: messages are taken when they are there."""
+        return False
+
+    @property
     def delay_steps(self) -> int:
         """D."""
         return self.delay

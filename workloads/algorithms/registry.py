@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import itertools
+import json
 from collections.abc import Mapping
 
 from netprofiles.errors import did_you_mean
@@ -25,6 +26,9 @@ from workloads.algorithms.sparse import Sparse
 from workloads.algorithms.ssgd import SSGD
 from workloads.algorithms.streaming import StreamingDiLoCo
 from workloads.parameters import typename_of, unknown_or_missing
+
+ALGORITHM, PARAMS = "WANBENCH_ALGORITHM", "WANBENCH_PARAMS"
+"""Environment variables of a program: a kind, and its parameters as JSON."""
 
 _BUILT_IN: Mapping[str, type[Algorithm]] = {
     cls.kind: cls
@@ -95,6 +99,31 @@ def create(kind: str, params: Mapping[str, object]) -> Algorithm:
     return cls(**params)
 
 
+def from_environment(environment: Mapping[str, str]) -> Algorithm:
+    """The algorithm that a program is told to use.
+
+    Raises:
+        AlgorithmError: it is told none, or none that there is.
+    """
+    kind = environment.get(ALGORITHM)
+    if kind is None:
+        raise AlgorithmError(
+            f"no algorithm: name one, as in wrap(model, optimizer, SSGD()), set {ALGORITHM}=ssgd, or run under a spec "
+            "with [algorithms]"
+        )
+    text = environment.get(PARAMS, "{}")
+    try:
+        params = json.loads(text)
+    except ValueError:
+        params = None
+    if not isinstance(params, dict):
+        raise AlgorithmError(f'{PARAMS}={text}; expected a JSON object, such as {{"delay": 4}}')
+    try:
+        return create(kind, params)
+    except AlgorithmError as error:
+        raise AlgorithmError(f"{ALGORITHM}={kind}: {error}") from None
+
+
 def label(kind: str, params: Mapping[str, object]) -> str:
     """The label of an algorithm: `dts-d20-p4`, `delayed-d4`, `sparse-p4`, `ssgd`.
 
@@ -110,19 +139,23 @@ def expand(kind: str, params: Mapping[str, object]) -> list[dict[str, object]]:
     Raises:
         AlgorithmError: a list is empty, or a resulting algorithm is refused by `create`.
     """
-    sets = _alternatives(kind, params)
+    sets = alternatives(kind, params)
     for one in sets:
         create(kind, one)
     return sets
 
 
-def _alternatives(kind: str, params: Mapping[str, object]) -> list[dict[str, object]]:
-    """The combinations of lists in a table; a table inside it, as of `compression`, has alternatives of its own."""
+def alternatives(kind: str, params: Mapping[str, object]) -> list[dict[str, object]]:
+    """The combinations of lists in a table; a table inside it, as of `compression`, has alternatives of its own.
+
+    Raises:
+        AlgorithmError: a list is empty.
+    """
     axes: dict[str, list[object]] = {}
     for name, value in params.items():
         axes[name] = []
         for one in value if isinstance(value, list) else [value]:
-            axes[name] += _alternatives(kind, one) if isinstance(one, Mapping) else [one]
+            axes[name] += alternatives(kind, one) if isinstance(one, Mapping) else [one]
         if not axes[name]:
             raise AlgorithmError(f"algorithm '{kind}': {name} = []; expected a value or a list with at least one")
     return [dict(zip(axes, values, strict=True)) for values in itertools.product(*axes.values())]

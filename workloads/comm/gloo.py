@@ -49,35 +49,21 @@ class GlooWork:
         self._finished = True
 
 
-class GlooComm:
-    """A gloo process group over one network interface.
+class GroupComm:
+    """The operations of a gloo process group.
 
     Args:
-        store: rendezvous that does not cross the emulated network.
+        group: the group, or one of its backends.
         rank, world_size: this worker's place.
-        interface: name of the emulated device, e.g. "wan0".
-        channels: gloo contexts; 2 operations run on each at a time.
-        timeout_s: an operation that takes longer fails, and the group with it.
+        first_tag: of the first message between two ranks; no other messages of the group have tags from there on.
     """
 
-    def __init__(
-        self, store: Store, rank: int, world_size: int, *, interface: str, channels: int, timeout_s: float
-    ) -> None:
+    def __init__(self, group: Any, rank: int, world_size: int, *, first_tag: int = 0) -> None:
         self.rank = rank
         self.world_size = world_size
-        # torch's stubs know neither the options nor the operations of a single backend.
-        gloo: Any = ProcessGroupGloo
-        options = gloo._Options()
-        options._devices = [gloo.create_device(interface=interface) for _ in range(channels)]
-        options._threads = THREADS_PER_CHANNEL * channels
-        options._timeout = timedelta(seconds=timeout_s)
-        try:
-            self._group: Any = gloo(store, rank, world_size, options)
-        except RuntimeError as error:
-            reason = str(error).splitlines()[0]
-            raise CommError(f"gloo: forming the group of {world_size} failed: {reason}") from error
-        self._sent = [0] * world_size
-        self._received = [0] * world_size
+        self._group = group
+        self._sent = [first_tag] * world_size
+        self._received = [first_tag] * world_size
 
     def all_reduce(self, vector: Vector) -> GlooWork:
         """Mean over all ranks, in place; gloo's ring of 2(N-1) rounds at least."""
@@ -107,6 +93,37 @@ class GlooComm:
         tag = self._received[src]
         self._received[src] += 1
         return GlooWork(self._group.recv([cast(torch.Tensor, vector)], src, tag), f"recv from rank {src}")
+
+    def close(self) -> None:
+        """Nothing to release: the group is somebody else's."""
+
+
+class GlooComm(GroupComm):
+    """A gloo process group of its own over one network interface.
+
+    Args:
+        store: rendezvous that does not cross the emulated network.
+        rank, world_size: this worker's place.
+        interface: name of the emulated device, e.g. "wan0".
+        channels: gloo contexts; 2 operations run on each at a time.
+        timeout_s: an operation that takes longer fails, and the group with it.
+    """
+
+    def __init__(
+        self, store: Store, rank: int, world_size: int, *, interface: str, channels: int, timeout_s: float
+    ) -> None:
+        # torch's stubs know neither the options nor the operations of a single backend.
+        gloo: Any = ProcessGroupGloo
+        options = gloo._Options()
+        options._devices = [gloo.create_device(interface=interface) for _ in range(channels)]
+        options._threads = THREADS_PER_CHANNEL * channels
+        options._timeout = timedelta(seconds=timeout_s)
+        try:
+            group = gloo(store, rank, world_size, options)
+        except RuntimeError as error:
+            reason = str(error).splitlines()[0]
+            raise CommError(f"gloo: forming the group of {world_size} failed: {reason}") from error
+        super().__init__(group, rank, world_size)
 
     def close(self) -> None:
         """Close the group's connections."""

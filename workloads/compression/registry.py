@@ -43,11 +43,13 @@ def find(kind: str) -> type[Compressor]:
 
 
 def create(value: object) -> Compressor | None:
-    """The compressor that a value in a spec names: "topk", or { kind = "topk", ratio = 0.01 }; None for "none".
+    """The compressor that a value names: "topk", { kind = "topk", ratio = 0.01 }, or itself; None for "none".
 
     Raises:
         CompressorError: it names none, or a parameter is unknown, of the wrong type or out of range.
     """
+    if isinstance(value, Compressor):
+        return value
     if value == NONE:
         return None
     if isinstance(value, str):

@@ -1,0 +1,31 @@
+"""The script of docs/library.md under a spec: wanbench names the algorithm, and latency tells them apart."""
+
+import json
+import sys
+
+from documents import write_files
+
+
+def test_one_script_is_measured_with_two_algorithms(bench):
+    write_files("library.md", bench.folder)
+    text = (bench.folder / "sweep.toml").read_text()
+    assert '"python"' in text
+    spec = bench.spec(text.replace('"python"', json.dumps(sys.executable)))
+    result = bench.run("run", spec, "--out", "out", "--set", "run.repeats=1")
+    assert result.code == 0, result.err
+    rows = {row["algorithm"]: row for row in bench.rows("my-script") if row["workers"] == 2}
+    ssgd, dts = rows["ssgd"], rows["dts-delay12-period4"]
+    assert ssgd["step_time_s"] > 2 * 0.1  # gloo on two workers: 2(N-1) round trips an all-reduce
+    assert dts["step_time_s"] < ssgd["step_time_s"] / 2
+    assert (ssgd["steps"], ssgd["step_times"]) == (32, "step")
+    assert len(sums(bench, "ssgd")) == 1  # both ranks ended with the same parameters
+    late = sums(bench, "dts-delay12-period4")
+    assert max(late) - min(late) < 1e-4  # drained: equal to rounding
+
+
+def sums(bench, label):
+    """The different sums of parameters that ranks ended with."""
+    paths = (bench.folder / "out/my-script/cells").glob(f"{label}-w2-*/rep-0/rank-*.out.log")
+    words = [path.read_text().split() for path in paths]
+    assert len(words) == 2
+    return {float(total) for _, total in words}

@@ -1,0 +1,85 @@
+"""The code in docs/ runs as it stands there: the tutorial, and a training loop on two ranks of gloo."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+
+from documents import blocks, write_files
+
+from harness.api import Run
+
+CLAIMED_TOO_MUCH = """
+Mine.agrees = True
+try:
+    wanbench.testing.check(Mine, period=4)
+except AssertionError as error:
+    print(error)
+"""
+
+
+def run(folder, *arguments, **environment):
+    done = subprocess.run(
+        [sys.executable, *arguments],
+        cwd=folder,
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        timeout=200,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def on_two_ranks(folder, program):
+    """What each rank printed."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = str(probe.getsockname()[1])
+    common = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "GLOO_SOCKET_IFNAME": "lo"}
+    ranks = [
+        subprocess.Popen(
+            [sys.executable, program],
+            cwd=folder,
+            env={**os.environ, **common, "RANK": str(rank), "OMP_NUM_THREADS": "1"},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for rank in range(2)
+    ]
+    ended = [rank.communicate(timeout=200) for rank in ranks]
+    assert [rank.returncode for rank in ranks] == [0, 0], "\n".join(err for _, err in ended)
+    return [out for out, _ in ended]
+
+
+def test_the_tutorials_algorithm_holds_what_it_claims(tmp_path):
+    write_files("own-algorithm.md", tmp_path)
+    program = (tmp_path / "check_mine.py").read_text() + CLAIMED_TOO_MUCH
+    assert run(tmp_path, "-c", program) == "".join(blocks("own-algorithm.md", "text"))
+
+
+def test_the_tutorials_experiment_runs(tmp_path):
+    write_files("own-algorithm.md", tmp_path)
+    wanbench = ["-P", "-m", "harness.cli"]
+    run(tmp_path, *wanbench, "run", "mine.toml", "--testbed", "virtual", "--out", "out", PYTHONPATH=path(tmp_path))
+    found = Run.open(str(tmp_path / "out/mine")).results().query("workers == 4 and rep == 0")
+    rows = {(row["algorithm"], row["rtt_ms"]): row for row in found.to_dict("records")}
+    assert {label for label, _ in rows} == {"ssgd", "mine-period4", "mine-period16"}
+    slow = [rows[label, 100]["scalability"] for label in ("ssgd", "mine-period4", "mine-period16")]
+    assert slow == sorted(slow)
+    row = rows["mine-period4", 100]
+    assert abs(row["step_time_s"] / row["predicted_step_time_s"] - 1) < 0.1
+
+
+def test_the_loop_of_the_library_document_runs_on_two_ranks(tmp_path):
+    fragments = [block for block in blocks("library.md", "python") if not block.startswith("# ")]
+    (tmp_path / "loop.py").write_text("\n".join(fragments))
+    accuracies = on_two_ranks(tmp_path, "loop.py")
+    assert all(float(out.split()[-1]) > 0.4 for out in accuracies)  # 0.25 by chance
+
+
+def path(folder):
+    return os.pathsep.join([str(folder), *filter(None, [os.environ.get("PYTHONPATH")])])
