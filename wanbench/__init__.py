@@ -12,6 +12,7 @@
     SSGD, Delayed, Sparse, DTS, DGA
     LocalSGD, CoCoD, OverlapLocalSGD, DiLoCo, StreamingDiLoCo, OLCO3
     SGP, OSGP, DPSGD, ECDPSGD, ADPSGD
+    RPS, GradientSharing
 
 Names are imported when they are first used, so `import wanbench` is instant.
 """
@@ -39,10 +40,12 @@ if TYPE_CHECKING:
     from workloads.algorithms.dpsgd import DPSGD as DPSGD
     from workloads.algorithms.dts import DTS as DTS
     from workloads.algorithms.ecdpsgd import ECDPSGD as ECDPSGD
+    from workloads.algorithms.gradient_sharing import GradientSharing as GradientSharing
     from workloads.algorithms.localsgd import LocalSGD as LocalSGD
     from workloads.algorithms.olco3 import OLCO3 as OLCO3
     from workloads.algorithms.osgp import OSGP as OSGP
     from workloads.algorithms.overlap import OverlapLocalSGD as OverlapLocalSGD
+    from workloads.algorithms.rps import RPS as RPS
     from workloads.algorithms.sgp import SGP as SGP
     from workloads.algorithms.sparse import Sparse as Sparse
     from workloads.algorithms.ssgd import SSGD as SSGD
@@ -60,6 +63,8 @@ _HOME = {
     "DiLoCo": "workloads.algorithms.diloco",
     "StreamingDiLoCo": "workloads.algorithms.streaming",
     "OLCO3": "workloads.algorithms.olco3",
+    "RPS": "workloads.algorithms.rps",
+    "GradientSharing": "workloads.algorithms.gradient_sharing",
     "SGP": "workloads.algorithms.sgp",
     "OSGP": "workloads.algorithms.osgp",
     "DPSGD": "workloads.algorithms.dpsgd",
@@ -86,6 +91,7 @@ __all__ = [
     "ECDPSGD",
     "OLCO3",
     "OSGP",
+    "RPS",
     "SGP",
     "SSGD",
     "Algorithm",
@@ -93,6 +99,7 @@ __all__ = [
     "CoCoD",
     "Delayed",
     "DiLoCo",
+    "GradientSharing",
     "LocalSGD",
     "OverlapLocalSGD",
     "Replica",
