@@ -154,6 +154,7 @@ def refusal(action):
         ({"block": "0B"}, "block = '0B'; expected more than 0"),
         ({"block": 1456}, "block = 1456; expected a string"),
         ({"deadline": "0s"}, "deadline = '0s'; expected more than 0"),
+        ({"deadline": "1000s"}, "deadline = '1000s'; expected at most 30s"),
         ({"deadline": "20ms"}, "silence = '50ms'; expected at most the deadline, 20ms"),
         ({"silence": "0ms"}, "silence = '0ms'; expected more than 0"),
         (

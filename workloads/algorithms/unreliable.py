@@ -19,6 +19,7 @@ from workloads.comm.blocks import PAYLOAD_BYTES
 from workloads.comm.exchange import LossyComm, Terms
 
 COLLECTIVE = "direct"
+LONGEST_DEADLINE = Delay.parse("30s")  # a worker that is silent for long counts as hung
 _ELEMENT_BYTES = 4
 
 
@@ -60,9 +61,9 @@ class Mean:
         own.copy_(self._of(own, scattered.arrived))
         gathered = self._comm.exchange(dict.fromkeys(self._peers, own), self._means, self._terms)
         gathered.wait()
-        for peer in self._peers:
+        for peer, runs in gathered.arrived.items():
             share = v[self._shares[peer]]
-            for run in gathered.arrived[peer]:
+            for run in runs:
                 share[run].copy_(self._means[peer][run])
 
     def _of(self, own: Vector, arrived: Mapping[int, Sequence[slice]]) -> Vector:
@@ -86,7 +87,7 @@ class Unreliable(Algorithm):
     Attributes:
         block: size of a block, such as "1456B", the largest that is one datagram; one that is larger takes several, and
             is lost with any of them. A multiple of 4 bytes.
-        deadline: how long a worker waits in an exchange at most, such as "1s". There are two in a step.
+        deadline: how long a worker waits in an exchange at most, such as "1s"; up to 30 s. There are two in a step.
         silence: how long it waits after the last datagram once all peers have been heard, such as "50ms".
     """
 
@@ -116,6 +117,8 @@ class Unreliable(Algorithm):
             raise AlgorithmError(f"algorithm '{self.kind}': {name}: {error}") from None
         if not number:
             self.refuse(name, value, "more than 0")
+        if name == "deadline" and number > LONGEST_DEADLINE.ns:
+            self.refuse(name, value, f"at most {LONGEST_DEADLINE}")
         if name == "block" and number % _ELEMENT_BYTES:
             self.refuse(name, value, f"a multiple of {_ELEMENT_BYTES} bytes, the size of a parameter")
 

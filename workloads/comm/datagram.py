@@ -76,8 +76,8 @@ class UdpExchange:
 
     def wait(self) -> None:
         """Block until it has ended. Raises: CommError, if the datagrams could not be sent."""
-        if not self._event.wait(self._timeout_s):
-            raise CommError(f"udp: exchange {self.number} took longer than {self._timeout_s:g} s to send")
+        if not self._event.wait(self._timeout_s + self.terms.deadline_ns / 1e9):
+            raise CommError(f"udp: the datagrams of exchange {self.number} did not leave within {self._timeout_s:g} s")
         if self._error is not None:
             raise CommError(f"udp: exchange {self.number} failed: {self._error}")
 
