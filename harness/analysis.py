@@ -23,19 +23,20 @@ COLUMNS = (
     "run", "cell", "rep", "status", "reason", "testbed", "emulator", "collective", "channels", "workload",
     "payload_scale", "algorithm", "kind", "params", "workers", "profile", "rtt_ms", "rtt_max_ms", "rate_mbps",
     "loss_pct", "jitter_ms", "tcp", "seed", "steps", "steps_total", "step_time_s", "compute_s", "stall_s",
-    "overhead_s", "scalability", "predicted_step_time_s", "payload_bytes", "wire_bytes", "messages_sent", "final_loss",
-    "accuracy", "time_to_target_s", "one_way_error_ms", "lateness_p99_ms", "overdue_pct",
-    "host_cpu_pct", "image",
+    "overhead_s", "scalability", "predicted_step_time_s", "payload_bytes", "wire_bytes", "messages_sent",
+    "blocks_lost_pct", "final_loss", "accuracy", "replica_spread", "time_to_target_s", "one_way_error_ms",
+    "lateness_p99_ms", "overdue_pct", "host_cpu_pct", "image",
 )  # fmt: skip
 
 MEASURES = (
     "step_time_s", "compute_s", "stall_s", "overhead_s", "scalability", "accuracy", "final_loss", "time_to_target_s",
+    "blocks_lost_pct", "replica_spread",
 )  # fmt: skip
 
 # Families in the order of a legend; kinds that are not listed follow alphabetically.
 KINDS = (
     "local", "ssgd", "delayed", "sparse", "dts", "dga", "localsgd", "cocod", "overlap-localsgd", "diloco",
-    "streaming-diloco", "olco3", "rps", "sgp", "osgp", "dpsgd", "ecdpsgd", "adpsgd",
+    "streaming-diloco", "olco3", "rps", "gradient-sharing", "sgp", "osgp", "dpsgd", "ecdpsgd", "adpsgd",
 )  # fmt: skip
 
 # What may be swept besides the algorithm, in the order in which an axis is preferred as the columns of a

@@ -48,6 +48,7 @@ def _check_algorithm(cell: Cell, where: str) -> None:
         nesterov=bool(sgd and sgd.nesterov),
         weight_decay=optimizer.weight_decay,
         shapes=cell.workload().shapes,
+        rtt_s=cell.law_inputs().rtt_s,
     )
     try:
         cell.algorithm().check(setting)

@@ -104,6 +104,8 @@ def judge(
     uncounted = sum(stats.drops.get(cause, 0) for cause in _UNCOUNTED)
     if uncounted:
         reasons.append(f"{uncounted} packets were lost outside the model's queues")
+    if host.get("udp_overflows"):
+        reasons.append(f"{host['udp_overflows']} datagrams came faster than a worker took them (socket buffer)")
     if host.get("softnet_dropped"):
         reasons.append(f"the kernel dropped {host['softnet_dropped']} packets (softnet backlog)")
     return reasons

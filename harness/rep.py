@@ -16,7 +16,7 @@ from harness.errors import RepFailed
 from harness.fidelity import HostMeter, judge
 from harness.mounts import current
 from harness.predict import predict, rep_duration_s
-from harness.rows import Measured, cpu_wait_pct, measured_row, trained
+from harness.rows import Measured, cpu_wait_pct, measured_row, trained, udp_overflows
 from harness.store import write_json
 from harness.testbeds.base import Group, Slot, WorkerDied, WorkerHandle
 from netprofiles import Size
@@ -65,7 +65,8 @@ def jobs(cell: Cell, rep: int, rendezvous: str) -> list[Job]:
     """The job of every rank."""
     config = cell.config
     gloo = config["comm"]["collective"] == "gloo"
-    tensors = cell.algorithm().tensors_per_message(float(config["train"].get("momentum", 0.0)))
+    algorithm = cell.algorithm()
+    tensors = algorithm.tensors_per_message(float(config["train"].get("momentum", 0.0)))
     steps, window_begin, window = cell.steps, cell.window_begin, cell.window  # once, not for each of a thousand ranks
     timeout_s = 2 * patience_s(cell)  # the controller is first to say who hangs
     return [
@@ -84,11 +85,13 @@ def jobs(cell: Cell, rep: int, rendezvous: str) -> list[Job]:
             window_begin=window_begin,
             window_steps=window,
             eval_every=int(config["train"].get("eval_every", 0)),
-            warm_rounds=0 if cell.workers == 1 else _WARM_ROUNDS,
+            # Datagrams have no window to be opened, and TCP makes heavy weather of a path that loses a lot.
+            warm_rounds=0 if cell.workers == 1 or algorithm.datagrams else _WARM_ROUNDS,
             # gloo deals operations round-robin over its channels: two on each touch them all.
             warm_in_flight=2 * config["comm"]["channels"] if gloo else 2 * tensors,
             timeout_s=timeout_s,
             rendezvous=rendezvous,
+            datagram_bytes_per_s=cell.law_inputs().rate_bytes_per_s if algorithm.datagrams else None,
         )
         for rank in range(cell.workers)
     ]
@@ -119,7 +122,10 @@ def measure(
         raise _failed(error, cell, slot, folder) from None
     finally:
         rendezvous.unlink(missing_ok=True)
-    host = meter.stop() | {"worker_cpu_wait_pct": cpu_wait_pct(measured, stats.seconds)}
+    host = meter.stop() | {
+        "worker_cpu_wait_pct": cpu_wait_pct(measured, stats.seconds),
+        "udp_overflows": udp_overflows(measured),
+    }
     verdict = judge(cell, network, stats, host, report)
     write_steps(folder / "steps.parquet", measured.rows)
     write_messages(folder / "messages.parquet", measured.finished[0]["outcome"]["messages"])

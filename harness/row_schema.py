@@ -12,8 +12,8 @@ _TEXT = ("cell_key", "code", "testbed", "workload", "algorithm", "kind")
 _TEXT_OR_NULL = ("run", "reason", "emulator", "collective", "profile", "tcp", "image")
 _AT_LEAST_0 = (
     "rtt_ms", "rtt_max_ms", "loss_pct", "jitter_ms", "compute_s", "stall_s", "payload_bytes", "wire_bytes",
-    "messages_sent", "time_to_target_s", "lateness_p99_ms", "overdue_pct", "host_cpu_pct", "retransmits",
-    "tcp_timeouts", "emulator_cpu_us_per_packet",
+    "messages_sent", "blocks_lost_pct", "time_to_target_s", "lateness_p99_ms", "overdue_pct", "host_cpu_pct",
+    "retransmits", "tcp_timeouts", "emulator_cpu_us_per_packet",
 )  # fmt: skip
 _ABOVE_0 = ("steps", "step_time_s", "scalability", "predicted_step_time_s", "rate_mbps", "payload_scale", "channels")
 _NUMBERS = ("overhead_s", "final_loss", "accuracy", "replica_spread", "one_way_error_ms")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -72,6 +72,7 @@ def trained(cell: Cell, measured: Measured) -> dict[str, Any]:
         "overhead_s": (seconds - compute - stall) / steps,
         "payload_bytes": sum(o["total"]["payload_bytes"] for o in outcomes),
         "messages_sent": sum(o["total"]["messages_sent"] for o in outcomes),
+        "blocks_lost_pct": _blocks_lost_pct(outcomes),
         "final_loss": statistics.fmean(losses) if losses else None,
         "accuracy": outcomes[0]["accuracy"],
         "replica_spread": None if None in spreads else max(spreads),
@@ -86,7 +87,7 @@ def describe(cell: Cell, rep: int) -> dict[str, Any]:
     conditions = _conditions(cell)
     measured = dict.fromkeys(
         ("steps", "steps_total", "step_time_s", "compute_s", "stall_s", "overhead_s", "scalability", "payload_bytes",
-         "wire_bytes", "messages_sent", "retransmits", "tcp_timeouts", "final_loss", "accuracy",
+         "wire_bytes", "messages_sent", "blocks_lost_pct", "retransmits", "tcp_timeouts", "final_loss", "accuracy",
          "replica_spread", "time_to_target_s", "one_way_error_ms", "lateness_p99_ms", "overdue_pct", "image",
          "emulator_cpu_us_per_packet", "host_cpu_pct")
     )  # fmt: skip
@@ -190,6 +191,19 @@ def cpu_wait_pct(measured: Measured, seconds: float) -> float | None:
     ]
     waits = [after - before for before, after in pairs if after is not None]
     return round(max(waits) / 1e9 / seconds * 100, 2) if waits else None
+
+
+def _blocks_lost_pct(outcomes: Sequence[Mapping[str, Any]]) -> float | None:
+    """Of the blocks that ranks expected from each other, those that did not come in time; None without datagrams."""
+    expected = sum(o["total"]["blocks_expected"] for o in outcomes)
+    return 100.0 * sum(o["total"]["blocks_lost"] for o in outcomes) / expected if expected else None
+
+
+def udp_overflows(measured: Measured) -> int:
+    """Datagrams lost in the workers' own sockets."""
+    return sum(
+        m["counters_after"]["udp_overflows"] - m["counters_before"]["udp_overflows"] for m in measured.finished.values()
+    )
 
 
 def _time_to_target(cell: Cell, measured: Measured) -> float | None:

@@ -60,10 +60,11 @@ def as_table(rows: Sequence[Row], sort: str | None = None) -> str:
         "algorithm", *(AXIS_TITLES.get(axis, axis) for axis in axes), "reps", "step ms", "least..most", "compute ms",
         "stall ms", "overhead ms", "scalability", "least..most", "law", "deviation",
     ]  # fmt: skip
-    learned = len(table) > 0 and bool(table["accuracy"].notna().any())
+    learned, lossy = (len(table) > 0 and bool(table[name].notna().any()) for name in ("accuracy", "blocks_lost_pct"))
     header += ["accuracy %", "least..most"] if learned else []
+    header += ["blocks lost %", "replica spread"] if lossy else []
     found = records(cells(table)) if len(table) else []
-    return aligned(header, [_table_line(line, axes, learned) for line in _sorted(found, sort)])
+    return aligned(header, [_table_line(line, axes, learned, lossy) for line in _sorted(found, sort)])
 
 
 def _sorted(lines: list[dict[str, Any]], sort: str | None) -> list[dict[str, Any]]:
@@ -82,13 +83,14 @@ def _sorted(lines: list[dict[str, Any]], sort: str | None) -> list[dict[str, Any
     return known + rest
 
 
-def _table_line(line: Row, axes: Sequence[str], learned: bool) -> list[str]:
+def _table_line(line: Row, axes: Sequence[str], learned: bool, lossy: bool) -> list[str]:
     where = [str(line["algorithm"]), *(_axis_value(line[axis]) for axis in axes)]
     if line["status"] != "ok":
         return [*where, "0", f"{line['status']}: {line['reason']}" if line["reason"] else str(line["status"])]
     parts = [_number(line[f"{part}_s"], 1e3, 1) for part in ("compute", "stall", "overhead")]
     deviation = "" if math.isnan(line["deviation_pct"]) else f"{line['deviation_pct']:+.1f} %"
     accuracy = [_number(line["accuracy"], 100, 2), _range(line, "accuracy", 100, 2)] if learned else []
+    lost = [_number(line["blocks_lost_pct"], 1, 2), _number(line["replica_spread"], 1, 5)] if lossy else []
     return [
         *where,
         str(line["repeats"]),
@@ -100,6 +102,7 @@ def _table_line(line: Row, axes: Sequence[str], learned: bool) -> list[str]:
         _number(line["predicted_scalability"], 1, 3),
         deviation,
         *accuracy,
+        *lost,
     ]
 
 

@@ -16,6 +16,7 @@
     SSGD, Delayed, Sparse, DTS, DGA
     LocalSGD, CoCoD, OverlapLocalSGD, DiLoCo, StreamingDiLoCo, OLCO3
     SGP, OSGP, DPSGD, ECDPSGD, ADPSGD
+    RPS, GradientSharing
 
     TopK, DGC, Chunkwise, RandomK, PowerSGD, SignSGD, QSGD, TernGrad, FP16, BF16    what `compression` takes
 
@@ -45,10 +46,12 @@ if TYPE_CHECKING:
     from workloads.algorithms.dpsgd import DPSGD as DPSGD
     from workloads.algorithms.dts import DTS as DTS
     from workloads.algorithms.ecdpsgd import ECDPSGD as ECDPSGD
+    from workloads.algorithms.gradient_sharing import GradientSharing as GradientSharing
     from workloads.algorithms.localsgd import LocalSGD as LocalSGD
     from workloads.algorithms.olco3 import OLCO3 as OLCO3
     from workloads.algorithms.osgp import OSGP as OSGP
     from workloads.algorithms.overlap import OverlapLocalSGD as OverlapLocalSGD
+    from workloads.algorithms.rps import RPS as RPS
     from workloads.algorithms.sgp import SGP as SGP
     from workloads.algorithms.sparse import Sparse as Sparse
     from workloads.algorithms.ssgd import SSGD as SSGD
@@ -85,6 +88,8 @@ _HOME = {
     "DiLoCo": "workloads.algorithms.diloco",
     "StreamingDiLoCo": "workloads.algorithms.streaming",
     "OLCO3": "workloads.algorithms.olco3",
+    "RPS": "workloads.algorithms.rps",
+    "GradientSharing": "workloads.algorithms.gradient_sharing",
     "SGP": "workloads.algorithms.sgp",
     "OSGP": "workloads.algorithms.osgp",
     "DPSGD": "workloads.algorithms.dpsgd",
@@ -128,6 +133,7 @@ __all__ = [
     "OLCO3",
     "OSGP",
     "QSGD",
+    "RPS",
     "SGP",
     "SSGD",
     "Algorithm",
@@ -136,6 +142,7 @@ __all__ = [
     "CoCoD",
     "Delayed",
     "DiLoCo",
+    "GradientSharing",
     "LocalSGD",
     "OverlapLocalSGD",
     "PowerSGD",

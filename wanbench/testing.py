@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from workloads.algorithms.base import Algorithm, AlgorithmError, Replica, Setting
-from workloads.comm.local import LocalComm, run_replicas
+from workloads.comm.local import LocalComm, Lost, run_replicas
 from workloads.optim import AdamWConfig, SGDConfig
 from workloads.optim import make as make_optimizer
 
@@ -60,6 +60,7 @@ def simulate(
     drain_after: Collection[int] = (),
     restart_after: Collection[int] = (),
     shapes: tuple[tuple[int, ...], ...] = (),
+    lost: Lost | None = None,
 ) -> Trace:
     """Train replicas in threads, without a network, as the engine would.
 
@@ -73,6 +74,7 @@ def simulate(
         drain_after: further steps, counted from 0, after which `finish` is called, as before an evaluation.
         restart_after: those after which, drained, a new algorithm takes over from a checkpoint of the old one.
         shapes: of the parameter tensors in `start`, for compressors that ask for them.
+        lost: which blocks of datagrams do not arrive; by default all do.
 
     Raises:
         CommError: a replica waited for a message that never came.
@@ -103,7 +105,7 @@ def simulate(
         assert isinstance(replica.m, torch.Tensor)
         return Trace(w_at, w, replica.m, comm.most_outstanding, left)
 
-    traces = run_replicas(world_size, body)
+    traces = run_replicas(world_size, body, lost=lost)
     return Trace(
         w_at=torch.stack([trace.w_at for trace in traces], dim=1),
         w=torch.stack([trace.w for trace in traces]),

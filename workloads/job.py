@@ -22,6 +22,7 @@ class Job:
         warm_rounds, warm_in_flight: how TCP is warmed up before the first step.
         timeout_s: an operation that takes longer has failed.
         rendezvous: a file in a folder that all workers share; it never crosses the emulated network.
+        datagram_bytes_per_s: how fast datagrams may leave, headers included; None is as fast as they can be taken.
     """
 
     rank: int
@@ -42,6 +43,7 @@ class Job:
     warm_in_flight: int
     timeout_s: float
     rendezvous: str
+    datagram_bytes_per_s: float | None = None
 
     def to_json(self) -> dict[str, Any]:
         """A plain dict; `Job(**data)` is the way back."""

@@ -22,7 +22,8 @@ class Outcome:
 
     Attributes:
         window_begin_ns, window_end_ns: on the shared clock, around the measured steps.
-        window: sums over the measured steps: compute_ns, stall_ns, payload_bytes, messages_sent.
+        window: sums over the measured steps: compute_ns, stall_ns, payload_bytes, messages_sent, and of exchanges
+            blocks_expected and blocks_lost.
         total: the same over all steps and the final drain.
         final_loss: mean local loss over the last tenth of all steps (at least one), None without learning.
         accuracy: after the last step and the drain; None without learning.
@@ -135,6 +136,8 @@ def _totals(task: Task, comm: MeteredComm, clock: Clock) -> dict[str, int]:
         "stall_ns": comm.stall_ns,
         "payload_bytes": comm.payload_bytes,
         "messages_sent": comm.messages_sent,
+        "blocks_expected": comm.blocks_expected,
+        "blocks_lost": comm.blocks_lost,
     }
 
 

@@ -18,6 +18,7 @@ import socket
 import sys
 import time
 import traceback
+import zlib
 from contextlib import suppress
 from typing import Any
 
@@ -29,6 +30,7 @@ from workloads.algorithms import registry as algorithms
 from workloads.comm import mesh
 from workloads.comm.base import Comm
 from workloads.comm.clock import MonotonicClock
+from workloads.comm.datagram import DatagramComm, Datagrams, bind, overflows
 from workloads.comm.direct import DirectComm
 from workloads.comm.gloo import GlooComm
 from workloads.comm.meter import MeteredComm
@@ -126,18 +128,19 @@ def _counters() -> dict[str, Any]:
     return {
         "device": tun.device_counters(INTERFACE),
         "tcp": tun.tcp_counters(),
+        "udp_overflows": overflows(),
         "cpu_wait_ns": namespace.cpu_wait_ns(),
     }
 
 
 def _run_job(channel: Channel, job: Job, address: str) -> None:
     _log_into(channel.take_fd())
-    comm = join(job, address)
+    algorithm = algorithms.create(job.kind, dict(job.params))
+    comm = join(job, address, datagrams=algorithm.datagrams)
     channel.send({"cmd": "job", "event": "joined"})
     _expect(channel, "go")
     clock = MonotonicClock()
     metered = MeteredComm(comm, clock)
-    algorithm = algorithms.create(job.kind, dict(job.params))
     task = make_task(job.workload, job.rank, job.world_size, job.seed, clock, job.bucket_bytes, train=job.train)
     optimizer = make_optimizer(job)
     warm_up(metered, job, task.w)
@@ -181,8 +184,12 @@ class _RowStream:
         self._sent = time.monotonic()
 
 
-def join(job: Job, address: str) -> Comm:
-    """Connect this rank to its peers over the emulated device, by the collective the job names."""
+def join(job: Job, address: str, *, datagrams: bool = False) -> Comm:
+    """Connect this rank to its peers over the emulated device, by the collective the job names.
+
+    With `datagrams`, which go with `direct`, a UDP socket as well: at the port on which the peers were called, so that
+    nobody has to be told another one.
+    """
     if job.world_size == 1:
         return DirectComm(mesh.Mesh(0, 1, {}, 1), timeout_s=job.timeout_s)
     store = FileStore(job.rendezvous, job.world_size)
@@ -201,8 +208,13 @@ def join(job: Job, address: str) -> Comm:
     for peer in range(job.world_size):
         host, port = store.get(f"address/{peer}").decode().split(":")
         addresses.append((host, int(port)))
+    sock = bind(address, addresses[job.rank][1]) if datagrams else None
     connected = mesh.connect(listener, job.rank, addresses, connections=job.channels, timeout_s=job.timeout_s)
-    return DirectComm(connected, timeout_s=job.timeout_s)
+    if sock is None:
+        return DirectComm(connected, timeout_s=job.timeout_s)
+    token, rate = zlib.crc32(job.rendezvous.encode()), job.datagram_bytes_per_s
+    datagram = Datagrams(sock, job.rank, addresses, token=token, bytes_per_s=rate, timeout_s=job.timeout_s)
+    return DatagramComm(connected, datagram, timeout_s=job.timeout_s)
 
 
 def _expect(channel: Channel, command: str) -> None:

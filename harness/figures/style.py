@@ -52,6 +52,7 @@ FAMILIES: Mapping[str, tuple[str, Any, str]] = {
     "overlap-localsgd": ("#44AA99", "d", "\\\\|"),
     "diloco": ("#DDCC77", (4, 1, 0), "/o"),
     "streaming-diloco": ("#CC6677", (6, 1, 0), "\\\\o"),
+    "gradient-sharing": ("#661100", "*", "O."),
 }
 # For kinds that users bring: any of these, chosen by name.
 _OTHERS = (

@@ -8,5 +8,6 @@ Layout
     streams.py       random numbers by counter: one stream a path
     collectives/     one description each: gloo, direct, ring, halving-doubling, hierarchical
     fabric.py        operations in flight, in global time order
+    datagrams.py     exchanges of datagrams: which arrive, and when an exchange ends
     rep.py           one repetition of one cell
 """

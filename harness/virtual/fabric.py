@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -11,10 +11,12 @@ from greenlet import getcurrent, greenlet
 
 from harness.virtual.collectives import ALL_GATHERS, COLLECTIVES
 from harness.virtual.collectives.base import Plan, Round, Rounds
+from harness.virtual.datagrams import ExchangeFlight, Exchanges
 from harness.virtual.kernel import Simulation
 from harness.virtual.network import Flying, Route, VirtualNetwork
 from harness.virtual.queues import Ints
 from workloads.comm.base import CommError
+from workloads.comm.exchange import Terms
 
 _COLLECTIVE, _MESSAGE = 0, 1
 
@@ -69,6 +71,7 @@ class SimulatedFabric:
         self._freed: deque[Ints] = deque()
         self._letters: dict[tuple[int, int, int], Flight] = {}
         self._routes: dict[tuple[int, int, int], Route] = {}
+        self._exchanges = Exchanges(simulation, network)
 
     # ---------------------------------------------------------------- called by workers
 
@@ -126,16 +129,26 @@ class SimulatedFabric:
             known = self._letters[src, dst, number] = Flight(0, 0)
         return known
 
-    def done(self, flight: Flight, rank: int) -> bool:
+    def exchange(
+        self, rank: int, number: int, sends: Mapping[int, tuple[int, int]], expected: Mapping[int, int], terms: Terms
+    ) -> ExchangeFlight:
+        """Join an exchange of datagrams."""
+        return self._exchanges.begin(rank, number, sends, expected, terms)
+
+    def there(self, flight: ExchangeFlight, peer: int) -> list[bool]:
+        """Which datagrams of a peer had come when the exchange ended; none if it had sent none."""
+        return flight.there[peer].tolist() if peer in flight.there else [False] * flight.expected[peer]
+
+    def done(self, flight: Flight | ExchangeFlight, rank: int) -> bool:
         """True if `wait` would return at once."""
         end = flight.end_for(rank)
         return end is not None and end <= self._simulation.now
 
-    def ended(self, flight: Flight, rank: int) -> int | None:
+    def ended(self, flight: Flight | ExchangeFlight, rank: int) -> int | None:
         """When it ends for a rank; None while that is not known."""
         return flight.end_for(rank)
 
-    def wait(self, flight: Flight, rank: int) -> None:
+    def wait(self, flight: Flight | ExchangeFlight, rank: int) -> None:
         """Return when the operation has ended for this worker."""
         end = flight.end_for(rank)
         if end is None:

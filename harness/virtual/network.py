@@ -19,6 +19,7 @@ from harness.emulators.plan import MTU, Network, Queue
 from harness.virtual.noise import Noise, PathStreams
 from harness.virtual.queues import Ints, QueueStates, Turn
 from harness.virtual.tcp import Connections, Load, Tcp
+from workloads.comm.blocks import WIRE_HEADER_BYTES
 
 HEADER_BYTES = 52  # IPv4 20, TCP 20, time stamps 12
 
@@ -120,6 +121,7 @@ class Route:
         payload: bytes of each.
         index: number of the connection of each, among those that `send` is given; default: that of the message.
         flows: connections that share each message; one to a site stands for one to each of its workers.
+        datagrams: how many carry each message, if it is not a stream; then TCP has no part in it.
     """
 
     def __init__(
@@ -131,6 +133,7 @@ class Route:
         *,
         index: Ints | None = None,
         flows: Ints | None = None,
+        datagrams: Ints | None = None,
     ) -> None:
         origin = network.site_of[src]
         link = origin * network.sites + site
@@ -141,7 +144,10 @@ class Route:
         picked = slice(None) if self._far is None else self._far
         self._link, self._far_delay = link[picked], self._delay[picked]
         self._index = (np.arange(len(src)) if index is None else index)[picked]
-        wire = network.wire_bytes(payload[picked])
+        if datagrams is None:
+            wire, packets = network.wire_bytes(payload[picked]), -(-payload[picked] // network.packet_payload)
+        else:
+            wire, packets = payload[picked] + WIRE_HEADER_BYTES * datagrams[picked], datagrams[picked]
         self._up = Stage(network.up, network.up_cost, origin[picked], wire)
         self._path = Stage(network.path, network.path_cost, self._link, wire)
         self._down = Stage(network.down, network.down_cost, site[picked], wire)
@@ -153,25 +159,25 @@ class Route:
             rtt_ns=self._far_delay + network.delay[back],
             drain_ns=np.maximum.reduce([stage.drain_ns for stage in stages]),
         )
-        packets = -(-payload[picked] // network.packet_payload)
         slowest = np.maximum.reduce([stage.service_ns for stage in stages])
-        self._noise = Noise.of(network.paths, self._link, self._far_delay, packets, slowest)
+        loses = datagrams is None
+        self._noise = Noise.of(network.paths, self._link, self._far_delay, packets, slowest, loses=loses)
 
     def send(self, ready: Ints, connections: Connections) -> Ints:
         """`depart` and `land` at once: when each message has arrived as a whole."""
         return self.land(self.depart(ready, connections), connections)
 
-    def depart(self, ready: Ints, connections: Connections) -> Flying:
+    def depart(self, ready: Ints, connections: Connections | None) -> Flying:
         """Let the messages leave when they are ready, through up and path queues and over their delay.
 
-        `connections`: their TCP state.
+        `connections`: their TCP state; None of datagrams.
         """
         near = None if self._far is None else ready + self._delay
         begin = end = ready if self._far is None else ready[self._far]
         if not len(begin):
             return Flying(begin, end, near, stalled=False)
         losses, tail_lost, jitter = self._noise.draw() if self._noise is not None else (None, None, None)
-        stall = self._stall(begin, connections, losses, tail_lost)
+        stall = None if connections is None else self._stall(begin, connections, losses, tail_lost)
         begin, end = self._up.serve(begin, end)
         begin, end = self._path.serve(begin, end)
         end = end + self._far_delay if stall is None else end + self._far_delay + stall
@@ -197,6 +203,19 @@ class Route:
             return end
         flying.near[self._far] = end
         return flying.near
+
+    def land_span(self, flying: Flying) -> tuple[Ints, Ints]:
+        """When the first and the last byte of each message of datagrams have come through the down queues."""
+        begin, end = self._down.serve(flying.begin, flying.end) if len(flying.end) else (flying.begin, flying.end)
+        if flying.near is None or self._far is None:
+            return begin, end
+        begins, ends = flying.near.copy(), flying.near.copy()
+        begins[self._far], ends[self._far] = begin, end
+        return begins, ends
+
+    def left_ns(self, flying: Flying) -> int:
+        """When the last byte of messages between sites was on its way, jitter included; 0 if there are none."""
+        return int((flying.end - self._far_delay).max()) if len(flying.end) else 0
 
     def _stall(self, ready: Ints, connections: Connections, losses: Ints | None, tail_lost: Ints | None) -> Ints | None:
         if not self._network.tcp.ramp and losses is None:

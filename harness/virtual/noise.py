@@ -45,6 +45,15 @@ class PathStreams:
         self._drawn[heads] += counts
         return streams.uniform(self._keys[links], numbers)
 
+    def lost(self, link: int, count: int) -> NDArray[np.bool_]:
+        """Which of the next `count` packets of a path are lost, each on its own."""
+        if not self.loss[link]:
+            return np.zeros(count, np.bool_)
+        numbers = self._drawn[link] + np.arange(count, dtype=np.uint64)
+        self._drawn[link] += np.uint64(count)
+        lost: NDArray[np.bool_] = streams.uniform(np.full(count, self._keys[link]), numbers) < self.loss[link]
+        return lost
+
     def in_order(self, links: Ints, departure: Ints, jitter: Ints) -> Ints:
         """Arrivals, delay apart, such that nothing overtakes on its path.
 
@@ -88,15 +97,18 @@ class Noise:
         self._counts = np.diff(np.r_[first, len(links)]).astype(np.uint64)
 
     @staticmethod
-    def of(paths: PathStreams, links: Ints, delay: Ints, packets: Ints, slowest_ns: Ints) -> Noise | None:
+    def of(
+        paths: PathStreams, links: Ints, delay: Ints, packets: Ints, slowest_ns: Ints, *, loses: bool = True
+    ) -> Noise | None:
         """For messages on these paths; None if the paths have neither jitter nor loss.
 
         Args:
             delay: one way, of each message. packets: how many each has.
             slowest_ns: how long its slowest queue is busy with it.
+            loses: whether a loss is the message's business; that of a datagram is not.
         """
         sigma = paths.jitter_ns[links]
-        jitters, loses = bool(sigma.any()), bool(paths.loss[links].any())
+        jitters, loses = bool(sigma.any()), loses and bool(paths.loss[links].any())
         if not jitters and not loses:
             return None
         together = np.where(slowest_ns > 0, packets * sigma / np.maximum(slowest_ns, 1), packets)

@@ -25,6 +25,8 @@ ALGORITHMS = {
     "diloco": "{ period = 5 }",
     "streaming-diloco": "{ period = 6, fragments = 3, delay = 2, mixing = 0.5 }",
     "olco3": "{ staleness = 2, period = 2, compression = { kind = 'topk', ratio = 0.1 }, two_way = true }",
+    "rps": "{}",
+    "gradient-sharing": "{ block = '400B' }",
     "sgp": "{ peers = 2 }",
     "osgp": "{ delay = 2 }",
     "dpsgd": "{}",
@@ -93,7 +95,8 @@ def test_a_prediction_is_right_or_there_is_none(kind):
     cell = cell_of(kind, ("params = 1000\ntensors = 2\n", "params = 400_000\ntensors = 2\nstep_cv = 0.0\n"), rtt="60ms")
     known = cell.predicted_step_time_s()
     gossip = {"sgp", "osgp", "dpsgd", "ecdpsgd", "adpsgd"}
-    assert (known is None) == (kind in {*gossip, "overlap-localsgd", "olco3"})
+    lossy = {"rps", "gradient-sharing"}
+    assert (known is None) == (kind in {*gossip, *lossy, "overlap-localsgd", "olco3"})
     if known is not None:
         outcome = simulated(cell).outcomes[0]
         measured = (outcome.window_end_ns - outcome.window_begin_ns) / 1e9 / cell.window
@@ -106,6 +109,13 @@ def test_a_prediction_is_right_or_there_is_none(kind):
         ("sgp = {}", 1, "algorithm=sgp, workers=1, rtt=10ms: algorithm 'sgp' needs at least 2 workers, got 1"),
         ("adpsgd = {}", 3,
          "algorithm=adpsgd, workers=3, rtt=10ms: algorithm 'adpsgd' needs an even number of workers, got 3"),
+        ("rps = {}", 1, "algorithm=rps, workers=1, rtt=10ms: algorithm 'rps' needs at least 2 workers, got 1"),
+        ("rps = { deadline = '5ms', silence = '1ms' }", 2,
+         "algorithm=rps-d5ms-s1ms, workers=2, rtt=10ms: algorithm 'rps': deadline = '5ms'; "
+         "expected more than the 5 ms that a datagram is under way"),
+        ("gradient-sharing = { block = '6B' }", 2,
+         "algorithms.gradient-sharing: algorithm 'gradient-sharing': block = '6B'; expected a multiple of 4 bytes, "
+         "the size of a parameter"),
         ("diloco = { period = 0 }", 2,
          "algorithms.diloco: algorithm 'diloco': period = 0; expected a whole number, 1 or more"),
         ("olco3 = { staleness = -1, period = 1 }", 2,

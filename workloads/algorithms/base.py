@@ -72,6 +72,7 @@ class Setting:
         collective: how an all-reduce travels.
         optimizer: "sgd" or "adamw". momentum, nesterov, weight_decay: of the optimiser.
         shapes: of the parameter tensors; () where they are not known, as with a payload_scale below 1.
+        rtt_s: there and back between the workers, as the step-time law takes it.
     """
 
     workers: int
@@ -81,6 +82,7 @@ class Setting:
     nesterov: bool = False
     weight_decay: float = 0.0
     shapes: Shapes = ()
+    rtt_s: float = 0.0
 
 
 GATHERING = ("direct", "gloo", "ring")
@@ -106,6 +108,7 @@ class Algorithm(Parameters):
         repeats: what is learned does not depend on when messages arrive.
         lawful: each `period_steps`, `tensors_per_message` all_reduces of `message_bytes` are issued and waited for
             `delay_steps` later, and nothing else is sent: then the step-time law of `harness.predict` speaks of it.
+        datagrams: it asks for `workloads.comm.exchange.LossyComm.exchange`.
     """
 
     noun: ClassVar[str] = "algorithm"
@@ -142,6 +145,11 @@ class Algorithm(Parameters):
 
     @property
     def lawful(self) -> bool:
+        """See the class."""
+        return False
+
+    @property
+    def datagrams(self) -> bool:
         """See the class."""
         return False
 

@@ -17,10 +17,12 @@ from workloads.algorithms.diloco import DiLoCo
 from workloads.algorithms.dpsgd import DPSGD
 from workloads.algorithms.dts import DTS
 from workloads.algorithms.ecdpsgd import ECDPSGD
+from workloads.algorithms.gradient_sharing import GradientSharing
 from workloads.algorithms.localsgd import LocalSGD
 from workloads.algorithms.olco3 import OLCO3
 from workloads.algorithms.osgp import OSGP
 from workloads.algorithms.overlap import OverlapLocalSGD
+from workloads.algorithms.rps import RPS
 from workloads.algorithms.sgp import SGP
 from workloads.algorithms.sparse import Sparse
 from workloads.algorithms.ssgd import SSGD
@@ -45,6 +47,8 @@ _BUILT_IN: Mapping[str, type[Algorithm]] = {
         DiLoCo,
         StreamingDiLoCo,
         OLCO3,
+        RPS,
+        GradientSharing,
         SGP,
         OSGP,
         DPSGD,

@@ -27,7 +27,7 @@ from workloads.comm.base import CommError, Vector
 from workloads.comm.mesh import ABORT, GATHER, MESSAGE, SCATTER, SHARE, Frame, Mesh
 
 
-def _bytes_of(tensor: torch.Tensor) -> memoryview:
+def bytes_of(tensor: torch.Tensor) -> memoryview:
     """The memory of a contiguous CPU tensor, without a copy."""
     if not tensor.is_contiguous() or tensor.device.type != "cpu":
         raise CommError("direct: a message must be a contiguous CPU tensor")
@@ -132,7 +132,7 @@ class DirectComm:
             outgoing = [(peer, piece) for peer, piece in enumerate(reduction.pieces) if peer != self.rank]
             reduction.unsent = len(outgoing)
             frames = [
-                (peer, Frame(SCATTER, sequence, _bytes_of(piece), lambda: self._flushed(sequence)))
+                (peer, Frame(SCATTER, sequence, bytes_of(piece), lambda: self._flushed(sequence)))
                 for peer, piece in outgoing
             ]
         # Starting behind one's own rank spreads the load: no receiver is everyone's first.
@@ -150,7 +150,7 @@ class DirectComm:
             work.complete()
             return work
         peers = [(self.rank + hop) % self.world_size for hop in range(1, self.world_size)]
-        body = _bytes_of(tensor)
+        body = bytes_of(tensor)
         with self._lock:
             if self._failed is not None:
                 work.complete(self._failed)
@@ -168,7 +168,7 @@ class DirectComm:
     def send(self, vector: Vector, dst: int) -> DirectWork:
         """Send a copy of `vector`; messages between two ranks keep their order. Done once it left user space."""
         work = DirectWork(f"send to rank {dst}", self._timeout_s)
-        payload = memoryview(bytes(_bytes_of(cast(torch.Tensor, vector))))
+        payload = memoryview(bytes(bytes_of(cast(torch.Tensor, vector))))
         sequence = self._sent[dst]
         self._sent[dst] += 1
         with self._lock:
@@ -208,7 +208,7 @@ class DirectComm:
                 reduction = self._reductions.get(sequence)
             if reduction is None:
                 raise CommError(self._failed or f"rank {peer} answered an all_reduce that was not issued here")
-            piece = _bytes_of(reduction.pieces[peer])
+            piece = bytes_of(reduction.pieces[peer])
             if len(piece) != nbytes:
                 raise CommError(f"rank {peer} reduced {nbytes} bytes where {len(piece)} were expected")
             return piece
@@ -263,7 +263,7 @@ class DirectComm:
         for part in parts[1:]:
             total.add_(part)
         own.copy_(total.div_(self.world_size))
-        body = _bytes_of(own)
+        body = bytes_of(own)
         peers = [(self.rank + hop) % self.world_size for hop in range(1, self.world_size)]
         with self._lock:
             reduction.unsent += len(peers)

@@ -8,13 +8,17 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
 from workloads.comm.base import CommError, Vector
+from workloads.comm.blocks import Blocks
+from workloads.comm.exchange import Terms
 
 T = TypeVar("T")
+Lost = Callable[[int, int, int, int], bool]
+"""(number of the exchange, sender, receiver, number of the block) -> whether it is lost."""
 
 
 @dataclass
@@ -34,13 +38,15 @@ class LocalGroup:
     Operations are matched by their sequence number, so all ranks issue them in the same order, as with gloo.
     """
 
-    def __init__(self, world_size: int, timeout_s: float = 60.0) -> None:
+    def __init__(self, world_size: int, timeout_s: float = 60.0, lost: Lost | None = None) -> None:
         self.world_size = world_size
         self.timeout_s = timeout_s
+        self.lost = lost
         self.failure = ""
         self.changed = threading.Condition()
         self.slots: dict[int, _Slot] = {}
         self.letters: dict[tuple[int, int, int], Vector] = {}
+        self.datagrams: dict[tuple[int, int, int], Vector] = {}
 
     def fail(self, reason: str) -> None:
         """Make every present and later wait of the group raise `CommError`."""
@@ -115,6 +121,45 @@ class LocalWork:
             self.comm.outstanding -= 1
 
 
+class LocalExchange(LocalWork):
+    """An exchange of which the group decides what is lost. See `workloads.comm.exchange.Exchange`.
+
+    What is lost is NaN in the receiver's vector, so that using it shows. There is no clock, so there are no deadlines:
+    a peer that does not come fails the exchange.
+    """
+
+    def __init__(self, comm: LocalComm, number: int, receives: Mapping[int, Vector], terms: Terms) -> None:
+        group = comm.group
+        keys = {peer: (peer, comm.rank, number) for peer, vector in receives.items() if vector.numel()}
+        self.arrived: dict[int, list[slice]] = {peer: [] for peer in receives}
+        self.blocks = (0, 0)
+
+        def ready() -> bool:
+            return all(key in group.datagrams for key in keys.values())
+
+        def take() -> None:
+            with group.changed:
+                group.wait_for(ready, f"exchange {number}")
+                found = {peer: group.datagrams.pop(key) for peer, key in keys.items()}
+            for peer, vector in found.items():
+                self._take(group.lost, keys[peer], vector, receives[peer], terms)
+
+        super().__init__(comm, ready, take)
+
+    def _take(self, lost: Lost | None, key: tuple[int, int, int], sent: Vector, into: Vector, terms: Terms) -> None:
+        peer, rank, number = key
+        if sent.numel() != into.numel():
+            sizes = f"has {sent.numel()} elements, expected {into.numel()}"
+            raise CommError(f"exchange {number}: the vector from rank {peer} {sizes}")
+        cut = Blocks(into.numel(), into.element_size(), terms.block_bytes)
+        there = [lost is None or not lost(number, peer, rank, block) for block in range(cut.count)]
+        into.fill_(float("nan"))
+        for run in cut.runs(there):
+            into[run].copy_(sent[run])
+        self.arrived[peer] = cut.runs(there)
+        self.blocks = self.blocks[0] + cut.count, self.blocks[1] + there.count(False)
+
+
 class LocalComm:
     """A `Comm` for one thread of a `LocalGroup`.
 
@@ -133,6 +178,7 @@ class LocalComm:
         self._reduced = 0
         self._sent: Counter[int] = Counter()
         self._received: Counter[int] = Counter()
+        self._exchanged = 0
 
     def all_reduce(self, vector: Vector) -> LocalWork:
         """Replace `vector` by its mean over all ranks: the same bits on each.
@@ -189,22 +235,41 @@ class LocalComm:
 
         return self._issued(lambda: key in group.letters, take)
 
+    def exchange(self, sends: Mapping[int, Vector], receives: Mapping[int, Vector], terms: Terms) -> LocalExchange:
+        """Send each peer its vector in blocks; the group's `lost` says which do not arrive."""
+        group, number = self.group, self._exchanged
+        self._exchanged += 1
+        with group.changed:
+            for peer, vector in sends.items():
+                if vector.numel():
+                    group.datagrams[self.rank, peer, number] = vector.clone()
+            group.changed.notify_all()
+        self._count_one()
+        return LocalExchange(self, number, receives, terms)
+
     def close(self) -> None:
         """Nothing to release."""
 
     def _issued(self, ready: Callable[[], bool], take: Callable[[], None]) -> LocalWork:
-        self.outstanding += 1
-        self.most_outstanding = max(self.most_outstanding, self.outstanding)
+        self._count_one()
         return LocalWork(self, ready, take)
 
+    def _count_one(self) -> None:
+        self.outstanding += 1
+        self.most_outstanding = max(self.most_outstanding, self.outstanding)
 
-def run_replicas(world_size: int, body: Callable[[LocalComm], T], timeout_s: float = 60.0) -> list[T]:
+
+def run_replicas(
+    world_size: int, body: Callable[[LocalComm], T], timeout_s: float = 60.0, lost: Lost | None = None
+) -> list[T]:
     """Run `body(comm)` once for each rank, each in a thread; their results in the order of ranks.
+
+    `lost`: which blocks of exchanges do not arrive; by default all do.
 
     Raises:
         Exception: what the first replica to fail raised; the others are released with a `CommError`.
     """
-    group = LocalGroup(world_size, timeout_s)
+    group = LocalGroup(world_size, timeout_s, lost)
     results: dict[int, T] = {}
     errors: list[Exception] = []
 

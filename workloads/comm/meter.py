@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from workloads.comm.base import Clock, Comm, Vector, Work
+from workloads.comm.base import Clock, Comm, CommError, Vector, Work
+from workloads.comm.exchange import Exchange, LossyComm, Terms
 
 JOURNAL_LIMIT = 2000
 
@@ -15,7 +16,7 @@ class Message:
     """One communication of one worker, in nanoseconds of the clock that all workers share.
 
     Attributes:
-        kind: "all_reduce", "all_gather", "send" or "recv". nbytes: of the vector.
+        kind: "all_reduce", "all_gather", "send", "recv" or "exchange". nbytes: of the vector, or of all that are sent.
         issued_ns: handed over. ended_ns: the result was there; None where the comm cannot tell (gloo).
         collected_ns: its `wait` returned; None if nobody has waited for it.
         stall_ns: time spent in that `wait`.
@@ -54,13 +55,41 @@ class MeteredWork:
                 self._message.ended_ns = getattr(self._work, "ended_ns", None)
 
 
+class MeteredExchange(MeteredWork):
+    """An exchange whose blocks are counted too, those expected and those that did not come in time."""
+
+    def __init__(self, meter: MeteredComm, work: Exchange, message: Message | None) -> None:
+        super().__init__(meter, work, message)
+        self._exchange, self._counted = work, False
+
+    @property
+    def arrived(self) -> Mapping[int, Sequence[slice]]:
+        """As the underlying work."""
+        return self._exchange.arrived
+
+    @property
+    def blocks(self) -> tuple[int, int]:
+        """As the underlying work."""
+        return self._exchange.blocks
+
+    def wait(self) -> None:
+        """As the underlying work, measured and counted."""
+        super().wait()
+        if not self._counted:
+            self._counted = True
+            expected, lost = self._exchange.blocks
+            self._meter.blocks_expected += expected
+            self._meter.blocks_lost += lost
+
+
 class MeteredComm:
     """A Comm that counts.
 
     Attributes:
-        payload_bytes: bytes this worker handed over: the vector's size per all-reduce, all-gather and send, whatever
-            the collective makes of it on the wire.
-        messages_sent: all-reduces, all-gathers and sends issued.
+        payload_bytes: bytes this worker handed over: the vector's size per all-reduce, all-gather and send, all that
+            an exchange sends, whatever is made of it on the wire.
+        messages_sent: all-reduces, all-gathers, sends and exchanges issued.
+        blocks_expected: blocks that peers sent here in exchanges. blocks_lost: those that did not come in time.
         stall_ns: time spent inside `Work.wait`, the only place where a worker can stall.
         journal: where every communication is noted, the first `JOURNAL_LIMIT` of them; None (as at first) notes none.
     """
@@ -72,45 +101,60 @@ class MeteredComm:
         self.world_size = comm.world_size
         self.payload_bytes = 0
         self.messages_sent = 0
+        self.blocks_expected = 0
+        self.blocks_lost = 0
         self.stall_ns = 0
         self.journal: list[Message] | None = None
 
     def all_reduce(self, vector: Vector) -> MeteredWork:
         """As the underlying comm, counted; a lone worker sends nothing."""
         if self.world_size > 1:
-            self._count(vector)
-        message = self._note("all_reduce", vector)
+            self._count(_size(vector))
+        message = self._note("all_reduce", _size(vector))
         return MeteredWork(self, self._comm.all_reduce(vector), message)
 
     def all_gather(self, vector: Vector, parts: Sequence[Vector]) -> MeteredWork:
         """As the underlying comm, counted; a lone worker sends nothing."""
         if self.world_size > 1:
-            self._count(vector)
-        message = self._note("all_gather", vector)
+            self._count(_size(vector))
+        message = self._note("all_gather", _size(vector))
         return MeteredWork(self, self._comm.all_gather(vector, parts), message)
 
     def send(self, vector: Vector, dst: int) -> MeteredWork:
         """As the underlying comm, counted."""
-        self._count(vector)
-        message = self._note("send", vector)
+        self._count(_size(vector))
+        message = self._note("send", _size(vector))
         return MeteredWork(self, self._comm.send(vector, dst), message)
 
     def recv(self, vector: Vector, src: int) -> MeteredWork:
         """As the underlying comm."""
-        message = self._note("recv", vector)
+        message = self._note("recv", _size(vector))
         return MeteredWork(self, self._comm.recv(vector, src), message)
+
+    def exchange(self, sends: Mapping[int, Vector], receives: Mapping[int, Vector], terms: Terms) -> MeteredExchange:
+        """As the underlying comm, counted. Raises: CommError, if it has no datagrams."""
+        if not isinstance(self._comm, LossyComm):
+            raise CommError(f"{type(self._comm).__name__} has no datagrams; an exchange of blocks needs them")
+        nbytes = sum(_size(vector) for vector in sends.values())
+        self._count(nbytes)
+        message = self._note("exchange", nbytes)
+        return MeteredExchange(self, self._comm.exchange(sends, receives, terms), message)
 
     def close(self) -> None:
         """As the underlying comm."""
         self._comm.close()
 
-    def _count(self, vector: Vector) -> None:
-        self.payload_bytes += vector.numel() * vector.element_size()
+    def _count(self, nbytes: int) -> None:
+        self.payload_bytes += nbytes
         self.messages_sent += 1
 
-    def _note(self, kind: str, vector: Vector) -> Message | None:
+    def _note(self, kind: str, nbytes: int) -> Message | None:
         if self.journal is None or self.world_size == 1 or len(self.journal) >= JOURNAL_LIMIT:
             return None
-        message = Message(kind, vector.numel() * vector.element_size(), self.clock.now())
+        message = Message(kind, nbytes, self.clock.now())
         self.journal.append(message)
         return message
+
+
+def _size(vector: Vector) -> int:
+    return vector.numel() * vector.element_size()

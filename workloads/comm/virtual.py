@@ -10,13 +10,15 @@ What an operation means is decided here, how long it takes by the `Fabric`.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import torch
 
 from workloads.comm.base import CommError, Vector
+from workloads.comm.blocks import Blocks
+from workloads.comm.exchange import Terms
 
 
 class SwitchError(RuntimeError):
@@ -51,6 +53,20 @@ class Fabric(Protocol):
 
     def expect(self, src: int, dst: int, number: int) -> Any:
         """The same message, as its receiver knows it, perhaps before it left."""
+        ...
+
+    def exchange(
+        self, rank: int, number: int, sends: Mapping[int, tuple[int, int]], expected: Mapping[int, int], terms: Terms
+    ) -> Any:
+        """This worker joins its exchange `number`.
+
+        Args:
+            sends: (datagrams, bytes) to each peer that gets any. expected: datagrams from each peer that sends any.
+        """
+        ...
+
+    def there(self, flight: Any, peer: int) -> Sequence[bool]:
+        """Which datagrams of `peer` had come when the exchange ended."""
         ...
 
     def done(self, flight: Any, rank: int) -> bool:
@@ -92,6 +108,8 @@ class VirtualGroup:
         self.fabric = fabric
         self.slots: dict[int, _Slot] = {}
         self.letters: dict[tuple[int, int, int], Vector] = {}
+        self.datagrams: dict[tuple[int, int, int], Vector] = {}
+        self.ended: set[tuple[int, int, int]] = set()
 
     def give(self, sequence: int, rank: int, vector: Vector, *, gather: bool = False) -> None:
         """Contribute. The vector is read when the last rank contributes, so it must stay as it is until its wait."""
@@ -177,6 +195,41 @@ class _Reception(VirtualWork):
         self._vector.copy_(letter)
 
 
+class VirtualExchange(VirtualWork):
+    """An exchange under way. See `workloads.comm.exchange.Exchange`."""
+
+    def __init__(
+        self, comm: VirtualComm, flight: Any, number: int, receives: Mapping[int, Vector], terms: Terms
+    ) -> None:
+        super().__init__(comm, flight)
+        self._number, self._receives = number, receives
+        self._cuts = {
+            peer: Blocks(vector.numel(), vector.element_size(), terms.block_bytes) for peer, vector in receives.items()
+        }
+        self.arrived: dict[int, list[slice]] = {peer: [] for peer in receives}
+        self.blocks = (0, 0)
+
+    def _finish(self) -> None:
+        expected = there = 0
+        for peer, cut in self._cuts.items():
+            if not cut.count:
+                continue
+            blocks = cut.arrived(self._comm.group.fabric.there(self._flight, peer))
+            expected, there = expected + cut.count, there + blocks.count(True)
+            self.arrived[peer] = cut.runs(blocks)
+            self._copy(peer, self.arrived[peer])
+        self.blocks = expected, expected - there
+
+    def _copy(self, peer: int, runs: Sequence[slice]) -> None:
+        group, key = self._comm.group, (peer, self._comm.rank, self._number)
+        sent = group.datagrams.pop(key, None)
+        if sent is None:  # the peer has not come that far, and will send to nobody
+            group.ended.add(key)
+            return
+        for run in runs:
+            self._receives[peer][run].copy_(sent[run])
+
+
 class VirtualComm:
     """A `Comm` for one worker of a simulation.
 
@@ -191,6 +244,7 @@ class VirtualComm:
         self._reduced = 0
         self._sent: Counter[int] = Counter()
         self._received: Counter[int] = Counter()
+        self._exchanged = 0
 
     def all_reduce(self, vector: Vector) -> VirtualWork:
         """Replace `vector` by its mean over all ranks: the same bits on each."""
@@ -221,6 +275,23 @@ class VirtualComm:
         key = (src, self.rank, self._received[src])
         self._received[src] += 1
         return _Reception(self, self.group.fabric.expect(*key), key, vector)
+
+    def exchange(self, sends: Mapping[int, Vector], receives: Mapping[int, Vector], terms: Terms) -> VirtualExchange:
+        """Send each peer its vector in blocks, of which the network may lose some."""
+        number, leaving = self._exchanged, {}
+        self._exchanged += 1
+        for peer, vector in sends.items():
+            cut, key = Blocks(vector.numel(), vector.element_size(), terms.block_bytes), (self.rank, peer, number)
+            if cut.count:
+                leaving[peer] = cut.datagrams, vector.numel() * vector.element_size()
+                if key in self.group.ended:
+                    self.group.ended.discard(key)
+                else:
+                    self.group.datagrams[key] = vector.clone()
+        cuts = {peer: Blocks(v.numel(), v.element_size(), terms.block_bytes) for peer, v in receives.items()}
+        expected = {peer: cut.datagrams for peer, cut in cuts.items() if cut.count}
+        flight = self.group.fabric.exchange(self.rank, number, leaving, expected, terms)
+        return VirtualExchange(self, flight, number, receives, terms)
 
     def close(self) -> None:
         """Nothing to release."""

@@ -1,0 +1,81 @@
+"""What losses do to RPS and to gradient sharing: paired differences of a run of `rps-loss`, with 95 % intervals.
+
+    wanbench run rps-loss && python benchmarks/rps_loss.py [RUN] [--out DIR]
+
+Repetition k of every cell has one seed, so each accuracy is compared with that of the same algorithm without loss, and
+of synchronous SGD, on the same initial model and batches. Exits 1 unless, at 10 % loss, the interval of RPS minus
+itself without loss contains no loss above one point, and its replicas are ten times closer than those of gradient
+sharing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from harness.api import Run
+from harness.gate.rule import moments
+
+JUDGED_LOSS_PCT, MOST_LOST_POINTS, LEAST_RATIO = 10.0, 1.0, 10.0
+Cells = Mapping[tuple[str, float], Mapping[int, Mapping[str, Any]]]
+
+
+def cells_of(rows: Sequence[Mapping[str, Any]]) -> Cells:
+    """Valid repetitions by (kind, loss in percent) and seed."""
+    found: dict[tuple[str, float], dict[int, Mapping[str, Any]]] = {}
+    for row in rows:
+        if row["workers"] > 1 and row["status"] == "ok":
+            found.setdefault((row["kind"], float(row["loss_pct"])), {})[int(row["seed"])] = row
+    return found
+
+
+def points(cells: Cells, one: tuple[str, float], other: tuple[str, float]) -> tuple[float, float, float, int]:
+    """(mean, low, high) of the accuracy of one cell minus another's in points, and the number of pairs."""
+    seeds = sorted(cells[one].keys() & cells[other].keys())
+    found = moments(np.array([100 * (cells[one][s]["accuracy"] - cells[other][s]["accuracy"]) for s in seeds]))
+    low, high = found.interval()
+    return float(found.mean), float(low), float(high), len(seeds)
+
+
+def mean(cells: Cells, cell: tuple[str, float], column: str) -> float:
+    """Over the repetitions."""
+    return float(np.mean([row[column] for row in cells[cell].values()]))
+
+
+def show(cells: Cells) -> None:
+    """One line a cell."""
+    header = ("algorithm", "loss %", "blocks lost %", "accuracy %", "minus itself at 0 %", "minus ssgd", "spread")
+    print("{:17}  {:>6}  {:>13}  {:>10}  {:25}  {:25}  {}".format(*header))
+    for kind, loss in sorted(cells, key=lambda cell: (cell[0] != "ssgd", cell[0] != "rps", cell[1])):
+        cell, parts = (kind, loss), []
+        for other in ((kind, 0.0), ("ssgd", 0.0)):
+            difference, low, high, _ = points(cells, cell, other)
+            parts.append(f"{difference:+6.2f} [{low:+6.2f}, {high:+6.2f}]" if cell != other else "")
+        lost = "" if kind == "ssgd" else f"{mean(cells, cell, 'blocks_lost_pct'):.2f}"
+        accuracy, spread = 100 * mean(cells, cell, "accuracy"), mean(cells, cell, "replica_spread")
+        print(f"{kind:17}  {loss:6g}  {lost:>13}  {accuracy:10.2f}  {parts[0]:25}  {parts[1]:25}  {spread:.5f}")
+
+
+def main() -> int:
+    """Print the table and judge. Returns the exit code."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("run", nargs="?", default="rps-loss")
+    parser.add_argument("--out", type=Path, default=Path("results"))
+    arguments = parser.parse_args()
+    cells = cells_of(Run.open(arguments.run, arguments.out).rows())
+    show(cells)
+    rps, sharing = ("rps", JUDGED_LOSS_PCT), ("gradient-sharing", JUDGED_LOSS_PCT)
+    _, low, _, pairs = points(cells, rps, ("rps", 0.0))
+    ratio = mean(cells, sharing, "replica_spread") / mean(cells, rps, "replica_spread")
+    print(f"At {JUDGED_LOSS_PCT:g} % loss RPS loses at most {max(0.0, -low):.2f} points ({pairs} pairs, 95 %).")
+    print(f"Replicas of gradient sharing are {ratio:.1f} times further apart than those of RPS.")
+    return 0 if low >= -MOST_LOST_POINTS and ratio >= LEAST_RATIO else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,76 @@
+"""Blocks in UDP datagrams: real sockets on paths that lose packets, beside the simulated clock."""
+
+from __future__ import annotations
+
+import pytest
+
+SPEC = """
+schema = 1
+name = "lossy"
+
+[workload]
+name = "digits-cnn"
+step_time = "120ms"  # long beside its real work, so that a busy processor does not show
+
+[network]
+rtt = "20ms"
+rate = "50Mbit"
+
+[algorithms]
+# Patient, so that a busy processor loses nothing either. On a path that loses nothing, patience costs nothing.
+rps = { deadline = "20s", silence = "SILENCE" }
+gradient-sharing = { deadline = "20s", silence = "SILENCE" }
+
+[sweep]
+workers = [3]
+loss = ["LOSS"]
+testbed = ["netns", "virtual"]
+
+[train]
+lr = 0.1
+until = "30 steps"
+
+[run]
+emulator = "relay"
+repeats = 1
+"""
+
+
+@pytest.fixture(scope="module")
+def measured(shared_bench):
+    """Rows by (testbed, kind, loss in percent)."""
+    found = {}
+    for loss, silence in ((0, "10s"), (10, "200ms")):
+        text = SPEC.replace("LOSS", f"{loss}%").replace("SILENCE", silence).replace('"lossy"', f'"lossy{loss}"')
+        shared_bench.measure(shared_bench.spec(text), "--no-figures")
+        rows = [row for row in shared_bench.rows(f"lossy{loss}") if row["workers"] == 3]
+        found |= {(row["testbed"], row["kind"], loss): row for row in rows}
+    return found
+
+
+@pytest.mark.parametrize("kind", ["rps", "gradient-sharing"])
+def test_without_loss_nothing_is_lost_and_the_last_bit_is_that_of_the_simulation(measured, kind):
+    real, simulated = (measured[testbed, kind, 0] for testbed in ("netns", "virtual"))
+    assert real["blocks_lost_pct"] == simulated["blocks_lost_pct"] == 0
+    assert real["replica_spread"] < 1e-6
+    assert (real["final_loss"], real["accuracy"]) == (simulated["final_loss"], simulated["accuracy"])
+
+
+@pytest.mark.parametrize("kind", ["rps", "gradient-sharing"])
+def test_at_ten_percent_a_tenth_of_the_blocks_is_lost_on_both(measured, kind):
+    # 3 workers, 30 steps, two exchanges of 36 blocks from each of 2 peers: 12 960, so one standard error is 0.26.
+    for testbed in ("netns", "virtual"):
+        assert measured[testbed, kind, 10]["blocks_lost_pct"] == pytest.approx(10, abs=1.5)
+
+
+@pytest.mark.parametrize("testbed", ["netns", "virtual"])
+def test_models_that_are_averaged_stay_together_and_those_that_share_gradients_do_not(measured, testbed):
+    rps, sharing = (measured[testbed, kind, 10]["replica_spread"] for kind in ("rps", "gradient-sharing"))
+    assert 0 < rps < sharing
+    assert measured[testbed, "rps", 10]["accuracy"] > 0.4
+
+
+def test_datagrams_are_counted_on_the_wire(measured):
+    row = measured["netns", "rps", 0]
+    assert row["wire_bytes"] > row["payload_bytes"]
+    assert row["predicted_step_time_s"] is None

@@ -1,0 +1,152 @@
+"""What the algorithms for lossy networks share: an average of blocks that travel once and may not arrive.
+
+With n workers a vector is cut into n shares, share j owned by worker j, and shares into blocks (see `Mean`).
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from dataclasses import Field, dataclass
+from typing import Any
+
+import torch
+
+from netprofiles import Delay, Size, UnitError
+from workloads.algorithms.base import Algorithm, AlgorithmError, Replica, Setting
+from workloads.comm.base import Vector
+from workloads.comm.blocks import PAYLOAD_BYTES
+from workloads.comm.exchange import LossyComm, Terms
+
+COLLECTIVE = "direct"
+LONGEST_DEADLINE = Delay.parse("30s")  # a worker that is silent for long counts as hung
+_ELEMENT_BYTES = 4
+
+
+class Mean:
+    """Replaces vectors by their mean over the blocks that arrive.
+
+    For worker i with vector v_i, and each block of share j::
+
+        send it to its owner j;  owner j:  u_j = mean of those that arrived, its own included
+        owner j sends u_j to all;  worker i:  v_i <- u_j if it arrived, else v_i stays as it is there
+
+    Args:
+        comm: the peers, of which there is at least one.
+        like: a vector of the size to come.
+        terms: of the two exchanges.
+    """
+
+    def __init__(self, comm: LossyComm, like: Vector, terms: Terms) -> None:
+        self._comm, self._terms = comm, terms
+        size, extra = divmod(like.numel(), comm.world_size)
+        ends = [0]
+        for rank in range(comm.world_size):
+            ends.append(ends[-1] + size + (rank < extra))
+        self._shares = [slice(begin, end) for begin, end in itertools.pairwise(ends)]
+        self._peers = [rank for rank in range(comm.world_size) if rank != comm.rank]
+        mine = self._shares[comm.rank]
+        self._given = {peer: like.new_zeros(mine.stop - mine.start) for peer in self._peers}
+        self._means = {peer: like.new_zeros(ends[peer + 1] - ends[peer]) for peer in self._peers}
+
+    def replace(self, v: Vector) -> None:
+        """Average `v`, shape (numel,), in place. Waits for both exchanges.
+
+        Raises:
+            CommError: datagrams cannot be sent.
+        """
+        own = v[self._shares[self._comm.rank]]
+        scattered = self._comm.exchange({peer: v[self._shares[peer]] for peer in self._peers}, self._given, self._terms)
+        scattered.wait()
+        own.copy_(self._of(own, scattered.arrived))
+        gathered = self._comm.exchange(dict.fromkeys(self._peers, own), self._means, self._terms)
+        gathered.wait()
+        for peer, runs in gathered.arrived.items():
+            share = v[self._shares[peer]]
+            for run in runs:
+                share[run].copy_(self._means[peer][run])
+
+    def _of(self, own: Vector, arrived: Mapping[int, Sequence[slice]]) -> Vector:
+        """The mean over the blocks that are there, in the order of ranks whatever the order of arrival."""
+        total, count = own.clone().zero_(), own.clone().zero_()
+        one = own.clone().fill_(1.0)
+        for rank in range(self._comm.world_size):
+            runs, vector = (arrived[rank], self._given[rank]) if rank != self._comm.rank else ([slice(None)], own)
+            for run in runs:
+                total[run].add_(vector[run])
+                count[run].add_(one[run])
+        if isinstance(total, torch.Tensor) and isinstance(count, torch.Tensor):
+            total.div_(count)  # of a phantom there is nothing to divide
+        return total
+
+
+@dataclass
+class Unreliable(Algorithm):
+    """Sends blocks in datagrams, once; the base class of those that do.
+
+    Attributes:
+        block: size of a block, such as "1456B", the largest that is one datagram; one that is larger takes several, and
+            is lost with any of them. A multiple of 4 bytes.
+        deadline: how long a worker waits in an exchange at most, such as "1s"; up to 30 s. There are two in a step.
+        silence: how long it waits after the last datagram once all peers have been heard, such as "50ms".
+    """
+
+    kind = "unreliable"
+
+    block: str = f"{PAYLOAD_BYTES}B"
+    deadline: str = "1s"
+    silence: str = "50ms"
+
+    @property
+    def datagrams(self) -> bool:
+        """Always."""
+        return True
+
+    @property
+    def terms(self) -> Terms:
+        """The parameters as numbers."""
+        block, deadline, silence = Size.parse(self.block), Delay.parse(self.deadline), Delay.parse(self.silence)
+        return Terms(block.bytes, deadline.ns, silence.ns)
+
+    def _check(self, name: str, value: object, item: Field[Any]) -> None:
+        super()._check(name, value, item)
+        assert isinstance(value, str), "the parameters are strings"
+        try:
+            number = Size.parse(value).bytes if name == "block" else Delay.parse(value).ns
+        except UnitError as error:
+            raise AlgorithmError(f"algorithm '{self.kind}': {name}: {error}") from None
+        if not number:
+            self.refuse(name, value, "more than 0")
+        if name == "deadline" and number > LONGEST_DEADLINE.ns:
+            self.refuse(name, value, f"at most {LONGEST_DEADLINE}")
+        if name == "block" and number % _ELEMENT_BYTES:
+            self.refuse(name, value, f"a multiple of {_ELEMENT_BYTES} bytes, the size of a parameter")
+
+    def __post_init__(self) -> None:
+        """Check the parameters, alone and together. Raises: AlgorithmError."""
+        super().__post_init__()
+        if self.terms.silence_ns > self.terms.deadline_ns:
+            self.refuse("silence", self.silence, f"at most the deadline, {self.deadline}")
+
+    def check(self, setting: Setting) -> None:
+        """As `Algorithm.check`; it takes two, datagrams, and a deadline that they can meet."""
+        super().check(setting)
+        if setting.workers < 2:
+            raise AlgorithmError(f"algorithm '{self.kind}' needs at least 2 workers, got {setting.workers}")
+        if setting.collective != COLLECTIVE:
+            raise AlgorithmError(
+                f"algorithm '{self.kind}' sends each block to its owner and back in datagrams, as collective "
+                f"'{COLLECTIVE}' does in streams; expected comm.collective = '{COLLECTIVE}', got '{setting.collective}'"
+            )
+        one_way_ms = setting.rtt_s * 1e3 / 2
+        if self.terms.deadline_ns <= one_way_ms * 1e6:
+            self.refuse("deadline", self.deadline, f"more than the {one_way_ms:g} ms that a datagram is under way")
+
+    def start(self, replica: Replica) -> None:
+        """Called once, before the first step. Raises: AlgorithmError, if `replica.comm` has no datagrams."""
+        super().start(replica)
+        if not isinstance(replica.comm, LossyComm):
+            raise AlgorithmError(
+                f"algorithm '{self.kind}' needs datagrams, which {type(replica.comm).__name__} has not"
+            )
+        self._mean = Mean(replica.comm, replica.w, self.terms)

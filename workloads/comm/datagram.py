@@ -1,0 +1,361 @@
+"""Exchanges over UDP: one socket a worker, served by an I/O thread; nothing is ever sent again.
+
+So that nothing is lost but what the network loses: no datagram is larger than a packet (the kernel refuses to cut one),
+the thread empties the socket's buffer while the worker computes, and workers send no faster than they are told, nor
+than that a peer's buffer holds what comes while that peer gets no processor for `ABSORBED_S`. What overflows all the
+same is counted by the kernel (`overflows`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import selectors
+import socket
+import threading
+import time
+from collections import defaultdict, deque
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import cast
+
+import torch
+
+from workloads.comm.base import CommError, Vector
+from workloads.comm.blocks import HEADER, MTU, WIRE_HEADER_BYTES, Blocks
+from workloads.comm.direct import DirectComm, bytes_of
+from workloads.comm.exchange import Terms
+from workloads.comm.mesh import Mesh
+
+ABSORBED_S = 0.01
+_WANTED_BUFFER_BYTES = 8 << 20
+_BUFFER_BYTES_PER_DATAGRAM = 2560  # what the kernel charges for a packet of 1500 bytes, rounded up
+_BURST_S = 0.004  # the selector sleeps in milliseconds
+_AHEAD = 8  # exchanges that a peer may be ahead; it cannot without giving this worker up as often
+_IP_MTU_DISCOVER, _IP_PMTUDISC_DO = 10, 2
+_READ_BUDGET = 256
+
+Datagram = tuple[int, bytes, memoryview]
+
+
+class UdpExchange:
+    """See `workloads.comm.exchange.Exchange`. All but `wait` and `done` is the I/O thread's."""
+
+    def __init__(self, number: int, receives: Mapping[int, torch.Tensor], terms: Terms, timeout_s: float) -> None:
+        self.number, self.terms = number, terms
+        self._timeout_s = timeout_s
+        self._event = threading.Event()
+        self._error: str | None = None
+        self._cuts = {
+            peer: Blocks(tensor.numel(), tensor.element_size(), terms.block_bytes) for peer, tensor in receives.items()
+        }
+        self._views = {peer: bytes_of(tensor) for peer, tensor in receives.items()}
+        self._sizes = {peer: tensor.element_size() for peer, tensor in receives.items()}
+        self._flags = {peer: bytearray(cut.datagrams) for peer, cut in self._cuts.items()}
+        self.missing = sum(cut.datagrams for cut in self._cuts.values())
+        self._unheard = {peer for peer, cut in self._cuts.items() if cut.datagrams}
+        self._latest_ns = 0
+        self.left_ns: int | None = None
+        self.ended_ns: int | None = None
+
+    @property
+    def arrived(self) -> dict[int, list[slice]]:
+        """By peer, the elements that came in time."""
+        return {peer: cut.runs(cut.arrived(self._flags[peer])) for peer, cut in self._cuts.items()}
+
+    @property
+    def blocks(self) -> tuple[int, int]:
+        """Expected, and not there in time."""
+        there = sum(cut.arrived(self._flags[peer]).count(True) for peer, cut in self._cuts.items())
+        expected = sum(cut.count for cut in self._cuts.values())
+        return expected, expected - there
+
+    def done(self) -> bool:
+        """True once `wait` would return at once."""
+        return self._event.is_set()
+
+    def wait(self) -> None:
+        """Block until it has ended. Raises: CommError, if the datagrams could not be sent."""
+        if not self._event.wait(self._timeout_s + self.terms.deadline_ns / 1e9):
+            raise CommError(f"udp: the datagrams of exchange {self.number} did not leave within {self._timeout_s:g} s")
+        if self._error is not None:
+            raise CommError(f"udp: exchange {self.number} failed: {self._error}")
+
+    def hear(self, peer: int, now_ns: int) -> None:
+        """A datagram of this exchange, or of a later one, came from `peer`."""
+        if peer in self._unheard:
+            self._unheard.discard(peer)
+            self._latest_ns = now_ns
+
+    def take(self, peer: int, index: int, body: memoryview, now_ns: int) -> None:
+        """A datagram of this exchange came; a second one is ignored. Raises: CommError, if its size is wrong."""
+        flags = self._flags.get(peer)
+        if flags is None or index >= len(flags):
+            raise CommError(f"rank {peer} sent datagram {index}, and {len(flags or ())} were expected of it")
+        begin, end = (element * self._sizes[peer] for element in self._cuts[peer].part(index))
+        if len(body) != end - begin:
+            raise CommError(f"rank {peer} sent {len(body)} bytes where {end - begin} were expected")
+        self._latest_ns = now_ns
+        if not flags[index]:
+            flags[index] = 1
+            self.missing -= 1
+            self._views[peer][begin:end] = body
+
+    def due_ns(self) -> int | None:
+        """When it ends if nothing more comes; None before its own datagrams have left."""
+        if self.left_ns is None:
+            return None
+        if not self.missing:
+            return self.left_ns
+        return self.terms.end_ns(self.left_ns, None if self._unheard else self._latest_ns)
+
+    def end(self, error: str | None = None) -> None:
+        """Nothing is taken any more."""
+        self._error = error
+        self.ended_ns = time.monotonic_ns()
+        self._event.set()
+
+
+class Datagrams:
+    """The datagrams of one worker.
+
+    Args:
+        sock: a bound UDP socket, which this object closes.
+        rank: this worker's. addresses: of the sockets of all ranks.
+        token: 32 bits that tell this group's datagrams from those of an earlier one.
+        bytes_per_s: what the way to the peers carries; None is unlimited.
+        timeout_s: after which sending has failed.
+
+    Attributes:
+        buffer_bytes: of the socket, as the kernel counts them; it may be less than was asked for.
+        bytes_per_s: how fast this worker sends, headers included.
+    """
+
+    def __init__(
+        self,
+        sock: socket.socket,
+        rank: int,
+        addresses: Sequence[tuple[str, int]],
+        *,
+        token: int,
+        bytes_per_s: float | None,
+        timeout_s: float,
+    ) -> None:
+        self._sock, self._rank, self._addresses = sock, rank, addresses
+        self._token, self._timeout_s = token & 0xFFFFFFFF, timeout_s
+        sock.setblocking(False)
+        sock.setsockopt(socket.IPPROTO_IP, _IP_MTU_DISCOVER, _IP_PMTUDISC_DO)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _WANTED_BUFFER_BYTES)
+        self.buffer_bytes = sock.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF)
+        absorbed = self.buffer_bytes / _BUFFER_BYTES_PER_DATAGRAM * MTU / ABSORBED_S
+        self.bytes_per_s = absorbed if bytes_per_s is None else min(bytes_per_s, absorbed)
+        self._burst = max(self.bytes_per_s * _BURST_S, 2.0 * MTU)
+        self._credit, self._credited_ns = self._burst, time.monotonic_ns()
+        self._lock = threading.Lock()
+        self._issued = 0
+        self._pending: dict[int, UdpExchange] = {}
+        self._early: dict[int, list[tuple[int, int, bytes]]] = defaultdict(list)
+        self._newest = [-1] * len(addresses)
+        self._outgoing: deque[tuple[UdpExchange, Iterator[Datagram]]] = deque()
+        self._held: Datagram | None = None
+        self._buffer = bytearray(2 * MTU)
+        self._failed: str | None = None
+        self._closing = False
+        self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self._selector = selectors.DefaultSelector()
+        self._selector.register(sock, selectors.EVENT_READ)
+        self._selector.register(self._wake, selectors.EVENT_READ)
+        self._thread = threading.Thread(target=self._serve, name="datagrams", daemon=True)
+        self._thread.start()
+
+    def exchange(self, sends: Mapping[int, Vector], receives: Mapping[int, Vector], terms: Terms) -> UdpExchange:
+        """Begin an exchange. See `workloads.comm.exchange.LossyComm`."""
+        with self._lock:
+            number = self._issued
+            exchange = UdpExchange(number, cast(Mapping[int, torch.Tensor], receives), terms, self._timeout_s)
+            if self._failed is not None:
+                exchange.end(self._failed)
+                return exchange
+            self._issued += 1
+            self._pending[number] = exchange
+            now_ns = time.monotonic_ns()
+            for peer, newest in enumerate(self._newest):
+                if newest >= number:
+                    exchange.hear(peer, now_ns)
+            for peer, index, body in self._early.pop(number, ()):
+                self._give(exchange, peer, index, memoryview(body), now_ns)
+            self._outgoing.append((exchange, self._cut(number, cast(Mapping[int, torch.Tensor], sends), terms)))
+        os.eventfd_write(self._wake, 1)
+        return exchange
+
+    def close(self) -> None:
+        """Stop the thread and close the socket; calling it again does nothing."""
+        if self._closing:
+            return
+        self._closing = True
+        os.eventfd_write(self._wake, 1)
+        self._thread.join()
+        self._selector.close()
+        self._sock.close()
+        os.close(self._wake)
+
+    def _cut(self, number: int, sends: Mapping[int, torch.Tensor], terms: Terms) -> Iterator[Datagram]:
+        """The datagrams of an exchange, to all peers by turns: behind oneself first, so that no one is everyone's."""
+        vectors = []
+        for hop in range(1, len(self._addresses)):
+            peer = (self._rank + hop) % len(self._addresses)
+            if peer in sends:
+                tensor = sends[peer]
+                cut = Blocks(tensor.numel(), tensor.element_size(), terms.block_bytes)
+                vectors.append((peer, cut, bytes_of(tensor), tensor.element_size()))
+        for index in range(max((cut.datagrams for _, cut, _, _ in vectors), default=0)):
+            for peer, cut, view, size in vectors:
+                if index < cut.datagrams:
+                    begin, end = cut.part(index)
+                    header = HEADER.pack(self._token, number, index, self._rank)
+                    yield peer, header, view[begin * size : end * size]
+
+    # ---------------------------------------------------------------- the I/O thread
+
+    def _serve(self) -> None:
+        try:
+            while not self._closing:
+                self._selector.select(self._patience_s())
+                with contextlib.suppress(BlockingIOError):
+                    os.eventfd_read(self._wake)
+                # What has come is taken before anything is given up: the thread itself may be late.
+                more = self._receive()
+                self._send()
+                if not more:
+                    self._end_due()
+        except Exception as error:  # whatever ends this thread, nobody may go on waiting for it
+            self._fail(str(error) if isinstance(error, CommError) else repr(error))
+
+    def _patience_s(self) -> float | None:
+        """How long nothing will be due."""
+        with self._lock:
+            dues = [due for exchange in self._pending.values() if (due := exchange.due_ns()) is not None]
+            waiting = bool(self._outgoing) and not self._blocked
+        times = [(due - time.monotonic_ns()) / 1e9 for due in dues]
+        times += [_BURST_S / 4] if waiting else []
+        return max(0.0, min(times)) if times else None
+
+    def _receive(self) -> bool:
+        """Take what the socket holds, up to a budget; true if there may be more."""
+        view = memoryview(self._buffer)
+        for _ in range(_READ_BUDGET):
+            try:
+                nbytes = self._sock.recv_into(self._buffer)
+            except BlockingIOError:
+                return False
+            if nbytes < HEADER.size:
+                continue
+            token, number, index, peer = HEADER.unpack_from(self._buffer)
+            if token == self._token and peer < len(self._addresses):
+                self._arrived(peer, number, index, view[HEADER.size : nbytes])
+        return True
+
+    def _arrived(self, peer: int, number: int, index: int, body: memoryview) -> None:
+        now_ns = time.monotonic_ns()
+        with self._lock:
+            if number > self._newest[peer]:
+                self._newest[peer] = number
+                for earlier, exchange in self._pending.items():
+                    if earlier <= number:
+                        exchange.hear(peer, now_ns)
+            exchange_of = self._pending.get(number)
+            if exchange_of is not None:
+                self._give(exchange_of, peer, index, body, now_ns)
+            elif self._issued <= number < self._issued + _AHEAD:
+                self._early[number].append((peer, index, bytes(body)))
+
+    def _give(self, exchange: UdpExchange, peer: int, index: int, body: memoryview, now_ns: int) -> None:
+        exchange.hear(peer, now_ns)
+        exchange.take(peer, index, body, now_ns)
+
+    @property
+    def _blocked(self) -> bool:
+        """The kernel holds as much as it takes; it says when it takes more."""
+        return bool(self._selector.get_key(self._sock).events & selectors.EVENT_WRITE)
+
+    def _send(self) -> None:
+        """Send what the credit allows."""
+        now_ns = time.monotonic_ns()
+        self._credit = min(self._burst, self._credit + (now_ns - self._credited_ns) / 1e9 * self.bytes_per_s)
+        self._credited_ns = now_ns
+        full = False
+        while self._outgoing and self._credit > 0:
+            exchange, datagrams = self._outgoing[0]
+            datagram = self._held or next(datagrams, None)
+            self._held = None
+            if datagram is None:
+                self._outgoing.popleft()
+                exchange.left_ns = time.monotonic_ns()
+                continue
+            peer, header, body = datagram
+            try:
+                self._sock.sendmsg([header, body], (), 0, self._addresses[peer])
+            except BlockingIOError:
+                self._held, full = datagram, True
+                break
+            except OSError as error:
+                raise CommError(f"a datagram to rank {peer} could not be sent: {error}") from error
+            self._credit -= len(body) + WIRE_HEADER_BYTES
+        if full != self._blocked:
+            events = selectors.EVENT_READ | (selectors.EVENT_WRITE if full else 0)
+            self._selector.modify(self._sock, events)
+
+    def _end_due(self) -> None:
+        now_ns = time.monotonic_ns()
+        with self._lock:
+            for exchange in list(self._pending.values()):
+                due = exchange.due_ns()
+                if due is not None and due <= now_ns:
+                    del self._pending[exchange.number]
+                    exchange.end()
+
+    def _fail(self, reason: str) -> None:
+        with self._lock:
+            self._failed = reason
+            pending = list(self._pending.values())
+            self._pending.clear()
+        for exchange in pending:
+            exchange.end(reason)
+
+
+class DatagramComm(DirectComm):
+    """The `direct` comm with datagrams beside its connections.
+
+    Args:
+        mesh, timeout_s: as `DirectComm`. datagrams: of this worker.
+    """
+
+    def __init__(self, mesh: Mesh, datagrams: Datagrams, *, timeout_s: float) -> None:
+        super().__init__(mesh, timeout_s=timeout_s)
+        self._datagrams = datagrams
+
+    def exchange(self, sends: Mapping[int, Vector], receives: Mapping[int, Vector], terms: Terms) -> UdpExchange:
+        """See `workloads.comm.exchange.LossyComm`. The vectors are contiguous CPU tensors."""
+        return self._datagrams.exchange(sends, receives, terms)
+
+    def close(self) -> None:
+        """Close all connections and the socket."""
+        super().close()
+        self._datagrams.close()
+
+
+def bind(address: str, port: int = 0) -> socket.socket:
+    """A UDP socket on this address. Raises: CommError."""
+    sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    try:
+        sock.bind((address, port))
+    except OSError as error:
+        sock.close()
+        raise CommError(f"udp: cannot bind {address}:{port}: {error.strerror}") from error
+    return sock
+
+
+def overflows() -> int:
+    """Datagrams that found the buffer of their socket full, in this network namespace so far."""
+    lines = [line.split() for line in Path("/proc/net/snmp").read_text().splitlines() if line.startswith("Udp:")]
+    return int(dict(zip(lines[0], lines[1], strict=True))["RcvbufErrors"])
