@@ -117,7 +117,9 @@ def axes_of(table: pd.DataFrame) -> list[str]:
             given += ["workers", "profile", "payload_scale"]
         elif name == "channels":
             given += ["collective"]
-        if swept.groupby(given, dropna=False)[name].nunique(dropna=False).max() > 1:
+        # Also where each algorithm has one of its own: the speed of one workload says nothing of another.
+        several = name == "workload" and swept[name].nunique() > 1
+        if several or swept.groupby(given, dropna=False)[name].nunique(dropna=False).max() > 1:
             found.append(name)
     return found
 
@@ -183,6 +185,20 @@ def law_curve(line: Mapping[str, Any], rtts_ms: Sequence[float]) -> list[float] 
         return None
     steps = (predict(replace(inputs, rtt_s=rtt_ms / 1e3)).step_time_s for rtt_ms in rtts_ms)
     return [inputs.step_time_s / step_s for step_s in steps]
+
+
+def axis_value(axis: str, value: object) -> str:
+    """One value of an axis with its name and unit: "RTT 100 ms", "8 workers", "world4"."""
+    if axis in {"profile", "tcp", "collective", "workload"}:
+        return str(value)
+    if axis == "workers":
+        return f"{value} workers"
+    name, _, unit = AXIS_TITLES.get(axis, axis).partition(" (")
+    return f"{name} {_plain(value)} {unit.removesuffix(')')}".rstrip()
+
+
+def _plain(value: object) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 @dataclass(frozen=True)

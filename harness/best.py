@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from harness.analysis import AnalysisError, algorithm_order, axes_of, cells, frame, records
+from harness.paired import Change, change
 from harness.verify import ACCURACY_BAND
 
 REFERENCE = "ssgd"
@@ -26,6 +27,8 @@ class Standing:
         step_time_s: median. repeats: valid repetitions.
         accuracy, accuracy_low, accuracy_high: median, least and most; None where nothing is learned.
         accuracy_change: accuracy less that of the reference on the same network, None without one.
+        paired: the mean of that difference over repetitions with equal seeds, None without any.
+        workload: what was trained.
         megabytes_per_step: payload that one worker hands over a step, None where it is not recorded.
     """
 
@@ -42,11 +45,18 @@ class Standing:
     accuracy_high: float | None
     accuracy_change: float | None
     megabytes_per_step: float | None
+    paired: Change | None = None
+    workload: str = ""
+
+    @property
+    def change(self) -> float | None:
+        """How much more accurate than the reference: paired where there are pairs, else of medians."""
+        return self.accuracy_change if self.paired is None else self.paired.mean
 
     @property
     def accurate(self) -> bool:
         """Not further below the reference than the band that `verify` allows, as far as is known."""
-        return self.accuracy_change is None or self.accuracy_change >= -ACCURACY_BAND
+        return self.change is None or self.change >= -ACCURACY_BAND
 
 
 @dataclass(frozen=True)
@@ -96,21 +106,38 @@ def networks(rows: Iterable[Line]) -> list[Network]:
     groups: dict[tuple[Any, ...], list[Line]] = {}
     for line in summary:
         groups.setdefault(tuple(_plain(line[axis]) for axis in axes), []).append(line)
-    found = [_network(dict(zip(axes, key, strict=True)), lines) for key, lines in groups.items()]
+    seeds = _accuracies(records(table))
+    found = [_network(dict(zip(axes, key, strict=True)), lines, seeds) for key, lines in groups.items()]
     return sorted(found, key=lambda network: [_sortable(value) for value in network.where.values()])
 
 
-def _network(where: Mapping[str, Any], lines: Sequence[Line]) -> Network:
+Seeds = Mapping[tuple[Any, Any], Mapping[int, float]]
+
+
+def _accuracies(rows: Iterable[Line]) -> Seeds:
+    """By run and cell: the accuracy of each seed."""
+    found: dict[tuple[Any, Any], dict[int, float]] = {}
+    for row in rows:
+        if row["status"] == "ok" and not _absent(row["seed"]) and not _absent(row["accuracy"]):
+            found.setdefault((row["run"], row["cell"]), {})[int(row["seed"])] = float(row["accuracy"])
+    return found
+
+
+def _network(where: Mapping[str, Any], lines: Sequence[Line], seeds: Seeds) -> Network:
     valid = [line for line in lines if line["status"] == "ok"]
-    references = [line["accuracy"] for line in valid if line["kind"] == REFERENCE and not math.isnan(line["accuracy"])]
+    references = [line for line in valid if line["kind"] == REFERENCE and not math.isnan(line["accuracy"])]
     reference = references[0] if references else None
-    standings = [_standing(line, reference) for line in valid]
+    standings = [_standing(line, reference, seeds) for line in valid]
     standings.sort(key=lambda s: algorithm_order(s.algorithm, s.kind, s.params))
     return Network(where, tuple(standings), tuple(str(line["algorithm"]) for line in lines if line["status"] != "ok"))
 
 
-def _standing(line: Line, reference: float | None) -> Standing:
+def _standing(line: Line, reference: Line | None, seeds: Seeds) -> Standing:
     accuracy = None if math.isnan(line["accuracy"]) else float(line["accuracy"])
+    paired = None
+    if reference is not None:
+        mine, theirs = (seeds.get((one["run"], one["cell"]), {}) for one in (line, reference))
+        paired = change(mine, theirs)
     return Standing(
         algorithm=str(line["algorithm"]),
         kind=str(line["kind"]),
@@ -123,8 +150,10 @@ def _standing(line: Line, reference: float | None) -> Standing:
         accuracy=accuracy,
         accuracy_low=None if accuracy is None else float(line["accuracy_min"]),
         accuracy_high=None if accuracy is None else float(line["accuracy_max"]),
-        accuracy_change=None if accuracy is None or reference is None else accuracy - reference,
+        accuracy_change=None if accuracy is None or reference is None else accuracy - float(reference["accuracy"]),
         megabytes_per_step=megabytes_per_step(line),
+        paired=paired,
+        workload=str(line["workload"]),
     )
 
 

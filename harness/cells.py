@@ -6,6 +6,7 @@ import difflib
 import hashlib
 import json
 import math
+import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
@@ -305,6 +306,8 @@ def _cell(
     data = spec.to_dict()
     comm = spec.comm.model_dump()
     workload = dict(data["workload"])
+    if "data" in workload:
+        workload["data"] = _data_folder(workload["data"], where)
     network, source = resolve(spec.network, data.get("network", {}), where)
     if label == BASELINE:
         network, source = of_one_worker()
@@ -329,6 +332,13 @@ def _cell(
         **_place_to_run(spec, label),
     }
     return Cell(config, axes, source)
+
+
+def _data_folder(text: str, where: str) -> str:
+    """A data set is looked for beside the spec first, then in the working folder, as profile files are."""
+    folder = Path(text).expanduser()
+    beside = Path(where).parent / folder
+    return os.path.abspath(beside if beside.exists() else folder)
 
 
 def _place_to_run(spec: Spec, label: str) -> dict[str, Any]:

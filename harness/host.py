@@ -16,6 +16,8 @@ from harness.command import check_there
 from harness.emulators import choice
 from harness.errors import HostError, SpecError
 from harness.mounts import current
+from workloads.fields import WorkloadError
+from workloads.registry import check_data
 
 _OWNER = "owner.json"
 _WORKER_BYTES = 120 << 20  # private memory of a worker beside its vectors, generous
@@ -25,8 +27,13 @@ _VECTORS = 4  # parameters, momentum, gradient, accumulator
 
 
 def check_host(cells: Iterable[Cell]) -> None:
-    """Refuse early, in one line, what cannot work. Raises: HostError; SpecError for a command that is not there."""
+    """Refuse early, in one line, what cannot work.
+
+    Raises:
+        HostError: this host cannot do it. SpecError: a command or a data set is not there.
+    """
     cells = list(cells)
+    _check_data(cells)
     emulated = [cell for cell in cells if cell.config["testbed"] != "virtual"]
     for testbed in dict.fromkeys(cell.config["testbed"] for cell in emulated):
         mine = [cell for cell in emulated if cell.config["testbed"] == testbed]
@@ -48,6 +55,20 @@ def check_host(cells: Iterable[Cell]) -> None:
                 f"{cell.title.strip()}: needs about {needed / 2**30:.1f} GiB for {cell.workers} workers, "
                 f"{available / 2**30:.1f} GiB are available; use fewer workers or a smaller payload_scale"
             )
+
+
+def _check_data(cells: Iterable[Cell]) -> None:
+    """Every data set is there and in its format, and can be shown to containers."""
+    workloads = {json.dumps(c.config["workload"], sort_keys=True): c for c in cells if not c.is_command}
+    for cell in workloads.values():
+        try:
+            check_data(cell.config["workload"])
+        except WorkloadError as error:
+            raise SpecError(str(error)) from None
+        if cell.config["testbed"] == "docker" and "data" in cell.config["workload"]:
+            if testbeds.adopted() is not None:
+                raise SpecError("workload.data: containers that are there already do not see that folder")
+            current(Path(cell.config["workload"]["data"]))
 
 
 def _check_command(cell: Cell) -> None:

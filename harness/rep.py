@@ -57,8 +57,15 @@ def group_of(cell: Cell) -> Group:
         image=containers.get("image"),
         memory_bytes=None if memory is None else Size.parse(memory).bytes,
         cpuset=(cpuset,) if isinstance(cpuset, str) else tuple(cpuset),
-        mounts=(current(cell.folder.resolve()),) if cell.is_command and cell.config["testbed"] == "docker" else (),
+        mounts=tuple(map(current, _folders(cell))) if cell.config["testbed"] == "docker" else (),
     )
+
+
+def _folders(cell: Cell) -> list[Path]:
+    """Of this host, that workers read: where a program lies, or a data set."""
+    if cell.is_command:
+        return [cell.folder.resolve()]
+    return [Path(cell.config["workload"]["data"])] if "data" in cell.config["workload"] else []
 
 
 def jobs(cell: Cell, rep: int, rendezvous: str) -> list[Job]:

@@ -10,11 +10,15 @@ from dataclasses import dataclass
 from harness.cells import Cell
 from harness.predict import predict
 from harness.rep import expected_seconds
+from workloads.fields import batch_size
+from workloads.registry import WorkloadInfo
 
 # Processor seconds, measured on one 2-core machine; only used to decide how many cells may run together.
 _CPU_S_PER_PACKET = 30e-6  # relay, both ends' TCP stacks and the copies
 _CPU_SHARE_PER_WORKER = 0.01
 _SIMULATED_S, _SIMULATED_S_PER_STEP = 0.02, 1e-4  # of a simulated repetition, and of one worker's step in it
+_FLOPS = 20e9  # of one core in small layers
+_LEARNING_S = 1e-3  # of a step that learns, beside its products
 GUESSED_COMMAND_S = 30.0  # of a program whose like has not ended yet
 _PACKET_BYTES = 1448
 _ACK_FACTOR = 1.5
@@ -36,7 +40,7 @@ def load_of(cell: Cell) -> Load:
         return Load(GUESSED_COMMAND_S, float(os.cpu_count() or 1))
     inputs, workload = cell.law_inputs(), cell.workload()
     if cell.config["testbed"] == "virtual":
-        return Load(_SIMULATED_S + _SIMULATED_S_PER_STEP * cell.workers * cell.steps, 1.0)
+        return Load(_SIMULATED_S + _simulated_step_s(cell, workload) * cell.workers * cell.steps, 1.0)
     seconds = expected_seconds(cell)
     if workload.step_time_s is None:
         return Load(seconds, float(os.cpu_count() or 1))
@@ -48,6 +52,14 @@ def load_of(cell: Cell) -> Load:
     cpus = packets * _CPU_S_PER_PACKET / predict(inputs).step_time_s
     learning = cell.workers * 0.5 if workload.learns else 0.0
     return Load(seconds, cpus + cell.workers * _CPU_SHARE_PER_WORKER + learning)
+
+
+def _simulated_step_s(cell: Cell, workload: WorkloadInfo) -> float:
+    """Processor seconds of one worker's step; gradients are computed where something is learned."""
+    if not workload.learns:
+        return _SIMULATED_S_PER_STEP
+    backward = 2 * sum(tensor.backward_work for tensor in workload.parameters)  # a multiply-add is two operations
+    return _LEARNING_S + 1.5 * backward * batch_size(cell.config["train"]) / _FLOPS
 
 
 def fits(load: Load, running: Sequence[Load], cores: int) -> bool:

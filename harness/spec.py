@@ -52,6 +52,7 @@ class WorkloadTable(_Table):
     tensors: int | None = None
     model: str | None = None
     command: Annotated[list[str], Field(min_length=1)] | None = None
+    data: str | None = None
     step_time: str | None = None
     step_cv: float | None = None
     payload_scale: float | None = None
@@ -130,6 +131,7 @@ class TrainTable(_Table):
     warmup_steps: int = Field(default=0, ge=0)
     batch_size: int = Field(default=DEFAULT_BATCH_SIZE, ge=1)
     shards: str = "iid"
+    folds: int | None = None
     eval_every: int = Field(default=0, ge=0)
     target: float | None = Field(default=None, gt=0, le=1)
     until: Steps | None = None

@@ -1,9 +1,10 @@
-"""Data sets that need no download."""
+"""The digits, which need no download, and batches of any data set."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from random import Random
 from typing import TYPE_CHECKING
 
@@ -31,10 +32,15 @@ class Split:
     test_y: torch.Tensor
 
 
-def digits() -> Split:
+@lru_cache(maxsize=16)  # a simulation asks for it once a worker
+def digits(folds: int | None = None, fold: int = 0) -> Split:
     """The 8x8 handwritten digits bundled with scikit-learn (UCI, Alpaydin and Kaynak 1998).
 
     The test images are the same whatever the seed of a run, so that accuracies of different runs compare.
+
+    Args:
+        folds: with k, the 1797 images are cut into k parts of nearly equal size; over all k every image is tested
+            once. fold: the part to test on, 0 to k - 1.
     """
     import torch
     from sklearn.datasets import load_digits
@@ -46,7 +52,10 @@ def digits() -> Split:
     # Neighbouring samples come from the same writers, so a cut without shuffling would test on strangers
     # only.
     stream(0, "digits", "split").shuffle(order)
-    test, train = order[:TEST_SAMPLES], order[TEST_SAMPLES:]
+    if folds is None:
+        test, train = order[:TEST_SAMPLES], order[TEST_SAMPLES:]
+    else:
+        test, train = order[fold::folds], [index for at, index in enumerate(order) if at % folds != fold]
     return Split(x[train], y[train], x[test], y[test])
 
 
@@ -58,6 +67,12 @@ def batches(
 
     A batch may span two passes, so that a shard smaller than a batch works too.
     """
+    for chosen in endless(batch_size, random, indices):
+        yield x[chosen], y[chosen]
+
+
+def endless(batch_size: int, random: Random, indices: Sequence[int]) -> Iterator[list[int]]:
+    """The indices of such batches."""
     waiting: list[int] = []
     while True:
         while len(waiting) < batch_size:
@@ -65,4 +80,4 @@ def batches(
             random.shuffle(epoch)
             waiting.extend(epoch)
         chosen, waiting = waiting[:batch_size], waiting[batch_size:]
-        yield x[chosen], y[chosen]
+        yield chosen

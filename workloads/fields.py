@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from pathlib import Path
 
 from netprofiles.errors import UnitError, did_you_mean
 from netprofiles.units import Delay
@@ -17,7 +18,7 @@ DEFAULT_BATCH_SIZE = 32
 MAX_PROCESSES = 16  # of a command, for each worker
 
 _KEYS = {
-    "name": ("name", "step_time", "step_cv", "payload_scale"),
+    "name": ("name", "data", "step_time", "step_cv", "payload_scale"),
     "params": ("params", "tensors", "step_time", "step_cv", "payload_scale"),
     "model": ("model", "step_time", "step_cv", "payload_scale"),
     "command": ("command", "step_times", "warmup", "nproc_per_worker", "timeout"),
@@ -32,8 +33,7 @@ def kind_of(spec: Mapping[str, object], train: Mapping[str, object]) -> str:
     """Which of `KINDS` a workload is; the keys of both tables are known and go together."""
     batch_size(train)
     shards(train)
-    if "shards" in train and spec.get("name") != "digits-cnn":
-        raise WorkloadError("train.shards: only digits-cnn is sharded here; other workloads bring their own data")
+    folds(train)
     kinds = [kind for kind in KINDS if kind in spec]
     if len(kinds) != 1:
         got = " and ".join(kinds) if kinds else "none"
@@ -122,6 +122,26 @@ def shards(train: Mapping[str, object]) -> Shards:
         return Shards.parse(train.get("shards", "iid"))
     except ValueError as error:
         raise WorkloadError(f"train.shards: {error}") from error
+
+
+def folds(train: Mapping[str, object]) -> int | None:
+    """Into how many parts the data are cut, from the `[train]` table; None: they are not."""
+    if "folds" not in train:
+        return None
+    count = positive_int("train.folds", train["folds"])
+    if count < 2:  # nothing would be left to train on
+        raise WorkloadError(f"train.folds: expected a whole number of at least 2, got {count!r}")
+    return count
+
+
+def data_folder(spec: Mapping[str, object]) -> Path | None:
+    """Where the data set is, from the `[workload]` table; None: not said."""
+    if "data" not in spec:
+        return None
+    folder = spec["data"]
+    if not isinstance(folder, str) or not folder:
+        raise WorkloadError(f"workload.data: expected a folder, got {folder!r}")
+    return Path(folder).expanduser()
 
 
 def _number(key: str, value: object, expected: str) -> float:

@@ -6,7 +6,7 @@ planning and listing are quick; `make_task` builds what a worker runs.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Any
 from netprofiles.errors import did_you_mean
 from workloads import fields
 from workloads.buckets import FLOAT32_BYTES, Bucket, ParameterTensor, plan_buckets, scaled_numel
+from workloads.builtins import BUILTINS
 from workloads.compute import EmulatedCompute, StepTime, ready_share
 from workloads.fields import WorkloadError
-from workloads.models import digits_cnn, resnet50
+from workloads.portion import Portion
 
 if TYPE_CHECKING:
     from workloads.comm.base import Clock
@@ -25,48 +26,6 @@ if TYPE_CHECKING:
 
 
 _buckets = lru_cache(maxsize=32)(plan_buckets)  # a thousand simulated workers ask for the same ones
-
-
-@dataclass(frozen=True, slots=True)
-class Builtin:
-    """A workload with a name.
-
-    Attributes:
-        description: one line with the sources of its numbers.
-        tensors: its parameter tensors, in registration order.
-        step_time_s: mean duration of a step, emulated unless the spec says otherwise.
-        dataset: what it learns from, or None if it learns nothing.
-        step_cv: coefficient of variation of the duration.
-    """
-
-    description: str
-    tensors: Callable[[], tuple[ParameterTensor, ...]]
-    step_time_s: float
-    dataset: str | None = None
-    step_cv: float = fields.ASSUMED_STEP_CV
-
-
-BUILTINS: Mapping[str, Builtin] = {
-    "resnet50-v100": Builtin(
-        "ResNet-50 on one V100: 25 557 032 parameters in 161 tensors (He et al. 2016), 300 ms a step "
-        "(published: Zhu, Lu, Lin, Han 2019), timing only",
-        resnet50.tensors,
-        0.3,
-    ),
-    "resnet50-sgp-poster": Builtin(
-        "ResNet-50 on a node of 8 V100 with 311 ms a step that varies by 83 %: fitted, with the profile sgp-poster, to "
-        "the all-reduce times on 4 and 32 nodes of Assran et al. 2019 (SGP, ICML poster), timing only",
-        resnet50.tensors,
-        0.3113,
-        step_cv=0.8275,
-    ),
-    "digits-cnn": Builtin(
-        "a small CNN that learns scikit-learn's 8x8 digits for real; 20 ms a step (assumed)",
-        digits_cnn.tensors,
-        digits_cnn.STEP_TIME_S,
-        digits_cnn.DATASET,
-    ),
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +106,7 @@ def info(spec: Mapping[str, object], train: Mapping[str, object] | None = None) 
     The table has exactly one of
 
     * `name`: a built-in. `step_time` and `step_cv` replace its own; `step_time = "real"` lets a workload that
-      learns take the time it takes;
+      learns take the time it takes; `data` is the folder of a data set that is not bundled, see `check_data`;
     * `params`, with `step_time` and optionally `tensors` (default 1; the parameters are split evenly over
       them) and `step_cv` (default 0.02);
     * `model`: "package.module:make", see `workloads.models.learner`. Its compute is real unless `step_time`
@@ -163,9 +122,29 @@ def info(spec: Mapping[str, object], train: Mapping[str, object] | None = None) 
     kind = fields.kind_of(spec, train)
     if kind == "command":
         raise WorkloadError("workload.command: what a program computes is not known before it runs")
+    _check_division(spec, train)
     if kind == "model":
         return _by_model(spec, _learner(spec, 0, 1, 0, train))
     return _without_model(spec)
+
+
+def check_data(spec: Mapping[str, object]) -> None:
+    """Whether the data set that a `[workload]` table needs is there; quick, and without torch.
+
+    Raises:
+        WorkloadError: it is missing or not in its format, or a workload that needs none is given one.
+    """
+    builtin = BUILTINS.get(str(spec.get("name")))
+    folder = fields.data_folder(spec)
+    if builtin is None or builtin.check is None:
+        if folder is not None:
+            raise WorkloadError(f"workload.data: {spec.get('name')} takes no folder; leave it out")
+        return
+    if folder is None:
+        raise WorkloadError(
+            f"workload.data: missing; {spec['name']} learns {builtin.dataset}, which is not bundled: name its folder"
+        )
+    builtin.check(folder)
 
 
 def make_task(
@@ -187,7 +166,7 @@ def make_task(
         seed: of the repetition. The initial parameters depend on nothing else.
         clock: what emulated compute sleeps on.
         bucket_bytes: size at which a gradient bucket is closed, before payload scaling.
-        train: the `[train]` table: `batch_size` (default 32) and `shards` (default "iid").
+        train: the `[train]` table: `batch_size` (default 32), `shards` (default "iid") and `folds` (default none).
         phantom: without payload, where nothing is learned.
     """
     from workloads.task import EmulatedTask, LearningTask, PhantomTask
@@ -199,8 +178,7 @@ def make_task(
         known = _by_model(spec, learner)
     else:
         known = _without_model(spec)
-        if known.learns:
-            learner = digits_cnn.make(rank, world_size, seed, fields.batch_size(train), fields.shards(train))
+        learner = _built_in_learner(spec, rank, world_size, seed, train)
     buckets = known.buckets(bucket_bytes)
     emulated = None
     if known.step_time_s is not None:
@@ -218,6 +196,28 @@ def make_task(
             task = EmulatedTask(numel, emulated, clock, seed=seed, rank=rank)
     task.shapes = known.shapes
     return task
+
+
+def _built_in_learner(
+    spec: Mapping[str, object], rank: int, world_size: int, seed: int, train: Mapping[str, object]
+) -> Learner | None:
+    """None where nothing is learned."""
+    builtin = BUILTINS.get(str(spec.get("name")))
+    if builtin is None or builtin.make is None:
+        return None
+    check_data(spec)
+    batch_size, shards, folds = fields.batch_size(train), fields.shards(train), fields.folds(train)
+    return builtin.make(Portion(rank, world_size, seed, batch_size, shards, folds, fields.data_folder(spec)))
+
+
+def _check_division(spec: Mapping[str, object], train: Mapping[str, object]) -> None:
+    """Only data of ours are divided by us."""
+    ours = {name: builtin for name, builtin in BUILTINS.items() if builtin.make is not None}
+    if "shards" in train and spec.get("name") not in ours:
+        raise WorkloadError(f"train.shards: only {', '.join(ours)} are sharded here; others bring their own data")
+    cut = [name for name, builtin in ours.items() if builtin.folds]
+    if "folds" in train and spec.get("name") not in cut:
+        raise WorkloadError(f"train.folds: only {', '.join(cut)} is cut into folds")
 
 
 def _learner(spec: Mapping[str, object], rank: int, world_size: int, seed: int, train: Mapping[str, object]) -> Learner:

@@ -75,6 +75,9 @@ class Shards:
         return divided
 
 
+IID = Shards()
+
+
 def _cut(members: Sequence[int], weights: Sequence[float]) -> list[Sequence[int]]:
     """Cut `members` into consecutive parts in proportion to `weights`."""
     total = sum(weights)

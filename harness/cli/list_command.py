@@ -58,7 +58,7 @@ def _line(cls: type[Parameters]) -> str:
 
 
 def _workloads() -> dict[str, str]:
-    from workloads.registry import BUILTINS
+    from workloads.builtins import BUILTINS
 
     return {name: builtin.description for name, builtin in BUILTINS.items()}
 

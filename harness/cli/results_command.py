@@ -20,13 +20,15 @@ _FORMATS = ("table", "pivot", "md", "csv", "json", "parquet")
 def command(run_source: str | None, form: str, sort: str | None, out: Path) -> None:
     """Show RUN (a folder, or a name under --out; default: the latest): what is finished, and what failed and why.
 
-    table and pivot show one entry a cell, csv, json and parquet one object a repetition. With parquet the
-    path of the file is printed.
+    table and pivot open with the decision: the best algorithm of every network, its speed, what it costs in accuracy
+    and in bytes. Then they show one entry a cell; md shows the entries alone. csv, json and parquet have one object a
+    repetition. With parquet the path of the file is printed.
 
     \b
     Example:  wanbench results latency-sweep --format pivot
               wanbench results latency-sweep --sort -scalability
     """
+    from harness.decision import decision
     from harness.store import open_run
     from harness.tables import render, write_parquet
 
@@ -38,9 +40,11 @@ def command(run_source: str | None, form: str, sort: str | None, out: Path) -> N
         click.echo(path)
         return
     try:
-        click.echo(render(rows, form, sort), nl=False)  # type: ignore[arg-type]  # click has checked the choice
+        text = render(rows, form, sort)  # type: ignore[arg-type]  # click has checked the choice
     except ValueError as error:
         raise SpecError(f"{folder.path}: {error}") from None
+    opening = decision(rows) if form in ("table", "pivot") else ""
+    click.echo(f"{opening}\n{text}".lstrip(), nl=False)
     click.echo(_state(folder.path.name, rows), err=True)
 
 

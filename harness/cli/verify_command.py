@@ -30,7 +30,8 @@ def command(run_source: str | None, as_json: bool, out: Path) -> None:
     payload    gloo was not run with scaled messages under the name of a full-size workload
     network    congestion control was pinned, and one worker was measured beside many
     processor  at most 5 % of a step is overhead of this host, where compute is emulated
-    accuracy   accuracy within 0.02 of ssgd's, or, without accuracy, a loss within a factor of 1.1
+    accuracy   after equally many steps of the same workload, accuracy within 0.02 of ssgd's, or, without accuracy, a
+               loss within a factor of 1.1; where nothing is learned, that is said and nothing is refused
 
     Of simulated cells one repetition is enough, and payload and tcp are free.
 
@@ -41,7 +42,7 @@ def command(run_source: str | None, as_json: bool, out: Path) -> None:
     """
     from harness.expected import expected_cells
     from harness.store import open_run
-    from harness.verify import RULES, meaning, objections
+    from harness.verify import RULES, meaning, objections, unmeasured
 
     folder = open_run(run_source, out)
     rows = rows_of(folder)
@@ -52,6 +53,10 @@ def command(run_source: str | None, as_json: bool, out: Path) -> None:
         for rule in RULES:
             mine = [one for one in found if one.rule == rule]
             click.echo(f"{'REFUSED' if mine else 'ok':7}  {rule:9}  {meaning(rule)}")
+            if rule == "accuracy" and unmeasured(rows):
+                click.echo(
+                    f"{'':20}not measured: nothing is learned by {', '.join(unmeasured(rows))}; publish speeds alone"
+                )
             for text in dict.fromkeys(one.text for one in mine):
                 click.echo(f"{'':20}{_where([one.cell for one in mine if one.text == text], folder.name)}: {text}")
     if found:

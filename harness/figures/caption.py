@@ -6,7 +6,7 @@ import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from harness.analysis import AXIS_TITLES, Pivot, law_inputs
+from harness.analysis import Pivot, axis_value, law_inputs
 
 Line = Mapping[str, Any]
 
@@ -72,16 +72,6 @@ def caption(
         pivot.note,
     ]
     return f"{run_name}: " + "; ".join(part for part in parts if part) + "."
-
-
-def axis_value(axis: str, value: object) -> str:
-    """One value of an axis with its name and unit: "RTT 100 ms", "8 workers", "world4"."""
-    if axis in {"profile", "tcp", "collective", "workload"}:
-        return str(value)
-    if axis == "workers":
-        return f"{value} workers"
-    name, _, unit = AXIS_TITLES.get(axis, axis).partition(" (")
-    return f"{name} {_plain(value)} {unit.removesuffix(')')}".rstrip()
 
 
 def wrapped(text: str, width_in: float, font_pt: float, *, bold: bool = False) -> list[str]:

@@ -12,6 +12,7 @@ from matplotlib.figure import Figure
 
 from harness.analysis import AXES, COLUMNS, Pivot, algorithm_order, axes_of, cells, frame, pivots, records
 from harness.best import networks
+from harness.data_set import data_set
 from harness.evidence import Evidence
 from harness.figures.bars import scalability_bars
 from harness.figures.caption import caption, title
@@ -90,8 +91,8 @@ def _trade_off(rows: Sequence[Row], lines: Sequence[Row], run_name: str, progres
         return []
     marks = f"bars from least to most; grey: at most {100 * ACCURACY_BAND:g} points below ssgd"
     about = caption(whole(lines), run_name, marks, progress, whiskers=False)
-    data_set = _only(lines, "workload")
-    return [Drawing("pareto", "Speed and accuracy", lambda width: pareto(found, data_set, about, width))]
+    learned = _data_sets(lines)
+    return [Drawing("pareto", "Speed and accuracy", lambda width: pareto(found, learned, about, width))]
 
 
 def _learning(
@@ -110,8 +111,8 @@ def _learning(
     about = caption(
         whole([x for x in lines if x["cell"] in kept]), run_name, "bands from least to most", whiskers=False
     )
-    data_set = _only(lines, "workload")
-    return [Drawing("learning", f"Learning {data_set}", lambda width: learning(curves, data_set, about, width))]
+    learned = _data_sets([x for x in lines if x["cell"] in kept])
+    return [Drawing("learning", f"Learning {learned}", lambda width: learning(curves, learned, about, width))]
 
 
 def _timeline(
@@ -203,8 +204,9 @@ def _order(row: Row) -> tuple[Any, ...]:
     return algorithm_order(row["algorithm"], row["kind"], row["params"]), row["rep"]
 
 
-def _only(lines: Sequence[Row], key: str) -> str:
-    return " and ".join(sorted({str(line[key]) for line in lines if line[key] is not None}))
+def _data_sets(lines: Sequence[Row]) -> str:
+    """What the accuracies of these cells are of."""
+    return " and ".join(sorted({data_set(line["workload"]) for line in lines if line["accuracy"] == line["accuracy"]}))
 
 
 def _slug(pivot: Pivot) -> str:

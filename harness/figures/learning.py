@@ -39,7 +39,7 @@ def learning(
     across = 2 if width_in > COLUMN_IN else 1
     with wanbench_style():
         panels = Panels(2, across, 1.9, between_in=0.42 if across == 1 else 0.0)
-        sheet = Sheet(width_in, panels.height_in, f"Learning {data_set}", about, list(looks), left_in=0.5)
+        sheet = Sheet(width_in, panels.height_in, f"Learning {data_set}", about, list(looks), left_in=0.62)
         for index, (x, label) in enumerate((("step", "step"), ("end_s", "seconds on this network"))):
             axes = panels.axes(sheet, index)
             for (name, _), (_, found) in curves.items():
@@ -49,7 +49,7 @@ def learning(
             axes.set_xlim(left=0)
             axes.set_ylim(top=101)
             if index == 0 or across == 1:
-                axes.set_ylabel(f"{data_set} accuracy (%)")
+                axes.set_ylabel(f"{data_set}:\naccuracy (%)")
             else:
                 axes.tick_params(labelleft=False)
         sheet.figure.axes[1].set_ylim(sheet.figure.axes[0].get_ylim())

@@ -9,9 +9,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from harness.analysis import AnalysisError
+from harness.analysis import AnalysisError, axis_value
 from harness.best import Network, Standing
-from harness.figures.caption import axis_value
 from harness.figures.hover import note
 from harness.figures.layout import Panels, Sheet
 from harness.figures.style import COLUMN_IN, FAINT, PAGE_IN, Style, point, styles, wanbench_style
@@ -55,7 +54,7 @@ def pareto(found: Sequence[Network], data_set: str, about: str, width_in: float 
             axes.set_ylim(low, high)
             axes.tick_params(labelleft=index % across == 0, labelbottom=index + across >= len(shown))
             if index % across == 0:
-                axes.set_ylabel(f"{data_set} accuracy,\npoints against ssgd", fontsize=7)
+                axes.set_ylabel(f"{data_set}:\naccuracy, points against ssgd", fontsize=7)
             if index + across >= len(shown):
                 axes.set_xlabel("scalability  T(1) / T(N)")
         front = Line2D([], [], color=FAINT, linewidth=0.6, linestyle=(0, (2, 1.5)))

@@ -11,8 +11,8 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
-from harness.analysis import Pivot
-from harness.figures.caption import axis_value, caption, has_law, title
+from harness.analysis import Pivot, axis_value
+from harness.figures.caption import caption, has_law, title
 from harness.figures.hover import note
 from harness.figures.layout import Panels, Sheet
 from harness.figures.style import COLUMN_IN, INK, PAGE_IN, PUBLISHED, wanbench_style

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
-from harness.analysis import AXIS_TITLES, AnalysisError, frame, pivots
+from harness.analysis import AXIS_TITLES, AnalysisError, Pivot, frame, pivots
 from harness.best import megabytes_per_step
 from harness.figures.caption import caption
 from harness.papers import Figure
@@ -18,7 +19,7 @@ def table(figure: Figure, rows: Sequence[Line], run_name: str) -> str:
     """One line an algorithm: several columns at one place, or one column at every place of the swept axis.
 
     Raises:
-        AnalysisError: an unknown column, or several columns at several places.
+        AnalysisError: an unknown column, or several columns at several places; a published value without a place.
     """
     for name in figure.columns:
         if name not in _COLUMNS:
@@ -30,13 +31,32 @@ def table(figure: Figure, rows: Sequence[Line], run_name: str) -> str:
     axis = AXIS_TITLES.get(pivot.column_axis, pivot.column_axis)
     places = [(name, column) for column in pivot.columns for name in figure.columns]
     titles = [_COLUMNS[name][0] + (f", {axis} {column}" if len(pivot.columns) > 1 else "") for name, column in places]
+    published = _published(figure, pivot)
     body = [
-        [label, *(_entry(name, pivot.lines.get((label, column)), reference[column]) for name, column in places)]
+        [
+            label,
+            *(
+                _entry(name, pivot.lines.get((label, column)), reference[column]) + published.get((label, column), "")
+                for name, column in places
+            ),
+        ]
         for label in pivot.algorithms
     ]
     grid = "\n".join("| " + " | ".join(line) + " |" for line in [["algorithm", *titles], _rule(len(titles)), *body])
-    about = caption(pivot, run_name, "in parentheses: from least to most", whiskers=False)
+    marks = "in parentheses: from least to most" + ("; in brackets: published" if published else "")
+    about = caption(replace(pivot, note=figure.note), run_name, marks, whiskers=False)
     return f"**{figure.title or figure.name}**\n\n{grid}\n\n{about}\n"
+
+
+def _published(figure: Figure, pivot: Pivot) -> dict[tuple[str, Any], str]:
+    """What the paper prints, for the entries of a table with one column; the source says what else is to be known."""
+    columns = {str(column): column for column in pivot.columns}
+    found = {}
+    for one in figure.published:
+        if len(figure.columns) != 1 or one.algorithm not in pivot.algorithms or one.at not in columns:
+            raise AnalysisError(f"published {one.algorithm} at {one.at}: no such entry in a table of one column")
+        found[one.algorithm, columns[one.at]] = f" [{one.value:g}{one.source and ', '}{one.source}]"
+    return found
 
 
 def _rule(columns: int) -> list[str]:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from harness.best import Network, Standing
+from harness.analysis import axis_value
+from harness.best import REFERENCE, Network, Standing
+from harness.data_set import data_set
 from harness.report.plain import Row, plain
 from harness.verify import ACCURACY_BAND, Objection
 
@@ -86,9 +89,12 @@ def _spread(standing: Standing) -> str:
 def _accuracy(standing: Standing) -> str:
     if standing.accuracy is None:
         return "not measured"
-    if standing.accuracy_change is None:
+    if standing.change is None:
         return f"{100 * standing.accuracy:.2f} %, no ssgd"
-    return f"{100 * standing.accuracy_change:+.2f} points"
+    points, paired = f"{100 * standing.change:+.2f} points", standing.paired
+    if paired is None or standing.kind == REFERENCE or math.isinf(paired.high):
+        return points
+    return f"{points} ({100 * paired.low:+.2f} to {100 * paired.high:+.2f})"
 
 
 def best_note(found: Sequence[Network]) -> str:
@@ -98,7 +104,11 @@ def best_note(found: Sequence[Network]) -> str:
         "Best: the highest scalability T(1)/T(N); within a hundredth, or where repetitions overlap, algorithms count "
         "as equally fast, and the one that sends least is named. MB: payload of one worker, a step. "
     )
-    if any(s.accuracy_change is not None for network in found for s in network.standings):
+    learned = sorted({s.workload for n in found for s in n.standings if s.accuracy is not None})
+    if any(s.change is not None for network in found for s in network.standings):
+        text += f"Accuracy: on {' and '.join(map(data_set, learned))}, against ssgd"
+        paired = any(s.paired is not None and s.paired.pairs > 2 for network in found for s in network.standings)
+        text += ", the mean over equal seeds with its 95 % interval. " if paired else ". "
         text += f"Algorithms more than {100 * ACCURACY_BAND:g} points of accuracy below ssgd are left out"
         return text + (f" (somewhere: {', '.join(slower)})." if slower else " (none is).")
     return text + "Nothing is learned in this run, so what speed costs in accuracy was not measured."
@@ -106,6 +116,4 @@ def best_note(found: Sequence[Network]) -> str:
 
 def where_text(where: Mapping[str, Any]) -> str:
     """The swept axes of a network in words."""
-    from harness.figures.caption import axis_value
-
     return ", ".join(axis_value(axis, value) for axis, value in where.items()) or "the only one"

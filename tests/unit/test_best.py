@@ -10,6 +10,7 @@ import synthetic_rows
 from harness.analysis import AnalysisError
 from harness.best import Network, Standing, megabytes_per_step, networks
 from harness.figures.pareto import pareto_front
+from harness.paired import change
 
 
 def standing(name, scalability, change=None, megabytes=None, low=None, high=None):
@@ -60,6 +61,47 @@ def test_a_network_with_failures_says_which():
     assert [one.lost for one in found] == [()] * 5 + [("ssgd",)]
     assert [one.where["rtt_ms"] for one in found] == list(synthetic_rows.RTTS_MS)
     assert len(found[0].standings) == 7
+
+
+def learned(**accuracies):
+    """Three repetitions an algorithm on one network; accuracies by seed 1, 2 and 3."""
+    rows = [row for row in synthetic_rows.latency_sweep() if row["rtt_ms"] == 100.0 and row["kind"] in accuracies]
+    for row in rows:
+        row["accuracy"] = accuracies[row["kind"]][row["rep"]]
+    return networks(rows)[0].standings
+
+
+def test_changes_are_paired_by_seed_so_that_what_seeds_share_cancels():
+    ssgd, sparse = (
+        s for s in learned(ssgd=(0.90, 0.95, 0.80), sparse=(0.91, 0.96, 0.81)) if s.algorithm != "sparse-p20"
+    )
+    assert (sparse.paired.mean, sparse.paired.low, sparse.paired.high) == pytest.approx((0.01, 0.01, 0.01))
+    assert sparse.paired.pairs == 3
+    assert ssgd.change == 0
+
+
+def test_the_interval_is_that_of_student():
+    found = change({1: 0.1, 2: 0.3, 3: 0.2, 4: 0.2}, dict.fromkeys(range(1, 9), 0.0))
+    assert found.mean == pytest.approx(0.2)
+    assert found.high - found.mean == pytest.approx(3.18245 * 0.0816497 / 2, rel=1e-5)  # t(0.975, 3), s, sqrt(4)
+
+
+def test_two_pairs_have_a_mean_and_no_interval_and_no_pair_has_neither():
+    assert change({1: 0.5, 2: 0.7}, {1: 0.4, 2: 0.4}).mean == pytest.approx(0.2)
+    assert change({1: 1.0}, {1: 0.0}).high == math.inf
+    assert change({1: 0.5}, {2: 0.5}) is None
+    assert change({1: math.nan, 2: 0.5}, {1: 0.5, 2: 0.5}) is None
+
+
+def test_workloads_are_never_joined_also_where_each_algorithm_has_one_of_its_own():
+    rows = [row for row in synthetic_rows.latency_sweep(reps=1) if row["rtt_ms"] in (0.0, 100.0) or row["workers"] == 1]
+    for row in rows:
+        if row["kind"] == "dts":
+            row.update(workload="digits-cnn", accuracy=0.9)
+    found = networks(rows)
+    assert {(n.where["workload"], s.workload) for n in found for s in n.standings} == {
+        ("digits-cnn", "digits-cnn"), ("resnet50-v100", "resnet50-v100"),
+    }  # fmt: skip
 
 
 def test_nothing_valid_is_an_error():

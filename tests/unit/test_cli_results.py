@@ -70,6 +70,35 @@ def test_results_for_people_name_every_algorithm(tmp_path, form):
     assert "0.75" in text
 
 
+@pytest.mark.parametrize("form", ["table", "pivot"])
+def test_results_open_with_the_decision(tmp_path, form):
+    rows = [row for row in latency_sweep(reps=3) if row["kind"] != "sparse" and row["algorithm"] != "dts-d4-p4"]
+    for row in rows:
+        if row["workers"] > 1:
+            row.update(workload="digits-cnn", accuracy=0.95 + 0.001 * row["seed"], payload_bytes=8e9)
+        if row["algorithm"] == "dts-d20-p4":
+            row["accuracy"] += (-0.002, -0.004, -0.003)[row["rep"]]
+        if row["algorithm"].startswith("delayed"):
+            row["accuracy"] -= 0.03
+    write_run(tmp_path / "results" / "t", rows)
+    lines = wanbench("results", "t", "--format", form).stdout.splitlines()
+    assert lines[0] == "Best of 6 networks: dts-d20-p4 on 6."
+    assert lines[2].split("  ")[0] == "network"
+    assert lines[4].startswith("RTT 0 ms     dts-d20-p4  delay = 20, period = 4  ")
+    # The mean of three differences, and 4.303 s / sqrt(3) on both sides of it.
+    assert " -0.30 points (-0.55 to -0.05)  " in lines[4]
+    said = " ".join(lines[10:16])
+    assert "Accuracy: on digits, not ImageNet, against ssgd, the mean over equal seeds with its 95 % interval." in said
+    assert "2 points of accuracy below ssgd are left out (somewhere: delayed-d20, delayed-d4)." in said
+
+
+def test_without_an_accuracy_the_decision_says_that_none_was_measured(tmp_path):
+    write_run(tmp_path / "results" / "t", latency_sweep(reps=2))
+    lines = wanbench("results", "t").stdout.splitlines()
+    assert " not measured  " in lines[4]
+    assert "Nothing is learned in this run, so what speed costs in accuracy was not measured." in " ".join(lines[10:16])
+
+
 def test_parquet_prints_the_path_of_the_file(tmp_path):
     finished(tmp_path)
     path = wanbench("results", "smoke", "--format", "parquet").stdout.strip()
@@ -79,8 +108,8 @@ def test_parquet_prints_the_path_of_the_file(tmp_path):
 
 def test_a_table_is_sorted_by_any_column_and_failures_come_last(tmp_path):
     write_run(tmp_path / "results" / "t", latency_sweep(reps=2, failed=("ssgd", 20.0)))
-    lines = wanbench("results", "t", "--sort", "-scalability").stdout.splitlines()
-    assert lines[0].split("  ")[0] == "algorithm"
+    printed = wanbench("results", "t", "--sort", "-scalability").stdout.splitlines()
+    lines = printed[next(at for at, line in enumerate(printed) if line.startswith("algorithm")) :]
     assert lines[0].endswith("compute ms  stall ms  overhead ms  scalability   least..most    law  deviation")
     assert lines[-1].split()[0] == "ssgd"
     assert lines[-1].endswith("failed: it broke")

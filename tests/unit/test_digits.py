@@ -5,6 +5,7 @@ import torch
 
 from workloads.datasets import TEST_SAMPLES, batches, digits
 from workloads.models import digits_cnn
+from workloads.portion import Portion
 from workloads.registry import make_task
 from workloads.seeding import stream
 from workloads.shards import Shards
@@ -77,7 +78,7 @@ def test_the_ranks_of_a_world_share_the_training_digits_out():
     rule = Shards.parse("iid")
     seen = []
     for rank in range(3):
-        learner = digits_cnn.make(rank, 3, 1, batch_size=479, shards=rule)
+        learner = digits_cnn.make(Portion(rank, 3, 1, batch_size=479, shards=rule))
         images, _ = next(learner.batches)
         seen.extend(tuple(image.flatten().tolist()) for image in images)
     everything = [tuple(image.flatten().tolist()) for image in digits().train_x]
@@ -100,6 +101,27 @@ def test_one_digit_in_five_is_held_out_and_no_test_digit_is_trained_on():
 
 def test_the_held_out_digits_cover_every_class():
     assert torch.bincount(digits().test_y).min() >= 25
+
+
+def test_over_all_folds_every_digit_is_tested_once_and_never_trained_on_meanwhile():
+    tested = []
+    for fold in range(5):
+        data = digits(5, fold)
+        assert len(data.train_y) + len(data.test_y) == 1797
+        assert abs(len(data.test_y) - 1797 / 5) < 1
+        mine = {tuple(image.flatten().tolist()) for image in data.test_x}
+        assert not mine & {tuple(image.flatten().tolist()) for image in data.train_x}
+        tested += [tuple(image.flatten().tolist()) for image in data.test_x]
+    both = torch.cat([digits().train_x, digits().test_x])
+    assert sorted(tested) == sorted(tuple(image.flatten().tolist()) for image in both)
+
+
+def test_the_seed_of_a_repetition_chooses_the_fold():
+    chosen = [digits_cnn.make(Portion(0, 1, seed, batch_size=8, folds=5)) for seed in (3, 8)]
+    shown = [{tuple(image.flatten().tolist()) for image in next(learner.batches)[0]} for learner in chosen]
+    held_out = {tuple(image.flatten().tolist()) for image in digits(5, 3).test_x}
+    assert not any(images & held_out for images in shown)
+    assert shown[0] != shown[1]
 
 
 def test_batches_pass_over_a_shard_again_and_again_without_favourites():

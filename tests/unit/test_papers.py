@@ -9,9 +9,11 @@ import pytest
 from command_line import as_it_was, refused, wanbench  # noqa: F401  # the fixture is used by all
 
 from harness import papers
+from harness.analysis import AnalysisError
 from harness.errors import CellsFailed, SpecError
 from harness.evidence import CURVE, NETWORK, TRACE, Evidence
 from harness.figures import paper as drawing
+from harness.papers.table import table
 from harness.record import record
 from harness.spec import builtin_names
 from harness.store import RunFolder
@@ -207,6 +209,20 @@ def test_a_wrong_file_is_refused_in_a_line(change, said):
     with pytest.raises(SpecError) as caught:
         papers.parse("p", SET.replace(*change))
     assert str(caught.value).startswith(said)
+
+
+def test_published_values_stand_in_a_table_beside_ours(run):
+    figure = papers.parse("p", SET).figures[2]
+    values = [papers.Published(algorithm="ssgd", at="10.0", value=0.5, source="fitted"),
+              papers.Published(algorithm="ssgd", at="40.0", value=0.25, source="")]  # fmt: skip
+    lines = table(figure.model_copy(update={"published": values}), run.rows(), "t").splitlines()
+    ssgd = next(line for line in lines if line.startswith("| ssgd"))
+    assert " [0.5, fitted] | " in ssgd
+    assert ssgd.endswith(" [0.25] |")
+    assert "in brackets: published" in lines[-1]
+    elsewhere = figure.model_copy(update={"published": [values[0].model_copy(update={"at": "30"})]})
+    with pytest.raises(AnalysisError, match=r"^published ssgd at 30: no such entry in a table of one column$"):
+        table(elsewhere, run.rows(), "t")
 
 
 def test_every_paper_names_experiments_that_exist():

@@ -7,7 +7,16 @@ from synthetic_rows import latency_sweep
 from harness.predict import window_steps
 from harness.spec import Spec
 from harness.store import write_json
-from harness.verify import ACCURACY_BAND, LOSS_BAND, MAX_OVERHEAD_PCT, MAX_SPREAD_PCT, MIN_REPS, RULES, objections
+from harness.verify import (
+    ACCURACY_BAND,
+    LOSS_BAND,
+    MAX_OVERHEAD_PCT,
+    MAX_SPREAD_PCT,
+    MIN_REPS,
+    RULES,
+    objections,
+    unmeasured,
+)
 
 
 @pytest.fixture
@@ -136,6 +145,42 @@ def test_speed_that_was_paid_for_with_accuracy(rows):
     assert objected(rows) == []
     learned(rows, accuracy=0.92)
     assert objected(rows) == [("accuracy", "accuracy 0.920, ssgd has 0.950; the band is 0.02")]
+
+
+def test_accuracies_after_unequal_steps_do_not_compare(rows):
+    learned(rows)
+    for row in rows:
+        row["steps_total"] = 300
+    for row in the(rows):
+        row["steps_total"] = 400
+    assert objected(rows) == [("accuracy", "accuracy after 400 steps, that of ssgd after 300")]
+
+
+def test_what_learns_needs_an_ssgd_of_the_same_workload_beside_it(rows):
+    learned(rows)
+    for row in the(rows):
+        row["workload"] = "gpt-char"
+    assert objected(rows) == [("accuracy", "gpt-char learns, and there is no ssgd on as many workers to compare with")]
+
+
+def test_training_that_diverged_is_outside_every_band(rows):
+    learned(rows, accuracy=None, final_loss=float("nan"))
+    assert objected(rows) == [("accuracy", "final loss nan, ssgd has 0.200; the band is a factor of 1.1")]
+
+
+def test_a_rate_of_learning_of_its_own_is_compared_with_ssgd_at_the_same(rows):
+    learned(rows, accuracy=0.90)
+    for row in (*the(rows), *the(rows, "ssgd")):
+        row["axes"] = {"train.lr": 0.01}
+    for row in the(rows, "ssgd"):
+        row["accuracy"] = 0.91
+    assert objected(rows) == []
+
+
+def test_workloads_that_only_have_a_speed_are_named(rows):
+    assert unmeasured(rows) == ["resnet50-v100"]
+    learned(rows)
+    assert unmeasured(rows) == []
 
 
 def test_speed_that_was_paid_for_with_loss_where_there_is_no_accuracy(rows):

@@ -2,12 +2,14 @@ import re
 import subprocess
 import sys
 
+import data_sets
 import pytest
 import torch
 
+from workloads.builtins import BUILTINS
 from workloads.fields import WorkloadError
 from workloads.models.learner import LearnerError
-from workloads.registry import BUILTINS, info, make_task
+from workloads.registry import info, make_task
 from workloads.task import EmulatedTask, LearningTask
 
 MIB = 1 << 20
@@ -49,8 +51,8 @@ def test_resnet50_is_300_ms_and_102_mb():
 
 def test_planning_does_not_import_torch():
     code = (
-        "import sys; from workloads.registry import info\n"
-        "for name in ('resnet50-v100', 'digits-cnn'): info({'name': name}).bucket_schedule(1 << 20)\n"
+        "import sys; from workloads.registry import BUILTINS, info\n"
+        "for name in BUILTINS: info({'name': name}).bucket_schedule(1 << 20)\n"
         "sys.exit('torch' in sys.modules or 'sklearn' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
@@ -124,9 +126,9 @@ def test_the_json_form_names_everything_but_the_single_tensors():
 
 
 @pytest.mark.parametrize("name", BUILTINS)
-def test_a_task_has_as_many_elements_as_was_announced(name):
-    scale = {} if name == "digits-cnn" else {"payload_scale": 0.01}
-    spec = {"name": name, **scale}
+def test_a_task_has_as_many_elements_as_was_announced(name, tmp_path):
+    scale = {"payload_scale": 0.01} if BUILTINS[name].make is None else {}
+    spec = {"name": name, **scale, **data_sets.given(name, tmp_path)}
     task = make_task(spec, 1, 4, 1, FakeClock(), MIB)
     assert task.numel * 4 == info(spec).message_bytes
 
@@ -172,7 +174,7 @@ def test_random_numbers_after_make_differ_between_ranks_and_repeat(model):
 def test_an_unknown_name_gets_a_near_miss():
     refused(
         "workload.name: unknown workload 'resnet50-v10'; did you mean 'resnet50-v100'? "
-        "(known: resnet50-v100, resnet50-sgp-poster, digits-cnn)",
+        "(known: resnet50-v100, resnet50-sgp-poster, digits-cnn, gpt-char, resnet110-cifar10, resnet50-imagenet)",
         {"name": "resnet50-v10"},
     )
 
@@ -180,7 +182,7 @@ def test_an_unknown_name_gets_a_near_miss():
 def test_an_unknown_key_gets_a_near_miss():
     refused(
         "workload.steptime: unknown key; did you mean 'step_time'? "
-        "(known: command, model, name, nproc_per_worker, params, payload_scale, step_cv, step_time, step_times, "
+        "(known: command, data, model, name, nproc_per_worker, params, payload_scale, step_cv, step_time, step_times, "
         "tensors, timeout, warmup)",
         {"name": "digits-cnn", "steptime": "1s"},
     )
@@ -322,12 +324,15 @@ def test_a_wrong_rule_for_shards_is_refused():
     )
 
 
-def test_only_digits_are_sharded_here(model):
-    refused(
-        "train.shards: only digits-cnn is sharded here; other workloads bring their own data",
-        model,
-        {"shards": "iid"},
-    )
+@pytest.mark.parametrize("spec", [NUMBERS, {"model": "a_package:a_model"}, {"name": "resnet50-v100"}])
+def test_only_data_of_ours_are_sharded_here(model, spec):
+    ours = "digits-cnn, gpt-char, resnet110-cifar10, resnet50-imagenet"
+    refused(f"train.shards: only {ours} are sharded here; others bring their own data", spec, {"shards": "iid"})
+
+
+def test_only_digits_are_cut_into_folds_and_into_at_least_two():
+    refused("train.folds: only digits-cnn is cut into folds", {"name": "gpt-char"}, {"folds": 5})
+    refused("train.folds: expected a whole number of at least 2, got 1", {"name": "digits-cnn"}, {"folds": 1})
 
 
 @pytest.mark.parametrize(

@@ -9,13 +9,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from workloads.buckets import ParameterTensor
-from workloads.seeding import stream, torch_seed
+from workloads.portion import Portion
+from workloads.seeding import torch_seed
 
 if TYPE_CHECKING:
     import torch
 
     from workloads.models.learner import Learner
-    from workloads.shards import Shards
 
 DATASET = "digits"
 STEP_TIME_S = 0.02
@@ -44,10 +44,10 @@ def tensors() -> tuple[ParameterTensor, ...]:
     )
 
 
-def make(rank: int, world_size: int, seed: int, batch_size: int, shards: Shards) -> Learner:
+def make(portion: Portion) -> Learner:
     """The learner of one worker.
 
-    Initial parameters depend on `seed` alone, the division of the data on `seed` and `world_size`, and the
+    Initial parameters depend on the seed alone, the division of the data on it and the number of workers, and the
     order of batches on the rank as well. Each has a random stream of its own and none touches the global one.
     """
     import torch
@@ -55,10 +55,10 @@ def make(rank: int, world_size: int, seed: int, batch_size: int, shards: Shards)
     from workloads.datasets import batches, digits
     from workloads.models.learner import Learner
 
-    data = digits()
-    mine = shards.divide(data.train_y.tolist(), world_size, seed)[rank]
-    module = _module(torch.Generator().manual_seed(torch_seed(seed, "digits-cnn", "init")))
-    samples = batches(data.train_x, data.train_y, batch_size, stream(seed, "batches", rank), mine)
+    data = digits() if portion.folds is None else digits(portion.folds, portion.seed % portion.folds)
+    mine = portion.indices(data.train_y.tolist())
+    module = _module(torch.Generator().manual_seed(torch_seed(portion.seed, "digits-cnn", "init")))
+    samples = batches(data.train_x, data.train_y, portion.batch_size, portion.random(), mine)
 
     def accuracy() -> float:
         return float((module(data.test_x).argmax(dim=1) == data.test_y).float().mean())

@@ -1,4 +1,4 @@
-"""ResNet-50 as a list of tensors: sizes of its gradients, and when the backward pass completes them.
+"""ResNet-50 as a list of tensors: sizes of its gradients, and when the backward pass completes them; its learner.
 
 The architecture is that of He et al. 2016 (table 1, bottleneck blocks 3-4-6-3) with the stride of a block in
 its 3x3 convolution, which is what PyTorch users train ("v1.5"), for 224x224 images and 1000 classes. Tensors
@@ -21,8 +21,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
 from workloads.buckets import ParameterTensor
+from workloads.portion import Portion
+from workloads.seeding import torch_seed
+
+if TYPE_CHECKING:
+    from workloads.models.learner import Learner
+
+DATASET = "ImageNet"
 
 BLOCKS = (3, 4, 6, 3)
 EXPANSION = 4
@@ -37,7 +45,7 @@ def tensors() -> tuple[ParameterTensor, ...]:
     return (*_stem(), *_stages(), *_classifier())
 
 
-def _conv(
+def conv(
     conv: str, norm: str, outputs: int, inputs: int, kernel: int, side: int, products: int = 2
 ) -> Iterator[ParameterTensor]:
     """A convolution without bias and its batch norm; `side` is the width of the output in pixels."""
@@ -49,7 +57,7 @@ def _conv(
 
 
 def _stem() -> Iterator[ParameterTensor]:
-    yield from _conv("conv1", "bn1", 64, 3, 7, IMAGE // 2, products=1)
+    yield from conv("conv1", "bn1", 64, 3, 7, IMAGE // 2, products=1)
 
 
 def _stages() -> Iterator[ParameterTensor]:
@@ -67,14 +75,30 @@ def _stages() -> Iterator[ParameterTensor]:
 def _bottleneck(
     name: str, inputs: int, width: int, before: int, side: int, downsample: bool
 ) -> Iterator[ParameterTensor]:
-    yield from _conv(f"{name}.conv1", f"{name}.bn1", width, inputs, 1, before)
-    yield from _conv(f"{name}.conv2", f"{name}.bn2", width, width, 3, side)
-    yield from _conv(f"{name}.conv3", f"{name}.bn3", width * EXPANSION, width, 1, side)
+    yield from conv(f"{name}.conv1", f"{name}.bn1", width, inputs, 1, before)
+    yield from conv(f"{name}.conv2", f"{name}.bn2", width, width, 3, side)
+    yield from conv(f"{name}.conv3", f"{name}.bn3", width * EXPANSION, width, 1, side)
     if downsample:
-        yield from _conv(f"{name}.downsample.0", f"{name}.downsample.1", width * EXPANSION, inputs, 1, side)
+        yield from conv(f"{name}.downsample.0", f"{name}.downsample.1", width * EXPANSION, inputs, 1, side)
 
 
 def _classifier() -> Iterator[ParameterTensor]:
     features = 512 * EXPANSION
     yield ParameterTensor("fc.weight", (CLASSES, features), float(2 * CLASSES * features))
     yield ParameterTensor("fc.bias", (CLASSES,), 0.0)
+
+
+def make(portion: Portion) -> Learner:
+    """The learner of one worker. Raises: WorkloadError: the folder does not hold images in ImageNet's layout."""
+    import torch
+
+    from workloads import imagenet
+    from workloads.models.learner import Learner
+    from workloads.models.residual import ResNet50, initialise
+
+    assert portion.folder is not None, "the registry asks for it"
+    images = imagenet.read(portion.folder)
+    module = ResNet50()
+    initialise(module, torch.Generator().manual_seed(torch_seed(portion.seed, "resnet50-imagenet", "init")))
+    samples = imagenet.batches(images, portion.batch_size, portion.random(), portion.indices(images.train_labels))
+    return Learner(module, samples, torch.nn.functional.cross_entropy, lambda: imagenet.accuracy(module, images))

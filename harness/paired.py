@@ -1,0 +1,46 @@
+"""How much more or less accurate one algorithm is than another, from repetitions with equal seeds. Pure."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+LEVEL = 0.95
+_FEWEST = 3  # of two pairs, the interval is twelve times as wide as they are apart
+
+
+@dataclass(frozen=True)
+class Change:
+    """A mean difference, with its interval.
+
+    Attributes:
+        mean: over the pairs. low, high: ends of the 95 % interval of Student's t; infinite for fewer than 3 pairs.
+        pairs: repetitions of both with the same seed.
+    """
+
+    mean: float
+    low: float
+    high: float
+    pairs: int
+
+
+def change(mine: Mapping[int, float], reference: Mapping[int, float]) -> Change | None:
+    """The mean of `mine` less `reference`, both by seed; None where no seed is in both, or training diverged.
+
+    At equal seeds both began with the same weights, data and test samples, so that these cancel in the difference.
+    """
+    differences = [mine[seed] - reference[seed] for seed in sorted(mine.keys() & reference.keys())]
+    if not differences or not all(map(math.isfinite, differences)):
+        return None
+    mean, half = statistics.fmean(differences), math.inf
+    if len(differences) >= _FEWEST:
+        half = _quantile(len(differences) - 1) * statistics.stdev(differences) / math.sqrt(len(differences))
+    return Change(mean, mean - half, mean + half, len(differences))
+
+
+def _quantile(freedom: int) -> float:
+    from scipy import stats  # takes half a second, and most runs learn nothing
+
+    return float(stats.t.ppf((1 + LEVEL) / 2, freedom))

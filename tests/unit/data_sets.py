@@ -1,0 +1,46 @@
+"""Tiny data sets in the formats of the real ones: for tests only."""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+
+import numpy as np
+
+CIFAR_FILES = (*(f"data_batch_{number}" for number in range(1, 6)), "test_batch")
+
+
+def cifar10(folder: Path, images: int = 20) -> Path:
+    """Batches as the authors' Python 2 wrote them: keys are bytes, protocol 2, a class shows in the brightness."""
+    folder.mkdir(parents=True)
+    random = np.random.default_rng(1)
+    for name in CIFAR_FILES:
+        labels = [index % 10 for index in range(images)]
+        dark = random.integers(0, 30, (images, 3072))
+        data = (dark + 20 * np.array(labels)[:, None]).astype(np.uint8)
+        batch = {b"batch_label": name.encode(), b"labels": labels, b"data": data, b"filenames": [b"x.png"] * images}
+        (folder / name).write_bytes(pickle.dumps(batch, protocol=2))
+    return folder
+
+
+def imagenet(folder: Path, classes: int = 3, images: int = 4) -> Path:
+    """Class folders with JPEG files of different sizes; a class shows in the colour, and one image is grey."""
+    from PIL import Image
+
+    for part in ("train", "val"):
+        for label in range(classes):
+            inside = folder / part / f"n0000{label}"
+            inside.mkdir(parents=True)
+            for index in range(images):
+                colour = [30, 30, 30]
+                colour[label % 3] = 200
+                image = Image.new("RGB", (260 + 10 * index, 240 + label), tuple(colour))
+                image = image.convert("L") if (label, index) == (0, 1) else image
+                image.save(inside / f"n0000{label}_{index}.JPEG")
+    return folder
+
+
+def given(name: str, folder: Path) -> dict[str, str]:
+    """What a `[workload]` table says of the data set of a built-in, made where it is not bundled."""
+    make = {"resnet110-cifar10": cifar10, "resnet50-imagenet": imagenet}.get(name)
+    return {} if make is None else {"data": str(make(folder / name))}

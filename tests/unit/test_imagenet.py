@@ -1,0 +1,114 @@
+"""ResNet-50 and ImageNet from a folder in its layout."""
+
+import re
+
+import pytest
+import torch
+from data_sets import imagenet
+
+from workloads.fields import WorkloadError
+from workloads.imagenet import SIDE, accuracy, batches, check, read
+from workloads.models import resnet50
+from workloads.models.residual import ResNet50
+from workloads.registry import make_task
+from workloads.seeding import stream
+
+
+class FakeClock:
+    time_ns = 0
+
+    def now(self):
+        return self.time_ns
+
+    def sleep(self, seconds):
+        self.time_ns += round(seconds * 1e9)
+
+
+@pytest.fixture(autouse=True)
+def _one_thread():
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    return imagenet(tmp_path / "images")
+
+
+def refused(path, message):
+    with pytest.raises(WorkloadError, match=f"^{re.escape(f'workload.data: {path}: {message}')}"):
+        check(path)
+
+
+def test_the_module_has_the_tensors_and_the_25_557_032_parameters_of_the_table():
+    module = ResNet50()
+    expected = [(name, tuple(p.shape)) for name, p in module.named_parameters()]
+    assert [(t.name, t.shape) for t in resnet50.tensors()] == expected
+    assert sum(p.numel() for p in module.parameters()) == 25_557_032
+
+
+def test_classes_are_numbered_in_the_order_of_their_names(folder):
+    images = read(folder)
+    assert [path.name for path in images.train[:5]] == [f"n00000_{i}.JPEG" for i in range(4)] + ["n00001_0.JPEG"]
+    assert images.train_labels == images.test_labels == (0,) * 4 + (1,) * 4 + (2,) * 4
+
+
+def test_batches_are_normalised_parts_of_the_images(folder):
+    x, y = next(batches(read(folder), 12, stream(1, "test"), range(12)))
+    assert (x.shape, x.dtype) == ((12, 3, SIDE, SIDE), torch.float32)
+    coloured = [index for index in range(12) if y[index] != 0]  # one of class 0 is grey
+    assert [int(x[index].mean(dim=(1, 2)).argmax()) for index in coloured] == [int(y[index]) for index in coloured]
+    assert x.abs().max() < 3
+
+
+def test_accuracy_is_the_share_of_test_images_whose_class_is_right(folder):
+    class ByColour(torch.nn.Module):
+        def forward(self, x):
+            return x.mean(dim=(2, 3))
+
+    images = read(folder)
+    assert accuracy(ByColour(), images) == pytest.approx(11 / 12, abs=1.1 / 12)
+    assert accuracy(torch.nn.Sequential(ByColour(), torch.nn.Threshold(1e9, 0.0)), images) == 4 / 12
+
+
+def test_a_step_in_an_emulated_time_has_a_gradient(folder):
+    clock = FakeClock()
+    spec = {"name": "resnet50-imagenet", "data": str(folder), "step_cv": 0}
+    task = make_task(spec, 1, 2, 1, clock, 25 << 20, {"batch_size": 2})
+    g, loss = task.gradient(0)
+    assert clock.now() == 300_000_000
+    assert g.numel() == 25_557_032
+    assert float(g.norm()) > 0
+    assert loss == pytest.approx(6.9, abs=2)  # log 1000
+
+
+def test_no_folder(tmp_path):
+    refused(tmp_path / "nowhere", "no such folder; expected train/<class>/*.JPEG and val/<class>/*.JPEG")
+
+
+def test_images_without_class_folders(tmp_path):
+    (tmp_path / "train").mkdir()
+    (tmp_path / "train" / "a.JPEG").write_bytes(b"")
+    refused(tmp_path, "no class folders in train; expected train/<class>/*.JPEG")
+
+
+def test_a_class_that_is_tested_but_not_trained(folder):
+    (folder / "val" / "n00007").mkdir()
+    refused(folder, "val/n00007 is no class of train")
+
+
+def test_a_class_without_images(folder):
+    for path in (folder / "train" / "n00000").iterdir():
+        path.rename(path.with_suffix(".tif"))
+    refused_at = folder / "train" / "n00000"
+    with pytest.raises(WorkloadError, match=f"^workload.data: {re.escape(str(refused_at))}: no image "):
+        check(folder)
+
+
+def test_a_file_that_is_no_image_is_named(folder):
+    path = folder / "train" / "n00001" / "n00001_0.JPEG"
+    path.write_bytes(b"not a JPEG")
+    with pytest.raises(WorkloadError, match=f"^workload.data: {re.escape(str(path))}: not an image that Pillow reads"):
+        next(batches(read(folder), 12, stream(1, "test"), range(12)))

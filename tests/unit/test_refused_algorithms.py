@@ -1,0 +1,135 @@
+"""Bad parameters of every algorithm: `wanbench run` says one line, with exit code 2, before anything starts."""
+
+from __future__ import annotations
+
+import pytest
+from command_line import as_it_was, refused  # noqa: F401  # the fixture is used by all
+from small_spec import edited
+
+from workloads.algorithms import registry
+from workloads.compression import registry as compressors
+
+RATIO = "a number, above 0 to 1"
+COUNT = "a whole number, 1 or more"
+OR_NONE = "a whole number, 0 or more"
+
+PARAMETERS = [
+    ("delayed", "delay = -1", f"delay = -1; expected {COUNT}"),
+    ("delayed", "delay = 1.5", f"delay = 1.5; expected {COUNT}"),
+    ("sparse", "period = 0", f"period = 0; expected {COUNT}"),
+    ("dts", "delay = -1, period = 1", f"delay = -1; expected {OR_NONE}"),
+    ("dts", "delay = 1, period = 0", f"period = 0; expected {COUNT}"),
+    ("dts", "delay = 1, period = true", f"period = True; expected {COUNT}"),
+    ("dts", "delay = 1, period = 2, form = 'both'", "form = 'both'; expected 'gradient' or 'model'"),
+    ("dts", "delay = 1, period = 2, tensors = 3", "tensors = 3; expected a whole number, from 1 to 2"),
+    ("dga", "delay = -1, period = 2", f"delay = -1; expected {OR_NONE}"),
+    ("localsgd", "period = 0", f"period = 0; expected {COUNT}"),
+    ("cocod", "period = -3", f"period = -3; expected {COUNT}"),
+    ("overlap-localsgd", "period = 2, pull = 2.0", "pull = 2.0; expected a number, from 0 to 1"),
+    ("diloco", "period = 0", f"period = 0; expected {COUNT}"),
+    ("diloco", "period = 2, momentum = 1.0", "momentum = 1.0; expected a number, from 0 to below 1"),
+    ("streaming-diloco", "period = 2, fragments = 4", "period = 2; expected a multiple of fragments = 4"),
+    ("streaming-diloco", "period = 6, fragments = 2, delay = 9", "delay = 9; expected less than period = 6"),
+    ("olco3", "staleness = -1, period = 1", f"staleness = -1; expected {OR_NONE}"),
+    ("olco3", "staleness = 1, period = 1, two_way = true", "two_way = True; expected a compression with it"),
+    ("sgp", "peers = 0", f"peers = 0; expected {COUNT}"),
+    ("osgp", "delay = -1", f"delay = -1; expected {COUNT}"),
+    (
+        "ssgd",
+        "compression = { kind = 'topk', ratio = 0 }",
+        f"compression: compressor 'topk': ratio = 0; expected {RATIO}",
+    ),
+    (
+        "ssgd",
+        "compression = { kind = 'topk', ratio = 2 }",
+        f"compression: compressor 'topk': ratio = 2; expected {RATIO}",
+    ),
+    (
+        "ssgd",
+        "compression = { kind = 'dgc', ratio = 0 }",
+        f"compression: compressor 'dgc': ratio = 0; expected {RATIO}",
+    ),
+    (
+        "ssgd",
+        "compression = { kind = 'randomk', ratio = 2 }",
+        f"compression: compressor 'randomk': ratio = 2; expected {RATIO}",
+    ),
+    (
+        "ssgd",
+        "compression = { kind = 'chunkwise', ratio = 0 }",
+        f"compression: compressor 'chunkwise': ratio = 0; expected {RATIO}",
+    ),
+    (
+        "ssgd",
+        "compression = { kind = 'powersgd', rank = 0 }",
+        f"compression: compressor 'powersgd': rank = 0; expected {COUNT}",
+    ),
+    (
+        "ssgd",
+        "compression = { kind = 'qsgd', levels = 0 }",
+        "compression: compressor 'qsgd': levels = 0; expected a whole number, from 1 to 127",
+    ),
+    (
+        "ecdpsgd",
+        "compression = 'topk'",
+        "compression: 'topk' is biased; expected an unbiased one: 'qsgd' or 'terngrad', or 'none'",
+    ),
+]
+UNKNOWN = {
+    "sgp": "peers", "osgp": "delay, peers", "dpsgd": "none", "adpsgd": "none",
+    "overlap-localsgd": "period, pull, momentum",
+}  # fmt: skip
+GOSSIP = ("sgp", "osgp", "dpsgd", "ecdpsgd", "adpsgd")
+
+
+def refusal(tmp_path, *changes):
+    """What `run` says of an edited spec; nothing may be left of it."""
+    virtual = ("[algorithms]", '[run]\ntestbed = "virtual"\n\n[algorithms]')
+    (tmp_path / "x.toml").write_text(edited(virtual, *changes))
+    said = refused("run", "x.toml")
+    assert "\n" not in said
+    assert [path.name for path in tmp_path.iterdir()] == ["x.toml"]
+    return said.removeprefix("wanbench: x.toml: ")
+
+
+@pytest.mark.parametrize(("kind", "parameters", "line"), PARAMETERS)
+def test_a_parameter_out_of_range(tmp_path, kind, parameters, line):
+    said = refusal(tmp_path, ("ssgd = {}", f"{kind} = {{ {parameters} }}"))
+    assert said == f"algorithms.{kind}: algorithm '{kind}': {line}"
+
+
+def test_every_algorithm_with_a_parameter_is_among_them():
+    tested = {kind for kind, *_ in PARAMETERS}
+    assert {kind for kind in registry.kinds() if registry.parameters(kind)} == tested
+
+
+@pytest.mark.parametrize("kind", UNKNOWN)
+def test_a_compressor_where_none_can_be_used(tmp_path, kind):
+    said = refusal(tmp_path, ("ssgd = {}", f"{kind} = {{ compression = 'topk' }}"))
+    assert said == f"algorithms.{kind}: algorithm '{kind}' has no parameter 'compression' (it takes {UNKNOWN[kind]})"
+
+
+def test_a_compressor_that_does_not_exist(tmp_path):
+    said = refusal(tmp_path, ("ssgd = {}", "dts = { delay = 1, period = 1, compression = 'topc' }"))
+    known = ", ".join(["none", *compressors.kinds()])
+    wrong = f"compression: compressor 'topc' is unknown; did you mean 'topk'? (known: {known})"
+    assert said == f"algorithms.dts: algorithm 'dts': {wrong}"
+
+
+@pytest.mark.parametrize("kind", GOSSIP)
+def test_gossip_of_one_worker(tmp_path, kind):
+    parameters = "{ delay = 1 }" if kind == "osgp" else "{}"
+    said = refusal(tmp_path, ("ssgd = {}", f"{kind} = {parameters}"), ("workers = [2]", "workers = [1]"))
+    assert said == f"algorithm={kind}, workers=1, rtt=10ms: algorithm '{kind}' needs at least 2 workers, got 1"
+
+
+def test_pairs_of_an_odd_number_of_workers(tmp_path):
+    said = refusal(tmp_path, ("ssgd = {}", "adpsgd = {}"), ("workers = [2]", "workers = [5]"))
+    assert said == "algorithm=adpsgd, workers=5, rtt=10ms: algorithm 'adpsgd' needs an even number of workers, got 5"
+
+
+def test_more_peers_than_there_are(tmp_path):
+    said = refusal(tmp_path, ("ssgd = {}", "sgp = { peers = 4 }"))
+    assert (
+        said == "algorithm=sgp-p4, workers=2, rtt=10ms: algorithm 'sgp': peers = 4; expected at most 1 with 2 workers"
+    )

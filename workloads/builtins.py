@@ -1,0 +1,92 @@
+"""The workloads that have a name, with the sources of their numbers. Imports no torch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from workloads import cifar10, fields, imagenet
+from workloads.buckets import ParameterTensor
+from workloads.models import digits_cnn, gpt_char, resnet50, resnet110
+from workloads.portion import Portion
+
+if TYPE_CHECKING:
+    from workloads.models.learner import Learner
+
+
+@dataclass(frozen=True, slots=True)
+class Builtin:
+    """A workload with a name.
+
+    Attributes:
+        description: one line with the sources of its numbers.
+        tensors: its parameter tensors, in registration order.
+        step_time_s: mean duration of a step, emulated unless the spec says otherwise.
+        dataset: what it learns from, or None if it learns nothing.
+        make: makes the learner of one worker, where it learns.
+        check: whether a folder holds the data set; None where it is bundled.
+        folds: whether `train.folds` can cut its data.
+        step_cv: coefficient of variation of the duration.
+    """
+
+    description: str
+    tensors: Callable[[], tuple[ParameterTensor, ...]]
+    step_time_s: float
+    dataset: str | None = None
+    make: Callable[[Portion], Learner] | None = None
+    check: Callable[[Path], None] | None = None
+    folds: bool = False
+    step_cv: float = fields.ASSUMED_STEP_CV
+
+
+BUILTINS: Mapping[str, Builtin] = {
+    "resnet50-v100": Builtin(
+        "ResNet-50 on one V100: 25 557 032 parameters in 161 tensors (He et al. 2016), 300 ms a step "
+        "(published: Zhu, Lu, Lin, Han 2019), timing only",
+        resnet50.tensors,
+        0.3,
+    ),
+    "resnet50-sgp-poster": Builtin(
+        "ResNet-50 on a node of 8 V100 with 311 ms a step that varies by 83 %: fitted, with the profile sgp-poster, to "
+        "the all-reduce times on 4 and 32 nodes of Assran et al. 2019 (SGP, ICML poster), timing only",
+        resnet50.tensors,
+        0.3113,
+        step_cv=0.8275,
+    ),
+    "digits-cnn": Builtin(
+        "a small CNN that learns scikit-learn's 8x8 digits for real; 20 ms a step (assumed)",
+        digits_cnn.tensors,
+        digits_cnn.STEP_TIME_S,
+        digits_cnn.DATASET,
+        digits_cnn.make,
+        folds=True,
+    ),
+    "gpt-char": Builtin(
+        "a small transformer (107 392 parameters) that learns generated text character by character for real; 200 ms a "
+        "step (assumed)",
+        gpt_char.tensors,
+        gpt_char.STEP_TIME_S,
+        gpt_char.DATASET,
+        gpt_char.make,
+    ),
+    "resnet110-cifar10": Builtin(
+        "ResNet-110 (1 727 962 parameters, He et al. 2016) that learns CIFAR-10 for real from the folder that "
+        "workload.data names; 100 ms a step (assumed)",
+        resnet110.tensors,
+        resnet110.STEP_TIME_S,
+        resnet110.DATASET,
+        resnet110.make,
+        cifar10.check,
+    ),
+    "resnet50-imagenet": Builtin(
+        "ResNet-50 (25 557 032 parameters, He et al. 2016) that learns ImageNet for real from the folder that "
+        "workload.data names; 300 ms a step (published for a V100: Zhu, Lu, Lin, Han 2019)",
+        resnet50.tensors,
+        0.3,
+        resnet50.DATASET,
+        resnet50.make,
+        imagenet.check,
+    ),
+}

@@ -1,0 +1,146 @@
+"""A small transformer that predicts the next character (after Radford et al. 2019, GPT-2: pre-norm blocks, GELU).
+
+No dropout: learning is short here and the text is cheap. Layer norm has no running statistics, so replicas whose
+parameters agree, agree.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from workloads.buckets import ParameterTensor
+from workloads.portion import Portion
+from workloads.seeding import torch_seed
+from workloads.text import ALPHABET, CONTEXT
+
+if TYPE_CHECKING:
+    import torch
+    from torch import nn
+
+    from workloads.models.learner import Learner
+
+DATASET = "generated text"
+STEP_TIME_S = 0.2
+"""Assumed: ten times what a batch of 32 takes on one core (20 ms), so that many workers can share a core."""
+
+_BLOCKS = 2
+_WIDTH = 64
+_HEADS = 4
+_HIDDEN = 4 * _WIDTH
+_STD = 0.02
+
+
+def tensors() -> tuple[ParameterTensor, ...]:
+    """Its 29 parameter tensors (107 392 elements), with the multiply-adds of their layers' backward pass a sample."""
+    symbols = len(ALPHABET)
+    blocks = [tensor for block in range(_BLOCKS) for tensor in _block(f"blocks.{block}")]
+    return (
+        ParameterTensor("characters.weight", (symbols, _WIDTH), float(CONTEXT * _WIDTH)),
+        ParameterTensor("places.weight", (CONTEXT, _WIDTH), float(CONTEXT * _WIDTH)),
+        *blocks,
+        *_norm("norm"),
+        ParameterTensor("head.weight", (symbols, _WIDTH), float(2 * CONTEXT * symbols * _WIDTH)),
+    )
+
+
+def _block(name: str) -> Iterator[ParameterTensor]:
+    yield from _norm(f"{name}.norm1")
+    yield from _linear(f"{name}.attention", _WIDTH, 3 * _WIDTH)
+    yield from _linear(f"{name}.projection", _WIDTH, _WIDTH)
+    yield from _norm(f"{name}.norm2")
+    yield from _linear(f"{name}.widen", _WIDTH, _HIDDEN)
+    yield from _linear(f"{name}.narrow", _HIDDEN, _WIDTH)
+
+
+def _linear(name: str, inputs: int, outputs: int) -> Iterator[ParameterTensor]:
+    yield ParameterTensor(f"{name}.weight", (outputs, inputs), float(2 * CONTEXT * inputs * outputs))
+    yield ParameterTensor(f"{name}.bias", (outputs,), 0.0)
+
+
+def _norm(name: str) -> Iterator[ParameterTensor]:
+    yield ParameterTensor(f"{name}.weight", (_WIDTH,), float(5 * CONTEXT * _WIDTH))
+    yield ParameterTensor(f"{name}.bias", (_WIDTH,), 0.0)
+
+
+def make(portion: Portion) -> Learner:
+    """The learner of one worker. Its accuracy is the share of next characters that it predicts right."""
+    import torch
+    from torch.nn.functional import cross_entropy
+
+    from workloads.datasets import batches
+    from workloads.models.learner import Learner
+    from workloads.text import text
+
+    data = text()
+    module = module_of(torch.Generator().manual_seed(torch_seed(portion.seed, "gpt-char", "init")))
+    mine = portion.indices(data.topics)
+    samples = batches(data.train[:, :-1], data.train[:, 1:], portion.batch_size, portion.random(), mine)
+
+    def loss(scores: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+        return cross_entropy(scores.flatten(0, 1), targets.flatten())
+
+    def accuracy() -> float:
+        return float((module(data.test[:, :-1]).argmax(dim=2) == data.test[:, 1:]).float().mean())
+
+    return Learner(module, samples, loss, accuracy)
+
+
+def module_of(generator: torch.Generator) -> nn.Module:
+    """The transformer: characters of shape (batch, CONTEXT) to scores of shape (batch, CONTEXT, symbols)."""
+    from torch import nn
+    from torch.nn.functional import gelu, scaled_dot_product_attention
+
+    class Block(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.norm1 = nn.LayerNorm(_WIDTH)
+            self.attention = nn.Linear(_WIDTH, 3 * _WIDTH)
+            self.projection = nn.Linear(_WIDTH, _WIDTH)
+            self.norm2 = nn.LayerNorm(_WIDTH)
+            self.widen = nn.Linear(_WIDTH, _HIDDEN)
+            self.narrow = nn.Linear(_HIDDEN, _WIDTH)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            x = x + self.projection(self._attend(self.norm1(x)))
+            return x + self.narrow(gelu(self.widen(self.norm2(x))))  # type: ignore[no-any-return]
+
+        def _attend(self, x: torch.Tensor) -> torch.Tensor:
+            batch, length, _ = x.shape
+            heads = self.attention(x).view(batch, length, 3, _HEADS, _WIDTH // _HEADS).permute(2, 0, 3, 1, 4)
+            seen = scaled_dot_product_attention(heads[0], heads[1], heads[2], is_causal=True)
+            return seen.transpose(1, 2).reshape(batch, length, _WIDTH)
+
+    class Transformer(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.characters = nn.Embedding(len(ALPHABET), _WIDTH)
+            self.places = nn.Embedding(CONTEXT, _WIDTH)
+            self.blocks = nn.ModuleList(Block() for _ in range(_BLOCKS))
+            self.norm = nn.LayerNorm(_WIDTH)
+            self.head = nn.Linear(_WIDTH, len(ALPHABET), bias=False)
+
+        def forward(self, characters: torch.Tensor) -> torch.Tensor:
+            x = self.characters(characters) + self.places.weight[: characters.shape[1]]
+            for block in self.blocks:
+                x = block(x)
+            return self.head(self.norm(x))  # type: ignore[no-any-return]
+
+    module = Transformer()
+    _initialise(module, generator)
+    return module
+
+
+def _initialise(module: nn.Module, generator: torch.Generator) -> None:
+    """As GPT-2: normal weights, smaller where a block adds to the stream."""
+    from torch import nn
+
+    for name, parameter in module.named_parameters():
+        if parameter.dim() > 1:
+            adds = "projection" in name or "narrow" in name
+            nn.init.normal_(parameter, 0.0, _STD / math.sqrt(2 * _BLOCKS) if adds else _STD, generator=generator)
+        elif name.endswith("bias"):
+            nn.init.zeros_(parameter)
+        else:
+            nn.init.ones_(parameter)

@@ -1,0 +1,124 @@
+"""Residual networks as modules, written from He et al., "Deep Residual Learning for Image Recognition" (CVPR 2016).
+
+The names and order of their parameters are those of the tables in `resnet50` and `resnet110`.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import nn
+from torch.nn.functional import avg_pool2d, max_pool2d, pad
+
+from workloads.models import resnet50, resnet110
+
+
+class BasicBlock(nn.Module):
+    """Two 3x3 convolutions beside a shortcut without parameters (section 3.3, option A).
+
+    Where the block halves the image, the shortcut takes every second pixel and fills the new channels with zeros.
+    """
+
+    def __init__(self, inputs: int, width: int, stride: int) -> None:
+        """`inputs`, `width`: channels before and after."""
+        super().__init__()
+        self.conv1 = nn.Conv2d(inputs, width, 3, stride, 1, bias=False)
+        self.bn1 = nn.BatchNorm2d(width)
+        self.conv2 = nn.Conv2d(width, width, 3, 1, 1, bias=False)
+        self.bn2 = nn.BatchNorm2d(width)
+        self._stride, self._added = stride, width - inputs
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """(batch, inputs, side, side) to (batch, width, side / stride, side / stride)."""
+        y = self.bn2(self.conv2(self.bn1(self.conv1(x)).relu()))
+        shortcut = x[:, :, :: self._stride, :: self._stride]
+        if self._added:
+            shortcut = pad(shortcut, (0, 0, 0, 0, 0, self._added))
+        return (y + shortcut).relu()  # type: ignore[no-any-return]
+
+
+class Bottleneck(nn.Module):
+    """1x1, 3x3 and 1x1 convolution beside a shortcut, which is projected where shapes differ (option B).
+
+    The stride is in the 3x3 convolution, as PyTorch users train it ("v1.5").
+    """
+
+    def __init__(self, inputs: int, width: int, stride: int) -> None:
+        """`inputs`: channels before; `width`: of the 3x3 convolution, a quarter of those after."""
+        super().__init__()
+        outputs = resnet50.EXPANSION * width
+        self.conv1 = nn.Conv2d(inputs, width, 1, bias=False)
+        self.bn1 = nn.BatchNorm2d(width)
+        self.conv2 = nn.Conv2d(width, width, 3, stride, 1, bias=False)
+        self.bn2 = nn.BatchNorm2d(width)
+        self.conv3 = nn.Conv2d(width, outputs, 1, bias=False)
+        self.bn3 = nn.BatchNorm2d(outputs)
+        self.downsample: nn.Sequential | None = None
+        if stride != 1 or inputs != outputs:
+            self.downsample = nn.Sequential(nn.Conv2d(inputs, outputs, 1, stride, bias=False), nn.BatchNorm2d(outputs))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """(batch, inputs, side, side) to (batch, 4 width, side / stride, side / stride)."""
+        y = self.bn1(self.conv1(x)).relu()
+        y = self.bn2(self.conv2(y)).relu()
+        y = self.bn3(self.conv3(y))
+        return (y + (x if self.downsample is None else self.downsample(x))).relu()  # type: ignore[no-any-return]
+
+
+class ResNet110(nn.Module):
+    """For 32x32 images (section 4.2): 6n + 2 layers with n = 18."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        first = resnet110.WIDTHS[0]
+        self.conv1 = nn.Conv2d(3, first, 3, 1, 1, bias=False)
+        self.bn1 = nn.BatchNorm2d(first)
+        inputs = first
+        for stage, width in enumerate(resnet110.WIDTHS, start=1):
+            blocks = []
+            for block in range(resnet110.BLOCKS):
+                blocks.append(BasicBlock(inputs, width, 2 if stage > 1 and block == 0 else 1))
+                inputs = width
+            self.add_module(f"layer{stage}", nn.Sequential(*blocks))
+        self.fc = nn.Linear(inputs, resnet110.CLASSES)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """(batch, 3, 32, 32) to (batch, 10)."""
+        x = self.bn1(self.conv1(x)).relu()
+        for stage in range(1, len(resnet110.WIDTHS) + 1):
+            x = self.get_submodule(f"layer{stage}")(x)
+        return self.fc(avg_pool2d(x, x.shape[2:]).flatten(1))  # type: ignore[no-any-return]
+
+
+class ResNet50(nn.Module):
+    """For 224x224 images (table 1)."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv1 = nn.Conv2d(3, 64, 7, 2, 3, bias=False)
+        self.bn1 = nn.BatchNorm2d(64)
+        inputs = 64
+        for stage, count in enumerate(resnet50.BLOCKS):
+            width = 64 * 2**stage
+            blocks = []
+            for block in range(count):
+                blocks.append(Bottleneck(inputs, width, 2 if stage > 0 and block == 0 else 1))
+                inputs = width * resnet50.EXPANSION
+            self.add_module(f"layer{stage + 1}", nn.Sequential(*blocks))
+        self.fc = nn.Linear(inputs, resnet50.CLASSES)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """(batch, 3, side, side) to (batch, 1000); side is 224 in the paper, and any that is large enough works."""
+        x = max_pool2d(self.bn1(self.conv1(x)).relu(), 3, 2, 1)
+        for stage in range(1, len(resnet50.BLOCKS) + 1):
+            x = self.get_submodule(f"layer{stage}")(x)
+        return self.fc(avg_pool2d(x, x.shape[2:]).flatten(1))  # type: ignore[no-any-return]
+
+
+def initialise(module: nn.Module, generator: torch.Generator) -> None:
+    """Convolutions as He et al. 2015 (normal, fan out), batch norm as the identity, the classifier small."""
+    for part in module.modules():
+        if isinstance(part, nn.Conv2d):
+            nn.init.kaiming_normal_(part.weight, mode="fan_out", nonlinearity="relu", generator=generator)
+        elif isinstance(part, nn.Linear):
+            nn.init.normal_(part.weight, 0.0, 0.01, generator=generator)
+            nn.init.zeros_(part.bias)

@@ -1,0 +1,69 @@
+"""ResNet-110 for CIFAR-10 (He et al. 2016, section 4.2): its tensors without torch, and its learner.
+
+Three stages of 18 blocks with 16, 32 and 64 channels; shortcuts have no parameters (option A). The work of a tensor
+is counted as in `workloads.models.resnet50`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from workloads.buckets import ParameterTensor
+from workloads.models.resnet50 import conv
+from workloads.portion import Portion
+from workloads.seeding import torch_seed
+
+if TYPE_CHECKING:
+    from workloads.models.learner import Learner
+
+DATASET = "CIFAR-10"
+STEP_TIME_S = 0.1
+"""Assumed: the order of a batch on a GPU of 2016; measure your own, or give step_time."""
+
+WIDTHS = (16, 32, 64)
+BLOCKS = 18
+CLASSES = 10
+IMAGE = 32
+
+
+@lru_cache(maxsize=1)
+def tensors() -> tuple[ParameterTensor, ...]:
+    """All 329 parameter tensors (1 727 962 elements), in registration order."""
+    return (*conv("conv1", "bn1", WIDTHS[0], 3, 3, IMAGE, products=1), *_stages(), *_classifier())
+
+
+def _stages() -> Iterator[ParameterTensor]:
+    inputs = WIDTHS[0]
+    for stage, width in enumerate(WIDTHS):
+        side = IMAGE // 2**stage
+        for block in range(BLOCKS):
+            name = f"layer{stage + 1}.{block}"
+            yield from conv(f"{name}.conv1", f"{name}.bn1", width, inputs, 3, side)
+            yield from conv(f"{name}.conv2", f"{name}.bn2", width, width, 3, side)
+            inputs = width
+
+
+def _classifier() -> Iterator[ParameterTensor]:
+    yield ParameterTensor("fc.weight", (CLASSES, WIDTHS[-1]), float(2 * CLASSES * WIDTHS[-1]))
+    yield ParameterTensor("fc.bias", (CLASSES,), 0.0)
+
+
+def make(portion: Portion) -> Learner:
+    """The learner of one worker. Raises: WorkloadError: the folder holds no CIFAR-10."""
+    import torch
+
+    from workloads import cifar10
+    from workloads.models.learner import Learner
+    from workloads.models.residual import ResNet110, initialise
+
+    assert portion.folder is not None, "the registry asks for it"
+    data = cifar10.read(portion.folder)
+    module = ResNet110()
+    initialise(module, torch.Generator().manual_seed(torch_seed(portion.seed, "resnet110-cifar10", "init")))
+    mine = portion.indices(data.train_labels)
+    samples = cifar10.batches(data, portion.batch_size, portion.random(), mine)
+    return Learner(
+        module, samples, torch.nn.functional.cross_entropy, lambda: cifar10.accuracy(module, data)
+    )  # fmt: skip
