@@ -104,6 +104,12 @@ def test_a_kernel_that_dropped_packets_invalidates():
     assert reasons(host={**IDLE_HOST, "softnet_dropped": 7}) == ["the kernel dropped 7 packets (softnet backlog)"]
 
 
+def test_datagrams_that_found_a_full_buffer_invalidate():
+    assert reasons(host={**IDLE_HOST, "udp_overflows": 7}) == [
+        "7 datagrams came faster than a worker took them (socket buffer)"
+    ]
+
+
 def test_a_meter_that_never_started_is_no_reason():
     assert reasons(host=HostMeter().stop()) == []
 

@@ -33,6 +33,16 @@ def rows():
     return [row for row in kept if (row["algorithm"], row["rtt_ms"]) != ("sparse-p4", 500.0)]
 
 
+def test_a_table_shows_lost_blocks_and_how_far_replicas_are_apart_where_blocks_were_sent(rows):
+    assert "blocks lost %" not in render(rows, "table")
+    for row in rows:
+        if row["algorithm"] == "sparse-p4" and row["rtt_ms"] == 100.0:
+            row.update(blocks_lost_pct=9.876, replica_spread=0.0123)
+    header, _, *lines = render(rows, "table").splitlines()
+    assert header.endswith("blocks lost %  replica spread")
+    assert [line.split()[-2:] for line in lines if "sparse-p4" in line and " 100 " in line] == [["9.88", "0.01230"]]
+
+
 def test_a_pivot_shows_measured_beside_predicted_and_says_what_is_absent(rows):
     heading, _, title, header, _, ssgd, sparse = render(rows, "pivot").splitlines()
     assert heading == (
