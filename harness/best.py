@@ -28,7 +28,7 @@ class Standing:
         accuracy, accuracy_low, accuracy_high: median, least and most; None where nothing is learned.
         accuracy_change: accuracy less that of the reference on the same network, None without one.
         paired: the mean of that difference over repetitions with equal seeds, None without any.
-        workload: what was trained.
+        workload: what was trained. cell: where its repetitions are.
         megabytes_per_step: payload that one worker hands over a step, None where it is not recorded.
     """
 
@@ -47,11 +47,22 @@ class Standing:
     megabytes_per_step: float | None
     paired: Change | None = None
     workload: str = ""
+    cell: str = ""
 
     @property
     def change(self) -> float | None:
         """How much more accurate than the reference: paired where there are pairs, else of medians."""
         return self.accuracy_change if self.paired is None else self.paired.mean
+
+    @property
+    def change_text(self) -> str:
+        """In points, with the ends of the 95 % interval where there is one; empty without a reference."""
+        if self.change is None:
+            return ""
+        points = f"{100 * self.change:+.2f}"
+        if self.paired is None or self.kind == REFERENCE or math.isinf(self.paired.high):
+            return points
+        return f"{points} ({100 * self.paired.low:+.2f} to {100 * self.paired.high:+.2f})"
 
     @property
     def accurate(self) -> bool:
@@ -154,6 +165,7 @@ def _standing(line: Line, reference: Line | None, seeds: Seeds) -> Standing:
         megabytes_per_step=megabytes_per_step(line),
         paired=paired,
         workload=str(line["workload"]),
+        cell=str(line["cell"]),
     )
 
 

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from harness.analysis import AXES, AXIS_TITLES, COLUMNS, AnalysisError, Pivot, axes_of, cells, frame, pivots, records
+from harness.best import networks
 
 Row = Mapping[str, Any]
 TextFormat = Literal["table", "pivot", "md", "csv", "json"]
@@ -61,10 +62,19 @@ def as_table(rows: Sequence[Row], sort: str | None = None) -> str:
         "stall ms", "overhead ms", "scalability", "least..most", "law", "deviation",
     ]  # fmt: skip
     learned, lossy = (len(table) > 0 and bool(table[name].notna().any()) for name in ("accuracy", "blocks_lost_pct"))
-    header += ["accuracy %", "least..most"] if learned else []
+    header += ["accuracy %", "least..most", "points from ssgd (95 %)"] if learned else []
     header += ["blocks lost %", "replica spread"] if lossy else []
     found = records(cells(table)) if len(table) else []
-    return aligned(header, [_table_line(line, axes, learned, lossy) for line in _sorted(found, sort)])
+    changes = _changes(rows) if learned else None
+    return aligned(header, [_table_line(line, axes, changes, lossy) for line in _sorted(found, sort)])
+
+
+def _changes(rows: Sequence[Row]) -> Mapping[str, str]:
+    """By cell, how much more accurate than ssgd on the same network, with an interval over equal seeds."""
+    try:
+        return {s.cell: s.change_text for network in networks(rows) for s in network.standings}
+    except AnalysisError:
+        return {}
 
 
 def _sorted(lines: list[dict[str, Any]], sort: str | None) -> list[dict[str, Any]]:
@@ -83,13 +93,17 @@ def _sorted(lines: list[dict[str, Any]], sort: str | None) -> list[dict[str, Any
     return known + rest
 
 
-def _table_line(line: Row, axes: Sequence[str], learned: bool, lossy: bool) -> list[str]:
+def _table_line(line: Row, axes: Sequence[str], changes: Mapping[str, str] | None, lossy: bool) -> list[str]:
+    """`changes`: of accuracies against ssgd, by cell; None where nothing is learned."""
     where = [str(line["algorithm"]), *(_axis_value(line[axis]) for axis in axes)]
     if line["status"] != "ok":
         return [*where, "0", f"{line['status']}: {line['reason']}" if line["reason"] else str(line["status"])]
     parts = [_number(line[f"{part}_s"], 1e3, 1) for part in ("compute", "stall", "overhead")]
     deviation = "" if math.isnan(line["deviation_pct"]) else f"{line['deviation_pct']:+.1f} %"
-    accuracy = [_number(line["accuracy"], 100, 2), _range(line, "accuracy", 100, 2)] if learned else []
+    accuracy = []
+    if changes is not None:
+        spread = _range(line, "accuracy", 100, 2)
+        accuracy = [_number(line["accuracy"], 100, 2), spread, changes.get(str(line["cell"]), "")]
     lost = [_number(line["blocks_lost_pct"], 1, 2), _number(line["replica_spread"], 1, 5)] if lossy else []
     return [
         *where,

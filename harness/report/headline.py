@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from harness.analysis import axis_value
-from harness.best import REFERENCE, Network, Standing
+from harness.best import Network, Standing
 from harness.data_set import data_set
 from harness.report.plain import Row, plain
 from harness.verify import ACCURACY_BAND, Objection
@@ -91,10 +90,8 @@ def _accuracy(standing: Standing) -> str:
         return "not measured"
     if standing.change is None:
         return f"{100 * standing.accuracy:.2f} %, no ssgd"
-    points, paired = f"{100 * standing.change:+.2f} points", standing.paired
-    if paired is None or standing.kind == REFERENCE or math.isinf(paired.high):
-        return points
-    return f"{points} ({100 * paired.low:+.2f} to {100 * paired.high:+.2f})"
+    points, _, interval = standing.change_text.partition(" ")
+    return f"{points} points {interval}".rstrip()
 
 
 def best_note(found: Sequence[Network]) -> str:

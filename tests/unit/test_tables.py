@@ -85,7 +85,10 @@ def test_accuracy_is_shown_where_something_was_learned(rows):
     assert "accuracy" not in render(rows, "table")
     for row in rows:
         row["accuracy"] = 0.9712
-    assert render(rows, "table").splitlines()[2].endswith("  97.12  97.12..97.12")
+    lines = render(rows, "table").splitlines()
+    assert lines[0].endswith("  accuracy %   least..most  points from ssgd (95 %)")
+    assert {line.split()[-1] for line in lines[2:] if line.startswith("ssgd") and "failed" not in line} == {"+0.00"}
+    assert "  97.12  97.12..97.12" in lines[2]
 
 
 def test_an_empty_run_is_an_empty_table():
