@@ -10,7 +10,7 @@ name = "lossy"
 
 [workload]
 name = "digits-cnn"
-step_time = "120ms"  # long beside its real work, so that a busy processor does not show
+step_time = "300ms"  # long beside its real work, so that a busy processor does not show
 
 [network]
 rtt = "20ms"
@@ -22,13 +22,13 @@ rps = { deadline = "20s", silence = "SILENCE" }
 gradient-sharing = { deadline = "20s", silence = "SILENCE" }
 
 [sweep]
-workers = [3]
+workers = [2]
 loss = ["LOSS"]
 testbed = ["netns", "virtual"]
 
 [train]
 lr = 0.1
-until = "30 steps"
+until = "24 steps"
 
 [run]
 emulator = "relay"
@@ -43,7 +43,7 @@ def measured(shared_bench):
     for loss, silence in ((0, "10s"), (10, "200ms")):
         text = SPEC.replace("LOSS", f"{loss}%").replace("SILENCE", silence).replace('"lossy"', f'"lossy{loss}"')
         shared_bench.measure(shared_bench.spec(text), "--no-figures")
-        rows = [row for row in shared_bench.rows(f"lossy{loss}") if row["workers"] == 3]
+        rows = [row for row in shared_bench.rows(f"lossy{loss}") if row["workers"] == 2]
         found |= {(row["testbed"], row["kind"], loss): row for row in rows}
     return found
 
@@ -58,9 +58,9 @@ def test_without_loss_nothing_is_lost_and_the_last_bit_is_that_of_the_simulation
 
 @pytest.mark.parametrize("kind", ["rps", "gradient-sharing"])
 def test_at_ten_percent_a_tenth_of_the_blocks_is_lost_on_both(measured, kind):
-    # 3 workers, 30 steps, two exchanges of 36 blocks from each of 2 peers: 12 960, so one standard error is 0.26.
+    # 2 workers, 24 steps, two exchanges of 53 blocks: 5088, so one standard error is 0.42.
     for testbed in ("netns", "virtual"):
-        assert measured[testbed, kind, 10]["blocks_lost_pct"] == pytest.approx(10, abs=1.5)
+        assert measured[testbed, kind, 10]["blocks_lost_pct"] == pytest.approx(10, abs=2)
 
 
 @pytest.mark.parametrize("testbed", ["netns", "virtual"])
