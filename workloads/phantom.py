@@ -27,6 +27,10 @@ class Phantom:
         """As `Vector.mul_`, without values."""
         return self
 
+    def div_(self, other: Self) -> Self:
+        """As `Vector.div_`, without values."""
+        return self
+
     def copy_(self, other: Self) -> Self:
         """As `Vector.copy_`, without values."""
         return self

@@ -33,6 +33,10 @@ PARAMETERS = [
     ("olco3", "staleness = -1, period = 1", f"staleness = -1; expected {OR_NONE}"),
     ("olco3", "staleness = 1, period = 1, two_way = true", "two_way = True; expected a compression with it"),
     ("sgp", "peers = 0", f"peers = 0; expected {COUNT}"),
+    ("rps", "block = '0B'", "block = '0B'; expected more than 0"),
+    ("rps", "block = '6B'", "block = '6B'; expected a multiple of 4 bytes, the size of a parameter"),
+    ("rps", "deadline = '31s'", "deadline = '31s'; expected at most 30s"),
+    ("gradient-sharing", "silence = '2s'", "silence = '2s'; expected at most the deadline, 1s"),
     ("osgp", "delay = -1", f"delay = -1; expected {COUNT}"),
     (
         "ssgd",

@@ -2,7 +2,8 @@
 
 It is found by looking: below the algorithm's attributes stand numbers, text, tensors, random generators, and lists,
 tables and objects of these. Parameters, the replica and what belongs to it (w, m, comm, optimizer) are not part of it,
-and neither are functions, slices, and attributes called `_spare`: vectors that only wait for their next use.
+and neither are functions, slices, frozen dataclasses, and attributes called `_spare`: vectors that only wait for their
+next use.
 
 `restore` writes into what `start` has made, in place, so that views stay views.
 """
@@ -12,6 +13,7 @@ from __future__ import annotations
 import random
 from collections import deque
 from collections.abc import Mapping
+from dataclasses import is_dataclass
 from typing import Any, cast
 
 import torch
@@ -20,7 +22,6 @@ from workloads.algorithms.base import Algorithm, AlgorithmError
 
 _SCRATCH = "_spare"
 _CLASS = "__class__"
-_FIXED = (slice, range)
 
 
 def snapshot(algorithm: Algorithm) -> dict[str, Any]:
@@ -74,7 +75,7 @@ class _Walk:
             return [self.take(item, f"{where}[{place}]") for place, item in enumerate(value)]
         if isinstance(value, dict):
             return {key: self.take(item, f"{where}[{key!r}]") for key, item in value.items()}
-        if callable(value) or isinstance(value, _FIXED):
+        if _is_fixed(value):
             return None
         if hasattr(value, "wait") and hasattr(value, "done"):
             raise self._error(f"{where} is still under way; a checkpoint needs `finish` first")
@@ -88,7 +89,7 @@ class _Walk:
 
     def put(self, target: Any, saved: Any, where: str) -> Any:
         """What shall stand where `target` stands: itself with the contents of `saved`, or a copy of that."""
-        if self._is_replicas(target) or callable(target) or isinstance(target, _FIXED):
+        if self._is_replicas(target) or _is_fixed(target):
             return target
         if isinstance(saved, torch.Tensor):
             return _put_tensor(target, saved)
@@ -126,6 +127,12 @@ class _Walk:
 
     def _error(self, what: str) -> AlgorithmError:
         return AlgorithmError(f"algorithm '{self._algorithm.kind}': {what}")
+
+
+def _is_fixed(value: object) -> bool:
+    """What does not change while training goes on: functions, slices, frozen settings."""
+    frozen = is_dataclass(value) and cast(Any, value).__dataclass_params__.frozen
+    return frozen or callable(value) or isinstance(value, slice | range)
 
 
 def _put_tensor(target: Any, saved: torch.Tensor) -> Any:

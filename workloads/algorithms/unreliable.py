@@ -10,8 +10,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import Field, dataclass
 from typing import Any
 
-import torch
-
 from netprofiles import Delay, Size, UnitError
 from workloads.algorithms.base import Algorithm, AlgorithmError, Replica, Setting
 from workloads.comm.base import Vector
@@ -75,9 +73,7 @@ class Mean:
             for run in runs:
                 total[run].add_(vector[run])
                 count[run].add_(one[run])
-        if isinstance(total, torch.Tensor) and isinstance(count, torch.Tensor):
-            total.div_(count)  # of a phantom there is nothing to divide
-        return total
+        return total.div_(count)
 
 
 @dataclass

@@ -22,6 +22,10 @@ class Vector(Protocol):
         """In place: self *= factor."""
         ...
 
+    def div_(self, other: Self) -> Self:
+        """In place: self /= other, element by element."""
+        ...
+
     def copy_(self, other: Self) -> Self:
         """In place: self = other."""
         ...
