@@ -63,8 +63,12 @@ def points(spec: Spec, where: str) -> Iterator[tuple[Axes, Spec]]:
 
 
 def excluded(spec: Spec, axes: Mapping[str, Any]) -> bool:
-    """True if an entry of `sweep.exclude` names only values that these axes have."""
-    return any(all(axes.get(key) == value for key, value in rule.items()) for rule in spec.sweep.get("exclude", []))
+    """True if an entry of `sweep.exclude` names only values that these axes have; a list names any of its values."""
+    return any(all(_is(axes.get(key), value) for key, value in rule.items()) for rule in spec.sweep.get("exclude", []))
+
+
+def _is(value: Any, named: Any) -> bool:
+    return value == named or (isinstance(named, list) and value in named)
 
 
 def _filled_in(spec: Spec, combination: Axes, where: str) -> Spec:

@@ -115,6 +115,11 @@ def test_exclude_drops_every_cell_that_has_all_its_values():
     assert [(c.workers, c.label) for c in swept(text)] == [(2, "ssgd"), (2, "sparse-p2"), (4, "sparse-p2")]
 
 
+def test_a_list_in_exclude_means_any_of_its_values():
+    text = edited(("[2]", "[2, 3, 4]")) + "[[sweep.exclude]]\nworkers = [2, 4]\n"
+    assert [c.workers for c in swept(text)] == [3]
+
+
 def test_a_one_worker_cell_that_only_excluded_cells_need_is_not_run():
     text = edited(("workers = [2]", "payload_scale = [0.5, 1.0]\nworkers = [2]"))
     text += "[[sweep.exclude]]\npayload_scale = 0.5\n"
