@@ -9,13 +9,13 @@ schema = 1
 name = "gloo-depth"
 
 [workload]
-params = 50_000
+params = 10_000
 tensors = 4
 step_time = "150ms"
 
 [network]
 rtt = "500ms"
-rate = "1Gbit"
+rate = "100Mbit"
 tcp = { congestion = "reno", slow_start_after_idle = false }
 
 [comm]
