@@ -13,9 +13,10 @@ name = "digits"
 
 [workload]
 name = "digits-cnn"
+step_time = "40ms"  # long beside its real work, so that a busy processor does not show
 
 [network]
-rtt = "20ms"
+rtt = "40ms"
 rate = "100Mbit"
 tcp = { congestion = "reno", slow_start_after_idle = false }
 

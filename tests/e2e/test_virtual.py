@@ -130,7 +130,7 @@ def test_what_is_learned_is_equal_to_the_last_bit_on_both(bench):
         """
 schema = 1
 name = "learned"
-workload = { name = "digits-cnn" }
+workload = { name = "digits-cnn", step_time = "60ms" }
 network = { rtt = "20ms", rate = "100Mbit" }
 algorithms = { ssgd = {}, dts = { delay = 4, period = 2 } }
 sweep = { workers = [2], testbed = ["netns", "virtual"] }
