@@ -45,13 +45,15 @@ def test_nothing_changed_on_this_host_meanwhile():
 
 
 def test_a_process_is_known_by_its_environment_in_whatever_session_it_is():
-    command = ["setsid", "--fork", "sh", "-c", "echo $$; exec sleep 60"]
-    done = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env={**os.environ, "LEFT": "behind"})
+    command = ["setsid", "--fork", "sh", "-c", "echo $$; read never"]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    done = subprocess.Popen(command, **pipes, text=True, env={**os.environ, "LEFT": "behind"})
     pid = int(done.stdout.readline())
     done.stdout.close()
     done.wait()
     assert started_with("LEFT=behind") == {pid}
     os.kill(pid, 9)
+    done.stdin.close()
     while alive(pid):
         pass
     assert started_with("LEFT=behind") == set()
