@@ -243,7 +243,7 @@ def test_different_sizes_are_an_error_on_every_rank_and_not_a_hang(group, sizes)
     began = time.monotonic()
     for said in on_every_rank(group(len(sizes)), body):
         assert said.startswith("direct: all_reduce failed: ranks disagree on the size of all_reduce 0: rank ")
-    assert time.monotonic() - began < 20  # PEER_PATIENCE is longer
+    assert time.monotonic() - began < 2.0
 
 
 def test_the_error_names_the_ranks_that_disagree(group):
