@@ -11,6 +11,7 @@ import pytest
 import torch
 from data_sets import CIFAR_FILES, cifar10
 from torch.utils.flop_counter import FlopCounterMode
+from training_alone import FakeClock, one_thread  # noqa: F401  # the fixture is used by all
 
 from workloads.cifar10 import SIDE, batches, check, read
 from workloads.fields import WorkloadError
@@ -18,24 +19,6 @@ from workloads.models import resnet110
 from workloads.models.residual import ResNet110, initialise
 from workloads.registry import make_task
 from workloads.seeding import stream
-
-
-class FakeClock:
-    time_ns = 0
-
-    def now(self):
-        return self.time_ns
-
-    def sleep(self, seconds):
-        self.time_ns += round(seconds * 1e9)
-
-
-@pytest.fixture(autouse=True)
-def _one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 @pytest.fixture

@@ -1,7 +1,7 @@
 import time
 
-import pytest
 import torch
+from training_alone import one_thread  # noqa: F401  # the fixture is used by all
 
 from workloads.datasets import TEST_SAMPLES, batches, digits
 from workloads.models import digits_cnn
@@ -20,14 +20,6 @@ class RealClock:
 
     def sleep(self, seconds):
         raise AssertionError("real compute does not sleep")
-
-
-@pytest.fixture(autouse=True)
-def _one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 def task(rank=0, world_size=1, seed=1, **train):

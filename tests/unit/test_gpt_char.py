@@ -4,32 +4,14 @@ import ast
 import subprocess
 import sys
 
-import pytest
 import torch
+from training_alone import FakeClock, one_thread  # noqa: F401  # the fixture is used by all
 
 from workloads.models import gpt_char
 from workloads.portion import Portion
 from workloads.registry import info, make_task
 from workloads.shards import Shards
 from workloads.text import ALPHABET, CONTEXT, TOPICS, _windows, text
-
-
-class FakeClock:
-    time_ns = 0
-
-    def now(self):
-        return self.time_ns
-
-    def sleep(self, seconds):
-        self.time_ns += round(seconds * 1e9)
-
-
-@pytest.fixture(autouse=True)
-def _one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 def test_one_worker_learns_to_predict_half_of_the_characters_in_120_steps():

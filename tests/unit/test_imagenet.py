@@ -5,6 +5,7 @@ import re
 import pytest
 import torch
 from data_sets import imagenet
+from training_alone import FakeClock, one_thread  # noqa: F401  # the fixture is used by all
 
 from workloads.fields import WorkloadError
 from workloads.imagenet import SIDE, accuracy, batches, check, read
@@ -12,24 +13,6 @@ from workloads.models import resnet50
 from workloads.models.residual import ResNet50
 from workloads.registry import make_task
 from workloads.seeding import stream
-
-
-class FakeClock:
-    time_ns = 0
-
-    def now(self):
-        return self.time_ns
-
-    def sleep(self, seconds):
-        self.time_ns += round(seconds * 1e9)
-
-
-@pytest.fixture(autouse=True)
-def _one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 @pytest.fixture

@@ -1,6 +1,7 @@
 import pytest
 import torch
 from torch import nn
+from training_alone import FakeClock
 
 from workloads.buckets import Bucket, plan_buckets
 from workloads.compute import EmulatedCompute, StepTime
@@ -8,17 +9,6 @@ from workloads.models.learner import Learner, LearnerError, parameter_tensors
 from workloads.task import EmulatedTask, LearningTask
 
 MS = 1_000_000
-
-
-class FakeClock:
-    def __init__(self):
-        self.time_ns = 0
-
-    def now(self):
-        return self.time_ns
-
-    def sleep(self, seconds):
-        self.time_ns += round(seconds * 1e9)
 
 
 def emulation(buckets, clock, mean_s=0.1):

@@ -5,6 +5,7 @@ import sys
 import data_sets
 import pytest
 import torch
+from training_alone import FakeClock
 
 from workloads.builtins import BUILTINS
 from workloads.fields import WorkloadError
@@ -14,16 +15,6 @@ from workloads.task import EmulatedTask, LearningTask
 
 MIB = 1 << 20
 NUMBERS = {"params": 1000, "step_time": "300ms"}
-
-
-class FakeClock:
-    time_ns = 0
-
-    def now(self):
-        return self.time_ns
-
-    def sleep(self, seconds):
-        self.time_ns += round(seconds * 1e9)
 
 
 def a_model(rank, world_size, seed, batch_size):
