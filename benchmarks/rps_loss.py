@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from harness.api import Run
-from harness.gate.rule import moments
+from harness.paired import Change, change
 
 JUDGED_LOSS_PCT, MOST_LOST_POINTS, LEAST_RATIO = 10.0, 1.0, 10.0
 Cells = Mapping[tuple[str, float], Mapping[int, Mapping[str, Any]]]
@@ -34,12 +34,13 @@ def cells_of(rows: Sequence[Mapping[str, Any]]) -> Cells:
     return found
 
 
-def points(cells: Cells, one: tuple[str, float], other: tuple[str, float]) -> tuple[float, float, float, int]:
-    """(mean, low, high) of the accuracy of one cell minus another's in points, and the number of pairs."""
-    seeds = sorted(cells[one].keys() & cells[other].keys())
-    found = moments(np.array([100 * (cells[one][s]["accuracy"] - cells[other][s]["accuracy"]) for s in seeds]))
-    low, high = found.interval()
-    return float(found.mean), float(low), float(high), len(seeds)
+def accuracy_change(cells: Cells, one: tuple[str, float], other: tuple[str, float]) -> Change:
+    """How much more accurate one cell is than another."""
+    mine, theirs = ({seed: row["accuracy"] for seed, row in cells[cell].items()} for cell in (one, other))
+    found = change(mine, theirs)
+    if found is None:
+        sys.exit(f"{one} and {other}: no repetitions with equal seeds")
+    return found
 
 
 def mean(cells: Cells, cell: tuple[str, float], column: str) -> float:
@@ -54,8 +55,9 @@ def show(cells: Cells) -> None:
     for kind, loss in sorted(cells, key=lambda cell: (cell[0] != "ssgd", cell[0] != "rps", cell[1])):
         cell, parts = (kind, loss), []
         for other in ((kind, 0.0), ("ssgd", 0.0)):
-            difference, low, high, _ = points(cells, cell, other)
-            parts.append(f"{difference:+6.2f} [{low:+6.2f}, {high:+6.2f}]" if cell != other else "")
+            found = accuracy_change(cells, cell, other)
+            text = f"{100 * found.mean:+6.2f} [{100 * found.low:+6.2f}, {100 * found.high:+6.2f}]"
+            parts.append(text if cell != other else "")
         lost = "" if kind == "ssgd" else f"{mean(cells, cell, 'blocks_lost_pct'):.2f}"
         accuracy, spread = 100 * mean(cells, cell, "accuracy"), mean(cells, cell, "replica_spread")
         print(f"{kind:17}  {loss:6g}  {lost:>13}  {accuracy:10.2f}  {parts[0]:25}  {parts[1]:25}  {spread:.5f}")
@@ -70,9 +72,10 @@ def main() -> int:
     cells = cells_of(Run.open(arguments.run, arguments.out).rows())
     show(cells)
     rps, sharing = ("rps", JUDGED_LOSS_PCT), ("gradient-sharing", JUDGED_LOSS_PCT)
-    _, low, _, pairs = points(cells, rps, ("rps", 0.0))
+    found = accuracy_change(cells, rps, ("rps", 0.0))
+    low = 100 * found.low
     ratio = mean(cells, sharing, "replica_spread") / mean(cells, rps, "replica_spread")
-    print(f"At {JUDGED_LOSS_PCT:g} % loss RPS loses at most {max(0.0, -low):.2f} points ({pairs} pairs, 95 %).")
+    print(f"At {JUDGED_LOSS_PCT:g} % loss RPS loses at most {max(0.0, -low):.2f} points ({found.pairs} pairs, 95 %).")
     print(f"Replicas of gradient sharing are {ratio:.1f} times further apart than those of RPS.")
     return 0 if low >= -MOST_LOST_POINTS and ratio >= LEAST_RATIO else 1
 
