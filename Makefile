@@ -1,5 +1,5 @@
 # make sweep   set everything up, then measure and draw the latency sweep (6 to 9 minutes on two cores)
-# make test    set everything up, then run the whole test suite; ARGS=... are pytest's, as of every lane below
+# make test    set everything up, then run the whole test suite; ARGS=... of the lanes below are pytest's
 # make test-kernel   the tests that need netem: on this kernel where it has netem, else in User-Mode Linux (5 minutes)
 # make test-docker   the tests with containers: with the Docker daemon that runs, else as root with a private one
 # make gate    the built-in experiments, simulated, against results/reference/gate; ACCEPT=1 makes changes the baseline
@@ -26,7 +26,8 @@ sweep: setup
 
 test: setup
 	@sh scripts/setup-tests.sh programs
-	sh scripts/measured-tests.sh $(BIN)/python -m pytest $(ARGS)
+	$(BIN)/python -m pytest tests/unit
+	sh scripts/measured-tests.sh $(BIN)/python -m pytest --ignore tests/unit
 
 test-kernel: setup
 	@sh scripts/setup-tests.sh kernel docker
