@@ -8,7 +8,7 @@ gradients depend on the parameters: stability and accuracy have to be measured.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -80,32 +80,8 @@ def simulate(
         CommError: a replica waited for a message that never came.
     """
 
-    def body(comm: LocalComm) -> Trace:
-        w, g = start.clone(), torch.empty_like(start)
-        replica = Replica(w=w, m=torch.zeros_like(w), optimizer=make_optimizer(config), comm=comm, shapes=shapes)
-        algorithm = make()
-        algorithm.start(replica)
-        w_at, left = torch.empty(steps, w.numel(), dtype=w.dtype), 0
-        for step in range(steps):
-            replica.step = step
-            replica.optimizer.advance(step)
-            g.copy_(gradient(comm.rank, step, w))
-            if algorithm.buckets:
-                for view in reversed(g.tensor_split(2)):
-                    algorithm.bucket(view)
-            replica.optimizer.step(w, replica.m, algorithm.gradient(g))
-            g.fill_(torch.nan)  # as an engine that reuses its buffer: nobody may still need it
-            algorithm.stepped()
-            w_at[step] = w
-            if step in drain_after or step == steps - 1:
-                algorithm.finish()
-                left = max(left, comm.outstanding)
-            if step in restart_after:
-                algorithm = _restarted(algorithm, make(), start)
-        assert isinstance(replica.m, torch.Tensor)
-        return Trace(w_at, w, replica.m, comm.most_outstanding, left)
-
-    traces = run_replicas(world_size, body, lost=lost)
+    training = _Training(make, gradient, config, start, steps, {*drain_after, steps - 1}, restart_after, shapes)
+    traces = run_replicas(world_size, training.on, lost=lost)
     return Trace(
         w_at=torch.stack([trace.w_at for trace in traces], dim=1),
         w=torch.stack([trace.w for trace in traces]),
@@ -113,6 +89,47 @@ def simulate(
         most_outstanding=max(trace.most_outstanding for trace in traces),
         left_outstanding=max(trace.left_outstanding for trace in traces),
     )
+
+
+@dataclass(frozen=True)
+class _Training:
+    """What every replica does; see `simulate`."""
+
+    make: Callable[[], Algorithm]
+    gradient: Gradient
+    config: SGDConfig | AdamWConfig
+    start: torch.Tensor
+    steps: int
+    drain_after: Collection[int]
+    restart_after: Collection[int]
+    shapes: tuple[tuple[int, ...], ...]
+
+    def on(self, comm: LocalComm) -> Trace:
+        """One replica's part."""
+        w, g = self.start.clone(), torch.empty_like(self.start)
+        optimizer = make_optimizer(self.config)
+        replica = Replica(w=w, m=torch.zeros_like(w), optimizer=optimizer, comm=comm, shapes=self.shapes)
+        algorithm = self.make()
+        algorithm.start(replica)
+        w_at, left = torch.empty(self.steps, w.numel(), dtype=w.dtype), 0
+        for step in range(self.steps):
+            replica.step = step
+            replica.optimizer.advance(step)
+            g.copy_(self.gradient(comm.rank, step, w))
+            if algorithm.buckets:
+                for view in reversed(g.tensor_split(2)):
+                    algorithm.bucket(view)
+            replica.optimizer.step(w, replica.m, algorithm.gradient(g))
+            g.fill_(torch.nan)  # as an engine that reuses its buffer: nobody may still need it
+            algorithm.stepped()
+            w_at[step] = w
+            if step in self.drain_after:
+                algorithm.finish()
+                left = max(left, comm.outstanding)
+            if step in self.restart_after:
+                algorithm = _restarted(algorithm, self.make(), self.start)
+        assert isinstance(replica.m, torch.Tensor)
+        return Trace(w_at, w, replica.m, comm.most_outstanding, left)
 
 
 def _restarted(old: Algorithm, new: Algorithm, begin: torch.Tensor) -> Algorithm:
@@ -220,6 +237,25 @@ def _configs() -> list[SGDConfig]:
     ]
 
 
+@dataclass
+class _Claims:
+    """Those of one algorithm that a run has borne out."""
+
+    setting: str
+    held: list[str] = field(default_factory=list)
+
+    def require(self, holds: bool, claim: str, found: str) -> None:
+        """Raises: CheckError."""
+        if not holds:
+            raise CheckError(f"{self.setting}: claimed that {claim}, but {found}")
+        self.held.append(claim)
+
+    def close(self, a: torch.Tensor, b: torch.Tensor, scale: float, claim: str) -> None:
+        """Raises: CheckError, if they differ by more than `TOLERANCE` of `scale`."""
+        error = float((a - b).abs().max()) / scale
+        self.require(error <= TOLERANCE, claim, f"the relative error is {error:.1e}")
+
+
 def _check_run(make: Callable[[], Algorithm], config: SGDConfig, world_size: int) -> list[str]:
     sample = make()
     # One step more than whole periods, so that the last block is a partial one.
@@ -243,42 +279,38 @@ def _check_run(make: Callable[[], Algorithm], config: SGDConfig, world_size: int
         )
 
     trace = run()
-    setting = f"{sample.label} (workers {world_size}, momentum {config.momentum:g})"
-    held: list[str] = []
+    claims = _Claims(f"{sample.label} (workers {world_size}, momentum {config.momentum:g})")
+    _check_messages(claims, sample, trace, config, world_size)
+    _check_result(claims, sample, trace, *synchronous(gradients, config, start))
+    if sample.repeats:
+        resumed = run(restart_after={steps // 2})
+        same = torch.equal(resumed.w_at, trace.w_at) and torch.equal(resumed.m, trace.m)
+        claim = "a run that goes on from a checkpoint is equal to the bit"
+        claims.require(same, claim, "it is not; if it depends on when messages arrive, say so by repeats = False")
+    return claims.held
 
-    def require(holds: bool, claim: str, found: str) -> None:
-        if not holds:
-            raise CheckError(f"{setting}: claimed that {claim}, but {found}")
-        held.append(claim)
 
+def _check_messages(claims: _Claims, sample: Algorithm, trace: Trace, config: SGDConfig, world_size: int) -> None:
     finite = bool(trace.w_at.isfinite().all() and trace.w.isfinite().all())
     claim = "gradients and messages are used only while they are the algorithm's own"
-    require(finite, claim, "w is not finite: one was read before its wait or kept without a copy")
+    claims.require(finite, claim, "w is not finite: one was read before its wait or kept without a copy")
     left = trace.left_outstanding
-    require(left == 0, "nothing is in flight after finish", f"{left} operations are")
+    claims.require(left == 0, "nothing is in flight after finish", f"{left} operations are")
     if not sample.buckets:
         # One more than in_flight: the partial block that finish issues.
         at_once = sample.tensors_per_message(config.momentum) * sample.operations(world_size)
         bound = (sample.in_flight + 1) * at_once
         most = trace.most_outstanding
-        require(most <= bound, "in_flight bounds what is in flight", f"{most} operations were, not {bound}")
-    expected_w, expected_m = synchronous(gradients, config, start)
-    scale = float(expected_w.abs().max())
+        claims.require(most <= bound, "in_flight bounds what is in flight", f"{most} operations were, not {bound}")
 
-    def close(a: torch.Tensor, b: torch.Tensor, claim: str) -> None:
-        error = float((a - b).abs().max()) / scale
-        require(error <= TOLERANCE, claim, f"the relative error is {error:.1e}")
 
+def _check_result(claims: _Claims, sample: Algorithm, trace: Trace, w: torch.Tensor, m: torch.Tensor) -> None:
+    """`w` after each step and the last `m` are those of synchronous SGD."""
+    scale = float(w.abs().max())
     if sample.agrees:
-        close(trace.w, trace.w[:1], "replicas agree after finish")
+        claims.close(trace.w, trace.w[:1], scale, "replicas agree after finish")
     if sample.exact:
-        close(trace.w, expected_w[-1], "w after finish is that of synchronous SGD")
-        close(trace.m, expected_m, "m after finish is that of synchronous SGD")
+        claims.close(trace.w, w[-1], scale, "w after finish is that of synchronous SGD")
+        claims.close(trace.m, m, scale, "m after finish is that of synchronous SGD")
     if sample.keeps_mean:
-        close(trace.w_at.mean(dim=1), expected_w, "the mean of the replicas moves as with synchronous SGD")
-    if sample.repeats:
-        resumed = run(restart_after={steps // 2})
-        same = torch.equal(resumed.w_at, trace.w_at) and torch.equal(resumed.m, trace.m)
-        claim = "a run that goes on from a checkpoint is equal to the bit"
-        require(same, claim, "it is not; if it depends on when messages arrive, say so by repeats = False")
-    return held
+        claims.close(trace.w_at.mean(dim=1), w, scale, "the mean of the replicas moves as with synchronous SGD")
