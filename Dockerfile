@@ -1,7 +1,8 @@
 # Images of wanbench.   make image   (both, from wheels that the host's pip gets; the build needs no network then)
 #                       docker compose build   (the same, from the public package indexes, where there are no wheels)
 #
-#   worker       Python, torch for the CPU, workloads, netprofiles and wanbench's names: what a container of `--testbed docker` runs
+#   worker       Python, torch for the CPU, workloads, netprofiles and the names in wanbench: what a container of
+#                `--testbed docker` runs
 #   controller   harness and what it needs on top: docker-compose.yml's service `wanbench`
 #
 # To bring a model of your own, or another torch: FROM wanbench-worker, COPY it to /wanbench, and name your image in
@@ -11,7 +12,7 @@ ARG BASE=python:3.11-slim-bookworm
 
 FROM ${BASE} AS packages
 COPY constraints.txt scripts/docker-packages.sh build/wheel[s] /wheels/
-RUN sh /wheels/docker-packages.sh numpy scikit-learn
+RUN sh /wheels/docker-packages.sh numpy scikit-learn pillow
 
 FROM packages AS more-packages
 COPY pyproject.toml README.md LICENSE /source/
