@@ -190,4 +190,4 @@ def test_a_daemon_without_support_for_gpus_is_one_line(bench, monkeypatch):
 
 
 def _logs(bench):
-    return "".join(path.read_text() for path in bench.folder.glob("results/exec-*/rank-*.log"))
+    return bench.written("results/exec-*/rank-*.log")

@@ -72,6 +72,10 @@ class Command:
             self.seen_s = time.clock_gettime(time.CLOCK_BOOTTIME)
         return pids
 
+    def processes(self) -> set[int]:
+        """All its processes that are not yet gone, in whatever session they are by now."""
+        return {*self.pids(), *started_with(f"{_MARK}={self.log}")}
+
     def left_nothing(self, within_s: float) -> bool:
         """True once no process and no namespace of it is left, and the host is as it was before."""
         deadline = time.monotonic() + within_s
@@ -84,9 +88,8 @@ class Command:
 
     def left(self) -> list[str]:
         """What it has left on the host, or changed there, a line each."""
-        processes = {*self.pids(), *started_with(f"{_MARK}={self.log}")}
         return [
-            *(f"process {pid}: {_read(pid, 'cmdline')!r}" for pid in sorted(processes)),
+            *(f"process {pid}: {_read(pid, 'cmdline')!r}" for pid in sorted(self.processes())),
             *(f"namespace {name}" for name in sorted(self.namespaces & held_namespaces(self.seen_s))),
             *Snapshot.take().changes(self.before),
         ]
@@ -114,7 +117,7 @@ class Command:
                 return pid
         return None
 
-    def until(self, what: Callable[[], Any], timeout_s: float = 60) -> Any:
+    def until(self, what: Callable[[], Any], timeout_s: float = 180) -> Any:
         """Wait until `what` is true; returns it."""
         deadline = time.monotonic() + timeout_s
         while not (found := what()):
@@ -191,11 +194,22 @@ class Bench:
         """Every finished repetition, with the time of its result."""
         return {p: p.stat().st_mtime_ns for p in (self.out / run).glob("cells/*/rep-?/result.json")}
 
+    def written(self, pattern: str) -> str:
+        """What is in files that a run writes, and may be moving to where they stay."""
+        text = ""
+        for path in self.folder.glob(pattern):
+            with contextlib.suppress(FileNotFoundError):
+                text += path.read_text()
+        return text
+
     def close(self) -> None:
         for command in self.commands:
-            for pid in [command.process.pid, *command.pids()]:
-                if command.process.poll() is None or pid != command.process.pid:
-                    os.kill(pid, signal.SIGKILL)
+            while processes := command.processes():
+                for pid in processes:
+                    with contextlib.suppress(ProcessLookupError):
+                        os.kill(pid, signal.SIGKILL)
+                command.process.poll()
+                time.sleep(0.01)
             command.process.wait()
             command.process.stdout.close()
 
