@@ -27,7 +27,7 @@ sweep: setup
 test: setup
 	@sh scripts/setup-tests.sh programs
 	$(BIN)/python -m pytest tests/unit
-	sh scripts/measured-tests.sh $(BIN)/python -m pytest --ignore tests/unit
+	sh scripts/measured-tests.sh -j 2 $(BIN)/python -m pytest --ignore tests/unit
 
 test-kernel: setup
 	@sh scripts/setup-tests.sh kernel docker
