@@ -51,10 +51,9 @@ def make(
     api.import_image_from_data(content.getvalue(), repository=name, changes=changes)
 
 
-def main() -> None:
-    """`wanbench` with the host's files in its containers."""
+def share() -> None:
+    """Let the containers that this process makes see the host's files."""
     import harness.testbeds.docker as testbed
-    from harness.cli import main as wanbench
 
     product = testbed.host_options
 
@@ -64,6 +63,13 @@ def main() -> None:
         return made
 
     testbed.host_options = host_options
+
+
+def main() -> None:
+    """`wanbench` with the host's files in its containers."""
+    from harness.cli import main as wanbench
+
+    share()
     wanbench(prog_name="wanbench")
 
 

@@ -52,10 +52,19 @@ def _chatty(self, g):
 
 SSGD.gradient = _chatty
 '''
+BROKEN = """
+
+
+def _broken(self, g):
+    raise ValueError("it broke")
+
+
+SSGD.gradient = _broken
+"""
 
 
 class Repository:
-    """wanbench itself in a repository of its own, at revisions `base`, `comment` and `chatty`."""
+    """wanbench itself in a repository of its own, at revisions `base`, `comment`, `chatty` and `broken`."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder / "repository"
@@ -72,6 +81,8 @@ class Repository:
         self.commit("comment")
         algorithm.write_text(quiet + CHATTY)
         self.commit("chatty")
+        algorithm.write_text(quiet + BROKEN)
+        self.commit("broken")
 
     def commit(self, tag: str) -> None:
         self.git("add", "--all")
@@ -122,6 +133,20 @@ def test_one_more_message_fails_the_gate_and_a_remark_passes(here, repository):
     assert failed.out.splitlines()[-1] == "2 regressed, 3 unchanged."
     assert "::error file=spec.toml,title=wanbench check::2 regressed: ssgd w2 10ms, ssgd w2 40ms" in failed.err
     assert (here.folder / "b.json").read_bytes() == before
+
+
+def test_cells_that_fail_are_no_regression_and_no_baseline(here, repository):
+    assert check(here, "--baseline", "f.json", "--accept").code == 0
+    before = (here.folder / "f.json").read_bytes()
+    repository.git("checkout", "--quiet", "broken")
+    failed = check(here, "--baseline", "f.json", "--accept")
+    assert failed.code == 4, failed.out + failed.err
+    said = [line for line in failed.out.splitlines() if "FAILED" in line]
+    assert [line[:12] for line in said] == ["ssgd w2 10ms", "ssgd w2 40ms"]
+    assert all("it broke" in line for line in said)
+    assert failed.out.splitlines()[-1] == "2 failed, 3 unchanged."
+    assert "not written, because cells failed" in failed.out
+    assert (here.folder / "f.json").read_bytes() == before
 
 
 def test_a_baseline_does_not_depend_on_the_processor(here):

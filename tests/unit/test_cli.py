@@ -214,6 +214,12 @@ def test_only_keeps_cells_and_the_one_worker_cells_they_need():
     assert len(both) == 5, "the same axis twice is either"
 
 
+def test_only_finds_the_specs_own_value_where_other_cells_name_the_axis():
+    cells = data("plan", "dts-world", "--only", "workload.name=resnet50-v100")["cells"]
+    assert len(cells) == 1 + 27
+    assert {cell["axes"].get("workload.name") for cell in cells} == {None}
+
+
 def test_set_testbed_and_emulator_change_the_spec():
     assert len(data("plan", "smoke", "--set", 'sweep.rtt=["1ms"]', "--set", "run.repeats=7")["cells"]) == 3
     assert data("plan", "smoke", "--set", "run.repeats=7")["cells"][0]["to_run"] == 7

@@ -1,0 +1,52 @@
+"""`wanbench check` between two images: what is in them may differ, and what is slower is found."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import host_image
+import pytest
+from cli_session import by_numbers
+
+HERE = Path(host_image.__file__).parent
+# Not a change of our packages, which an image must have as we do, but of what they find there.
+SLOW = """
+import sys
+
+if "workloads.container" in sys.orig_argv:
+    import time
+
+    from workloads.algorithms.ssgd import SSGD
+
+    prompt = SSGD.gradient
+
+    def late(self, g):
+        time.sleep(0.02)
+        return prompt(self, g)
+
+    SSGD.gradient = late
+"""
+
+
+@pytest.fixture
+def slower(api, tmp_path):
+    (tmp_path / "slow").mkdir()
+    (tmp_path / "slow" / "sitecustomize.py").write_text(SLOW)
+    name = f"wanbench-test-slow-{os.getpid()}"
+    host_image.make(api, name, folders={"slow": tmp_path / "slow"}, python_path=f"/slow:{host_image.CHECKOUT}")
+    yield name
+    api.remove_image(name, force=True)
+
+
+def test_an_image_that_is_slower_is_a_regression_and_its_other_cells_are_not(bench, image, slower, monkeypatch):
+    bench.spec(by_numbers("images", "ssgd = {}\nsparse = { period = 4 }", run='testbed = "docker"'))
+    monkeypatch.setenv("PYTHONPATH", f"{HERE / 'side'}:{HERE}")  # of what measures the sides
+    sides = ("--base", f"image:{image}", "--head", f"image:{slower}")
+    result = bench.start("check", "spec.toml", *sides, "--json").wait(900)
+    assert result.code == 1, result.out + result.err
+    verdicts = {cell["cell"]: cell["verdict"] for cell in json.loads(result.out)["cells"]}
+    assert verdicts["ssgd w2 10ms"] == "regressed"
+    assert verdicts["sparse-p4 w2 10ms"] in {"unchanged", "inconclusive"}
+    assert bench.containers() == []
