@@ -78,7 +78,8 @@ class Wan:
         Args:
             what: a command line, a [workload] table, or the name of a workload.
             workers: N. profile: of the network; `uniform` if there is none, which needs `rtt`.
-            algorithm: `"ssgd"`, or with parameters `{"dts": {"delay": 4, "period": 4}}`.
+            algorithm: `"ssgd"`, or with parameters `{"dts": {"delay": 4, "period": 4}}`; default: ssgd, for a
+                command none.
             repeats: repetitions, of which the median is taken.
             settings: any other value of a spec by its dotted key, such as {"run.window": "40 steps"}.
             axes: rtt, rate, jitter, loss, collective, congestion, payload_scale, testbed, emulator.
@@ -195,7 +196,8 @@ def _spec(
     options = dict(given)
     if "workers" not in options:
         raise SpecError("wan.run: workers: how many? give workers=4")
-    algorithm = options.pop("algorithm", "ssgd")
+    workload = _workload(what)
+    algorithm = options.pop("algorithm", None if "command" in workload else "ssgd")  # a command may use none of ours
     repeats, workers = options.pop("repeats", 1), options.pop("workers")
     unknown = options.keys() - SHORT_AXES.keys()
     if unknown:
@@ -204,12 +206,16 @@ def _spec(
     data = {
         "schema": 1,
         "name": re.sub("[^A-Za-z0-9._-]+", "-", test).strip("-.")[:80] or "test",
-        "workload": _workload(what),
-        "algorithms": {algorithm: {}} if isinstance(algorithm, str) else dict(algorithm),
+        "workload": workload,
+        **({} if algorithm is None else {"algorithms": _algorithms(algorithm)}),
         "sweep": {"workers": [workers], **{axis: [value] for axis, value in options.items()}},
         "run": {"repeats": repeats},
     }
     return Spec.from_dict(data, "wan.run").override(settings, "wan.run")
+
+
+def _algorithms(algorithm: str | Mapping[str, Any]) -> dict[str, Any]:
+    return {algorithm: {}} if isinstance(algorithm, str) else dict(algorithm)
 
 
 def _workload(what: Sequence[str] | Mapping[str, Any] | str) -> dict[str, Any]:

@@ -63,6 +63,47 @@ class Broken(SSGD):
     def gradient(self, g):
         raise ValueError("it broke")
 """
+OWN = """
+import sys
+
+
+def test_a_command_of_ones_own_pays_for_its_round_trips(wan):
+    result = wan.run([sys.executable, "volley.py"], workers=2, rtt="60ms", testbed="netns")
+    assert 0.2 < result.scalability < 0.4  # steps of 20 ms, and a round trip in each
+
+
+def test_on_named_sites_it_is_less(wan):
+    slower = {"network.rate_scale": 0.01}  # 50 Mbit/s between Oregon and Ohio
+    measured = wan.run([sys.executable, "volley.py"], workers=2, profile="world4", testbed="netns", settings=slower)
+    assert measured.scalability > 0.7
+"""
+VOLLEY = """
+import os
+import socket
+import time
+
+import wanbench
+
+alone, first = os.environ["WORLD_SIZE"] == "1", os.environ["RANK"] == "0"
+place = (os.environ["WANBENCH_ADDRESSES"].split(",")[0], 7000)
+peer = None
+if not alone and first:
+    peer = socket.create_server(place).accept()[0]
+while not alone and peer is None:
+    try:
+        peer = socket.create_connection(place)
+    except ConnectionRefusedError:
+        time.sleep(0.05)
+for _ in range(30):
+    time.sleep(0.02)
+    if peer is not None and first:
+        peer.sendall(b"x")
+    if peer is not None:
+        assert peer.recv(1)
+    if peer is not None and not first:
+        peer.sendall(b"y")
+    wanbench.step()
+"""
 
 
 @pytest.fixture(scope="module")
@@ -71,6 +112,8 @@ def project(tmp_path_factory):
     folder = tmp_path_factory.mktemp("project")
     (folder / "test_mine.py").write_text(TESTS)
     (folder / "mine.py").write_text(BROKEN)
+    (folder / "own.py").write_text(OWN)
+    (folder / "volley.py").write_text(VOLLEY)
     (folder / "pytest.ini").write_text("[pytest]\nwan_testbed = virtual\nfilterwarnings = error\n")
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder / ".venv")], check=True)
     (site,) = (folder / ".venv" / "lib").glob("python3*/site-packages")
@@ -126,3 +169,18 @@ def test_a_host_that_cannot_emulate_fails_where_it_must_not_be_missed(project):
 def test_a_wrong_setting_is_a_usage_error(project):
     done = run(project, "-o", "wan_missing=maybe")
     assert (done.returncode, done.stderr.strip()) == (4, "ERROR: wan_missing = maybe: expected skip or fail")
+
+
+def test_a_program_of_ones_own_is_measured_on_an_emulated_network(project):
+    done = run(project, "own.py", "--wan-missing", "fail")
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert "1 failed, 1 passed" in done.stdout
+    assert re.search(r"volley w2 testbed=netns 60ms: scalability 0\.[23]\d\d, step 0\.0[89]", done.stdout)
+    assert re.search(r"FAILED own.py::test_on_named_sites_it_is_less - AssertionError: assert 0\.", done.stdout)
+
+
+def test_the_example_of_the_readme_holds_on_an_emulated_network(project):
+    (example,) = re.findall(r"```python\n(def test_.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    (project / "example.py").write_text(example)
+    done = run(project, "example.py", "--wan-testbed", "netns", "--wan-missing", "fail")
+    assert done.returncode == 0, done.stdout + done.stderr
