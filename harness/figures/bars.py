@@ -18,6 +18,7 @@ from harness.figures.style import COLUMN_IN, INK, PAGE_IN, PUBLISHED, Style, loo
 
 _GROUP = 0.84
 _NUMBER_IN = 0.19
+_DIAMOND = 0.03  # half the height of a published value's marker, in scalability
 
 
 def scalability_bars(pivot: Pivot, run_name: str, width_in: float = PAGE_IN, progress: str | None = None) -> Figure:
@@ -87,15 +88,15 @@ def _bars(axes: Axes, pivot: Pivot, label: str, look: Style, place: int, among: 
             axes.hlines(law, x - 0.46 * width, x + 0.46 * width, color=INK, linewidth=1.0, zorder=3)
             top = max(top, law)
         if numbered:
-            axes.text(
-                x,
-                top + 0.012,
-                f"{height:.2f}" if height >= 0.1 else f"{height:.3f}",
-                fontsize=6,
-                ha="center",
-                va="bottom",
-                color=INK,
-            )
+            _number(axes, x, height, top, pivot.published.get((label, column), math.inf))
+
+
+def _number(axes: Axes, x: float, height: float, top: float, published: float) -> None:
+    """The height in figures, above the bar and what is drawn on it."""
+    if abs(published - top) < 2 * _DIAMOND:
+        top = max(published, top) + _DIAMOND
+    text = f"{height:.2f}" if height >= 0.1 else f"{height:.3f}"
+    axes.text(x, top + 0.012, text, fontsize=6, ha="center", va="bottom", color=INK)
 
 
 def _fill(look: Style) -> dict[str, Any]:

@@ -85,21 +85,25 @@ class Panels:
     Args:
         count: of panels. across: in a row. panel_in: height of one, without its title.
         between_in: room under every row but the last, where rows have x labels of their own.
+        gap_in: between two panels of a row; more where each has y labels of its own.
     """
 
     TITLE_IN = 0.22
     GAP_IN = 0.16
 
-    def __init__(self, count: int, across: int, panel_in: float, between_in: float = 0.0) -> None:
+    def __init__(
+        self, count: int, across: int, panel_in: float, between_in: float = 0.0, gap_in: float = GAP_IN
+    ) -> None:
         rows = math.ceil(count / across)
         self.across = across
         self.panel_in = panel_in
+        self._gap_in = gap_in
         self._pitch_in = panel_in + self.TITLE_IN + between_in
         self.height_in = rows * self._pitch_in - between_in
 
     def axes(self, sheet: Sheet, index: int) -> Axes:
         """Number `index`, in reading order."""
-        gap = self.GAP_IN / sheet.width_in
+        gap = self._gap_in / sheet.width_in
         pitch = (sheet.right - sheet.left + gap) / self.across
         left = sheet.left + (index % self.across) * pitch
         top = sheet.top - (index // self.across) * self._pitch_in / sheet.height_in

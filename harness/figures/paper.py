@@ -35,6 +35,7 @@ from harness.figures.style import COLUMN_IN, PAGE_IN, save
 from harness.papers import Figure as Wanted
 from harness.papers import Paper
 from harness.papers.table import table
+from harness.papers.trend import trend_drawing
 from harness.store import RunFolder, open_run, write_json, write_text
 
 INDEX = "index.json"
@@ -144,6 +145,12 @@ def _check(
     return found
 
 
+def drawing(figure: Wanted, paper: Paper, reference: Path) -> Drawing:
+    """A figure, of any kind but a table. Raises: SpecError: its run is not recorded. AnalysisError: nothing to show."""
+    folder = _recorded(reference, figure.run)
+    return _drawing(figure, paper, _select(figure, folder.rows()), folder)
+
+
 def _belongs(name: str, figure: str) -> bool:
     return name.rpartition(".")[0] in {figure, f"{figure}-column"}
 
@@ -199,6 +206,8 @@ def _draw(figure: Wanted, paper: Paper, rows: Sequence[Row], folder: RunFolder, 
 def _drawing(figure: Wanted, paper: Paper, rows: Sequence[Row], folder: RunFolder) -> Drawing:
     if figure.kind in {"scalability", "step-time"}:
         return _of_pivot(figure, paper, rows, folder)
+    if figure.kind == "trend":
+        return trend_drawing(figure, rows, folder.name)
     prefix = {"pareto": "pareto", "learning": "learning", "timeline": "timeline", "network": "network-"}[figure.kind]
     for drawing in gallery(rows, folder.name, Evidence(folder)):
         if drawing.name.startswith(prefix):

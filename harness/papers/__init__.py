@@ -9,8 +9,9 @@ Published values are those that a paper's text prints. What exists only as a pic
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, Literal
 
@@ -20,8 +21,8 @@ from harness.errors import SpecError
 
 _HERE = Path(__file__).parent
 
-Kind = Literal["scalability", "step-time", "pareto", "learning", "timeline", "network", "table"]
-_TITLED = ("scalability", "step-time", "table")
+Kind = Literal["scalability", "step-time", "pareto", "learning", "timeline", "network", "table", "trend"]
+_TITLED = ("scalability", "step-time", "table", "trend")
 
 
 class _Table(BaseModel):
@@ -29,12 +30,17 @@ class _Table(BaseModel):
 
 
 class Published(_Table):
-    """A value that the paper prints: of which algorithm, at which value of the column axis, and where it stands."""
+    """A value that the paper prints: of which algorithm, at which value of the column axis, and where it stands.
+
+    Attributes:
+        mark: what a table says beside it, such as "fitted".
+    """
 
     algorithm: str
     at: str
     value: float
     source: str
+    mark: str = ""
 
 
 class Figure(_Table):
@@ -44,7 +50,9 @@ class Figure(_Table):
         name: of its files. run: the recorded run. kind: how it is drawn.
         algorithms: labels, "delayed-*" matches several; empty is all. where: rows to keep, by column.
         title: replaces that of the kind. published: values to draw beside, with their source in the caption.
+        published_in: the figure that lists the published values of this one's algorithms, instead.
         note: goes into the caption. columns: of a table.
+        x, y, series: of a trend, as `harness.papers.trend.trend_drawing` reads them.
     """
 
     name: str
@@ -54,8 +62,12 @@ class Figure(_Table):
     where: dict[str, float | int | str] = {}
     title: str | None = None
     published: list[Published] = []
+    published_in: str | None = None
     note: str | None = None
     columns: list[str] = []
+    x: str | None = None
+    y: list[str] = []
+    series: str = "algorithm"
 
 
 class PaperFile(_Table):
@@ -116,4 +128,18 @@ def parse(name: str, text: str) -> Paper:
             raise SpecError(f"papers/{name}.toml: figure {figure.name}: {figure.run!r} is none of its runs")
         if figure.title is not None and figure.kind not in _TITLED:
             raise SpecError(f"papers/{name}.toml: figure {figure.name}: a {figure.kind} has a title of its own")
-    return Paper(name, found.title, found.citation, tuple(found.run), tuple(found.figure))
+        if {figure.x is not None, bool(figure.y)} != {figure.kind == "trend"}:
+            raise SpecError(f"papers/{name}.toml: figure {figure.name}: x and y are of a trend, which has both")
+    figures = tuple(_with_published(figure, found.figure, name) for figure in found.figure)
+    return Paper(name, found.title, found.citation, tuple(found.run), figures)
+
+
+def _with_published(figure: Figure, among: Sequence[Figure], name: str) -> Figure:
+    if figure.published_in is None:
+        return figure
+    for other in among:
+        if other.name == figure.published_in:
+            wanted = figure.algorithms or ["*"]
+            kept = [one for one in other.published if any(fnmatchcase(one.algorithm, each) for each in wanted)]
+            return figure.model_copy(update={"published": kept})
+    raise SpecError(f"papers/{name}.toml: figure {figure.name}: published_in: no figure {figure.published_in!r}")

@@ -49,13 +49,13 @@ def table(figure: Figure, rows: Sequence[Line], run_name: str) -> str:
 
 
 def _published(figure: Figure, pivot: Pivot) -> dict[tuple[str, Any], str]:
-    """What the paper prints, for the entries of a table with one column; the source says what else is to be known."""
+    """What the paper prints, for the entries of a table with one column."""
     columns = {str(column): column for column in pivot.columns}
     found = {}
     for one in figure.published:
         if len(figure.columns) != 1 or one.algorithm not in pivot.algorithms or one.at not in columns:
             raise AnalysisError(f"published {one.algorithm} at {one.at}: no such entry in a table of one column")
-        found[one.algorithm, columns[one.at]] = f" [{one.value:g}{one.source and ', '}{one.source}]"
+        found[one.algorithm, columns[one.at]] = f" [{one.value:g}{one.mark and ', '}{one.mark}]"
     return found
 
 
@@ -95,7 +95,7 @@ def _speedup(line: Line, reference: Line | None) -> str:
 
 def _megabytes(line: Line, reference: Line | None) -> str:
     found = megabytes_per_step(line)
-    return "-" if found is None else f"{found:.3f}"
+    return "-" if found is None else f"{found:.3g}"
 
 
 _COLUMNS: Mapping[str, tuple[str, Callable[[Line, Line | None], str]]] = {

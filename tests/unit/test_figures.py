@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import itertools
 import os
 import random
 import re
@@ -15,7 +14,7 @@ import matplotlib
 import numpy as np
 import pytest
 import synthetic_rows
-from matplotlib.backends.backend_agg import FigureCanvasAgg
+from legible import assert_nothing_overlaps
 from matplotlib.colors import to_rgb
 from matplotlib.container import ErrorbarContainer
 
@@ -26,7 +25,7 @@ from harness.figures import draw_all, scalability_bars, scalability_by_rtt, step
 from harness.figures.caption import caption, title
 from harness.figures.gallery import gallery
 from harness.figures.hover import inline_svg
-from harness.figures.style import COLUMN_IN, FAMILIES, PAGE_IN, save, styles, wanbench_style
+from harness.figures.style import COLUMN_IN, FAMILIES, PAGE_IN, save, styles
 from harness.store import open_run
 
 LABELS = [(label, kind, params) for label, (kind, params) in synthetic_rows.ALGORITHMS.items()]
@@ -46,15 +45,6 @@ def profile_sweep():
 
 def only(rows, algorithm):
     return [row for row in rows if row["algorithm"] in {"one-worker", algorithm}]
-
-
-def visible_texts(axes):
-    """Title, labels and texts of a set of axes, and the labels of those ticks that are in view."""
-    ticks = []
-    for axis, (low, high) in ((axes.xaxis, sorted(axes.get_xlim())), (axes.yaxis, sorted(axes.get_ylim()))):
-        ticks += [tick.label1 for tick in axis.get_major_ticks() if low <= tick.get_loc() <= high]
-    others = [axes.title, axes._left_title, axes.xaxis.label, axes.yaxis.label, *axes.texts]
-    return [text for text in [*ticks, *others] if text.get_visible() and text.get_text()]
 
 
 def test_the_headline_algorithms_look_different_from_each_other():
@@ -206,26 +196,6 @@ def test_no_text_overlaps_or_is_cut_in_figures_of_recorded_evidence(run, width_i
     assert {drawing.name for drawing in drawings} & {"pareto", "learning", "timeline", "network-world4"}
     for drawing in drawings:
         assert_nothing_overlaps(drawing.draw(width_in))
-
-
-def assert_nothing_overlaps(figure):
-    with wanbench_style():
-        canvas = FigureCanvasAgg(figure)
-        canvas.draw()
-        renderer = canvas.get_renderer()
-        boxes = [text.get_window_extent(renderer) for text in figure.texts]
-        boxes += [legend.get_window_extent(renderer) for legend in figure.legends]
-        for axes in figure.axes:
-            boxes += [label.get_window_extent(renderer) for label in visible_texts(axes)]
-    page = figure.bbox
-    for box in boxes:
-        assert box.x0 >= page.x0
-        assert box.x1 <= page.x1
-        assert box.y0 >= page.y0
-        assert box.y1 <= page.y1
-    # A tenth of a point of contact is no overlap.
-    slim = [box.padded(-0.2) for box in boxes]
-    assert not [pair for pair in itertools.combinations(slim, 2) if pair[0].overlaps(pair[1])]
 
 
 def test_both_collectives_of_a_run_are_drawn_apart(tmp_path):

@@ -3,21 +3,27 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
+from pathlib import Path
 
 import pytest
 from command_line import as_it_was, refused, wanbench  # noqa: F401  # the fixture is used by all
+from legible import assert_nothing_overlaps
 
+import harness
 from harness import papers
 from harness.analysis import AnalysisError
 from harness.errors import CellsFailed, SpecError
 from harness.evidence import CURVE, NETWORK, TRACE, Evidence
 from harness.figures import paper as drawing
+from harness.figures.style import COLUMN_IN, PAGE_IN
 from harness.papers.table import table
 from harness.record import record
 from harness.spec import builtin_names
 from harness.store import RunFolder
 
+REFERENCE = Path(harness.__file__).parents[1] / "results" / "reference"
 SET = """
 schema = 1
 title = "T"
@@ -201,6 +207,10 @@ def test_a_paper_without_recordings_says_so(reference):
          "papers/p.toml: figure flights: 'u' is none of its runs"),
         (('kind = "timeline"', 'kind = "timeline"\ntitle = "x"'),
          "papers/p.toml: figure flights: a timeline has a title of its own"),
+        (('kind = "timeline"', 'kind = "timeline"\nx = "rtt_ms"'),
+         "papers/p.toml: figure flights: x and y are of a trend, which has both"),
+        (('kind = "timeline"', 'kind = "timeline"\npublished_in = "sped"'),
+         "papers/p.toml: figure flights: published_in: no figure 'sped'"),
         (("columns =", "colums ="), "papers/p.toml: figure.2.colums: extra inputs are not permitted"),
         (("[[figure]]", "[[figure"), "papers/p.toml: not TOML: "),
     ],
@@ -213,7 +223,7 @@ def test_a_wrong_file_is_refused_in_a_line(change, said):
 
 def test_published_values_stand_in_a_table_beside_ours(run):
     figure = papers.parse("p", SET).figures[2]
-    values = [papers.Published(algorithm="ssgd", at="10.0", value=0.5, source="fitted"),
+    values = [papers.Published(algorithm="ssgd", at="10.0", value=0.5, source="text", mark="fitted"),
               papers.Published(algorithm="ssgd", at="40.0", value=0.25, source="")]  # fmt: skip
     lines = table(figure.model_copy(update={"published": values}), run.rows(), "t").splitlines()
     ssgd = next(line for line in lines if line.startswith("| ssgd"))
@@ -223,6 +233,25 @@ def test_published_values_stand_in_a_table_beside_ours(run):
     elsewhere = figure.model_copy(update={"published": [values[0].model_copy(update={"at": "30"})]})
     with pytest.raises(AnalysisError, match=r"^published ssgd at 30: no such entry in a table of one column$"):
         table(elsewhere, run.rows(), "t")
+
+
+def test_the_published_values_of_another_figure_are_those_of_its_own_algorithms():
+    one = '{ algorithm = "ssgd", at = "10.0", value = 0.5, source = "a" }'
+    two = '{ algorithm = "dts-d4-p2", at = "10.0", value = 0.9, source = "b" }'
+    text = re.sub(r"published = .*", f"published = [{one}, {two}]", SET)
+    own = text.replace(
+        'columns = ["scalability"]', 'columns = ["scalability"]\nalgorithms = ["dts-*"]\npublished_in = "speed"'
+    )
+    assert [each.value for each in papers.parse("p", own).figures[2].published] == [0.9]
+
+
+@pytest.mark.parametrize("width_in", [PAGE_IN, COLUMN_IN])
+@pytest.mark.parametrize("name", papers.names())
+def test_no_text_overlaps_or_is_cut_in_any_committed_figure(name, width_in):
+    paper = papers.load(name)
+    for figure in paper.figures:
+        if figure.kind != "table":
+            assert_nothing_overlaps(drawing.drawing(figure, paper, REFERENCE).draw(width_in))
 
 
 def test_every_paper_names_experiments_that_exist():

@@ -1,0 +1,86 @@
+"""Measures against a quantity that is no axis: which cells are a series, and what is drawn of them."""
+
+from __future__ import annotations
+
+import pytest
+import synthetic_rows
+from legible import assert_nothing_overlaps
+
+from harness.analysis import AnalysisError
+from harness.figures.style import COLUMN_IN, PAGE_IN
+from harness.papers import Figure
+from harness.papers.trend import trend_drawing
+
+TOPK = {"kind": "topk", "ratio": 0.1}
+
+
+def rows():
+    """ssgd, and olco3 by staleness and compression; accuracies are made up."""
+    base = synthetic_rows.latency_sweep(reps=3)
+    ssgd = [row for row in base if row["algorithm"] in {"one-worker", "ssgd"} and row["rtt_ms"] in {0.0, 100.0}]
+    found = [dict(row, accuracy=0.9) for row in ssgd if row["algorithm"] == "one-worker" or row["rtt_ms"] == 100.0]
+    ours = [row for row in found if row["algorithm"] == "ssgd"]
+    for staleness in (0, 4):
+        for text, compression in (("none", "none"), ("topk", TOPK)):
+            label = f"olco3-s{staleness}-{text}"
+            params = {"staleness": staleness, "compression": compression}
+            for row in ours:
+                name = {"algorithm": label, "kind": "olco3", "params": params, "cell": f"{label}-w4"}
+                accuracy = 0.8 + 0.01 * staleness + 0.02 * row["rep"]
+                found.append({**row, **name, "accuracy": accuracy, "payload_bytes": 10**6 * (1 + (text == "none"))})
+    found = [{"payload_bytes": 10**6, **row, "steps_total": 100} for row in found]
+    return found
+
+
+def wanted(**change):
+    given = {"x": "params.staleness", "y": ["accuracy"], "series": "params.compression", "title": "T", **change}
+    return Figure(name="f", run="r", kind="trend", **given)
+
+
+def curves(figure):
+    """Lines with markers: neither levels nor whiskers."""
+    (axes,) = figure.axes
+    return [line for line in axes.get_lines() if line.get_marker() and line.get_linestyle() != "None"]
+
+
+def test_a_series_is_what_has_the_same_parameter_and_medians_are_drawn():
+    figure = trend_drawing(wanted(), rows(), "r").draw(PAGE_IN)
+    drawn = [(list(line.get_xdata()), [round(y, 6) for y in line.get_ydata()]) for line in curves(figure)]
+    assert drawn.count(([0.0, 4.0], [82.0, 86.0])) == 2
+    entries = [text.get_text() for text in figure.legends[0].get_texts()]
+    assert set(entries) == {"ssgd", "olco3, compression none", "olco3, compression topk ratio 0.1"}
+
+
+def test_what_has_no_such_parameter_is_a_level():
+    (axes,) = trend_drawing(wanted(), rows(), "r").draw(PAGE_IN).axes
+    assert [list(line.get_ydata()) for line in axes.get_lines()].count([90.0, 90.0]) == 1
+
+
+def test_an_accuracy_says_of_what_it_is():
+    learned = [{**row, "workload": "digits-cnn"} for row in rows()]
+    (axes,) = trend_drawing(wanted(), learned, "r").draw(PAGE_IN).axes
+    assert axes.get_title(loc="left") == "digits, not ImageNet: accuracy (%)"
+
+
+def test_bytes_are_an_axis_too():
+    (axes,) = trend_drawing(wanted(x="megabytes_per_step", series="params.staleness"), rows(), "r").draw(PAGE_IN).axes
+    assert (axes.get_xlabel(), axes.get_xscale()) == ("MB a step and worker", "log")
+    assert sorted(len(line.get_xdata()) for line in curves(axes.get_figure())) == [1, 2, 2]
+
+
+@pytest.mark.parametrize("width_in", [PAGE_IN, COLUMN_IN])
+def test_it_can_be_read(width_in):
+    assert_nothing_overlaps(trend_drawing(wanted(y=["accuracy", "scalability"]), rows(), "r").draw(width_in))
+
+
+def test_unknown_measures_and_missing_ones_are_named():
+    with pytest.raises(AnalysisError, match=r"^measure 'acuracy': expected one of accuracy, final_loss, "):
+        trend_drawing(wanted(y=["acuracy"]), rows(), "r")
+    several = wanted(series="algorithm", y=["scalability"])
+    with pytest.raises(AnalysisError, match=r"^ssgd: several cells without params.staleness; narrow it by `where`$"):
+        trend_drawing(several, synthetic_rows.latency_sweep(), "r")
+    with pytest.raises(AnalysisError, match=r"^no repetition has replica_spread; there is nothing to draw$"):
+        trend_drawing(wanted(y=["replica_spread"]), rows(), "r").draw(PAGE_IN)
+    failed = [{**row, "status": "failed", "reason": "x"} for row in rows()]
+    with pytest.raises(AnalysisError, match=r"^no valid repetition; there is nothing to draw$"):
+        trend_drawing(wanted(), failed, "r")
