@@ -23,8 +23,9 @@ if "workloads.container" in sys.orig_argv:
     prompt = SSGD.gradient
 
     def late(self, g):
+        averaged = prompt(self, g)
         time.sleep(0.02)
-        return prompt(self, g)
+        return averaged
 
     SSGD.gradient = late
 """
