@@ -91,7 +91,7 @@ def test_a_run_killed_at_twenty_random_moments_loses_no_finished_repetition(warm
 def test_a_run_killed_while_it_writes_its_rows_and_draws_is_mended_by_the_same_command(warm, undisturbed):
     (commands, folder), (expected, _, deriving_s) = warm, undisturbed
     run, rng = folder / "undisturbed" / "often", random.Random(SEED)
-    moments = sorted(rng.uniform(0, 0.7 * deriving_s) for _ in range(KILLS_AT_THE_END))  # mostly before its end
+    moments = sorted(rng.uniform(0, deriving_s) for _ in range(KILLS_AT_THE_END))
     derived = [name for name in expected if re.match(r"figures/|results\.parquet", name)]
     assert len(derived) > 10
     unfinished = 0
