@@ -117,7 +117,7 @@ class Command:
                 return pid
         return None
 
-    def until(self, what: Callable[[], Any], timeout_s: float = 180) -> Any:
+    def until(self, what: Callable[[], Any], timeout_s: float = 60) -> Any:
         """Wait until `what` is true; returns it."""
         deadline = time.monotonic() + timeout_s
         while not (found := what()):
