@@ -1,0 +1,11 @@
+"""Networks that change while workers train.
+
+Layout
+    table.py     [[timeline]] of a spec: one change, as the user writes it
+    trace.py     a recorded trace, from a CSV file
+    changes.py   a change, resolved: plain data that is part of a cell
+    edits.py     what a change makes of a network (pure)
+    schedule.py  which network there is when (pure)
+    player.py    gives an emulator each network when it is due
+    slow.py      which worker computes how slowly when
+"""
