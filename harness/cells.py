@@ -28,7 +28,8 @@ from harness.predict import (
     window_steps,
 )
 from harness.spec import CommTable, Spec, VirtualTable
-from harness.timeline.changes import Change, changes_of, resolve as resolve_timeline
+from harness.timeline.changes import Change, changes_of
+from harness.timeline.changes import resolve as resolve_timeline
 from netprofiles import Delay, Profile, Size, place
 from workloads.algorithms import registry as algorithms
 from workloads.algorithms.base import Algorithm

@@ -227,7 +227,7 @@ def _execute(
 def patience_s(cell: Cell) -> float:
     """How long the workers of a cell may be silent before they count as hung; they report about every second."""
     law, step_time_s = predict(cell.law_inputs()), cell.predicted_step_time_s() or _DEFAULT_STEP_TIME_S
-    slowest = max([1.0, *(change.value for change in cell.changes if change.kind == "slow")])
+    slowest: float = max([1.0, *(change.value for change in cell.changes if change.kind == "slow")])
     # TCP tries again after twice the time each time, so that a stall may be twice as long as the outage.
     outage_s = 2 * planned_outage_s(cell.changes)
     return PATIENCE_S + outage_s + _PATIENCE_STEPS * (slowest * step_time_s + law.all_reduce_s)

@@ -185,8 +185,8 @@ class GateTable(Table):
     loss_band: float = Field(default=0.1, gt=0)
     max_slowdown: float = Field(default=0.05, gt=0)
     alpha: float = Field(default=0.05, gt=0, le=0.5)
-    setup: list[str] = []
-    require: list[Requirement] = []
+    setup: list[str] = Field(default=[])
+    require: list[Requirement] = Field(default=[])
 
 
 class Spec(Table):
@@ -199,12 +199,12 @@ class Spec(Table):
     network: NetworkTable = NetworkTable()
     comm: CommTable = CommTable()
     algorithms: dict[str, dict[str, Any]]
-    sweep: dict[str, Any] = {}
+    sweep: dict[str, Any] = Field(default={})
     train: TrainTable = TrainTable()
     run: RunTable = RunTable()
     containers: ContainersTable = ContainersTable()
     virtual: VirtualTable = VirtualTable()
-    timeline: list[ChangeTable] = []
+    timeline: list[ChangeTable] = Field(default=[])
     gate: GateTable = GateTable()
 
     @field_validator("schema_", mode="before")

@@ -137,10 +137,8 @@ def check_plausible(network: Network) -> None:
     for (src, dst), link in network.links.items():
         if link.jitter_ns * _MOST_JITTER > link.delay_ns:
             path = f"{network.sites[src]} -> {network.sites[dst]}"
-            jitter_ms, delay_ms = link.jitter_ns / _NS_PER_MS, link.delay_ns / _NS_PER_MS
-            raise TimelineError(
-                f"{path}: jitter {jitter_ms:g} ms with a one-way delay of {delay_ms:g} ms; expected at most a third of it"
-            )
+            jitter, delay = f"{link.jitter_ns / _NS_PER_MS:g} ms", f"{link.delay_ns / _NS_PER_MS:g} ms"
+            raise TimelineError(f"{path}: jitter {jitter} with a one-way delay of {delay}; expected at most a third")
 
 
 def _links(network: Network, place: Place, make: Callable[[Link], Link]) -> Network:

@@ -150,11 +150,9 @@ class Score:
     def outages(self) -> dict[tuple[int, int], list[tuple[int, int | None]]]:
         """When nothing gets through a directed path: of each, (begin, end) in order, apart from each other."""
         found: dict[tuple[int, int], list[tuple[int, int | None]]] = {}
-        lossy = [
-            span for span in self._known if any(x.loss >= 1 for x in span.edit(self._schedule.network).links.values())
-        ]
+        lossy = [span for span in self._known if _is_lossy(self._schedule.changes[span.change])]
         times = sorted({t for span in lossy for t in (span.begin_ns, span.end_ns) if t is not None})
-        open_: dict[tuple[int, int], int] = {}
+        open_ = {pair: 0 for pair, link in self._schedule.network.links.items() if link.loss >= 1}
         for time in times:
             links = self.moment(time).network.links
             for pair, link in links.items():
@@ -165,3 +163,8 @@ class Score:
         for pair, begin in open_.items():
             found.setdefault(pair, []).append((begin, None))
         return found
+
+
+def _is_lossy(change: Change) -> bool:
+    """It may stop everything from getting through, or end that."""
+    return change.kind in {"cut", "loss"} or (change.kind == "trace" and any("loss_pct" in p for p in change.value))

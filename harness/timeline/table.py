@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Mapping
 from typing import Annotated, Any
 
 from pydantic import Field, field_validator, model_validator
@@ -12,7 +13,12 @@ from netprofiles import Delay, Rate, Ratio
 
 KINDS = ("rtt", "one_way", "jitter", "rate", "loss", "cut", "traffic", "trace", "slow")
 _STEPS = re.compile(r"[1-9][0-9]* steps?")
-_UNITS = {"rtt": Delay, "one_way": Delay, "jitter": Delay, "rate": Rate}
+_PARSERS: Mapping[str, Callable[[str], object]] = {
+    "rtt": Delay.parse,
+    "one_way": Delay.parse,
+    "jitter": Delay.parse,
+    "rate": Rate.parse,
+}
 
 Factor = Annotated[float, Field(ge=0)]
 
@@ -56,7 +62,7 @@ class ChangeTable(Table):
     @classmethod
     def _value_or_factor(cls, value: str | float | None, info: Any) -> str | float | None:
         if isinstance(value, str):
-            unit(_UNITS[info.field_name].parse, value)
+            unit(_PARSERS[info.field_name], value)
         return value
 
     @field_validator("loss")

@@ -11,6 +11,10 @@ is trained is z_i = x_i / omega_i. Step k, with m out-neighbours and equal share
 The sum of all y, those under way included, never changes, so the weights add up to N and every z tends to the mean. The
 weight travels with the numerator, as the last element of the message. Momentum stays local.
 
+**Patience**: without it a step waits for its shares, however long. With `patience` it goes on after that time, and the
+shares are added at the end of a later step, when they are there: nothing is lost, and the weights make up for what is
+missing meanwhile, as with overlap. So a peer that is cut off holds nobody up, and comes back as itself.
+
 **Overlap** (`osgp`): shares of step k are added when they are there, at the end of step k + D at the latest. In the
 meantime omega_i is smaller than 1, and differs from node to node where shares come at different times.
 """
@@ -19,13 +23,17 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import Field, dataclass, field
+from typing import Any
 
-from workloads.algorithms.base import Algorithm, Replica, Setting, at_least
+from netprofiles import Delay, UnitError
+from workloads.algorithms.base import Algorithm, AlgorithmError, Replica, Setting, at_least
 from workloads.algorithms.gossip import refuse_too_few
 from workloads.algorithms.peers import exponential
-from workloads.comm.base import Vector, Work
+from workloads.comm.base import CommError, PatientWork, Vector, Work
 from workloads.phantom import Phantom
+
+FOREVER = "forever"
 
 
 @dataclass
@@ -45,6 +53,22 @@ class PushSum(Algorithm):
     """Push-sum gossip on the directed exponential graph, `delay_steps` late at most."""
 
     peers: int
+    patience: str
+
+    @property
+    def patience_s(self) -> float | None:
+        """How long a share that is due is waited for; None is as long as it takes."""
+        return None if self.patience == FOREVER else Delay.parse(self.patience).seconds
+
+    def _check(self, name: str, value: object, item: Field[Any]) -> None:
+        super()._check(name, value, item)
+        if name == "patience" and value != FOREVER:
+            try:
+                patience = Delay.parse(str(value))
+            except UnitError as error:
+                raise AlgorithmError(f"algorithm '{self.kind}': patience: {error}") from None
+            if not patience.ns:
+                self.refuse(name, value, f"more than 0, or {FOREVER!r}")
 
     def check(self, setting: Setting) -> None:
         """As `Algorithm.check`."""
@@ -52,6 +76,10 @@ class PushSum(Algorithm):
         refuse_too_few(self, setting)
         if self.peers > setting.workers - 1:
             self.refuse("peers", self.peers, f"at most {setting.workers - 1} with {setting.workers} workers")
+        if self.patience_s is not None and setting.collective == "gloo":
+            raise AlgorithmError(
+                f"algorithm '{self.kind}': patience: collective 'gloo' cannot stop waiting; use 'direct'"
+            )
 
     def operations(self, world_size: int) -> int:
         """A share to and from each peer."""
@@ -67,6 +95,7 @@ class PushSum(Algorithm):
         self._omega.fill_(1.0)
         self._before = replica.w.clone()
         self._shares: deque[Shares] = deque()
+        self._late: list[tuple[Vector, Work]] = []  # shares that patience was over for
 
     @property
     def weight(self) -> float:
@@ -88,6 +117,7 @@ class PushSum(Algorithm):
         for shares in self._shares:
             shares.age += 1
         self._push()
+        self._pull_late(wait=False)
         while self._shares and (self._shares[0].age >= self.delay_steps or self._shares[0].done()):
             self._pull(self._shares.popleft())
         self._debias()
@@ -100,6 +130,7 @@ class PushSum(Algorithm):
         """
         while self._shares:
             self._pull(self._shares.popleft())
+        self._pull_late(wait=True)
         self._debias()
 
     def _push(self) -> None:
@@ -113,11 +144,32 @@ class PushSum(Algorithm):
         self._shares.append(Shares([(v, comm.recv(v, peer)) for v, peer in zip(vectors, ins, strict=True)], sends))
 
     def _pull(self, shares: Shares) -> None:
+        if self.patience_s is not None:
+            self._late += [share for share in shares.arriving if not self._added(share, self.patience_s)]
+            return
         for vector, work in shares.arriving:
             work.wait()
             self._y.add_(vector)
         for work in shares.sends:
             work.wait()
+
+    def _pull_late(self, *, wait: bool) -> None:
+        patience_s = self.patience_s or 0.0
+        self._late = [share for share in self._late if not self._added(share, patience_s if wait else 0.0)]
+
+    def _added(self, share: tuple[Vector, Work], patience_s: float) -> bool:
+        """Add a share if it is there in time."""
+        vector, work = share
+        if not work.done():
+            if not patience_s:
+                return False
+            if not isinstance(work, PatientWork):
+                raise CommError(f"{type(work).__name__} cannot be waited for without waiting to its end")
+            if not work.wait_for(patience_s):
+                return False
+        work.wait()
+        self._y.add_(vector)
+        return True
 
     def _debias(self) -> None:
         self.replica.w.copy_(self._x).mul_(1.0 / self.weight)
@@ -129,6 +181,7 @@ class SGP(PushSum):
 
     Attributes:
         peers: m, out-neighbours of a step; 1 or more, below the number of workers.
+        patience: how long each share is waited for in its step, such as "200ms"; "forever" is as long as it takes.
     """
 
     kind = "sgp"
@@ -136,8 +189,14 @@ class SGP(PushSum):
     symbols = {"peers": "peers per iteration"}  # noqa: RUF012
 
     peers: int = field(default=1, metadata=at_least(1))
+    patience: str = FOREVER
+
+    @property
+    def repeats(self) -> bool:
+        """With patience, what is there in time depends on time."""
+        return self.patience_s is None
 
     @property
     def keeps_mean(self) -> bool:
-        """All nodes have as many in- as out-neighbours, so that every weight stays 1."""
-        return True
+        """All nodes have as many in- as out-neighbours, so that weights stay 1 if none is left out."""
+        return self.patience_s is None
