@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 FILE = "evidence.jsonl"
-CURVE, TRACE, NETWORK = "curve", "trace", "network"
+CURVE, TRACE, NETWORK, PACE = "curve", "trace", "network", "pace"
 _TRACED_STEPS = 48
 _PATH_FIELDS = (
     "src", "dst", "one_way_ms", "measured_one_way_ms", "jitter_ms", "measured_jitter_ms", "loss", "rate_mbit",
@@ -56,6 +56,11 @@ class Evidence:
         found: list[dict[str, Any]] | None = self._of(row, NETWORK)
         return found
 
+    def pace(self, row: Row) -> dict[str, list[float]] | None:
+        """`end_s`, since all workers began, and `step_time_s` of the slowest worker, one entry a step."""
+        found: dict[str, list[float]] | None = self._of(row, PACE)
+        return found
+
     @cached_property
     def _recorded(self) -> dict[tuple[str, int], dict[str, Any]] | None:
         path = self._path / FILE
@@ -74,7 +79,7 @@ class Evidence:
         if self._recorded is not None:
             return self._recorded.get((row["cell"], row["rep"]), {}).get(what)
         rep = self._path / "cells" / str(row["cell"]) / f"rep-{row['rep']}"
-        read: Any = {CURVE: _curve, TRACE: _trace, NETWORK: _network}[what]
+        read: Any = {CURVE: _curve, TRACE: _trace, NETWORK: _network, PACE: _pace}[what]
         try:
             return read(rep, row)
         except (OSError, ValueError, KeyError, TypeError, IndexError, AttributeError):
@@ -130,6 +135,19 @@ def window_begin(row: Row) -> int:
     from harness.predict import fill_steps
 
     return fill_steps(int(row["law_inputs"]["delay"]), int(row["law_inputs"]["period"]))
+
+
+def _pace(rep: Path, row: Row) -> dict[str, list[float]]:
+    import pandas as pd
+
+    steps = pd.read_parquet(rep / "steps.parquet", columns=["rank", "step", "end_ns", "step_time_s"])
+    first = steps[steps["step"] == steps["step"].min()]
+    begin_ns = float((first["end_ns"] - first["step_time_s"] * 1e9).max())
+    slowest = steps.groupby("step").agg({"end_ns": "max", "step_time_s": "max"}).sort_index()
+    return {
+        "end_s": [round((end - begin_ns) / 1e9, 4) for end in slowest["end_ns"].tolist()],
+        "step_time_s": [round(seconds, 6) for seconds in slowest["step_time_s"].tolist()],
+    }
 
 
 def _columns(frame: pd.DataFrame) -> dict[str, list[Any]]:

@@ -131,7 +131,7 @@ def _entry(table: ChangeTable, where: str, folder: Path) -> dict[str, Any]:
         entry["where"] = " ".join(entry["where"].split())
         if entry["where"].isdigit():
             entry["where"] = int(entry["where"])
-    if table.trace is not None:
+    if isinstance(table.trace, str):
         beside = folder / table.trace
         entry["trace"] = read_trace(beside if beside.exists() else Path(table.trace), f"{where}.trace")
     return entry

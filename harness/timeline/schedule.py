@@ -17,6 +17,7 @@ from netprofiles import Profile
 
 MOST_MOMENTS = 20_000
 _NS = 1e9
+_ENDS = {"cut": "healed", "slow": "compute as before", "one_way": "one-way as before"}
 
 
 @dataclass(frozen=True)
@@ -42,7 +43,7 @@ class _Known:
 
 
 class Schedule:
-    """The network's side of a timeline; stragglers are the workers' (`harness.timeline.slow`).
+    """The network's side of a timeline. That a worker gets slow is known here, and done by itself (`harness.timeline.slow`).
 
     Args:
         changes: of the cell. network: as it is without them. profile: whose sites they name.
@@ -60,6 +61,7 @@ class Schedule:
             try:
                 if change.kind == "slow":
                     ranks_of(change.where, network, profile)
+                    self._edits[index] = [(span, _unchanged) for span in change.spans()]
                     continue
                 place = place_of(change.where, network, profile)
                 uniform = profile.name == "uniform"
@@ -132,7 +134,7 @@ class Score:
             if span.begin_ns == time_ns:
                 said[change.text] = None
             elif span.end_ns == time_ns and not self._goes_on(span):
-                said[f"{change.place}: {'healed' if change.kind == 'cut' else f'{change.kind} as before'}"] = None
+                said[f"{change.place}: {_ENDS.get(change.kind, f'{change.kind} as before')}"] = None
         return list(said)
 
     def _goes_on(self, ended: _Known) -> bool:
@@ -163,6 +165,11 @@ class Score:
         for pair, begin in open_.items():
             found.setdefault(pair, []).append((begin, None))
         return found
+
+
+def _unchanged(network: Network) -> Network:
+    """A slow worker changes nothing but its own compute."""
+    return network
 
 
 def _is_lossy(change: Change) -> bool:

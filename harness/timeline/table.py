@@ -9,6 +9,7 @@ from typing import Annotated, Any
 from pydantic import Field, field_validator, model_validator
 
 from harness.spec_table import Table, unit
+from harness.timeline.trace import check_points
 from netprofiles import Delay, Rate, Ratio
 
 KINDS = ("rtt", "one_way", "jitter", "rate", "loss", "cut", "traffic", "trace", "slow")
@@ -24,7 +25,10 @@ Factor = Annotated[float, Field(ge=0)]
 
 
 class ChangeTable(Table):
-    """One change: when, where, what, for how long. Exactly one of `KINDS` says what."""
+    """One change: when, where, what, for how long. Exactly one of `KINDS` says what.
+
+    A trace is a CSV file, or, as in the resolved spec of a run, its lines.
+    """
 
     at: str
     for_: str | None = Field(default=None, alias="for")
@@ -38,7 +42,7 @@ class ChangeTable(Table):
     loss: str | None = None
     cut: bool | None = None
     traffic: str | None = None
-    trace: str | None = None
+    trace: str | Annotated[list[dict[str, float | int]], Field(min_length=1)] | None = None
     slow: Annotated[float, Field(gt=0)] | None = None
 
     @field_validator("at")
@@ -74,6 +78,13 @@ class ChangeTable(Table):
     @classmethod
     def _traffic(cls, text: str | None) -> str | None:
         return unit(Rate.parse, text)
+
+    @field_validator("trace")
+    @classmethod
+    def _lines(cls, trace: str | list[dict[str, float]] | None) -> str | list[dict[str, float]] | None:
+        if isinstance(trace, list):
+            check_points(trace)
+        return trace
 
     @field_validator("cut")
     @classmethod

@@ -104,9 +104,7 @@ class Simulation:
                     action()
             for worker, rank in self._ranks.items():
                 if not worker.dead:
-                    error = CommError(
-                        f"rank {rank} waits for what never comes: a peer does not take part, or is cut off"
-                    )
+                    error = CommError(f"rank {rank} waits for a peer that does not take part")
                     raise SimulationError(rank, str(error)) from error
         finally:
             self._end()
