@@ -56,9 +56,11 @@ class Evidence:
         found: list[dict[str, Any]] | None = self._of(row, NETWORK)
         return found
 
-    def pace(self, row: Row) -> dict[str, list[float]] | None:
-        """`end_s`, since all workers began, and `step_time_s` of the slowest worker, one entry a step."""
-        found: dict[str, list[float]] | None = self._of(row, PACE)
+    def pace(self, row: Row) -> dict[str, dict[str, Any]] | None:
+        """Of the worker that took the longest in all, `slowest`, and of that which was through first, `fastest`:
+        `rank`, and of each step `end_s`, since all workers began, and `step_time_s`.
+        """
+        found: dict[str, dict[str, Any]] | None = self._of(row, PACE)
         return found
 
     @cached_property
@@ -137,17 +139,22 @@ def window_begin(row: Row) -> int:
     return fill_steps(int(row["law_inputs"]["delay"]), int(row["law_inputs"]["period"]))
 
 
-def _pace(rep: Path, row: Row) -> dict[str, list[float]]:
+def _pace(rep: Path, row: Row) -> dict[str, dict[str, Any]]:
     import pandas as pd
 
     steps = pd.read_parquet(rep / "steps.parquet", columns=["rank", "step", "end_ns", "step_time_s"])
     first = steps[steps["step"] == steps["step"].min()]
     begin_ns = float((first["end_ns"] - first["step_time_s"] * 1e9).max())
-    slowest = steps.groupby("step").agg({"end_ns": "max", "step_time_s": "max"}).sort_index()
-    return {
-        "end_s": [round((end - begin_ns) / 1e9, 4) for end in slowest["end_ns"].tolist()],
-        "step_time_s": [round(seconds, 6) for seconds in slowest["step_time_s"].tolist()],
-    }
+    ends = steps.groupby("rank")["end_ns"].max()
+    found = {}
+    for which, rank in (("slowest", ends.idxmax()), ("fastest", ends.idxmin())):
+        mine = steps[steps["rank"] == rank].sort_values("step")
+        found[which] = {
+            "rank": int(rank),
+            "end_s": [round((end - begin_ns) / 1e9, 4) for end in mine["end_ns"].tolist()],
+            "step_time_s": [round(seconds, 6) for seconds in mine["step_time_s"].tolist()],
+        }
+    return found
 
 
 def _columns(frame: pd.DataFrame) -> dict[str, list[Any]]:

@@ -141,7 +141,7 @@ def _pace(
     """As `_timeline`, of runs whose network changes."""
     picked = [row for row in _one_each(table, ok) if row.get("events")]
     paces = [
-        Pace(row["algorithm"], row["kind"], row["params"] or {}, found["end_s"], found["step_time_s"], _marks(row))
+        Pace(row["algorithm"], row["kind"], row["params"] or {}, found["slowest"], found["fastest"], _marks(row))
         for row in picked
         if (found := evidence.pace(row))
     ]
@@ -150,7 +150,7 @@ def _pace(
     kept = {row["cell"] for row in picked}
     pivot = whole([line for line in lines if line["cell"] in kept])
     about = caption(pivot, run_name, f"{PACE_MARKS}; {picked[0]['timeline']}", whiskers=False)
-    heading = "Step time as the network changes"
+    heading = "Step time against time"
     return [Drawing("pace", heading, lambda width: pace(paces, f"{title(pivot)}: {heading.lower()}", about, width))]
 
 

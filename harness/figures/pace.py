@@ -1,4 +1,4 @@
-"""How long steps take as the network changes: step time against time, one panel an algorithm, changes marked."""
+"""How long steps take while something changes: step time against time, one panel an algorithm, changes marked."""
 
 from __future__ import annotations
 
@@ -17,10 +17,12 @@ from harness.figures.style import FAINT, INK, PAGE_IN, Style, styles, wanbench_s
 
 _PANEL_IN = 0.62
 _MOST_NAMED = 8
+_SLOWEST: dict[str, Any] = {"linewidth": 1.2, "zorder": 3}
+_FASTEST: dict[str, Any] = {"linewidth": 0.8, "linestyle": (0, (1, 1)), "zorder": 4}
 MARK: dict[str, Any] = {"color": INK, "linewidth": 0.7, "linestyle": (0, (3, 2)), "zorder": 1}
 MARKS = (
-    "one repetition each: the slowest worker's time of each step, drawn over the time that the step took; dashed: the "
-    "network changes"
+    "one repetition each: how long each step took, drawn over its time, of the worker that was last in the end and of "
+    "the one that was first"
 )
 
 
@@ -30,15 +32,15 @@ class Pace:
 
     Attributes:
         label, kind, params: of the algorithm.
-        end_s, step_time_s: of each step, the slowest worker's; since all workers began.
+        slowest, fastest: `end_s` and `step_time_s` of each step of these workers (`harness.evidence.Evidence.pace`).
         events: (seconds, what) of each change of the network, when it really came.
     """
 
     label: str
     kind: str
     params: Mapping[str, Any]
-    end_s: Sequence[float]
-    step_time_s: Sequence[float]
+    slowest: Mapping[str, Any]
+    fastest: Mapping[str, Any]
     events: Sequence[tuple[float, str]]
 
 
@@ -55,9 +57,9 @@ def pace(paces: Sequence[Pace], title: str, about: str, width_in: float = PAGE_I
         raise AnalysisError("no repetition has kept its steps; there is no step time to draw against time")
     looks = styles([(one.label, one.kind, one.params) for one in paces])
     panels = Panels(len(paces), 1, _PANEL_IN)
-    span_s = max(one.end_s[-1] for one in paces)
+    span_s = max(one.slowest["end_s"][-1] for one in paces)
     with wanbench_style():
-        sheet = Sheet(width_in, panels.height_in, title, about, ["step time", "the network changes"])
+        sheet = Sheet(width_in, panels.height_in, title, about, ["slowest worker", "fastest worker", "a change"])
         for index, one in enumerate(paces):
             axes = panels.axes(sheet, index)
             _draw(axes, one, looks[one.label])
@@ -66,22 +68,25 @@ def pace(paces: Sequence[Pace], title: str, about: str, width_in: float = PAGE_I
             if index == len(paces) // 2:
                 axes.set_ylabel("step time (s)")
         axes.set_xlabel("seconds since all workers began")
-        sheet.legend([Line2D([], [], color=INK, linewidth=1.2), Line2D([], [], **MARK)])
+        sheet.legend(
+            [Line2D([], [], color=INK, **_SLOWEST), Line2D([], [], color=INK, **_FASTEST), Line2D([], [], **MARK)]
+        )
     return sheet.figure
 
 
 def _draw(axes: Axes, one: Pace, look: Style) -> None:
-    times: list[float] = []
-    values: list[float] = []
-    for end, seconds in zip(one.end_s, one.step_time_s, strict=True):
-        times += [max(end - seconds, times[-1] if times else 0.0), end]
-        values += [seconds, seconds]
-        note(axes, end - seconds / 2, seconds, f"{one.label}: a step of {seconds:.3f} s, ended at {end:.2f} s")
-    axes.plot(times, values, color=look.colour, linewidth=1.2, zorder=3)
-    longest = max(one.step_time_s)
-    axes.set_title(
-        f"{one.label}: {len(one.end_s)} steps, the longest {longest:.2f} s", fontsize=7, fontweight="normal", pad=2
-    )
+    for worker, line in ((one.fastest, _FASTEST), (one.slowest, _SLOWEST)):
+        times: list[float] = []
+        values: list[float] = []
+        for end, seconds in zip(worker["end_s"], worker["step_time_s"], strict=True):
+            times += [end - seconds, end]
+            values += [seconds, seconds]
+            said = f"{one.label}, worker {worker['rank']}: a step of {seconds:.3f} s, ended at {end:.2f} s"
+            note(axes, end - seconds / 2, seconds, said)
+        axes.plot(times, values, color=look.colour, **line)
+    longest = max(one.slowest["step_time_s"] + one.fastest["step_time_s"])
+    title = f"{one.label}: {len(one.slowest['end_s'])} steps, the longest {longest:.2f} s"
+    axes.set_title(title, fontsize=7, fontweight="normal", pad=2)
     axes.set_ylim(0, longest * 1.25)
     for place, (seconds, what) in enumerate(one.events):
         axes.axvline(seconds, **MARK)

@@ -43,7 +43,7 @@ class _Known:
 
 
 class Schedule:
-    """The network's side of a timeline. That a worker gets slow is known here, and done by itself (`harness.timeline.slow`).
+    """The network's side of a timeline. That a worker gets slow is said here, and done by itself (see `slow.py`).
 
     Args:
         changes: of the cell. network: as it is without them. profile: whose sites they name.

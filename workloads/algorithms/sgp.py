@@ -60,6 +60,11 @@ class PushSum(Algorithm):
         """How long a share that is due is waited for; None is as long as it takes."""
         return None if self.patience == FOREVER else Delay.parse(self.patience).seconds
 
+    @property
+    def goes_on(self) -> bool:
+        """With patience, of which each share that is due costs so much."""
+        return self.patience_s is not None
+
     def _check(self, name: str, value: object, item: Field[Any]) -> None:
         super()._check(name, value, item)
         if name == "patience" and value != FOREVER:
