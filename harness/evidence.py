@@ -84,7 +84,7 @@ class Evidence:
         read: Any = {CURVE: _curve, TRACE: _trace, NETWORK: _network, PACE: _pace}[what]
         try:
             return read(rep, row)
-        except (OSError, ValueError, KeyError, TypeError, IndexError, AttributeError):
+        except (OSError, ValueError, KeyError, TypeError, IndexError, AttributeError, StopIteration):
             return None  # missing, cut short, or of a program that did not write it yet
 
 
@@ -142,15 +142,15 @@ def window_begin(row: Row) -> int:
 def _pace(rep: Path, row: Row) -> dict[str, dict[str, Any]]:
     import pandas as pd
 
-    steps = pd.read_parquet(rep / "steps.parquet", columns=["rank", "step", "end_ns", "step_time_s"])
-    first = steps[steps["step"] == steps["step"].min()]
-    begin_ns = float((first["end_ns"] - first["step_time_s"] * 1e9).max())
+    steps = pd.read_parquet(rep / "steps.parquet", columns=["rank", "step", "end_ns", "step_time_s"]).dropna()
+    came = next(event for event in row["events"] if event["at_ns"] is not None)
+    begin_ns = came["at_ns"] - came["actual_s"] * 1e9
     ends = steps.groupby("rank")["end_ns"].max()
     found = {}
     for which, rank in (("slowest", ends.idxmax()), ("fastest", ends.idxmin())):
         mine = steps[steps["rank"] == rank].sort_values("step")
         found[which] = {
-            "rank": int(rank),
+            "rank": int(str(rank)),
             "end_s": [round((end - begin_ns) / 1e9, 4) for end in mine["end_ns"].tolist()],
             "step_time_s": [round(seconds, 6) for seconds in mine["step_time_s"].tolist()],
         }

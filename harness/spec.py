@@ -255,7 +255,7 @@ class Spec(Table):
         try:
             return cls.model_validate(dict(data))
         except ValidationError as error:
-            raise SpecError("\n".join(_lines(error, data, where))) from None
+            raise SpecError("\n".join(explained(error, data, where))) from None
 
     def override(self, assignments: Mapping[str, Any], where: str = "--set") -> Spec:
         """A copy with dotted keys replaced. Raises: SpecError."""
@@ -350,7 +350,7 @@ _SHAPES = {
 }
 
 
-def _lines(error: ValidationError, data: Mapping[str, Any], where: str) -> list[str]:
+def explained(error: ValidationError, data: Mapping[str, Any], where: str) -> list[str]:
     """One line per key that is wrong: file, dotted key, what was expected, near miss."""
     found: dict[tuple[str | int, ...], list[Any]] = {}
     for item in error.errors(include_url=False):

@@ -7,5 +7,6 @@ Layout
     edits.py     what a change makes of a network (pure)
     schedule.py  which network there is when (pure)
     player.py    gives an emulator each network when it is due
+    file.py      a timeline without a spec, for `wanbench exec`
     slow.py      which worker computes how slowly when
 """

@@ -92,7 +92,7 @@ class ADPSGD(Algorithm):
 
     @property
     def goes_on(self) -> bool:
-        """Nobody is waited for before `finish`; an active worker whose answer is outstanding asks nobody else meanwhile."""
+        """Nobody is waited for before `finish`. Who has no answer yet asks nobody else meanwhile."""
         return True
 
     def operations(self, world_size: int) -> int:
