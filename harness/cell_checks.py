@@ -24,14 +24,14 @@ _ON_SOCKETS = ("direct", "gloo")
 def check(cell: Cell, spec: Spec, where: str) -> None:
     """Refuse, before anything starts, a cell that cannot run. Raises: SpecError."""
     _check_network(cell, spec, where)
-    if cell.changes:
-        _check_timeline(cell, where)
     if cell.is_command:
+        _check_timeline(cell, where)
         return
     try:
         cell.law_inputs()
     except (ValueError, PredictError) as error:
         raise SpecError(f"{where}: {_at(cell)}: {error}") from None
+    _check_timeline(cell, where)
     _check_testbed(cell, spec, where)
     _check_algorithm(cell, where)
 
@@ -63,6 +63,8 @@ def _check_algorithm(cell: Cell, where: str) -> None:
 
 def _check_timeline(cell: Cell, where: str) -> None:
     """Changes name places that there are, and happen in this cell."""
+    if not cell.changes:
+        return
     network = build(cell.profile(), cell.placement())
     try:
         Schedule(cell.changes, network, cell.profile(), cell.rate_scale).check()

@@ -155,8 +155,8 @@ def test_whoever_waits_for_a_peer_that_is_gone_says_so_and_whoever_goes_on_does(
         assert longest > 8 - 0.2 * (algorithm.delay_steps + 2 * algorithm.period_steps + 2)
 
 
-@pytest.mark.parametrize("kind", ["sgp = { patience = '200ms' }", "osgp = { delay = 2, patience = '200ms' }"])
-def test_push_sum_with_patience_goes_on(kind):
+@pytest.mark.parametrize("kind", ["sgp = { wait = '200ms' }", "osgp = { delay = 2, wait = '200ms' }"])
+def test_push_sum_that_waits_for_a_time_goes_on(kind):
     cell = cell_of(kind, PARTITION)
     assert cell.algorithm().goes_on
     assert max(max(times) for times in step_times(cell).values()) < 0.1 + 0.2 + 0.1

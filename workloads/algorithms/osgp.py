@@ -18,7 +18,7 @@ class OSGP(PushSum):
     Attributes:
         delay: D, in steps; 1 or more.
         peers: m, out-neighbours of a step; 1 or more, below the number of workers.
-        patience: how long each share that is due is waited for, such as "200ms"; "forever" is as long as it takes.
+        wait: how long each share that is due is waited for, such as "200ms"; "forever" is as long as it takes.
     """
 
     kind = "osgp"
@@ -27,7 +27,7 @@ class OSGP(PushSum):
 
     delay: int = field(default=1, metadata=at_least(1))
     peers: int = field(default=1, metadata=at_least(1))
-    patience: str = FOREVER
+    wait: str = FOREVER
 
     @property
     def repeats(self) -> bool:

@@ -11,7 +11,7 @@ is trained is z_i = x_i / omega_i. Step k, with m out-neighbours and equal share
 The sum of all y, those under way included, never changes, so the weights add up to N and every z tends to the mean. The
 weight travels with the numerator, as the last element of the message. Momentum stays local.
 
-**Patience**: without it a step waits for its shares, however long. With `patience` it goes on after that time, and the
+**Wait**: by default a step waits for its shares, however long. With `wait` it goes on after that time, and the
 shares are added at the end of a later step, when they are there: nothing is lost, and the weights make up for what is
 missing meanwhile, as with overlap. So a peer that is cut off holds nobody up, and comes back as itself.
 
@@ -53,26 +53,26 @@ class PushSum(Algorithm):
     """Push-sum gossip on the directed exponential graph, `delay_steps` late at most."""
 
     peers: int
-    patience: str
+    wait: str
 
     @property
-    def patience_s(self) -> float | None:
+    def wait_s(self) -> float | None:
         """How long a share that is due is waited for; None is as long as it takes."""
-        return None if self.patience == FOREVER else Delay.parse(self.patience).seconds
+        return None if self.wait == FOREVER else Delay.parse(self.wait).seconds
 
     @property
     def goes_on(self) -> bool:
-        """With patience, of which each share that is due costs so much."""
-        return self.patience_s is not None
+        """With a `wait`, which each share that is due costs so much."""
+        return self.wait_s is not None
 
     def _check(self, name: str, value: object, item: Field[Any]) -> None:
         super()._check(name, value, item)
-        if name == "patience" and value != FOREVER:
+        if name == "wait" and value != FOREVER:
             try:
-                patience = Delay.parse(str(value))
+                wait = Delay.parse(str(value))
             except UnitError as error:
-                raise AlgorithmError(f"algorithm '{self.kind}': patience: {error}") from None
-            if not patience.ns:
+                raise AlgorithmError(f"algorithm '{self.kind}': wait: {error}") from None
+            if not wait.ns:
                 self.refuse(name, value, f"more than 0, or {FOREVER!r}")
 
     def check(self, setting: Setting) -> None:
@@ -81,10 +81,8 @@ class PushSum(Algorithm):
         refuse_too_few(self, setting)
         if self.peers > setting.workers - 1:
             self.refuse("peers", self.peers, f"at most {setting.workers - 1} with {setting.workers} workers")
-        if self.patience_s is not None and setting.collective == "gloo":
-            raise AlgorithmError(
-                f"algorithm '{self.kind}': patience: collective 'gloo' cannot stop waiting; use 'direct'"
-            )
+        if self.wait_s is not None and setting.collective == "gloo":
+            raise AlgorithmError(f"algorithm '{self.kind}': wait: collective 'gloo' cannot stop waiting; use 'direct'")
 
     def operations(self, world_size: int) -> int:
         """A share to and from each peer."""
@@ -100,7 +98,7 @@ class PushSum(Algorithm):
         self._omega.fill_(1.0)
         self._before = replica.w.clone()
         self._shares: deque[Shares] = deque()
-        self._late: list[tuple[Vector, Work]] = []  # shares that patience was over for
+        self._late: list[tuple[Vector, Work]] = []  # shares that were not there in time
 
     @property
     def weight(self) -> float:
@@ -149,8 +147,8 @@ class PushSum(Algorithm):
         self._shares.append(Shares([(v, comm.recv(v, peer)) for v, peer in zip(vectors, ins, strict=True)], sends))
 
     def _pull(self, shares: Shares) -> None:
-        if self.patience_s is not None:
-            self._late += [share for share in shares.arriving if not self._added(share, self.patience_s)]
+        if self.wait_s is not None:
+            self._late += [share for share in shares.arriving if not self._added(share, self.wait_s)]
             return
         for vector, work in shares.arriving:
             work.wait()
@@ -159,18 +157,18 @@ class PushSum(Algorithm):
             work.wait()
 
     def _pull_late(self, *, wait: bool) -> None:
-        patience_s = self.patience_s or 0.0
-        self._late = [share for share in self._late if not self._added(share, patience_s if wait else 0.0)]
+        wait_s = self.wait_s or 0.0
+        self._late = [share for share in self._late if not self._added(share, wait_s if wait else 0.0)]
 
-    def _added(self, share: tuple[Vector, Work], patience_s: float) -> bool:
+    def _added(self, share: tuple[Vector, Work], wait_s: float) -> bool:
         """Add a share if it is there in time."""
         vector, work = share
         if not work.done():
-            if not patience_s:
+            if not wait_s:
                 return False
             if not isinstance(work, PatientWork):
                 raise CommError(f"{type(work).__name__} cannot be waited for without waiting to its end")
-            if not work.wait_for(patience_s):
+            if not work.wait_for(wait_s):
                 return False
         work.wait()
         self._y.add_(vector)
@@ -186,7 +184,7 @@ class SGP(PushSum):
 
     Attributes:
         peers: m, out-neighbours of a step; 1 or more, below the number of workers.
-        patience: how long each share is waited for in its step, such as "200ms"; "forever" is as long as it takes.
+        wait: how long each share is waited for in its step, such as "200ms"; "forever" is as long as it takes.
     """
 
     kind = "sgp"
@@ -194,14 +192,14 @@ class SGP(PushSum):
     symbols = {"peers": "peers per iteration"}  # noqa: RUF012
 
     peers: int = field(default=1, metadata=at_least(1))
-    patience: str = FOREVER
+    wait: str = FOREVER
 
     @property
     def repeats(self) -> bool:
-        """With patience, what is there in time depends on time."""
-        return self.patience_s is None
+        """With a `wait`, what is there in time depends on time."""
+        return self.wait_s is None
 
     @property
     def keeps_mean(self) -> bool:
         """All nodes have as many in- as out-neighbours, so that weights stay 1 if none is left out."""
-        return self.patience_s is None
+        return self.wait_s is None
