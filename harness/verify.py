@@ -160,7 +160,7 @@ def _timeline(rows: Sequence[Row], expected: Mapping[str, str]) -> Verdicts:
             if missed:
                 yield (
                     slug,
-                    f"rep {row['rep']}: training ended before changes came, the first of {len(missed)} is {missed[0]!r}",
+                    f"rep {row['rep']}: training ended before {missed[0]!r} came, the first of {len(missed)}",
                 )
             if max(late, default=0.0) > MAX_EVENT_LATE_S:
                 limit = f"limit {MAX_EVENT_LATE_S:g} s"

@@ -68,7 +68,8 @@ class Outages:
                 late = np.zeros(len(index), np.int64)
             length = int(end[i]) - int(begin[i])
             left = (int(end[i]) - at) / length if length else 1.0
-            lost = Lost(at, int(load.rtt_ns[i]), int(packets[i]), left * float(load.flow_bytes[i]))
+            rtt, drain = int(load.rtt_ns[i]), int(load.drain_ns[i])
+            lost = Lost(at, rtt, rtt + 2 * drain, int(packets[i]), left * float(load.flow_bytes[i]))
             resumed = connections.resume_ns(int(index[i]), lost, lambda time, i=i: self._dark(int(path[i]), time))  # type: ignore[misc]
             late[i] = min(resumed - at, NEVER - int(end[i]))
         return late

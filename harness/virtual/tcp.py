@@ -138,12 +138,15 @@ class Lost:
     """What an outage swallowed of a message.
 
     Attributes:
-        at_ns: when the first of it was lost. rtt_ns: of its connection.
+        at_ns: when the first of it was lost. rtt_ns: of its connection, without queueing.
+        smoothed_ns: the round-trip time that TCP knows, which is that of the end of a burst: behind the burst on the
+            way there, and, as workers send at the same time, behind another one on the way back.
         packets: of the whole message. nbytes: of what was lost.
     """
 
     at_ns: int
     rtt_ns: int
+    smoothed_ns: int
     packets: int
     nbytes: float
 
@@ -152,16 +155,14 @@ def attempts(lost: Lost) -> Iterator[tuple[int, bool]]:
     """When TCP sends again what it has no word of, as (time, whether it is a probe), without end.
 
     A probe (RFC 8985) goes out after two round trips, 200 ms later if one packet is all there is, and not after the
-    timeout. It sends the last packet again, so that of a single one the timeout then begins anew.
+    timeout. The timeout then begins anew, as in Linux (`tcp_send_loss_probe`).
     """
-    timeout = lost.rtt_ns + MIN_TIMEOUT_NS
-    alone = lost.packets <= 1
-    probe = lost.at_ns + min(2 * lost.rtt_ns + (MIN_TIMEOUT_NS if alone else 0), timeout)
-    yield probe, True
-    since = probe if alone else lost.at_ns
+    timeout = lost.smoothed_ns + MIN_TIMEOUT_NS
+    time = lost.at_ns + min(2 * lost.smoothed_ns + (MIN_TIMEOUT_NS if lost.packets <= 1 else 0), timeout)
+    yield time, True
     while True:
-        since += timeout
-        yield since, False
+        time += timeout
+        yield time, False
         timeout = min(2 * timeout, MAX_TIMEOUT_NS)
 
 

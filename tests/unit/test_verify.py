@@ -95,8 +95,7 @@ def test_a_change_that_did_not_come_or_came_late(rows):
     ]
     changing(rows, None)
     assert objected(rows) == [
-        ("timeline", f"rep {rep}: training ended before changes came, the first of 1 is 'worker 3: cut off'")
-        for rep in range(3)
+        ("timeline", f"rep {rep}: training ended before 'worker 3: cut off' came, the first of 1") for rep in range(3)
     ]
 
 

@@ -22,7 +22,7 @@ S = 1_000_000_000
 
 
 def lost(rtt_ms: float, packets: int = 10, at_ns: int = 0) -> Lost:
-    return Lost(at_ns, round(rtt_ms * MS), packets, 1448.0 * packets)
+    return Lost(at_ns, round(rtt_ms * MS), round(rtt_ms * MS), packets, 1448.0 * packets)
 
 
 def seconds(tries) -> list[float]:
@@ -35,10 +35,10 @@ def seconds(tries) -> list[float]:
 def test_tcp_probes_after_two_round_trips_and_then_waits_twice_as_long_each_time():
     tries = list(itertools.islice(attempts(lost(50)), 6))
     assert tries[0] == (100 * MS, True)
-    assert seconds(tries[1:]) == [0.25, 0.75, 1.75, 3.75, 7.75]
+    assert seconds(tries[1:]) == [0.35, 0.85, 1.85, 3.85, 7.85]
 
 
-def test_the_probe_of_a_single_packet_is_the_packet_so_that_the_timeout_begins_anew():
+def test_the_probe_of_a_single_packet_waits_for_a_delayed_acknowledgement():
     assert seconds(itertools.islice(attempts(lost(50, packets=1)), 4)) == [0.25, 0.5, 1.0, 2.0]
 
 
@@ -64,22 +64,22 @@ def arrivals(network: VirtualNetwork, ready_s: float, nbytes: int = 14480) -> li
 def test_what_is_sent_in_an_outage_arrives_at_the_first_try_after_it_and_other_paths_do_not_know():
     network = virtual({(0, 1): [(1 * S, 3 * S)]})
     assert arrivals(network, 0.9) == pytest.approx([0.925, 0.925])
-    # Sent at 1.5: tries at 1.6, 1.75, 2.25 and then 3.25.
-    assert arrivals(network, 1.5) == pytest.approx([3.275, 1.525])
+    # Sent at 1.5: tries at 1.6, 1.85, 2.35 and then 3.35.
+    assert arrivals(network, 1.5) == pytest.approx([3.375, 1.525])
 
 
 def test_what_is_sent_behind_it_arrives_behind_it():
     network = virtual({(0, 1): [(1 * S, 3 * S)]})
     arrivals(network, 1.5)
-    assert arrivals(network, 2.9) == pytest.approx([3.275, 2.925])
-    assert arrivals(network, 3.1) == pytest.approx([3.275, 3.125])
+    assert arrivals(network, 2.9) == pytest.approx([3.375, 2.925])
+    assert arrivals(network, 3.1) == pytest.approx([3.375, 3.125])
     assert arrivals(network, 4.0) == pytest.approx([4.025, 4.025])
 
 
 def test_what_was_past_the_path_when_it_was_cut_arrives():
     network = virtual({(0, 1): [(1 * S, 3 * S)]})
     assert arrivals(network, 1.0 - 1e-9)[0] == pytest.approx(1.025)
-    assert arrivals(virtual({(0, 1): [(1 * S, 3 * S)]}), 1.0)[0] == pytest.approx(1.0 + 3.75 + 0.025)
+    assert arrivals(virtual({(0, 1): [(1 * S, 3 * S)]}), 1.0)[0] == pytest.approx(1.0 + 3.85 + 0.025)
 
 
 def test_after_a_timeout_the_window_begins_with_one_segment():
