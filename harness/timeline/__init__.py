@@ -8,5 +8,6 @@ Layout
     schedule.py  which network there is when (pure)
     player.py    gives an emulator each network when it is due
     file.py      a timeline without a spec, for `wanbench exec`
+    told.py      what came when in a run, as text
     slow.py      which worker computes how slowly when
 """
