@@ -20,7 +20,6 @@ from harness.rows import Measured, cpu_wait_pct, measured_row, trained, udp_over
 from harness.store import write_json
 from harness.testbeds.base import Group, Slot, WorkerDied, WorkerHandle
 from harness.timeline.changes import planned_outage_s
-from harness.timeline.edits import TimelineError
 from harness.timeline.player import Player
 from harness.timeline.schedule import Schedule
 from harness.timeline.slow import slowdowns
@@ -146,7 +145,7 @@ def measure(
         player = Player(schedule_of(cell), slot.emulator) if cell.changes else None
         measured = _execute(cell, jobs(cell, rep, str(rendezvous)), slot, handles, folder, meter, player)
         stats = slot.emulator.stats()
-    except (WorkerDied, TimeoutError, EmulatorError, TimelineError) as error:
+    except (WorkerDied, TimeoutError, EmulatorError) as error:
         raise _failed(error, cell, slot, folder, player.cut_off() if player is not None else "") from None
     finally:
         if player is not None:
@@ -198,6 +197,15 @@ def _execute(
     slot.emulator.apply(network, seed=todo[0].seed)
     for handle in handles:
         handle.send({"cmd": "go"})
+    _follow(cell, slot, measured, meter, player)
+    for handle in handles:
+        handle.send({"cmd": "leave"})
+    _await(slot, cell, "left")
+    return measured
+
+
+def _follow(cell: Cell, slot: Slot, measured: Measured, meter: HostMeter, player: Player | None) -> None:
+    """Collect what the workers say until all have finished; the network changes from when all are warm."""
     warm: list[int] = []
     for rank, message in slot.events(cell.workers, patience_s(cell)):
         event = message["event"]
@@ -218,10 +226,6 @@ def _execute(
                 break
         if player is not None:
             player.check()
-    for handle in handles:
-        handle.send({"cmd": "leave"})
-    _await(slot, cell, "left")
-    return measured
 
 
 def patience_s(cell: Cell) -> float:

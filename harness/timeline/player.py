@@ -55,28 +55,34 @@ class Player:
         self._schedule, self._emulator, self._now = schedule, emulator, now
         self._condition = threading.Condition()
         self._steps: dict[int, int] = {}
+        self._early: dict[int, int] = {}
         self._origin: int | None = None
         self._stopped = False
         self._played = -1  # the last time, since the origin, up to which everything has been done
         self.events: list[Event] = []
-        self.error: Exception | None = None
+        self.error: EmulatorError | None = None
         self._thread = threading.Thread(target=self._play, name="timeline", daemon=True)
 
     def begin(self, origin_ns: int) -> None:
         """All workers begin their first step at this time."""
-        self._origin = origin_ns
+        with self._condition:
+            self._origin = origin_ns
+            self._steps = {step: max(0, at_ns - origin_ns) for step, at_ns in self._early.items()}
         self._thread.start()
 
     def ended_step(self, step: int, at_ns: int) -> None:
         """Rank 0 has ended this many steps. Raises: what went wrong meanwhile."""
         with self._condition:
+            if self._origin is None:  # told before the last worker told that it is warm
+                self._early[step] = at_ns
+                return
             # It is told a little later than it was: what has been done meanwhile is not done again.
             self._steps[step] = max(at_ns - self._begun, self._played + 1)
             self._condition.notify()
         self.check()
 
     def check(self) -> None:
-        """Raises: EmulatorError or TimelineError, if a change could not be made."""
+        """Raises: EmulatorError, if a change could not be made."""
         if self.error is not None:
             raise self.error
 
@@ -109,8 +115,10 @@ class Player:
                 self._emulator.update(moment.network)
                 actual = self._now()
                 self.events += [Event(what, due / _NS, (actual - self._begun) / _NS, actual) for what in moment.what]
-        except (EmulatorError, TimelineError) as error:
+        except EmulatorError as error:
             self.error = error
+        except TimelineError as error:  # changes that go one by one, and not together
+            self.error = EmulatorError(str(error))
 
     def _next(self) -> int | None:
         """Sleep until something is due; None once stopped."""

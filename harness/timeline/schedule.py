@@ -16,7 +16,7 @@ from harness.timeline.edits import Edit, TimelineError, check_plausible, edit_of
 from netprofiles import Profile
 
 MOST_MOMENTS = 20_000
-_NS = 1e9
+_NS, _MOST_TOGETHER = 1e9, 500
 _ENDS = {"cut": "healed", "slow": "compute as before", "one_way": "one-way as before"}
 
 
@@ -79,7 +79,9 @@ class Schedule:
         )
 
     def check(self) -> None:
-        """See that every state is one that a network can have, whenever conditions are met. Raises: TimelineError."""
+        """See that every state is one that a network can have, each change alone and, as far as their times are known
+        and not too many, together. Raises: TimelineError.
+        """
         for index, edits in self._edits.items():
             for _, edit in edits:
                 try:
@@ -88,6 +90,12 @@ class Schedule:
                     raise TimelineError(f"timeline.{index}: {error}") from None
         if sum(2 * len(edits) for edits in self._edits.values()) > MOST_MOMENTS:
             raise TimelineError(f"more than {MOST_MOMENTS} changes; expected fewer")
+        score = self.met({})
+        for time in score.times if len(self._edits) > 1 and len(score.times) <= _MOST_TOGETHER else ():
+            try:
+                check_plausible(score.moment(time).network)
+            except TimelineError as error:
+                raise TimelineError(f"timeline: changes together, {time / _NS:g} s: {error}") from None
 
     def met(self, steps: Mapping[int, int]) -> Score:
         """All that is known to happen.

@@ -20,6 +20,7 @@ from harness.errors import RepFailed
 from harness.rep import EVENTS, jobs, network_of, schedule_of, write_messages
 from harness.rows import Measured, describe, trained
 from harness.store import write_json
+from harness.timeline.edits import TimelineError
 from harness.virtual.changing import Changing
 from harness.virtual.fabric import SimulatedFabric
 from harness.virtual.kernel import Simulation, SimulationError, Stopped
@@ -96,6 +97,8 @@ def measure_virtual(cell: Cell, rep: int, folder: Path, stopped: threading.Event
         lines = "".join(traceback.format_exception(error.__cause__ or error)).splitlines()
         reason = "; ".join(filter(None, [f"worker {error.rank}: {error}", changing.cut_off() if changing else ""]))
         raise RepFailed(reason, tuple(lines[-_LOG_TAIL_LINES:])) from error
+    except TimelineError as error:
+        raise RepFailed(str(error)) from None
     except Stopped:
         raise RepFailed("stopped") from None
     simulated.steps.write(folder / "steps.parquet")

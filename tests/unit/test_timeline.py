@@ -275,6 +275,13 @@ def test_what_cannot_be_is_refused_in_one_line(entry, message):
     assert said.removeprefix("x.toml: ").removeprefix("x.toml (sweep): ") == message.format(kinds=", ".join(KINDS))
 
 
+def test_changes_that_go_one_by_one_and_not_together_are_refused():
+    said = refused('at = "1s"\ntraffic = "600Mbit"', 'at = "3s"\ntraffic = "500Mbit"')
+    assert said == (
+        "x.toml: timeline: changes together, 3 s: traffic of 500 Mbit/s leaves nothing of 400 Mbit/s; expected less"
+    )
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [

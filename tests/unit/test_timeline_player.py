@@ -67,6 +67,16 @@ def test_a_step_is_waited_for_and_what_was_done_is_not_done_again():
     assert [event.what for event in player.stop()] == ["worker 0: cut off"]
 
 
+def test_a_step_that_is_told_before_all_are_warm_counts():
+    emulator = Recorder()
+    player = player_of(emulator, ON_STEP)
+    origin = time.monotonic_ns()
+    player.ended_step(4, origin + 1000)
+    player.begin(origin)
+    assert emulator.changed.wait(20)
+    assert [event.asked_s for event in player.stop()] == [1e-6]
+
+
 def test_an_emulator_that_fails_is_heard_of():
     player = player_of(Recorder(fails=True), FLAP)
     player.begin(time.monotonic_ns())
