@@ -22,7 +22,7 @@ from harness.stats import scalability
 COLUMNS = (
     "run", "cell", "rep", "status", "reason", "testbed", "emulator", "collective", "channels", "workload",
     "payload_scale", "algorithm", "kind", "params", "workers", "profile", "rtt_ms", "rtt_max_ms", "rate_mbps",
-    "loss_pct", "jitter_ms", "tcp", "seed", "steps", "steps_total", "step_time_s", "compute_s", "stall_s",
+    "loss_pct", "jitter_ms", "tcp", "timeline", "seed", "steps", "steps_total", "step_time_s", "compute_s", "stall_s",
     "overhead_s", "scalability", "predicted_step_time_s", "payload_bytes", "wire_bytes", "messages_sent",
     "blocks_lost_pct", "final_loss", "accuracy", "replica_spread", "time_to_target_s", "one_way_error_ms",
     "lateness_p99_ms", "overdue_pct", "host_cpu_pct", "image",
@@ -43,7 +43,7 @@ KINDS = (
 # table.
 AXES = (
     "rtt_ms", "workers", "profile", "rate_mbps", "loss_pct", "jitter_ms", "tcp", "payload_scale", "channels",
-    "workload", "collective", "emulator", "testbed",
+    "workload", "collective", "timeline", "emulator", "testbed",
 )  # fmt: skip
 _NETWORK_AXES = ("rtt_ms", "rate_mbps", "loss_pct", "jitter_ms")
 

@@ -144,7 +144,8 @@ def measure_all(
             folder.clear()
         elif not keep:
             folder.refuse_mixed_code({cell.key: code_hash(cell) for cell in cells})
-        folder.prepare(text, spec.to_dict(), manifest(cells))
+        timeline = {key: cell.config[key] for cell in cells for key in ("timeline",) if key in cell.config}
+        folder.prepare(text, spec.to_dict() | timeline, manifest(cells))  # traces included, wherever they lie
         todo = pending(cells, spec.run.repeats, folder)
         say = Reporter(len(todo))
         total = len(cells) * spec.run.repeats

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from harness.emulators.plan import build
 from harness.errors import SpecError
 from harness.networks import check_keys
 from harness.predict import PredictError
 from harness.spec import Spec
+from harness.timeline.edits import TimelineError
+from harness.timeline.schedule import Schedule
 from netprofiles import PlacementError
 from workloads.algorithms.base import AlgorithmError, Setting
 from workloads.optim import OptimizerError, SGDConfig, configured
@@ -22,11 +25,13 @@ def check(cell: Cell, spec: Spec, where: str) -> None:
     """Refuse, before anything starts, a cell that cannot run. Raises: SpecError."""
     _check_network(cell, spec, where)
     if cell.is_command:
+        _check_timeline(cell, where)
         return
     try:
         cell.law_inputs()
     except (ValueError, PredictError) as error:
         raise SpecError(f"{where}: {_at(cell)}: {error}") from None
+    _check_timeline(cell, where)
     _check_testbed(cell, spec, where)
     _check_algorithm(cell, where)
 
@@ -54,6 +59,29 @@ def _check_algorithm(cell: Cell, where: str) -> None:
         cell.algorithm().check(setting)
     except AlgorithmError as error:
         raise SpecError(f"{where}: {_at(cell)}: {error}") from None
+
+
+def _check_timeline(cell: Cell, where: str) -> None:
+    """Changes name places that there are, and happen in this cell."""
+    if not cell.changes:
+        return
+    network = build(cell.profile(), cell.placement())
+    try:
+        Schedule(cell.changes, network, cell.profile(), cell.rate_scale).check()
+    except TimelineError as error:
+        raise SpecError(f"{where}: {error}") from None
+    for index, change in enumerate(cell.changes):
+        entry = f"{where}: timeline.{index}"
+        if cell.is_command and change.at_step is not None:
+            raise SpecError(f'{entry}.at: the steps of a command are not followed; expected a time, such as "5s"')
+        if change.at_step is not None and change.at_step >= cell.steps:
+            raise SpecError(
+                f"{entry}.at: {_at(cell)} has {cell.steps} steps; expected fewer than that, or a larger run.window"
+            )
+        if change.kind == "slow" and (cell.is_command or cell.workload().step_time_s is None):
+            raise SpecError(
+                f'{entry}.slow: compute that is real cannot be slowed; set workload.step_time, such as "300ms"'
+            )
 
 
 def _at(cell: Cell) -> str:

@@ -28,6 +28,8 @@ from harness.predict import (
     window_steps,
 )
 from harness.spec import CommTable, Spec, VirtualTable
+from harness.timeline.changes import Change, changes_of
+from harness.timeline.changes import resolve as resolve_timeline
 from netprofiles import Delay, Profile, Size, place
 from workloads.algorithms import registry as algorithms
 from workloads.algorithms.base import Algorithm
@@ -117,13 +119,23 @@ class Cell:
         return resolve_profile(
             json.dumps(self.config["network"], sort_keys=True),
             self.workers,
-            float(self.config["workload"].get("payload_scale", 1.0)),
+            self.rate_scale,
             self.profile_source,
         )
 
     def placement(self) -> tuple[str, ...]:
         """The site of each rank."""
         return place(self.profile(), self.workers, self.config["network"]["place"])
+
+    @property
+    def changes(self) -> tuple[Change, ...]:
+        """What changes while workers train."""
+        return changes_of(self.config)
+
+    @property
+    def rate_scale(self) -> float:
+        """What rates are multiplied by."""
+        return float(self.config["workload"].get("payload_scale", 1.0))
 
     def law_inputs(self) -> PredictInputs:
         """The numbers that the step-time law reads."""
@@ -150,8 +162,8 @@ class Cell:
         )
 
     def predicted_step_time_s(self) -> float | None:
-        """By the law; None where the compute time is real, or the law does not speak of the algorithm."""
-        if self.is_command or self.workload().step_time_s is None:
+        """By the law; None where it does not speak of the algorithm, compute is real, or the network changes."""
+        if self.changes or self.is_command or self.workload().step_time_s is None:
             return None
         return predict(self.law_inputs()).step_time_s if self.workers == 1 or self.algorithm().lawful else None
 
@@ -248,6 +260,7 @@ def _command_cell(
         "workers": axes["workers"],
         "seed": spec.run.seed,
         **_place_to_run(spec, label),
+        **_timeline(spec, label, where),
     }
     cell = Cell(config, {"algorithm": label, **axes}, source, Path(where).parent, timeout.seconds)
     try:
@@ -330,6 +343,7 @@ def _cell(
         "steps": int((spec.train.until or "0 steps").split()[0]) if label != BASELINE else 0,
         "seed": spec.run.seed,
         **_place_to_run(spec, label),
+        **_timeline(spec, label, where),
     }
     return Cell(config, axes, source)
 
@@ -350,6 +364,11 @@ def _place_to_run(spec: Spec, label: str) -> dict[str, Any]:
     emulator = choice.chosen(testbed)[0] if spec.run.emulator == "auto" else spec.run.emulator
     containers = spec.containers.model_dump(exclude_none=True) if testbed == "docker" else {}
     return {"testbed": testbed, "emulator": emulator} | ({"containers": containers} if containers else {})
+
+
+def _timeline(spec: Spec, label: str, where: str) -> dict[str, Any]:
+    """What changes; nothing where nothing does, so that such cells keep their identity, nor for a lone worker."""
+    return {"timeline": resolve_timeline(spec.timeline, where)} if spec.timeline and label != BASELINE else {}
 
 
 def _channels(

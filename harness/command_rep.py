@@ -19,9 +19,10 @@ from harness.cells import Cell
 from harness.emulators.base import EmulatorError
 from harness.errors import RepFailed
 from harness.fidelity import HostMeter, judge
-from harness.program import Ended, Program, start, watch
-from harness.rep import group_of, network_of, set_tcp, tcp_of, write_network, write_steps
+from harness.program import Ended, Program, playing, start, watch
+from harness.rep import EVENTS, group_of, network_of, schedule_of, set_tcp, tcp_of, write_network, write_steps
 from harness.rows import Measured, measured_row
+from harness.store import write_json
 from harness.testbeds.base import Slot, WorkerDied
 from workloads.stepping import forget, read_steps, told_by
 
@@ -50,9 +51,11 @@ def measure(
         slot.emulator.apply(network, seed=cell.config["seed"] + rep)
         slot.emulator.stats(reset=True)
         meter.start()
-        with _logs(program, folder) as logs:
-            start(program, handles, Path(f"{stem}-door"), logs.__getitem__)
-        watch(program, slot, handles, ended, limit_s=cell.timeout_s or float("inf"))
+        with playing(schedule_of(cell) if cell.changes else None, slot) as begin:
+            with _logs(program, folder) as logs:
+                start(program, handles, Path(f"{stem}-door"), logs.__getitem__)
+            ended.events = begin()
+            watch(program, slot, handles, ended, limit_s=cell.timeout_s or float("inf"))
         _check(cell, ended, folder)
         stats = slot.emulator.stats()
         told = {rank: (who, read_steps(path)) for rank, path, who in _told(program)}
@@ -73,7 +76,11 @@ def measure(
     if measured.rows:
         write_steps(folder / "steps.parquet", measured.rows)
     write_network(folder, network, measured, stats, host, report)
-    return measured_row(cell, rep, timed, measured, stats, host, report, verdict) | {"image": slot.image}
+    row = measured_row(cell, rep, timed, measured, stats, host, report, verdict) | {"image": slot.image}
+    if cell.changes:
+        row["events"] = ended.events
+        write_json(folder / EVENTS, ended.events)
+    return row
 
 
 def program_of(cell: Cell, rep: int, stem: Path) -> Program:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 FILE = "evidence.jsonl"
-CURVE, TRACE, NETWORK = "curve", "trace", "network"
+CURVE, TRACE, NETWORK, PACE = "curve", "trace", "network", "pace"
 _TRACED_STEPS = 48
 _PATH_FIELDS = (
     "src", "dst", "one_way_ms", "measured_one_way_ms", "jitter_ms", "measured_jitter_ms", "loss", "rate_mbit",
@@ -56,6 +56,13 @@ class Evidence:
         found: list[dict[str, Any]] | None = self._of(row, NETWORK)
         return found
 
+    def pace(self, row: Row) -> dict[str, dict[str, Any]] | None:
+        """Of the worker that took the longest in all, `slowest`, and of that which was through first, `fastest`:
+        `rank`, and of each step `end_s`, since all workers began, and `step_time_s`.
+        """
+        found: dict[str, dict[str, Any]] | None = self._of(row, PACE)
+        return found
+
     @cached_property
     def _recorded(self) -> dict[tuple[str, int], dict[str, Any]] | None:
         path = self._path / FILE
@@ -74,10 +81,10 @@ class Evidence:
         if self._recorded is not None:
             return self._recorded.get((row["cell"], row["rep"]), {}).get(what)
         rep = self._path / "cells" / str(row["cell"]) / f"rep-{row['rep']}"
-        read: Any = {CURVE: _curve, TRACE: _trace, NETWORK: _network}[what]
+        read: Any = {CURVE: _curve, TRACE: _trace, NETWORK: _network, PACE: _pace}[what]
         try:
             return read(rep, row)
-        except (OSError, ValueError, KeyError, TypeError, IndexError, AttributeError):
+        except (OSError, ValueError, KeyError, TypeError, IndexError, AttributeError, StopIteration):
             return None  # missing, cut short, or of a program that did not write it yet
 
 
@@ -130,6 +137,24 @@ def window_begin(row: Row) -> int:
     from harness.predict import fill_steps
 
     return fill_steps(int(row["law_inputs"]["delay"]), int(row["law_inputs"]["period"]))
+
+
+def _pace(rep: Path, row: Row) -> dict[str, dict[str, Any]]:
+    import pandas as pd
+
+    steps = pd.read_parquet(rep / "steps.parquet", columns=["rank", "step", "end_ns", "step_time_s"]).dropna()
+    came = next(event for event in row["events"] if event["at_ns"] is not None)
+    begin_ns = came["at_ns"] - came["actual_s"] * 1e9
+    ends = steps.groupby("rank")["end_ns"].max()
+    found = {}
+    for which, rank in (("slowest", ends.idxmax()), ("fastest", ends.idxmin())):
+        mine = steps[steps["rank"] == rank].sort_values("step")
+        found[which] = {
+            "rank": int(str(rank)),
+            "end_s": [round((end - begin_ns) / 1e9, 4) for end in mine["end_ns"].tolist()],
+            "step_time_s": [round(seconds, 6) for seconds in mine["step_time_s"].tolist()],
+        }
+    return found
 
 
 def _columns(frame: pd.DataFrame) -> dict[str, list[Any]]:

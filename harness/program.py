@@ -8,8 +8,8 @@ import sys
 import threading
 import time
 import uuid
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack, suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -21,6 +21,8 @@ from harness.emulators.probe_report import TOLERANCES
 from harness.errors import CellsFailed, HostError, SpecError
 from harness.testbeds import opened
 from harness.testbeds.base import FolderMount, Group, Slot, WorkerDied, WorkerHandle
+from harness.timeline.player import Player
+from harness.timeline.schedule import Schedule
 from netprofiles import Profile, place
 
 RENDEZVOUS_PORT = 29500
@@ -41,6 +43,7 @@ class Program:
         processes: for each worker. cwd: working folder of all.
         testbed, emulator: by name. tcp: settings of the workers' networks, as a spec has them.
         mounts: folders of the host that containers see. gpus: of each worker, as `Group` has them.
+        schedule: how the network changes, from the moment at which the processes are started; None: it stays.
         image: of containers. environment: beside what torchrun would set.
         steps: where each process tells its steps, `<steps>-<rank>`; None: nobody asks. hook: see `workloads.stepping`.
     """
@@ -55,6 +58,7 @@ class Program:
     tcp: Mapping[str, str | bool]
     mounts: tuple[FolderMount, ...] = ()
     gpus: tuple[str, ...] = ()
+    schedule: Schedule | None = None
     image: str | None = None
     environment: Mapping[str, str] = field(default_factory=dict)
     steps: Path | None = None
@@ -149,7 +153,7 @@ class Ended:
         lasted: seconds of each process, by rank. late: ranks that were killed because time was up.
         finished: counters of each worker's device and TCP, before and after.
         tcp: what was in force. probe: what the idle probe measured.
-        stats: of the emulator. image: digest of the containers' image.
+        stats: of the emulator. events: what changed. image: digest of the containers' image.
     """
 
     code: int = 0
@@ -161,6 +165,7 @@ class Ended:
     tcp: dict[str, Any] = field(default_factory=dict)
     probe: dict[str, Any] = field(default_factory=dict)
     stats: dict[str, Any] = field(default_factory=dict)
+    events: list[dict[str, Any]] = field(default_factory=list)
     image: str | None = None
 
 
@@ -233,12 +238,38 @@ def _run(
     before = {n: signal.signal(n, lambda number, _: received.append(number)) for n in (signal.SIGINT, signal.SIGTERM)}
     began = time.monotonic()
     try:
-        start(program, handles, control / "rendezvous", outputs.take)
-        watch(program, slot, handles, ended, received)
+        with playing(program.schedule, slot) as begin:
+            start(program, handles, control / "rendezvous", outputs.take)
+            ended.events = begin()
+            watch(program, slot, handles, ended, received)
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
     ended.seconds = time.monotonic() - began
+
+
+@contextmanager
+def playing(schedule: Schedule | None, slot: Slot) -> Iterator[Callable[[], list[dict[str, Any]]]]:
+    """Let the network change from the call of what this yields on, which returns a list that fills with what changed.
+
+    Raises:
+        EmulatorError: at the end, if a change could not be made.
+    """
+    events: list[dict[str, Any]] = []
+    if schedule is None:
+        yield lambda: events
+        return
+    player = Player(schedule, slot.emulator)
+
+    def begin() -> list[dict[str, Any]]:
+        player.begin(time.monotonic_ns())
+        return events
+
+    try:
+        yield begin
+    finally:
+        events += [event.to_json() for event in player.stop()]
+    player.check()
 
 
 def start(

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.errors import CellsFailed
-from harness.evidence import CURVE, FILE, NETWORK, TRACE, Evidence
+from harness.evidence import CURVE, FILE, NETWORK, PACE, TRACE, Evidence
 from harness.store import RECORDED, RunFolder, write_json, write_text
 
 
@@ -25,7 +25,7 @@ def record(folder: RunFolder, to: Path, wanted: Collection[str], cells: Collecti
     Args:
         folder: of a finished run. to: the folder of the recording.
         cells: identities of the experiment's cells; the folder may hold others, of an earlier spec.
-        wanted: of `CURVE`, `TRACE` and `NETWORK`: what figures need beside rows.
+        wanted: of `CURVE`, `TRACE`, `NETWORK` and `PACE`: what figures need beside rows.
 
     Raises:
         CellsFailed: the run has no valid repetition, or files that cannot be read.
@@ -54,8 +54,8 @@ def record(folder: RunFolder, to: Path, wanted: Collection[str], cells: Collecti
 def _evidence(row: Mapping[str, Any], evidence: Evidence, wanted: Collection[str]) -> dict[str, Any] | None:
     if row["status"] != "ok" or row["workers"] == 1:
         return None
-    readers = {CURVE: evidence.curve, TRACE: evidence.trace, NETWORK: evidence.network}
-    first = {TRACE, NETWORK}  # of the first repetition only: they show what happened, not how it varies
+    readers = {CURVE: evidence.curve, TRACE: evidence.trace, NETWORK: evidence.network, PACE: evidence.pace}
+    first = {TRACE, NETWORK, PACE}  # of the first repetition only: they show what happened, not how it varies
     found = {what: readers[what](row) for what in sorted(wanted) if row["rep"] == 0 or what not in first}
     kept = {what: value for what, value in found.items() if value is not None}
     return {"cell": row["cell"], "rep": row["rep"], **kept} if kept else None

@@ -19,10 +19,15 @@ from harness.predict import predict, rep_duration_s
 from harness.rows import Measured, cpu_wait_pct, measured_row, trained, udp_overflows
 from harness.store import write_json
 from harness.testbeds.base import Group, Slot, WorkerDied, WorkerHandle
+from harness.timeline.changes import planned_outage_s
+from harness.timeline.player import Player
+from harness.timeline.schedule import Schedule
+from harness.timeline.slow import slowdowns
 from netprofiles import Size
 from workloads.job import Job
 
 PATIENCE_S = 60.0  # how long workers may be silent on a busy host, beside what the law predicts
+EVENTS = "events.json"
 _LOG_TAIL_LINES = 12
 _STACK_LINES = 8
 _WARM_ROUNDS = 3
@@ -35,6 +40,11 @@ def network_of(cell: Cell) -> Network:
     return build(cell.profile(), cell.placement())
 
 
+def schedule_of(cell: Cell) -> Schedule:
+    """How the cell's network changes."""
+    return Schedule(cell.changes, network_of(cell), cell.profile(), cell.rate_scale)
+
+
 def expected_seconds(cell: Cell) -> float:
     """How long a repetition takes by the law, starting and warming up included."""
     inputs = cell.law_inputs()
@@ -43,7 +53,8 @@ def expected_seconds(cell: Cell) -> float:
     extra_steps = cell.steps - cell.window_begin - cell.window
     law = predict(inputs)
     warm = (_WARM_ROUNDS + 1) * law.all_reduce_s
-    return rep_duration_s(inputs, cell.window + extra_steps) + warm + 1.0
+    outage_s = planned_outage_s(cell.changes)
+    return rep_duration_s(inputs, cell.window + extra_steps) + warm + outage_s + 1.0
 
 
 def group_of(cell: Cell) -> Group:
@@ -75,6 +86,11 @@ def jobs(cell: Cell, rep: int, rendezvous: str) -> list[Job]:
     algorithm = cell.algorithm()
     tensors = algorithm.tensors_per_message(float(config["train"].get("momentum", 0.0)))
     steps, window_begin, window = cell.steps, cell.window_begin, cell.window  # once, not for each of a thousand ranks
+    slow: Sequence[Sequence[dict[str, Any]]] = [()] * cell.workers
+    awaited: tuple[int, ...] = ()
+    if cell.changes:
+        slow = slowdowns(cell.changes, network_of(cell), cell.profile())
+        awaited = schedule_of(cell).awaited_steps
     timeout_s = 2 * patience_s(cell)  # the controller is first to say who hangs
     return [
         Job(
@@ -98,6 +114,8 @@ def jobs(cell: Cell, rep: int, rendezvous: str) -> list[Job]:
             warm_in_flight=2 * config["comm"]["channels"] if gloo else 2 * tensors,
             timeout_s=timeout_s,
             rendezvous=rendezvous,
+            slow=slow[rank],
+            told_steps=awaited if rank == 0 else (),
             datagram_bytes_per_s=cell.law_inputs().rate_bytes_per_s if algorithm.datagrams else None,
         )
         for rank in range(cell.workers)
@@ -119,15 +137,19 @@ def measure(
         HostError: workers or the emulator cannot be started.
     """
     network = network_of(cell)
+    player: Player | None = None
     rendezvous = control / f"{cell.key}-{rep}-{time.monotonic_ns()}"
     meter = HostMeter()
     try:
         handles = slot.prepare(group_of(cell))
-        measured = _execute(cell, jobs(cell, rep, str(rendezvous)), slot, handles, folder, meter)
+        player = Player(schedule_of(cell), slot.emulator) if cell.changes else None
+        measured = _execute(cell, jobs(cell, rep, str(rendezvous)), slot, handles, folder, meter, player)
         stats = slot.emulator.stats()
     except (WorkerDied, TimeoutError, EmulatorError) as error:
-        raise _failed(error, cell, slot, folder) from None
+        raise _failed(error, cell, slot, folder, player.cut_off() if player is not None else "") from None
     finally:
+        if player is not None:
+            player.stop()
         rendezvous.unlink(missing_ok=True)
     host = meter.stop() | {
         "worker_cpu_wait_pct": cpu_wait_pct(measured, stats.seconds),
@@ -138,6 +160,9 @@ def measure(
     write_messages(folder / "messages.parquet", measured.finished[0]["outcome"]["messages"])
     write_network(folder, network, measured, stats, host, report)
     row = measured_row(cell, rep, trained(cell, measured), measured, stats, host, report, verdict)
+    if player is not None:
+        row["events"] = [event.to_json() for event in player.events]
+        write_json(folder / EVENTS, row["events"])
     return row | {"image": slot.image}
 
 
@@ -154,7 +179,13 @@ def probe_cell(cell: Cell, slot: Slot) -> dict[str, Any]:
 
 
 def _execute(
-    cell: Cell, todo: list[Job], slot: Slot, handles: Sequence[WorkerHandle], folder: Path, meter: HostMeter
+    cell: Cell,
+    todo: list[Job],
+    slot: Slot,
+    handles: Sequence[WorkerHandle],
+    folder: Path,
+    meter: HostMeter,
+    player: Player | None,
 ) -> Measured:
     network = network_of(cell)
     measured = Measured(tcp=set_tcp(handles, tcp_of(cell)) if cell.workers > 1 else {})
@@ -166,30 +197,44 @@ def _execute(
     slot.emulator.apply(network, seed=todo[0].seed)
     for handle in handles:
         handle.send({"cmd": "go"})
-    warm = 0
-    for rank, message in slot.events(cell.workers, patience_s(cell)):
-        event = message["event"]
-        if event == "warm":
-            warm += 1
-            if warm == cell.workers:
-                slot.emulator.stats(reset=True)
-                meter.start()
-        elif event == "rows":
-            measured.rows += message["rows"]
-        elif event == "finished":
-            measured.finished[rank] = message
-            if len(measured.finished) == cell.workers:
-                break
+    _follow(cell, slot, measured, meter, player)
     for handle in handles:
         handle.send({"cmd": "leave"})
     _await(slot, cell, "left")
     return measured
 
 
+def _follow(cell: Cell, slot: Slot, measured: Measured, meter: HostMeter, player: Player | None) -> None:
+    """Collect what the workers say until all have finished; the network changes from when all are warm."""
+    warm: list[int] = []
+    for rank, message in slot.events(cell.workers, patience_s(cell)):
+        event = message["event"]
+        if event == "warm":
+            warm.append(message["now_ns"])
+            if len(warm) == cell.workers:
+                slot.emulator.stats(reset=True)
+                meter.start()
+                if player is not None:
+                    player.begin(max(warm))
+        elif event == "step" and player is not None:
+            player.ended_step(message["step"], message["now_ns"])
+        elif event == "rows":
+            measured.rows += message["rows"]
+        elif event == "finished":
+            measured.finished[rank] = message
+            if len(measured.finished) == cell.workers:
+                break
+        if player is not None:
+            player.check()
+
+
 def patience_s(cell: Cell) -> float:
     """How long the workers of a cell may be silent before they count as hung; they report about every second."""
     law, step_time_s = predict(cell.law_inputs()), cell.predicted_step_time_s() or _DEFAULT_STEP_TIME_S
-    return PATIENCE_S + _PATIENCE_STEPS * (step_time_s + law.all_reduce_s)
+    slowest: float = max([1.0, *(change.value for change in cell.changes if change.kind == "slow")])
+    # TCP tries again after twice the time each time, so that a stall may be twice as long as the outage.
+    outage_s = 2 * planned_outage_s(cell.changes)
+    return PATIENCE_S + outage_s + _PATIENCE_STEPS * (slowest * step_time_s + law.all_reduce_s)
 
 
 def _await(slot: Slot, cell: Cell, event: str) -> None:
@@ -201,15 +246,15 @@ def _await(slot: Slot, cell: Cell, event: str) -> None:
             return
 
 
-def _failed(error: Exception, cell: Cell, slot: Slot, folder: Path) -> RepFailed:
+def _failed(error: Exception, cell: Cell, slot: Slot, folder: Path, cut: str) -> RepFailed:
     """Clean up, and say what happened: where they stood if they hung, else what the one at fault printed."""
     if isinstance(error, TimeoutError):
         known = slot.diagnose(cell.workers)
         tail = _where(folder, cell.workers)
-        reason = f"hung: no worker said anything for {patience_s(cell):.0f} s{f'; {known}' if known else ''}"
+        reason = "; ".join(filter(None, [f"hung: no worker said anything for {patience_s(cell):.0f} s", cut, known]))
     else:
         tail = _log(folder, error.rank)[-_LOG_TAIL_LINES:] if isinstance(error, WorkerDied) else []
-        reason = str(error)
+        reason = "; ".join(filter(None, [str(error), cut]))
     slot.discard()
     return RepFailed(reason, tuple(tail))
 

@@ -9,7 +9,7 @@ from harness.predict import PredictInputs
 
 _STATUSES = ("ok", "invalid", "failed")
 _TEXT = ("cell_key", "code", "testbed", "workload", "algorithm", "kind")
-_TEXT_OR_NULL = ("run", "reason", "emulator", "collective", "profile", "tcp", "image")
+_TEXT_OR_NULL = ("run", "reason", "emulator", "collective", "profile", "tcp", "image", "timeline")
 _AT_LEAST_0 = (
     "rtt_ms", "rtt_max_ms", "loss_pct", "jitter_ms", "compute_s", "stall_s", "payload_bytes", "wire_bytes",
     "messages_sent", "blocks_lost_pct", "time_to_target_s", "lateness_p99_ms", "overdue_pct", "host_cpu_pct",
@@ -71,6 +71,10 @@ def _is_count(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= _MOST
 
 
+def _is_events(value: object) -> bool:
+    return isinstance(value, list) and all(isinstance(item, Mapping) and "what" in item for item in value)
+
+
 _KINDS: tuple[tuple[tuple[str, ...], str, Callable[[Any], bool]], ...] = (
     ((*_TEXT, *_TEXT_OR_NULL), "text", lambda value: isinstance(value, str)),
     (_INTEGERS, "a whole number", _is_count),
@@ -79,4 +83,5 @@ _KINDS: tuple[tuple[tuple[str, ...], str, Callable[[Any], bool]], ...] = (
     (_ABOVE_0, "a number above 0", lambda value: _is_number(value) and 0 < value <= _MOST),
     (_NUMBERS, "a number", _is_number),
     (_MAPPINGS, "an object", lambda value: isinstance(value, Mapping)),
+    (("events",), "a list of objects", _is_events),
 )

@@ -11,6 +11,7 @@ from harness.cells import Cell
 from harness.command import name_of
 from harness.emulators.base import EmulatorStats
 from harness.manifest import code_hash
+from harness.timeline.changes import described
 
 
 @dataclass
@@ -111,6 +112,8 @@ def describe(cell: Cell, rep: int) -> dict[str, Any]:
         **conditions,
         "tcp": None if alone else network["tcp"]["congestion"],
         "seed": config["seed"] + rep,
+        "timeline": described(cell.changes),
+        "events": [] if cell.changes else None,
         "axes": dict(cell.axes),
         **(_of_a_command(cell) if cell.is_command else _of_our_loop(cell)),
         **measured,

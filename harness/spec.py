@@ -11,7 +11,6 @@ from typing import Annotated, Any, Literal, get_args
 
 from pydantic import (
     BaseModel,
-    ConfigDict,
     Field,
     StringConstraints,
     ValidationError,
@@ -22,7 +21,9 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 
 from harness.errors import SpecError
-from netprofiles import Delay, Rate, Ratio, Size, UnitError
+from harness.spec_table import Table, unit
+from harness.timeline.table import ChangeTable
+from netprofiles import Delay, Rate, Ratio, Size
 from workloads.fields import DEFAULT_BATCH_SIZE, MAX_PROCESSES
 from workloads.optim import AdamWConfig, SGDConfig
 
@@ -30,21 +31,7 @@ Steps = Annotated[str, StringConstraints(pattern=r"^[1-9][0-9]* steps$")]
 Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=80)]
 
 
-class _Table(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
-
-
-def _unit(parse: Any, text: str | None) -> str | None:
-    """Check a quantity's spelling and keep the text: the resolved spec shows what the user wrote."""
-    if text is not None:
-        try:
-            parse(text)
-        except UnitError as error:
-            raise ValueError(str(error)) from None
-    return text
-
-
-class WorkloadTable(_Table):
+class WorkloadTable(Table):
     """[workload]: exactly one of name, params, model, command."""
 
     name: str | None = None
@@ -64,17 +51,17 @@ class WorkloadTable(_Table):
     @field_validator("timeout")
     @classmethod
     def _delay(cls, text: str | None) -> str | None:
-        return _unit(Delay.parse, text)
+        return unit(Delay.parse, text)
 
 
-class TcpTable(_Table):
+class TcpTable(Table):
     """[network.tcp]: pinned, read back and recorded; never inherited from the host."""
 
     congestion: str = "reno"
     slow_start_after_idle: bool = True
 
 
-class NetworkTable(_Table):
+class NetworkTable(Table):
     """[network]: which sites, how far apart, how fast."""
 
     profile: str = "uniform"
@@ -90,20 +77,20 @@ class NetworkTable(_Table):
     @field_validator("rtt", "jitter")
     @classmethod
     def _delay(cls, text: str | None) -> str | None:
-        return _unit(Delay.parse, text)
+        return unit(Delay.parse, text)
 
     @field_validator("rate")
     @classmethod
     def _rate(cls, text: str | None) -> str | None:
-        return _unit(Rate.parse, text)
+        return unit(Rate.parse, text)
 
     @field_validator("loss")
     @classmethod
     def _loss(cls, text: str | None) -> str | None:
-        return _unit(Ratio.parse, text)
+        return unit(Ratio.parse, text)
 
 
-class CommTable(_Table):
+class CommTable(Table):
     """[comm]: how an all-reduce travels."""
 
     collective: Literal["direct", "gloo", "ring", "halving-doubling", "hierarchical"] = "direct"
@@ -113,10 +100,10 @@ class CommTable(_Table):
     @field_validator("buckets")
     @classmethod
     def _size(cls, text: str) -> str | None:
-        return _unit(Size.parse, text)
+        return unit(Size.parse, text)
 
 
-class TrainTable(_Table):
+class TrainTable(Table):
     """[train]: only what the optimiser and the data need."""
 
     optimizer: Literal["sgd", "adamw"] = "sgd"
@@ -137,7 +124,7 @@ class TrainTable(_Table):
     until: Steps | None = None
 
 
-class RunTable(_Table):
+class RunTable(Table):
     """[run]: where and how often."""
 
     testbed: Literal["auto", "netns", "docker", "virtual"] = "auto"
@@ -151,7 +138,7 @@ _CPUS = r"^[0-9]+(-[0-9]+)?(,[0-9]+(-[0-9]+)?)*$"
 CpuSet = Annotated[str, StringConstraints(pattern=_CPUS)]
 
 
-class ContainersTable(_Table):
+class ContainersTable(Table):
     """[containers]: what surrounds each worker of the testbed docker."""
 
     image: Annotated[str, StringConstraints(min_length=1)] | None = None
@@ -161,16 +148,16 @@ class ContainersTable(_Table):
     @field_validator("memory")
     @classmethod
     def _size(cls, text: str | None) -> str | None:
-        return _unit(Size.parse, text)
+        return unit(Size.parse, text)
 
 
-class VirtualTable(_Table):
+class VirtualTable(Table):
     """[virtual]: what the simulated clock's model of the network leaves out."""
 
     tcp_ramp: bool = True
 
 
-class Requirement(_Table):
+class Requirement(Table):
     """[[gate.require]]: a claim about a metric; read by `check`."""
 
     metric: str
@@ -186,7 +173,7 @@ class Requirement(_Table):
         return self
 
 
-class GateTable(_Table):
+class GateTable(Table):
     """[gate]: when a change fails a build; read by `check`.
 
     `tolerance` is relative, for what a simulation repeats exactly; `loss_band`, relative as well, for what depends on
@@ -198,11 +185,11 @@ class GateTable(_Table):
     loss_band: float = Field(default=0.1, gt=0)
     max_slowdown: float = Field(default=0.05, gt=0)
     alpha: float = Field(default=0.05, gt=0, le=0.5)
-    setup: list[str] = []
-    require: list[Requirement] = []
+    setup: list[str] = Field(default=[])
+    require: list[Requirement] = Field(default=[])
 
 
-class Spec(_Table):
+class Spec(Table):
     """A whole experiment file."""
 
     schema_: int = Field(alias="schema")
@@ -212,11 +199,12 @@ class Spec(_Table):
     network: NetworkTable = NetworkTable()
     comm: CommTable = CommTable()
     algorithms: dict[str, dict[str, Any]]
-    sweep: dict[str, Any] = {}
+    sweep: dict[str, Any] = Field(default={})
     train: TrainTable = TrainTable()
     run: RunTable = RunTable()
     containers: ContainersTable = ContainersTable()
     virtual: VirtualTable = VirtualTable()
+    timeline: list[ChangeTable] = Field(default=[])
     gate: GateTable = GateTable()
 
     @field_validator("schema_", mode="before")
@@ -267,7 +255,7 @@ class Spec(_Table):
         try:
             return cls.model_validate(dict(data))
         except ValidationError as error:
-            raise SpecError("\n".join(_lines(error, data, where))) from None
+            raise SpecError("\n".join(explained(error, data, where))) from None
 
     def override(self, assignments: Mapping[str, Any], where: str = "--set") -> Spec:
         """A copy with dotted keys replaced. Raises: SpecError."""
@@ -362,7 +350,7 @@ _SHAPES = {
 }
 
 
-def _lines(error: ValidationError, data: Mapping[str, Any], where: str) -> list[str]:
+def explained(error: ValidationError, data: Mapping[str, Any], where: str) -> list[str]:
     """One line per key that is wrong: file, dotted key, what was expected, near miss."""
     found: dict[tuple[str | int, ...], list[Any]] = {}
     for item in error.errors(include_url=False):

@@ -16,6 +16,7 @@ MIN_REPS = 3
 MIN_STEPS = 20
 MAX_SPREAD_PCT = 10.0
 MAX_OVERHEAD_PCT = 5.0
+MAX_EVENT_LATE_S = 0.1
 ACCURACY_BAND = 0.02
 LOSS_BAND = 1.10
 _REAL = ("netns", "docker")
@@ -146,6 +147,26 @@ def _network(rows: Sequence[Row], expected: Mapping[str, str]) -> Verdicts:
             yield slug, "no step time of one worker to compare with"
 
 
+def _timeline(rows: Sequence[Row], expected: Mapping[str, str]) -> Verdicts:
+    """A network that changed is not compared with one that did not, and all its changes came, when they were due."""
+    several = [row for row in _ok(rows) if row["workers"] > 1]
+    if len({row.get("timeline") for row in several}) > 1:
+        yield None, "cells of different timelines stand side by side: their step times are not of the same network"
+    for slug, group in _cells(several):
+        for row in group:
+            events = row.get("events") or []
+            missed = [event["what"] for event in events if event["actual_s"] is None]
+            late = [event["actual_s"] - event["asked_s"] for event in events if event["actual_s"] is not None]
+            if missed:
+                yield (
+                    slug,
+                    f"rep {row['rep']}: training ended before {missed[0]!r} came, the first of {len(missed)}",
+                )
+            if max(late, default=0.0) > MAX_EVENT_LATE_S:
+                limit = f"limit {MAX_EVENT_LATE_S:g} s"
+                yield slug, f"rep {row['rep']}: a change came {max(late):.2f} s after it was due, {limit}"
+
+
 def _processor(rows: Sequence[Row], expected: Mapping[str, str]) -> Verdicts:
     """With emulated compute what a step takes beyond compute and stall is this host, not the network."""
     for slug, group in _cells(_ok(rows)):
@@ -196,6 +217,7 @@ RULES: Mapping[str, Callable[[Sequence[Row], Mapping[str, str]], Verdicts]] = {
     "code": _code,
     "payload": _payload,
     "network": _network,
+    "timeline": _timeline,
     "processor": _processor,
     "accuracy": _accuracy,
 }
@@ -230,7 +252,7 @@ def _learns(row: Row) -> bool:
 def _task(row: Row) -> tuple[Any, ...]:
     """What must be equal for accuracies to compare."""
     training = {key: value for key, value in (row.get("axes") or {}).items() if key.startswith("train.")}
-    return row["workload"], row["workers"], row["testbed"], str(sorted(training.items()))
+    return row["workload"], row["workers"], row["testbed"], row.get("timeline"), str(sorted(training.items()))
 
 
 def _mean(rows: Sequence[Row], name: str) -> float | None:

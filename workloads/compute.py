@@ -14,6 +14,7 @@ from statistics import NormalDist
 from workloads.buckets import Bucket
 from workloads.comm.base import Clock
 from workloads.seeding import stream
+from workloads.slowdown import Slowdowns
 
 FORWARD_SHARE = 1 / 3
 NS_PER_S = 1_000_000_000
@@ -71,9 +72,11 @@ class EmulatedCompute:
         overrun_ns: the part of that overhead that is real work longer than its step's emulated time.
     """
 
-    def __init__(self, step_time: StepTime, buckets: Sequence[Bucket], clock: Clock) -> None:
-        """`buckets`: in the order of completion."""
-        self._step_time, self._buckets, self._clock = step_time, buckets, clock
+    def __init__(
+        self, step_time: StepTime, buckets: Sequence[Bucket], clock: Clock, slow: Slowdowns | None = None
+    ) -> None:
+        """`buckets`: in the order of completion. `slow`: when compute takes longer."""
+        self._step_time, self._buckets, self._clock, self._slow = step_time, buckets, clock, slow
         self.compute_ns = 0
         self.overrun_ns = 0
 
@@ -86,6 +89,8 @@ class EmulatedCompute:
         forward pass.
         """
         duration_ns = self._step_time.ns(step)
+        if self._slow is not None:
+            duration_ns = round(duration_ns * self._slow.factor(step, began_ns))
         self.compute_ns += duration_ns
         self.overrun_ns += max(0, self._clock.now() - began_ns - duration_ns)
         if ready is not None:

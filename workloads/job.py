@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -22,6 +22,8 @@ class Job:
         warm_rounds, warm_in_flight: how TCP is warmed up before the first step.
         timeout_s: an operation that takes longer has failed.
         rendezvous: a file in a folder that all workers share; it never crosses the emulated network.
+        slow: when this worker computes how slowly (`workloads.slowdown.Slowdown`).
+        told_steps: counts of steps after which this worker says at once that they have ended.
         datagram_bytes_per_s: how fast datagrams may leave, headers included; None is as fast as they can be taken.
     """
 
@@ -44,6 +46,8 @@ class Job:
     timeout_s: float
     rendezvous: str
     datagram_bytes_per_s: float | None = None
+    slow: Sequence[Mapping[str, Any]] = ()
+    told_steps: Sequence[int] = ()
 
     def to_json(self) -> dict[str, Any]:
         """A plain dict; `Job(**data)` is the way back."""

@@ -6,7 +6,7 @@ planning and listing are quick; `make_task` builds what a worker runs.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
@@ -18,6 +18,7 @@ from workloads.builtins import BUILTINS
 from workloads.compute import EmulatedCompute, StepTime, ready_share
 from workloads.fields import WorkloadError
 from workloads.portion import Portion
+from workloads.slowdown import Slowdowns
 
 if TYPE_CHECKING:
     from workloads.comm.base import Clock
@@ -157,6 +158,7 @@ def make_task(
     train: Mapping[str, object] | None = None,
     *,
     phantom: bool = False,
+    slow: Sequence[Mapping[str, Any]] = (),
 ) -> Task:
     """The task of one worker; arguments are checked as `info` does.
 
@@ -168,6 +170,7 @@ def make_task(
         bucket_bytes: size at which a gradient bucket is closed, before payload scaling.
         train: the `[train]` table: `batch_size` (default 32), `shards` (default "iid") and `folds` (default none).
         phantom: without payload, where nothing is learned.
+        slow: when emulated compute takes longer, the fields of `workloads.slowdown.Slowdown`.
     """
     from workloads.task import EmulatedTask, LearningTask, PhantomTask
 
@@ -183,7 +186,7 @@ def make_task(
     emulated = None
     if known.step_time_s is not None:
         step_time = StepTime(known.step_time_s, known.step_cv, seed=seed, rank=rank)
-        emulated = EmulatedCompute(step_time, buckets, clock)
+        emulated = EmulatedCompute(step_time, buckets, clock, Slowdowns(slow) if slow else None)
     task: Task
     if learner is not None:
         task = LearningTask(learner, buckets, clock, emulated)

@@ -19,6 +19,7 @@ import sys
 import time
 import traceback
 import zlib
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -141,13 +142,15 @@ def _run_job(channel: Channel, job: Job, address: str) -> None:
     _expect(channel, "go")
     clock = MonotonicClock()
     metered = MeteredComm(comm, clock)
-    task = make_task(job.workload, job.rank, job.world_size, job.seed, clock, job.bucket_bytes, train=job.train)
+    task = make_task(
+        job.workload, job.rank, job.world_size, job.seed, clock, job.bucket_bytes, train=job.train, slow=job.slow
+    )
     optimizer = make_optimizer(job)
     warm_up(metered, job, task.w)
     metered.payload_bytes = metered.messages_sent = metered.stall_ns = 0
     before = _counters()
-    channel.send({"cmd": "job", "event": "warm"})
-    rows = _RowStream(channel)
+    channel.send({"cmd": "job", "event": "warm", "now_ns": clock.now()})
+    rows = _RowStream(channel, job.told_steps)
     outcome = train(job, task, algorithm, optimizer, metered, clock, rows.add)
     rows.flush()
     channel.send(
@@ -165,15 +168,18 @@ def _run_job(channel: Channel, job: Job, address: str) -> None:
 
 
 class _RowStream:
-    """Sends step rows in batches, about one a second, so that streaming costs nothing measurable."""
+    """Sends step rows in batches, about one a second, so that streaming costs nothing measurable; the end of some steps
+    at once."""
 
-    def __init__(self, channel: Channel) -> None:
-        self._channel = channel
+    def __init__(self, channel: Channel, told: Sequence[int]) -> None:
+        self._channel, self._told = channel, frozenset(told)
         self._rows: list[dict[str, Any]] = []
         self._sent = time.monotonic()
 
     def add(self, row: dict[str, Any]) -> None:
         self._rows.append(row)
+        if row["step"] + 1 in self._told:
+            self._channel.send({"cmd": "job", "event": "step", "step": row["step"] + 1, "now_ns": row["end_ns"]})
         if time.monotonic() - self._sent >= _ROW_INTERVAL_S:
             self.flush()
 

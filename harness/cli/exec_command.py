@@ -16,6 +16,7 @@ from harness.errors import HostError, SpecError
 if TYPE_CHECKING:
     from harness.program import Ended, Program
     from harness.testbeds.base import FolderMount
+    from harness.timeline.schedule import Schedule
     from netprofiles import Profile
 
 
@@ -38,6 +39,12 @@ if TYPE_CHECKING:
 @click.option("--rtt", help="uniform: round-trip time, e.g. 100ms.")
 @click.option("--rate", help="uniform: each worker's own link, e.g. 100Mbit.")
 @click.option("--rate-scale", type=click.FloatRange(min=0, min_open=True), help="Multiply all rates.")
+@click.option(
+    "--timeline",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="TOML file of [[timeline]] tables: how the network changes while CMD runs.",
+)
 @click.option("--testbed", default="netns", show_default=True, help="netns or docker.")
 @click.option("--emulator", default="auto", show_default=True, help="auto, netem or relay.")
 @click.option("--image", help="docker: the containers' image; default: $WANBENCH_IMAGE, or wanbench-worker.")
@@ -146,10 +153,20 @@ def _program(argv: tuple[str, ...], options: dict[str, Any]) -> Program:
         emulator=emulator,
         tcp={"congestion": options["congestion"], "slow_start_after_idle": True},
         image=options["image"],
+        schedule=_schedule(options["timeline"], profile, sites),
         environment=dict(filter(None, map(_variable, options["environment"]))),
         mounts=mounts,
         gpus=dealt(len(sites), options["processes"]) if options["device"] == "cuda" else (),
     )
+
+
+def _schedule(path: Path | None, profile: Profile, sites: tuple[str, ...]) -> Schedule | None:
+    if path is None:
+        return None
+    from harness.emulators.plan import build
+    from harness.timeline.file import read_timeline, schedule_for_program
+
+    return schedule_for_program(read_timeline(path), build(profile, sites), profile, str(path))
 
 
 def _files(options: dict[str, Any]) -> tuple[tuple[FolderMount, ...], Path]:
@@ -226,6 +243,8 @@ def _check_host(program: Program) -> None:
 
 
 def _row(program: Program, ended: Ended) -> dict[str, Any]:
+    from harness.timeline.changes import described
+
     def counted(kind: str, name: str) -> int:
         return sum(
             m["counters_after"][kind].get(name, 0) - m["counters_before"][kind].get(name, 0)
@@ -250,4 +269,6 @@ def _row(program: Program, ended: Ended) -> dict[str, Any]:
         "one_way_error_ms": ended.probe.get("one_way_error_ms"),
         "lateness_p99_ms": ended.stats.get("lateness_p99_ms"),
         "overdue_pct": ended.stats.get("overdue_pct"),
+        "timeline": None if program.schedule is None else described(program.schedule.changes),
+        "events": None if program.schedule is None else ended.events,
     }

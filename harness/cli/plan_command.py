@@ -75,6 +75,7 @@ def _print_tc(cells: list[Cell]) -> None:
 
 def _line(cell: Cell, folder: RunFolder, repeats: int) -> dict[str, Any]:
     from harness.predict import predict
+    from harness.timeline.changes import described
 
     missing = [rep for rep in range(repeats) if not folder.is_finished(cell, rep)]
     failed = [error for rep in missing for error in folder.failures(cell, rep)[-1:]]
@@ -89,6 +90,7 @@ def _line(cell: Cell, folder: RunFolder, repeats: int) -> dict[str, Any]:
         "algorithm": cell.label,
         "workers": cell.workers,
         "axes": dict(cell.axes),
+        "timeline": described(cell.changes),
         "steps": None if cell.is_command else cell.steps,
         "window_steps": None if cell.is_command else cell.window,
         "channels": cell.config["comm"]["channels"] if cell.workers > 1 and not cell.is_command else None,
@@ -104,6 +106,8 @@ def _print(name: str, repeats: int, lines: list[dict[str, Any]], todo: int, seco
 
     took = "as long as the command takes" if seconds is None else f"about {clock(seconds)}"
     click.echo(f"{name}: {len(lines)} cells x {repeats} = {len(lines) * repeats} reps; {todo} to run, {took}")
+    for text in dict.fromkeys(line["timeline"] for line in lines if line["timeline"] is not None):
+        click.echo(f"timeline: {text}")
     width = max(len(line["cell"]) for line in lines)
     click.echo(f"{'cell':{width}}  {'steps':>5}  {'law s/step':>10}  {'bound by':9}  to run")
     for line in lines:

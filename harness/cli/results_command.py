@@ -21,8 +21,8 @@ def command(run_source: str | None, form: str, sort: str | None, out: Path) -> N
     """Show RUN (a folder, or a name under --out; default: the latest): what is finished, and what failed and why.
 
     table and pivot open with the decision: the best algorithm of every network, its speed, what it costs in accuracy
-    and in bytes. Then they show one entry a cell; md shows the entries alone. csv, json and parquet have one object a
-    repetition. With parquet the path of the file is printed.
+    and in bytes; then what changed when, where the network did. Then they show one entry a cell; md shows the entries
+    alone. csv, json and parquet have one object a repetition. With parquet the path of the file is printed.
 
     \b
     Example:  wanbench results latency-sweep --format pivot
@@ -31,6 +31,7 @@ def command(run_source: str | None, form: str, sort: str | None, out: Path) -> N
     from harness.decision import decision
     from harness.store import open_run
     from harness.tables import render, write_parquet
+    from harness.timeline.told import told
 
     folder = open_run(run_source, out)
     rows = rows_of(folder)
@@ -43,7 +44,7 @@ def command(run_source: str | None, form: str, sort: str | None, out: Path) -> N
         text = render(rows, form, sort)  # type: ignore[arg-type]  # click has checked the choice
     except ValueError as error:
         raise SpecError(f"{folder.path}: {error}") from None
-    opening = decision(rows) if form in ("table", "pivot") else ""
+    opening = "\n".join(filter(None, [decision(rows), told(rows)])) if form in ("table", "pivot") else ""
     click.echo(f"{opening}\n{text}".lstrip(), nl=False)
     click.echo(_state(folder.path.name, rows), err=True)
 

@@ -108,6 +108,10 @@ class Emulator(Protocol):
         """For selectors: between two commands it is readable only if the emulator has ended."""
         ...
 
+    def hung_up(self) -> bool:
+        """True if it is readable and nobody waits for an answer: it has ended."""
+        ...
+
     def ended(self) -> EmulatorError | None:
         """How the emulator ended, None while it lives."""
 
@@ -133,6 +137,15 @@ class Emulator(Protocol):
 
         Raises:
             EmulatorError: no such path, or the emulator is gone.
+        """
+
+    def update(self, network: Network) -> None:
+        """New values for the places of the network that was applied, while traffic flows.
+
+        What is in flight is neither lost nor overtaken, and the random draws of paths go on.
+
+        Raises:
+            EmulatorError: the network has other places, or the emulator refused or is gone.
         """
 
     def stats(self, *, reset: bool = False) -> EmulatorStats:

@@ -51,6 +51,8 @@ class Netem:
                 self._attach(request["rank"], self._control.take_fd())
             case "apply":
                 self._apply(Network.from_json(request["network"]), request["seed"])
+            case "update":
+                self._update(Network.from_json(request["network"]))
             case "change":
                 self._change(request["src"], request["dst"], link_from_json(request["link"]))
             case "stats":
@@ -71,6 +73,12 @@ class Netem:
             self._kernel.place(place(network))
             self._meter.placed(network)
         self._shape(network, seed)
+
+    def _update(self, network: Network) -> None:
+        before = self._network
+        if before is None or (before.sites, before.site_of) != (network.sites, network.site_of):
+            raise ValueError("the network has other places")
+        self._shape(network, self._seed)
 
     def _change(self, src: int, dst: int, link: Link) -> None:
         network = self._network

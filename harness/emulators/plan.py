@@ -183,9 +183,12 @@ def build(profile: Profile, placement: Sequence[str]) -> Network:
 def _queue(rate: Rate | None, round_trip_s: float, stated_bytes: int | None) -> Queue:
     if rate is None:
         return UNLIMITED
-    per_s = rate.bytes_per_s
-    computed = max(int(per_s * max(round_trip_s, _FLOOR_SECONDS)), _FLOOR_BYTES)
-    return Queue(per_s, computed if stated_bytes is None else stated_bytes)
+    return queue_of(rate.bytes_per_s, round_trip_s) if stated_bytes is None else Queue(rate.bytes_per_s, stated_bytes)
+
+
+def queue_of(bytes_per_s: float, round_trip_s: float) -> Queue:
+    """A queue whose buffer is one round trip; see `build`."""
+    return Queue(bytes_per_s, max(int(bytes_per_s * max(round_trip_s, _FLOOR_SECONDS)), _FLOOR_BYTES))
 
 
 def expected_rate(network: Network, src: int, dst: int) -> float | None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import select
 import signal
 import socket
 import subprocess
@@ -88,6 +89,10 @@ class EmulatorProcess:
         """Give every path its values; see `Emulator.apply`."""
         self._ask({"do": "apply", "network": network.to_json(), "seed": seed})
 
+    def update(self, network: Network) -> None:
+        """New values while traffic flows; see `Emulator.update`."""
+        self._ask({"do": "update", "network": network.to_json()})
+
     def change(self, src: int, dst: int, link: Link) -> None:
         """Change one directed path, by site numbers; see `Emulator.change`."""
         self._ask({"do": "change", "src": src, "dst": dst, "link": dataclasses.asdict(link)})
@@ -95,6 +100,13 @@ class EmulatorProcess:
     def stats(self, *, reset: bool = False) -> EmulatorStats:
         """What happened since the last reset; see `Emulator.stats`."""
         return EmulatorStats.from_json(self._ask({"do": "stats", "reset": reset}))
+
+    def hung_up(self) -> bool:
+        """See `Emulator.hung_up`; waits for the answer that another thread waits for."""
+        poll = select.poll()
+        with self._lock:
+            poll.register(self._control, select.POLLIN)
+            return bool(poll.poll(0))
 
     def is_stopped(self) -> bool:
         """True if a signal stopped the process; see `Emulator.is_stopped`."""

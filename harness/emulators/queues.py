@@ -143,17 +143,32 @@ class Switch:
             self.ways = {pair: Way(link, last) for pair, link in network.links.items()}
             for site in sites:
                 self.ways[site, site] = Way(_local(network, site), last)
-        for site in sites:
-            self.ups[site].configure(network.up[site])
-            self.downs[site].queue.configure(network.down[site])
-            self.ways[site, site].configure(_local(network, site))
-        for pair, link in network.links.items():
-            self.ways[pair].configure(link)
+        self._configure(network)
         for (src, dst), way in self.ways.items():
             way.rng = random.Random(f"{seed}:{network.sites[src]}>{network.sites[dst]}")
             if src != dst:
                 way.up, way.down = self.ups[src], self.downs[dst]
         self._route()
+
+    def update(self, network: Network) -> None:
+        """New values for the same places; the random draws of paths go on.
+
+        Raises:
+            ValueError: the places are others.
+        """
+        before = self.network
+        if before is None or (before.sites, before.site_of) != (network.sites, network.site_of):
+            raise ValueError("the network has other places")
+        self.network = network
+        self._configure(network)
+
+    def _configure(self, network: Network) -> None:
+        for site in range(len(network.sites)):
+            self.ups[site].configure(network.up[site])
+            self.downs[site].queue.configure(network.down[site])
+            self.ways[site, site].configure(_local(network, site))
+        for pair, link in network.links.items():
+            self.ways[pair].configure(link)
 
     def change(self, src: int, dst: int, link: Link) -> None:
         """New values for one directed path between two sites.

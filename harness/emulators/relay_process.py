@@ -129,6 +129,8 @@ class Relay:
                 self._attach(request["rank"], request["address"], self._control.take_fd())
             case "apply":
                 self._switch.apply(Network.from_json(request["network"]), request["seed"])
+            case "update":
+                self._switch.update(Network.from_json(request["network"]))
             case "change":
                 self._switch.change(request["src"], request["dst"], link_from_json(request["link"]))
             case "stats":

@@ -13,6 +13,7 @@ Layout
     step_time.py       compute, stall and overhead of a step
     learning.py        accuracy against steps and time
     timeline.py        steps and messages of one worker
+    pace.py            step time against time, where the network changes
     network.py         the network as configured and measured
     parity.py          the same cells at two values of an axis
 

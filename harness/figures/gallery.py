@@ -18,6 +18,8 @@ from harness.figures.bars import scalability_bars
 from harness.figures.caption import caption, title
 from harness.figures.learning import learning
 from harness.figures.network import MOST_SITES, network_matrix
+from harness.figures.pace import MARKS as PACE_MARKS
+from harness.figures.pace import Pace, pace
 from harness.figures.pareto import pareto
 from harness.figures.scalability import scalability_by_rtt
 from harness.figures.step_time import step_time
@@ -66,6 +68,7 @@ def gallery(
         ok = [row for row in full if row["status"] == "ok" and row["workers"] != 1]
         drawn += _learning(table, ok, lines, run_name, evidence)
         drawn += _timeline(table, ok, lines, run_name, evidence)
+        drawn += _pace(table, ok, lines, run_name, evidence)
         drawn += _matrix(ok, run_name, evidence)
     return drawn
 
@@ -119,14 +122,7 @@ def _timeline(
     table: pd.DataFrame, ok: Sequence[Row], lines: Sequence[Row], run_name: str, evidence: Evidence
 ) -> list[Drawing]:
     """One repetition an algorithm on the network in the middle; the smallest setting of each family first."""
-    chosen = sorted(_middle(table, ok), key=_order)
-    by_kind: dict[str, list[Row]] = {}
-    for row in chosen:
-        if not any(other["algorithm"] == row["algorithm"] for other in by_kind.get(row["kind"], [])):
-            by_kind.setdefault(row["kind"], []).append(row)
-    depth = max((len(found) for found in by_kind.values()), default=0)
-    turns = [found[place] for place in range(depth) for found in by_kind.values() if place < len(found)]
-    picked = sorted(turns[:_TIMELINE_ROWS], key=_order)
+    picked = _one_each(table, ok)
     traces = [trace for row in picked if (trace := trace_of(row, evidence)) is not None]
     if not traces:
         return []
@@ -139,12 +135,49 @@ def _timeline(
     ]
 
 
+def _pace(
+    table: pd.DataFrame, ok: Sequence[Row], lines: Sequence[Row], run_name: str, evidence: Evidence
+) -> list[Drawing]:
+    """As `_timeline`, of runs whose network changes."""
+    picked = [row for row in _one_each(table, ok) if row.get("events")]
+    paces = [
+        Pace(row["algorithm"], row["kind"], row["params"] or {}, found["slowest"], found["fastest"], _marks(row))
+        for row in picked
+        if (found := evidence.pace(row))
+    ]
+    if not paces:
+        return []
+    kept = {row["cell"] for row in picked}
+    pivot = whole([line for line in lines if line["cell"] in kept])
+    about = caption(pivot, run_name, f"{PACE_MARKS}; {picked[0]['timeline']}", whiskers=False)
+    heading = "Step time against time"
+    return [Drawing("pace", heading, lambda width: pace(paces, f"{title(pivot)}: {heading.lower()}", about, width))]
+
+
+def _marks(row: Row) -> list[tuple[float, str]]:
+    """(seconds, what) of the changes that came."""
+    return [(event["actual_s"], event["what"]) for event in row["events"] if event["actual_s"] is not None]
+
+
+def _one_each(table: pd.DataFrame, ok: Sequence[Row]) -> list[Row]:
+    """One repetition an algorithm on the network in the middle, as many as fit."""
+    by_kind: dict[str, list[Row]] = {}
+    for row in sorted(_middle(table, ok), key=_order):
+        if not any(other["algorithm"] == row["algorithm"] for other in by_kind.get(row["kind"], [])):
+            by_kind.setdefault(row["kind"], []).append(row)
+    depth = max((len(found) for found in by_kind.values()), default=0)
+    turns = [found[place] for place in range(depth) for found in by_kind.values() if place < len(found)]
+    return sorted(turns[:_TIMELINE_ROWS], key=_order)
+
+
 def trace_of(row: Row, evidence: Evidence) -> Trace | None:
     """What is known of rank 0; None where a repetition did not record it, or cannot be read."""
     found = evidence.trace(row)
     if found is None or not found["messages"] or not found["steps"].get("step"):
         return None
-    return Trace(row["algorithm"], pd.DataFrame(found["steps"]), pd.DataFrame(found["messages"]), found["first"])
+    events = [(event["at_ns"], event["what"]) for event in row.get("events") or [] if event["at_ns"] is not None]
+    steps, messages = pd.DataFrame(found["steps"]), pd.DataFrame(found["messages"])
+    return Trace(row["algorithm"], steps, messages, found["first"], events)
 
 
 def _matrix(ok: Sequence[Row], run_name: str, evidence: Evidence) -> list[Drawing]:

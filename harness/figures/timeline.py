@@ -14,6 +14,7 @@ from matplotlib.patches import Patch
 from harness.analysis import AnalysisError, records
 from harness.figures.hover import note
 from harness.figures.layout import Panels, Sheet
+from harness.figures.pace import MARK
 from harness.figures.step_time import PARTS
 from harness.figures.style import INK, PAGE_IN, wanbench_style
 
@@ -37,12 +38,14 @@ class Trace:
         steps: `steps.parquet` of this rank: step, end_ns, step_time_s, compute_s.
         messages: `messages.parquet`: issued_ns, ended_ns, collected_ns, stall_ns; times of the same clock.
         first: the first measured step.
+        events: (time of the same clock, what) of each change of the network.
     """
 
     label: str
     steps: pd.DataFrame
     messages: pd.DataFrame
     first: int
+    events: Sequence[tuple[int, str]] = ()
 
 
 def timeline(traces: Sequence[Trace], title: str, about: str, width_in: float = PAGE_IN) -> Figure:
@@ -83,6 +86,7 @@ class _View:
     steps: list[tuple[int, float, float]]
     stalls: list[tuple[float, float]]
     lanes: list[list[tuple[float, float, float, str]]]  # begin, arrival, use, what to say
+    events: list[tuple[float, str]]
 
 
 def _view(trace: Trace, span_s: float) -> _View:
@@ -105,7 +109,8 @@ def _view(trace: Trace, span_s: float) -> _View:
     done = [step for step in steps if step[1] >= -1e-9 and step[2] <= span_s]
     count = "1 step" if len(done) == 1 else f"{len(done)} steps"
     title = f"{trace.label}: {count} in {span_s:.1f} s"
-    return _View(title, [step for step in steps if step[2] > 0 and step[1] < span_s], stalls, _lanes(flights))
+    events = [((at - origin) / 1e9, what) for at, what in trace.events if 0 <= (at - origin) / 1e9 < span_s]
+    return _View(title, [step for step in steps if step[2] > 0 and step[1] < span_s], stalls, _lanes(flights), events)
 
 
 def _lanes(flights: list[tuple[float, float, float, str]]) -> list[list[tuple[float, float, float, str]]]:
@@ -134,6 +139,9 @@ def _draw(axes: Axes, view: _View, lanes: int) -> None:
             axes.barh(y, used - begin, 0.34, begin, color=_WAITING, linewidth=0, zorder=2)
             axes.barh(y, arrived - begin, 0.7, begin, color=_FLYING, linewidth=0, zorder=3)
             note(axes, max(begin, 0.0), y, said)
+    for at, what in view.events:
+        axes.axvline(at, **MARK)
+        note(axes, at, -0.5, f"{what}, at {at:.3f} s")
     if len(view.lanes) > lanes:
         text = f"{len(view.lanes) - lanes} more at once"
         axes.text(0.004, 0.01, text, transform=axes.transAxes, fontsize=6, color=INK, va="bottom")

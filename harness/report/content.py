@@ -114,7 +114,7 @@ def content_of(folder: RunFolder, path: Path) -> Content:
 
 def _facts(summary: Sequence[Row]) -> tuple[tuple[str, str], ...]:
     lines = [line for line in summary if line["workers"] != 1]
-    names = ("workload", "payload_scale", "workers", "profile", "testbed", "emulator", "collective", "tcp")
+    names = ("workload", "payload_scale", "workers", "profile", "testbed", "emulator", "collective", "tcp", "timeline")
     facts = []
     for name in names:
         values = dict.fromkeys(plain(line[name]) for line in lines if not absent(line[name]))

@@ -23,6 +23,15 @@ from workloads.comm.exchange import Terms
 _SENT, _LANDED, _ENDED = 2, 3, 4  # order of events at one time; 0 and 1 are those of the fabric
 
 
+@dataclass(frozen=True, eq=False)
+class Waiting:
+    """A parked worker, and when it goes on at the latest; None: when the operation has ended."""
+
+    rank: int
+    worker: greenlet
+    until_ns: int | None = None
+
+
 @dataclass(frozen=True)
 class Batch:
     """What one peer sent in one exchange: arrival of each datagram, shape (datagrams,), and which are lost."""
@@ -47,7 +56,7 @@ class ExchangeFlight:
         self.rank, self.number, self.expected, self.terms = rank, number, expected, terms
         self.left_ns: int | None = None
         self.ended_ns: int | None = None
-        self.waiting: list[tuple[int, greenlet]] = []
+        self.waiting: list[Waiting] = []
         self.there: dict[int, NDArray[np.bool_]] = {}
 
     def end_for(self, rank: int) -> int | None:
@@ -105,6 +114,8 @@ class Exchanges:
             arrival = begin + (end - begin) * steps // datagrams
             link = origin * self._network.sites + int(self._network.site_of[dst])
             lost = self._network.paths.lost(link, datagrams)
+            if self._network.outages:
+                lost |= self._network.outages.lost(link, arrival - self._network.delay[link])
             self._batches[dst][flight.number][flight.rank] = Batch(arrival, lost)
             for number, waiting in list(self._pending[dst].items()):
                 if number <= flight.number:
@@ -125,8 +136,8 @@ class Exchanges:
         del self._pending[flight.rank][flight.number]
         self._ended[flight.rank] = max(self._ended[flight.rank], flight.number)
         self._forget(flight.rank)
-        for rank, worker in flight.waiting:
-            self._simulation.wake(flight.ended_ns, worker, rank)
+        for waiting in flight.waiting:
+            self._simulation.wake(flight.ended_ns, waiting.worker, waiting.rank)
         flight.waiting.clear()
 
     def _end_ns(self, flight: ExchangeFlight, left_ns: int) -> int:

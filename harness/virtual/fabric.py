@@ -7,18 +7,20 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
-from greenlet import getcurrent, greenlet
+from greenlet import getcurrent
 
 from harness.virtual.collectives import ALL_GATHERS, COLLECTIVES
 from harness.virtual.collectives.base import Plan, Round, Rounds
-from harness.virtual.datagrams import ExchangeFlight, Exchanges
+from harness.virtual.datagrams import ExchangeFlight, Exchanges, Waiting
 from harness.virtual.kernel import Simulation
 from harness.virtual.network import Flying, Route, VirtualNetwork
 from harness.virtual.queues import Ints
+from harness.virtual.tcp import NEVER
 from workloads.comm.base import CommError
 from workloads.comm.exchange import Terms
 
 _COLLECTIVE, _MESSAGE = 0, 1
+_PATIENCE = 5  # 2 to 4 are those of datagrams
 
 
 class Flight:
@@ -35,7 +37,7 @@ class Flight:
         self.joined = [0] * ranks
         self.missing = ranks
         self.ends: list[int] | None = None
-        self.waiting: list[tuple[int, greenlet]] = []
+        self.waiting: list[Waiting] = []
 
     def end_for(self, rank: int) -> int | None:
         """When it ends for a rank; None while that is not known."""
@@ -148,14 +150,34 @@ class SimulatedFabric:
         """When it ends for a rank; None while that is not known."""
         return flight.end_for(rank)
 
-    def wait(self, flight: Flight | ExchangeFlight, rank: int) -> None:
-        """Return when the operation has ended for this worker."""
+    def wait(self, flight: Flight | ExchangeFlight, rank: int, until_ns: int | None = None) -> None:
+        """Return when the operation has ended for this worker, or at `until_ns` if it has not."""
         end = flight.end_for(rank)
-        if end is None:
-            flight.waiting.append((rank, getcurrent()))
+        if end is None or (end >= NEVER and until_ns is None):
+            waiting = Waiting(rank, getcurrent(), until_ns)
+            flight.waiting.append(waiting)
+            if until_ns is not None:
+                self._simulation.at(until_ns, (_PATIENCE, rank), lambda: self._give_up(flight, waiting))
             self._simulation.park()
-        elif end > self._simulation.now:
+            return
+        end = end if until_ns is None else min(end, until_ns)
+        if end > self._simulation.now:
             self._simulation.sleep_until(end, rank)
+
+    def _give_up(self, flight: Flight | ExchangeFlight, waiting: Waiting) -> None:
+        """The patience of a worker is over; it may have gone on already."""
+        if waiting in flight.waiting:
+            flight.waiting.remove(waiting)
+            self._simulation.wake(self._simulation.now, waiting.worker, waiting.rank)
+
+    def _wake(self, flight: Flight) -> None:
+        """It has become known when the operation ends."""
+        for waiting in flight.waiting:
+            end = flight.end_for(waiting.rank)
+            assert end is not None, "ends are known by now"
+            time_ns = end if waiting.until_ns is None else min(end, waiting.until_ns)
+            self._simulation.wake(time_ns, waiting.worker, waiting.rank)
+        flight.waiting.clear()
 
     # ---------------------------------------------------------------- the network's side
 
@@ -219,9 +241,7 @@ class SimulatedFabric:
     def _end(self, flight: Flight, ends: Ints) -> None:
         """It is known when the operation ends for each rank: wake who waits, begin what waited for its place."""
         flight.ends = ends.tolist()
-        for rank, worker in flight.waiting:
-            self._simulation.wake(flight.ends[rank], worker, rank)
-        flight.waiting.clear()
+        self._wake(flight)
         if self._free is not None:
             self._freed.append(ends)
             self._admit()
@@ -235,6 +255,4 @@ class SimulatedFabric:
         sockets = self._network.connections(f"message {src} {dst}", 0, 1)
         arrival = int(route.send(np.array([self._simulation.now], np.int64), sockets)[0])
         flight.ends = [arrival]
-        for rank, worker in flight.waiting:
-            self._simulation.wake(arrival, worker, rank)
-        flight.waiting.clear()
+        self._wake(flight)

@@ -9,6 +9,7 @@ from heapq import heappop, heappush
 
 from greenlet import GreenletExit, getcurrent, greenlet
 
+from harness.virtual.tcp import NEVER
 from workloads.comm.base import CommError
 
 _WORKER, _NETWORK = 0, 1
@@ -94,6 +95,8 @@ class Simulation:
                 if self._stopped.is_set():
                     raise Stopped
                 time_ns, _, _, _, action = heappop(self._heap)
+                if time_ns >= NEVER:
+                    break
                 self.now = time_ns
                 if isinstance(action, greenlet):
                     self._resume(action)

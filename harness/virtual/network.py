@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from harness.emulators.plan import MTU, Network, Queue
 from harness.virtual.noise import Noise, PathStreams
+from harness.virtual.outages import Outages
 from harness.virtual.queues import Ints, QueueStates, Turn
 from harness.virtual.tcp import Connections, Load, Tcp
 from workloads.comm.blocks import WIRE_HEADER_BYTES
@@ -44,15 +45,51 @@ class VirtualNetwork:
         self.packet_payload = mtu - HEADER_BYTES
         self.up, self.down = QueueStates(count), QueueStates(count)
         self.path = QueueStates(count * count)
-        self.up_cost, self.down_cost = _costs(network.up), _costs(network.down)
         self.path_cost = np.zeros(count * count)
         self.delay = np.zeros(count * count, np.int64)
         self.delay[:: count + 1] = network.local_delay_ns
-        for (src, dst), link in network.links.items():
-            index = src * count + dst
-            self.delay[index], self.path_cost[index] = link.delay_ns, _cost(link.queue)
+        self._take(network)
         self.paths = PathStreams(network, seed)
+        self.outages = Outages(count * count)
+        dead = {src * count + dst: [(0, None)] for (src, dst), link in network.links.items() if link.loss >= 1}
+        self.outages.expect(dead)
+        self.version = 0  # of the values, which routes resolve once
+        self._latest: Ints | None = None
         self._connections: dict[tuple[str, int], Connections] = {}
+
+    def expect_changes(self) -> None:
+        """Values will change: from now on remember what is needed to keep the order of messages then."""
+        self._latest = np.zeros(self.sites**2, np.int64)  # arrival, at the down queue, of what has left on each path
+        self._held = np.zeros(self.sites**2, np.int64)
+
+    def update(self, network: Network) -> None:
+        """New values for the same places. What has left its worker travels on by the old ones, and is not overtaken.
+
+        Raises:
+            ValueError: `expect_changes` did not come first.
+        """
+        if self._latest is None:
+            raise ValueError("expect_changes comes first")
+        before = self.delay.copy()
+        self._take(network)
+        self.paths.update(network)
+        shorter = self.delay < before
+        self._held[shorter] = self._latest[shorter]
+        self.version += 1
+
+    def in_order(self, link: Ints, end: Ints) -> Ints:
+        """Arrivals behind those of messages that left before their path got shorter."""
+        if self._latest is None:
+            return end
+        end = np.maximum(end, self._held[link])
+        np.maximum.at(self._latest, link, end)
+        return end
+
+    def _take(self, network: Network) -> None:
+        self.up_cost, self.down_cost = _costs(network.up), _costs(network.down)
+        for (src, dst), link in network.links.items():
+            index = src * self.sites + dst
+            self.delay[index], self.path_cost[index] = link.delay_ns, _cost(link.queue)
 
     def connections(self, kind: str, channel: int, count: int) -> Connections:
         """The `count` connections of a kind and channel; new ones when first asked for."""
@@ -102,12 +139,15 @@ class Flying:
     Attributes:
         begin, end: those times. near: arrival of messages that stay in their site; None if none does.
         stalled: TCP made some of them wait.
+        late: how much later those between sites arrive because of an outage; None if none does. They meet the down
+            queue at the time at which they would have come.
     """
 
     begin: Ints
     end: Ints
     near: Ints | None
     stalled: bool
+    late: Ints | None = None
 
 
 class Route:
@@ -135,9 +175,17 @@ class Route:
         flows: Ints | None = None,
         datagrams: Ints | None = None,
     ) -> None:
+        self._network = network
+        self._messages = (src, site, payload, index, flows, datagrams)
+        self._resolve()
+
+    def _resolve(self) -> None:
+        """By the values that the network has now."""
+        network = self._network
+        src, site, payload, index, flows, datagrams = self._messages
+        self._version = network.version
         origin = network.site_of[src]
         link = origin * network.sites + site
-        self._network = network
         self._delay = network.delay[link]
         far = origin != site
         self._far = None if far.all() else np.flatnonzero(far)
@@ -148,6 +196,7 @@ class Route:
             wire, packets = network.wire_bytes(payload[picked]), -(-payload[picked] // network.packet_payload)
         else:
             wire, packets = payload[picked] + WIRE_HEADER_BYTES * datagrams[picked], datagrams[picked]
+        self._packets = packets
         self._up = Stage(network.up, network.up_cost, origin[picked], wire)
         self._path = Stage(network.path, network.path_cost, self._link, wire)
         self._down = Stage(network.down, network.down_cost, site[picked], wire)
@@ -172,6 +221,8 @@ class Route:
 
         `connections`: their TCP state; None of datagrams.
         """
+        if self._version != self._network.version:
+            self._resolve()
         near = None if self._far is None else ready + self._delay
         begin = end = ready if self._far is None else ready[self._far]
         if not len(begin):
@@ -180,12 +231,18 @@ class Route:
         stall = None if connections is None else self._stall(begin, connections, losses, tail_lost)
         begin, end = self._up.serve(begin, end)
         begin, end = self._path.serve(begin, end)
-        end = end + self._far_delay if stall is None else end + self._far_delay + stall
-        begin = begin + self._far_delay
+        end = end if stall is None else end + stall
+        late = None
+        if connections is not None and self._network.outages:
+            late = self._network.outages.late_ns(
+                connections, self._index, self._link, begin, end, self._packets, self._load
+            )
+        end, begin = end + self._far_delay, begin + self._far_delay
         if jitter is not None:
             end = self._network.paths.in_order(self._link, end, jitter)
             begin = np.minimum(begin, end)
-        return Flying(begin, end, near, stalled=stall is not None)
+        end = self._network.in_order(self._link, end)
+        return Flying(begin, end, near, stall is not None or bool(self._network.outages), late)
 
     @property
     def shares_down(self) -> bool:
@@ -197,6 +254,8 @@ class Route:
         end = flying.end
         if len(end):
             _, end = self._down.serve(flying.begin, end)
+            if flying.late is not None:
+                end = end + flying.late
             if flying.stalled:
                 end = connections.in_order(self._index, end)
         if flying.near is None or self._far is None:

@@ -24,15 +24,21 @@ class PathStreams:
 
     def __init__(self, network: Network, seed: int) -> None:
         sites = len(network.sites)
+        self._seed = seed
         self.jitter_ns, self.loss = np.zeros(sites * sites), np.zeros(sites * sites)
         self._keys = np.zeros(sites * sites, np.uint64)
-        for (src, dst), link in network.links.items():
-            index = src * sites + dst
-            self.jitter_ns[index], self.loss[index] = link.jitter_ns, link.loss
-            if link.jitter_ns or link.loss:
-                self._keys[index] = streams.key(seed, network.sites[src], network.sites[dst])
+        self.update(network)
         self._drawn = np.zeros(sites * sites, np.uint64)
         self._latest = np.zeros(sites * sites, np.int64)
+
+    def update(self, network: Network) -> None:
+        """New values for the same places; streams go on. A path that loses everything has an outage instead."""
+        sites = len(network.sites)
+        for (src, dst), link in network.links.items():
+            index = src * sites + dst
+            self.jitter_ns[index], self.loss[index] = link.jitter_ns, link.loss if link.loss < 1 else 0.0
+            if (link.jitter_ns or link.loss) and not self._keys[index]:
+                self._keys[index] = streams.key(self._seed, network.sites[src], network.sites[dst])
 
     def draw(self, links: Ints, nth: NDArray[np.uint64], heads: Ints, counts: NDArray[np.uint64]) -> Floats:
         """The next number in (0, 1) of each message's path.

@@ -17,9 +17,11 @@ import torch
 from harness.cells import Cell
 from harness.emulators.plan import Network
 from harness.errors import RepFailed
-from harness.rep import jobs, network_of, write_messages
+from harness.rep import EVENTS, jobs, network_of, schedule_of, write_messages
 from harness.rows import Measured, describe, trained
 from harness.store import write_json
+from harness.timeline.edits import TimelineError
+from harness.virtual.changing import Changing
 from harness.virtual.fabric import SimulatedFabric
 from harness.virtual.kernel import Simulation, SimulationError, Stopped
 from harness.virtual.network import VirtualNetwork
@@ -88,11 +90,15 @@ def measure_virtual(cell: Cell, rep: int, folder: Path, stopped: threading.Event
     network = network_of(cell)
     settings = cell.config["network"]["tcp"]
     tcp = Tcp(cell.config["virtual"]["tcp_ramp"], settings["slow_start_after_idle"])
+    changing = Changing(schedule_of(cell)) if cell.changes else None
     try:
-        simulated = simulate(jobs(cell, rep, ""), network, tcp, stopped=stopped)
+        simulated = simulate(jobs(cell, rep, ""), network, tcp, stopped=stopped, changing=changing)
     except SimulationError as error:
         lines = "".join(traceback.format_exception(error.__cause__ or error)).splitlines()
-        raise RepFailed(f"worker {error.rank}: {error}", tuple(lines[-_LOG_TAIL_LINES:])) from error
+        reason = "; ".join(filter(None, [f"worker {error.rank}: {error}", changing.cut_off() if changing else ""]))
+        raise RepFailed(reason, tuple(lines[-_LOG_TAIL_LINES:])) from error
+    except TimelineError as error:
+        raise RepFailed(str(error)) from None
     except Stopped:
         raise RepFailed("stopped") from None
     simulated.steps.write(folder / "steps.parquet")
@@ -100,7 +106,11 @@ def measure_virtual(cell: Cell, rep: int, folder: Path, stopped: threading.Event
     write_json(folder / "network.json", {"configured": network.to_json(), "probe": None, "tcp": vars(tcp)})
     finished = {rank: {"outcome": vars(outcome)} for rank, outcome in enumerate(simulated.outcomes)}
     measured = Measured(rows=simulated.steps.first_rank, finished=finished)
-    return describe(cell, rep) | trained(cell, measured) | {"status": "ok"}
+    row = describe(cell, rep) | trained(cell, measured) | {"status": "ok"}
+    if changing is not None:
+        row["events"] = [event.to_json() for event in changing.events]
+        write_json(folder / EVENTS, row["events"])
+    return row
 
 
 def simulate(
@@ -110,12 +120,14 @@ def simulate(
     *,
     shuffle: int | None = None,
     stopped: threading.Event | None = None,
+    changing: Changing | None = None,
 ) -> Simulated:
     """Run the jobs of all ranks on one simulated clock.
 
     Args:
         todo: by rank; equal but for the rank. network: what joins them.
         tcp: what of TCP is modelled. shuffle: see `Simulation`, as `stopped`.
+        changing: how the network changes meanwhile.
 
     Raises:
         SimulationError: a worker raised. Stopped: `stopped` was set.
@@ -125,10 +137,12 @@ def simulate(
     joined = VirtualNetwork(network, seed=todo[0].seed, tcp=tcp)
     fabric = SimulatedFabric(simulation, joined, todo[0].collective, todo[0].channels)
     group = VirtualGroup(len(todo), fabric)
+    if changing is not None:
+        changing.follow(simulation, joined)
     steps = Steps()
     outcomes: dict[int, Outcome] = {}
     for job in todo:
-        simulation.spawn(job.rank, _worker(job, group, steps, outcomes))
+        simulation.spawn(job.rank, _worker(job, group, steps, outcomes, changing))
     threads = torch.get_num_threads()
     torch.set_num_threads(1)  # as in a worker process; sums depend on it
     try:
@@ -140,7 +154,9 @@ def simulate(
     return Simulated([outcomes[job.rank] for job in todo], steps)
 
 
-def _worker(job: Job, group: VirtualGroup, steps: Steps, outcomes: dict[int, Outcome]) -> Callable[[], None]:
+def _worker(
+    job: Job, group: VirtualGroup, steps: Steps, outcomes: dict[int, Outcome], changing: Changing | None
+) -> Callable[[], None]:
     """What a worker process does with a job, on the simulated clock."""
 
     def body() -> None:
@@ -148,12 +164,26 @@ def _worker(job: Job, group: VirtualGroup, steps: Steps, outcomes: dict[int, Out
         comm = MeteredComm(VirtualComm(group, job.rank), clock)
         algorithm = algorithms.create(job.kind, dict(job.params))
         task = make_task(
-            job.workload, job.rank, job.world_size, job.seed, clock, job.bucket_bytes, job.train, phantom=True
+            job.workload,
+            job.rank,
+            job.world_size,
+            job.seed,
+            clock,
+            job.bucket_bytes,
+            job.train,
+            phantom=True,
+            slow=job.slow,
         )
         optimizer = make_optimizer(job)
         warm_up(comm, job, task.w)
         comm.payload_bytes = comm.messages_sent = comm.stall_ns = 0
-        outcomes[job.rank] = train(job, task, algorithm, optimizer, comm, clock, steps.add)
+        emit: Callable[[dict[str, Any]], None] = steps.add
+        if changing is not None:
+            changing.began(job.world_size)
+            emit = changing.heard(job, steps.add)
+        outcomes[job.rank] = train(job, task, algorithm, optimizer, comm, clock, emit)
+        if changing is not None:
+            changing.ended()
 
     return body
 

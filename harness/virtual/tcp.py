@@ -10,6 +10,8 @@ The model, per connection (Reno, as the built-in experiments pin it):
   workers pin (tcp_rmem, tcp_wmem).
 * With `slow_start_after_idle`, each retransmission timeout (RTT + 200 ms) of silence halves the window, down to 10
   segments.
+* What an outage swallows is sent again by a probe after two round trips, and then after timeouts that begin at RTT +
+  200 ms and double each time, as in Linux. What gets through after a timeout starts from a window of one segment.
 * A loss costs one round trip (fast retransmit) and half of the window. If it hits the last packet, nothing follows
   that would reveal it: a probe is sent after two round trips, and after 200 ms more if the message was one packet.
 
@@ -20,6 +22,7 @@ acknowledgements on the way back.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -29,6 +32,9 @@ SEGMENT_BYTES = 1448
 INITIAL_WINDOW = 10.0 * SEGMENT_BYTES
 MAX_WINDOW = float(32 << 20)
 MIN_TIMEOUT_NS = 200_000_000
+MAX_TIMEOUT_NS = 120_000_000_000
+
+NEVER = 1 << 60  # nanoseconds: what comes then does not come
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -56,6 +62,7 @@ class Connections:
         self._avoiding = np.zeros(count, np.bool_)  # congestion avoidance: a loss has been seen
         self._last_sent = np.zeros(count, np.int64)
         self._last_arrival = np.zeros(count, np.int64)
+        self._resumes: dict[int, int] = {}  # when a connection that an outage holds gets through again
 
     def stall_ns(self, index: Ints, ready: Ints, load: Load, losses: Ints | None, tail_lost: Ints | None) -> Ints:
         """How much longer messages take than their bytes at the rate of their path.
@@ -89,11 +96,74 @@ class Connections:
         self._last_sent[index] = ready + load.drain_ns
         return stall
 
+    def resume_ns(self, index: int, lost: Lost, dark: Callable[[int], int | None]) -> int:
+        """When what an outage swallowed has got through, as if the rest of the message took no time; `NEVER` or later
+        if it does not.
+
+        Args:
+            index: the connection. dark: until when nothing gets through at a time; None if something does.
+        """
+        known = self._resumes.get(index, 0)
+        if known > lost.at_ns:  # it is being sent again already, and this is behind it
+            return known
+        for time, probe in attempts(lost):
+            healed = dark(time)
+            if healed is not None and healed >= NEVER:
+                return NEVER
+            if healed is None:
+                self._resumes[index] = time
+                return time + (0 if not self._tcp.ramp else self._restart(index, lost, probe=probe))
+        raise AssertionError("attempts never end")
+
+    def _restart(self, index: int, lost: Lost, *, probe: bool) -> int:
+        """Nanoseconds that the window costs what is sent again."""
+        if probe:  # nothing but the acknowledgement of the probe is waited for
+            self._window[index] = max(self._window[index] / 2, 2.0 * SEGMENT_BYTES)
+            self._avoiding[index] = True
+            return lost.rtt_ns
+        flow = _Flow(float(SEGMENT_BYTES), False, float(lost.rtt_ns), 0.0)
+        flow.carry(lost.nbytes, 0, ramp=True)
+        self._window[index], self._avoiding[index] = flow.window, False
+        return round(flow.stall_ns)
+
     def in_order(self, index: Ints, arrival: Ints) -> Ints:
         """Arrival times such that nothing overtakes an earlier message of its connection."""
         arrival = np.maximum(arrival, self._last_arrival[index])
         self._last_arrival[index] = arrival
         return arrival
+
+
+@dataclass(frozen=True)
+class Lost:
+    """What an outage swallowed of a message.
+
+    Attributes:
+        at_ns: when the first of it was lost. rtt_ns: of its connection, without queueing.
+        smoothed_ns: the round-trip time that TCP knows, which is that of the end of a burst: behind the burst on the
+            way there, and, as workers send at the same time, behind another one on the way back.
+        packets: of the whole message. nbytes: of what was lost.
+    """
+
+    at_ns: int
+    rtt_ns: int
+    smoothed_ns: int
+    packets: int
+    nbytes: float
+
+
+def attempts(lost: Lost) -> Iterator[tuple[int, bool]]:
+    """When TCP sends again what it has no word of, as (time, whether it is a probe), without end.
+
+    A probe (RFC 8985) goes out after two round trips, 200 ms later if one packet is all there is, and not after the
+    timeout. The timeout then begins anew, as in Linux (`tcp_send_loss_probe`).
+    """
+    timeout = lost.smoothed_ns + MIN_TIMEOUT_NS
+    time = lost.at_ns + min(2 * lost.smoothed_ns + (MIN_TIMEOUT_NS if lost.packets <= 1 else 0), timeout)
+    yield time, True
+    while True:
+        time += timeout
+        yield time, False
+        timeout = min(2 * timeout, MAX_TIMEOUT_NS)
 
 
 @dataclass(frozen=True)

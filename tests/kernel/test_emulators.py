@@ -1,5 +1,6 @@
 """What both emulators do alike, on real packets: workers in namespaces, the kernel's own TCP and UDP."""
 
+import itertools
 import os
 import signal
 import statistics
@@ -83,6 +84,51 @@ def test_a_change_in_mid_flow_reorders_and_loses_nothing(lab):
     assert [number for number, _ in got] == list(range(400))
     assert got[0][1] > 99
     assert got[-1][1] < 7
+
+
+def test_an_update_in_mid_flow_reorders_and_loses_nothing(lab):
+    """Shorter, longer and with another rate, while 400 packets are under way."""
+    here = lab(network(delay_ms=100, path_mbit=40))
+    here.emulator.stats(reset=True)
+    received = here.run(1, receive_udp, worker_address(1), 400, 1.0)
+    sent = here.run(0, send_udp, worker_address(1), 400, 64, 0.001)
+    time.sleep(0.3)
+    for delay_ms, mbit in ((5, 20), (60, 80), (2, 30)):
+        here.emulator.update(network(delay_ms=delay_ms, path_mbit=mbit))
+        time.sleep(0.1)
+    sent.result()
+    got, stats = received.result(), here.emulator.stats()
+    assert [number for number, _ in got] == list(range(400))
+    assert got[0][1] > 99
+    assert sum(stats.drops.values()) == 0
+    assert [(path.src, path.dst, path.packets) for path in stats.paths] == [("s0", "s1", 400)]
+
+
+def test_a_cut_loses_what_comes_while_it_lasts_and_nothing_else(lab):
+    net = network(delay_ms=50)
+    here = lab(net)
+    cut = {pair: Link(link.delay_ns, 0, 1.0, link.queue) for pair, link in net.links.items()}
+    here.emulator.stats(reset=True)
+    received = here.run(1, receive_udp, worker_address(1), 600, 2.0)
+    sent = here.run(0, send_udp, worker_address(1), 600, 64, 0.001)
+    time.sleep(0.4)
+    here.emulator.update(Network(net.sites, net.site_of, net.up, net.down, net.local_delay_ns, cut))
+    time.sleep(0.2)
+    here.emulator.update(net)
+    sent.result()
+    numbers = [number for number, _ in received.result()]
+    gaps = [(a, b) for a, b in itertools.pairwise(numbers) if b != a + 1]
+    assert len(gaps) == 1, "what was past the cut arrives, and what comes after it has healed"
+    ((before, after),) = gaps
+    assert (numbers[0], numbers[-1]) == (0, 599)
+    assert here.emulator.stats().drops["loss"] == after - before - 1 == 600 - len(numbers) > 50
+
+
+def test_an_update_to_other_places_is_refused(lab):
+    here = lab(network(2))
+    with pytest.raises(EmulatorError, match="update: the network has other places"):
+        here.emulator.update(network(3))
+    assert len(one_way(here, 0, 1, 10, nbytes=64)) == 10
 
 
 def test_the_probe_finds_the_network_that_was_applied(lab):

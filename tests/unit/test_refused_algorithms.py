@@ -33,6 +33,7 @@ PARAMETERS = [
     ("olco3", "staleness = -1, period = 1", f"staleness = -1; expected {OR_NONE}"),
     ("olco3", "staleness = 1, period = 1, two_way = true", "two_way = True; expected a compression with it"),
     ("sgp", "peers = 0", f"peers = 0; expected {COUNT}"),
+    ("sgp", "wait = '0s'", "wait = '0s'; expected more than 0, or 'forever'"),
     ("rps", "block = '0B'", "block = '0B'; expected more than 0"),
     ("rps", "block = '6B'", "block = '6B'; expected a multiple of 4 bytes, the size of a parameter"),
     ("rps", "deadline = '31s'", "deadline = '31s'; expected at most 30s"),
@@ -80,7 +81,7 @@ PARAMETERS = [
     ),
 ]
 UNKNOWN = {
-    "sgp": "peers", "osgp": "delay, peers", "dpsgd": "none", "adpsgd": "none",
+    "sgp": "peers, wait", "osgp": "delay, peers, wait", "dpsgd": "none", "adpsgd": "none",
     "overlap-localsgd": "period, pull, momentum",
 }  # fmt: skip
 GOSSIP = ("sgp", "osgp", "dpsgd", "ecdpsgd", "adpsgd")

@@ -325,3 +325,40 @@ def test_every_packet_is_delivered_once_in_order_or_counted(events, seed):
                 if port.rank == rank and net.site_of[order[number_of(data)][1]] == source_site
             ]
             assert path == sorted(path)
+
+
+def test_an_update_goes_on_with_the_draws_of_a_path():
+    """Applying a network begins them anew; so a loss that comes and goes would always hit the same packets."""
+
+    def fates(change):
+        switch = switch_of(network(loss=0.5), seed=3)
+        lost = []
+        for number in range(200):
+            if number == 100:
+                change(switch)
+            before = switch.drops()["loss"]
+            switch.accept(packet(1, number), switch.ports[0], number * MS)
+            lost.append(switch.drops()["loss"] > before)
+        return lost
+
+    undisturbed = fates(lambda switch: None)
+    assert fates(lambda switch: switch.update(network(loss=0.5))) == undisturbed
+    again = fates(lambda switch: switch.apply(network(loss=0.5), 3))
+    assert again[100:] == undisturbed[:100] != undisturbed[100:]
+
+
+def test_an_update_keeps_the_order_and_what_is_in_flight():
+    switch = switch_of(network(delay_ms=100))
+    switch.accept(packet(1, 0), switch.ports[0], 0)
+    switch.update(network(delay_ms=1))
+    switch.accept(packet(1, 1), switch.ports[0], 10 * MS)
+    switch.update(network(delay_ms=1, loss=1.0))
+    switch.accept(packet(1, 2), switch.ports[0], 20 * MS)
+    out = switch.release(FOREVER, 10)
+    assert [(number_of(data), due) for due, data, _ in out] == [(0, 100 * MS), (1, 100 * MS)]
+    assert switch.drops()["loss"] == 1
+
+
+def test_an_update_to_other_places_is_refused():
+    with pytest.raises(ValueError, match="the network has other places"):
+        switch_of(network(2)).update(network(3))

@@ -10,6 +10,7 @@ from harness.store import write_json
 from harness.verify import (
     ACCURACY_BAND,
     LOSS_BAND,
+    MAX_EVENT_LATE_S,
     MAX_OVERHEAD_PCT,
     MAX_SPREAD_PCT,
     MIN_REPS,
@@ -71,6 +72,39 @@ def test_too_few_repetitions(rows):
     gone = the(rows)[2]
     assert objected([row for row in rows if row is not gone]) == [
         ("reps", "2 valid repetitions, at least 3 are needed")
+    ]
+
+
+def changing(rows, *actual_s):
+    """All rows with a timeline; the changes of one cell came at these times, and were due at 5 s."""
+    for row in rows:
+        row["timeline"] = "worker 3: cut off at 5 s"
+    for row in the(rows):
+        row["events"] = [{"what": "worker 3: cut off", "asked_s": 5.0, "actual_s": at, "at_ns": 0} for at in actual_s]
+
+
+def test_changes_that_came_in_time_are_no_objection(rows):
+    changing(rows, 5.001, 5.09)
+    assert objected(rows) == []
+
+
+def test_a_change_that_did_not_come_or_came_late(rows):
+    changing(rows, 5.2)
+    assert objected(rows) == [
+        ("timeline", f"rep {rep}: a change came 0.20 s after it was due, limit 0.1 s") for rep in range(3)
+    ]
+    changing(rows, None)
+    assert objected(rows) == [
+        ("timeline", f"rep {rep}: training ended before 'worker 3: cut off' came, the first of 1") for rep in range(3)
+    ]
+
+
+def test_a_network_that_changes_is_not_compared_with_one_that_stays(rows):
+    changing(rows)
+    for row in the(rows):
+        row["timeline"] = None
+    assert objected(rows) == [
+        ("timeline", "cells of different timelines stand side by side: their step times are not of the same network")
     ]
 
 
@@ -201,6 +235,7 @@ def test_the_help_states_every_rule_and_every_limit():
         f"{MIN_REPS} valid repetitions of a cell",
         f"differ by at most {MAX_SPREAD_PCT:g} %",
         f"at least {window_steps(0, 1, 0)} steps and 3 (D + p), in multiples of p",
+        f"at most {MAX_EVENT_LATE_S:g} s after it was due",
         f"at most {MAX_OVERHEAD_PCT:g} % of a step",
         f"accuracy within {ACCURACY_BAND:g} of ssgd's",
         f"a loss within a factor of {LOSS_BAND:g}",

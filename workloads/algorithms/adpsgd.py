@@ -90,6 +90,11 @@ class ADPSGD(Algorithm):
         """Never: messages are taken when they are there."""
         return False
 
+    @property
+    def goes_on(self) -> bool:
+        """Nobody is waited for before `finish`. Who has no answer yet asks nobody else meanwhile."""
+        return True
+
     def operations(self, world_size: int) -> int:
         """A note and a vector to and from each neighbour."""
         return 8

@@ -108,6 +108,8 @@ class Algorithm(Parameters):
         repeats: what is learned does not depend on when messages arrive.
         lawful: each `period_steps`, `tensors_per_message` all_reduces of `message_bytes` are issued and waited for
             `delay_steps` later, and nothing else is sent: then the step-time law of `harness.predict` speaks of it.
+        goes_on: a peer that cannot be reached holds up no step; otherwise steps wait, once what is due from it is not
+            there, until it is back or the repetition fails.
         datagrams: it asks for `workloads.comm.exchange.LossyComm.exchange`.
     """
 
@@ -145,6 +147,11 @@ class Algorithm(Parameters):
 
     @property
     def lawful(self) -> bool:
+        """See the class."""
+        return False
+
+    @property
+    def goes_on(self) -> bool:
         """See the class."""
         return False
 

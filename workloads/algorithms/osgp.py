@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from workloads.algorithms.base import at_least
-from workloads.algorithms.sgp import PushSum
+from workloads.algorithms.sgp import FOREVER, PushSum
 
 
 @dataclass
@@ -18,6 +18,7 @@ class OSGP(PushSum):
     Attributes:
         delay: D, in steps; 1 or more.
         peers: m, out-neighbours of a step; 1 or more, below the number of workers.
+        wait: how long each share that is due is waited for, such as "200ms"; "forever" is as long as it takes.
     """
 
     kind = "osgp"
@@ -26,6 +27,7 @@ class OSGP(PushSum):
 
     delay: int = field(default=1, metadata=at_least(1))
     peers: int = field(default=1, metadata=at_least(1))
+    wait: str = FOREVER
 
     @property
     def repeats(self) -> bool:

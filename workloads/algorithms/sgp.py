@@ -11,6 +11,10 @@ is trained is z_i = x_i / omega_i. Step k, with m out-neighbours and equal share
 The sum of all y, those under way included, never changes, so the weights add up to N and every z tends to the mean. The
 weight travels with the numerator, as the last element of the message. Momentum stays local.
 
+**Wait**: by default a step waits for its shares, however long. With `wait` it goes on after that time, and the
+shares are added at the end of a later step, when they are there: nothing is lost, and the weights make up for what is
+missing meanwhile, as with overlap. So a peer that is cut off holds nobody up, and comes back as itself.
+
 **Overlap** (`osgp`): shares of step k are added when they are there, at the end of step k + D at the latest. In the
 meantime omega_i is smaller than 1, and differs from node to node where shares come at different times.
 """
@@ -19,13 +23,17 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import Field, dataclass, field
+from typing import Any
 
-from workloads.algorithms.base import Algorithm, Replica, Setting, at_least
+from netprofiles import Delay, UnitError
+from workloads.algorithms.base import Algorithm, AlgorithmError, Replica, Setting, at_least
 from workloads.algorithms.gossip import refuse_too_few
 from workloads.algorithms.peers import exponential
-from workloads.comm.base import Vector, Work
+from workloads.comm.base import CommError, PatientWork, Vector, Work
 from workloads.phantom import Phantom
+
+FOREVER = "forever"
 
 
 @dataclass
@@ -45,6 +53,27 @@ class PushSum(Algorithm):
     """Push-sum gossip on the directed exponential graph, `delay_steps` late at most."""
 
     peers: int
+    wait: str
+
+    @property
+    def wait_s(self) -> float | None:
+        """How long a share that is due is waited for; None is as long as it takes."""
+        return None if self.wait == FOREVER else Delay.parse(self.wait).seconds
+
+    @property
+    def goes_on(self) -> bool:
+        """With a `wait`, which each share that is due costs so much."""
+        return self.wait_s is not None
+
+    def _check(self, name: str, value: object, item: Field[Any]) -> None:
+        super()._check(name, value, item)
+        if name == "wait" and value != FOREVER:
+            try:
+                wait = Delay.parse(str(value))
+            except UnitError as error:
+                raise AlgorithmError(f"algorithm '{self.kind}': wait: {error}") from None
+            if not wait.ns:
+                self.refuse(name, value, f"more than 0, or {FOREVER!r}")
 
     def check(self, setting: Setting) -> None:
         """As `Algorithm.check`."""
@@ -52,6 +81,8 @@ class PushSum(Algorithm):
         refuse_too_few(self, setting)
         if self.peers > setting.workers - 1:
             self.refuse("peers", self.peers, f"at most {setting.workers - 1} with {setting.workers} workers")
+        if self.wait_s is not None and setting.collective == "gloo":
+            raise AlgorithmError(f"algorithm '{self.kind}': wait: collective 'gloo' cannot stop waiting; use 'direct'")
 
     def operations(self, world_size: int) -> int:
         """A share to and from each peer."""
@@ -67,6 +98,7 @@ class PushSum(Algorithm):
         self._omega.fill_(1.0)
         self._before = replica.w.clone()
         self._shares: deque[Shares] = deque()
+        self._late: list[tuple[Vector, Work]] = []  # shares that were not there in time
 
     @property
     def weight(self) -> float:
@@ -88,6 +120,7 @@ class PushSum(Algorithm):
         for shares in self._shares:
             shares.age += 1
         self._push()
+        self._pull_late(wait=False)
         while self._shares and (self._shares[0].age >= self.delay_steps or self._shares[0].done()):
             self._pull(self._shares.popleft())
         self._debias()
@@ -100,6 +133,7 @@ class PushSum(Algorithm):
         """
         while self._shares:
             self._pull(self._shares.popleft())
+        self._pull_late(wait=True)
         self._debias()
 
     def _push(self) -> None:
@@ -113,11 +147,32 @@ class PushSum(Algorithm):
         self._shares.append(Shares([(v, comm.recv(v, peer)) for v, peer in zip(vectors, ins, strict=True)], sends))
 
     def _pull(self, shares: Shares) -> None:
+        if self.wait_s is not None:
+            self._late += [share for share in shares.arriving if not self._added(share, self.wait_s)]
+            return
         for vector, work in shares.arriving:
             work.wait()
             self._y.add_(vector)
         for work in shares.sends:
             work.wait()
+
+    def _pull_late(self, *, wait: bool) -> None:
+        wait_s = self.wait_s or 0.0
+        self._late = [share for share in self._late if not self._added(share, wait_s if wait else 0.0)]
+
+    def _added(self, share: tuple[Vector, Work], wait_s: float) -> bool:
+        """Add a share if it is there in time."""
+        vector, work = share
+        if not work.done():
+            if not wait_s:
+                return False
+            if not isinstance(work, PatientWork):
+                raise CommError(f"{type(work).__name__} cannot be waited for without waiting to its end")
+            if not work.wait_for(wait_s):
+                return False
+        work.wait()
+        self._y.add_(vector)
+        return True
 
     def _debias(self) -> None:
         self.replica.w.copy_(self._x).mul_(1.0 / self.weight)
@@ -129,6 +184,7 @@ class SGP(PushSum):
 
     Attributes:
         peers: m, out-neighbours of a step; 1 or more, below the number of workers.
+        wait: how long each share is waited for in its step, such as "200ms"; "forever" is as long as it takes.
     """
 
     kind = "sgp"
@@ -136,8 +192,14 @@ class SGP(PushSum):
     symbols = {"peers": "peers per iteration"}  # noqa: RUF012
 
     peers: int = field(default=1, metadata=at_least(1))
+    wait: str = FOREVER
+
+    @property
+    def repeats(self) -> bool:
+        """With a `wait`, what is there in time depends on time."""
+        return self.wait_s is None
 
     @property
     def keeps_mean(self) -> bool:
-        """All nodes have as many in- as out-neighbours, so that every weight stays 1."""
-        return True
+        """All nodes have as many in- as out-neighbours, so that weights stay 1 if none is left out."""
+        return self.wait_s is None

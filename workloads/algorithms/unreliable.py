@@ -99,6 +99,11 @@ class Unreliable(Algorithm):
         return True
 
     @property
+    def goes_on(self) -> bool:
+        """After the deadline of each exchange, without the blocks of that peer."""
+        return True
+
+    @property
     def terms(self) -> Terms:
         """The parameters as numbers."""
         block, deadline, silence = Size.parse(self.block), Delay.parse(self.deadline), Delay.parse(self.silence)

@@ -75,6 +75,15 @@ class Work(Protocol):
         ...
 
 
+@runtime_checkable
+class PatientWork(Work, Protocol):
+    """A Work that can be waited for without waiting to its end."""
+
+    def wait_for(self, seconds: float) -> bool:
+        """As `wait`, but no longer than `seconds`; true if the result is there. Raises: CommError, as `wait`."""
+        ...
+
+
 class Comm(Protocol):
     """A worker's view of its peers. All ranks issue their operations in the same order."""
 

@@ -58,6 +58,12 @@ class DirectWork:
         if self._error is not None:
             raise CommError(f"direct: {self._what} failed: {self._error}")
 
+    def wait_for(self, seconds: float) -> bool:
+        """As `wait`, but no longer than `seconds`; true if finished. Raises: CommError as `wait`."""
+        if self._event.wait(seconds):
+            self.wait()
+        return self._event.is_set()
+
     def complete(self, error: str | None = None) -> None:
         """Called by the I/O thread."""
         self._error = error

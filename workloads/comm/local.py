@@ -120,6 +120,15 @@ class LocalWork:
             self.waited = True
             self.comm.outstanding -= 1
 
+    def wait_for(self, seconds: float) -> bool:
+        """As `wait`, but no longer than `seconds`; true if the result is there. Raises: CommError as `wait`."""
+        changed = self.comm.group.changed
+        with changed:
+            changed.wait_for(self.done, seconds)
+        if self.done():
+            self.wait()
+        return self.waited
+
 
 class LocalExchange(LocalWork):
     """An exchange of which the group decides what is lost. See `workloads.comm.exchange.Exchange`.

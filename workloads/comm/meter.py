@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from workloads.comm.base import Clock, Comm, CommError, Vector, Work
+from workloads.comm.base import Clock, Comm, CommError, PatientWork, Vector, Work
 from workloads.comm.exchange import Exchange, LossyComm, Terms
 
 JOURNAL_LIMIT = 2000
@@ -46,11 +46,23 @@ class MeteredWork:
         """As the underlying work, measured."""
         begin = self._meter.clock.now()
         self._work.wait()
+        self._waited(begin, there=True)
+
+    def wait_for(self, seconds: float) -> bool:
+        """As the underlying work, measured. Raises: CommError, also if it cannot stop waiting."""
+        if not isinstance(self._work, PatientWork):
+            raise CommError(f"{type(self._work).__name__} cannot be waited for without waiting to its end")
+        begin = self._meter.clock.now()
+        there = self._work.wait_for(seconds)
+        self._waited(begin, there=there)
+        return there
+
+    def _waited(self, begin: int, *, there: bool) -> None:
         end = self._meter.clock.now()
         self._meter.stall_ns += end - begin
         if self._message is not None:
             self._message.stall_ns += end - begin
-            if self._message.collected_ns is None:
+            if there and self._message.collected_ns is None:
                 self._message.collected_ns = end
                 self._message.ended_ns = getattr(self._work, "ended_ns", None)
 

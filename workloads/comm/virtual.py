@@ -77,8 +77,8 @@ class Fabric(Protocol):
         """When the operation ended for this worker; None while that is not known."""
         ...
 
-    def wait(self, flight: Any, rank: int) -> None:
-        """Return when the operation has ended for this worker; others run meanwhile."""
+    def wait(self, flight: Any, rank: int, until_ns: int | None = None) -> None:
+        """Return when the operation has ended for this worker, or at `until_ns` if not; others run meanwhile."""
         ...
 
 
@@ -167,6 +167,16 @@ class VirtualWork:
             self._comm.group.fabric.wait(self._flight, self._comm.rank)
             self._finish()
             self._waited = True
+
+    def wait_for(self, seconds: float) -> bool:
+        """Let others run until this has ended, or `seconds` have passed; true if it has. Raises: as `wait`."""
+        if not self.done():
+            refuse_inside_autograd()
+            fabric = self._comm.group.fabric
+            fabric.wait(self._flight, self._comm.rank, fabric.now() + round(seconds * 1e9))
+        if self.done():
+            self.wait()
+        return self._waited
 
     def _finish(self) -> None:
         """The result is here."""

@@ -1,0 +1,239 @@
+"""What a change makes of a network: pure.
+
+A rate belongs where the profile has it. On a uniform profile, and where a change names a site, those are the site's
+`up` and `down`; elsewhere, the paths. A factor scales every rate there is at the place. Buffers keep their bytes.
+
+Background traffic is constant and does not yield: its rate is taken off, and its packets are not sent.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from harness.emulators.plan import Link, Network, Queue, queue_of
+from harness.timeline.changes import Change
+from harness.timeline.trace import Point
+from netprofiles import Delay, Profile, Rate, Ratio
+from netprofiles.errors import did_you_mean
+
+Pair = tuple[int, int]
+_NS_PER_MS, _MOST_JITTER = 1e6, 3
+_BITS = 8
+
+
+class TimelineError(ValueError):
+    """A change that this network cannot have. One line."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a change holds, by site numbers. `directed`: paths alone are meant, not the sites at their ends."""
+
+    sites: tuple[int, ...]
+    pairs: tuple[Pair, ...]
+    directed: bool = False
+
+
+def place_of(where: str | int | None, network: Network, profile: Profile) -> Place:
+    """The sites and directed paths that `where` names.
+
+    Raises:
+        TimelineError: there is no such site, path or worker, or nobody works there.
+    """
+    if where is None:
+        return Place(tuple(range(len(network.sites))), tuple(sorted(network.links)))
+    if isinstance(where, int):
+        site = _site_of_worker(where, network)
+    elif "->" in where:
+        return _paths(where, network, profile)
+    else:
+        site = _site(where, network, profile)
+    return Place((site,), tuple(sorted(pair for pair in network.links if site in pair)))
+
+
+def ranks_of(where: str | int | None, network: Network, profile: Profile) -> tuple[int, ...]:
+    """The workers that `where` names: one by its number, those of a site, or all. Raises: TimelineError."""
+    if where is None:
+        return tuple(range(network.workers))
+    if isinstance(where, int):
+        _check_rank(where, network)
+        return (where,)
+    site = _site(where, network, profile)
+    return tuple(rank for rank, at in enumerate(network.site_of) if at == site)
+
+
+def _paths(where: str, network: Network, profile: Profile) -> Place:
+    both = "<->" in where
+    names = [name.strip() for name in where.split("<->" if both else "->")]
+    if len(names) != 2:
+        raise TimelineError(f'where: expected a site, a worker\'s number, "a -> b" or "a <-> b", got {where!r}')
+    a, b = (_site_of_worker(int(name), network) if name.isdigit() else _site(name, network, profile) for name in names)
+    if a == b:
+        raise TimelineError(f"where: {where!r} is no path; name two different sites")
+    return Place((), ((a, b), (b, a)) if both else ((a, b),), directed=True)
+
+
+def _site(name: str, network: Network, profile: Profile) -> int:
+    try:
+        known = profile.site(name).name
+    except ValueError:
+        raise TimelineError(f"where: no site {name!r}{_hint(name, network)}") from None
+    if known not in network.sites:
+        raise TimelineError(f"where: no worker sits at {name!r}; they sit at {', '.join(network.sites)}")
+    return network.sites.index(known)
+
+
+def _hint(name: str, network: Network) -> str:
+    return did_you_mean(name, network.sites) or f"; expected one of {', '.join(network.sites)}, or a worker's number"
+
+
+def _check_rank(rank: int, network: Network) -> None:
+    if rank >= network.workers:
+        raise TimelineError(f"where: no worker {rank}; they are numbered 0 to {network.workers - 1}")
+
+
+def _site_of_worker(rank: int, network: Network) -> int:
+    _check_rank(rank, network)
+    site = network.site_of[rank]
+    if network.site_of.count(site) > 1:
+        raise TimelineError(
+            f"where: worker {rank} shares its network with others; name its site, {network.sites[site]!r}"
+        )
+    return site
+
+
+# ---------------------------------------------------------------- edits
+
+Edit = Callable[[Network], Network]
+
+
+def edit_of(change: Change, point: Point | None, place: Place, *, uniform: bool, scale: float) -> Edit:
+    """What makes the network of `change`, of one line of it for a trace, out of another.
+
+    Args:
+        uniform: the profile is. scale: of rates (`payload_scale`).
+
+    The edit raises TimelineError where the network has nothing that it could change.
+    """
+    if change.kind == "trace":
+        assert point is not None, "a trace has lines"
+        return lambda network: _traced(network, point, place, uniform, scale)
+    edits: dict[str, Callable[[Network], Network]] = {
+        "rtt": lambda network: _delayed(network, change.value, place, 2),
+        "one_way": lambda network: _delayed(network, change.value, place, 1),
+        "jitter": lambda network: _links(network, place, lambda link: _jittered(link, change.value)),
+        "rate": lambda network: _rated(network, change.value, place, uniform, scale),
+        "loss": lambda network: _lossy(network, place, Ratio.parse(change.value).value),
+        "cut": lambda network: _lossy(network, place, 1.0),
+        "traffic": lambda network: _loaded(network, place, Rate.parse(change.value).bytes_per_s * scale),
+    }
+    return edits[change.kind]
+
+
+def check_plausible(network: Network) -> None:
+    """Jitter is at most a third of the delay, as in a profile. Raises: TimelineError."""
+    for (src, dst), link in network.links.items():
+        if link.jitter_ns * _MOST_JITTER > link.delay_ns:
+            path = f"{network.sites[src]} -> {network.sites[dst]}"
+            jitter, delay = f"{link.jitter_ns / _NS_PER_MS:g} ms", f"{link.delay_ns / _NS_PER_MS:g} ms"
+            raise TimelineError(f"{path}: jitter {jitter} with a one-way delay of {delay}; expected at most a third")
+
+
+def _links(network: Network, place: Place, make: Callable[[Link], Link]) -> Network:
+    if not place.pairs:
+        raise TimelineError("there is no path between sites to change")
+    return dataclasses.replace(network, links={**network.links, **{p: make(network.links[p]) for p in place.pairs}})
+
+
+def _delayed(network: Network, value: str | float, place: Place, ways: int) -> Network:
+    def make(link: Link) -> Link:
+        ns = Delay.parse(value).ns // ways if isinstance(value, str) else round(link.delay_ns * value)
+        return dataclasses.replace(link, delay_ns=ns)
+
+    return _links(network, place, make)
+
+
+def _jittered(link: Link, value: str | float) -> Link:
+    ns = Delay.parse(value).ns if isinstance(value, str) else round(link.jitter_ns * value)
+    return dataclasses.replace(link, jitter_ns=ns)
+
+
+def _lossy(network: Network, place: Place, loss: float) -> Network:
+    return _links(network, place, lambda link: dataclasses.replace(link, loss=loss))
+
+
+def _rated(network: Network, value: str | float, place: Place, uniform: bool, scale: float) -> Network:
+    if not isinstance(value, str):
+        factor = float(value)
+        return _limits(network, place, lambda per_s: per_s * factor, "a factor needs a rate")
+    per_s = Rate.parse(value).bytes_per_s * scale
+    if place.directed or not (uniform or len(place.sites) == 1):
+        return _links(network, place, lambda link: dataclasses.replace(link, queue=_at(link.queue, per_s, link)))
+    slowest = max(network.links.values(), key=lambda link: link.delay_ns, default=None)
+    chosen = set(place.sites)
+
+    def ends(queues: tuple[Queue, ...]) -> tuple[Queue, ...]:
+        return tuple(_at(queue, per_s, slowest) if site in chosen else queue for site, queue in enumerate(queues))
+
+    return dataclasses.replace(network, up=ends(network.up), down=ends(network.down))
+
+
+def _at(queue: Queue, per_s: float, link: Link | None) -> Queue:
+    """With another rate; the buffer stays, and one that was not needed before is that of a round trip."""
+    if queue.rate_bytes_per_s is not None:
+        return Queue(per_s, queue.buffer_bytes)
+    return queue_of(per_s, 0.0 if link is None else 2 * link.delay_ns / 1e9)
+
+
+def _limits(network: Network, place: Place, make: Callable[[float], float], why: str) -> Network:
+    """Every rate there is at a place."""
+    found = False
+
+    def changed(queue: Queue, here: bool) -> Queue:
+        nonlocal found
+        if queue.rate_bytes_per_s is None or not here:
+            return queue
+        found = True
+        return Queue(make(queue.rate_bytes_per_s), queue.buffer_bytes)
+
+    sites, pairs = set(place.sites), set(place.pairs)
+    up = tuple(changed(queue, site in sites) for site, queue in enumerate(network.up))
+    down = tuple(changed(queue, site in sites) for site, queue in enumerate(network.down))
+    links = {
+        pair: dataclasses.replace(link, queue=changed(link.queue, pair in pairs))
+        for pair, link in network.links.items()
+    }
+    if not found:
+        raise TimelineError(f"{why}, and nothing there has one; name a place that has, or set a rate first")
+    return dataclasses.replace(network, up=up, down=down, links=links)
+
+
+def _loaded(network: Network, place: Place, taken: float) -> Network:
+    def less(per_s: float) -> float:
+        if taken >= per_s:
+            mbit, of = taken * _BITS / 1e6, per_s * _BITS / 1e6
+            raise TimelineError(f"traffic of {mbit:g} Mbit/s leaves nothing of {of:g} Mbit/s; expected less")
+        return per_s - taken
+
+    return _limits(network, place, less, "background traffic needs a rate to share")
+
+
+def _traced(network: Network, point: Point, place: Place, uniform: bool, scale: float) -> Network:
+    def make(link: Link) -> Link:
+        delay, jitter, loss = link.delay_ns, link.jitter_ns, link.loss
+        if "rtt_ms" in point:
+            delay = round(point["rtt_ms"] * _NS_PER_MS / 2)
+        if "one_way_ms" in point:
+            delay = round(point["one_way_ms"] * _NS_PER_MS)
+        if "jitter_ms" in point:
+            jitter = round(point["jitter_ms"] * _NS_PER_MS)
+        if "loss_pct" in point:
+            loss = point["loss_pct"] / 100
+        return dataclasses.replace(link, delay_ns=delay, jitter_ns=jitter, loss=loss)
+
+    network = _links(network, place, make)
+    if "rate_mbps" not in point:
+        return network
+    return _rated(network, str(Rate.from_mbit(point["rate_mbps"])), place, uniform, scale)

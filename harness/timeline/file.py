@@ -1,0 +1,53 @@
+"""A file of [[timeline]] tables alone, for programs that run without a spec."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+
+from pydantic import Field, ValidationError
+
+from harness.emulators.plan import Network
+from harness.errors import SpecError
+from harness.spec import explained
+from harness.spec_table import Table
+from harness.timeline.changes import Change, changes_of, resolve
+from harness.timeline.edits import TimelineError
+from harness.timeline.schedule import Schedule
+from harness.timeline.table import ChangeTable
+from netprofiles import Profile
+
+
+class _File(Table):
+    timeline: list[ChangeTable] = Field(min_length=1)
+
+
+def read_timeline(path: Path) -> tuple[Change, ...]:
+    """The changes that a TOML file lists. Raises: SpecError."""
+    try:
+        data = tomllib.loads(path.read_text(encoding="utf-8"))
+        tables = _File.model_validate(data).timeline
+    except OSError as error:
+        raise SpecError(f"{path}: cannot be read: {error.strerror}") from None
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise SpecError(f"{path}: not valid TOML: {error}") from None
+    except ValidationError as error:
+        raise SpecError("\n".join(explained(error, data, str(path)))) from None
+    return changes_of({"timeline": resolve(tables, str(path))})
+
+
+def schedule_for_program(changes: tuple[Change, ...], network: Network, profile: Profile, where: str) -> Schedule:
+    """The schedule of a program, of which neither steps nor compute are known. Raises: SpecError."""
+    for index, change in enumerate(changes):
+        if change.at_step is not None:
+            raise SpecError(
+                f'{where}: timeline.{index}.at: the steps of a program are not followed; give a time, as "5s"'
+            )
+        if change.kind == "slow":
+            raise SpecError(f"{where}: timeline.{index}.slow: the compute of a program is its own; leave it out")
+    try:
+        schedule = Schedule(changes, network, profile)
+        schedule.check()
+    except TimelineError as error:
+        raise SpecError(f"{where}: {error}") from None
+    return schedule

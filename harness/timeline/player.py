@@ -1,0 +1,138 @@
+"""Gives an emulator each network of a timeline when it is due, and notes when it really came."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from typing import Any, Protocol
+
+from harness.emulators.base import EmulatorError
+from harness.emulators.plan import Network
+from harness.timeline.edits import TimelineError
+from harness.timeline.schedule import Schedule
+
+_NS = 1e9
+
+
+class Changeable(Protocol):
+    """The part of an emulator that a player needs."""
+
+    def update(self, network: Network) -> None:
+        """See `harness.emulators.base.Emulator.update`."""
+
+
+@dataclass(frozen=True)
+class Event:
+    """The network changed.
+
+    Attributes:
+        what: for people, such as "tokyo: cut off".
+        asked_s: when it was due, since all workers began.
+        actual_s: when the emulator had done it; None if the repetition ended before.
+        at_ns: the same on the clock that step rows have.
+    """
+
+    what: str
+    asked_s: float
+    actual_s: float | None
+    at_ns: int | None
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data."""
+        return asdict(self)
+
+
+class Player:
+    """Follows a schedule in a thread of its own, from `begin` to `stop`.
+
+    Args:
+        now: the clock that workers use too, in nanoseconds.
+    """
+
+    def __init__(self, schedule: Schedule, emulator: Changeable, now: Callable[[], int] = time.monotonic_ns) -> None:
+        self._schedule, self._emulator, self._now = schedule, emulator, now
+        self._condition = threading.Condition()
+        self._steps: dict[int, int] = {}
+        self._early: dict[int, int] = {}
+        self._origin: int | None = None
+        self._stopped = False
+        self._played = -1  # the last time, since the origin, up to which everything has been done
+        self.events: list[Event] = []
+        self.error: EmulatorError | None = None
+        self._thread = threading.Thread(target=self._play, name="timeline", daemon=True)
+
+    def begin(self, origin_ns: int) -> None:
+        """All workers begin their first step at this time."""
+        with self._condition:
+            self._origin = origin_ns
+            self._steps = {step: max(0, at_ns - origin_ns) for step, at_ns in self._early.items()}
+        self._thread.start()
+
+    def ended_step(self, step: int, at_ns: int) -> None:
+        """Rank 0 has ended this many steps. Raises: what went wrong meanwhile."""
+        with self._condition:
+            if self._origin is None:  # told before the last worker told that it is warm
+                self._early[step] = at_ns
+                return
+            # It is told a little later than it was: what has been done meanwhile is not done again.
+            self._steps[step] = max(at_ns - self._begun, self._played + 1)
+            self._condition.notify()
+        self.check()
+
+    def check(self) -> None:
+        """Raises: EmulatorError, if a change could not be made."""
+        if self.error is not None:
+            raise self.error
+
+    def stop(self) -> list[Event]:
+        """End the thread; what is done stays. Returns all events, those that were still to come too."""
+        with self._condition:
+            self._stopped = True
+            self._condition.notify()
+        if self._thread.is_alive():
+            self._thread.join()
+        score, left = self._schedule.met(self._steps), self._played
+        while (due := score.after(left)) is not None:
+            self.events += [Event(what, due / _NS, None, None) for what in score.moment(due).what]
+            left = due
+        return self.events
+
+    def cut_off(self) -> str:
+        """What a cut holds apart now, for people; "" if nothing."""
+        if self._origin is None:
+            return ""
+        with self._condition:
+            places = self._schedule.met(self._steps).cut_off(self._now() - self._origin)
+        return f"cut off by the timeline: {', '.join(places)}" if places else ""
+
+    def _play(self) -> None:
+        try:
+            while (due := self._next()) is not None:
+                with self._condition:
+                    moment = self._schedule.met(self._steps).moment(due)
+                self._emulator.update(moment.network)
+                actual = self._now()
+                self.events += [Event(what, due / _NS, (actual - self._begun) / _NS, actual) for what in moment.what]
+        except EmulatorError as error:
+            self.error = error
+        except TimelineError as error:  # changes that go one by one, and not together
+            self.error = EmulatorError(str(error))
+
+    def _next(self) -> int | None:
+        """Sleep until something is due; None once stopped."""
+        with self._condition:
+            while not self._stopped:
+                due = self._schedule.met(self._steps).after(self._played)
+                left_s = None if due is None else (self._begun + due - self._now()) / _NS
+                if due is not None and left_s is not None and left_s <= 0:
+                    self._played = due
+                    return due
+                self._condition.wait(left_s)
+        return None
+
+    @property
+    def _begun(self) -> int:
+        assert self._origin is not None, "begin comes first"
+        return self._origin

@@ -1,0 +1,185 @@
+"""Which network there is when: the states that a timeline leads through. Pure.
+
+Changes that hold at one time are made one after the other in the order of the spec, on the network that the cell has
+without them; so the later one counts where two change the same value.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from harness.emulators.plan import Network
+from harness.timeline.changes import Change, Span
+from harness.timeline.edits import Edit, TimelineError, check_plausible, edit_of, place_of, ranks_of
+from netprofiles import Profile
+
+MOST_MOMENTS = 20_000
+_NS, _MOST_TOGETHER = 1e9, 500
+_ENDS = {"cut": "healed", "slow": "compute as before", "one_way": "one-way as before"}
+
+
+@dataclass(frozen=True)
+class Moment:
+    """The network changes. `time_ns` since all workers began; `what` begins or ends, for people."""
+
+    time_ns: int
+    network: Network
+    what: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class _Known:
+    """A span whose time has come to be known; nanoseconds since all workers began."""
+
+    begin_ns: int
+    end_ns: int | None
+    change: int
+    edit: Edit
+
+    def holds(self, time_ns: int) -> bool:
+        return self.begin_ns <= time_ns and (self.end_ns is None or time_ns < self.end_ns)
+
+
+class Schedule:
+    """The network's side of a timeline. That a worker gets slow is said here, and done by itself (see `slow.py`).
+
+    Args:
+        changes: of the cell. network: as it is without them. profile: whose sites they name.
+        scale: of rates, the workload's `payload_scale`.
+
+    Raises:
+        TimelineError: a change names no place, or nothing that the network has.
+    """
+
+    def __init__(self, changes: Sequence[Change], network: Network, profile: Profile, scale: float = 1.0) -> None:
+        self.network = network
+        self.changes = tuple(changes)
+        self._edits: dict[int, list[tuple[Span, Edit]]] = {}
+        for index, change in enumerate(changes):
+            try:
+                if change.kind == "slow":
+                    ranks_of(change.where, network, profile)
+                    self._edits[index] = [(span, _unchanged) for span in change.spans()]
+                    continue
+                place = place_of(change.where, network, profile)
+                uniform = profile.name == "uniform"
+                self._edits[index] = [
+                    (span, edit_of(change, span.point, place, uniform=uniform, scale=scale)) for span in change.spans()
+                ]
+            except TimelineError as error:
+                raise TimelineError(f"timeline.{index}: {error}") from None
+
+    @property
+    def awaited_steps(self) -> tuple[int, ...]:
+        """Numbers of steps after which something happens to the network."""
+        return tuple(
+            sorted({c.at_step for i, c in enumerate(self.changes) if i in self._edits and c.at_step is not None})
+        )
+
+    def check(self) -> None:
+        """See that every state is one that a network can have, each change alone and, as far as their times are known
+        and not too many, together. Raises: TimelineError.
+        """
+        for index, edits in self._edits.items():
+            for _, edit in edits:
+                try:
+                    check_plausible(edit(self.network))
+                except TimelineError as error:
+                    raise TimelineError(f"timeline.{index}: {error}") from None
+        if sum(2 * len(edits) for edits in self._edits.values()) > MOST_MOMENTS:
+            raise TimelineError(f"more than {MOST_MOMENTS} changes; expected fewer")
+        score = self.met({})
+        for time in score.times if len(self._edits) > 1 and len(score.times) <= _MOST_TOGETHER else ():
+            try:
+                check_plausible(score.moment(time).network)
+            except TimelineError as error:
+                raise TimelineError(f"timeline: changes together, {time / _NS:g} s: {error}") from None
+
+    def met(self, steps: Mapping[int, int]) -> Score:
+        """All that is known to happen.
+
+        Args:
+            steps: when each awaited step ended, of those that have; nanoseconds since all workers began.
+        """
+        known = []
+        for index, edits in self._edits.items():
+            change = self.changes[index]
+            at = change.at_ns if change.at_step is None else steps.get(change.at_step)
+            for span, edit in edits if at is not None else ():
+                assert at is not None
+                end = None if span.end_ns is None else at + span.end_ns
+                known.append(_Known(at + span.begin_ns, end, index, edit))
+        return Score(self, known)
+
+
+class Score:
+    """What is known to happen, once `Schedule.met` has put a time to it."""
+
+    def __init__(self, schedule: Schedule, known: Sequence[_Known]) -> None:
+        self._schedule, self._known = schedule, sorted(known, key=lambda span: (span.change, span.begin_ns))
+        ends = {span.end_ns for span in known if span.end_ns is not None}
+        self.times: tuple[int, ...] = tuple(sorted({span.begin_ns for span in known} | ends))
+
+    def after(self, time_ns: int) -> int | None:
+        """When the network changes next; None if it does not."""
+        place = bisect_right(self.times, time_ns)
+        return self.times[place] if place < len(self.times) else None
+
+    def moment(self, time_ns: int) -> Moment:
+        """The network from `time_ns` on. Raises: TimelineError."""
+        network = self._schedule.network
+        for span in self._known:
+            if span.holds(time_ns):
+                network = span.edit(network)
+        return Moment(time_ns, network, tuple(self._what(time_ns)))
+
+    def _what(self, time_ns: int) -> list[str]:
+        said: dict[str, None] = {}
+        for span in self._known:
+            change = self._schedule.changes[span.change]
+            if span.begin_ns == time_ns:
+                said[change.text] = None
+            elif span.end_ns == time_ns and not self._goes_on(span):
+                said[f"{change.place}: {_ENDS.get(change.kind, f'{change.kind} as before')}"] = None
+        return list(said)
+
+    def _goes_on(self, ended: _Known) -> bool:
+        """The next line of a trace begins where this one ends."""
+        return any(span.change == ended.change and span.begin_ns == ended.end_ns for span in self._known)
+
+    def cut_off(self, time_ns: int) -> list[str]:
+        """What a cut holds apart at a time, for people: "tokyo since 5 s"."""
+        return [
+            f"{change.place} since {span.begin_ns / _NS:g} s"
+            for span in self._known
+            if span.holds(time_ns) and (change := self._schedule.changes[span.change]).kind == "cut"
+        ]
+
+    def outages(self) -> dict[tuple[int, int], list[tuple[int, int | None]]]:
+        """When nothing gets through a directed path: of each, (begin, end) in order, apart from each other."""
+        found: dict[tuple[int, int], list[tuple[int, int | None]]] = {}
+        lossy = [span for span in self._known if _is_lossy(self._schedule.changes[span.change])]
+        times = sorted({t for span in lossy for t in (span.begin_ns, span.end_ns) if t is not None})
+        open_ = {pair: 0 for pair, link in self._schedule.network.links.items() if link.loss >= 1}
+        for time in times:
+            links = self.moment(time).network.links
+            for pair, link in links.items():
+                if link.loss >= 1:
+                    open_.setdefault(pair, time)
+                elif pair in open_:
+                    found.setdefault(pair, []).append((open_.pop(pair), time))
+        for pair, begin in open_.items():
+            found.setdefault(pair, []).append((begin, None))
+        return found
+
+
+def _unchanged(network: Network) -> Network:
+    """A slow worker changes nothing but its own compute."""
+    return network
+
+
+def _is_lossy(change: Change) -> bool:
+    """It may stop everything from getting through, or end that."""
+    return change.kind in {"cut", "loss"} or (change.kind == "trace" and any("loss_pct" in p for p in change.value))

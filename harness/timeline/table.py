@@ -1,0 +1,121 @@
+"""[[timeline]] of a spec: one change of the network, or of how fast workers compute, as the user writes it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any
+
+from pydantic import Field, field_validator, model_validator
+
+from harness.spec_table import Table, unit
+from harness.timeline.trace import check_points
+from netprofiles import Delay, Rate, Ratio
+
+KINDS = ("rtt", "one_way", "jitter", "rate", "loss", "cut", "traffic", "trace", "slow")
+_STEPS = re.compile(r"[1-9][0-9]* steps?")
+_PARSERS: Mapping[str, Callable[[str], object]] = {
+    "rtt": Delay.parse,
+    "one_way": Delay.parse,
+    "jitter": Delay.parse,
+    "rate": Rate.parse,
+}
+
+Factor = Annotated[float, Field(ge=0)]
+
+
+class ChangeTable(Table):
+    """One change: when, where, what, for how long. Exactly one of `KINDS` says what.
+
+    A trace is a CSV file, or, as in the resolved spec of a run, its lines.
+    """
+
+    at: str
+    for_: str | None = Field(default=None, alias="for")
+    where: str | Annotated[int, Field(ge=0)] | None = None
+    every: str | None = None
+    times: int | None = Field(default=None, ge=1, le=1000)
+    rtt: str | Factor | None = None
+    one_way: str | Factor | None = None
+    jitter: str | Factor | None = None
+    rate: str | Annotated[float, Field(gt=0)] | None = None
+    loss: str | None = None
+    cut: bool | None = None
+    traffic: str | None = None
+    trace: str | Annotated[list[dict[str, float | int]], Field(min_length=1)] | None = None
+    slow: Annotated[float, Field(gt=0)] | None = None
+
+    @field_validator("at")
+    @classmethod
+    def _moment(cls, text: str) -> str:
+        if not _STEPS.fullmatch(text):
+            try:
+                unit(Delay.parse, text)
+            except ValueError:
+                raise ValueError(f'expected a time such as "5s", or a count such as "40 steps", got {text!r}') from None
+        return text
+
+    @field_validator("for_", "every")
+    @classmethod
+    def _span(cls, text: str | None) -> str | None:
+        if text is not None and not Delay.parse(unit(Delay.parse, text) or text).ns:
+            raise ValueError(f"expected more than 0, got {text!r}")
+        return text
+
+    @field_validator("rtt", "one_way", "jitter", "rate")
+    @classmethod
+    def _value_or_factor(cls, value: str | float | None, info: Any) -> str | float | None:
+        if isinstance(value, str):
+            unit(_PARSERS[info.field_name], value)
+        return value
+
+    @field_validator("loss")
+    @classmethod
+    def _loss(cls, text: str | None) -> str | None:
+        return unit(Ratio.parse, text)
+
+    @field_validator("traffic")
+    @classmethod
+    def _traffic(cls, text: str | None) -> str | None:
+        return unit(Rate.parse, text)
+
+    @field_validator("trace")
+    @classmethod
+    def _lines(cls, trace: str | list[dict[str, float]] | None) -> str | list[dict[str, float]] | None:
+        if isinstance(trace, list):
+            check_points(trace)
+        return trace
+
+    @field_validator("cut")
+    @classmethod
+    def _cut(cls, value: bool | None) -> bool | None:
+        if value is False:
+            raise ValueError("expected true; leave it out where nothing is cut off")
+        return value
+
+    @model_validator(mode="after")
+    def _whole(self) -> ChangeTable:
+        given = [name for name in KINDS if getattr(self, name) is not None]
+        if len(given) != 1:
+            got = f"got {' and '.join(given)}" if given else "got none"
+            raise ValueError(f"expected exactly one of {', '.join(KINDS)}, {got}")
+        if self.times is not None and self.every is None:
+            raise ValueError('times: says how often, and nothing says how far apart; add every = "2s"')
+        if self.every is not None:
+            if self.for_ is None:
+                raise ValueError('every: what comes again has to end first; add for = "1s"')
+            if self.times is None:
+                raise ValueError("every: add times, such as times = 5")
+            if Delay.parse(self.every).ns <= Delay.parse(self.for_).ns:
+                raise ValueError(f"every: expected more than for, {self.for_}, got {self.every}")
+        directed = isinstance(self.where, str) and "->" in self.where.replace("<->", "")
+        if directed and self.rtt is not None:
+            raise ValueError('rtt: a directed path has a one-way delay; use one_way, or where = "a <-> b"')
+        if self.slow is not None and isinstance(self.where, str) and "->" in self.where:
+            raise ValueError("where: workers are slow, not paths; name a site or a worker's number")
+        return self
+
+    @property
+    def kind(self) -> str:
+        """The one of `KINDS` that it is."""
+        return next(name for name in KINDS if getattr(self, name) is not None)

@@ -1,0 +1,89 @@
+"""A network that changes while workers train: on real sockets and simulated, who waits and who goes on."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+SPEC = """
+schema = 1
+name = "cut"
+
+[workload]
+params = 20_000
+tensors = 4
+step_time = "100ms"
+
+[network]
+rtt = "20ms"
+rate = "100Mbit"
+tcp = { congestion = "reno", slow_start_after_idle = false }
+
+[algorithms]
+ssgd = {}
+sgp = { wait = "100ms" }
+
+[sweep]
+workers = [2]
+testbed = ["netns", "virtual"]
+
+[run]
+emulator = "relay"
+window = "40 steps"
+repeats = 1
+
+[[timeline]]
+at = "1s"
+for = "1s"
+where = 1
+cut = true
+
+[[timeline]]
+at = "30 steps"
+rtt = "60ms"
+"""
+
+
+@pytest.fixture(scope="module")
+def measured(shared_bench):
+    """(rows, longest step in s of rank 0) by (testbed, kind)."""
+    import pandas as pd
+
+    result = shared_bench.measure(shared_bench.spec(SPEC))
+    found = {}
+    for row in shared_bench.rows("cut"):
+        if row["workers"] == 2:
+            steps = pd.read_parquet(shared_bench.out / "cut" / "cells" / row["cell"] / "rep-0" / "steps.parquet")
+            longest = float(steps[steps["rank"] == 0]["step_time_s"].max())
+            found[row["testbed"], row["kind"]] = row, longest
+    assert len(found) == 4, result.err
+    return found
+
+
+@pytest.mark.parametrize("testbed", ["netns", "virtual"])
+def test_every_change_came_in_order_and_not_before_its_time(measured, testbed):
+    for kind in ("ssgd", "sgp"):
+        events = measured[testbed, kind][0]["events"]
+        said = {event["what"]: event for event in events}
+        assert set(said) == {"worker 1: cut off", "worker 1: healed", "everywhere: rtt 60ms"}
+        assert [said[f"worker 1: {what}"]["asked_s"] for what in ("cut off", "healed")] == [1.0, 2.0]
+        assert all(event["actual_s"] >= event["asked_s"] for event in events)
+
+
+@pytest.mark.parametrize("testbed", ["netns", "virtual"])
+def test_who_waits_stalls_through_the_cut_and_who_does_not_goes_on(measured, testbed):
+    assert measured[testbed, "ssgd"][1] > 0.9
+    assert measured[testbed, "sgp"][1] < measured[testbed, "ssgd"][1] / 2
+
+
+def test_the_simulation_tells_the_same_story(measured):
+    for kind in ("ssgd", "sgp"):
+        real, simulated = (measured[testbed, kind][0]["step_time_s"] for testbed in ("netns", "virtual"))
+        assert real == pytest.approx(simulated, rel=0.25)
+
+
+def test_the_figure_of_step_time_against_time_is_drawn_and_events_are_kept(shared_bench, measured):
+    assert (shared_bench.out / "cut" / "figures" / "pace.svg").stat().st_size > 1000
+    (kept,) = (shared_bench.out / "cut" / "cells").glob("ssgd-w2*netns*/rep-0/events.json")
+    assert json.loads(kept.read_text()) == measured["netns", "ssgd"][0]["events"]

@@ -1,0 +1,59 @@
+"""A straggler computes slowly for a while, by its own clock or from a step on."""
+
+from __future__ import annotations
+
+import pytest
+
+from workloads.compute import EmulatedCompute, StepTime
+from workloads.slowdown import Slowdowns
+
+S = 1_000_000_000
+
+
+def entry(factor, begin_s, end_s=None, at_step=None):
+    return {
+        "factor": factor,
+        "at_step": at_step,
+        "begin_ns": begin_s * S,
+        "end_ns": None if end_s is None else end_s * S,
+    }
+
+
+def factors(entries, seconds_a_step=1, steps=8):
+    slow = Slowdowns(entries)
+    return [slow.factor(step, 100 * S + step * seconds_a_step * S) for step in range(steps)]
+
+
+def test_steps_that_begin_in_its_time_are_slow():
+    assert factors([entry(3.0, 2, 4)]) == [1, 1, 3, 3, 1, 1, 1, 1]
+
+
+def test_without_an_end_all_later_steps_are():
+    assert factors([entry(2.0, 6)]) == [1] * 6 + [2, 2]
+
+
+def test_time_may_count_from_the_end_of_a_step():
+    assert factors([entry(2.0, 1, 3, at_step=3)]) == [1, 1, 1, 1, 2, 2, 1, 1]
+
+
+def test_those_of_one_time_multiply():
+    assert factors([entry(2.0, 1, 4), entry(3.0, 3, 5)]) == [1, 2, 2, 6, 3, 1, 1, 1]
+
+
+class Clock:
+    now_ns = 0
+
+    def now(self):
+        return self.now_ns
+
+    def sleep(self, seconds):
+        self.now_ns += round(seconds * S)
+
+
+def test_a_slow_step_is_compute_and_not_overhead():
+    clock = Clock()
+    compute = EmulatedCompute(StepTime(0.5, 0.0, seed=1, rank=0), [], clock, Slowdowns([entry(4.0, 1, 2)]))
+    for step in range(4):
+        compute.replay(step, clock.now(), None)
+    assert compute.compute_ns == clock.now() == pytest.approx((0.5 + 0.5 + 2 + 0.5) * S)
+    assert compute.overrun_ns == 0

@@ -1,0 +1,120 @@
+"""Timelines of programs, under `exec` and as a workload: what a file may say, and when a program's network changes."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from command_line import as_it_was, refused, wanbench  # noqa: F401  # the fixture is used by all
+
+from harness.cells import expand
+from harness.emulators.base import EmulatorError
+from harness.emulators.plan import build
+from harness.errors import SpecError
+from harness.program import playing
+from harness.spec import Spec
+from harness.timeline.file import read_timeline, schedule_for_program
+from netprofiles import Delay, uniform
+
+CUT = '[[timeline]]\nat = "20ms"\nwhere = 1\ncut = true\n'
+PROFILE = uniform(2, Delay.from_ms(20))
+NETWORK = build(PROFILE, ("w0", "w1"))
+
+
+class Slot:
+    """What of a slot a player needs: an emulator that counts, or fails."""
+
+    def __init__(self, fails: bool = False) -> None:
+        self.emulator, self.fails, self.updates = self, fails, 0
+
+    def update(self, network) -> None:
+        if self.fails:
+            raise EmulatorError("relay: refused")
+        self.updates += 1
+
+
+def schedule(tmp_path, text=CUT):
+    path = tmp_path / "changes.toml"
+    path.write_text(text)
+    return schedule_for_program(read_timeline(path), NETWORK, PROFILE, "changes.toml")
+
+
+def until(condition):
+    deadline = time.monotonic() + 20
+    while not condition() and time.monotonic() < deadline:
+        time.sleep(0.005)
+
+
+def test_the_network_of_a_program_changes_from_its_start_on(tmp_path):
+    slot = Slot()
+    with playing(schedule(tmp_path), slot) as begin:
+        time.sleep(0.1)
+        assert slot.updates == 0, "time counts from the start of the processes"
+        events = begin()
+        until(lambda: slot.updates == 1)
+    ((what, asked_s),) = [(event["what"], event["asked_s"]) for event in events]
+    assert (what, asked_s) == ("worker 1: cut off", 0.02)
+
+
+def test_a_change_that_fails_ends_a_program_with_its_reason(tmp_path):
+    def program():
+        with playing(schedule(tmp_path), Slot(fails=True)) as begin:
+            begin()
+            time.sleep(0.2)
+
+    with pytest.raises(EmulatorError, match="relay: refused"):
+        program()
+
+
+def test_without_a_timeline_nothing_changes():
+    with playing(None, Slot()) as begin:
+        assert begin() == []
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "changes.toml: timeline: this key is required"),
+        ('[[timeline]]\nat = "1s"\ncutt = true', "changes.toml: timeline.0.cutt: unknown key; did you mean 'cut'?"),
+        ("[[timeline]", "changes.toml: not valid TOML: "),
+        (
+            '[[timeline]]\nat = "5 steps"\ncut = true',
+            'changes.toml: timeline.0.at: the steps of a program are not followed; give a time, as "5s"',
+        ),
+        (
+            '[[timeline]]\nat = "5s"\nslow = 2.0',
+            "changes.toml: timeline.0.slow: the compute of a program is its own; leave it out",
+        ),
+        ('[[timeline]]\nat = "5s"\nwhere = "tokyo"\ncut = true', "changes.toml: timeline.0: where: no site 'tokyo'"),
+    ],
+)
+def test_a_file_that_is_none_is_refused_in_one_line(tmp_path, monkeypatch, text, message):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "changes.toml").write_text(text)
+    asked = ("exec", "--profile", "uniform", "--rtt", "20ms", "-n", "2", "--emulator", "relay")
+    said = refused(*asked, "--timeline", "changes.toml", "--", "true").removeprefix("wanbench: ")
+    assert said.startswith(message)
+    assert len(said.splitlines()) == 1
+
+
+def test_steps_of_a_command_are_not_followed():
+    text = """
+schema = 1
+name = "own"
+[workload]
+command = ["true"]
+[network]
+rtt = "20ms"
+[[timeline]]
+at = "5 steps"
+cut = true
+"""
+    with pytest.raises(SpecError, match='the steps of a command are not followed; expected a time, such as "5s"'):
+        expand(Spec.from_toml(text, "own.toml"), "own.toml")
+    (cell,) = [c for c in expand(Spec.from_toml(text.replace("5 steps", "5s"), "own.toml"), "own.toml") if c.changes]
+    assert cell.workers > 1
+
+
+def test_plan_tells_the_timeline():
+    said = wanbench("plan", "partition", "--testbed", "virtual").stdout
+    assert "\ntimeline: worker 3: cut off at 6 s for 5 s\n" in said

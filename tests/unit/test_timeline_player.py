@@ -1,0 +1,94 @@
+"""A player gives an emulator each network when it is due, and says when it really came. Time is real, and short."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+import pytest
+from small_spec import edited, swept
+
+from harness.emulators.base import EmulatorError
+from harness.rep import schedule_of
+from harness.timeline.player import Player
+
+FLAP = 'at = "50ms"\nfor = "50ms"\nwhere = 1\ncut = true\nevery = "100ms"\ntimes = 2'
+LATE = 'at = "1h"\n'.replace("1h", "3600s") + "cut = true"
+ON_STEP = 'at = "4 steps"\nwhere = 0\ncut = true'
+
+
+class Recorder:
+    """An emulator that notes what it is given."""
+
+    def __init__(self, fails: bool = False) -> None:
+        self.networks, self.fails, self.changed = [], fails, threading.Event()
+
+    def update(self, network) -> None:
+        if self.fails:
+            raise EmulatorError("relay: the process was killed by SIGKILL")
+        self.networks.append(network)
+        self.changed.set()
+
+
+def player_of(emulator, *entries):
+    (cell,) = swept(edited(("[2]", "[3]")) + "".join(f"\n[[timeline]]\n{entry}\n" for entry in entries))
+    return Player(schedule_of(cell), emulator)
+
+
+def cut_paths(network):
+    return sum(link.loss == 1 for link in network.links.values())
+
+
+def test_every_change_comes_in_its_turn_and_not_before_its_time():
+    emulator = Recorder()
+    player = player_of(emulator, FLAP, LATE)
+    player.begin(time.monotonic_ns())
+    deadline = time.monotonic() + 20
+    while len(emulator.networks) < 4 and time.monotonic() < deadline:
+        time.sleep(0.01)
+    events = player.stop()
+    assert [cut_paths(network) for network in emulator.networks] == [4, 0, 4, 0]
+    came, to_come = events[:4], events[4:]
+    assert [event.what for event in came] == ["worker 1: cut off", "worker 1: healed"] * 2
+    assert [event.asked_s for event in came] == [0.05, 0.1, 0.15, 0.2]
+    assert all(event.actual_s >= event.asked_s for event in came)
+    assert [(event.what, event.actual_s, event.at_ns) for event in to_come] == [("everywhere: cut off", None, None)]
+
+
+def test_a_step_is_waited_for_and_what_was_done_is_not_done_again():
+    emulator = Recorder()
+    player = player_of(emulator, ON_STEP)
+    origin = time.monotonic_ns()
+    player.begin(origin)
+    assert not emulator.changed.wait(0.1)
+    player.ended_step(4, time.monotonic_ns())
+    assert emulator.changed.wait(20)
+    assert player.cut_off().startswith("cut off by the timeline: worker 0 since ")
+    assert [event.what for event in player.stop()] == ["worker 0: cut off"]
+
+
+def test_a_step_that_is_told_before_all_are_warm_counts():
+    emulator = Recorder()
+    player = player_of(emulator, ON_STEP)
+    origin = time.monotonic_ns()
+    player.ended_step(4, origin + 1000)
+    player.begin(origin)
+    assert emulator.changed.wait(20)
+    assert [event.asked_s for event in player.stop()] == [1e-6]
+
+
+def test_an_emulator_that_fails_is_heard_of():
+    player = player_of(Recorder(fails=True), FLAP)
+    player.begin(time.monotonic_ns())
+    deadline = time.monotonic() + 20
+    while player.error is None and time.monotonic() < deadline:
+        time.sleep(0.01)
+    with pytest.raises(EmulatorError, match="killed by SIGKILL"):
+        player.check()
+    player.stop()
+
+
+def test_a_player_that_never_began_has_done_nothing():
+    player = player_of(Recorder(), FLAP)
+    assert player.cut_off() == ""
+    assert [event.actual_s for event in player.stop()] == [None] * 4

@@ -1,0 +1,27 @@
+"""What `results` says of changes: due, come, how late."""
+
+from __future__ import annotations
+
+from harness.timeline.told import told
+
+
+def row(*events, timeline="worker 3: cut off at 6 s for 5 s", status="ok"):
+    return {"timeline": timeline, "status": status, "events": [
+        {"what": what, "asked_s": asked, "actual_s": actual, "at_ns": 0} for what, asked, actual in events
+    ]}  # fmt: skip
+
+
+def test_changes_are_told_over_all_valid_repetitions():
+    rows = [
+        row(("worker 3: cut off", 6.0, 6.001), ("worker 3: healed", 11.0, 11.002)),
+        row(("worker 3: cut off", 6.0, 6.004), ("worker 3: healed", 11.0, None)),
+        row(("worker 3: cut off", 6.0, 9.0), status="invalid"),
+    ]
+    said = [line.split() for line in told(rows).splitlines()]
+    assert said[0] == ["timeline:", "worker", "3:", "cut", "off", "at", "6", "s", "for", "5", "s"]
+    assert said[-2] == ["worker", "3:", "cut", "off", "6.000", "6.001..6.004", "4.0", "2", "of", "2"]
+    assert said[-1] == ["worker", "3:", "healed", "11.000", "11.002", "2.0", "1", "of", "2"]
+
+
+def test_of_a_network_that_stays_nothing_is_said():
+    assert told([row(timeline=None)]) == ""
