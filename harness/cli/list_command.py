@@ -11,14 +11,14 @@ import click
 from workloads.parameters import Parameters, default_of
 
 UNIFORM = "N sites of one worker, all pairs alike; takes rtt, rate, jitter, loss"
-KINDS = ("algorithms", "compressors", "workloads", "profiles", "experiments")
+KINDS = ("algorithms", "compressors", "workloads", "profiles", "experiments", "keys", "columns")
 
 
-@click.command("list", short_help="List algorithms, compressors, workloads, profiles or experiments.")
+@click.command("list", short_help="List what a spec can name, its keys, or the columns of results.")
 @click.argument("kind", type=click.Choice(KINDS))
 @click.option("--json", "as_json", is_flag=True, help="For machines.")
 def command(kind: str, as_json: bool) -> None:
-    """List what a spec can name.
+    """List what a spec can name, the keys that it can have, or the columns of results.
 
     \b
     Example:  wanbench list algorithms
@@ -29,6 +29,8 @@ def command(kind: str, as_json: bool) -> None:
         "workloads": _workloads,
         "profiles": _profiles,
         "experiments": _experiments,
+        "keys": _keys,
+        "columns": _columns,
     }
     found = listing[kind]()
     if as_json:
@@ -73,6 +75,18 @@ def _experiments() -> dict[str, str]:
     from harness.spec import Spec, builtin_names
 
     return {name: Spec.load(name).description for name in builtin_names()}
+
+
+def _keys() -> dict[str, str]:
+    from harness.spec_keys import described
+
+    return {key.name: f"({', '.join(filter(None, [key.takes, key.default]))})  {key.meaning}" for key in described()}
+
+
+def _columns() -> dict[str, str]:
+    from harness.columns import MEANINGS
+
+    return dict(MEANINGS)
 
 
 def _first_line(documented: object) -> str:

@@ -56,13 +56,13 @@ def on_two_ranks(folder, program):
 
 
 def test_the_tutorials_algorithm_holds_what_it_claims(tmp_path):
-    write_files("own-algorithm.md", tmp_path)
+    write_files("how-to/own-algorithm.md", tmp_path)
     program = (tmp_path / "check_mine.py").read_text() + CLAIMED_TOO_MUCH
-    assert run(tmp_path, "-c", program) == "".join(blocks("own-algorithm.md", "text"))
+    assert run(tmp_path, "-c", program) == "".join(blocks("how-to/own-algorithm.md", "text"))
 
 
 def test_the_tutorials_experiment_runs(tmp_path):
-    write_files("own-algorithm.md", tmp_path)
+    write_files("how-to/own-algorithm.md", tmp_path)
     wanbench = ["-P", "-m", "harness.cli"]
     run(tmp_path, *wanbench, "run", "mine.toml", "--testbed", "virtual", "--out", "out", PYTHONPATH=path(tmp_path))
     found = Run.open(str(tmp_path / "out/mine")).results().query("workers == 4 and rep == 0")
@@ -75,7 +75,7 @@ def test_the_tutorials_experiment_runs(tmp_path):
 
 
 def test_the_loop_of_the_library_document_runs_on_two_ranks(tmp_path):
-    fragments = [block for block in blocks("library.md", "python") if not block.startswith("# ")]
+    fragments = [block for block in blocks("how-to/own-loop.md", "python") if not block.startswith("# ")]
     (tmp_path / "loop.py").write_text("\n".join(fragments))
     accuracies = on_two_ranks(tmp_path, "loop.py")
     assert all(float(out.split()[-1]) > 0.4 for out in accuracies)  # 0.25 by chance
