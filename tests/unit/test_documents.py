@@ -7,7 +7,7 @@ import socket
 import subprocess
 import sys
 
-from documents import blocks, write_files
+from documents import as_said, blocks, commands, typed, write_files
 
 from harness.api import Run
 
@@ -79,6 +79,16 @@ def test_the_loop_of_the_library_document_runs_on_two_ranks(tmp_path):
     (tmp_path / "loop.py").write_text("\n".join(fragments))
     accuracies = on_two_ranks(tmp_path, "loop.py")
     assert all(float(out.split()[-1]) > 0.4 for out in accuracies)  # 0.25 by chance
+
+
+def test_the_tutorial_says_what_a_reader_will_see(tmp_path):
+    write_files("tutorial.md", tmp_path)
+    simulated = [line for line in commands("tutorial.md") if line.needs == ""]
+    assert len(simulated) == 7
+    for line in simulated:
+        done = typed(line, tmp_path)
+        assert done.returncode == 0, done.stdout
+        assert as_said(done.stdout, line.says), f"$ {line.command}\n{done.stdout}"
 
 
 def path(folder):
