@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
+_FILE = re.compile(r"^<!-- file: (\S+) -->\n^```\w+\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 _CONSOLE = re.compile(r"(?:^<!-- ([\w ]+) -->\n)?^```console\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 
 
@@ -20,8 +21,10 @@ def blocks(document: str, language: str) -> list[str]:
 
 
 def write_files(document: str, folder: Path) -> None:
-    """Write every block that begins with `# name.suffix` to a file of that name."""
-    for block in [*blocks(document, "python"), *blocks(document, "toml"), *blocks(document, "text")]:
+    """Write every block that begins with `# name.suffix`, or stands below `<!-- file: NAME -->`, to that file."""
+    for name, block in _FILE.findall((DOCS / document).read_text()):
+        (folder / name).write_text(block)
+    for block in [*blocks(document, "python"), *blocks(document, "toml")]:
         named = re.match(r"# (\w+\.\w+)\n", block)
         if named:
             (folder / named[1]).write_text(block)

@@ -7,6 +7,7 @@ import socket
 import subprocess
 import sys
 
+import pytest
 from documents import as_said, blocks, commands, typed, write_files
 
 from harness.api import Run
@@ -81,10 +82,15 @@ def test_the_loop_of_the_library_document_runs_on_two_ranks(tmp_path):
     assert all(float(out.split()[-1]) > 0.4 for out in accuracies)  # 0.25 by chance
 
 
-def test_the_tutorial_says_what_a_reader_will_see(tmp_path):
-    write_files("tutorial.md", tmp_path)
-    simulated = [line for line in commands("tutorial.md") if line.needs == ""]
-    assert len(simulated) == 7
+@pytest.mark.parametrize(
+    ("document", "lines"),
+    [("tutorial.md", 7), ("how-to/own-script.md", 1), ("how-to/own-model.md", 2), ("how-to/own-profile.md", 2)],
+)
+def test_a_reader_sees_what_the_document_shows(tmp_path, document, lines):
+    write_files(document, tmp_path)
+    (tmp_path / "train.py").touch()  # of how-to/own-script.md, which is the reader's
+    simulated = [line for line in commands(document) if line.needs == ""]
+    assert len(simulated) == lines
     for line in simulated:
         done = typed(line, tmp_path)
         assert done.returncode == 0, done.stdout
