@@ -36,25 +36,31 @@ class Command:
 
 def commands() -> Iterator[Command]:
     """All commands, in the order of `wanbench --help`."""
+    outer = click.Context(main, info_name="wanbench", **main.context_settings)
     for name, summary in COMMANDS.items():
-        found = main.get_command(click.Context(main), name)
+        found = main.get_command(outer, name)
         assert found is not None
-        yield describe(name, summary, found)
+        yield describe(summary, found, click.Context(found, outer, info_name=name))
 
 
-def describe(name: str, summary: str, command: click.Command) -> Command:
+def describe(summary: str, command: click.Command, context: click.Context) -> Command:
     """One command."""
-    context = click.Context(command, info_name=f"wanbench {name}")
     paragraphs = list(_paragraphs(inspect.cleandoc(command.help or "")))
     examples = next((p.text for p in paragraphs if p.text.startswith(EXAMPLE)), "")
     return Command(
-        name,
+        str(context.info_name),
         summary,
-        " ".join([f"wanbench {name}", *command.collect_usage_pieces(context)]),
+        " ".join([context.command_path, *command.collect_usage_pieces(context)]),
         tuple(p for p in paragraphs if p.text != examples),
         tuple(_options(command, context)),
-        tuple(line.strip() for line in examples.removeprefix(EXAMPLE).splitlines() if line.strip()),
+        examples_in(examples),
     )
+
+
+def examples_in(text: str) -> tuple[str, ...]:
+    """Command lines in a paragraph that begins with `Example:`; one that a backslash continues is one."""
+    lines = re.sub(r"\\\n\s*", "", text.removeprefix(EXAMPLE)).splitlines()
+    return tuple(line.strip() for line in lines if line.strip())
 
 
 def preface() -> tuple[Paragraph, ...]:
@@ -63,9 +69,9 @@ def preface() -> tuple[Paragraph, ...]:
 
 
 def _options(command: click.Command, context: click.Context) -> Iterator[tuple[str, str]]:
-    for parameter in command.get_params(context):
+    for parameter in command.params:
         record = parameter.get_help_record(context)
-        if record is not None:
+        if record is not None and isinstance(parameter, click.Option):
             yield record
 
 

@@ -29,6 +29,7 @@ COMMANDS = {
     "measure": "A profile from output of ping and iperf3, or from live hosts.",
     "list": "List what a spec can name, its keys, or the columns of results.",
     "show": "Show one algorithm, compressor, workload, profile or experiment.",
+    "completion": "Completion of commands, options and names in your shell.",
     "clean": "Remove what a crashed run may have left on this host.",
 }
 

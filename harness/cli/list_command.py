@@ -23,16 +23,7 @@ def command(kind: str, as_json: bool) -> None:
     \b
     Example:  wanbench list algorithms
     """
-    listing: dict[str, Callable[[], dict[str, str]]] = {
-        "algorithms": _algorithms,
-        "compressors": _compressors,
-        "workloads": _workloads,
-        "profiles": _profiles,
-        "experiments": _experiments,
-        "keys": _keys,
-        "columns": _columns,
-    }
-    found = listing[kind]()
+    found = LISTS[kind]()
     if as_json:
         click.echo(json.dumps(found, indent=1))
         return
@@ -93,3 +84,14 @@ def _first_line(documented: object) -> str:
     import inspect
 
     return (inspect.getdoc(documented) or "").partition("\n")[0]
+
+
+LISTS: dict[str, Callable[[], dict[str, str]]] = {
+    "algorithms": _algorithms,
+    "compressors": _compressors,
+    "workloads": _workloads,
+    "profiles": _profiles,
+    "experiments": _experiments,
+    "keys": _keys,
+    "columns": _columns,
+}
