@@ -12,6 +12,7 @@ from pathlib import Path
 import click
 import pytest
 from command_line import as_it_was, wanbench  # noqa: F401  # the fixture is used by all
+from documents import DOCS, commands
 
 from harness import papers
 from harness.cli import COMMANDS, main
@@ -53,6 +54,16 @@ def test_an_example_is_accepted_as_it_stands(example):
     given = parsed(arguments(example))
     spec = str(given.get("spec_source", "own.toml"))
     assert spec in builtin_names() or spec.endswith(".toml")
+
+
+DOCUMENTS = sorted(str(path.relative_to(DOCS)) for path in DOCS.rglob("*.md"))
+
+
+@pytest.mark.parametrize("document", DOCUMENTS)
+def test_commands_in_a_document_are_accepted(document):
+    for line in commands(document):
+        if line.command.startswith("wanbench "):
+            parsed(arguments(line.command.partition(" #")[0]))
 
 
 def test_the_examples_of_the_first_help_are_accepted():

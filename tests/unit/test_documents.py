@@ -84,7 +84,13 @@ def test_the_loop_of_the_library_document_runs_on_two_ranks(tmp_path):
 
 @pytest.mark.parametrize(
     ("document", "lines"),
-    [("tutorial.md", 7), ("how-to/own-script.md", 1), ("how-to/own-model.md", 2), ("how-to/own-profile.md", 2)],
+    [
+        ("tutorial.md", 7),
+        ("how-to/own-script.md", 1),
+        ("how-to/own-model.md", 2),
+        ("how-to/own-profile.md", 2),
+        ("explanation/payload-scale.md", 4),
+    ],
 )
 def test_a_reader_sees_what_the_document_shows(tmp_path, document, lines):
     write_files(document, tmp_path)
