@@ -23,6 +23,7 @@ html_static_path = ["_static"]
 html_css_files = ["site.css"]
 html_copy_source = False
 html_show_sourcelink = False
+html_show_search_summary = False  # summaries are fetched, which a page that is opened as a file may not
 html_show_sphinx = False
 html_theme_options = {"top_of_page_buttons": []}
 pygments_style = "tango"
