@@ -13,6 +13,7 @@ author = "the wanbench authors"
 copyright = "the wanbench authors, MIT licence"
 extensions = ["myst_parser", "reference"]
 exclude_patterns = ["_ext"]
+smartquotes = False  # --help is no dash
 nitpicky = True  # with -W a reference that leads nowhere fails the build
 default_role = "literal"  # docstrings mark code with single backticks, as Markdown does
 myst_enable_extensions = ["deflist"]

@@ -12,15 +12,19 @@ from commands import Command, Paragraph, commands, preface
 from markdown import attributes, docstring, escaped, fenced, table
 
 from harness import columns, spec_keys
+from harness.axes import SHORT_AXES
+from harness.cli.init_command import STARTER
 from harness.spec import Spec, builtin_names, read
 from netprofiles import catalog_names, load
 from netprofiles.describe import render
 from workloads import parameters
 from workloads.algorithms import registry as algorithms
+from workloads.algorithms.base import Algorithm
 from workloads.builtins import BUILTINS
 from workloads.compression import registry as compressors
 
 _LONG = 60  # lines of a profile
+_KINDS = ("string", "whole number", "number", "true", "false", "table", "list of strings")
 
 
 def of_commands() -> str:
@@ -53,12 +57,15 @@ def of_keys() -> str:
     parts = []
     for name, keys in by_table.items():
         parts.append(f"## {_heading(name)}\n")
-        rows = [
-            (f"`{key.name.rpartition('.')[2]}`", _code(key.takes), _code(key.default), escaped(key.meaning))
-            for key in keys
-        ]
-        parts.append(table(("key", "takes", "default", "meaning"), rows))
+        rows = [(f"`{key.name.rpartition('.')[2]}`", f"{escaped(key.meaning)} {_takes(key)}") for key in keys]
+        parts.append(table(("key", "meaning"), rows))
     return "\n".join(parts)
+
+
+def _takes(key: spec_keys.Key) -> str:
+    """What a key takes, in two columns rather than four: phones are narrow."""
+    default = {"": "", "required": "; required"}.get(key.default, f"; default {_code(key.default)}")
+    return f"*Takes* {_code(key.takes)}{default}."
 
 
 def _heading(name: str) -> str:
@@ -68,7 +75,7 @@ def _heading(name: str) -> str:
 
 
 def _code(text: str) -> str:
-    return " or ".join(f"`{part}`" if '"' in part or part in {"true", "false"} else part for part in text.split(" or "))
+    return " or ".join(part if part in _KINDS else f"`{part}`" for part in text.split(" or "))
 
 
 def of_columns() -> str:
@@ -80,16 +87,16 @@ def of_columns() -> str:
 def of_algorithms() -> str:
     """All algorithms: equations, parameters with the papers' symbols, sources."""
     symbols = [
-        (f"[`{kind}`](#{kind})", escaped(_symbol(found, "delay")), escaped(_symbol(found, "period")), found.source)
+        (f"[`{kind}`](#{kind})", escaped(_symbol(found, "delay")), escaped(_symbol(found, "period")))
         for kind in algorithms.kinds()
         for found in [algorithms.find(kind)]
     ]
-    head = table(("algorithm", "delay D", "period p", "source"), [(a, b, c, escaped(d)) for a, b, c, d in symbols])
+    head = table(("algorithm", "delay D", "period p"), symbols)
     return "\n".join([head, *(_documented(kind, algorithms.find(kind)) for kind in algorithms.kinds())])
 
 
 def _symbol(found: type[parameters.Parameters], name: str) -> str:
-    """What the source calls a parameter; "0" and "1" where the algorithm has none, and its name where it has none."""
+    """What the source calls a parameter; nothing where the algorithm has none."""
     if name not in found.parameters():
         return ""
     return found.symbols.get(name, name)
@@ -102,23 +109,29 @@ def of_compressors() -> str:
 
 def _documented(kind: str, found: type[parameters.Parameters]) -> str:
     doc, module = inspect.getdoc(found) or "", inspect.getdoc(inspect.getmodule(found)) or ""
-    described, meanings = parameters.describe(found), attributes(doc)
-    rows = []
-    for name, item in _items(described["parameters"]):
-        default = "required" if item["required"] else f"`{json.dumps(item['default'])}`"
-        rows.append(
-            (f"`{name}`", item["type"], default, escaped(item["symbol"] or ""), escaped(meanings.get(name, "")))
-        )
+    if found is Algorithm:  # the rest is for who writes one
+        doc, module = doc.partition("\n")[0], ""
     more = docstring(module) if len(module.splitlines()) > 1 else ""
     return "\n".join(
         [
             f"## {kind}\n",
             docstring(doc) + "\n",
-            table(("parameter", "type", "default", "in the paper", "meaning"), rows) if rows else "",
+            _parameters(found, attributes(doc)),
             f"Source: {escaped(found.source)}.\n",
             f"{more}\n" if more else "",
         ]
     )
+
+
+def _parameters(found: type[parameters.Parameters], meanings: Mapping[str, str]) -> str:
+    rows = []
+    for name, item in _items(parameters.describe(found)["parameters"]):
+        default = "required" if item["required"] else f"`{json.dumps(item['default'])}`"
+        symbol, meaning = escaped(item["symbol"] or ""), escaped(meanings.get(name, ""))
+        rows.append((f"`{name}`", item["type"], default, symbol, meaning))
+    header = ("parameter", "type", "default", "in the paper", "meaning")
+    kept = [i for i in range(len(header)) if any(row[i] for row in rows)]
+    return table([header[i] for i in kept], [[row[i] for i in kept] for row in rows]) if rows else ""
 
 
 def _items(described: Any) -> Iterable[tuple[str, Mapping[str, Any]]]:
@@ -151,9 +164,22 @@ def of_profiles() -> str:
     return "\n".join(parts)
 
 
+def of_axes() -> str:
+    """Names of axes that stand for a key."""
+    return table(("axis", "key"), [(f"`{axis}`", f"`{key}`") for axis, key in SHORT_AXES.items()])
+
+
+def of_starter() -> str:
+    """What `wanbench init` writes."""
+    text = STARTER.read_text(encoding="utf-8").replace("@NAME@", "my-network").replace("@FILE@", "my-network.toml")
+    return fenced(text.rstrip(), "toml")
+
+
 PARTS: Mapping[str, Callable[[], str]] = {
     "commands": of_commands,
     "keys": of_keys,
+    "axes": of_axes,
+    "starter": of_starter,
     "columns": of_columns,
     "algorithms": of_algorithms,
     "compressors": of_compressors,
