@@ -65,7 +65,9 @@ docs: setup
 	$(BIN)/python scripts/check_site.py build/site
 
 man: setup
-	$(BIN)/python docs/_ext/manual.py >harness/wanbench.1
+	@mkdir -p build
+	PYTHONPATH=.:docs/_ext $(BIN)/python -m wanbench_docs.manual >build/wanbench.1
+	mv build/wanbench.1 harness/wanbench.1
 
 # What is simulated repeats exactly, so once is enough.
 gate: setup

@@ -21,8 +21,8 @@ from harness.spec import builtin_names
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.append(str(ROOT / "docs" / "_ext"))
 
-import commands as described  # noqa: E402  # from docs/_ext
-import manual  # noqa: E402
+from wanbench_docs import commands as described  # noqa: E402  # from docs/_ext
+from wanbench_docs import manual  # noqa: E402
 
 EXAMPLES = {command.name: command.examples for command in described.commands()}
 ALL = [(name, example) for name, examples in EXAMPLES.items() for example in examples]

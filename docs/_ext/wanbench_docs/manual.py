@@ -1,4 +1,4 @@
-"""The man page, from what the commands say of themselves.   python docs/_ext/manual.py >harness/wanbench.1
+"""The man page, from what the commands say of themselves.   make man
 
 It is committed, because `pip install` puts it where `man wanbench` finds it; a test says when it has to be made again.
 """
@@ -7,11 +7,8 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
-
-from commands import Command, Paragraph, commands, preface  # needs the line above
+from wanbench_docs.commands import Command, Paragraph, commands, preface
 
 
 def page() -> str:

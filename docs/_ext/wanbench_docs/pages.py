@@ -8,15 +8,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from commands import Command, Paragraph, commands, preface
-from markdown import attributes, docstring, escaped, fenced, table
-
 from harness import columns, spec_keys
 from harness.axes import SHORT_AXES
 from harness.cli.init_command import STARTER
 from harness.spec import Spec, builtin_names, read
 from netprofiles import catalog_names, load
 from netprofiles.describe import render
+from wanbench_docs.commands import Command, Paragraph, commands, preface
+from wanbench_docs.markdown import attributes, docstring, escaped, fenced, table
 from workloads import parameters
 from workloads.algorithms import registry as algorithms
 from workloads.algorithms.base import Algorithm

@@ -6,8 +6,9 @@ there cannot be out of date, and a change of a command or a key is one change.
 
 from __future__ import annotations
 
-from pages import fill
 from sphinx.application import Sphinx
+
+from wanbench_docs.pages import fill
 
 
 def setup(app: Sphinx) -> dict[str, bool]:
