@@ -57,6 +57,16 @@ lint: setup
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
+# What is simulated repeats exactly, so once is enough.
+gate: setup
+	@for file in results/reference/gate/*.json; do \
+		$(BIN)/wanbench check "$$(basename "$$file" .json)" --testbed virtual --set run.repeats=1 \
+			--baseline "$$file" $(if $(ACCEPT),--accept) || exit; \
+	done
+
+clean: setup
+	$(BIN)/wanbench clean
+
 # A warning fails it: a reference that leads nowhere, an image that is not there, a page that no contents list.
 docs: setup
 	@$(BIN)/python -c 'import furo, myst_parser' 2>/dev/null || \
@@ -68,16 +78,6 @@ man: setup
 	@mkdir -p build
 	PYTHONPATH=.:docs/_ext $(BIN)/python -m wanbench_docs.manual >build/wanbench.1
 	mv build/wanbench.1 harness/wanbench.1
-
-# What is simulated repeats exactly, so once is enough.
-gate: setup
-	@for file in results/reference/gate/*.json; do \
-		$(BIN)/wanbench check "$$(basename "$$file" .json)" --testbed virtual --set run.repeats=1 \
-			--baseline "$$file" $(if $(ACCEPT),--accept) || exit; \
-	done
-
-clean: setup
-	$(BIN)/wanbench clean
 
 # BASE=... another base image, with the same minor version of Python as $(PYTHON)
 image:
