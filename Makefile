@@ -3,9 +3,10 @@
 # make test-kernel   the tests that need netem: on this kernel where it has netem, else in User-Mode Linux (5 minutes)
 # make test-docker   the tests with containers: with the Docker daemon that runs, else as root with a private one
 # make gate    the built-in experiments, simulated, against results/reference/gate; ACCEPT=1 makes changes the baseline
-# make test-browser  the report of a run, in headless Chromium
+# make test-browser  the report of a run, and the documentation site, in headless Chromium
 # make figures       redraw every committed figure from results/reference/; make check-figures compares byte by byte
 # make record PAPER=dts   measure a paper's experiments again, record them in results/reference/, and redraw
+# make docs    the documentation site, into build/site; reads without a network. make man rewrites the man page
 # make lint    ruff, mypy --strict, one-way imports
 # make image   the images of --testbed docker; make base-image-from-debian first where no registry can be reached
 # make setup   only set up: Debian/Ubuntu packages where root, a virtual environment, Python packages
@@ -14,7 +15,8 @@ VENV ?= .venv
 PYTHON ?= python3
 BIN := $(VENV)/bin
 
-.PHONY: setup sweep test test-kernel test-docker test-browser figures check-figures record lint gate image base-image-from-debian clean
+.PHONY: setup sweep test test-kernel test-docker test-browser figures check-figures record lint gate docs man image \
+	base-image-from-debian clean
 
 setup:
 	@VENV="$(VENV)" PYTHON="$(PYTHON)" sh scripts/setup.sh
@@ -34,7 +36,7 @@ test-kernel: setup
 	@PYTHON="$(BIN)/python" sh scripts/test-kernel.sh $(ARGS)
 
 # In CI a lane that cannot run fails.
-test-browser: setup
+test-browser: docs
 	@sh scripts/setup-tests.sh browser
 	WANBENCH_REQUIRE="$(if $(CI),$(or $(WANBENCH_REQUIRE),browser),$(WANBENCH_REQUIRE))" sh scripts/measured-tests.sh \
 		$(BIN)/python -m pytest tests/browser $(ARGS)
@@ -64,6 +66,18 @@ gate: setup
 
 clean: setup
 	$(BIN)/wanbench clean
+
+# A warning fails it: a reference that leads nowhere, an image that is not there, a page that no contents list.
+docs: setup
+	@$(BIN)/python -c 'import furo, myst_parser' 2>/dev/null || \
+		$(BIN)/python -m pip install -q --disable-pip-version-check -c $(VENV)/constraints.txt -e '.[docs]'
+	$(BIN)/python -m sphinx -W --keep-going -q -b html docs build/site
+	$(BIN)/python scripts/check_site.py build/site
+
+man: setup
+	@mkdir -p build
+	PYTHONPATH=.:docs/_ext $(BIN)/python -m wanbench_docs.manual >build/wanbench.1
+	mv build/wanbench.1 harness/wanbench.1
 
 # BASE=... another base image, with the same minor version of Python as $(PYTHON)
 image:

@@ -27,8 +27,9 @@ COMMANDS = {
     "verify": "May the numbers of a run be published?",
     "calibrate": "A workload by numbers from a real training script.",
     "measure": "A profile from output of ping and iperf3, or from live hosts.",
-    "list": "List algorithms, compressors, workloads, profiles or experiments.",
+    "list": "List what a spec can name, its keys, or the columns of results.",
     "show": "Show one algorithm, compressor, workload, profile or experiment.",
+    "completion": "Completion of commands, options and names in your shell.",
     "clean": "Remove what a crashed run may have left on this host.",
 }
 

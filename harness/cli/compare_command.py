@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from harness.cli import completing
 from harness.cli.options import out_option, rows_of
 from harness.errors import SpecError
 
@@ -18,8 +19,8 @@ FORMATS = ("table", "md", "csv", "json", "parquet")
 
 
 @click.command("compare", short_help="Compare the cells of a run along an axis, or two runs.")
-@click.argument("run_source", metavar="RUN")
-@click.argument("head_source", metavar="[HEAD]", required=False)
+@click.argument("run_source", metavar="RUN", shell_complete=completing.runs)
+@click.argument("head_source", metavar="[HEAD]", required=False, shell_complete=completing.runs)
 @click.option("--by", default=None, metavar="AXIS", help="testbed, emulator, collective ...; of two runs: run.")
 @click.option("--format", "form", type=click.Choice(FORMATS), default="table", show_default=True)
 @click.option("--json", "as_json", is_flag=True, help="Short for --format json.")

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from harness.cli import completing
 from harness.cli.options import out_option
 from harness.errors import HostError, SpecError
 
@@ -25,7 +26,12 @@ if TYPE_CHECKING:
     short_help="Run any program on an emulated network, as torchrun would.",
     context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
 )
-@click.option("--profile", required=True, help="Catalog name, TOML or CSV file, or `uniform` (with --rtt).")
+@click.option(
+    "--profile",
+    required=True,
+    shell_complete=completing.profiles,
+    help="Catalog name, TOML or CSV file, or `uniform` (with --rtt).",
+)
 @click.option("-n", "--workers", type=click.IntRange(min=1), required=True, help="Workers, each with its own network.")
 @click.option(
     "--nproc-per-node",

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from harness.cli import completing
 from harness.cli.options import out_option, rows_of
 from harness.errors import SpecError
 
@@ -15,7 +16,7 @@ EXIT_DIFFERENT, EXIT_NOT_COMPARABLE = 1, 5
 
 
 @click.command("figures", short_help="Draw the figures of a run, or of a paper.")
-@click.argument("run_source", metavar="[RUN]", required=False)
+@click.argument("run_source", metavar="[RUN]", required=False, shell_complete=completing.runs)
 @click.option("-o", "--to", type=click.Path(file_okay=False, path_type=Path), help="Where to; default: RUN/figures.")
 @click.option("--formats", default="svg,pdf,png", show_default=True, help="Comma-separated file types of a run.")
 @click.option("--paper", metavar="NAME", help="A paper's figures, from results/reference/; dts, ..., or all.")

@@ -9,7 +9,7 @@ import click
 
 from harness.errors import HostError, SpecError
 
-_TEMPLATE = Path(__file__).resolve().parents[1] / "templates" / "starter.toml"
+STARTER = Path(__file__).resolve().parents[1] / "templates" / "starter.toml"
 
 
 @click.command("init", short_help="Write a commented starter spec.")
@@ -23,7 +23,7 @@ def command(file: Path) -> None:
     if file.suffix != ".toml":
         raise SpecError(f"{file}: expected a name that ends in .toml")
     name = re.sub(r"[^a-z0-9]+", "-", file.stem.lower()).strip("-") or "experiment"
-    text = _TEMPLATE.read_text(encoding="utf-8").replace("@NAME@", name).replace("@FILE@", str(file))
+    text = STARTER.read_text(encoding="utf-8").replace("@NAME@", name).replace("@FILE@", str(file))
     try:
         with file.open("x", encoding="utf-8") as handle:
             handle.write(text)

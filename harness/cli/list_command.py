@@ -11,26 +11,19 @@ import click
 from workloads.parameters import Parameters, default_of
 
 UNIFORM = "N sites of one worker, all pairs alike; takes rtt, rate, jitter, loss"
-KINDS = ("algorithms", "compressors", "workloads", "profiles", "experiments")
+KINDS = ("algorithms", "compressors", "workloads", "profiles", "experiments", "keys", "columns")
 
 
-@click.command("list", short_help="List algorithms, compressors, workloads, profiles or experiments.")
+@click.command("list", short_help="List what a spec can name, its keys, or the columns of results.")
 @click.argument("kind", type=click.Choice(KINDS))
 @click.option("--json", "as_json", is_flag=True, help="For machines.")
 def command(kind: str, as_json: bool) -> None:
-    """List what a spec can name.
+    """List what a spec can name, the keys that it can have, or the columns of results.
 
     \b
     Example:  wanbench list algorithms
     """
-    listing: dict[str, Callable[[], dict[str, str]]] = {
-        "algorithms": _algorithms,
-        "compressors": _compressors,
-        "workloads": _workloads,
-        "profiles": _profiles,
-        "experiments": _experiments,
-    }
-    found = listing[kind]()
+    found = LISTS[kind]()
     if as_json:
         click.echo(json.dumps(found, indent=1))
         return
@@ -75,7 +68,30 @@ def _experiments() -> dict[str, str]:
     return {name: Spec.load(name).description for name in builtin_names()}
 
 
+def _keys() -> dict[str, str]:
+    from harness.spec_keys import described
+
+    return {key.name: f"({', '.join(filter(None, [key.takes, key.default]))})  {key.meaning}" for key in described()}
+
+
+def _columns() -> dict[str, str]:
+    from harness.columns import MEANINGS
+
+    return dict(MEANINGS)
+
+
 def _first_line(documented: object) -> str:
     import inspect
 
     return (inspect.getdoc(documented) or "").partition("\n")[0]
+
+
+LISTS: dict[str, Callable[[], dict[str, str]]] = {
+    "algorithms": _algorithms,
+    "compressors": _compressors,
+    "workloads": _workloads,
+    "profiles": _profiles,
+    "experiments": _experiments,
+    "keys": _keys,
+    "columns": _columns,
+}

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from harness.cli import completing
 from harness.errors import SpecError
 
 if TYPE_CHECKING:  # `--help` answers without reading a spec
@@ -22,7 +23,7 @@ def spec_options(function: F) -> F:
     """SPEC and everything that changes it."""
     for decorate in reversed(
         (
-            click.argument("spec_source", metavar="SPEC"),
+            click.argument("spec_source", metavar="SPEC", shell_complete=completing.specs),
             click.option("--set", "assignments", multiple=True, metavar="KEY=VALUE",
                          help="Replace a value of the spec, e.g. --set run.repeats=1."),
             click.option("--only", multiple=True, metavar="AXIS=VALUE",

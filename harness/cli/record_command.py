@@ -6,12 +6,13 @@ from pathlib import Path
 
 import click
 
+from harness.cli import completing
 from harness.cli.options import out_option
 from harness.errors import CellsFailed, SpecError
 
 
 @click.command("record", short_help="Measure a paper's experiments and keep what its figures need.")
-@click.argument("name", metavar="PAPER")
+@click.argument("name", metavar="PAPER", shell_complete=completing.papers)
 @click.option("--only", multiple=True, metavar="RUN", help="Of its experiments, only this one. Repeatable.")
 @click.option("--fresh", is_flag=True, help="Throw earlier results of these experiments away.")
 @click.option("--keep", is_flag=True, help="Keep results that other code measured.")

@@ -6,12 +6,13 @@ from pathlib import Path
 
 import click
 
+from harness.cli import completing
 from harness.cli.options import out_option, rows_of
 from harness.errors import HostError
 
 
 @click.command("report", short_help="One page of a run, to look at and to pass on.")
-@click.argument("run_source", metavar="[RUN]", required=False)
+@click.argument("run_source", metavar="[RUN]", required=False, shell_complete=completing.runs)
 @click.option("-o", "--to", type=click.Path(dir_okay=False, path_type=Path), help="Where to; default: RUN/report.html.")
 @out_option
 def command(run_source: str | None, to: Path | None, out: Path) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from harness.cli import completing
 from harness.cli.options import out_option, rows_of
 from harness.errors import SpecError
 
@@ -13,7 +14,7 @@ _FORMATS = ("table", "pivot", "md", "csv", "json", "parquet")
 
 
 @click.command("results", short_help="Show the results of a run.")
-@click.argument("run_source", metavar="[RUN]", required=False)
+@click.argument("run_source", metavar="[RUN]", required=False, shell_complete=completing.runs)
 @click.option("--format", "form", type=click.Choice(_FORMATS), default="table", show_default=True)
 @click.option("--sort", metavar="COLUMN", help="Of a table: step_time_s, scalability, ...; -COLUMN: largest first.")
 @out_option

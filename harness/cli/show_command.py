@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from harness.cli import completing
 from harness.cli.list_command import UNIFORM
 from harness.errors import SpecError
 from workloads import parameters
@@ -15,7 +16,7 @@ from workloads import parameters
 
 @click.command("show", short_help="Show one algorithm, compressor, workload, profile or experiment.")
 @click.argument("kind", type=click.Choice(["algorithm", "compressor", "workload", "profile", "experiment"]))
-@click.argument("name")
+@click.argument("name", shell_complete=completing.shown)
 @click.option("--json", "as_json", is_flag=True, help="For machines.")
 def command(kind: str, name: str, as_json: bool) -> None:
     """Show NAME in full: equations of an algorithm, values of a profile with their sources, the text of an experiment.

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import click
 
+from harness.cli import completing
 from harness.cli.options import out_option, rows_of
 from harness.errors import CellsFailed
 
@@ -15,7 +16,7 @@ _NAMED = 3
 
 
 @click.command("verify", short_help="May the numbers of a run be published?")
-@click.argument("run_source", metavar="[RUN]", required=False)
+@click.argument("run_source", metavar="[RUN]", required=False, shell_complete=completing.runs)
 @click.option("--json", "as_json", is_flag=True, help="For machines.")
 @out_option
 def command(run_source: str | None, as_json: bool, out: Path) -> None:

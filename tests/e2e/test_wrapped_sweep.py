@@ -1,4 +1,4 @@
-"""The script of docs/library.md under a spec: wanbench names the algorithm, and latency tells them apart."""
+"""The script of docs/how-to/own-loop.md under a spec: wanbench names the algorithm, and latency tells them apart."""
 
 import json
 import sys
@@ -7,7 +7,7 @@ from documents import write_files
 
 
 def test_one_script_is_measured_with_two_algorithms(bench):
-    write_files("library.md", bench.folder)
+    write_files("how-to/own-loop.md", bench.folder)
     text = (bench.folder / "sweep.toml").read_text()
     assert '"python"' in text
     spec = bench.spec(text.replace('"python"', json.dumps(sys.executable)))

@@ -7,7 +7,8 @@ import socket
 import subprocess
 import sys
 
-from documents import blocks, write_files
+import pytest
+from documents import as_said, blocks, commands, typed, write_files
 
 from harness.api import Run
 
@@ -56,13 +57,13 @@ def on_two_ranks(folder, program):
 
 
 def test_the_tutorials_algorithm_holds_what_it_claims(tmp_path):
-    write_files("own-algorithm.md", tmp_path)
+    write_files("how-to/own-algorithm.md", tmp_path)
     program = (tmp_path / "check_mine.py").read_text() + CLAIMED_TOO_MUCH
-    assert run(tmp_path, "-c", program) == "".join(blocks("own-algorithm.md", "text"))
+    assert run(tmp_path, "-c", program) == "".join(blocks("how-to/own-algorithm.md", "text"))
 
 
 def test_the_tutorials_experiment_runs(tmp_path):
-    write_files("own-algorithm.md", tmp_path)
+    write_files("how-to/own-algorithm.md", tmp_path)
     wanbench = ["-P", "-m", "harness.cli"]
     run(tmp_path, *wanbench, "run", "mine.toml", "--testbed", "virtual", "--out", "out", PYTHONPATH=path(tmp_path))
     found = Run.open(str(tmp_path / "out/mine")).results().query("workers == 4 and rep == 0")
@@ -75,10 +76,31 @@ def test_the_tutorials_experiment_runs(tmp_path):
 
 
 def test_the_loop_of_the_library_document_runs_on_two_ranks(tmp_path):
-    fragments = [block for block in blocks("library.md", "python") if not block.startswith("# ")]
+    fragments = [block for block in blocks("how-to/own-loop.md", "python") if not block.startswith("# ")]
     (tmp_path / "loop.py").write_text("\n".join(fragments))
     accuracies = on_two_ranks(tmp_path, "loop.py")
     assert all(float(out.split()[-1]) > 0.4 for out in accuracies)  # 0.25 by chance
+
+
+@pytest.mark.parametrize(
+    ("document", "lines"),
+    [
+        ("tutorial.md", 7),
+        ("how-to/own-script.md", 1),
+        ("how-to/own-model.md", 2),
+        ("how-to/own-profile.md", 2),
+        ("explanation/payload-scale.md", 4),
+    ],
+)
+def test_a_reader_sees_what_the_document_shows(tmp_path, document, lines):
+    write_files(document, tmp_path)
+    (tmp_path / "train.py").touch()  # of how-to/own-script.md, which is the reader's
+    simulated = [line for line in commands(document) if line.needs == ""]
+    assert len(simulated) == lines
+    for line in simulated:
+        done = typed(line, tmp_path)
+        assert done.returncode == 0, done.stdout
+        assert as_said(done.stdout, line.says), f"$ {line.command}\n{done.stdout}"
 
 
 def path(folder):

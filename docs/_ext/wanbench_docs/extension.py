@@ -1,0 +1,28 @@
+"""Fills the pages of docs/reference/ from the code when the site is built, so that they cannot fall behind it.
+
+A page says `<!-- generated: NAME -->` where a part of that name belongs. Nothing generated is committed: what is not
+there cannot be out of date, and a change of a command or a key is one change.
+"""
+
+from __future__ import annotations
+
+from sphinx.application import Sphinx
+
+from wanbench_docs.pages import fill
+
+
+def setup(app: Sphinx) -> dict[str, bool]:
+    """Called by Sphinx."""
+    app.connect("source-read", _fill)
+    app.connect("env-get-outdated", lambda *_: _generated(app))
+    return {"parallel_read_safe": True, "parallel_write_safe": True}
+
+
+def _fill(_app: Sphinx, name: str, source: list[str]) -> None:
+    if name.startswith("reference/"):
+        source[0] = fill(source[0])
+
+
+def _generated(app: Sphinx) -> list[str]:
+    """Pages to read again although their files did not change: the code may have."""
+    return [name for name in app.env.found_docs if name.startswith("reference/")]

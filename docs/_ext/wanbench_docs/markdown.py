@@ -1,0 +1,80 @@
+"""Plain text as Markdown: words as they are, docstrings with their tables and equations, tables of cells."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Iterable, Iterator, Sequence
+
+_SPECIAL = re.compile(r"([\\*_<>\[\]|{}#~^$])")
+_CODE = re.compile(r"(`[^`]+`)")
+_BULLET = re.compile(r"[*-] ")
+
+
+def escaped(text: str) -> str:
+    """Text that shows as it is; what stands between single backticks is code."""
+    parts = _CODE.split(text)
+    return "".join(part if part.startswith("`") else _SPECIAL.sub(r"\\\1", part) for part in parts)
+
+
+def fenced(text: str, language: str = "text") -> str:
+    """Text as it stands."""
+    return f"```{language}\n{text}\n```\n"
+
+
+def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A table; cells are Markdown."""
+    lines = [header, ["---"] * len(header), *rows]
+    return "\n".join(f"| {' | '.join(cell.replace(chr(10), ' ') for cell in line)} |" for line in lines) + "\n"
+
+
+def docstring(text: str) -> str:
+    """A docstring as Markdown: equations and grids as they stand; `Attributes` are left out."""
+    blocks = _blocks(inspect.cleandoc(text).partition("\nAttributes:\n")[0])
+    return "\n\n".join(_block(lines) for lines in blocks)
+
+
+def attributes(text: str) -> dict[str, str]:
+    """Name and meaning of what stands below `Attributes:`."""
+    found: dict[str, str] = {}
+    names: list[str] = []
+    for line in inspect.cleandoc(text).partition("\nAttributes:\n")[2].splitlines():
+        entry = re.match(r"    ([\w, ]+): (.*)", line)
+        if entry:
+            names = [name.strip() for name in entry[1].split(",")]
+            found |= dict.fromkeys(names, entry[2])
+        elif line.startswith("     "):
+            found |= {name: f"{found[name]} {line.strip()}" for name in names}
+        elif line.strip():
+            break
+    return found
+
+
+def _blocks(text: str) -> Iterator[list[str]]:
+    """Lines between blank lines, where what is indented stays together."""
+    block: list[str] = []
+    for line in text.splitlines():
+        if line.strip():
+            block.append(line)
+        elif block:
+            yield block
+            block = []
+    if block:
+        yield block
+
+
+def _block(lines: list[str]) -> str:
+    if all(line.startswith("    ") for line in lines):
+        return fenced(inspect.cleandoc("\n" + "\n".join(lines)))
+    if lines[0].startswith("===="):
+        return fenced("\n".join(lines))
+    if lines == ["::"]:
+        return ""
+    if _BULLET.match(lines[0]):
+        return re.sub(r"(^|\n)\\\* ", r"\1* ", _strong("\n".join(lines)))
+    text = _strong(" ".join(line.strip() for line in lines))
+    return text.removesuffix(":") if text.endswith("::") else text
+
+
+def _strong(text: str) -> str:
+    return re.sub(r"\\\*\\\*(.+?)\\\*\\\*", r"**\1**", escaped(text))

@@ -1,0 +1,207 @@
+"""The generated parts of the reference, as Markdown: all from what the code says of itself."""
+
+from __future__ import annotations
+
+import inspect
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from harness import columns, spec_keys
+from harness.axes import SHORT_AXES
+from harness.cli.init_command import STARTER
+from harness.spec import Spec, builtin_names, read
+from netprofiles import catalog_names, load
+from netprofiles.describe import render
+from wanbench_docs.commands import Command, Paragraph, commands, preface
+from wanbench_docs.markdown import attributes, docstring, escaped, fenced, table
+from workloads import parameters
+from workloads.algorithms import registry as algorithms
+from workloads.algorithms.base import Algorithm
+from workloads.builtins import BUILTINS
+from workloads.compression import registry as compressors
+
+_LONG = 60  # lines of a profile
+_KINDS = ("string", "whole number", "number", "true", "false", "table", "list of strings")
+
+
+def of_commands() -> str:
+    """All commands."""
+    return "\n".join([*map(_paragraph, preface()), *map(_command, commands())])
+
+
+def _command(command: Command) -> str:
+    options = [(f"`{spelling}`", escaped(meaning)) for spelling, meaning in command.options]
+    return "\n".join(
+        [
+            f"## {command.name}\n",
+            fenced(command.usage),
+            *map(_paragraph, command.paragraphs),
+            fenced("\n".join(f"$ {example}" for example in command.examples), "console"),
+            table(("option", "meaning"), options) if options else "",
+        ]
+    )
+
+
+def _paragraph(paragraph: Paragraph) -> str:
+    return fenced(paragraph.text) if paragraph.verbatim else f"{escaped(paragraph.text)}\n"
+
+
+def of_keys() -> str:
+    """All keys of a spec, a table for each of its tables."""
+    by_table: dict[str, list[spec_keys.Key]] = {}
+    for key in spec_keys.described():
+        by_table.setdefault(key.name.rpartition(".")[0], []).append(key)
+    parts = []
+    for name, keys in by_table.items():
+        parts.append(f"## {_heading(name)}\n")
+        rows = [(f"`{key.name.rpartition('.')[2]}`", f"{escaped(key.meaning)} {_takes(key)}") for key in keys]
+        parts.append(table(("key", "meaning"), rows))
+    return "\n".join(parts)
+
+
+def _takes(key: spec_keys.Key) -> str:
+    """What a key takes, in two columns rather than four: phones are narrow."""
+    default = {"": "", "required": "; required"}.get(key.default, f"; default {_code(key.default)}")
+    return f"*Takes* {_code(key.takes)}{default}."
+
+
+def _heading(name: str) -> str:
+    if not name:
+        return "At the top"
+    return "[[gate.require]]" if name == "gate.require" else f"[{name}]"
+
+
+def _code(text: str) -> str:
+    return " or ".join(part if part in _KINDS else f"`{part}`" for part in text.split(" or "))
+
+
+def of_columns() -> str:
+    """All columns of the results."""
+    rows = [(f"`{name}`", escaped(meaning)) for name, meaning in columns.MEANINGS.items()]
+    return table(("column", "meaning"), rows)
+
+
+def of_algorithms() -> str:
+    """All algorithms: equations, parameters with the papers' symbols, sources."""
+    symbols = [
+        (f"[`{kind}`](#{kind})", escaped(_symbol(found, "delay")), escaped(_symbol(found, "period")))
+        for kind in algorithms.kinds()
+        for found in [algorithms.find(kind)]
+    ]
+    head = table(("algorithm", "delay D", "period p"), symbols)
+    return "\n".join([head, *(_documented(kind, algorithms.find(kind)) for kind in algorithms.kinds())])
+
+
+def _symbol(found: type[parameters.Parameters], name: str) -> str:
+    """What the source calls a parameter; nothing where the algorithm has none."""
+    if name not in found.parameters():
+        return ""
+    return found.symbols.get(name, name)
+
+
+def of_compressors() -> str:
+    """All compressors."""
+    return "\n".join(_documented(kind, compressors.find(kind)) for kind in compressors.kinds())
+
+
+def _documented(kind: str, found: type[parameters.Parameters]) -> str:
+    doc, module = inspect.getdoc(found) or "", inspect.getdoc(inspect.getmodule(found)) or ""
+    if found is Algorithm:  # the rest is for who writes one
+        doc, module = doc.partition("\n")[0], ""
+    more = docstring(module) if len(module.splitlines()) > 1 else ""
+    return "\n".join(
+        [
+            f"## {kind}\n",
+            docstring(doc) + "\n",
+            _parameters(found, attributes(doc)),
+            f"Source: {escaped(found.source)}.\n",
+            f"{more}\n" if more else "",
+        ]
+    )
+
+
+def _parameters(found: type[parameters.Parameters], meanings: Mapping[str, str]) -> str:
+    rows = []
+    for name, item in _items(parameters.describe(found)["parameters"]):
+        default = "required" if item["required"] else f"`{json.dumps(item['default'])}`"
+        symbol, meaning = escaped(item["symbol"] or ""), escaped(meanings.get(name, ""))
+        rows.append((f"`{name}`", item["type"], default, symbol, meaning))
+    header = ("parameter", "type", "default", "in the paper", "meaning")
+    kept = [i for i in range(len(header)) if any(row[i] for row in rows)]
+    return table([header[i] for i in kept], [[row[i] for i in kept] for row in rows]) if rows else ""
+
+
+def _items(described: Any) -> Iterable[tuple[str, Mapping[str, Any]]]:
+    return described.items()  # type: ignore[no-any-return]
+
+
+def of_experiments() -> str:
+    """Built-in experiments, with their text."""
+    parts = []
+    for name in builtin_names():
+        parts += [f"## {name}\n", f"{escaped(Spec.load(name).description)}\n", fenced(read(name).rstrip(), "toml")]
+    return "\n".join(parts)
+
+
+def of_workloads() -> str:
+    """Built-in workloads."""
+    return table(("workload", "what it is"), [(f"`{n}`", escaped(b.description)) for n, b in BUILTINS.items()])
+
+
+def of_profiles() -> str:
+    """Profiles of the catalog, with all values; of those with many sites the sites alone."""
+    parts = []
+    for name in catalog_names():
+        profile = load(name)
+        text = render(profile).rstrip()
+        shown = (
+            fenced(text) if len(text.splitlines()) < _LONG else f"`wanbench show profile {name}` lists its values.\n"
+        )
+        parts += [f"## {name}\n", f"{escaped(profile.description)}\n", shown]
+    return "\n".join(parts)
+
+
+def of_axes() -> str:
+    """Names of axes that stand for a key."""
+    return table(("axis", "key"), [(f"`{axis}`", f"`{key}`") for axis, key in SHORT_AXES.items()])
+
+
+def of_starter() -> str:
+    """What `wanbench init` writes."""
+    text = STARTER.read_text(encoding="utf-8").replace("@NAME@", "my-network").replace("@FILE@", "my-network.toml")
+    return fenced(text.rstrip(), "toml")
+
+
+PARTS: Mapping[str, Callable[[], str]] = {
+    "commands": of_commands,
+    "keys": of_keys,
+    "axes": of_axes,
+    "starter": of_starter,
+    "columns": of_columns,
+    "algorithms": of_algorithms,
+    "compressors": of_compressors,
+    "experiments": of_experiments,
+    "workloads": of_workloads,
+    "profiles": of_profiles,
+}
+
+
+def fill(text: str) -> str:
+    """A page with its generated parts in place of their marks. Raises: KeyError, for a mark that nothing fills."""
+    lines = [_filled(line) for line in text.splitlines()]
+    return "\n".join(lines) + "\n"
+
+
+def _filled(line: str) -> str:
+    mark = line.removeprefix("<!-- generated: ").removesuffix(" -->")
+    return PARTS[mark]() if line.startswith("<!-- generated: ") else line
+
+
+def marks(folder: Path) -> Iterator[str]:
+    """The names of all marks in the pages of a folder."""
+    for page in sorted(folder.rglob("*.md")):
+        for line in page.read_text(encoding="utf-8").splitlines():
+            if line.startswith("<!-- generated: "):
+                yield line.removeprefix("<!-- generated: ").removesuffix(" -->")

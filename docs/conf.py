@@ -1,0 +1,31 @@
+"""Sphinx configuration: a site that needs no network, neither to build nor to read.   make docs"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE / "_ext"), str(HERE.parent)]
+
+project = "wanbench"
+author = "the wanbench authors"
+copyright = "the wanbench authors, MIT licence"
+extensions = ["myst_parser", "wanbench_docs.extension"]
+exclude_patterns = ["_ext"]
+smartquotes = False  # --help is no dash
+nitpicky = True  # with -W a reference that leads nowhere fails the build
+default_role = "literal"  # docstrings mark code with single backticks, as Markdown does
+myst_enable_extensions = ["deflist"]
+myst_heading_anchors = 3
+html_theme = "furo"
+html_title = "wanbench"
+html_static_path = ["_static"]
+html_css_files = ["site.css"]
+html_copy_source = False
+html_show_sourcelink = False
+html_show_search_summary = False  # summaries are fetched, which a page that is opened as a file may not
+html_show_sphinx = False
+html_theme_options = {"top_of_page_buttons": []}
+pygments_style = "tango"
+pygments_dark_style = "monokai"

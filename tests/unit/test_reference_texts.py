@@ -1,0 +1,44 @@
+"""Keys and columns are described where they are, and none is forgotten: reference and command line say the same."""
+
+from __future__ import annotations
+
+from command_line import as_it_was, data, wanbench  # noqa: F401  # the fixture is used by all
+
+from harness import columns, spec_keys
+from harness.analysis import COLUMNS
+from harness.cells import expand
+from harness.rows import describe
+from harness.spec import Spec
+
+COMMAND = {
+    "schema": 1,
+    "name": "own",
+    "workload": {"command": ["true"]},
+    "network": {"rtt": "1ms"},
+    "run": {"testbed": "netns"},
+}
+
+
+def test_every_key_of_a_spec_has_a_meaning_and_no_meaning_lost_its_key():
+    assert {key.name for key in spec_keys.described()} == set(spec_keys.MEANINGS)
+
+
+def test_a_key_says_what_it_takes_and_what_holds_without_it():
+    found = {key.name: key for key in spec_keys.described()}
+    assert (found["run.repeats"].takes, found["run.repeats"].default) == ("whole number", "3")
+    assert found["run.emulator"].takes == '"auto" or "netem" or "relay"'
+    assert found["network.place"].takes == '"blocked" or "round-robin" or table'
+    assert found["workload.command"].takes == "list of strings"
+    assert found["workload.name"].default == ""
+    assert found["schema"].default == "required"
+
+
+def test_every_column_has_a_meaning_and_no_meaning_lost_its_column():
+    rows = [describe(expand(spec, "x")[-1], 0) for spec in (Spec.load("smoke"), Spec.from_dict(COMMAND, "x"))]
+    assert {*COLUMNS, *(key for row in rows for key in row)} == set(columns.MEANINGS)
+
+
+def test_list_tells_keys_and_columns():
+    assert data("list", "keys")["network.rtt"].startswith("(string)  Uniform only: round-trip time")
+    assert data("list", "columns")["step_time_s"].endswith("Never a median over steps.")
+    assert wanbench("list", "keys").stdout.splitlines()[0].startswith("schema ")
