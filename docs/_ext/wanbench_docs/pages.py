@@ -70,7 +70,7 @@ def _takes(key: spec_keys.Key) -> str:
 def _heading(name: str) -> str:
     if not name:
         return "At the top"
-    return "[[gate.require]]" if name == "gate.require" else f"[{name}]"
+    return f"[[{name}]]" if name in ("gate.require", "timeline") else f"[{name}]"
 
 
 def _code(text: str) -> str:
