@@ -122,7 +122,7 @@ def _told(job: dict) -> dict:
     counters = {"device": {"tx_bytes": 0}, "tcp": {}, "udp_overflows": 0, "cpu_wait_ns": 0}
     return {
         "rows": [{**row, "step": step, "end_ns": round(step * STEP_S * 1e9)} for step in range(steps)],
-        "outcome": outcome, "counters_before": counters, "counters_after": counters,
+        "now_ns": 0, "outcome": outcome, "counters_before": counters, "counters_after": counters,
     }  # fmt: skip
 
 
