@@ -13,6 +13,15 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
 
+_MOST_REASONS = 3
+
+
+def brief(reason: str) -> str:
+    """The first of many reasons, which stand in the row, all of them."""
+    reasons = reason.split("; ")
+    more = len(reasons) - _MOST_REASONS + 1
+    return reason if more <= 1 else f"{'; '.join(reasons[: _MOST_REASONS - 1])}; and {more} more"
+
 
 class Reporter:
     """Tells the user how a run goes on."""

@@ -32,6 +32,7 @@ _LOG_TAIL_LINES = 12
 _STACK_LINES = 8
 _WARM_ROUNDS = 3
 _PATIENCE_STEPS = 10
+_LONGEST_TIMEOUT_S = 120.0  # of TCP, in Linux
 _DEFAULT_STEP_TIME_S = 5.0  # guess for real compute, only to size timeouts
 
 
@@ -115,7 +116,7 @@ def jobs(cell: Cell, rep: int, rendezvous: str) -> list[Job]:
             timeout_s=timeout_s,
             rendezvous=rendezvous,
             slow=slow[rank],
-            told_steps=awaited if rank == 0 else (),
+            told_steps=(*(awaited if rank == 0 else ()), *((steps,) if cell.changes else ())),
             datagram_bytes_per_s=cell.law_inputs().rate_bytes_per_s if algorithm.datagrams else None,
         )
         for rank in range(cell.workers)
@@ -207,6 +208,7 @@ def _execute(
 def _follow(cell: Cell, slot: Slot, measured: Measured, meter: HostMeter, player: Player | None) -> None:
     """Collect what the workers say until all have finished; the network changes from when all are warm."""
     warm: list[int] = []
+    trained = 0
     for rank, message in slot.events(cell.workers, patience_s(cell)):
         event = message["event"]
         if event == "warm":
@@ -217,7 +219,12 @@ def _follow(cell: Cell, slot: Slot, measured: Measured, meter: HostMeter, player
                 if player is not None:
                     player.begin(max(warm))
         elif event == "step" and player is not None:
-            player.ended_step(message["step"], message["now_ns"])
+            trained += message["step"] == cell.steps
+            if trained == cell.workers:  # what is to come, and to compare replicas, needs everyone
+                player.stop()
+                slot.emulator.update(network_of(cell))
+            elif rank == 0:
+                player.ended_step(message["step"], message["now_ns"])
         elif event == "rows":
             measured.rows += message["rows"]
         elif event == "finished":
@@ -230,10 +237,13 @@ def _follow(cell: Cell, slot: Slot, measured: Measured, meter: HostMeter, player
 
 def patience_s(cell: Cell) -> float:
     """How long the workers of a cell may be silent before they count as hung; they report about every second."""
-    law, step_time_s = predict(cell.law_inputs()), cell.predicted_step_time_s() or _DEFAULT_STEP_TIME_S
+    law = predict(cell.law_inputs())
+    step_time_s = cell.predicted_step_time_s() or cell.workload().step_time_s or _DEFAULT_STEP_TIME_S
     slowest: float = max([1.0, *(change.value for change in cell.changes if change.kind == "slow")])
     # TCP tries again after twice the time each time, so that a stall may be twice as long as the outage.
     outage_s = 2 * planned_outage_s(cell.changes)
+    if any(change.kind == "cut" and change.for_ns is None for change in cell.changes):  # it ends with training
+        outage_s += min(_LONGEST_TIMEOUT_S, 2 * cell.steps * step_time_s)
     return PATIENCE_S + outage_s + _PATIENCE_STEPS * (slowest * step_time_s + law.all_reduce_s)
 
 

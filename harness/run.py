@@ -21,7 +21,7 @@ from harness.command_rep import measure as measure_command
 from harness.engine import Kind, LocalEngine
 from harness.errors import Interrupted, RepFailed
 from harness.host import check_host, sweep_stale, write_owner
-from harness.progress import Reporter, clock
+from harness.progress import Reporter, brief, clock
 from harness.redraw import Redrawer
 from harness.rep import measure as measure_training
 from harness.rep import network_of, probe_cell
@@ -223,7 +223,9 @@ class _Session:
             if item.tries < _TRIES:
                 self.folder.fail(item.cell, item.rep, part, {"row": row})
                 self.folder.event("invalid", cell=item.cell.slug, rep=item.rep, reason=row["reason"])
-                self.say.say(f"{item.cell.title}  rep {item.rep}  invalid, to be measured again: {row['reason']}")
+                self.say.say(
+                    f"{item.cell.title}  rep {item.rep}  invalid, to be measured again: {brief(row['reason'])}"
+                )
                 self.again.append(item)
                 return
             self._keep_failure(item, part, row, ())
@@ -243,7 +245,7 @@ class _Session:
         kept = self.folder.fail(item.cell, item.rep, part, {"row": row, "log_tail": list(log_tail)})
         self.folder.event("failed", cell=item.cell.slug, rep=item.rep, reason=row["reason"])
         self.tally.failed.append(item.cell.slug)
-        self.say.finished(f"{item.cell.title}  rep {item.rep}  {row['status'].upper()}: {row['reason']}")
+        self.say.finished(f"{item.cell.title}  rep {item.rep}  {row['status'].upper()}: {brief(row['reason'])}")
         for line in log_tail:
             self.say.say(f"        {line}")
         self.say.say(f"        {kept}")

@@ -89,6 +89,8 @@ class Player:
     def stop(self) -> list[Event]:
         """End the thread; what is done stays. Returns all events, those that were still to come too."""
         with self._condition:
+            if self._stopped:
+                return self.events
             self._stopped = True
             self._condition.notify()
         if self._thread.is_alive():
@@ -101,7 +103,7 @@ class Player:
 
     def cut_off(self) -> str:
         """What a cut holds apart now, for people; "" if nothing."""
-        if self._origin is None:
+        if self._origin is None or self._stopped:
             return ""
         with self._condition:
             places = self._schedule.met(self._steps).cut_off(self._now() - self._origin)

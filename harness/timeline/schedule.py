@@ -152,7 +152,7 @@ class Score:
     def cut_off(self, time_ns: int) -> list[str]:
         """What a cut holds apart at a time, for people: "tokyo since 5 s"."""
         return [
-            f"{change.place} since {span.begin_ns / _NS:g} s"
+            f"{change.place} since {round(span.begin_ns / _NS, 2):g} s"
             for span in self._known
             if span.holds(time_ns) and (change := self._schedule.changes[span.change]).kind == "cut"
         ]

@@ -27,7 +27,7 @@ class Changing:
         self._schedule = schedule
         self._steps: dict[int, int] = {}
         self._played = -1
-        self._warm = self._ended = 0
+        self._warm = self._trained = 0
         self._origin: int | None = None
         self._happened: list[Event] = []
 
@@ -43,19 +43,18 @@ class Changing:
             self._origin = self._simulation.now
             self._expect()
 
-    def ended(self) -> None:
-        """One worker is through."""
-        self._ended += 1
-
     def heard(self, job: Job, emit: Emit) -> Emit:
-        """`emit`, which also hears of the steps that somebody waits for."""
-        if not job.told_steps:
-            return emit
+        """`emit`, which also hears of the steps that somebody waits for, and of the last one: when all have trained,
+        nothing changes any more, and what a cut held back for good comes after all.
+        """
 
         def also(row: dict[str, Any]) -> None:
             emit(row)
             ended = row["step"] + 1
-            if ended in job.told_steps:
+            if ended == job.steps:
+                self._trained += 1
+                self._simulation.goes_past_never = self._trained == self._warm
+            elif ended in job.told_steps:
                 self._steps[ended] = max(self._now, self._played + 1)
                 self._expect()
 
@@ -97,7 +96,7 @@ class Changing:
             self._simulation.at(self._origin + due, (_CHANGE,), lambda: self._change(due))
 
     def _change(self, due: int) -> None:
-        if due <= self._played or self._ended == self._warm:  # known twice, as steps were waited for; or too late
+        if due <= self._played or self._trained == self._warm:  # known twice, as steps were waited for; or too late
             return
         score = self._schedule.met(self._steps)
         moment = score.moment(due)

@@ -153,7 +153,7 @@ class SimulatedFabric:
     def wait(self, flight: Flight | ExchangeFlight, rank: int, until_ns: int | None = None) -> None:
         """Return when the operation has ended for this worker, or at `until_ns` if it has not."""
         end = flight.end_for(rank)
-        if end is None or (end >= NEVER and until_ns is None):
+        if end is None:
             waiting = Waiting(rank, getcurrent(), until_ns)
             flight.waiting.append(waiting)
             if until_ns is not None:
@@ -161,7 +161,10 @@ class SimulatedFabric:
             self._simulation.park()
             return
         end = end if until_ns is None else min(end, until_ns)
-        if end > self._simulation.now:
+        if end >= NEVER:  # whether that comes the simulation decides
+            self._simulation.wake(end, getcurrent(), rank)
+            self._simulation.park()
+        elif end > self._simulation.now:
             self._simulation.sleep_until(end, rank)
 
     def _give_up(self, flight: Flight | ExchangeFlight, waiting: Waiting) -> None:

