@@ -309,10 +309,7 @@ def watch(
     passed_on = 0
 
     def tell(number: int) -> None:
-        for rank, handle in enumerate(handles):
-            if rank not in ended.finished:
-                with suppress(WorkerDied):
-                    handle.send({"cmd": "signal", "number": number})
+        _signal([handle for rank, handle in enumerate(handles) if rank not in ended.finished], number)
 
     while len(ended.finished) < program.workers:
         with suppress(TimeoutError):
@@ -335,6 +332,12 @@ def watch(
             deadline = float("inf")
     if received:
         ended.code = 128 + received[0]
+
+
+def _signal(handles: Sequence[WorkerHandle], number: int) -> None:
+    for handle in handles:
+        with suppress(WorkerDied):
+            handle.send({"cmd": "signal", "number": number})
 
 
 def _is_first_failure(program: Program, ended: Ended, worker: int, message: Mapping[str, Any]) -> bool:

@@ -94,9 +94,9 @@ def check_kills(changes: Sequence[Change], network: Network, profile: Profile) -
     for begin, end, index, rank in deaths:
         entry, at = f"timeline.{index}", f"{begin / _NS:g} s"
         if rank in until and (until[rank][0] is None or begin <= (until[rank][0] or 0)):
+            by = f"timeline.{until[rank][1]}"
             raise TimelineError(
-                f"{entry}: kill: worker {rank} is dead at {at} already, by timeline.{until[rank][1]}; expected a time "
-                "after it was started again"
+                f"{entry}: kill: worker {rank} is dead at {at} already, by {by}; expected one that lives"
             )
         until[rank] = end, index
         if sum(back is None or begin < back for back, _ in until.values()) == network.workers:
