@@ -10,6 +10,7 @@ from harness.networks import check_keys
 from harness.predict import PredictError
 from harness.spec import Spec
 from harness.timeline.edits import TimelineError
+from harness.timeline.kill import refused_to_trainers
 from harness.timeline.schedule import Schedule
 from netprofiles import PlacementError
 from workloads.algorithms.base import AlgorithmError, Setting
@@ -65,11 +66,6 @@ def _check_timeline(cell: Cell, where: str) -> None:
     """Changes name places that there are, and happen in this cell."""
     if not cell.changes:
         return
-    network = build(cell.profile(), cell.placement())
-    try:
-        Schedule(cell.changes, network, cell.profile(), cell.rate_scale).check()
-    except TimelineError as error:
-        raise SpecError(f"{where}: {error}") from None
     for index, change in enumerate(cell.changes):
         entry = f"{where}: timeline.{index}"
         if cell.is_command and change.at_step is not None:
@@ -82,6 +78,13 @@ def _check_timeline(cell: Cell, where: str) -> None:
             raise SpecError(
                 f'{entry}.slow: compute that is real cannot be slowed; set workload.step_time, such as "300ms"'
             )
+        if change.kind == "kill" and not cell.is_command:
+            raise SpecError(refused_to_trainers(entry))
+    network = build(cell.profile(), cell.placement())
+    try:
+        Schedule(cell.changes, network, cell.profile(), cell.rate_scale).check()
+    except TimelineError as error:
+        raise SpecError(f"{where}: {error}") from None
 
 
 def _at(cell: Cell) -> str:

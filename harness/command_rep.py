@@ -1,7 +1,8 @@
 """One repetition of a cell whose workload is a command: the user's program in every worker's network, timed.
 
 A step time is (end - begin) / steps of the slowest process, between the end of the last step of the warm-up and the end
-of the last step there is. Where nobody tells steps, the whole program is what is timed.
+of the last step there is. Where nobody tells steps, the whole program is what is timed. A process that a timeline
+starts again tells its steps on: how long it was gone is in its step time, and steps that it makes again count again.
 """
 
 from __future__ import annotations
@@ -51,10 +52,10 @@ def measure(
         slot.emulator.apply(network, seed=cell.config["seed"] + rep)
         slot.emulator.stats(reset=True)
         meter.start()
-        with playing(schedule_of(cell) if cell.changes else None, slot) as begin:
+        with playing(program.schedule, slot, handles, ended) as begin:
             with _logs(program, folder) as logs:
                 start(program, handles, Path(f"{stem}-door"), logs.__getitem__)
-            ended.events = begin()
+            begin()
             watch(program, slot, handles, ended, limit_s=cell.timeout_s or float("inf"))
         _check(cell, ended, folder)
         stats = slot.emulator.stats()
@@ -95,6 +96,7 @@ def program_of(cell: Cell, rep: int, stem: Path) -> Program:
         testbed=config["testbed"],
         emulator=config["emulator"],
         tcp=tcp_of(cell),
+        schedule=schedule_of(cell) if cell.changes else None,
         image=config.get("containers", {}).get("image"),
         environment={**command.told(cell.axes), **config["environment"], "WANBENCH_SEED": str(config["seed"] + rep)},
         steps=Path(f"{stem}-steps"),
@@ -125,9 +127,10 @@ def step_time(cell: Cell, told: Told, lasted: Mapping[int, float]) -> dict[str, 
     counted = {rank: ends for rank, (by, ends) in told.items() if by == who}
     for rank, ends in counted.items():
         if len(ends) <= warmup:
+            later = ", or kill it later" if any(change.kind == "kill" for change in cell.changes) else ""
             raise RepFailed(
                 f"rank {rank} told {len(ends)} steps, and the first {warmup} are warm-up (workload.warmup): let it run "
-                "longer"
+                f"longer{later}"
             )
     windows = [((ends[-1] - ends[warmup - 1]) / _NS, len(ends) - warmup) for ends in counted.values()]
     seconds, steps = max(windows, key=lambda window: window[0] / window[1])

@@ -4,23 +4,23 @@ from __future__ import annotations
 
 import os
 import signal
-import sys
-import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 from harness.emulators.base import EmulatorError
 from harness.emulators.plan import DEVICE, Network, build, worker_address
 from harness.emulators.probe import probe
 from harness.emulators.probe_report import TOLERANCES
 from harness.errors import CellsFailed, HostError, SpecError
+from harness.outputs import Outputs
 from harness.testbeds import opened
 from harness.testbeds.base import FolderMount, Group, Slot, WorkerDied, WorkerHandle
+from harness.timeline.kill import Programs
 from harness.timeline.player import Player
 from harness.timeline.schedule import Schedule
 from netprofiles import Profile, place
@@ -43,7 +43,7 @@ class Program:
         processes: for each worker. cwd: working folder of all.
         testbed, emulator: by name. tcp: settings of the workers' networks, as a spec has them.
         mounts: folders of the host that containers see. gpus: of each worker, as `Group` has them.
-        schedule: how the network changes, from the moment at which the processes are started; None: it stays.
+        schedule: what changes, from the moment at which the processes are started; None: nothing does.
         image: of containers. environment: beside what torchrun would set.
         steps: where each process tells its steps, `<steps>-<rank>`; None: nobody asks. hook: see `workloads.stepping`.
     """
@@ -121,7 +121,7 @@ class Program:
             "GROUP_WORLD_SIZE": str(self.workers),
             "ROLE_WORLD_SIZE": str(self.workers * self.processes),
             "TORCHELASTIC_RESTART_COUNT": "0",
-            "TORCHELASTIC_MAX_RESTARTS": "0",
+            "TORCHELASTIC_MAX_RESTARTS": str(self.schedule.restarts()[worker] if self.schedule else 0),
             "TORCHELASTIC_RUN_ID": run_id,
             "GLOO_SOCKET_IFNAME": DEVICE,
             "NCCL_SOCKET_IFNAME": DEVICE,
@@ -154,6 +154,7 @@ class Ended:
         finished: counters of each worker's device and TCP, before and after.
         tcp: what was in force. probe: what the idle probe measured.
         stats: of the emulator. events: what changed. image: digest of the containers' image.
+        done_ns: when a worker did what a timeline asked for, by rank and when that was due.
     """
 
     code: int = 0
@@ -167,6 +168,7 @@ class Ended:
     stats: dict[str, Any] = field(default_factory=dict)
     events: list[dict[str, Any]] = field(default_factory=list)
     image: str | None = None
+    done_ns: dict[tuple[int, int], int] = field(default_factory=dict)
 
 
 def placed(profile: Profile, workers: int, how: str) -> tuple[str, ...]:
@@ -201,7 +203,7 @@ def execute(program: Program, folder: Path, control: Path, say: Callable[[str], 
             for reason in report.reasons:
                 say(f"warning: {reason}")
         slot.emulator.stats(reset=True)
-        with _Outputs(program, folder) as outputs:
+        with Outputs(program, folder) as outputs:
             _run(program, slot, handles, control, outputs, ended)
         ended.stats = slot.emulator.stats().to_json()
     except (WorkerDied, EmulatorError) as error:
@@ -230,7 +232,7 @@ def _run(
     slot: Slot,
     handles: Sequence[WorkerHandle],
     control: Path,
-    outputs: _Outputs,
+    outputs: Outputs,
     ended: Ended,
 ) -> None:
     """Start, watch, end."""
@@ -238,9 +240,9 @@ def _run(
     before = {n: signal.signal(n, lambda number, _: received.append(number)) for n in (signal.SIGINT, signal.SIGTERM)}
     began = time.monotonic()
     try:
-        with playing(program.schedule, slot) as begin:
+        with playing(program.schedule, slot, handles, ended) as begin:
             start(program, handles, control / "rendezvous", outputs.take)
-            ended.events = begin()
+            begin()
             watch(program, slot, handles, ended, received)
     finally:
         for number, handler in before.items():
@@ -249,26 +251,22 @@ def _run(
 
 
 @contextmanager
-def playing(schedule: Schedule | None, slot: Slot) -> Iterator[Callable[[], list[dict[str, Any]]]]:
-    """Let the network change from the call of what this yields on, which returns a list that fills with what changed.
+def playing(
+    schedule: Schedule | None, slot: Slot, handles: Sequence[WorkerHandle], ended: Ended
+) -> Iterator[Callable[[], None]]:
+    """Let things change from the call of what this yields on; at the end `ended.events` say what did.
 
     Raises:
         EmulatorError: at the end, if a change could not be made.
     """
-    events: list[dict[str, Any]] = []
     if schedule is None:
-        yield lambda: events
+        yield lambda: None
         return
-    player = Player(schedule, slot.emulator)
-
-    def begin() -> list[dict[str, Any]]:
-        player.begin(time.monotonic_ns())
-        return events
-
+    player = Player(schedule, slot.emulator, programs=Programs(handles, ended.done_ns))
     try:
-        yield begin
+        yield lambda: player.begin(time.monotonic_ns())
     finally:
-        events += [event.to_json() for event in player.stop()]
+        ended.events = [event.to_json() for event in player.stop()]
     player.check()
 
 
@@ -311,25 +309,15 @@ def watch(
     passed_on = 0
 
     def tell(number: int) -> None:
-        for rank, handle in enumerate(handles):
-            if rank not in ended.finished:
-                with suppress(WorkerDied):
-                    handle.send({"cmd": "signal", "number": number})
+        _signal([handle for rank, handle in enumerate(handles) if rank not in ended.finished], number)
 
     while len(ended.finished) < program.workers:
         with suppress(TimeoutError):
             for rank, message in slot.events(program.workers, _POLL_S):
-                if message["event"] == "finished":
-                    ended.finished[rank] = message
-                elif message["event"] == "exited":
-                    process = rank * program.processes + message["process"]
-                    ended.lasted[process] = message["seconds"]
-                    if message["code"] != 0 and ended.failed is None and not ended.late:
-                        ended.failed = process
-                        ended.code = message["code"] if message["code"] > 0 else 128 - message["code"]
-                        if not passed_on:
-                            tell(signal.SIGTERM)
-                        deadline = time.monotonic() + _GRACE_S
+                if _is_first_failure(program, ended, rank, message):
+                    if not passed_on:
+                        tell(signal.SIGTERM)
+                    deadline = time.monotonic() + _GRACE_S
                 if len(ended.finished) == program.workers:
                     break
         if len(received) > passed_on:
@@ -346,50 +334,25 @@ def watch(
         ended.code = 128 + received[0]
 
 
-class _Outputs:
-    """A pipe for stdout and one for stderr of each process, copied to ours with a prefix, and to a file."""
+def _signal(handles: Sequence[WorkerHandle], number: int) -> None:
+    for handle in handles:
+        with suppress(WorkerDied):
+            handle.send({"cmd": "signal", "number": number})
 
-    def __init__(self, program: Program, folder: Path) -> None:
-        self._stack = ExitStack()
-        self._threads: list[threading.Thread] = []
-        self._ends: dict[int, list[int]] = {}
-        self._lock = threading.Lock()
-        width = len(str(program.workers * program.processes - 1))
-        for worker in range(program.workers):
-            for local in range(program.processes):
-                rank = worker * program.processes + local
-                prefix = f"[{rank:{width}} {program.sites[worker]}] ".encode()
-                log = self._stack.enter_context((folder / f"rank-{rank}.log").open("wb"))
-                for ours in (sys.stdout.buffer, sys.stderr.buffer):
-                    read, write = os.pipe()
-                    self._ends.setdefault(worker, []).append(write)
-                    self._threads.append(
-                        threading.Thread(target=self._pump, args=(read, prefix, ours, log), daemon=True)
-                    )
 
-    def __enter__(self) -> _Outputs:
-        for thread in self._threads:
-            thread.start()
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        for ends in self._ends.values():
-            for end in ends:
-                os.close(end)
-        for thread in self._threads:
-            thread.join(_GRACE_S)
-        self._stack.close()
-
-    def take(self, worker: int) -> list[int]:
-        """The writing ends for one worker: out and err of its first process, and so on. Still ours to close."""
-        return self._ends[worker]
-
-    def _pump(self, read: int, prefix: bytes, ours: BinaryIO, log: BinaryIO) -> None:
-        with os.fdopen(read, "rb") as lines:
-            for line in lines:
-                whole = line if line.endswith(b"\n") else line + b"\n"
-                with self._lock, suppress(OSError, ValueError):
-                    log.write(line)
-                    log.flush()
-                    ours.write(prefix + whole)
-                    ours.flush()
+def _is_first_failure(program: Program, ended: Ended, worker: int, message: Mapping[str, Any]) -> bool:
+    """Note what a worker says. Who was killed by the timeline has not failed, and has ended unless it starts again."""
+    first, event = worker * program.processes, message["event"]
+    if event == "finished":
+        ended.finished[worker] = dict(message)
+    elif event in ("killed", "restarted"):
+        ended.done_ns[worker, message["due_ns"]] = message["at_ns"]
+        if event == "killed" and not message["again"]:
+            ended.lasted.update({first + process: message["seconds"] for process in message["processes"]})
+    elif event == "exited":
+        ended.lasted[first + message["process"]] = message["seconds"]
+        if message["code"] != 0 and ended.failed is None and not ended.late:
+            ended.failed = first + message["process"]
+            ended.code = message["code"] if message["code"] > 0 else 128 - message["code"]
+            return True
+    return False

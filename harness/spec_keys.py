@@ -59,6 +59,7 @@ MEANINGS: Mapping[str, str] = {
     "timeline.traffic": "Rate that others take.",
     "timeline.trace": "A CSV file of values over time.",
     "timeline.slow": "Factor on the time of a step.",
+    "timeline.kill": "Of a command: a worker's processes are killed, and started again when `for` is over.",
     "train.optimizer": "The local optimizer.",
     "train.lr": "Learning rate; with adamw 0.001 if not given.",
     "train.momentum": "Of sgd.",

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import socket
+import threading
 from collections.abc import Sequence
 from typing import Any
 
@@ -23,13 +24,14 @@ class ControlError(ValueError):
 
 
 class Channel:
-    """One end of a control connection."""
+    """One end of a control connection. One thread receives; any may send."""
 
     def __init__(self, sock: socket.socket) -> None:
         self.sock = sock
         self._buffer = bytearray()
         self._searched = 0  # bytes of the buffer that hold no end of a line
         self._fds: list[int] = []
+        self._sending = threading.Lock()  # a message is sent whole
 
     def fileno(self) -> int:
         """For selectors."""
@@ -38,11 +40,12 @@ class Channel:
     def send(self, message: dict[str, Any], fds: Sequence[int] = ()) -> None:
         """Send one message; `fds` arrive as duplicates. Raises: OSError if the other side is gone."""
         data = json.dumps(message, separators=(",", ":")).encode() + b"\n"
-        if fds:
-            # Descriptors ride on the first byte; the rest may need several sends.
-            sent = socket.send_fds(self.sock, [data], list(fds))
-            data = data[sent:]
-        self.sock.sendall(data)
+        with self._sending:
+            if fds:
+                # Descriptors ride on the first byte; the rest may need several sends.
+                sent = socket.send_fds(self.sock, [data], list(fds))
+                data = data[sent:]
+            self.sock.sendall(data)
 
     def recv(self) -> dict[str, Any] | None:
         """The next message, or None at end of file.

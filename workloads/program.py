@@ -1,4 +1,4 @@
-"""A program of the user's inside a worker's network: started, watched, signalled, counted.
+"""A program of the user's inside a worker's network: started, watched, signalled, counted, killed and started again.
 
 Any program will do. What torchrun would put into its environment comes with the request. Its rendezvous (torch's
 TCPStore, at 127.0.0.1 in every network) never crosses the emulated network: a door, one Unix socket, joins that
@@ -16,18 +16,20 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from workloads import stepping
 from workloads.container import short_name
-from workloads.control import Channel
+from workloads.control import Channel, ControlError, text
 from workloads.namespace import die_with_parent
 
 _PR_SET_CHILD_SUBREAPER = 36
 _CHUNK = 1 << 16
 _DIAL_S = 600.0  # a program may take its time to open its rendezvous
+_RESTARTS = "TORCHELASTIC_RESTART_COUNT"
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
@@ -38,41 +40,144 @@ class ProgramError(ValueError):
 def run(channel: Channel, request: dict[str, Any], counters: Any) -> None:
     """Run the processes of `request`, tell when each ends, and end when all have.
 
+    Meanwhile it obeys `signal` ("number"), after which nothing starts any more, `kill` ("again": whether `restart` will
+    follow) and `restart`. Where these two find something to do it answers "killed" and "restarted", with the "due_ns"
+    of the request and "at_ns", when it was done.
+
     Args:
         request: processes (a list of {"argv", "env"}, and "steps", the file that takes its steps, and "hook", for one
             that is timed: `workloads.stepping`), cwd, door (path of the Unix socket, None without), port,
             host (True on the worker whose program opens the rendezvous). For each process two descriptors have
             come: its stdout and its stderr. With `inherit` every env is added to this process's.
         counters: a function without arguments, called before and after.
+
+    Raises:
+        ProgramError: a process cannot be started.
     """
     _kill_descendants_at_the_end()
     door = _open_door(request)
-    outputs = [(channel.take_fd(), channel.take_fd()) for _ in request["processes"]]
+    processes = _Processes(channel, request)
     before = counters()
-    processes = []
-    for wanted, (out, err) in zip(request["processes"], outputs, strict=True):
-        try:
-            if request.get("inherit"):
-                wanted["env"] = {**os.environ, **wanted["env"]}
-            processes.append(_start(wanted, request["cwd"], out, err))
-        except OSError as error:
-            kill_descendants()
-            raise ProgramError(f"{error.filename or wanted['argv'][0]}: {error.strerror}") from None
-        finally:
-            os.close(out)
-            os.close(err)
-    channel.send({"cmd": "program", "event": "started"})
-    if door is not None:
-        threading.Thread(target=_serve_door, args=(door, request), daemon=True).start()
-    if not _watch(channel, processes):
-        kill_descendants()
-        raise SystemExit(0)
-    kill_descendants()  # what a program left in the background
+    try:
+        processes.start(range(len(request["processes"])))
+        channel.send({"cmd": "program", "event": "started"})
+        if door is not None:
+            threading.Thread(target=_serve_door, args=(door, request), daemon=True).start()
+        if not processes.watch():
+            raise SystemExit(0)
+    finally:
+        kill_descendants()  # what a program left in the background
+        processes.close()
     if door is not None:
         with suppress(OSError):
             door.shutdown(socket.SHUT_RDWR)  # or the thread that accepts keeps the port for ever
         door.close()
     channel.send({"cmd": "program", "event": "finished", "counters_before": before, "counters_after": counters()})
+
+
+class _Processes:
+    """The processes of this worker, from their first start to the end of the last.
+
+    Args:
+        channel: holds the outputs that came with `request`.
+    """
+
+    def __init__(self, channel: Channel, request: dict[str, Any]) -> None:
+        self._channel, self._cwd = channel, request["cwd"]
+        self._wanted: list[dict[str, Any]] = request["processes"]
+        if request.get("inherit"):
+            self._wanted = [wanted | {"env": {**os.environ, **wanted["env"]}} for wanted in self._wanted]
+        self._outputs = [(channel.take_fd(), channel.take_fd()) for _ in self._wanted]  # kept for another start
+        self._running: dict[int, tuple[int, subprocess.Popen[bytes]]] = {}  # by the descriptor that tells its end
+        self._killed: list[int] = []  # and to be started again
+        self._restarts = 0
+        self._ending = False
+        self._began = time.monotonic()
+
+    def close(self) -> None:
+        """Give the outputs up."""
+        for fd in (*self._running, *(fd for pair in self._outputs for fd in pair)):
+            os.close(fd)
+
+    def start(self, numbers: Iterable[int]) -> None:
+        """Start these. Raises: ProgramError."""
+        for number in numbers:
+            wanted = self._wanted[number]
+            if self._restarts:
+                wanted = wanted | {"env": {**wanted["env"], _RESTARTS: str(self._restarts)}}
+            try:
+                process = _start(wanted, self._cwd, *self._outputs[number])
+            except OSError as error:
+                raise ProgramError(f"{error.filename or wanted['argv'][0]}: {error.strerror}") from None
+            self._running[os.pidfd_open(process.pid)] = number, process
+
+    def watch(self) -> bool:
+        """Report ends and obey until all have ended; false if the controller is gone."""
+        while self._running or self._killed:
+            readable, _, _ = select.select([self._channel.fileno(), *self._running], [], [])
+            for end in [fd for fd in readable if fd in self._running]:
+                self._ended(end)
+            while self._channel.fileno() in readable:
+                message = self._channel.recv()
+                if message is None:
+                    return False
+                self._obey(message)
+                if not self._channel.pending():
+                    break
+        return True
+
+    def _obey(self, message: dict[str, Any]) -> None:
+        command = text(message, "cmd")
+        if command == "signal":
+            self._ending, self._killed = True, []
+            self._signal(message["number"])
+        elif command == "kill":
+            self._kill(message)
+        elif command == "restart":
+            self._restart(message)
+        else:
+            raise ControlError(f"control channel: a program is running, and {command!r} came")
+
+    def _signal(self, number: int) -> None:
+        for _, process in self._running.values():
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, number)
+
+    def _kill(self, message: dict[str, Any]) -> None:
+        """SIGKILL for everything; what had ended by itself is told as ever."""
+        if self._ending:
+            return
+        for end in select.select([*self._running], [], [], 0)[0]:
+            self._ended(end)
+        self._signal(signal.SIGKILL)
+        killed = [number for end in list(self._running) if (number := self._ended(end, killed=True)) is not None]
+        kill_descendants()
+        if killed:
+            self._killed = killed if message["again"] else []
+            seconds = time.monotonic() - self._began
+            self._answer("killed", message, {"again": message["again"], "processes": killed, "seconds": seconds})
+
+    def _restart(self, message: dict[str, Any]) -> None:
+        if self._killed:
+            numbers, self._killed = self._killed, []
+            self._restarts += 1
+            self.start(numbers)
+            self._answer("restarted", message, {})
+
+    def _answer(self, event: str, message: dict[str, Any], more: dict[str, Any]) -> None:
+        times = {"due_ns": message["due_ns"], "at_ns": time.monotonic_ns()}
+        self._channel.send({"cmd": "program", "event": event, **times, **more})
+
+    def _ended(self, end: int, *, killed: bool = False) -> int | None:
+        """Wait for a process. Returns its number if it was `killed`, and tells how it ended otherwise."""
+        number, process = self._running.pop(end)
+        os.close(end)
+        code = process.wait()
+        if killed and code == -signal.SIGKILL:
+            return number
+        seconds = time.monotonic() - self._began
+        self._channel.send({"cmd": "program", "event": "exited", "process": number, "code": code, "seconds": seconds})
+        return None
 
 
 def _start(wanted: dict[str, Any], cwd: str, out: int, err: int) -> subprocess.Popen[bytes]:
@@ -95,28 +200,6 @@ def _start(wanted: dict[str, Any], cwd: str, out: int, err: int) -> subprocess.P
         start_new_session=True,
         preexec_fn=as_the_user_would,
     )
-
-
-def _watch(channel: Channel, processes: list[subprocess.Popen[bytes]]) -> bool:
-    """Report ends and forward signals until all have ended; false if the controller is gone."""
-    began = time.monotonic()
-    ends = {os.pidfd_open(process.pid): (number, process) for number, process in enumerate(processes)}
-    while ends:
-        readable, _, _ = select.select([channel.fileno(), *ends], [], [])
-        for end in [fd for fd in readable if fd in ends]:
-            number, process = ends.pop(end)
-            os.close(end)
-            code = process.wait()
-            seconds = time.monotonic() - began
-            channel.send({"cmd": "program", "event": "exited", "process": number, "code": code, "seconds": seconds})
-        if channel.fileno() in readable:
-            message = channel.recv()
-            if message is None:
-                return False
-            for _, process in ends.values():
-                with suppress(ProcessLookupError):
-                    os.killpg(process.pid, message["number"])
-    return True
 
 
 def _kill_descendants_at_the_end() -> None:

@@ -110,7 +110,7 @@ def _handle(channel: Channel, message: dict[str, Any], address: str) -> dict[str
     if command == "program":
         program.run(channel, message, _counters)
         return None
-    if command == "signal":  # the program has just ended
+    if command in ("signal", "kill", "restart"):  # the program has just ended
         return None
     if command == "job":
         _run_job(channel, _job(message), address)

@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     "--timeline",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="TOML file of [[timeline]] tables: how the network changes while CMD runs.",
+    help="TOML file of [[timeline]] tables: what changes while CMD runs, and who is killed.",
 )
 @click.option("--testbed", default="netns", show_default=True, help="netns or docker.")
 @click.option("--emulator", default="auto", show_default=True, help="auto, netem or relay.")

@@ -1,4 +1,4 @@
-"""Networks that change while workers train.
+"""Networks that change while workers train, and workers that are slow or killed.
 
 Layout
     table.py     [[timeline]] of a spec: one change, as the user writes it
@@ -10,4 +10,5 @@ Layout
     file.py      a timeline without a spec, for `wanbench exec`
     told.py      what came when in a run, as text
     slow.py      which worker computes how slowly when
+    kill.py      whose program is killed when, and started again
 """

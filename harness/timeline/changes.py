@@ -92,6 +92,8 @@ class Change:
         """What it does, for people: "tokyo: cut off"."""
         if self.kind == "cut":
             return f"{self.place}: cut off"
+        if self.kind == "kill":
+            return f"{self.place}: killed"
         if self.kind == "trace":
             return f"{self.place}: trace of {len(self.value)} lines"
         if self.kind == "slow":

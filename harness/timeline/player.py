@@ -1,16 +1,21 @@
-"""Gives an emulator each network of a timeline when it is due, and notes when it really came."""
+"""Gives an emulator each network of a timeline when it is due, tells workers what they shall do, and notes when it
+really came.
+"""
 
 from __future__ import annotations
 
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from typing import Any, Protocol
 
 from harness.emulators.base import EmulatorError
 from harness.emulators.plan import Network
+from harness.testbeds.base import WorkerDied
 from harness.timeline.edits import TimelineError
+from harness.timeline.kill import Order, Programs
 from harness.timeline.schedule import Schedule
 
 _NS = 1e9
@@ -25,12 +30,12 @@ class Changeable(Protocol):
 
 @dataclass(frozen=True)
 class Event:
-    """The network changed.
+    """Something changed.
 
     Attributes:
         what: for people, such as "tokyo: cut off".
         asked_s: when it was due, since all workers began.
-        actual_s: when the emulator had done it; None if the repetition ended before.
+        actual_s: when the emulator, or the last worker, had done it; None if the repetition ended before.
         at_ns: the same on the clock that step rows have.
     """
 
@@ -49,10 +54,18 @@ class Player:
 
     Args:
         now: the clock that workers use too, in nanoseconds.
+        programs: of the workers, where a timeline may kill them.
     """
 
-    def __init__(self, schedule: Schedule, emulator: Changeable, now: Callable[[], int] = time.monotonic_ns) -> None:
-        self._schedule, self._emulator, self._now = schedule, emulator, now
+    def __init__(
+        self,
+        schedule: Schedule,
+        emulator: Changeable,
+        now: Callable[[], int] = time.monotonic_ns,
+        programs: Programs | None = None,
+    ) -> None:
+        self._schedule, self._emulator, self._now, self._programs = schedule, emulator, now, programs
+        self._told: list[tuple[int, int, Order]] = []  # place among the events, and when it was due
         self._condition = threading.Condition()
         self._steps: dict[int, int] = {}
         self._early: dict[int, int] = {}
@@ -95,9 +108,12 @@ class Player:
             self._condition.notify()
         if self._thread.is_alive():
             self._thread.join()
+        for place, asked_ns, order in self._told:
+            assert self._programs is not None, "somebody was told"
+            self.events[place] = self._event(order.what, asked_ns, self._programs.came_ns(order))
         score, left = self._schedule.met(self._steps), self._played
         while (due := score.after(left)) is not None:
-            self.events += [Event(what, due / _NS, None, None) for what in score.moment(due).what]
+            self.events += [self._event(what, due, None) for what in score.moment(due).what]
             left = due
         return self.events
 
@@ -110,17 +126,33 @@ class Player:
         return f"cut off by the timeline: {', '.join(places)}" if places else ""
 
     def _play(self) -> None:
+        network = self._schedule.network
         try:
             while (due := self._next()) is not None:
                 with self._condition:
                     moment = self._schedule.met(self._steps).moment(due)
-                self._emulator.update(moment.network)
-                actual = self._now()
-                self.events += [Event(what, due / _NS, (actual - self._begun) / _NS, actual) for what in moment.what]
+                if moment.network != network:
+                    self._emulator.update(moment.network)
+                    network = moment.network
+                actual, orders = self._now(), {order.what: order for order in moment.orders}
+                for what in moment.what:
+                    if what in orders:
+                        self._tell(due, orders[what])
+                    self.events.append(self._event(what, due, None if what in orders else actual))
         except EmulatorError as error:
             self.error = error
         except TimelineError as error:  # changes that go one by one, and not together
             self.error = EmulatorError(str(error))
+
+    def _tell(self, due: int, order: Order) -> None:
+        """What comes of it is known when the workers have answered: `stop` fills it in."""
+        assert self._programs is not None, "refused where no program runs"
+        self._told.append((len(self.events), due, order))
+        with suppress(WorkerDied):  # whoever listens to it says so
+            self._programs.tell(order)
+
+    def _event(self, what: str, due: int, actual_ns: int | None) -> Event:
+        return Event(what, due / _NS, None if actual_ns is None else (actual_ns - self._begun) / _NS, actual_ns)
 
     def _next(self) -> int | None:
         """Sleep until something is due; None once stopped."""

@@ -7,26 +7,33 @@ without them; so the later one counts where two change the same value.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from harness.emulators.plan import Network
 from harness.timeline.changes import Change, Span
 from harness.timeline.edits import Edit, TimelineError, check_plausible, edit_of, place_of, ranks_of
+from harness.timeline.kill import Order, check_kills, killed, restarts, started_again
 from netprofiles import Profile
 
 MOST_MOMENTS = 20_000
 _NS, _MOST_TOGETHER = 1e9, 500
-_ENDS = {"cut": "healed", "slow": "compute as before", "one_way": "one-way as before"}
+_ENDS = {"cut": "healed", "slow": "compute as before", "one_way": "one-way as before", "kill": "started again"}
 
 
 @dataclass(frozen=True)
 class Moment:
-    """The network changes. `time_ns` since all workers began; `what` begins or ends, for people."""
+    """Something changes.
+
+    Attributes:
+        time_ns: since all workers began. what: begins or ends, for people.
+        network: from now on. orders: what workers are told, each in `what` too.
+    """
 
     time_ns: int
     network: Network
     what: tuple[str, ...]
+    orders: tuple[Order, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -43,7 +50,8 @@ class _Known:
 
 
 class Schedule:
-    """The network's side of a timeline. That a worker gets slow is said here, and done by itself (see `slow.py`).
+    """The network's side of a timeline, and what workers are told. That a worker gets slow is said here, and done by
+    itself (see `slow.py`).
 
     Args:
         changes: of the cell. network: as it is without them. profile: whose sites they name.
@@ -56,10 +64,11 @@ class Schedule:
     def __init__(self, changes: Sequence[Change], network: Network, profile: Profile, scale: float = 1.0) -> None:
         self.network = network
         self.changes = tuple(changes)
+        self._profile = profile
         self._edits: dict[int, list[tuple[Span, Edit]]] = {}
         for index, change in enumerate(changes):
             try:
-                if change.kind == "slow":
+                if change.kind in ("slow", "kill"):
                     ranks_of(change.where, network, profile)
                     self._edits[index] = [(span, _unchanged) for span in change.spans()]
                     continue
@@ -73,7 +82,7 @@ class Schedule:
 
     @property
     def awaited_steps(self) -> tuple[int, ...]:
-        """Numbers of steps after which something happens to the network."""
+        """Numbers of steps after which something happens."""
         return tuple(
             sorted({c.at_step for i, c in enumerate(self.changes) if i in self._edits and c.at_step is not None})
         )
@@ -88,6 +97,7 @@ class Schedule:
                     check_plausible(edit(self.network))
                 except TimelineError as error:
                     raise TimelineError(f"timeline.{index}: {error}") from None
+        check_kills(self.changes, self.network, self._profile)
         if sum(2 * len(edits) for edits in self._edits.values()) > MOST_MOMENTS:
             raise TimelineError(f"more than {MOST_MOMENTS} changes; expected fewer")
         score = self.met({})
@@ -96,6 +106,14 @@ class Schedule:
                 check_plausible(score.moment(time).network)
             except TimelineError as error:
                 raise TimelineError(f"timeline: changes together, {time / _NS:g} s: {error}") from None
+
+    def restarts(self) -> list[int]:
+        """Of each worker, how often its program is started again."""
+        return restarts(self.changes, self.network, self._profile)
+
+    def ranks(self, change: int) -> tuple[int, ...]:
+        """The workers that a change names."""
+        return ranks_of(self.changes[change].where, self.network, self._profile)
 
     def met(self, steps: Mapping[int, int]) -> Score:
         """All that is known to happen.
@@ -123,7 +141,7 @@ class Score:
         self.times: tuple[int, ...] = tuple(sorted({span.begin_ns for span in known} | ends))
 
     def after(self, time_ns: int) -> int | None:
-        """When the network changes next; None if it does not."""
+        """When something changes next; None if nothing does."""
         place = bisect_right(self.times, time_ns)
         return self.times[place] if place < len(self.times) else None
 
@@ -133,7 +151,17 @@ class Score:
         for span in self._known:
             if span.holds(time_ns):
                 network = span.edit(network)
-        return Moment(time_ns, network, tuple(self._what(time_ns)))
+        return Moment(time_ns, network, tuple(self._what(time_ns)), tuple(self._orders(time_ns)))
+
+    def _orders(self, time_ns: int) -> Iterator[Order]:
+        for span in self._known:
+            change = self._schedule.changes[span.change]
+            if change.kind == "kill" and time_ns in (span.begin_ns, span.end_ns):
+                ranks = self._schedule.ranks(span.change)
+                if time_ns == span.begin_ns:
+                    yield killed(change, time_ns, again=span.end_ns is not None, ranks=ranks)
+                else:
+                    yield started_again(_ending(change), time_ns, ranks)
 
     def _what(self, time_ns: int) -> list[str]:
         said: dict[str, None] = {}
@@ -142,7 +170,7 @@ class Score:
             if span.begin_ns == time_ns:
                 said[change.text] = None
             elif span.end_ns == time_ns and not self._goes_on(span):
-                said[f"{change.place}: {_ENDS.get(change.kind, f'{change.kind} as before')}"] = None
+                said[_ending(change)] = None
         return list(said)
 
     def _goes_on(self, ended: _Known) -> bool:
@@ -175,8 +203,13 @@ class Score:
         return found
 
 
+def _ending(change: Change) -> str:
+    """That it is over, for people."""
+    return f"{change.place}: {_ENDS.get(change.kind, f'{change.kind} as before')}"
+
+
 def _unchanged(network: Network) -> Network:
-    """A slow worker changes nothing but its own compute."""
+    """A worker that is slow or killed changes nothing but itself."""
     return network
 
 

@@ -1,4 +1,4 @@
-"""[[timeline]] of a spec: one change of the network, or of how fast workers compute, as the user writes it."""
+"""[[timeline]] of a spec: one change of the network or of workers, as the user writes it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from harness.spec_table import Table, unit
 from harness.timeline.trace import check_points
 from netprofiles import Delay, Rate, Ratio
 
-KINDS = ("rtt", "one_way", "jitter", "rate", "loss", "cut", "traffic", "trace", "slow")
+KINDS = ("rtt", "one_way", "jitter", "rate", "loss", "cut", "traffic", "trace", "slow", "kill")
+_DONE = {"slow": "slow", "kill": "killed"}
 _STEPS = re.compile(r"[1-9][0-9]* steps?")
 _PARSERS: Mapping[str, Callable[[str], object]] = {
     "rtt": Delay.parse,
@@ -44,6 +45,7 @@ class ChangeTable(Table):
     traffic: str | None = None
     trace: str | Annotated[list[dict[str, float | int]], Field(min_length=1)] | None = None
     slow: Annotated[float, Field(gt=0)] | None = None
+    kill: bool | None = None
 
     @field_validator("at")
     @classmethod
@@ -86,11 +88,12 @@ class ChangeTable(Table):
             check_points(trace)
         return trace
 
-    @field_validator("cut")
+    @field_validator("cut", "kill")
     @classmethod
-    def _cut(cls, value: bool | None) -> bool | None:
+    def _true(cls, value: bool | None, info: Any) -> bool | None:
         if value is False:
-            raise ValueError("expected true; leave it out where nothing is cut off")
+            nothing = {"cut": "nothing is cut off", "kill": "nobody is killed"}[info.field_name]
+            raise ValueError(f"expected true; leave it out where {nothing}")
         return value
 
     @model_validator(mode="after")
@@ -111,8 +114,11 @@ class ChangeTable(Table):
         directed = isinstance(self.where, str) and "->" in self.where.replace("<->", "")
         if directed and self.rtt is not None:
             raise ValueError('rtt: a directed path has a one-way delay; use one_way, or where = "a <-> b"')
-        if self.slow is not None and isinstance(self.where, str) and "->" in self.where:
-            raise ValueError("where: workers are slow, not paths; name a site or a worker's number")
+        for how in ("slow", "kill"):
+            if getattr(self, how) is not None and isinstance(self.where, str) and "->" in self.where:
+                raise ValueError(f"where: workers are {_DONE[how]}, not paths; name a site or a worker's number")
+        if self.kill is not None and self.where is None:
+            raise ValueError("where: not everybody can be killed; name a site or a worker's number")
         return self
 
     @property

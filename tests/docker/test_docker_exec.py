@@ -49,6 +49,11 @@ def test_a_program_in_the_middle_that_fails_is_named_with_its_site(bench):
     assert bench.containers() == []
 
 
+def test_who_is_killed_by_the_timeline_starts_again_and_the_others_go_on(bench):
+    exec_claims.who_is_killed_starts_again_on_the_same_network_and_the_others_go_on(bench, DOCKER, PYTHON)
+    assert bench.containers() == []
+
+
 def test_the_image_is_the_one_that_is_named(bench, api, image, monkeypatch):
     monkeypatch.delenv("WANBENCH_IMAGE")
     named = f"{image}-named"

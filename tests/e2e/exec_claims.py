@@ -15,6 +15,13 @@ from netprofiles import load
 PROGRAMS = Path(__file__).parent / "programs"
 WORLD4 = ["exec", "--profile", "world4", "-n", "4", "--rate-scale"]
 SITES = ["oregon", "ohio", "london", "tokyo"]
+KILLED = """
+[[timeline]]
+at = "2s"
+for = "500ms"
+where = 1
+kill = true
+"""
 PAYLOAD = 1400 / 1428  # of a datagram
 
 # Each rank serves the one before it, and sends more to the next one than the path carries.
@@ -109,3 +116,20 @@ def the_first_failure_is_the_commands(bench, testbed):
     assert "rank 2 failed with status 7" in result.last_line
     row = row_of(result, bench)
     assert (row["status"], row["exit_code"], row["failed_rank"]) == ("failed", 7, 2)
+
+
+def who_is_killed_starts_again_on_the_same_network_and_the_others_go_on(bench, testbed, python):
+    (bench.folder / "killed.toml").write_text(KILLED)
+    two = ["exec", "--profile", "uniform", "--rtt", "20ms", "-n", "2", "--timeline", "killed.toml"]
+    result = bench.run(*two, *testbed, "--", *python, take(bench, "again.py"))
+    assert result.code == 0, result.err
+    folder = run_folder(result, bench)
+    assert (folder / "rank-1.log").read_text() == "start 0 of 1\nstart 1 of 1\n"
+    assert (folder / "rank-0.log").read_text() == ("start 0 of 0\nheard from start 0\nit hung up\nheard from start 1\n")
+    row = row_of(result, bench)
+    assert (row["status"], row["exit_code"], row["failed_rank"]) == ("ok", 0, None)
+    assert row["timeline"] == "worker 1: killed at 2 s for 0.5 s"
+    assert [(event["what"], event["asked_s"]) for event in row["events"]] == [
+        ("worker 1: killed", 2.0), ("worker 1: started again", 2.5),
+    ]  # fmt: skip
+    assert all(event["actual_s"] >= event["asked_s"] for event in row["events"])

@@ -58,6 +58,34 @@ def test_a_program_in_the_middle_that_fails_is_named_with_its_site(bench):
     exec_claims.the_first_failure_is_the_commands(bench, [])
 
 
+def test_who_is_killed_by_the_timeline_starts_again_and_the_others_go_on(bench):
+    exec_claims.who_is_killed_starts_again_on_the_same_network_and_the_others_go_on(bench, [], PYTHON)
+    assert bench.commands[-1].left_nothing(2.0)
+
+
+# Rank 0 looks whether rank 1 is there.
+DYING = """
+echo up
+setsid sleep 1007 &
+echo $$ > pid-$RANK
+if [ $RANK = 1 ]; then exec sleep 1006; fi
+until [ -s pid-1 ]; do sleep 0.05; done
+while [ -e /proc/$(cat pid-1) ]; do sleep 0.05; done
+echo rank 1 is gone
+exec sleep 1006
+"""
+
+
+def test_a_run_that_is_ended_while_a_worker_is_dead_starts_nothing_and_leaves_nothing(bench):
+    (bench.folder / "killed.toml").write_text(exec_claims.KILLED.replace("500ms", "600s"))
+    command = bench.start(*TWO[:-1], "--timeline", "killed.toml", "--", "sh", "-c", DYING)
+    command.until(lambda: "rank 1 is gone" in _logs(bench))
+    command.process.terminate()
+    assert command.wait().code == 128 + signal.SIGTERM
+    assert _logs(bench).count("up") == 2
+    assert command.left_nothing(2.0)
+
+
 def test_what_is_asked_for_by_env_is_in_the_environment(bench):
     result = bench.run(*TWO[:-1], "--env", "GREETING=hello there", "--", "sh", "-c", "echo $RANK says $GREETING")
     assert result.code == 0, result.err

@@ -291,6 +291,17 @@ def test_a_hook_that_saw_nothing_is_an_error_and_not_a_total():
         timed({}, more="step_times = 'hook'")
 
 
+def test_how_long_a_killed_process_was_gone_is_in_its_step_time():
+    told = {0: ("step", ends(0, 10, 20, 30, 40, 50)), 1: ("step", ends(0, 10, 20, 30, 2030, 2040))}
+    assert timed(told)["step_time_s"] == pytest.approx(2.02 / 3)
+
+
+def test_who_is_killed_within_its_warm_up_may_be_killed_later():
+    more = "[[timeline]]\nat = '1s'\nwhere = 1\nkill = true"
+    with pytest.raises(RepFailed, match=r"rank 1 told 1 steps, .* let it run longer, or kill it later$"):
+        timed({0: ("hook", ends(1, 2, 3, 4)), 1: ("hook", ends(1))}, more=more)
+
+
 def test_a_program_that_ends_within_its_warm_up_is_an_error():
     with pytest.raises(RepFailed, match="rank 1 told 3 steps, and the first 3 are warm-up"):
         timed({0: ("hook", ends(1, 2, 3, 4)), 1: ("hook", ends(1, 2, 3))})

@@ -131,3 +131,13 @@ def test_silence_is_a_timeout(ends):
     right.sock.settimeout(0.01)
     with pytest.raises(TimeoutError):
         right.recv()
+
+
+def test_messages_of_two_threads_do_not_mix(ends):
+    left, right = ends
+    right.sock.settimeout(30)
+    words = ["a" * 1_000_000, "b" * 1_000_000]  # more than a socket takes at once
+    threads = [threading.Thread(target=left.send, args=({"said": word},)) for word in words for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    assert sorted(right.recv()["said"] for _ in threads) == sorted(words * 4)

@@ -250,6 +250,20 @@ def test_a_timeline_in_words():
             'at = "5s"\nwhere = "w0 -> w1"\nslow = 2.0',
             "timeline.0: where: workers are slow, not paths; name a site or a worker's number",
         ),
+        ('at = "5s"\nwhere = 1\nkill = false', "timeline.0.kill: expected true; leave it out where nobody is killed"),
+        (
+            'at = "5s"\nkill = true',
+            "timeline.0: where: not everybody can be killed; name a site or a worker's number",
+        ),
+        (
+            'at = "5s"\nwhere = "w0 <-> w1"\nkill = true',
+            "timeline.0: where: workers are killed, not paths; name a site or a worker's number",
+        ),
+        (
+            'at = "5s"\nwhere = 1\nkill = true',
+            "timeline.0.kill: built-in trainers cannot form their group anew; take the worker off the network for a "
+            "while with cut, or run a command (workload.command) whose program can be started again",
+        ),
         (
             'at = "5s"\ntraffic = "1Gbit"',
             "timeline.0: traffic of 1000 Mbit/s leaves nothing of 1000 Mbit/s; expected less",

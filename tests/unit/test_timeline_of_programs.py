@@ -11,7 +11,7 @@ from harness.cells import expand
 from harness.emulators.base import EmulatorError
 from harness.emulators.plan import build
 from harness.errors import SpecError
-from harness.program import playing
+from harness.program import Ended, playing
 from harness.spec import Spec
 from harness.timeline.file import read_timeline, schedule_for_program
 from netprofiles import Delay, uniform
@@ -46,19 +46,19 @@ def until(condition):
 
 
 def test_the_network_of_a_program_changes_from_its_start_on(tmp_path):
-    slot = Slot()
-    with playing(schedule(tmp_path), slot) as begin:
+    slot, ended = Slot(), Ended()
+    with playing(schedule(tmp_path), slot, [], ended) as begin:
         time.sleep(0.1)
         assert slot.updates == 0, "time counts from the start of the processes"
-        events = begin()
+        begin()
         until(lambda: slot.updates == 1)
-    ((what, asked_s),) = [(event["what"], event["asked_s"]) for event in events]
+    ((what, asked_s),) = [(event["what"], event["asked_s"]) for event in ended.events]
     assert (what, asked_s) == ("worker 1: cut off", 0.02)
 
 
 def test_a_change_that_fails_ends_a_program_with_its_reason(tmp_path):
     def program():
-        with playing(schedule(tmp_path), Slot(fails=True)) as begin:
+        with playing(schedule(tmp_path), Slot(fails=True), [], Ended()) as begin:
             begin()
             time.sleep(0.2)
 
@@ -67,8 +67,10 @@ def test_a_change_that_fails_ends_a_program_with_its_reason(tmp_path):
 
 
 def test_without_a_timeline_nothing_changes():
-    with playing(None, Slot()) as begin:
-        assert begin() == []
+    ended = Ended()
+    with playing(None, Slot(), [], ended) as begin:
+        begin()
+    assert ended.events == []
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,220 @@
+"""A worker whose program is killed and started again: real processes, in this network, below a worker of their own."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from workloads.control import Channel
+
+WAIT_S = 30.0
+WORKER = """
+import socket, sys
+from workloads import program
+from workloads.control import Channel
+channel = Channel(socket.socket(fileno=int(sys.argv[1])))
+program.run(channel, channel.recv(), dict)
+"""
+# It leaves a process of another session behind, whose id it writes down once that is there.
+LEAVING = """
+echo start $TORCHELASTIC_RESTART_COUNT
+setsid sh -c 'echo $$ >> pids; exec sleep 1000' &
+echo $$ >> pids
+exec sleep 1000
+"""
+KILL = {"cmd": "kill", "again": True, "due_ns": 1}
+KILL_FOR_GOOD = {"cmd": "kill", "again": False, "due_ns": 1}
+RESTART = {"cmd": "restart", "due_ns": 2}
+TERM = {"cmd": "signal", "number": signal.SIGTERM}
+
+
+class Worker:
+    """A process that obeys as workers do, with its processes' output in one file each."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        ours, theirs = socket.socketpair()
+        ours.settimeout(WAIT_S)
+        self.channel = Channel(ours)
+        with theirs:
+            arguments = [sys.executable, "-c", WORKER, str(theirs.fileno())]
+            self.process = subprocess.Popen(arguments, pass_fds=[theirs.fileno()])
+
+    def run(self, *scripts: str) -> None:
+        env = {"PATH": os.environ["PATH"], "TORCHELASTIC_RESTART_COUNT": "0"}
+        processes = [{"argv": ["sh", "-c", script], "env": env} for script in scripts]
+        outputs = [os.open(self.folder / f"out-{n}", os.O_WRONLY | os.O_CREAT) for n in range(len(scripts))]
+        request = {"processes": processes, "cwd": str(self.folder), "door": None}
+        self.channel.send(request, [fd for fd in outputs for _ in ("out", "err")])
+        for fd in outputs:
+            os.close(fd)
+        assert self.says()["event"] == "started"
+
+    def tell(self, *messages) -> None:
+        for message in messages:
+            self.channel.send(message)
+
+    def says(self):
+        message = self.channel.recv()
+        assert message is not None, "the worker ended"
+        return message
+
+    def says_at_the_end(self):
+        """All events up to the end of everything."""
+        found = [self.says()]
+        while found[-1]["event"] != "finished":
+            found.append(self.says())
+        assert self.process.wait(WAIT_S) == 0
+        return found
+
+    def is_silent(self) -> bool:
+        return not select.select([self.channel], [], [], 0.2)[0]
+
+    def printed(self, number: int = 0) -> str:
+        return (self.folder / f"out-{number}").read_text()
+
+    def pids(self) -> list[int]:
+        path = self.folder / "pids"
+        return [int(line) for line in path.read_text().split()] if path.exists() else []
+
+
+@pytest.fixture
+def worker(tmp_path):
+    one = Worker(tmp_path)
+    yield one
+    one.process.send_signal(signal.SIGCONT)
+    one.channel.close()
+    one.process.wait(WAIT_S)
+
+
+def until(condition):
+    deadline = time.monotonic() + WAIT_S
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def events(messages):
+    return [message["event"] for message in messages]
+
+
+def test_who_is_killed_goes_with_all_that_it_started_and_starts_again_where_it_was(worker):
+    worker.run(LEAVING)
+    until(lambda: len(worker.pids()) == 2)
+    worker.tell(KILL)
+    before = time.monotonic_ns()
+    killed = worker.says()
+    assert (killed["event"], killed["processes"], killed["due_ns"]) == ("killed", [0], 1)
+    assert killed["at_ns"] <= time.monotonic_ns()
+    first = worker.pids()
+    assert [pid for pid in first if Path(f"/proc/{pid}").exists()] == []
+    assert worker.is_silent(), "it starts again when it is told to, not before"
+    worker.tell(RESTART)
+    again = worker.says()
+    assert (again["event"], again["due_ns"]) == ("restarted", 2)
+    assert again["at_ns"] > before
+    until(lambda: len(worker.pids()) == 4)
+    assert worker.printed() == "start 0\nstart 1\n"
+    worker.tell(TERM)
+    exited, finished = worker.says_at_the_end()
+    assert (exited["event"], exited["code"], finished["event"]) == ("exited", -signal.SIGTERM, "finished")
+    assert [pid for pid in worker.pids() if Path(f"/proc/{pid}").exists()] == []
+
+
+def test_each_time_it_starts_again_it_is_told_the_number(worker):
+    worker.run("echo start $TORCHELASTIC_RESTART_COUNT; exec sleep 1000")
+    for number in range(3):
+        until(lambda number=number: worker.printed().endswith(f"start {number}\n"))
+        worker.tell(KILL, RESTART)
+        assert [worker.says()["event"], worker.says()["event"]] == ["killed", "restarted"]
+    until(lambda: worker.printed() == "start 0\nstart 1\nstart 2\nstart 3\n")
+
+
+def test_who_stays_dead_has_ended(worker):
+    worker.run(LEAVING)
+    until(lambda: len(worker.pids()) == 2)
+    worker.tell(KILL_FOR_GOOD)
+    assert events(worker.says_at_the_end()) == ["killed", "finished"]
+    assert [pid for pid in worker.pids() if Path(f"/proc/{pid}").exists()] == []
+
+
+def test_what_ended_by_itself_is_not_killed_and_does_not_start_again(worker):
+    worker.run("echo once", "echo $TORCHELASTIC_RESTART_COUNT; exec sleep 1000")
+    until(lambda: worker.printed(1) == "0\n")
+    exited = worker.says()
+    assert (exited["event"], exited["process"], exited["code"]) == ("exited", 0, 0)
+    worker.tell(KILL, RESTART)
+    assert worker.says()["processes"] == [1]
+    assert worker.says()["event"] == "restarted"
+    until(lambda: worker.printed(1) == "0\n1\n")
+    worker.tell(TERM)
+    worker.says_at_the_end()
+    assert worker.printed() == "once\n"
+
+
+def test_a_failure_just_before_is_the_programs_own(worker):
+    """Both are there when the worker looks, which is stopped meanwhile."""
+    os.mkfifo(worker.folder / "go")
+    worker.run("echo $$ >> pids; read go < go; exit 7")
+    until(worker.pids)
+    os.kill(worker.process.pid, signal.SIGSTOP)
+    (worker.folder / "go").write_text("go\n")
+    worker.tell(KILL, RESTART)
+    (pid,) = worker.pids()
+    until(lambda: Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z")
+    os.kill(worker.process.pid, signal.SIGCONT)
+    exited, finished = worker.says_at_the_end()
+    assert (exited["event"], exited["code"], finished["event"]) == ("exited", 7, "finished")
+
+
+def test_a_failure_after_it_started_again_is_a_failure(worker):
+    worker.run("[ $TORCHELASTIC_RESTART_COUNT = 0 ] || exit 7; echo up; exec sleep 1000")
+    until(lambda: worker.printed() == "up\n")
+    worker.tell(KILL, RESTART)
+    said = worker.says_at_the_end()
+    assert events(said) == ["killed", "restarted", "exited", "finished"]
+    assert said[2]["code"] == 7
+
+
+@pytest.mark.parametrize("after", [(RESTART,), (KILL, RESTART)])
+def test_once_the_run_is_being_ended_nothing_starts_again(worker, after):
+    worker.run("echo up; exec sleep 1000")
+    until(lambda: worker.printed() == "up\n")
+    worker.tell(KILL, TERM, *after)
+    assert events(worker.says_at_the_end()) == ["killed", "finished"]
+    assert worker.printed() == "up\n"
+
+
+def test_who_is_being_ended_is_not_killed_by_the_timeline(worker):
+    worker.run("trap 'sleep 0.3; echo saved; exit 0' TERM; echo up; while :; do sleep 0.05; done")
+    until(lambda: worker.printed() == "up\n")
+    worker.tell(TERM, KILL, RESTART)
+    exited, _ = worker.says_at_the_end()
+    assert exited["code"] == 0
+    assert worker.printed().endswith("saved\n")
+
+
+def test_a_controller_that_goes_away_takes_a_worker_along_whose_program_is_dead(worker):
+    worker.run("echo up; exec sleep 1000")
+    until(lambda: worker.printed() == "up\n")
+    worker.tell(KILL)
+    worker.says()
+    worker.channel.sock.shutdown(socket.SHUT_RDWR)
+    assert worker.process.wait(WAIT_S) == 0
+
+
+@pytest.mark.parametrize("message", [KILL, RESTART, TERM])
+def test_a_worker_whose_program_has_ended_says_nothing(message):
+    from workloads.worker import _handle
+
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        assert _handle(Channel(theirs), message, "10.77.0.1") is None

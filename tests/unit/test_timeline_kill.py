@@ -1,0 +1,257 @@
+"""`kill` of a timeline: who is told what when, what a run makes of the answers, and which entries are refused."""
+
+from __future__ import annotations
+
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+from harness.cells import expand
+from harness.command_rep import program_of
+from harness.emulators.plan import build
+from harness.errors import SpecError
+from harness.program import Ended, Program, playing, watch
+from harness.spec import Spec
+from harness.timeline.changes import Change, described
+from harness.timeline.file import read_timeline, schedule_for_program
+from harness.timeline.schedule import Schedule
+from netprofiles import Delay, uniform
+
+S = 1_000_000_000
+FOR_A_WHILE = 'at = "20ms"\nfor = "30ms"\nwhere = 1\nkill = true'
+FOR_GOOD = 'at = "20ms"\nwhere = 1\nkill = true'
+COMMAND = """
+schema = 1
+name = "own"
+[workload]
+command = ["true"]
+[network]
+rtt = "20ms"
+[sweep]
+workers = [3]
+"""
+
+
+def schedule(folder, *entries, workers=3):
+    path = folder / "k.toml"
+    path.write_text("".join(f"[[timeline]]\n{entry}\n" for entry in entries))
+    profile = uniform(workers, Delay.from_ms(20))
+    network = build(profile, tuple(site.name for site in profile.sites))
+    return schedule_for_program(read_timeline(path), network, profile, "k.toml")
+
+
+def refused(folder, *entries, workers=3):
+    with pytest.raises(SpecError) as caught:
+        schedule(folder, *entries, workers=workers)
+    return str(caught.value)
+
+
+# ---------------------------------------------------------------- who is told what, when
+
+
+def orders(schedule, time_ns):
+    return [(order.ranks, dict(order.message)) for order in schedule.met({}).moment(time_ns).orders]
+
+
+def test_a_worker_is_killed_at_its_time_and_started_again_when_that_is_over(tmp_path):
+    played = schedule(tmp_path, 'at = "1s"\nfor = "1s"\nevery = "3s"\ntimes = 2\nwhere = "w1"\nkill = true')
+    score = played.met({})
+    assert score.times == (1 * S, 2 * S, 4 * S, 5 * S)
+    assert [score.moment(at).what for at in score.times] == [("w1: killed",), ("w1: started again",)] * 2
+    assert orders(played, 4 * S) == [((1,), {"cmd": "kill", "again": True, "due_ns": 4 * S})]
+    assert orders(played, 5 * S) == [((1,), {"cmd": "restart", "due_ns": 5 * S})]
+    assert score.moment(4 * S).network == played.network
+
+
+def test_without_an_end_it_stays_dead(tmp_path):
+    assert orders(schedule(tmp_path, FOR_GOOD), 20_000_000) == [
+        ((1,), {"cmd": "kill", "again": False, "due_ns": 20_000_000})
+    ]
+
+
+def test_a_site_is_all_its_workers():
+    profile = uniform(2, Delay.from_ms(20))
+    network = build(profile, ("w0", "w1", "w1"))
+    change = Change.from_config({"at": "1s", "for": "1s", "where": "w1", "kill": True})
+    played = Schedule([change], network, profile)
+    assert [ranks for ranks, _ in orders(played, 1 * S)] == [(1, 2)]
+    assert played.restarts() == [0, 1, 1]
+
+
+def test_the_words_for_it(tmp_path):
+    played = schedule(tmp_path, 'at = "6s"\nfor = "2s"\nwhere = 2\nkill = true')
+    assert described(played.changes) == "worker 2: killed at 6 s for 2 s"
+
+
+def test_a_process_is_told_how_often_its_own_worker_is_started_again(tmp_path):
+    twice = 'at = "1s"\nfor = "1s"\nevery = "3s"\ntimes = 2\nwhere = 1\nkill = true'
+    played = schedule(tmp_path, twice, 'at = "20s"\nwhere = 1\nkill = true')
+    one = program(played)
+    told = [one.environment_of(worker, 0, "id")["TORCHELASTIC_MAX_RESTARTS"] for worker in range(3)]
+    assert told == ["0", "2", "0"]
+    assert one.environment_of(1, 0, "id")["TORCHELASTIC_RESTART_COUNT"] == "0"
+    assert program(None).environment_of(1, 0, "id")["TORCHELASTIC_MAX_RESTARTS"] == "0"
+
+
+# ---------------------------------------------------------------- a run
+
+
+def program(played=None, processes=1):
+    sites = ("w0", "w1", "w2")
+    return Program(("true",), uniform(3, Delay.from_ms(20)), sites, processes, Path("/w"), "netns", "relay", {},
+                   schedule=played)  # fmt: skip
+
+
+class Slot:
+    """Workers that say what they shall, and note what they are told. When asked to end they have."""
+
+    def __init__(self, *messages) -> None:
+        self.emulator, self.updates = self, 0
+        self.messages, self.told = list(messages), []
+        self.handles = [Handle(self, rank) for rank in range(3)]
+
+    def update(self, network) -> None:
+        self.updates += 1
+
+    def events(self, ranks, silence_s):
+        while self.messages:
+            yield self.messages.pop(0)
+        raise TimeoutError
+
+
+class Handle:
+    def __init__(self, slot, rank) -> None:
+        self.slot, self.rank = slot, rank
+
+    def send(self, message, fds=()) -> None:
+        self.slot.told.append((self.rank, message))
+        if message["cmd"] == "signal" and message["number"] == signal.SIGKILL:
+            self.slot.messages.append(finished(self.rank))
+
+
+def finished(rank):
+    return rank, {"event": "finished"}
+
+
+def exited(rank, code=0, process=0):
+    return rank, {"event": "exited", "process": process, "code": code, "seconds": 9.0}
+
+
+def killed(rank, *, again, processes=(0,)):
+    return rank, {
+        "event": "killed", "due_ns": 2 * S, "at_ns": 7 * S, "again": again, "processes": processes, "seconds": 2.0,
+    }  # fmt: skip
+
+
+def restarted(rank):
+    return rank, {"event": "restarted", "due_ns": 3 * S, "at_ns": 8 * S}
+
+
+def watched(*messages, processes=1, **more):
+    slot, ended = Slot(*messages), Ended()
+    watch(program(processes=processes), slot, slot.handles, ended, **more)
+    return ended, slot.told
+
+
+ALL_WELL = [exited(0), finished(0), exited(2), finished(2)]
+
+
+def test_who_is_killed_and_stays_dead_has_ended_and_has_not_failed():
+    ended, told = watched(killed(1, again=False, processes=(0, 1)), finished(1), *ALL_WELL, processes=2)
+    assert (ended.code, ended.failed, told) == (0, None, [])
+    assert ended.lasted == {0: 9.0, 2: 2.0, 3: 2.0, 4: 9.0}
+    assert ended.done_ns == {(1, 2 * S): 7 * S}
+
+
+def test_who_is_started_again_lasts_to_its_own_end():
+    ended, told = watched(killed(1, again=True), restarted(1), exited(1), finished(1), *ALL_WELL)
+    assert (ended.code, told, ended.lasted[1]) == (0, [], 9.0)
+    assert ended.done_ns == {(1, 2 * S): 7 * S, (1, 3 * S): 8 * S}
+
+
+def test_a_failure_of_who_was_started_again_is_a_failure():
+    ended, told = watched(killed(1, again=True), restarted(1), exited(1, 7), finished(1), *ALL_WELL)
+    assert (ended.code, ended.failed) == (7, 1)
+    assert [(rank, message["number"]) for rank, message in told] == [(n, signal.SIGTERM) for n in range(3)]
+
+
+def test_who_waits_to_be_started_again_when_time_is_up_has_not_ended():
+    ended, _ = watched(killed(1, again=True), *ALL_WELL, limit_s=0)
+    assert ended.late == (1,)
+
+
+def until(condition):
+    deadline = time.monotonic() + 20
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+
+
+def test_events_say_when_a_worker_had_done_it_and_that_a_program_had_ended_before(tmp_path):
+    slot, ended = Slot(), Ended()
+    played = schedule(tmp_path, FOR_A_WHILE, FOR_GOOD.replace("20ms", "80ms").replace("= 1", "= 2"))
+    with playing(played, slot, slot.handles, ended) as begin:
+        begin()
+        until(lambda: len(slot.told) == 3)
+        now = time.monotonic_ns()
+        ended.done_ns |= {(1, 20_000_000): now, (1, 50_000_000): now + 1000}
+    assert [(rank, message["cmd"]) for rank, message in slot.told] == [(1, "kill"), (1, "restart"), (2, "kill")]
+    assert [(event["what"], event["asked_s"], event["at_ns"]) for event in ended.events] == [
+        ("worker 1: killed", 0.02, now),
+        ("worker 1: started again", 0.05, now + 1000),
+        ("worker 2: killed", 0.08, None),
+    ]
+    assert ended.events[0]["actual_s"] >= 0.02
+    assert slot.updates == 0, "the network stays"
+
+
+# ---------------------------------------------------------------- refusals
+
+
+@pytest.mark.parametrize(
+    ("entries", "message"),
+    [
+        (
+            ('at = "1s"\nfor = "5s"\nwhere = 1\nkill = true', 'at = "3s"\nwhere = "w1"\nkill = true'),
+            "timeline.1: kill: worker 1 is dead at 3 s already, by timeline.0; expected one that lives",
+        ),
+        (
+            ('at = "3s"\nfor = "1s"\nwhere = 1\nkill = true', 'at = "1s"\nwhere = 1\nkill = true'),
+            "timeline.0: kill: worker 1 is dead at 3 s already, by timeline.1; expected one that lives",
+        ),
+        (
+            tuple(f'at = "{n + 1}s"\nwhere = {n}\nkill = true' for n in range(3)),
+            "timeline.2: kill: nobody would be left at 3 s; expected a worker that lives on",
+        ),
+        (('at = "1s"\nwhere = 3\nkill = true',), "timeline.0: where: no worker 3; they are numbered 0 to 2"),
+        (
+            ('at = "5 steps"\nwhere = 1\nkill = true',),
+            'timeline.0.at: the steps of a program are not followed; give a time, as "5s"',
+        ),
+    ],
+)
+def test_what_cannot_be_is_one_line(tmp_path, entries, message):
+    assert refused(tmp_path, *entries) == f"k.toml: {message}"
+
+
+def test_a_lone_worker_cannot_be_killed(tmp_path):
+    assert refused(tmp_path, 'at = "1s"\nfor = "1s"\nwhere = 0\nkill = true', workers=1) == (
+        "k.toml: timeline.0: kill: nobody would be left at 1 s; expected a worker that lives on"
+    )
+
+
+def test_workers_may_be_killed_in_turn(tmp_path):
+    entries = [f'at = "{n + 1}s"\nfor = "1s"\nwhere = {n}\nkill = true' for n in range(3)]
+    assert schedule(tmp_path, *entries).restarts() == [1, 1, 1]
+
+
+def test_a_command_of_a_sweep_may_be_killed_and_alone_it_is_not():
+    alone, together = sorted(expand(Spec.from_toml(f"{COMMAND}[[timeline]]\n{FOR_A_WHILE}\n", "k.toml"), "k.toml"),
+                             key=lambda cell: cell.workers)  # fmt: skip
+    assert not alone.changes
+    assert program_of(alone, 0, Path("s")).schedule is None
+    played = program_of(together, 0, Path("s")).schedule
+    assert played is not None
+    assert played.restarts() == [0, 1, 0]
