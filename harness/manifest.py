@@ -24,6 +24,7 @@ _MEASURING = (
     "netprofiles/*.py",
     "harness/emulators/*.py",
     "harness/testbeds/*.py",
+    "harness/timeline/*.py",
     "harness/virtual/**/*.py",
     "harness/rep.py",
     "harness/command_rep.py",

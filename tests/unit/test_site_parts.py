@@ -46,6 +46,14 @@ def test_algorithms_come_with_equations_and_the_papers_symbols():
     assert "| [`diloco`](#diloco) |  | H |" in text
 
 
+def test_a_table_between_rules_becomes_a_table():
+    rules = "====  =====\n"
+    assert markdown.docstring(f"{rules}here  there\n{rules}D     t * 2\n{rules}") == (
+        "| here | there |\n| --- | --- |\n| D | t \\* 2 |\n"
+    )
+    assert markdown.docstring(f"{rules}D     t\n{rules}") == "|  |  |\n| --- | --- |\n| D | t |\n"
+
+
 def test_keys_say_what_they_take():
     text = pages.PARTS["keys"]()
     assert '*Takes* `"auto"` or `"netem"` or `"relay"`; default `"auto"`.' in text

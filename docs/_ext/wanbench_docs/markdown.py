@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 _SPECIAL = re.compile(r"([\\*_<>\[\]|{}#~^$])")
 _CODE = re.compile(r"(`[^`]+`)")
+_RULE = re.compile(r"===[= ]*$")
 _BULLET = re.compile(r"[*-] ")
 
 
@@ -29,7 +30,7 @@ def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def docstring(text: str) -> str:
-    """A docstring as Markdown: equations and grids as they stand; `Attributes` are left out."""
+    """A docstring as Markdown: equations as they stand; `Attributes` are left out."""
     blocks = _blocks(inspect.cleandoc(text).partition("\nAttributes:\n")[0])
     return "\n\n".join(_block(lines) for lines in blocks)
 
@@ -66,14 +67,26 @@ def _blocks(text: str) -> Iterator[list[str]]:
 def _block(lines: list[str]) -> str:
     if all(line.startswith("    ") for line in lines):
         return fenced(inspect.cleandoc("\n" + "\n".join(lines)))
-    if lines[0].startswith("===="):
-        return fenced("\n".join(lines))
+    if _RULE.match(lines[0]):
+        return _grid(lines)
     if lines == ["::"]:
         return ""
     if _BULLET.match(lines[0]):
         return re.sub(r"(^|\n)\\\* ", r"\1* ", _strong("\n".join(lines)))
     text = _strong(" ".join(line.strip() for line in lines))
     return text.removesuffix(":") if text.endswith("::") else text
+
+
+def _grid(lines: Sequence[str]) -> str:
+    """A table between rules, whose columns are where the rules are; lines above a rule in the middle are its head."""
+    columns = [match.span() for match in re.finditer("=+", lines[0])]
+    spans = [
+        (begin, end) for (begin, _), end in zip(columns, [*(next_ for next_, _ in columns[1:]), None], strict=True)
+    ]
+    rows = [None if _RULE.match(line) else [_strong(line[begin:end].strip()) for begin, end in spans] for line in lines]
+    body = [row for row in rows[rows.index(None, 1) + 1 :] if row is not None]
+    head = [row for row in rows[: rows.index(None, 1)] if row is not None]
+    return table(head[0], body) if body else table([""] * len(spans), head)
 
 
 def _strong(text: str) -> str:
