@@ -204,7 +204,7 @@ def execute(program: Program, folder: Path, control: Path, say: Callable[[str], 
                 say(f"warning: {reason}")
         slot.emulator.stats(reset=True)
         with Outputs(program, folder) as outputs:
-            _run(program, slot, handles, control, outputs, ended)
+            _run(program, slot, handles, control, outputs, ended, say)
         ended.stats = slot.emulator.stats().to_json()
     except (WorkerDied, EmulatorError) as error:
         if isinstance(error, WorkerDied) and error.kind == "ProgramError":
@@ -234,13 +234,14 @@ def _run(
     control: Path,
     outputs: Outputs,
     ended: Ended,
+    say: Callable[[str], None],
 ) -> None:
     """Start, watch, end."""
     received: list[int] = []
     before = {n: signal.signal(n, lambda number, _: received.append(number)) for n in (signal.SIGINT, signal.SIGTERM)}
     began = time.monotonic()
     try:
-        with playing(program.schedule, slot, handles, ended) as begin:
+        with playing(program.schedule, slot, handles, ended, say) as begin:
             start(program, handles, control / "rendezvous", outputs.take)
             begin()
             watch(program, slot, handles, ended, received)
@@ -252,9 +253,13 @@ def _run(
 
 @contextmanager
 def playing(
-    schedule: Schedule | None, slot: Slot, handles: Sequence[WorkerHandle], ended: Ended
+    schedule: Schedule | None,
+    slot: Slot,
+    handles: Sequence[WorkerHandle],
+    ended: Ended,
+    say: Callable[[str], None] = lambda line: None,
 ) -> Iterator[Callable[[], None]]:
-    """Let things change from the call of what this yields on; at the end `ended.events` say what did.
+    """Let things change from the call of what this yields on; `say` it, and at the end `ended.events` tell what did.
 
     Raises:
         EmulatorError: at the end, if a change could not be made.
@@ -262,7 +267,7 @@ def playing(
     if schedule is None:
         yield lambda: None
         return
-    player = Player(schedule, slot.emulator, programs=Programs(handles, ended.done_ns))
+    player = Player(schedule, slot.emulator, programs=Programs(handles, ended.done_ns), say=say)
     try:
         yield lambda: player.begin(time.monotonic_ns())
     finally:

@@ -54,7 +54,7 @@ class Player:
 
     Args:
         now: the clock that workers use too, in nanoseconds.
-        programs: of the workers, where a timeline may kill them.
+        programs: of the workers, where a timeline may kill them. say: one line for the user, when something changes.
     """
 
     def __init__(
@@ -63,8 +63,10 @@ class Player:
         emulator: Changeable,
         now: Callable[[], int] = time.monotonic_ns,
         programs: Programs | None = None,
+        say: Callable[[str], None] = lambda line: None,
     ) -> None:
         self._schedule, self._emulator, self._now, self._programs = schedule, emulator, now, programs
+        self._say = say
         self._told: list[tuple[int, int, Order]] = []  # place among the events, and when it was due
         self._condition = threading.Condition()
         self._steps: dict[int, int] = {}
@@ -139,6 +141,8 @@ class Player:
                     if what in orders:
                         self._tell(due, orders[what])
                     self.events.append(self._event(what, due, None if what in orders else actual))
+                    with suppress(OSError):  # nobody reads it any more
+                        self._say(f"{due / _NS:g} s: {what}")
         except EmulatorError as error:
             self.error = error
         except TimelineError as error:  # changes that go one by one, and not together

@@ -46,14 +46,15 @@ def until(condition):
 
 
 def test_the_network_of_a_program_changes_from_its_start_on(tmp_path):
-    slot, ended = Slot(), Ended()
-    with playing(schedule(tmp_path), slot, [], ended) as begin:
+    slot, ended, said = Slot(), Ended(), []
+    with playing(schedule(tmp_path), slot, [], ended, said.append) as begin:
         time.sleep(0.1)
         assert slot.updates == 0, "time counts from the start of the processes"
         begin()
         until(lambda: slot.updates == 1)
     ((what, asked_s),) = [(event["what"], event["asked_s"]) for event in ended.events]
     assert (what, asked_s) == ("worker 1: cut off", 0.02)
+    assert said == ["0.02 s: worker 1: cut off"]
 
 
 def test_a_change_that_fails_ends_a_program_with_its_reason(tmp_path):
