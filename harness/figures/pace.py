@@ -9,6 +9,7 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
+from matplotlib.textpath import TextPath
 
 from harness.analysis import AnalysisError
 from harness.figures.hover import note
@@ -16,7 +17,7 @@ from harness.figures.layout import Panels, Sheet
 from harness.figures.style import FAINT, INK, PAGE_IN, Style, styles, wanbench_style
 
 _PANEL_IN = 0.62
-_MOST_NAMED = 8
+_NAME_PT, _GAP_PT, _PT_PER_IN = 5.5, 2.0, 72
 _SLOWEST: dict[str, Any] = {"linewidth": 1.2, "zorder": 3}
 _FASTEST: dict[str, Any] = {"linewidth": 0.8, "linestyle": (0, (1, 1)), "zorder": 4}
 MARK: dict[str, Any] = {"color": INK, "linewidth": 0.7, "linestyle": (0, (3, 2)), "zorder": 1}
@@ -64,6 +65,7 @@ def pace(paces: Sequence[Pace], title: str, about: str, width_in: float = PAGE_I
             axes = panels.axes(sheet, index)
             _draw(axes, one, looks[one.label])
             axes.set_xlim(0, span_s)
+            _name(axes, one.events, span_s)
             axes.tick_params(labelbottom=index == len(paces) - 1)
             if index == len(paces) // 2:
                 axes.set_ylabel("step time (s)")
@@ -88,11 +90,20 @@ def _draw(axes: Axes, one: Pace, look: Style) -> None:
     title = f"{one.label}: {len(one.slowest['end_s'])} steps, the longest {longest:.2f} s"
     axes.set_title(title, fontsize=7, fontweight="normal", pad=2)
     axes.set_ylim(0, longest * 1.25)
-    for place, (seconds, what) in enumerate(one.events):
+    for seconds, what in one.events:
         axes.axvline(seconds, **MARK)
         note(axes, seconds, longest, f"{what}, at {seconds:.2f} s")
-        if place < _MOST_NAMED and len(one.events) <= _MOST_NAMED:
+
+
+def _name(axes: Axes, events: Sequence[tuple[float, str]], span_s: float) -> None:
+    """Say what changed beside the marks where there is room until the next one; the caption says it all."""
+    wide_pt = axes.get_position().width * axes.figure.get_figure(root=True).get_figwidth() * _PT_PER_IN
+    ends = [*(seconds for seconds, _ in events[1:]), span_s]
+    for (seconds, what), end in zip(events, ends, strict=True):
+        name = what.removeprefix("everywhere: ")
+        text_pt = TextPath((0, 0), name, size=_NAME_PT, usetex=False).get_extents().width
+        if text_pt + 2 * _GAP_PT <= (end - seconds) / span_s * wide_pt:
             axes.annotate(
-                what, (seconds, 1.0), (2, -2), xycoords=("data", "axes fraction"), textcoords="offset points",
-                fontsize=5.5, color=FAINT, va="top", clip_on=True, parse_math=False,
+                name, (seconds, 1.0), (_GAP_PT, -_GAP_PT), xycoords=("data", "axes fraction"), fontsize=_NAME_PT,
+                textcoords="offset points", color=FAINT, va="top", clip_on=True, parse_math=False,
             )  # fmt: skip

@@ -1,0 +1,39 @@
+"""Step time against time: what changed is named where there is room, and never over another name."""
+
+import pytest
+from legible import assert_nothing_overlaps
+
+from harness.analysis import AnalysisError
+from harness.figures.pace import Pace, pace
+from harness.figures.style import COLUMN_IN, PAGE_IN
+
+CUT = [(6.0, "worker 3: cut off"), (11.0, "worker 3: healed")]
+FLAPS = [(1 + 0.5 * n, "worker 1: cut off" if n % 2 == 0 else "worker 1: healed") for n in range(60)]
+DAY = [(10.0 * hour, f"everywhere: rate × 0.{hour}") for hour in range(1, 9)] + [(90.0, "everywhere: rate as before")]
+
+
+def of(label, kind, events, steps=100, step_s=0.3):
+    worker = {"rank": 0, "end_s": [step_s * (step + 1) for step in range(steps)], "step_time_s": [step_s] * steps}
+    return Pace(label, kind, {}, worker, {**worker, "rank": 1}, events)
+
+
+def names(figure):
+    return [[text.get_text() for text in axes.texts if text.get_text()] for axes in figure.axes]
+
+
+@pytest.mark.parametrize("width_in", [PAGE_IN, COLUMN_IN])
+@pytest.mark.parametrize("events", [CUT, DAY, FLAPS])
+def test_no_text_overlaps_or_is_cut(width_in, events):
+    paces = [of("ssgd", "ssgd", events, steps=400), of("sgp-w200ms", "sgp", events)]
+    assert_nothing_overlaps(pace(paces, "resnet50-v100, direct all-reduce: step time against time", "about", width_in))
+
+
+def test_changes_with_room_are_named_and_those_without_are_not():
+    assert names(pace([of("ssgd", "ssgd", CUT)], "title", "about")) == [["worker 3: cut off", "worker 3: healed"]]
+    close = [(6.0, "worker 3: cut off"), (6.1, "worker 3: healed")]
+    assert names(pace([of("ssgd", "ssgd", close)], "title", "about")) == [["worker 3: healed"]]
+
+
+def test_without_a_repetition_there_is_nothing_to_draw():
+    with pytest.raises(AnalysisError, match="no repetition has kept its steps"):
+        pace([], "title", "about")
