@@ -99,6 +99,7 @@ class PushSum(Algorithm):
         self._before = replica.w.clone()
         self._shares: deque[Shares] = deque()
         self._late: list[tuple[Vector, Work]] = []  # shares that were not there in time
+        self._leaving: list[Work] = []  # sends that nobody waits for
 
     @property
     def weight(self) -> float:
@@ -149,6 +150,8 @@ class PushSum(Algorithm):
     def _pull(self, shares: Shares) -> None:
         if self.wait_s is not None:
             self._late += [share for share in shares.arriving if not self._added(share, self.wait_s)]
+            self._leaving += shares.sends
+            self._collect_sends()
             return
         for vector, work in shares.arriving:
             work.wait()
@@ -159,6 +162,15 @@ class PushSum(Algorithm):
     def _pull_late(self, *, wait: bool) -> None:
         wait_s = self.wait_s or 0.0
         self._late = [share for share in self._late if not self._added(share, wait_s if wait else 0.0)]
+
+    def _collect_sends(self) -> None:
+        leaving = []
+        for work in self._leaving:
+            if work.done():
+                work.wait()
+            else:
+                leaving.append(work)
+        self._leaving = leaving
 
     def _added(self, share: tuple[Vector, Work], wait_s: float) -> bool:
         """Add a share if it is there in time."""
