@@ -26,7 +26,7 @@ sweep: setup
 	$(BIN)/wanbench results latency-sweep --format pivot
 	@ls -1 results/latency-sweep/figures/*
 
-test: setup
+test: docs
 	@sh scripts/setup-tests.sh programs
 	$(BIN)/python -m pytest tests/unit
 	sh scripts/measured-tests.sh -j 2 $(BIN)/python -m pytest --ignore tests/unit

@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import shutil
+from pathlib import Path
 
 import pytest
 from hypothesis import settings
@@ -19,16 +20,19 @@ from harness.emulators.choice import why_no_netem
 settings.register_profile("shared-host", deadline=None)
 settings.load_profile("ci" if "CI" in os.environ else "shared-host")
 
+SITE = Path(__file__).resolve().parents[1] / "build" / "site"
+
 
 def why_no_browser() -> str | None:
     missing = [tool for tool in ("chromium", "chromedriver") if shutil.which(tool) is None]
     missing += [] if importlib.util.find_spec("selenium") else ["selenium"]
+    missing += [] if (SITE / "index.html").is_file() else [f"site in {SITE}"]
     return f"there is no {' and no '.join(missing)}" if missing else None
 
 
 LANES = {
     "netem": (why_no_netem, "`make test-kernel` runs them in User-Mode Linux"),
-    "browser": (why_no_browser, "`make test-browser` installs it, as root"),
+    "browser": (why_no_browser, "`make test-browser` builds the site and, as root, installs the rest"),
 }
 
 

@@ -36,23 +36,33 @@ Packet = tuple[float, bytes, Port]  # due time in ns, the IP packet, for whom
 class TailDrop:
     """A first-in first-out queue served at a constant rate; bytes that do not fit its buffer are dropped."""
 
-    __slots__ = ("buffer_ns", "busy", "drops", "ns_per_byte")
+    __slots__ = ("buffer_ns", "busy", "drops", "ns_per_byte", "scale")
 
     def __init__(self, queue: Queue) -> None:
         self.busy = 0.0  # when the last byte accepted so far will have left
         self.drops = 0
+        self.ns_per_byte = 0.0
+        self.scale = 1.0  # of what is left of a backlog in time, for the next packet to apply
         self.configure(queue)
 
     def configure(self, queue: Queue) -> None:
-        """New rate and buffer for packets to come; those already accepted leave as computed."""
+        """New rate and buffer for packets to come, which find the bytes there are in front of them. Those keep the
+        times that they have, and nothing overtakes them.
+        """
+        before = self.ns_per_byte
         unlimited = queue.rate_bytes_per_s is None
         self.ns_per_byte = 0.0 if queue.rate_bytes_per_s is None else 1e9 / queue.rate_bytes_per_s
+        if before and before != self.ns_per_byte:
+            self.scale *= self.ns_per_byte / before
         # A buffer of B bytes is B/rate of time; comparing times spares a conversion for every packet.
         self.buffer_ns = float("inf") if unlimited else queue.buffer_bytes * self.ns_per_byte
 
     def departure(self, now: float, nbytes: int) -> float:
         """When the last byte of a packet that arrives `now` has left; negative when it was dropped."""
         start = self.busy
+        if self.scale != 1.0:
+            start = now + (start - now) * self.scale
+            self.scale = 1.0
         if start < now:
             start = now
         left = start + nbytes * self.ns_per_byte

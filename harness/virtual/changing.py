@@ -45,7 +45,7 @@ class Changing:
 
     def heard(self, job: Job, emit: Emit) -> Emit:
         """`emit`, which also hears of the steps that somebody waits for, and of the last one: when all have trained,
-        nothing changes any more, and what a cut held back for good comes after all.
+        the network is as it is without changes, and what a cut held back for good comes after all.
         """
 
         def also(row: dict[str, Any]) -> None:
@@ -53,7 +53,10 @@ class Changing:
             ended = row["step"] + 1
             if ended == job.steps:
                 self._trained += 1
-                self._simulation.goes_past_never = self._trained == self._warm
+                if self._trained == self._warm:
+                    self._simulation.goes_past_never = True
+                    self._network.update(self._schedule.network)
+                    self._network.outages.expect(self._network.dead)
             elif ended in job.told_steps:
                 self._steps[ended] = max(self._now, self._played + 1)
                 self._expect()

@@ -51,8 +51,8 @@ class VirtualNetwork:
         self._take(network)
         self.paths = PathStreams(network, seed)
         self.outages = Outages(count * count)
-        dead = {src * count + dst: [(0, None)] for (src, dst), link in network.links.items() if link.loss >= 1}
-        self.outages.expect(dead)
+        self.dead = {src * count + dst: [(0, None)] for (src, dst), link in network.links.items() if link.loss >= 1}
+        self.outages.expect(self.dead)
         self.version = 0  # of the values, which routes resolve once
         self._latest: Ints | None = None
         self._connections: dict[tuple[str, int], Connections] = {}

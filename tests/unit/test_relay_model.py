@@ -145,6 +145,19 @@ def test_a_full_buffer_drops_the_tail_by_bytes():
     assert switch.drops() == {"up": 0, "path": 2, "down": 0, "loss": 0, "unknown": 0}
 
 
+@pytest.mark.parametrize(("mbit", "lost"), [(50, 0), (5, 23)])
+def test_with_another_rate_a_backlog_keeps_its_bytes(mbit, lost):
+    """41 packets fill 62.5 kB. At 50 Mbit/s what comes then finds room; at 5 Mbit/s 625 bytes leave in a millisecond."""
+    slow, other = (Queue(rate * 1e6 / 8, 62_500) for rate in (10, mbit))
+    queue = TailDrop(slow)
+    for _ in range(41):
+        queue.departure(0.0, 1500)
+    queue.configure(other)
+    for ms in range(1, 41):
+        queue.departure(ms * MS, 1500)
+    assert queue.drops == pytest.approx(lost, abs=1)
+
+
 @pytest.mark.parametrize("where", ["up", "down"])
 def test_drops_are_counted_where_they_happen(where):
     switch = switch_of(network(**{where: Queue(1e6, 1000)}))

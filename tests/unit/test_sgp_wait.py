@@ -19,7 +19,7 @@ class Mailbox:
 
     def __init__(self) -> None:
         self.letters = {0: deque(), 1: deque()}
-        self.cut = False
+        self.cut = self.slow = False
 
 
 class Sent:
@@ -49,7 +49,7 @@ class Received:
 
     def wait_for(self, seconds):
         self.asked.append(seconds)
-        return self.done()
+        return self.done() and not self.box.slow
 
 
 class Comm:
@@ -84,7 +84,7 @@ def step(algorithms, number):
     for algorithm in algorithms:
         while algorithm._shares:
             algorithm._pull(algorithm._shares.popleft())
-        algorithm._pull_late(wait=False)
+        algorithm._collect()
         algorithm._debias()
 
 
@@ -111,6 +111,18 @@ def test_nothing_of_the_sum_is_lost_and_the_weights_come_back_to_one():
         step(algorithms, number)
         assert torch.allclose(mass(box, algorithms), before)
     assert all(not algorithm._late for algorithm in algorithms)
+    assert [algorithm.weight for algorithm in algorithms] == [1.0, 1.0]
+
+
+def test_in_the_end_every_share_is_waited_for_however_long():
+    box, algorithms = two()
+    before = mass(box, algorithms)
+    box.cut = True
+    step(algorithms, 0)
+    box.cut, box.slow = False, True
+    for algorithm in algorithms:
+        algorithm.finish()
+    assert torch.allclose(mass(box, algorithms), before)
     assert [algorithm.weight for algorithm in algorithms] == [1.0, 1.0]
 
 

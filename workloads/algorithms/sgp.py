@@ -121,20 +121,25 @@ class PushSum(Algorithm):
         for shares in self._shares:
             shares.age += 1
         self._push()
-        self._pull_late(wait=False)
         while self._shares and (self._shares[0].age >= self.delay_steps or self._shares[0].done()):
             self._pull(self._shares.popleft())
+        self._collect()
         self._debias()
 
     def finish(self) -> None:
-        """Pull everything that is under way. The replicas then still differ, as gossip leaves them.
+        """Pull everything that is under way, however long it takes. The replicas then still differ, as gossip leaves them.
 
         Raises:
             CommError: a peer is gone.
         """
         while self._shares:
             self._pull(self._shares.popleft())
-        self._pull_late(wait=True)
+        for vector, work in self._late:
+            work.wait()
+            self._y.add_(vector)
+        for work in self._leaving:
+            work.wait()
+        self._late, self._leaving = [], []
         self._debias()
 
     def _push(self) -> None:
@@ -151,7 +156,6 @@ class PushSum(Algorithm):
         if self.wait_s is not None:
             self._late += [share for share in shares.arriving if not self._added(share, self.wait_s)]
             self._leaving += shares.sends
-            self._collect_sends()
             return
         for vector, work in shares.arriving:
             work.wait()
@@ -159,11 +163,9 @@ class PushSum(Algorithm):
         for work in shares.sends:
             work.wait()
 
-    def _pull_late(self, *, wait: bool) -> None:
-        wait_s = self.wait_s or 0.0
-        self._late = [share for share in self._late if not self._added(share, wait_s if wait else 0.0)]
-
-    def _collect_sends(self) -> None:
+    def _collect(self) -> None:
+        """What nobody waits for and is done by now: late shares, and sends."""
+        self._late = [share for share in self._late if not self._added(share, 0.0)]
         leaving = []
         for work in self._leaving:
             if work.done():
