@@ -147,7 +147,7 @@ def test_a_full_buffer_drops_the_tail_by_bytes():
 
 @pytest.mark.parametrize(("mbit", "lost"), [(50, 0), (5, 23)])
 def test_with_another_rate_a_backlog_keeps_its_bytes(mbit, lost):
-    """41 packets fill 62.5 kB. At 50 Mbit/s what comes then finds room; at 5 Mbit/s 625 bytes leave in a millisecond."""
+    """41 packets fill 62.5 kB. At 50 Mbit/s what comes then finds room; at 5 Mbit/s 625 bytes leave in a ms."""
     slow, other = (Queue(rate * 1e6 / 8, 62_500) for rate in (10, mbit))
     queue = TailDrop(slow)
     for _ in range(41):

@@ -127,7 +127,7 @@ class PushSum(Algorithm):
         self._debias()
 
     def finish(self) -> None:
-        """Pull everything that is under way, however long it takes. The replicas then still differ, as gossip leaves them.
+        """Pull everything that is under way, however long it takes. Replicas then still differ, as gossip leaves them.
 
         Raises:
             CommError: a peer is gone.
