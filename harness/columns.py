@@ -39,7 +39,7 @@ MEANINGS: Mapping[str, str] = {
     "stall_s": "Of that, a step's mean time in waits for messages; null for commands.",
     "overhead_s": "What is left of step_time_s; null for commands.",
     "scalability": "T(1) / T(N): median step time of one worker over step_time_s.",
-    "predicted_step_time_s": "What the step-time law expects; null where it has no word on the algorithm, or things change.",
+    "predicted_step_time_s": "What the step-time law expects; null where it does not speak of the cell.",
     "payload_bytes": "What algorithms sent, of all workers, steps and the drain.",
     "wire_bytes": "What left the workers' devices, headers and retransmissions included; null on virtual.",
     "messages_sent": "Operations begun, of all workers, steps and the drain.",
