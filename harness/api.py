@@ -144,8 +144,7 @@ def measure_all(
             folder.clear()
         elif not keep:
             folder.refuse_mixed_code({cell.key: code_hash(cell) for cell in cells})
-        timeline = {key: cell.config[key] for cell in cells for key in ("timeline",) if key in cell.config}
-        folder.prepare(text, spec.to_dict() | timeline, manifest(cells))  # traces included, wherever they lie
+        folder.prepare(text, _resolved(spec, cells), manifest(cells))
         todo = pending(cells, spec.run.repeats, folder)
         say = Reporter(len(todo))
         total = len(cells) * spec.run.repeats
@@ -161,6 +160,12 @@ def measure_all(
             say.close()
         _derive(folder, draw)
     return tally
+
+
+def _resolved(spec: Spec, cells: list[Cell]) -> dict[str, Any]:
+    """The spec as plain data, traces included, wherever they lie."""
+    timeline = {key: cell.config[key] for cell in cells for key in ("timeline",) if key in cell.config}
+    return spec.to_dict() | timeline
 
 
 @contextmanager

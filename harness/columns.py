@@ -60,7 +60,7 @@ MEANINGS: Mapping[str, str] = {
     "base_key": "Of a command, the identity of the one-worker cell that it is compared with.",
     "code": "Hash of the code that measured it.",
     "axes": "The swept values of this cell.",
-    "events": "Changes of the network: when each was due, and when it came.",
+    "events": "Changes of the network and of workers: when each was due, and when it came.",
     "law_inputs": "The numbers that the step-time law read.",
     "message_bytes": "Bytes of one all-reduce, by the law's inputs.",
     "messages_per_sync": "All-reduces of one synchronisation.",

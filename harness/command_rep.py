@@ -47,17 +47,7 @@ def measure(
     stem = control / f"{cell.key}-{rep}-{time.monotonic_ns()}"
     program = program_of(cell, rep, stem)
     try:
-        handles = slot.prepare(group_of(cell))
-        tcp = set_tcp(handles, tcp_of(cell)) if cell.workers > 1 else {}
-        slot.emulator.apply(network, seed=cell.config["seed"] + rep)
-        slot.emulator.stats(reset=True)
-        meter.start()
-        with playing(program.schedule, slot, handles, ended) as begin:
-            with _logs(program, folder) as logs:
-                start(program, handles, Path(f"{stem}-door"), logs.__getitem__)
-            begin()
-            watch(program, slot, handles, ended, limit_s=cell.timeout_s or float("inf"))
-        _check(cell, ended, folder)
+        tcp = _execute(cell, rep, program, slot, folder, Path(f"{stem}-door"), meter, ended)
         stats = slot.emulator.stats()
         told = {rank: (who, read_steps(path)) for rank, path, who in _told(program)}
         timed = step_time(cell, told, ended.lasted)
@@ -82,6 +72,24 @@ def measure(
         row["events"] = ended.events
         write_json(folder / EVENTS, ended.events)
     return row
+
+
+def _execute(
+    cell: Cell, rep: int, program: Program, slot: Slot, folder: Path, door: Path, meter: HostMeter, ended: Ended
+) -> dict[str, Any]:
+    """From the workers to the end of the program; returns what of TCP is in force. Raises: as `measure`."""
+    handles = slot.prepare(group_of(cell))
+    tcp = set_tcp(handles, tcp_of(cell)) if cell.workers > 1 else {}
+    slot.emulator.apply(network_of(cell), seed=cell.config["seed"] + rep)
+    slot.emulator.stats(reset=True)
+    meter.start()
+    with playing(program.schedule, slot, handles, ended) as begin:
+        with _logs(program, folder) as logs:
+            start(program, handles, door, logs.__getitem__)
+        begin()
+        watch(program, slot, handles, ended, limit_s=cell.timeout_s or float("inf"))
+    _check(cell, ended, folder)
+    return tcp
 
 
 def program_of(cell: Cell, rep: int, stem: Path) -> Program:

@@ -57,8 +57,9 @@ class Evidence:
         return found
 
     def pace(self, row: Row) -> dict[str, dict[str, Any]] | None:
-        """Of the worker that took the longest in all, `slowest`, and of that which was through first, `fastest`:
-        `rank`, and of each step `end_s`, since all workers began, and `step_time_s`.
+        """Of the worker that took the longest in all, `slowest`, and of that which was through first, `fastest`, of
+        those with as many steps as most have: `rank`, and of each step `end_s`, since all workers began, and
+        `step_time_s`.
         """
         found: dict[str, dict[str, Any]] | None = self._of(row, PACE)
         return found
@@ -145,9 +146,10 @@ def _pace(rep: Path, row: Row) -> dict[str, dict[str, Any]]:
     steps = pd.read_parquet(rep / "steps.parquet", columns=["rank", "step", "end_ns", "step_time_s"]).dropna()
     came = next(event for event in row["events"] if event["at_ns"] is not None)
     begin_ns = came["at_ns"] - came["actual_s"] * 1e9
-    ends = steps.groupby("rank")["end_ns"].max()
+    ends = steps.groupby("rank")["end_ns"].agg(["max", "size"])
+    through = ends["max"][ends["size"] == ends["size"].mode().max()]  # who was killed for good ended before them
     found = {}
-    for which, rank in (("slowest", ends.idxmax()), ("fastest", ends.idxmin())):
+    for which, rank in (("slowest", ends["max"].idxmax()), ("fastest", through.idxmin())):
         mine = steps[steps["rank"] == rank].sort_values("step")
         found[which] = {
             "rank": int(str(rank)),

@@ -20,9 +20,9 @@ from harness.rows import Measured, cpu_wait_pct, measured_row, trained, udp_over
 from harness.store import write_json
 from harness.testbeds.base import Group, Slot, WorkerDied, WorkerHandle
 from harness.timeline.changes import planned_outage_s
-from harness.timeline.player import Player
+from harness.timeline.player import Event, Player
 from harness.timeline.schedule import Schedule
-from harness.timeline.slow import slowdowns
+from harness.timeline.slow import Stragglers, slowdowns
 from netprofiles import Size
 from workloads.job import Job
 
@@ -87,11 +87,7 @@ def jobs(cell: Cell, rep: int, rendezvous: str) -> list[Job]:
     algorithm = cell.algorithm()
     tensors = algorithm.tensors_per_message(float(config["train"].get("momentum", 0.0)))
     steps, window_begin, window = cell.steps, cell.window_begin, cell.window  # once, not for each of a thousand ranks
-    slow: Sequence[Sequence[dict[str, Any]]] = [()] * cell.workers
-    awaited: tuple[int, ...] = ()
-    if cell.changes:
-        slow = slowdowns(cell.changes, network_of(cell), cell.profile())
-        awaited = schedule_of(cell).awaited_steps
+    slow, told_steps = _slow(cell), _told_steps(cell)
     timeout_s = 2 * patience_s(cell)  # the controller is first to say who hangs
     return [
         Job(
@@ -116,11 +112,23 @@ def jobs(cell: Cell, rep: int, rendezvous: str) -> list[Job]:
             timeout_s=timeout_s,
             rendezvous=rendezvous,
             slow=slow[rank],
-            told_steps=(*(awaited if rank == 0 else ()), *((steps,) if cell.changes else ())),
+            told_steps=told_steps[min(rank, 1)],
             datagram_bytes_per_s=cell.law_inputs().rate_bytes_per_s if algorithm.datagrams else None,
         )
         for rank in range(cell.workers)
     ]
+
+
+def _slow(cell: Cell) -> Sequence[Sequence[dict[str, Any]]]:
+    """When each rank computes how slowly."""
+    return slowdowns(cell.changes, network_of(cell), cell.profile()) if cell.changes else [()] * cell.workers
+
+
+def _told_steps(cell: Cell) -> tuple[Sequence[int], Sequence[int]]:
+    """After which steps rank 0 says so at once, and after which the others do."""
+    if not cell.changes:
+        return (), ()
+    return (*schedule_of(cell).awaited_steps, cell.steps), (cell.steps,)
 
 
 def measure(
@@ -152,19 +160,29 @@ def measure(
         if player is not None:
             player.stop()
         rendezvous.unlink(missing_ok=True)
-    host = meter.stop() | {
-        "worker_cpu_wait_pct": cpu_wait_pct(measured, stats.seconds),
-        "udp_overflows": udp_overflows(measured),
-    }
+    host = _host(meter, measured, stats)
     verdict = judge(cell, network, stats, host, report)
     write_steps(folder / "steps.parquet", measured.rows)
     write_messages(folder / "messages.parquet", measured.finished[0]["outcome"]["messages"])
     write_network(folder, network, measured, stats, host, report)
     row = measured_row(cell, rep, trained(cell, measured), measured, stats, host, report, verdict)
     if player is not None:
-        row["events"] = [event.to_json() for event in player.events]
-        write_json(folder / EVENTS, row["events"])
+        row["events"] = write_events(folder, player.as_told(stragglers_of(cell, measured)))
     return row | {"image": slot.image}
+
+
+def _host(meter: HostMeter, measured: Measured, stats: EmulatorStats) -> dict[str, Any]:
+    """What this host did meanwhile."""
+    return meter.stop() | {
+        "worker_cpu_wait_pct": cpu_wait_pct(measured, stats.seconds),
+        "udp_overflows": udp_overflows(measured),
+    }
+
+
+def stragglers_of(cell: Cell, measured: Measured) -> Stragglers:
+    """When workers were slow, as they say."""
+    slowed_ns = [measured.finished[rank]["outcome"]["slowed_ns"] for rank in range(cell.workers)]
+    return Stragglers(cell.changes, network_of(cell), cell.profile(), slowed_ns)
 
 
 def probe_cell(cell: Cell, slot: Slot) -> dict[str, Any]:
@@ -321,6 +339,13 @@ def write_network(
             "host": host,
         },
     )
+
+
+def write_events(folder: Path, events: Sequence[Event]) -> list[dict[str, Any]]:
+    """What changed; returns what is written, for the row."""
+    data = [event.to_json() for event in events]
+    write_json(folder / EVENTS, data)
+    return data
 
 
 def write_steps(path: Path, rows: list[dict[str, Any]]) -> None:

@@ -58,7 +58,7 @@ MEANINGS: Mapping[str, str] = {
     "timeline.cut": "Nothing passes.",
     "timeline.traffic": "Rate that others take.",
     "timeline.trace": "A CSV file of values over time.",
-    "timeline.slow": "Factor on the time of a step.",
+    "timeline.slow": 'Factor on emulated compute, from the next step on; of at = "9 steps" a worker counts its own.',
     "timeline.kill": "Of a command: a worker's processes are killed, and started again when `for` is over.",
     "train.optimizer": "The local optimizer.",
     "train.lr": "Learning rate; with adamw 0.001 if not given.",

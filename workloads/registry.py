@@ -183,10 +183,10 @@ def make_task(
         known = _without_model(spec)
         learner = _built_in_learner(spec, rank, world_size, seed, train)
     buckets = known.buckets(bucket_bytes)
-    emulated = None
+    emulated, slowdowns = None, Slowdowns(slow) if slow else None
     if known.step_time_s is not None:
         step_time = StepTime(known.step_time_s, known.step_cv, seed=seed, rank=rank)
-        emulated = EmulatedCompute(step_time, buckets, clock, Slowdowns(slow) if slow else None)
+        emulated = EmulatedCompute(step_time, buckets, clock, slowdowns)
     task: Task
     if learner is not None:
         task = LearningTask(learner, buckets, clock, emulated)
@@ -197,7 +197,7 @@ def make_task(
             task = PhantomTask(numel, emulated, clock)
         else:
             task = EmulatedTask(numel, emulated, clock, seed=seed, rank=rank)
-    task.shapes = known.shapes
+    task.shapes, task.slow = known.shapes, slowdowns
     return task
 
 

@@ -24,10 +24,16 @@ class Slowdown:
 
 
 class Slowdowns:
-    """All of one worker; those that hold at one time multiply."""
+    """All of one worker; those that hold at one time multiply.
+
+    Attributes:
+        turned_ns: of each entry, in their order, when the first step began that it made slow, and the first one after
+            those; None if there was none.
+    """
 
     def __init__(self, entries: Iterable[Mapping[str, Any]]) -> None:
         self._all = [Slowdown(**entry) for entry in entries]
+        self.turned_ns: list[list[int | None]] = [[None, None] for _ in self._all]
         self._awaited = {slow.at_step for slow in self._all}
         self._began: dict[int | None, int] = {}
 
@@ -38,7 +44,7 @@ class Slowdowns:
         if step in self._awaited:
             self._began[step] = now_ns
         factor = 1.0
-        for slow in self._all:
+        for slow, turned_ns in zip(self._all, self.turned_ns, strict=True):
             origin = self._began.get(slow.at_step)
             if (
                 origin is not None
@@ -46,4 +52,8 @@ class Slowdowns:
                 and (slow.end_ns is None or now_ns - origin < slow.end_ns)
             ):
                 factor *= slow.factor
+                if turned_ns[0] is None:
+                    turned_ns[0] = now_ns
+            elif turned_ns[0] is not None and turned_ns[1] is None:
+                turned_ns[1] = now_ns
         return factor

@@ -14,6 +14,7 @@ from workloads.compute import EmulatedCompute
 from workloads.models.learner import Learner, LearnerError, trainable
 from workloads.phantom import Phantom
 from workloads.seeding import torch_seed
+from workloads.slowdown import Slowdowns
 
 Ready = Callable[[Vector], None]
 
@@ -24,6 +25,7 @@ class Task(ABC):
     Attributes:
         w: the parameters, float32 or phantoms, shape (numel,); equal on all ranks at first. An update in place is
             all it takes.
+        slow: when compute takes longer; None where it never does.
         shapes: of the parameter tensors that `w` consists of, in their order; () where its size is scaled.
         numel: elements of `w` and of the gradient, after payload scaling.
         compute_ns: time spent computing so far, in nanoseconds on the clock. For emulated compute it is the
@@ -32,6 +34,7 @@ class Task(ABC):
     """
 
     w: Vector
+    slow: Slowdowns | None = None
     shapes: tuple[tuple[int, ...], ...] = ()
 
     @property

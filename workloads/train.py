@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -32,6 +32,7 @@ class Outcome:
             where parameters are phantoms.
         messages: of rank 0, what it sent and received in its first steps (`workloads.comm.meter.Message`); of the
             other ranks, nothing.
+        slowed_ns: of each entry of `Job.slow`, on the shared clock, as `workloads.slowdown.Slowdowns.turned_ns`.
     """
 
     window_begin_ns: int
@@ -42,6 +43,7 @@ class Outcome:
     accuracy: float | None
     replica_spread: float | None
     messages: tuple[dict[str, Any], ...] = ()
+    slowed_ns: Sequence[Sequence[int | None]] = ()
 
 
 def warm_up(comm: MeteredComm, job: Job, like: Vector) -> None:
@@ -106,6 +108,7 @@ def train(
         accuracy=task.evaluate(),
         replica_spread=_spread(task.w, comm),
         messages=tuple(asdict(message) for message in journal),
+        slowed_ns=() if task.slow is None else task.slow.turned_ns,
     )
 
 

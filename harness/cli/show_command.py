@@ -40,9 +40,13 @@ def command(kind: str, name: str, as_json: bool) -> None:
 
 def _algorithm(name: str) -> tuple[str, object]:
     from workloads.algorithms import registry
+    from workloads.algorithms.base import Algorithm
 
     found = registry.find(name)
-    return _documented(found, parameters.describe(found) | {"kind": name})
+    data = parameters.describe(found) | {"kind": name}
+    if found is not Algorithm:  # alone, nobody is missed
+        data["without_a_peer"] = registry.without_a_peer(found)
+    return _documented(found, data)
 
 
 def _compressor(name: str) -> tuple[str, object]:

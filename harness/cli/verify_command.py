@@ -30,7 +30,8 @@ def command(run_source: str | None, as_json: bool, out: Path) -> None:
     code       all cells of one kind of algorithm were measured by the same code
     payload    gloo was not run with scaled messages under the name of a full-size workload
     network    congestion control was pinned, and one worker was measured beside many
-    timeline   a network that changes does so alike in all cells; every change came, at most 0.1 s after it was due
+    timeline   a network that changes does so alike in all cells; every change came, at most 0.1 s after it was due,
+               or, where workers get slow or are so no more, with their next step
     processor  at most 5 % of a step is overhead of this host, where compute is emulated
     accuracy   after equally many steps of the same workload, accuracy within 0.02 of ssgd's, or, without accuracy, a
                loss within a factor of 1.1; where nothing is learned, that is said and nothing is refused

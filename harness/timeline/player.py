@@ -17,6 +17,7 @@ from harness.testbeds.base import WorkerDied
 from harness.timeline.edits import TimelineError
 from harness.timeline.kill import Order, Programs
 from harness.timeline.schedule import Schedule
+from harness.timeline.slow import Stragglers
 
 _NS = 1e9
 
@@ -37,12 +38,14 @@ class Event:
         asked_s: when it was due, since all workers began.
         actual_s: when the emulator, or the last worker, had done it; None if the repetition ended before.
         at_ns: the same on the clock that step rows have.
+        with_step: workers do it when their next step begins, and only they know when that was (`Stragglers`).
     """
 
     what: str
     asked_s: float
     actual_s: float | None
     at_ns: int | None
+    with_step: bool = False
 
     def to_json(self) -> dict[str, Any]:
         """Plain data."""
@@ -126,6 +129,10 @@ class Player:
         with self._condition:
             places = self._schedule.met(self._steps).cut_off(self._now() - self._origin)
         return f"cut off by the timeline: {', '.join(places)}" if places else ""
+
+    def as_told(self, stragglers: Stragglers) -> list[Event]:
+        """All events, after `stop`, those of slow workers as these say."""
+        return stragglers.told(self.events, self._steps, self._begun)
 
     def _play(self) -> None:
         network = self._schedule.network

@@ -34,7 +34,7 @@ def _changes(rows: Iterable[Mapping[str, Any]]) -> str:
             [
                 what,
                 _span([event["asked_s"] for event in each]),
-                _span([event["actual_s"] for event in came]) if came else "never: training had ended",
+                _span([event["actual_s"] for event in came]) if came else "never",
                 "" if late_ms is None else f"{late_ms:.1f}",
                 f"{len(came)} of {len(each)}",
             ]

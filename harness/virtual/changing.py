@@ -7,6 +7,7 @@ from typing import Any
 
 from harness.timeline.player import Event
 from harness.timeline.schedule import Schedule
+from harness.timeline.slow import Stragglers
 from harness.virtual.kernel import Simulation
 from harness.virtual.network import VirtualNetwork
 from workloads.job import Job
@@ -71,6 +72,11 @@ class Changing:
             coming += [Event(what, due / _NS, None, None) for what in score.moment(due).what]
             left = due
         return self._happened + coming
+
+    def as_told(self, stragglers: Stragglers) -> list[Event]:
+        """All events, at the end, those of slow workers as these say."""
+        assert self._origin is not None, "all have begun"
+        return stragglers.told(self.events, self._steps, self._origin)
 
     def cut_off(self) -> str:
         """What a cut holds apart at the end, for people; "" if nothing."""

@@ -17,7 +17,7 @@ import torch
 from harness.cells import Cell
 from harness.emulators.plan import Network
 from harness.errors import RepFailed
-from harness.rep import EVENTS, jobs, network_of, schedule_of, write_messages
+from harness.rep import jobs, network_of, schedule_of, stragglers_of, write_events, write_messages
 from harness.rows import Measured, describe, trained
 from harness.store import write_json
 from harness.timeline.edits import TimelineError
@@ -108,8 +108,7 @@ def measure_virtual(cell: Cell, rep: int, folder: Path, stopped: threading.Event
     measured = Measured(rows=simulated.steps.first_rank, finished=finished)
     row = describe(cell, rep) | trained(cell, measured) | {"status": "ok"}
     if changing is not None:
-        row["events"] = [event.to_json() for event in changing.events]
-        write_json(folder / EVENTS, row["events"])
+        row["events"] = write_events(folder, changing.as_told(stragglers_of(cell, measured)))
     return row
 
 

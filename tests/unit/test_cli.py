@@ -129,6 +129,23 @@ def test_show_gives_equation_parameters_defaults_source_and_the_papers_symbols()
     assert (shown["travels_by"], shown["unbiased"]) == ("all_gather", True)
 
 
+@pytest.mark.parametrize(
+    ("kind", "said"),
+    [
+        ("dts", "steps wait"),
+        ("sgp", "steps wait, or go on: with a `wait`, which each share that is due costs so much"),
+        ("rps", "steps go on: after the deadline of each exchange, without the blocks of that peer"),
+    ],
+)
+def test_show_says_what_an_algorithm_does_without_a_peer(kind, said):
+    assert f"without a peer  {said}" in wanbench("show", "algorithm", kind).stdout.splitlines()
+    assert data("show", "algorithm", kind)["without_a_peer"] == said
+
+
+def test_training_alone_misses_nobody():
+    assert "without_a_peer" not in data("show", "algorithm", "local")
+
+
 def test_show_refuses_a_compressor_that_is_not_there():
     assert (
         refused("show", "compressor", "topp")

@@ -1,11 +1,14 @@
 """Step time against time: what changed is named where there is room, and never over another name."""
 
+import pandas as pd
 import pytest
 from legible import assert_nothing_overlaps
 
 from harness.analysis import AnalysisError
+from harness.evidence import Evidence
 from harness.figures.pace import Pace, pace
 from harness.figures.style import COLUMN_IN, PAGE_IN
+from harness.store import RunFolder
 
 CUT = [(6.0, "worker 3: cut off"), (11.0, "worker 3: healed")]
 FLAPS = [(1 + 0.5 * n, "worker 1: cut off" if n % 2 == 0 else "worker 1: healed") for n in range(60)]
@@ -37,3 +40,20 @@ def test_changes_with_room_are_named_and_those_without_are_not():
 def test_without_a_repetition_there_is_nothing_to_draw():
     with pytest.raises(AnalysisError, match="no repetition has kept its steps"):
         pace([], "title", "about")
+
+
+def test_a_worker_that_was_killed_for_good_is_not_the_fastest(tmp_path):
+    """Worker 1 dies after 30 of 100 steps; worker 0 ends before worker 2."""
+    ends_s = {0: [0.1 * step for step in range(1, 101)], 1: [0.1 * step for step in range(1, 31)]}
+    ends_s[2] = [0.2 * step for step in range(1, 101)]
+    rep = tmp_path / "cells" / "ours" / "rep-0"
+    rep.mkdir(parents=True)
+    rows = [
+        {"rank": rank, "step": step, "end_ns": round(end_s * 1e9), "step_time_s": 0.1}
+        for rank, ends in ends_s.items()
+        for step, end_s in enumerate(ends)
+    ]
+    pd.DataFrame(rows).to_parquet(rep / "steps.parquet")
+    row = {"cell": "ours", "rep": 0, "events": [{"what": "", "asked_s": 0, "actual_s": 3.0, "at_ns": 3_000_000_000}]}
+    found = Evidence(RunFolder(tmp_path)).pace(row)
+    assert {which: worker["rank"] for which, worker in found.items()} == {"slowest": 2, "fastest": 0}

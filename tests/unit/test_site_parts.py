@@ -46,6 +46,16 @@ def test_algorithms_come_with_equations_and_the_papers_symbols():
     assert "| [`diloco`](#diloco) |  | H |" in text
 
 
+def test_algorithms_that_have_peers_say_what_they_do_without_one():
+    said = [line for line in pages.PARTS["algorithms"]().splitlines() if line.startswith("When a peer is gone, ")]
+    assert len(said) == len(algorithms.kinds()) - 1
+    assert "When a peer is gone, steps wait." in said
+    assert (
+        "When a peer is gone, steps go on: after the deadline of each exchange, without the blocks of that peer."
+        in said
+    )
+
+
 def test_a_table_between_rules_becomes_a_table():
     rules = "====  =====\n"
     assert markdown.docstring(f"{rules}here  there\n{rules}D     t * 2\n{rules}") == (

@@ -40,6 +40,16 @@ def test_those_of_one_time_multiply():
     assert factors([entry(2.0, 1, 4), entry(3.0, 3, 5)]) == [1, 2, 2, 6, 3, 1, 1, 1]
 
 
+def test_what_is_told_afterwards_is_when_steps_began_and_not_what_was_asked_for():
+    """Steps begin each 3 s, from 100 s on. The third passes within a step, and the last is still on at the end."""
+    slow = Slowdowns([entry(2.0, 2, 4), entry(2.0, 2, 7), entry(2.0, 4, 5), entry(2.0, 1, at_step=3), entry(2.0, 99)])
+    for step in range(6):
+        slow.factor(step, 100 * S + step * 3 * S)
+    assert slow.turned_ns == [
+        [103 * S, 106 * S], [103 * S, 109 * S], [None, None], [112 * S, None], [None, None]
+    ]  # fmt: skip
+
+
 class Clock:
     now_ns = 0
 

@@ -9,6 +9,8 @@ from small_spec import edited, refusal, swept
 
 from harness.rep import jobs, network_of, schedule_of
 from harness.timeline.changes import described
+from harness.timeline.player import Event
+from harness.timeline.slow import Stragglers
 from harness.timeline.table import KINDS
 from harness.timeline.trace import VALUES
 
@@ -186,6 +188,21 @@ def test_a_straggler_is_told_when_to_be_slow_and_nobody_else_is():
         [{"factor": 3.0, "at_step": None, "begin_ns": b, "end_ns": b + S} for b in (2 * S, 5 * S)],
         [],
     ]
+
+
+def test_a_change_of_several_workers_came_when_the_last_of_them_was_slow_and_not_if_one_never_was():
+    """The second time worker 0 is through already. Each worker has its own clock, and turns of its own."""
+    cell = cell_of('at = "1s"\nfor = "1s"\nevery = "3s"\ntimes = 2\nslow = 3.0', AT_5 + "rtt = 2.0")
+    slowed_ns = [[[12 * S, 13 * S], [None, None]], *([[11 * S, 14 * S], [15 * S, None]] for _ in (1, 2))]
+    names = ["everywhere: compute × 3", "everywhere: compute as before"] * 2
+    events = [Event(what, due, due, 0) for what, due in zip(names, (1.0, 2.0, 4.0, 5.0), strict=True)]
+    other = Event("everywhere: rtt × 2", 5.0, 5.001, 0)
+    told = Stragglers(cell.changes, network_of(cell), cell.profile(), slowed_ns).told([*events, other], {}, 10 * S)
+    assert [(event.actual_s, event.at_ns) for event in told[:4]] == [
+        (2.0, 12 * S), (4.0, 14 * S), (None, None), (None, None)
+    ]  # fmt: skip
+    assert [event.with_step for event in told] == [True] * 4 + [False]
+    assert told[4] == other
 
 
 def test_only_rank_0_tells_steps():

@@ -23,5 +23,16 @@ def test_changes_are_told_over_all_valid_repetitions():
     assert said[-1] == ["worker", "3:", "healed", "11.000", "11.002", "2.0", "1", "of", "2"]
 
 
+def test_why_a_change_never_came_is_not_guessed():
+    """Training had ended, or the program that was to be killed, or a worker made no step in that time."""
+    assert told([row(("worker 3: killed", 6.0, None))]).splitlines()[-1].split()[-5:] == [
+        "6.000",
+        "never",
+        "0",
+        "of",
+        "1",
+    ]
+
+
 def test_of_a_network_that_stays_nothing_is_said():
     assert told([row(timeline=None)]) == ""

@@ -75,6 +75,9 @@ def test_too_few_repetitions(rows):
     ]
 
 
+NEVER = "due after the end, or over within one step"
+
+
 def changing(rows, *actual_s):
     """All rows with a timeline; the changes of one cell came at these times, and were due at 5 s."""
     for row in rows:
@@ -95,8 +98,15 @@ def test_a_change_that_did_not_come_or_came_late(rows):
     ]
     changing(rows, None)
     assert objected(rows) == [
-        ("timeline", f"rep {rep}: training ended before 'worker 3: cut off' came, the first of 1") for rep in range(3)
+        ("timeline", f"rep {rep}: 'worker 3: cut off' never came, the first of 1: {NEVER}") for rep in range(3)
     ]
+
+
+def test_a_worker_that_got_slow_with_its_next_step_was_not_late(rows):
+    changing(rows, 9.0)
+    for row in the(rows):
+        row["events"] = [event | {"what": "worker 3: compute × 2", "with_step": True} for event in row["events"]]
+    assert objected(rows) == []
 
 
 def test_a_network_that_changes_is_not_compared_with_one_that_stays(rows):

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import json
 
 import numpy as np
+import pandas as pd
 import pytest
 from small_spec import edited, swept
 from virtual_world import MS, NO_RAMP, star
@@ -185,6 +187,34 @@ def test_a_straggler_is_slow_for_its_time_and_alone():
     times = step_times(cell_of("adpsgd = {}", timeline, **{"tensors = 2": "tensors = 2\nstep_cv = 0.0"}))
     assert times[2][:14] == pytest.approx([0.1] * 10 + [0.5, 0.5] + [0.1] * 2)
     assert max(times[1]) == pytest.approx(0.1)
+
+
+@pytest.mark.parametrize("at", ["1.05s", "10 steps"])
+def test_a_worker_gets_slow_when_its_next_step_begins_and_the_row_says_so(at, tmp_path):
+    """Worker 2 takes 0.1 s a step, and all others 0.2 s: it has made 10 of its own while rank 0 has made 5."""
+    everyone = "".join(f'\n[[timeline]]\nat = "0s"\nwhere = {rank}\nslow = 2.0\n' for rank in (0, 1, 3))
+    straggler = f'\n[[timeline]]\nat = "{at}"\nfor = "0.32s"\nwhere = 2\nslow = 3.0\n'
+    cell = cell_of("adpsgd = {}", everyone + straggler, **{"tensors = 2": "tensors = 2\nstep_cv = 0.0"})
+    row = measure_virtual(cell, 0, tmp_path, _never())
+    steps = pd.read_parquet(tmp_path / "steps.parquet")
+    mine = steps[steps["rank"] == 2].sort_values("step")
+    begins_ns = [0, *mine["end_ns"].tolist()]
+    slow = [step for step, seconds in enumerate(mine["step_time_s"]) if seconds > 0.25]
+    events = {event["what"]: event for event in row["events"]}
+    began, ended = (events[f"worker 2: compute {how}"] for how in ("× 3", "as before"))
+    assert (began["at_ns"], ended["at_ns"]) == (begins_ns[slow[0]], begins_ns[slow[-1] + 1])
+    assert slow == ([11] if at == "1.05s" else [10, 11])
+    assert (began["actual_s"] > began["asked_s"]) == (at == "1.05s")  # rank 0 makes its tenth step a second later
+    assert json.loads((tmp_path / "events.json").read_text()) == row["events"]
+
+
+def test_a_worker_that_is_through_gets_slow_no_more(tmp_path):
+    straggler = '\n[[timeline]]\nat = "1000s"\nwhere = 2\nslow = 3.0\n[[timeline]]\nat = "1s"\nslow = 2.0\n'
+    row = measure_virtual(cell_of("ssgd = {}", straggler), 0, tmp_path, _never())
+    assert [(event["what"], event["actual_s"] is None) for event in row["events"]] == [
+        ("everywhere: compute × 2", False),
+        ("worker 2: compute × 3", True),
+    ]
 
 
 def test_a_change_after_a_step_of_rank_0_comes_when_that_step_has_ended(tmp_path):

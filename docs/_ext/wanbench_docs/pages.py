@@ -94,6 +94,13 @@ def of_algorithms() -> str:
     return "\n".join([head, *(_documented(kind, algorithms.find(kind)) for kind in algorithms.kinds())])
 
 
+def _without_a_peer(found: type[parameters.Parameters]) -> str:
+    """Of an algorithm that has peers; of a compressor, nothing."""
+    if found is Algorithm or not issubclass(found, Algorithm):
+        return ""
+    return f"When a peer is gone, {escaped(algorithms.without_a_peer(found))}.\n"
+
+
 def _symbol(found: type[parameters.Parameters], name: str) -> str:
     """What the source calls a parameter; nothing where the algorithm has none."""
     if name not in found.parameters():
@@ -116,6 +123,7 @@ def _documented(kind: str, found: type[parameters.Parameters]) -> str:
             f"## {kind}\n",
             docstring(doc) + "\n",
             _parameters(found, attributes(doc)),
+            _without_a_peer(found),
             f"Source: {escaped(found.source)}.\n",
             f"{more}\n" if more else "",
         ]
