@@ -134,6 +134,49 @@ def test_a_trace_leads_from_line_to_line(tmp_path, monkeypatch):
     assert [link.loss for link in links] == [0, 0.01, 0]
 
 
+def _all(score) -> list[tuple[float, str]]:
+    return [(at / S, what) for at in score.times for what in score.what(at)]
+
+
+def test_a_trace_is_one_event_at_its_begin_and_one_at_its_end_and_each_time_it_comes(tmp_path, monkeypatch):
+    (tmp_path / "day.csv").write_text("time_s,rtt_ms\n0,20\n2,30\n4,20\n")
+    monkeypatch.chdir(tmp_path)
+    score = score_of('at = "10s"\nfor = "6s"\nevery = "20s"\ntimes = 2\nwhere = 1\ntrace = "day.csv"')
+    assert score.times == tuple(S * at for at in (10, 12, 14, 16, 30, 32, 34, 36))
+    said = _all(score)
+    assert [(at, what.partition(" of ")[0]) for at, what in said] == [
+        (10, "worker 1: trace"), (16, "worker 1: trace over"), (30, "worker 1: trace"), (36, "worker 1: trace over"),
+    ]  # fmt: skip
+
+
+def test_nothing_is_as_before_while_a_change_of_the_same_kind_at_the_same_place_holds():
+    cuts = [f'at = "{at}s"\nfor = "{length}s"\nwhere = {where}\ncut = true' for at, length, where in
+            ((1, 9, 1), (3, 2, '"w1"'), (4, 1, 2))]  # fmt: skip
+    assert _all(score_of(*cuts, 'at = "2s"\nfor = "3s"\nwhere = 1\nrtt = 2.0')) == [
+        (1, "worker 1: cut off"), (2, "worker 1: rtt × 2"), (3, "w1: cut off"), (4, "worker 2: cut off"),
+        (5, "worker 2: healed"), (5, "worker 1: rtt as before"), (10, "worker 1: healed"),
+    ]  # fmt: skip
+
+
+def test_what_follows_at_once_on_its_like_is_said_and_not_that_this_is_over():
+    score = score_of('at = "1s"\nfor = "2s"\nrtt = 2.0', 'at = "3s"\nfor = "2s"\nrtt = 3.0')
+    assert _all(score) == [(1, "everywhere: rtt × 2"), (3, "everywhere: rtt × 3"), (5, "everywhere: rtt as before")]
+
+
+def test_what_is_known_of_a_long_trace_costs_each_line_once(tmp_path, monkeypatch):
+    """Calls are counted, since times on a shared host say little: of each line's edit, one where all are asked for."""
+    lines = "".join(f"{line},{line % 7},{100 * (line % 2)}\n" for line in range(1000))
+    (tmp_path / "long.csv").write_text(f"time_s,rtt_ms,loss_pct\n{lines}")
+    monkeypatch.chdir(tmp_path)
+    schedule = schedule_of(cell_of('at = "1s"\ntrace = "long.csv"'))
+    assert schedule.met({}) is schedule.met({})
+    asked = []
+    monkeypatch.setattr("harness.timeline.schedule._Known.holds", lambda span, at: asked.append(at) or True)
+    schedule.met({}).outages()
+    assert len(asked) == 1000
+    assert sum(len(schedule.met({}).what(at)) for at in schedule.met({}).times) == 1
+
+
 def test_a_trace_is_part_of_the_cell_and_its_place_is_not(tmp_path, monkeypatch):
     keys = []
     for folder, rtt in (("a", 20), ("b", 20), ("c", 30)):
