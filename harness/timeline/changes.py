@@ -5,6 +5,8 @@ Time counts from the moment at which all workers are warm and begin their first 
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -95,7 +97,8 @@ class Change:
         if self.kind == "kill":
             return f"{self.place}: killed"
         if self.kind == "trace":
-            return f"{self.place}: trace of {len(self.value)} lines"
+            lines = "1 line" if len(self.value) == 1 else f"{len(self.value)} lines"
+            return f"{self.place}: trace of {lines} ({_digest(self.value)})"
         if self.kind == "slow":
             return f"{self.place}: compute × {self.value:g}"
         value = self.value if isinstance(self.value, str) else f"× {self.value:g}"
@@ -108,6 +111,12 @@ class Change:
         length = "" if self.for_ns is None else f" for {self.for_ns / _NS:g} s"
         again = f", {self.times} times every {self.every_ns / _NS:g} s" if self.every_ns and self.times > 1 else ""
         return begin + length + again
+
+
+def _digest(points: Sequence[Point]) -> str:
+    """What tells a trace from another one."""
+    values = [{name: float(value) for name, value in point.items()} for point in points]
+    return hashlib.sha256(json.dumps(values, sort_keys=True, separators=(",", ":")).encode()).hexdigest()[:6]
 
 
 def changes_of(config: Mapping[str, Any]) -> tuple[Change, ...]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -132,6 +134,28 @@ def test_a_trace_leads_from_line_to_line(tmp_path, monkeypatch):
     assert [link.delay_ns for link in links] == [10 * MS, 15 * MS, 10 * MS]
     assert [link.queue.rate_bytes_per_s for link in links] == [100 * MBIT, 100 * MBIT, 50 * MBIT]
     assert [link.loss for link in links] == [0, 0.01, 0]
+
+
+def test_traces_of_equal_length_are_told_apart_in_words(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "one.csv").write_text("time_s,rtt_ms\n0,20\n")
+    (tmp_path / "two.csv").write_text("time_s,rtt_ms\n0,20\n1,30\n")
+    (tmp_path / "other.csv").write_text("time_s,rtt_ms\n0,20\n1,31\n")
+    said = [described(cell_of(f'at = "1s"\ntrace = "{name}.csv"').changes) for name in ("one", "two", "other")]
+    digests = [
+        hashlib.sha256(text).hexdigest()[:6]
+        for text in (
+            b'[{"rtt_ms":20.0,"time_s":0.0}]',
+            b'[{"rtt_ms":20.0,"time_s":0.0},{"rtt_ms":30.0,"time_s":1.0}]',
+            b'[{"rtt_ms":20.0,"time_s":0.0},{"rtt_ms":31.0,"time_s":1.0}]',
+        )
+    ]
+    assert said == [
+        f"everywhere: trace of {lines} ({digest}) at 1 s"
+        for lines, digest in zip(("1 line", "2 lines", "2 lines"), digests, strict=True)
+    ]
+    spelled = cell_of('at = "1s"\ntrace = [{ time_s = 0, rtt_ms = 20 }]').changes
+    assert described(spelled) == said[0]
 
 
 def _all(score) -> list[tuple[float, str]]:
