@@ -14,7 +14,7 @@ from typing import Any
 
 from harness.timeline.table import ChangeTable
 from harness.timeline.trace import TIME, Point, read_trace
-from netprofiles import Delay
+from netprofiles import Delay, Ratio
 
 _NS = 1e9
 
@@ -81,6 +81,11 @@ class Change:
                 last = end if over is None else min(over, over if end is None else end)
                 if over is None or begin < over:
                     yield Span(begin, last, point)
+
+    def outages(self) -> Iterator[Span]:
+        """Those of its spans in which nothing gets through, in order."""
+        whole = self.kind == "cut" or (self.kind == "loss" and Ratio.parse(self.value).value >= 1)
+        return (span for span in self.spans() if whole or (span.point or {}).get("loss_pct", 0) >= 100)
 
     @property
     def place(self) -> str:
@@ -149,8 +154,14 @@ def _entry(table: ChangeTable, where: str, folder: Path) -> dict[str, Any]:
 
 
 def planned_outage_s(changes: Sequence[Change]) -> float:
-    """Seconds during which cuts of these changes keep workers apart at most, those without an end left out."""
-    return sum(change.times * (change.for_ns or 0) / _NS for change in changes if change.kind == "cut")
+    """Seconds during which these changes keep workers apart at most, those without an end left out."""
+    spans = [span for change in changes for span in change.outages()]
+    return sum((span.end_ns - span.begin_ns) / _NS for span in spans if span.end_ns is not None)
+
+
+def has_endless_outage(changes: Sequence[Change]) -> bool:
+    """One of these changes keeps workers apart until training ends."""
+    return any(span.end_ns is None for change in changes for span in change.outages())
 
 
 def described(changes: Sequence[Change]) -> str | None:

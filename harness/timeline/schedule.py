@@ -51,6 +51,7 @@ class _Known:
     end_ns: int | None
     change: int
     edit: Edit
+    dark: bool  # nothing gets through where it holds
 
     def holds(self, time_ns: int) -> bool:
         return self.begin_ns <= time_ns and (self.end_ns is None or time_ns < self.end_ns)
@@ -143,11 +144,19 @@ class Schedule:
         for index, edits in self._edits.items():
             change = self.changes[index]
             at = change.at_ns if change.at_step is None else steps.get(change.at_step)
-            if at is not None:
-                known[index] = [
-                    _Known(at + span.begin_ns, None if span.end_ns is None else at + span.end_ns, index, edit)
-                    for span, edit in edits
-                ]
+            if at is None:
+                continue
+            dark = {span.begin_ns for span in change.outages()}
+            known[index] = [
+                _Known(
+                    at + span.begin_ns,
+                    None if span.end_ns is None else at + span.end_ns,
+                    index,
+                    edit,
+                    span.begin_ns in dark,
+                )
+                for span, edit in edits
+            ]
         return known
 
 
@@ -232,12 +241,20 @@ class Score:
         return begins, ends
 
     def cut_off(self, time_ns: int) -> list[str]:
-        """What a cut holds apart at a time, for people: "tokyo since 5 s"."""
+        """Where nothing gets through at a time, for people: "tokyo since 5 s"."""
         return [
-            f"{change.place} since {round(span.begin_ns / _NS, 2):g} s"
+            f"{self._schedule.changes[span.change].place} since {round(self._dark_since(span) / _NS, 2):g} s"
             for span in self._holding(time_ns)
-            if (change := self._schedule.changes[span.change]).kind == "cut"
+            if span.dark
         ]
+
+    def _dark_since(self, last: _Known) -> int:
+        """When the outage began that lasts through this span: lines of a trace may follow on each other."""
+        begin = last.begin_ns
+        for span in reversed(self._known[last.change]):
+            if span.dark and span.end_ns == begin:
+                begin = span.begin_ns
+        return begin
 
     def outages(self) -> dict[tuple[int, int], list[tuple[int, int | None]]]:
         """When nothing gets through a directed path: of each, (begin, end) in order, apart from each other."""

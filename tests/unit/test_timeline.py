@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from small_spec import edited, refusal, swept
 
-from harness.rep import jobs, network_of, schedule_of
-from harness.timeline.changes import described
+from harness.rep import expected_seconds, jobs, network_of, patience_s, schedule_of
+from harness.timeline.changes import described, has_endless_outage, planned_outage_s
 from harness.timeline.table import KINDS
 from harness.timeline.trace import VALUES
 
@@ -233,6 +233,43 @@ def test_outages_agree_with_the_networks_of_their_times(spans, probe):
             begin <= probe * S and (end is None or probe * S < end) for begin, end in score.outages().get(pair, ())
         )
         assert dark == (link.loss == 1)
+
+
+def _trace(*lines: tuple[int, int]) -> str:
+    return "trace = [" + ", ".join(f"{{ time_s = {at}, loss_pct = {loss} }}" for at, loss in lines) + "]"
+
+
+LIKE_A_CUT = ("cut = true", 'loss = "100%"', _trace((0, 100)), _trace((0, 100), (1, 100), (60, 100)))
+
+
+@pytest.mark.parametrize("what", LIKE_A_CUT)
+def test_workers_are_given_the_time_of_every_outage_however_it_is_written(what):
+    plain, cut, twice = (
+        cell_of(f'at = "2s"\n{more}\nwhere = 1\n{what if what_else is None else what_else}')
+        for more, what_else in (
+            ('for = "120s"', 'loss = "99%"'),
+            ('for = "120s"', None),
+            ('for = "120s"\nevery = "200s"\ntimes = 2', None),
+        )
+    )
+    assert [patience_s(cell) - patience_s(plain) for cell in (cut, twice)] == pytest.approx([240, 480])
+    assert expected_seconds(cut) - expected_seconds(plain) == pytest.approx(120)
+    endless = cell_of(f'at = "2s"\nwhere = 1\n{what}')
+    finite_s = 2 * 60 if "time_s = 60" in what else 0
+    assert 0 < patience_s(endless) - patience_s(plain) - finite_s <= 120
+
+
+def test_of_a_trace_the_lines_in_which_nothing_gets_through_count_as_outage():
+    cell = cell_of(f'at = "2s"\nfor = "50s"\n{_trace((0, 0), (10, 100), (15, 100), (20, 99), (30, 100), (34, 0))}')
+    assert planned_outage_s(cell.changes) == 10 + 4
+    assert not has_endless_outage(cell.changes)
+
+
+@pytest.mark.parametrize("what", LIKE_A_CUT)
+def test_whoever_is_cut_off_is_named_however_it_is_written(what):
+    score = score_of(f'at = "6s"\nfor = "120s"\nwhere = 1\n{what}')
+    assert [score.cut_off(S * at) for at in (5, 6, 7, 125, 126)] == [[], *[["worker 1 since 6 s"]] * 3, []]
+    assert score_of('at = "6s"\nwhere = 1\nloss = "99%"').cut_off(7 * S) == []
 
 
 # ---------------------------------------------------------------- cells
