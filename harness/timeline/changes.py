@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +17,7 @@ from harness.timeline.table import ChangeTable
 from harness.timeline.trace import TIME, Point, read_trace
 from netprofiles import Delay, Ratio
 
-_NS = 1e9
+_NS, _MOST_DIGITS = 1e9, 9
 
 
 @dataclass(frozen=True)
@@ -141,15 +142,21 @@ def resolve(tables: Sequence[ChangeTable], where: str) -> list[dict[str, Any]]:
     return [_entry(table, f"{where}: timeline.{index}", Path(where).parent) for index, table in enumerate(tables)]
 
 
+def rank_of(name: str) -> int | None:
+    """The worker whose number this text is; None if it is none."""
+    return int(name) if name.isascii() and name.isdecimal() and len(name) <= _MOST_DIGITS else None
+
+
 def _entry(table: ChangeTable, where: str, folder: Path) -> dict[str, Any]:
     entry: dict[str, Any] = table.model_dump(by_alias=True, exclude_none=True)
     if isinstance(entry.get("where"), str):
         entry["where"] = " ".join(entry["where"].split())
-        if entry["where"].isdigit():
-            entry["where"] = int(entry["where"])
+        rank = rank_of(entry["where"])
+        if rank is not None:
+            entry["where"] = rank
     if isinstance(table.trace, str):
         beside = folder / table.trace
-        entry["trace"] = read_trace(beside if beside.exists() else Path(table.trace), f"{where}.trace")
+        entry["trace"] = read_trace(beside if os.path.exists(beside) else Path(table.trace), f"{where}.trace")
     return entry
 
 

@@ -85,9 +85,10 @@ class Schedule:
                 place = self._places[index] = place_of(change.where, network, profile)
                 uniform = profile.name == "uniform"
                 self._edits[index] = [
-                    (span, edit_of(change, span.point, place, uniform=uniform, scale=scale)) for span in change.spans()
+                    (span, _refusing(edit_of(change, span.point, place, uniform=uniform, scale=scale)))
+                    for span in change.spans()
                 ]
-            except TimelineError as error:
+            except (ValueError, OverflowError) as error:
                 raise TimelineError(f"timeline.{index}: {error}") from None
 
     @property
@@ -282,6 +283,18 @@ def _ending(change: Change) -> str:
 def _unchanged(network: Network) -> Network:
     """A worker that is slow or killed changes nothing but itself."""
     return network
+
+
+def _refusing(edit: Edit) -> Edit:
+    """The same, whose every arithmetic error is one of the timeline."""
+
+    def made(network: Network) -> Network:
+        try:
+            return edit(network)
+        except (ValueError, OverflowError) as error:
+            raise TimelineError(str(error)) from None
+
+    return made
 
 
 def _is_lossy(change: Change) -> bool:
