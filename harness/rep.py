@@ -19,7 +19,7 @@ from harness.predict import predict, rep_duration_s
 from harness.rows import Measured, cpu_wait_pct, measured_row, trained, udp_overflows
 from harness.store import write_json
 from harness.testbeds.base import Group, Slot, WorkerDied, WorkerHandle
-from harness.timeline.changes import planned_outage_s
+from harness.timeline.changes import has_endless_outage, planned_outage_s
 from harness.timeline.player import Event, Player
 from harness.timeline.schedule import Schedule
 from harness.timeline.slow import Stragglers, slowdowns
@@ -260,7 +260,7 @@ def patience_s(cell: Cell) -> float:
     slowest: float = max([1.0, *(change.value for change in cell.changes if change.kind == "slow")])
     # TCP tries again after twice the time each time, so that a stall may be twice as long as the outage.
     outage_s = 2 * planned_outage_s(cell.changes)
-    if any(change.kind == "cut" and change.for_ns is None for change in cell.changes):  # it ends with training
+    if has_endless_outage(cell.changes):  # it ends with training
         outage_s += min(_LONGEST_TIMEOUT_S, 2 * cell.steps * step_time_s)
     return PATIENCE_S + outage_s + _PATIENCE_STEPS * (slowest * step_time_s + law.all_reduce_s)
 

@@ -245,7 +245,7 @@ class Spec(Table):
         """Parse TOML text; `where` names it in errors."""
         try:
             data = tomllib.loads(text)
-        except tomllib.TOMLDecodeError as error:
+        except ValueError as error:  # that of tomllib, or of a number of too many digits
             raise SpecError(f"{where}: not valid TOML: {error}") from None
         return cls.from_dict(data, where)
 

@@ -5,6 +5,9 @@ Time counts from the moment at which all workers are warm and begin their first 
 
 from __future__ import annotations
 
+import hashlib
+import json
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,9 +15,9 @@ from typing import Any
 
 from harness.timeline.table import ChangeTable
 from harness.timeline.trace import TIME, Point, read_trace
-from netprofiles import Delay
+from netprofiles import Delay, Ratio
 
-_NS = 1e9
+_NS, _MOST_DIGITS = 1e9, 9
 
 
 @dataclass(frozen=True)
@@ -80,6 +83,11 @@ class Change:
                 if over is None or begin < over:
                     yield Span(begin, last, point)
 
+    def outages(self) -> Iterator[Span]:
+        """Those of its spans in which nothing gets through, in order."""
+        whole = self.kind == "cut" or (self.kind == "loss" and Ratio.parse(self.value).value >= 1)
+        return (span for span in self.spans() if whole or (span.point or {}).get("loss_pct", 0) >= 100)
+
     @property
     def place(self) -> str:
         """Where, for people."""
@@ -95,7 +103,8 @@ class Change:
         if self.kind == "kill":
             return f"{self.place}: killed"
         if self.kind == "trace":
-            return f"{self.place}: trace of {len(self.value)} lines"
+            lines = "1 line" if len(self.value) == 1 else f"{len(self.value)} lines"
+            return f"{self.place}: trace of {lines} ({_digest(self.value)})"
         if self.kind == "slow":
             return f"{self.place}: compute × {self.value:g}"
         value = self.value if isinstance(self.value, str) else f"× {self.value:g}"
@@ -108,6 +117,12 @@ class Change:
         length = "" if self.for_ns is None else f" for {self.for_ns / _NS:g} s"
         again = f", {self.times} times every {self.every_ns / _NS:g} s" if self.every_ns and self.times > 1 else ""
         return begin + length + again
+
+
+def _digest(points: Sequence[Point]) -> str:
+    """What tells a trace from another one."""
+    values = [{name: float(value) for name, value in point.items()} for point in points]
+    return hashlib.sha256(json.dumps(values, sort_keys=True, separators=(",", ":")).encode()).hexdigest()[:6]
 
 
 def changes_of(config: Mapping[str, Any]) -> tuple[Change, ...]:
@@ -127,21 +142,33 @@ def resolve(tables: Sequence[ChangeTable], where: str) -> list[dict[str, Any]]:
     return [_entry(table, f"{where}: timeline.{index}", Path(where).parent) for index, table in enumerate(tables)]
 
 
+def rank_of(name: str) -> int | None:
+    """The worker whose number this text is; None if it is none."""
+    return int(name) if name.isascii() and name.isdecimal() and len(name) <= _MOST_DIGITS else None
+
+
 def _entry(table: ChangeTable, where: str, folder: Path) -> dict[str, Any]:
     entry: dict[str, Any] = table.model_dump(by_alias=True, exclude_none=True)
     if isinstance(entry.get("where"), str):
         entry["where"] = " ".join(entry["where"].split())
-        if entry["where"].isdigit():
-            entry["where"] = int(entry["where"])
+        rank = rank_of(entry["where"])
+        if rank is not None:
+            entry["where"] = rank
     if isinstance(table.trace, str):
         beside = folder / table.trace
-        entry["trace"] = read_trace(beside if beside.exists() else Path(table.trace), f"{where}.trace")
+        entry["trace"] = read_trace(beside if os.path.exists(beside) else Path(table.trace), f"{where}.trace")
     return entry
 
 
 def planned_outage_s(changes: Sequence[Change]) -> float:
-    """Seconds during which cuts of these changes keep workers apart at most, those without an end left out."""
-    return sum(change.times * (change.for_ns or 0) / _NS for change in changes if change.kind == "cut")
+    """Seconds during which these changes keep workers apart at most, those without an end left out."""
+    spans = [span for change in changes for span in change.outages()]
+    return sum((span.end_ns - span.begin_ns) / _NS for span in spans if span.end_ns is not None)
+
+
+def has_endless_outage(changes: Sequence[Change]) -> bool:
+    """One of these changes keeps workers apart until training ends."""
+    return any(span.end_ns is None for change in changes for span in change.outages())
 
 
 def described(changes: Sequence[Change]) -> str | None:

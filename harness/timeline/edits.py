@@ -13,8 +13,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from harness.emulators.plan import Link, Network, Queue, queue_of
-from harness.timeline.changes import Change
-from harness.timeline.trace import Point
+from harness.timeline.changes import Change, rank_of
+from harness.timeline.trace import LONGEST_S, Point
 from netprofiles import Delay, Profile, Rate, Ratio
 from netprofiles.errors import did_you_mean
 
@@ -69,7 +69,11 @@ def _paths(where: str, network: Network, profile: Profile) -> Place:
     names = [name.strip() for name in where.split("<->" if both else "->")]
     if len(names) != 2:
         raise TimelineError(f'where: expected a site, a worker\'s number, "a -> b" or "a <-> b", got {where!r}')
-    a, b = (_site_of_worker(int(name), network) if name.isdigit() else _site(name, network, profile) for name in names)
+    ranks = [rank_of(name) for name in names]
+    a, b = (
+        _site(name, network, profile) if rank is None else _site_of_worker(rank, network)
+        for name, rank in zip(names, ranks, strict=True)
+    )
     if a == b:
         raise TimelineError(f"where: {where!r} is no path; name two different sites")
     return Place((), ((a, b), (b, a)) if both else ((a, b),), directed=True)
@@ -133,12 +137,16 @@ def edit_of(change: Change, point: Point | None, place: Place, *, uniform: bool,
 
 
 def check_plausible(network: Network) -> None:
-    """Jitter is at most a third of the delay, as in a profile. Raises: TimelineError."""
+    """Jitter is at most a third of the delay, as in a profile, and no delay too long. Raises: TimelineError."""
     for (src, dst), link in network.links.items():
-        if link.jitter_ns * _MOST_JITTER > link.delay_ns:
-            path = f"{network.sites[src]} -> {network.sites[dst]}"
-            jitter, delay = f"{link.jitter_ns / _NS_PER_MS:g} ms", f"{link.delay_ns / _NS_PER_MS:g} ms"
-            raise TimelineError(f"{path}: jitter {jitter} with a one-way delay of {delay}; expected at most a third")
+        too_long, too_uneven = link.delay_ns > LONGEST_S * 1e9, link.jitter_ns * _MOST_JITTER > link.delay_ns
+        if not too_long and not too_uneven:
+            continue
+        path = f"{network.sites[src]} -> {network.sites[dst]}"
+        jitter, delay = f"{link.jitter_ns / _NS_PER_MS:g} ms", f"{link.delay_ns / _NS_PER_MS:g} ms"
+        if too_long:
+            raise TimelineError(f"{path}: a one-way delay of {delay}; expected at most {LONGEST_S} s")
+        raise TimelineError(f"{path}: jitter {jitter} with a one-way delay of {delay}; expected at most a third")
 
 
 def _links(network: Network, place: Place, make: Callable[[Link], Link]) -> Network:

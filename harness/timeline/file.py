@@ -29,10 +29,10 @@ def read_timeline(path: Path) -> tuple[Change, ...]:
         tables = _File.model_validate(data).timeline
     except OSError as error:
         raise SpecError(f"{path}: cannot be read: {error.strerror}") from None
-    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise SpecError(f"{path}: not valid TOML: {error}") from None
     except ValidationError as error:
         raise SpecError("\n".join(explained(error, data, str(path)))) from None
+    except ValueError as error:  # not UTF-8, not TOML, or a number of too many digits
+        raise SpecError(f"{path}: not valid TOML: {error}") from None
     return changes_of({"timeline": resolve(tables, str(path))})
 
 

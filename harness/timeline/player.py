@@ -118,7 +118,7 @@ class Player:
             self.events[place] = self._event(order.what, asked_ns, self._programs.came_ns(order))
         score, left = self._schedule.met(self._steps), self._played
         while (due := score.after(left)) is not None:
-            self.events += [self._event(what, due, None) for what in score.moment(due).what]
+            self.events += [self._event(what, due, None) for what in score.what(due)]
             left = due
         return self.events
 

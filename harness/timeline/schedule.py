@@ -7,8 +7,9 @@ without them; so the later one counts where two change the same value.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from harness.emulators.plan import Network
 from harness.timeline.changes import Change, Span
@@ -18,7 +19,13 @@ from netprofiles import Profile
 
 MOST_MOMENTS = 20_000
 _NS, _MOST_TOGETHER = 1e9, 500
-_ENDS = {"cut": "healed", "slow": "compute as before", "one_way": "one-way as before", "kill": "started again"}
+_ENDS = {
+    "cut": "healed",
+    "slow": "compute as before",
+    "one_way": "one-way as before",
+    "kill": "started again",
+    "trace": "trace over",
+}
 
 
 @dataclass(frozen=True)
@@ -44,6 +51,7 @@ class _Known:
     end_ns: int | None
     change: int
     edit: Edit
+    dark: bool  # nothing gets through where it holds
 
     def holds(self, time_ns: int) -> bool:
         return self.begin_ns <= time_ns and (self.end_ns is None or time_ns < self.end_ns)
@@ -66,18 +74,21 @@ class Schedule:
         self.changes = tuple(changes)
         self._profile = profile
         self._edits: dict[int, list[tuple[Span, Edit]]] = {}
+        self._places: dict[int, Hashable] = {}
+        self._latest: tuple[dict[int, int], Score] | None = None
         for index, change in enumerate(changes):
             try:
                 if change.kind in ("slow", "kill"):
-                    ranks_of(change.where, network, profile)
+                    self._places[index] = ranks_of(change.where, network, profile)
                     self._edits[index] = [(span, _unchanged) for span in change.spans()]
                     continue
-                place = place_of(change.where, network, profile)
+                place = self._places[index] = place_of(change.where, network, profile)
                 uniform = profile.name == "uniform"
                 self._edits[index] = [
-                    (span, edit_of(change, span.point, place, uniform=uniform, scale=scale)) for span in change.spans()
+                    (span, _refusing(edit_of(change, span.point, place, uniform=uniform, scale=scale)))
+                    for span in change.spans()
                 ]
-            except TimelineError as error:
+            except (ValueError, OverflowError) as error:
                 raise TimelineError(f"timeline.{index}: {error}") from None
 
     @property
@@ -115,30 +126,53 @@ class Schedule:
         """The workers that a change names."""
         return ranks_of(self.changes[change].where, self.network, self._profile)
 
+    def state(self, change: int) -> tuple[str, Hashable]:
+        """What is as before only when the last change of this kind at this place has ended."""
+        return self.changes[change].kind, self._places[change]
+
     def met(self, steps: Mapping[int, int]) -> Score:
         """All that is known to happen.
 
         Args:
             steps: when each awaited step ended, of those that have; nanoseconds since all workers began.
         """
-        known = []
+        if self._latest is None or self._latest[0] != steps:  # asked for again and again, and long for a long trace
+            self._latest = dict(steps), Score(self, self._known(steps))
+        return self._latest[1]
+
+    def _known(self, steps: Mapping[int, int]) -> dict[int, list[_Known]]:
+        known: dict[int, list[_Known]] = {}
         for index, edits in self._edits.items():
             change = self.changes[index]
             at = change.at_ns if change.at_step is None else steps.get(change.at_step)
-            for span, edit in edits if at is not None else ():
-                assert at is not None
-                end = None if span.end_ns is None else at + span.end_ns
-                known.append(_Known(at + span.begin_ns, end, index, edit))
-        return Score(self, known)
+            if at is None:
+                continue
+            dark = {span.begin_ns for span in change.outages()}
+            known[index] = [
+                _Known(
+                    at + span.begin_ns,
+                    None if span.end_ns is None else at + span.end_ns,
+                    index,
+                    edit,
+                    span.begin_ns in dark,
+                )
+                for span, edit in edits
+            ]
+        return known
 
 
 class Score:
-    """What is known to happen, once `Schedule.met` has put a time to it."""
+    """What is known to happen, once `Schedule.met` has put a time to it.
 
-    def __init__(self, schedule: Schedule, known: Sequence[_Known]) -> None:
-        self._schedule, self._known = schedule, sorted(known, key=lambda span: (span.change, span.begin_ns))
-        ends = {span.end_ns for span in known if span.end_ns is not None}
-        self.times: tuple[int, ...] = tuple(sorted({span.begin_ns for span in known} | ends))
+    Args:
+        known: the spans of each change, in order and apart from each other; changes in the order of the spec.
+    """
+
+    def __init__(self, schedule: Schedule, known: Mapping[int, Sequence[_Known]]) -> None:
+        self._schedule, self._known = schedule, known
+        spans = list(self._spans())
+        ends = {span.end_ns for span in spans if span.end_ns is not None}
+        self.times: tuple[int, ...] = tuple(sorted({span.begin_ns for span in spans} | ends))
 
     def after(self, time_ns: int) -> int | None:
         """When something changes next; None if nothing does."""
@@ -148,52 +182,90 @@ class Score:
     def moment(self, time_ns: int) -> Moment:
         """The network from `time_ns` on. Raises: TimelineError."""
         network = self._schedule.network
-        for span in self._known:
-            if span.holds(time_ns):
-                network = span.edit(network)
-        return Moment(time_ns, network, tuple(self._what(time_ns)), tuple(self._orders(time_ns)))
+        for span in self._holding(time_ns):
+            network = span.edit(network)
+        return Moment(time_ns, network, self.what(time_ns), tuple(self._orders(time_ns)))
+
+    def what(self, time_ns: int) -> tuple[str, ...]:
+        """What begins or ends then, for people; the network there would be is not asked for, and may be none."""
+        return tuple(self._said.get(time_ns, ()))
+
+    def _spans(self) -> Iterator[_Known]:
+        return (span for spans in self._known.values() for span in spans)
+
+    def _holding(self, time_ns: int) -> Iterator[_Known]:
+        for spans in self._known.values():
+            place = bisect_right(spans, time_ns, key=lambda span: span.begin_ns)
+            if place and spans[place - 1].holds(time_ns):
+                yield spans[place - 1]
 
     def _orders(self, time_ns: int) -> Iterator[Order]:
-        for span in self._known:
-            change = self._schedule.changes[span.change]
-            if change.kind == "kill" and time_ns in (span.begin_ns, span.end_ns):
-                ranks = self._schedule.ranks(span.change)
+        for index, spans in self._known.items():
+            change = self._schedule.changes[index]
+            for span in spans if change.kind == "kill" else ():
                 if time_ns == span.begin_ns:
-                    yield killed(change, time_ns, again=span.end_ns is not None, ranks=ranks)
-                else:
-                    yield started_again(_ending(change), time_ns, ranks)
+                    yield killed(change, time_ns, again=span.end_ns is not None, ranks=self._schedule.ranks(index))
+                elif time_ns == span.end_ns:
+                    yield started_again(_ending(change), time_ns, self._schedule.ranks(index))
 
-    def _what(self, time_ns: int) -> list[str]:
-        said: dict[str, None] = {}
-        for span in self._known:
-            change = self._schedule.changes[span.change]
-            if span.begin_ns == time_ns:
-                said[change.text] = None
-            elif span.end_ns == time_ns and not self._goes_on(span):
-                said[_ending(change)] = None
-        return list(said)
+    @cached_property
+    def _said(self) -> dict[int, dict[str, None]]:
+        """By time. A trace begins and ends once, whatever its lines; nothing is as before while its like still holds,
+        but who is killed is started again.
+        """
+        begins, ends = self._bounds()
+        said: dict[int, dict[str, None]] = {}
+        for index, spans in self._known.items():
+            change, state = self._schedule.changes[index], self._schedule.state(index)
+            text, ending, before = change.text, _ending(change), None
+            for span in spans:
+                if span.begin_ns != before:
+                    said.setdefault(span.begin_ns, {})[text] = None
+                before = span.end_ns
+                if before is None:
+                    continue
+                left = bisect_right(begins[state], before) - bisect_right(ends[state], before)
+                if not left or change.kind == "kill":
+                    said.setdefault(before, {})[ending] = None
+        return said
 
-    def _goes_on(self, ended: _Known) -> bool:
-        """The next line of a trace begins where this one ends."""
-        return any(span.change == ended.change and span.begin_ns == ended.end_ns for span in self._known)
+    def _bounds(self) -> tuple[dict[Hashable, list[int]], dict[Hashable, list[int]]]:
+        """Of each state, when changes begin, and when they end, in order."""
+        begins: dict[Hashable, list[int]] = {}
+        ends: dict[Hashable, list[int]] = {}
+        for index, spans in self._known.items():
+            state = self._schedule.state(index)
+            begins.setdefault(state, []).extend(span.begin_ns for span in spans)
+            ends.setdefault(state, []).extend(span.end_ns for span in spans if span.end_ns is not None)
+        for times in (*begins.values(), *ends.values()):
+            times.sort()
+        return begins, ends
 
     def cut_off(self, time_ns: int) -> list[str]:
-        """What a cut holds apart at a time, for people: "tokyo since 5 s"."""
+        """Where nothing gets through at a time, for people: "tokyo since 5 s"."""
         return [
-            f"{change.place} since {round(span.begin_ns / _NS, 2):g} s"
-            for span in self._known
-            if span.holds(time_ns) and (change := self._schedule.changes[span.change]).kind == "cut"
+            f"{self._schedule.changes[span.change].place} since {round(self._dark_since(span) / _NS, 2):g} s"
+            for span in self._holding(time_ns)
+            if span.dark
         ]
+
+    def _dark_since(self, last: _Known) -> int:
+        """When the outage began that lasts through this span: lines of a trace may follow on each other."""
+        begin = last.begin_ns
+        for span in reversed(self._known[last.change]):
+            if span.dark and span.end_ns == begin:
+                begin = span.begin_ns
+        return begin
 
     def outages(self) -> dict[tuple[int, int], list[tuple[int, int | None]]]:
         """When nothing gets through a directed path: of each, (begin, end) in order, apart from each other."""
         found: dict[tuple[int, int], list[tuple[int, int | None]]] = {}
-        lossy = [span for span in self._known if _is_lossy(self._schedule.changes[span.change])]
-        times = sorted({t for span in lossy for t in (span.begin_ns, span.end_ns) if t is not None})
+        lossy = Score(
+            self._schedule, {i: spans for i, spans in self._known.items() if _is_lossy(self._schedule.changes[i])}
+        )
         open_ = {pair: 0 for pair, link in self._schedule.network.links.items() if link.loss >= 1}
-        for time in times:
-            links = self.moment(time).network.links
-            for pair, link in links.items():
+        for time in lossy.times:
+            for pair, link in lossy.moment(time).network.links.items():
                 if link.loss >= 1:
                     open_.setdefault(pair, time)
                 elif pair in open_:
@@ -211,6 +283,18 @@ def _ending(change: Change) -> str:
 def _unchanged(network: Network) -> Network:
     """A worker that is slow or killed changes nothing but itself."""
     return network
+
+
+def _refusing(edit: Edit) -> Edit:
+    """The same, whose every arithmetic error is one of the timeline."""
+
+    def made(network: Network) -> Network:
+        try:
+            return edit(network)
+        except (ValueError, OverflowError) as error:
+            raise TimelineError(str(error)) from None
+
+    return made
 
 
 def _is_lossy(change: Change) -> bool:

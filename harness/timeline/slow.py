@@ -81,6 +81,6 @@ class Stragglers:
             ranks = ranks_of(change.where, self._network, self._profile)
             each = [list(chain.from_iterable(islice(left[rank], spans))) for rank in ranks]
             alone = Schedule((change,), self._network, self._profile).met(steps)
-            said = [alone.moment(due_ns).what[0] for due_ns in alone.times[:2]]  # it begins and ends by turns
+            said = [alone.what(due_ns)[0] for due_ns in alone.times[:2]]  # it begins and ends by turns
             for turn, due_ns in enumerate(alone.times):
                 yield said[turn % 2], due_ns, [turns[turn] for turns in each]

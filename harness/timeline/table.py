@@ -9,20 +9,32 @@ from typing import Annotated, Any
 from pydantic import Field, field_validator, model_validator
 
 from harness.spec_table import Table, unit
-from harness.timeline.trace import check_points
-from netprofiles import Delay, Rate, Ratio
+from harness.timeline.trace import LONGEST_S, MOST_MBPS, check_points
+from netprofiles import Delay, Rate, Ratio, UnitError
 
 KINDS = ("rtt", "one_way", "jitter", "rate", "loss", "cut", "traffic", "trace", "slow", "kill")
 _DONE = {"slow": "slow", "kill": "killed"}
-_STEPS = re.compile(r"[1-9][0-9]* steps?")
-_PARSERS: Mapping[str, Callable[[str], object]] = {
-    "rtt": Delay.parse,
-    "one_way": Delay.parse,
-    "jitter": Delay.parse,
-    "rate": Rate.parse,
-}
+_STEPS = re.compile(r"[1-9][0-9]{0,8} steps?")
 
-Factor = Annotated[float, Field(ge=0)]
+_MOST_FACTOR = 1e6
+Factor = Annotated[float, Field(ge=0, le=_MOST_FACTOR)]
+
+
+def _delay(text: str) -> Delay:
+    delay = Delay.parse(text)
+    if delay.ns > LONGEST_S * 10**9:
+        raise UnitError(f"expected at most {LONGEST_S} s, got {text!r}")
+    return delay
+
+
+def _rate(text: str) -> Rate:
+    rate = Rate.parse(text)
+    if rate.bps > MOST_MBPS * 10**6:
+        raise UnitError(f"expected at most {MOST_MBPS} Mbit, got {text!r}")
+    return rate
+
+
+_PARSERS: Mapping[str, Callable[[str], object]] = {"rtt": _delay, "one_way": _delay, "jitter": _delay, "rate": _rate}
 
 
 class ChangeTable(Table):
@@ -39,12 +51,12 @@ class ChangeTable(Table):
     rtt: str | Factor | None = None
     one_way: str | Factor | None = None
     jitter: str | Factor | None = None
-    rate: str | Annotated[float, Field(gt=0)] | None = None
+    rate: str | Annotated[float, Field(ge=1 / _MOST_FACTOR, le=_MOST_FACTOR)] | None = None
     loss: str | None = None
     cut: bool | None = None
     traffic: str | None = None
     trace: str | Annotated[list[dict[str, float | int]], Field(min_length=1)] | None = None
-    slow: Annotated[float, Field(gt=0)] | None = None
+    slow: Annotated[float, Field(gt=0, le=_MOST_FACTOR)] | None = None
     kill: bool | None = None
 
     @field_validator("at")
@@ -52,15 +64,16 @@ class ChangeTable(Table):
     def _moment(cls, text: str) -> str:
         if not _STEPS.fullmatch(text):
             try:
-                unit(Delay.parse, text)
-            except ValueError:
+                Delay.parse(text)
+            except UnitError:
                 raise ValueError(f'expected a time such as "5s", or a count such as "40 steps", got {text!r}') from None
+            unit(_delay, text)
         return text
 
     @field_validator("for_", "every")
     @classmethod
     def _span(cls, text: str | None) -> str | None:
-        if text is not None and not Delay.parse(unit(Delay.parse, text) or text).ns:
+        if text is not None and not Delay.parse(unit(_delay, text) or text).ns:
             raise ValueError(f"expected more than 0, got {text!r}")
         return text
 
@@ -79,7 +92,7 @@ class ChangeTable(Table):
     @field_validator("traffic")
     @classmethod
     def _traffic(cls, text: str | None) -> str | None:
-        return unit(Rate.parse, text)
+        return unit(_rate, text)
 
     @field_validator("trace")
     @classmethod

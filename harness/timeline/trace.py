@@ -13,6 +13,7 @@ from harness.errors import SpecError
 TIME = "time_s"
 VALUES = ("rtt_ms", "one_way_ms", "jitter_ms", "rate_mbps", "loss_pct")
 MOST_LINES = 2000
+LONGEST_S, LEAST_MBPS, MOST_MBPS = 10**6, 1e-6, 10**6  # any time or delay, and any rate; nanoseconds fit 64 bits
 
 Point = dict[str, float]
 
@@ -28,10 +29,12 @@ def read_trace(path: Path, where: str) -> list[Point]:
     """
     points: list[Point] = []
     try:
-        with path.open(newline="", encoding="utf-8") as file:
+        with path.open(newline="", encoding="utf-8-sig") as file:
             reader = csv.DictReader(file)
             _check_columns(reader.fieldnames or [])
             for fields in reader:
+                if len(points) == MOST_LINES:
+                    raise ValueError(f"expected 1 to {MOST_LINES} lines of values, got more")
                 try:
                     points.append({**(points[-1] if points else {}), **_point(fields)})
                 except ValueError as error:
@@ -53,14 +56,21 @@ def check_points(points: Sequence[Mapping[str, float]]) -> None:
     for point in points:
         _check_columns(point)
         for name, value in point.items():
-            if not 0 <= value <= (100 if name == "loss_pct" else math.inf) or (name == "rate_mbps" and not value):
-                raise ValueError(f"{name}: expected {_RANGES.get(name, 'at least 0')}, got {value:g}")
+            low, high = _RANGES[name]
+            if not low <= value <= high:
+                got = f"{value:g}" if isinstance(value, float) else value
+                raise ValueError(f"{name}: expected {low} to {high}, got {got}")
     for before, after in pairwise(points):
-        if after[TIME] <= before[TIME]:
+        if round(after[TIME] * 1e9) <= round(before[TIME] * 1e9):
             raise ValueError(f"{TIME}: expected more than {before[TIME]:g}, as in the line before, got {after[TIME]:g}")
 
 
-_RANGES = {"loss_pct": "0 to 100", "rate_mbps": "more than 0"}
+_RANGES = {
+    TIME: (0, LONGEST_S),
+    **dict.fromkeys(("rtt_ms", "one_way_ms", "jitter_ms"), (0, 1000 * LONGEST_S)),
+    "rate_mbps": (LEAST_MBPS, MOST_MBPS),
+    "loss_pct": (0, 100),
+}
 
 
 def _check_columns(names: Iterable[str]) -> None:

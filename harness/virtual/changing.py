@@ -69,7 +69,7 @@ class Changing:
         """See the class."""
         score, left, coming = self._schedule.met(self._steps), self._played, []
         while (due := score.after(left)) is not None:
-            coming += [Event(what, due / _NS, None, None) for what in score.moment(due).what]
+            coming += [Event(what, due / _NS, None, None) for what in score.what(due)]
             left = due
         return self._happened + coming
 

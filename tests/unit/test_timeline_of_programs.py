@@ -80,6 +80,7 @@ def test_without_a_timeline_nothing_changes():
         ("", "changes.toml: timeline: this key is required"),
         ('[[timeline]]\nat = "1s"\ncutt = true', "changes.toml: timeline.0.cutt: unknown key; did you mean 'cut'?"),
         ("[[timeline]", "changes.toml: not valid TOML: "),
+        ("[[timeline]]\nat = " + "9" * 5000, "changes.toml: not valid TOML: Exceeds the limit"),
         (
             '[[timeline]]\nat = "5 steps"\ncut = true',
             'changes.toml: timeline.0.at: the steps of a program are not followed; give a time, as "5s"',

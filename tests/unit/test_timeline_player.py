@@ -12,8 +12,10 @@ from harness.emulators.base import EmulatorError
 from harness.rep import schedule_of
 from harness.timeline.player import Player
 
+S = 1_000_000_000
 FLAP = 'at = "50ms"\nfor = "50ms"\nwhere = 1\ncut = true\nevery = "100ms"\ntimes = 2'
 LATE = 'at = "1h"\n'.replace("1h", "3600s") + "cut = true"
+TOO_MUCH = ('at = "5 steps"\nfor = "900s"\ntraffic = "600Mbit"', 'at = "300s"\nfor = "900s"\ntraffic = "600Mbit"')
 ON_STEP = 'at = "4 steps"\nwhere = 0\ncut = true'
 
 
@@ -92,3 +94,15 @@ def test_a_player_that_never_began_has_done_nothing():
     player = player_of(Recorder(), FLAP)
     assert player.cut_off() == ""
     assert [event.actual_s for event in player.stop()] == [None] * 4
+
+
+def test_changes_to_come_that_no_network_can_have_together_are_told_all_the_same():
+    player = player_of(Recorder(), *TOO_MUCH)
+    origin = time.monotonic_ns()
+    player.ended_step(5, origin + 100 * S)
+    player.begin(origin)
+    assert [(event.what, event.asked_s) for event in player.stop()] == [
+        ("everywhere: traffic 600Mbit", 100),
+        ("everywhere: traffic 600Mbit", 300),
+        ("everywhere: traffic as before", 1200),
+    ]

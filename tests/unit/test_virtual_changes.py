@@ -235,6 +235,19 @@ def test_what_comes_after_the_end_of_training_is_told_as_not_having_come(tmp_pat
     assert row["step_time_s"] == steady["step_time_s"]
 
 
+def test_changes_to_come_that_no_network_can_have_together_are_told_all_the_same(tmp_path):
+    cell = cell_of(
+        "ssgd = {}",
+        '\n[[timeline]]\nat = "5 steps"\nfor = "2000s"\ntraffic = "600Mbit"\n'
+        '\n[[timeline]]\nat = "1000s"\ntraffic = "600Mbit"\n',
+    )
+    row = measure_virtual(cell, 0, tmp_path, _never())
+    assert [(event["what"], event["actual_s"] is None) for event in row["events"]] == [
+        ("everywhere: traffic 600Mbit", False),
+        ("everywhere: traffic 600Mbit", True),
+    ]
+
+
 def test_the_same_timeline_gives_the_same_times():
     cell = cell_of("rps = {}", PARTITION, **{'rate = "1Gbit"': 'rate = "1Gbit"\nloss = "1%"'})
     assert step_times(cell) == step_times(cell)
