@@ -317,6 +317,8 @@ class Switch:
             if due >= 0:
                 if not down.fifo:
                     heappush(heap, (due, down.serial, down))
+                elif due < down.fifo[-1][0]:  # those in front keep the times of a slower rate
+                    due = down.fifo[-1][0]
                 down.fifo.append((due, packet[1], packet[2]))
         return ready
 

@@ -372,6 +372,22 @@ def test_an_update_keeps_the_order_and_what_is_in_flight():
     assert switch.drops()["loss"] == 1
 
 
+def test_behind_a_backlog_of_the_old_rate_no_packet_is_due_before_those_in_front_of_it():
+    """Due times are what lateness is measured against: who has to wait its turn is not late."""
+    slow, fast = (Queue(mbit * 1e6 / 8, 1_000_000) for mbit in (1, 50))
+    switch = switch_of(network(delay_ms=1, down=slow))
+    for number in range(10):
+        switch.accept(packet(1, number), switch.ports[0], number * 1000.0)
+    assert switch.release(5 * MS, 100) == [], "they wait in the down queue"
+    switch.update(network(delay_ms=1, down=fast))
+    for number in range(10, 20):
+        switch.accept(packet(1, number), switch.ports[0], 10 * MS + number * 1000.0)
+    got = switch.release(1000 * MS, 100)
+    dues = [due for due, _, _ in got]
+    assert [number_of(data) for _, data, _ in got] == list(range(20))
+    assert dues == sorted(dues)
+
+
 def test_an_update_to_other_places_is_refused():
     with pytest.raises(ValueError, match="the network has other places"):
         switch_of(network(2)).update(network(3))
