@@ -94,9 +94,7 @@ class Schedule:
     @property
     def awaited_steps(self) -> tuple[int, ...]:
         """Numbers of steps after which something happens."""
-        return tuple(
-            sorted({c.at_step for i, c in enumerate(self.changes) if i in self._edits and c.at_step is not None})
-        )
+        return tuple(sorted({change.at_step for change in self.changes if change.at_step is not None}))
 
     def check(self) -> None:
         """See that every state is one that a network can have, each change alone and, as far as their times are known
