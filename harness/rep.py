@@ -23,6 +23,7 @@ from harness.timeline.changes import has_endless_outage, planned_outage_s
 from harness.timeline.player import Event, Player
 from harness.timeline.schedule import Schedule
 from harness.timeline.slow import Stragglers, slowdowns
+from harness.virtual.tcp import MAX_TIMEOUT_NS
 from netprofiles import Size
 from workloads.job import Job
 
@@ -32,7 +33,6 @@ _LOG_TAIL_LINES = 12
 _STACK_LINES = 8
 _WARM_ROUNDS = 3
 _PATIENCE_STEPS = 10
-_LONGEST_TIMEOUT_S = 120.0  # of TCP, in Linux
 _DEFAULT_STEP_TIME_S = 5.0  # guess for real compute, only to size timeouts
 
 
@@ -261,7 +261,7 @@ def patience_s(cell: Cell) -> float:
     # TCP tries again after twice the time each time, so that a stall may be twice as long as the outage.
     outage_s = 2 * planned_outage_s(cell.changes)
     if has_endless_outage(cell.changes):  # it ends with training
-        outage_s += min(_LONGEST_TIMEOUT_S, 2 * cell.steps * step_time_s)
+        outage_s += min(MAX_TIMEOUT_NS / 1e9, 2 * cell.steps * step_time_s)
     return PATIENCE_S + outage_s + _PATIENCE_STEPS * (slowest * step_time_s + law.all_reduce_s)
 
 
