@@ -329,7 +329,7 @@ def watch(
             passed_on = len(received)
             tell(received[-1] if passed_on == 1 else signal.SIGKILL)  # asked twice
             deadline = deadline or time.monotonic() + _GRACE_S
-        if time.monotonic() > over and _is_late(program, ended):
+        if time.monotonic() > over and _note_late(program, ended):
             deadline = over
         if deadline is not None and time.monotonic() > deadline:
             tell(signal.SIGKILL)
@@ -338,7 +338,7 @@ def watch(
         ended.code = 128 + received[0]
 
 
-def _is_late(program: Program, ended: Ended) -> bool:
+def _note_late(program: Program, ended: Ended) -> bool:
     """Note who has not ended though time is up; False if that is known, or others failed before."""
     if ended.failed is not None or ended.late:
         return False
