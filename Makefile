@@ -1,4 +1,4 @@
-# make sweep   set everything up, then measure and draw the latency sweep (6 to 9 minutes on two cores)
+# make sweep   set everything up, then measure and draw the latency sweep (10 minutes on two cores)
 # make test    set everything up, then run the whole test suite; ARGS=... of the lanes below are pytest's
 # make test-kernel   the tests that need netem: on this kernel where it has netem, else in User-Mode Linux (16 minutes)
 # make test-docker   the tests with containers: with the Docker daemon that runs, else as root with a private one
