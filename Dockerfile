@@ -31,7 +31,7 @@ COPY netprofiles netprofiles
 COPY wanbench wanbench
 ENV PATH=/opt/wanbench/bin:$PATH PYTHONPATH=/wanbench
 USER 65532:65532
-ENTRYPOINT ["python3", "-m", "workloads.container"]
+ENTRYPOINT ["python3", "-m", "wanbench.workloads.process.container"]
 CMD ["--socket", "/run/wanbench/controller.sock"]
 
 FROM worker AS controller

@@ -77,7 +77,7 @@ docs: setup
 man: setup
 	@mkdir -p build
 	PYTHONPATH=.:docs/_ext $(BIN)/python -m wanbench_docs.manual >build/wanbench.1
-	mv build/wanbench.1 harness/wanbench.1
+	mv build/wanbench.1 harness/cli/wanbench.1
 
 # BASE=... another base image, with the same minor version of Python as $(PYTHON)
 image:

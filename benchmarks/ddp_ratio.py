@@ -22,18 +22,18 @@ from typing import Any
 import torch
 from torch._C._distributed_c10d import FileStore
 
-from harness.emulators.plan import build, worker_address
-from harness.emulators.relay import RelayEmulator
-from netprofiles import load, place
-from workloads import namespace, tun
-from workloads.algorithms.base import Replica
-from workloads.algorithms.ssgd import SSGD
-from workloads.comm.clock import MonotonicClock
-from workloads.comm.gloo import GlooComm
-from workloads.comm.meter import MeteredComm
-from workloads.control import Channel
-from workloads.optim import SGD, SGDConfig
-from workloads.registry import make_task
+from wanbench.harness.emulators.plan import build, worker_address
+from wanbench.harness.emulators.relay.emulator import RelayEmulator
+from wanbench.netprofiles import load, place
+from wanbench.workloads.algorithms.base import Replica
+from wanbench.workloads.algorithms.ssgd import SSGD
+from wanbench.workloads.comm.clock import MonotonicClock
+from wanbench.workloads.comm.gloo import GlooComm
+from wanbench.workloads.comm.meter import MeteredComm
+from wanbench.workloads.loop.optim import SGD, SGDConfig
+from wanbench.workloads.process import namespace, tun
+from wanbench.workloads.process.control import Channel
+from wanbench.workloads.registry import make_task
 
 WORKERS, PAIRS, STEPS, WARM_STEPS = 2, 5, 12, 3
 BUCKET_MB, CHANNELS, LIMIT = 5, 1, 1.10

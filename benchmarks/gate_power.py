@@ -97,7 +97,7 @@ def _check(repository: Path, base: str, head: str) -> dict[str, Any]:
     command = [
         sys.executable,
         "-m",
-        "harness.cli",
+        "wanbench.harness.cli",
         "check",
         "gate-power.toml",
         "--base",

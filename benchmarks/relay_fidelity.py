@@ -12,14 +12,14 @@ import time
 from pathlib import Path
 from typing import Any
 
-from harness.emulators.base import EmulatorStats
-from harness.emulators.plan import build, worker_address
-from harness.emulators.probe import probe
-from harness.emulators.probe_report import ProbeReport
-from harness.testbeds.base import Group
-from harness.testbeds.netns import NetnsTestbed
-from harness.testbeds.slot import WorkerSlot
-from netprofiles import Delay, Profile, Rate, load, uniform
+from wanbench.harness.emulators.base import EmulatorStats
+from wanbench.harness.emulators.plan import build, worker_address
+from wanbench.harness.emulators.probe.measure import probe
+from wanbench.harness.emulators.probe.report import ProbeReport
+from wanbench.harness.testbeds.base import Group
+from wanbench.harness.testbeds.netns import NetnsTestbed
+from wanbench.harness.testbeds.slot import WorkerSlot
+from wanbench.netprofiles import Delay, Profile, Rate, load, uniform
 
 _PAYLOAD_SCALE = 0.01
 _LOAD_MBIT, _LOAD_S, _LOAD_FLOWS = 100, 4.0, 4

@@ -18,8 +18,8 @@ from typing import Any
 
 import numpy as np
 
-from harness.api import Run
-from harness.paired import Change, change
+from wanbench.harness.analysis.paired import Change, change
+from wanbench.harness.api import Run
 
 JUDGED_LOSS_PCT, MOST_LOST_POINTS, LEAST_RATIO = 10.0, 1.0, 10.0
 Cells = Mapping[tuple[str, float], Mapping[int, Mapping[str, Any]]]

@@ -12,10 +12,10 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from harness.api import run
-from harness.comparison import FAR, NEAR, as_table, compare
-from harness.figures import draw_parity
-from harness.spec import Spec
+from wanbench.harness.analysis.compare import FAR, NEAR, as_table, compare
+from wanbench.harness.api import run
+from wanbench.harness.show.figures import draw_parity
+from wanbench.harness.spec.experiment import Spec
 
 MOST = 0.90
 

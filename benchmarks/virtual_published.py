@@ -12,15 +12,15 @@ from __future__ import annotations
 import statistics
 import sys
 
-from harness.cells import Cell, expand
-from harness.emulators.plan import UNLIMITED, Link, Network, Queue
-from harness.rep import jobs, network_of
-from harness.spec import Spec
-from harness.virtual.fabric import SimulatedFabric
-from harness.virtual.kernel import Simulation
-from harness.virtual.network import VirtualNetwork
-from harness.virtual.rep import simulate
-from harness.virtual.tcp import Tcp
+from wanbench.harness.emulators.plan import UNLIMITED, Link, Network, Queue
+from wanbench.harness.plan.cell import Cell, expand
+from wanbench.harness.rep.train import jobs, network_of
+from wanbench.harness.spec.experiment import Spec
+from wanbench.harness.testbeds.virtual.fabric import SimulatedFabric
+from wanbench.harness.testbeds.virtual.kernel import Simulation
+from wanbench.harness.testbeds.virtual.network import VirtualNetwork
+from wanbench.harness.testbeds.virtual.rep import simulate
+from wanbench.harness.testbeds.virtual.tcp import Tcp
 
 # Nodes, one-way delay in ms (RTT = 2 x delay is an assumption), Gbit/s, MB, ms. Source: BinhangYuan/tc_cluster_setting
 # (GitHub), results/allreduce.md at 21a012d: gloo on AWS with tc delay and rate on every node.

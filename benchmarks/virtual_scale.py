@@ -44,11 +44,11 @@ def one(workers: int, collective: str, algorithm: str, window: int) -> None:
     """Simulate one cell and print what it took."""
     import torch  # noqa: F401  # not what is measured
 
-    from harness.cells import expand
-    from harness.rep import jobs, network_of
-    from harness.spec import Spec
-    from harness.virtual.rep import simulate
-    from harness.virtual.tcp import Tcp
+    from wanbench.harness.plan.cell import expand
+    from wanbench.harness.rep.train import jobs, network_of
+    from wanbench.harness.spec.experiment import Spec
+    from wanbench.harness.testbeds.virtual.rep import simulate
+    from wanbench.harness.testbeds.virtual.tcp import Tcp
 
     cell = expand(Spec.from_dict(spec(workers, collective, algorithm, window), "benchmark"), "benchmark")[-1]
     began = time.perf_counter()
@@ -120,7 +120,7 @@ def sweep() -> bool:
             command = [
                 sys.executable,
                 "-m",
-                "harness.cli",
+                "wanbench.harness.cli",
                 "run",
                 "latency-sweep",
                 "--testbed",

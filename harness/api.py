@@ -9,15 +9,15 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from harness.cells import Cell, expand
-from harness.emulators import choice
-from harness.errors import HostError, in_words
-from harness.manifest import code_hash, manifest
-from harness.progress import Reporter
-from harness.run import Tally, execute, pending
-from harness.spec import Spec
-from harness.store import RunFolder, open_run
-from harness.testbeds import side_by_side
+from wanbench.harness.emulators import choice
+from wanbench.harness.errors import HostError, in_words
+from wanbench.harness.plan.cell import Cell, expand
+from wanbench.harness.results.store import RunFolder, open_run
+from wanbench.harness.run.manifest import code_hash, manifest
+from wanbench.harness.run.progress import Reporter
+from wanbench.harness.run.session import Tally, execute, pending
+from wanbench.harness.spec.experiment import Spec
+from wanbench.harness.testbeds import side_by_side
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -51,21 +51,21 @@ class Run:
 
     def results(self) -> pd.DataFrame:
         """One line per repetition."""
-        from harness.analysis import frame
+        from wanbench.harness.analysis.summary import frame
 
         return frame(self.rows())
 
     def cells(self) -> pd.DataFrame:
         """One line per cell: medians of valid repetitions, least and most."""
-        from harness.analysis import cells
+        from wanbench.harness.analysis.summary import cells
 
         return cells(self.results())
 
     def best(self) -> pd.DataFrame:
-        """The best algorithm of every network; see `harness.best`. Raises: AnalysisError, if nothing is valid."""
+        """The best algorithm of every network; see `harness.analysis.best`. Raises: AnalysisError: nothing is valid."""
         import pandas as pd
 
-        from harness.best import networks
+        from wanbench.harness.analysis.best import networks
 
         lines = []
         for network in networks(self.rows()):
@@ -76,7 +76,7 @@ class Run:
 
     def report(self, path: str | Path | None = None) -> Path:
         """Write the page of the run, by default as report.html in its folder; returns its path."""
-        from harness.report import write_report
+        from wanbench.harness.show.report import write_report
 
         return write_report(self.folder, Path(path) if path is not None else self.path / "report.html")
 
@@ -87,7 +87,7 @@ class Run:
         """For notebooks: how many repetitions there are of each status, and the best algorithm of some networks."""
         from html import escape
 
-        from harness.analysis import AnalysisError
+        from wanbench.harness.analysis.summary import AnalysisError
 
         rows = self.rows()
         counts = {status: sum(row["status"] == status for row in rows) for status in ("ok", "invalid", "failed")}
@@ -188,13 +188,13 @@ def _choices(cells: list[Cell]) -> list[str]:
 
 def _derive(folder: RunFolder, draw: bool) -> None:
     """Rebuild what follows from the rows."""
-    from harness.tables import write_parquet
+    from wanbench.harness.show.tables import write_parquet
 
     rows = folder.rows()
     write_parquet(rows, folder.path / "results.parquet")
     if draw and any(row["status"] == "ok" and row["workers"] > 1 for row in rows):
-        from harness.evidence import Evidence
-        from harness.figures import FORMATS, draw_all
+        from wanbench.harness.results.evidence import Evidence
+        from wanbench.harness.show.figures import FORMATS, draw_all
 
         figures = folder.path / "figures"
         drawn = draw_all(rows, folder.name, figures, evidence=Evidence(folder))

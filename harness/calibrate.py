@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
-from harness.errors import HostError, SpecError
-from workloads.stepping import environment, read_model, read_steps
+from wanbench.harness.errors import HostError, SpecError
+from wanbench.workloads.loop.stepping import environment, read_model, read_steps
 
 MIN_STEPS = 20
 _SKIPPED = 5  # the first steps allocate memory and warm caches

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import date
 from typing import Any
 
-from harness.errors import HostError, SpecError
+from wanbench.harness.errors import HostError, SpecError
 
 _SAMPLE = re.compile(r"\btime[=<]([0-9.]+) ?ms")
 _COUNTS = re.compile(r"(\d+) packets transmitted, (\d+)(?: packets)? received")

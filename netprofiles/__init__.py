@@ -16,13 +16,13 @@ Layout
 Pure data and arithmetic on the standard library alone: no sockets, no torch, no third-party package.
 """
 
-from netprofiles.describe import describe, render
-from netprofiles.errors import PlacementError, ProfileError, UnitError, did_you_mean
-from netprofiles.library import catalog_names, load
-from netprofiles.path import Path, Provenance, Site
-from netprofiles.placement import place
-from netprofiles.profile import Profile, uniform
-from netprofiles.units import Delay, Rate, Ratio, Size
+from wanbench.netprofiles.describe import describe, render
+from wanbench.netprofiles.errors import PlacementError, ProfileError, UnitError, did_you_mean
+from wanbench.netprofiles.library import catalog_names, load
+from wanbench.netprofiles.path import Path, Provenance, Site
+from wanbench.netprofiles.placement import place
+from wanbench.netprofiles.profile import Profile, uniform
+from wanbench.netprofiles.units import Delay, Rate, Ratio, Size
 
 __all__ = [
     "Delay",

@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from pathlib import Path as File
 from typing import TypeVar
 
-from netprofiles.errors import ProfileError, UnitError, did_you_mean
-from netprofiles.path import PATH_VALUES, Pair, Path, Provenance, Site, both_ways
-from netprofiles.profile import Profile
-from netprofiles.units import Delay, Rate, Ratio, Size
-from netprofiles.values import PathValues, add_path, read_text
+from wanbench.netprofiles.errors import ProfileError, UnitError, did_you_mean
+from wanbench.netprofiles.path import PATH_VALUES, Pair, Path, Provenance, Site, both_ways
+from wanbench.netprofiles.profile import Profile
+from wanbench.netprofiles.units import Delay, Rate, Ratio, Size
+from wanbench.netprofiles.values import PathValues, add_path, read_text
 
 COLUMNS = ("src", "dst", "rtt_ms", "one_way_ms", "jitter_ms", "loss_pct", "rate_mbps", "buffer")
 

@@ -7,9 +7,9 @@ import textwrap
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from netprofiles.path import Path, Provenance, Site
-from netprofiles.profile import Profile
-from netprofiles.units import Delay, Rate, Ratio, Size
+from wanbench.netprofiles.path import Path, Provenance, Site
+from wanbench.netprofiles.profile import Profile
+from wanbench.netprofiles.units import Delay, Rate, Ratio, Size
 
 _WIDTH = 100
 # The widest matrix that such a page holds with room for names.

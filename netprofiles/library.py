@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path as File
 
-from netprofiles.csv_file import load_csv
-from netprofiles.errors import ProfileError, did_you_mean
-from netprofiles.profile import Profile
-from netprofiles.toml_file import load_toml
+from wanbench.netprofiles.csv_file import load_csv
+from wanbench.netprofiles.errors import ProfileError, did_you_mean
+from wanbench.netprofiles.profile import Profile
+from wanbench.netprofiles.toml_file import load_toml
 
 _CATALOG = File(__file__).parent / "catalog"
 

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal, get_args
 
-from netprofiles.errors import ProfileError
-from netprofiles.units import NO_DELAY, NO_LOSS, Delay, Rate, Ratio, Size
+from wanbench.netprofiles.errors import ProfileError
+from wanbench.netprofiles.units import NO_DELAY, NO_LOSS, Delay, Rate, Ratio, Size
 
 Standing = Literal["measured", "inferred", "assumed", "fitted", "given"]
 STANDINGS: tuple[str, ...] = get_args(Standing)

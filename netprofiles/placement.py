@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from netprofiles.errors import PlacementError, ProfileError, did_you_mean
-from netprofiles.profile import Profile
+from wanbench.netprofiles.errors import PlacementError, ProfileError, did_you_mean
+from wanbench.netprofiles.profile import Profile
 
 POLICIES = ("blocked", "round-robin")
 

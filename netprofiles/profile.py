@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from netprofiles.errors import ProfileError, UnitError, did_you_mean
-from netprofiles.path import Pair, Path, Provenance, SamePaths, Site
-from netprofiles.units import NO_DELAY, NO_LOSS, Delay, Rate, Ratio, Size
+from wanbench.netprofiles.errors import ProfileError, UnitError, did_you_mean
+from wanbench.netprofiles.path import Pair, Path, Provenance, SamePaths, Site
+from wanbench.netprofiles.units import NO_DELAY, NO_LOSS, Delay, Rate, Ratio, Size
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,9 +34,9 @@ from dataclasses import dataclass
 from pathlib import Path as File
 from typing import Any, TypeVar, cast
 
-from netprofiles.csv_file import read_rows
-from netprofiles.errors import ProfileError, UnitError, did_you_mean
-from netprofiles.path import (
+from wanbench.netprofiles.csv_file import read_rows
+from wanbench.netprofiles.errors import ProfileError, UnitError, did_you_mean
+from wanbench.netprofiles.path import (
     PATH_VALUES,
     SITE_VALUES,
     STANDINGS,
@@ -47,9 +47,9 @@ from netprofiles.path import (
     Standing,
     both_ways,
 )
-from netprofiles.profile import Profile
-from netprofiles.units import NO_DELAY, Delay, Rate, Ratio, Size
-from netprofiles.values import PathValues, add_path, read_text
+from wanbench.netprofiles.profile import Profile
+from wanbench.netprofiles.units import NO_DELAY, Delay, Rate, Ratio, Size
+from wanbench.netprofiles.values import PathValues, add_path, read_text
 
 SCHEMA = 1
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Self
 
-from netprofiles.errors import UnitError, did_you_mean
+from wanbench.netprofiles.errors import UnitError, did_you_mean
 
 _QUANTITY = re.compile(r"([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d{1,2})?)\s*([A-Za-zµ%/]*)", re.ASCII)
 

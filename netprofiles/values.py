@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path as File
 
-from netprofiles.errors import ProfileError
-from netprofiles.path import PATH_VALUES, Pair, Path, Provenance
-from netprofiles.units import NO_DELAY, NO_LOSS, Delay, Rate, Ratio, Size
+from wanbench.netprofiles.errors import ProfileError
+from wanbench.netprofiles.path import PATH_VALUES, Pair, Path, Provenance
+from wanbench.netprofiles.units import NO_DELAY, NO_LOSS, Delay, Rate, Ratio, Size
 
 
 @dataclass(frozen=True, slots=True)

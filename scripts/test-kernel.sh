@@ -12,7 +12,7 @@ if [ "$(id -u)" = 0 ]; then
     require=netem,docker with="sh scripts/with-dockerd.sh"
 fi
 export WANBENCH_REQUIRE="$require${WANBENCH_REQUIRE:+,$WANBENCH_REQUIRE}"
-missing=$("$PYTHON" -m harness.emulators.netem_detect)
+missing=$("$PYTHON" -m wanbench.harness.emulators.netem.detect)
 if [ -n "$missing" ]; then
     echo "test-kernel: in User-Mode Linux, because: $missing" >&2
     exec sh scripts/uml-run.sh --timeout 2700 $with sh scripts/measured-tests.sh "$PYTHON" -m pytest -m netem "$@"

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-from harness.emulators.choice import why_no_netem
+from wanbench.harness.emulators.choice import why_no_netem
 
 # How long an example takes says more about the host's other work than about the code.
 settings.register_profile("shared-host", deadline=None)

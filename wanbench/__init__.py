@@ -29,96 +29,96 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from harness import figures as figures
-    from harness.api import Run as Run
-    from harness.api import run as run
-    from harness.spec import Spec as Spec
     from wanbench import testing as testing
-    from workloads.algorithms.adpsgd import ADPSGD as ADPSGD
-    from workloads.algorithms.base import Algorithm as Algorithm
-    from workloads.algorithms.base import AlgorithmError as AlgorithmError
-    from workloads.algorithms.base import Replica as Replica
-    from workloads.algorithms.base import Setting as Setting
-    from workloads.algorithms.cocod import CoCoD as CoCoD
-    from workloads.algorithms.delayed import Delayed as Delayed
-    from workloads.algorithms.dga import DGA as DGA
-    from workloads.algorithms.diloco import DiLoCo as DiLoCo
-    from workloads.algorithms.dpsgd import DPSGD as DPSGD
-    from workloads.algorithms.dts import DTS as DTS
-    from workloads.algorithms.ecdpsgd import ECDPSGD as ECDPSGD
-    from workloads.algorithms.gradient_sharing import GradientSharing as GradientSharing
-    from workloads.algorithms.localsgd import LocalSGD as LocalSGD
-    from workloads.algorithms.olco3 import OLCO3 as OLCO3
-    from workloads.algorithms.osgp import OSGP as OSGP
-    from workloads.algorithms.overlap import OverlapLocalSGD as OverlapLocalSGD
-    from workloads.algorithms.rps import RPS as RPS
-    from workloads.algorithms.sgp import SGP as SGP
-    from workloads.algorithms.sparse import Sparse as Sparse
-    from workloads.algorithms.ssgd import SSGD as SSGD
-    from workloads.algorithms.streaming import StreamingDiLoCo as StreamingDiLoCo
-    from workloads.compression.chunkwise import Chunkwise as Chunkwise
-    from workloads.compression.dgc import DGC as DGC
-    from workloads.compression.half import BF16 as BF16
-    from workloads.compression.half import FP16 as FP16
-    from workloads.compression.powersgd import PowerSGD as PowerSGD
-    from workloads.compression.qsgd import QSGD as QSGD
-    from workloads.compression.randomk import RandomK as RandomK
-    from workloads.compression.signsgd import SignSGD as SignSGD
-    from workloads.compression.terngrad import TernGrad as TernGrad
-    from workloads.compression.topk import TopK as TopK
-    from workloads.flat import WrapError as WrapError
-    from workloads.parameters import at_least as at_least
-    from workloads.parameters import between as between
-    from workloads.parameters import one_of as one_of
-    from workloads.stepping import step as step
-    from workloads.wrapping import Wrapped as Wrapped
-    from workloads.wrapping import wrap as wrap
+    from wanbench.harness.api import Run as Run
+    from wanbench.harness.api import run as run
+    from wanbench.harness.show import figures as figures
+    from wanbench.harness.spec.experiment import Spec as Spec
+    from wanbench.workloads.algorithms.adpsgd import ADPSGD as ADPSGD
+    from wanbench.workloads.algorithms.base import Algorithm as Algorithm
+    from wanbench.workloads.algorithms.base import AlgorithmError as AlgorithmError
+    from wanbench.workloads.algorithms.base import Replica as Replica
+    from wanbench.workloads.algorithms.base import Setting as Setting
+    from wanbench.workloads.algorithms.cocod import CoCoD as CoCoD
+    from wanbench.workloads.algorithms.delayed import Delayed as Delayed
+    from wanbench.workloads.algorithms.dga import DGA as DGA
+    from wanbench.workloads.algorithms.diloco import DiLoCo as DiLoCo
+    from wanbench.workloads.algorithms.dpsgd import DPSGD as DPSGD
+    from wanbench.workloads.algorithms.dts import DTS as DTS
+    from wanbench.workloads.algorithms.ecdpsgd import ECDPSGD as ECDPSGD
+    from wanbench.workloads.algorithms.gradient_sharing import GradientSharing as GradientSharing
+    from wanbench.workloads.algorithms.localsgd import LocalSGD as LocalSGD
+    from wanbench.workloads.algorithms.olco3 import OLCO3 as OLCO3
+    from wanbench.workloads.algorithms.osgp import OSGP as OSGP
+    from wanbench.workloads.algorithms.overlap import OverlapLocalSGD as OverlapLocalSGD
+    from wanbench.workloads.algorithms.rps import RPS as RPS
+    from wanbench.workloads.algorithms.sgp import SGP as SGP
+    from wanbench.workloads.algorithms.sparse import Sparse as Sparse
+    from wanbench.workloads.algorithms.ssgd import SSGD as SSGD
+    from wanbench.workloads.algorithms.streaming import StreamingDiLoCo as StreamingDiLoCo
+    from wanbench.workloads.compression.chunkwise import Chunkwise as Chunkwise
+    from wanbench.workloads.compression.dgc import DGC as DGC
+    from wanbench.workloads.compression.half import BF16 as BF16
+    from wanbench.workloads.compression.half import FP16 as FP16
+    from wanbench.workloads.compression.powersgd import PowerSGD as PowerSGD
+    from wanbench.workloads.compression.qsgd import QSGD as QSGD
+    from wanbench.workloads.compression.randomk import RandomK as RandomK
+    from wanbench.workloads.compression.signsgd import SignSGD as SignSGD
+    from wanbench.workloads.compression.terngrad import TernGrad as TernGrad
+    from wanbench.workloads.compression.topk import TopK as TopK
+    from wanbench.workloads.loop.stepping import step as step
+    from wanbench.workloads.parameters import at_least as at_least
+    from wanbench.workloads.parameters import between as between
+    from wanbench.workloads.parameters import one_of as one_of
+    from wanbench.workloads.wrap.flat import WrapError as WrapError
+    from wanbench.workloads.wrap.wrapped import Wrapped as Wrapped
+    from wanbench.workloads.wrap.wrapped import wrap as wrap
 
 _HOME = {
-    "Algorithm": "workloads.algorithms.base",
-    "AlgorithmError": "workloads.algorithms.base",
-    "Setting": "workloads.algorithms.base",
-    "at_least": "workloads.parameters",
-    "between": "workloads.parameters",
-    "one_of": "workloads.parameters",
-    "DGA": "workloads.algorithms.dga",
-    "LocalSGD": "workloads.algorithms.localsgd",
-    "CoCoD": "workloads.algorithms.cocod",
-    "OverlapLocalSGD": "workloads.algorithms.overlap",
-    "DiLoCo": "workloads.algorithms.diloco",
-    "StreamingDiLoCo": "workloads.algorithms.streaming",
-    "OLCO3": "workloads.algorithms.olco3",
-    "RPS": "workloads.algorithms.rps",
-    "GradientSharing": "workloads.algorithms.gradient_sharing",
-    "SGP": "workloads.algorithms.sgp",
-    "OSGP": "workloads.algorithms.osgp",
-    "DPSGD": "workloads.algorithms.dpsgd",
-    "ECDPSGD": "workloads.algorithms.ecdpsgd",
-    "ADPSGD": "workloads.algorithms.adpsgd",
-    "DTS": "workloads.algorithms.dts",
-    "Delayed": "workloads.algorithms.delayed",
-    "Replica": "workloads.algorithms.base",
-    "Run": "harness.api",
-    "SSGD": "workloads.algorithms.ssgd",
-    "Spec": "harness.spec",
-    "Sparse": "workloads.algorithms.sparse",
-    "figures": "harness.figures",
-    "run": "harness.api",
-    "step": "workloads.stepping",
+    "Algorithm": "wanbench.workloads.algorithms.base",
+    "AlgorithmError": "wanbench.workloads.algorithms.base",
+    "Setting": "wanbench.workloads.algorithms.base",
+    "at_least": "wanbench.workloads.parameters",
+    "between": "wanbench.workloads.parameters",
+    "one_of": "wanbench.workloads.parameters",
+    "DGA": "wanbench.workloads.algorithms.dga",
+    "LocalSGD": "wanbench.workloads.algorithms.localsgd",
+    "CoCoD": "wanbench.workloads.algorithms.cocod",
+    "OverlapLocalSGD": "wanbench.workloads.algorithms.overlap",
+    "DiLoCo": "wanbench.workloads.algorithms.diloco",
+    "StreamingDiLoCo": "wanbench.workloads.algorithms.streaming",
+    "OLCO3": "wanbench.workloads.algorithms.olco3",
+    "RPS": "wanbench.workloads.algorithms.rps",
+    "GradientSharing": "wanbench.workloads.algorithms.gradient_sharing",
+    "SGP": "wanbench.workloads.algorithms.sgp",
+    "OSGP": "wanbench.workloads.algorithms.osgp",
+    "DPSGD": "wanbench.workloads.algorithms.dpsgd",
+    "ECDPSGD": "wanbench.workloads.algorithms.ecdpsgd",
+    "ADPSGD": "wanbench.workloads.algorithms.adpsgd",
+    "DTS": "wanbench.workloads.algorithms.dts",
+    "Delayed": "wanbench.workloads.algorithms.delayed",
+    "Replica": "wanbench.workloads.algorithms.base",
+    "Run": "wanbench.harness.api",
+    "SSGD": "wanbench.workloads.algorithms.ssgd",
+    "Spec": "wanbench.harness.spec.experiment",
+    "Sparse": "wanbench.workloads.algorithms.sparse",
+    "figures": "wanbench.harness.show.figures",
+    "run": "wanbench.harness.api",
+    "step": "wanbench.workloads.loop.stepping",
     "testing": "wanbench.testing",
-    "wrap": "workloads.wrapping",
-    "Wrapped": "workloads.wrapping",
-    "WrapError": "workloads.flat",
-    "TopK": "workloads.compression.topk",
-    "DGC": "workloads.compression.dgc",
-    "Chunkwise": "workloads.compression.chunkwise",
-    "RandomK": "workloads.compression.randomk",
-    "PowerSGD": "workloads.compression.powersgd",
-    "SignSGD": "workloads.compression.signsgd",
-    "QSGD": "workloads.compression.qsgd",
-    "TernGrad": "workloads.compression.terngrad",
-    "FP16": "workloads.compression.half",
-    "BF16": "workloads.compression.half",
+    "wrap": "wanbench.workloads.wrap.wrapped",
+    "Wrapped": "wanbench.workloads.wrap.wrapped",
+    "WrapError": "wanbench.workloads.wrap.flat",
+    "TopK": "wanbench.workloads.compression.topk",
+    "DGC": "wanbench.workloads.compression.dgc",
+    "Chunkwise": "wanbench.workloads.compression.chunkwise",
+    "RandomK": "wanbench.workloads.compression.randomk",
+    "PowerSGD": "wanbench.workloads.compression.powersgd",
+    "SignSGD": "wanbench.workloads.compression.signsgd",
+    "QSGD": "wanbench.workloads.compression.qsgd",
+    "TernGrad": "wanbench.workloads.compression.terngrad",
+    "FP16": "wanbench.workloads.compression.half",
+    "BF16": "wanbench.workloads.compression.half",
 }
 
 __all__ = [

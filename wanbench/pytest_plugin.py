@@ -22,8 +22,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from harness.cells import Cell
-    from harness.spec import Spec
+    from wanbench.harness.plan.cell import Cell
+    from wanbench.harness.spec.experiment import Spec
 
 _PROPERTY = "wanbench"
 _KINDS = ("skip", "fail")
@@ -88,7 +88,7 @@ class Wan:
             pytest.fail.Exception: a cell failed, or the arguments are wrong.
             pytest.skip.Exception: this host cannot emulate.
         """
-        from harness.errors import HostError, Interrupted, SpecError, WanbenchError
+        from wanbench.harness.errors import HostError, Interrupted, SpecError, WanbenchError
 
         named = {"workers": workers, "profile": profile, "algorithm": algorithm, "repeats": repeats}
         given = self._defaults() | {key: value for key, value in named.items() if value is not None} | axes
@@ -115,9 +115,9 @@ class Wan:
         return found
 
     def _measure(self, spec: Spec) -> Measured:
-        from harness.api import measure_all
-        from harness.cells import expand
-        from harness.store import RunFolder
+        from wanbench.harness.api import measure_all
+        from wanbench.harness.plan.cell import expand
+        from wanbench.harness.results.store import RunFolder
 
         cells = expand(spec, "wan.run")
         swept = [cell for cell in cells if not cell.is_baseline]
@@ -189,9 +189,9 @@ def _spec(
     what: Sequence[str] | Mapping[str, Any] | str, given: Mapping[str, Any], settings: Mapping[str, Any], test: str
 ) -> Spec:
     """The experiment of one cell. Raises: SpecError."""
-    from harness.axes import SHORT_AXES
-    from harness.errors import SpecError
-    from harness.spec import Spec
+    from wanbench.harness.errors import SpecError
+    from wanbench.harness.spec.axes import SHORT_AXES
+    from wanbench.harness.spec.experiment import Spec
 
     options = dict(given)
     if "workers" not in options:

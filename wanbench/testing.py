@@ -13,10 +13,10 @@ from typing import Any
 
 import torch
 
-from workloads.algorithms.base import Algorithm, AlgorithmError, Replica, Setting
-from workloads.comm.local import LocalComm, Lost, run_replicas
-from workloads.optim import AdamWConfig, SGDConfig
-from workloads.optim import make as make_optimizer
+from wanbench.workloads.algorithms.base import Algorithm, AlgorithmError, Replica, Setting
+from wanbench.workloads.comm.local import LocalComm, Lost, run_replicas
+from wanbench.workloads.loop.optim import AdamWConfig, SGDConfig
+from wanbench.workloads.loop.optim import make as make_optimizer
 
 Gradient = Callable[[int, int, torch.Tensor], torch.Tensor]
 

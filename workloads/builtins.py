@@ -7,13 +7,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from workloads import cifar10, fields, imagenet
-from workloads.buckets import ParameterTensor
-from workloads.models import digits_cnn, gpt_char, resnet50, resnet110
-from workloads.portion import Portion
+from wanbench.workloads import workload_keys
+from wanbench.workloads.compute.buckets import ParameterTensor
+from wanbench.workloads.data import cifar10, imagenet
+from wanbench.workloads.data.portion import Portion
+from wanbench.workloads.models import digits_cnn, gpt_char, resnet50, resnet110
 
 if TYPE_CHECKING:
-    from workloads.models.learner import Learner
+    from wanbench.workloads.models.learner import Learner
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +39,7 @@ class Builtin:
     make: Callable[[Portion], Learner] | None = None
     check: Callable[[Path], None] | None = None
     folds: bool = False
-    step_cv: float = fields.ASSUMED_STEP_CV
+    step_cv: float = workload_keys.ASSUMED_STEP_CV
 
 
 BUILTINS: Mapping[str, Builtin] = {

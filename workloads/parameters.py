@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import MISSING, Field, dataclass, fields
 from typing import Any, ClassVar
 
-from netprofiles.errors import did_you_mean
+from wanbench.netprofiles.errors import did_you_mean
 
 
 @dataclass

@@ -11,19 +11,19 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from netprofiles.errors import did_you_mean
-from workloads import fields
-from workloads.buckets import FLOAT32_BYTES, Bucket, ParameterTensor, plan_buckets, scaled_numel
-from workloads.builtins import BUILTINS
-from workloads.compute import EmulatedCompute, StepTime, ready_share
-from workloads.fields import WorkloadError
-from workloads.portion import Portion
-from workloads.slowdown import Slowdowns
+from wanbench.netprofiles.errors import did_you_mean
+from wanbench.workloads import workload_keys
+from wanbench.workloads.builtins import BUILTINS
+from wanbench.workloads.compute.buckets import FLOAT32_BYTES, Bucket, ParameterTensor, plan_buckets, scaled_numel
+from wanbench.workloads.compute.emulated import EmulatedCompute, StepTime, ready_share
+from wanbench.workloads.compute.slowdown import Slowdowns
+from wanbench.workloads.data.portion import Portion
+from wanbench.workloads.workload_keys import WorkloadError
 
 if TYPE_CHECKING:
-    from workloads.comm.base import Clock
-    from workloads.models.learner import Learner
-    from workloads.task import Task
+    from wanbench.workloads.comm.base import Clock
+    from wanbench.workloads.compute.task import Task
+    from wanbench.workloads.models.learner import Learner
 
 
 _buckets = lru_cache(maxsize=32)(plan_buckets)  # a thousand simulated workers ask for the same ones
@@ -120,7 +120,7 @@ def info(spec: Mapping[str, object], train: Mapping[str, object] | None = None) 
         LearnerError: the model cannot be made.
     """
     train = {} if train is None else train
-    kind = fields.kind_of(spec, train)
+    kind = workload_keys.kind_of(spec, train)
     if kind == "command":
         raise WorkloadError("workload.command: what a program computes is not known before it runs")
     _check_division(spec, train)
@@ -136,7 +136,7 @@ def check_data(spec: Mapping[str, object]) -> None:
         WorkloadError: it is missing or not in its format, or a workload that needs none is given one.
     """
     builtin = BUILTINS.get(str(spec.get("name")))
-    folder = fields.data_folder(spec)
+    folder = workload_keys.data_folder(spec)
     if builtin is None or builtin.check is None:
         if folder is not None:
             raise WorkloadError(f"workload.data: {spec.get('name')} takes no folder; leave it out")
@@ -170,13 +170,13 @@ def make_task(
         bucket_bytes: size at which a gradient bucket is closed, before payload scaling.
         train: the `[train]` table: `batch_size` (default 32), `shards` (default "iid") and `folds` (default none).
         phantom: without payload, where nothing is learned.
-        slow: when emulated compute takes longer, the fields of `workloads.slowdown.Slowdown`.
+        slow: when emulated compute takes longer, the fields of `workloads.compute.slowdown.Slowdown`.
     """
-    from workloads.task import EmulatedTask, LearningTask, PhantomTask
+    from wanbench.workloads.compute.task import EmulatedTask, LearningTask, PhantomTask
 
     train = {} if train is None else train
     learner: Learner | None = None
-    if fields.kind_of(spec, train) == "model":
+    if workload_keys.kind_of(spec, train) == "model":
         learner = _learner(spec, rank, world_size, seed, train)
         known = _by_model(spec, learner)
     else:
@@ -209,8 +209,8 @@ def _built_in_learner(
     if builtin is None or builtin.make is None:
         return None
     check_data(spec)
-    batch_size, shards, folds = fields.batch_size(train), fields.shards(train), fields.folds(train)
-    return builtin.make(Portion(rank, world_size, seed, batch_size, shards, folds, fields.data_folder(spec)))
+    batch_size, shards, folds = workload_keys.batch_size(train), workload_keys.shards(train), workload_keys.folds(train)
+    return builtin.make(Portion(rank, world_size, seed, batch_size, shards, folds, workload_keys.data_folder(spec)))
 
 
 def _check_division(spec: Mapping[str, object], train: Mapping[str, object]) -> None:
@@ -224,9 +224,9 @@ def _check_division(spec: Mapping[str, object], train: Mapping[str, object]) -> 
 
 
 def _learner(spec: Mapping[str, object], rank: int, world_size: int, seed: int, train: Mapping[str, object]) -> Learner:
-    from workloads.models.learner import make_learner
+    from wanbench.workloads.models.learner import make_learner
 
-    return make_learner(str(spec["model"]), rank, world_size, seed, fields.batch_size(train))
+    return make_learner(str(spec["model"]), rank, world_size, seed, workload_keys.batch_size(train))
 
 
 def _without_model(spec: Mapping[str, object]) -> WorkloadInfo:
@@ -242,18 +242,18 @@ def _by_name(spec: Mapping[str, object]) -> WorkloadInfo:
         )
     builtin = BUILTINS[name]
     learns = builtin.dataset is not None
-    step_time_s = fields.step_time_s(spec, builtin.step_time_s, may_be_real=learns)
+    step_time_s = workload_keys.step_time_s(spec, builtin.step_time_s, may_be_real=learns)
     return _info(spec, name, builtin.tensors(), step_time_s, builtin.dataset, learns=learns, cv=builtin.step_cv)
 
 
 def _by_numbers(spec: Mapping[str, object]) -> WorkloadInfo:
-    params = fields.positive_int("workload.params", spec["params"])
-    count = fields.positive_int("workload.tensors", spec.get("tensors", 1))
+    params = workload_keys.positive_int("workload.params", spec["params"])
+    count = workload_keys.positive_int("workload.tensors", spec.get("tensors", 1))
     if count > params:
         raise WorkloadError(
             f"workload.tensors: {count} tensors cannot share {params} parameters; expected at most as many"
         )
-    step_time_s = fields.step_time_s(spec, None, may_be_real=False)
+    step_time_s = workload_keys.step_time_s(spec, None, may_be_real=False)
     if step_time_s is None:
         raise WorkloadError('workload.step_time: missing; a workload by numbers needs one, such as "300ms"')
     sizes = [params // count + (1 if index < params % count else 0) for index in range(count)]
@@ -262,10 +262,10 @@ def _by_numbers(spec: Mapping[str, object]) -> WorkloadInfo:
 
 
 def _by_model(spec: Mapping[str, object], learner: Learner) -> WorkloadInfo:
-    from workloads.models.learner import parameter_tensors
+    from wanbench.workloads.models.learner import parameter_tensors
 
     tensors = parameter_tensors(learner.module)
-    step_time_s = fields.step_time_s(spec, None, may_be_real=True)
+    step_time_s = workload_keys.step_time_s(spec, None, may_be_real=True)
     return _info(spec, str(spec["model"]), tensors, step_time_s, None, learns=True)
 
 
@@ -277,9 +277,9 @@ def _info(
     dataset: str | None,
     *,
     learns: bool,
-    cv: float = fields.ASSUMED_STEP_CV,
+    cv: float = workload_keys.ASSUMED_STEP_CV,
 ) -> WorkloadInfo:
-    scale = fields.payload_scale(spec, learns)
-    cv = fields.step_cv(spec, step_time_s, cv)
+    scale = workload_keys.payload_scale(spec, learns)
+    cv = workload_keys.step_cv(spec, step_time_s, cv)
     params = sum(tensor.numel for tensor in tensors)
     return WorkloadInfo(name, params, len(tensors), scale, step_time_s, cv, learns, dataset, tensors)

@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from harness.errors import EXIT_HOST, EXIT_INTERRUPTED, WanbenchError, in_words
+from wanbench.harness.errors import EXIT_HOST, EXIT_INTERRUPTED, WanbenchError, in_words
 
 # name -> what `wanbench --help` says, so that listing the commands imports none of them
 COMMANDS = {
@@ -41,7 +41,7 @@ class _LazyGroup(click.Group):
     def get_command(self, context: click.Context, name: str) -> click.Command | None:
         if name not in COMMANDS:
             return None
-        module = importlib.import_module(f"harness.cli.{name}_command")
+        module = importlib.import_module(f"wanbench.harness.cli.{name}_command")
         command: click.Command = module.command
         return command
 
@@ -96,6 +96,7 @@ def main() -> None:
     Exit codes: 0 ok, 1 regression (check), 2 usage or spec, 3 this host cannot, 4 cells failed, 5 inconclusive
     (check), 130 interrupted (run again to resume).
     """
-    # Models and algorithms of the user's own, "pkg:make", are looked for in the working folder as well; last, so
-    # that a folder `workloads` there does not hide ours.
-    sys.path.append(os.getcwd())
+    # Models and algorithms of the user's own, "pkg:make", are looked for in the working folder as well: behind the
+    # standard library, and before what is installed, as scripts in that folder would find them.
+    installed = (place for place, folder in enumerate(sys.path) if folder.endswith("site-packages"))
+    sys.path.insert(next(installed, len(sys.path)), os.getcwd())

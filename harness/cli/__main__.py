@@ -1,5 +1,5 @@
-"""`python -m harness.cli` is the `wanbench` command."""
+"""`python -m wanbench.harness.cli` is the `wanbench` command."""
 
-from harness.cli import main
+from wanbench.harness.cli import main
 
 main(prog_name="wanbench")

@@ -20,6 +20,6 @@ def command(argv: tuple[str, ...]) -> None:
     The script is untouched: torch's optimizers tell their steps by a hook. A loop with gradient accumulation calls
     wanbench.step() where its steps end.
     """
-    from harness.calibrate import calibrate
+    from wanbench.harness.calibrate import calibrate
 
     click.echo(calibrate(argv).to_toml(argv), nl=False)

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from harness.cli.options import load_spec, select, spec_options
-from harness.errors import EXIT_INCONCLUSIVE, EXIT_OK, Interrupted, SpecError
+from wanbench.harness.cli.options import load_spec, select, spec_options
+from wanbench.harness.errors import EXIT_INCONCLUSIVE, EXIT_OK, Interrupted, SpecError
 
 if TYPE_CHECKING:
-    from harness.cells import Cell
-    from harness.gate.verdict import Report
-    from harness.spec import Spec
+    from wanbench.harness.gate.verdict import Report
+    from wanbench.harness.plan.cell import Cell
+    from wanbench.harness.spec.experiment import Spec
 
 
 @click.command("check", short_help="Fail where scalability regressed: the gate of a CI build.")
@@ -95,8 +95,8 @@ def command(
 
 
 def _judged(spec: Spec, cells: list[Cell], source: str, out: Path, options: dict[str, Any]) -> Report:
-    from harness.gate.check import against_baseline, claims_only
-    from harness.store import RunFolder
+    from wanbench.harness.gate.check import against_baseline, claims_only
+    from wanbench.harness.results.store import RunFolder
 
     _refuse(options)
     folder = out / f"check-{spec.name}"
@@ -111,9 +111,9 @@ def _judged(spec: Spec, cells: list[Cell], source: str, out: Path, options: dict
 
 
 def _compared(spec: Spec, cells: list[Cell], source: str, out: Path, options: dict[str, Any]) -> Report:
-    from harness.gate import noise
-    from harness.gate.compare import Comparison, compare, measure_noise
-    from harness.spec import find
+    from wanbench.harness.gate import noise
+    from wanbench.harness.gate.compare import Comparison, compare, measure_noise
+    from wanbench.harness.spec.experiment import find
 
     work = Comparison(
         spec=spec,
@@ -151,9 +151,9 @@ def _options(
 
 def _write(report: Report, code: int, source: str, folder: Path, options: dict[str, Any]) -> None:
     """What CI systems read. JSON always."""
-    from harness.gate import annotations, junit, summary
-    from harness.spec import find
-    from harness.store import write_json
+    from wanbench.harness.gate import annotations, junit, summary
+    from wanbench.harness.results.store import write_json
+    from wanbench.harness.spec.experiment import find
 
     folder.mkdir(parents=True, exist_ok=True)
     write_json(folder / "check.json", report.to_json(code))
@@ -168,7 +168,7 @@ def _write(report: Report, code: int, source: str, folder: Path, options: dict[s
 
 
 def _say(report: Report, code: int, as_json: bool) -> None:
-    from harness.gate.text import as_text
+    from wanbench.harness.gate.text import as_text
 
     text = json.dumps(report.to_json(code), indent=1) + "\n" if as_json else as_text(report)
     click.echo(text, nl=False)

@@ -18,8 +18,8 @@ def command(dry_run: bool) -> None:
     \b
     Example:  wanbench clean --dry-run
     """
-    from harness.errors import HostError
-    from harness.host import stale_folders, sweep_stale
+    from wanbench.harness.errors import HostError
+    from wanbench.harness.run.host import stale_folders, sweep_stale
 
     found = [str(path) for path in (stale_folders() if dry_run else sweep_stale())]
     try:
@@ -34,7 +34,7 @@ def command(dry_run: bool) -> None:
 
 def _containers(dry_run: bool) -> list[str]:
     """Names of the containers that were, or would be, removed. Raises: HostError."""
-    from harness.testbeds.docker_host import is_there, stale, sweep, usable
+    from wanbench.harness.testbeds.docker.daemon import is_there, stale, sweep, usable
 
     if not is_there():
         return []

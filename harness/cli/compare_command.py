@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from harness.cli import completing
-from harness.cli.options import out_option, rows_of
-from harness.errors import SpecError
+from wanbench.harness.cli import completing
+from wanbench.harness.cli.options import out_option, rows_of
+from wanbench.harness.errors import SpecError
 
 if TYPE_CHECKING:
-    from harness.comparison import Comparison
+    from wanbench.harness.analysis.compare import Comparison
 
 FORMATS = ("table", "md", "csv", "json", "parquet")
 
@@ -46,8 +46,8 @@ def command(
     \b
     Example:  wanbench compare crosscheck --by testbed
     """
-    from harness.comparison import compare
-    from harness.store import open_run
+    from wanbench.harness.analysis.compare import compare
+    from wanbench.harness.results.store import open_run
 
     folder = open_run(run_source, out)
     rows = [{**row, "run": folder.name} for row in rows_of(folder)]
@@ -62,7 +62,7 @@ def command(
         raise SpecError(f"{folder.path}: {error}") from None
     click.echo(_text(comparison, "json" if as_json else form, sort, folder.path), nl=False)
     if not no_figures:
-        from harness.figures import draw_parity
+        from wanbench.harness.show.figures import draw_parity
 
         for path in draw_parity(comparison, folder.name, folder.path / "figures"):
             click.echo(path, err=True)
@@ -70,8 +70,8 @@ def command(
 
 def _text(comparison: Comparison, form: str, sort: str | None, folder: Path) -> str:
     """What goes to stdout; of Parquet, the path of the file."""
-    from harness.comparison import as_markdown, as_table
-    from harness.tables import objects_as_csv, write_objects
+    from wanbench.harness.analysis.compare import as_markdown, as_table
+    from wanbench.harness.show.tables import objects_as_csv, write_objects
 
     pairs = [pair.to_json() for pair in comparison.pairs]
     if form == "json":

@@ -12,7 +12,7 @@ from click.shell_completion import CompletionItem
 
 def specs(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Built-in experiments; files where none fits."""
-    from harness.spec import builtin_names
+    from wanbench.harness.spec.experiment import builtin_names
 
     return [CompletionItem(incomplete, type="file"), *_beginning(builtin_names(), incomplete)]
 
@@ -25,21 +25,21 @@ def runs(context: click.Context, parameter: click.Parameter, incomplete: str) ->
 
 def profiles(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """The catalog; files where nothing fits."""
-    from netprofiles import catalog_names
+    from wanbench.netprofiles import catalog_names
 
     return [CompletionItem(incomplete, type="file"), *_beginning(["uniform", *catalog_names()], incomplete)]
 
 
 def papers(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Papers that have figures."""
-    from harness.papers import names
+    from wanbench.harness.show.papers import names
 
     return _beginning(names(), incomplete)
 
 
 def shown(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """What `show KIND` knows."""
-    from harness.cli.list_command import LISTS
+    from wanbench.harness.cli.list_command import LISTS
 
     kind: Any = context.params.get("kind")
     return _beginning(LISTS[f"{kind}s"](), incomplete) if f"{kind}s" in LISTS else []

@@ -21,7 +21,7 @@ def command(shell: str) -> None:
 
     In zsh the folder has to be in fpath before compinit: fpath+=~/.zfunc in ~/.zshrc.
     """
-    from harness.cli import main
+    from wanbench.harness.cli import main
 
     found = get_completion_class(shell)
     assert found is not None

@@ -7,7 +7,7 @@ import json
 
 import click
 
-from harness.errors import HostError
+from wanbench.harness.errors import HostError
 
 
 @click.command("doctor", short_help="What this host can do, and the exact fix for what it cannot.")
@@ -20,7 +20,7 @@ def command(as_json: bool) -> None:
 
     Exit code 0 if experiments can run here, 3 if not.
     """
-    from harness.doctor import can_run, examine
+    from wanbench.harness.run.doctor import can_run, examine
 
     findings = examine()
     if as_json:

@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from harness.cli import completing
-from harness.cli.options import out_option
-from harness.errors import HostError, SpecError
+from wanbench.harness.cli import completing
+from wanbench.harness.cli.options import out_option
+from wanbench.harness.errors import HostError, SpecError
 
 if TYPE_CHECKING:
-    from harness.program import Ended, Program
-    from harness.testbeds.base import FolderMount
-    from harness.timeline.schedule import Schedule
-    from netprofiles import Profile
+    from wanbench.harness.rep.program import Ended, Program
+    from wanbench.harness.testbeds.base import FolderMount
+    from wanbench.harness.timeline.schedule import Schedule
+    from wanbench.netprofiles import Profile
 
 
 @click.command(
@@ -98,10 +98,10 @@ def command(argv: tuple[str, ...], out: Path, name: str | None, **options: Any) 
     ends in :rw, or to stdout. Variables are passed on by --env only. Containers run as you, or as user 65532 if you are
     root: what they read must then be readable by all.
     """
-    from harness.manifest import manifest
-    from harness.program import execute
-    from harness.run import control_folder
-    from harness.store import write_json
+    from wanbench.harness.rep.program import execute
+    from wanbench.harness.results.store import write_json
+    from wanbench.harness.run.manifest import manifest
+    from wanbench.harness.run.session import control_folder
 
     name = _name(name, argv)
     program = _program(argv, options)
@@ -136,10 +136,10 @@ def _say(line: str) -> None:
 
 
 def _program(argv: tuple[str, ...], options: dict[str, Any]) -> Program:
-    from harness.emulators import choice
-    from harness.gpus import dealt
-    from harness.program import Program, placed
-    from netprofiles import PlacementError
+    from wanbench.harness.emulators import choice
+    from wanbench.harness.rep.gpus import dealt
+    from wanbench.harness.rep.program import Program, placed
+    from wanbench.netprofiles import PlacementError
 
     profile = _profile(options)
     try:
@@ -169,15 +169,16 @@ def _program(argv: tuple[str, ...], options: dict[str, Any]) -> Program:
 def _schedule(path: Path | None, profile: Profile, sites: tuple[str, ...]) -> Schedule | None:
     if path is None:
         return None
-    from harness.emulators.plan import build
-    from harness.timeline.file import read_timeline, schedule_for_program
+    from wanbench.harness.emulators.plan import build
+    from wanbench.harness.timeline.file import read_timeline, schedule_for_program
 
     return schedule_for_program(read_timeline(path), build(profile, sites), profile, str(path))
 
 
 def _files(options: dict[str, Any]) -> tuple[tuple[FolderMount, ...], Path]:
     """What of this host containers see, and the working folder."""
-    from harness import mounts, testbeds
+    from wanbench.harness import testbeds
+    from wanbench.harness.testbeds.docker import mounts
 
     image, workdir = options["image"], options["workdir"]
     if options["testbed"] != "docker":
@@ -215,7 +216,7 @@ def _name(given: str | None, argv: tuple[str, ...]) -> str:
 
 
 def _profile(options: dict[str, Any]) -> Profile:
-    from netprofiles import Delay, ProfileError, Rate, load, uniform
+    from wanbench.netprofiles import Delay, ProfileError, Rate, load, uniform
 
     name, rtt, rate = options["profile"], options["rtt"], options["rate"]
     try:
@@ -234,9 +235,9 @@ def _profile(options: dict[str, Any]) -> Profile:
 
 
 def _check_host(program: Program) -> None:
-    from harness import testbeds
-    from harness.command import check_there
-    from harness.emulators import choice
+    from wanbench.harness import testbeds
+    from wanbench.harness.emulators import choice
+    from wanbench.harness.spec.command import check_there
 
     if program.testbed not in testbeds.TESTBEDS:
         raise SpecError(f"--testbed {program.testbed}: expected one of {', '.join(testbeds.TESTBEDS)}")
@@ -249,7 +250,7 @@ def _check_host(program: Program) -> None:
 
 
 def _row(program: Program, ended: Ended) -> dict[str, Any]:
-    from harness.timeline.changes import described
+    from wanbench.harness.timeline.changes import described
 
     def counted(kind: str, name: str) -> int:
         return sum(

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import click
 
-from harness.cli import completing
-from harness.cli.options import out_option, rows_of
-from harness.errors import SpecError
+from wanbench.harness.cli import completing
+from wanbench.harness.cli.options import out_option, rows_of
+from wanbench.harness.errors import SpecError
 
 REFERENCE = Path("results/reference")
 EXIT_DIFFERENT, EXIT_NOT_COMPARABLE = 1, 5
@@ -48,7 +48,7 @@ def command(
         return
     if check:
         raise SpecError("--check goes with --paper")
-    from harness.store import open_run
+    from wanbench.harness.results.store import open_run
 
     wanted = tuple(formats.split(","))
     for name in wanted:
@@ -59,16 +59,16 @@ def command(
     if not any(row["status"] == "ok" and row["workers"] > 1 for row in rows):
         raise SpecError(f"{folder.path}: no finished repetition of more than one worker yet; nothing to draw")
 
-    from harness.evidence import Evidence
-    from harness.figures import draw_all
+    from wanbench.harness.results.evidence import Evidence
+    from wanbench.harness.show.figures import draw_all
 
     for path in draw_all(rows, folder.name, to or folder.path / "figures", formats=wanted, evidence=Evidence(folder)):
         click.echo(path)
 
 
 def _paper(context: click.Context, name: str, to: Path | None, *, check: bool) -> None:
-    from harness import papers
-    from harness.figures.paper import check_paper, draw_paper
+    from wanbench.harness.show import papers
+    from wanbench.harness.show.figures.paper import check_paper, draw_paper
 
     if not REFERENCE.is_dir():
         raise SpecError(f"{REFERENCE}: there are no recorded runs here; call it where wanbench is checked out")

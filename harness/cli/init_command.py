@@ -7,9 +7,9 @@ from pathlib import Path
 
 import click
 
-from harness.errors import HostError, SpecError
+from wanbench.harness.errors import HostError, SpecError
 
-STARTER = Path(__file__).resolve().parents[1] / "templates" / "starter.toml"
+STARTER = Path(__file__).parents[1] / "spec" / "starter.toml"
 
 
 @click.command("init", short_help="Write a commented starter spec.")

@@ -8,7 +8,7 @@ from dataclasses import MISSING
 
 import click
 
-from workloads.parameters import Parameters, default_of
+from wanbench.workloads.parameters import Parameters, default_of
 
 UNIFORM = "N sites of one worker, all pairs alike; takes rtt, rate, jitter, loss"
 KINDS = ("algorithms", "compressors", "workloads", "profiles", "experiments", "keys", "columns")
@@ -33,13 +33,13 @@ def command(kind: str, as_json: bool) -> None:
 
 
 def _algorithms() -> dict[str, str]:
-    from workloads.algorithms import registry
+    from wanbench.workloads.algorithms import registry
 
     return {kind: _line(registry.find(kind)) for kind in registry.kinds()}
 
 
 def _compressors() -> dict[str, str]:
-    from workloads.compression import registry
+    from wanbench.workloads.compression import registry
 
     return {kind: _line(registry.find(kind)) for kind in registry.kinds()}
 
@@ -51,31 +51,31 @@ def _line(cls: type[Parameters]) -> str:
 
 
 def _workloads() -> dict[str, str]:
-    from workloads.builtins import BUILTINS
+    from wanbench.workloads.builtins import BUILTINS
 
     return {name: builtin.description for name, builtin in BUILTINS.items()}
 
 
 def _profiles() -> dict[str, str]:
-    from netprofiles import catalog_names, load
+    from wanbench.netprofiles import catalog_names, load
 
     return {"uniform": UNIFORM} | {name: load(name).description for name in catalog_names()}
 
 
 def _experiments() -> dict[str, str]:
-    from harness.spec import Spec, builtin_names
+    from wanbench.harness.spec.experiment import Spec, builtin_names
 
     return {name: Spec.load(name).description for name in builtin_names()}
 
 
 def _keys() -> dict[str, str]:
-    from harness.spec_keys import described
+    from wanbench.harness.spec.keys import described
 
     return {key.name: f"({', '.join(filter(None, [key.takes, key.default]))})  {key.meaning}" for key in described()}
 
 
 def _columns() -> dict[str, str]:
-    from harness.columns import MEANINGS
+    from wanbench.harness.results.columns import MEANINGS
 
     return dict(MEANINGS)
 

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from harness.errors import HostError, SpecError
+from wanbench.harness.errors import HostError, SpecError
 
 if TYPE_CHECKING:
-    from harness.measure import Reading
+    from wanbench.harness.measure import Reading
 
 _FORM = "expected SRC,DST=FILE or SRC,DST@HOST"
 
@@ -30,8 +30,8 @@ def command(sources: tuple[str, ...], output: Path, rate: bool) -> None:
     Example:  wanbench measure home,london=ping.txt home,london=iperf3.json home,tokyo@203.0.113.7 -o mine.toml
               wanbench show profile mine.toml
     """
-    from harness.measure import profile_toml
-    from netprofiles import ProfileError, load
+    from wanbench.harness.measure import profile_toml
+    from wanbench.netprofiles import ProfileError, load
 
     if output.suffix != ".toml":
         raise SpecError(f"{output}: expected a name that ends in .toml")
@@ -55,7 +55,7 @@ def command(sources: tuple[str, ...], output: Path, rate: bool) -> None:
 
 
 def _readings(source: str, rate: bool) -> tuple[tuple[str, str], list[Reading]]:
-    from harness.measure import ask, read
+    from wanbench.harness.measure import ask, read
 
     at = min((source.find(mark) for mark in "=@" if mark in source), default=-1)
     src, comma, dst = source[:at].partition(",")

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from harness.cli import completing
-from harness.errors import SpecError
+from wanbench.harness.cli import completing
+from wanbench.harness.errors import SpecError
 
 if TYPE_CHECKING:  # `--help` answers without reading a spec
-    from harness.cells import Cell
-    from harness.spec import Spec
-    from harness.store import RunFolder
+    from wanbench.harness.plan.cell import Cell
+    from wanbench.harness.results.store import RunFolder
+    from wanbench.harness.spec.experiment import Spec
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -48,8 +48,8 @@ def out_option(function: F) -> F:
 
 def load_spec(source: str, assignments: tuple[str, ...], testbed: str | None, emulator: str | None) -> Spec:
     """The spec with overrides applied. Raises: SpecError."""
-    from harness.axes import SHORT_AXES
-    from harness.spec import Spec, parse_assignment
+    from wanbench.harness.spec.axes import SHORT_AXES
+    from wanbench.harness.spec.experiment import Spec, parse_assignment
 
     changes = dict(parse_assignment(text) for text in assignments)
     given = {"run.testbed": testbed, "run.emulator": emulator}
@@ -66,7 +66,7 @@ def load_spec(source: str, assignments: tuple[str, ...], testbed: str | None, em
 
 def select(spec: Spec, source: str, only: tuple[str, ...]) -> list[Cell]:
     """All cells of a spec, or those that `--only` keeps, with the one-worker cells they need. Raises: SpecError."""
-    from harness.cells import expand
+    from wanbench.harness.plan.cell import expand
 
     cells = expand(spec, source)
     wanted: dict[str, set[str]] = {}
@@ -99,7 +99,7 @@ def select(spec: Spec, source: str, only: tuple[str, ...]) -> list[Cell]:
 
 def _value(cell: Cell, axis: str) -> str:
     """What a cell has there: where only others of the spec's `include` name the axis, the spec's own value."""
-    from harness.axes import SHORT_AXES
+    from wanbench.harness.spec.axes import SHORT_AXES
 
     if axis in cell.axes:
         return str(cell.axes[axis])

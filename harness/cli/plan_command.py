@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from harness.cli.options import load_spec, select, spec_options
-from harness.errors import SpecError
+from wanbench.harness.cli.options import load_spec, select, spec_options
+from wanbench.harness.errors import SpecError
 
 if TYPE_CHECKING:
-    from harness.cells import Cell
-    from harness.store import RunFolder
+    from wanbench.harness.plan.cell import Cell
+    from wanbench.harness.results.store import RunFolder
 
 
 @click.command("plan", short_help="The cells of an experiment, their predicted step times, and what will run.")
@@ -38,8 +38,8 @@ def command(
     \b
     Example:  wanbench plan latency-sweep --only rtt=100ms
     """
-    from harness.schedule import load_of, makespan
-    from harness.store import RunFolder
+    from wanbench.harness.plan.load import load_of, makespan
+    from wanbench.harness.results.store import RunFolder
 
     if as_json and as_tc:
         raise SpecError("--tc and --json: choose one")
@@ -62,8 +62,8 @@ def command(
 
 def _print_tc(cells: list[Cell]) -> None:
     """Every distinct network as commands, whether or not this host can run them."""
-    from harness.emulators.netem_commands import commands
-    from harness.rep import network_of
+    from wanbench.harness.emulators.netem.commands import commands
+    from wanbench.harness.rep.train import network_of
 
     networks = {network_of(cell).key(): network_of(cell) for cell in cells if not cell.is_baseline}
     for key, network in networks.items():
@@ -74,8 +74,8 @@ def _print_tc(cells: list[Cell]) -> None:
 
 
 def _line(cell: Cell, folder: RunFolder, repeats: int) -> dict[str, Any]:
-    from harness.predict import predict
-    from harness.timeline.changes import described
+    from wanbench.harness.plan.law import predict
+    from wanbench.harness.timeline.changes import described
 
     missing = [rep for rep in range(repeats) if not folder.is_finished(cell, rep)]
     failed = [error for rep in missing for error in folder.failures(cell, rep)[-1:]]
@@ -102,7 +102,7 @@ def _line(cell: Cell, folder: RunFolder, repeats: int) -> dict[str, Any]:
 
 
 def _print(name: str, repeats: int, lines: list[dict[str, Any]], todo: int, seconds: float | None) -> None:
-    from harness.progress import clock
+    from wanbench.harness.run.progress import clock
 
     took = "as long as the command takes" if seconds is None else f"about {clock(seconds)}"
     click.echo(f"{name}: {len(lines)} cells x {repeats} = {len(lines) * repeats} reps; {todo} to run, {took}")

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import click
 
-from harness.cli import completing
-from harness.cli.options import out_option
-from harness.errors import CellsFailed, SpecError
+from wanbench.harness.cli import completing
+from wanbench.harness.cli.options import out_option
+from wanbench.harness.errors import CellsFailed, SpecError
 
 
 @click.command("record", short_help="Measure a paper's experiments and keep what its figures need.")
@@ -26,14 +26,14 @@ def command(name: str, only: tuple[str, ...], fresh: bool, keep: bool, jobs: int
     \b
     Example:  wanbench record dts --only dts-latency
     """
-    from harness import papers
-    from harness.api import measure_all
-    from harness.cells import expand
-    from harness.cli.figures_command import REFERENCE
-    from harness.figures.paper import draw_paper, wanted_evidence
-    from harness.record import record
-    from harness.spec import Spec, read
-    from harness.store import RunFolder
+    from wanbench.harness.api import measure_all
+    from wanbench.harness.cli.figures_command import REFERENCE
+    from wanbench.harness.plan.cell import expand
+    from wanbench.harness.results.record import record
+    from wanbench.harness.results.store import RunFolder
+    from wanbench.harness.show import papers
+    from wanbench.harness.show.figures.paper import draw_paper, wanted_evidence
+    from wanbench.harness.spec.experiment import Spec, read
 
     paper = papers.load(name)
     for run in only:

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import click
 
-from harness.cli import completing
-from harness.cli.options import out_option, rows_of
-from harness.errors import HostError
+from wanbench.harness.cli import completing
+from wanbench.harness.cli.options import out_option, rows_of
+from wanbench.harness.errors import HostError
 
 
 @click.command("report", short_help="One page of a run, to look at and to pass on.")
@@ -25,8 +25,8 @@ def command(run_source: str | None, to: Path | None, out: Path) -> None:
     \b
     Example:  wanbench report latency-sweep -o report.html
     """
-    from harness.report import write_report
-    from harness.store import open_run
+    from wanbench.harness.results.store import open_run
+    from wanbench.harness.show.report import write_report
 
     folder = open_run(run_source, out)
     path = to or folder.path / "report.html"

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import click
 
-from harness.cli import completing
-from harness.cli.options import out_option, rows_of
-from harness.errors import SpecError
+from wanbench.harness.cli import completing
+from wanbench.harness.cli.options import out_option, rows_of
+from wanbench.harness.errors import SpecError
 
 _FORMATS = ("table", "pivot", "md", "csv", "json", "parquet")
 
@@ -29,10 +29,10 @@ def command(run_source: str | None, form: str, sort: str | None, out: Path) -> N
     Example:  wanbench results latency-sweep --format pivot
               wanbench results latency-sweep --sort -scalability
     """
-    from harness.decision import decision
-    from harness.store import open_run
-    from harness.tables import render, write_parquet
-    from harness.timeline.told import told
+    from wanbench.harness.results.store import open_run
+    from wanbench.harness.show.changes import told
+    from wanbench.harness.show.decision import decision
+    from wanbench.harness.show.tables import render, write_parquet
 
     folder = open_run(run_source, out)
     rows = rows_of(folder)

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import click
 
-from harness.cli.options import load_spec, select, spec_options
-from harness.errors import CellsFailed, Interrupted, SpecError
+from wanbench.harness.cli.options import load_spec, select, spec_options
+from wanbench.harness.errors import CellsFailed, Interrupted, SpecError
 
 
 @click.command("run", short_help="Run an experiment; run it again to resume.")
@@ -42,16 +42,16 @@ def command(
     """
     if fresh and keep:
         raise SpecError("--fresh and --keep: choose one")
-    # Background jobs inherit SIGINT ignored. While cells run, `harness.run` takes over.
+    # Background jobs inherit SIGINT ignored. While cells run, `harness.run.session` takes over.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.default_int_handler)
     try:
         spec = load_spec(spec_source, assignments, testbed, emulator)
         cells = select(spec, spec_source, only)
 
-        from harness.api import measure_all
-        from harness.spec import read
-        from harness.store import RunFolder
+        from wanbench.harness.api import measure_all
+        from wanbench.harness.results.store import RunFolder
+        from wanbench.harness.spec.experiment import read
 
         folder, text = RunFolder(out / spec.name), read(spec_source)
         tally = measure_all(spec, cells, folder, text=text, jobs=jobs, fresh=fresh, keep=keep, draw=not no_figures)

@@ -8,10 +8,10 @@ from typing import Any
 
 import click
 
-from harness.cli import completing
-from harness.cli.list_command import UNIFORM
-from harness.errors import SpecError
-from workloads import parameters
+from wanbench.harness.cli import completing
+from wanbench.harness.cli.list_command import UNIFORM
+from wanbench.harness.errors import SpecError
+from wanbench.workloads import parameters
 
 
 @click.command("show", short_help="Show one algorithm, compressor, workload, profile or experiment.")
@@ -39,8 +39,8 @@ def command(kind: str, name: str, as_json: bool) -> None:
 
 
 def _algorithm(name: str) -> tuple[str, object]:
-    from workloads.algorithms import registry
-    from workloads.algorithms.base import Algorithm
+    from wanbench.workloads.algorithms import registry
+    from wanbench.workloads.algorithms.base import Algorithm
 
     found = registry.find(name)
     data = parameters.describe(found) | {"kind": name}
@@ -50,7 +50,7 @@ def _algorithm(name: str) -> tuple[str, object]:
 
 
 def _compressor(name: str) -> tuple[str, object]:
-    from workloads.compression import registry
+    from wanbench.workloads.compression import registry
 
     return _documented(registry.find(name), registry.describe(name))
 
@@ -76,7 +76,7 @@ def _word(value: object) -> str:
 
 
 def _workload(name: str) -> tuple[str, object]:
-    from workloads.registry import info
+    from wanbench.workloads.registry import info
 
     found = info({"name": name})
     data = {
@@ -93,8 +93,8 @@ def _workload(name: str) -> tuple[str, object]:
 
 
 def _profile(name: str) -> tuple[str, object]:
-    from netprofiles import load
-    from netprofiles.describe import describe, render
+    from wanbench.netprofiles import load
+    from wanbench.netprofiles.describe import describe, render
 
     if name == "uniform":  # has no values but those of a spec
         return f"uniform: {UNIFORM}", {"name": name, "description": UNIFORM}
@@ -103,6 +103,6 @@ def _profile(name: str) -> tuple[str, object]:
 
 
 def _experiment(name: str) -> tuple[str, object]:
-    from harness.spec import Spec, read
+    from wanbench.harness.spec.experiment import Spec, read
 
     return read(name), Spec.load(name).to_dict()

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import click
 
-from harness.cli import completing
-from harness.cli.options import out_option, rows_of
-from harness.errors import CellsFailed
+from wanbench.harness.cli import completing
+from wanbench.harness.cli.options import out_option, rows_of
+from wanbench.harness.errors import CellsFailed
 
 _NAMED = 3
 
@@ -43,9 +43,9 @@ def command(run_source: str | None, as_json: bool, out: Path) -> None:
 
     Exit code 0 if nothing speaks against publishing, 4 otherwise.
     """
-    from harness.expected import expected_cells
-    from harness.store import open_run
-    from harness.verify import RULES, meaning, objections, unmeasured
+    from wanbench.harness.results.expected import expected_cells
+    from wanbench.harness.results.store import open_run
+    from wanbench.harness.results.verify import RULES, meaning, objections, unmeasured
 
     folder = open_run(run_source, out)
     rows = rows_of(folder)

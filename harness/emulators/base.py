@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, ClassVar, Protocol
 
-from harness.emulators.plan import Link, Network
-from harness.errors import HostError
+from wanbench.harness.emulators.plan import Link, Network
+from wanbench.harness.errors import HostError
 
 
 class EmulatorError(HostError):

@@ -4,24 +4,23 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 
-from harness.emulators.base import Emulator
-from harness.errors import HostError
-from harness.testbeds import adopted
+from wanbench.harness.emulators.base import Emulator
+from wanbench.harness.errors import HostError
+from wanbench.harness.process import child
+from wanbench.harness.testbeds import adopted
 
 EMULATORS = ("relay", "netem")
-_PACKAGES = Path(__file__).resolve().parents[2]
 _DETECT_S = 30.0
 
 
 def starter(name: str) -> Callable[[], Emulator]:
     """What starts an emulator; each call starts another one."""
-    from harness.emulators.netem import NetemEmulator
-    from harness.emulators.relay import RelayEmulator
+    from wanbench.harness.emulators.netem.emulator import NetemEmulator
+    from wanbench.harness.emulators.relay.emulator import RelayEmulator
 
     kinds: dict[str, Callable[[], Emulator]] = {"relay": RelayEmulator, "netem": NetemEmulator}
     return kinds[name]
@@ -58,12 +57,9 @@ def why_no_netem(testbed: str = "netns") -> str | None:
 @cache
 def kernel_lacks() -> str | None:
     """What this kernel lacks for netem, None if nothing. Tried once, in a child process with a network of its own."""
-    path = os.pathsep.join(filter(None, [str(_PACKAGES), os.environ.get("PYTHONPATH")]))
-    command = [sys.executable, "-P", "-m", "harness.emulators.netem_detect"]
+    command = child.command("wanbench.harness.emulators.netem.detect")
     try:
-        done = subprocess.run(
-            command, env=os.environ | {"PYTHONPATH": path}, capture_output=True, text=True, timeout=_DETECT_S
-        )
+        done = subprocess.run(command, env=child.environment(), capture_output=True, text=True, timeout=_DETECT_S)
     except OSError as error:  # an interpreter that this user may not start again
         return f"netem: cannot find out whether the kernel has it: {error.strerror}"
     except subprocess.TimeoutExpired:

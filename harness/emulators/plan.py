@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:  # the relay process imports this module and must start fast
-    from netprofiles.profile import Profile
-    from netprofiles.units import Rate
+    from wanbench.netprofiles.profile import Profile
+    from wanbench.netprofiles.units import Rate
 
 DEVICE = "wan0"
 PREFIX = 16

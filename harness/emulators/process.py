@@ -14,17 +14,15 @@ import select
 import signal
 import socket
 import subprocess
-import sys
 import tempfile
 import threading
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
-from harness.emulators.base import EmulatorError, EmulatorStats
-from harness.emulators.plan import Link, Network
-from workloads.control import Channel, ControlError
-
-_PACKAGES = Path(__file__).resolve().parents[2]
+from wanbench.harness.emulators.base import EmulatorError, EmulatorStats
+from wanbench.harness.emulators.plan import Link, Network
+from wanbench.harness.process import child
+from wanbench.workloads.process.control import Channel, ControlError
 
 
 def is_stopped(pid: int) -> bool:
@@ -59,16 +57,15 @@ class EmulatorProcess:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
         ours.settimeout(self.patience_s)
         self._control = Channel(ours)
-        path = os.pathsep.join(filter(None, [str(_PACKAGES), os.environ.get("PYTHONPATH")]))
         with theirs:
             ends = ["--control-fd", str(theirs.fileno()), "--parent", str(os.getpid())]
             self._process = subprocess.Popen(
-                [sys.executable, "-P", "-m", self.module, *ends],
+                child.command(self.module, *ends),
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=self._stderr,
-                env=os.environ | {"PYTHONPATH": path},
+                env=child.environment(),
             )
         try:
             self.stats()  # answers only once it is up

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from harness.gate.verdict import Finding, Report, Verdict
+from wanbench.harness.gate.verdict import Finding, Report, Verdict
 
 MOST = 10
 _NAMED = 5  # cells that get an annotation of their own

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from harness.errors import HostError, SpecError
-from harness.gate.exact import Entry
-from harness.store import write_text
+from wanbench.harness.errors import HostError, SpecError
+from wanbench.harness.gate.exact import Entry
+from wanbench.harness.results.store import write_text
 
 _SCHEMA = 1
 

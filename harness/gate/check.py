@@ -6,14 +6,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from harness.api import measure_all
-from harness.cells import Cell
-from harness.gate import baseline, claims, exact
-from harness.gate.exact import Bands, Entry
-from harness.gate.names import by_name
-from harness.gate.verdict import Finding, Report, Verdict
-from harness.spec import Spec
-from harness.store import RunFolder
+from wanbench.harness.api import measure_all
+from wanbench.harness.gate import baseline, claims, exact
+from wanbench.harness.gate.exact import Bands, Entry
+from wanbench.harness.gate.names import by_name
+from wanbench.harness.gate.verdict import Finding, Report, Verdict
+from wanbench.harness.plan.cell import Cell
+from wanbench.harness.results.store import RunFolder
+from wanbench.harness.spec.experiment import Spec
 
 
 def bands(spec: Spec) -> Bands:

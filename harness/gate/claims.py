@@ -8,11 +8,11 @@ import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from harness.analysis import COLUMNS
-from harness.errors import SpecError
-from harness.gate.names import by_name
-from harness.gate.verdict import Finding, Verdict
-from harness.spec import Requirement
+from wanbench.harness.analysis.summary import COLUMNS
+from wanbench.harness.errors import SpecError
+from wanbench.harness.gate.names import by_name
+from wanbench.harness.gate.verdict import Finding, Verdict
+from wanbench.harness.spec.experiment import Requirement
 
 Row = Mapping[str, Any]
 

@@ -8,22 +8,22 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from harness.cells import Cell
-from harness.errors import HostError, SpecError
-from harness.gate import claims, measured, noise, rule, sides
-from harness.gate.check import claims_only
-from harness.gate.exact import Bands
-from harness.gate.measured import Limits, Sides, other_machine
-from harness.gate.names import name
-from harness.gate.noise import ALL_CELLS, Noise
-from harness.gate.pair import Pair, row_of
-from harness.gate.rounds import CannotRun, Order
-from harness.gate.sides import NoBase, Side
-from harness.gate.verdict import Finding, Report, Verdict
-from harness.host import check_host
-from harness.run import control_folder
-from harness.spec import Spec
-from harness.store import RunFolder
+from wanbench.harness.errors import HostError, SpecError
+from wanbench.harness.gate import claims, measured, noise, rule, sides
+from wanbench.harness.gate.check import claims_only
+from wanbench.harness.gate.exact import Bands
+from wanbench.harness.gate.measured import Limits, Sides, other_machine
+from wanbench.harness.gate.names import name
+from wanbench.harness.gate.noise import ALL_CELLS, Noise
+from wanbench.harness.gate.pair import Pair, row_of
+from wanbench.harness.gate.rounds import CannotRun, Order
+from wanbench.harness.gate.sides import NoBase, Side
+from wanbench.harness.gate.verdict import Finding, Report, Verdict
+from wanbench.harness.plan.cell import Cell
+from wanbench.harness.results.store import RunFolder
+from wanbench.harness.run.host import check_host
+from wanbench.harness.run.session import control_folder
+from wanbench.harness.spec.experiment import Spec
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from harness.gate.names import by_name
-from harness.gate.verdict import Finding, Verdict
+from wanbench.harness.gate.names import by_name
+from wanbench.harness.gate.verdict import Finding, Verdict
 
 Row = Mapping[str, Any]
 Entry = Mapping[str, Any]

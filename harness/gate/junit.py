@@ -6,10 +6,10 @@ import re
 from pathlib import Path
 from xml.etree import ElementTree
 
-from harness.errors import HostError
-from harness.gate.text import claim_word
-from harness.gate.verdict import Finding, Report, Verdict
-from harness.store import write_text
+from wanbench.harness.errors import HostError
+from wanbench.harness.gate.text import claim_word
+from wanbench.harness.gate.verdict import Finding, Report, Verdict
+from wanbench.harness.results.store import write_text
 
 _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 # How a verdict that is no success appears.

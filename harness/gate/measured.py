@@ -10,12 +10,12 @@ from typing import Any
 
 import numpy as np
 
-from harness.gate import exact, rule
-from harness.gate.exact import Bands
-from harness.gate.names import by_name
-from harness.gate.noise import ALL_CELLS, Noise
-from harness.gate.rule import Bools, Floats
-from harness.gate.verdict import ORDER, Finding, Timing, Verdict
+from wanbench.harness.gate import exact, rule
+from wanbench.harness.gate.exact import Bands
+from wanbench.harness.gate.names import by_name
+from wanbench.harness.gate.noise import ALL_CELLS, Noise
+from wanbench.harness.gate.rule import Bools, Floats
+from wanbench.harness.gate.verdict import ORDER, Finding, Timing, Verdict
 
 Row = Mapping[str, Any]
 
@@ -28,7 +28,7 @@ _SAME_CELL = (
 
 @dataclass(frozen=True)
 class Limits:
-    """From the spec's [gate]: see `harness.spec.GateTable`."""
+    """From the spec's [gate]: see `harness.spec.experiment.GateTable`."""
 
     max_slowdown: float
     alpha: float

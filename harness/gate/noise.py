@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from harness.errors import HostError, SpecError
-from harness.manifest import cpu_model
-from harness.store import write_json
+from wanbench.harness.errors import HostError, SpecError
+from wanbench.harness.results.store import write_json
+from wanbench.harness.run.manifest import cpu_model
 
 _SCHEMA = 1
 ALL_CELLS = "all cells"

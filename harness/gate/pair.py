@@ -8,13 +8,13 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from harness.cells import Cell
-from harness.errors import SpecError
-from harness.gate.exact import Bands
-from harness.gate.measured import Sides, other_machine
-from harness.gate.names import name
-from harness.gate.rounds import CannotRun, Measurement, Order, turns
-from harness.gate.sides import Side
+from wanbench.harness.errors import SpecError
+from wanbench.harness.gate.exact import Bands
+from wanbench.harness.gate.measured import Sides, other_machine
+from wanbench.harness.gate.names import name
+from wanbench.harness.gate.rounds import CannotRun, Measurement, Order, turns
+from wanbench.harness.gate.sides import Side
+from wanbench.harness.plan.cell import Cell
 
 
 class Pair:

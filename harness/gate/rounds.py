@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from harness.errors import (
+from wanbench.harness.errors import (
     EXIT_FAILED,
     EXIT_HOST,
     EXIT_INTERRUPTED,
@@ -30,10 +30,10 @@ from harness.errors import (
     Interrupted,
     SpecError,
 )
-from harness.gate.sides import Side
-from harness.run import stoppable
-from harness.store import RunFolder
-from workloads.namespace import die_with_parent
+from wanbench.harness.gate.sides import Side
+from wanbench.harness.results.store import RunFolder
+from wanbench.harness.run.session import stoppable
+from wanbench.workloads.process.namespace import die_with_parent
 
 _GRACE_S = 60.0  # for a run that was told to stop
 _TICK_S = 0.2
@@ -84,7 +84,7 @@ class Measurement:
         sets = [*self.side.assignments, f"run.repeats={repeats}"]
         sets += [f"sweep.exclude={toml(left_out)}"] if left_out else []
         assigned = [part for assignment in sets for part in ("--set", assignment)]
-        command = [self.side.python, "-P", "-m", "harness.cli", "run", str(self._order.spec), "--no-figures",
+        command = [self.side.python, "-P", "-m", "wanbench.harness.cli", "run", str(self._order.spec), "--no-figures",
                    "--out", str(self._out), *self._order.options, *assigned]  # fmt: skip
         code, last = _run(command, self.side, self._say)
         if code == EXIT_SPEC:

@@ -15,8 +15,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from harness.errors import HostError, SpecError
-from harness.store import RunFolder, open_run
+from wanbench.harness.errors import HostError, SpecError
+from wanbench.harness.results.store import RunFolder, open_run
 
 IMAGE = "image:"
 HERE = "."
@@ -93,7 +93,7 @@ def working_folder(role: str) -> Side:
 
 
 def _is_wanbench(folder: Path) -> bool:
-    return (folder / "harness" / "cli" / "__init__.py").is_file() and (folder / "netprofiles").is_dir()
+    return (folder / "wanbench" / "harness" / "cli" / "__init__.py").is_file()
 
 
 def _checkout_side(role: str, title: str, folder: Path, inside: Path) -> Side:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from harness.errors import HostError
-from harness.gate.text import TIMING_HEADER, by_severity, claim_word, timing_columns, totals, word
-from harness.gate.verdict import Finding, Report, Verdict
+from wanbench.harness.errors import HostError
+from wanbench.harness.gate.text import TIMING_HEADER, by_severity, claim_word, timing_columns, totals, word
+from wanbench.harness.gate.verdict import Finding, Report, Verdict
 
 GITHUB_LIMIT_BYTES = 1 << 20  # of all summaries of a step
 _QUIET = {Verdict.UNCHANGED, Verdict.NEW}

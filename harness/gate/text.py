@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from harness.gate.verdict import ORDER, Finding, Report, Timing, Verdict
-from harness.tables import aligned
+from wanbench.harness.gate.verdict import ORDER, Finding, Report, Timing, Verdict
+from wanbench.harness.show.tables import aligned
 
 _CLAIM_WORDS = {Verdict.UNCHANGED: "holds", Verdict.REGRESSED: "BROKEN"}
 _QUIET = (Verdict.NEW, Verdict.UNCHANGED)

@@ -18,8 +18,8 @@ from collections.abc import Iterable
 from contextlib import closing
 from pathlib import Path
 
-from harness.errors import HostError
-from harness.testbeds.base import Testbed
+from wanbench.harness.errors import HostError
+from wanbench.harness.testbeds.base import Testbed
 
 TESTBEDS = ("netns", "docker")
 
@@ -50,12 +50,12 @@ def check(name: str, images: Iterable[str | None] = ()) -> None:
         HostError: with the remedy.
     """
     if name == "docker" and (shared := adopted()) is not None:
-        from harness.testbeds import adopt
+        from wanbench.harness.testbeds.docker import adopt
 
         adopt.check(shared)
     elif name == "docker":
-        from harness.testbeds.docker import image_name
-        from harness.testbeds.docker_host import usable
+        from wanbench.harness.testbeds.docker.daemon import usable
+        from wanbench.harness.testbeds.docker.testbed import image_name
 
         with closing(usable()) as daemon:
             for image in dict.fromkeys(map(image_name, images)):
@@ -67,13 +67,13 @@ def check(name: str, images: Iterable[str | None] = ()) -> None:
 def opened(name: str, control: Path) -> Testbed:
     """Start the testbed of this name. `control` takes its logs, and is shared with its workers. Raises: HostError."""
     if name == "docker" and (shared := adopted()) is not None:
-        from harness.testbeds.adopt import AdoptedTestbed
+        from wanbench.harness.testbeds.docker.adopt import AdoptedTestbed
 
         return AdoptedTestbed(control, shared)
     if name == "docker":
-        from harness.testbeds.docker import DockerTestbed
+        from wanbench.harness.testbeds.docker.testbed import DockerTestbed
 
         return DockerTestbed(control)
-    from harness.testbeds.netns import NetnsTestbed
+    from wanbench.harness.testbeds.netns import NetnsTestbed
 
     return NetnsTestbed(control)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
-from harness.emulators.base import Emulator
+from wanbench.harness.emulators.base import Emulator
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class Group:
     Attributes:
         workers: how many.
         sites: where each rank sits, as far as anyone knows.
-        tcp: settings of the workers' network namespaces, as `workloads.namespace.set_tcp` takes them.
+        tcp: settings of the workers' network namespaces, as `workloads.process.namespace.set_tcp` takes them.
         image: of containers; None is the default one.
         memory_bytes: limit of each container; None is none.
         cpuset: processors of each container by rank, repeated as often as needed, e.g. ("0", "1-2"); empty is all.

@@ -14,7 +14,6 @@ import os
 import signal
 import socket
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Sequence
@@ -22,16 +21,18 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from harness.emulators.choice import starter
-from harness.emulators.plan import worker_address
-from harness.emulators.process import is_stopped
-from harness.errors import HostError
-from harness.testbeds.base import Group, WorkerDied
-from harness.testbeds.slot import Worker, WorkerSlot
-from workloads.control import Channel, ControlError
+from wanbench.harness.emulators.choice import starter
+from wanbench.harness.emulators.plan import worker_address
+from wanbench.harness.emulators.process import is_stopped
+from wanbench.harness.errors import HostError
+from wanbench.harness.process import child
+from wanbench.harness.testbeds.base import Group, WorkerDied
+from wanbench.harness.testbeds.slot import Worker, WorkerSlot
+from wanbench.workloads.process.control import Channel, ControlError
 
 _START_TIMEOUT_S = 120.0  # importing torch on a busy or slow machine
 _EXIT_TIMEOUT_S = 2.0
+_THREAD_COUNTS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 _LEAVE_S = 1.0
 
 
@@ -54,7 +55,7 @@ class NetnsWorker(Worker):
         return self._testbed.epitaph(self)
 
     def ask_where(self) -> None:
-        """Let it print its stack; see `workloads.worker`."""
+        """Let it print its stack; see `workloads.process.worker`."""
         self._signal(signal.SIGUSR1)
 
     def is_stopped(self) -> bool:
@@ -94,18 +95,12 @@ class NetnsTestbed:
         ours, theirs = socket.socketpair()
         with self.log.open("ab") as log:
             self._server = subprocess.Popen(
-                [sys.executable, "-P", "-m", "workloads.forkserver", str(theirs.fileno()), str(os.getpid())],
+                child.command("wanbench.workloads.process.forkserver", str(theirs.fileno()), str(os.getpid())),
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                env={
-                    **os.environ,
-                    "PYTHONPATH": os.pathsep.join(path or os.getcwd() for path in sys.path),
-                    "OMP_NUM_THREADS": "1",
-                    "MKL_NUM_THREADS": "1",
-                    "OPENBLAS_NUM_THREADS": "1",
-                },
+                env=child.same_path() | dict.fromkeys(_THREAD_COUNTS, "1"),
             )
         theirs.close()
         self._channel = Channel(ours)

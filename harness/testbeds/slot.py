@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from typing import Any, Protocol
 
-from harness.emulators.base import Emulator, EmulatorError
-from harness.errors import HostError
-from harness.testbeds.base import Group, WorkerDied
-from workloads.control import Channel, ControlError, text
+from wanbench.harness.emulators.base import Emulator, EmulatorError
+from wanbench.harness.errors import HostError
+from wanbench.harness.testbeds.base import Group, WorkerDied
+from wanbench.workloads.process.control import Channel, ControlError, text
 
 _BLAME_S = 0.5  # between a worker's end and the complaints of its peers, the other way round
 _PRINT_S = 0.3

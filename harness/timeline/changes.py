@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from harness.timeline.table import ChangeTable
-from harness.timeline.trace import TIME, Point, read_trace
-from netprofiles import Delay, Ratio
+from wanbench.harness.spec.timeline import ChangeTable
+from wanbench.harness.spec.trace import TIME, Point, read_trace
+from wanbench.netprofiles import Delay, Ratio
 
 _NS, _MOST_DIGITS = 1e9, 9
 

@@ -12,11 +12,11 @@ import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from harness.emulators.plan import Link, Network, Queue, queue_of
-from harness.timeline.changes import Change, rank_of
-from harness.timeline.trace import LONGEST_S, Point
-from netprofiles import Delay, Profile, Rate, Ratio
-from netprofiles.errors import did_you_mean
+from wanbench.harness.emulators.plan import Link, Network, Queue, queue_of
+from wanbench.harness.spec.trace import LONGEST_S, Point
+from wanbench.harness.timeline.changes import Change, rank_of
+from wanbench.netprofiles import Delay, Profile, Rate, Ratio
+from wanbench.netprofiles.errors import did_you_mean
 
 Pair = tuple[int, int]
 _NS_PER_MS, _MOST_JITTER = 1e6, 3

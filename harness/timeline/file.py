@@ -7,15 +7,15 @@ from pathlib import Path
 
 from pydantic import Field, ValidationError
 
-from harness.emulators.plan import Network
-from harness.errors import SpecError
-from harness.spec import explained
-from harness.spec_table import Table
-from harness.timeline.changes import Change, changes_of, resolve
-from harness.timeline.edits import TimelineError
-from harness.timeline.schedule import Schedule
-from harness.timeline.table import ChangeTable
-from netprofiles import Profile
+from wanbench.harness.emulators.plan import Network
+from wanbench.harness.errors import SpecError
+from wanbench.harness.spec.experiment import explained
+from wanbench.harness.spec.table import Table
+from wanbench.harness.spec.timeline import ChangeTable
+from wanbench.harness.timeline.changes import Change, changes_of, resolve
+from wanbench.harness.timeline.edits import TimelineError
+from wanbench.harness.timeline.schedule import Schedule
+from wanbench.netprofiles import Profile
 
 
 class _File(Table):

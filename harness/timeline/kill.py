@@ -9,10 +9,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from harness.emulators.plan import Network
-from harness.timeline.changes import Change
-from harness.timeline.edits import TimelineError, ranks_of
-from netprofiles import Profile
+from wanbench.harness.emulators.plan import Network
+from wanbench.harness.timeline.changes import Change
+from wanbench.harness.timeline.edits import TimelineError, ranks_of
+from wanbench.netprofiles import Profile
 
 _NS = 1e9
 _BUILT_IN = (
@@ -26,7 +26,7 @@ class Order:
     """What workers are told.
 
     Attributes:
-        what: for people, such as "tokyo: killed". ranks: the workers. message: as `workloads.program.run` obeys it.
+        what: for people, such as "tokyo: killed". ranks: the workers. message: as `process.program.run` obeys it.
     """
 
     what: str

@@ -11,11 +11,11 @@ from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from harness.emulators.plan import Network
-from harness.timeline.changes import Change, Span
-from harness.timeline.edits import Edit, TimelineError, check_plausible, edit_of, place_of, ranks_of
-from harness.timeline.kill import Order, check_kills, killed, restarts, started_again
-from netprofiles import Profile
+from wanbench.harness.emulators.plan import Network
+from wanbench.harness.timeline.changes import Change, Span
+from wanbench.harness.timeline.edits import Edit, TimelineError, check_plausible, edit_of, place_of, ranks_of
+from wanbench.harness.timeline.kill import Order, check_kills, killed, restarts, started_again
+from wanbench.netprofiles import Profile
 
 MOST_MOMENTS = 20_000
 _NS, _MOST_TOGETHER = 1e9, 500

@@ -9,7 +9,7 @@ import pytest
 import synthetic_rows
 from written_run import write_run
 
-from harness.report import write_report
+from wanbench.harness.show.report import write_report
 
 pytestmark = pytest.mark.browser
 

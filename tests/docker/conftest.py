@@ -20,18 +20,17 @@ sys.path.append(str(Path(__file__).parents[1] / "e2e"))
 
 from cli_session import Bench
 
-from harness.emulators.choice import why_no_relay
-from harness.testbeds.docker_host import Daemon, why_not
+from wanbench.harness.emulators.choice import why_no_relay
+from wanbench.harness.testbeds.docker.daemon import Daemon, why_not
 
 PROGRAM = [sys.executable, str(Path(host_image.__file__))]
-_OTHERWISE = (
-    f"import sys; sys.path.insert(0, {str(Path(host_image.__file__).parent)!r}); import host_image, harness.rep; "
-)
+_OTHERWISE = f"import sys; sys.path.insert(0, {str(Path(host_image.__file__).parent)!r}); import host_image; "
+_OTHERWISE += "import wanbench.harness.rep.train; "
 # The same command on a host that others use: a crash is a crash however late packets were.
-_TOLERANT = _OTHERWISE + "harness.rep.judge = lambda *_: []; "
+_TOLERANT = _OTHERWISE + "wanbench.harness.rep.train.judge = lambda *_: []; "
 TOLERANT = [sys.executable, "-c", _TOLERANT + "host_image.main()"]
 # With less patience for workers that say nothing as well.
-IMPATIENT = [sys.executable, "-c", _TOLERANT + "harness.rep.PATIENCE_S = 2.0; host_image.main()"]
+IMPATIENT = [sys.executable, "-c", _TOLERANT + "wanbench.harness.rep.train.PATIENCE_S = 2.0; host_image.main()"]
 
 
 @pytest.fixture(scope="session", autouse=True)

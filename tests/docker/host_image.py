@@ -53,7 +53,7 @@ def make(
 
 def share() -> None:
     """Let the containers that this process makes see the host's files."""
-    import harness.testbeds.docker as testbed
+    import wanbench.harness.testbeds.docker.testbed as testbed
 
     product = testbed.host_options
 
@@ -67,7 +67,7 @@ def share() -> None:
 
 def main() -> None:
     """`wanbench` with the host's files in its containers."""
-    from harness.cli import main as wanbench
+    from wanbench.harness.cli import main as wanbench
 
     share()
     wanbench(prog_name="wanbench")

@@ -15,7 +15,7 @@ import pytest
 from cli_session import by_numbers
 from docker.errors import NotFound
 
-from harness.api import Run
+from wanbench.harness.api import Run
 
 CALLER = 1234 if os.getuid() == 0 else os.getuid()
 WORKERS = ("oregon", "ohio", "london", "tokyo")
@@ -46,7 +46,7 @@ class Project:
             "working_dir": "/work",
             "environment": {"HOME": "/tmp"},
         }
-        worker = {**service, "entrypoint": ["python3", "-m", "workloads.container"]}
+        worker = {**service, "entrypoint": ["python3", "-m", "wanbench.workloads.process.container"]}
         override = {"services": {**dict.fromkeys(WORKERS, worker), "wanbench": controller}}
         (folder / "override.json").write_text(json.dumps(override))
         os.chown(folder, CALLER, -1)

@@ -108,7 +108,7 @@ def janitor(run: str) -> int:
         with contextlib.suppress(OSError, ValueError):
             with open(f"/proc/{int(path)}/cmdline", "rb") as line:
                 words = line.read().decode().split("\0")
-            if "harness.testbeds.docker_janitor" in words and run in words:
+            if "wanbench.harness.testbeds.docker.janitor" in words and run in words:
                 return int(path)
     raise AssertionError("no janitor")
 
@@ -171,7 +171,7 @@ def test_an_interrupt_while_containers_start_is_one_as_well(bench):
 def test_a_foreign_container_with_our_name_is_reported_and_left_alone(bench):
     program = [
         *IMPATIENT[:-1],
-        "import itertools, harness.run as r; r.tempfile.mkdtemp = lambda prefix: "
+        "import itertools, wanbench.harness.run.session as r; r.tempfile.mkdtemp = lambda prefix: "
         "(p := r.tempfile.gettempdir() + '/wanbench-taken', __import__('os').mkdir(p))[0]; " + IMPATIENT[-1],
     ]
     made = bench.api.create_container(bench.image, name="wanbench-taken-0", command="true", labels={"of": "others"})

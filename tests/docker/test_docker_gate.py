@@ -15,10 +15,10 @@ HERE = Path(host_image.__file__).parent
 SLOW = """
 import sys
 
-if "workloads.container" in sys.orig_argv:
+if "wanbench.workloads.process.container" in sys.orig_argv:
     import time
 
-    from workloads.algorithms.ssgd import SSGD
+    from wanbench.workloads.algorithms.ssgd import SSGD
 
     prompt = SSGD.gradient
 

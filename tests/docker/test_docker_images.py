@@ -11,8 +11,8 @@ import pytest
 from cli_session import by_numbers
 from docker.types import Mount
 
-import harness.testbeds.docker as testbed
-from harness.testbeds.base import Group
+import wanbench.harness.testbeds.docker.testbed as testbed
+from wanbench.harness.testbeds.base import Group
 
 RUN = ("run", "spec.toml", "--out", "out", "--no-figures", "--jobs", "1")
 SPEC = by_numbers("image", "ssgd = {}", run='testbed = "docker"')

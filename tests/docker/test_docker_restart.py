@@ -15,7 +15,7 @@ from cli_session import by_numbers
 from conftest import DockerBench
 from docker import APIClient
 
-from harness.testbeds.docker_host import Daemon, DaemonGone
+from wanbench.harness.testbeds.docker.daemon import Daemon, DaemonGone
 
 SPEC = by_numbers("restarted", "ssgd = {}\ndelayed = { delay = 2 }", window=80, run='testbed = "docker"')
 

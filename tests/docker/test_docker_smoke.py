@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from cli_session import by_numbers
 
-from harness.testbeds.docker_host import OWNER_LABEL, RUN_LABEL
+from wanbench.harness.testbeds.docker.daemon import OWNER_LABEL, RUN_LABEL
 
 SPEC = by_numbers("steady", "ssgd = {}", window=100, run='testbed = "docker"')
 

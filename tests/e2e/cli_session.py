@@ -18,8 +18,8 @@ from leftovers import Snapshot, held_namespaces, namespaces, started_with
 
 WANBENCH = [str(Path(sys.executable).parent / "wanbench")]
 # The same command on a host that others use: a crash is a crash however late packets were.
-_TOLERANT = "import harness.rep as r; r.judge = lambda *_: []; "
-_MAIN = "from harness.cli import main; main()"
+_TOLERANT = "import wanbench.harness.rep.train as r; r.judge = lambda *_: []; "
+_MAIN = "from wanbench.harness.cli import main; main()"
 TOLERANT = [sys.executable, "-P", "-c", _TOLERANT + _MAIN]
 # With less patience for workers that say nothing as well.
 IMPATIENT = [sys.executable, "-P", "-c", _TOLERANT + "r.PATIENCE_S = 2.0; " + _MAIN]
@@ -95,10 +95,10 @@ class Command:
         ]
 
     def relays(self) -> list[int]:
-        return self.children("harness.emulators.relay_process")
+        return self.children("wanbench.harness.emulators.relay.process")
 
     def workers_parent(self) -> int:
-        (pid,) = self.children("workloads.forkserver")
+        (pid,) = self.children("wanbench.workloads.process.forkserver")
         return pid
 
     def children(self, module: str) -> list[int]:

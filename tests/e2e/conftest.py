@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from cli_session import Bench
 
-from harness.errors import HostError
-from harness.host import check_host
+from wanbench.harness.errors import HostError
+from wanbench.harness.run.host import check_host
 
 
 @pytest.fixture(scope="session", autouse=True)

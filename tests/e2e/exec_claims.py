@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from netprofiles import load
+from wanbench.netprofiles import load
 
 PROGRAMS = Path(__file__).parent / "programs"
 WORLD4 = ["exec", "--profile", "world4", "-n", "4", "--rate-scale"]

@@ -53,7 +53,7 @@ def test_the_shell_script_passes_without_a_baseline_and_fails_where_it_got_worse
 def test_the_workflow_calls_commands_and_options_that_exist():
     text = (EXAMPLES / "github-actions.yml").read_text()
     said = subprocess.run(
-        [sys.executable, "-m", "harness.cli", "check", "--help"], capture_output=True, text=True, check=True
+        [sys.executable, "-m", "wanbench.harness.cli", "check", "--help"], capture_output=True, text=True, check=True
     ).stdout
     used = {word for line in text.splitlines() if "check" in line or "--" in line for word in line.split()
             if word.startswith("--") and word not in {"--index-url"}}  # fmt: skip

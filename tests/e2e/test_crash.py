@@ -328,8 +328,9 @@ def test_a_folder_named_like_a_package_of_ours_is_not_taken_for_it(bench):
 # The interpreter itself may be out of others' reach, so everything is imported before the rights are given up.
 AS_NOBODY = """
 import os, shutil, subprocess, tempfile
-import harness.api, harness.cli.run_command, harness.tables, workloads.task
-from harness.cli import main
+import wanbench.harness.api, wanbench.harness.cli.run_command, wanbench.harness.show.tables
+import wanbench.workloads.compute.task
+from wanbench.harness.cli import main
 os.setgroups([]); os.setgid(65534); os.setuid(65534)
 main()
 """

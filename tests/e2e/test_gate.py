@@ -16,7 +16,7 @@ from numpy._core._multiarray_umath import __cpu_dispatch__, __cpu_features__
 
 ROOT = Path(__file__).parents[2]
 # The checkout's own code: the working folder goes first on the path.
-HERE = [sys.executable, "-m", "harness.cli"]
+HERE = [sys.executable, "-m", "wanbench.harness.cli"]
 SPEC = """
 schema = 1
 name = "gate"
@@ -186,7 +186,7 @@ def test_revisions_are_run_by_their_own_code_and_leave_nothing_in_the_repository
 
 def test_a_base_that_does_not_know_the_algorithm_is_not_comparable(here):
     (here.folder / "mine.py").write_text(
-        "from workloads.algorithms.ssgd import SSGD\n\n\nclass Mine(SSGD):\n    pass\n"
+        "from wanbench.workloads.algorithms.ssgd import SSGD\n\n\nclass Mine(SSGD):\n    pass\n"
     )
     (here.folder / "new.toml").write_text(SPEC.replace("ssgd = {}", 'mine = { kind = "mine:Mine" }'))
     try:

@@ -22,7 +22,7 @@ def test_a_killed_netem_fails_its_cell_and_a_killed_run_leaves_no_router(bench):
     training = {name: lambda name=name: command.training(name, rank=1) for name in ("ssgd", "delayed-d2")}
     command.until(lambda: any(find() for find in training.values()), timeout_s=200)
     (first,) = [name for name, find in training.items() if find()]
-    (netem,) = command.children("harness.emulators.netem_process")
+    (netem,) = command.children("wanbench.harness.emulators.netem.process")
     os.kill(netem, signal.SIGKILL)
     (second,) = training.keys() - {first}
     command.until(training[second], timeout_s=200)

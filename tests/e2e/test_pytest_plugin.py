@@ -23,7 +23,7 @@ TINY = {"params": 1_000_000, "tensors": 20, "step_time": "30ms", "payload_scale"
 
 
 def test_nothing_heavy_is_imported_before_it_is_needed():
-    assert not {"torch", "pandas", "harness.cells"} & sys.modules.keys()
+    assert not {"torch", "pandas", "wanbench.harness.plan.cell"} & sys.modules.keys()
 
 
 def test_late_averages_hide_the_atlantic(wan):
@@ -54,7 +54,7 @@ def test_where_there_is_no_docker(wan):
     wan.run(TINY, workers=2, rtt="1ms", testbed="docker")
 """
 BROKEN = """
-from workloads.algorithms.ssgd import SSGD
+from wanbench.workloads.algorithms.ssgd import SSGD
 
 
 class Broken(SSGD):

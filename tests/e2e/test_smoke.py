@@ -7,7 +7,7 @@ import json
 import pandas as pd
 import pytest
 
-from harness.spec import find
+from wanbench.harness.spec.experiment import find
 
 CONTRACT = {
     "run", "cell", "rep", "status", "reason", "testbed", "emulator", "collective", "channels", "workload",

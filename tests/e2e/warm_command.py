@@ -53,12 +53,12 @@ class WarmCommands:
 def serve() -> None:
     import pyarrow.parquet  # noqa: F401
 
-    import harness.api
-    import harness.cli.run_command
-    import harness.figures
-    import harness.tables
-    import harness.virtual.rep  # noqa: F401
-    from harness.cli import main
+    import wanbench.harness.api
+    import wanbench.harness.cli.run_command
+    import wanbench.harness.show.figures
+    import wanbench.harness.show.tables
+    import wanbench.harness.testbeds.virtual.rep  # noqa: F401
+    from wanbench.harness.cli import main
 
     for line in sys.stdin:
         child = os.fork()

@@ -14,13 +14,13 @@ from typing import Any
 
 import pytest
 
-from harness.emulators.netem import NetemEmulator
-from harness.emulators.plan import Network, worker_address
-from harness.emulators.process import EmulatorProcess
-from harness.emulators.relay import RelayEmulator
-from workloads.namespace import die_with_parent, drop_privileges, enter_private_network, set_tcp
-from workloads.probing import handle
-from workloads.tun import open_tun
+from wanbench.harness.emulators.netem.emulator import NetemEmulator
+from wanbench.harness.emulators.plan import Network, worker_address
+from wanbench.harness.emulators.process import EmulatorProcess
+from wanbench.harness.emulators.relay.emulator import RelayEmulator
+from wanbench.workloads.process.namespace import die_with_parent, drop_privileges, enter_private_network, set_tcp
+from wanbench.workloads.process.probing import handle
+from wanbench.workloads.process.tun import open_tun
 
 
 class LabWorker:

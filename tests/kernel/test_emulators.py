@@ -13,11 +13,11 @@ import pytest
 from leftovers import alive, gone_within, host_state, namespaces
 from traffic import MS, network, one_way, receive_tcp, receive_udp, send_tcp, send_udp
 
-from harness.emulators.base import EmulatorError
-from harness.emulators.plan import UNLIMITED, Link, Network, Queue, worker_address
-from harness.emulators.probe import probe
-from harness.emulators.probe_report import TOLERANCES
-from workloads.tun import tcp_counters
+from wanbench.harness.emulators.base import EmulatorError
+from wanbench.harness.emulators.plan import UNLIMITED, Link, Network, Queue, worker_address
+from wanbench.harness.emulators.probe.measure import probe
+from wanbench.harness.emulators.probe.report import TOLERANCES
+from wanbench.workloads.process.tun import tcp_counters
 
 # ---------------------------------------------------------------- fidelity
 

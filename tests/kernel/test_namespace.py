@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from harness import doctor
-from workloads.namespace import NamespaceError, drop_privileges, enter_private_network, set_tcp
-from workloads.tun import TunError, device_counters, open_tun, tcp_counters
+from wanbench.harness.run import doctor
+from wanbench.workloads.process.namespace import NamespaceError, drop_privileges, enter_private_network, set_tcp
+from wanbench.workloads.process.tun import TunError, device_counters, open_tun, tcp_counters
 
 NOBODY = 65534
 "".encode("idna")  # sockets import it late, from a place that nobody may not read

@@ -9,11 +9,11 @@ import pytest
 from leftovers import gone_within, host_state, namespaces
 from traffic import network, one_way
 
-from harness.emulators.base import EmulatorError
-from harness.emulators.netem import NetemEmulator
-from harness.emulators.netem_commands import commands
-from harness.emulators.probe import probe
-from harness.emulators.probe_report import NETEM_TOLERANCE
+from wanbench.harness.emulators.base import EmulatorError
+from wanbench.harness.emulators.netem.commands import commands
+from wanbench.harness.emulators.netem.emulator import NetemEmulator
+from wanbench.harness.emulators.probe.measure import probe
+from wanbench.harness.emulators.probe.report import NETEM_TOLERANCE
 
 pytestmark = pytest.mark.netem
 

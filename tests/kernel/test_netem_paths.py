@@ -4,10 +4,10 @@ import dataclasses
 
 import pytest
 
-from harness.emulators.plan import build
-from harness.emulators.probe import probe
-from harness.emulators.probe_report import NETEM_TOLERANCE
-from netprofiles import load
+from wanbench.harness.emulators.plan import build
+from wanbench.harness.emulators.probe.measure import probe
+from wanbench.harness.emulators.probe.report import NETEM_TOLERANCE
+from wanbench.netprofiles import load
 
 pytestmark = pytest.mark.netem
 

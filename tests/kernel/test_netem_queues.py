@@ -7,9 +7,9 @@ import pytest
 from traffic import MS, network, one_way, receive_tcp, receive_udp, send_tcp, send_udp
 from witness import Witness
 
-from harness.emulators.base import EmulatorError
-from harness.emulators.plan import UNLIMITED, Link, Queue, worker_address
-from workloads.tun import tcp_counters
+from wanbench.harness.emulators.base import EmulatorError
+from wanbench.harness.emulators.plan import UNLIMITED, Link, Queue, worker_address
+from wanbench.workloads.process.tun import tcp_counters
 
 pytestmark = pytest.mark.netem
 

@@ -4,8 +4,8 @@ import time
 
 from traffic import network, one_way, send_udp
 
-from harness.emulators.plan import worker_address
-from workloads.tun import device_counters
+from wanbench.harness.emulators.plan import worker_address
+from wanbench.workloads.process.tun import device_counters
 
 
 def test_lateness_cpu_and_traffic_are_reported_for_the_period(relay_lab):

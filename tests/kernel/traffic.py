@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 import time
 
-from harness.emulators.plan import UNLIMITED, Link, Network, Queue, worker_address
+from wanbench.harness.emulators.plan import UNLIMITED, Link, Network, Queue, worker_address
 
 MS = 1_000_000
 PORT = 5000

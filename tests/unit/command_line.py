@@ -9,11 +9,11 @@ import sys
 import pytest
 from click.testing import CliRunner, Result
 
-from harness.cells import expand
-from harness.cli import main
-from harness.rows import describe
-from harness.spec import Spec
-from harness.store import RunFolder
+from wanbench.harness.cli import main
+from wanbench.harness.plan.cell import expand
+from wanbench.harness.results.row import describe
+from wanbench.harness.results.store import RunFolder
+from wanbench.harness.spec.experiment import Spec
 
 
 @pytest.fixture(autouse=True)

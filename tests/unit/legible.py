@@ -6,7 +6,7 @@ import itertools
 
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 
-from harness.figures.style import wanbench_style
+from wanbench.harness.show.figures.style import wanbench_style
 
 
 def visible_texts(axes):

@@ -12,10 +12,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from harness.emulators.base import EmulatorStats
-from harness.emulators.plan import Network, worker_address
-from harness.emulators.queues import Switch
-from harness.emulators.relay_stats import Meter
+from wanbench.harness.emulators.base import EmulatorStats
+from wanbench.harness.emulators.plan import Network, worker_address
+from wanbench.harness.emulators.relay.queues import Switch
+from wanbench.harness.emulators.relay.stats import Meter
 
 MS = 1e6
 PACKET_EVERY_MS = 2.0
@@ -25,7 +25,7 @@ STEP_S = 0.02
 def relay_stats(network: Network, turn_every_ms: float, monkeypatch: pytest.MonkeyPatch) -> EmulatorStats:
     """What a relay says of a second in which its loop gets a processor only every so often."""
     clock = SimpleNamespace(ms=0.0)
-    monkeypatch.setattr("harness.emulators.relay_stats.time.monotonic", lambda: clock.ms / 1e3)
+    monkeypatch.setattr("wanbench.harness.emulators.relay.stats.time.monotonic", lambda: clock.ms / 1e3)
     switch = Switch()
     ports = [switch.attach(rank, socket.inet_aton(worker_address(rank)), rank) for rank in range(network.workers)]
     switch.apply(network, seed=1)
@@ -130,8 +130,8 @@ def overload(monkeypatch: pytest.MonkeyPatch, turn_every_ms) -> Testbed:
     """From here on `wanbench run` in this process measures on such a testbed, on a host that is idle otherwise."""
     probed = {"ok": True, "reasons": [], "one_way_error_ms": 0.1}
     testbed, idle = Testbed(turn_every_ms), (0.0, [0] * 8, 0, 0.0)
-    monkeypatch.setattr("harness.run.check_host", lambda cells: None)
-    monkeypatch.setattr("harness.run.probe_cell", lambda cell, slot: probed)
-    monkeypatch.setattr("harness.fidelity._sample", lambda: idle)
-    monkeypatch.setattr("harness.run.opened", lambda name, control: testbed)
+    monkeypatch.setattr("wanbench.harness.run.session.check_host", lambda cells: None)
+    monkeypatch.setattr("wanbench.harness.run.session.probe_cell", lambda cell, slot: probed)
+    monkeypatch.setattr("wanbench.harness.rep.fidelity._sample", lambda: idle)
+    monkeypatch.setattr("wanbench.harness.run.session.opened", lambda name, control: testbed)
     return testbed

@@ -6,7 +6,7 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from workloads.algorithms.base import Algorithm, at_least
+from wanbench.workloads.algorithms.base import Algorithm, at_least
 
 
 @dataclass

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from harness.cells import Cell, expand
-from harness.errors import SpecError
-from harness.spec import Spec
+from wanbench.harness.errors import SpecError
+from wanbench.harness.plan.cell import Cell, expand
+from wanbench.harness.spec.experiment import Spec
 
 GOOD = """\
 schema = 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 import zlib
 from dataclasses import replace
 
-from harness.predict import PredictInputs, predict
+from wanbench.harness.plan.law import PredictInputs, predict
 
 ALGORITHMS = {
     "ssgd": ("ssgd", {}),

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from harness.rep import jobs, network_of
-from harness.virtual.rep import simulate
-from harness.virtual.tcp import Tcp
 from tests.unit.small_spec import edited, refusal, swept
-from workloads.algorithms import registry
+from wanbench.harness.rep.train import jobs, network_of
+from wanbench.harness.testbeds.virtual.rep import simulate
+from wanbench.harness.testbeds.virtual.tcp import Tcp
+from wanbench.workloads.algorithms import registry
 
 VIRTUAL = ("[algorithms]", '[run]\ntestbed = "virtual"\n\n[algorithms]')
 DIGITS = ("params = 1000\ntensors = 2\n", 'name = "digits-cnn"\n')

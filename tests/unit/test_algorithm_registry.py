@@ -6,10 +6,10 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from workloads.algorithms import registry
-from workloads.algorithms.base import Algorithm, AlgorithmError, at_least
-from workloads.algorithms.delayed import Delayed
-from workloads.algorithms.dts import DTS
+from wanbench.workloads.algorithms import registry
+from wanbench.workloads.algorithms.base import Algorithm, AlgorithmError, at_least
+from wanbench.workloads.algorithms.delayed import Delayed
+from wanbench.workloads.algorithms.dts import DTS
 
 
 @dataclass
@@ -167,7 +167,7 @@ def test_parameters_are_listed_with_their_types():
         (
             f"{__name__}:MINE",
             {},
-            f"algorithm '{__name__}:MINE': 'MINE' is not a subclass of workloads.algorithms.base.Algorithm",
+            f"algorithm '{__name__}:MINE': 'MINE' is not a subclass of wanbench.workloads.algorithms.base.Algorithm",
         ),
     ],
 )

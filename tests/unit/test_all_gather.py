@@ -9,19 +9,19 @@ import pytest
 import torch
 from torch.distributed import HashStore
 
-from harness.virtual.fabric import SimulatedFabric
-from harness.virtual.kernel import Simulation, SimulationError
-from harness.virtual.network import VirtualNetwork
 from tests.unit.virtual_world import NO_RAMP, on_the_wire, star
-from workloads.comm import mesh
-from workloads.comm.base import CommError
-from workloads.comm.clock import MonotonicClock
-from workloads.comm.direct import DirectComm
-from workloads.comm.gloo import GlooComm
-from workloads.comm.local import run_replicas
-from workloads.comm.meter import MeteredComm
-from workloads.comm.virtual import VirtualComm, VirtualGroup
-from workloads.phantom import Phantom
+from wanbench.harness.testbeds.virtual.fabric import SimulatedFabric
+from wanbench.harness.testbeds.virtual.kernel import Simulation, SimulationError
+from wanbench.harness.testbeds.virtual.network import VirtualNetwork
+from wanbench.workloads.comm import mesh
+from wanbench.workloads.comm.base import CommError
+from wanbench.workloads.comm.clock import MonotonicClock
+from wanbench.workloads.comm.direct import DirectComm
+from wanbench.workloads.comm.gloo import GlooComm
+from wanbench.workloads.comm.local import run_replicas
+from wanbench.workloads.comm.meter import MeteredComm
+from wanbench.workloads.comm.virtual import VirtualComm, VirtualGroup
+from wanbench.workloads.compute.phantom import Phantom
 
 
 def on_direct(world_size, body):

@@ -8,8 +8,8 @@ import random
 import pytest
 import synthetic_rows
 
-from harness.analysis import AnalysisError, axes_of, cells, frame, law_curve, pivots, records
-from harness.stats import one_worker_step_time_s, scalability
+from wanbench.harness.analysis.scalability import one_worker_step_time_s, scalability
+from wanbench.harness.analysis.summary import AnalysisError, axes_of, cells, frame, law_curve, pivots, records
 
 
 def only(rows, **wanted):

@@ -7,10 +7,10 @@ import math
 import pytest
 import synthetic_rows
 
-from harness.analysis import AnalysisError
-from harness.best import Network, Standing, megabytes_per_step, networks
-from harness.figures.pareto import pareto_front
-from harness.paired import change
+from wanbench.harness.analysis.best import Network, Standing, megabytes_per_step, networks
+from wanbench.harness.analysis.paired import change
+from wanbench.harness.analysis.summary import AnalysisError
+from wanbench.harness.show.figures.pareto import pareto_front
 
 
 def standing(name, scalability, change=None, megabytes=None, low=None, high=None):

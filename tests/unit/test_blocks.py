@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from workloads.comm.blocks import MTU, PAYLOAD_BYTES, WIRE_HEADER_BYTES, Blocks
+from wanbench.workloads.comm.blocks import MTU, PAYLOAD_BYTES, WIRE_HEADER_BYTES, Blocks
 
 ELEMENTS = PAYLOAD_BYTES // 4
 

@@ -4,8 +4,8 @@ import torch.distributed as dist
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workloads.buckets import ParameterTensor, plan_buckets, scaled_numel
-from workloads.models import resnet50
+from wanbench.workloads.compute.buckets import ParameterTensor, plan_buckets, scaled_numel
+from wanbench.workloads.models import resnet50
 
 MIB = 1 << 20
 

@@ -6,10 +6,10 @@ import tomllib
 import pytest
 from command_line import as_it_was  # noqa: F401
 
-from harness.calibrate import Calibration, calibrate, summarised
-from harness.cells import expand
-from harness.errors import HostError, SpecError
-from harness.spec import Spec
+from wanbench.harness.calibrate import Calibration, calibrate, summarised
+from wanbench.harness.errors import HostError, SpecError
+from wanbench.harness.plan.cell import expand
+from wanbench.harness.spec.experiment import Spec
 
 MS = 1_000_000
 MODEL = {"params": 650, "tensors": 2}

@@ -9,11 +9,10 @@ from pathlib import Path
 
 import pytest
 
-import netprofiles
-from netprofiles import Delay, ProfileError, Rate, catalog_names, describe, load, render
-from netprofiles.path import SITE_VALUES
+from wanbench.netprofiles import Delay, ProfileError, Rate, catalog_names, describe, load, render, uniform
+from wanbench.netprofiles.path import SITE_VALUES
 
-FILES = Path(netprofiles.__file__).parent / "catalog"
+FILES = Path(__file__).resolve().parents[2] / "netprofiles" / "catalog"
 
 # Degrees north and east of each region's city, to about 50 km (some regions name a country only).
 PLACES = {
@@ -143,7 +142,7 @@ def test_lan_is_far_below_any_wan():
 
 def test_profiles_load_with_the_standard_library_alone():
     # -S leaves site-packages out: a worker image needs none of them to know its network.
-    code = "import netprofiles; print(netprofiles.load('aws').max_rtt())"
+    code = "import wanbench.netprofiles; print(wanbench.netprofiles.load('aws').max_rtt())"
     done = subprocess.run(
         [sys.executable, "-S", "-c", code], cwd=FILES.parents[1], capture_output=True, text=True, check=True
     )
@@ -199,5 +198,5 @@ def test_render_of_many_sites_shows_quantiles_and_fits_a_page():
 
 @pytest.mark.parametrize("sites", [1, 2, 9])
 def test_render_shows_uniform_networks_of_any_size(sites):
-    page = render(netprofiles.uniform(sites, Delay.parse("100ms")))
+    page = render(uniform(sites, Delay.parse("100ms")))
     assert ("100ms" in page.split("value", 1)[1]) == (sites > 1)

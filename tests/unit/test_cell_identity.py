@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from small_spec import GOOD, cells, edited, swept
 
-from harness.cells import Cell, expand
-from harness.spec import Spec
-from netprofiles import Size
+from wanbench.harness.plan.cell import Cell, expand
+from wanbench.harness.spec.experiment import Spec
+from wanbench.netprofiles import Size
 
 # ---------------------------------------------------------------- identity
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from small_spec import GOOD, cells, edited, refusal, swept
 
-from harness.cells import BASELINE, expand
-from harness.spec import Spec
-from workloads.algorithms import registry
+from wanbench.harness.plan.cell import BASELINE, expand
+from wanbench.harness.spec.experiment import Spec
+from wanbench.workloads.algorithms import registry
 
 # ---------------------------------------------------------------- which cells there are
 

@@ -13,12 +13,12 @@ from data_sets import CIFAR_FILES, cifar10
 from torch.utils.flop_counter import FlopCounterMode
 from training_alone import FakeClock, one_thread  # noqa: F401  # the fixture is used by all
 
-from workloads.cifar10 import SIDE, batches, check, read
-from workloads.fields import WorkloadError
-from workloads.models import resnet110
-from workloads.models.residual import ResNet110, initialise
-from workloads.registry import make_task
-from workloads.seeding import stream
+from wanbench.workloads.data.cifar10 import SIDE, batches, check, read
+from wanbench.workloads.models import resnet110
+from wanbench.workloads.models.residual import ResNet110, initialise
+from wanbench.workloads.registry import make_task
+from wanbench.workloads.seeding import stream
+from wanbench.workloads.workload_keys import WorkloadError
 
 
 @pytest.fixture

@@ -9,14 +9,14 @@ import time
 import pytest
 from command_line import as_it_was, data, finished, refused, wanbench  # noqa: F401  # the fixture is used by all
 
-from harness.api import Tally
-from harness.cells import expand
-from harness.cli import COMMANDS, main
-from harness.errors import HostError, Interrupted, SpecError
-from harness.spec import Spec, builtin_names, read
-from netprofiles import catalog_names
-from workloads.algorithms import registry
-from workloads.registry import BUILTINS
+from wanbench.harness.api import Tally
+from wanbench.harness.cli import COMMANDS, main
+from wanbench.harness.errors import HostError, Interrupted, SpecError
+from wanbench.harness.plan.cell import expand
+from wanbench.harness.spec.experiment import Spec, builtin_names, read
+from wanbench.netprofiles import catalog_names
+from wanbench.workloads.algorithms import registry
+from wanbench.workloads.registry import BUILTINS
 
 # ---------------------------------------------------------------- help
 
@@ -26,7 +26,7 @@ HEAVY = {"torch", "pandas", "numpy", "matplotlib", "pydantic", "rich", "pyarrow"
 @pytest.mark.parametrize("args", [[], *([name] for name in COMMANDS)], ids=lambda args: " ".join(args) or "wanbench")
 def test_help_imports_nothing_heavy(args):
     code = (
-        "import sys\nfrom harness.cli import main\n"
+        "import sys\nfrom wanbench.harness.cli import main\n"
         f"try: main([*{args!r}, '--help'])\n"
         "finally: print(*sorted({name.partition('.')[0] for name in sys.modules}), file=sys.stderr)"
     )
@@ -43,7 +43,7 @@ def test_help_is_nearly_as_fast_as_python_and_click_alone():
 
     alone = min(seconds("-c", "import click, importlib.metadata") for _ in range(5))
     for command in ([], ["run"]):
-        assert min(seconds("-m", "harness.cli", *command, "--help") for _ in range(5)) < 3 * alone
+        assert min(seconds("-m", "wanbench.harness.cli", *command, "--help") for _ in range(5)) < 3 * alone
 
 
 @pytest.mark.parametrize("name", COMMANDS)
@@ -288,7 +288,7 @@ def measured(monkeypatch):
         return measure_all.outcome
 
     measure_all.outcome = Tally(ok=1)
-    monkeypatch.setattr("harness.api.measure_all", measure_all)
+    monkeypatch.setattr("wanbench.harness.api.measure_all", measure_all)
     return measure_all, calls
 
 
@@ -340,7 +340,7 @@ def test_ctrl_c_anywhere_else_is_exit_code_130_too(monkeypatch):
     def interrupted(*_args):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("harness.cells.expand", interrupted)
+    monkeypatch.setattr("wanbench.harness.plan.cell.expand", interrupted)
     assert refused("plan", "smoke", code=130) == "wanbench: interrupted"
 
 

@@ -14,7 +14,7 @@ import synthetic_rows
 from command_line import as_it_was, finished, refused, wanbench  # noqa: F401  # the fixture is used by all
 from written_run import write_run
 
-from harness.store import RunFolder
+from wanbench.harness.results.store import RunFolder
 
 
 def latency_sweep(failed=None, **change):
@@ -177,7 +177,7 @@ def test_figures_that_cannot_be_written_are_one_line(tmp_path):
 
 
 def test_clean_without_leftovers_says_so_on_stderr(monkeypatch):
-    monkeypatch.setattr("harness.host.stale_folders", list)
+    monkeypatch.setattr("wanbench.harness.run.host.stale_folders", list)
     result = wanbench("clean")
     assert (result.exit_code, result.stdout, result.stderr) == (0, "", "nothing to clean\n")
 
@@ -185,7 +185,7 @@ def test_clean_without_leftovers_says_so_on_stderr(monkeypatch):
 def test_clean_lists_before_it_removes(tmp_path, monkeypatch):
     stale = tmp_path / "wanbench-abc"
     stale.mkdir()
-    monkeypatch.setattr("harness.host.stale_folders", lambda: [stale])
+    monkeypatch.setattr("wanbench.harness.run.host.stale_folders", lambda: [stale])
     assert wanbench("clean", "--dry-run").stdout == f"would remove {stale}\n"
     assert stale.exists()
     assert wanbench("clean").stdout == f"removed {stale}\n"
@@ -194,7 +194,9 @@ def test_clean_lists_before_it_removes(tmp_path, monkeypatch):
 
 def test_a_reader_that_stops_listening_is_no_error():
     with subprocess.Popen(
-        [sys.executable, "-m", "harness.cli", "list", "profiles"], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        [sys.executable, "-m", "wanbench.harness.cli", "list", "profiles"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
     ) as process:
         process.stdout.close()  # type: ignore[union-attr]
         assert process.stderr.read() == b""  # type: ignore[union-attr]

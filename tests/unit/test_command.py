@@ -6,14 +6,14 @@ import json
 
 import pytest
 
-from harness.cells import Cell, expand
-from harness.command import filled, name_of
-from harness.command_rep import program_of, step_time
-from harness.errors import RepFailed, SpecError
-from harness.manifest import code_hash
-from harness.rows import describe
-from harness.spec import Spec
-from harness.stats import scalability
+from wanbench.harness.analysis.scalability import scalability
+from wanbench.harness.errors import RepFailed, SpecError
+from wanbench.harness.plan.cell import Cell, expand
+from wanbench.harness.rep.command import program_of, step_time
+from wanbench.harness.results.row import describe
+from wanbench.harness.run.manifest import code_hash
+from wanbench.harness.spec.command import filled, name_of
+from wanbench.harness.spec.experiment import Spec
 
 GOOD = """\
 schema = 1

@@ -14,9 +14,9 @@ import pytest
 from command_line import as_it_was, wanbench  # noqa: F401  # the fixture is used by all
 from documents import DOCS, commands
 
-from harness import papers
-from harness.cli import COMMANDS, main
-from harness.spec import builtin_names
+from wanbench.harness.cli import COMMANDS, main
+from wanbench.harness.show import papers
+from wanbench.harness.spec.experiment import builtin_names
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.append(str(ROOT / "docs" / "_ext"))
@@ -131,7 +131,7 @@ def test_the_script_is_one_that_the_shell_can_read(shell):
 @pytest.mark.skipif(shutil.which("bash") is None, reason="there is no bash")
 def test_bash_completes_with_the_script(tmp_path):
     command = tmp_path / "wanbench"
-    command.write_text(f'#!/bin/sh\nexec {sys.executable} -P -m harness.cli "$@"\n')
+    command.write_text(f'#!/bin/sh\nexec {sys.executable} -P -m wanbench.harness.cli "$@"\n')
     command.chmod(0o755)
     typing = "COMP_WORDS=(wanbench run smo); COMP_CWORD=2; compopt() { :; }; _wanbench_completion wanbench"
     done = subprocess.run(
@@ -148,13 +148,13 @@ def test_bash_completes_with_the_script(tmp_path):
 
 
 def test_the_man_page_is_what_the_commands_say_of_themselves():
-    assert (ROOT / "harness" / "wanbench.1").read_text() == manual.page(), "the commands changed: make man"
+    assert (ROOT / "harness" / "cli" / "wanbench.1").read_text() == manual.page(), "the commands changed: make man"
 
 
 @pytest.mark.skipif(shutil.which("groff") is None, reason="there is no groff")
 def test_the_man_page_is_set_without_a_warning():
     done = subprocess.run(
-        ["groff", "-man", "-ww", "-Tutf8", ROOT / "harness" / "wanbench.1"], capture_output=True, check=True
+        ["groff", "-man", "-ww", "-Tutf8", ROOT / "harness" / "cli" / "wanbench.1"], capture_output=True, check=True
     )
     assert done.stderr == b""
     assert "wanbench exec" in done.stdout.decode()

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from harness.analysis import AnalysisError
-from harness.comparison import as_table, compare
-from harness.figures import draw_parity
-from harness.predict import PredictInputs
 from tests.unit.synthetic_rows import row
+from wanbench.harness.analysis.compare import as_table, compare
+from wanbench.harness.analysis.summary import AnalysisError
+from wanbench.harness.plan.law import PredictInputs
+from wanbench.harness.show.figures import draw_parity
 
 
 def cell(testbed, rtt_ms, seconds, rep=0, **more):

@@ -7,20 +7,20 @@ import math
 import pytest
 import torch
 
-from workloads.comm.clock import MonotonicClock
-from workloads.comm.local import run_replicas
-from workloads.comm.meter import MeteredComm
-from workloads.compression import registry
-from workloads.compression.averaging import Averager
-from workloads.compression.base import CompressorError
-from workloads.compression.bits import pack, packed_bytes, unpack
-from workloads.compression.dgc import DGC
-from workloads.compression.powersgd import PowerSGD
-from workloads.compression.qsgd import QSGD
-from workloads.compression.signsgd import SignSGD
-from workloads.compression.terngrad import TernGrad
-from workloads.compression.topk import TopK
-from workloads.phantom import Phantom
+from wanbench.workloads.comm.clock import MonotonicClock
+from wanbench.workloads.comm.local import run_replicas
+from wanbench.workloads.comm.meter import MeteredComm
+from wanbench.workloads.compression import registry
+from wanbench.workloads.compression.averaging import Averager
+from wanbench.workloads.compression.base import CompressorError
+from wanbench.workloads.compression.bits import pack, packed_bytes, unpack
+from wanbench.workloads.compression.dgc import DGC
+from wanbench.workloads.compression.powersgd import PowerSGD
+from wanbench.workloads.compression.qsgd import QSGD
+from wanbench.workloads.compression.signsgd import SignSGD
+from wanbench.workloads.compression.terngrad import TernGrad
+from wanbench.workloads.compression.topk import TopK
+from wanbench.workloads.compute.phantom import Phantom
 
 SHAPES = ((8, 10), (10,), (3, 4, 5))
 NUMEL = 150

@@ -2,8 +2,8 @@ import statistics
 
 import pytest
 
-from workloads.buckets import Bucket
-from workloads.compute import EmulatedCompute, StepTime, ready_share
+from wanbench.workloads.compute.buckets import Bucket
+from wanbench.workloads.compute.emulated import EmulatedCompute, StepTime, ready_share
 
 MS = 1_000_000
 

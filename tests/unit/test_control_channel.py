@@ -8,7 +8,7 @@ import threading
 
 import pytest
 
-from workloads.control import Channel, ControlError
+from wanbench.workloads.process.control import Channel, ControlError
 
 
 @pytest.fixture

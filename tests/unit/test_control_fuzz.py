@@ -17,13 +17,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.emulators.base import EmulatorError
-from harness.emulators.relay import RelayEmulator
-from harness.testbeds.base import WorkerDied
-from harness.testbeds.docker_door import Door
-from harness.testbeds.slot import Worker
-from workloads import control
-from workloads.control import Channel, ControlError
+from wanbench.harness.emulators.base import EmulatorError
+from wanbench.harness.emulators.relay.emulator import RelayEmulator
+from wanbench.harness.testbeds.base import WorkerDied
+from wanbench.harness.testbeds.docker.door import Door
+from wanbench.harness.testbeds.slot import Worker
+from wanbench.workloads.process import control
+from wanbench.workloads.process.control import Channel, ControlError
 
 NONSENSE = [
     b"GET / HTTP/1.1\r\n",
@@ -127,7 +127,7 @@ def emulator(module, sock):
     return process(module, "--control-fd", str(sock.fileno()), "--parent", str(os.getpid()), sock=sock)
 
 
-EMULATORS = ["harness.emulators.relay_process", "harness.emulators.netem_process"]
+EMULATORS = ["wanbench.harness.emulators.relay.process", "wanbench.harness.emulators.netem.process"]
 
 
 @pytest.mark.parametrize("module", EMULATORS)
@@ -177,7 +177,7 @@ def test_an_emulator_refuses_commands_it_does_not_know_and_goes_on(ends, request
     ],
 )
 def test_a_worker_says_what_it_did_not_understand_and_ends(ends, capfd, line):
-    from workloads.worker import serve
+    from wanbench.workloads.process.worker import serve
 
     ours, theirs = ends
     serving = threading.Thread(target=serve, args=(Channel(theirs), "10.77.0.1"))
@@ -193,7 +193,7 @@ def test_a_worker_says_what_it_did_not_understand_and_ends(ends, capfd, line):
 
 
 def test_a_worker_answers_a_command_without_its_values_in_one_line_and_goes_on(ends, capfd):
-    from workloads.worker import serve
+    from wanbench.workloads.process.worker import serve
 
     ours, theirs = ends
     serving = threading.Thread(target=serve, args=(Channel(theirs), "10.77.0.1"))

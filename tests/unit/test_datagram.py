@@ -11,11 +11,11 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 import torch
 
-from workloads.comm import datagram
-from workloads.comm.base import CommError
-from workloads.comm.blocks import HEADER, PAYLOAD_BYTES, WIRE_HEADER_BYTES
-from workloads.comm.datagram import Datagrams, bind, overflows
-from workloads.comm.exchange import Terms
+from wanbench.workloads.comm import datagram
+from wanbench.workloads.comm.base import CommError
+from wanbench.workloads.comm.blocks import HEADER, PAYLOAD_BYTES, WIRE_HEADER_BYTES
+from wanbench.workloads.comm.datagram import Datagrams, bind, overflows
+from wanbench.workloads.comm.exchange import Terms
 
 LOCALHOST, TOKEN = "127.0.0.1", 77
 SECOND = 1_000_000_000

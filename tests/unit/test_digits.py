@@ -3,12 +3,12 @@ import time
 import torch
 from training_alone import one_thread  # noqa: F401  # the fixture is used by all
 
-from workloads.datasets import TEST_SAMPLES, batches, digits
-from workloads.models import digits_cnn
-from workloads.portion import Portion
-from workloads.registry import make_task
-from workloads.seeding import stream
-from workloads.shards import Shards
+from wanbench.workloads.data.datasets import TEST_SAMPLES, batches, digits
+from wanbench.workloads.data.portion import Portion
+from wanbench.workloads.data.shards import Shards
+from wanbench.workloads.models import digits_cnn
+from wanbench.workloads.registry import make_task
+from wanbench.workloads.seeding import stream
 
 SPEC = {"name": "digits-cnn", "step_time": "real"}
 BUCKET = 64 << 10

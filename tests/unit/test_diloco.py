@@ -6,11 +6,11 @@ import pytest
 import torch
 from trained import NUMEL, OPTIMIZERS, START, Replicas, assert_equal, trained
 
-from workloads.algorithms.base import AlgorithmError, Setting
-from workloads.algorithms.diloco import DiLoCo
-from workloads.algorithms.localsgd import LocalSGD
-from workloads.algorithms.ssgd import SSGD
-from workloads.algorithms.streaming import StreamingDiLoCo
+from wanbench.workloads.algorithms.base import AlgorithmError, Setting
+from wanbench.workloads.algorithms.diloco import DiLoCo
+from wanbench.workloads.algorithms.localsgd import LocalSGD
+from wanbench.workloads.algorithms.ssgd import SSGD
+from wanbench.workloads.algorithms.streaming import StreamingDiLoCo
 
 
 class Nesterov:

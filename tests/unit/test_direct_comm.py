@@ -14,9 +14,9 @@ from typing import TypeVar
 import pytest
 import torch
 
-from workloads.comm import mesh
-from workloads.comm.base import CommError
-from workloads.comm.direct import DirectComm
+from wanbench.workloads.comm import mesh
+from wanbench.workloads.comm.base import CommError
+from wanbench.workloads.comm.direct import DirectComm
 
 T = TypeVar("T")
 LOCALHOST = "127.0.0.1"

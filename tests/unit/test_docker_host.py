@@ -13,9 +13,10 @@ from http.server import BaseHTTPRequestHandler
 
 import pytest
 
-from harness import owner, testbeds
-from harness.errors import HostError
-from harness.testbeds import docker_host
+from wanbench.harness import testbeds
+from wanbench.harness.errors import HostError
+from wanbench.harness.process import owner
+from wanbench.harness.testbeds.docker import daemon as docker_host
 
 KERNEL = os.uname().release
 

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from small_spec import cells, edited, refusal, swept
 
-from harness.rep import group_of
-from harness.testbeds.base import Group
-from harness.testbeds.docker import host_options, image_name, options
+from wanbench.harness.rep.train import group_of
+from wanbench.harness.testbeds.base import Group
+from wanbench.harness.testbeds.docker.testbed import host_options, image_name, options
 
 END = 'rtt = ["10ms"]\n'
 

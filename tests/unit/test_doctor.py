@@ -13,12 +13,12 @@ from pathlib import Path
 import pytest
 from command_line import as_it_was, data, wanbench  # noqa: F401
 
-from harness import doctor
-from harness.doctor import Finding, can_run, examine
-from harness.emulators import choice
-from harness.errors import HostError
-from harness.testbeds import docker_host
-from workloads import namespace
+from wanbench.harness.emulators import choice
+from wanbench.harness.errors import HostError
+from wanbench.harness.run import doctor
+from wanbench.harness.run.doctor import Finding, can_run, examine
+from wanbench.harness.testbeds.docker import daemon
+from wanbench.workloads.process import namespace
 
 
 def finding(topic):
@@ -35,9 +35,9 @@ def _no_trials(monkeypatch, tmp_path):
     monkeypatch.setattr(doctor, "_tried", lambda: WELL)
     monkeypatch.setattr(choice, "why_no_netem", lambda testbed="netns": None)
     monkeypatch.setattr(choice, "why_no_relay", lambda testbed="netns": None)
-    monkeypatch.setattr(docker_host, "why_not", lambda: None)
-    monkeypatch.setattr(docker_host, "describe", lambda: "daemon 28.2 here")
-    monkeypatch.setattr(docker_host.Daemon, "image_id", lambda self, name: "sha256:0123456789abcdef")
+    monkeypatch.setattr(daemon, "why_not", lambda: None)
+    monkeypatch.setattr(daemon, "describe", lambda: "daemon 28.2 here")
+    monkeypatch.setattr(daemon.Daemon, "image_id", lambda self, name: "sha256:0123456789abcdef")
     monkeypatch.setattr(doctor, "_MODULES", tmp_path)
     monkeypatch.setattr(doctor, "_GOVERNORS", tmp_path)
     monkeypatch.setattr(doctor, "_distribution", lambda: "debian")
@@ -137,7 +137,7 @@ NO_DAEMON = "docker: no daemon at /var/run/docker.sock; start it: sudo systemctl
     ],
 )
 def test_no_daemon_says_how_to_start_one_or_to_get_it(monkeypatch, tmp_path, installed, systemd, fix):
-    monkeypatch.setattr(docker_host, "why_not", lambda: NO_DAEMON)
+    monkeypatch.setattr(daemon, "why_not", lambda: NO_DAEMON)
     monkeypatch.setattr(shutil, "which", lambda name, path=None: "/usr/sbin/dockerd" if installed else None)
     monkeypatch.setattr(doctor, "_SYSTEMD", tmp_path if systemd else tmp_path / "none")
     found = finding("Docker")
@@ -167,7 +167,7 @@ def test_no_daemon_says_how_to_start_one_or_to_get_it(monkeypatch, tmp_path, ins
     ],
 )
 def test_a_daemon_that_cannot_be_used_comes_with_the_way_to_it(monkeypatch, why, fix):
-    monkeypatch.setattr(docker_host, "why_not", lambda: why)
+    monkeypatch.setattr(daemon, "why_not", lambda: why)
     assert finding("Docker").fix == fix
 
 
@@ -175,7 +175,7 @@ def test_a_daemon_without_the_image_says_how_to_make_it(monkeypatch):
     def missing(self, name):
         raise HostError(f"docker: no image {name!r} here")
 
-    monkeypatch.setattr(docker_host.Daemon, "image_id", missing)
+    monkeypatch.setattr(daemon.Daemon, "image_id", missing)
     assert finding("image") == Finding(
         "image",
         "missing",
@@ -236,7 +236,7 @@ def test_a_host_that_forbids_namespaces_may_still_use_containers(monkeypatch):
     monkeypatch.setattr(doctor, "_tried", lambda: WELL | {"namespace": "refused; run as root", "realtime": False})
     assert finding("priority").state == "note"
     assert can_run(examine())
-    monkeypatch.setattr(docker_host, "why_not", lambda: "docker: no daemon; start it")
+    monkeypatch.setattr(daemon, "why_not", lambda: "docker: no daemon; start it")
     assert not can_run(examine())
 
 
@@ -304,8 +304,8 @@ def every_fix(monkeypatch, tmp_path):
         yield from (one.fix for one in examine())
     (tmp_path / platform.release()).rmdir()
     yield from (one.fix for one in examine())
-    for why in (NO_DAEMON, f"docker: /x: permission denied; {docker_host._admission('/')}", "on another kernel"):
-        monkeypatch.setattr(docker_host, "why_not", lambda why=why: why)
+    for why in (NO_DAEMON, f"docker: /x: permission denied; {daemon._admission('/')}", "on another kernel"):
+        monkeypatch.setattr(daemon, "why_not", lambda why=why: why)
         yield from (one.fix for one in examine())
     monkeypatch.setattr(shutil, "which", lambda name, path=None: None)
     yield from (one.fix for one in examine())
@@ -327,7 +327,7 @@ def test_every_fix_is_a_line_for_a_shell_whose_programs_debian_has(monkeypatch, 
 
 
 def test_scripts_and_goals_that_a_fix_names_are_there(monkeypatch, tmp_path, no_root):
-    root = Path(doctor.__file__).parents[1]
+    root = Path(__file__).resolve().parents[2]
     goals = set(re.findall(r"^([\w-]+):", (root / "Makefile").read_text(), re.M))
     for fix in filter(None, every_fix(monkeypatch, tmp_path)):
         for script in re.findall(r"scripts/[\w.-]+", fix):

@@ -10,7 +10,7 @@ import sys
 import pytest
 from documents import as_said, blocks, commands, typed, write_files
 
-from harness.api import Run
+from wanbench.harness.api import Run
 
 CLAIMED_TOO_MUCH = """
 Mine.agrees = True
@@ -64,7 +64,7 @@ def test_the_tutorials_algorithm_holds_what_it_claims(tmp_path):
 
 def test_the_tutorials_experiment_runs(tmp_path):
     write_files("how-to/own-algorithm.md", tmp_path)
-    wanbench = ["-P", "-m", "harness.cli"]
+    wanbench = ["-P", "-m", "wanbench.harness.cli"]
     run(tmp_path, *wanbench, "run", "mine.toml", "--testbed", "virtual", "--out", "out", PYTHONPATH=path(tmp_path))
     found = Run.open(str(tmp_path / "out/mine")).results().query("workers == 4 and rep == 0")
     rows = {(row["algorithm"], row["rtt_ms"]): row for row in found.to_dict("records")}

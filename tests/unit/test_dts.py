@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 from pass_through import PassThrough
 
 from wanbench.testing import simulate, synchronous
-from workloads.algorithms.base import Replica
-from workloads.algorithms.delayed import Delayed
-from workloads.algorithms.dts import DTS
-from workloads.algorithms.sparse import Sparse
-from workloads.algorithms.ssgd import SSGD
-from workloads.optim import SGD, SGDConfig
+from wanbench.workloads.algorithms.base import Replica
+from wanbench.workloads.algorithms.delayed import Delayed
+from wanbench.workloads.algorithms.dts import DTS
+from wanbench.workloads.algorithms.sparse import Sparse
+from wanbench.workloads.algorithms.ssgd import SSGD
+from wanbench.workloads.loop.optim import SGD, SGDConfig
 
 WORKERS, NUMEL = 4, 6
 SCHEDULE = {"schedule": "cosine", "warmup_steps": 7, "total_steps": 80}

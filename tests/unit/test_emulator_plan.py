@@ -2,7 +2,7 @@
 
 import pytest
 
-from harness.emulators.plan import (
+from wanbench.harness.emulators.plan import (
     UNLIMITED,
     Link,
     Network,
@@ -12,7 +12,7 @@ from harness.emulators.plan import (
     expected_rate,
     worker_address,
 )
-from netprofiles import Delay, ProfileError, Rate, Ratio, load, uniform
+from wanbench.netprofiles import Delay, ProfileError, Rate, Ratio, load, uniform
 
 
 def test_a_uniform_profile_is_limited_at_its_sites_and_free_on_its_paths():

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from harness.cells import Cell, expand
-from harness.emulators.base import EmulatorStats
-from harness.fidelity import HostMeter, judge
-from harness.rep import network_of
-from harness.spec import Spec
+from wanbench.harness.emulators.base import EmulatorStats
+from wanbench.harness.plan.cell import Cell, expand
+from wanbench.harness.rep.fidelity import HostMeter, judge
+from wanbench.harness.rep.train import network_of
+from wanbench.harness.spec.experiment import Spec
 
 IDLE_HOST = {"cpu_pct": 30.0, "softnet_dropped": 0, "cpu_pressure_pct": 0.0}
 GOOD_PROBE = {"ok": True, "reasons": [], "one_way_error_ms": 0.1}

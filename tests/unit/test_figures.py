@@ -18,15 +18,14 @@ from legible import assert_nothing_overlaps
 from matplotlib.colors import to_rgb
 from matplotlib.container import ErrorbarContainer
 
-import harness
-from harness.analysis import AnalysisError, frame, pivots
-from harness.evidence import Evidence
-from harness.figures import draw_all, scalability_bars, scalability_by_rtt, step_time
-from harness.figures.caption import caption, title
-from harness.figures.gallery import gallery
-from harness.figures.hover import inline_svg
-from harness.figures.style import COLUMN_IN, FAMILIES, PAGE_IN, save, styles
-from harness.store import open_run
+from wanbench.harness.analysis.summary import AnalysisError, frame, pivots
+from wanbench.harness.results.evidence import Evidence
+from wanbench.harness.results.store import open_run
+from wanbench.harness.show.figures import draw_all, scalability_bars, scalability_by_rtt, step_time
+from wanbench.harness.show.figures.caption import caption, title
+from wanbench.harness.show.figures.gallery import gallery
+from wanbench.harness.show.figures.hover import inline_svg
+from wanbench.harness.show.figures.style import COLUMN_IN, FAMILIES, PAGE_IN, save, styles
 
 LABELS = [(label, kind, params) for label, (kind, params) in synthetic_rows.ALGORITHMS.items()]
 
@@ -191,7 +190,7 @@ def test_no_text_overlaps_or_is_cut(draw, width_in, sweep, profile_sweep):
 @pytest.mark.parametrize("width_in", [PAGE_IN, COLUMN_IN])
 @pytest.mark.parametrize("run", ["dts-learning", "dts-timeline"])
 def test_no_text_overlaps_or_is_cut_in_figures_of_recorded_evidence(run, width_in):
-    folder = open_run(run, Path(harness.__file__).parents[1] / "results" / "reference")
+    folder = open_run(run, Path(__file__).resolve().parents[2] / "results" / "reference")
     drawings = gallery(folder.rows(), run, Evidence(folder))
     assert {drawing.name for drawing in drawings} & {"pareto", "learning", "timeline", "network-world4"}
     for drawing in drawings:
@@ -228,11 +227,11 @@ def test_equal_rows_give_equal_bytes_in_every_process_and_order(tmp_path):
     rows = only(synthetic_rows.latency_sweep(), "delayed-d4")
     here = draw_all(random.Random(2).sample(rows, len(rows)), "latency-sweep", tmp_path / "here")
     program = (
-        "import pathlib, synthetic_rows; from harness.figures import draw_all;"
+        "import pathlib, synthetic_rows; from wanbench.harness.show.figures import draw_all;"
         "rows = [r for r in synthetic_rows.latency_sweep() if r['algorithm'] in {'one-worker', 'delayed-d4'}];"
         f"draw_all(rows, 'latency-sweep', pathlib.Path({str(tmp_path / 'there')!r}))"
     )
-    folders = os.pathsep.join([str(Path(harness.__file__).parents[1]), str(Path(__file__).parent)])
+    folders = os.pathsep.join([str(Path(__file__).resolve().parents[2]), str(Path(__file__).parent)])
     environment = {**os.environ, "PYTHONPATH": folders, "PYTHONHASHSEED": "7", "TZ": "Asia/Tokyo"}
     subprocess.run([sys.executable, "-c", program], check=True, env=environment)
     assert len(here) == 12
@@ -296,16 +295,16 @@ def test_a_run_without_a_valid_cell_has_nothing_to_draw(tmp_path):
 
 
 def test_drawing_does_not_touch_pyplot():
-    program = "import sys, harness.figures; print('matplotlib.pyplot' in sys.modules)"
-    root = Path(harness.__file__).parents[1]
+    program = "import sys, wanbench.harness.show.figures; print('matplotlib.pyplot' in sys.modules)"
+    root = Path(__file__).resolve().parents[2]
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd=root)
     assert done.stdout == "False\n"
 
 
 def test_every_algorithm_that_comes_along_has_a_look_of_its_own():
-    from harness.analysis import KINDS
-    from harness.figures.style import FAMILIES
-    from workloads.algorithms import registry
+    from wanbench.harness.analysis.summary import KINDS
+    from wanbench.harness.show.figures.style import FAMILIES
+    from wanbench.workloads.algorithms import registry
 
     assert set(registry.kinds()) <= set(FAMILIES)
     assert set(registry.kinds()) <= set(KINDS)

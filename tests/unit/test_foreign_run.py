@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from command_line import as_it_was, finished, refused, wanbench  # noqa: F401
 
-from harness.cells import expand
-from harness.spec import Spec
-from harness.store import RunFolder
+from wanbench.harness.plan.cell import expand
+from wanbench.harness.results.store import RunFolder
+from wanbench.harness.spec.experiment import Spec
 
 READING = ["results", "results --format json", "figures", "report", "verify", "compare smoke --by workers"]
 

@@ -9,19 +9,17 @@ from pathlib import Path
 import pytest
 from command_line import as_it_was, finished, wanbench  # noqa: F401  # the fixture is used by all
 
-import harness
-import netprofiles
-from harness.cells import expand
-from harness.errors import SpecError
-from harness.spec import Spec
-from harness.store import write_json
-from netprofiles import load
-from netprofiles.errors import ProfileError
+from wanbench.harness.errors import SpecError
+from wanbench.harness.plan.cell import expand
+from wanbench.harness.results.store import write_json
+from wanbench.harness.spec.experiment import Spec
+from wanbench.netprofiles import load
+from wanbench.netprofiles.errors import ProfileError
 
 MUTANTS = 1000
 DAMAGED = 300
-SPECS = sorted((Path(harness.__file__).parent / "experiments").glob("*.toml"))
-CATALOG = Path(netprofiles.__file__).parent / "catalog"
+SPECS = sorted((Path(__file__).resolve().parents[2] / "harness" / "spec" / "experiments").glob("*.toml"))
+CATALOG = Path(__file__).resolve().parents[2] / "netprofiles" / "catalog"
 PROFILES = sorted(CATALOG.glob("*.toml"))
 CSV = "src,dst,rtt_ms,rate_mbps,loss_pct,jitter_ms\noregon,london,145,1000,0.01,0.5\nlondon,tokyo,210,500,,\n"
 GARBAGE = (

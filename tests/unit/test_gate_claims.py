@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from harness.errors import SpecError
-from harness.gate.claims import judge
-from harness.gate.verdict import Finding, Verdict
-from harness.spec import Requirement, Spec
 from tests.unit.gate_rows import alone, row
 from tests.unit.small_spec import GOOD
+from wanbench.harness.errors import SpecError
+from wanbench.harness.gate.claims import judge
+from wanbench.harness.gate.verdict import Finding, Verdict
+from wanbench.harness.spec.experiment import Requirement, Spec
 
 ROWS = [
     alone(),

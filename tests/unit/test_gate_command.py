@@ -6,11 +6,11 @@ import json
 
 import pytest
 
-from harness.gate.names import name
-from harness.store import RunFolder
 from tests.unit.command_line import as_it_was, refused, wanbench  # noqa: F401
 from tests.unit.gate_rows import alone, row
 from tests.unit.small_spec import GOOD
+from wanbench.harness.gate.names import name
+from wanbench.harness.results.store import RunFolder
 
 SPEC = GOOD.replace("[sweep]", '[run]\ntestbed = "virtual"\nrepeats = 1\n\n[sweep]')
 REQUIRE = '\n[[gate.require]]\nmetric = "scalability"\nwhere = {{ algorithm = "ssgd" }}\nmin = {min}\n'

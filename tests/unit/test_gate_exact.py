@@ -6,12 +6,12 @@ import json
 
 import pytest
 
-from harness.errors import SpecError
-from harness.gate import baseline
-from harness.gate.exact import Bands, compare, entries
-from harness.gate.names import by_name
-from harness.gate.verdict import Finding, Verdict
 from tests.unit.gate_rows import alone, row
+from wanbench.harness.errors import SpecError
+from wanbench.harness.gate import baseline
+from wanbench.harness.gate.exact import Bands, compare, entries
+from wanbench.harness.gate.names import by_name
+from wanbench.harness.gate.verdict import Finding, Verdict
 
 
 def judged(before, after, **bands) -> Finding:

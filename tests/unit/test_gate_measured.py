@@ -7,11 +7,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from harness.gate.exact import Bands
-from harness.gate.measured import Limits, Sides, findings, further, other_machine
-from harness.gate.noise import ALL_CELLS, Noise
-from harness.gate.verdict import Finding, Verdict
 from tests.unit.gate_rows import row
+from wanbench.harness.gate.exact import Bands
+from wanbench.harness.gate.measured import Limits, Sides, findings, further, other_machine
+from wanbench.harness.gate.noise import ALL_CELLS, Noise
+from wanbench.harness.gate.verdict import Finding, Verdict
 
 LIMITS = Limits(0.05, 0.05, Bands())
 UNKNOWN = Noise(Path("noise.json"), {})

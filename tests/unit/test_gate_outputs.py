@@ -7,10 +7,10 @@ from xml.etree import ElementTree
 
 import pytest
 
-from harness.errors import HostError
-from harness.gate import annotations, junit, noise, summary
-from harness.gate.text import as_text
-from harness.gate.verdict import Finding, Report, Timing, Verdict
+from wanbench.harness.errors import HostError
+from wanbench.harness.gate import annotations, junit, noise, summary
+from wanbench.harness.gate.text import as_text
+from wanbench.harness.gate.verdict import Finding, Report, Timing, Verdict
 
 TIMING = Timing(0.412, 0.498, 0.209, 0.181, 0.238, 0.019, 0.05, 10)
 REPORT = Report(

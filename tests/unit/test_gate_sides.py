@@ -7,10 +7,10 @@ import sys
 
 import pytest
 
-from harness.errors import HostError, Interrupted, SpecError
-from harness.gate import sides
-from harness.gate.rounds import CannotRun, Measurement, Order, toml, turns
-from harness.gate.sides import NoBase, opened, recorded
+from wanbench.harness.errors import HostError, Interrupted, SpecError
+from wanbench.harness.gate import sides
+from wanbench.harness.gate.rounds import CannotRun, Measurement, Order, toml, turns
+from wanbench.harness.gate.sides import NoBase, opened, recorded
 
 
 def git(folder, *arguments) -> str:
@@ -78,7 +78,7 @@ def test_set_up_that_fails_says_which_and_how(repository, tmp_path):
 
 
 def test_wanbench_itself_is_run_by_its_own_code(repository, tmp_path):
-    for package in ("harness/cli", "netprofiles"):
+    for package in ("wanbench/harness/cli",):
         (repository / package).mkdir(parents=True)
         (repository / package / "__init__.py").touch()
     git(repository, "add", "--all")

@@ -7,15 +7,15 @@ import torch
 from trained import NUMEL, OPTIMIZERS, PLAIN, START, Replicas, assert_equal, trained
 
 from wanbench.testing import simulate
-from workloads.algorithms.adpsgd import ADPSGD
-from workloads.algorithms.base import AlgorithmError, Setting
-from workloads.algorithms.dpsgd import DPSGD
-from workloads.algorithms.ecdpsgd import ECDPSGD
-from workloads.algorithms.osgp import OSGP
-from workloads.algorithms.peers import exponential, ring
-from workloads.algorithms.sgp import SGP
-from workloads.algorithms.ssgd import SSGD
-from workloads.comm.local import LocalWork
+from wanbench.workloads.algorithms.adpsgd import ADPSGD
+from wanbench.workloads.algorithms.base import AlgorithmError, Setting
+from wanbench.workloads.algorithms.dpsgd import DPSGD
+from wanbench.workloads.algorithms.ecdpsgd import ECDPSGD
+from wanbench.workloads.algorithms.osgp import OSGP
+from wanbench.workloads.algorithms.peers import exponential, ring
+from wanbench.workloads.algorithms.sgp import SGP
+from wanbench.workloads.algorithms.ssgd import SSGD
+from wanbench.workloads.comm.local import LocalWork
 
 WORKERS = 5
 

@@ -7,11 +7,11 @@ import sys
 import torch
 from training_alone import FakeClock, one_thread  # noqa: F401  # the fixture is used by all
 
-from workloads.models import gpt_char
-from workloads.portion import Portion
-from workloads.registry import info, make_task
-from workloads.shards import Shards
-from workloads.text import ALPHABET, CONTEXT, TOPICS, _windows, text
+from wanbench.workloads.data.portion import Portion
+from wanbench.workloads.data.shards import Shards
+from wanbench.workloads.data.text import ALPHABET, CONTEXT, TOPICS, _windows, text
+from wanbench.workloads.models import gpt_char
+from wanbench.workloads.registry import info, make_task
 
 
 def test_one_worker_learns_to_predict_half_of_the_characters_in_120_steps():
@@ -50,7 +50,7 @@ def test_targets_are_the_next_characters():
 
 
 def test_the_text_is_the_same_in_every_process():
-    code = "from workloads.text import TOPICS, _windows; print([_windows(topic) for topic in TOPICS])"
+    code = "from wanbench.workloads.data.text import TOPICS, _windows; print([_windows(topic) for topic in TOPICS])"
     surroundings = {"PYTHONHASHSEED": "7", "PYTHONPATH": ":".join(sys.path)}
     said = subprocess.run([sys.executable, "-c", code], env=surroundings, capture_output=True, text=True, check=True)
     assert ast.literal_eval(said.stdout) == [_windows(topic) for topic in TOPICS]

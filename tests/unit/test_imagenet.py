@@ -7,12 +7,12 @@ import torch
 from data_sets import imagenet
 from training_alone import FakeClock, one_thread  # noqa: F401  # the fixture is used by all
 
-from workloads.fields import WorkloadError
-from workloads.imagenet import SIDE, accuracy, batches, check, read
-from workloads.models import resnet50
-from workloads.models.residual import ResNet50
-from workloads.registry import make_task
-from workloads.seeding import stream
+from wanbench.workloads.data.imagenet import SIDE, accuracy, batches, check, read
+from wanbench.workloads.models import resnet50
+from wanbench.workloads.models.residual import ResNet50
+from wanbench.workloads.registry import make_task
+from wanbench.workloads.seeding import stream
+from wanbench.workloads.workload_keys import WorkloadError
 
 
 @pytest.fixture

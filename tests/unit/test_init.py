@@ -5,8 +5,8 @@ import re
 import pytest
 from command_line import as_it_was, refused, wanbench  # noqa: F401
 
-from harness.cells import expand
-from harness.spec import Spec
+from wanbench.harness.plan.cell import expand
+from wanbench.harness.spec.experiment import Spec
 
 
 @pytest.mark.parametrize(("file", "name"), [("my Network.toml", "my-network"), ("experiment.toml", "experiment")])

@@ -13,13 +13,13 @@ from pathlib import Path
 
 import pytest
 
-from workloads.control import Channel
+from wanbench.workloads.process.control import Channel
 
 WAIT_S = 30.0
 WORKER = """
 import socket, sys
-from workloads import program
-from workloads.control import Channel
+from wanbench.workloads.process import program
+from wanbench.workloads.process.control import Channel
 channel = Channel(socket.socket(fileno=int(sys.argv[1])))
 program.run(channel, channel.recv(), dict)
 """
@@ -213,7 +213,7 @@ def test_a_controller_that_goes_away_takes_a_worker_along_whose_program_is_dead(
 
 @pytest.mark.parametrize("message", [KILL, RESTART, TERM])
 def test_a_worker_whose_program_has_ended_says_nothing(message):
-    from workloads.worker import _handle
+    from wanbench.workloads.process.worker import _handle
 
     ours, theirs = socket.socketpair()
     with ours, theirs:

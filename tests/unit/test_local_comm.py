@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from workloads.comm.base import CommError
-from workloads.comm.local import run_replicas
+from wanbench.workloads.comm.base import CommError
+from wanbench.workloads.comm.local import run_replicas
 
 
 def test_all_ranks_get_the_mean_with_the_same_bits():

@@ -6,14 +6,14 @@ import pytest
 import torch
 from trained import OPTIMIZERS, START, Replicas, assert_equal, trained
 
-from workloads.algorithms.base import AlgorithmError, Setting
-from workloads.algorithms.cocod import CoCoD
-from workloads.algorithms.dga import DGA
-from workloads.algorithms.dts import DTS
-from workloads.algorithms.localsgd import LocalSGD
-from workloads.algorithms.overlap import OverlapLocalSGD
-from workloads.algorithms.ssgd import SSGD
-from workloads.optim import SGDConfig
+from wanbench.workloads.algorithms.base import AlgorithmError, Setting
+from wanbench.workloads.algorithms.cocod import CoCoD
+from wanbench.workloads.algorithms.dga import DGA
+from wanbench.workloads.algorithms.dts import DTS
+from wanbench.workloads.algorithms.localsgd import LocalSGD
+from wanbench.workloads.algorithms.overlap import OverlapLocalSGD
+from wanbench.workloads.algorithms.ssgd import SSGD
+from wanbench.workloads.loop.optim import SGDConfig
 
 
 @pytest.mark.parametrize("config", OPTIMIZERS.values(), ids=OPTIMIZERS)

@@ -7,8 +7,8 @@ from datetime import UTC, date, datetime
 import pytest
 from command_line import as_it_was, refused, wanbench  # noqa: F401
 
-from harness.measure import read
-from netprofiles import load
+from wanbench.harness.measure import read
+from wanbench.netprofiles import load
 
 DAY = date(2026, 11, 21)
 TIMES = (84.9, 85.0, 85.1, 85.2, 85.0, 84.8, 85.3, 85.0, 85.1, 84.9, 120.0)

@@ -5,15 +5,15 @@ from __future__ import annotations
 import pandas as pd
 import pytest
 
-from harness.analysis import AnalysisError
-from harness.api import run
-from harness.evidence import Evidence
-from harness.figures.gallery import gallery
-from harness.figures.timeline import Trace, timeline
-from harness.spec import Spec
-from workloads.comm.clock import MonotonicClock
-from workloads.comm.local import LocalComm, run_replicas
-from workloads.comm.meter import JOURNAL_LIMIT, MeteredComm
+from wanbench.harness.analysis.summary import AnalysisError
+from wanbench.harness.api import run
+from wanbench.harness.results.evidence import Evidence
+from wanbench.harness.show.figures.gallery import gallery
+from wanbench.harness.show.figures.timeline import Trace, timeline
+from wanbench.harness.spec.experiment import Spec
+from wanbench.workloads.comm.clock import MonotonicClock
+from wanbench.workloads.comm.local import LocalComm, run_replicas
+from wanbench.workloads.comm.meter import JOURNAL_LIMIT, MeteredComm
 
 SPEC = """
 schema = 1

@@ -7,9 +7,10 @@ import sys
 
 import pytest
 
-from harness.emulators import choice, netem_detect
-from harness.errors import HostError
-from workloads.namespace import NamespaceError
+from wanbench.harness.emulators import choice
+from wanbench.harness.emulators.netem import detect as netem_detect
+from wanbench.harness.errors import HostError
+from wanbench.workloads.process.namespace import NamespaceError
 
 
 @pytest.fixture(autouse=True)
@@ -96,9 +97,9 @@ def test_asking_for_netem_on_a_host_without_it_is_refused_with_the_reason(monkey
 def test_who_does_not_use_netem_does_not_wait_for_pyroute2():
     code = (
         "import sys\n"
-        "from harness.cells import expand\n"
-        "from harness.spec import Spec\n"
-        "from harness.emulators.choice import starter\n"
+        "from wanbench.harness.plan.cell import expand\n"
+        "from wanbench.harness.spec.experiment import Spec\n"
+        "from wanbench.harness.emulators.choice import starter\n"
         "expand(Spec.load('smoke'), 'smoke'); starter('relay')\n"
         "print('pyroute2' in sys.modules)"
     )

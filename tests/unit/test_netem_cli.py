@@ -2,10 +2,10 @@
 
 from command_line import as_it_was, refused, wanbench  # noqa: F401  # the fixture is used by all
 
-from harness.cells import expand
-from harness.emulators.netem_commands import commands
-from harness.rep import network_of
-from harness.spec import Spec
+from wanbench.harness.emulators.netem.commands import commands
+from wanbench.harness.plan.cell import expand
+from wanbench.harness.rep.train import network_of
+from wanbench.harness.spec.experiment import Spec
 
 
 def test_each_distinct_network_is_printed_once_under_the_names_of_its_cells():

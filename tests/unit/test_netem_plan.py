@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.emulators.netem_commands import commands
-from harness.emulators.netem_plan import (
+from wanbench.harness.emulators.netem.commands import commands
+from wanbench.harness.emulators.netem.plan import (
     LOCAL,
     ONLY,
     ORDERED,
@@ -33,8 +33,8 @@ from harness.emulators.netem_plan import (
     up_device,
     worker_device,
 )
-from harness.emulators.plan import DEVICE, UNLIMITED, Link, Network, Queue, build, worker_address
-from netprofiles import Delay, Rate, load, uniform
+from wanbench.harness.emulators.plan import DEVICE, UNLIMITED, Link, Network, Queue, build, worker_address
+from wanbench.netprofiles import Delay, Rate, load, uniform
 
 MS = 1_000_000
 GOLDEN = Path(__file__).with_name("netem_two_sites.tc")

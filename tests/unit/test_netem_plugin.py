@@ -6,7 +6,13 @@ import struct
 import pytest
 from pyroute2.netlink.rtnl.tcmsg import plugins, tcmsg
 
-from harness.emulators.netem_plugin import install, netem_parameters, netem_values, normal, without_ethernet_header
+from wanbench.harness.emulators.netem.plugin import (
+    install,
+    netem_parameters,
+    netem_values,
+    normal,
+    without_ethernet_header,
+)
 
 KEYWORDS = {
     "delay_ns": 49_000_123,

@@ -6,9 +6,7 @@ import importlib.util
 import json
 from pathlib import Path
 
-import harness
-
-ROOT = Path(harness.__file__).parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 
 
 def test_the_notebook_shows_what_it_says():

@@ -6,19 +6,19 @@ import pytest
 import torch
 from trained import OPTIMIZERS, START, WORKERS, Replicas, assert_equal, trained
 
-from workloads.algorithms.base import AlgorithmError
-from workloads.algorithms.cocod import CoCoD
-from workloads.algorithms.dts import DTS
-from workloads.algorithms.localsgd import LocalSGD
-from workloads.algorithms.olco3 import OLCO3
-from workloads.comm.clock import MonotonicClock
-from workloads.comm.local import run_replicas
-from workloads.comm.meter import MeteredComm
-from workloads.compression.averaging import Averager
-from workloads.compression.signsgd import SignSGD
-from workloads.compression.topk import TopK
-from workloads.compression.two_way import TwoWay
-from workloads.phantom import Phantom
+from wanbench.workloads.algorithms.base import AlgorithmError
+from wanbench.workloads.algorithms.cocod import CoCoD
+from wanbench.workloads.algorithms.dts import DTS
+from wanbench.workloads.algorithms.localsgd import LocalSGD
+from wanbench.workloads.algorithms.olco3 import OLCO3
+from wanbench.workloads.comm.clock import MonotonicClock
+from wanbench.workloads.comm.local import run_replicas
+from wanbench.workloads.comm.meter import MeteredComm
+from wanbench.workloads.compression.averaging import Averager
+from wanbench.workloads.compression.signsgd import SignSGD
+from wanbench.workloads.compression.topk import TopK
+from wanbench.workloads.compression.two_way import TwoWay
+from wanbench.workloads.compute.phantom import Phantom
 
 TOPK = {"kind": "topk", "ratio": 0.3}
 

@@ -10,9 +10,9 @@ import pytest
 from command_line import as_it_was, refused, wanbench  # noqa: F401  # the fixture is used by all
 from overloaded_host import overload, relay_stats
 
-from harness.cells import expand
-from harness.rep import network_of
-from harness.spec import Spec
+from wanbench.harness.plan.cell import expand
+from wanbench.harness.rep.train import network_of
+from wanbench.harness.spec.experiment import Spec
 
 SPEC = """
 schema = 1

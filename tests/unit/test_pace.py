@@ -4,11 +4,11 @@ import pandas as pd
 import pytest
 from legible import assert_nothing_overlaps
 
-from harness.analysis import AnalysisError
-from harness.evidence import Evidence
-from harness.figures.pace import Pace, pace
-from harness.figures.style import COLUMN_IN, PAGE_IN
-from harness.store import RunFolder
+from wanbench.harness.analysis.summary import AnalysisError
+from wanbench.harness.results.evidence import Evidence
+from wanbench.harness.results.store import RunFolder
+from wanbench.harness.show.figures.pace import Pace, pace
+from wanbench.harness.show.figures.style import COLUMN_IN, PAGE_IN
 
 CUT = [(6.0, "worker 3: cut off"), (11.0, "worker 3: healed")]
 FLAPS = [(1 + 0.5 * n, "worker 1: cut off" if n % 2 == 0 else "worker 1: healed") for n in range(60)]

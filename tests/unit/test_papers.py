@@ -11,19 +11,18 @@ import pytest
 from command_line import as_it_was, refused, wanbench  # noqa: F401  # the fixture is used by all
 from legible import assert_nothing_overlaps
 
-import harness
-from harness import papers
-from harness.analysis import AnalysisError
-from harness.errors import CellsFailed, SpecError
-from harness.evidence import CURVE, NETWORK, TRACE, Evidence
-from harness.figures import paper as drawing
-from harness.figures.style import COLUMN_IN, PAGE_IN
-from harness.papers.table import table
-from harness.record import record
-from harness.spec import builtin_names
-from harness.store import RunFolder
+from wanbench.harness.analysis.summary import AnalysisError
+from wanbench.harness.errors import CellsFailed, SpecError
+from wanbench.harness.results.evidence import CURVE, NETWORK, TRACE, Evidence
+from wanbench.harness.results.record import record
+from wanbench.harness.results.store import RunFolder
+from wanbench.harness.show import papers
+from wanbench.harness.show.figures import paper as drawing
+from wanbench.harness.show.figures.style import COLUMN_IN, PAGE_IN
+from wanbench.harness.show.papers.table import table
+from wanbench.harness.spec.experiment import builtin_names
 
-REFERENCE = Path(harness.__file__).parents[1] / "results" / "reference"
+REFERENCE = Path(__file__).resolve().parents[2] / "results" / "reference"
 SET = """
 schema = 1
 title = "T"
@@ -63,8 +62,8 @@ run = { testbed = "virtual", repeats = 2 }
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
     """Simulated; half a second."""
-    from harness.api import run
-    from harness.spec import Spec
+    from wanbench.harness.api import run
+    from wanbench.harness.spec.experiment import Spec
 
     return run(Spec.from_toml(SPEC, "t"), out=tmp_path_factory.mktemp("runs"))
 
@@ -88,12 +87,12 @@ def check():
 
 
 def test_record_measures_keeps_and_draws(tmp_path, monkeypatch):
-    from harness.spec import Spec
+    from wanbench.harness.spec.experiment import Spec
 
     monkeypatch.setattr(papers, "load", lambda name: papers.parse("p", SET))
     monkeypatch.setattr(papers, "names", lambda: ["p"])
     monkeypatch.setattr(Spec, "load", lambda name: Spec.from_toml(SPEC, name))
-    monkeypatch.setattr("harness.spec.read", lambda name: SPEC)
+    monkeypatch.setattr("wanbench.harness.spec.experiment.read", lambda name: SPEC)
     result = wanbench("record", "p")
     assert result.exit_code == 0, result.stderr
     assert result.stdout.splitlines()[:2] == ["results/reference/t", "results/reference/p/speed.svg"]

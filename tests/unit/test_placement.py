@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from netprofiles import Delay, PlacementError, catalog_names, load, place, uniform
+from wanbench.netprofiles import Delay, PlacementError, catalog_names, load, place, uniform
 
 WORLD = load("world4")
 

@@ -12,9 +12,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-import harness
-from harness.conditions import effective_conditions
-from harness.predict import (
+from wanbench.harness.plan.conditions import effective_conditions
+from wanbench.harness.plan.law import (
     PredictError,
     PredictInputs,
     expected_maximum,
@@ -24,9 +23,9 @@ from harness.predict import (
     rep_duration_s,
     window_steps,
 )
-from netprofiles.path import Path, Site
-from netprofiles.profile import Profile, uniform
-from netprofiles.units import Delay, Rate
+from wanbench.netprofiles.path import Path, Site
+from wanbench.netprofiles.profile import Profile, uniform
+from wanbench.netprofiles.units import Delay, Rate
 
 # gloo all-reduce on AWS with tc on every node:
 # BinhangYuan/tc_cluster_setting, results/allreduce.md, commit 21a012d.
@@ -52,7 +51,7 @@ GLOO_UNDER_TC = [
     (16, 10, 1, 256, 7636),
 ]
 
-ROOT = pathlib.Path(harness.__file__).parents[1]
+ROOT = pathlib.Path(__file__).resolve().parents[2]
 RESNET50_BYTES = 25_557_032 * 4
 BASE = PredictInputs(
     workers=4, step_time_s=0.3, rtt_s=0.1, rate_bytes_per_s=12.5e6, message_bytes=RESNET50_BYTES // 100
@@ -288,7 +287,7 @@ def test_inputs_survive_json():
 
 def test_importing_the_law_loads_neither_pandas_nor_torch():
     heavy = {"numpy", "pandas", "matplotlib", "torch"}
-    code = f"import sys, harness.predict; print(sorted({heavy} & set(sys.modules)))"
+    code = f"import sys, wanbench.harness.plan.law; print(sorted({heavy} & set(sys.modules)))"
     assert (
         subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT).stdout
         == "[]\n"

@@ -2,15 +2,9 @@
 
 import pytest
 
-from harness.emulators.plan import UNLIMITED, Link, Network, Queue
-from harness.emulators.probe_plan import (
-    burst_train,
-    flows_of,
-    rounds_of,
-    shared_up_flows,
-    wire_ns,
-)
-from harness.emulators.probe_report import (
+from wanbench.harness.emulators.plan import UNLIMITED, Link, Network, Queue
+from wanbench.harness.emulators.probe.plan import burst_train, flows_of, rounds_of, shared_up_flows, wire_ns
+from wanbench.harness.emulators.probe.report import (
     NETEM_TOLERANCE,
     RELAY_TOLERANCE,
     ProbeReport,

@@ -5,7 +5,7 @@ import pickle
 
 import pytest
 
-from netprofiles import Delay, Path, Profile, ProfileError, Provenance, Rate, Ratio, Site, Size, uniform
+from wanbench.netprofiles import Delay, Path, Profile, ProfileError, Provenance, Rate, Ratio, Site, Size, uniform
 
 MEASURED = Provenance("measured", "a ping")
 

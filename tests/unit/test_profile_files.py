@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from netprofiles import Delay, ProfileError, Provenance, Rate, Ratio, Size, load
+from wanbench.netprofiles import Delay, ProfileError, Provenance, Rate, Ratio, Size, load
 
 TOML = """
 schema = 1

@@ -8,12 +8,13 @@ from pathlib import Path
 import pytest
 from command_line import as_it_was, refused  # noqa: F401
 
-from harness import gpus, mounts
-from harness.errors import HostError, SpecError
-from harness.program import Program
-from harness.testbeds.base import FolderMount
-from harness.testbeds.docker import host_options
-from netprofiles import load
+from wanbench.harness.errors import HostError, SpecError
+from wanbench.harness.rep import gpus
+from wanbench.harness.rep.program import Program
+from wanbench.harness.testbeds.base import FolderMount
+from wanbench.harness.testbeds.docker import mounts
+from wanbench.harness.testbeds.docker.testbed import host_options
+from wanbench.netprofiles import load
 
 EXEC = ("exec", "--profile", "world4", "-n", "4")
 

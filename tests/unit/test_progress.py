@@ -1,6 +1,6 @@
 """Lines that a run says while it goes on."""
 
-from harness.progress import brief
+from wanbench.harness.run.progress import brief
 
 
 def test_few_reasons_are_told_whole_and_of_many_the_first_two():

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from command_line import as_it_was, data, wanbench  # noqa: F401  # the fixture is used by all
 
-from harness import columns, spec_keys
-from harness.analysis import COLUMNS
-from harness.cells import expand
-from harness.rows import describe
-from harness.spec import Spec
+from wanbench.harness.analysis.summary import COLUMNS
+from wanbench.harness.plan.cell import expand
+from wanbench.harness.results import columns
+from wanbench.harness.results.row import describe
+from wanbench.harness.spec import keys
+from wanbench.harness.spec.experiment import Spec
 
 COMMAND = {
     "schema": 1,
@@ -20,11 +21,11 @@ COMMAND = {
 
 
 def test_every_key_of_a_spec_has_a_meaning_and_no_meaning_lost_its_key():
-    assert {key.name for key in spec_keys.described()} == set(spec_keys.MEANINGS)
+    assert {key.name for key in keys.described()} == set(keys.MEANINGS)
 
 
 def test_a_key_says_what_it_takes_and_what_holds_without_it():
-    found = {key.name: key for key in spec_keys.described()}
+    found = {key.name: key for key in keys.described()}
     assert (found["run.repeats"].takes, found["run.repeats"].default) == ("whole number", "3")
     assert found["run.emulator"].takes == '"auto" or "netem" or "relay"'
     assert found["network.place"].takes == '"blocked" or "round-robin" or table'

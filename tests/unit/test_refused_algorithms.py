@@ -6,8 +6,8 @@ import pytest
 from command_line import as_it_was, refused  # noqa: F401  # the fixture is used by all
 from small_spec import edited
 
-from workloads.algorithms import registry
-from workloads.compression import registry as compressors
+from wanbench.workloads.algorithms import registry
+from wanbench.workloads.compression import registry as compressors
 
 RATIO = "a number, above 0 to 1"
 COUNT = "a whole number, 1 or more"

@@ -2,8 +2,8 @@
 
 import pytest
 
-from harness.emulators.queues import Switch
-from harness.emulators.relay_stats import Meter
+from wanbench.harness.emulators.relay.queues import Switch
+from wanbench.harness.emulators.relay.stats import Meter
 
 MS = 1e6
 
@@ -12,7 +12,7 @@ MS = 1e6
 def meter(monkeypatch):
     """A meter whose period lasts one second."""
     now = iter([100.0, 101.0])
-    monkeypatch.setattr("harness.emulators.relay_stats.time.monotonic", lambda: next(now))
+    monkeypatch.setattr("wanbench.harness.emulators.relay.stats.time.monotonic", lambda: next(now))
     return Meter(Switch())
 
 

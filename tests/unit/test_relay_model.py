@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.emulators.plan import UNLIMITED, Link, Network, Queue, worker_address
-from harness.emulators.queues import Switch, TailDrop
+from wanbench.harness.emulators.plan import UNLIMITED, Link, Network, Queue, worker_address
+from wanbench.harness.emulators.relay.queues import Switch, TailDrop
 
 MS = 1_000_000
 SIZE = 1000

@@ -11,9 +11,9 @@ import synthetic_rows
 from command_line import as_it_was, refused, wanbench  # noqa: F401  # the fixture is used by all
 from written_run import MANIFEST, write_run
 
-from harness.best import networks
-from harness.report import page
-from harness.report.content import content_of
+from wanbench.harness.analysis.best import networks
+from wanbench.harness.show.report import page
+from wanbench.harness.show.report.content import content_of
 
 EVIL = '<img src=x onerror="alert(1)"></script><script>alert(2)</script>'
 
@@ -206,8 +206,8 @@ def test_results_of_another_schema_are_refused_in_a_line(tmp_path):
 
 
 def test_evidence_that_was_cut_short_costs_its_figure_and_nothing_else(tmp_path):
-    from harness.api import run
-    from harness.spec import Spec
+    from wanbench.harness.api import run
+    from wanbench.harness.spec.experiment import Spec
 
     text = """
 schema = 1

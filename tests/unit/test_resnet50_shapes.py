@@ -3,8 +3,8 @@ import torch
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
-from workloads.buckets import plan_buckets
-from workloads.models import resnet50
+from wanbench.workloads.compute.buckets import plan_buckets
+from wanbench.workloads.models import resnet50
 
 
 class Bottleneck(nn.Module):

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from harness.cells import Cell, expand
-from harness.rows import describe
-from harness.spec import Spec
-from harness.stats import one_worker_step_time_s, scalability
+from wanbench.harness.analysis.scalability import one_worker_step_time_s, scalability
+from wanbench.harness.plan.cell import Cell, expand
+from wanbench.harness.results.row import describe
+from wanbench.harness.spec.experiment import Spec
 
 PROMISED = """
     run cell rep status reason testbed emulator collective channels workload payload_scale algorithm kind params workers

@@ -10,13 +10,13 @@ import torch
 from trained import NUMEL, OPTIMIZERS, PLAIN, START, Replicas, assert_equal, gradient, trained
 
 from wanbench.testing import check, simulate
-from workloads.algorithms.base import Algorithm, AlgorithmError, Replica, Setting
-from workloads.algorithms.gradient_sharing import GradientSharing
-from workloads.algorithms.localsgd import LocalSGD
-from workloads.algorithms.rps import RPS
-from workloads.algorithms.ssgd import SSGD
-from workloads.comm.gloo import GlooComm
-from workloads.optim import SGDConfig
+from wanbench.workloads.algorithms.base import Algorithm, AlgorithmError, Replica, Setting
+from wanbench.workloads.algorithms.gradient_sharing import GradientSharing
+from wanbench.workloads.algorithms.localsgd import LocalSGD
+from wanbench.workloads.algorithms.rps import RPS
+from wanbench.workloads.algorithms.ssgd import SSGD
+from wanbench.workloads.comm.gloo import GlooComm
+from wanbench.workloads.loop.optim import SGDConfig
 
 WORKERS = 3
 BLOCK = "8B"  # one float64

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.cells import expand
-from harness.schedule import BUDGET_SHARE, Load, fits, load_of, makespan
-from harness.spec import Spec
+from wanbench.harness.plan.cell import expand
+from wanbench.harness.plan.load import BUDGET_SHARE, Load, fits, load_of, makespan
+from wanbench.harness.spec.experiment import Spec
 
 LOADS = st.lists(st.builds(Load, seconds=st.floats(0.1, 1000), cpus=st.floats(0.01, 20)), max_size=12)
 SLOTS, CORES = st.integers(1, 8), st.integers(1, 16)

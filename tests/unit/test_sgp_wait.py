@@ -7,11 +7,11 @@ from collections import deque
 import pytest
 import torch
 
-from workloads.algorithms.base import AlgorithmError, Replica, Setting
-from workloads.algorithms.sgp import SGP
-from workloads.comm.base import CommError
-from workloads.comm.direct import DirectWork
-from workloads.optim import SGDConfig, make
+from wanbench.workloads.algorithms.base import AlgorithmError, Replica, Setting
+from wanbench.workloads.algorithms.sgp import SGP
+from wanbench.workloads.comm.base import CommError
+from wanbench.workloads.comm.direct import DirectWork
+from wanbench.workloads.loop.optim import SGDConfig, make
 
 
 class Mailbox:

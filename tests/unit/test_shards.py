@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workloads.shards import Shards
+from wanbench.workloads.data.shards import Shards
 
 LABELS = [sample % 10 for sample in range(1000)]
 

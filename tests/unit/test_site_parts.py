@@ -13,11 +13,11 @@ sys.path.append(str(ROOT / "docs" / "_ext"))
 
 from wanbench_docs import markdown, pages  # noqa: E402  # from docs/_ext
 
-from harness.cli import COMMANDS  # noqa: E402
-from harness.spec import builtin_names  # noqa: E402
-from netprofiles import catalog_names  # noqa: E402
-from workloads.algorithms import registry as algorithms  # noqa: E402
-from workloads.compression import registry as compressors  # noqa: E402
+from wanbench.harness.cli import COMMANDS  # noqa: E402
+from wanbench.harness.spec.experiment import builtin_names  # noqa: E402
+from wanbench.netprofiles import catalog_names  # noqa: E402
+from wanbench.workloads.algorithms import registry as algorithms  # noqa: E402
+from wanbench.workloads.compression import registry as compressors  # noqa: E402
 
 
 def test_every_generated_part_stands_on_a_page_once():

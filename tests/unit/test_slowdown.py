@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from workloads.compute import EmulatedCompute, StepTime
-from workloads.slowdown import Slowdowns
+from wanbench.workloads.compute.emulated import EmulatedCompute, StepTime
+from wanbench.workloads.compute.slowdown import Slowdowns
 
 S = 1_000_000_000
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from small_spec import GOOD
 
-from harness.errors import SpecError
-from harness.spec import Spec, builtin_names, find, parse_assignment, read
-from workloads.fields import DEFAULT_BATCH_SIZE
-from workloads.optim import SGDConfig
+from wanbench.harness.errors import SpecError
+from wanbench.harness.spec.experiment import Spec, builtin_names, find, parse_assignment, read
+from wanbench.workloads.loop.optim import SGDConfig
+from wanbench.workloads.workload_keys import DEFAULT_BATCH_SIZE
 
 
 def spec(text: str = GOOD) -> Spec:

@@ -13,10 +13,10 @@ import torch
 from pass_through import PassThrough
 
 from wanbench.testing import simulate
-from workloads.algorithms.delayed import Delayed
-from workloads.algorithms.dts import DTS
-from workloads.algorithms.ssgd import SSGD
-from workloads.optim import SGDConfig
+from wanbench.workloads.algorithms.delayed import Delayed
+from wanbench.workloads.algorithms.dts import DTS
+from wanbench.workloads.algorithms.ssgd import SSGD
+from wanbench.workloads.loop.optim import SGDConfig
 
 LIMITS = {1: 1.00, 2: 0.526, 3: 0.303, 4: 0.197, 8: 0.068, 12: 0.037, 16: 0.025, 20: 0.0187}
 """Largest stable a of Delayed with momentum 0.9, by delay."""

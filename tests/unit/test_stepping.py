@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from workloads.stepping import environment, read_steps
+from wanbench.workloads.loop.stepping import environment, read_steps
 
 LOOP = """
 import torch

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from harness.cells import Cell, expand
-from harness.errors import HostError, SpecError
-from harness.rows import describe
-from harness.run import pending
-from harness.spec import Spec
-from harness.store import RunFolder, open_run, write_json, write_text
+from wanbench.harness.errors import HostError, SpecError
+from wanbench.harness.plan.cell import Cell, expand
+from wanbench.harness.results.row import describe
+from wanbench.harness.results.store import RunFolder, open_run, write_json, write_text
+from wanbench.harness.run.session import pending
+from wanbench.harness.spec.experiment import Spec
 
 TEXT = """\
 schema = 1
@@ -301,7 +301,7 @@ def test_what_an_interrupted_run_left_half_written_is_swept_and_nothing_else(fol
 
 def test_a_second_harness_is_refused_with_exit_code_3(folder):
     code = (
-        "import sys; from pathlib import Path; from harness.store import RunFolder\n"
+        "import sys; from pathlib import Path; from wanbench.harness.results.store import RunFolder\n"
         f"with RunFolder(Path({str(folder.path)!r})).lock():\n print('locked', flush=True); sys.stdin.read()"
     )
     other = subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)

@@ -11,8 +11,8 @@ import pandas as pd
 import pytest
 import synthetic_rows
 
-from harness.analysis import COLUMNS
-from harness.tables import render, write_parquet
+from wanbench.harness.analysis.summary import COLUMNS
+from wanbench.harness.show.tables import render, write_parquet
 
 
 @pytest.fixture

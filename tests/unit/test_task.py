@@ -3,10 +3,10 @@ import torch
 from torch import nn
 from training_alone import FakeClock
 
-from workloads.buckets import Bucket, plan_buckets
-from workloads.compute import EmulatedCompute, StepTime
-from workloads.models.learner import Learner, LearnerError, parameter_tensors
-from workloads.task import EmulatedTask, LearningTask
+from wanbench.workloads.compute.buckets import Bucket, plan_buckets
+from wanbench.workloads.compute.emulated import EmulatedCompute, StepTime
+from wanbench.workloads.compute.task import EmulatedTask, LearningTask
+from wanbench.workloads.models.learner import Learner, LearnerError, parameter_tensors
 
 MS = 1_000_000
 

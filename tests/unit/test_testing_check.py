@@ -8,12 +8,12 @@ import pytest
 from pass_through import PassThrough
 
 from wanbench.testing import CheckError, check
-from workloads.algorithms import registry
-from workloads.algorithms.base import Algorithm, AlgorithmError
-from workloads.algorithms.delayed import Delayed
-from workloads.algorithms.dts import DTS
-from workloads.algorithms.sparse import Sparse
-from workloads.algorithms.ssgd import SSGD
+from wanbench.workloads.algorithms import registry
+from wanbench.workloads.algorithms.base import Algorithm, AlgorithmError
+from wanbench.workloads.algorithms.delayed import Delayed
+from wanbench.workloads.algorithms.dts import DTS
+from wanbench.workloads.algorithms.sparse import Sparse
+from wanbench.workloads.algorithms.ssgd import SSGD
 
 BASICS = [
     "unknown parameters are refused",

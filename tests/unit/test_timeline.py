@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from small_spec import edited, swept
 
-from harness.rep import expected_seconds, jobs, network_of, patience_s, schedule_of
-from harness.timeline.changes import described, has_endless_outage, planned_outage_s
-from harness.timeline.player import Event
-from harness.timeline.slow import Stragglers
+from wanbench.harness.rep.player import Event
+from wanbench.harness.rep.stragglers import Stragglers
+from wanbench.harness.rep.train import expected_seconds, jobs, network_of, patience_s, schedule_of
+from wanbench.harness.timeline.changes import described, has_endless_outage, planned_outage_s
 
 MS, S = 1_000_000, 1_000_000_000
 MBIT = 125_000.0
@@ -191,7 +191,7 @@ def test_what_is_known_of_a_long_trace_costs_each_line_once(tmp_path, monkeypatc
     schedule = schedule_of(cell_of('at = "1s"\ntrace = "long.csv"'))
     assert schedule.met({}) is schedule.met({})
     asked = []
-    monkeypatch.setattr("harness.timeline.schedule._Known.holds", lambda span, at: asked.append(at) or True)
+    monkeypatch.setattr("wanbench.harness.timeline.schedule._Known.holds", lambda span, at: asked.append(at) or True)
     schedule.met({}).outages()
     assert len(asked) == 1000
     assert sum(len(schedule.met({}).what(at)) for at in schedule.met({}).times) == 1

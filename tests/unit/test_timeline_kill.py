@@ -8,16 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from harness.cells import expand
-from harness.command_rep import program_of
-from harness.emulators.plan import build
-from harness.errors import SpecError
-from harness.program import Ended, Program, playing, watch
-from harness.spec import Spec
-from harness.timeline.changes import Change, described
-from harness.timeline.file import read_timeline, schedule_for_program
-from harness.timeline.schedule import Schedule
-from netprofiles import Delay, uniform
+from wanbench.harness.emulators.plan import build
+from wanbench.harness.errors import SpecError
+from wanbench.harness.plan.cell import expand
+from wanbench.harness.rep.command import program_of
+from wanbench.harness.rep.program import Ended, Program, playing, watch
+from wanbench.harness.spec.experiment import Spec
+from wanbench.harness.timeline.changes import Change, described
+from wanbench.harness.timeline.file import read_timeline, schedule_for_program
+from wanbench.harness.timeline.schedule import Schedule
+from wanbench.netprofiles import Delay, uniform
 
 S = 1_000_000_000
 FOR_A_WHILE = 'at = "20ms"\nfor = "30ms"\nwhere = 1\nkill = true'

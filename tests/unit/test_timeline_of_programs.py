@@ -7,14 +7,14 @@ import time
 import pytest
 from command_line import as_it_was, refused, wanbench  # noqa: F401  # the fixture is used by all
 
-from harness.cells import expand
-from harness.emulators.base import EmulatorError
-from harness.emulators.plan import build
-from harness.errors import SpecError
-from harness.program import Ended, playing
-from harness.spec import Spec
-from harness.timeline.file import read_timeline, schedule_for_program
-from netprofiles import Delay, uniform
+from wanbench.harness.emulators.base import EmulatorError
+from wanbench.harness.emulators.plan import build
+from wanbench.harness.errors import SpecError
+from wanbench.harness.plan.cell import expand
+from wanbench.harness.rep.program import Ended, playing
+from wanbench.harness.spec.experiment import Spec
+from wanbench.harness.timeline.file import read_timeline, schedule_for_program
+from wanbench.netprofiles import Delay, uniform
 
 CUT = '[[timeline]]\nat = "20ms"\nwhere = 1\ncut = true\n'
 PROFILE = uniform(2, Delay.from_ms(20))

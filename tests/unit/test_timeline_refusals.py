@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 from small_spec import edited, refusal, swept
 
-from harness.errors import SpecError
-from harness.rep import schedule_of
-from harness.timeline.edits import TimelineError
-from harness.timeline.table import KINDS
-from harness.timeline.trace import VALUES, read_trace
-from netprofiles import UnitError
+from wanbench.harness.errors import SpecError
+from wanbench.harness.rep.train import schedule_of
+from wanbench.harness.spec.timeline import KINDS
+from wanbench.harness.spec.trace import VALUES, read_trace
+from wanbench.harness.timeline.edits import TimelineError
+from wanbench.netprofiles import UnitError
 
 
 def refused(*entries: str) -> str:
@@ -188,7 +188,7 @@ def test_whatever_a_change_cannot_compute_is_an_error_of_the_timeline(error, mon
         raise error
 
     (cell,) = swept(edited() + '\n[[timeline]]\nat = "5s"\nrtt = 2.0\n')
-    monkeypatch.setattr("harness.timeline.edits._delayed", fail)
+    monkeypatch.setattr("wanbench.harness.timeline.edits._delayed", fail)
     with pytest.raises(TimelineError, match=f"^timeline.0: {error}$"):
         schedule_of(cell).check()
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from harness.timeline.told import told
+from wanbench.harness.show.changes import told
 
 
 def row(*events, timeline="worker 3: cut off at 6 s for 5 s", status="ok"):

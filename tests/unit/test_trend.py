@@ -6,10 +6,10 @@ import pytest
 import synthetic_rows
 from legible import assert_nothing_overlaps
 
-from harness.analysis import AnalysisError
-from harness.figures.style import COLUMN_IN, PAGE_IN
-from harness.papers import Figure
-from harness.papers.trend import trend_drawing
+from wanbench.harness.analysis.summary import AnalysisError
+from wanbench.harness.show.figures.style import COLUMN_IN, PAGE_IN
+from wanbench.harness.show.papers import Figure
+from wanbench.harness.show.papers.trend import trend_drawing
 
 TOPK = {"kind": "topk", "ratio": 0.1}
 

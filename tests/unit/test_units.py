@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from netprofiles import Delay, Rate, Ratio, Size, UnitError
+from wanbench.netprofiles import Delay, Rate, Ratio, Size, UnitError
 
 
 @pytest.mark.parametrize(

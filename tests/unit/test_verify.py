@@ -4,10 +4,9 @@ import pytest
 from command_line import as_it_was, finished, refused, wanbench  # noqa: F401  # the fixture is used by all
 from synthetic_rows import latency_sweep
 
-from harness.predict import window_steps
-from harness.spec import Spec
-from harness.store import write_json
-from harness.verify import (
+from wanbench.harness.plan.law import window_steps
+from wanbench.harness.results.store import write_json
+from wanbench.harness.results.verify import (
     ACCURACY_BAND,
     LOSS_BAND,
     MAX_EVENT_LATE_S,
@@ -18,6 +17,7 @@ from harness.verify import (
     objections,
     unmeasured,
 )
+from wanbench.harness.spec.experiment import Spec
 
 
 @pytest.fixture

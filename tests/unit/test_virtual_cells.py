@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from harness.cells import expand
-from harness.conditions import effective_conditions
-from harness.errors import SpecError
-from harness.host import check_host, memory_bytes
-from harness.predict import round_trips
-from harness.spec import Spec
-from netprofiles import load, place
 from tests.unit.small_spec import cells, edited, refusal
+from wanbench.harness.errors import SpecError
+from wanbench.harness.plan.cell import expand
+from wanbench.harness.plan.conditions import effective_conditions
+from wanbench.harness.plan.law import round_trips
+from wanbench.harness.run.host import check_host, memory_bytes
+from wanbench.harness.spec.experiment import Spec
+from wanbench.netprofiles import load, place
 
 VIRTUAL = ("[sweep]", '[run]\ntestbed = "virtual"\n\n[sweep]')
 

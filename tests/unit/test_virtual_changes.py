@@ -12,13 +12,13 @@ import pytest
 from small_spec import edited, swept
 from virtual_world import MS, NO_RAMP, star
 
-from harness.errors import RepFailed
-from harness.rep import jobs, network_of, schedule_of
-from harness.virtual.changing import Changing
-from harness.virtual.network import Route, VirtualNetwork
-from harness.virtual.rep import measure_virtual, simulate
-from harness.virtual.tcp import NEVER, Lost, Tcp, attempts
-from workloads.algorithms import registry
+from wanbench.harness.errors import RepFailed
+from wanbench.harness.rep.train import jobs, network_of, schedule_of
+from wanbench.harness.testbeds.virtual.changing import Changing
+from wanbench.harness.testbeds.virtual.network import Route, VirtualNetwork
+from wanbench.harness.testbeds.virtual.rep import measure_virtual, simulate
+from wanbench.harness.testbeds.virtual.tcp import NEVER, Lost, Tcp, attempts
+from wanbench.workloads.algorithms import registry
 
 S = 1_000_000_000
 

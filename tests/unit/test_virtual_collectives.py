@@ -8,10 +8,10 @@ import re
 
 import pytest
 
-from harness.predict import PredictInputs, all_reduce_time, gloo_rounds
-from harness.virtual.collectives import COLLECTIVES
-from harness.virtual.tcp import Tcp
 from tests.unit.virtual_world import NO_RAMP, ends, on_the_wire, star
+from wanbench.harness.plan.law import PredictInputs, all_reduce_time, gloo_rounds
+from wanbench.harness.testbeds.virtual.collectives import COLLECTIVES
+from wanbench.harness.testbeds.virtual.tcp import Tcp
 
 MIB = 1 << 20
 # https://github.com/BinhangYuan/tc_cluster_setting, results/allreduce.md at 21a012d: gloo on AWS under tc.

@@ -5,19 +5,19 @@ from __future__ import annotations
 import pytest
 import torch
 
-from harness.cells import expand
-from harness.rep import jobs, network_of
-from harness.spec import Spec
-from harness.virtual.fabric import SimulatedFabric
-from harness.virtual.kernel import Simulation
-from harness.virtual.network import VirtualNetwork
-from harness.virtual.rep import simulate
-from harness.virtual.tcp import Tcp
 from tests.unit.small_spec import edited
 from tests.unit.virtual_world import MS, star
-from workloads.comm.blocks import PAYLOAD_BYTES, WIRE_HEADER_BYTES
-from workloads.comm.exchange import Terms
-from workloads.comm.virtual import VirtualComm, VirtualGroup
+from wanbench.harness.plan.cell import expand
+from wanbench.harness.rep.train import jobs, network_of
+from wanbench.harness.spec.experiment import Spec
+from wanbench.harness.testbeds.virtual.fabric import SimulatedFabric
+from wanbench.harness.testbeds.virtual.kernel import Simulation
+from wanbench.harness.testbeds.virtual.network import VirtualNetwork
+from wanbench.harness.testbeds.virtual.rep import simulate
+from wanbench.harness.testbeds.virtual.tcp import Tcp
+from wanbench.workloads.comm.blocks import PAYLOAD_BYTES, WIRE_HEADER_BYTES
+from wanbench.workloads.comm.exchange import Terms
+from wanbench.workloads.comm.virtual import VirtualComm, VirtualGroup
 
 ELEMENTS = PAYLOAD_BYTES // 4
 TERMS = Terms(PAYLOAD_BYTES, 1000 * MS, 30 * MS)

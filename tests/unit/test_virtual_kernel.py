@@ -7,13 +7,13 @@ import threading
 import pytest
 import torch
 
-from harness.virtual.fabric import SimulatedFabric
-from harness.virtual.kernel import Simulation, SimulationError, Stopped
-from harness.virtual.network import VirtualNetwork
 from tests.unit.virtual_world import star
-from workloads.comm.base import CommError
-from workloads.comm.clock import VirtualClock
-from workloads.comm.virtual import SwitchError, VirtualComm, VirtualGroup
+from wanbench.harness.testbeds.virtual.fabric import SimulatedFabric
+from wanbench.harness.testbeds.virtual.kernel import Simulation, SimulationError, Stopped
+from wanbench.harness.testbeds.virtual.network import VirtualNetwork
+from wanbench.workloads.comm.base import CommError
+from wanbench.workloads.comm.clock import VirtualClock
+from wanbench.workloads.comm.virtual import SwitchError, VirtualComm, VirtualGroup
 
 
 def world(workers, body, shuffle=None, stopped=None, rtt_ms=10.0):

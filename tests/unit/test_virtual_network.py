@@ -7,11 +7,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from harness.emulators.plan import UNLIMITED, Queue
-from harness.virtual import streams
-from harness.virtual.network import Route, VirtualNetwork
-from harness.virtual.tcp import Connections, Tcp
 from tests.unit.virtual_world import MS, NO_RAMP, on_the_wire, star
+from wanbench.harness.emulators.plan import UNLIMITED, Queue
+from wanbench.harness.testbeds.virtual import streams
+from wanbench.harness.testbeds.virtual.network import Route, VirtualNetwork
+from wanbench.harness.testbeds.virtual.tcp import Connections, Tcp
 
 MEGABYTE = 1_000_000
 

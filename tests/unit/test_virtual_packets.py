@@ -9,9 +9,9 @@ from collections import defaultdict
 import numpy as np
 import pytest
 
-from harness.virtual.network import HEADER_BYTES
-from harness.virtual.tcp import SEGMENT_BYTES
 from tests.unit.virtual_world import ends, star
+from wanbench.harness.testbeds.virtual.network import HEADER_BYTES
+from wanbench.harness.testbeds.virtual.tcp import SEGMENT_BYTES
 
 WORKERS, RATE, NBYTES = 4, 1e7, 1_200_000
 ONE_WAY_S = {(a, b): 0.01 * (1 + a + 2 * b) for a in range(WORKERS) for b in range(WORKERS) if a != b}

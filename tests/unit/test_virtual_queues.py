@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.virtual.queues import QueueStates, Turn
+from wanbench.harness.testbeds.virtual.queues import QueueStates, Turn
 
 messages = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 50), st.integers(1, 20)), min_size=1, max_size=25)
 

@@ -11,14 +11,14 @@ import pandas as pd
 import pytest
 import torch
 
-from harness.cells import expand
-from harness.emulators.plan import Network
-from harness.rep import jobs, network_of
-from harness.spec import Spec
-from harness.virtual.kernel import SimulationError
-from harness.virtual.rep import measure_virtual, simulate
-from harness.virtual.tcp import Tcp
 from tests.unit.small_spec import GOOD, edited
+from wanbench.harness.emulators.plan import Network
+from wanbench.harness.plan.cell import expand
+from wanbench.harness.rep.train import jobs, network_of
+from wanbench.harness.spec.experiment import Spec
+from wanbench.harness.testbeds.virtual.kernel import SimulationError
+from wanbench.harness.testbeds.virtual.rep import measure_virtual, simulate
+from wanbench.harness.testbeds.virtual.tcp import Tcp
 
 VIRTUAL = ("[algorithms]", '[run]\ntestbed = "virtual"\n\n[algorithms]')
 DIGITS = ("params = 1000\ntensors = 2\n", 'name = "digits-cnn"\n')

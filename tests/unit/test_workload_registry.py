@@ -7,11 +7,11 @@ import pytest
 import torch
 from training_alone import FakeClock
 
-from workloads.builtins import BUILTINS
-from workloads.fields import WorkloadError
-from workloads.models.learner import LearnerError
-from workloads.registry import info, make_task
-from workloads.task import EmulatedTask, LearningTask
+from wanbench.workloads.builtins import BUILTINS
+from wanbench.workloads.compute.task import EmulatedTask, LearningTask
+from wanbench.workloads.models.learner import LearnerError
+from wanbench.workloads.registry import info, make_task
+from wanbench.workloads.workload_keys import WorkloadError
 
 MIB = 1 << 20
 NUMBERS = {"params": 1000, "step_time": "300ms"}
@@ -42,7 +42,7 @@ def test_resnet50_is_300_ms_and_102_mb():
 
 def test_planning_does_not_import_torch():
     code = (
-        "import sys; from workloads.registry import BUILTINS, info\n"
+        "import sys; from wanbench.workloads.registry import BUILTINS, info\n"
         "for name in BUILTINS: info({'name': name}).bucket_schedule(1 << 20)\n"
         "sys.exit('torch' in sys.modules or 'sklearn' in sys.modules)"
     )

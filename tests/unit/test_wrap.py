@@ -10,13 +10,13 @@ from wrapped_world import STEPS, Model, engine_run, recorded, wrapped_run
 
 import wanbench
 from wanbench import DTS, SSGD, TopK
-from workloads.algorithms import registry
-from workloads.algorithms.base import Algorithm, AlgorithmError
-from workloads.comm.base import CommError
-from workloads.comm.local import LocalComm, LocalGroup, run_replicas
-from workloads.flat import WrapError
-from workloads.optim import AdamWConfig, SGDConfig
-from workloads.wrapping import Wrapped
+from wanbench.workloads.algorithms import registry
+from wanbench.workloads.algorithms.base import Algorithm, AlgorithmError
+from wanbench.workloads.comm.base import CommError
+from wanbench.workloads.comm.local import LocalComm, LocalGroup, run_replicas
+from wanbench.workloads.loop.optim import AdamWConfig, SGDConfig
+from wanbench.workloads.wrap.flat import WrapError
+from wanbench.workloads.wrap.wrapped import Wrapped
 
 MOMENTUM = partial(torch.optim.SGD, lr=0.05, momentum=0.9)
 ADAMW = partial(torch.optim.AdamW, lr=0.01)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from harness.emulators.plan import UNLIMITED, Link, Network, Queue
-from harness.virtual.fabric import SimulatedFabric
-from harness.virtual.kernel import Simulation
-from harness.virtual.network import HEADER_BYTES, VirtualNetwork
-from harness.virtual.tcp import SEGMENT_BYTES, Tcp
+from wanbench.harness.emulators.plan import UNLIMITED, Link, Network, Queue
+from wanbench.harness.testbeds.virtual.fabric import SimulatedFabric
+from wanbench.harness.testbeds.virtual.kernel import Simulation
+from wanbench.harness.testbeds.virtual.network import HEADER_BYTES, VirtualNetwork
+from wanbench.harness.testbeds.virtual.tcp import SEGMENT_BYTES, Tcp
 
 MS = 1_000_000
 NO_RAMP = Tcp(ramp=False)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 
 from wanbench.testing import simulate
-from workloads.comm.local import run_replicas
-from workloads.wrapping import Wrapped
+from wanbench.workloads.comm.local import run_replicas
+from wanbench.workloads.wrap.wrapped import Wrapped
 
 STEPS, SIZES = 23, ((4, 3), (4,), (5,))
 NUMEL = 21
@@ -71,7 +71,7 @@ def wrapped_run(make, make_optimizer, ranks=2, drain_after=(), restart_after=(),
 
 
 def engine_run(make, config, ranks=2, drain_after=(), dtype=torch.float32):
-    """The same of `workloads.train`'s order of calls, with its own optimiser."""
+    """The same of `workloads.loop.train`'s order of calls, with its own optimiser."""
     start, gradients = recorded(ranks, dtype)
     trace = simulate(
         make,

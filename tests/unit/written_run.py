@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from harness.store import RunFolder
+from wanbench.harness.results.store import RunFolder
 
 SPEC = 'schema = 1\nname = "t"   # <b>not bold</b>\n'
 MANIFEST = {"schema": 1, "argv": ["wanbench", "run", "t"], "kernel": "6.1", "versions": {"torch": "2.13"}, "git": None}

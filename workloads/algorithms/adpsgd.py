@@ -19,10 +19,10 @@ import random
 from dataclasses import dataclass
 from typing import Any
 
-from workloads.algorithms.base import Algorithm, AlgorithmError, Replica, Setting
-from workloads.algorithms.gossip import refuse_too_few
-from workloads.algorithms.peers import ring
-from workloads.comm.base import Comm, Vector, Work
+from wanbench.workloads.algorithms.base import Algorithm, AlgorithmError, Replica, Setting
+from wanbench.workloads.algorithms.gossip import refuse_too_few
+from wanbench.workloads.algorithms.peers import ring
+from wanbench.workloads.comm.base import Comm, Vector, Work
 
 
 class Inbox:

@@ -21,12 +21,12 @@ from collections.abc import Mapping
 from dataclasses import Field, dataclass, field
 from typing import Any, ClassVar
 
-from workloads.comm.base import Comm, Vector
-from workloads.compression import registry as compressors
-from workloads.compression.averaging import Averager
-from workloads.compression.base import Compressor, CompressorError, Shapes
-from workloads.optim import Optimizer
-from workloads.parameters import Parameters, at_least, between, one_of, typename_of
+from wanbench.workloads.comm.base import Comm, Vector
+from wanbench.workloads.compression import registry as compressors
+from wanbench.workloads.compression.averaging import Averager
+from wanbench.workloads.compression.base import Compressor, CompressorError, Shapes
+from wanbench.workloads.loop.optim import Optimizer
+from wanbench.workloads.parameters import Parameters, at_least, between, one_of, typename_of
 
 __all__ = [
     "Algorithm", "AlgorithmError", "Compression", "Replica", "Setting", "at_least", "between", "one_of",
@@ -107,7 +107,7 @@ class Algorithm(Parameters):
         keeps_mean: the mean of `w` over the replicas moves as synchronous SGD moves it on the same gradients.
         repeats: what is learned does not depend on when messages arrive.
         lawful: each `period_steps`, `tensors_per_message` all_reduces of `message_bytes` are issued and waited for
-            `delay_steps` later, and nothing else is sent: then the step-time law of `harness.predict` speaks of it.
+            `delay_steps` later, and nothing else is sent: then the step-time law of `harness.plan.law` speaks of it.
         goes_on: a peer that cannot be reached holds up no step; otherwise steps wait, once what is due from it is not
             there, until it is back or the repetition fails.
         datagrams: it asks for `workloads.comm.exchange.LossyComm.exchange`.
@@ -276,7 +276,7 @@ class Algorithm(Parameters):
         Raises:
             AlgorithmError: an attribute cannot be stored, or something is under way.
         """
-        from workloads.algorithms.checkpoint import snapshot  # imports torch
+        from wanbench.workloads.algorithms.checkpoint import snapshot  # imports torch
 
         return snapshot(self)
 
@@ -286,6 +286,6 @@ class Algorithm(Parameters):
         Raises:
             AlgorithmError: the state is that of another algorithm.
         """
-        from workloads.algorithms.checkpoint import restore
+        from wanbench.workloads.algorithms.checkpoint import restore
 
         restore(self, state)

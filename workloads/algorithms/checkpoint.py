@@ -18,7 +18,7 @@ from typing import Any, cast
 
 import torch
 
-from workloads.algorithms.base import Algorithm, AlgorithmError
+from wanbench.workloads.algorithms.base import Algorithm, AlgorithmError
 
 _SCRATCH = "_spare"
 _CLASS = "__class__"

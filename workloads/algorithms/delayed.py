@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from workloads.algorithms.base import Compression, at_least
-from workloads.algorithms.dts import Compensated
+from wanbench.workloads.algorithms.base import Compression, at_least
+from wanbench.workloads.algorithms.dts import Compensated
 
 
 @dataclass

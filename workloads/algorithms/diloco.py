@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from workloads.algorithms.base import Algorithm, Compression, Replica, Setting, at_least, between
-from workloads.algorithms.dts import refuse_own_momentum
-from workloads.comm.base import Vector
+from wanbench.workloads.algorithms.base import Algorithm, Compression, Replica, Setting, at_least, between
+from wanbench.workloads.algorithms.dts import refuse_own_momentum
+from wanbench.workloads.comm.base import Vector
 
 
 class Outer:

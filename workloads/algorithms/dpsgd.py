@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from workloads.algorithms.base import Algorithm, Replica, Setting
-from workloads.algorithms.gossip import Neighbours, refuse_too_few
-from workloads.comm.base import Vector
+from wanbench.workloads.algorithms.base import Algorithm, Replica, Setting
+from wanbench.workloads.algorithms.gossip import Neighbours, refuse_too_few
+from wanbench.workloads.comm.base import Vector
 
 
 @dataclass

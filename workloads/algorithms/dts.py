@@ -56,7 +56,7 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import cast
 
-from workloads.algorithms.base import (
+from wanbench.workloads.algorithms.base import (
     Algorithm,
     AlgorithmError,
     Compression,
@@ -66,9 +66,9 @@ from workloads.algorithms.base import (
     between,
     one_of,
 )
-from workloads.comm.base import Vector
-from workloads.compression.averaging import Exchange
-from workloads.optim import SGD
+from wanbench.workloads.comm.base import Vector
+from wanbench.workloads.compression.averaging import Exchange
+from wanbench.workloads.loop.optim import SGD
 
 
 @dataclass

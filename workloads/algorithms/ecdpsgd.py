@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, cast
 
-from workloads.algorithms.base import Algorithm, AlgorithmError, Compression, Replica, Setting
-from workloads.algorithms.gossip import Neighbours, refuse_too_few
-from workloads.comm.base import Vector
-from workloads.compression.base import Gathered
-from workloads.phantom import Phantom
+from wanbench.workloads.algorithms.base import Algorithm, AlgorithmError, Compression, Replica, Setting
+from wanbench.workloads.algorithms.gossip import Neighbours, refuse_too_few
+from wanbench.workloads.comm.base import Vector
+from wanbench.workloads.compression.base import Gathered
+from wanbench.workloads.compute.phantom import Phantom
 
 if TYPE_CHECKING:
     import torch

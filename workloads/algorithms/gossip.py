@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from workloads.algorithms.base import Algorithm, AlgorithmError, Setting
-from workloads.algorithms.peers import ring
-from workloads.comm.base import Comm, Vector, Work
+from wanbench.workloads.algorithms.base import Algorithm, AlgorithmError, Setting
+from wanbench.workloads.algorithms.peers import ring
+from wanbench.workloads.comm.base import Comm, Vector, Work
 
 
 class Neighbours:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from workloads.algorithms.unreliable import Unreliable
-from workloads.comm.base import Vector
+from wanbench.workloads.algorithms.unreliable import Unreliable
+from wanbench.workloads.comm.base import Vector
 
 
 @dataclass

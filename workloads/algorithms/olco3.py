@@ -24,10 +24,10 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass, field
 
-from workloads.algorithms.base import Algorithm, AlgorithmError, Compression, Replica, Setting, at_least
-from workloads.algorithms.dts import refuse_own_momentum
-from workloads.compression.averaging import Exchange
-from workloads.compression.base import Compressor
+from wanbench.workloads.algorithms.base import Algorithm, AlgorithmError, Compression, Replica, Setting, at_least
+from wanbench.workloads.algorithms.dts import refuse_own_momentum
+from wanbench.workloads.compression.averaging import Exchange
+from wanbench.workloads.compression.base import Compressor
 
 
 @dataclass
@@ -89,8 +89,8 @@ class OLCO3(Algorithm):
         inner = super().compressor
         if inner is None or not self.two_way:
             return inner
-        from workloads.compression.base import Gathered
-        from workloads.compression.two_way import TwoWay
+        from wanbench.workloads.compression.base import Gathered
+        from wanbench.workloads.compression.two_way import TwoWay
 
         if not isinstance(inner, Gathered) or type(inner).load is not Compressor.load:
             raise AlgorithmError(

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from workloads.algorithms.base import at_least
-from workloads.algorithms.sgp import FOREVER, PushSum
+from wanbench.workloads.algorithms.base import at_least
+from wanbench.workloads.algorithms.sgp import FOREVER, PushSum
 
 
 @dataclass

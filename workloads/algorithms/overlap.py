@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from workloads.algorithms.base import Algorithm, Replica, at_least, between
-from workloads.comm.base import Vector, Work
+from wanbench.workloads.algorithms.base import Algorithm, Replica, at_least, between
+from wanbench.workloads.comm.base import Vector, Work
 
 
 @dataclass

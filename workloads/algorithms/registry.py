@@ -9,27 +9,27 @@ import json
 from collections.abc import Mapping
 from dataclasses import MISSING
 
-from netprofiles.errors import did_you_mean
-from workloads.algorithms.adpsgd import ADPSGD
-from workloads.algorithms.base import Algorithm, AlgorithmError
-from workloads.algorithms.cocod import CoCoD
-from workloads.algorithms.delayed import Delayed
-from workloads.algorithms.dga import DGA
-from workloads.algorithms.diloco import DiLoCo
-from workloads.algorithms.dpsgd import DPSGD
-from workloads.algorithms.dts import DTS
-from workloads.algorithms.ecdpsgd import ECDPSGD
-from workloads.algorithms.gradient_sharing import GradientSharing
-from workloads.algorithms.localsgd import LocalSGD
-from workloads.algorithms.olco3 import OLCO3
-from workloads.algorithms.osgp import OSGP
-from workloads.algorithms.overlap import OverlapLocalSGD
-from workloads.algorithms.rps import RPS
-from workloads.algorithms.sgp import SGP
-from workloads.algorithms.sparse import Sparse
-from workloads.algorithms.ssgd import SSGD
-from workloads.algorithms.streaming import StreamingDiLoCo
-from workloads.parameters import default_of, typename_of, unknown_or_missing
+from wanbench.netprofiles.errors import did_you_mean
+from wanbench.workloads.algorithms.adpsgd import ADPSGD
+from wanbench.workloads.algorithms.base import Algorithm, AlgorithmError
+from wanbench.workloads.algorithms.cocod import CoCoD
+from wanbench.workloads.algorithms.delayed import Delayed
+from wanbench.workloads.algorithms.dga import DGA
+from wanbench.workloads.algorithms.diloco import DiLoCo
+from wanbench.workloads.algorithms.dpsgd import DPSGD
+from wanbench.workloads.algorithms.dts import DTS
+from wanbench.workloads.algorithms.ecdpsgd import ECDPSGD
+from wanbench.workloads.algorithms.gradient_sharing import GradientSharing
+from wanbench.workloads.algorithms.localsgd import LocalSGD
+from wanbench.workloads.algorithms.olco3 import OLCO3
+from wanbench.workloads.algorithms.osgp import OSGP
+from wanbench.workloads.algorithms.overlap import OverlapLocalSGD
+from wanbench.workloads.algorithms.rps import RPS
+from wanbench.workloads.algorithms.sgp import SGP
+from wanbench.workloads.algorithms.sparse import Sparse
+from wanbench.workloads.algorithms.ssgd import SSGD
+from wanbench.workloads.algorithms.streaming import StreamingDiLoCo
+from wanbench.workloads.parameters import default_of, typename_of, unknown_or_missing
 
 ALGORITHM, PARAMS = "WANBENCH_ALGORITHM", "WANBENCH_PARAMS"
 """Environment variables of a program: a kind, and its parameters as JSON."""
@@ -189,5 +189,7 @@ def _load(kind: str) -> type[Algorithm]:
         near = did_you_mean(name, [key for key, value in vars(loaded).items() if isinstance(value, type)])
         raise AlgorithmError(f"algorithm '{kind}': module '{module}' has no '{name}'{near}")
     if not (isinstance(found, type) and issubclass(found, Algorithm)):
-        raise AlgorithmError(f"algorithm '{kind}': '{name}' is not a subclass of workloads.algorithms.base.Algorithm")
+        raise AlgorithmError(
+            f"algorithm '{kind}': '{name}' is not a subclass of wanbench.workloads.algorithms.base.Algorithm"
+        )
     return found

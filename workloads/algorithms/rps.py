@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from workloads.algorithms.unreliable import Unreliable
+from wanbench.workloads.algorithms.unreliable import Unreliable
 
 
 @dataclass

@@ -26,12 +26,12 @@ from collections.abc import Sequence
 from dataclasses import Field, dataclass, field
 from typing import Any
 
-from netprofiles import Delay, UnitError
-from workloads.algorithms.base import Algorithm, AlgorithmError, Replica, Setting, at_least
-from workloads.algorithms.gossip import refuse_too_few
-from workloads.algorithms.peers import exponential
-from workloads.comm.base import CommError, PatientWork, Vector, Work
-from workloads.phantom import Phantom
+from wanbench.netprofiles import Delay, UnitError
+from wanbench.workloads.algorithms.base import Algorithm, AlgorithmError, Replica, Setting, at_least
+from wanbench.workloads.algorithms.gossip import refuse_too_few
+from wanbench.workloads.algorithms.peers import exponential
+from wanbench.workloads.comm.base import CommError, PatientWork, Vector, Work
+from wanbench.workloads.compute.phantom import Phantom
 
 FOREVER = "forever"
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from workloads.algorithms.base import Algorithm, AlgorithmError, Compression, Replica, Setting
-from workloads.comm.base import Vector, Work
+from wanbench.workloads.algorithms.base import Algorithm, AlgorithmError, Compression, Replica, Setting
+from wanbench.workloads.comm.base import Vector, Work
 
 
 @dataclass

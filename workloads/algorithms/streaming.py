@@ -6,11 +6,19 @@ from collections import deque
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from workloads.algorithms.base import Algorithm, AlgorithmError, Compression, Replica, Setting, at_least, between
-from workloads.algorithms.diloco import Outer
-from workloads.algorithms.dts import refuse_own_momentum
-from workloads.compression.averaging import Averager, Exchange
-from workloads.compression.base import Shapes
+from wanbench.workloads.algorithms.base import (
+    Algorithm,
+    AlgorithmError,
+    Compression,
+    Replica,
+    Setting,
+    at_least,
+    between,
+)
+from wanbench.workloads.algorithms.diloco import Outer
+from wanbench.workloads.algorithms.dts import refuse_own_momentum
+from wanbench.workloads.compression.averaging import Averager, Exchange
+from wanbench.workloads.compression.base import Shapes
 
 
 @dataclass

@@ -10,11 +10,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import Field, dataclass
 from typing import Any
 
-from netprofiles import Delay, Size, UnitError
-from workloads.algorithms.base import Algorithm, AlgorithmError, Replica, Setting
-from workloads.comm.base import Vector
-from workloads.comm.blocks import PAYLOAD_BYTES
-from workloads.comm.exchange import LossyComm, Terms
+from wanbench.netprofiles import Delay, Size, UnitError
+from wanbench.workloads.algorithms.base import Algorithm, AlgorithmError, Replica, Setting
+from wanbench.workloads.comm.base import Vector
+from wanbench.workloads.comm.blocks import PAYLOAD_BYTES
+from wanbench.workloads.comm.exchange import LossyComm, Terms
 
 COLLECTIVE = "direct"
 LONGEST_DEADLINE = Delay.parse("30s")  # a worker that is silent for long counts as hung

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from workloads.comm.virtual import Fabric, refuse_inside_autograd
+from wanbench.workloads.comm.virtual import Fabric, refuse_inside_autograd
 
 
 class MonotonicClock:

@@ -21,11 +21,11 @@ from typing import cast
 
 import torch
 
-from workloads.comm.base import CommError, Vector
-from workloads.comm.blocks import HEADER, MTU, WIRE_HEADER_BYTES, Blocks
-from workloads.comm.direct import DirectComm, bytes_of
-from workloads.comm.exchange import Terms
-from workloads.comm.mesh import Mesh
+from wanbench.workloads.comm.base import CommError, Vector
+from wanbench.workloads.comm.blocks import HEADER, MTU, WIRE_HEADER_BYTES, Blocks
+from wanbench.workloads.comm.direct import DirectComm, bytes_of
+from wanbench.workloads.comm.exchange import Terms
+from wanbench.workloads.comm.mesh import Mesh
 
 ABSORBED_S = 0.01
 _WANTED_BUFFER_BYTES = 8 << 20

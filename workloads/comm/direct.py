@@ -23,8 +23,8 @@ from typing import Any, cast
 
 import torch
 
-from workloads.comm.base import CommError, Vector
-from workloads.comm.mesh import ABORT, GATHER, MESSAGE, SCATTER, SHARE, Frame, Mesh
+from wanbench.workloads.comm.base import CommError, Vector
+from wanbench.workloads.comm.mesh import ABORT, GATHER, MESSAGE, SCATTER, SHARE, Frame, Mesh
 
 
 def bytes_of(tensor: torch.Tensor) -> memoryview:

@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
-from workloads.comm.base import Comm, Vector, Work
+from wanbench.workloads.comm.base import Comm, Vector, Work
 
 
 @dataclass(frozen=True)

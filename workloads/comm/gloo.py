@@ -16,7 +16,7 @@ from torch._C._distributed_c10d import AllgatherOptions, AllreduceOptions, Reduc
 from torch._C._distributed_c10d import Work as TorchWork
 from torch.distributed import ProcessGroupGloo
 
-from workloads.comm.base import CommError, Vector
+from wanbench.workloads.comm.base import CommError, Vector
 
 THREADS_PER_CHANNEL = 2
 

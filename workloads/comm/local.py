@@ -12,9 +12,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from workloads.comm.base import CommError, Vector
-from workloads.comm.blocks import Blocks
-from workloads.comm.exchange import Terms
+from wanbench.workloads.comm.base import CommError, Vector
+from wanbench.workloads.comm.blocks import Blocks
+from wanbench.workloads.comm.exchange import Terms
 
 T = TypeVar("T")
 Lost = Callable[[int, int, int, int], bool]

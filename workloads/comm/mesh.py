@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
-from workloads.comm.base import CommError
+from wanbench.workloads.comm.base import CommError
 
 SCATTER, GATHER, MESSAGE, ABORT, SHARE = 0, 1, 2, 3, 4
 _HEADER = struct.Struct("<BxxxIQ")  # kind, sequence number, bytes of the body

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from workloads.comm.base import Clock, Comm, CommError, PatientWork, Vector, Work
-from workloads.comm.exchange import Exchange, LossyComm, Terms
+from wanbench.workloads.comm.base import Clock, Comm, CommError, PatientWork, Vector, Work
+from wanbench.workloads.comm.exchange import Exchange, LossyComm, Terms
 
 JOURNAL_LIMIT = 2000
 

@@ -16,9 +16,9 @@ from typing import Any, Protocol
 
 import torch
 
-from workloads.comm.base import CommError, Vector
-from workloads.comm.blocks import Blocks
-from workloads.comm.exchange import Terms
+from wanbench.workloads.comm.base import CommError, Vector
+from wanbench.workloads.comm.blocks import Blocks
+from wanbench.workloads.comm.exchange import Terms
 
 
 class SwitchError(RuntimeError):

@@ -10,8 +10,8 @@ from functools import cache
 import torch
 import torch.distributed as dist
 
-from workloads.comm.base import CommError
-from workloads.comm.gloo import GroupComm
+from wanbench.workloads.comm.base import CommError
+from wanbench.workloads.comm.gloo import GroupComm
 
 _TAGS = 1 << 20
 _count = itertools.count(1)

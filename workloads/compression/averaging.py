@@ -18,9 +18,9 @@ from collections.abc import Generator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
-from workloads.comm.base import Comm, Vector, Work
-from workloads.compression.base import Compressor, Shapes
-from workloads.phantom import Phantom
+from wanbench.workloads.comm.base import Comm, Vector, Work
+from wanbench.workloads.compression.base import Compressor, Shapes
+from wanbench.workloads.compute.phantom import Phantom
 
 if TYPE_CHECKING:
     import torch

@@ -7,9 +7,9 @@ from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from workloads.comm.base import Comm, Vector, Work
-from workloads.parameters import Parameters
-from workloads.phantom import Phantom
+from wanbench.workloads.comm.base import Comm, Vector, Work
+from wanbench.workloads.compute.phantom import Phantom
+from wanbench.workloads.parameters import Parameters
 
 if TYPE_CHECKING:
     import torch

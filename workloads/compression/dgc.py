@@ -8,10 +8,10 @@ from typing import cast
 
 import torch
 
-from workloads.comm.base import Vector
-from workloads.compression.base import Shapes
-from workloads.compression.topk import TopK
-from workloads.parameters import at_least, between
+from wanbench.workloads.comm.base import Vector
+from wanbench.workloads.compression.base import Shapes
+from wanbench.workloads.compression.topk import TopK
+from wanbench.workloads.parameters import at_least, between
 
 
 @dataclass

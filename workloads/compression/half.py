@@ -8,8 +8,8 @@ from typing import ClassVar
 
 import torch
 
-from workloads.comm.base import Comm
-from workloads.compression.base import Compressor, Message, Rounds, Shapes
+from wanbench.workloads.comm.base import Comm
+from wanbench.workloads.compression.base import Compressor, Message, Rounds, Shapes
 
 
 class Half(Compressor):

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 
 import torch
 
-from workloads.comm.base import Comm
-from workloads.compression.base import Compressor, Message, Rounds, Shapes
-from workloads.parameters import at_least
+from wanbench.workloads.comm.base import Comm
+from wanbench.workloads.compression.base import Compressor, Message, Rounds, Shapes
+from wanbench.workloads.parameters import at_least
 
 
 @dataclass

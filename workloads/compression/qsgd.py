@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 
 import torch
 
-from workloads.compression.base import Gathered, Message, Shapes
-from workloads.compression.bits import pack, packed_bytes, unpack
-from workloads.parameters import at_least, between
-from workloads.seeding import torch_seed
+from wanbench.workloads.compression.base import Gathered, Message, Shapes
+from wanbench.workloads.compression.bits import pack, packed_bytes, unpack
+from wanbench.workloads.parameters import at_least, between
+from wanbench.workloads.seeding import torch_seed
 
 _NORM_BYTES = 4
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 
 import torch
 
-from workloads.compression.base import Agreed, Message, Shapes
-from workloads.parameters import between
+from wanbench.workloads.compression.base import Agreed, Message, Shapes
+from wanbench.workloads.parameters import between
 
 
 @dataclass

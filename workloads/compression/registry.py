@@ -6,10 +6,10 @@ import importlib
 from collections.abc import Mapping
 from typing import Any
 
-from netprofiles.errors import did_you_mean
-from workloads import parameters
-from workloads.compression.base import Compressor, CompressorError
-from workloads.parameters import unknown_or_missing
+from wanbench.netprofiles.errors import did_you_mean
+from wanbench.workloads import parameters
+from wanbench.workloads.compression.base import Compressor, CompressorError
+from wanbench.workloads.parameters import unknown_or_missing
 
 NONE = "none"
 
@@ -38,7 +38,7 @@ def find(kind: str) -> type[Compressor]:
         known = ", ".join([NONE, *_BUILT_IN])
         raise CompressorError(f"compressor '{kind}' is unknown{did_you_mean(kind, _BUILT_IN)} (known: {known})")
     module, _, name = _BUILT_IN[kind].partition(":")
-    found: type[Compressor] = getattr(importlib.import_module(f"workloads.compression.{module}"), name)
+    found: type[Compressor] = getattr(importlib.import_module(f"wanbench.workloads.compression.{module}"), name)
     return found
 
 

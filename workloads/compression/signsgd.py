@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import torch
 
-from workloads.compression.base import Gathered, Message, Shapes
-from workloads.compression.bits import pack, packed_bytes, unpack
+from wanbench.workloads.compression.base import Gathered, Message, Shapes
+from wanbench.workloads.compression.bits import pack, packed_bytes, unpack
 
 _SCALE_BYTES = 4
 

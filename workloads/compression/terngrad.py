@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import torch
 
-from workloads.compression.qsgd import Levels
+from wanbench.workloads.compression.qsgd import Levels
 
 
 @dataclass

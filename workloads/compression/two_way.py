@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import torch
 
-from workloads.comm.base import Comm, Vector, Work
-from workloads.compression.base import Gathered, Message, Rounds, Shapes, SizedRounds
-from workloads.phantom import Phantom
+from wanbench.workloads.comm.base import Comm, Vector, Work
+from wanbench.workloads.compression.base import Gathered, Message, Rounds, Shapes, SizedRounds
+from wanbench.workloads.compute.phantom import Phantom
 
 
 class AllOf:

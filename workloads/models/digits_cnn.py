@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from workloads.buckets import ParameterTensor
-from workloads.portion import Portion
-from workloads.seeding import torch_seed
+from wanbench.workloads.compute.buckets import ParameterTensor
+from wanbench.workloads.data.portion import Portion
+from wanbench.workloads.seeding import torch_seed
 
 if TYPE_CHECKING:
     import torch
 
-    from workloads.models.learner import Learner
+    from wanbench.workloads.models.learner import Learner
 
 DATASET = "digits"
 STEP_TIME_S = 0.02
@@ -52,8 +52,8 @@ def make(portion: Portion) -> Learner:
     """
     import torch
 
-    from workloads.datasets import batches, digits
-    from workloads.models.learner import Learner
+    from wanbench.workloads.data.datasets import batches, digits
+    from wanbench.workloads.models.learner import Learner
 
     data = digits() if portion.folds is None else digits(portion.folds, portion.seed % portion.folds)
     mine = portion.indices(data.train_y.tolist())

@@ -10,16 +10,16 @@ import math
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from workloads.buckets import ParameterTensor
-from workloads.portion import Portion
-from workloads.seeding import torch_seed
-from workloads.text import ALPHABET, CONTEXT
+from wanbench.workloads.compute.buckets import ParameterTensor
+from wanbench.workloads.data.portion import Portion
+from wanbench.workloads.data.text import ALPHABET, CONTEXT
+from wanbench.workloads.seeding import torch_seed
 
 if TYPE_CHECKING:
     import torch
     from torch import nn
 
-    from workloads.models.learner import Learner
+    from wanbench.workloads.models.learner import Learner
 
 DATASET = "generated text"
 STEP_TIME_S = 0.2
@@ -69,9 +69,9 @@ def make(portion: Portion) -> Learner:
     import torch
     from torch.nn.functional import cross_entropy
 
-    from workloads.datasets import batches
-    from workloads.models.learner import Learner
-    from workloads.text import text
+    from wanbench.workloads.data.datasets import batches
+    from wanbench.workloads.data.text import text
+    from wanbench.workloads.models.learner import Learner
 
     data = text()
     module = module_of(torch.Generator().manual_seed(torch_seed(portion.seed, "gpt-char", "init")))

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 import torch
 
-from workloads.buckets import ParameterTensor
-from workloads.seeding import torch_seed
+from wanbench.workloads.compute.buckets import ParameterTensor
+from wanbench.workloads.seeding import torch_seed
 
 
 class LearnerError(ValueError):

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 from torch.nn.functional import avg_pool2d, max_pool2d, pad
 
-from workloads.models import resnet50, resnet110
+from wanbench.workloads.models import resnet50, resnet110
 
 
 class BasicBlock(nn.Module):

@@ -10,13 +10,13 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from workloads.buckets import ParameterTensor
-from workloads.models.resnet50 import conv
-from workloads.portion import Portion
-from workloads.seeding import torch_seed
+from wanbench.workloads.compute.buckets import ParameterTensor
+from wanbench.workloads.data.portion import Portion
+from wanbench.workloads.models.resnet50 import conv
+from wanbench.workloads.seeding import torch_seed
 
 if TYPE_CHECKING:
-    from workloads.models.learner import Learner
+    from wanbench.workloads.models.learner import Learner
 
 DATASET = "CIFAR-10"
 STEP_TIME_S = 0.1
@@ -54,9 +54,9 @@ def make(portion: Portion) -> Learner:
     """The learner of one worker. Raises: WorkloadError: the folder holds no CIFAR-10."""
     import torch
 
-    from workloads import cifar10
-    from workloads.models.learner import Learner
-    from workloads.models.residual import ResNet110, initialise
+    from wanbench.workloads.data import cifar10
+    from wanbench.workloads.models.learner import Learner
+    from wanbench.workloads.models.residual import ResNet110, initialise
 
     assert portion.folder is not None, "the registry asks for it"
     data = cifar10.read(portion.folder)

@@ -23,12 +23,12 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from workloads.buckets import ParameterTensor
-from workloads.portion import Portion
-from workloads.seeding import torch_seed
+from wanbench.workloads.compute.buckets import ParameterTensor
+from wanbench.workloads.data.portion import Portion
+from wanbench.workloads.seeding import torch_seed
 
 if TYPE_CHECKING:
-    from workloads.models.learner import Learner
+    from wanbench.workloads.models.learner import Learner
 
 DATASET = "ImageNet"
 
@@ -92,9 +92,9 @@ def make(portion: Portion) -> Learner:
     """The learner of one worker. Raises: WorkloadError: the folder does not hold images in ImageNet's layout."""
     import torch
 
-    from workloads import imagenet
-    from workloads.models.learner import Learner
-    from workloads.models.residual import ResNet50, initialise
+    from wanbench.workloads.data import imagenet
+    from wanbench.workloads.models.learner import Learner
+    from wanbench.workloads.models.residual import ResNet50, initialise
 
     assert portion.folder is not None, "the registry asks for it"
     images = imagenet.read(portion.folder)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import click
 
-from harness.cli import COMMANDS, main
+from wanbench.harness.cli import COMMANDS, main
 
 EXAMPLE = "Example:"
 

@@ -8,19 +8,20 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from harness import columns, spec_keys
-from harness.axes import SHORT_AXES
-from harness.cli.init_command import STARTER
-from harness.spec import Spec, builtin_names, read
-from netprofiles import catalog_names, load
-from netprofiles.describe import render
+from wanbench.harness.cli.init_command import STARTER
+from wanbench.harness.results import columns
+from wanbench.harness.spec import keys
+from wanbench.harness.spec.axes import SHORT_AXES
+from wanbench.harness.spec.experiment import Spec, builtin_names, read
+from wanbench.netprofiles import catalog_names, load
+from wanbench.netprofiles.describe import render
+from wanbench.workloads import parameters
+from wanbench.workloads.algorithms import registry as algorithms
+from wanbench.workloads.algorithms.base import Algorithm
+from wanbench.workloads.builtins import BUILTINS
+from wanbench.workloads.compression import registry as compressors
 from wanbench_docs.commands import Command, Paragraph, commands, preface
 from wanbench_docs.markdown import attributes, docstring, escaped, fenced, table
-from workloads import parameters
-from workloads.algorithms import registry as algorithms
-from workloads.algorithms.base import Algorithm
-from workloads.builtins import BUILTINS
-from workloads.compression import registry as compressors
 
 _LONG = 60  # lines of a profile
 _KINDS = ("string", "whole number", "number", "true", "false", "table", "list of strings")
@@ -50,18 +51,18 @@ def _paragraph(paragraph: Paragraph) -> str:
 
 def of_keys() -> str:
     """All keys of a spec, a table for each of its tables."""
-    by_table: dict[str, list[spec_keys.Key]] = {}
-    for key in spec_keys.described():
+    by_table: dict[str, list[keys.Key]] = {}
+    for key in keys.described():
         by_table.setdefault(key.name.rpartition(".")[0], []).append(key)
     parts = []
-    for name, keys in by_table.items():
+    for name, below in by_table.items():
         parts.append(f"## {_heading(name)}\n")
-        rows = [(f"`{key.name.rpartition('.')[2]}`", f"{escaped(key.meaning)} {_takes(key)}") for key in keys]
+        rows = [(f"`{key.name.rpartition('.')[2]}`", f"{escaped(key.meaning)} {_takes(key)}") for key in below]
         parts.append(table(("key", "meaning"), rows))
     return "\n".join(parts)
 
 
-def _takes(key: spec_keys.Key) -> str:
+def _takes(key: keys.Key) -> str:
     """What a key takes, in two columns rather than four: phones are narrow."""
     default = {"": "", "required": "; required"}.get(key.default, f"; default {_code(key.default)}")
     return f"*Takes* {_code(key.takes)}{default}."

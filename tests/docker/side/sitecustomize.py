@@ -2,7 +2,7 @@
 
 import sys
 
-if "harness.cli" in sys.orig_argv and "run" in sys.orig_argv:
+if "wanbench.harness.cli" in sys.orig_argv and "run" in sys.orig_argv:
     import host_image
 
     host_image.share()

@@ -1,0 +1,1 @@
+"""What follows from rows: cells, scalability, pivots, the best algorithm, comparisons. Pure."""

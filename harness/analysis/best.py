@@ -1,0 +1,192 @@
+"""Which algorithm is best on each network of a run: the fastest one that does not pay with accuracy. Pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from wanbench.harness.analysis.paired import Change, change
+from wanbench.harness.analysis.summary import AnalysisError, algorithm_order, axes_of, cells, frame, records
+from wanbench.harness.results.verify import ACCURACY_BAND
+
+REFERENCE = "ssgd"
+TIE_SHARE = 0.01
+
+Line = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Standing:
+    """One algorithm, with its parameters, on one network.
+
+    Attributes:
+        algorithm, kind, params: label, family and settings.
+        scalability, low, high: median, least and most of the valid repetitions; NaN without a one-worker cell.
+        step_time_s: median. repeats: valid repetitions.
+        accuracy, accuracy_low, accuracy_high: median, least and most; None where nothing is learned.
+        accuracy_change: accuracy less that of the reference on the same network, None without one.
+        paired: the mean of that difference over repetitions with equal seeds, None without any.
+        workload: what was trained. cell: where its repetitions are.
+        megabytes_per_step: payload that one worker hands over a step, None where it is not recorded.
+    """
+
+    algorithm: str
+    kind: str
+    params: Mapping[str, Any]
+    scalability: float
+    low: float
+    high: float
+    step_time_s: float
+    repeats: int
+    accuracy: float | None
+    accuracy_low: float | None
+    accuracy_high: float | None
+    accuracy_change: float | None
+    megabytes_per_step: float | None
+    paired: Change | None = None
+    workload: str = ""
+    cell: str = ""
+
+    @property
+    def change(self) -> float | None:
+        """How much more accurate than the reference: paired where there are pairs, else of medians."""
+        return self.accuracy_change if self.paired is None else self.paired.mean
+
+    @property
+    def change_text(self) -> str:
+        """In points, with the ends of the 95 % interval where there is one; empty without a reference."""
+        if self.change is None:
+            return ""
+        points = f"{100 * self.change:+.2f}"
+        if self.paired is None or self.kind == REFERENCE or math.isinf(self.paired.high):
+            return points
+        return f"{points} ({100 * self.paired.low:+.2f} to {100 * self.paired.high:+.2f})"
+
+    @property
+    def accurate(self) -> bool:
+        """Not further below the reference than the band that `verify` allows, as far as is known."""
+        return self.change is None or self.change >= -ACCURACY_BAND
+
+
+@dataclass(frozen=True)
+class Network:
+    """All algorithms on one network.
+
+    Attributes:
+        where: the swept axes and their values here; empty where nothing but the algorithm is swept.
+        standings: in the order of a legend. lost: cells without a valid repetition, by label.
+    """
+
+    where: Mapping[str, Any]
+    standings: tuple[Standing, ...]
+    lost: tuple[str, ...]
+
+    @property
+    def best(self) -> Standing | None:
+        """Of the fastest accurate ones, that which sends least, then the fastest; None where nothing can be compared.
+
+        What a program of the user's sends is not known, so there it is the fastest.
+        """
+        sent = {id(s): math.inf if s.megabytes_per_step is None else s.megabytes_per_step for s in self.as_fast}
+        return min(self.as_fast, key=lambda s: (sent[id(s)], -s.scalability), default=None)
+
+    @property
+    def as_fast(self) -> tuple[Standing, ...]:
+        """The accurate ones that are as fast as the fastest: within a hundredth, or their repetitions overlap."""
+        known = [s for s in self.standings if s.accurate and not math.isnan(s.scalability)]
+        if not known:
+            return ()
+        top = max(known, key=lambda s: s.scalability)
+        floor = min(top.scalability * (1 - TIE_SHARE), top.low)
+        return tuple(s for s in known if s.scalability >= floor or s.high >= top.low)
+
+
+def networks(rows: Iterable[Line]) -> list[Network]:
+    """The networks of a run, in the order of their axes.
+
+    Raises:
+        AnalysisError: no cell of more than one worker has a valid repetition.
+    """
+    table = frame(rows)
+    summary = [line for line in records(cells(table)) if line["workers"] != 1] if len(table) else []
+    if not any(line["status"] == "ok" for line in summary):
+        raise AnalysisError("no cell of more than one worker has a valid result yet; nothing can be compared")
+    axes = axes_of(table)
+    groups: dict[tuple[Any, ...], list[Line]] = {}
+    for line in summary:
+        groups.setdefault(tuple(_plain(line[axis]) for axis in axes), []).append(line)
+    seeds = _accuracies(records(table))
+    found = [_network(dict(zip(axes, key, strict=True)), lines, seeds) for key, lines in groups.items()]
+    return sorted(found, key=lambda network: [_sortable(value) for value in network.where.values()])
+
+
+Seeds = Mapping[tuple[Any, Any], Mapping[int, float]]
+
+
+def _accuracies(rows: Iterable[Line]) -> Seeds:
+    """By run and cell: the accuracy of each seed."""
+    found: dict[tuple[Any, Any], dict[int, float]] = {}
+    for row in rows:
+        if row["status"] == "ok" and not _absent(row["seed"]) and not _absent(row["accuracy"]):
+            found.setdefault((row["run"], row["cell"]), {})[int(row["seed"])] = float(row["accuracy"])
+    return found
+
+
+def _network(where: Mapping[str, Any], lines: Sequence[Line], seeds: Seeds) -> Network:
+    valid = [line for line in lines if line["status"] == "ok"]
+    references = [line for line in valid if line["kind"] == REFERENCE and not math.isnan(line["accuracy"])]
+    reference = references[0] if references else None
+    standings = [_standing(line, reference, seeds) for line in valid]
+    standings.sort(key=lambda s: algorithm_order(s.algorithm, s.kind, s.params))
+    return Network(where, tuple(standings), tuple(str(line["algorithm"]) for line in lines if line["status"] != "ok"))
+
+
+def _standing(line: Line, reference: Line | None, seeds: Seeds) -> Standing:
+    accuracy = None if math.isnan(line["accuracy"]) else float(line["accuracy"])
+    paired = None
+    if reference is not None:
+        mine, theirs = (seeds.get((one["run"], one["cell"]), {}) for one in (line, reference))
+        paired = change(mine, theirs)
+    return Standing(
+        algorithm=str(line["algorithm"]),
+        kind=str(line["kind"]),
+        params=line["params"] or {},
+        scalability=float(line["scalability"]),
+        low=float(line["scalability_min"]),
+        high=float(line["scalability_max"]),
+        step_time_s=float(line["step_time_s"]),
+        repeats=int(line["repeats"]),
+        accuracy=accuracy,
+        accuracy_low=None if accuracy is None else float(line["accuracy_min"]),
+        accuracy_high=None if accuracy is None else float(line["accuracy_max"]),
+        accuracy_change=None if accuracy is None or reference is None else accuracy - float(reference["accuracy"]),
+        megabytes_per_step=megabytes_per_step(line),
+        paired=paired,
+        workload=str(line["workload"]),
+        cell=str(line["cell"]),
+    )
+
+
+def megabytes_per_step(line: Line) -> float | None:
+    """Payload that one worker hands over a step, in MB (10^6); None where a row does not say how many steps it ran."""
+    payload, steps, workers = line.get("payload_bytes"), line.get("steps_total"), line["workers"]
+    if payload is None or steps is None or not steps > 0 or payload != payload:
+        return None
+    return float(payload) / float(steps) / float(workers) / 1e6
+
+
+def _absent(value: object) -> bool:
+    return value is None or value != value
+
+
+def _plain(value: Any) -> Any:
+    """NaN equals NaN."""
+    return None if _absent(value) else value
+
+
+def _sortable(value: object) -> tuple[int, float, str]:
+    if isinstance(value, int | float):
+        return 0, float(value), ""
+    return (2, 0.0, "") if value is None else (1, 0.0, str(value))

@@ -1,0 +1,259 @@
+"""From rows (one per repetition) to cells, axes and pivots: what tables and figures show.
+
+A cell is summarised by the median of its valid repetitions, with their minimum and maximum. Step times are
+window averages and are never reduced by a median over steps, which would hide every synchronisation of a
+method with period above 1.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pandas as pd
+
+from wanbench.harness.analysis.scalability import scalability
+from wanbench.harness.plan.law import PredictInputs, predict
+
+COLUMNS = (
+    "run", "cell", "rep", "status", "reason", "testbed", "emulator", "collective", "channels", "workload",
+    "payload_scale", "algorithm", "kind", "params", "workers", "profile", "rtt_ms", "rtt_max_ms", "rate_mbps",
+    "loss_pct", "jitter_ms", "tcp", "timeline", "seed", "steps", "steps_total", "step_time_s", "compute_s", "stall_s",
+    "overhead_s", "scalability", "predicted_step_time_s", "payload_bytes", "wire_bytes", "messages_sent",
+    "blocks_lost_pct", "final_loss", "accuracy", "replica_spread", "time_to_target_s", "one_way_error_ms",
+    "lateness_p99_ms", "overdue_pct", "host_cpu_pct", "image",
+)  # fmt: skip
+
+MEASURES = (
+    "step_time_s", "compute_s", "stall_s", "overhead_s", "scalability", "accuracy", "final_loss", "time_to_target_s",
+    "blocks_lost_pct", "replica_spread",
+)  # fmt: skip
+
+# Families in the order of a legend; kinds that are not listed follow alphabetically.
+KINDS = (
+    "local", "ssgd", "delayed", "sparse", "dts", "dga", "localsgd", "cocod", "overlap-localsgd", "diloco",
+    "streaming-diloco", "olco3", "rps", "gradient-sharing", "sgp", "osgp", "dpsgd", "ecdpsgd", "adpsgd",
+)  # fmt: skip
+
+# What may be swept besides the algorithm, in the order in which an axis is preferred as the columns of a
+# table.
+AXES = (
+    "rtt_ms", "workers", "profile", "rate_mbps", "loss_pct", "jitter_ms", "tcp", "payload_scale", "channels",
+    "workload", "collective", "timeline", "emulator", "testbed",
+)  # fmt: skip
+_NETWORK_AXES = ("rtt_ms", "rate_mbps", "loss_pct", "jitter_ms")
+
+AXIS_TITLES = {
+    "rtt_ms": "RTT (ms)",
+    "workers": "workers",
+    "profile": "profile",
+    "rate_mbps": "rate (Mbit/s)",
+    "loss_pct": "loss (%)",
+    "jitter_ms": "jitter (ms)",
+    "tcp": "TCP",
+    "payload_scale": "payload scale",
+}
+
+
+class AnalysisError(ValueError):
+    """Rows that cannot be summarised."""
+
+
+def frame(rows: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
+    """Rows as a DataFrame with at least `COLUMNS`, sorted so that the order of execution does not show.
+
+    A missing scalability is computed from the one-worker repetitions of the same run, testbed and workload.
+    """
+    full: list[dict[str, Any]] = [{**dict.fromkeys((*COLUMNS, "law_inputs")), **row} for row in rows]
+    for row in full:
+        for key in ("params", "law_inputs"):
+            if isinstance(row[key], str):
+                row[key] = json.loads(row[key])
+    for row in full:
+        if row["scalability"] is None:
+            row["scalability"] = scalability(row, full)
+    full.sort(key=_row_order)
+    columns = list(dict.fromkeys([*COLUMNS, *(key for row in full for key in row)]))
+    table = pd.DataFrame(full, columns=columns, dtype=object)
+    for name in (*MEASURES, *_NETWORK_AXES, "predicted_step_time_s", "payload_scale"):
+        table[name] = pd.to_numeric(table[name]).astype(float)
+    return table
+
+
+def algorithm_order(label: str, kind: str, params: Mapping[str, Any] | None) -> tuple[object, ...]:
+    """Sort key of an algorithm: family, then its parameters by size, then its label."""
+    family = KINDS.index(kind) if kind in KINDS else len(KINDS)
+    numbers = tuple(sorted((k, float(v)) for k, v in (params or {}).items() if isinstance(v, int | float)))
+    return family, kind if family == len(KINDS) else "", numbers, label
+
+
+def _row_order(row: Mapping[str, Any]) -> tuple[object, ...]:
+    axes = tuple(_sortable(row.get(name)) for name in AXES)
+    algorithm = algorithm_order(str(row["algorithm"]), str(row["kind"]), row["params"])
+    return str(row["run"]), algorithm, axes, str(row["cell"]), _sortable(row["rep"])
+
+
+def _sortable(value: object) -> tuple[int, float, str]:
+    if isinstance(value, int | float) and not (isinstance(value, float) and math.isnan(value)):
+        return 0, float(value), ""
+    return (2, 0.0, "") if value is None else (1, 0.0, str(value))
+
+
+def axes_of(table: pd.DataFrame) -> list[str]:
+    """The columns that this run sweeps, most suitable as table columns first.
+
+    A network value that merely follows from the profile and the number of workers (whose sites are then other
+    ones) is no axis, and neither are channels that follow from the algorithm.
+    """
+    swept = table[table["workers"] != 1]
+    found = []
+    for name in AXES:
+        given = ["algorithm"]
+        if name in _NETWORK_AXES:
+            given += ["workers", "profile", "payload_scale"]
+        elif name == "channels":
+            given += ["collective"]
+        # Also where each algorithm has one of its own: the speed of one workload says nothing of another.
+        several = name == "workload" and swept[name].nunique() > 1
+        if several or swept.groupby(given, dropna=False)[name].nunique(dropna=False).max() > 1:
+            found.append(name)
+    return found
+
+
+def cells(table: pd.DataFrame) -> pd.DataFrame:
+    """One line per cell: medians of the valid repetitions, `<measure>_min` and `<measure>_max`, the law,
+    deviation.
+
+    `status` is ok where any repetition is valid, else that of the last one; `repeats` counts the valid ones.
+    `predicted_scalability` is dimensionless; `deviation_pct` is 100 (measured / predicted - 1) of
+    scalability.
+    """
+    groups: dict[tuple[Any, Any], list[dict[str, Any]]] = {}
+    for row in records(table):
+        groups.setdefault((row["run"], row["cell"]), []).append(row)
+    return pd.DataFrame([_cell(group) for group in groups.values()], dtype=object)
+
+
+def records(table: pd.DataFrame) -> list[dict[str, Any]]:
+    """The lines of a DataFrame as dicts."""
+    return [dict(zip(table.columns, values, strict=True)) for values in table.itertuples(index=False, name=None)]
+
+
+def _cell(group: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    valid = [row for row in group if row["status"] == "ok"]
+    line: dict[str, Any] = dict(group[-1])
+    line["status"] = "ok" if valid else line["status"]
+    line["reason"] = None if valid else line["reason"]
+    line["repeats"] = len(valid)
+    line["repeats_lost"] = len(group) - len(valid)
+    for name in MEASURES:
+        values = [row[name] for row in valid if not math.isnan(row[name])]
+        line[name] = statistics.median(values) if values else math.nan
+        line[f"{name}_min"] = min(values, default=math.nan)
+        line[f"{name}_max"] = max(values, default=math.nan)
+    line["predicted_scalability"] = predicted_scalability(line)
+    line["deviation_pct"] = 100 * (line["scalability"] / line["predicted_scalability"] - 1)
+    return line
+
+
+def predicted_scalability(line: Mapping[str, Any]) -> float:
+    """What the law expects of a cell: Tc / T_step, with the measured T(1) for a Tc that is not recorded.
+
+    NaN where there is no prediction, as for real compute.
+    """
+    inputs = law_inputs(line)
+    one_worker_s = line["scalability"] * line["step_time_s"] if inputs is None else inputs.step_time_s
+    predicted_s = line["predicted_step_time_s"]
+    return float(one_worker_s / predicted_s) if predicted_s > 0 and one_worker_s > 0 else math.nan
+
+
+def law_inputs(line: Mapping[str, Any]) -> PredictInputs | None:
+    """The recorded inputs of the law, or None where the row has none."""
+    recorded = line.get("law_inputs")
+    return PredictInputs.from_json(recorded) if isinstance(recorded, Mapping) else None
+
+
+def law_curve(line: Mapping[str, Any], rtts_ms: Sequence[float]) -> list[float] | None:
+    """Scalability by the law at other round-trip times; None where the row does not allow it."""
+    inputs = law_inputs(line)
+    known = line.get("predicted_step_time_s", 1.0)
+    if inputs is None or inputs.step_time_s == 0 or known is None or math.isnan(known):
+        return None
+    steps = (predict(replace(inputs, rtt_s=rtt_ms / 1e3)).step_time_s for rtt_ms in rtts_ms)
+    return [inputs.step_time_s / step_s for step_s in steps]
+
+
+def axis_value(axis: str, value: object) -> str:
+    """One value of an axis with its name and unit: "RTT 100 ms", "8 workers", "world4"."""
+    if axis in {"profile", "tcp", "collective", "workload"}:
+        return str(value)
+    if axis == "workers":
+        return f"{value} workers"
+    name, _, unit = AXIS_TITLES.get(axis, axis).partition(" (")
+    return f"{name} {_plain(value)} {unit.removesuffix(')')}".rstrip()
+
+
+def _plain(value: object) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+@dataclass(frozen=True)
+class Pivot:
+    """Algorithms by one axis, at fixed values of the others.
+
+    Attributes:
+        fixed: the other swept axes and their values here.
+        column_axis: the name of the axis, one of `AXES`.
+        columns: its values. algorithms: labels, in order.
+        lines: (algorithm, column) -> line of `cells`; a combination that was never run has none.
+        heading: a title in place of the one that follows from the lines. note: for the caption.
+        published: (algorithm, column) -> value, to be drawn beside.
+    """
+
+    fixed: Mapping[str, Any]
+    column_axis: str
+    columns: tuple[Any, ...]
+    algorithms: tuple[str, ...]
+    lines: Mapping[tuple[str, Any], Mapping[str, Any]]
+    heading: str | None = None
+    note: str | None = None
+    published: Mapping[tuple[str, Any], float] = field(default_factory=dict)
+
+
+def pivots(table: pd.DataFrame, prefer: Sequence[str] = AXES) -> list[Pivot]:
+    """Split a run into tables of algorithm by axis. One-worker cells are left out: they are the unit.
+
+    Args:
+        table: as made by `frame`.
+        prefer: axes in the order in which to take the columns; those left over make one pivot per value.
+
+    Raises:
+        AnalysisError: there is no cell with more than one worker.
+    """
+    summary = cells(table)
+    summary = summary[summary["workers"] != 1] if len(summary) else summary
+    if not len(summary):
+        raise AnalysisError("no cell with more than one worker has a result yet; nothing can be compared")
+    swept = axes_of(table)
+    column_axis = next((axis for axis in prefer if axis in swept), "workers")
+    others = [axis for axis in swept if axis != column_axis]
+    if not others:
+        return [_pivot(summary, {}, column_axis)]
+    groups = summary.groupby(others, sort=False, dropna=False)
+    panels = [_pivot(part, dict(zip(others, key, strict=True)), column_axis) for key, part in groups]
+    return sorted(panels, key=lambda pivot: [_sortable(value) for value in pivot.fixed.values()])
+
+
+def _pivot(part: pd.DataFrame, fixed: dict[str, Any], column_axis: str) -> Pivot:
+    lines = {(line["algorithm"], line[column_axis]): line for line in records(part)}
+    return Pivot(
+        fixed=fixed,
+        column_axis=column_axis,
+        columns=tuple(sorted({column for _, column in lines}, key=_sortable)),
+        algorithms=tuple(dict.fromkeys(part["algorithm"])),
+        lines=lines,
+    )

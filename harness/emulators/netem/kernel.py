@@ -1,0 +1,323 @@
+"""Carries out a netem plan: network namespaces without names, and everything in them, through pyroute2.
+
+A namespace is held by a descriptor alone. The kernel removes it, with its devices and queues, when the last descriptor
+is closed and the last process in it has ended, however they end.
+"""
+
+from __future__ import annotations
+
+import array
+import ctypes
+import errno
+import fcntl
+import os
+import socket
+import struct
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from pyroute2 import IPRoute
+from pyroute2.netlink.exceptions import NetlinkError
+
+from wanbench.harness.emulators.netem.plan import (
+    GATEWAY,
+    NO_IPV6,
+    QUANTUM,
+    ROUTER_SYSCTLS,
+    Address,
+    Class,
+    End,
+    Fifo,
+    From,
+    Netem,
+    Root,
+    Route,
+    Router,
+    Shape,
+    Step,
+    Veth,
+    Worker,
+    leaf_of,
+)
+from wanbench.harness.emulators.netem.plugin import CERTAIN, install, normal, without_ethernet_header
+from wanbench.harness.emulators.plan import MTU
+
+_CLONE_NEWUSER, _CLONE_NEWNET = 0x10000000, 0x40000000
+_NS_GET_USERNS = 0xB701
+_SIOCETHTOOL = 0x8946
+_OFFLOADS = {"tso": (0x1E, 0x1F), "gso": (0x23, 0x24), "gro": (0x2B, 0x2C)}  # ETHTOOL_G..., ETHTOOL_S...
+_ROOT = 0x10000
+_PERMANENT = 0x80
+_ETH_P_IP = 0x0800
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+class KernelError(ValueError):
+    """The kernel refused something; the message says what was attempted, and what would help."""
+
+
+class Stack:
+    """One network namespace: a descriptor that holds it, and sockets inside."""
+
+    def __init__(self, name: str, fd: int) -> None:
+        self.name = name
+        self.fd = fd
+        _setns(fd, _CLONE_NEWNET, name)
+        self.routes = IPRoute()
+        self._ioctl = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        self._index: dict[str, int] = {}
+        self._made: list[str] = []
+
+    def index(self, device: str) -> int:
+        """Interface index of a device. Raises: KernelError."""
+        if device not in self._index:
+            found = self.routes.link_lookup(ifname=device)
+            if not found:
+                raise KernelError(f"{self.name}: {device}: is not there")
+            self._index[device] = found[0]
+        return self._index[device]
+
+    def made(self, device: str) -> None:
+        """Remember that this device is ours."""
+        self._made.append(device)
+
+    def remove_devices(self) -> None:
+        """Remove what is ours."""
+        for device in self._made:
+            with _attempt(f"{self.name}: remove {device}", unless=errno.ENODEV):
+                self.routes.link("del", index=self.index(device))
+        self._index, self._made = {}, []
+
+    def sysctl(self, values: dict[str, str]) -> None:
+        """Write settings of this namespace; those of a protocol that the kernel does not have are left out."""
+        _setns(self.fd, _CLONE_NEWNET, self.name)
+        for name, text in values.items():
+            path = Path("/proc/sys", *name.split("."))
+            if "ipv6" in name and not path.exists():
+                continue
+            try:
+                path.write_text(text)
+            except OSError as error:
+                hint = "; mount /proc/sys writable" if error.errno == errno.EROFS else ""
+                raise KernelError(f"{self.name}: sysctl {name}={text}: {error.strerror}{hint}") from None
+
+    def offloads_off(self, device: str) -> None:
+        """Without segmentation and coalescing every packet is of wire size. Raises: KernelError."""
+        for name, (get, put) in _OFFLOADS.items():
+            self._ethtool(device, put, 0, name)
+            if self._ethtool(device, get, 0, name):
+                raise KernelError(f"{self.name}: {device}: offload {name} stays on")
+
+    def close(self) -> None:
+        """Let go of the namespace."""
+        self.routes.close()
+        self._ioctl.close()
+        os.close(self.fd)
+
+    def _ethtool(self, device: str, command: int, value: int, name: str) -> int:
+        data = array.array("I", [command, value])
+        address, _ = data.buffer_info()
+        try:
+            fcntl.ioctl(self._ioctl, _SIOCETHTOOL, struct.pack("16sP16x", device.encode(), address))
+        except OSError as error:
+            raise KernelError(f"{self.name}: {device}: offload {name}: {error.strerror}") from None
+        return data[1]
+
+
+class Kernel:
+    """The namespaces of one emulated network."""
+
+    def __init__(self) -> None:
+        install()
+        self._routers: dict[str, Stack] = {}
+        self._workers: dict[int, Stack] = {}
+        self._placed: dict[str, Stack] = {}
+        self._user_namespace: int | None = None
+
+    def attach(self, rank: int, fd: int) -> None:
+        """Take over the namespace of a worker, whatever was attached as this rank before.
+
+        Raises:
+            KernelError: it belongs to a user namespace that this process may not enter.
+        """
+        self.tear_down()
+        old = self._workers.pop(rank, None)
+        if old is not None:
+            old.close()
+        self._enter_user_namespace_of(fd, rank)
+        self._workers[rank] = Stack(f"worker-{rank}", fd)
+
+    def place(self, steps: Iterable[Step]) -> None:
+        """Build a placement, in place of the one before. Raises: KernelError."""
+        self.tear_down()
+        try:
+            for step in steps:
+                with _attempt(str(step)):
+                    self._step(step)
+        except BaseException:
+            self.tear_down()
+            raise
+
+    def tear_down(self) -> None:
+        """Remove the placement; workers stay attached."""
+        for stack in self._workers.values():
+            stack.remove_devices()
+        for stack in self._routers.values():
+            stack.close()
+        self._routers, self._placed = {}, {}
+
+    def shape(self, shape: Shape, *, exists: bool) -> None:
+        """Set a class or leaf, complete. Raises: KernelError."""
+        verb = "change" if exists else "add"
+        with _attempt(f"{shape.at}: {verb} {type(shape).__name__.lower()} ({shape.path})"):
+            stack, index = self._at(shape.at)
+            parent = {"parent": _ROOT + shape.minor}
+            match shape:
+                case Class(_, minor, _, rate, burst):
+                    rates = {"rate": rate, "ceil": rate, "burst": burst, "cburst": burst, "quantum": QUANTUM}
+                    stack.routes.tc(f"{verb}-class", "htb", index, _ROOT + minor, parent=_ROOT, **rates)
+                case Fifo(_, minor, _, limit):
+                    stack.routes.tc(verb, "bfifo", index, leaf_of(minor), limit=limit, **parent)
+                case Netem(_, minor):
+                    stack.routes.tc(verb, "netem", index, leaf_of(minor), **netem_keywords(shape), **parent)
+
+    def qdiscs(self, at: End) -> list[Any]:
+        """What the kernel says about the qdiscs of a device. Raises: KernelError."""
+        stack, index = self._at(at)
+        with _attempt(f"{at}: qdiscs"):
+            return list(stack.routes.get_qdiscs(index=index))
+
+    def classes(self, at: End) -> list[Any]:
+        """What the kernel says about the classes of a device. Raises: KernelError."""
+        stack, index = self._at(at)
+        with _attempt(f"{at}: classes"):
+            return list(stack.routes.get_classes(index=index))
+
+    def link(self, at: End) -> Any:
+        """What the kernel says about a device. Raises: KernelError."""
+        stack, index = self._at(at)
+        with _attempt(str(at)):
+            return next(iter(stack.routes.get_links(index)))
+
+    def close(self) -> None:
+        """Let go of everything."""
+        self.tear_down()
+        for stack in self._workers.values():
+            stack.close()
+        self._workers = {}
+
+    # ---------------------------------------------------------------- steps
+
+    def _at(self, at: End) -> tuple[Stack, int]:
+        stack = self._placed[at.namespace]
+        return stack, stack.index(at.device)
+
+    def _step(self, step: Step) -> None:
+        match step:
+            case Router(namespace):
+                self._routers[namespace] = self._placed[namespace] = Stack(namespace, _new_namespace())
+                self._placed[namespace].sysctl(ROUTER_SYSCTLS | NO_IPV6)
+                # Without any address there is no table of them, and no gateway is a valid one.
+                self._placed[namespace].routes.link("set", index=1, state="up")
+            case Worker(namespace, rank):
+                if rank not in self._workers:
+                    raise KernelError(f"worker {rank} is not attached")
+                self._placed[namespace] = self._workers[rank]
+                self._placed[namespace].sysctl(NO_IPV6)
+            case Veth():
+                self._join(step)
+            case Address(at, address):
+                stack, index = self._at(at)
+                stack.routes.addr("add", index=index, address=address, prefixlen=32)
+            case Route(namespace, to, device):
+                stack = self._placed[namespace]
+                if device is None:
+                    stack.routes.route("add", dst=to, type="blackhole")
+                else:
+                    stack.routes.route("add", dst=to, gateway=GATEWAY, oif=stack.index(device), flags=["onlink"])
+            case Root(at, default):
+                stack, index = self._at(at)
+                stack.routes.tc("add", "htb", index, _ROOT, default=default, stab=without_ethernet_header())
+            case From(at, address, minor):
+                stack, index = self._at(at)
+                source = f"0x{socket.inet_aton(address).hex()}/0xffffffff+12"
+                classes = {"parent": _ROOT, "target": _ROOT + minor}
+                stack.routes.tc("add-filter", "u32", index, prio=1, protocol=_ETH_P_IP, keys=[source], **classes)
+
+    def _join(self, cable: Veth) -> None:
+        a, b = self._placed[cable.a.namespace], self._placed[cable.b.namespace]
+        peer = {"ifname": cable.b.device, "address": cable.mac(cable.b), "net_ns_fd": b.fd, "mtu": MTU}
+        device = {"ifname": cable.a.device, "address": cable.mac(cable.a), "mtu": MTU}
+        a.routes.link("add", kind="veth", **device, peer=peer)
+        b.made(cable.b.device)
+        for end, other in ((cable.a, cable.b), (cable.b, cable.a)):
+            stack, index = self._at(end)
+            stack.offloads_off(end.device)
+            stack.routes.link("set", index=index, state="up")
+            stack.routes.neigh("replace", dst=GATEWAY, lladdr=cable.mac(other), ifindex=index, state=_PERMANENT)
+
+    def _enter_user_namespace_of(self, fd: int, rank: int) -> None:
+        """Rootless workers are in a user namespace of their own, where this process is root as well."""
+        try:
+            theirs = fcntl.ioctl(fd, _NS_GET_USERNS)
+        except OSError as error:
+            raise KernelError(f"worker {rank}: its network namespace is not ours to join: {_remedy(error)}") from None
+        try:
+            owner = os.fstat(theirs).st_ino
+            if owner != os.stat("/proc/self/ns/user").st_ino:
+                _setns(theirs, _CLONE_NEWUSER, f"worker {rank}: its user namespace")
+        finally:
+            os.close(theirs)
+
+
+def netem_keywords(shape: Netem) -> dict[str, Any]:
+    """What the plugin takes for a leaf."""
+    return {
+        "delay_ns": shape.delay_ns,
+        "jitter_ns": shape.jitter_ns,
+        "loss": round(shape.loss * CERTAIN),
+        "limit": shape.limit,
+        "rate": shape.rate,
+        "distribution": normal(),
+        "seed": shape.seed,
+    }
+
+
+def _new_namespace() -> int:
+    if _libc.unshare(_CLONE_NEWNET) != 0:
+        error = OSError(ctypes.get_errno(), "")
+        raise KernelError(f"new network namespace: {_remedy(error)}")
+    return os.open("/proc/self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
+
+
+def _setns(fd: int, kind: int, name: str) -> None:
+    if _libc.setns(fd, kind) != 0:
+        error = OSError(ctypes.get_errno(), "")
+        raise KernelError(f"{name}: cannot be entered: {_remedy(error)}")
+
+
+def _remedy(error: OSError) -> str:
+    reason = os.strerror(error.errno or 0)
+    return f"{reason}; run as root, or: --emulator relay" if error.errno == errno.EPERM else reason
+
+
+@contextmanager
+def _attempt(what: str, unless: int = 0) -> Iterator[None]:
+    """Say what was attempted where pyroute2 only has a number; one number may be fine."""
+    try:
+        yield
+    except NetlinkError as error:
+        if error.code == unless:
+            return
+        raise KernelError(f"{what}: {_explained(error.code)}") from None
+
+
+def _explained(code: int) -> str:
+    if code == errno.ENOENT:
+        return "the kernel does not have it; sudo modprobe sch_netem sch_htb cls_u32, or: --emulator relay"
+    if code == errno.EEXIST:
+        return "it exists already, and is not ours"
+    return _remedy(OSError(code, ""))

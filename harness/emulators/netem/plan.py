@@ -1,0 +1,366 @@
+"""What the netem emulator asks of the kernel, as plain data: pure, and light to import.
+
+Every queue of the model is the egress of one router, so each keeps its own buffer, in bytes, and its own counters:
+
+    worker -- site router --up--> paths --path--> delays --delay, jitter, loss--> downs --down--> site router -- worker
+                          shared by        a class per source site,                  shared by
+                          the site         at each router towards a site             the site
+
+Rates and buffers are an htb class with a bfifo, on the last hop before the delay as on all others: a netem that queued
+as well would count small packets like large ones. Its own `rate` then puts the packets on the wire one after the other,
+as a line does, and keeps their order under jitter. Packets that stay in a site pass its router alone. Nothing is shaped
+where it is sent: a worker's own device has no queue, and every packet is of wire size before it meets one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from wanbench.harness.emulators.plan import DEVICE, MTU, Network, Queue, worker_address
+
+GATEWAY = "169.254.0.1"  # the other end of every link; it answers nothing, since neighbours are static
+NETWORK = "10.99.0.0/16"
+ROUTER_SYSCTLS = {
+    "net.ipv4.ip_forward": "1",
+    "net.ipv4.conf.all.rp_filter": "0",  # packets come and go by different devices
+    "net.ipv4.conf.default.rp_filter": "0",
+}
+NO_IPV6 = {"net.ipv6.conf.all.disable_ipv6": "1", "net.ipv6.conf.default.disable_ipv6": "1"}
+QUANTUM = MTU + 14  # one packet, with the header that htb counts here
+UNSHAPED = 2**32 - 1  # bytes/s: 34 Gbit/s, more than a processor forwards
+_NO_BUFFER_LIMIT = 2**30
+_BURST_S = 0.002  # of line rate: what a timer may be late without loss of rate
+# Bytes/s of a netem without a line rate. Without any, jitter or a shorter delay would break the order of packets; at
+# this one a packet takes less than a nanosecond, so that none has to wait for a timer.
+ORDERED = 10**13
+_SMALLEST_PACKET = 40
+_BURST_PACKETS = 1000
+_LINE_S = 1.0  # a delay line holds at least this much, so that a shorter delay does not drop what is in flight
+_LINE_CEILING = 10**10 // 8  # bytes/s of a path without a rate
+_SIGMAS = 4
+_MINOR, _LEAF = 0x10, 0x100  # a site's class and leaf are numbered from here
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """A network device in a network namespace."""
+
+    namespace: str
+    device: str
+
+    def __str__(self) -> str:
+        return f"{self.namespace}: {self.device}"
+
+
+@dataclass(frozen=True, slots=True)
+class Router:
+    """A namespace that forwards IPv4: no IPv6, no filter on source addresses."""
+
+    namespace: str
+
+    def __str__(self) -> str:
+        return self.namespace
+
+
+@dataclass(frozen=True, slots=True)
+class Worker:
+    """The namespace that a worker brings."""
+
+    namespace: str
+    rank: int
+
+    def __str__(self) -> str:
+        return self.namespace
+
+
+@dataclass(frozen=True, slots=True)
+class Veth:
+    """Two devices joined by a cable: MTU 1500, offloads off, each other's address known for good."""
+
+    number: int
+    a: End
+    b: End
+
+    def mac(self, end: End) -> str:
+        """Hardware address of one of both ends."""
+        digits = f"02{self.number:08x}{'01' if end == self.a else '02'}"
+        return ":".join(digits[at : at + 2] for at in range(0, 12, 2))
+
+    def __str__(self) -> str:
+        return f"{self.a} to {self.b}"
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """The address of a worker."""
+
+    at: End
+    address: str
+
+    def __str__(self) -> str:
+        return f"{self.at}: address {self.address}"
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """Packets to `to` leave by this device; those to `to` without a device go nowhere."""
+
+    namespace: str
+    to: str
+    device: str | None
+
+    def __str__(self) -> str:
+        return f"{self.namespace}: route to {self.to}"
+
+
+@dataclass(frozen=True, slots=True)
+class Root:
+    """An htb that counts IP bytes; what no filter names goes to class `default`, or past all of them with 0."""
+
+    at: End
+    default: int
+
+    def __str__(self) -> str:
+        return f"{self.at}: htb"
+
+
+@dataclass(frozen=True, slots=True)
+class From:
+    """Packets from this address belong to this class."""
+
+    at: End
+    address: str
+    minor: int
+
+    def __str__(self) -> str:
+        return f"{self.at}: u32 filter for {self.address}"
+
+
+@dataclass(frozen=True, slots=True)
+class Class:
+    """An htb class: rate and ceil in bytes/s, burst and cburst in bytes."""
+
+    at: End
+    minor: int
+    path: str
+    rate: int
+    burst: int
+
+
+@dataclass(frozen=True, slots=True)
+class Fifo:
+    """The bfifo of a class: its buffer in bytes."""
+
+    at: End
+    minor: int
+    path: str
+    limit: int
+
+
+@dataclass(frozen=True, slots=True)
+class Netem:
+    """The netem of a class. `loss` is a probability, `jitter_ns` a standard deviation, `limit` in packets.
+
+    `limit` never drops by itself: full queues do, before the delay. `seed` is None where nothing is random.
+    """
+
+    at: End
+    minor: int
+    path: str
+    delay_ns: int
+    jitter_ns: int
+    loss: float
+    rate: int
+    limit: int
+    seed: int | None
+
+
+Step = Router | Worker | Veth | Address | Route | Root | From
+Shape = Class | Fifo | Netem
+
+
+def place(network: Network) -> tuple[Step, ...]:
+    """Everything that depends only on who is where: routers, cables, routes, and who belongs to which class."""
+    return tuple(_Place(network).steps())
+
+
+def shapes(network: Network, seed: int = 0) -> tuple[Shape, ...]:
+    """Every class and leaf with its values. Equal placements have the same ones, so values can change in place."""
+    return tuple(_shapes(network, seed))
+
+
+def up_device(network: Network, site: int) -> End:
+    """Where the `up` queue of a site is."""
+    return End(_site(network, site), "uplink")
+
+
+def path_device(site: int) -> End:
+    """Where the queues of all paths into a site are."""
+    return End("paths", f"to{site}")
+
+
+def delay_device(site: int) -> End:
+    """Where packets of all paths into a site are delayed and lost."""
+    return End("delays", f"to{site}")
+
+
+def down_device(site: int) -> End:
+    """Where the `down` queue of a site is."""
+    return End("downs", f"to{site}")
+
+
+def worker_device(network: Network, rank: int) -> End:
+    """The last device on the way to a worker."""
+    return End(_site(network, network.site_of[rank]), f"w{rank}")
+
+
+def minor_of(site: int) -> int:
+    """The class of packets from this site, where classes are by source."""
+    return _MINOR + site
+
+
+def leaf_of(minor: int) -> int:
+    """Handle of the qdisc below a class."""
+    return (_LEAF + minor) << 16
+
+
+ONLY, LOCAL = 1, 2  # classes where they are not by source: all; packets that stay in the site
+
+
+def _site(network: Network, site: int) -> str:
+    name = network.sites[site]
+    return f"site-{name}" if re.fullmatch(r"[A-Za-z0-9._-]+", name) else f"site-{site}"
+
+
+class _Place:
+    """Builds the steps of one placement."""
+
+    def __init__(self, network: Network) -> None:
+        self._network = network
+        self._sites = range(len(network.sites))
+        self._ranks = range(network.workers)
+        self._cables = 0
+
+    def steps(self) -> Iterator[Step]:
+        for stage in ("paths", "delays", "downs"):
+            yield Router(stage)
+        for site in self._sites:
+            yield Router(_site(self._network, site))
+        for rank in self._ranks:
+            yield from self._worker(rank)
+        for site in self._sites:
+            yield from self._site_cables(site)
+        yield from self._routes()
+        yield from self._classifiers()
+
+    def _cable(self, a: End, b: End) -> Veth:
+        self._cables += 1
+        return Veth(self._cables, a, b)
+
+    def _worker(self, rank: int) -> Iterator[Step]:
+        own = End(f"worker-{rank}", DEVICE)
+        yield Worker(own.namespace, rank)
+        yield self._cable(worker_device(self._network, rank), own)
+        yield Address(own, worker_address(rank))
+        yield Route(own.namespace, NETWORK, own.device)
+
+    def _site_cables(self, site: int) -> Iterator[Step]:
+        router = _site(self._network, site)
+        yield self._cable(up_device(self._network, site), End("paths", f"from{site}"))
+        yield self._cable(path_device(site), End("delays", f"from{site}"))
+        yield self._cable(delay_device(site), End("downs", f"from{site}"))
+        yield self._cable(down_device(site), End(router, "downlink"))
+
+    def _routes(self) -> Iterator[Step]:
+        network = self._network
+        for rank in self._ranks:
+            site, address = network.site_of[rank], f"{worker_address(rank)}/32"
+            last = worker_device(network, rank)
+            yield Route(last.namespace, address, last.device)
+            for device in (path_device(site), delay_device(site), down_device(site)):
+                yield Route(device.namespace, address, device.device)
+        for site in self._sites:
+            out = up_device(network, site)
+            yield Route(out.namespace, NETWORK, out.device)
+        yield Route("paths", NETWORK, None)
+
+    def _classifiers(self) -> Iterator[Step]:
+        network = self._network
+        for site in self._sites:
+            yield Root(up_device(network, site), ONLY)
+            yield Root(down_device(site), ONLY)
+            for device in (path_device(site), delay_device(site)):
+                yield Root(device, 0)
+                for rank in self._ranks:
+                    if network.site_of[rank] != site:
+                        yield From(device, worker_address(rank), minor_of(network.site_of[rank]))
+        for rank in self._ranks:
+            device = worker_device(network, rank)
+            yield Root(device, ONLY)
+            for other in self._ranks:
+                if other != rank and network.site_of[other] == network.site_of[rank]:
+                    yield From(device, worker_address(other), LOCAL)
+
+
+def _shapes(network: Network, seed: int) -> Iterator[Shape]:
+    for site, name in enumerate(network.sites):
+        yield from _queue(up_device(network, site), ONLY, f"up of {name}", network.up[site])
+        yield from _queue(down_device(site), ONLY, f"down of {name}", network.down[site])
+    for (src, dst), link in sorted(network.links.items()):
+        path = f"{network.sites[src]} -> {network.sites[dst]}"
+        yield from _queue(path_device(dst), minor_of(src), path, link.queue)
+        line = _slowest(network.up[src], link.queue)
+        own_seed = _seed(seed, network.sites[src], network.sites[dst]) if link.loss or link.jitter_ns else None
+        delays = delay_device(dst)
+        yield _unshaped(delays, minor_of(src), path)
+        yield _netem(delays, minor_of(src), path, link.delay_ns, link.jitter_ns, link.loss, line, own_seed)
+    for rank, site in enumerate(network.site_of):
+        device, name = worker_device(network, rank), network.sites[site]
+        yield _unshaped(device, ONLY, f"to worker {rank}")
+        yield _netem(device, ONLY, f"to worker {rank}", 0, 0, 0.0, network.down[site].rate_bytes_per_s, None)
+        yield _unshaped(device, LOCAL, f"inside {name}")
+        yield _netem(device, LOCAL, f"inside {name}", network.local_delay_ns[site], 0, 0.0, None, None)
+
+
+def _queue(at: End, minor: int, path: str, queue: Queue) -> Iterator[Shape]:
+    if queue.rate_bytes_per_s is None:
+        yield _unshaped(at, minor, path)
+        yield Fifo(at, minor, path, _NO_BUFFER_LIMIT)
+        return
+    rate = max(1, round(queue.rate_bytes_per_s))
+    yield Class(at, minor, path, rate, max(MTU, math.ceil(rate * _BURST_S)))
+    yield Fifo(at, minor, path, queue.buffer_bytes)
+
+
+def _unshaped(at: End, minor: int, path: str) -> Class:
+    return Class(at, minor, path, UNSHAPED, math.ceil(UNSHAPED * _BURST_S))
+
+
+def _slowest(*queues: Queue) -> float | None:
+    return min((queue.rate_bytes_per_s for queue in queues if queue.rate_bytes_per_s is not None), default=None)
+
+
+def _netem(
+    at: End, minor: int, path: str, delay_ns: int, jitter_ns: int, loss: float, line: float | None, seed: int | None
+) -> Netem:
+    rate = ORDERED if line is None else max(1, round(line))
+    return Netem(at, minor, path, delay_ns, jitter_ns, loss, rate, line_packets(delay_ns, jitter_ns, line), seed)
+
+
+def line_packets(delay_ns: int, jitter_ns: int, line: float | None) -> int:
+    """How many packets a delay line must hold so that it never drops one, even if all were bare acknowledgements.
+
+    Args:
+        line: bytes/s at which packets enter; None is no limit.
+    """
+    seconds = max(_LINE_S, (delay_ns + _SIGMAS * jitter_ns) / 1e9)
+    return math.ceil(seconds * min(line or math.inf, _LINE_CEILING) / _SMALLEST_PACKET) + _BURST_PACKETS
+
+
+def _seed(seed: int, src: str, dst: str) -> int:
+    """Each directed path draws its own losses."""
+    return int.from_bytes(hashlib.sha256(f"{seed}:{src}>{dst}".encode()).digest()[:8])

@@ -1,0 +1,1 @@
+"""Measures what an emulator built: delay, jitter, loss, rate and order of every path."""

@@ -1,0 +1,223 @@
+"""Who sends what to whom, and when, to measure a network without disturbing it. Pure.
+
+One directed path gets up to four kinds of trains: single small packets for delay, jitter and order; one
+train at once for the rate; and, where loss is configured, as many small packets as it takes to see it.
+Trains are cut to 50 ms of line rate and to the smallest buffer on the way, so that an idle path drops none
+of them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from wanbench.harness.emulators.plan import UNLIMITED, Link, Network, Queue, expected_rate
+
+Pair = tuple[int, int]
+Train = dict[str, int]  # start_ns, packets, bytes, burst, spacing_ns: see wanbench.workloads.process.probing.probe_send
+
+_SMALL_BYTES, _LARGE_BYTES = 64, 1500
+_TRAIN_S = 0.050
+_PAUSE_NS = 20_000_000  # lets a train drain before the next begins
+_SINGLE_PACKETS = (10, 40)
+_SINGLE_S = 2.0  # for all single packets, where jitter asks for wide gaps
+_BURST_PACKETS = (16, 600)
+_LOSS_PACKETS = 5000  # per path; a loss that shows in fewer than five of them is not looked for
+_LOSSES_TO_SEE = 5
+_LOSS_PACKETS_PER_MS = 20  # of all paths of a round together
+_TOGETHER_BYTES_PER_S = 50e6  # rates measured at once add up to no more: what a relay carries with ease
+
+
+@dataclass(frozen=True)
+class Flow:
+    """What one worker sends in one round, to each of `receivers` alike."""
+
+    sender: int
+    receivers: tuple[int, ...]
+    delay_ns: int
+    trains: tuple[Train, ...]
+
+    @property
+    def packets(self) -> int:
+        """How many packets each receiver should get."""
+        return sum(train["packets"] for train in self.trains)
+
+    @property
+    def end_ns(self) -> int:
+        """When the last packet has arrived if all goes well."""
+        last = self.trains[-1]
+        return _end(last) + int(_TRAIN_S * 1e9) + self.delay_ns
+
+
+def rounds_of(sites: int) -> Iterator[list[Pair]]:
+    """All directed pairs of sites, in rounds in which no site appears twice (a round-robin tournament)."""
+    seats: list[int | None] = [*range(sites), *([None] if sites % 2 else [])]
+    for _ in range(len(seats) - 1):
+        half = len(seats) // 2
+        pairs = [
+            (a, b) for a, b in zip(seats[:half], reversed(seats[half:]), strict=True) if a is not None and b is not None
+        ]
+        if pairs:
+            yield pairs
+            yield [(b, a) for a, b in pairs]
+        seats.insert(1, seats.pop())
+
+
+def link_of(network: Network, pair: Pair) -> Link:
+    """The directed path of a pair, where (a, a) is the way between two workers of site a."""
+    src, dst = pair
+    if src != dst:
+        return network.links[pair]
+    return Link(network.local_delay_ns[src], 0, 0.0, UNLIMITED)
+
+
+def rate_of(network: Network, pair: Pair) -> float | None:
+    """The rate that one flow can reach, bytes/s; None is unlimited."""
+    return None if pair[0] == pair[1] else expected_rate(network, *pair)
+
+
+def flows_of(network: Network, pairs: Sequence[Pair], start_ns: int) -> list[Flow]:
+    """One round on these paths, which share no worker: all delays first, then all rates, then losses."""
+    ranks = ranks_by_site(network)
+    singles = [_single_train(network, pair, start_ns) for pair in pairs]
+    starts, loss_ns = _burst_starts(network, pairs, max(_end(train) for train in singles))
+    flows = []
+    for pair, single, at in zip(pairs, singles, starts, strict=True):
+        link, rate = link_of(network, pair), rate_of(network, pair)
+        trains = [single]
+        if rate is not None:
+            trains.append(burst_train(rate, _smallest_buffer(network, pair), at))
+        if link.loss:
+            trains.extend(_loss_trains(link.loss, rate, len(pairs), loss_ns))
+        src, dst = pair
+        flows.append(Flow(ranks[src][0], (ranks[dst][-1],), link.delay_ns, tuple(trains)))
+    return flows
+
+
+def ranks_by_site(network: Network) -> list[list[int]]:
+    """The workers of every site."""
+    ranks: list[list[int]] = [[] for _ in network.sites]
+    for rank, site in enumerate(network.site_of):
+        ranks[site].append(rank)
+    return ranks
+
+
+def shared_up_flows(network: Network, start_ns: int) -> tuple[int, float, list[Flow]] | None:
+    """A site whose `up` limits its streams to other sites, that rate in bytes/s, and those streams, if any.
+
+    The site's workers share the destinations among them; a single worker alternates between all.
+    """
+    ranks = ranks_by_site(network)
+    for site in sorted(range(len(network.sites)), key=lambda s: -len(ranks[s])):
+        up = network.up[site].rate_bytes_per_s
+        to = [] if up is None else _saturating(network, site, up)
+        if up is None or not to:
+            continue
+        train = burst_train(up, network.up[site].buffer_bytes, start_ns)
+        train["packets"] = max(4, train["packets"] // len(to))
+        delay_ns = max(network.links[site, dst].delay_ns for dst in to)
+        flows = []
+        for index, sender in enumerate(ranks[site][: len(to)]):
+            receivers = tuple(ranks[dst][-1] for dst in to[index :: len(ranks[site])])
+            flows.append(Flow(sender, receivers, delay_ns, (train,)))
+        return site, up, flows
+    return None
+
+
+def _saturating(network: Network, site: int, up: float) -> list[int]:
+    """Two to four sites that could together take clearly more than `up`; none if there are not."""
+    alone = {}
+    for dst in range(len(network.sites)):
+        if dst != site:
+            rates = (network.links[site, dst].queue.rate_bytes_per_s, network.down[dst].rate_bytes_per_s)
+            alone[dst] = min((rate for rate in rates if rate is not None), default=math.inf)
+    widest = sorted(alone, key=lambda dst: -alone[dst])
+    for count in range(2, min(4, len(widest)) + 1):
+        if alone[widest[count - 1]] >= 1.1 * up / count:
+            return widest[:count]
+    return []
+
+
+def burst_train(rate: float, buffer_bytes: int, start_ns: int) -> Train:
+    """A train sent at once that takes up to 50 ms at `rate` bytes/s, of at least 16 packets."""
+    fewest, most = _BURST_PACKETS
+    total = min(rate * _TRAIN_S, buffer_bytes)
+    size = max(_SMALL_BYTES, min(_LARGE_BYTES, int(total / fewest)))
+    packets = max(fewest, min(most, int(total / size)))
+    return {"start_ns": start_ns, "packets": packets, "bytes": size, "burst": packets, "spacing_ns": 0}
+
+
+def wire_ns(network: Network, pair: Pair) -> float:
+    """What the bytes of one single packet take in the queues of a path, where slow ones are far from nothing."""
+    rates = (queue.rate_bytes_per_s for queue in queues_of(network, pair))
+    return sum(_SMALL_BYTES / rate * 1e9 for rate in rates if rate is not None)
+
+
+def _single_train(network: Network, pair: Pair, start_ns: int) -> Train:
+    # Order is kept, so packets closer than the jitter would hold each other up and hide it; and packets
+    # closer than their own length would queue.
+    fewest, most = _SINGLE_PACKETS
+    spacing_ns = max(_TRAIN_S * 1e9 / most, 4 * link_of(network, pair).jitter_ns, 2 * wire_ns(network, pair))
+    packets = max(fewest, min(most, int(_SINGLE_S * 1e9 / spacing_ns)))
+    return {
+        "start_ns": start_ns,
+        "packets": packets,
+        "bytes": _SMALL_BYTES,
+        "burst": 1,
+        "spacing_ns": int(spacing_ns),
+    }
+
+
+def _burst_starts(network: Network, pairs: Sequence[Pair], after_ns: int) -> tuple[list[int], int]:
+    """When each path's rate is measured, and when all are: together, as far as the emulator carries it."""
+    slot_ns = int(_TRAIN_S * 1e9) + _PAUSE_NS
+    at, together, starts = after_ns + _PAUSE_NS, 0.0, []
+    for pair in pairs:
+        rate = rate_of(network, pair) or 0.0
+        if together and together + rate > _TOGETHER_BYTES_PER_S:
+            at, together = at + slot_ns, 0.0
+        together += rate
+        starts.append(at)
+    return starts, at + slot_ns
+
+
+def _loss_trains(loss: float, rate: float | None, paths: int, start_ns: int) -> list[Train]:
+    """Small packets to expect five losses, in trains of 50 ms at half the rate or less.
+
+    None where 5000 packets are too few, and as many as one second holds where the rate is too low.
+    """
+    packets = math.ceil(_LOSSES_TO_SEE / loss)
+    if packets > _LOSS_PACKETS:
+        return []
+    per_ms = _LOSS_PACKETS_PER_MS / paths
+    if rate is not None:
+        per_ms = min(per_ms, rate / 2 / _SMALL_BYTES / 1e3)
+    burst = max(1, int(per_ms))
+    spacing_ns = int(burst / per_ms * 1e6)
+    per_train = burst * max(1, int(_TRAIN_S * 1e9 / spacing_ns))
+    packets = min(packets, max(per_train, int(per_ms * 1e3)))
+    trains: list[Train] = []
+    while packets > 0:
+        count = min(per_train, packets)
+        start_ns = _end(trains[-1]) if trains else start_ns
+        train = {"packets": count, "bytes": _SMALL_BYTES, "burst": burst, "spacing_ns": spacing_ns}
+        trains.append(train | {"start_ns": start_ns})
+        packets -= count
+    return trains
+
+
+def _end(train: Train) -> int:
+    """When a train has been sent."""
+    return train["start_ns"] + math.ceil(train["packets"] / train["burst"]) * train["spacing_ns"]
+
+
+def queues_of(network: Network, pair: Pair) -> tuple[Queue, ...]:
+    """The queues that a packet passes; none inside a site."""
+    src, dst = pair
+    return () if src == dst else (network.up[src], network.links[pair].queue, network.down[dst])
+
+
+def _smallest_buffer(network: Network, pair: Pair) -> int:
+    limited = (queue for queue in queues_of(network, pair) if queue.rate_bytes_per_s is not None)
+    return min(queue.buffer_bytes for queue in limited)

@@ -1,0 +1,301 @@
+"""Configured against measured: what a probe found on every directed path. Pure."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from wanbench.harness.emulators.plan import Link
+
+# train, sequence number, sent ns, received ns
+Arrival = Sequence[int]
+
+_RATE_SHARE = (0.90, 1.01)
+_TRAIN_MS = 50.0
+_LOSS_CONFIDENCE = 0.99
+_JITTER_SHARE = 0.5
+_JITTER_NOISE_MS = 0.3  # what waking a process adds
+_JITTER_SAMPLES = 30
+
+
+@dataclass(frozen=True)
+class Tolerance:
+    """How far the measured one-way delay may be from the configured one: the larger of both."""
+
+    absolute_ms: float
+    share: float
+
+
+RELAY_TOLERANCE = Tolerance(1.0, 0.02)
+NETEM_TOLERANCE = Tolerance(0.5, 0.01)
+TOLERANCES = {"relay": RELAY_TOLERANCE, "netem": NETEM_TOLERANCE}
+
+
+@dataclass(frozen=True)
+class PathProbe:
+    """One directed path. Rates are of IP packets; a rate of None is unlimited, and then not measured.
+
+    `measured_one_way_ms` is the median of a train of single packets, less the time that their bytes take at
+    the configured rates. `jitter_ms` is a standard deviation;
+    `measured_jitter_ms` is half the distance from the 16th to the 84th percentile, which is the same for a
+    normal distribution, and which one late wake-up does not move. `inversions` counts packets overtaken.
+    """
+
+    src: str
+    dst: str
+    one_way_ms: float
+    measured_one_way_ms: float | None
+    jitter_ms: float
+    measured_jitter_ms: float | None
+    loss: float
+    sent: int
+    lost: int
+    rate_mbit: float | None
+    measured_rate_mbit: float | None
+    inversions: int
+    reasons: tuple[str, ...]
+
+    @property
+    def ok(self) -> bool:
+        """Within all tolerances."""
+        return not self.reasons
+
+    @property
+    def error_ms(self) -> float | None:
+        """Measured minus configured one-way delay."""
+        return None if self.measured_one_way_ms is None else self.measured_one_way_ms - self.one_way_ms
+
+
+@dataclass(frozen=True)
+class SharedUpProbe:
+    """Streams out of one site, to several other sites, at once: what they get together."""
+
+    site: str
+    to: tuple[str, ...]
+    rate_mbit: float
+    measured_rate_mbit: float | None
+    reasons: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class ProbeReport:
+    """What a network turned out to be.
+
+    `paths_total` exceeds the rows where only a sample was measured; `repeated` counts paths that were
+    measured again because the first measurement was out of tolerance.
+    """
+
+    network: str
+    seconds: float
+    paths_total: int
+    repeated: int
+    rows: tuple[PathProbe, ...]
+    shared_up: SharedUpProbe | None
+
+    @property
+    def reasons(self) -> tuple[str, ...]:
+        """Why the network is not what was configured, one line each; empty if it is."""
+        shared = () if self.shared_up is None else self.shared_up.reasons
+        return (*(reason for row in self.rows for reason in row.reasons), *shared)
+
+    @property
+    def ok(self) -> bool:
+        """Every path within tolerance."""
+        return not self.reasons
+
+    @property
+    def one_way_error_ms(self) -> float | None:
+        """The largest error of a one-way delay, without its sign; None if nothing was received."""
+        return max((abs(row.error_ms) for row in self.rows if row.error_ms is not None), default=None)
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data, with `ok`, `reasons` and `one_way_error_ms`."""
+        return asdict(self) | {
+            "ok": self.ok,
+            "reasons": list(self.reasons),
+            "one_way_error_ms": self.one_way_error_ms,
+        }
+
+
+def judge(
+    names: tuple[str, str],
+    link: Link,
+    rate: float | None,
+    wire_ns: float,
+    trains: Sequence[Mapping[str, int]],
+    arrivals: Sequence[Arrival],
+    *,
+    tolerance: Tolerance,
+    paths_judged: int,
+) -> PathProbe:
+    """One row from what arrived.
+
+    Args:
+        rate: expected of one flow, bytes/s; None is unlimited.
+        wire_ns: what the bytes of a single packet take in all queues of the path.
+        trains: as sent: the first for delay and jitter; the second, where there is a rate, for that.
+        paths_judged: how many are judged together: the loss interval holds with 99 % for all of them.
+    """
+    single = [a for a in arrivals if a[0] == 0]
+    delays = [(received - sent - wire_ns) / 1e6 for _, _, sent, received in single]
+    delay = statistics.median(delays) if delays else None
+    sent = sum(train["packets"] for train in trains)
+    burst = [(a[1], a[3]) for a in arrivals if a[0] == 1]
+    row = PathProbe(
+        *names,
+        one_way_ms=link.delay_ns / 1e6,
+        measured_one_way_ms=delay,
+        jitter_ms=link.jitter_ns / 1e6,
+        measured_jitter_ms=_spread(delays),
+        loss=link.loss,
+        sent=sent,
+        lost=sent - len(arrivals),
+        rate_mbit=_mbit(rate),
+        measured_rate_mbit=None if rate is None else _mbit(dispersion(burst, trains[1]["bytes"])),
+        inversions=inversions(arrivals),
+        reasons=(),
+    )
+    reasons = [
+        *_delay_reasons(row, len(delays), tolerance),
+        *_loss_reasons(row, paths_judged),
+        *_rate_reasons(row),
+        *_order_reasons(row),
+    ]
+    return replace(row, reasons=tuple(f"{row.src} -> {row.dst}: {reason}" for reason in reasons))
+
+
+def _spread(values: Sequence[float]) -> float | None:
+    if len(values) < 4:
+        return None
+    percentiles = statistics.quantiles(values, n=100, method="inclusive")
+    return (percentiles[83] - percentiles[15]) / 2
+
+
+def _delay_reasons(row: PathProbe, samples: int, tolerance: Tolerance) -> list[str]:
+    if row.measured_one_way_ms is None or row.measured_jitter_ms is None:
+        return [f"{samples} of the single packets arrived, too few to measure the delay"]
+    reasons = []
+    # The median of few samples is itself uncertain: its standard error is 1.25 sigma / sqrt(n).
+    allowed = max(tolerance.absolute_ms, tolerance.share * row.one_way_ms)
+    allowed += 4 * row.jitter_ms / math.sqrt(samples)
+    error = row.measured_one_way_ms - row.one_way_ms
+    if abs(error) > allowed:
+        reasons.append(
+            f"one-way delay {row.measured_one_way_ms:.2f} ms, configured {row.one_way_ms:.2f} ms,"
+            f" allowed +-{allowed:.2f} ms"
+        )
+    room = _JITTER_SHARE * row.jitter_ms + _JITTER_NOISE_MS
+    if row.jitter_ms and samples >= _JITTER_SAMPLES and abs(row.measured_jitter_ms - row.jitter_ms) > room:
+        reasons.append(f"jitter {row.measured_jitter_ms:.2f} ms, configured {row.jitter_ms:.2f} ms")
+    return reasons
+
+
+def _loss_reasons(row: PathProbe, paths: int) -> list[str]:
+    low, high = binomial_interval(row.sent, row.loss, 1 - (1 - _LOSS_CONFIDENCE) / paths)
+    if low <= row.lost <= high:
+        return []
+    return [f"{row.lost} of {row.sent} packets lost, expected {low} to {high} with a loss of {100 * row.loss:g} %"]
+
+
+def _order_reasons(row: PathProbe) -> list[str]:
+    return [f"{row.inversions} packets were overtaken"] if row.inversions else []
+
+
+def _rate_reasons(row: PathProbe) -> list[str]:
+    if row.rate_mbit is None:
+        return []
+    return rate_reasons(row.measured_rate_mbit, row.rate_mbit, _uncertain(row.jitter_ms))
+
+
+def _uncertain(jitter_ms: float) -> float:
+    """The share by which jitter stretches or squeezes a train of 50 ms."""
+    return 2 * jitter_ms / _TRAIN_MS
+
+
+def rate_reasons(measured_mbit: float | None, expected_mbit: float, uncertain: float = 0.0) -> list[str]:
+    """Why a rate is out of tolerance (90 to 101 %, and the uncertain share to both sides), if it is."""
+    if measured_mbit is None:
+        return ["too few packets arrived to measure the rate"]
+    low, high = _RATE_SHARE[0] - uncertain, _RATE_SHARE[1] + uncertain
+    if low * expected_mbit <= measured_mbit <= high * expected_mbit:
+        return []
+    return [
+        f"rate {measured_mbit:.4g} Mbit/s, configured {expected_mbit:.4g} Mbit/s,"
+        f" allowed {100 * low:.0f} to {100 * high:.0f} %"
+    ]
+
+
+def _mbit(bytes_per_s: float | None) -> float | None:
+    return None if bytes_per_s is None else bytes_per_s * 8 / 1e6
+
+
+def judge_shared_up(
+    site: str, to: tuple[str, ...], rate: float, departures_ns: Sequence[int], nbytes: int, *, jitter_ms: float = 0.0
+) -> SharedUpProbe:
+    """Whether streams that left a site at once got its `up` rate (bytes/s) together, and no more.
+
+    Args:
+        jitter_ms: the largest of their paths, which makes the times of departure uncertain.
+    """
+    measured = _mbit(dispersion(list(enumerate(sorted(departures_ns))), nbytes))
+    expected = rate * 8 / 1e6
+    reasons = tuple(
+        f"shared up of {site}: {reason}" for reason in rate_reasons(measured, expected, _uncertain(jitter_ms))
+    )
+    return SharedUpProbe(site, to, expected, measured, reasons)
+
+
+def dispersion(arrivals: Sequence[tuple[int, int]], nbytes: int) -> float | None:
+    """The rate, in bytes/s, at which a train that was sent at once came out; None with fewer than 4 packets.
+
+    The median over pairs an eighth of the train apart, so that a process which was not scheduled for a moment
+    spoils only the few pairs around that moment.
+
+    Args:
+        arrivals: sequence number and time in ns of every packet of `nbytes` that arrived.
+    """
+    if len(arrivals) < 4:
+        return None
+    apart = max(2, len(arrivals) // 8)
+    per_byte = [
+        (late_ns - early_ns) / ((late - early) * nbytes)
+        for (early, early_ns), (late, late_ns) in zip(arrivals, arrivals[apart:], strict=False)
+        if late > early
+    ]
+    ns = statistics.median(per_byte) if per_byte else 0.0
+    return 1e9 / ns if ns > 0 else None
+
+
+def inversions(arrivals: Sequence[Arrival]) -> int:
+    """How many packets arrived after one that was sent later."""
+    latest, count = (-1, -1), 0
+    for train, sequence, _, _ in arrivals:
+        if (train, sequence) < latest:
+            count += 1
+        latest = max(latest, (train, sequence))
+    return count
+
+
+def binomial_interval(trials: int, probability: float, confidence: float) -> tuple[int, int]:
+    """The central interval that holds the number of losses with at least this probability (exact)."""
+    if probability <= 0 or trials == 0:
+        return 0, 0
+    if probability >= 1:
+        return trials, trials
+    tail = (1 - confidence) / 2
+    low, below = 0, 0.0
+    for number in range(trials + 1):
+        below += _binomial(trials, number, probability)
+        if below < tail:
+            low = number + 1
+        if below >= 1 - tail:
+            return low, number
+    return low, trials
+
+
+def _binomial(trials: int, number: int, probability: float) -> float:
+    choose = math.lgamma(trials + 1) - math.lgamma(number + 1) - math.lgamma(trials - number + 1)
+    return math.exp(choose + number * math.log(probability) + (trials - number) * math.log1p(-probability))

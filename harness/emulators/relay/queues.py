@@ -1,0 +1,327 @@
+"""The model inside the relay: queues, paths, and which packet is due when.
+
+Pure: time is handed in, in nanoseconds of any monotonic clock, and packets come back when they are due. All
+state is in absolute times (when a queue is free again, when a packet is due), computed from exact arrival
+times, so being called late delays what is late and nothing after it.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import deque
+from heapq import heappop, heappush, heapreplace
+from itertools import count
+
+from wanbench.harness.emulators.plan import Link, Network, Queue
+
+_DROPPED = -1.0
+_serial = count()
+
+
+class Port:
+    """Where a worker is attached: its rank, and the descriptor of its device, or -1 once it is gone."""
+
+    __slots__ = ("address", "fd", "rank", "routes")
+
+    def __init__(self, rank: int, address: bytes, fd: int) -> None:
+        self.rank = rank
+        self.address = address
+        self.fd = fd
+        self.routes: dict[bytes, tuple[Way, Port]] = {}
+
+
+Packet = tuple[float, bytes, Port]  # due time in ns, the IP packet, for whom
+
+
+class TailDrop:
+    """A first-in first-out queue served at a constant rate; bytes that do not fit its buffer are dropped."""
+
+    __slots__ = ("buffer_ns", "busy", "drops", "ns_per_byte", "scale")
+
+    def __init__(self, queue: Queue) -> None:
+        self.busy = 0.0  # when the last byte accepted so far will have left
+        self.drops = 0
+        self.ns_per_byte = 0.0
+        self.scale = 1.0  # of what is left of a backlog in time, for the next packet to apply
+        self.configure(queue)
+
+    def configure(self, queue: Queue) -> None:
+        """New rate and buffer for packets to come, which find the bytes there are in front of them. Those keep the
+        times that they have, and nothing overtakes them.
+        """
+        before = self.ns_per_byte
+        unlimited = queue.rate_bytes_per_s is None
+        self.ns_per_byte = 0.0 if queue.rate_bytes_per_s is None else 1e9 / queue.rate_bytes_per_s
+        if before and before != self.ns_per_byte:
+            self.scale *= self.ns_per_byte / before
+        # A buffer of B bytes is B/rate of time; comparing times spares a conversion for every packet.
+        self.buffer_ns = float("inf") if unlimited else queue.buffer_bytes * self.ns_per_byte
+
+    def departure(self, now: float, nbytes: int) -> float:
+        """When the last byte of a packet that arrives `now` has left; negative when it was dropped."""
+        start = self.busy
+        if self.scale != 1.0:
+            start = now + (start - now) * self.scale
+            self.scale = 1.0
+        if start < now:
+            start = now
+        left = start + nbytes * self.ns_per_byte
+        if left - now > self.buffer_ns:
+            self.drops += 1
+            return _DROPPED
+        self.busy = left
+        return left
+
+
+class Stage:
+    """Packets that wait, in order, for their due time; then they go to a down queue or to their worker."""
+
+    __slots__ = ("down", "fifo", "serial")
+
+    def __init__(self) -> None:
+        self.fifo: deque[Packet] = deque()
+        self.down: Down | None = None
+        self.serial = next(_serial)  # breaks ties between equal due times
+
+
+class Down(Stage):
+    """The queue that all paths into one site share."""
+
+    __slots__ = ("queue",)
+
+    def __init__(self, queue: Queue) -> None:
+        super().__init__()
+        self.queue = TailDrop(queue)
+
+
+class Way(Stage):
+    """One directed path: the source site's up queue, its own queue, loss, then the delay with its jitter."""
+
+    __slots__ = ("bytes", "delay", "jitter", "last", "loss", "lost", "packets", "queue", "rng", "up")
+
+    def __init__(self, link: Link, last: float) -> None:
+        super().__init__()
+        self.up: TailDrop | None = None
+        self.queue = TailDrop(link.queue)
+        self.last = last  # the latest due time: nothing overtakes it
+        self.rng = random.Random(0)
+        self.packets = self.bytes = self.lost = 0
+        self.configure(link)
+
+    def configure(self, link: Link) -> None:
+        """New values for packets to come."""
+        self.delay = float(link.delay_ns)
+        self.jitter, self.loss = link.jitter_ns, link.loss
+        self.queue.configure(link.queue)
+
+
+class Switch:
+    """All ports and paths of one network. `accept` takes what workers send, `release` gives what is due.
+
+    Jitter is drawn per packet from a normal distribution, never below a delay of zero, and order is kept: a
+    packet is due no earlier than the one before it on its path. Under dense traffic that running maximum
+    raises the mean delay (as netem with a rate does), by up to about three standard deviations.
+    """
+
+    def __init__(self) -> None:
+        self.ports: dict[int, Port] = {}
+        self.network: Network | None = None
+        self.ways: dict[tuple[int, int], Way] = {}  # by site numbers; (a, a) is local
+        self.ups: list[TailDrop] = []
+        self.downs: list[Down] = []
+        self.unknown = self.not_ipv4 = 0
+        self._heap: list[tuple[float, int, Stage]] = []  # every stage that is not empty, by its first due time
+
+    # ---------------------------------------------------------------- configuration
+
+    def attach(self, rank: int, address: bytes, fd: int) -> Port:
+        """Connect a worker, in place of the one that had its rank."""
+        port = self.ports[rank] = Port(rank, address, fd)
+        self._route()
+        return port
+
+    def apply(self, network: Network, seed: int) -> None:
+        """Take new values. A path that exists already keeps what is in flight and its order."""
+        before, self.network = self.network, network
+        sites = range(len(network.sites))
+        if before is None or (before.sites, before.site_of) != (network.sites, network.site_of):
+            # Other places: what is in flight drains by the old paths, and the new ones may not overtake it.
+            last = max((way.last for way in self.ways.values()), default=0.0)
+            last = max([last, *(down.queue.busy for down in self.downs)])
+            self.ups = [TailDrop(queue) for queue in network.up]
+            self.downs = [Down(queue) for queue in network.down]
+            self.ways = {pair: Way(link, last) for pair, link in network.links.items()}
+            for site in sites:
+                self.ways[site, site] = Way(_local(network, site), last)
+        self._configure(network)
+        for (src, dst), way in self.ways.items():
+            way.rng = random.Random(f"{seed}:{network.sites[src]}>{network.sites[dst]}")
+            if src != dst:
+                way.up, way.down = self.ups[src], self.downs[dst]
+        self._route()
+
+    def update(self, network: Network) -> None:
+        """New values for the same places; the random draws of paths go on.
+
+        Raises:
+            ValueError: the places are others.
+        """
+        before = self.network
+        if before is None or (before.sites, before.site_of) != (network.sites, network.site_of):
+            raise ValueError("the network has other places")
+        self.network = network
+        self._configure(network)
+
+    def _configure(self, network: Network) -> None:
+        for site in range(len(network.sites)):
+            self.ups[site].configure(network.up[site])
+            self.downs[site].queue.configure(network.down[site])
+            self.ways[site, site].configure(_local(network, site))
+        for pair, link in network.links.items():
+            self.ways[pair].configure(link)
+
+    def change(self, src: int, dst: int, link: Link) -> None:
+        """New values for one directed path between two sites.
+
+        Raises:
+            ValueError: there is no such path.
+        """
+        if src == dst or (src, dst) not in self.ways:
+            raise ValueError(f"there is no path from site {src} to site {dst}")
+        self.ways[src, dst].configure(link)
+
+    def _route(self) -> None:
+        """Resolve every destination address once, so that a packet costs one lookup."""
+        if self.network is None:
+            return
+        site_of = self.network.site_of
+        placed = [port for rank, port in self.ports.items() if rank < len(site_of)]
+        for port in self.ports.values():
+            port.routes = {}
+        for port in placed:
+            here = site_of[port.rank]
+            port.routes = {
+                other.address: (self.ways[here, site_of[other.rank]], other) for other in placed if other is not port
+            }
+
+    # ---------------------------------------------------------------- counters
+
+    def reset_counters(self) -> None:
+        """Begin to count anew."""
+        self.unknown = self.not_ipv4 = 0
+        for queue in self._queues():
+            queue.drops = 0
+        for way in self.ways.values():
+            way.packets = way.bytes = way.lost = 0
+
+    def drops(self) -> dict[str, int]:
+        """Packets that went no further, by cause."""
+        return {
+            "up": sum(queue.drops for queue in self.ups),
+            "path": sum(way.queue.drops for way in self.ways.values()),
+            "down": sum(down.queue.drops for down in self.downs),
+            "loss": sum(way.lost for way in self.ways.values()),
+            "unknown": self.unknown,
+        }
+
+    def path_counters(self) -> list[dict[str, object]]:
+        """The fields of `base.PathStats`, for every path that carried or dropped something."""
+        sites = () if self.network is None else self.network.sites
+        return [
+            {
+                "src": sites[src],
+                "dst": sites[dst],
+                "packets": way.packets,
+                "bytes": way.bytes,
+                "dropped": way.queue.drops,
+                "lost": way.lost,
+            }
+            for (src, dst), way in sorted(self.ways.items())
+            if way.packets or way.queue.drops or way.lost
+        ]
+
+    def site_counters(self) -> list[dict[str, object]]:
+        """The fields of `base.SiteStats`."""
+        sites = () if self.network is None else self.network.sites
+        return [
+            {"site": site, "up_dropped": up.drops, "down_dropped": down.queue.drops}
+            for site, up, down in zip(sites, self.ups, self.downs, strict=True)
+        ]
+
+    def _queues(self) -> list[TailDrop]:
+        downs = [down.queue for down in self.downs]
+        return [*self.ups, *downs, *(way.queue for way in self.ways.values())]
+
+    # ---------------------------------------------------------------- traffic
+
+    def accept(self, packet: bytes, source: Port, now: float) -> None:
+        """A packet that `source` sent at time `now`."""
+        route = source.routes.get(packet[16:20])
+        if route is None:
+            if packet[0] >> 4 == 4:
+                self.unknown += 1
+            else:
+                self.not_ipv4 += 1
+            return
+        way, port = route
+        size = len(packet)
+        if way.up is not None:
+            now = way.up.departure(now, size)
+            if now < 0:
+                return
+        due = way.queue.departure(now, size)
+        if due < 0:
+            return
+        if way.loss and way.rng.random() < way.loss:
+            way.lost += 1
+            return
+        way.packets += 1
+        way.bytes += size
+        delay = way.delay
+        if way.jitter:
+            delay = way.rng.gauss(delay, way.jitter)
+            if delay < 0:
+                delay = 0.0
+        due += delay
+        if due < way.last:
+            due = way.last
+        way.last = due
+        fifo = way.fifo
+        if not fifo:
+            heappush(self._heap, (due, way.serial, way))
+        fifo.append((due, packet, port))
+
+    def next_due(self) -> float | None:
+        """When `release` has something to do next; None when nothing is in flight."""
+        return self._heap[0][0] if self._heap else None
+
+    def release(self, horizon: float, limit: int) -> list[Packet]:
+        """At most `limit` packets that are due at `horizon` or before, in the order of their due times."""
+        heap = self._heap
+        ready: list[Packet] = []
+        while heap and len(ready) < limit:
+            due, _, stage = heap[0]
+            if due > horizon:
+                break
+            fifo = stage.fifo
+            packet = fifo.popleft()
+            if fifo:
+                heapreplace(heap, (fifo[0][0], stage.serial, stage))
+            else:
+                heappop(heap)
+            down = stage.down
+            if down is None:
+                ready.append(packet)
+                continue
+            due = down.queue.departure(due, len(packet[1]))
+            if due >= 0:
+                if not down.fifo:
+                    heappush(heap, (due, down.serial, down))
+                elif due < down.fifo[-1][0]:  # those in front keep the times of a slower rate
+                    due = down.fifo[-1][0]
+                down.fifo.append((due, packet[1], packet[2]))
+        return ready
+
+
+def _local(network: Network, site: int) -> Link:
+    return Link(network.local_delay_ns[site], 0, 0.0, Queue(None, 0))

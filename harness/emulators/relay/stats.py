@@ -1,0 +1,112 @@
+"""What the relay counts: lateness, lag and drops, at a cost of nanoseconds per packet."""
+
+from __future__ import annotations
+
+import time
+from itertools import accumulate
+from typing import Any
+
+from wanbench.harness.emulators.relay.queues import Switch
+
+_BIN_NS = 20_000
+_BINS = 1000  # up to 20 ms; beyond that only the maximum is known
+_OVERDUE_NS = 1e6
+
+
+class Histogram:
+    """Durations in bins of 20 us, and the exact maximum. Early counts as zero."""
+
+    __slots__ = ("_bins", "max_ns")
+
+    def __init__(self) -> None:
+        self._bins = [0] * (_BINS + 1)
+        self.max_ns = 0.0
+
+    def add(self, ns: float) -> None:
+        """Count one duration."""
+        if ns > self.max_ns:
+            self.max_ns = ns
+        index = int(ns) // _BIN_NS
+        if index < 0:
+            index = 0
+        elif index > _BINS:
+            index = _BINS
+        self._bins[index] += 1
+
+    def quantile_ms(self, share: float) -> float | None:
+        """The upper edge of the bin that holds this share of all durations, in ms; None without any."""
+        total = sum(self._bins)
+        if not total:
+            return None
+        index = next(i for i, seen in enumerate(accumulate(self._bins)) if seen >= share * total)
+        if index == _BINS:
+            return self.max_ns / 1e6
+        return min((index + 1) * _BIN_NS, self.max_ns) / 1e6
+
+
+class Meter:
+    """Counters of the loop, beside those that the switch keeps itself."""
+
+    def __init__(self, switch: Switch) -> None:
+        self._switch = switch
+        self.reset()
+
+    def reset(self) -> None:
+        """Begin a new period."""
+        self._since, self._cpu = time.monotonic(), time.process_time()
+        self._lateness, self._lag = Histogram(), Histogram()
+        self._overdue_ns = self._overdue_until = 0.0
+        self._packets = self._bytes = 0
+        self.refused = self.gone = 0
+        self._switch.reset_counters()
+
+    def delivered(self, nbytes: int, due: float, now: float) -> None:
+        """One packet was written to its worker."""
+        self._packets += 1
+        self._bytes += nbytes
+        self._lateness.add(now - due)
+        if now - due > _OVERDUE_NS:
+            self._overdue(due, now)
+
+    def turn(self, began: float, ended: float) -> None:
+        """One turn of the loop: nothing was read for so long."""
+        self._lag.add(ended - began)
+        if ended - began > _OVERDUE_NS:
+            self._overdue(began, ended)
+
+    def overslept(self, wake: float, woken: float) -> None:
+        """The loop was to go on at `wake`, and packets had come meanwhile: since then they may have waited."""
+        if woken - wake > _OVERDUE_NS:
+            self._lag.add(woken - wake)
+            self._overdue(wake, woken)
+
+    def _overdue(self, begin: float, end: float) -> None:
+        # Packets leave in the order of their due times, so a union of periods needs its end only.
+        self._overdue_ns += max(0.0, end - max(begin, self._overdue_until))
+        self._overdue_until = max(end, self._overdue_until)
+
+    def report(self, *, reset: bool) -> dict[str, Any]:
+        """The fields of `base.EmulatorStats`."""
+        switch = self._switch
+        seconds, cpu_s = time.monotonic() - self._since, time.process_time() - self._cpu
+        answer = {
+            "emulator": "relay",
+            "seconds": seconds,
+            "packets": self._packets,
+            "bytes": self._bytes,
+            "drops": switch.drops() | {"refused": self.refused, "gone": self.gone},
+            "not_ipv4": switch.not_ipv4,
+            "paths": switch.path_counters(),
+            "sites": switch.site_counters(),
+            "lateness_p50_ms": self._lateness.quantile_ms(0.5),
+            "lateness_p99_ms": self._lateness.quantile_ms(0.99),
+            "lateness_max_ms": self._lateness.max_ns / 1e6 if self._packets else None,
+            "read_lag_p99_ms": self._lag.quantile_ms(0.99),
+            "read_lag_max_ms": self._lag.max_ns / 1e6,
+            "overdue_pct": self._overdue_ns / 1e9 / seconds * 100,
+            "cpu_s": cpu_s,
+            "cpu_us_per_packet": cpu_s / self._packets * 1e6 if self._packets else None,
+        }
+        if reset:
+            self.reset()
+        return answer

@@ -1,0 +1,146 @@
+"""One round trip and one rate that stand for a whole network in the step-time law, by collective.
+
+Pure arithmetic on profiles: no arrays, so that planning starts fast.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+from wanbench.harness.plan.law import Collective, PredictError, round_trips
+from wanbench.netprofiles.path import SamePaths
+from wanbench.netprofiles.profile import Profile
+from wanbench.netprofiles.units import Rate
+
+
+def effective_conditions(
+    profile: Profile, placement: Sequence[str], workers: int, collective: Collective = "direct"
+) -> tuple[float, float | None]:
+    """(rtt_s, rate_bytes_per_s or None for unlimited) that stand for a whole profile in the law.
+
+    The worst latency and the tightest rate are taken separately; where they belong to different paths the law
+    is pessimistic.
+
+    Args:
+        profile: sites and directed paths.
+        placement: site of each rank, at least `workers` long.
+        workers: N; the first N ranks take part.
+        collective: `direct` uses every pair of workers, `hierarchical` one worker of each site, gloo and `ring` the
+            neighbours of the ring (rank i to i+1), `halving-doubling` ranks that differ in one bit. Where rounds
+            differ, the RTT is their mean, and the rate that of all bytes together.
+    """
+    ranks = list(placement[:workers])
+    if len(ranks) != workers:
+        raise PredictError(f"placement: expected a site for each of {workers} workers, got {len(ranks)}")
+    if workers == 1:
+        return 0.0, None
+    if collective == "gloo":
+        return _ring_conditions(profile, ranks)
+    if collective == "ring":
+        return _hops_s(profile, ranks) / (workers - 1), _ring_conditions(profile, ranks)[1]
+    if collective == "halving-doubling":
+        return _halving_conditions(profile, ranks)
+    if collective == "hierarchical":
+        return _hierarchical_conditions(profile, ranks)
+    return _direct_conditions(profile, ranks)
+
+
+def _hops_s(profile: Profile, ranks: Sequence[str]) -> float:
+    """The longest way of 2(N-1) hops along the ring: two turns without two neighbouring hops."""
+    hops = [_one_way_s(profile, a, b) for a, b in zip(ranks, [*ranks[1:], ranks[0]], strict=True)]
+    left_out = min(a + b for a, b in zip(hops, [*hops[1:], hops[0]], strict=True))
+    return 2 * sum(hops) - left_out
+
+
+def _halving_conditions(profile: Profile, ranks: Sequence[str]) -> tuple[float, float | None]:
+    n = len(ranks)
+    core = 1 << (n.bit_length() - 1)
+    rounds = [(0.5 / (1 << k), [(r, r ^ (1 << k)) for r in range(core)]) for k in range(core.bit_length() - 1)]
+    rounds += rounds[::-1]
+    if n > core:
+        fold = [(core + i, i) for i in range(n - core)]
+        rounds = [(1.0, fold), *rounds, (1.0, [(b, a) for a, b in fold])]
+    latency_s = seconds_per_byte = 0.0
+    for part, pairs in rounds:
+        hops = Counter((ranks[a], ranks[b]) for a, b in pairs)
+        latency_s += max(_one_way_s(profile, a, b) for a, b in hops)
+        rate = _tightest(_shared(profile, hops))
+        seconds_per_byte += 0.0 if rate is None else part / rate
+    rtt_s = latency_s / round_trips("halving-doubling", n, 1)
+    return rtt_s, 2 * (n - 1) / n / seconds_per_byte if seconds_per_byte else None
+
+
+def _hierarchical_conditions(profile: Profile, ranks: Sequence[str]) -> tuple[float, float | None]:
+    sites, n = list(dict.fromkeys(ranks)), len(ranks)
+    counts = Counter(ranks)
+    inside_s = max((profile.site(name).local_rtt.seconds for name in sites if counts[name] > 1), default=0.0)
+    if len(sites) == 1:
+        return inside_s, None
+    rtt_s, rate = _direct_conditions(profile, sites)
+    s = len(sites)  # of which one vector each crosses: 2 (S-1)/S M, said in units of 2 (N-1)/N M
+    return inside_s + rtt_s, None if rate is None else rate * ((n - 1) / n) / ((s - 1) / s)
+
+
+def _ring_conditions(profile: Profile, ranks: Sequence[str]) -> tuple[float, float | None]:
+    hops = Counter(zip(ranks, [*ranks[1:], ranks[0]], strict=True))
+    rtt_s = max(_one_way_s(profile, a, b) + _one_way_s(profile, b, a) for a, b in hops)
+    return rtt_s, _tightest(_shared(profile, hops))
+
+
+def _shared(profile: Profile, hops: Mapping[tuple[str, str], int]) -> list[tuple[Rate | None, float]]:
+    """Every limit with the number of these hops that share it."""
+    shared: list[tuple[Rate | None, float]] = []
+    leaving: Counter[str] = Counter()
+    entering: Counter[str] = Counter()
+    for (src, dst), carried in hops.items():
+        if src != dst:
+            shared.append((profile.path(src, dst).rate, carried))
+            leaving[src] += carried
+            entering[dst] += carried
+    shared += [(profile.site(name).up, carried) for name, carried in leaving.items()]
+    shared += [(profile.site(name).down, carried) for name, carried in entering.items()]
+    return shared
+
+
+def _direct_conditions(profile: Profile, ranks: Sequence[str]) -> tuple[float, float | None]:
+    """Reduce-scatter, then all-gather: a chunk's owner hears from all, then tells all. The slowest counts."""
+    n = len(ranks)
+    counts = Counter(ranks)
+    sites = _representatives(profile, counts)
+    rtt_s = 0.0
+    shared: list[tuple[Rate | None, float]] = []
+    for owner in sites:
+        peers = [name for name in sites if name != owner or counts[name] > 1]
+        slowest_in_s = max(_one_way_s(profile, name, owner) for name in peers)
+        slowest_out_s = max(_one_way_s(profile, owner, name) for name in peers)
+        rtt_s = max(rtt_s, slowest_in_s + slowest_out_s)
+        carried = counts[owner] * (n - counts[owner]) / (n - 1)
+        shared += [(profile.site(owner).up, carried), (profile.site(owner).down, carried)]
+        shared += [
+            (profile.path(owner, name).rate, counts[owner] * counts[name] / (n - 1)) for name in peers if name != owner
+        ]
+    return rtt_s, _tightest(shared)
+
+
+def _representatives(profile: Profile, counts: Mapping[str, int]) -> list[str]:
+    """The sites that decide. Where all paths are alike, two of each kind of site stand for a thousand."""
+    if not isinstance(profile.paths, SamePaths):
+        return list(counts)
+    kinds: dict[object, list[str]] = {}
+    for name, count in counts.items():
+        site = profile.site(name)
+        kinds.setdefault((site.up, site.down, site.local_rtt, count), []).append(name)
+    return [name for alike in kinds.values() for name in alike[:2]]
+
+
+def _tightest(shared: Sequence[tuple[Rate | None, float]]) -> float | None:
+    """Lowest rate per worker; `shared` pairs a limit with its load in units of one worker's traffic."""
+    rates = [limit.bytes_per_s / carried for limit, carried in shared if limit is not None and carried > 0]
+    return min(rates, default=None)
+
+
+def _one_way_s(profile: Profile, src: str, dst: str) -> float:
+    if src == dst:
+        return profile.site(src).local_rtt.seconds / 2
+    return profile.path(src, dst).delay.seconds

@@ -1,0 +1,293 @@
+"""The step-time law: how long a training step takes on a network, without running it.
+
+Per synchronisation period of p steps, with delay D, compute time Tc and one all-reduce of time t (bandwidth
+part t_wire)::
+
+    T_step = P / p
+    P = max(t_wire,  t / (2k),  p Tc + max(0, t - D Tc) / (floor(D/p) + 1))
+
+A message is issued before its step's wait, so floor(D/p)+1 waits share one shortfall: each wait also
+postpones the deadlines behind it. The middle term is gloo's alone: it runs two operations on each of its k
+channels, and more in flight only queue. (Measured at N = 4, 200 ms, k = 1: sparse-p20 0.367 s against 0.366 by
+the law, dts-d20-p4 0.302 s against 0.300.)
+
+The law is an alpha-beta model of the steady state. It knows neither jitter, loss, TCP's window nor the host's
+CPU, so a measurement well above it names one of those.
+
+Pure arithmetic: standard library only, so that planning and the command line start fast.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import lru_cache
+from typing import Any, Literal, get_args
+
+Collective = Literal["gloo", "direct", "ring", "halving-doubling", "hierarchical"]
+Bound = Literal["compute", "latency", "bandwidth", "channels"]
+
+GLOO_SEGMENT_BYTES = 1 << 20
+GLOO_OPERATIONS_PER_CHANNEL = 2
+
+
+class PredictError(ValueError):
+    """Inputs that the step-time law is not defined for."""
+
+
+@dataclass(frozen=True, slots=True)
+class PredictInputs:
+    """Everything the law reads, as plain numbers.
+
+    Attributes:
+        workers: N.
+        step_time_s: Tc, mean compute time of one step of one worker.
+        rtt_s: effective round-trip time of the collective (`harness.plan.conditions`).
+        rate_bytes_per_s: effective rate per worker; None is unlimited.
+        message_bytes: bytes of one all-reduce; 0 means that nothing is sent.
+        messages: all-reduces of one synchronisation, issued back to back: 2 for dts with momentum and p > 1.
+        delay: D in steps. period: p in steps.
+        collective: how an all-reduce travels. channels: k, of gloo.
+        buckets: (bytes, seconds after the step's start at which they are ready), in order of readiness; of
+            synchronous SGD alone.
+        step_cv: coefficient of variation of the compute time, drawn anew at each step and worker.
+
+    Raises:
+        PredictError: a value is outside its domain.
+    """
+
+    workers: int
+    step_time_s: float
+    rtt_s: float
+    rate_bytes_per_s: float | None
+    message_bytes: int
+    messages: int = 1
+    delay: int = 0
+    period: int = 1
+    collective: Collective = "direct"
+    channels: int = 1
+    buckets: tuple[tuple[int, float], ...] | None = None
+    step_cv: float = 0.0
+
+    def __post_init__(self) -> None:
+        lowest = {"workers": 1, "delay": 0, "period": 1, "channels": 1, "message_bytes": 0, "messages": 1}
+        for name, least in lowest.items():
+            value = getattr(self, name)
+            if value < least:
+                raise PredictError(f"{name}: expected at least {least}, got {value}")
+        for name in ("step_time_s", "rtt_s", "step_cv"):
+            value = getattr(self, name)
+            if not (value >= 0 and math.isfinite(value)):
+                raise PredictError(f"{name}: expected a finite number of at least 0, got {value}")
+        if self.rate_bytes_per_s is not None and not self.rate_bytes_per_s > 0:
+            raise PredictError(f"rate_bytes_per_s: expected more than 0 or None, got {self.rate_bytes_per_s}")
+        if self.collective not in get_args(Collective):
+            known = ", ".join(map(repr, get_args(Collective)))
+            raise PredictError(f"collective: expected one of {known}, got {self.collective!r}")
+        if self.buckets is not None and (self.delay, self.period) != (0, 1):
+            raise PredictError(
+                f"buckets: only a synchronous step (delay 0, period 1) is cut into buckets, "
+                f"got delay {self.delay}, period {self.period}"
+            )
+
+    def to_json(self) -> dict[str, object]:
+        """The fields as a JSON object."""
+        fields = asdict(self)
+        if self.buckets is not None:
+            fields["buckets"] = [list(bucket) for bucket in self.buckets]
+        return fields
+
+    @classmethod
+    def from_json(cls, fields: Mapping[str, Any]) -> PredictInputs:
+        """Inverse of `to_json`. Raises PredictError for a field the law does not have."""
+        unknown = sorted(set(fields) - set(cls.__dataclass_fields__))
+        if unknown:
+            raise PredictError(f"law_inputs: unknown field {unknown[0]!r}")
+        buckets = fields.get("buckets")
+        pairs = None if buckets is None else tuple((int(size), float(ready_s)) for size, ready_s in buckets)
+        return cls(**{**fields, "buckets": pairs})
+
+
+@dataclass(frozen=True, slots=True)
+class Prediction:
+    """What the law says.
+
+    Attributes:
+        step_time_s: T_step of the slowest worker, steady state.
+        all_reduce_s: t, of all messages of one synchronisation.
+        wire_s: t_wire, the bandwidth part of t.
+        bound: what sets the step time; "compute" means that communication is hidden.
+    """
+
+    step_time_s: float
+    all_reduce_s: float
+    wire_s: float
+    bound: Bound
+
+
+def predict(inputs: PredictInputs) -> Prediction:
+    """Apply the step-time law to `inputs`."""
+    latency_s, wire_s = all_reduce_time(inputs, inputs.message_bytes)
+    wire_s *= inputs.messages
+    if inputs.buckets is not None:
+        step_time_s, bound = _bucketed_step(inputs, inputs.buckets)
+    else:
+        step_time_s, bound = _period_law(inputs, latency_s, wire_s)
+    return Prediction(step_time_s, latency_s + wire_s, wire_s, bound)
+
+
+def all_reduce_time(inputs: PredictInputs, nbytes: int) -> tuple[float, float]:
+    """(latency part, bandwidth part) in seconds of one all-reduce of `nbytes`; their sum is t.
+
+    The bandwidth part is 2 (N-1)/N M / rate for all: each vector leaves and comes once in N - 1 pieces of N, twice.
+    The latency part is `round_trips` RTT.
+    """
+    n = inputs.workers
+    if n == 1 or nbytes == 0:
+        return 0.0, 0.0
+    rate = math.inf if inputs.rate_bytes_per_s is None else inputs.rate_bytes_per_s
+    return round_trips(inputs.collective, n, nbytes) * inputs.rtt_s, 2 * (n - 1) / n * nbytes / rate
+
+
+def round_trips(collective: Collective, workers: int, nbytes: int) -> int:
+    """Round trips that follow each other in one all-reduce.
+
+    gloo: R = S - S/N; with t = R (RTT + 2 min(1 MiB, M/S) / rate) and S >= M/MiB, the minimum is M/S. direct,
+    hierarchical: there and back, at any N. ring: 2(N-1) hops one way. halving-doubling: log2 N exchanges, twice, and
+    one more there and back where N is no power of two.
+    """
+    if collective == "gloo":
+        return gloo_rounds(workers, nbytes)
+    if collective == "ring":
+        return workers - 1
+    if collective == "halving-doubling":
+        return (workers - 1).bit_length()
+    return 1
+
+
+def gloo_rounds(workers: int, nbytes: int) -> int:
+    """R = S - S/N, the round trips of gloo's ring: S segments of at most 1 MiB, at least 2N, a multiple of N.
+
+    Each hop waits for the receiver's "ready" note, hence a round trip and not one way (gloo/allreduce.cc).
+    """
+    at_least = max(math.ceil(nbytes / GLOO_SEGMENT_BYTES), 2 * workers)
+    segments = _round_up(at_least, workers)
+    return segments - segments // workers
+
+
+def _period_law(inputs: PredictInputs, latency_s: float, wire_s: float) -> tuple[float, Bound]:
+    t = latency_s + wire_s
+    p, d = inputs.period, inputs.delay
+    compute_s = p * inputs.step_time_s
+    exposed_s = max(0.0, t - d * inputs.step_time_s) / (d // p + 1)
+    # A delayed method lets a slow step be late; a synchronous one waits for the slowest of N each time.
+    waits = d == 0 and inputs.message_bytes > 0
+    slowest = expected_maximum(inputs.workers, inputs.step_cv / math.sqrt(p)) if waits else 1.0
+    terms: list[tuple[float, Bound]] = [
+        (compute_s * slowest + exposed_s, _exposed_bound(exposed_s, latency_s, wire_s)),
+        (wire_s, "bandwidth"),
+    ]
+    if inputs.collective == "gloo":
+        one_s = latency_s + wire_s / inputs.messages
+        terms.append((inputs.messages * one_s / (GLOO_OPERATIONS_PER_CHANNEL * inputs.channels), "channels"))
+    # max() keeps the first of equal terms, so a tie with compute reads as hidden communication.
+    period_s, bound = max(terms, key=lambda term: term[0])
+    return period_s / p, bound
+
+
+def _exposed_bound(exposed_s: float, latency_s: float, wire_s: float) -> Bound:
+    if exposed_s <= 0:
+        return "compute"
+    return "bandwidth" if wire_s > latency_s else "latency"
+
+
+def _bucketed_step(inputs: PredictInputs, schedule: Sequence[tuple[int, float]]) -> tuple[float, Bound]:
+    """Synchronous SGD in buckets: T = max(Tc, end of the last all-reduce).
+
+    Where no bucket has to queue that is Tc + t(last bucket).
+    """
+    slowest = expected_maximum(inputs.workers, inputs.step_cv)
+    compute_s = inputs.step_time_s * slowest
+    buckets = [(nbytes, ready_s * slowest) for nbytes, ready_s in schedule]
+    unlimited, latency_s, wire_s = _last_completion(inputs, buckets, slots=len(buckets) or 1)
+    if inputs.collective != "gloo":
+        completion = unlimited
+    else:
+        slots = GLOO_OPERATIONS_PER_CHANNEL * inputs.channels
+        completion, latency_s, wire_s = _last_completion(inputs, buckets, slots)
+    if completion <= compute_s:
+        return compute_s, "compute"
+    if completion - unlimited > (completion - compute_s) / 2:
+        return completion, "channels"
+    return completion, _exposed_bound(completion - compute_s, latency_s, wire_s)
+
+
+def _last_completion(
+    inputs: PredictInputs, buckets: Sequence[tuple[int, float]], slots: int
+) -> tuple[float, float, float]:
+    """(end of the last all-reduce, its latency, its wait for and time on the wire).
+
+    The wire carries one bucket at a time; the latency of up to `slots` overlaps.
+    """
+    wire_free_s = 0.0
+    slot_free_s = [0.0] * slots
+    last = (0.0, 0.0, 0.0)
+    for nbytes, ready_s in buckets:
+        latency_s, wire_s = all_reduce_time(inputs, nbytes)
+        slot = min(range(slots), key=slot_free_s.__getitem__)
+        begin_s = max(ready_s, slot_free_s[slot])
+        wire_free_s = max(begin_s, wire_free_s) + wire_s
+        slot_free_s[slot] = wire_free_s + latency_s
+        last = max(last, (slot_free_s[slot], latency_s, wire_free_s - begin_s))
+    return last
+
+
+@lru_cache(maxsize=1024)
+def expected_maximum(workers: int, cv: float) -> float:
+    """E[max] of `workers` independent lognormal step times of mean 1 and coefficient of variation `cv`.
+
+    The factor a synchronous step pays for stragglers. With X = exp(s z - s^2/2), s^2 = ln(1 + cv^2), it is
+    the integral over z of X(z) N phi(z) Phi(z)^(N-1), taken by Simpson's rule. A sum of p steps has cv /
+    sqrt(p) and is again nearly lognormal.
+    """
+    if workers == 1 or cv == 0:
+        return 1.0
+    sigma = math.sqrt(math.log1p(cv * cv))
+    intervals = 800
+    low, high = -9.0, 9.0 + sigma
+    h = (high - low) / intervals
+    total = 0.0
+    for i in range(intervals + 1):
+        z = low + i * h
+        density = math.exp(-z * z / 2) / math.sqrt(2 * math.pi)
+        below = 0.5 * math.erfc(-z / math.sqrt(2))
+        value = math.exp(sigma * z - sigma * sigma / 2) * workers * density * below ** (workers - 1)
+        total += value * (1 if i in (0, intervals) else 4 if i % 2 else 2)
+    return total * h / 3
+
+
+def window_steps(delay: int, period: int, at_least: int = 20) -> int:
+    """Measured steps of a rep: at least max(`at_least`, 20, 3 (D + p)), in whole stall cycles.
+
+    Stalls come once per floor(D/p)+1 messages, so a window that is not a multiple of that cycle (and of p) is
+    biased.
+    """
+    cycle = period * (delay // period + 1)
+    return _round_up(max(at_least, 20, 3 * (delay + period)), cycle)
+
+
+def fill_steps(delay: int, period: int) -> int:
+    """Steps before the window, a multiple of p: the first average is back, and TCP is warm (3 steps)."""
+    return _round_up(max(delay + period, 3), period)
+
+
+def rep_duration_s(inputs: PredictInputs, window: int) -> float:
+    """Predicted seconds of one rep: filling the pipeline, the window, and draining the pipeline."""
+    prediction = predict(inputs)
+    steps = fill_steps(inputs.delay, inputs.period) + window
+    return steps * prediction.step_time_s + prediction.all_reduce_s
+
+
+def _round_up(value: int, multiple: int) -> int:
+    return -(-value // multiple) * multiple

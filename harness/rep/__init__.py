@@ -1,0 +1,1 @@
+"""One repetition: a training job or a program, on any testbed, judged for fidelity."""

@@ -1,0 +1,111 @@
+"""Was the emulation faithful while this repetition ran? Says why not, in words."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from wanbench.harness.emulators.base import EmulatorStats
+from wanbench.harness.emulators.plan import Network
+from wanbench.harness.plan.cell import Cell
+
+# A packet may be late by this much, or by this share of the one-way delay or of the predicted step.
+LATENESS_MS = 2.0
+LATENESS_SHARE_OF_DELAY = 0.02
+LATENESS_SHARE_OF_STEP = 0.01
+# A host that pauses for 10 ms now and then makes most packets of a short burst late, which matters only if it adds up.
+OVERDUE_PCT = 1.0
+# So long may it be late altogether, however many packets came in time: those of one burst count as many.
+BEHIND_PCT = 5.0
+# A worker that is ready to run and has no processor is slower than its network makes it. Measured on two cores with
+# steps of 30 ms: where the threads of a worker waited 20 % of the time, its steps took 5 % longer, at 33 % 9 %.
+CPU_WAIT_PCT = 30.0
+# Drops that no queue of the model accounts for.
+_UNCOUNTED = ("refused", "unknown")
+
+
+class HostMeter:
+    """How loaded the host was between `start` and `stop`."""
+
+    def __init__(self) -> None:
+        self._begin: tuple[float, list[int], int, float] | None = None
+
+    def start(self) -> None:
+        """Begin measuring."""
+        self._begin = _sample()
+
+    def stop(self) -> dict[str, Any]:
+        """CPU use in percent of all cores, softnet drops, and CPU pressure where the kernel tells it."""
+        if self._begin is None:
+            return {"cpu_pct": None, "softnet_dropped": None, "cpu_pressure_pct": None}
+        begin, end = self._begin, _sample()
+        busy = [b - a for a, b in zip(begin[1], end[1], strict=True)]
+        total, idle = sum(busy), busy[3] + busy[4]
+        seconds = max(end[0] - begin[0], 1e-9)
+        pressure = (end[3] - begin[3]) / 1e6 / seconds * 100
+        return {
+            "cpu_pct": round(100 * (total - idle) / total, 1) if total else None,
+            "softnet_dropped": end[2] - begin[2],
+            "cpu_pressure_pct": round(pressure, 2) if Path("/proc/pressure/cpu").exists() else None,
+            "load_average": os.getloadavg()[0],
+            "cores": os.cpu_count(),
+        }
+
+
+def _sample() -> tuple[float, list[int], int, float]:
+    fields = [int(word) for word in Path("/proc/stat").read_text().splitlines()[0].split()[1:9]]
+    softnet = Path("/proc/net/softnet_stat").read_text().splitlines()
+    dropped = sum(int(line.split()[1], 16) for line in softnet)
+    pressure = 0.0
+    path = Path("/proc/pressure/cpu")
+    if path.exists():
+        pressure = float(path.read_text().splitlines()[0].rpartition("total=")[2])
+    return time.monotonic(), fields, dropped, pressure
+
+
+def judge(
+    cell: Cell,
+    network: Network,
+    stats: EmulatorStats,
+    host: Mapping[str, Any],
+    probe: Mapping[str, Any] | None,
+    step_time_s: float | None = None,
+) -> list[str]:
+    """Reasons why a repetition must not be published; empty if it may.
+
+    Args:
+        step_time_s: what a step took, where no law says what it should take.
+    """
+    reasons = []
+    waited = host.get("worker_cpu_wait_pct")
+    if waited is not None and waited > CPU_WAIT_PCT:
+        reasons.append(
+            f"the threads of a worker waited for a processor {waited:.1f} % of the time, limit {CPU_WAIT_PCT:g} %"
+        )
+    if cell.workers == 1:
+        return reasons
+    reasons += list(probe["reasons"]) if probe else []
+    one_way_ms = max((link.delay_ns for link in network.links.values()), default=0) / 1e6
+    step_ms = (cell.predicted_step_time_s() or step_time_s or 0.0) * 1e3
+    limit = max(LATENESS_MS, LATENESS_SHARE_OF_DELAY * one_way_ms, LATENESS_SHARE_OF_STEP * step_ms)
+    while_ = "" if stats.overdue_pct is None else f", during {stats.overdue_pct:.1f} % of the time"
+    overdue = stats.overdue_pct is None or stats.overdue_pct > OVERDUE_PCT
+    late = []
+    if overdue and stats.lateness_p99_ms is not None and stats.lateness_p99_ms > limit:
+        late.append(f"packets were late by {stats.lateness_p99_ms:.1f} ms (p99), limit {limit:.1f} ms{while_}")
+    if overdue and stats.read_lag_p99_ms is not None and stats.read_lag_p99_ms > limit:
+        late.append(f"packets waited {stats.read_lag_p99_ms:.1f} ms to be read (p99), limit {limit:.1f} ms{while_}")
+    if not late and stats.overdue_pct is not None and stats.overdue_pct > BEHIND_PCT:
+        late.append(f"the emulator was behind during {stats.overdue_pct:.1f} % of the time, limit {BEHIND_PCT:g} %")
+    reasons += late
+    uncounted = sum(stats.drops.get(cause, 0) for cause in _UNCOUNTED)
+    if uncounted:
+        reasons.append(f"{uncounted} packets were lost outside the model's queues")
+    if host.get("udp_overflows"):
+        reasons.append(f"{host['udp_overflows']} datagrams came faster than a worker took them (socket buffer)")
+    if host.get("softnet_dropped"):
+        reasons.append(f"the kernel dropped {host['softnet_dropped']} packets (softnet backlog)")
+    return reasons

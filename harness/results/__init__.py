@@ -1,0 +1,1 @@
+"""Results on disk: the catalogue of columns, rows, the run folder, evidence, the rules of publication."""

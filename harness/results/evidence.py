@@ -1,0 +1,202 @@
+"""What a repetition left beside its row: learning curves, the first measured steps of rank 0, the measured network.
+
+A run folder keeps them as Parquet and JSON beside each row; a recorded run keeps one small line a repetition in
+evidence.jsonl. Both are read alike; what is missing or cannot be read is None.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from wanbench.harness.analysis.summary import records
+from wanbench.harness.results.store import RunFolder
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+FILE = "evidence.jsonl"
+CURVE, TRACE, NETWORK, PACE = "curve", "trace", "network", "pace"
+_TRACED_STEPS = 48
+_PATH_FIELDS = (
+    "src", "dst", "one_way_ms", "measured_one_way_ms", "jitter_ms", "measured_jitter_ms", "loss", "rate_mbit",
+    "measured_rate_mbit", "reasons",
+)  # fmt: skip
+
+Row = Mapping[str, Any]
+
+
+class Evidence:
+    """Of the repetitions of one run.
+
+    Args:
+        folder: with a folder a repetition, or recorded.
+    """
+
+    def __init__(self, folder: RunFolder) -> None:
+        self._path = folder.path
+
+    def curve(self, row: Row) -> dict[str, list[float]] | None:
+        """`step`, `end_s` since training began, `accuracy` of rank 0 and `loss`, the mean over ranks since the last
+        evaluation; one entry an evaluation. None where nothing is learned.
+        """
+        found: dict[str, list[float]] | None = self._of(row, CURVE)
+        return found
+
+    def trace(self, row: Row) -> dict[str, Any] | None:
+        """`first` measured step, and as columns, in nanoseconds of one clock, `steps` and `messages` of rank 0."""
+        found: dict[str, Any] | None = self._of(row, TRACE)
+        return found
+
+    def network(self, row: Row) -> list[dict[str, Any]] | None:
+        """One entry a directed path: what was configured, and what the probe measured where there was one."""
+        found: list[dict[str, Any]] | None = self._of(row, NETWORK)
+        return found
+
+    def pace(self, row: Row) -> dict[str, dict[str, Any]] | None:
+        """Of the worker that took the longest in all, `slowest`, and of that which was through first, `fastest`, of
+        those with as many steps as most have: `rank`, and of each step `end_s`, since all workers began, and
+        `step_time_s`.
+        """
+        found: dict[str, dict[str, Any]] | None = self._of(row, PACE)
+        return found
+
+    @cached_property
+    def _recorded(self) -> dict[tuple[str, int], dict[str, Any]] | None:
+        path = self._path / FILE
+        if not path.is_file():
+            return None
+        found = {}
+        for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
+            try:
+                data = json.loads(line)
+                found[data["cell"], data["rep"]] = data
+            except (ValueError, KeyError, TypeError):
+                continue
+        return found
+
+    def _of(self, row: Row, what: str) -> Any:
+        if self._recorded is not None:
+            return self._recorded.get((row["cell"], row["rep"]), {}).get(what)
+        rep = self._path / "cells" / str(row["cell"]) / f"rep-{row['rep']}"
+        read: Any = {CURVE: _curve, TRACE: _trace, NETWORK: _network, PACE: _pace}[what]
+        try:
+            return read(rep, row)
+        except (OSError, ValueError, KeyError, TypeError, IndexError, AttributeError, StopIteration):
+            return None  # missing, cut short, or of a program that did not write it yet
+
+
+def _curve(rep: Path, row: Row) -> dict[str, list[float]] | None:
+    import pandas as pd
+
+    if row.get("accuracy") is None:
+        return None
+    steps = pd.read_parquet(
+        rep / "steps.parquet", columns=["rank", "step", "end_ns", "step_time_s", "loss", "accuracy"]
+    )
+    first = steps[steps["rank"] == 0].sort_values("step")
+    begin_ns = float(first["end_ns"].iloc[0] - first["step_time_s"].iloc[0] * 1e9)
+    evaluated = first[first["accuracy"].notna()]
+    losses = steps.groupby("step")["loss"].mean()
+    curve: dict[str, list[float]] = {"step": [], "end_s": [], "accuracy": [], "loss": []}
+    since = -1
+    for point in records(evaluated):
+        step = int(point["step"])
+        curve["step"].append(step + 1)
+        curve["end_s"].append(round((float(point["end_ns"]) - begin_ns) / 1e9, 4))
+        curve["accuracy"].append(round(float(point["accuracy"]), 5))
+        curve["loss"].append(round(float(losses[(losses.index > since) & (losses.index <= step)].mean()), 5))
+        since = step
+    last = first.iloc[-1]
+    if int(last["step"]) + 1 not in curve["step"]:  # the end is evaluated too, after the last row was written
+        curve["step"].append(int(last["step"]) + 1)
+        curve["end_s"].append(round((float(last["end_ns"]) - begin_ns) / 1e9, 4))
+        curve["accuracy"].append(round(float(row["accuracy"]), 5))
+        curve["loss"].append(round(float(losses[losses.index > since].mean()), 5))
+    return curve
+
+
+def _trace(rep: Path, row: Row) -> dict[str, Any] | None:
+    import pandas as pd
+
+    messages = pd.read_parquet(rep / "messages.parquet")
+    steps = pd.read_parquet(rep / "steps.parquet", columns=["rank", "step", "end_ns", "step_time_s", "compute_s"])
+    begin = window_begin(row)
+    mine = steps[(steps["rank"] == 0) & (steps["step"] >= begin - 1) & (steps["step"] < begin + _TRACED_STEPS)]
+    mine = mine.sort_values("step")
+    since = float(mine["end_ns"].iloc[0] - mine["step_time_s"].iloc[0] * 1e9)
+    seen = messages["collected_ns"].isna() | (messages["collected_ns"] >= since)
+    messages = messages[seen & (messages["issued_ns"] <= float(mine["end_ns"].iloc[-1]))]
+    return {"first": begin, "steps": _columns(mine.drop(columns="rank")), "messages": _columns(messages)}
+
+
+def window_begin(row: Row) -> int:
+    """The first measured step of a row: the pipeline is full. Raises: KeyError, TypeError without the law's inputs."""
+    from wanbench.harness.plan.law import fill_steps
+
+    return fill_steps(int(row["law_inputs"]["delay"]), int(row["law_inputs"]["period"]))
+
+
+def _pace(rep: Path, row: Row) -> dict[str, dict[str, Any]]:
+    import pandas as pd
+
+    steps = pd.read_parquet(rep / "steps.parquet", columns=["rank", "step", "end_ns", "step_time_s"]).dropna()
+    came = next(event for event in row["events"] if event["at_ns"] is not None)
+    begin_ns = came["at_ns"] - came["actual_s"] * 1e9
+    ends = steps.groupby("rank")["end_ns"].agg(["max", "size"])
+    through = ends["max"][ends["size"] == ends["size"].mode().max()]  # who was killed for good ended before them
+    found = {}
+    for which, rank in (("slowest", ends["max"].idxmax()), ("fastest", through.idxmin())):
+        mine = steps[steps["rank"] == rank].sort_values("step")
+        found[which] = {
+            "rank": int(str(rank)),
+            "end_s": [round((end - begin_ns) / 1e9, 4) for end in mine["end_ns"].tolist()],
+            "step_time_s": [round(seconds, 6) for seconds in mine["step_time_s"].tolist()],
+        }
+    return found
+
+
+def _columns(frame: pd.DataFrame) -> dict[str, list[Any]]:
+    plain = frame.astype(object).where(frame.notna(), None)
+    return {str(name): [_rounded(value) for value in plain[name].tolist()] for name in plain}
+
+
+def _rounded(value: Any) -> Any:
+    return round(value, 9) if isinstance(value, float) else value
+
+
+def _network(rep: Path, row: Row) -> list[dict[str, Any]] | None:
+    data = json.loads((rep / "network.json").read_text(encoding="utf-8"))
+    if row["workers"] == 1:
+        return None
+    if data.get("probe"):
+        return [{name: path[name] for name in _PATH_FIELDS} for path in data["probe"]["rows"]]
+    configured = data["configured"]
+    names = configured["sites"]
+    return [
+        {
+            **dict.fromkeys(_PATH_FIELDS),
+            "src": names[item["src"]],
+            "dst": names[item["dst"]],
+            "one_way_ms": item["link"]["delay_ns"] / 1e6,
+            "jitter_ms": item["link"]["jitter_ns"] / 1e6,
+            "loss": item["link"]["loss"],
+            "rate_mbit": _mbit(_tightest(configured, item)),
+            "reasons": [],
+        }
+        for item in configured["links"]
+    ]
+
+
+def _tightest(configured: Mapping[str, Any], item: Mapping[str, Any]) -> float | None:
+    """Bytes/s of the slowest queue between two sites."""
+    queues = (configured["up"][item["src"]], item["link"]["queue"], configured["down"][item["dst"]])
+    rates = [queue["rate_bytes_per_s"] for queue in queues if queue["rate_bytes_per_s"] is not None]
+    return min(rates, default=None)
+
+
+def _mbit(bytes_per_s: float | None) -> float | None:
+    return None if bytes_per_s is None else bytes_per_s * 8 / 1e6

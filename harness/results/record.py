@@ -1,0 +1,65 @@
+"""Recorded runs: what figures need of a run, small enough to be kept with the code.
+
+results/reference/<run>/
+    spec.toml, spec.resolved.json, manifest.json    as in the run's folder, without the host's paths
+    rows.jsonl                                      one repetition a line, in a fixed order
+    evidence.jsonl                                  learning curve, first steps and network of a repetition
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from typing import Any
+
+from wanbench.harness.errors import CellsFailed
+from wanbench.harness.results.evidence import CURVE, FILE, NETWORK, PACE, TRACE, Evidence
+from wanbench.harness.results.store import RECORDED, RunFolder, write_json, write_text
+
+
+def record(folder: RunFolder, to: Path, wanted: Collection[str], cells: Collection[str]) -> RunFolder:
+    """Write the recording of a run, replacing an older one.
+
+    Args:
+        folder: of a finished run. to: the folder of the recording.
+        cells: identities of the experiment's cells; the folder may hold others, of an earlier spec.
+        wanted: of `CURVE`, `TRACE`, `NETWORK` and `PACE`: what figures need beside rows.
+
+    Raises:
+        CellsFailed: the run has no valid repetition, or files that cannot be read.
+    """
+    rows, problems = folder.read()
+    if problems:
+        raise CellsFailed(f"{folder.path / problems[0]}; run the experiment again before recording it")
+    rows = [row for row in rows if row["cell_key"] in cells]
+    if not any(row["status"] == "ok" for row in rows):
+        raise CellsFailed(f"{folder.path}: no valid repetition; there is nothing to record")
+    rows.sort(key=lambda row: (row["cell"], row["rep"]))
+    shutil.rmtree(to, ignore_errors=True)
+    to.mkdir(parents=True)
+    for name in ("spec.toml", "spec.resolved.json"):
+        if (folder.path / name).is_file():
+            shutil.copyfile(folder.path / name, to / name)
+    manifest = {key: value for key, value in folder.manifest().items() if key != "argv"}
+    write_json(to / "manifest.json", manifest)
+    write_text(to / RECORDED, "".join(_line({**row, "run": folder.name}) for row in rows))
+    lines = [line for row in rows if (line := _evidence(row, Evidence(folder), wanted)) is not None]
+    if lines:
+        write_text(to / FILE, "".join(map(_line, lines)))
+    return RunFolder(to)
+
+
+def _evidence(row: Mapping[str, Any], evidence: Evidence, wanted: Collection[str]) -> dict[str, Any] | None:
+    if row["status"] != "ok" or row["workers"] == 1:
+        return None
+    readers = {CURVE: evidence.curve, TRACE: evidence.trace, NETWORK: evidence.network, PACE: evidence.pace}
+    first = {TRACE, NETWORK, PACE}  # of the first repetition only: they show what happened, not how it varies
+    found = {what: readers[what](row) for what in sorted(wanted) if row["rep"] == 0 or what not in first}
+    kept = {what: value for what, value in found.items() if value is not None}
+    return {"cell": row["cell"], "rep": row["rep"], **kept} if kept else None
+
+
+def _line(data: Mapping[str, Any]) -> str:
+    return json.dumps(data, sort_keys=True, separators=(", ", ": ")) + "\n"

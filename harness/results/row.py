@@ -1,0 +1,222 @@
+"""One repetition as one row: the columns of the results."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from wanbench.harness.emulators.base import EmulatorStats
+from wanbench.harness.plan.cell import Cell
+from wanbench.harness.run.manifest import code_hash
+from wanbench.harness.spec.command import name_of
+from wanbench.harness.timeline.changes import described
+
+
+@dataclass
+class Measured:
+    """What came back from the workers of a repetition."""
+
+    rows: list[dict[str, Any]] = field(default_factory=list)
+    finished: dict[int, dict[str, Any]] = field(default_factory=dict)
+    tcp: dict[str, Any] = field(default_factory=dict)
+
+
+def measured_row(
+    cell: Cell,
+    rep: int,
+    trained: Mapping[str, Any],
+    measured: Measured,
+    stats: EmulatorStats,
+    host: Mapping[str, Any],
+    report: Mapping[str, Any] | None,
+    verdict: list[str],
+) -> dict[str, Any]:
+    """The repetition as one row; what does not apply is None.
+
+    Args:
+        trained: the columns that say how long steps took. report: of the probe. verdict: why it is invalid.
+    """
+    row = {**describe(cell, rep), **trained}
+    row.update(
+        status="invalid" if verdict else "ok",
+        reason="; ".join(verdict) or None,
+        wire_bytes=_wire_bytes(measured) if cell.workers > 1 else 0,
+        retransmits=_counted(measured, "RetransSegs"),
+        tcp_timeouts=_counted(measured, "TCPTimeouts"),
+        one_way_error_ms=report["one_way_error_ms"] if report else None,
+        lateness_p99_ms=stats.lateness_p99_ms if cell.workers > 1 else None,
+        overdue_pct=stats.overdue_pct if cell.workers > 1 else None,
+        emulator_cpu_us_per_packet=stats.cpu_us_per_packet if cell.workers > 1 else None,
+        host_cpu_pct=host["cpu_pct"],
+    )
+    return row
+
+
+def trained(cell: Cell, measured: Measured) -> dict[str, Any]:
+    """The columns that follow from what the workers say of their training, on every testbed."""
+    outcomes = [measured.finished[rank]["outcome"] for rank in range(cell.workers)]
+    slowest = max(outcomes, key=lambda o: o["window_end_ns"] - o["window_begin_ns"])
+    seconds = (slowest["window_end_ns"] - slowest["window_begin_ns"]) / 1e9
+    compute = slowest["window"]["compute_ns"] / 1e9
+    stall = slowest["window"]["stall_ns"] / 1e9
+    losses = [o["final_loss"] for o in outcomes if o["final_loss"] is not None]
+    spreads = [o["replica_spread"] for o in outcomes]
+    steps = cell.window
+    return {
+        "steps": steps,
+        "steps_total": cell.steps,
+        "step_time_s": seconds / steps,
+        "compute_s": compute / steps,
+        "stall_s": stall / steps,
+        "overhead_s": (seconds - compute - stall) / steps,
+        "payload_bytes": sum(o["total"]["payload_bytes"] for o in outcomes),
+        "messages_sent": sum(o["total"]["messages_sent"] for o in outcomes),
+        "blocks_lost_pct": _blocks_lost_pct(outcomes),
+        "final_loss": statistics.fmean(losses) if losses else None,
+        "accuracy": outcomes[0]["accuracy"],
+        "replica_spread": None if None in spreads else max(spreads),
+        "time_to_target_s": _time_to_target(cell, measured),
+    }
+
+
+def describe(cell: Cell, rep: int) -> dict[str, Any]:
+    """The columns of a row that are known before anything is measured; the others are None."""
+    config = cell.config
+    network, alone = config["network"], cell.workers == 1
+    conditions = _conditions(cell)
+    measured = dict.fromkeys(
+        ("steps", "steps_total", "step_time_s", "compute_s", "stall_s", "overhead_s", "scalability", "payload_bytes",
+         "wire_bytes", "messages_sent", "blocks_lost_pct", "retransmits", "tcp_timeouts", "final_loss", "accuracy",
+         "replica_spread", "time_to_target_s", "one_way_error_ms", "lateness_p99_ms", "overdue_pct", "image",
+         "emulator_cpu_us_per_packet", "host_cpu_pct")
+    )  # fmt: skip
+    return {
+        "run": None,
+        "cell": cell.slug,
+        "cell_key": cell.key,
+        "code": code_hash(cell),
+        "rep": rep,
+        "status": None,
+        "reason": None,
+        "testbed": config["testbed"],
+        "emulator": None if alone else config["emulator"],
+        "collective": None,
+        "channels": None,
+        "algorithm": cell.label,
+        "kind": config["algorithm"]["kind"],
+        "params": config["algorithm"]["params"],
+        "workers": cell.workers,
+        "profile": None if alone else network["profile"],
+        **conditions,
+        "tcp": None if alone else network["tcp"]["congestion"],
+        "seed": config["seed"] + rep,
+        "timeline": described(cell.changes),
+        "events": [] if cell.changes else None,
+        "axes": dict(cell.axes),
+        **(_of_a_command(cell) if cell.is_command else _of_our_loop(cell)),
+        **measured,
+    }
+
+
+def _of_our_loop(cell: Cell) -> dict[str, Any]:
+    """What is known beforehand of a workload that we train."""
+    workload, law, comm, alone = cell.workload(), cell.law_inputs(), cell.config["comm"], cell.workers == 1
+    return {
+        "collective": None if alone else comm["collective"],
+        "channels": None if alone else comm["channels"],
+        "workload": workload.name,
+        "payload_scale": workload.payload_scale,
+        "predicted_step_time_s": cell.predicted_step_time_s(),
+        "law_inputs": law.to_json(),
+        "message_bytes": law.message_bytes,
+        "messages_per_sync": law.messages,
+    }
+
+
+def _of_a_command(cell: Cell) -> dict[str, Any]:
+    """What is known beforehand of a program. Its messages are as it sends them: nothing is scaled."""
+    unknown = dict.fromkeys(("predicted_step_time_s", "law_inputs", "message_bytes", "messages_per_sync", "step_times"))
+    workload = cell.config["workload"]
+    return {
+        **unknown,
+        "workload": name_of(workload["command"]),
+        "payload_scale": 1.0,
+        "command": workload["command"],
+        "processes_per_worker": workload["nproc_per_worker"],
+        "base_key": cell.base_key,
+    }
+
+
+def _conditions(cell: Cell) -> dict[str, float | None]:
+    """What the paths in use have in common; None where they differ, have none, or nobody communicates."""
+    profile, sites = cell.profile(), dict.fromkeys(cell.placement())
+    pairs = [(a, b) for a in sites for b in sites if a != b]
+    paths = [profile.path(a, b) for a, b in pairs]
+    rtts = sorted(profile.rtt(a, b).ms for a, b in pairs)
+    if cell.config["network"]["profile"] == "uniform":  # paths are unlimited, each site's own link is not
+        rates = {site.up.mbit if site.up else None for site in profile.sites}
+    else:
+        rates = {path.rate.mbit if path.rate else None for path in paths}
+    return {
+        "rtt_ms": statistics.median(rtts) if rtts else None,
+        "rtt_max_ms": rtts[-1] if rtts else None,
+        "rate_mbps": _only(rates) if paths else None,
+        "loss_pct": _only({path.loss.percent for path in paths}),
+        "jitter_ms": _only({path.jitter.ms for path in paths}),
+    }
+
+
+def _only(values: set[float | None] | set[float]) -> float | None:
+    return next(iter(values)) if len(values) == 1 else None
+
+
+def _wire_bytes(measured: Measured) -> int:
+    """Bytes that left the workers' emulated devices between the first step and the end of the drain."""
+    return sum(
+        m["counters_after"]["device"]["tx_bytes"] - m["counters_before"]["device"]["tx_bytes"]
+        for m in measured.finished.values()
+    )
+
+
+def _counted(measured: Measured, name: str) -> int:
+    return sum(
+        m["counters_after"]["tcp"].get(name, 0) - m["counters_before"]["tcp"].get(name, 0)
+        for m in measured.finished.values()
+    )
+
+
+def cpu_wait_pct(measured: Measured, seconds: float) -> float | None:
+    """How long the unluckiest worker was ready to run and had no processor, in percent of the time."""
+    pairs = [
+        (m["counters_before"]["cpu_wait_ns"], m["counters_after"]["cpu_wait_ns"]) for m in measured.finished.values()
+    ]
+    waits = [after - before for before, after in pairs if after is not None]
+    return round(max(waits) / 1e9 / seconds * 100, 2) if waits else None
+
+
+def _blocks_lost_pct(outcomes: Sequence[Mapping[str, Any]]) -> float | None:
+    """Of the blocks that ranks expected from each other, those that did not come in time; None without datagrams."""
+    expected = sum(o["total"]["blocks_expected"] for o in outcomes)
+    return 100.0 * sum(o["total"]["blocks_lost"] for o in outcomes) / expected if expected else None
+
+
+def udp_overflows(measured: Measured) -> int:
+    """Datagrams lost in the workers' own sockets."""
+    return sum(
+        m["counters_after"]["udp_overflows"] - m["counters_before"]["udp_overflows"] for m in measured.finished.values()
+    )
+
+
+def _time_to_target(cell: Cell, measured: Measured) -> float | None:
+    """Seconds from the start of training to the first evaluation at or above the target."""
+    target = cell.config["train"].get("target")
+    rows = sorted((r for r in measured.rows if r["rank"] == 0), key=lambda r: r["step"])
+    if target is None or not rows:
+        return None
+    begin = rows[0]["end_ns"] - rows[0]["step_time_s"] * 1e9
+    for row in rows:
+        if row["accuracy"] is not None and row["accuracy"] >= target:
+            return float(row["end_ns"] - begin) / 1e9
+    return None

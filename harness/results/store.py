@@ -1,0 +1,329 @@
+"""Results on disk: one folder per cell and repetition, finished by one atomic rename.
+
+    results/<experiment>/
+        spec.toml               as the user wrote it
+        spec.resolved.json      overrides applied
+        manifest.json           machine, kernel, versions, git, command line
+        events.jsonl            what happened, in order; append-only
+        cells/<slug>/
+            cell.json           the resolved cell; its hash is its identity
+            rep-0/              presence = finished
+                result.json     one row
+                steps.parquet   one row per rank and step
+                messages.parquet   one row per message of rank 0, in its first steps
+                network.json    configured and measured values of every path
+                worker-0.log ...
+            rep-1.failed-1/     kept, with error.json
+        results.parquet         derived; may be deleted
+        figures/
+
+There is no other state: resuming is the plan minus what is finished. A recorded run (harness/results/record.py) has one
+rows.jsonl in place of cells/.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import re
+import shutil
+import stat
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from wanbench.harness.errors import HostError, SpecError
+from wanbench.harness.plan.cell import Cell
+from wanbench.harness.results.row_schema import flaw
+
+SCHEMA = 1
+RECORDED = "rows.jsonl"
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+
+
+class RunFolder:
+    """The folder of one experiment's results."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    @property
+    def name(self) -> str:
+        """The experiment's name."""
+        return self.path.name
+
+    def prepare(self, spec_text: str | None, resolved: dict[str, Any], manifest: dict[str, Any]) -> None:
+        """Make the folder, or take up the one that is there. Raises: HostError if it cannot be written."""
+        try:
+            (self.path / "cells").mkdir(parents=True, exist_ok=True)
+            if spec_text is not None:
+                write_text(self.path / "spec.toml", spec_text)
+            write_json(self.path / "spec.resolved.json", resolved)
+            write_json(self.path / "manifest.json", manifest)
+        except OSError as error:
+            raise HostError(
+                f"{self.path}: cannot write results here ({error.strerror}); choose another folder with --out"
+            ) from None
+
+    def refuse_links(self) -> None:
+        """A run may come from somebody else: nothing in it leads out of it, or blocks. Raises: SpecError."""
+        for folder, folders, files in os.walk(self.path):
+            for name in (*folders, *files):
+                with contextlib.suppress(FileNotFoundError):  # it may be going on
+                    mode = os.lstat(os.path.join(folder, name)).st_mode
+                    if not stat.S_ISDIR(mode) and not stat.S_ISREG(mode):
+                        raise SpecError(
+                            f"{Path(folder, name)}: neither a file nor a folder, and a run has nothing else; remove it"
+                        )
+
+    @contextlib.contextmanager
+    def lock(self) -> Iterator[None]:
+        """One run at a time. Raises: HostError if another process holds it, or it cannot be written; SpecError."""
+        self.refuse_links()
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            opened = (self.path / ".lock").open("w")
+        except OSError as error:
+            raise HostError(
+                f"{self.path}: cannot write results here ({error.strerror}); choose another folder with --out"
+            ) from None
+        with opened as handle:
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise HostError(
+                    f"{self.path}: another `wanbench run` is writing here; wait for it, or use --out"
+                ) from None
+            yield
+
+    def sweep(self) -> None:
+        """Remove what an interrupted run left half-written; for whoever holds the lock."""
+        for pattern in (".*.part", "figures/.*.part", "cells/*/.*.part"):
+            for path in self.path.glob(pattern):
+                path.unlink(missing_ok=True)
+        for path in self.path.glob("cells/*/rep-*.part"):
+            shutil.rmtree(path, ignore_errors=True)
+        journal = self.path / "events.jsonl"
+        if journal.exists() and journal.read_bytes()[-1:] not in (b"", b"\n"):
+            with journal.open("ab") as handle:  # the next event has a line of its own
+                handle.write(b"\n")
+
+    def clear(self) -> None:
+        """Remove all results (`--fresh`)."""
+        for name in ("cells", "figures"):
+            shutil.rmtree(self.path / name, ignore_errors=True)
+        for name in ("results.parquet", "events.jsonl"):
+            (self.path / name).unlink(missing_ok=True)
+
+    def refuse_mixed_code(self, current: Mapping[str, str]) -> None:
+        """Results of different code are not put side by side unasked.
+
+        Args:
+            current: hash of the measuring code by the identity of each cell.
+
+        Raises:
+            SpecError: there are finished repetitions of these cells that other code measured.
+        """
+        other = [
+            row
+            for row in self.rows()
+            if row["status"] == "ok" and current.get(row["cell_key"], row["code"]) != row["code"]
+        ]
+        if other:
+            raise SpecError(
+                f"{self.path}: {len(other)} repetitions were measured by other code (e.g. {other[0]['cell']}); "
+                "--keep keeps them, --fresh measures everything again"
+            )
+
+    def event(self, kind: str, **fields: Any) -> None:
+        """Append one line to the journal."""
+        line = json.dumps({"time": round(time.time(), 3), "event": kind, **fields})
+        with (self.path / "events.jsonl").open("a", encoding="utf-8") as handle:
+            handle.write(line + "\n")
+
+    # ---------------------------------------------------------------- repetitions
+
+    def cell_folder(self, cell: Cell) -> Path:
+        """Where a cell's repetitions live: its identity decides, so an axis that came later does not move it."""
+        folder = self.path / "cells" / cell.slug
+        if not folder.is_dir():
+            return next(folder.parent.glob(f"*-{cell.key[:6]}"), folder)
+        return folder
+
+    def is_finished(self, cell: Cell, rep: int) -> bool:
+        """True if this repetition has a result."""
+        return _read_row(self.cell_folder(cell) / f"rep-{rep}" / "result.json") is not None
+
+    def failures(self, cell: Cell, rep: int) -> list[dict[str, Any]]:
+        """What went wrong in earlier tries of this repetition, oldest first."""
+        found = sorted(self.cell_folder(cell).glob(f"rep-{rep}.failed-*/error.json"), key=_try_number)
+        return [{"row": row} for path in found if (row := _read_row(path)) is not None]
+
+    def begin(self, cell: Cell, rep: int) -> Path:
+        """An empty folder to work in; leftovers of an interrupted try are removed."""
+        folder = self.cell_folder(cell)
+        folder.mkdir(parents=True, exist_ok=True)
+        write_json(folder / "cell.json", {"config": cell.config, "axes": cell.axes})
+        part = folder / f"rep-{rep}.part"
+        shutil.rmtree(part, ignore_errors=True)
+        part.mkdir()
+        return part
+
+    def finish(self, cell: Cell, rep: int, part: Path, row: dict[str, Any]) -> Path:
+        """Write the row and publish the repetition by one rename."""
+        write_json(part / "result.json", row)
+        final = self.cell_folder(cell) / f"rep-{rep}"
+        shutil.rmtree(final, ignore_errors=True)  # one that cannot be read
+        # A power cut after the rename must not find the files still in memory.
+        for path in (*part.iterdir(), part):
+            _to_disk(path)
+        part.rename(final)
+        _to_disk(final.parent)
+        return final
+
+    def fail(self, cell: Cell, rep: int, part: Path, error: dict[str, Any]) -> Path:
+        """Keep a failed try beside the others, with its logs."""
+        write_json(part / "error.json", error)
+        tries = [_try_number(kept / "error.json") for kept in part.parent.glob(f"rep-{rep}.failed-*")]
+        final = part.parent / f"rep-{rep}.failed-{max(tries, default=0) + 1}"
+        part.rename(final)
+        return final
+
+    def rows(self) -> list[dict[str, Any]]:
+        """One row per repetition, finished or failed; one that cannot be read is not finished."""
+        return self.read()[0]
+
+    def read(self) -> tuple[list[dict[str, Any]], list[str]]:
+        """The rows, and a line for every file, or line of rows.jsonl, that cannot be read: its place here, and why."""
+        problems: list[str] = []
+        if (self.path / RECORDED).is_file():
+            return self._recorded(problems), problems
+        found = list(self._readable(self._results(), problems))
+        finished = {(row["cell"], row["rep"]) for row in found}
+        failed = {(row["cell"], row["rep"]): row for row in self._readable(self._errors(), problems)}
+        return found + [row for key, row in failed.items() if key not in finished], problems
+
+    def _readable(self, paths: list[Path], problems: list[str]) -> Iterator[dict[str, Any]]:
+        for path in paths:
+            try:
+                yield _load_row(path)
+            except (OSError, ValueError) as error:
+                problems.append(f"{path.relative_to(self.path)}: not a result, so not finished: {error}")
+
+    def _recorded(self, problems: list[str]) -> list[dict[str, Any]]:
+        rows = []
+        with (self.path / RECORDED).open(encoding="utf-8", errors="replace") as lines:
+            for number, line in enumerate(lines, 1):
+                try:
+                    row = _parsed_row(line)
+                    if not isinstance(row.get("cell"), str):
+                        raise ValueError("cell: missing")
+                    rows.append(row)
+                except ValueError as error:
+                    problems.append(f"{RECORDED} line {number}: not a result: {error}")
+        return rows
+
+    def _results(self) -> list[Path]:
+        paths = sorted(self.path.glob("cells/*/rep-*/result.json"))
+        return [path for path in paths if path.parent.name.removeprefix("rep-").isdecimal()]
+
+    def _errors(self) -> list[Path]:
+        return sorted(self.path.glob("cells/*/rep-*.failed-*/error.json"), key=_try_number)
+
+    def manifest(self) -> dict[str, Any]:
+        """The manifest of the last `run`."""
+        manifest: dict[str, Any] = json.loads((self.path / "manifest.json").read_text())
+        return manifest
+
+
+def open_run(source: str | None, root: Path) -> RunFolder:
+    """A run by folder, by name under `root`, or the latest. Raises: SpecError."""
+    if source is None:
+        runs = sorted(root.glob("*/manifest.json"), key=lambda path: path.stat().st_mtime)
+        if not runs:
+            raise SpecError(f"{root}: no results here; start with `wanbench run smoke`")
+        return _openable(RunFolder(runs[-1].parent))
+    for path in (Path(source), root / source):
+        if (path / "manifest.json").is_file():
+            return _openable(RunFolder(path))
+    known = ", ".join(sorted(path.parent.name for path in root.glob("*/manifest.json"))) or "none"
+    raise SpecError(f"{source}: not a run folder, and no run of that name under {root} (there: {known})")
+
+
+def _openable(folder: RunFolder) -> RunFolder:
+    """Of this schema, and without links. Raises: SpecError."""
+    folder.refuse_links()
+    try:
+        schema = folder.manifest()["schema"]
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        return folder  # it says nothing about its schema; the rows are judged one by one anyway
+    if schema != SCHEMA:
+        raise SpecError(
+            f"{folder.path}: results of schema {_printable(schema)}, this wanbench reads schema {SCHEMA}; "
+            "read it with the version that wrote it, or measure again with --fresh"
+        )
+    return folder
+
+
+def write_text(path: Path, text: str) -> None:
+    """Replace a file in one step: readers see the old or the new one."""
+    part = path.with_name(f".{path.name}.{os.getpid()}.part")
+    part.write_text(text, encoding="utf-8")
+    part.replace(path)
+
+
+def write_json(path: Path, data: Any) -> None:
+    """Write JSON in one step, readable and with a stable order of keys."""
+    write_text(path, json.dumps(data, indent=1, sort_keys=True) + "\n")
+
+
+def _to_disk(path: Path) -> None:
+    """Wait until a file, or the names in a folder, would survive a power cut."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _read_row(path: Path) -> dict[str, Any] | None:
+    """The row in a result.json or an error.json; None if there is none, or a full disk cut it short."""
+    try:
+        return _load_row(path)
+    except (OSError, ValueError):
+        return None
+
+
+def _load_row(path: Path) -> dict[str, Any]:
+    """Raises: OSError; ValueError: what is wrong with it."""
+    row = _parsed_row(path.read_text(encoding="utf-8"))
+    if path.parent.name.partition(".")[0] != f"rep-{row['rep']}":
+        raise ValueError(f"it is of repetition {row['rep']}")  # a folder that someone copied
+    # The folder names the cell, also where an axis that came later would name it otherwise.
+    return row | {"cell": _printable(path.parent.parent.name)}
+
+
+def _parsed_row(text: str) -> dict[str, Any]:
+    """Raises: ValueError: what is wrong with it."""
+    try:
+        data = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"not JSON ({error})") from None
+    row = data["row"] if isinstance(data, dict) and "row" in data else data
+    wrong = flaw(row)
+    if wrong is not None:
+        raise ValueError(wrong)
+    return {key: _printable(value) for key, value in row.items()}
+
+
+def _printable(value: Any) -> Any:
+    """Without what a terminal would obey: a row may come from somebody else's run."""
+    return _CONTROL.sub(" ", value) if isinstance(value, str) else value
+
+
+def _try_number(path: Path) -> int:
+    number = path.parent.name.rpartition("-")[2]
+    return int(number) if number.isdecimal() else 0

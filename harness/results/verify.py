@@ -1,0 +1,264 @@
+"""May these numbers be published? The rules, each with its reason, judged from the stored rows alone. Pure."""
+
+from __future__ import annotations
+
+import statistics
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from wanbench.harness.plan.cell import BASELINE
+from wanbench.harness.plan.law import PredictInputs, window_steps
+from wanbench.harness.spec.command import looks_like_a_file
+
+MIN_REPS = 3
+MIN_STEPS = 20
+MAX_SPREAD_PCT = 10.0
+MAX_OVERHEAD_PCT = 5.0
+MAX_EVENT_LATE_S = 0.1
+ACCURACY_BAND = 0.02
+LOSS_BAND = 1.10
+_REAL = ("netns", "docker")
+
+Row = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Objection:
+    """A rule that is broken, and by which cell (None: by the run as a whole)."""
+
+    rule: str
+    cell: str | None
+    text: str
+
+
+def objections(rows: Sequence[Row], expected: Mapping[str, str]) -> list[Objection]:
+    """Everything that speaks against publishing; empty if nothing does.
+
+    Args:
+        rows: of the run, one a repetition.
+        expected: slug of every cell of the experiment by its identity.
+    """
+    return [
+        Objection(rule, cell, text)
+        for rule, judge in RULES.items()
+        for cell, text in judge(rows, expected)
+    ]  # fmt: skip
+
+
+Verdicts = Iterator[tuple[str | None, str]]
+
+
+def _complete(rows: Sequence[Row], expected: Mapping[str, str]) -> Verdicts:
+    """Every cell has a valid result: what failed is part of the story."""
+    valid = {row["cell_key"] for row in _ok(rows)}
+    last = {row["cell_key"]: row for row in rows if row["status"] != "ok"}
+    for key, slug in expected.items():
+        if key not in valid:
+            why = f"{last[key]['status']}: {last[key]['reason']}" if key in last else "was never run"
+            yield slug, why
+
+
+def _fidelity(rows: Sequence[Row], expected: Mapping[str, str]) -> Verdicts:
+    """The emulated network was measured, and is what was configured."""
+    for slug, group in _cells(_ok(rows)):
+        emulated = [row for row in group if row["testbed"] in _REAL and row["workers"] > 1]
+        unprobed = [row["rep"] for row in emulated if row["one_way_error_ms"] is None]
+        if unprobed:
+            yield slug, f"rep {_list(unprobed)}: the network was never measured"
+
+
+def _reps(rows: Sequence[Row], expected: Mapping[str, str]) -> Verdicts:
+    """Enough repetitions of what varies, with seeds of their own, that agree."""
+    for slug, group in _cells(_ok(rows)):
+        if group[0]["testbed"] not in _REAL:
+            continue
+        if len(group) < MIN_REPS:
+            yield slug, f"{len(group)} valid repetition{'s' * (len(group) > 1)}, at least {MIN_REPS} are needed"
+        if len({row["seed"] for row in group}) < len(group):
+            yield slug, "two repetitions share a seed"
+        times = [row["step_time_s"] for row in group]
+        spread = 100 * (max(times) - min(times)) / statistics.median(times)
+        if spread > MAX_SPREAD_PCT:
+            yield slug, f"step times of its repetitions differ by {spread:.1f} %, limit {MAX_SPREAD_PCT:g} %"
+
+
+def _window(rows: Sequence[Row], expected: Mapping[str, str]) -> Verdicts:
+    """Stalls come in lumps: the window is a multiple of the period and spans the pipeline several times."""
+    for slug, group in _cells(_ok(rows)):
+        if group[0].get("command"):
+            yield from _window_of_a_command(slug, group)
+            continue
+        inputs = PredictInputs.from_json(group[0]["law_inputs"])
+        needed = window_steps(inputs.delay, inputs.period, 0)
+        for row in group:
+            if row["steps"] < needed or row["steps"] % inputs.period:
+                yield (
+                    slug,
+                    (
+                        f"rep {row['rep']}: {row['steps']} measured steps; at least {needed} are needed, "
+                        f"in multiples of {inputs.period}"
+                    ),
+                )
+
+
+def _window_of_a_command(slug: str, group: Sequence[Row]) -> Verdicts:
+    """Only the program knows its period, so that no more than the number of steps can be asked for."""
+    for row in group:
+        if row["steps"] is None:
+            yield slug, f"rep {row['rep']}: no steps were told; the whole program was timed, its start included"
+        elif row["steps"] < MIN_STEPS:
+            yield slug, f"rep {row['rep']}: {row['steps']} measured steps; at least {MIN_STEPS} are needed"
+
+
+def _code(rows: Sequence[Row], expected: Mapping[str, str]) -> Verdicts:
+    """All cells of one kind were measured by the same code."""
+    by_kind: dict[tuple[str, ...], set[str]] = defaultdict(set)
+    for row in _ok(rows):
+        by_kind[row["kind"], *filter(looks_like_a_file, row.get("command") or ())].add(row["code"])
+    for (kind, *_), codes in by_kind.items():
+        if len(codes) > 1:
+            yield None, f"{kind} was measured by {len(codes)} versions of the code ({_list(sorted(codes))})"
+
+
+def _payload(rows: Sequence[Row], expected: Mapping[str, str]) -> Verdicts:
+    """gloo's segments of 1 MiB do not scale: a scaled message is another message, not this workload's."""
+    for slug, group in _cells(_ok(rows)):
+        row = group[0]
+        if row["collective"] == "gloo" and row["payload_scale"] < 1 and row["testbed"] in _REAL:
+            yield (
+                slug,
+                (
+                    f"gloo with payload_scale {row['payload_scale']:g} is not {row['workload']}: publish it by its "
+                    "message size, or use direct"
+                ),
+            )
+
+
+def _network(rows: Sequence[Row], expected: Mapping[str, str]) -> Verdicts:
+    """What was compared is known: congestion control pinned, one worker measured beside many."""
+    for slug, group in _cells(_ok(rows)):
+        if group[0]["workers"] == 1:
+            continue
+        if group[0]["tcp"] is None and group[0]["testbed"] in _REAL:
+            yield slug, "TCP's congestion control was not pinned"
+        if all(row["scalability"] is None for row in group):
+            yield slug, "no step time of one worker to compare with"
+
+
+def _timeline(rows: Sequence[Row], expected: Mapping[str, str]) -> Verdicts:
+    """A network that changed is not compared with one that did not, and all its changes came, when they were due."""
+    several = [row for row in _ok(rows) if row["workers"] > 1]
+    if len({row.get("timeline") for row in several}) > 1:
+        yield None, "cells of different timelines stand side by side: their step times are not of the same network"
+    for slug, group in _cells(several):
+        for row in group:
+            events = row.get("events") or []
+            missed = [event["what"] for event in events if event["actual_s"] is None]
+            # A worker gets slow with its next step, and that may take long by design: behind a cut, say.
+            prompt = [event for event in events if not event.get("with_step")]
+            late = [event["actual_s"] - event["asked_s"] for event in prompt if event["actual_s"] is not None]
+            if missed:
+                why = "due after the end, or over within one step"
+                yield slug, f"rep {row['rep']}: {missed[0]!r} never came, the first of {len(missed)}: {why}"
+            if max(late, default=0.0) > MAX_EVENT_LATE_S:
+                limit = f"limit {MAX_EVENT_LATE_S:g} s"
+                yield slug, f"rep {row['rep']}: a change came {max(late):.2f} s after it was due, {limit}"
+
+
+def _processor(rows: Sequence[Row], expected: Mapping[str, str]) -> Verdicts:
+    """With emulated compute what a step takes beyond compute and stall is this host, not the network."""
+    for slug, group in _cells(_ok(rows)):
+        for row in group:
+            if row["predicted_step_time_s"] is None or row["algorithm"] == BASELINE:
+                continue
+            share = 100 * row["overhead_s"] / row["step_time_s"]
+            if share > MAX_OVERHEAD_PCT:
+                limit = f"limit {MAX_OVERHEAD_PCT:g} %"
+                yield slug, f"rep {row['rep']}: {share:.1f} % of a step is overhead of this host, {limit}"
+
+
+def _accuracy(rows: Sequence[Row], expected: Mapping[str, str]) -> Verdicts:
+    """Speeds compare where accuracy does: within a band of ssgd's, after equally many samples of the same workload."""
+    references: dict[Any, list[Row]] = defaultdict(list)
+    for row in _ok(rows):
+        if row["kind"] == "ssgd":
+            references[_task(row)].append(row)
+    for slug, group in _cells(row for row in _ok(rows) if _learns(row) and row["workers"] > 1):
+        reference = references.get(_task(group[0]), [])
+        if not reference:
+            yield slug, f"{group[0]['workload']} learns, and there is no ssgd on as many workers to compare with"
+            continue
+        mine, theirs = ({row["steps_total"] for row in one if row.get("steps_total")} for one in (group, reference))
+        if mine and theirs and mine != theirs:
+            yield slug, f"accuracy after {_list(sorted(mine))} steps, that of ssgd after {_list(sorted(theirs))}"
+            continue
+        yield from ((slug, text) for text in _outside(group, reference))
+
+
+def _outside(group: Sequence[Row], reference: Sequence[Row]) -> Iterator[str]:
+    """By how much it learns worse than the reference, if it does."""
+    mine, theirs = _mean(group, "accuracy"), _mean(reference, "accuracy")
+    if mine is not None and theirs is not None:
+        if not mine >= theirs - ACCURACY_BAND:
+            yield f"accuracy {mine:.3f}, ssgd has {theirs:.3f}; the band is {ACCURACY_BAND:g}"
+        return
+    mine, theirs = _mean(group, "final_loss"), _mean(reference, "final_loss")
+    if mine is not None and theirs is not None and not mine <= theirs * LOSS_BAND:
+        yield f"final loss {mine:.3f}, ssgd has {theirs:.3f}; the band is a factor of {LOSS_BAND:g}"
+
+
+RULES: Mapping[str, Callable[[Sequence[Row], Mapping[str, str]], Verdicts]] = {
+    "complete": _complete,
+    "fidelity": _fidelity,
+    "reps": _reps,
+    "window": _window,
+    "code": _code,
+    "payload": _payload,
+    "network": _network,
+    "timeline": _timeline,
+    "processor": _processor,
+    "accuracy": _accuracy,
+}
+
+
+def meaning(rule: str) -> str:
+    """What a rule asks for, in a sentence."""
+    return (RULES[rule].__doc__ or "").strip()
+
+
+def unmeasured(rows: Iterable[Row]) -> list[str]:
+    """Workloads of which only the speed is known: no accuracy, of another workload least of all, goes with it."""
+    rows = [row for row in _ok(rows) if row["workers"] > 1]
+    return sorted({row["workload"] for row in rows} - {row["workload"] for row in rows if _learns(row)})
+
+
+def _ok(rows: Iterable[Row]) -> list[Row]:
+    return [row for row in rows if row["status"] == "ok"]
+
+
+def _cells(rows: Iterable[Row]) -> Iterator[tuple[str, list[Row]]]:
+    groups: dict[str, list[Row]] = {}
+    for row in rows:
+        groups.setdefault(row["cell"], []).append(row)
+    yield from groups.items()
+
+
+def _learns(row: Row) -> bool:
+    return row.get("accuracy") is not None or row.get("final_loss") is not None
+
+
+def _task(row: Row) -> tuple[Any, ...]:
+    """What must be equal for accuracies to compare."""
+    training = {key: value for key, value in (row.get("axes") or {}).items() if key.startswith("train.")}
+    return row["workload"], row["workers"], row["testbed"], row.get("timeline"), str(sorted(training.items()))
+
+
+def _mean(rows: Sequence[Row], name: str) -> float | None:
+    values = [row[name] for row in rows if row[name] is not None]
+    return statistics.fmean(values) if values else None
+
+
+def _list(values: Iterable[object]) -> str:
+    return ", ".join(map(str, values))

@@ -1,0 +1,299 @@
+"""What this host can do, one finding a line: the exact fix for what is missing, and what works meanwhile.
+
+A fix is a line for a shell, with a remark behind `#`; where no command helps there is none.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any, Literal
+
+from wanbench.harness.emulators import choice
+from wanbench.harness.errors import HostError
+from wanbench.harness.process import child
+from wanbench.harness.testbeds.docker import daemon
+from wanbench.harness.testbeds.docker.testbed import image_name
+
+State = Literal["ok", "missing", "note"]
+_GOVERNORS = Path("/sys/devices/system/cpu")
+_SYSTEMD = Path("/run/systemd/system")
+_MODULES = Path("/lib/modules")
+_UDEV = """echo 'KERNEL=="tun", MODE="0666"' | sudo tee /etc/udev/rules.d/70-tun.rules"""
+_AS_ROOT = "or run as root"
+
+# Runs in a process of its own, which gives itself a private network and tries what a worker and a relay would do.
+_TRY = """
+import json, os
+from wanbench.workloads.process import namespace, tun
+found = {"namespace": None, "tun": None, "tcp": [], "realtime": True}
+try:
+    os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1))
+except OSError:
+    found["realtime"] = False
+try:
+    namespace.enter_private_network()
+except ValueError as error:
+    found["namespace"] = str(error)
+else:
+    try:
+        tun.open_tun("wan0", "10.77.0.1")
+    except ValueError as error:
+        found["tun"] = str(error)
+    for name in ("reno", "cubic", "bbr"):
+        try:
+            namespace.set_tcp({"congestion": name})
+            found["tcp"].append(name)
+        except ValueError:
+            pass
+print(json.dumps(found))
+"""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One line of the doctor's report.
+
+    Attributes:
+        topic: what was looked at. state: `missing` keeps something from working, `note` makes it worse.
+        found: what is there, in words. fix: a line for a shell, if one helps. meanwhile: what works without it.
+    """
+
+    topic: str
+    state: State
+    found: str
+    fix: str | None = None
+    meanwhile: str | None = None
+
+
+def examine() -> list[Finding]:
+    """Look at everything; takes about two seconds and leaves nothing behind."""
+    tried = _tried()
+    parts: tuple[Callable[[], Iterator[Finding]], ...] = (
+        _software,
+        lambda: _namespaces(tried),
+        lambda: _tun(tried),
+        _netem,
+        lambda: _tcp(tried),
+        _docker,
+        _processors,
+        lambda: _priority(tried),
+    )
+    return [finding for part in parts for finding in part()]
+
+
+def can_run(findings: list[Finding]) -> bool:
+    """True if at least one testbed works with at least one emulator."""
+    missing = {finding.topic for finding in findings if finding.state == "missing"}
+    emulator = not {"TUN device", "netem"} <= missing
+    containers = not {"Docker", "image"} & missing
+    return emulator and ("namespaces" not in missing or containers) and "software" not in missing
+
+
+def _tried() -> dict[str, Any]:
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", _TRY],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        env=child.environment(),
+    )
+    if done.returncode != 0:
+        said = done.stderr.strip().splitlines()[-1:] or ["it said nothing"]
+        raise HostError(f"doctor: the trial process ended with status {done.returncode}: {said[0]}")
+    answer: dict[str, Any] = json.loads(done.stdout)
+    return answer
+
+
+def _software() -> Iterator[Finding]:
+    try:
+        torch = version("torch")
+    except PackageNotFoundError:
+        yield Finding("software", "missing", "torch is not installed", "make setup")
+        return
+    yield Finding("software", "ok", f"Python {platform.python_version()}, torch {torch}, Linux {platform.release()}")
+
+
+def _namespaces(tried: dict[str, Any]) -> Iterator[Finding]:
+    why = tried["namespace"]
+    if why is None:
+        how = "as root" if os.geteuid() == 0 else "without root"
+        yield Finding("namespaces", "ok", f"private networks can be made, {how}")
+        return
+    found, advice = _split(why)
+    command = _command(advice)
+    if command is not None:
+        fix = f"{command}  # until the next boot{'' if os.geteuid() == 0 else f'; {_AS_ROOT}'}"
+    elif os.geteuid() != 0:
+        fix = 'sudo -E "$(command -v wanbench)" doctor  # as root'
+    else:
+        fix = "docker run --cap-add SYS_ADMIN --device /dev/net/tun IMAGE  # a container needs this right"
+    yield Finding("namespaces", "missing", found, fix, "--testbed docker, where Docker works; --testbed virtual")
+
+
+def _tun(tried: dict[str, Any]) -> Iterator[Finding]:
+    why = choice.why_no_relay() or tried["tun"]
+    if why is None:
+        yield Finding("TUN device", "ok", "/dev/net/tun is open to this user: the relay emulator works")
+        return
+    found, _ = _split(why)
+    meanwhile = "--emulator netem, where the kernel has it; --testbed virtual"
+    fix = _module("tun", "CONFIG_TUN")
+    if "denied" in why.lower() or "not permitted" in why.lower():
+        fix = f"sudo chmod 0666 /dev/net/tun  # {_AS_ROOT}; to keep it: {_UDEV}"
+    yield Finding("TUN device", "missing", found, fix, meanwhile)
+
+
+def _netem() -> Iterator[Finding]:
+    why = choice.why_no_netem()
+    if why is None:
+        yield Finding("netem", "ok", "this kernel has sch_netem: --emulator auto takes it")
+        return
+    found, advice = _split(why)
+    lacking = re.search(r"\((CONFIG_\w+)\): sudo modprobe (\w+)", why)
+    fix = _module(lacking[2], lacking[1]) if lacking else _command(advice)
+    if fix is None and lacking:
+        found += ", and no modules to load"
+        fix = "sh scripts/uml-run.sh wanbench doctor  # a kernel as a process; sh scripts/setup-tests.sh kernel gets it"
+    yield Finding("netem", "missing", found, fix, "--emulator relay")
+
+
+def _module(name: str, option: str) -> str | None:
+    """The line that loads a module of the kernel, after getting it where it comes apart; None if none can be."""
+    release = platform.release()
+    load = f"sudo modprobe {name}  # {option}"
+    if any((_MODULES / release).rglob(f"{name}.ko*")):
+        return load
+    match _distribution():
+        case "ubuntu":
+            return f"sudo apt-get install -y linux-modules-extra-{release} && {load}"
+        case "fedora" | "rhel" | "centos":
+            return f"sudo dnf install -y kernel-modules-extra && {load}"
+    return load if (_MODULES / release).is_dir() else None
+
+
+def _distribution() -> str:
+    for line in (_read("/etc/os-release") or "").splitlines():
+        if line.startswith("ID="):
+            return line.removeprefix("ID=").strip('"')
+    return ""
+
+
+def _tcp(tried: dict[str, Any]) -> Iterator[Finding]:
+    host = _read("/proc/sys/net/ipv4/tcp_congestion_control") or "unknown"
+    usable = ", ".join(tried["tcp"]) or "none"
+    text = f"the host uses {host}; private networks may use {usable}"
+    if tried["namespace"] is not None:
+        return
+    if "reno" in tried["tcp"]:
+        yield Finding("TCP", "ok", text)
+        return
+    fix = 'sudo sysctl -w net.ipv4.tcp_allowed_congestion_control="reno cubic"'
+    yield Finding("TCP", "missing", text, fix, "another one in network.tcp of a spec, --congestion of exec")
+
+
+def _docker() -> Iterator[Finding]:
+    why = daemon.why_not()
+    if why is None:
+        yield Finding("Docker", "ok", daemon.describe())
+        yield from _image()
+        return
+    found, advice = _split(why)
+    fix = _command(advice)
+    if "another kernel" in why or "remaps users" in why:
+        fix = "docker compose run --rm wanbench doctor  # the same in a container"
+    elif "usermod" in why:
+        fix = f"{fix}  # then log in again; {_AS_ROOT}"
+    elif "no daemon" in why and shutil.which("dockerd", path=f"{os.defpath}:/usr/sbin:/sbin:/usr/local/bin") is None:
+        fix = "sudo apt-get install -y docker.io  # Fedora: sudo dnf install -y moby-engine"
+    elif "no daemon" in why and not _SYSTEMD.is_dir():
+        fix = "sudo service docker start  # or for one command: sudo sh scripts/with-dockerd.sh wanbench doctor"
+    yield Finding("Docker", "missing", found, fix, "--testbed netns")
+
+
+def _image() -> Iterator[Finding]:
+    name = image_name(None)
+    try:
+        with closing(daemon.Daemon()) as running:
+            digest = running.image_id(name)
+    except HostError:
+        ours = name == daemon.IMAGE
+        fix = "make image  # without a registry: sudo make base-image-from-debian && make image BASE=wanbench-base"
+        found = f"no image {name!r} for --testbed docker"
+        yield Finding("image", "missing", found, fix if ours else f"docker pull {name}", "--testbed netns")
+        return
+    yield Finding("image", "ok", f"{name} ({digest.removeprefix('sha256:')[:12]}) is there for --testbed docker")
+
+
+def _processors() -> Iterator[Finding]:
+    cores, memory = os.cpu_count() or 1, _memory_gib()
+    text = f"{cores} core{'s' * (cores > 1)}, {memory:.0f} GiB of memory"
+    if cores < 2:
+        found = f"{text}; workers, emulator and controller share one"
+        yield Finding("processors", "note", found, None, "workloads by numbers, which sleep; --testbed virtual")
+    else:
+        yield Finding("processors", "ok", text)
+    governors = {_read(str(path)) for path in _GOVERNORS.glob("cpu[0-9]*/cpufreq/scaling_governor")}
+    slow = sorted(str(name) for name in governors - {"performance", None})
+    if slow:
+        yield Finding(
+            "governor",
+            "note",
+            f"processors change their speed ({', '.join(slow)}): steps vary more",
+            "echo performance | sudo tee /sys/devices/system/cpu/cpu*/cpufreq/scaling_governor",
+            "more repetitions: --set run.repeats=5",
+        )
+
+
+def _priority(tried: dict[str, Any]) -> Iterator[Finding]:
+    if tried["realtime"]:
+        yield Finding("priority", "ok", "the relay runs ahead of the workers (real-time priority)")
+        return
+    fix = None  # root is refused by a kernel with groups of real-time processes, or by its container
+    if os.geteuid() != 0:
+        fix = 'echo "$USER - rtprio 1" | sudo tee /etc/security/limits.d/90-wanbench.conf  # then log in again'
+    yield Finding(
+        "priority",
+        "note",
+        "no right to real-time priority: with busy processors the relay delivers packets up to some ms late",
+        fix,
+        "repetitions with late packets are measured again",
+    )
+
+
+def _command(advice: str | None) -> str | None:
+    """The command in what an error line advises."""
+    found = re.search(r"(?:sudo|docker|make) [^`;,)]*", advice or "")
+    return found[0].strip() if found else None
+
+
+def _split(why: str) -> tuple[str, str | None]:
+    """What is wrong, and the remedy, of an error line; what to use instead is said apart."""
+    text = re.sub(r"[;,] or use --\w+ \w+$", "", why).removeprefix("netem: ").removeprefix("docker: ")
+    found, mark, fix = text.partition("; ")
+    if not mark:
+        found, mark, fix = text.partition("): ")
+        found += mark.rstrip(": ")
+    return found, fix or None
+
+
+def _memory_gib() -> float:
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
+
+
+def _read(path: str) -> str | None:
+    try:
+        return Path(path).read_text().strip()
+    except OSError:
+        return None

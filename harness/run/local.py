@@ -1,0 +1,95 @@
+"""Executes repetitions in slots, side by side: `submit(task) -> Future`, nothing more.
+
+State lives in the run folder, never here. Slots stay open for the whole run, and the one that was used last is used
+next: its workers are there. The emulator that a slot starts is tied to the life of the thread that started it, so
+threads live as long as the engine.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from contextlib import contextmanager
+from typing import NamedTuple, TypeVar
+
+from wanbench.harness.testbeds.base import Slot, Testbed
+
+_END_S = 5.0  # a task whose workers are dead ends at once
+
+T = TypeVar("T")
+
+
+class Kind(NamedTuple):
+    """What a repetition runs on, by name."""
+
+    testbed: str
+    emulator: str
+
+
+class LocalEngine:
+    """Slots on this host.
+
+    Args:
+        open_testbed: starts the testbed of a name; called once for each name, closed with the engine.
+        slots: how many repetitions may run at a time.
+    """
+
+    def __init__(self, open_testbed: Callable[[str], Testbed], slots: int) -> None:
+        self._open_testbed = open_testbed
+        self._opening = threading.Lock()
+        self._testbeds: dict[str, Testbed] = {}
+        self._idle: dict[Kind, list[Slot]] = {}
+        self._tasks: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        self._threads = [threading.Thread(target=self._serve, name=f"slot-{i}", daemon=True) for i in range(slots)]
+        for thread in self._threads:
+            thread.start()
+
+    def submit(self, kind: Kind, task: Callable[[Slot], T]) -> Future[T]:
+        """Run `task` in a free slot of this kind."""
+        future: Future[T] = Future()
+
+        def run() -> None:
+            try:
+                with self._slot(kind) as slot:
+                    result = task(slot)
+            except BaseException as error:
+                future.set_exception(error)
+            else:
+                future.set_result(result)
+
+        self._tasks.put(run)
+        return future
+
+    def close(self) -> None:
+        """Kill what is running and remove everything. Running tasks end with an error nobody reads."""
+        for testbed in self._testbeds.values():
+            testbed.kill()
+        for _ in self._threads:
+            self._tasks.put(None)
+        for thread in self._threads:
+            thread.join(timeout=_END_S)
+        for testbed in self._testbeds.values():
+            testbed.close()
+
+    def _serve(self) -> None:
+        while (task := self._tasks.get()) is not None:
+            task()
+
+    @contextmanager
+    def _slot(self, kind: Kind) -> Iterator[Slot]:
+        with self._opening:
+            idle = self._idle.setdefault(kind, [])
+            slot = idle.pop() if idle else None
+        slot = slot or self._testbed(kind.testbed).open_slot(kind.emulator)
+        try:
+            yield slot
+        finally:
+            idle.append(slot)
+
+    def _testbed(self, name: str) -> Testbed:
+        with self._opening:
+            if name not in self._testbeds:
+                self._testbeds[name] = self._open_testbed(name)
+            return self._testbeds[name]

@@ -1,0 +1,107 @@
+"""What a run was made with: machine, kernel, versions, code."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import os
+import platform
+import subprocess
+import sys
+from collections.abc import Iterable
+from functools import lru_cache
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from wanbench.harness.plan.cell import Cell
+from wanbench.harness.spec.command import files
+
+_ROOT = Path(__file__).resolve().parents[2]
+# What influences a measurement; drawing and printing do not.
+_MEASURING = (
+    "workloads/**/*.py",
+    "netprofiles/*.py",
+    "harness/emulators/**/*.py",
+    "harness/testbeds/**/*.py",
+    "harness/timeline/*.py",
+    "harness/rep/*.py",
+    "harness/results/row.py",
+)
+_VERSIONS = ("wanbench", "torch", "numpy", "pandas", "matplotlib", "pyroute2", "greenlet")
+
+
+@lru_cache(maxsize=1)
+def _own_hash() -> str:
+    digest = hashlib.sha256(version("torch").encode())
+    for pattern in _MEASURING:
+        for path in sorted(_ROOT.glob(pattern)):
+            digest.update(path.relative_to(_ROOT).as_posix().encode() + b"\0" + path.read_bytes())
+    return digest.hexdigest()
+
+
+def code_hash(cell: Cell) -> str:
+    """Hash of the code that measures a cell: ours, torch's version, and the user's algorithm or model file.
+
+    Of a command all files that it names belong to it.
+    """
+    digest = hashlib.sha256(_own_hash().encode())
+    if cell.is_command:
+        for path in files(cell.config["workload"]["command"], cell.folder):
+            digest.update(_content(path, path.stat().st_mtime_ns, path.stat().st_size))
+        return digest.hexdigest()[:12]
+    named = (cell.config["algorithm"]["kind"], cell.config["workload"].get("model") or "")
+    for name in named:
+        module = name.partition(":")[0] if ":" in name else None
+        found = importlib.util.find_spec(module) if module else None
+        if found is not None and found.origin:
+            digest.update(Path(found.origin).read_bytes())
+    return digest.hexdigest()[:12]
+
+
+@lru_cache(maxsize=256)
+def _content(path: Path, mtime_ns: int, size: int) -> bytes:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").digest()
+
+
+def manifest(cells: Iterable[Cell]) -> dict[str, Any]:
+    """Facts about this host and this program, for the run folder."""
+    return {
+        "schema": 1,
+        "argv": sys.argv,
+        "versions": {name: version(name) for name in _VERSIONS},
+        "python": platform.python_version(),
+        "kernel": platform.release(),
+        "machine": platform.machine(),
+        "cpu": cpu_model(),
+        "cores": os.cpu_count(),
+        "git": _git_revision(),
+        "tcp_congestion_of_host": _read("/proc/sys/net/ipv4/tcp_congestion_control"),
+        "code": sorted({code_hash(cell) for cell in cells}),
+    }
+
+
+def cpu_model() -> str | None:
+    """What /proc/cpuinfo calls the processor."""
+    for line in (_read("/proc/cpuinfo") or "").splitlines():
+        if line.startswith("model name"):
+            return line.partition(":")[2].strip()
+    return None
+
+
+def _git_revision() -> str | None:
+    """The revision of the code, None outside a checkout or without git."""
+    command = ["git", "-C", str(_ROOT), "describe", "--always", "--dirty", "--abbrev=12"]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=5)
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return done.stdout.strip()
+
+
+def _read(path: str) -> str | None:
+    try:
+        return Path(path).read_text().strip()
+    except OSError:
+        return None

@@ -1,0 +1,51 @@
+"""Redraws the figures while results come in, in a process of the lowest priority."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import time
+from pathlib import Path
+
+from wanbench.harness.process import child
+from wanbench.workloads.process.namespace import die_with_parent
+
+_EVERY_S = 20.0
+
+
+class Redrawer:
+    """Starts at most one drawing process at a time, and not too often: drawing takes a processor's second."""
+
+    def __init__(self, run_folder: Path) -> None:
+        self._folder = run_folder
+        self._process: subprocess.Popen[bytes] | None = None
+        self._last = time.monotonic()
+
+    def changed(self) -> None:
+        """There is a new result."""
+        if self._process is not None and self._process.poll() is None:
+            return
+        if time.monotonic() - self._last < _EVERY_S:
+            return
+        self._last = time.monotonic()
+        parent = os.getpid()
+        command = child.command("wanbench.harness.cli", "figures", str(self._folder), "--formats", "png")
+        self._process = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            preexec_fn=lambda: _modest(parent),
+        )
+
+    def close(self) -> None:
+        """End the drawing process, if there is one."""
+        if self._process is not None and self._process.poll() is None:
+            self._process.terminate()
+            self._process.wait()
+
+
+def _modest(parent: int) -> None:
+    """In the child: lowest priority, and gone with the run."""
+    die_with_parent(parent)
+    os.nice(19)

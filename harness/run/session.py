@@ -1,0 +1,308 @@
+"""Executes the cells of an experiment that are not finished yet. Running again is resuming."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+import statistics
+import tempfile
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from concurrent.futures import FIRST_COMPLETED, Future, wait
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from wanbench.harness.analysis.scalability import scalability
+from wanbench.harness.errors import Interrupted, RepFailed
+from wanbench.harness.plan.cell import Cell
+from wanbench.harness.plan.load import Load, fits, load_of, makespan
+from wanbench.harness.rep.command import measure as measure_command
+from wanbench.harness.rep.train import measure as measure_training
+from wanbench.harness.rep.train import network_of, probe_cell
+from wanbench.harness.results.row import describe
+from wanbench.harness.results.store import RunFolder
+from wanbench.harness.run.host import check_host, sweep_stale, write_owner
+from wanbench.harness.run.local import Kind, LocalEngine
+from wanbench.harness.run.progress import Reporter, brief, clock
+from wanbench.harness.run.redraw import Redrawer
+from wanbench.harness.testbeds import opened
+from wanbench.harness.testbeds.virtual.engine import Simulator
+
+_TRIES = 2  # an invalid repetition is measured once more, a failed one is not
+
+
+_Network = tuple[Kind, str]
+
+
+@dataclass
+class Item:
+    """One repetition to do."""
+
+    cell: Cell
+    rep: int
+    load: Load
+    tries: int = 0
+    began: float = 0.0
+
+
+@dataclass
+class Tally:
+    """What became of the repetitions of this invocation."""
+
+    ok: int = 0
+    failed: list[str] = field(default_factory=list)
+
+
+def execute(todo: list[Item], folder: RunFolder, slots: int, cores: int, say: Reporter, *, draw: bool = True) -> Tally:
+    """Measure every repetition of `todo`.
+
+    Repetition is the outer loop and the cell the inner one, so slow drift hits all cells alike. One-worker
+    cells, probes and second tries have the host to themselves; the rest runs side by side as far as the
+    processors carry it.
+
+    Args:
+        slots: repetitions at a time, at most. cores: processors to share among them.
+        draw: redraw the figures as results come in.
+
+    Raises:
+        HostError: the host cannot emulate. OSError: the results cannot be written.
+        Interrupted: Ctrl-C or SIGTERM; finished repetitions are kept.
+    """
+    tally = Tally()
+    if not todo:
+        return tally
+    check_host([item.cell for item in todo])
+    with control_folder() as control, stoppable() as stopped:
+        engine = LocalEngine(partial(opened, control=control), slots)
+        redrawer = Redrawer(folder.path) if draw else None
+        session = _Session(folder, engine, control, say, tally, stopped, redrawer, cores, slots)
+        try:
+            session.run(todo)
+        finally:
+            if redrawer is not None:
+                redrawer.close()
+            session.simulator.close()
+            engine.close()
+    return tally
+
+
+def pending(cells: list[Cell], repeats: int, folder: RunFolder) -> list[Item]:
+    """Repetitions without a result, in the order of execution: by repetition, then the longest first."""
+    items = []
+    for rep in range(repeats):
+        todo = [Item(cell, rep, load_of(cell)) for cell in cells if not folder.is_finished(cell, rep)]
+        items += sorted(todo, key=lambda item: (not item.cell.is_baseline, -item.load.seconds))
+    return items
+
+
+class _Session:
+    """One invocation: the engine and what is known so far."""
+
+    def __init__(
+        self,
+        folder: RunFolder,
+        engine: LocalEngine,
+        control: Path,
+        say: Reporter,
+        tally: Tally,
+        stopped: threading.Event,
+        redrawer: Redrawer | None,
+        cores: int,
+        slots: int,
+    ) -> None:
+        self.folder, self.engine, self.control = folder, engine, control
+        self.say, self.tally, self.stopped, self.redrawer = say, tally, stopped, redrawer
+        self.cores, self.slots = cores, slots
+        self.simulator = Simulator()
+        self.rows = folder.rows()  # of earlier invocations and of this one
+        self.probes: dict[_Network, Mapping[str, Any]] = {}
+        self.lasted_s: list[float] = []  # of commands
+        self.again: list[Item] = []  # invalid at the first try
+
+    def run(self, todo: list[Item]) -> None:
+        """Everything; what was doubtful the first time is probed and measured again, alone, at the end."""
+        simulated = [item for item in todo if _simulated(item.cell)]
+        todo = [item for item in todo if not _simulated(item.cell)]
+        self._side_by_side(simulated, slots=1)
+        self._alone([item for item in todo if item.cell.is_baseline])
+        again, self.again = self.again, []  # now, because all others are compared with them
+        self._alone(again)
+        rest = [item for item in todo if not item.cell.is_baseline]
+        self._probe(rest)
+        doubtful = [item for item in rest if not self._report(item)["ok"]]
+        for item in doubtful:
+            item.tries += 1
+        self._side_by_side([item for item in rest if self._report(item)["ok"]], self.slots)
+        self._probe(doubtful)
+        self._alone([*self.again, *doubtful])
+
+    def _alone(self, items: list[Item]) -> None:
+        """One at a time."""
+        for item in items:
+            self._side_by_side([item], slots=1)
+
+    def _probe(self, items: list[Item]) -> None:
+        """Measure every distinct network once, on an idle host."""
+        networks = {_network(item.cell): item.cell for item in items}
+        if networks:
+            self.say.say(f"probing {len(networks)} network{'s' * (len(networks) > 1)} (delay, jitter, rate, order)")
+        for key, cell in networks.items():
+            for _ in range(_TRIES):
+                report = self._probed(cell)
+                self.probes[key] = report
+                if report["ok"]:
+                    break
+            for reason in report["reasons"]:
+                self.say.say(f"probe: {cell.title}: {reason}")
+
+    def _probed(self, cell: Cell) -> Mapping[str, Any]:
+        try:
+            report: Mapping[str, Any] = self._wait(self.engine.submit(_kind(cell), partial(probe_cell, cell)))
+        except RepFailed as error:
+            return {"ok": False, "reasons": [str(error)], "one_way_error_ms": None}
+        return report
+
+    def _report(self, item: Item) -> Mapping[str, Any]:
+        return self.probes[_network(item.cell)]
+
+    def _side_by_side(self, items: list[Item], slots: int) -> None:
+        """As many at a time as slots and processors allow."""
+        queue = list(items)
+        running: dict[Future[dict[str, Any]], tuple[Item, Path]] = {}
+        while queue or running:
+            chosen = self._choose(queue, [item.load for item, _ in running.values()], slots)
+            if chosen is not None:
+                queue.remove(chosen)
+                chosen.began = time.monotonic()
+                part = self.folder.begin(chosen.cell, chosen.rep)
+                self.folder.event("started", cell=chosen.cell.slug, rep=chosen.rep)
+                running[self._submit(chosen, part)] = (chosen, part)
+                continue
+            loads = [self._load(item) for item in (*(item for item, _ in running.values()), *queue)]
+            self.say.eta(makespan(loads, slots, self.cores), len(running))
+            for future in self._first(set(running)):
+                item, part = running.pop(future)
+                self._settle(item, part, future)
+
+    def _load(self, item: Item) -> Load:
+        """How long a command takes is known from those that have ended."""
+        if item.cell.is_command and self.lasted_s:
+            return replace(item.load, seconds=statistics.fmean(self.lasted_s))
+        return item.load
+
+    def _choose(self, queue: list[Item], loads: list[Load], slots: int) -> Item | None:
+        """The first repetition that may start now. Cells of the same repetition index go before later ones."""
+        if len(loads) >= slots:
+            return None
+        return next((item for item in queue if fits(item.load, loads, self.cores)), None)
+
+    def _submit(self, item: Item, part: Path) -> Future[dict[str, Any]]:
+        if _simulated(item.cell):
+            return self.simulator.submit(item.cell, item.rep, part)
+        probe = self._report(item) if not item.cell.is_baseline else None
+        measure = measure_command if item.cell.is_command else measure_training
+        return self.engine.submit(
+            _kind(item.cell), lambda slot: measure(item.cell, item.rep, slot, part, self.control, probe)
+        )
+
+    def _settle(self, item: Item, part: Path, future: Future[dict[str, Any]]) -> None:
+        """A repetition ended: publish it, try again, or keep the failure."""
+        name = self.folder.name
+        try:
+            row = {**future.result(), "run": name}
+        except RepFailed as error:
+            row = {**describe(item.cell, item.rep), "run": name, "status": "failed", "reason": str(error)}
+            self._keep_failure(item, part, row, error.log_tail)
+            return
+        if row["status"] == "invalid":
+            item.tries += 1
+            if item.tries < _TRIES:
+                self.folder.fail(item.cell, item.rep, part, {"row": row})
+                self.folder.event("invalid", cell=item.cell.slug, rep=item.rep, reason=row["reason"])
+                self.say.say(
+                    f"{item.cell.title}  rep {item.rep}  invalid, to be measured again: {brief(row['reason'])}"
+                )
+                self.again.append(item)
+                return
+            self._keep_failure(item, part, row, ())
+            return
+        if item.cell.is_command:
+            self.lasted_s.append(time.monotonic() - item.began)
+        self.rows.append(row)
+        row["scalability"] = scalability(row, self.rows)
+        self.folder.finish(item.cell, item.rep, part, row)
+        self.folder.event("finished", cell=item.cell.slug, rep=item.rep, step_time_s=row["step_time_s"])
+        self.tally.ok += 1
+        self.say.finished(_line(item, row))
+        if self.redrawer is not None:
+            self.redrawer.changed()
+
+    def _keep_failure(self, item: Item, part: Path, row: dict[str, Any], log_tail: tuple[str, ...]) -> None:
+        kept = self.folder.fail(item.cell, item.rep, part, {"row": row, "log_tail": list(log_tail)})
+        self.folder.event("failed", cell=item.cell.slug, rep=item.rep, reason=row["reason"])
+        self.tally.failed.append(item.cell.slug)
+        self.say.finished(f"{item.cell.title}  rep {item.rep}  {row['status'].upper()}: {brief(row['reason'])}")
+        for line in log_tail:
+            self.say.say(f"        {line}")
+        self.say.say(f"        {kept}")
+
+    def _first(self, futures: set[Future[dict[str, Any]]]) -> set[Future[dict[str, Any]]]:
+        while True:
+            done, _ = wait(futures, timeout=0.2, return_when=FIRST_COMPLETED)
+            if self.stopped.is_set():
+                raise Interrupted("interrupted; finished repetitions are kept; the same command continues")
+            if done:
+                return done
+
+    def _wait(self, future: Future[Any]) -> Any:
+        self._first({future})
+        return future.result()
+
+
+def _kind(cell: Cell) -> Kind:
+    return Kind(cell.config["testbed"], cell.config["emulator"])
+
+
+def _simulated(cell: Cell) -> bool:
+    return bool(cell.config["testbed"] == "virtual")
+
+
+def _network(cell: Cell) -> _Network:
+    """What is probed once: a network as one kind of slot builds it."""
+    return _kind(cell), network_of(cell).key()
+
+
+def _line(item: Item, row: dict[str, Any]) -> str:
+    scal = f"  scalability {row['scalability']:.3f}" if row["scalability"] is not None else ""
+    law = row["predicted_step_time_s"]
+    against = f" (law {law:.3f})" if law is not None else ""
+    took = clock(time.monotonic() - item.began)
+    return f"{item.cell.title}  rep {item.rep}  step {row['step_time_s']:.3f} s{against}{scal}  in {took}"
+
+
+@contextmanager
+def control_folder() -> Iterator[Path]:
+    """A private folder for rendezvous files and logs; removed at the end, and by the next run after a crash."""
+    sweep_stale()
+    folder = Path(tempfile.mkdtemp(prefix="wanbench-"))
+    try:
+        write_owner(folder)
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextmanager
+def stoppable() -> Iterator[threading.Event]:
+    """Turn SIGINT and SIGTERM into an event. SIGINT is installed explicitly: background jobs inherit it ignored."""
+    event = threading.Event()
+    before = {s: signal.signal(s, lambda *_: event.set()) for s in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield event
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

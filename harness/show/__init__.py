@@ -1,0 +1,1 @@
+"""Everything that people look at: tables, figures, the report."""

@@ -1,0 +1,108 @@
+"""Figures of a run: functions from pivots to matplotlib figures, and `draw_all`, which writes the files.
+
+Layout
+    wanbench.mplstyle  fonts, lines and file settings
+    style.py           the look of every algorithm; saving with equal bytes for equal data
+    layout.py          strips of a figure, in inches
+    caption.py         title and caption
+    hover.py           a figure as part of a web page, with a note on every point
+    gallery.py         which figures a run has
+    pareto.py          scalability against accuracy
+    scalability.py     scalability against round-trip time, with the step-time law
+    bars.py            scalability where no round-trip time is swept
+    step_time.py       compute, stall and overhead of a step
+    learning.py        accuracy against steps and time
+    timeline.py        steps and messages of one worker
+    pace.py            step time against time, where the network changes
+    network.py         the network as configured and measured
+    parity.py          the same cells at two values of an axis
+
+Only matplotlib's object interface is used: no pyplot, no global state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from wanbench.harness.analysis.compare import Comparison
+from wanbench.harness.analysis.summary import AnalysisError, cells, frame
+from wanbench.harness.results.evidence import Evidence
+from wanbench.harness.show.figures.bars import scalability_bars
+from wanbench.harness.show.figures.gallery import gallery
+from wanbench.harness.show.figures.learning import learning
+from wanbench.harness.show.figures.network import network_matrix
+from wanbench.harness.show.figures.pareto import pareto
+from wanbench.harness.show.figures.parity import parity
+from wanbench.harness.show.figures.scalability import scalability_by_rtt
+from wanbench.harness.show.figures.step_time import step_time
+from wanbench.harness.show.figures.style import COLUMN_IN, FORMATS, PAGE_IN, save
+from wanbench.harness.show.figures.timeline import timeline
+
+__all__ = [
+    "FORMATS",
+    "draw_all",
+    "draw_parity",
+    "learning",
+    "network_matrix",
+    "pareto",
+    "parity",
+    "scalability_bars",
+    "scalability_by_rtt",
+    "step_time",
+    "timeline",
+]
+
+
+def draw_all(
+    rows: Iterable[Mapping[str, Any]],
+    run_name: str,
+    outdir: Path,
+    formats: Sequence[str] = FORMATS,
+    cells_total: int | None = None,
+    evidence: Evidence | None = None,
+) -> list[Path]:
+    """Draw what a run can show; one set of figures for each collective (and further swept axis).
+
+    Every figure comes in page width and, as `<name>-column`, in column width. Files are replaced atomically,
+    and equal rows give equal bytes.
+
+    Args:
+        rows: results, one a repetition. run_name: for the captions. outdir: made if missing.
+        formats: of `FORMATS`. cells_total: cells of the run, if it is still going on.
+        evidence: for learning curves, the timeline and the network.
+
+    Returns:
+        The files, in the order of drawing.
+
+    Raises:
+        AnalysisError: an unknown format, or no cell of more than one worker has a valid result.
+    """
+    for form in formats:
+        if form not in FORMATS:
+            raise AnalysisError(f"figure format: expected one of {', '.join(FORMATS)}, got {form!r}")
+    found = list(rows)
+    finished = int((cells(frame(found))["status"] == "ok").sum()) if found else 0
+    partial = cells_total is not None and finished < cells_total
+    drawings = gallery(found, run_name, evidence, f"{finished} of {cells_total} cells" if partial else None)
+    if not drawings:
+        raise AnalysisError("no cell of more than one worker has a valid result yet; there is nothing to draw")
+    outdir.mkdir(parents=True, exist_ok=True)
+    written = []
+    for drawing in drawings:
+        for suffix, width_in in (("", PAGE_IN), ("-column", COLUMN_IN)):
+            figure = drawing.draw(width_in)
+            written += [save(figure, outdir / f"{drawing.name}{suffix}.{form}") for form in formats]
+    return written
+
+
+def draw_parity(comparison: Comparison, run_name: str, outdir: Path, formats: Sequence[str] = FORMATS) -> list[Path]:
+    """The parity figure in both widths, as `parity-by-<axis>`; returns the files."""
+    outdir.mkdir(parents=True, exist_ok=True)
+    written = []
+    for suffix, width_in in (("", PAGE_IN), ("-column", COLUMN_IN)):
+        figure = parity(comparison, run_name, width_in)
+        stem = f"parity-by-{comparison.by}{suffix}"
+        written += [save(figure, outdir / f"{stem}.{form}") for form in formats]
+    return written

@@ -1,0 +1,161 @@
+"""What a figure says about itself: a title and a caption that stand alone in a paper or a pull request."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from wanbench.harness.analysis.summary import Pivot, axis_value, law_inputs
+
+Line = Mapping[str, Any]
+
+
+def title(pivot: Pivot) -> str:
+    """What was synchronised, and how: "resnet50-v100, direct all-reduce, 8 workers".
+
+    What a byte costs gloo depends on the size of the message, so its scaled runs are named by the size that
+    travelled, and not by a workload of another size.
+    """
+    if pivot.heading is not None:
+        return pivot.heading
+    lines = list(pivot.lines.values())
+    size = message_size(pivot)
+    scaled_gloo = any(line["collective"] == "gloo" and line["payload_scale"] < 1 for line in lines)
+    subject = f"{size} messages" if scaled_gloo and size else _each(lines, "workload")
+    fixed = {k: v for k, v in pivot.fixed.items() if k not in {"collective", "workload"}}
+    parts = [subject, *_all_reduce(lines)]
+    return ", ".join(parts + [axis_value(axis, value) for axis, value in fixed.items()])
+
+
+def message_size(pivot: Pivot) -> str | None:
+    """The true size of one message, scale applied, as "1.0 MB"; None if no row recorded it.
+
+    The largest of the run is meant, which is the model: compressed messages and fragments are smaller.
+    """
+    sizes = [inputs.message_bytes for line in pivot.lines.values() if (inputs := law_inputs(line))]
+    most = max((size for size in sizes if size > 0), default=None)
+    if most is None:
+        return None
+    for unit, scale in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if most >= scale:
+            return f"{most / scale:.1f} {unit}"
+    return f"{most} B"
+
+
+def caption(
+    pivot: Pivot, run_name: str, marks: str | None, progress: str | None = None, *, whiskers: bool = True
+) -> str:
+    """Workload, scale, network, testbed, collective, repeats.
+
+    Args:
+        pivot: what is drawn. run_name: comes first. marks: explains what is drawn, if that takes words.
+        progress: of a run that is going on, "14 of 42 cells".
+        whiskers: the figure shows the spread of repeats, if there is one.
+    """
+    lines = list(pivot.lines.values())
+    valid = [line for line in lines if line["status"] == "ok"]
+    lost = len(lines) - len(valid)
+    lost_reps = sum(int(line["repeats_lost"]) for line in valid)
+    parts = [
+        progress,
+        _workload(pivot, lines),
+        f"{_each(lines, 'workers')} workers",
+        _network(pivot, lines),
+        _testbed(lines),
+        *(f"{text}{_channels(lines)}" for text in _all_reduce(lines)),
+        f"TCP {_each(lines, 'tcp')}",
+        _repeats(valid, whiskers),
+        f"{lost} cell{'s' if lost > 1 else ''} failed or invalid" if lost else None,
+        f"left out: {lost_reps} failed or invalid repeat{'s' if lost_reps > 1 else ''}" if lost_reps else None,
+        marks,
+        pivot.note,
+    ]
+    return f"{run_name}: " + "; ".join(part for part in parts if part) + "."
+
+
+def wrapped(text: str, width_in: float, font_pt: float, *, bold: bool = False) -> list[str]:
+    """`text` in lines that fit a figure of that width, by the average width of DejaVu Sans with some reserve."""
+    char_in = (0.64 if bold else 0.545) * font_pt / 72
+    return textwrap.wrap(text, int((width_in - 0.16) / char_in))
+
+
+def _workload(pivot: Pivot, lines: Sequence[Line]) -> str:
+    text = _each(lines, "workload")
+    if any(line["payload_scale"] != 1 for line in lines):
+        text += f" with messages and rates × {_each(lines, 'payload_scale')}"
+    size = message_size(pivot)
+    return f"{text} ({size} a message)" if size else text
+
+
+def _network(pivot: Pivot, lines: Sequence[Line]) -> str:
+    text = f"profile {_each(lines, 'profile')}"
+    if all(line["profile"] == "uniform" and not _absent(line["rate_mbps"]) for line in lines):
+        text += f" at {_each(lines, 'rate_mbps', _rate)} per worker"
+        if pivot.column_axis != "rtt_ms":
+            text += f", RTT {_each(lines, 'rtt_ms')} ms"
+    elif pivot.column_axis != "rtt_ms" and any(not _absent(line["rtt_ms"]) for line in lines):
+        text += f", RTT {_each(lines, 'rtt_ms')} ms in the middle, {_each(lines, 'rtt_max_ms')} ms at most"
+    if any(line["jitter_ms"] > 0 for line in lines):
+        text += f", jitter {_each(lines, 'jitter_ms')} ms"
+    if any(line["loss_pct"] > 0 for line in lines):
+        text += f", loss {_each(lines, 'loss_pct')} %"
+    return text
+
+
+def _testbed(lines: Sequence[Line]) -> str:
+    if all(line["testbed"] == "virtual" for line in lines):
+        return "testbed virtual: simulated network and clock"
+    emulators = _each([line for line in lines if line["emulator"]], "emulator")
+    return f"testbed {_each(lines, 'testbed')}: network emulated by {emulators}"
+
+
+def _all_reduce(lines: Sequence[Line]) -> list[str]:
+    """Nothing where it is a program of the user's that decides."""
+    collective = _each(lines, "collective")
+    return [f"{collective} all-reduce"] if collective else []
+
+
+def has_law(pivot: Pivot) -> bool:
+    """True if a step time was predicted for any cell, or can be from what is measured."""
+    return not all(_absent(line["predicted_step_time_s"]) for line in pivot.lines.values())
+
+
+def _channels(lines: Sequence[Line]) -> str:
+    gloo = [line for line in lines if line["collective"] == "gloo"]
+    counts = sorted({int(line["channels"]) for line in gloo if not _absent(line["channels"])})
+    if not counts:
+        return ""
+    span = f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
+    return f", {span} channel{'s' if counts[-1] > 1 else ''}"
+
+
+def _repeats(valid: Sequence[Line], whiskers: bool) -> str | None:
+    counts = sorted({int(line["repeats"]) for line in valid})
+    if not counts:
+        return None
+    if counts[-1] == 1:
+        return "one repeat"
+    span = f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
+    return f"median of {span} repeats" + (", whiskers from least to most" if whiskers else "")
+
+
+def _rate(mbps: object) -> str:
+    value = float(str(mbps))
+    return f"{value / 1e3:g} Gbit/s" if value >= 1e3 else f"{value:g} Mbit/s"
+
+
+def _plain(value: object) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def _each(lines: Sequence[Line], key: str, show: Callable[[object], str] = _plain) -> str:
+    """The distinct values of a column in words: "4", "4 and 8", "5 to 9" are the workers of some runs."""
+    values = sorted({line[key] for line in lines if not _absent(line[key])})
+    if len(values) > 3 and not isinstance(values[0], str):
+        return f"{show(values[0])} to {show(values[-1])}"
+    return " and ".join(show(value) for value in values)
+
+
+def _absent(value: object) -> bool:
+    return value is None or value != value

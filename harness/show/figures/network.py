@@ -1,0 +1,101 @@
+"""The emulated network as a matrix: one-way delay and rate of every directed path, measured beside configured."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from matplotlib.axes import Axes
+from matplotlib.colors import LinearSegmentedColormap
+from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
+
+from wanbench.harness.analysis.summary import AnalysisError
+from wanbench.harness.show.figures.hover import note
+from wanbench.harness.show.figures.layout import Sheet
+from wanbench.harness.show.figures.style import PAGE_IN, wanbench_style
+
+MOST_SITES = 12
+_ROW_IN = 0.42
+_TEXT = "#1A1B1E"  # on light shades, also on a dark page
+_SHADES = LinearSegmentedColormap.from_list("delay", ["#EAF1F8", "#A9C4E0"])
+
+
+def network_matrix(paths: Sequence[Mapping[str, Any]], title: str, about: str, width_in: float = PAGE_IN) -> Figure:
+    """From the row's site to the column's.
+
+    Args:
+        paths: as `harness.results.evidence.Evidence.network` gives them. title, about: above and below the figure.
+
+    Raises:
+        AnalysisError: no path, or more sites than can be read.
+    """
+    sites = list(dict.fromkeys([path["src"] for path in paths] + [path["dst"] for path in paths]))
+    if not paths or len(sites) > MOST_SITES:
+        raise AnalysisError(f"a network of {len(sites)} sites; a matrix is drawn of 2 to {MOST_SITES}")
+    left_in = 0.2 + 0.07 * max(len(site) for site in sites)
+    small = (width_in - left_in - 0.1) / len(sites) < 0.8
+    measured = any(path["measured_one_way_ms"] is not None for path in paths)
+    which = "configured" if not measured else "measured" if small else "measured (configured)"
+    caption = f"{about}; from row to column: {which} one-way delay and rate."
+    with wanbench_style():
+        sheet = Sheet(width_in, _ROW_IN * len(sites), title, caption, [], left_in=left_in)
+        axes = sheet.axes()
+        most = max(path["one_way_ms"] for path in paths) or 1.0
+        for path in paths:
+            _entry(axes, path, (sites.index(path["dst"]), sites.index(path["src"])), most, small=small)
+        axes.set_xlim(-0.5, len(sites) - 0.5)
+        axes.set_ylim(len(sites) - 0.5, -0.5)
+        axes.set_xticks(range(len(sites)), sites)
+        axes.set_yticks(range(len(sites)), sites)
+        axes.tick_params(length=0)
+        axes.grid(False)
+        for spine in axes.spines.values():
+            spine.set_visible(False)
+    return sheet.figure
+
+
+def _entry(axes: Axes, path: Mapping[str, Any], place: tuple[int, int], most_ms: float, *, small: bool) -> None:
+    x, y = place
+    shade = _SHADES(path["one_way_ms"] / most_ms)
+    wrong = bool(path["reasons"])
+    axes.add_patch(
+        Rectangle(
+            (x - 0.48, y - 0.46),
+            0.96,
+            0.92,
+            facecolor=shade,
+            linewidth=1.2 if wrong else 0.0,
+            edgecolor="#CC3311",
+            hatch="////" if wrong else "",
+        )
+    )
+    delay, rate = _delay(path, small=small), _rate(path, small=small)
+    axes.text(
+        x,
+        y,
+        delay + (f"\n{rate}" if rate else ""),
+        fontsize=5.5 if small else 6.5,
+        ha="center",
+        va="center",
+        color=_TEXT,
+    )
+    reasons = f"; {'; '.join(path['reasons'])}" if wrong else ""
+    full = ", ".join(filter(None, [_delay(path, small=False), _rate(path, small=False)]))
+    note(axes, x, y, f"{path['src']} to {path['dst']}: {full}{reasons}")
+
+
+def _delay(path: Mapping[str, Any], *, small: bool) -> str:
+    configured, measured = path["one_way_ms"], path["measured_one_way_ms"]
+    if measured is None:
+        return f"{configured:.4g} ms"
+    return f"{measured:.1f} ms" if small else f"{measured:.2f} ms ({configured:.4g})"
+
+
+def _rate(path: Mapping[str, Any], *, small: bool) -> str:
+    configured, measured = path["rate_mbit"], path["measured_rate_mbit"]
+    if configured is None:
+        return ""
+    if measured is None:
+        return f"{configured:.4g} Mbit/s"
+    return f"{measured:.1f} Mbit/s" if small else f"{measured:.1f} Mbit/s ({configured:.4g})"

@@ -1,0 +1,109 @@
+"""How long steps take while something changes: step time against time, one panel an algorithm, changes marked."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.textpath import TextPath
+
+from wanbench.harness.analysis.summary import AnalysisError
+from wanbench.harness.show.figures.hover import note
+from wanbench.harness.show.figures.layout import Panels, Sheet
+from wanbench.harness.show.figures.style import FAINT, INK, PAGE_IN, Style, styles, wanbench_style
+
+_PANEL_IN = 0.62
+_NAME_PT, _GAP_PT, _PT_PER_IN = 5.5, 2.0, 72
+_SLOWEST: dict[str, Any] = {"linewidth": 1.2, "zorder": 3}
+_FASTEST: dict[str, Any] = {"linewidth": 0.8, "linestyle": (0, (1, 1)), "zorder": 4}
+MARK: dict[str, Any] = {"color": INK, "linewidth": 0.7, "linestyle": (0, (3, 2)), "zorder": 1}
+MARKS = (
+    "one repetition each: how long each step took, drawn over its time, of the worker that was last in the end and of "
+    "the one that was first"
+)
+
+
+@dataclass(frozen=True)
+class Pace:
+    """One repetition.
+
+    Attributes:
+        label, kind, params: of the algorithm.
+        slowest, fastest: `end_s` and `step_time_s` of each step of these workers (`Evidence.pace`).
+        events: (seconds, what) of each change of the network, when it really came.
+    """
+
+    label: str
+    kind: str
+    params: Mapping[str, Any]
+    slowest: Mapping[str, Any]
+    fastest: Mapping[str, Any]
+    events: Sequence[tuple[float, str]]
+
+
+def pace(paces: Sequence[Pace], title: str, about: str, width_in: float = PAGE_IN) -> Figure:
+    """One panel an algorithm, from top to bottom, on one time axis.
+
+    Args:
+        title: above. about: the caption. width_in: of the figure.
+
+    Raises:
+        AnalysisError: nothing to draw.
+    """
+    if not paces:
+        raise AnalysisError("no repetition has kept its steps; there is no step time to draw against time")
+    looks = styles([(one.label, one.kind, one.params) for one in paces])
+    panels = Panels(len(paces), 1, _PANEL_IN)
+    span_s = max(one.slowest["end_s"][-1] for one in paces)
+    with wanbench_style():
+        sheet = Sheet(width_in, panels.height_in, title, about, ["slowest worker", "fastest worker", "a change"])
+        for index, one in enumerate(paces):
+            axes = panels.axes(sheet, index)
+            _draw(axes, one, looks[one.label])
+            axes.set_xlim(0, span_s)
+            _name(axes, one.events, span_s)
+            axes.tick_params(labelbottom=index == len(paces) - 1)
+            if index == len(paces) // 2:
+                axes.set_ylabel("step time (s)")
+        axes.set_xlabel("seconds since all workers began")
+        sheet.legend(
+            [Line2D([], [], color=INK, **_SLOWEST), Line2D([], [], color=INK, **_FASTEST), Line2D([], [], **MARK)]
+        )
+    return sheet.figure
+
+
+def _draw(axes: Axes, one: Pace, look: Style) -> None:
+    for worker, line in ((one.fastest, _FASTEST), (one.slowest, _SLOWEST)):
+        times: list[float] = []
+        values: list[float] = []
+        for end, seconds in zip(worker["end_s"], worker["step_time_s"], strict=True):
+            times += [end - seconds, end]
+            values += [seconds, seconds]
+            said = f"{one.label}, worker {worker['rank']}: a step of {seconds:.3f} s, ended at {end:.2f} s"
+            note(axes, end - seconds / 2, seconds, said)
+        axes.plot(times, values, color=look.colour, **line)
+    longest = max(one.slowest["step_time_s"] + one.fastest["step_time_s"])
+    title = f"{one.label}: {len(one.slowest['end_s'])} steps, the longest {longest:.2f} s"
+    axes.set_title(title, fontsize=7, fontweight="normal", pad=2)
+    axes.set_ylim(0, longest * 1.25)
+    for seconds, what in one.events:
+        axes.axvline(seconds, **MARK)
+        note(axes, seconds, longest, f"{what}, at {seconds:.2f} s")
+
+
+def _name(axes: Axes, events: Sequence[tuple[float, str]], span_s: float) -> None:
+    """Say what changed beside the marks where there is room until the next one; the caption says it all."""
+    wide_pt = axes.get_position().width * axes.figure.get_figure(root=True).get_figwidth() * _PT_PER_IN
+    ends = [*(seconds for seconds, _ in events[1:]), span_s]
+    for (seconds, what), end in zip(events, ends, strict=True):
+        name = what.removeprefix("everywhere: ")
+        text_pt = TextPath((0, 0), name, size=_NAME_PT, usetex=False).get_extents().width
+        if text_pt + 2 * _GAP_PT <= (end - seconds) / span_s * wide_pt:
+            axes.annotate(
+                name, (seconds, 1.0), (_GAP_PT, -_GAP_PT), xycoords=("data", "axes fraction"), fontsize=_NAME_PT,
+                textcoords="offset points", color=FAINT, va="top", clip_on=True, parse_math=False,
+            )  # fmt: skip

@@ -1,0 +1,248 @@
+"""Draws a paper's figures from recorded runs, and tells whether the committed ones are still what would be drawn.
+
+results/reference/<run>/            recordings (harness/results/record.py)
+results/reference/<paper>/          <figure>.svg, .png, -column.pdf; tables as .md
+results/reference/<paper>/index.json    of every file its hash, and the repetitions it was drawn from
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+import numpy as np
+import PIL
+import PIL.features
+from matplotlib import ft2font
+from matplotlib.figure import Figure
+
+from wanbench.harness.analysis.summary import AnalysisError, Pivot, frame, pivots
+from wanbench.harness.errors import SpecError
+from wanbench.harness.plan.cell import BASELINE
+from wanbench.harness.results.evidence import CURVE, NETWORK, TRACE, Evidence
+from wanbench.harness.results.store import RunFolder, open_run, write_json, write_text
+from wanbench.harness.show.figures.bars import scalability_bars
+from wanbench.harness.show.figures.gallery import Drawing, gallery
+from wanbench.harness.show.figures.scalability import scalability_by_rtt
+from wanbench.harness.show.figures.step_time import step_time
+from wanbench.harness.show.figures.style import COLUMN_IN, PAGE_IN, save
+from wanbench.harness.show.papers import Figure as Wanted
+from wanbench.harness.show.papers import Paper
+from wanbench.harness.show.papers.table import table
+from wanbench.harness.show.papers.trend import trend_drawing
+
+INDEX = "index.json"
+_EVIDENCE = {"learning": CURVE, "timeline": TRACE, "network": NETWORK}
+
+Row = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Difference:
+    """One committed file that is not what would be drawn now.
+
+    Attributes:
+        file: its name. why: in a clause. comparable: False where other library versions may be the reason.
+    """
+
+    file: str
+    why: str
+    comparable: bool
+
+
+def wanted_evidence(paper: Paper, run: str) -> set[str]:
+    """What the figures of a run need beside its rows."""
+    return {_EVIDENCE[figure.kind] for figure in paper.figures if figure.run == run and figure.kind in _EVIDENCE}
+
+
+def versions() -> dict[str, str]:
+    """Of what decides the bytes of a figure."""
+    return {
+        "matplotlib": matplotlib.__version__,
+        "freetype": ft2font.__freetype_version__,
+        "numpy": np.__version__,
+        "pillow": PIL.__version__,
+        "pillow zlib": str(PIL.features.version("zlib")),
+        "zlib": zlib.ZLIB_RUNTIME_VERSION,
+    }
+
+
+def draw_paper(paper: Paper, reference: Path, to: Path) -> list[Path]:
+    """Draw every figure of a paper into `to`, with an index; files of figures that it no longer has are removed.
+
+    Raises:
+        SpecError: a run is not recorded, or has nothing to show in a figure.
+    """
+    to.mkdir(parents=True, exist_ok=True)
+    written, index = [], {}
+    for figure in paper.figures:
+        folder = _recorded(reference, figure.run)
+        rows = _select(figure, folder.rows())
+        files = _draw(figure, paper, rows, folder, to)
+        index.update({path.name: {"sha256": _hash(path), "run": figure.run, "reps": _reps(rows)} for path in files})
+        written += files
+    for path in to.iterdir():
+        if path.name not in index and path.suffix in {".svg", ".png", ".pdf", ".md"}:
+            path.unlink()
+    write_json(to / INDEX, {"schema": 1, "versions": versions(), "files": index})
+    return written
+
+
+def check_paper(paper: Paper, reference: Path, scratch: Path) -> list[Difference]:
+    """Draw into `scratch` and compare with what is committed, byte for byte.
+
+    Raises:
+        SpecError: nothing is committed, or a run is not recorded.
+    """
+    committed = reference / paper.name
+    try:
+        index = json.loads((committed / INDEX).read_text(encoding="utf-8"))
+        known, then = dict(index["files"]), dict(index["versions"])
+    except (OSError, ValueError, KeyError, TypeError):
+        raise SpecError(
+            f"{committed / INDEX}: cannot be read; draw with `wanbench figures --paper {paper.name}`"
+        ) from None
+    now = versions()
+    other = ", ".join(f"{name} {then.get(name)}, here {now[name]}" for name in now if then.get(name) != now[name])
+    differences = []
+    for figure in paper.figures:
+        differences += _check(figure, paper, reference, scratch, known, other)
+    extra = {path.name for path in committed.iterdir()} - known.keys() - {INDEX}
+    return differences + [Difference(name, "is none of the paper's figures", True) for name in sorted(extra)]
+
+
+def _check(
+    figure: Wanted, paper: Paper, reference: Path, scratch: Path, known: Mapping[str, Any], other: str
+) -> list[Difference]:
+    folder = _recorded(reference, figure.run)
+    found_rows, problems = folder.read()
+    rows = _select(figure, found_rows)
+    names = [name for name in known if _belongs(name, figure.name)]
+    lost = _lost(next((known[name]["reps"] for name in names), {}), rows)
+    if lost or problems:
+        why = "lost " + ", ".join(lost[:3]) + (f" and {len(lost) - 3} more" if len(lost) > 3 else "") if lost else ""
+        said = "; ".join(filter(None, [why, *problems[:1]]))
+        return [Difference(name, f"{said} ({folder.path})", True) for name in names]
+    found = []
+    for path in _draw(figure, paper, rows, folder, scratch):
+        committed = reference / paper.name / path.name
+        if path.name not in known or not committed.is_file():
+            found.append(Difference(path.name, "is not committed", True))
+        elif committed.read_bytes() != path.read_bytes():
+            changed = _hash(committed) != known[path.name]["sha256"]
+            why = "was changed after it was drawn" if changed else "would be drawn otherwise now"
+            comparable = changed or not other
+            found.append(
+                Difference(path.name, why if comparable else f"not comparable: drawn with {other}", comparable)
+            )
+    return found
+
+
+def drawing(figure: Wanted, paper: Paper, reference: Path) -> Drawing:
+    """A figure, of any kind but a table. Raises: SpecError: its run is not recorded. AnalysisError: nothing to show."""
+    folder = _recorded(reference, figure.run)
+    return _drawing(figure, paper, _select(figure, folder.rows()), folder)
+
+
+def _belongs(name: str, figure: str) -> bool:
+    return name.rpartition(".")[0] in {figure, f"{figure}-column"}
+
+
+def _lost(reps: Mapping[str, Sequence[int]], rows: Sequence[Row]) -> list[str]:
+    there = {(row["cell"], row["rep"]) for row in rows}
+    return [f"{cell} rep {rep}" for cell, found in reps.items() for rep in found if (cell, rep) not in there]
+
+
+def _reps(rows: Sequence[Row]) -> dict[str, list[int]]:
+    found: dict[str, list[int]] = {}
+    for row in sorted(rows, key=lambda row: (row["cell"], row["rep"])):
+        found.setdefault(row["cell"], []).append(row["rep"])
+    return found
+
+
+def _recorded(reference: Path, run: str) -> RunFolder:
+    if not (reference / run / "manifest.json").is_file():
+        raise SpecError(f"{reference / run}: not recorded yet; run `wanbench record`")
+    return open_run(run, reference)
+
+
+def _select(figure: Wanted, rows: Sequence[Row]) -> list[Row]:
+    """The rows of a figure's algorithms and places, and the one-worker rows that scalability divides by."""
+    return [
+        row
+        for row in rows
+        if row["algorithm"] == BASELINE
+        or (
+            (not figure.algorithms or any(fnmatchcase(row["algorithm"], one) for one in figure.algorithms))
+            and all(row.get(name) == value for name, value in figure.where.items())
+        )
+    ]
+
+
+def _draw(figure: Wanted, paper: Paper, rows: Sequence[Row], folder: RunFolder, to: Path) -> list[Path]:
+    where = f"{folder.path}: figure {figure.name}"
+    try:
+        if figure.kind == "table":
+            path = to / f"{figure.name}.md"
+            write_text(path, table(figure, rows, folder.name))
+            return [path]
+        drawing = _drawing(figure, paper, rows, folder)
+    except AnalysisError as error:
+        raise SpecError(f"{where}: {error}") from None
+    return [
+        save(drawing.draw(PAGE_IN), to / f"{figure.name}.svg"),
+        save(drawing.draw(PAGE_IN), to / f"{figure.name}.png"),
+        save(drawing.draw(COLUMN_IN), to / f"{figure.name}-column.pdf"),
+    ]
+
+
+def _drawing(figure: Wanted, paper: Paper, rows: Sequence[Row], folder: RunFolder) -> Drawing:
+    if figure.kind in {"scalability", "step-time"}:
+        return _of_pivot(figure, paper, rows, folder)
+    if figure.kind == "trend":
+        return trend_drawing(figure, rows, folder.name)
+    prefix = {"pareto": "pareto", "learning": "learning", "timeline": "timeline", "network": "network-"}[figure.kind]
+    for drawing in gallery(rows, folder.name, Evidence(folder)):
+        if drawing.name.startswith(prefix):
+            return drawing
+    raise AnalysisError(f"these rows show no {figure.kind}")
+
+
+def _of_pivot(figure: Wanted, paper: Paper, rows: Sequence[Row], folder: RunFolder) -> Drawing:
+    found = pivots(frame(rows))
+    if len(found) != 1:
+        raise AnalysisError(f"{len(found)} figures instead of one; narrow it by `where`")
+    pivot = _annotated(found[0], figure, paper)
+    by_rtt = pivot.column_axis == "rtt_ms"
+    draw: Any = step_time if figure.kind == "step-time" else scalability_by_rtt if by_rtt else scalability_bars
+    return Drawing(figure.name, figure.title or figure.name, lambda width: _figure(draw, pivot, folder.name, width))
+
+
+def _figure(draw: Any, pivot: Pivot, run_name: str, width_in: float) -> Figure:
+    figure: Figure = draw(pivot, run_name, width_in)
+    return figure
+
+
+def _annotated(pivot: Pivot, figure: Wanted, paper: Paper) -> Pivot:
+    """The pivot with a title, a note and published values; each must belong to a bar that is drawn."""
+    published = {}
+    for one in figure.published:
+        column = next((column for column in pivot.columns if str(column) == one.at), None)
+        if (one.algorithm, column) not in pivot.lines:
+            raise AnalysisError(f"published {one.algorithm} at {one.at}: no such bar is drawn")
+        published[one.algorithm, column] = one.value
+    sources = "; ".join(f"{one.value:g} {one.source}" for one in figure.published)
+    cited = f"diamonds: published, {paper.citation} ({sources})" if sources else None
+    note = "; ".join(filter(None, [cited, figure.note])) or None
+    return replace(pivot, heading=figure.title, note=note, published=published)
+
+
+def _hash(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()

@@ -1,0 +1,103 @@
+"""Scalability against round-trip time: one curve an algorithm, the step-time law as a thin line behind it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+
+from wanbench.harness.analysis.summary import Pivot, law_curve
+from wanbench.harness.show.figures.caption import caption, has_law, title
+from wanbench.harness.show.figures.hover import note
+from wanbench.harness.show.figures.layout import Sheet
+from wanbench.harness.show.figures.style import COLUMN_IN, FAINT, PAGE_IN, Style, line, looks_of, wanbench_style
+
+_LAW_POINTS = 240
+_LABEL_GAP_IN = 0.27
+_NOTHING = {"scalability": math.nan, "scalability_min": math.nan, "scalability_max": math.nan, "repeats": 0}
+
+
+def scalability_by_rtt(pivot: Pivot, run_name: str, width_in: float = PAGE_IN, progress: str | None = None) -> Figure:
+    """The figure of one pivot whose column axis is `rtt_ms`.
+
+    Args:
+        pivot: median, minimum and maximum of every cell; points without a valid repetition are left out.
+        run_name: shown at the caption's beginning.
+        width_in: `PAGE_IN` or `COLUMN_IN`.
+        progress: of a run that is going on, "14 of 42 cells".
+    """
+    looks = looks_of(pivot)
+    text = caption(pivot, run_name, "thin lines: step-time law" if has_law(pivot) else None, progress)
+    height_in = 2.9 if width_in > COLUMN_IN else 2.15
+    with wanbench_style():
+        law = [("step-time law", Line2D([], [], color=FAINT, linewidth=0.5))] if has_law(pivot) else []
+        sheet = Sheet(width_in, height_in, title(pivot), text, [*looks, *(name for name, _ in law)])
+        axes = sheet.axes()
+        _scale(axes, [float(rtt) for rtt in pivot.columns], (sheet.right - sheet.left) * width_in)
+        for label, look in looks.items():
+            _law(axes, [pivot.lines[label, rtt] for rtt in pivot.columns if (label, rtt) in pivot.lines], look)
+            _curve(axes, pivot, label, look)
+        axes.set_ylim(0, 1.06)
+        axes.set_yticks(np.linspace(0, 1, 6))
+        axes.set_ylabel("scalability  T(1) / T(N)")
+        axes.set_xlabel("round-trip time (ms)")
+        handles = [_handle(look) for look in looks.values()] + [handle for _, handle in law]
+        sheet.legend(handles)
+    return sheet.figure
+
+
+def _scale(axes: Axes, rtts: Sequence[float], width_in: float) -> None:
+    """Zero and a second on one axis: linear up to the least RTT, then logarithmic; ticks where measured."""
+    positive = [rtt for rtt in rtts if rtt > 0]
+    if positive and max(positive) > 8 * min(positive):
+        axes.set_xscale("symlog", linthresh=min(positive), linscale=0.6)
+    transform = axes.xaxis.get_transform()
+    low, high = transform.transform([min(rtts), max(rtts)])
+    margin = 0.03 * (high - low) or 0.5
+    axes.set_xlim(*transform.inverted().transform([low - margin, high + margin]))
+    kept: list[float] = []
+    per_in = (high - low + 2 * margin) / width_in
+    for rtt in sorted(rtts):
+        here = float(transform.transform([rtt])[0])
+        if not kept or here - float(transform.transform([kept[-1]])[0]) >= _LABEL_GAP_IN * per_in:
+            kept.append(rtt)
+    axes.set_xticks(kept, [f"{rtt:g}" for rtt in kept])
+    axes.set_xticks([], minor=True)
+
+
+def _law(axes: Axes, lines: Sequence[Mapping[str, Any]], look: Style) -> None:
+    transform = axes.xaxis.get_transform()
+    low, high = transform.transform([lines[0]["rtt_ms"], lines[-1]["rtt_ms"]])
+    rtts = [float(x) for x in transform.inverted().transform(np.linspace(low, high, _LAW_POINTS)).clip(min=0)]
+    values = law_curve(lines[0], rtts)
+    if values is None:  # no recorded inputs: the predictions of the cells themselves
+        rtts, values = [each["rtt_ms"] for each in lines], [each["predicted_scalability"] for each in lines]
+    axes.plot(rtts, values, color=look.colour, linewidth=0.5, zorder=2)
+
+
+def _curve(axes: Axes, pivot: Pivot, label: str, look: Style) -> None:
+    """The measured curve, broken where a cell has no valid repetition."""
+    lines = [pivot.lines.get((label, rtt), _NOTHING) for rtt in pivot.columns]
+    middle, low, high = (
+        np.array([each[name] for each in lines], dtype=float)
+        for name in ("scalability", "scalability_min", "scalability_max")
+    )
+    for rtt, each in zip(pivot.columns, lines, strict=True):
+        if each["repeats"]:
+            law = f", law {each['predicted_scalability']:.3f}" if each["predicted_scalability"] > 0 else ""
+            note(axes, rtt, each["scalability"], f"{label}, RTT {rtt:g} ms: scalability {each['scalability']:.3f}{law}")
+    axes.plot(pivot.columns, middle, clip_on=False, zorder=4 if look.fill == "full" else 5, **line(look))
+    if any(each["repeats"] > 1 for each in lines):
+        axes.errorbar(
+            pivot.columns, middle, yerr=[middle - low, high - middle], fmt="none", ecolor=look.colour,
+            elinewidth=0.7, capsize=1.6, capthick=0.7, zorder=3,
+        )  # fmt: skip
+
+
+def _handle(look: Style) -> Line2D:
+    return Line2D([], [], **line(look))

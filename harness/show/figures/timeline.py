@@ -1,0 +1,151 @@
+"""What one worker did, on a time axis: its steps, where it stalled, and its messages in flight, as recorded."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.patches import Patch
+
+from wanbench.harness.analysis.summary import AnalysisError, records
+from wanbench.harness.show.figures.hover import note
+from wanbench.harness.show.figures.layout import Panels, Sheet
+from wanbench.harness.show.figures.pace import MARK
+from wanbench.harness.show.figures.step_time import PARTS
+from wanbench.harness.show.figures.style import INK, PAGE_IN, wanbench_style
+
+_STEPS_SHOWN = 12
+_COMPUTE, _STALL = PARTS[0], PARTS[1]
+_FLYING, _WAITING = "#4477AA", "#BBBBBB"
+_LANE_IN, _STEP_LANES = 0.052, 3
+_MOST_LANES = 14
+MARKS = (
+    "rank 0 of one repetition each; steps: compute, and stalls inside them; below, messages from issue to arrival, "
+    "and until they are used"
+)
+
+
+@dataclass(frozen=True)
+class Trace:
+    """Rank 0 of one repetition.
+
+    Attributes:
+        label: of the algorithm.
+        steps: `steps.parquet` of this rank: step, end_ns, step_time_s, compute_s.
+        messages: `messages.parquet`: issued_ns, ended_ns, collected_ns, stall_ns; times of the same clock.
+        first: the first measured step.
+        events: (time of the same clock, what) of each change of the network.
+    """
+
+    label: str
+    steps: pd.DataFrame
+    messages: pd.DataFrame
+    first: int
+    events: Sequence[tuple[int, str]] = ()
+
+
+def timeline(traces: Sequence[Trace], title: str, about: str, width_in: float = PAGE_IN) -> Figure:
+    """One row an algorithm, all on the same time axis, from the first measured step on.
+
+    Args:
+        traces: from top to bottom. title: above. about: the caption, with `MARKS`. width_in: of the figure.
+
+    Raises:
+        AnalysisError: there is no trace.
+    """
+    if not traces:
+        raise AnalysisError("no repetition has recorded its messages; there is no timeline to draw")
+    span_s = _STEPS_SHOWN * min(float(trace.steps["compute_s"].median()) for trace in traces)
+    shown = [_view(trace, span_s) for trace in traces]
+    lanes = min(_MOST_LANES, max([2, *(len(view.lanes) for view in shown)]))
+    panels = Panels(len(shown), 1, _LANE_IN * (lanes + _STEP_LANES))
+    with wanbench_style():
+        labels = [_COMPUTE[1], _STALL[1], "in flight", "arrived, not yet used"]
+        sheet = Sheet(width_in, panels.height_in, title, about, labels, left_in=0.12)
+        for index, view in enumerate(shown):
+            axes = panels.axes(sheet, index)
+            axes.set_title(view.title, fontsize=7, fontweight="normal", pad=2)
+            _draw(axes, view, lanes)
+            axes.set_xlim(0, span_s)
+            axes.tick_params(labelbottom=index == len(shown) - 1)
+        sheet.figure.axes[-1].set_xlabel("seconds since the first measured step began")
+        patches = [Patch(facecolor=c, hatch=h, edgecolor="white", linewidth=0) for _, _, c, h in (_COMPUTE, _STALL)]
+        sheet.legend([*patches, Patch(facecolor=_FLYING, linewidth=0), Patch(facecolor=_WAITING, linewidth=0)])
+    return sheet.figure
+
+
+@dataclass(frozen=True)
+class _View:
+    """What is seen of a trace, in seconds from its first measured step on: (number, begin, end) of steps."""
+
+    title: str
+    steps: list[tuple[int, float, float]]
+    stalls: list[tuple[float, float]]
+    lanes: list[list[tuple[float, float, float, str]]]  # begin, arrival, use, what to say
+    events: list[tuple[float, str]]
+
+
+def _view(trace: Trace, span_s: float) -> _View:
+    rows = records(trace.steps)
+    begins = {row["step"]: float(row["end_ns"]) - row["step_time_s"] * 1e9 for row in rows}
+    origin = begins[trace.first]
+    steps = [
+        (int(row["step"]), (begins[row["step"]] - origin) / 1e9, (float(row["end_ns"]) - origin) / 1e9) for row in rows
+    ]
+    stalls, flights = [], []
+    for row in records(trace.messages):
+        begin = (row["issued_ns"] - origin) / 1e9
+        used = span_s if pd.isna(row["collected_ns"]) else (row["collected_ns"] - origin) / 1e9
+        arrived = used if pd.isna(row["ended_ns"]) else (row["ended_ns"] - origin) / 1e9
+        if used <= 0 or begin >= span_s:
+            continue
+        stalls.append((used - row["stall_ns"] / 1e9, used))
+        times = f"issued at {begin:.3f} s, arrived {arrived:.3f} s, used {used:.3f} s"
+        flights.append((begin, min(arrived, used), used, f"{row['nbytes'] / 1e6:.3g} MB {row['kind']}: {times}"))
+    done = [step for step in steps if step[1] >= -1e-9 and step[2] <= span_s]
+    count = "1 step" if len(done) == 1 else f"{len(done)} steps"
+    title = f"{trace.label}: {count} in {span_s:.1f} s"
+    events = [((at - origin) / 1e9, what) for at, what in trace.events if 0 <= (at - origin) / 1e9 < span_s]
+    return _View(title, [step for step in steps if step[2] > 0 and step[1] < span_s], stalls, _lanes(flights), events)
+
+
+def _lanes(flights: list[tuple[float, float, float, str]]) -> list[list[tuple[float, float, float, str]]]:
+    """Each message in the first lane that is free."""
+    lanes: list[list[tuple[float, float, float, str]]] = []
+    for flight in sorted(flights):
+        free = next((lane for lane in lanes if lane[-1][2] <= flight[0] + 1e-9), None)
+        if free is None:
+            lanes.append([flight])
+        else:
+            free.append(flight)
+    return lanes
+
+
+def _draw(axes: Axes, view: _View, lanes: int) -> None:
+    for number, begin, end in view.steps:
+        axes.barh(0.5, end - begin, 2.2, begin, color=_COMPUTE[2], edgecolor="white", linewidth=0.8, zorder=2)
+        note(axes, (begin + end) / 2, 0.5, f"step {number}: {end - begin:.3f} s")
+    for begin, end in view.stalls:
+        if end > begin:
+            look: dict[str, Any] = {"color": _STALL[2], "hatch": _STALL[3], "edgecolor": "white", "linewidth": 0}
+            axes.barh(0.5, end - begin, 2.2, begin, zorder=3, **look)
+    for place, lane in enumerate(view.lanes[:lanes]):
+        for begin, arrived, used, said in lane:
+            y = _STEP_LANES - 0.5 + place
+            axes.barh(y, used - begin, 0.34, begin, color=_WAITING, linewidth=0, zorder=2)
+            axes.barh(y, arrived - begin, 0.7, begin, color=_FLYING, linewidth=0, zorder=3)
+            note(axes, max(begin, 0.0), y, said)
+    for at, what in view.events:
+        axes.axvline(at, **MARK)
+        note(axes, at, -0.5, f"{what}, at {at:.3f} s")
+    if len(view.lanes) > lanes:
+        text = f"{len(view.lanes) - lanes} more at once"
+        axes.text(0.004, 0.01, text, transform=axes.transAxes, fontsize=6, color=INK, va="bottom")
+    axes.set_ylim(_STEP_LANES + lanes - 0.5, -0.8)
+    axes.set_yticks([])
+    axes.grid(False)
+    axes.spines["left"].set_visible(False)

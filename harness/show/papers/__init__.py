@@ -1,0 +1,145 @@
+"""Figure sets of papers: one declarative file a paper says which recorded runs its figures are drawn from.
+
+    <name>.toml     title, citation, runs (experiments), figures, published values
+    load(name)      as typed data, or one clear line
+
+Published values are those that a paper's text prints. What exists only as a picture is not here.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from wanbench.harness.errors import SpecError
+
+_HERE = Path(__file__).parent
+
+Kind = Literal["scalability", "step-time", "pareto", "learning", "timeline", "network", "table", "trend"]
+_TITLED = ("scalability", "step-time", "table", "trend")
+
+
+class _Table(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+
+class Published(_Table):
+    """A value that the paper prints: of which algorithm, at which value of the column axis, and where it stands.
+
+    Attributes:
+        mark: what a table says beside it, such as "fitted".
+    """
+
+    algorithm: str
+    at: str
+    value: float
+    source: str
+    mark: str = ""
+
+
+class Figure(_Table):
+    """One figure.
+
+    Attributes:
+        name: of its files. run: the recorded run. kind: how it is drawn.
+        algorithms: labels, "delayed-*" matches several; empty is all. where: rows to keep, by column.
+        title: replaces that of the kind. published: values to draw beside, with their source in the caption.
+        published_in: the figure that lists the published values of this one's algorithms, instead.
+        note: goes into the caption. columns: of a table.
+        x, y, series: of a trend, as `harness.show.papers.trend.trend_drawing` reads them.
+    """
+
+    name: str
+    run: str
+    kind: Kind
+    algorithms: list[str] = []
+    where: dict[str, float | int | str] = {}
+    title: str | None = None
+    published: list[Published] = []
+    published_in: str | None = None
+    note: str | None = None
+    columns: list[str] = []
+    x: str | None = None
+    y: list[str] = []
+    series: str = "algorithm"
+
+
+class PaperFile(_Table):
+    """The whole file."""
+
+    schema_: int
+    title: str
+    citation: str
+    run: list[str]
+    figure: list[Figure]
+
+
+@dataclass(frozen=True)
+class Paper:
+    """A paper's figure set.
+
+    Attributes:
+        name: as on the command line. runs: experiments, in the order of recording.
+    """
+
+    name: str
+    title: str
+    citation: str
+    runs: tuple[str, ...]
+    figures: tuple[Figure, ...]
+
+
+def names() -> list[str]:
+    """The papers there are."""
+    return sorted(path.stem for path in _HERE.glob("*.toml"))
+
+
+def load(name: str) -> Paper:
+    """Read a paper's file. Raises: SpecError: there is no such paper, or its file is wrong."""
+    path = _HERE / f"{name}.toml"
+    if name not in names():
+        raise SpecError(f"paper {name!r}: not known; expected one of {', '.join(names())}, or all")
+    return parse(name, path.read_text(encoding="utf-8"))
+
+
+def parse(name: str, text: str) -> Paper:
+    """A paper from the text of its file. Raises: SpecError."""
+    try:
+        data: Mapping[str, Any] = tomllib.loads(text)
+        found = PaperFile.model_validate(
+            {"schema_": data.get("schema"), **{k: v for k, v in data.items() if k != "schema"}}
+        )
+    except tomllib.TOMLDecodeError as error:
+        raise SpecError(f"papers/{name}.toml: not TOML: {error}") from None
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(str(part) for part in first["loc"]).replace("schema_", "schema")
+        raise SpecError(f"papers/{name}.toml: {where}: {first['msg'].lower()}") from None
+    if found.schema_ != 1:
+        raise SpecError(f"papers/{name}.toml: schema: expected 1, got {found.schema_}")
+    for figure in found.figure:
+        if figure.run not in found.run:
+            raise SpecError(f"papers/{name}.toml: figure {figure.name}: {figure.run!r} is none of its runs")
+        if figure.title is not None and figure.kind not in _TITLED:
+            raise SpecError(f"papers/{name}.toml: figure {figure.name}: a {figure.kind} has a title of its own")
+        if {figure.x is not None, bool(figure.y)} != {figure.kind == "trend"}:
+            raise SpecError(f"papers/{name}.toml: figure {figure.name}: x and y are of a trend, which has both")
+    figures = tuple(_with_published(figure, found.figure, name) for figure in found.figure)
+    return Paper(name, found.title, found.citation, tuple(found.run), figures)
+
+
+def _with_published(figure: Figure, among: Sequence[Figure], name: str) -> Figure:
+    if figure.published_in is None:
+        return figure
+    for other in among:
+        if other.name == figure.published_in:
+            wanted = figure.algorithms or ["*"]
+            kept = [one for one in other.published if any(fnmatchcase(one.algorithm, each) for each in wanted)]
+            return figure.model_copy(update={"published": kept})
+    raise SpecError(f"papers/{name}.toml: figure {figure.name}: published_in: no figure {figure.published_in!r}")

@@ -1,0 +1,109 @@
+"""A paper's table as Markdown: medians of repetitions, with least and most."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from wanbench.harness.analysis.best import megabytes_per_step
+from wanbench.harness.analysis.summary import AXIS_TITLES, AnalysisError, Pivot, frame, pivots
+from wanbench.harness.show.figures.caption import caption
+from wanbench.harness.show.papers import Figure
+
+Line = Mapping[str, Any]
+
+
+def table(figure: Figure, rows: Sequence[Line], run_name: str) -> str:
+    """One line an algorithm: several columns at one place, or one column at every place of the swept axis.
+
+    Raises:
+        AnalysisError: an unknown column, or several columns at several places; a published value without a place.
+    """
+    for name in figure.columns:
+        if name not in _COLUMNS:
+            raise AnalysisError(f"column {name!r}: expected one of {', '.join(_COLUMNS)}")
+    (pivot,) = pivots(frame(rows))
+    if len(pivot.columns) > 1 and len(figure.columns) != 1:
+        raise AnalysisError("several columns at several places; narrow it by `where`, or name one column")
+    reference = {column: pivot.lines.get(("ssgd", column)) for column in pivot.columns}
+    axis = AXIS_TITLES.get(pivot.column_axis, pivot.column_axis)
+    places = [(name, column) for column in pivot.columns for name in figure.columns]
+    titles = [_COLUMNS[name][0] + (f", {axis} {column}" if len(pivot.columns) > 1 else "") for name, column in places]
+    published = _published(figure, pivot)
+    body = [
+        [
+            label,
+            *(
+                _entry(name, pivot.lines.get((label, column)), reference[column]) + published.get((label, column), "")
+                for name, column in places
+            ),
+        ]
+        for label in pivot.algorithms
+    ]
+    grid = "\n".join("| " + " | ".join(line) + " |" for line in [["algorithm", *titles], _rule(len(titles)), *body])
+    marks = "in parentheses: from least to most" + ("; in brackets: published" if published else "")
+    about = caption(replace(pivot, note=figure.note), run_name, marks, whiskers=False)
+    return f"**{figure.title or figure.name}**\n\n{grid}\n\n{about}\n"
+
+
+def _published(figure: Figure, pivot: Pivot) -> dict[tuple[str, Any], str]:
+    """What the paper prints, for the entries of a table with one column."""
+    columns = {str(column): column for column in pivot.columns}
+    found = {}
+    for one in figure.published:
+        if len(figure.columns) != 1 or one.algorithm not in pivot.algorithms or one.at not in columns:
+            raise AnalysisError(f"published {one.algorithm} at {one.at}: no such entry in a table of one column")
+        found[one.algorithm, columns[one.at]] = f" [{one.value:g}{one.mark and ', '}{one.mark}]"
+    return found
+
+
+def _rule(columns: int) -> list[str]:
+    return [":--", *["--:"] * columns]
+
+
+def _entry(name: str, line: Line | None, reference: Line | None) -> str:
+    if line is None:
+        return "not run"
+    if line["status"] != "ok":
+        return str(line["status"])
+    return _COLUMNS[name][1](line, reference)
+
+
+def _spread(name: str, digits: int, scale: float = 1.0) -> Callable[[Line, Line | None], str]:
+    def show(line: Line, reference: Line | None) -> str:
+        values = [line[name] * scale, line[f"{name}_min"] * scale, line[f"{name}_max"] * scale]
+        if math.isnan(values[0]):
+            return "-"
+        middle, low, high = (f"{value:.{digits}f}" for value in values)
+        return middle if line["repeats"] == 1 or low == high else f"{middle} ({low} to {high})"
+
+    return show
+
+
+def _change(line: Line, reference: Line | None) -> str:
+    if reference is None or math.isnan(line["accuracy"]) or reference["status"] != "ok":
+        return "-"
+    return f"{100 * (line['accuracy'] - reference['accuracy']):+.2f}"
+
+
+def _speedup(line: Line, reference: Line | None) -> str:
+    speedup = line["scalability"] * line["workers"]
+    return "-" if math.isnan(speedup) else f"{speedup:.2f}"
+
+
+def _megabytes(line: Line, reference: Line | None) -> str:
+    found = megabytes_per_step(line)
+    return "-" if found is None else f"{found:.3g}"
+
+
+_COLUMNS: Mapping[str, tuple[str, Callable[[Line, Line | None], str]]] = {
+    "accuracy": ("accuracy %", _spread("accuracy", 2, 100)),
+    "accuracy_change": ("points against ssgd", _change),
+    "time_to_target_s": ("seconds to target", _spread("time_to_target_s", 2)),
+    "step_time_s": ("step time s", _spread("step_time_s", 3)),
+    "scalability": ("scalability", _spread("scalability", 3)),
+    "speedup": ("speed-up", _speedup),
+    "megabytes_per_step": ("MB a step and worker", _megabytes),
+}

@@ -1,0 +1,58 @@
+"""`wanbench report`: one self-contained page of a run.
+
+Layout
+    content.py     what the page says, as plain data; its parts: headline.py, cell_table.py, findings.py
+    plain.py       small things that all parts use
+    page.html.j2   its structure; every value is escaped by the template engine
+    page.css       light, dark, print, phone
+    page.js        sorting, filtering, notes on data points, copying
+
+All that comes from result files is untrusted: it reaches the page as text, never as markup.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from wanbench.harness.results.store import RunFolder, write_text
+from wanbench.harness.show.report.content import content_of
+
+_HERE = Path(__file__).parent
+
+
+def write_report(folder: RunFolder, path: Path) -> Path:
+    """Write the page of a run to `path`, in one step; links to raw files are relative to it.
+
+    Raises:
+        OSError: the page cannot be written.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_text(path, page(folder, path))
+    return path
+
+
+def page(folder: RunFolder, path: Path) -> str:
+    """The HTML of a run, to lie at `path`."""
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+    from markupsafe import Markup
+
+    environment = Environment(
+        loader=FileSystemLoader(_HERE), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    content = content_of(folder, path)
+    template = environment.get_template("page.html.j2")
+    return template.render(
+        page=content,
+        css=Markup((_HERE / "page.css").read_text(encoding="utf-8")),
+        js=Markup((_HERE / "page.js").read_text(encoding="utf-8")),
+        # The drawings are our own markup, in which text from the run is escaped already.
+        svg={figure.name: Markup(figure.svg) for figure in content.figures},
+        data=Markup(_for_script(content.results)),
+    )
+
+
+def _for_script(data: object) -> str:
+    """JSON that cannot end the <script> element it stands in."""
+    text = json.dumps(data, separators=(",", ":"), sort_keys=True, allow_nan=False)
+    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")

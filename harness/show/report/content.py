@@ -1,0 +1,178 @@
+"""What the page of a run says. Plain data, no markup."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from wanbench.harness.analysis.best import networks
+from wanbench.harness.analysis.summary import AXIS_TITLES, COLUMNS, AnalysisError, cells, frame, records
+from wanbench.harness.results.evidence import Evidence
+from wanbench.harness.results.store import RECORDED, RunFolder
+from wanbench.harness.show.report.cell_table import Line, cell_line, header, shown_axes
+from wanbench.harness.show.report.findings import (
+    Failure,
+    Finding,
+    environment_of,
+    failure_of,
+    fidelity_of,
+    findings_of,
+    objections_to,
+)
+from wanbench.harness.show.report.headline import Best, best_note, best_of, headline_of, verdict_of
+from wanbench.harness.show.report.plain import Row, absent, plain, relative
+from wanbench.harness.show.tables import in_json
+
+_MOST_FIGURES = 16
+_MOST_FAILURES = 60
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """A figure on the page."""
+
+    name: str
+    title: str
+    svg: str
+
+
+@dataclass(frozen=True)
+class Content:
+    """All of the page; names are those of the template."""
+
+    run: str
+    description: str
+    verdict: str
+    verdict_text: str
+    counts: tuple[tuple[str, int], ...]
+    facts: tuple[tuple[str, str], ...]
+    headline: str
+    best: tuple[Best, ...]
+    best_note: str
+    figures: tuple[Drawn, ...]
+    figures_left: int
+    header: tuple[tuple[str, str], ...]
+    lines: tuple[Line, ...]
+    findings: tuple[Finding, ...]
+    fidelity: tuple[tuple[str, str], ...]
+    unreadable: tuple[str, ...]
+    failures: tuple[Failure, ...]
+    failures_left: int
+    environment: tuple[tuple[str, str], ...]
+    spec: str | None
+    raw: tuple[tuple[str, str], ...]
+    results: dict[str, Any]
+
+
+def content_of(folder: RunFolder, path: Path) -> Content:
+    """Read a run folder for a page at `path`. Files that cannot be read are named on the page."""
+    rows, unreadable = folder.read()
+    rows = [{**dict.fromkeys(COLUMNS), **row, "run": folder.name} for row in rows]
+    table = frame(rows)
+    summary = records(cells(table)) if len(table) else []
+    try:
+        found = networks(rows)
+    except AnalysisError:
+        found = []
+    broken, why_unjudged = objections_to(folder, rows)
+    figures, left = _figures(rows, folder)
+    lost = sorted((row for row in rows if row["status"] != "ok"), key=lambda row: (row["cell"], row["rep"]))
+    failures = [failure_of(folder, row, path) for row in lost]
+    axes = shown_axes(table)
+    spec = _text(folder.path / "spec.toml") or _text(folder.path / "spec.resolved.json")
+    verdict, text = verdict_of(rows, broken, why_unjudged)
+    if not rows and (folder.path / "result.json").is_file():
+        text = "A run of `wanbench exec`: what came of it is in result.json, the network in network.json."
+    return Content(
+        run=folder.name,
+        description=_description(folder),
+        verdict=verdict,
+        verdict_text=text,
+        counts=tuple((status, sum(row["status"] == status for row in rows)) for status in ("ok", "invalid", "failed")),
+        facts=_facts(summary),
+        headline=headline_of(found),
+        best=tuple(best_of(network) for network in found),
+        best_note=best_note(found),
+        figures=figures,
+        figures_left=left,
+        header=header(axes),
+        lines=tuple(cell_line(line, axes, rows, folder, path) for line in summary),
+        findings=findings_of(broken),
+        fidelity=fidelity_of(rows),
+        unreadable=(*unreadable, *([why_unjudged] if why_unjudged else [])),
+        failures=tuple(failures[:_MOST_FAILURES]),
+        failures_left=max(0, len(failures) - _MOST_FAILURES),
+        environment=environment_of(folder),
+        spec=spec,
+        raw=_raw(folder, path),
+        results=_results(rows),
+    )
+
+
+def _facts(summary: Sequence[Row]) -> tuple[tuple[str, str], ...]:
+    lines = [line for line in summary if line["workers"] != 1]
+    names = ("workload", "payload_scale", "workers", "profile", "testbed", "emulator", "collective", "tcp", "timeline")
+    facts = []
+    for name in names:
+        values = dict.fromkeys(plain(line[name]) for line in lines if not absent(line[name]))
+        if values:
+            facts.append((AXIS_TITLES.get(name, name).replace("_", " "), ", ".join(values)))
+    repeats = sorted({int(line["repeats"]) for line in lines if line["repeats"]})
+    if repeats:
+        facts.append(("valid repeats", f"{repeats[0]}" if len(repeats) == 1 else f"{repeats[0]} to {repeats[-1]}"))
+    return tuple(facts)
+
+
+def _figures(rows: Sequence[Row], folder: RunFolder) -> tuple[tuple[Drawn, ...], int]:
+    from wanbench.harness.show.figures.gallery import gallery
+    from wanbench.harness.show.figures.hover import inline_svg
+    from wanbench.harness.show.figures.style import PAGE_IN
+
+    drawings = gallery(rows, folder.name, Evidence(folder))
+    # With many figures those that exist once are kept: trade-off, learning, timeline, network.
+    many = [d for d in drawings if d.name.startswith(("scalability", "step-time"))]
+    dropped = {id(d) for d in many[max(0, _MOST_FIGURES - (len(drawings) - len(many))) :]}
+    kept = [d for d in drawings if id(d) not in dropped]
+    drawn = [
+        Drawn(f"f{place}", d.title, inline_svg(d.draw(PAGE_IN), f"f{place}", d.title)) for place, d in enumerate(kept)
+    ]
+    return tuple(drawn), len(dropped)
+
+
+def _raw(folder: RunFolder, path: Path) -> tuple[tuple[str, str], ...]:
+    names = (
+        "result.json",
+        "network.json",
+        "results.parquet",
+        RECORDED,
+        "spec.toml",
+        "spec.resolved.json",
+        "manifest.json",
+        "events.jsonl",
+        "cells",
+        "figures",
+    )
+    return tuple((name, relative(folder.path / name, path)) for name in names if (folder.path / name).exists())
+
+
+def _description(folder: RunFolder) -> str:
+    try:
+        return str(json.loads((folder.path / "spec.resolved.json").read_text(encoding="utf-8")).get("description", ""))
+    except (OSError, ValueError, AttributeError):
+        return ""
+
+
+def _text(path: Path) -> str | None:
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, ValueError):
+        return None
+
+
+def _results(rows: Sequence[Row]) -> dict[str, Any]:
+    """The rows by columns, for programs that find the page; JSON has no infinite loss, so it is null."""
+    names = [name for name in COLUMNS if any(row.get(name) is not None for row in rows)]
+    return {"columns": names, "rows": [[in_json(row.get(name)) for name in names] for row in rows]}

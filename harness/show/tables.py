@@ -1,0 +1,286 @@
+"""Results as text: an aligned table of cells, a pivot of measured beside predicted, Markdown, CSV, JSON,
+Parquet.
+
+`table`, `pivot` and `md` show one entry per cell (median of its repetitions); `csv`, `json` and `parquet`
+carry one object per repetition with every column, for machines.
+"""
+
+from __future__ import annotations
+
+import csv
+import difflib
+import io
+import json
+import math
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+from wanbench.harness.analysis.best import networks
+from wanbench.harness.analysis.summary import (
+    AXES,
+    AXIS_TITLES,
+    COLUMNS,
+    AnalysisError,
+    Pivot,
+    axes_of,
+    cells,
+    frame,
+    pivots,
+    records,
+)
+
+Row = Mapping[str, Any]
+TextFormat = Literal["table", "pivot", "md", "csv", "json"]
+
+# A cell of the pivot that holds no number: what happened instead.
+_ABSENT = "."
+_MARKS = {"failed": "failed", "invalid": "invalid"}
+
+
+def render(rows: Sequence[Row], form: TextFormat, sort: str | None = None) -> str:
+    """`rows` in one of the text formats, ending in a newline.
+
+    Args:
+        rows: one a repetition. form: how. sort: of a table only, by which column.
+
+    Raises:
+        AnalysisError: `pivot` or `md` of rows without any cell of more than one worker; an unknown column.
+    """
+    if form == "table":
+        return as_table(rows, sort)
+    if sort is not None:
+        raise AnalysisError(f"--sort goes with --format table, not {form}")
+    writers = {"pivot": as_pivot, "md": as_markdown, "csv": as_csv, "json": as_json}
+    return writers[form](rows)
+
+
+def as_table(rows: Sequence[Row], sort: str | None = None) -> str:
+    """One aligned line per cell: its axes, step time with its parts in ms, scalability beside the law; medians of
+    repetitions, and in `least..most` how far they reach.
+
+    Args:
+        rows: one a repetition. sort: a column of the results, "-" before it for the largest first.
+
+    Raises:
+        AnalysisError: there is no such column.
+    """
+    table = frame(rows)
+    axes = [axis for axis in AXES if axis in {"workers", *axes_of(table)}] if len(table) else []
+    header = [
+        "algorithm", *(AXIS_TITLES.get(axis, axis) for axis in axes), "reps", "step ms", "least..most", "compute ms",
+        "stall ms", "overhead ms", "scalability", "least..most", "law", "deviation",
+    ]  # fmt: skip
+    learned, lossy = (len(table) > 0 and bool(table[name].notna().any()) for name in ("accuracy", "blocks_lost_pct"))
+    header += ["accuracy %", "least..most", "points from ssgd (95 %)"] if learned else []
+    header += ["blocks lost %", "replica spread"] if lossy else []
+    found = records(cells(table)) if len(table) else []
+    changes = _changes(rows) if learned else None
+    return aligned(header, [_table_line(line, axes, changes, lossy) for line in _sorted(found, sort)])
+
+
+def _changes(rows: Sequence[Row]) -> Mapping[str, str]:
+    """By cell, how much more accurate than ssgd on the same network, with an interval over equal seeds."""
+    try:
+        return {s.cell: s.change_text for network in networks(rows) for s in network.standings}
+    except AnalysisError:
+        return {}
+
+
+def _sorted(lines: list[dict[str, Any]], sort: str | None) -> list[dict[str, Any]]:
+    """Failed cells, and those without a value, last."""
+    if sort is None or not lines:
+        return lines
+    name, down = sort.removeprefix("-"), sort.startswith("-")
+    if name not in lines[0]:
+        close = difflib.get_close_matches(name, lines[0], 1)
+        hint = f"did you mean {close[0]!r}?" if close else f"columns: {', '.join(COLUMNS)}"
+        raise AnalysisError(f"--sort {sort}: no column {name!r}; {hint}")
+    known = [line for line in lines if line["status"] == "ok" and not _missing(line[name])]
+    rest = [line for line in lines if line["status"] != "ok" or _missing(line[name])]
+    numbers = all(isinstance(line[name], int | float) for line in known)
+    known.sort(key=lambda line: line[name] if numbers else str(line[name]), reverse=down)
+    return known + rest
+
+
+def _table_line(line: Row, axes: Sequence[str], changes: Mapping[str, str] | None, lossy: bool) -> list[str]:
+    """`changes`: of accuracies against ssgd, by cell; None where nothing is learned."""
+    where = [str(line["algorithm"]), *(_axis_value(line[axis]) for axis in axes)]
+    if line["status"] != "ok":
+        return [*where, "0", f"{line['status']}: {line['reason']}" if line["reason"] else str(line["status"])]
+    parts = [_number(line[f"{part}_s"], 1e3, 1) for part in ("compute", "stall", "overhead")]
+    deviation = "" if math.isnan(line["deviation_pct"]) else f"{line['deviation_pct']:+.1f} %"
+    accuracy = []
+    if changes is not None:
+        spread = _range(line, "accuracy", 100, 2)
+        accuracy = [_number(line["accuracy"], 100, 2), spread, changes.get(str(line["cell"]), "")]
+    lost = [_number(line["blocks_lost_pct"], 1, 2), _number(line["replica_spread"], 1, 5)] if lossy else []
+    return [
+        *where,
+        str(line["repeats"]),
+        _number(line["step_time_s"], 1e3, 1),
+        _range(line, "step_time_s", 1e3, 1),
+        *parts,
+        _number(line["scalability"], 1, 3),
+        _range(line, "scalability", 1, 3),
+        _number(line["predicted_scalability"], 1, 3),
+        deviation,
+        *accuracy,
+        *lost,
+    ]
+
+
+def _range(line: Row, name: str, scale: float, digits: int) -> str:
+    """From the least to the most of several repetitions."""
+    if line["repeats"] < 2 or _missing(line[name]):
+        return ""
+    return f"{line[f'{name}_min'] * scale:.{digits}f}..{line[f'{name}_max'] * scale:.{digits}f}"
+
+
+def as_pivot(rows: Sequence[Row]) -> str:
+    """Scalability of every algorithm along the main axis, measured and, in parentheses, predicted by the law."""
+    blocks = [_pivot_heading(pivot) + "\n" + aligned(*_pivot_grid(pivot)) for pivot in pivots(frame(rows))]
+    return _LEGEND + "\n\n" + "\n".join(blocks)
+
+
+def as_markdown(rows: Sequence[Row]) -> str:
+    """The pivot as GitHub-flavoured Markdown tables."""
+    blocks = []
+    for pivot in pivots(frame(rows)):
+        header, lines = _pivot_grid(pivot)
+        rule = [":--", *["--:"] * (len(header) - 1)]
+        grid = "\n".join("| " + " | ".join(line) + " |" for line in [header, rule, *lines])
+        blocks.append(f"**{_pivot_heading(pivot)}**\n\n{grid}\n")
+    return "\n".join(blocks) + f"\n{_LEGEND}\n"
+
+
+_LEGEND = (
+    "Scalability T(1)/T(N): measured (predicted by the step-time law); 1 is the limit. "
+    f"`failed`, `invalid`: no valid repetition; `{_ABSENT}`: not run."
+)
+
+
+def _pivot_heading(pivot: Pivot) -> str:
+    fixed = ", ".join(f"{AXIS_TITLES.get(axis, axis)} {_axis_value(value)}" for axis, value in pivot.fixed.items())
+    by = f"algorithm by {AXIS_TITLES.get(pivot.column_axis, pivot.column_axis)}"
+    return f"{by}; {fixed}" if fixed else by
+
+
+def _pivot_grid(pivot: Pivot) -> tuple[list[str], list[list[str]]]:
+    header = ["algorithm", *(_axis_value(column) for column in pivot.columns)]
+    lines = [
+        [label, *(_pivot_entry(pivot.lines.get((label, column))) for column in pivot.columns)]
+        for label in pivot.algorithms
+    ]
+    return header, lines
+
+
+def _pivot_entry(line: Row | None) -> str:
+    if line is None:
+        return _ABSENT
+    if line["status"] != "ok":
+        return _MARKS.get(str(line["status"]), _ABSENT)
+    law = line["predicted_scalability"]
+    measured = "?" if math.isnan(line["scalability"]) else f"{line['scalability']:.2f}"
+    return measured if math.isnan(law) else f"{measured} ({law:.2f})"
+
+
+def as_csv(rows: Sequence[Row]) -> str:
+    """One line per repetition; params and other structured values are JSON in their field."""
+    return objects_as_csv(rows, COLUMNS)
+
+
+def objects_as_csv(objects: Sequence[Row], first: Sequence[str] = ()) -> str:
+    """Any objects; the columns `first` come first, also where no object has them."""
+    columns = _columns(objects, first)
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(columns)
+    for row in objects:
+        writer.writerow(["" if _missing(row.get(name)) else _flat(row[name]) for name in columns])
+    return out.getvalue()
+
+
+def as_json(rows: Sequence[Row]) -> str:
+    """An array with one object per repetition; what does not apply, or is no finite number, is null."""
+    columns = _columns(rows)
+    objects = [{name: in_json(row.get(name)) for name in columns} for row in rows]
+    return json.dumps(objects, indent=1, allow_nan=False) + "\n"
+
+
+def write_parquet(rows: Sequence[Row], path: Path) -> None:
+    """One row per repetition, by one atomic rename. Structured values become JSON strings."""
+    write_objects(rows, path, COLUMNS)
+
+
+def write_objects(objects: Sequence[Row], path: Path, first: Sequence[str] = ()) -> None:
+    """Any objects, by one atomic rename; the columns `first` come first, also where no object has them."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    columns = _columns(objects, first)
+    data = {name: [None if _missing(row.get(name)) else _flat(row[name]) for row in objects] for name in columns}
+    table = pa.table({name: _column(values) for name, values in data.items()})
+    part = path.with_name(f".{path.name}.part")
+    with part.open("wb") as handle:
+        pq.write_table(table.replace_schema_metadata({"wanbench.schema": "1"}), handle)
+    os.replace(part, path)
+
+
+def _column(values: list[Any]) -> Any:
+    """Integers beside floats become floats; anything else that is mixed becomes text."""
+    import pyarrow as pa
+
+    kinds = {type(value) for value in values if value is not None}
+    if kinds == {int, float}:
+        return pa.array([None if value is None else float(value) for value in values])
+    if len(kinds) > 1:
+        return pa.array([None if value is None else str(value) for value in values])
+    return pa.array(values)
+
+
+def _columns(rows: Iterable[Row], first: Sequence[str] = COLUMNS) -> list[str]:
+    return list(dict.fromkeys([*first, *(name for row in rows for name in row)]))
+
+
+def _flat(value: Any) -> Any:
+    return json.dumps(value, sort_keys=True) if isinstance(value, Mapping | list | tuple) else value
+
+
+def in_json(value: Any) -> Any:
+    """The loss of training that diverged may be infinite, which JSON cannot say."""
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _missing(value: object) -> bool:
+    return value is None or (isinstance(value, float) and math.isnan(value))
+
+
+def _number(value: float, scale: float, digits: int, unit: str = "") -> str:
+    return "" if _missing(value) else f"{value * scale:.{digits}f}{unit}"
+
+
+def _axis_value(value: object) -> str:
+    if _missing(value):
+        return "-"
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def aligned(header: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
+    """Columns padded to their widest entry, the first flush left.
+
+    A line that is shorter than the header ends in a remark, which may run on to the right.
+    """
+    complete = [line if len(line) == len(header) else line[:-1] for line in lines]
+    widths = [
+        max(len(title), *(len(line[i]) for line in complete if i < len(line)), 0) for i, title in enumerate(header)
+    ]
+    text = []
+    for line in [header, ["-" * width for width in widths], *lines]:
+        padded = [entry.rjust(width) for entry, width in zip(line, widths, strict=False)]
+        padded[0] = line[0].ljust(widths[0])
+        if len(line) < len(header):
+            padded[-1] = line[-1]
+        text.append("  ".join(padded).rstrip())
+    return "\n".join(text) + "\n"

@@ -1,0 +1,1 @@
+"""What the user writes: a TOML file becomes typed tables, each value parsed once, each mistake one clear line."""

@@ -1,0 +1,127 @@
+"""The axes of a sweep: every combination of their values, as specs with the values filled in. Pure.
+
+Where the workload is a command, an axis of any other name is the command's own: `harness.spec.command` fills it in.
+"""
+
+from __future__ import annotations
+
+import difflib
+import itertools
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from wanbench.harness.errors import SpecError
+from wanbench.harness.spec.experiment import Spec, set_dotted
+
+# Axes that may be named without their table.
+SHORT_AXES = {
+    "rtt": "network.rtt",
+    "rate": "network.rate",
+    "jitter": "network.jitter",
+    "loss": "network.loss",
+    "profile": "network.profile",
+    "congestion": "network.tcp.congestion",
+    "collective": "comm.collective",
+    "channels": "comm.channels",
+    "payload_scale": "workload.payload_scale",
+    "testbed": "run.testbed",
+    "emulator": "run.emulator",
+}
+_OWN = ("workers", "algorithm")  # axes that stand for no key
+_TABLES = ("workload", "network", "comm", "algorithms", "train", "run", "containers", "virtual")
+_DEFAULT_WORKERS = 4
+_OF_A_COMMAND = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+Axes = dict[str, Any]
+
+
+def is_commands_own(key: str) -> bool:
+    """True for an axis that only a command can mean."""
+    return _OF_A_COMMAND.fullmatch(key) is not None and key not in (*_OWN, *SHORT_AXES)
+
+
+def points(spec: Spec, where: str) -> Iterator[tuple[Axes, Spec]]:
+    """Every combination of the axes, then every entry of `include`, as (values for people, the spec with them).
+
+    Raises:
+        SpecError: an axis or a value is wrong; one line.
+    """
+    axes = {key: values for key, values in spec.sweep.items() if key not in {"include", "exclude"}}
+    command = spec.workload.command is not None
+    for key, values in axes.items():
+        _check_axis(key, where, command)
+        if not isinstance(values, list) or not values:
+            raise SpecError(f"{where}: sweep.{key}: expected a list with at least one value, got {values!r}")
+    included = _tables(spec, "include", where)
+    for key in {key: None for item in included for key in item}:
+        _check_axis(key, where, command)
+    _check_rules(_tables(spec, "exclude", where), [*axes, *itertools.chain(*included), *_OWN], where)
+    crossed = (dict(zip(axes, values, strict=True)) for values in itertools.product(*axes.values()))
+    for combination in (*crossed, *map(dict, included)):
+        yield combination, _filled_in(spec, combination, where)
+
+
+def excluded(spec: Spec, axes: Mapping[str, Any]) -> bool:
+    """True if an entry of `sweep.exclude` names only values that these axes have; a list names any of its values."""
+    return any(all(_is(axes.get(key), value) for key, value in rule.items()) for rule in spec.sweep.get("exclude", []))
+
+
+def _is(value: Any, named: Any) -> bool:
+    return value == named or (isinstance(named, list) and value in named)
+
+
+def _filled_in(spec: Spec, combination: Axes, where: str) -> Spec:
+    workers = combination.setdefault("workers", _DEFAULT_WORKERS)
+    if not isinstance(workers, int) or isinstance(workers, bool) or workers < 1:
+        raise SpecError(f"{where}: sweep.workers: expected a whole number of at least 1, got {workers!r}")
+    data = spec.to_dict()
+    data.pop("sweep", None)
+    named: dict[str, str] = {}
+    for key, value in combination.items():
+        if key in _OWN or is_commands_own(key):
+            continue
+        dotted = SHORT_AXES.get(key, key)
+        if dotted in named:
+            raise SpecError(f"{where}: sweep: {named[dotted]} and {key} are the same axis; keep one")
+        named[dotted] = key
+        set_dotted(data, dotted, value, f"{where} (sweep)")
+    return Spec.from_dict(data, f"{where} (sweep)")
+
+
+def _check_axis(key: str, where: str, command: bool) -> None:
+    """An axis is a short name, a dotted key of a table that describes a cell, or a command's own."""
+    if command and is_commands_own(key):
+        return
+    table, dot, rest = key.partition(".")
+    known = (*_OWN, *SHORT_AXES)
+    if not dot and key not in known:
+        hint = _hint(key, known, "expected a dotted key or one of " + ", ".join(sorted(known)))
+        raise SpecError(f"{where}: sweep.{key}: unknown axis; {hint}")
+    if dot and table not in _TABLES:
+        close = difflib.get_close_matches(table, _TABLES, 1)
+        hint = f"did you mean '{close[0]}.{rest}'?" if close else f"expected a key of {', '.join(_TABLES)}"
+        raise SpecError(f"{where}: sweep.{key}: cannot be swept; {hint}")
+    if key == "run.repeats":
+        raise SpecError(f"{where}: sweep.{key}: is the same for all cells; set it in [run]")
+
+
+def _tables(spec: Spec, name: str, where: str) -> list[Mapping[str, Any]]:
+    """`sweep.include` or `sweep.exclude`."""
+    given = spec.sweep.get(name, [])
+    if not isinstance(given, list) or not all(isinstance(item, dict) and item for item in given):
+        raise SpecError(f"{where}: sweep.{name}: expected tables, such as [[sweep.{name}]] with workers = 2")
+    return given
+
+
+def _check_rules(rules: Iterable[Mapping[str, Any]], known: list[str], where: str) -> None:
+    for key in {key: None for rule in rules for key in rule}:
+        if key not in known:
+            axes = sorted(set(known))
+            hint = _hint(key, axes, f"axes: {', '.join(axes)}")
+            raise SpecError(f"{where}: sweep.exclude.{key}: not an axis of this sweep; {hint}")
+
+
+def _hint(word: str, known: Iterable[str], otherwise: str) -> str:
+    close = difflib.get_close_matches(word, list(known), 1)
+    return f"did you mean {close[0]!r}?" if close else otherwise

@@ -1,0 +1,100 @@
+"""A recorded trace of a path: lines of values, from a CSV file."""
+
+from __future__ import annotations
+
+import csv
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
+from pathlib import Path
+
+from wanbench.harness.errors import SpecError
+
+TIME = "time_s"
+VALUES = ("rtt_ms", "one_way_ms", "jitter_ms", "rate_mbps", "loss_pct")
+MOST_LINES = 2000
+LONGEST_S, LEAST_MBPS, MOST_MBPS = 10**6, 1e-6, 10**6  # any time or delay, and any rate; nanoseconds fit 64 bits
+
+Point = dict[str, float]
+
+
+def read_trace(path: Path, where: str) -> list[Point]:
+    """The lines of a trace, each `time_s` and what is valid from then on.
+
+    Columns: `time_s`, which grows from line to line, and at least one of `VALUES`; an empty field leaves the value as
+    it was in the line before, or, in the first line, as it is without the trace.
+
+    Raises:
+        SpecError: no such file, or a line that is none; `where` names the spec's key.
+    """
+    points: list[Point] = []
+    try:
+        with path.open(newline="", encoding="utf-8-sig") as file:
+            reader = csv.DictReader(file)
+            _check_columns(reader.fieldnames or [])
+            for fields in reader:
+                if len(points) == MOST_LINES:
+                    raise ValueError(f"expected 1 to {MOST_LINES} lines of values, got more")
+                try:
+                    points.append({**(points[-1] if points else {}), **_point(fields)})
+                except ValueError as error:
+                    raise ValueError(f"line {reader.line_num}: {error}") from None
+        check_points(points)
+    except OSError as error:
+        raise SpecError(f"{where}: {path}: cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise SpecError(f"{where}: {path}: not a text file; expected CSV in UTF-8") from None
+    except (csv.Error, ValueError) as error:
+        raise SpecError(f"{where}: {path}: {error}") from None
+    return points
+
+
+def check_points(points: Sequence[Mapping[str, float]]) -> None:
+    """See that these are the lines of a trace. Raises: ValueError."""
+    if not 1 <= len(points) <= MOST_LINES:
+        raise ValueError(f"expected 1 to {MOST_LINES} lines of values, got {len(points)}")
+    for point in points:
+        _check_columns(point)
+        for name, value in point.items():
+            low, high = _RANGES[name]
+            if not low <= value <= high:
+                got = f"{value:g}" if isinstance(value, float) else value
+                raise ValueError(f"{name}: expected {low} to {high}, got {got}")
+    for before, after in pairwise(points):
+        if round(after[TIME] * 1e9) <= round(before[TIME] * 1e9):
+            raise ValueError(f"{TIME}: expected more than {before[TIME]:g}, as in the line before, got {after[TIME]:g}")
+
+
+_RANGES = {
+    TIME: (0, LONGEST_S),
+    **dict.fromkeys(("rtt_ms", "one_way_ms", "jitter_ms"), (0, 1000 * LONGEST_S)),
+    "rate_mbps": (LEAST_MBPS, MOST_MBPS),
+    "loss_pct": (0, 100),
+}
+
+
+def _check_columns(names: Iterable[str]) -> None:
+    given = list(names)
+    unknown = [name for name in given if name not in (TIME, *VALUES)]
+    if unknown or TIME not in given or len(given) < 2:
+        known = f"{TIME} and at least one of {', '.join(VALUES)}"
+        raise ValueError(f"expected the columns {known}, got {', '.join(map(repr, given)) or 'none'}")
+    if "rtt_ms" in given and "one_way_ms" in given:
+        raise ValueError("rtt_ms and one_way_ms say the same; keep one")
+
+
+def _point(fields: Mapping[str, str]) -> Point:
+    point: Point = {}
+    for name, text in fields.items():
+        if name is None or text is None:
+            raise ValueError("expected as many fields as the first line has")
+        if text.strip():
+            try:
+                point[name] = float(text)
+            except ValueError:
+                raise ValueError(f"{name}: expected a number, got {text!r}") from None
+            if not math.isfinite(point[name]):
+                raise ValueError(f"{name}: expected a finite number, got {text!r}")
+    if TIME not in point:
+        raise ValueError(f"{TIME}: missing")
+    return point

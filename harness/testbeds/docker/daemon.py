@@ -1,0 +1,290 @@
+"""The Docker daemon: whether this host can use it, what of ours it holds, and its errors in one line.
+
+Only a daemon that runs on this host's kernel is of use: workers are joined through descriptors and a shared folder.
+"""
+
+from __future__ import annotations
+
+import errno
+import getpass
+import grp
+import json
+import os
+import re
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+
+import requests
+from docker import APIClient
+from docker.context import ContextAPI
+from docker.errors import APIError, DockerException, NotFound
+
+from wanbench.harness.errors import HostError
+from wanbench.harness.process import owner
+
+IMAGE = "wanbench-worker"
+RUN_LABEL, OWNER_LABEL = "org.wanbench.run", "org.wanbench.owner"
+_RESTART_S = 30.0  # how long a daemon may be away, as in a restart
+_RETRY_S = 0.5
+
+T = TypeVar("T")
+
+
+class DaemonGone(HostError):
+    """The daemon does not answer."""
+
+
+class Daemon:
+    """The daemon that the `docker` command uses. Methods may be called from any thread.
+
+    Raises:
+        DaemonGone: from every method, if the daemon does not answer.
+    """
+
+    def __init__(self) -> None:
+        self.address = os.environ.get("DOCKER_HOST") or _context_address()
+        self._of_thread = threading.local()
+        self._opened: list[APIClient] = []
+
+    @contextmanager
+    def api(self) -> Iterator[APIClient]:
+        """This thread's connection. Errors that the daemon answers with pass as APIError."""
+        try:
+            if not hasattr(self._of_thread, "api"):
+                self._of_thread.api = self._open()
+            yield self._of_thread.api
+        except APIError:
+            raise
+        except (DockerException, requests.RequestException, OSError) as error:
+            if hasattr(self._of_thread, "api"):
+                self._of_thread.api.close()
+                del self._of_thread.api
+            raise DaemonGone(self._why(error)) from None
+
+    def close(self) -> None:
+        """Close all connections."""
+        while self._opened:
+            self._opened.pop().close()
+
+    def _open(self) -> APIClient:
+        if (socket_path := self._socket_path()) is not None and (refused := _refusal(socket_path)) is not None:
+            raise OSError(refused, os.strerror(refused))
+        api = APIClient(base_url=self.address, version="auto")
+        self._opened.append(api)
+        return api
+
+    def _socket_path(self) -> str | None:
+        return self.address.removeprefix("unix://") if self.address.startswith("unix://") else None
+
+    def patiently(self, ask: Callable[[], T]) -> T:
+        """The answer to `ask`, which may be asked again while the daemon restarts."""
+        deadline = time.monotonic() + _RESTART_S
+        while True:
+            try:
+                return ask()
+            except DaemonGone:
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(_RETRY_S)
+
+    def info(self) -> dict[str, Any]:
+        """What the daemon says about its host."""
+        with self.api() as api:
+            found: dict[str, Any] = api.info()
+            return found
+
+    def image_id(self, name: str) -> str:
+        """Digest of an image's configuration. Raises: HostError, if it is not here."""
+        try:
+            with self.api() as api:
+                return str(api.inspect_image(name)["Id"])
+        except NotFound:
+            remedy = "build it: make image, or name yours in WANBENCH_IMAGE" if name == IMAGE else f"docker pull {name}"
+            raise HostError(f"docker: no image {name!r} here; {remedy}") from None
+        except APIError as error:
+            raise HostError(f"docker: image {name!r}: {explained(error)}") from None
+
+    def state(self, container: str) -> dict[str, Any] | None:
+        """How a container is; None if there is none."""
+        with self.api() as api:
+            try:
+                found: dict[str, Any] = api.inspect_container(container)["State"]
+            except NotFound:
+                return None
+            return found
+
+    def signal(self, container: str, number: int) -> None:
+        """Send a signal to a container's process, if there is one."""
+        with self.api() as api:
+            try:
+                api.kill(container, int(number))
+            except APIError as error:
+                if error.status_code not in (404, 409):  # no such container, not running
+                    raise
+
+    def last_words(self, container: str) -> list[str]:
+        """The last line that a container printed, if it did."""
+        with self.api() as api:
+            try:
+                said: bytes = api.logs(container, tail=20)
+            except APIError:
+                return []
+        return [line for line in said.decode(errors="replace").splitlines() if line.strip()][-1:]
+
+    def remove(self, container: str) -> None:
+        """Kill a container and remove it with what it stored, if it is there."""
+        with self.api() as api:
+            try:
+                api.remove_container(container, force=True, v=True)
+            except APIError as error:
+                if error.status_code not in (404, 409):  # gone, or being removed
+                    raise
+
+    def of_run(self, run: str | None = None) -> list[dict[str, Any]]:
+        """The containers of a run, or of all runs, in any state; by label only."""
+        with self.api() as api:
+            label = RUN_LABEL if run is None else f"{RUN_LABEL}={run}"
+            found: list[dict[str, Any]] = api.containers(all=True, filters={"label": label})
+            return found
+
+    def _why(self, error: Exception) -> str:
+        path, reason = self._socket_path(), _reason(error)
+        if path is None:
+            return f"docker: DOCKER_HOST={self.address}: {reason}"
+        refused = _refusal(path)
+        if refused is None:
+            return f"docker: the daemon at {path} does not answer: {reason}"
+        if refused in (errno.EACCES, errno.EPERM):
+            return f"docker: {path}: permission denied; {_admission(path)}, or run as root"
+        return f"docker: no daemon at {path}; start it: sudo systemctl start docker, or use --testbed netns"
+
+
+def labels(run: str) -> dict[str, str]:
+    """What every container of a run of this process carries."""
+    return {RUN_LABEL: run, OWNER_LABEL: json.dumps({**owner.mark(), "uid": os.getuid()})}
+
+
+def usable() -> Daemon:
+    """The daemon, if containers of it can be used from here. Raises: HostError."""
+    daemon = Daemon()
+    try:
+        _refuse_foreign(daemon.address, daemon.info())
+    except BaseException:
+        daemon.close()
+        raise
+    return daemon
+
+
+def _refuse_foreign(address: str, info: Mapping[str, Any]) -> None:
+    here = os.uname().release
+    if info.get("OSType") != "linux" or info.get("KernelVersion") != here:
+        theirs = " ".join(filter(None, [info.get("OperatingSystem"), info.get("KernelVersion")]))
+        raise HostError(
+            f"docker: the daemon at {address} runs on another kernel ({theirs}; this is {here}), out of reach "
+            "for links made here; run wanbench there, too: docker compose run --rm wanbench run SPEC"
+        )
+    if any(option.startswith("name=userns") for option in info.get("SecurityOptions") or ()):
+        raise HostError(
+            "docker: the daemon remaps users (userns-remap), so workers cannot share a folder with this process; "
+            "run wanbench in a container, too: docker compose run --rm wanbench run SPEC, or use --testbed netns"
+        )
+
+
+def is_there() -> bool:
+    """False if no daemon is to be expected: there is no socket, and nobody named another place."""
+    address = Daemon().address
+    return not address.startswith("unix://") or Path(address.removeprefix("unix://")).exists()
+
+
+def why_not() -> str | None:
+    """Why this host cannot use containers from here; None if it can."""
+    try:
+        usable().close()
+    except HostError as error:
+        return str(error)
+    return None
+
+
+def describe() -> str:
+    """Which path applies to this host, in a few words: here, in a container, or none."""
+    daemon = Daemon()
+    try:
+        info = daemon.info()
+    except HostError as error:
+        return f"none ({error})"
+    finally:
+        daemon.close()
+    what = f"{info.get('ServerVersion')} at {daemon.address}"
+    if why_not() is not None:
+        return f"daemon {what} on another kernel or user map: docker compose run --rm wanbench run SPEC"
+    return f"daemon {what} on this kernel: --testbed docker"
+
+
+def stale(daemon: Daemon) -> list[dict[str, Any]]:
+    """Containers of this user's runs whose process is gone. Raises: HostError."""
+    return [container for container in daemon.of_run() if _is_stale(container)]
+
+
+def sweep(daemon: Daemon) -> list[dict[str, Any]]:
+    """Remove what `stale` lists. Raises: HostError."""
+    found = stale(daemon)
+    for container in found:
+        daemon.remove(container["Id"])
+    return found
+
+
+def explained(error: APIError) -> str:
+    """The daemon's own words, in one line."""
+    text = str(error.explanation or error)
+    if isinstance(error.explanation, bytes):
+        text = error.explanation.decode(errors="replace")
+    return " ".join(text.split())
+
+
+def _is_stale(container: dict[str, Any]) -> bool:
+    try:
+        mark = json.loads(container["Labels"][OWNER_LABEL])
+        # The daemon is on this kernel, and so was the owner: of another boot nothing can live.
+        rebooted = mark["seen_from"].split()[0] != owner.mark()["seen_from"].split()[0]
+        return (rebooted or owner.is_gone(mark)) and os.geteuid() in (0, mark["uid"])
+    except (ValueError, KeyError, TypeError, AttributeError, IndexError):
+        return False
+
+
+def _context_address() -> str:
+    context = ContextAPI.get_current_context()
+    return str(context.Host if context is not None else "unix:///var/run/docker.sock").removeprefix("http+")
+
+
+def _refusal(path: str) -> int | None:
+    """The errno with which a connection to this socket fails, None if it does not."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as sock:
+        return sock.connect_ex(path) or None
+
+
+def _admission(path: str) -> str:
+    """How to get at the daemon's socket."""
+    try:
+        group = grp.getgrgid(Path(path).stat().st_gid).gr_name
+    except (OSError, KeyError):
+        group = "docker"
+    return f"join its group (sudo usermod -aG {group} {_user()}, then log in again)"
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError):
+        return "$USER"
+
+
+def _reason(error: BaseException) -> str:
+    """What went wrong at the bottom of requests' and urllib3's wrapping."""
+    text = " ".join(str(error).split()).removeprefix("Error while fetching server API version: ")
+    numbered = re.search(r"\[Errno \d+\] ([\w ]+)", text)
+    return numbered[1] if numbered else text

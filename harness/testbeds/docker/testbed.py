@@ -1,0 +1,320 @@
+"""Workers as containers without a network, made through the Docker daemon.
+
+controller --+-- worker 0: a container, network none; wan0 = what the emulator makes of it
+    |        +-- worker 1 ...
+    |        +-- emulator of slot 0
+    +-- janitor: removes the containers, however the controller ends
+
+The control folder is mounted into every container at its own path: it holds the socket where workers report and the
+files through which they find each other, so that neither crosses the emulated network.
+"""
+
+from __future__ import annotations
+
+import errno
+import itertools
+import os
+import re
+import signal
+import threading
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from docker.errors import APIError, NotFound
+from docker.types import DeviceRequest, Healthcheck, LogConfig, Mount
+
+from wanbench.harness.emulators.choice import starter
+from wanbench.harness.errors import HostError
+from wanbench.harness.testbeds.base import Group, WorkerDied
+from wanbench.harness.testbeds.docker.containers import ContainerStarter, ContainerWorker, give_part, worker_ids
+from wanbench.harness.testbeds.docker.daemon import IMAGE, Daemon, explained, labels, sweep, usable
+from wanbench.harness.testbeds.docker.door import Door, Guest
+from wanbench.harness.testbeds.docker.end import how_it_ended
+from wanbench.harness.testbeds.docker.janitor import Janitor
+from wanbench.harness.testbeds.slot import Worker, WorkerSlot
+from wanbench.workloads.process.namespace import congestion_refused, tcp_sysctls
+
+_REPORT_S = 120.0  # from its start to its hello, on a busy host
+_LOOK_S = 0.2
+_SINGLE_THREADED = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+
+
+class DockerWorker(ContainerWorker):
+    """One container."""
+
+    def __init__(self, rank: int, guest: Guest, container: str, group: Group, testbed: DockerTestbed) -> None:
+        super().__init__(rank, guest.channel)
+        self.container = container
+        self._group = group
+        self._testbed = testbed
+
+    def epitaph(self) -> WorkerDied:
+        """How it ended, in words."""
+        return WorkerDied(self.rank, how_it_ended(self._testbed.daemon, self.container, self._group.memory_bytes))
+
+    def ask_where(self) -> None:
+        """Let it print its stack; see `workloads.process.worker`. A paused one is left so: Docker would wake it up."""
+        with suppress(HostError, APIError):
+            if self.is_stopped():
+                return
+            self._testbed.daemon.signal(self.container, signal.SIGUSR1)
+
+    def is_stopped(self) -> bool:
+        """True if its container is paused."""
+        with suppress(HostError, APIError):
+            state = self._testbed.daemon.state(self.container)
+            return state is not None and bool(state["Paused"])
+        return False
+
+    def kill(self) -> None:
+        """Hang up, and have the container removed, also one that is paused; see `Worker.kill`."""
+        super().kill()
+        self._testbed.janitor.remove(self.container)
+
+
+class DockerTestbed:
+    """Reaches the daemon and hands out slots.
+
+    Args:
+        folder: shared with the containers; its name is the run's label. Must exist.
+
+    Raises:
+        HostError: no daemon that could be used from here.
+    """
+
+    name = "docker"
+
+    def __init__(self, folder: Path) -> None:
+        self.daemon: Daemon = usable()
+        sweep(self.daemon)
+        (uid, gid), mine = worker_ids(), os.getuid()
+        if uid != mine:  # sticky: a worker makes files here, and removes no others
+            os.chown(folder, -1, gid)
+            folder.chmod(0o1770)
+        self.folder, self.run = folder, folder.name
+        self.door = Door(folder / "workers.sock", {uid, mine}, gid if uid != mine else None)
+        self.janitor = Janitor(self.run)
+        self.numbers = itertools.count()
+        self.starts = Starts()
+        self._images: dict[str, str] = {}
+        self._slots: list[WorkerSlot] = []
+        self._starters: list[DockerStarter] = []
+
+    def open_slot(self, emulator: str) -> WorkerSlot:
+        """See `Testbed.open_slot`."""
+        containers = DockerStarter(self)
+        slot = WorkerSlot(containers, starter(emulator))
+        self._starters.append(containers)
+        self._slots.append(slot)
+        return slot
+
+    def image_id(self, group: Group) -> str:
+        """Digest of the image that the group's containers run: the same for the whole run. Raises: HostError."""
+        name = image_name(group.image)
+        if name not in self._images:
+            self._images[name] = self.daemon.image_id(name)
+        return self._images[name]
+
+    def kill(self) -> None:
+        """End every worker, those that are just starting included; see `Testbed.kill`."""
+        for containers in self._starters:
+            containers.kill()
+        for slot in self._slots:
+            slot.kill()
+
+    def close(self) -> None:
+        """Remove everything this testbed made."""
+        self.kill()
+        self.door.close()  # before the workers go: none of them is to be replaced
+        for slot in self._slots:
+            slot.discard()
+        self.janitor.close()
+        self.daemon.close()
+
+
+class Starts:
+    """Lets no slot measure while another one starts workers: that takes a processor for seconds.
+
+    Slots start together at the beginning of a run, and later only to replace workers.
+    """
+
+    def __init__(self) -> None:
+        self._under_way = 0
+        self._changed = threading.Condition()
+
+    def begin(self) -> None:
+        """A slot starts workers."""
+        with self._changed:
+            self._under_way += 1
+
+    def end(self) -> None:
+        """It has started them, or failed to."""
+        with self._changed:
+            self._under_way -= 1
+            self._changed.notify_all()
+
+    def wait(self) -> None:
+        """Until no slot starts any."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._under_way == 0, _REPORT_S)
+
+
+class DockerStarter(ContainerStarter):
+    """Makes the containers of one slot."""
+
+    def __init__(self, testbed: DockerTestbed) -> None:
+        super().__init__()
+        self._testbed = testbed
+
+    def image(self, group: Group) -> str | None:
+        """Digest of the image."""
+        return self._testbed.image_id(group)
+
+    def start_worker(self, rank: int, attachment: str, group: Group) -> tuple[Worker, int]:
+        """See `Starter.start_worker`."""
+        self._testbed.starts.begin()
+        try:
+            started = super().start_worker(rank, attachment, group)
+        finally:
+            self._testbed.starts.end()
+        if not self._ahead:
+            self._testbed.starts.wait()
+        return started
+
+    def launch(self, ranks: Sequence[int], attachment: str, group: Group) -> list[ContainerWorker]:
+        """Containers for these ranks; see `ContainerStarter.launch`."""
+        made: dict[int, tuple[str, str]] = {}
+        workers: list[ContainerWorker] = []
+        remedy = "build it again: make image" if image_name(group.image) == IMAGE else "build it again"
+        try:
+            for rank in ranks:
+                name = f"{self._testbed.run}-{next(self._testbed.numbers)}"
+                container = self._create(name, rank, attachment, group)
+                made[rank] = name, container
+                self._start(container, group)
+            for rank, (name, container) in made.items():
+                guest = self._await(name, container, rank, group)
+                workers.append(DockerWorker(rank, guest, container, group, self._testbed))
+                give_part(guest, rank, attachment, remedy)
+        except BaseException:
+            for worker in workers:
+                worker.channel.close()
+            for _, container in made.values():
+                self._testbed.janitor.remove(container)
+            raise
+        return workers
+
+    def _create(self, name: str, rank: int, attachment: str, group: Group) -> str:
+        testbed, image = self._testbed, self._testbed.image_id(group)
+        try:
+            with testbed.daemon.api() as api:
+                settings = options(testbed.folder, name, rank, attachment, group)
+                host_config = api.create_host_config(**host_options(testbed.folder, rank, attachment, group))
+                return str(
+                    api.create_container(image, labels=labels(testbed.run), host_config=host_config, **settings)["Id"]
+                )
+        except NotFound:
+            raise HostError(f"docker: image {image_name(group.image)!r} was removed while the run went on") from None
+        except APIError as error:
+            if error.status_code == 409:
+                raise HostError(
+                    f"docker: there is a container {name!r} that this run did not make; it is left alone: "
+                    "rename it, or run again"
+                ) from None
+            raise HostError(f"docker: worker {rank}: {explained(error)}") from None
+
+    def _start(self, container: str, group: Group) -> None:
+        try:
+            with self._testbed.daemon.api() as api:
+                api.start(container)
+        except APIError as error:
+            raise HostError(f"docker: {_why_not_started(explained(error), group, self._testbed.folder)}") from None
+
+    def _await(self, name: str, container: str, rank: int, group: Group) -> Guest:
+        """The worker in a container that has been started. Raises: HostError, WorkerDied."""
+        for _ in range(int(_REPORT_S / _LOOK_S)):
+            guest = self._testbed.door.take(name, _LOOK_S)
+            if guest is not None:
+                return guest
+            if self.over.is_set():
+                raise HostError("the run is over")
+            state = self._testbed.daemon.state(container)
+            if state is None or not (state["Running"] or state["Status"] == "created"):
+                how = how_it_ended(self._testbed.daemon, container, group.memory_bytes)
+                if state is None or "exited with status" not in how:
+                    raise WorkerDied(rank, how)
+                said = self._testbed.daemon.last_words(container)
+                raise HostError(": ".join([f"docker: image {image_name(group.image)!r}: worker {rank}{how}", *said]))
+        raise HostError(f"docker: worker {rank} did not report within {_REPORT_S:.0f} s")
+
+
+def image_name(wanted: str | None) -> str:
+    """The image of containers: the spec's, else the user's, else ours."""
+    return wanted or os.environ.get("WANBENCH_IMAGE") or IMAGE
+
+
+def options(folder: Path, name: str, rank: int, attachment: str, group: Group) -> dict[str, Any]:
+    """What runs in a container."""
+    uid, gid = worker_ids()
+    return {
+        "name": name,
+        "entrypoint": ["python3", "-m", "wanbench.workloads.process.container"],
+        "command": ["--socket", str(folder / "workers.sock"), "--name", name],
+        # Root opens a TUN device and becomes the user itself; a namespace can be handed over without any right.
+        "user": "0:0" if attachment == "tun" else f"{uid}:{gid}",
+        "environment": {**_SINGLE_THREADED, "PYTHONUNBUFFERED": "1"},
+        "healthcheck": Healthcheck(test=["NONE"]),  # an image's own would disturb the measurement
+    }
+
+
+def host_options(folder: Path, rank: int, attachment: str, group: Group) -> dict[str, Any]:
+    """What surrounds a container: as little as its worker needs."""
+    tun = attachment == "tun"
+    sysctls = {f"net.ipv4.{name}": text for name, text in tcp_sysctls(dict(group.tcp)).items()}
+    if Path("/proc/sys/net/ipv6").is_dir():  # neighbour discovery would cross the emulated network
+        sysctls |= {f"net.ipv6.conf.{scope}.disable_ipv6": "1" for scope in ("all", "default")}
+    return {
+        "network_mode": "none",
+        "cap_drop": ["ALL"],
+        "cap_add": ["NET_ADMIN", "SETUID", "SETGID"] if tun else [],
+        "devices": ["/dev/net/tun:/dev/net/tun:rw"] if tun else [],
+        "security_opt": ["no-new-privileges"],
+        "sysctls": sysctls,
+        "mounts": [
+            *(Mount(str(m.target), str(m.source), type="bind", read_only=not m.writable) for m in group.mounts),
+            Mount(target=str(folder), source=str(folder), type="bind"),
+        ],
+        "device_requests": _gpus(rank, group),
+        "mem_limit": group.memory_bytes,
+        "memswap_limit": group.memory_bytes,  # memory and swap together, so none is swapped out
+        "cpuset_cpus": group.cpuset[rank % len(group.cpuset)] if group.cpuset else None,
+        "log_config": LogConfig(type=LogConfig.types.JSON, config={"max-size": "1m"}),
+    }
+
+
+def _gpus(rank: int, group: Group) -> list[DeviceRequest]:
+    """What `docker run --gpus` would ask for."""
+    if not group.gpus:
+        return []
+    wanted = group.gpus[rank % len(group.gpus)].split(",")
+    return [DeviceRequest(driver="", device_ids=wanted, capabilities=[["gpu"]])]
+
+
+def _why_not_started(said: str, group: Group, folder: Path) -> str:
+    """The daemon's reason, in our words where we know better."""
+    if "tcp_congestion_control" in said:
+        wanted = str(dict(group.tcp)["congestion"])
+        return congestion_refused(wanted, errno.ENOENT if "no such file" in said else errno.EPERM)
+    if "could not select device driver" in said:
+        return (
+            "the daemon has no support for GPUs: install nvidia-container-toolkit, then "
+            "`sudo nvidia-ctk runtime configure --runtime=docker` and `sudo systemctl restart docker`"
+        )
+    if "bind source path does not exist" in said and str(folder) not in said:
+        return said.rpartition("invalid mount config for type ")[2]
+    if "bind source path does not exist" in said:
+        return f"the daemon does not see {folder}; let both share a folder: TMPDIR=... wanbench run ..."
+    cause = re.sub(r"^failed to create (?:shim|task)[^:]*: |OCI runtime create failed: |runc create failed: ", "", said)
+    return f"a container does not start: {cause}"

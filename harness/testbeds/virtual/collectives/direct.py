@@ -1,0 +1,67 @@
+"""`direct`: a reduce-scatter and an all-gather, each pushed to everyone at once.
+
+    rank i owns piece i.   i sends piece j of its vector to rank j           (half a round trip)
+    rank j averages the N pieces it holds and sends the result to everyone    (half a round trip)
+
+One round trip at any N, as `workloads.comm.direct` does it on sockets. What a rank sends to the workers of one site is
+one message here, so a round has N x sites messages and not N^2.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from wanbench.harness.testbeds.virtual.collectives.base import Plan, Round, Rounds
+from wanbench.harness.testbeds.virtual.network import Route, VirtualNetwork
+from wanbench.harness.testbeds.virtual.queues import Ints
+
+_FRAME_BYTES = 16  # the header of a piece on its socket
+
+
+class Direct(Plan):
+    """See the module.
+
+    Args:
+        members: the ranks that take part; default all. Times are then by position among them.
+    """
+
+    def __init__(self, network: VirtualNetwork, nbytes: int, members: Ints | None = None) -> None:
+        super().__init__(network, nbytes)
+        members = self.ranks if members is None else members
+        count, sites = len(members), network.sites
+        site = network.site_of[members]
+        pieces = nbytes // count + (np.arange(count) < nbytes % count)
+        workers = np.bincount(site, minlength=sites)
+        owned = np.bincount(site, weights=pieces, minlength=sites).astype(np.int64)
+        # Everyone begins behind itself, so that no receiver is everyone's first.
+        hop = np.arange(sites)
+        to = (site[:, None] + np.roll(hop, -1)[None, :]) % sites
+        own = to == site[:, None]
+        flows = workers[to] - own
+        wanted = flows > 0
+        self._member = np.broadcast_to(np.arange(count)[:, None], to.shape)[wanted]
+        self._site = site
+        src, to, flows = members[self._member], to[wanted], flows[wanted]
+        scattered = owned[to] - np.where(own, pieces[:, None], 0)[wanted] + _FRAME_BYTES * flows
+        gathered = (pieces[self._member] + _FRAME_BYTES) * flows
+        index = self._member * sites + to
+        self._slots = count * sites
+        self._scatter = Route(network, src, to, scattered, index=index, flows=flows)
+        self._gather = Route(network, src, to, gathered, index=index, flows=flows)
+        self._by_site = np.argsort(to, kind="stable")
+        self._starts = np.flatnonzero(np.r_[True, np.diff(to[self._by_site]) != 0])
+        self._reached = to[self._by_site][self._starts]
+
+    def rounds(self, ready: Ints, channel: int) -> Rounds:
+        """See `Plan.rounds`."""
+        sockets = self.connections("pairs", channel, self._slots)
+        arrival = yield Round(self._scatter, ready[self._member], sockets)
+        reduced = np.maximum(ready, self._latest(arrival))
+        arrival = yield Round(self._gather, reduced[self._member], sockets)
+        return np.maximum(reduced, self._latest(arrival))
+
+    def _latest(self, arrival: Ints) -> Ints:
+        """When the last message to each member's site is there."""
+        latest = np.zeros(self.network.sites, np.int64)
+        latest[self._reached] = np.maximum.reduceat(arrival[self._by_site], self._starts)
+        return latest[self._site]

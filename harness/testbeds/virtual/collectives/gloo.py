@@ -1,0 +1,55 @@
+"""`gloo`: the segment protocol of gloo's ring all-reduce, as read in gloo/allreduce.cc and measured.
+
+The vector is cut into S segments of at most 1 MiB, at least 2N and a multiple of N of them. S - S/N go round the ring
+to be reduced, and as many to be gathered. Segment i + 2 is posted when segment i is there, so two are in flight. A
+posted segment is not sent before the receiver's "ready" note is there: each hop costs a round trip.
+
+From this follows about t = R (RTT + 2 segment / rate), R = S - S/N, where two segments share a full link; where the
+link is idle between them, the second hides behind the first's round trip and t comes near R (RTT + segment / rate).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from wanbench.harness.plan.law import GLOO_OPERATIONS_PER_CHANNEL, gloo_rounds
+from wanbench.harness.testbeds.virtual.collectives.base import Plan, Round, Rounds
+from wanbench.harness.testbeds.virtual.network import Route, VirtualNetwork
+from wanbench.harness.testbeds.virtual.queues import Ints
+from wanbench.harness.testbeds.virtual.tcp import Connections
+
+_NOTE_BYTES = 48
+
+
+class Gloo(Plan):
+    """See the module."""
+
+    operations_per_channel = GLOO_OPERATIONS_PER_CHANNEL
+
+    def __init__(self, network: VirtualNetwork, nbytes: int) -> None:
+        super().__init__(network, nbytes)
+        count = len(self.ranks)
+        self._hops = gloo_rounds(count, nbytes)
+        segments = self._hops * count // (count - 1)
+        segment = np.full(count, -(-nbytes // segments))
+        self._data = Route(network, self.ranks, np.roll(network.site_of, -1), segment)
+        self._notes = Route(network, self.ranks, np.roll(network.site_of, 1), np.full(count, _NOTE_BYTES))
+
+    def rounds(self, ready: Ints, channel: int) -> Rounds:
+        """See `Plan.rounds`."""
+        count = len(self.ranks)
+        data, notes = self.connections("data", channel, count), self.connections("notes", channel, count)
+        for _ in ("reduce-scatter", "all-gather"):
+            even = self._chain(ready, -(-self._hops // 2), data, notes)
+            odd = self._chain(ready, self._hops // 2, data, notes)
+            ready = np.maximum(*(yield [even, odd]))
+        return ready
+
+    def _chain(self, posted: Ints, hops: int, data: Connections, notes: Connections) -> Rounds:
+        """Every other segment."""
+        for _ in range(hops):
+            noted = yield Round(self._notes, posted, notes)
+            begin = np.maximum(posted, np.roll(noted, -1))
+            arrival = yield Round(self._data, begin, data)
+            posted = np.maximum(begin, np.roll(arrival, 1))
+        return posted

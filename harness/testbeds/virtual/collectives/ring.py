@@ -1,0 +1,35 @@
+"""`ring`: the textbook ring (Patarasuk and Yuan 2009), 2(N-1) hops with a chunk of 1/N each.
+
+A rank passes a chunk on as soon as it has it. Nobody waits for a rendezvous, so a hop costs one way and not a round
+trip, and N - 1 slow hops are paid only where they follow each other.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from wanbench.harness.testbeds.virtual.collectives.base import Plan, Round, Rounds
+from wanbench.harness.testbeds.virtual.network import Route, VirtualNetwork
+from wanbench.harness.testbeds.virtual.queues import Ints
+
+
+class Ring(Plan):
+    """See the module."""
+
+    def __init__(self, network: VirtualNetwork, nbytes: int) -> None:
+        super().__init__(network, nbytes)
+        count = len(self.ranks)
+        following = np.roll(network.site_of, -1)
+        chunk = np.full(count, -(-nbytes // count))
+        self._route = Route(network, self.ranks, following, chunk)
+
+    def rounds(self, ready: Ints, channel: int) -> Rounds:
+        """See `Plan.rounds`."""
+        count = len(self.ranks)
+        sockets = self.connections("ring", channel, count)
+        received = np.empty_like(ready)
+        for _ in range(2 * (count - 1)):
+            arrival = yield Round(self._route, ready, sockets)
+            received[1:], received[0] = arrival[:-1], arrival[-1]
+            ready = np.maximum(ready, received)
+        return ready

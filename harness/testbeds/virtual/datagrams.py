@@ -1,0 +1,176 @@
+"""Exchanges of datagrams on the simulated clock: when each arrives, which are lost, and when an exchange ends.
+
+What a worker sends to each peer is one fluid message as elsewhere; its datagrams arrive evenly spaced from the first
+byte to the last. Each is lost on its own, by the stream of its path. The rule that ends an exchange is the one of
+`workloads.comm.exchange`, applied to those arrivals.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from greenlet import greenlet
+from numpy.typing import NDArray
+
+from wanbench.harness.testbeds.virtual.kernel import Simulation
+from wanbench.harness.testbeds.virtual.network import Flying, Route, VirtualNetwork
+from wanbench.harness.testbeds.virtual.queues import Ints
+from wanbench.workloads.comm.exchange import Terms
+
+_SENT, _LANDED, _ENDED = 2, 3, 4  # order of events at one time; 0 and 1 are those of the fabric
+
+
+@dataclass(frozen=True, eq=False)
+class Waiting:
+    """A parked worker, and when it goes on at the latest; None: when the operation has ended."""
+
+    rank: int
+    worker: greenlet
+    until_ns: int | None = None
+
+
+@dataclass(frozen=True)
+class Batch:
+    """What one peer sent in one exchange: arrival of each datagram, shape (datagrams,), and which are lost."""
+
+    arrival: Ints
+    lost: NDArray[np.bool_]
+
+    def heard_ns(self) -> int | None:
+        """When the first of them came."""
+        there = self.arrival[~self.lost]
+        return int(there[0]) if len(there) else None
+
+
+class ExchangeFlight:
+    """An exchange as one rank takes part in it.
+
+    Args:
+        rank, number: whose, and which of its exchanges. expected: datagrams of each peer, only of those that send any.
+    """
+
+    def __init__(self, rank: int, number: int, expected: Mapping[int, int], terms: Terms) -> None:
+        self.rank, self.number, self.expected, self.terms = rank, number, expected, terms
+        self.left_ns: int | None = None
+        self.ended_ns: int | None = None
+        self.waiting: list[Waiting] = []
+        self.there: dict[int, NDArray[np.bool_]] = {}
+
+    def end_for(self, rank: int) -> int | None:
+        """When it ended; None before."""
+        del rank
+        return self.ended_ns
+
+
+class Exchanges:
+    """The exchanges of all ranks of a simulation."""
+
+    def __init__(self, simulation: Simulation, network: VirtualNetwork) -> None:
+        self._simulation, self._network = simulation, network
+        ranks = len(network.site_of)
+        self._routes: dict[tuple[int, tuple[tuple[int, int, int], ...]], Route] = {}
+        self._pending: list[dict[int, ExchangeFlight]] = [{} for _ in range(ranks)]
+        self._batches: list[dict[int, dict[int, Batch]]] = [defaultdict(dict) for _ in range(ranks)]
+        self._ended = [-1] * ranks
+
+    def begin(
+        self, rank: int, number: int, sends: Mapping[int, tuple[int, int]], expected: Mapping[int, int], terms: Terms
+    ) -> ExchangeFlight:
+        """A rank joins its exchange `number`; `sends`: (datagrams, bytes) to each peer that gets any."""
+        flight = self._pending[rank][number] = ExchangeFlight(rank, number, expected, terms)
+        key = tuple((dst, *sends[dst]) for dst in sorted(sends, key=lambda dst: (dst - rank) % len(self._pending)))
+        self._simulation.at(self._simulation.now, (_SENT, rank, number), lambda: self._send(flight, key))
+        return flight
+
+    def _send(self, flight: ExchangeFlight, key: tuple[tuple[int, int, int], ...]) -> None:
+        now, rank = self._simulation.now, flight.rank
+        flight.left_ns = now
+        if key:
+            route = self._route(rank, key)
+            flying = route.depart(np.full(len(key), now, np.int64), None)
+            flight.left_ns = max(now, route.left_ns(flying))
+            begin = int(flying.begin.min()) if route.shares_down else now
+            self._simulation.at(begin, (_LANDED, rank, flight.number), lambda: self._land(flight, key, route, flying))
+        self._review(flight)
+
+    def _route(self, rank: int, key: tuple[tuple[int, int, int], ...]) -> Route:
+        route = self._routes.get((rank, key))
+        if route is None:
+            dst, datagrams, nbytes = (np.array(column, np.int64) for column in zip(*key, strict=True))
+            src, site = np.full(len(key), rank, np.int64), self._network.site_of[dst]
+            route = self._routes[rank, key] = Route(self._network, src, site, nbytes, datagrams=datagrams)
+        return route
+
+    def _land(
+        self, flight: ExchangeFlight, key: tuple[tuple[int, int, int], ...], route: Route, flying: Flying
+    ) -> None:
+        begins, ends = route.land_span(flying)
+        origin = int(self._network.site_of[flight.rank])
+        for (dst, datagrams, _), begin, end in zip(key, begins.tolist(), ends.tolist(), strict=True):
+            steps = np.arange(1, datagrams + 1)
+            arrival = begin + (end - begin) * steps // datagrams
+            link = origin * self._network.sites + int(self._network.site_of[dst])
+            lost = self._network.paths.lost(link, datagrams)
+            if self._network.outages:
+                lost |= self._network.outages.lost(link, arrival - self._network.delay[link])
+            self._batches[dst][flight.number][flight.rank] = Batch(arrival, lost)
+            for number, waiting in list(self._pending[dst].items()):
+                if number <= flight.number:
+                    self._review(waiting)
+            self._forget(dst)
+
+    def _review(self, flight: ExchangeFlight) -> None:
+        """Find out when the exchange ends by what is known now; what comes later may change that."""
+        if flight.left_ns is None or flight.ended_ns is not None:
+            return
+        end = self._end_ns(flight, flight.left_ns)
+        if end > self._simulation.now:
+            self._simulation.at(end, (_ENDED, flight.rank, flight.number), lambda: self._review(flight))
+            return
+        flight.ended_ns = self._simulation.now
+        for peer, batch in self._batches[flight.rank][flight.number].items():
+            flight.there[peer] = (batch.arrival <= flight.ended_ns) & ~batch.lost
+        del self._pending[flight.rank][flight.number]
+        self._ended[flight.rank] = max(self._ended[flight.rank], flight.number)
+        self._forget(flight.rank)
+        for waiting in flight.waiting:
+            self._simulation.wake(flight.ended_ns, waiting.worker, waiting.rank)
+        flight.waiting.clear()
+
+    def _end_ns(self, flight: ExchangeFlight, left_ns: int) -> int:
+        batches = self._batches[flight.rank]
+        mine = [batches[flight.number][peer] for peer in flight.expected if peer in batches[flight.number]]
+        arrivals = np.sort(np.concatenate([batch.arrival[~batch.lost] for batch in mine] or [np.zeros(0, np.int64)]))
+        complete = len(arrivals) == sum(flight.expected.values())
+        through = max(left_ns, int(arrivals[-1]) if len(arrivals) else 0) if complete else None
+        latest = self._all_heard_ns(flight)
+        if latest is not None:
+            for arrival in arrivals[arrivals > latest].tolist():
+                if arrival > flight.terms.end_ns(left_ns, latest):
+                    break
+                latest = arrival
+        end = flight.terms.end_ns(left_ns, latest)
+        return end if through is None else min(end, through)
+
+    def _all_heard_ns(self, flight: ExchangeFlight) -> int | None:
+        """When the last peer was first heard, in this exchange or a later one."""
+        heard: dict[int, int] = {}
+        for number, batches in self._batches[flight.rank].items():
+            if number >= flight.number:
+                for peer, batch in batches.items():
+                    first = batch.heard_ns()
+                    if first is not None:
+                        heard[peer] = min(first, heard.get(peer, first))
+        if not flight.expected.keys() <= heard.keys():
+            return None
+        return max((heard[peer] for peer in flight.expected), default=0)
+
+    def _forget(self, rank: int) -> None:
+        """Drop what came for exchanges that have ended here."""
+        batches, pending = self._batches[rank], self._pending[rank]
+        for number in [n for n in batches if n <= self._ended[rank] and n not in pending]:
+            if all(n > number for n in pending):  # evidence for none that is under way
+                del batches[number]

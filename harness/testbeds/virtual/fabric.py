@@ -1,0 +1,261 @@
+"""Operations in flight, in global time order: what `workloads.comm.virtual` calls the fabric."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+from greenlet import getcurrent
+
+from wanbench.harness.testbeds.virtual.collectives import ALL_GATHERS, COLLECTIVES
+from wanbench.harness.testbeds.virtual.collectives.base import Plan, Round, Rounds
+from wanbench.harness.testbeds.virtual.datagrams import ExchangeFlight, Exchanges, Waiting
+from wanbench.harness.testbeds.virtual.kernel import Simulation
+from wanbench.harness.testbeds.virtual.network import Flying, Route, VirtualNetwork
+from wanbench.harness.testbeds.virtual.queues import Ints
+from wanbench.harness.testbeds.virtual.tcp import NEVER
+from wanbench.workloads.comm.base import CommError
+from wanbench.workloads.comm.exchange import Terms
+
+_COLLECTIVE, _MESSAGE = 0, 1
+_PATIENCE = 5  # 2 to 4 are those of datagrams
+
+
+class Flight:
+    """One operation: who has joined when, and when it ends for each rank, once that is known.
+
+    A message has one end, which is its receiver's.
+    """
+
+    __slots__ = ("ends", "gathers", "joined", "missing", "nbytes", "waiting")
+
+    def __init__(self, nbytes: int, ranks: int, *, gathers: bool = False) -> None:
+        self.nbytes = nbytes
+        self.gathers = gathers
+        self.joined = [0] * ranks
+        self.missing = ranks
+        self.ends: list[int] | None = None
+        self.waiting: list[Waiting] = []
+
+    def end_for(self, rank: int) -> int | None:
+        """When it ends for a rank; None while that is not known."""
+        if self.ends is None:
+            return None
+        return self.ends[rank] if len(self.ends) > 1 else self.ends[0]
+
+
+class SimulatedFabric:
+    """Connects the workers of a simulation by a network and a collective.
+
+    Args:
+        simulation: whose workers call.
+        network: what their messages pass.
+        collective: name of the description of an all-reduce. channels: connections, dealt round-robin.
+
+    Raises:
+        CommError: there is no such collective.
+    """
+
+    def __init__(self, simulation: Simulation, network: VirtualNetwork, collective: str, channels: int) -> None:
+        if collective not in COLLECTIVES:
+            raise CommError(f"virtual: there is no collective {collective!r}; known: {', '.join(COLLECTIVES)}")
+        self._simulation, self._network = simulation, network
+        self._kind, self._channels = COLLECTIVES[collective], channels
+        self._gather, self._collective = ALL_GATHERS.get(collective), collective
+        per_channel = self._kind.operations_per_channel
+        self._free: int | None = None if per_channel is None else per_channel * channels
+        self._plans: dict[tuple[bool, int], Plan] = {}
+        self._ranks = len(network.site_of)
+        self._flights: dict[int, Flight] = {}
+        self._queue: deque[tuple[int, Flight]] = deque()
+        self._freed: deque[Ints] = deque()
+        self._letters: dict[tuple[int, int, int], Flight] = {}
+        self._routes: dict[tuple[int, int, int], Route] = {}
+        self._exchanges = Exchanges(simulation, network)
+
+    # ---------------------------------------------------------------- called by workers
+
+    def now(self) -> int:
+        """The time in nanoseconds."""
+        return self._simulation.now
+
+    def sleep(self, rank: int, ns: int) -> None:
+        """Let `ns` pass for this worker."""
+        self._simulation.sleep_until(self._simulation.now + ns, rank)
+
+    def all_reduce(self, rank: int, sequence: int, nbytes: int) -> Flight:
+        """Join an all-reduce. Raises: CommError, if this worker brings another size than those before it."""
+        return self._join(rank, sequence, nbytes, gathers=False)
+
+    def all_gather(self, rank: int, sequence: int, nbytes: int) -> Flight:
+        """Join an all-gather. Raises: CommError, as `all_reduce`; or the collective has no all-gather."""
+        if self._gather is None:
+            known = ", ".join(ALL_GATHERS)
+            raise CommError(f"virtual: collective {self._collective!r} has no all_gather; known: {known}")
+        return self._join(rank, sequence, nbytes, gathers=True)
+
+    def _join(self, rank: int, sequence: int, nbytes: int, *, gathers: bool) -> Flight:
+        flight = self._flights.get(sequence)
+        what = "all_gather" if gathers else "all_reduce"
+        if flight is None:
+            flight = self._flights[sequence] = Flight(nbytes, self._ranks, gathers=gathers)
+        elif flight.gathers != gathers:
+            raise CommError(f"ranks disagree on operation {sequence}: rank {rank} issued an {what}, others did not")
+        elif flight.nbytes != nbytes:
+            sizes = f"rank {rank} gave {nbytes} bytes, others {flight.nbytes}"
+            raise CommError(f"ranks disagree on the size of {what} {sequence}: {sizes}")
+        flight.joined[rank] = self._simulation.now
+        flight.missing -= 1
+        if not flight.missing:
+            del self._flights[sequence]
+            self._queue.append((sequence, flight))
+            self._admit()
+        return flight
+
+    def message(self, src: int, dst: int, number: int, nbytes: int) -> Flight:
+        """A message leaves; it waits at the receiver until it is asked for."""
+        flight = self.expect(src, dst, number)
+        flight.nbytes = nbytes
+        now = self._simulation.now
+        self._simulation.at(now, (_MESSAGE, src, dst, number), lambda: self._carry(flight, src, dst))
+        sent = Flight(nbytes, 0)
+        sent.ends = [now]
+        return sent
+
+    def expect(self, src: int, dst: int, number: int) -> Flight:
+        """The same message for its receiver, whoever comes first."""
+        known = self._letters.pop((src, dst, number), None)
+        if known is None:
+            known = self._letters[src, dst, number] = Flight(0, 0)
+        return known
+
+    def exchange(
+        self, rank: int, number: int, sends: Mapping[int, tuple[int, int]], expected: Mapping[int, int], terms: Terms
+    ) -> ExchangeFlight:
+        """Join an exchange of datagrams."""
+        return self._exchanges.begin(rank, number, sends, expected, terms)
+
+    def there(self, flight: ExchangeFlight, peer: int) -> list[bool]:
+        """Which datagrams of a peer had come when the exchange ended; none if it had sent none."""
+        return flight.there[peer].tolist() if peer in flight.there else [False] * flight.expected[peer]
+
+    def done(self, flight: Flight | ExchangeFlight, rank: int) -> bool:
+        """True if `wait` would return at once."""
+        end = flight.end_for(rank)
+        return end is not None and end <= self._simulation.now
+
+    def ended(self, flight: Flight | ExchangeFlight, rank: int) -> int | None:
+        """When it ends for a rank; None while that is not known."""
+        return flight.end_for(rank)
+
+    def wait(self, flight: Flight | ExchangeFlight, rank: int, until_ns: int | None = None) -> None:
+        """Return when the operation has ended for this worker, or at `until_ns` if it has not."""
+        end = flight.end_for(rank)
+        if end is None:
+            waiting = Waiting(rank, getcurrent(), until_ns)
+            flight.waiting.append(waiting)
+            if until_ns is not None:
+                self._simulation.at(until_ns, (_PATIENCE, rank), lambda: self._give_up(flight, waiting))
+            self._simulation.park()
+            return
+        end = end if until_ns is None else min(end, until_ns)
+        if end >= NEVER:  # whether that comes the simulation decides
+            self._simulation.wake(end, getcurrent(), rank)
+            self._simulation.park()
+        elif end > self._simulation.now:
+            self._simulation.sleep_until(end, rank)
+
+    def _give_up(self, flight: Flight | ExchangeFlight, waiting: Waiting) -> None:
+        """The patience of a worker is over; it may have gone on already."""
+        if waiting in flight.waiting:
+            flight.waiting.remove(waiting)
+            self._simulation.wake(self._simulation.now, waiting.worker, waiting.rank)
+
+    def _wake(self, flight: Flight) -> None:
+        """It has become known when the operation ends."""
+        for waiting in flight.waiting:
+            end = flight.end_for(waiting.rank)
+            assert end is not None, "ends are known by now"
+            time_ns = end if waiting.until_ns is None else min(end, waiting.until_ns)
+            self._simulation.wake(time_ns, waiting.worker, waiting.rank)
+        flight.waiting.clear()
+
+    # ---------------------------------------------------------------- the network's side
+
+    def _admit(self) -> None:
+        """Begin operations in their order, as many at a time as the collective allows."""
+        while self._queue and (self._free is None or self._free > 0 or self._freed):
+            sequence, flight = self._queue.popleft()
+            ready = np.array(flight.joined, np.int64)
+            if self._free:
+                self._free -= 1
+            elif self._free is not None:
+                ready = np.maximum(ready, self._freed.popleft())
+            self._begin(sequence, flight, ready)
+
+    def _begin(self, sequence: int, flight: Flight, ready: Ints) -> None:
+        if self._ranks == 1 or flight.nbytes == 0:
+            self._end(flight, ready)
+            return
+        plan = self._plans.get((flight.gathers, flight.nbytes))
+        if plan is None:
+            kind = self._gather if flight.gathers and self._gather is not None else self._kind
+            plan = self._plans[flight.gathers, flight.nbytes] = kind(self._network, flight.nbytes)
+        rounds = plan.rounds(ready, sequence % self._channels)
+        self._advance(rounds, None, (_COLLECTIVE, sequence), lambda ends: self._end(flight, ends))
+
+    def _advance(self, rounds: Rounds, arrived: Any, key: tuple[int, ...], then: Callable[[Ints], None]) -> None:
+        """Take a description one step further: schedule its next round, or several side by side."""
+        try:
+            wanted = rounds.send(arrived)
+        except StopIteration as stop:
+            then(stop.value)
+            return
+        if isinstance(wanted, Round):
+            begin = int(wanted.ready.min())
+            self._simulation.at(begin, key, lambda: self._send(rounds, wanted, key, then))
+            return
+        results: list[Ints | None] = [None] * len(wanted)
+
+        def collect(part: int, ends: Ints) -> None:
+            results[part] = ends
+            if all(result is not None for result in results):
+                self._advance(rounds, results, key, then)
+
+        for part, chain in enumerate(wanted):
+            self._advance(chain, None, (*key, part), lambda ends, part=part: collect(part, ends))  # type: ignore[misc]
+
+    def _send(self, rounds: Rounds, wanted: Round, key: tuple[int, ...], then: Callable[[Ints], None]) -> None:
+        """A round leaves; it meets the down queues when its first message gets there, and not before."""
+        route, flying = wanted.route, wanted.route.depart(wanted.ready, wanted.connections)
+        if route.shares_down:
+            begin = int(flying.begin.min())
+            self._simulation.at(begin, key, lambda: self._land(rounds, wanted, flying, key, then))
+        else:
+            self._land(rounds, wanted, flying, key, then)
+
+    def _land(
+        self, rounds: Rounds, wanted: Round, flying: Flying, key: tuple[int, ...], then: Callable[[Ints], None]
+    ) -> None:
+        self._advance(rounds, wanted.route.land(flying, wanted.connections), key, then)
+
+    def _end(self, flight: Flight, ends: Ints) -> None:
+        """It is known when the operation ends for each rank: wake who waits, begin what waited for its place."""
+        flight.ends = ends.tolist()
+        self._wake(flight)
+        if self._free is not None:
+            self._freed.append(ends)
+            self._admit()
+
+    def _carry(self, flight: Flight, src: int, dst: int) -> None:
+        route = self._routes.get((src, dst, flight.nbytes))
+        if route is None:
+            site = self._network.site_of
+            route = Route(self._network, np.array([src]), site[dst : dst + 1], np.array([flight.nbytes]))
+            self._routes[src, dst, flight.nbytes] = route
+        sockets = self._network.connections(f"message {src} {dst}", 0, 1)
+        arrival = int(route.send(np.array([self._simulation.now], np.int64), sockets)[0])
+        flight.ends = [arrival]
+        self._wake(flight)

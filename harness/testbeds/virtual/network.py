@@ -1,0 +1,291 @@
+"""The network of a simulation: up, path and down queues, delay, jitter, loss; and who sends to whom over it.
+
+The model is the one of the emulators (`harness.emulators.plan`)::
+
+    up queue of the site -> path queue -> loss -> delay and jitter, order kept -> down queue of the site
+
+with messages in the place of packets. A message counts with the headers of its packets (52 bytes of IP and TCP for
+each 1448 of payload, at an MTU of 1500). Between two workers of one site there is that site's local delay only.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from wanbench.harness.emulators.plan import MTU, Network, Queue
+from wanbench.harness.testbeds.virtual.noise import Noise, PathStreams
+from wanbench.harness.testbeds.virtual.outages import Outages
+from wanbench.harness.testbeds.virtual.queues import Ints, QueueStates, Turn
+from wanbench.harness.testbeds.virtual.tcp import Connections, Load, Tcp
+from wanbench.workloads.comm.blocks import WIRE_HEADER_BYTES
+
+HEADER_BYTES = 52  # IPv4 20, TCP 20, time stamps 12
+
+_NO_TCP = Tcp(ramp=False)
+
+
+class VirtualNetwork:
+    """Sites, workers and queues, with the state that they have now.
+
+    Args:
+        network: what an emulator would build.
+        seed: of jitter and loss; each directed path has a stream of its own.
+        tcp: what of TCP is modelled.
+        mtu: largest packet, headers included.
+    """
+
+    def __init__(self, network: Network, *, seed: int = 0, tcp: Tcp = _NO_TCP, mtu: int = MTU) -> None:
+        count = len(network.sites)
+        self.sites = count
+        self.site_of: Ints = np.array(network.site_of, np.int64)
+        self.tcp = tcp
+        self.packet_payload = mtu - HEADER_BYTES
+        self.up, self.down = QueueStates(count), QueueStates(count)
+        self.path = QueueStates(count * count)
+        self.path_cost = np.zeros(count * count)
+        self.delay = np.zeros(count * count, np.int64)
+        self.delay[:: count + 1] = network.local_delay_ns
+        self._take(network)
+        self.paths = PathStreams(network, seed)
+        self.outages = Outages(count * count)
+        self.dead = {src * count + dst: [(0, None)] for (src, dst), link in network.links.items() if link.loss >= 1}
+        self.outages.expect(self.dead)
+        self.version = 0  # of the values, which routes resolve once
+        self._latest: Ints | None = None
+        self._connections: dict[tuple[str, int], Connections] = {}
+
+    def expect_changes(self) -> None:
+        """Values will change: from now on remember what is needed to keep the order of messages then."""
+        self._latest = np.zeros(self.sites**2, np.int64)  # arrival, at the down queue, of what has left on each path
+        self._held = np.zeros(self.sites**2, np.int64)
+
+    def update(self, network: Network) -> None:
+        """New values for the same places. What has left its worker travels on by the old ones, and is not overtaken.
+
+        Raises:
+            ValueError: `expect_changes` did not come first.
+        """
+        if self._latest is None:
+            raise ValueError("expect_changes comes first")
+        before = self.delay.copy()
+        self._take(network)
+        self.paths.update(network)
+        shorter = self.delay < before
+        self._held[shorter] = self._latest[shorter]
+        self.version += 1
+
+    def in_order(self, link: Ints, end: Ints) -> Ints:
+        """Arrivals behind those of messages that left before their path got shorter."""
+        if self._latest is None:
+            return end
+        end = np.maximum(end, self._held[link])
+        np.maximum.at(self._latest, link, end)
+        return end
+
+    def _take(self, network: Network) -> None:
+        self.up_cost, self.down_cost = _costs(network.up), _costs(network.down)
+        for (src, dst), link in network.links.items():
+            index = src * self.sites + dst
+            self.delay[index], self.path_cost[index] = link.delay_ns, _cost(link.queue)
+
+    def connections(self, kind: str, channel: int, count: int) -> Connections:
+        """The `count` connections of a kind and channel; new ones when first asked for."""
+        if (kind, channel) not in self._connections:
+            self._connections[kind, channel] = Connections(self.tcp, count)
+        return self._connections[kind, channel]
+
+    def wire_bytes(self, payload: Ints) -> Ints:
+        """Bytes on the wire: the payload and the headers of its packets."""
+        packets: Ints = -(-payload // self.packet_payload)
+        return payload + HEADER_BYTES * packets
+
+
+class Stage:
+    """Some of the messages of a round pass queues of one kind; the others meet unlimited ones."""
+
+    def __init__(self, states: QueueStates, cost: NDArray[np.float64], queue: Ints, wire_bytes: Ints) -> None:
+        limited = cost[queue] > 0
+        self._members = None if limited.all() else np.flatnonzero(limited)
+        self.empty = not limited.any()
+        self.service_ns = np.ceil(wire_bytes * cost[queue]).astype(np.int64)
+        total = np.zeros(len(states.end), np.int64)
+        np.add.at(total, queue, self.service_ns)
+        self.drain_ns = total[queue]
+        if not self.empty:
+            picked = slice(None) if self._members is None else self._members
+            self._turn = Turn(states, queue[picked], self.service_ns[picked])
+
+    def serve(self, begin: Ints, end: Ints) -> tuple[Ints, Ints]:
+        """When the first and the last byte of each message leave, given when they come."""
+        if self.empty:
+            return begin, end
+        if self._members is None:
+            begin, served = self._turn.serve(begin)
+            return begin, np.maximum(served, end)
+        begin, end = begin.copy(), end.copy()
+        some, served = self._turn.serve(begin[self._members])
+        begin[self._members] = some
+        end[self._members] = np.maximum(served, end[self._members])
+        return begin, end
+
+
+@dataclass(frozen=True, slots=True)
+class Flying:
+    """Messages that have left: when the first and last byte of those between sites come to the down queue.
+
+    Attributes:
+        begin, end: those times. near: arrival of messages that stay in their site; None if none does.
+        stalled: TCP made some of them wait.
+        late: how much later those between sites arrive because of an outage; None if none does. They meet the down
+            queue at the time at which they would have come.
+    """
+
+    begin: Ints
+    end: Ints
+    near: Ints | None
+    stalled: bool
+    late: Ints | None = None
+
+
+class Route:
+    """A round of messages, resolved to queues once and sent as often as needed.
+
+    Args:
+        network: whose queues they pass.
+        src: the rank that sends each, shape (messages,). Messages that come to a queue at one time are served in the
+            order given.
+        site: the site that each goes to.
+        payload: bytes of each.
+        index: number of the connection of each, among those that `send` is given; default: that of the message.
+        flows: connections that share each message; one to a site stands for one to each of its workers.
+        datagrams: how many carry each message, if it is not a stream; then TCP has no part in it.
+    """
+
+    def __init__(
+        self,
+        network: VirtualNetwork,
+        src: Ints,
+        site: Ints,
+        payload: Ints,
+        *,
+        index: Ints | None = None,
+        flows: Ints | None = None,
+        datagrams: Ints | None = None,
+    ) -> None:
+        self._network = network
+        self._messages = (src, site, payload, index, flows, datagrams)
+        self._resolve()
+
+    def _resolve(self) -> None:
+        """By the values that the network has now."""
+        network = self._network
+        src, site, payload, index, flows, datagrams = self._messages
+        self._version = network.version
+        origin = network.site_of[src]
+        link = origin * network.sites + site
+        self._delay = network.delay[link]
+        far = origin != site
+        self._far = None if far.all() else np.flatnonzero(far)
+        picked = slice(None) if self._far is None else self._far
+        self._link, self._far_delay = link[picked], self._delay[picked]
+        self._index = (np.arange(len(src)) if index is None else index)[picked]
+        if datagrams is None:
+            wire, packets = network.wire_bytes(payload[picked]), -(-payload[picked] // network.packet_payload)
+        else:
+            wire, packets = payload[picked] + WIRE_HEADER_BYTES * datagrams[picked], datagrams[picked]
+        self._packets = packets
+        self._up = Stage(network.up, network.up_cost, origin[picked], wire)
+        self._path = Stage(network.path, network.path_cost, self._link, wire)
+        self._down = Stage(network.down, network.down_cost, site[picked], wire)
+        stages = (self._up, self._path, self._down)
+        back = site[picked] * network.sites + origin[picked]
+        shared = np.ones(len(src)) if flows is None else flows.astype(np.float64)
+        self._load = Load(
+            flow_bytes=payload[picked] / shared[picked],
+            rtt_ns=self._far_delay + network.delay[back],
+            drain_ns=np.maximum.reduce([stage.drain_ns for stage in stages]),
+        )
+        slowest = np.maximum.reduce([stage.service_ns for stage in stages])
+        loses = datagrams is None
+        self._noise = Noise.of(network.paths, self._link, self._far_delay, packets, slowest, loses=loses)
+
+    def send(self, ready: Ints, connections: Connections) -> Ints:
+        """`depart` and `land` at once: when each message has arrived as a whole."""
+        return self.land(self.depart(ready, connections), connections)
+
+    def depart(self, ready: Ints, connections: Connections | None) -> Flying:
+        """Let the messages leave when they are ready, through up and path queues and over their delay.
+
+        `connections`: their TCP state; None of datagrams.
+        """
+        if self._version != self._network.version:
+            self._resolve()
+        near = None if self._far is None else ready + self._delay
+        begin = end = ready if self._far is None else ready[self._far]
+        if not len(begin):
+            return Flying(begin, end, near, stalled=False)
+        losses, tail_lost, jitter = self._noise.draw() if self._noise is not None else (None, None, None)
+        stall = None if connections is None else self._stall(begin, connections, losses, tail_lost)
+        begin, end = self._up.serve(begin, end)
+        begin, end = self._path.serve(begin, end)
+        end = end if stall is None else end + stall
+        late = None
+        if connections is not None and self._network.outages:
+            late = self._network.outages.late_ns(
+                connections, self._index, self._link, begin, end, self._packets, self._load
+            )
+        end, begin = end + self._far_delay, begin + self._far_delay
+        if jitter is not None:
+            end = self._network.paths.in_order(self._link, end, jitter)
+            begin = np.minimum(begin, end)
+        end = self._network.in_order(self._link, end)
+        return Flying(begin, end, near, stall is not None or bool(self._network.outages), late)
+
+    @property
+    def shares_down(self) -> bool:
+        """True if messages meet a limit on the way in, where those of other rounds may come first."""
+        return not self._down.empty
+
+    def land(self, flying: Flying, connections: Connections) -> Ints:
+        """When each message has arrived as a whole, behind what came before it through the down queues."""
+        end = flying.end
+        if len(end):
+            _, end = self._down.serve(flying.begin, end)
+            if flying.late is not None:
+                end = end + flying.late
+            if flying.stalled:
+                end = connections.in_order(self._index, end)
+        if flying.near is None or self._far is None:
+            return end
+        flying.near[self._far] = end
+        return flying.near
+
+    def land_span(self, flying: Flying) -> tuple[Ints, Ints]:
+        """When the first and the last byte of each message of datagrams have come through the down queues."""
+        begin, end = self._down.serve(flying.begin, flying.end) if len(flying.end) else (flying.begin, flying.end)
+        if flying.near is None or self._far is None:
+            return begin, end
+        begins, ends = flying.near.copy(), flying.near.copy()
+        begins[self._far], ends[self._far] = begin, end
+        return begins, ends
+
+    def left_ns(self, flying: Flying) -> int:
+        """When the last byte of messages between sites was on its way, jitter included; 0 if there are none."""
+        return int((flying.end - self._far_delay).max()) if len(flying.end) else 0
+
+    def _stall(self, ready: Ints, connections: Connections, losses: Ints | None, tail_lost: Ints | None) -> Ints | None:
+        if not self._network.tcp.ramp and losses is None:
+            return None
+        return connections.stall_ns(self._index, ready, self._load, losses, tail_lost)
+
+
+def _costs(queues: tuple[Queue, ...]) -> NDArray[np.float64]:
+    return np.array([_cost(queue) for queue in queues])
+
+
+def _cost(queue: Queue) -> float:
+    """Nanoseconds a byte; 0 where the rate is unlimited."""
+    return 0.0 if queue.rate_bytes_per_s is None else 1e9 / queue.rate_bytes_per_s

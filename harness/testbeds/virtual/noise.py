@@ -1,0 +1,155 @@
+"""Jitter and loss: what a path draws for each message, from a stream of its own."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from wanbench.harness.emulators.plan import Network
+from wanbench.harness.testbeds.virtual import streams
+from wanbench.harness.testbeds.virtual.queues import Ints, in_turn, segments
+
+Floats = NDArray[np.float64]
+
+_PLAUSIBLE_SIGMAS = 6
+
+
+class PathStreams:
+    """Jitter and loss of every directed path, how much each has drawn, and its latest arrival.
+
+    Args:
+        network: the paths; path (a, b) has index a x sites + b.
+        seed: of all streams; a path's own is named by its sites.
+    """
+
+    def __init__(self, network: Network, seed: int) -> None:
+        sites = len(network.sites)
+        self._seed = seed
+        self.jitter_ns, self.loss = np.zeros(sites * sites), np.zeros(sites * sites)
+        self._keys = np.zeros(sites * sites, np.uint64)
+        self.update(network)
+        self._drawn = np.zeros(sites * sites, np.uint64)
+        self._latest = np.zeros(sites * sites, np.int64)
+
+    def update(self, network: Network) -> None:
+        """New values for the same places; streams go on. A path that loses everything has an outage instead."""
+        sites = len(network.sites)
+        for (src, dst), link in network.links.items():
+            index = src * sites + dst
+            self.jitter_ns[index], self.loss[index] = link.jitter_ns, link.loss if link.loss < 1 else 0.0
+            if (link.jitter_ns or link.loss) and not self._keys[index]:
+                self._keys[index] = streams.key(self._seed, network.sites[src], network.sites[dst])
+
+    def draw(self, links: Ints, nth: NDArray[np.uint64], heads: Ints, counts: NDArray[np.uint64]) -> Floats:
+        """The next number in (0, 1) of each message's path.
+
+        Args:
+            links: path of each message. nth: how many messages before it in this round share its path.
+            heads: the distinct paths. counts: their messages in this round.
+        """
+        numbers = self._drawn[links] + nth
+        self._drawn[heads] += counts
+        return streams.uniform(self._keys[links], numbers)
+
+    def lost(self, link: int, count: int) -> NDArray[np.bool_]:
+        """Which of the next `count` packets of a path are lost, each on its own."""
+        if not self.loss[link]:
+            return np.zeros(count, np.bool_)
+        numbers = self._drawn[link] + np.arange(count, dtype=np.uint64)
+        self._drawn[link] += np.uint64(count)
+        lost: NDArray[np.bool_] = streams.uniform(np.full(count, self._keys[link]), numbers) < self.loss[link]
+        return lost
+
+    def in_order(self, links: Ints, departure: Ints, jitter: Ints) -> Ints:
+        """Arrivals, delay apart, such that nothing overtakes on its path.
+
+        A later round may bring an earlier departure. So an arrival is held back only by what it can have met: one
+        that lies no further ahead than jitter reaches.
+        """
+        order = np.lexsort((departure, links))
+        links, arrival = links[order], (departure + jitter)[order]
+        segment, first = segments(links)
+        heads = links[first]
+        latest = self._latest[heads]
+        reach = _PLAUSIBLE_SIGMAS * self.jitter_ns[heads]
+        latest = np.where(latest - arrival[first] <= reach, latest, 0)
+        arrival = in_turn(arrival, np.zeros_like(arrival), segment, first, latest)
+        self._latest[heads] = np.maximum(self._latest[heads], arrival[np.r_[first[1:], len(links)] - 1])
+        out = np.empty_like(arrival)
+        out[order] = arrival
+        return out
+
+
+class Noise:
+    """What the messages of one kind of round draw. Use `of`.
+
+    A message of many packets has arrived when the last of them has, which waits for those before it: its jitter is the
+    largest of as many draws as packets follow each other within a standard deviation.
+    """
+
+    def __init__(
+        self, paths: PathStreams, links: Ints, delay: Ints, packets: Ints, close: Floats, *, jitters: bool, loses: bool
+    ) -> None:
+        self._paths, self._links, self._delay, self._packets = paths, links, delay, packets
+        self._sigma, self._loss = paths.jitter_ns[links], paths.loss[links]
+        self._jitters, self._loses = jitters, loses
+        self._one_over_close = 1 / close
+        self._any_lost = -np.expm1(packets * np.log1p(-self._loss))
+        order = np.argsort(links, kind="stable")
+        segment, first = segments(links[order])
+        self._nth = np.empty(len(links), np.uint64)
+        self._nth[order] = (np.arange(len(links)) - first[segment]).astype(np.uint64)
+        self._heads = links[order][first]
+        self._counts = np.diff(np.r_[first, len(links)]).astype(np.uint64)
+
+    @staticmethod
+    def of(
+        paths: PathStreams, links: Ints, delay: Ints, packets: Ints, slowest_ns: Ints, *, loses: bool = True
+    ) -> Noise | None:
+        """For messages on these paths; None if the paths have neither jitter nor loss.
+
+        Args:
+            delay: one way, of each message. packets: how many each has.
+            slowest_ns: how long its slowest queue is busy with it.
+            loses: whether a loss is the message's business; that of a datagram is not.
+        """
+        sigma = paths.jitter_ns[links]
+        jitters, loses = bool(sigma.any()), loses and bool(paths.loss[links].any())
+        if not jitters and not loses:
+            return None
+        together = np.where(slowest_ns > 0, packets * sigma / np.maximum(slowest_ns, 1), packets)
+        close = np.clip(together, 1, np.maximum(packets, 1))
+        return Noise(paths, links, delay, packets, close, jitters=jitters, loses=loses)
+
+    def draw(self) -> tuple[Ints | None, Ints | None, Ints | None]:
+        """(packets lost, 1 where the last one is among them, deviation from the delay) of each; None is all 0."""
+        jitter = losses = tail = None
+        if self._jitters:
+            largest = streams.normal(self._uniform() ** self._one_over_close)
+            jitter = np.maximum(np.rint(largest * self._sigma).astype(np.int64), -self._delay)
+        if self._loses:
+            uniform = self._uniform()
+            hit = np.flatnonzero(uniform < self._any_lost)
+            if len(hit):
+                losses, tail = np.zeros(len(uniform), np.int64), np.zeros(len(uniform), np.int64)
+                for i in hit.tolist():
+                    quantile, packets = float(uniform[i] / self._any_lost[i]), int(self._packets[i])
+                    losses[i] = lost_packets(quantile, packets, float(self._loss[i]))
+                    # One draw serves twice: its last digits say whether the end of the message is hit.
+                    tail[i] = (uniform[i] * 1e9) % 1 < losses[i] / packets
+        return losses, tail, jitter
+
+    def _uniform(self) -> Floats:
+        return self._paths.draw(self._links, self._nth, self._heads, self._counts)
+
+
+def lost_packets(quantile: float, packets: int, loss: float) -> int:
+    """How many of some packets are lost, given that one is: the quantile, in (0, 1), of that distribution."""
+    chance = total = (1 - loss) ** packets
+    target = total + quantile * (1 - total)
+    lost = 0
+    while total < target and lost < packets:
+        chance *= (packets - lost) / (lost + 1) * loss / (1 - loss)
+        lost += 1
+        total += chance
+    return max(lost, 1)

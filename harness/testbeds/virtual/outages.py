@@ -1,0 +1,85 @@
+"""Outages on the simulated clock: when nothing gets through a directed path, and what that costs a message.
+
+A packet is lost where the emulators lose it: behind the path's queue, before its delay. What was past that point
+arrives. A message some of which is lost goes on when TCP sends again and that gets through: at the first of its
+attempts (`virtual.tcp.attempts`) after the path has healed. Later messages of the connection arrive behind it.
+
+An outage in one direction costs nothing in the other: that acknowledgements are lost too is not modelled.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from wanbench.harness.testbeds.virtual.queues import Ints
+from wanbench.harness.testbeds.virtual.tcp import NEVER, Connections, Load, Lost
+
+Spans = Sequence[tuple[int, int | None]]
+
+
+class Outages:
+    """Of the directed paths of a network; path (a, b) has index a x sites + b.
+
+    Args:
+        paths: how many there are.
+    """
+
+    def __init__(self, paths: int) -> None:
+        self._of: dict[int, list[tuple[int, int]]] = {}
+        self._first, self._last = np.full(paths, NEVER), np.zeros(paths, np.int64)
+
+    def __bool__(self) -> bool:
+        return bool(self._of)
+
+    def expect(self, spans: Mapping[int, Spans]) -> None:
+        """What is known now of each path: (begin, end) in nanoseconds, in order; an end of None never comes."""
+        self._of = {path: [(begin, NEVER if end is None else end) for begin, end in of] for path, of in spans.items()}
+        self._first[:], self._last[:] = NEVER, 0
+        for path, of in self._of.items():
+            self._first[path], self._last[path] = of[0][0], of[-1][1]
+
+    def lost(self, path: int, times: Ints) -> NDArray[np.bool_]:
+        """Which packets that come to the end of the path's queue at these times are lost."""
+        found = np.zeros(len(times), np.bool_)
+        for begin, end in self._of.get(path, ()):
+            found |= (times >= begin) & (times < end)
+        return found
+
+    def late_ns(
+        self, connections: Connections, index: Ints, path: Ints, begin: Ints, end: Ints, packets: Ints, load: Load
+    ) -> Ints | None:
+        """How much later messages arrive than without outages; None if none does.
+
+        Args:
+            index: the connection of each message. path: its directed path.
+            begin, end: when its first and its last byte come to the end of the path's queue.
+            packets: how many carry it. load: what it puts on its connection.
+        """
+        near = np.flatnonzero((begin < self._last[path]) & (end >= self._first[path]))
+        late: Ints | None = None
+        for i in near.tolist():
+            at = self._lost_at(int(path[i]), int(begin[i]), int(end[i]))
+            if at is None:
+                continue
+            if late is None:
+                late = np.zeros(len(index), np.int64)
+            length = int(end[i]) - int(begin[i])
+            left = (int(end[i]) - at) / length if length else 1.0
+            rtt, drain = int(load.rtt_ns[i]), int(load.drain_ns[i])
+            lost = Lost(at, rtt, rtt + 2 * drain, int(packets[i]), left * float(load.flow_bytes[i]))
+            resumed = connections.resume_ns(int(index[i]), lost, lambda time, i=i: self._dark(int(path[i]), time))  # type: ignore[misc]
+            late[i] = min(resumed - at, NEVER - int(end[i]))
+        return late
+
+    def _lost_at(self, path: int, begin: int, end: int) -> int | None:
+        for dark, healed in self._of.get(path, ()):
+            if begin < healed and end >= dark:
+                return max(begin, dark)
+        return None
+
+    def _dark(self, path: int, time: int) -> int | None:
+        """If nothing gets through at a time: until when."""
+        return next((healed for dark, healed in self._of.get(path, ()) if dark <= time < healed), None)

@@ -1,0 +1,156 @@
+"""CIFAR-10 (Krizhevsky 2009) from the folder `cifar-10-batches-py`, as its authors distribute it."""
+
+from __future__ import annotations
+
+import io
+import pickle
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+from wanbench.workloads.data.datasets import endless
+from wanbench.workloads.workload_keys import WorkloadError
+
+if TYPE_CHECKING:
+    import torch
+
+TRAIN_FILES = tuple(f"data_batch_{number}" for number in range(1, 6))
+TEST_FILE = "test_batch"
+SIDE = 32
+_VALUES = 3 * SIDE * SIDE
+_CLASSES = 10
+_PADDING = 4
+_EVALUATED_AT_ONCE = 250
+_EXPECTED = "expected the folder cifar-10-batches-py of the python version of CIFAR-10"
+
+
+@dataclass(frozen=True)
+class Cifar10:
+    """All images.
+
+    Attributes:
+        train, test: uint8, shape (images, 3, 32, 32).
+        train_labels: classes 0 to 9. test_labels: the same as a tensor, int64.
+        mean, std: of the training images by channel, on a scale from 0 to 255; shape (3, 1, 1).
+    """
+
+    train: torch.Tensor
+    test: torch.Tensor
+    train_labels: tuple[int, ...]
+    test_labels: torch.Tensor
+    mean: torch.Tensor
+    std: torch.Tensor
+
+
+def check(folder: Path) -> None:
+    """Whether `folder` is what `read` reads, from its names and its smallest part. Raises: WorkloadError."""
+    if not folder.is_dir():
+        raise WorkloadError(f"workload.data: {folder}: no such folder; {_EXPECTED}")
+    missing = [name for name in (*TRAIN_FILES, TEST_FILE) if not (folder / name).is_file()]
+    if missing:
+        inside = folder / "cifar-10-batches-py"
+        hint = f"did you mean {inside}?" if inside.is_dir() else _EXPECTED
+        raise WorkloadError(f"workload.data: {folder}: no file {missing[0]}; {hint}")
+    _unpickled(folder / TEST_FILE)
+
+
+@lru_cache(maxsize=1)
+def read(folder: Path) -> Cifar10:
+    """All images of a folder. Raises: WorkloadError: they are not there, or not in the format."""
+    import numpy as np
+    import torch
+
+    check(folder)
+    images, labels = zip(*(_unpickled(folder / name) for name in TRAIN_FILES), strict=True)
+    train = torch.from_numpy(np.concatenate(images)).view(-1, 3, SIDE, SIDE)
+    test_images, test_labels = _unpickled(folder / TEST_FILE)
+    mean, std = _statistics(train)
+    return Cifar10(
+        train=train,
+        test=torch.from_numpy(test_images.copy()).view(-1, 3, SIDE, SIDE),
+        train_labels=tuple(label for part in labels for label in part),
+        test_labels=torch.tensor(test_labels),
+        mean=mean,
+        std=std,
+    )
+
+
+def _statistics(images: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Mean and standard deviation of each channel, by counting values: as floats, the images would take 0.6 GB."""
+    import torch
+
+    values = torch.arange(256, dtype=torch.float64)
+    means, stds = [], []
+    for channel in images.unbind(dim=1):
+        share = torch.bincount(channel.flatten(), minlength=256) / channel.numel()
+        means.append((share * values).sum())
+        stds.append((share * (values - means[-1]) ** 2).sum().sqrt().clamp(min=1.0))
+    return torch.stack(means).float().view(3, 1, 1), torch.stack(stds).float().view(3, 1, 1)
+
+
+def batches(
+    data: Cifar10, batch_size: int, random: Random, indices: Sequence[int]
+) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+    """Endless batches, each image shifted by up to 4 pixels and mirrored at random (He et al. 2016, section 4.2)."""
+    import torch
+    from torch.nn.functional import pad
+
+    labels = torch.tensor(data.train_labels)
+    for chosen in endless(batch_size, random, indices):
+        padded = pad(_normal(data, data.train[chosen]), [_PADDING] * 4)
+        images = []
+        for image in padded:
+            top, left = random.randrange(2 * _PADDING + 1), random.randrange(2 * _PADDING + 1)
+            cut = image[:, top : top + SIDE, left : left + SIDE]
+            images.append(cut.flip(2) if random.random() < 0.5 else cut)
+        yield torch.stack(images), labels[chosen]
+
+
+def accuracy(module: torch.nn.Module, data: Cifar10) -> float:
+    """The share of test images whose class is predicted right."""
+    right = 0
+    for start in range(0, len(data.test), _EVALUATED_AT_ONCE):
+        part = slice(start, start + _EVALUATED_AT_ONCE)
+        right += int((module(_normal(data, data.test[part])).argmax(dim=1) == data.test_labels[part]).sum())
+    return right / len(data.test)
+
+
+def _normal(data: Cifar10, images: torch.Tensor) -> torch.Tensor:
+    return (images.float() - data.mean) / data.std
+
+
+class _OnlyArrays(pickle.Unpickler):
+    """Pickles can run programs; these hold nothing but NumPy arrays."""
+
+    def find_class(self, module: str, name: str) -> Any:
+        """See `pickle.Unpickler.find_class`."""
+        import numpy as np
+        from numpy._core import multiarray
+
+        known = {"_reconstruct": multiarray._reconstruct, "ndarray": np.ndarray, "dtype": np.dtype}
+        if module.split(".")[0] == "numpy" and name in known:
+            return known[name]
+        if (module, name) == ("_codecs", "encode"):
+            return lambda text, encoding: text.encode(encoding)
+        raise pickle.UnpicklingError(f"it wants {module}.{name}")
+
+
+def _unpickled(path: Path) -> tuple[Any, list[int]]:
+    """Images (uint8, shape (images, 3072)) and labels of one file."""
+    import numpy as np
+
+    wrong = f"workload.data: {path}: not a batch of CIFAR-10"
+    try:
+        found = _OnlyArrays(io.BytesIO(path.read_bytes()), encoding="bytes").load()
+        images, labels = found[b"data"], found[b"labels"]
+    except OSError as error:
+        raise WorkloadError(f"workload.data: {path}: cannot be read: {error.strerror}") from None
+    except Exception as error:  # a broken pickle can raise anything
+        raise WorkloadError(f"{wrong} ({type(error).__name__}: {error}); {_EXPECTED}") from None
+    shaped = isinstance(images, np.ndarray) and images.dtype == np.uint8 and images.shape == (len(labels), _VALUES)
+    if not shaped or not len(labels) or not all(isinstance(one, int) and 0 <= one < _CLASSES for one in labels):
+        raise WorkloadError(f"{wrong}: expected uint8 images of shape (images, {_VALUES}) and as many labels 0 to 9")
+    return images, list(labels)

@@ -1,0 +1,83 @@
+"""The digits, which need no download, and batches of any data set."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from random import Random
+from typing import TYPE_CHECKING
+
+from wanbench.workloads.seeding import stream
+
+if TYPE_CHECKING:
+    import torch
+
+TEST_SAMPLES = 360
+"""Of the 1797 digits, one in five is held out."""
+
+
+@dataclass(frozen=True)
+class Split:
+    """Training and test images.
+
+    Attributes:
+        train_x, test_x: images, float32 in [0, 1], shape (samples, 1, 8, 8).
+        train_y, test_y: classes 0 to 9, int64, shape (samples,).
+    """
+
+    train_x: torch.Tensor
+    train_y: torch.Tensor
+    test_x: torch.Tensor
+    test_y: torch.Tensor
+
+
+@lru_cache(maxsize=16)  # a simulation asks for it once a worker
+def digits(folds: int | None = None, fold: int = 0) -> Split:
+    """The 8x8 handwritten digits bundled with scikit-learn (UCI, Alpaydin and Kaynak 1998).
+
+    The test images are the same whatever the seed of a run, so that accuracies of different runs compare.
+
+    Args:
+        folds: with k, the 1797 images are cut into k parts of nearly equal size; over all k every image is tested
+            once. fold: the part to test on, 0 to k - 1.
+    """
+    import torch
+    from sklearn.datasets import load_digits
+
+    bunch = load_digits()
+    x = torch.tensor(bunch.images, dtype=torch.float32).unsqueeze(1) / 16
+    y = torch.tensor(bunch.target, dtype=torch.int64)
+    order = list(range(len(y)))
+    # Neighbouring samples come from the same writers, so a cut without shuffling would test on strangers
+    # only.
+    stream(0, "digits", "split").shuffle(order)
+    if folds is None:
+        test, train = order[:TEST_SAMPLES], order[TEST_SAMPLES:]
+    else:
+        test, train = order[fold::folds], [index for at, index in enumerate(order) if at % folds != fold]
+    return Split(x[train], y[train], x[test], y[test])
+
+
+def batches(
+    x: torch.Tensor, y: torch.Tensor, batch_size: int, random: Random, indices: Sequence[int]
+) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+    """Endless batches of exactly `batch_size` of the samples `indices`, reshuffled whenever all have been
+    seen.
+
+    A batch may span two passes, so that a shard smaller than a batch works too.
+    """
+    for chosen in endless(batch_size, random, indices):
+        yield x[chosen], y[chosen]
+
+
+def endless(batch_size: int, random: Random, indices: Sequence[int]) -> Iterator[list[int]]:
+    """The indices of such batches."""
+    waiting: list[int] = []
+    while True:
+        while len(waiting) < batch_size:
+            epoch = list(indices)
+            random.shuffle(epoch)
+            waiting.extend(epoch)
+        chosen, waiting = waiting[:batch_size], waiting[batch_size:]
+        yield chosen

@@ -1,0 +1,162 @@
+"""ImageNet (ILSVRC 2012), or any images in its layout: `train/<class>/*.JPEG` and `val/<class>/*.JPEG`."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+from wanbench.workloads.data.datasets import endless
+from wanbench.workloads.workload_keys import WorkloadError
+
+if TYPE_CHECKING:
+    import torch
+
+CLASSES = 1000
+SIDE = 224
+PARTS = ("train", "val")
+_RESIZED = 256
+_SUFFIXES = (".jpeg", ".jpg", ".png")
+_MEAN, _STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+_EVALUATED_AT_ONCE = 32
+_CROP_TRIES = 10
+_EXPECTED = "expected train/<class>/*.JPEG and val/<class>/*.JPEG"
+
+
+@dataclass(frozen=True)
+class Images:
+    """Files and their classes, in the order of names.
+
+    Attributes:
+        train, test: paths. train_labels, test_labels: classes, counted from 0 in the order of the folders' names.
+    """
+
+    train: tuple[Path, ...]
+    train_labels: tuple[int, ...]
+    test: tuple[Path, ...]
+    test_labels: tuple[int, ...]
+
+
+def check(folder: Path) -> None:
+    """Whether `folder` has the layout that `read` reads, without listing every image. Raises: WorkloadError."""
+    if not folder.is_dir():
+        raise WorkloadError(f"workload.data: {folder}: no such folder; {_EXPECTED}")
+    classes = {part: _classes(folder, part) for part in PARTS}
+    unknown = [name for name in classes["val"] if name not in classes["train"]]
+    if unknown:
+        raise WorkloadError(f"workload.data: {folder}: val/{unknown[0]} is no class of train; {_EXPECTED}")
+    for part, names in classes.items():
+        if not _files(folder / part / names[0]):
+            wanted = ", ".join(_SUFFIXES)
+            raise WorkloadError(f"workload.data: {folder / part / names[0]}: no image ({wanted}); {_EXPECTED}")
+    _pillow()
+
+
+@lru_cache(maxsize=1)
+def read(folder: Path) -> Images:
+    """The files of a folder. Raises: WorkloadError: they are not there, or not in the layout."""
+    check(folder)
+    number = {name: index for index, name in enumerate(_classes(folder, "train"))}
+    found = {
+        part: [
+            (path, number[name]) for name in _classes(folder, part) for path in _files(folder / part / name)
+        ]
+        for part in PARTS
+    }  # fmt: skip
+    train, test = ([*zip(*found[part], strict=True)] for part in PARTS)
+    return Images(train[0], train[1], test[0], test[1])
+
+
+def batches(
+    images: Images, batch_size: int, random: Random, indices: Sequence[int]
+) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+    """Endless batches: a random part of each image, resized and mirrored at random (Szegedy et al. 2015)."""
+    import torch
+
+    for chosen in endless(batch_size, random, indices):
+        x = torch.stack([_random_part(images.train[index], random) for index in chosen])
+        yield x, torch.tensor([images.train_labels[index] for index in chosen])
+
+
+def accuracy(module: torch.nn.Module, images: Images) -> float:
+    """The share of test images whose class is predicted right, from their middle."""
+    import torch
+
+    right = 0
+    for start in range(0, len(images.test), _EVALUATED_AT_ONCE):
+        part = slice(start, start + _EVALUATED_AT_ONCE)
+        scores = module(torch.stack([_middle(path) for path in images.test[part]]))
+        right += int((scores.argmax(dim=1) == torch.tensor(images.test_labels[part])).sum())
+    return right / len(images.test)
+
+
+def _classes(folder: Path, part: str) -> list[str]:
+    inside = folder / part
+    names = sorted(path.name for path in inside.iterdir() if path.is_dir()) if inside.is_dir() else []
+    if not names:
+        raise WorkloadError(f"workload.data: {folder}: no class folders in {part}; {_EXPECTED}")
+    if len(names) > CLASSES:
+        raise WorkloadError(f"workload.data: {inside}: {len(names)} classes; expected at most {CLASSES}")
+    return names
+
+
+def _files(folder: Path) -> list[Path]:
+    return sorted(path for path in folder.iterdir() if path.suffix.lower() in _SUFFIXES)
+
+
+def _pillow() -> Any:
+    try:
+        from PIL import Image
+    except ImportError:
+        raise WorkloadError("workload.data: JPEG images need Pillow; pip install pillow") from None
+    return Image
+
+
+def _opened(path: Path) -> Any:
+    """An image in three colours. Raises: WorkloadError: it is none."""
+    try:
+        return _pillow().open(path).convert("RGB")
+    except OSError as error:
+        raise WorkloadError(f"workload.data: {path}: not an image that Pillow reads ({error})") from None
+
+
+def _random_part(path: Path, random: Random) -> torch.Tensor:
+    """A part of 8 to 100 % of the area with sides of 3:4 to 4:3; the whole image where none fits."""
+    image = _opened(path)
+    width, height = image.size
+    box = (0, 0, width, height)
+    for _ in range(_CROP_TRIES):
+        area = width * height * random.uniform(0.08, 1.0)
+        ratio = math.exp(random.uniform(math.log(3 / 4), math.log(4 / 3)))
+        w, h = round(math.sqrt(area * ratio)), round(math.sqrt(area / ratio))
+        if 0 < w <= width and 0 < h <= height:
+            left, top = random.randint(0, width - w), random.randint(0, height - h)
+            box = (left, top, left + w, top + h)
+            break
+    resized = image.resize((SIDE, SIDE), _pillow().Resampling.BILINEAR, box=box)
+    mirrored = random.random() < 0.5
+    return _tensor(resized.transpose(_pillow().Transpose.FLIP_LEFT_RIGHT) if mirrored else resized)
+
+
+def _middle(path: Path) -> torch.Tensor:
+    """The shorter side resized to 256, and 224 pixels from the middle."""
+    image = _opened(path)
+    width, height = image.size
+    cut = min(width, height) * SIDE / _RESIZED
+    left, top = (width - cut) / 2, (height - cut) / 2
+    box = (left, top, left + cut, top + cut)
+    return _tensor(image.resize((SIDE, SIDE), _pillow().Resampling.BILINEAR, box=box))
+
+
+def _tensor(image: Any) -> torch.Tensor:
+    """float32, shape (3, SIDE, SIDE), normalised by channel."""
+    import numpy as np
+    import torch
+
+    x = torch.from_numpy(np.array(image, dtype=np.uint8)).permute(2, 0, 1).float() / 255
+    mean, std = (torch.tensor(values).view(3, 1, 1) for values in (_MEAN, _STD))
+    return (x - mean) / std

@@ -1,0 +1,88 @@
+"""How a data set is divided over the workers: alike (IID), or with a different mix of classes each."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import Self
+
+from wanbench.workloads.seeding import stream
+
+EXPECTED = 'expected "iid" or "dirichlet:ALPHA" with ALPHA above 0, such as "dirichlet:0.5"'
+
+
+@dataclass(frozen=True, slots=True)
+class Shards:
+    """A rule that gives every sample to exactly one worker.
+
+    Attributes:
+        alpha: None: samples are dealt out at random, as equally as possible. A number: each class is divided
+            over the workers in proportions drawn from a symmetric Dirichlet distribution with this
+            concentration (Yurochkin et al. 2019, section 4), so shards differ in size and in classes; the
+            smaller, the more.
+    """
+
+    alpha: float | None = None
+
+    @classmethod
+    def parse(cls, text: object) -> Self:
+        """Read "iid" or "dirichlet:0.5".
+
+        Raises:
+            ValueError: anything else.
+        """
+        if text == "iid":
+            return cls()
+        if isinstance(text, str) and text.startswith("dirichlet:"):
+            try:
+                alpha = float(text.removeprefix("dirichlet:"))
+            except ValueError:
+                alpha = math.nan
+            if 0 < alpha < math.inf:
+                return cls(alpha)
+        raise ValueError(f"{EXPECTED}, got {text!r}")
+
+    def __str__(self) -> str:
+        """The text that `parse` reads."""
+        return "iid" if self.alpha is None else f"dirichlet:{self.alpha:g}"
+
+    def divide(self, labels: Sequence[int], world_size: int, seed: int) -> list[list[int]]:
+        """The samples of each worker, as indices into `labels`; all workers compute the same division.
+
+        No shard is empty: a worker that got nothing takes one sample from the largest shard.
+
+        Raises:
+            ValueError: there are fewer samples than workers.
+        """
+        if len(labels) < world_size:
+            raise ValueError(f"{len(labels)} samples cannot be divided over {world_size} workers")
+        random = stream(seed, "shards", str(self))
+        order = list(range(len(labels)))
+        random.shuffle(order)
+        if self.alpha is None:
+            return [order[rank::world_size] for rank in range(world_size)]
+        divided: list[list[int]] = [[] for _ in range(world_size)]
+        for label in sorted(set(labels)):
+            members = [index for index in order if labels[index] == label]
+            weights = [random.gammavariate(self.alpha, 1.0) for _ in range(world_size)]
+            for shard, part in zip(divided, _cut(members, weights), strict=True):
+                shard.extend(part)
+        for shard in divided:
+            if not shard:
+                shard.append(max(divided, key=len).pop())
+        return divided
+
+
+IID = Shards()
+
+
+def _cut(members: Sequence[int], weights: Sequence[float]) -> list[Sequence[int]]:
+    """Cut `members` into consecutive parts in proportion to `weights`."""
+    total = sum(weights)
+    # Gamma variates of a tiny concentration can all round to zero: then one worker gets the class, whichever
+    # is last.
+    ends = [round(len(members) * done / total) if total > 0 else 0 for done in accumulate(weights)]
+    ends[-1] = len(members)
+    return [members[start:end] for start, end in zip([0, *ends[:-1]], ends, strict=True)]

@@ -1,0 +1,296 @@
+"""The local optimiser on one flat vector: SGD with momentum, Nesterov and coupled weight decay, or AdamW.
+
+SGD is linear in the gradients, which exact compensation of late averages rests on: `SGD.respond` is one step
+on a pair of scalars, and `SGD.step` from zero is one step of the response on vectors. AdamW is not.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, cast
+
+from wanbench.workloads.comm.base import Vector
+from wanbench.workloads.compute.phantom import Phantom
+
+if TYPE_CHECKING:
+    import torch
+
+
+class OptimizerError(ValueError):
+    """An optimiser setting is out of range. The message is one line."""
+
+
+class Optimizer(Protocol):
+    """What an algorithm may ask of any optimiser."""
+
+    @property
+    def lr(self) -> float:
+        """The learning rate of the current step."""
+        ...
+
+    @property
+    def momentum(self) -> float:
+        """How much of the momentum buffer a step keeps; 0 means that the buffer is never touched."""
+        ...
+
+    def advance(self, step: int) -> None:
+        """Set `lr` for a step; it holds until the next call."""
+        ...
+
+    def step(self, w: Vector, m: Vector, g: Vector) -> None:
+        """Update `w` and momentum buffer `m`, each of shape (numel,), in place; `g` is left as it is."""
+        ...
+
+
+@dataclass(frozen=True)
+class OptimizerConfig:
+    """What all optimisers take from a spec's `[train]` table.
+
+    Attributes:
+        optimizer: the name of the optimiser.
+        lr: peak learning rate.
+        weight_decay: see each.
+        schedule: "constant" or "cosine" (to 0 at `total_steps`), both after the warm-up.
+        warmup_steps: steps over which the rate grows linearly to `lr`; 0 for none.
+        total_steps: where the cosine ends; needed by "cosine" only.
+
+    Raises:
+        OptimizerError: a value is out of range.
+    """
+
+    kind: ClassVar[str] = ""
+
+    optimizer: str = ""
+    lr: float = 0.1
+    weight_decay: float = 0.0
+    schedule: str = "constant"
+    warmup_steps: int = 0
+    total_steps: int | None = None
+
+    def __post_init__(self) -> None:
+        _require(self.optimizer == self.kind, "optimizer", self.optimizer, f"'{self.kind}'")
+        _require(_is_number(self.lr) and self.lr > 0, "lr", self.lr, "a number above 0")
+        in_range = _is_number(self.weight_decay) and self.weight_decay >= 0
+        _require(in_range, "weight_decay", self.weight_decay, "a number of 0 or more")
+        known = self.schedule in ("constant", "cosine")
+        _require(known, "schedule", self.schedule, "'constant' or 'cosine'")
+        _require(_is_count(self.warmup_steps), "warmup_steps", self.warmup_steps, "a whole number, 0 or more")
+        total = self.total_steps
+        _require(total is None or _is_count(total), "total_steps", total, "a whole number, 0 or more")
+        if self.schedule == "cosine":
+            longer = total is not None and total > self.warmup_steps
+            _require(longer, "total_steps", total, "more than warmup_steps, because schedule is 'cosine'")
+
+    def lr_at(self, step: int) -> float:
+        """The learning rate of a step, counted from 0."""
+        if step < self.warmup_steps:
+            return self.lr * (step + 1) / self.warmup_steps
+        if self.schedule == "constant" or self.total_steps is None:
+            return self.lr
+        progress = (step - self.warmup_steps) / (self.total_steps - self.warmup_steps)
+        return self.lr * 0.5 * (1 + math.cos(math.pi * min(progress, 1.0)))
+
+
+@dataclass(frozen=True)
+class SGDConfig(OptimizerConfig):
+    """SGD's part of a spec's `[train]` table, beside what all optimisers take.
+
+    Attributes:
+        optimizer: "sgd".
+        weight_decay: coupled: added to the gradient as weight_decay * w.
+        momentum: beta, in [0, 1).
+        nesterov: Nesterov momentum, as PyTorch defines it; needs momentum above 0.
+
+    Raises:
+        OptimizerError: a value is out of range.
+    """
+
+    kind = "sgd"
+
+    optimizer: str = "sgd"
+    momentum: float = 0.0
+    nesterov: bool = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        in_range = _is_number(self.momentum) and 0 <= self.momentum < 1
+        _require(in_range, "momentum", self.momentum, "a number from 0 to below 1")
+        _require(isinstance(self.nesterov, bool), "nesterov", self.nesterov, "true or false")
+        _require(not self.nesterov or self.momentum > 0, "nesterov", self.nesterov, "momentum above 0 with it")
+
+
+@dataclass(frozen=True)
+class AdamWConfig(OptimizerConfig):
+    """AdamW's part of a spec's `[train]` table, beside what all optimisers take.
+
+    Attributes:
+        optimizer: "adamw".
+        weight_decay: decoupled: w shrinks by lr * weight_decay each step.
+        beta1, beta2: of the running means of the gradient and of its square, each in [0, 1).
+        eps: added to the root of the second, above 0.
+
+    Raises:
+        OptimizerError: a value is out of range.
+    """
+
+    kind = "adamw"
+
+    optimizer: str = "adamw"
+    lr: float = 1e-3
+    weight_decay: float = 0.01
+    beta1: float = 0.9
+    beta2: float = 0.999
+    eps: float = 1e-8
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name in ("beta1", "beta2"):
+            value = getattr(self, name)
+            _require(_is_number(value) and 0 <= value < 1, name, value, "a number from 0 to below 1")
+        _require(_is_number(self.eps) and self.eps > 0, "eps", self.eps, "a number above 0")
+
+
+def configured(train: Mapping[str, Any], total_steps: int | None) -> SGDConfig | AdamWConfig:
+    """The configuration that a `[train]` table describes; keys that concern no optimiser are left alone.
+
+    Raises:
+        OptimizerError: a value is out of range, or belongs to another optimiser.
+    """
+    kinds: Mapping[str, type[SGDConfig] | type[AdamWConfig]] = {"sgd": SGDConfig, "adamw": AdamWConfig}
+    name = train.get("optimizer", "sgd")
+    _require(name in kinds, "optimizer", name, " or ".join(map(repr, kinds)))
+    config = kinds[name]
+    for other in kinds.values():
+        for key in set(other.__dataclass_fields__) - set(config.__dataclass_fields__):
+            if key in train:
+                raise OptimizerError(f"{key} = {train[key]!r}; '{name}' has no such setting, '{other.kind}' has")
+    return config(**{k: v for k, v in train.items() if k in config.__dataclass_fields__}, total_steps=total_steps)
+
+
+def make(config: SGDConfig | AdamWConfig) -> SGD | AdamW:
+    """The optimiser of a configuration."""
+    return AdamW(config) if isinstance(config, AdamWConfig) else SGD(config)
+
+
+class SGD:
+    """PyTorch's `torch.optim.SGD` without dampening, on flat vectors.
+
+    With beta = momentum, wd = weight_decay::
+
+        q <- g + wd * w
+        m <- beta * m + q                     (m starts at 0, so PyTorch's first step needs no special case)
+        w <- w - lr * m                       (Nesterov: w - lr * (q + beta * m);  beta = 0: w - lr * q)
+
+    Attributes:
+        config: the settings.
+        lr: the learning rate of the current step.
+    """
+
+    def __init__(self, config: SGDConfig) -> None:
+        self.config = config
+        self.lr = config.lr_at(0)
+
+    @property
+    def momentum(self) -> float:
+        """beta; 0 means that `m` is never touched."""
+        return self.config.momentum
+
+    def advance(self, step: int) -> None:
+        """Set `lr` for a step; it holds until the next call."""
+        self.lr = self.config.lr_at(step)
+
+    def step(self, w: Vector, m: Vector, g: Vector) -> None:
+        """Update parameters `w` and momentum buffer `m`, each of shape (numel,), in place.
+
+        `g` is left as it is: the algorithm may have sent these bits. Without momentum `m` is not touched.
+        """
+        lr, beta, decay = self.lr, self.config.momentum, self.config.weight_decay
+        if beta:
+            m.mul_(beta).add_(g)
+            if decay:
+                m.add_(w, alpha=decay)
+            if not self.config.nesterov:
+                w.add_(m, alpha=-lr)
+                return
+        # q is not formed, so that no scratch vector is needed: w - lr*q = (1 - lr*wd)*w - lr*g
+        if decay:
+            w.mul_(1 - lr * decay)
+        w.add_(g, alpha=-lr)
+        if beta:
+            w.add_(m, alpha=-lr * beta)
+
+    def respond(self, w: float, m: float, g: float = 0.0) -> tuple[float, float]:
+        """What perturbations (w, m) of the state and g of the gradient have become after the current step.
+
+        `respond(0, 0, 1)` is the answer to a unit of gradient; `respond(w, m)` carries an earlier one on.
+        Exact for any learning rates, because the optimiser is linear; gradients are taken as given.
+        """
+        beta = self.config.momentum
+        q = g + self.config.weight_decay * w
+        if not beta:
+            return w - self.lr * q, 0.0
+        m = beta * m + q
+        return w - self.lr * (q + beta * m if self.config.nesterov else m), m
+
+
+class AdamW:
+    """PyTorch's `torch.optim.AdamW` (Loshchilov and Hutter, ICLR 2019) on flat vectors.
+
+    At its n-th step, n = 1, 2, ..., with b1 = beta1, b2 = beta2::
+
+        w <- w - lr weight_decay w
+        m <- b1 m + (1 - b1) g ;  v <- b2 v + (1 - b2) g^2
+        w <- w - lr (m / (1 - b1^n)) / (sqrt(v / (1 - b2^n)) + eps)
+
+    `v` is the optimiser's own: algorithms see w and m.
+
+    Attributes:
+        config: the settings.
+        lr: the learning rate of the current step.
+    """
+
+    def __init__(self, config: AdamWConfig) -> None:
+        self.config = config
+        self.lr = config.lr_at(0)
+        self._v: torch.Tensor | None = None
+        self._steps = 0
+
+    @property
+    def momentum(self) -> float:
+        """beta1."""
+        return self.config.beta1
+
+    def advance(self, step: int) -> None:
+        """Set `lr` for a step; it holds until the next call."""
+        self.lr = self.config.lr_at(step)
+
+    def step(self, w: Vector, m: Vector, g: Vector) -> None:
+        """Update parameters `w` and first moment `m`, each of shape (numel,), in place; `g` is left as it is."""
+        if isinstance(w, Phantom):
+            return
+        self._step(cast("torch.Tensor", w), cast("torch.Tensor", m), cast("torch.Tensor", g))
+
+    def _step(self, w: torch.Tensor, m: torch.Tensor, g: torch.Tensor) -> None:
+        b1, b2 = self.config.beta1, self.config.beta2
+        self._v = g.new_zeros(g.numel()) if self._v is None else self._v
+        self._steps += 1
+        w.mul_(1 - self.lr * self.config.weight_decay)
+        m.mul_(b1).add_(g, alpha=1 - b1)
+        self._v.mul_(b2).addcmul_(g, g, value=1 - b2)
+        root = (self._v / (1 - b2**self._steps)).sqrt_().add_(self.config.eps)
+        w.addcdiv_(m, root, value=-self.lr / (1 - b1**self._steps))
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _is_count(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+
+
+def _require(ok: bool, name: str, value: object, expected: str) -> None:
+    if not ok:
+        raise OptimizerError(f"{name} = {value!r}; expected {expected}")

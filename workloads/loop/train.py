@@ -1,0 +1,170 @@
+"""The training loop: the same on every testbed, for every algorithm and workload."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import torch
+
+from wanbench.workloads.algorithms.base import Algorithm, Replica
+from wanbench.workloads.comm.base import Clock, Vector
+from wanbench.workloads.comm.meter import MeteredComm
+from wanbench.workloads.compute.task import Task
+from wanbench.workloads.loop.optim import Optimizer, configured, make
+from wanbench.workloads.process.job import Job
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What one worker measured.
+
+    Attributes:
+        window_begin_ns, window_end_ns: on the shared clock, around the measured steps.
+        window: sums over the measured steps: compute_ns, stall_ns, payload_bytes, messages_sent, and of exchanges
+            blocks_expected and blocks_lost.
+        total: the same over all steps and the final drain.
+        final_loss: mean local loss over the last tenth of all steps (at least one), None without learning.
+        accuracy: after the last step and the drain; None without learning.
+        replica_spread: after the drain, the largest distance of this rank's parameters from the mean over the
+            ranks, relative to the largest parameter; rounding apart, 0 for algorithms whose replicas agree. None
+            where parameters are phantoms.
+        messages: of rank 0, what it sent and received in its first steps (`workloads.comm.meter.Message`); of the
+            other ranks, nothing.
+        slowed_ns: of each entry of `Job.slow`, on the shared clock, as `compute.slowdown.Slowdowns.turned_ns`.
+    """
+
+    window_begin_ns: int
+    window_end_ns: int
+    window: dict[str, int]
+    total: dict[str, int]
+    final_loss: float | None
+    accuracy: float | None
+    replica_spread: float | None
+    messages: tuple[dict[str, Any], ...] = ()
+    slowed_ns: Sequence[Sequence[int | None]] = ()
+
+
+def warm_up(comm: MeteredComm, job: Job, like: Vector) -> None:
+    """Open TCP's windows on every channel with messages of the size of `like`, then line all workers up."""
+    for _ in range(job.warm_rounds):
+        buffers = [like.new_zeros(like.numel()) for _ in range(job.warm_in_flight)]
+        for work in [comm.all_reduce(buffer) for buffer in buffers]:
+            work.wait()
+    comm.all_reduce(like.new_zeros(comm.world_size)).wait()
+
+
+def train(
+    job: Job,
+    task: Task,
+    algorithm: Algorithm,
+    optimizer: Optimizer,
+    comm: MeteredComm,
+    clock: Clock,
+    emit: Callable[[dict[str, Any]], None],
+) -> Outcome:
+    """Run `job.steps` steps; `emit` gets one row a step.
+
+    Evaluations drain the pipeline, so none happens before the measured window is over.
+    """
+    m = task.w.clone().zero_()
+    replica = Replica(w=task.w, m=m, optimizer=optimizer, comm=comm, shapes=task.shapes, seed=job.seed)
+    algorithm.start(replica)
+    comm.journal = [] if job.rank == 0 else None
+    window_end = job.window_begin + job.window_steps
+    first = before = begin = end = _totals(task, comm, clock)
+    losses: list[float] = []
+    for step in range(job.steps):
+        if step == job.window_begin:
+            begin = _totals(task, comm, clock)
+        replica.step = step
+        optimizer.advance(step)
+        gradient, loss = task.gradient(step, algorithm.bucket if algorithm.buckets else None)
+        applied = algorithm.gradient(gradient)
+        optimizer.step(replica.w, replica.m, applied)
+        algorithm.stepped()
+        after = _totals(task, comm, clock)
+        if step + 1 == window_end:
+            end = after
+        accuracy = None
+        if _evaluates(job, step):
+            algorithm.finish()
+            accuracy = task.evaluate()
+        if loss is not None:
+            losses.append(loss)
+        emit(_row(job, step, before, after, loss, accuracy))
+        before = _totals(task, comm, clock) if accuracy is not None else after
+    algorithm.finish()
+    last = _totals(task, comm, clock)
+    journal, comm.journal = comm.journal or [], None
+    tail = losses[-max(1, len(losses) // 10) :]
+    return Outcome(
+        window_begin_ns=begin["now_ns"],
+        window_end_ns=end["now_ns"],
+        window={key: end[key] - begin[key] for key in begin if key != "now_ns"},
+        total={key: last[key] - first[key] for key in first if key != "now_ns"},
+        final_loss=sum(tail) / len(tail) if tail else None,
+        accuracy=task.evaluate(),
+        replica_spread=_spread(task.w, comm),
+        messages=tuple(asdict(message) for message in journal),
+        slowed_ns=() if task.slow is None else task.slow.turned_ns,
+    )
+
+
+def _spread(w: Vector, comm: MeteredComm) -> float | None:
+    if not isinstance(w, torch.Tensor):
+        return None
+    mean = w.clone()
+    comm.all_reduce(mean).wait()
+    largest = float(mean.abs().max())
+    return float((w - mean).abs().max()) / largest if largest else 0.0
+
+
+def make_optimizer(job: Job) -> Optimizer:
+    """The optimiser that `job.train` describes."""
+    return make(configured(job.train, job.steps))
+
+
+def _evaluates(job: Job, step: int) -> bool:
+    done = step + 1
+    measured = done >= job.window_begin + job.window_steps  # one before would leave the window half a pipeline
+    return job.eval_every > 0 and done % job.eval_every == 0 and done < job.steps and measured
+
+
+def _totals(task: Task, comm: MeteredComm, clock: Clock) -> dict[str, int]:
+    return {
+        "now_ns": clock.now(),
+        "compute_ns": task.compute_ns,
+        "stall_ns": comm.stall_ns,
+        "payload_bytes": comm.payload_bytes,
+        "messages_sent": comm.messages_sent,
+        "blocks_expected": comm.blocks_expected,
+        "blocks_lost": comm.blocks_lost,
+    }
+
+
+def _row(
+    job: Job,
+    step: int,
+    before: dict[str, int],
+    after: dict[str, int],
+    loss: float | None,
+    accuracy: float | None,
+) -> dict[str, Any]:
+    duration = after["now_ns"] - before["now_ns"]
+    compute = after["compute_ns"] - before["compute_ns"]
+    stall = after["stall_ns"] - before["stall_ns"]
+    return {
+        "rank": job.rank,
+        "step": step,
+        "end_ns": after["now_ns"],
+        "step_time_s": duration / 1e9,
+        "compute_s": compute / 1e9,
+        "stall_s": stall / 1e9,
+        "overhead_s": (duration - compute - stall) / 1e9,
+        "payload_bytes": after["payload_bytes"] - before["payload_bytes"],
+        "messages_sent": after["messages_sent"] - before["messages_sent"],
+        "loss": loss,
+        "accuracy": accuracy,
+    }

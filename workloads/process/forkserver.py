@@ -1,0 +1,109 @@
+"""The workers' parent: imports torch once, then forks a worker for every request.
+
+    python -m wanbench.workloads.process.forkserver FD PARENT_PID
+
+It sets one thread and never runs a torch operation: children of a parent that has, hang. When it dies its
+workers die with it, and it dies with the controller.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import select
+import signal
+import socket
+import sys
+from typing import Any
+
+from wanbench.workloads.process.control import Channel, ControlError, text
+from wanbench.workloads.process.namespace import NamespaceError, become_namespace_root, die_with_parent
+
+
+def main() -> None:
+    """Serve `spawn` requests from the control socket until end of file."""
+    die_with_parent(int(sys.argv[2]))
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    channel = Channel(socket.socket(fileno=int(sys.argv[1])))
+    try:
+        become_namespace_root()  # one user namespace for all workers, so that one emulator may join their networks
+        _import_everything()
+    except NamespaceError as error:
+        channel.send({"error": f"the workers cannot start: {error}"})
+        return
+    except ImportError as error:
+        channel.send({"error": f"the workers cannot start: {error}; run `make setup`"})
+        return
+    gc.freeze()
+    wake_read, wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)
+    channel.send({"cmd": "ready", "pid": os.getpid()})
+    while True:
+        readable, _, _ = select.select([channel.fileno(), wake_read], [], [])
+        if wake_read in readable:
+            os.read(wake_read, 4096)
+            _report_exits(channel)
+        if channel.fileno() in readable:
+            try:
+                request = channel.recv()
+                if request is None:
+                    return
+                _spawn(channel, request, (wake_read, wake_write))
+            except ControlError as error:
+                sys.exit(str(error))
+
+
+def _import_everything() -> None:
+    import torch
+
+    import wanbench.workloads.process.worker  # noqa: F401  # children inherit every module
+
+    torch.set_num_threads(1)
+
+
+def _spawn(channel: Channel, request: dict[str, Any], wake: tuple[int, int]) -> None:
+    if text(request, "cmd") != "spawn":
+        raise ControlError(f"control channel: unknown command {request['cmd']!r}")
+    address, attachment = text(request, "address"), text(request, "attachment")
+    fd, server = channel.take_fd(), os.getpid()
+    pid = os.fork()
+    if pid:
+        os.close(fd)
+        channel.send({"cmd": "spawned", "pid": pid})
+        return
+    status = 1
+    try:
+        die_with_parent(server)
+        signal.set_wakeup_fd(-1)
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        channel.close()
+        for end in wake:
+            os.close(end)
+        from wanbench.workloads.process.worker import run_from_socket
+
+        run_from_socket(socket.socket(fileno=fd), address, attachment)
+        status = 0
+    except SystemExit:
+        status = 0
+    except BaseException:
+        sys.excepthook(*sys.exc_info())
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(status)
+
+
+def _report_exits(channel: Channel) -> None:
+    while True:
+        try:
+            pid, status = os.waitpid(-1, os.WNOHANG)
+        except ChildProcessError:
+            return
+        if pid == 0:
+            return
+        channel.send({"cmd": "exited", "pid": pid, "code": os.waitstatus_to_exitcode(status)})
+
+
+if __name__ == "__main__":
+    main()

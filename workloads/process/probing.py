@@ -1,0 +1,135 @@
+"""A worker's side of measuring the emulated network: trains of UDP packets that carry their sending time.
+
+All workers of a host share that clock, so the time a packet carries gives its one-way delay, for
+every direction on its own. `harness.emulators.probe.measure` says who sends what to whom and judges the result.
+"""
+
+from __future__ import annotations
+
+import socket
+import struct
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from wanbench.workloads.process.namespace import set_timer_slack
+
+_STAMP = struct.Struct("<IIIq")  # round, train, sequence number, sending time in ns
+HEADERS_BYTES = 28  # IPv4 and UDP
+SMALLEST_BYTES = HEADERS_BYTES + _STAMP.size
+_RECEIVE_BUFFER_BYTES = 4 << 20
+
+_SO_TIMESTAMPNS = 35  # Linux; Python has no name for it
+_TIMESPEC = struct.Struct("qq")
+_ANCILLARY_BYTES = socket.CMSG_SPACE(_TIMESPEC.size)
+
+_listener: socket.socket | None = None  # a worker takes part in one measurement at a time
+
+
+def handle(message: Mapping[str, Any]) -> dict[str, Any]:
+    """Do what a probe message asks; `role` is one of
+
+    `listen` (`address`): open the receiving socket; answers its `port`.
+    `send` (`address`, `round`, `to`: addresses and ports, `trains`): see `probe_send`.
+    `receive` (`round`, `expect`, `until_ns`): see `probe_receive`.
+    `close`: close the receiving socket.
+
+    Raises:
+        ValueError: an unknown role, or `receive` before `listen`.
+    """
+    global _listener
+    role = message["role"]
+    if role == "send":
+        to = [(host, port) for host, port in message["to"]]
+        return probe_send(message["address"], to, message["round"], message["trains"])
+    if role == "receive":
+        if _listener is None:
+            raise ValueError("probe: `receive` needs `listen` first")
+        return probe_receive(_listener, message["round"], message["expect"], message["until_ns"])
+    if role not in ("listen", "close"):
+        raise ValueError(f"probe: unknown role {role!r}; expected listen, send, receive or close")
+    if _listener is not None:
+        _listener.close()
+        _listener = None
+    if role == "close":
+        return {}
+    _listener = open_listener(message["address"])
+    return {"port": _listener.getsockname()[1]}
+
+
+def open_listener(address: str) -> socket.socket:
+    """A UDP socket on any port, with room for a train while the process is not scheduled."""
+    sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _RECEIVE_BUFFER_BYTES)
+    sock.setsockopt(socket.SOL_SOCKET, _SO_TIMESTAMPNS, 1)
+    sock.bind((address, 0))
+    return sock
+
+
+def probe_send(
+    address: str, to: Sequence[tuple[str, int]], number: int, trains: Sequence[Mapping[str, int]]
+) -> dict[str, Any]:
+    """Send trains of packets to every one of `to` in turn; what should have left already leaves at once.
+
+    Args:
+        address: of this worker.
+        number: of the round; receivers ignore packets of other rounds.
+        trains: `start_ns` (monotonic clock), `packets`, `bytes` of each IP packet, and `burst` packets every
+            `spacing_ns`. A start that has passed shifts this and all later trains alike.
+
+    Returns:
+        `shift_ns`: how much later than asked the trains were sent.
+    """
+    set_timer_slack(1)
+    shift = max(0, time.monotonic_ns() - trains[0]["start_ns"])
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+        sock.bind((address, 0))
+        for index, train in enumerate(trains):
+            padding = bytes(train["bytes"] - SMALLEST_BYTES)
+            due = train["start_ns"] + shift
+            for sequence in range(train["packets"]):
+                if sequence % train["burst"] == 0:
+                    _sleep_until(due)
+                    due += train["spacing_ns"]
+                for receiver in to:
+                    sock.sendto(_STAMP.pack(number, index, sequence, time.monotonic_ns()) + padding, receiver)
+    return {"shift_ns": shift}
+
+
+def _sleep_until(ns: int) -> None:
+    left = ns - time.monotonic_ns()
+    if left > 0:
+        time.sleep(left / 1e9)
+
+
+def _since_arrival_ns(ancillary: list[tuple[int, int, bytes]]) -> int:
+    """How long a packet has lain in the socket: TCP answers in the kernel and does not wait for a process."""
+    for _, kind, data in ancillary:
+        if kind == _SO_TIMESTAMPNS:
+            seconds, ns = _TIMESPEC.unpack(data)
+            return time.time_ns() - int(seconds * 1_000_000_000 + ns)
+    return 0
+
+
+def probe_receive(sock: socket.socket, number: int, expect: int, until_ns: int) -> dict[str, Any]:
+    """Receive the packets of one round, until `expect` have come or the clock reads `until_ns`.
+
+    Returns:
+        `packets`: [train, sequence number, sent ns, received ns] of each, in the order of arrival.
+    """
+    set_timer_slack(1)
+    packets: list[tuple[int, int, int, int]] = []
+    while len(packets) < expect:
+        left = until_ns - time.monotonic_ns()
+        if left <= 0:
+            break
+        sock.settimeout(left / 1e9)
+        try:
+            data, ancillary, _, _ = sock.recvmsg(2048, _ANCILLARY_BYTES)
+        except TimeoutError:
+            break
+        received = time.monotonic_ns() - _since_arrival_ns(ancillary)
+        got, train, sequence, sent = _STAMP.unpack_from(data)
+        if got == number:
+            packets.append((train, sequence, sent, received))
+    return {"packets": packets}

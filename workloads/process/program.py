@@ -1,0 +1,306 @@
+"""A program of the user's inside a worker's network: started, watched, signalled, counted, killed and started again.
+
+Any program will do. What torchrun would put into its environment comes with the request. Its rendezvous (torch's
+TCPStore, at 127.0.0.1 in every network) never crosses the emulated network: a door, one Unix socket, joins that
+port of all workers to rank 0's.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from wanbench.workloads.loop import stepping
+from wanbench.workloads.process.container import short_name
+from wanbench.workloads.process.control import Channel, ControlError, text
+from wanbench.workloads.process.namespace import die_with_parent
+
+_PR_SET_CHILD_SUBREAPER = 36
+_CHUNK = 1 << 16
+_DIAL_S = 600.0  # a program may take its time to open its rendezvous
+_RESTARTS = "TORCHELASTIC_RESTART_COUNT"
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+class ProgramError(ValueError):
+    """A program that cannot be started."""
+
+
+def run(channel: Channel, request: dict[str, Any], counters: Any) -> None:
+    """Run the processes of `request`, tell when each ends, and end when all have.
+
+    Meanwhile it obeys `signal` ("number"), after which nothing starts any more, `kill` ("again": whether `restart` will
+    follow) and `restart`. Where these two find something to do it answers "killed" and "restarted", with the "due_ns"
+    of the request and "at_ns", when it was done.
+
+    Args:
+        request: processes (a list of {"argv", "env"}, and "steps", the file that takes its steps, and "hook", for one
+            that is timed: `workloads.loop.stepping`), cwd, door (path of the Unix socket, None without), port,
+            host (True on the worker whose program opens the rendezvous). For each process two descriptors have
+            come: its stdout and its stderr. With `inherit` every env is added to this process's.
+        counters: a function without arguments, called before and after.
+
+    Raises:
+        ProgramError: a process cannot be started.
+    """
+    _kill_descendants_at_the_end()
+    door = _open_door(request)
+    processes = _Processes(channel, request)
+    before = counters()
+    try:
+        processes.start(range(len(request["processes"])))
+        channel.send({"cmd": "program", "event": "started"})
+        if door is not None:
+            threading.Thread(target=_serve_door, args=(door, request), daemon=True).start()
+        if not processes.watch():
+            raise SystemExit(0)
+    finally:
+        kill_descendants()  # what a program left in the background
+        processes.close()
+    if door is not None:
+        with suppress(OSError):
+            door.shutdown(socket.SHUT_RDWR)  # or the thread that accepts keeps the port for ever
+        door.close()
+    channel.send({"cmd": "program", "event": "finished", "counters_before": before, "counters_after": counters()})
+
+
+class _Processes:
+    """The processes of this worker, from their first start to the end of the last.
+
+    Args:
+        channel: holds the outputs that came with `request`.
+    """
+
+    def __init__(self, channel: Channel, request: dict[str, Any]) -> None:
+        self._channel, self._cwd = channel, request["cwd"]
+        self._wanted: list[dict[str, Any]] = request["processes"]
+        if request.get("inherit"):
+            self._wanted = [wanted | {"env": {**os.environ, **wanted["env"]}} for wanted in self._wanted]
+        self._outputs = [(channel.take_fd(), channel.take_fd()) for _ in self._wanted]  # kept for another start
+        self._running: dict[int, tuple[int, subprocess.Popen[bytes]]] = {}  # by the descriptor that tells its end
+        self._killed: list[int] = []  # and to be started again
+        self._restarts = 0
+        self._ending = False
+        self._began = time.monotonic()
+
+    def close(self) -> None:
+        """Give the outputs up."""
+        for fd in (*self._running, *(fd for pair in self._outputs for fd in pair)):
+            os.close(fd)
+
+    def start(self, numbers: Iterable[int]) -> None:
+        """Start these. Raises: ProgramError."""
+        for number in numbers:
+            wanted = self._wanted[number]
+            if self._restarts:
+                wanted = wanted | {"env": {**wanted["env"], _RESTARTS: str(self._restarts)}}
+            try:
+                process = _start(wanted, self._cwd, *self._outputs[number])
+            except OSError as error:
+                raise ProgramError(f"{error.filename or wanted['argv'][0]}: {error.strerror}") from None
+            self._running[os.pidfd_open(process.pid)] = number, process
+
+    def watch(self) -> bool:
+        """Report ends and obey until all have ended; false if the controller is gone."""
+        while self._running or self._killed:
+            readable, _, _ = select.select([self._channel.fileno(), *self._running], [], [])
+            for end in [fd for fd in readable if fd in self._running]:
+                self._ended(end)
+            while self._channel.fileno() in readable:
+                message = self._channel.recv()
+                if message is None:
+                    return False
+                self._obey(message)
+                if not self._channel.pending():
+                    break
+        return True
+
+    def _obey(self, message: dict[str, Any]) -> None:
+        command = text(message, "cmd")
+        if command == "signal":
+            self._ending, self._killed = True, []
+            self._signal(message["number"])
+        elif command == "kill":
+            self._kill(message)
+        elif command == "restart":
+            self._restart(message)
+        else:
+            raise ControlError(f"control channel: a program is running, and {command!r} came")
+
+    def _signal(self, number: int) -> None:
+        for _, process in self._running.values():
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, number)
+
+    def _kill(self, message: dict[str, Any]) -> None:
+        """SIGKILL for everything; what had ended by itself is told as ever."""
+        if self._ending:
+            return
+        for end in select.select([*self._running], [], [], 0)[0]:
+            self._ended(end)
+        self._signal(signal.SIGKILL)
+        killed = [number for end in list(self._running) if (number := self._ended(end, killed=True)) is not None]
+        kill_descendants()
+        if killed:
+            self._killed = killed if message["again"] else []
+            seconds = time.monotonic() - self._began
+            self._answer("killed", message, {"again": message["again"], "processes": killed, "seconds": seconds})
+
+    def _restart(self, message: dict[str, Any]) -> None:
+        if self._killed:
+            numbers, self._killed = self._killed, []
+            self._restarts += 1
+            self.start(numbers)
+            self._answer("restarted", message, {})
+
+    def _answer(self, event: str, message: dict[str, Any], more: dict[str, Any]) -> None:
+        times = {"due_ns": message["due_ns"], "at_ns": time.monotonic_ns()}
+        self._channel.send({"cmd": "program", "event": event, **times, **more})
+
+    def _ended(self, end: int, *, killed: bool = False) -> int | None:
+        """Wait for a process. Returns its number if it was `killed`, and tells how it ended otherwise."""
+        number, process = self._running.pop(end)
+        os.close(end)
+        code = process.wait()
+        if killed and code == -signal.SIGKILL:
+            return number
+        seconds = time.monotonic() - self._began
+        self._channel.send({"cmd": "program", "event": "exited", "process": number, "code": code, "seconds": seconds})
+        return None
+
+
+def _start(wanted: dict[str, Any], cwd: str, out: int, err: int) -> subprocess.Popen[bytes]:
+    parent, env = os.getpid(), wanted["env"]
+    if "steps" in wanted:
+        env = env | stepping.environment(Path(wanted["steps"]), hook=wanted["hook"], given=env)
+
+    def as_the_user_would() -> None:
+        die_with_parent(parent)
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1):
+            signal.signal(number, signal.SIG_DFL)
+
+    return subprocess.Popen(
+        wanted["argv"],
+        cwd=cwd,
+        env=env,
+        stdin=subprocess.DEVNULL,
+        stdout=out,
+        stderr=err,
+        start_new_session=True,
+        preexec_fn=as_the_user_would,
+    )
+
+
+def _kill_descendants_at_the_end() -> None:
+    """Whatever ends this worker ends what its program has started, also what was left by processes in between."""
+    _libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+    def leave(number: int, frame: object) -> None:
+        kill_descendants()
+        os._exit(128 + number)
+
+    signal.signal(signal.SIGTERM, leave)
+    die_with_parent(sig=signal.SIGTERM)
+
+
+def kill_descendants() -> None:
+    """SIGKILL all processes below this one, until there is none."""
+    while children := _children(os.getpid()):
+        for pid in children:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        for pid in children:
+            with suppress(ChildProcessError):
+                os.waitpid(pid, 0)
+
+
+def _children(pid: int) -> list[int]:
+    found = []
+    for task in Path(f"/proc/{pid}/task").glob("*/children"):
+        with suppress(OSError):
+            found += [int(word) for word in task.read_text().split()]
+    return found
+
+
+# ---------------------------------------------------------------- rendezvous
+
+
+def _open_door(request: dict[str, Any]) -> socket.socket | None:
+    """On the host of the rendezvous the Unix socket that others come to, elsewhere the port their programs dial."""
+    if request["door"] is None:
+        return None
+    if request["host"]:
+        sock = socket.socket(socket.AF_UNIX)
+        with short_name(Path(request["door"])) as name:
+            sock.bind(name)
+    else:
+        sock = socket.socket(socket.AF_INET)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        sock.bind(("127.0.0.1", request["port"]))
+    sock.listen(1024)
+    if request["host"]:
+        os.chmod(request["door"], 0o600)
+    return sock
+
+
+def _serve_door(door: socket.socket, request: dict[str, Any]) -> None:
+    while True:
+        try:
+            near, _ = door.accept()
+        except OSError:
+            return
+        threading.Thread(target=_join, args=(near, request), daemon=True).start()
+
+
+def _join(near: socket.socket, request: dict[str, Any]) -> None:
+    """Connect one end to the other, and copy until both sides have finished."""
+    far = _dial(request)
+    if far is None:
+        near.close()
+        return
+    back = threading.Thread(target=_copy, args=(far, near), daemon=True)
+    back.start()
+    _copy(near, far)
+    back.join()
+    near.close()
+    far.close()
+
+
+def _dial(request: dict[str, Any]) -> socket.socket | None:
+    deadline = time.monotonic() + _DIAL_S
+    while time.monotonic() < deadline:
+        far = socket.socket(socket.AF_INET if request["host"] else socket.AF_UNIX)
+        try:
+            if request["host"]:
+                far.connect(("127.0.0.1", request["port"]))
+            else:
+                with short_name(Path(request["door"])) as name:
+                    far.connect(name)
+        except OSError:  # not open yet
+            far.close()
+            time.sleep(0.02)
+        else:
+            if request["host"]:
+                far.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            return far
+    print("the rendezvous of rank 0 was never opened", file=sys.stderr)
+    return None
+
+
+def _copy(source: socket.socket, sink: socket.socket) -> None:
+    with suppress(OSError):
+        while data := source.recv(_CHUNK):
+            sink.sendall(data)
+    with suppress(OSError):
+        sink.shutdown(socket.SHUT_WR)

@@ -1,0 +1,246 @@
+"""A worker: takes commands from its control channel, runs jobs, streams rows back.
+
+Commands (one JSON object a line), each answered by one object with the same "cmd" or with "error":
+    tcp       set TCP's settings in the worker's namespace; answers with the values in force
+    probe     one side of a path measurement (wanbench.workloads.process.probing)
+    counters  bytes of the emulated device and TCP's counters
+    program   run a program of the user's in this network (wanbench.workloads.process.program)
+    job       form the group ("joined"); on "go": warm up ("warm"), train ("rows" ...), answer; on "leave": hang up;
+              what the job prints goes to the descriptor that comes with it
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import os
+import signal
+import socket
+import sys
+import time
+import traceback
+import zlib
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any
+
+import torch
+from torch._C._distributed_c10d import FileStore
+
+from wanbench.workloads.algorithms import registry as algorithms
+from wanbench.workloads.comm import mesh
+from wanbench.workloads.comm.base import Comm
+from wanbench.workloads.comm.clock import MonotonicClock
+from wanbench.workloads.comm.datagram import DatagramComm, Datagrams, bind, overflows
+from wanbench.workloads.comm.direct import DirectComm
+from wanbench.workloads.comm.gloo import GlooComm
+from wanbench.workloads.comm.meter import MeteredComm
+from wanbench.workloads.loop.train import make_optimizer, train, warm_up
+from wanbench.workloads.process import namespace, probing, program, tun
+from wanbench.workloads.process.control import Channel, ControlError, text
+from wanbench.workloads.process.job import Job
+from wanbench.workloads.registry import make_task
+
+INTERFACE = "wan0"
+_ROW_INTERVAL_S = 1.0
+
+
+def main(channel: Channel, address: str, attachment: str) -> None:
+    """Enter a network stack of its own, hand over what joins it to others, then serve until end of file.
+
+    Args:
+        attachment: `tun`, the descriptor of a TUN device, or `netns`, that of the namespace itself.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole process group; the controller decides
+    try:
+        namespace.enter_private_network()
+        descriptor = open_attachment(attachment, address)
+        namespace.drop_privileges()
+    except (OSError, ValueError, RuntimeError) as error:
+        channel.send({"error": str(error), "kind": type(error).__name__})
+        return
+    channel.send({"cmd": "ready", "pid": os.getpid(), "address": address}, fds=[descriptor])
+    os.close(descriptor)
+    serve(channel, address)
+
+
+def open_attachment(kind: str, address: str) -> int:
+    """What this worker hands over to be joined to others; see `main`. Raises: OSError, TunError."""
+    if kind == "netns":
+        return os.open("/proc/self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
+    return tun.open_tun(INTERFACE, address)
+
+
+def serve(channel: Channel, address: str) -> None:
+    """Obey the controller until end of file, or until it cannot be understood."""
+    # The controller asks a hanging worker where it is; the answer goes to its log.
+    faulthandler.register(signal.SIGUSR1, all_threads=False)
+    try:
+        while (message := channel.recv()) is not None:
+            answer = _answer(channel, message, address)
+            if answer is not None:
+                channel.send(answer)
+    except ControlError as error:
+        with suppress(OSError):
+            channel.send({"error": str(error), "kind": type(error).__name__})
+
+
+def _answer(channel: Channel, message: dict[str, Any], address: str) -> dict[str, Any] | None:
+    try:
+        return _handle(channel, message, address)
+    except ControlError:
+        raise
+    except Exception as error:
+        if message["cmd"] == "job":  # what runs there may be the user's
+            traceback.print_exc()
+            sys.stderr.flush()
+        kind = type(error).__name__
+        # Our own errors are sentences; a user's KeyError says nothing without its name.
+        ours = type(error).__module__ != "builtins"
+        return {"error": str(error) if ours else f"{kind}: {error}", "kind": kind}
+
+
+def _handle(channel: Channel, message: dict[str, Any], address: str) -> dict[str, Any] | None:
+    command = text(message, "cmd")
+    if command == "tcp":
+        return {"cmd": command, "tcp": namespace.set_tcp(message["settings"])}
+    if command == "probe":
+        return {"cmd": command, **probing.handle(message)}
+    if command == "counters":
+        return {"cmd": command, **_counters()}
+    if command == "program":
+        program.run(channel, message, _counters)
+        return None
+    if command in ("signal", "kill", "restart"):  # the program has just ended
+        return None
+    if command == "job":
+        _run_job(channel, _job(message), address)
+        return None
+    raise ControlError(f"control channel: unknown command {command!r}")
+
+
+def _job(message: dict[str, Any]) -> Job:
+    try:
+        return Job(**message["job"])
+    except (KeyError, TypeError) as error:
+        raise ControlError(f"control channel: this is no job: {error}") from None
+
+
+def _counters() -> dict[str, Any]:
+    return {
+        "device": tun.device_counters(INTERFACE),
+        "tcp": tun.tcp_counters(),
+        "udp_overflows": overflows(),
+        "cpu_wait_ns": namespace.cpu_wait_ns(),
+    }
+
+
+def _run_job(channel: Channel, job: Job, address: str) -> None:
+    _log_into(channel.take_fd())
+    algorithm = algorithms.create(job.kind, dict(job.params))
+    comm = join(job, address, datagrams=algorithm.datagrams)
+    channel.send({"cmd": "job", "event": "joined"})
+    _expect(channel, "go")
+    clock = MonotonicClock()
+    metered = MeteredComm(comm, clock)
+    task = make_task(
+        job.workload, job.rank, job.world_size, job.seed, clock, job.bucket_bytes, train=job.train, slow=job.slow
+    )
+    optimizer = make_optimizer(job)
+    warm_up(metered, job, task.w)
+    metered.payload_bytes = metered.messages_sent = metered.stall_ns = 0
+    before = _counters()
+    channel.send({"cmd": "job", "event": "warm", "now_ns": clock.now()})
+    rows = _RowStream(channel, job.told_steps)
+    outcome = train(job, task, algorithm, optimizer, metered, clock, rows.add)
+    rows.flush()
+    channel.send(
+        {
+            "cmd": "job",
+            "event": "finished",
+            "outcome": vars(outcome),
+            "counters_before": before,
+            "counters_after": _counters(),
+        }
+    )
+    _expect(channel, "leave")
+    comm.close()
+    channel.send({"cmd": "job", "event": "left"})
+
+
+class _RowStream:
+    """Sends step rows in batches, about one a second, so that streaming costs nothing measurable; the end of some steps
+    at once."""
+
+    def __init__(self, channel: Channel, told: Sequence[int]) -> None:
+        self._channel, self._told = channel, frozenset(told)
+        self._rows: list[dict[str, Any]] = []
+        self._sent = time.monotonic()
+
+    def add(self, row: dict[str, Any]) -> None:
+        self._rows.append(row)
+        if row["step"] + 1 in self._told:
+            self._channel.send({"cmd": "job", "event": "step", "step": row["step"] + 1, "now_ns": row["end_ns"]})
+        if time.monotonic() - self._sent >= _ROW_INTERVAL_S:
+            self.flush()
+
+    def flush(self) -> None:
+        if self._rows:
+            self._channel.send({"cmd": "job", "event": "rows", "rows": self._rows})
+        self._rows = []
+        self._sent = time.monotonic()
+
+
+def join(job: Job, address: str, *, datagrams: bool = False) -> Comm:
+    """Connect this rank to its peers over the emulated device, by the collective the job names.
+
+    With `datagrams`, which go with `direct`, a UDP socket as well: at the port on which the peers were called, so that
+    nobody has to be told another one.
+    """
+    if job.world_size == 1:
+        return DirectComm(mesh.Mesh(0, 1, {}, 1), timeout_s=job.timeout_s)
+    store = FileStore(job.rendezvous, job.world_size)
+    if job.collective == "gloo":
+        return GlooComm(
+            store,
+            job.rank,
+            job.world_size,
+            interface=INTERFACE,
+            channels=job.channels,
+            timeout_s=job.timeout_s,
+        )
+    listener = mesh.listen(address)
+    store.set(f"address/{job.rank}", f"{address}:{listener.getsockname()[1]}")
+    addresses = []
+    for peer in range(job.world_size):
+        host, port = store.get(f"address/{peer}").decode().split(":")
+        addresses.append((host, int(port)))
+    sock = bind(address, addresses[job.rank][1]) if datagrams else None
+    connected = mesh.connect(listener, job.rank, addresses, connections=job.channels, timeout_s=job.timeout_s)
+    if sock is None:
+        return DirectComm(connected, timeout_s=job.timeout_s)
+    token, rate = zlib.crc32(job.rendezvous.encode()), job.datagram_bytes_per_s
+    datagram = Datagrams(sock, job.rank, addresses, token=token, bytes_per_s=rate, timeout_s=job.timeout_s)
+    return DatagramComm(connected, datagram, timeout_s=job.timeout_s)
+
+
+def _expect(channel: Channel, command: str) -> None:
+    message = channel.recv()
+    if message is None:
+        raise SystemExit(0)
+    if text(message, "cmd") != command:
+        raise ControlError(f"control channel: the controller sent {message['cmd']!r}, {command!r} was due")
+
+
+def _log_into(fd: int) -> None:
+    """Everything this process prints from here on, C++ included, goes to `fd`."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os.dup2(fd, 1)
+    os.dup2(fd, 2)
+    os.close(fd)
+
+
+def run_from_socket(sock: socket.socket, address: str, attachment: str) -> None:
+    """Entry for a freshly forked worker."""
+    torch.set_num_threads(1)
+    main(Channel(sock), address, attachment)

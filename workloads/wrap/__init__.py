@@ -1,0 +1,1 @@
+"""An algorithm in a training loop of the user's own."""

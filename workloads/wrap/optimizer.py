@@ -1,0 +1,110 @@
+"""The optimizer of a user's own loop, as an algorithm sees it: its settings are read anew at each step."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple, cast
+
+import torch
+
+from wanbench.workloads.comm.base import Vector
+from wanbench.workloads.loop.optim import SGD, SGDConfig
+from wanbench.workloads.wrap.flat import WrapError
+
+
+class _Settings(NamedTuple):
+    """What algorithms may ask for of a parameter group."""
+
+    lr: float
+    momentum: float
+    nesterov: bool
+    weight_decay: float
+
+
+class Followed:
+    """`workloads.loop.optim.Optimizer` over a `torch.optim.SGD` or `AdamW`, whose schedulers may change it at any time.
+
+    For SGD it also answers as `workloads.loop.optim.SGD` does. The step itself is torch's.
+
+    Raises:
+        WrapError: the optimizer is another one, or has dampening or maximize.
+    """
+
+    def __init__(self, optimizer: torch.optim.Optimizer) -> None:
+        if not isinstance(optimizer, torch.optim.SGD | torch.optim.AdamW):
+            name = type(optimizer).__name__
+            raise WrapError(f"optimizer {name}: expected torch.optim.SGD or torch.optim.AdamW")
+        self.is_sgd = isinstance(optimizer, torch.optim.SGD)
+        self._optimizer = optimizer
+        self._groups = _groups(optimizer)
+        self._sgd: SGD | None = None
+
+    @property
+    def unequal(self) -> list[str]:
+        """The settings in which parameter groups differ now."""
+        return [name for name, *values in zip(_Settings._fields, *self._groups, strict=True) if len(set(values)) > 1]
+
+    @property
+    def lr(self) -> float:
+        """The learning rate of the current step."""
+        return self._one("lr").lr
+
+    @property
+    def momentum(self) -> float:
+        """beta, or AdamW's beta1; 0 means that the momentum buffer is never touched."""
+        return self._one("momentum").momentum
+
+    @property
+    def nesterov(self) -> bool:
+        """Of SGD."""
+        return self._one("nesterov").nesterov
+
+    @property
+    def weight_decay(self) -> float:
+        """Coupled with SGD, decoupled with AdamW."""
+        return self._one("weight_decay").weight_decay
+
+    def advance(self, step: int) -> None:
+        """A new step begins. Raises: WrapError if momentum was switched on or off."""
+        del step
+        before, self._groups, self._sgd = self._groups, _groups(self._optimizer), None
+        if [group.momentum > 0 for group in before] != [group.momentum > 0 for group in self._groups]:
+            raise WrapError("momentum was switched on or off after wrap; do that before")
+
+    def step(self, w: Vector, m: Vector, g: Vector) -> None:
+        """One step of SGD on vectors of an algorithm's own."""
+        self._linear().step(w, m, g)
+
+    def respond(self, w: float, m: float, g: float = 0.0) -> tuple[float, float]:
+        """See `workloads.loop.optim.SGD.respond`."""
+        return self._linear().respond(w, m, g)
+
+    def _linear(self) -> SGD:
+        if self._sgd is None:
+            if not self.is_sgd:
+                raise WrapError("an algorithm that repeats the optimizer's step needs torch.optim.SGD")
+            settings = self._one(*_Settings._fields)
+            self._sgd = SGD(SGDConfig(**{**settings._asdict(), "lr": 1.0}))
+            self._sgd.lr = settings.lr  # 0 is no valid setting of a spec, but schedulers begin with it
+        return self._sgd
+
+    def _one(self, *names: str) -> _Settings:
+        """The settings that all groups share."""
+        differing = [name for name in self.unequal if name in names]
+        if differing:
+            raise WrapError(f"parameter groups differ in {', '.join(differing)}; the algorithm needs one for all")
+        return self._groups[0]
+
+
+def _groups(optimizer: torch.optim.Optimizer) -> list[_Settings]:
+    return [_settings(group) for group in optimizer.param_groups]
+
+
+def _settings(group: dict[str, Any]) -> _Settings:
+    if group["maximize"]:
+        raise WrapError("maximize = True; expected a loss to minimise")
+    decay = float(group["weight_decay"])
+    if "betas" in group:
+        return _Settings(float(group["lr"]), float(cast(Any, group["betas"][0])), False, decay)
+    if group["dampening"]:
+        raise WrapError(f"dampening = {group['dampening']:g}; expected 0")
+    return _Settings(float(group["lr"]), float(group["momentum"]), bool(group["nesterov"]), decay)
