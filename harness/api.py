@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from wanbench.harness.emulators import choice
 from wanbench.harness.errors import HostError, in_words
-from wanbench.harness.plan.cell import Cell, expand
+from wanbench.harness.plan.cell import Cell
+from wanbench.harness.plan.plan import Plan, make
+from wanbench.harness.results.columns import Row
 from wanbench.harness.results.store import RunFolder, open_run
+from wanbench.harness.run.auto import ThisHost, explained
 from wanbench.harness.run.manifest import code_hash, manifest
 from wanbench.harness.run.progress import Reporter
 from wanbench.harness.run.session import Tally, execute, pending
@@ -45,8 +47,8 @@ class Run:
         """The folder."""
         return self.folder.path
 
-    def rows(self) -> list[dict[str, Any]]:
-        """One object per repetition, with every column."""
+    def rows(self) -> list[Row]:
+        """One object per repetition of the spec's cells, as the spec was last run, with every column."""
         return self.folder.rows()
 
     def results(self) -> pd.DataFrame:
@@ -116,15 +118,15 @@ def run(spec: Spec, *, out: str | Path = "results", where: str = "spec", jobs: i
         SpecError: nothing was measured. HostError, Interrupted: finished repetitions are kept.
     """
     folder = RunFolder(Path(out) / spec.name)
-    measure_all(spec, expand(spec, where), folder, jobs=jobs)
+    measure_all(make(spec, where, ThisHost()), folder, jobs=jobs)
     return Run(folder)
 
 
 def measure_all(
-    spec: Spec,
-    cells: list[Cell],
+    plan: Plan,
     folder: RunFolder,
     *,
+    cells: Sequence[Cell] | None = None,
     text: str | None = None,
     jobs: int | None = None,
     fresh: bool = False,
@@ -134,25 +136,29 @@ def measure_all(
     """What `wanbench run` does, with the folder locked.
 
     Args:
-        text: the spec as the user wrote it, stored beside the resolved one.
+        cells: those to measure now, all of the plan if None.
+        text: the spec as the user wrote it, stored beside the plan.
         fresh: throw earlier results away. keep: accept results that other code measured.
         draw: make the figures at the end.
     """
+    cells = list(plan.cells if cells is None else cells)
+    repeats = plan.spec.run.repeats
     with folder.lock(), _writable(folder):
         folder.sweep()
         if fresh:
             folder.clear()
         elif not keep:
             folder.refuse_mixed_code({cell.key: code_hash(cell) for cell in cells})
-        folder.prepare(text, _resolved(spec, cells), manifest(cells))
-        todo = pending(cells, spec.run.repeats, folder)
+        folder.prepare(text, plan.to_json(), manifest(cells))
+        todo = pending(cells, repeats, folder)
         say = Reporter(len(todo))
-        total = len(cells) * spec.run.repeats
-        for problem in folder.read()[1]:
-            say.say(f"{folder.path / problem}")
-        say.say(f"{spec.name}: {len(cells)} cells x {spec.run.repeats} = {total} reps, {len(todo)} to do")
-        if spec.run.emulator == "auto" and todo:
-            for line in _choices(cells):
+        found = folder.read()
+        for line in filter(None, [*(str(folder.path / problem) for problem in found.problems), found.note]):
+            say.say(line)
+        total = len(cells) * repeats
+        say.say(f"{plan.spec.name}: {len(cells)} cells x {repeats} = {total} reps, {len(todo)} to do")
+        if todo:
+            for line in explained(plan.auto):
                 say.say(line)
         try:
             tally = execute(todo, folder, side_by_side(jobs or DEFAULT_SLOTS), os.cpu_count() or 1, say, draw=draw)
@@ -160,12 +166,6 @@ def measure_all(
             say.close()
         _derive(folder, draw)
     return tally
-
-
-def _resolved(spec: Spec, cells: list[Cell]) -> dict[str, Any]:
-    """The spec as plain data, traces included, wherever they lie."""
-    timeline = {key: cell.config[key] for cell in cells for key in ("timeline",) if key in cell.config}
-    return spec.to_dict() | timeline
 
 
 @contextmanager
@@ -176,14 +176,6 @@ def _writable(folder: RunFolder) -> Iterator[None]:
     except OSError as error:
         where = error.filename or folder.path
         raise HostError(f"{where}: {in_words(error)}; finished repetitions are kept") from None
-
-
-def _choices(cells: list[Cell]) -> list[str]:
-    """Which emulator `auto` became, and why."""
-    given = {"emulator", "run.emulator"}
-    chosen = [cell for cell in cells if cell.workers > 1 and cell.config["emulator"] and not given & cell.axes.keys()]
-    kinds = dict.fromkeys((cell.config["testbed"], cell.config["emulator"]) for cell in chosen)
-    return [f"emulator {emulator}: {choice.chosen(testbed)[1]}" for testbed, emulator in kinds]
 
 
 def _derive(folder: RunFolder, draw: bool) -> None:

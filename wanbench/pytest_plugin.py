@@ -116,18 +116,19 @@ class Wan:
 
     def _measure(self, spec: Spec) -> Measured:
         from wanbench.harness.api import measure_all
-        from wanbench.harness.plan.cell import expand
+        from wanbench.harness.plan.plan import make
         from wanbench.harness.results.store import RunFolder
+        from wanbench.harness.run.auto import ThisHost
 
-        cells = expand(spec, "wan.run")
-        swept = [cell for cell in cells if not cell.is_baseline]
+        plan = make(spec, "wan.run", ThisHost())
+        swept = [cell for cell in plan.cells if not cell.is_baseline]
         if len(swept) != 1:
             pytest.fail(f"wanbench: wan.run measures one cell, these are {len(swept)}", pytrace=False)
         self._runs += 1
         folder = RunFolder(self._folder / f"run-{self._runs}" / spec.name)
-        measure_all(spec, cells, folder, draw=False)
+        measure_all(plan, folder, draw=False)
         rows = folder.rows()
-        for cell in cells:
+        for cell in plan.cells:
             self._refuse_failed(cell, folder, rows)
         result = _measured(swept[0], [row for row in rows if row["cell_key"] == swept[0].key], folder.path)
         self._report(result)

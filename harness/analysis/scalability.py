@@ -1,4 +1,4 @@
-"""Medians and ratios over repetitions. Pure standard library: the controller computes them while it runs."""
+"""T(1) / T(N). Pure standard library: the controller computes it while it runs."""
 
 from __future__ import annotations
 
@@ -7,37 +7,25 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 Row = Mapping[str, Any]
-
-# The one-worker cell belongs to these; rows that differ in one of them are not comparable.
-SAME_BASE = ("run", "testbed", "workload", "payload_scale", "base_key")
+OneWorker = Mapping[tuple[Any, Any], float]
 
 
-def one_worker_step_time_s(rows: Iterable[Row], like: Row) -> float | None:
-    """T(1): median step time of the valid one-worker repetitions that `like` is measured against.
+def one_worker_step_times(rows: Iterable[Row]) -> dict[tuple[Any, Any], float]:
+    """T(1) in seconds by run and cell: the median step time of the valid repetitions of every one-worker cell."""
+    times: dict[tuple[Any, Any], list[float]] = {}
+    for row in rows:
+        if row["workers"] == 1 and row["status"] == "ok" and row.get("step_time_s") is not None:
+            times.setdefault((row.get("run"), row.get("cell_key")), []).append(row["step_time_s"])
+    return {key: statistics.median(each) for key, each in times.items()}
 
-    Args:
-        rows: all repetitions of a run, results columns.
-        like: the row to compare; what `SAME_BASE` names must agree. Rows of commands say which cell
-            is theirs: a command that is filled in otherwise has another one.
 
-    Returns:
-        Seconds, or None while no such repetition is finished.
+def scalability(row: Row, one_worker: OneWorker) -> float | None:
+    """T(1) / T(N) of one repetition; 1.0 is the limit.
+
+    None where it has no step time, or the one-worker cell that it names (`base_key`) has none yet.
     """
-    times = [
-        row["step_time_s"]
-        for row in rows
-        if row["workers"] == 1
-        and row["status"] == "ok"
-        and row.get("step_time_s") is not None
-        and all(row.get(key) == like.get(key) for key in SAME_BASE)
-    ]
-    return statistics.median(times) if times else None
-
-
-def scalability(row: Row, rows: Iterable[Row]) -> float | None:
-    """T(1) / T(N) of one repetition; 1.0 is the limit. None where one of the two has no step time."""
     step_time_s = row.get("step_time_s")
-    if row["status"] != "ok" or not step_time_s:
+    one_worker_s = one_worker.get((row.get("run"), row.get("base_key")))
+    if row["status"] != "ok" or not step_time_s or one_worker_s is None:
         return None
-    one_worker_s = one_worker_step_time_s(rows, row)
-    return None if one_worker_s is None else float(one_worker_s / step_time_s)
+    return float(one_worker_s / step_time_s)

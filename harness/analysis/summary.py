@@ -16,22 +16,13 @@ from typing import Any
 
 import pandas as pd
 
-from wanbench.harness.analysis.scalability import scalability
+from wanbench.harness.analysis.labels import AXES as AXES
+from wanbench.harness.analysis.labels import tell_apart
+from wanbench.harness.analysis.scalability import one_worker_step_times, scalability
 from wanbench.harness.plan.law import PredictInputs, predict
+from wanbench.harness.results.columns import MEASURES, SHOWN, empty
 
-COLUMNS = (
-    "run", "cell", "rep", "status", "reason", "testbed", "emulator", "collective", "channels", "workload",
-    "payload_scale", "algorithm", "kind", "params", "workers", "profile", "rtt_ms", "rtt_max_ms", "rate_mbps",
-    "loss_pct", "jitter_ms", "tcp", "timeline", "seed", "steps", "steps_total", "step_time_s", "compute_s", "stall_s",
-    "overhead_s", "scalability", "predicted_step_time_s", "payload_bytes", "wire_bytes", "messages_sent",
-    "blocks_lost_pct", "final_loss", "accuracy", "replica_spread", "time_to_target_s", "one_way_error_ms",
-    "lateness_p99_ms", "overdue_pct", "host_cpu_pct", "image",
-)  # fmt: skip
-
-MEASURES = (
-    "step_time_s", "compute_s", "stall_s", "overhead_s", "scalability", "accuracy", "final_loss", "time_to_target_s",
-    "blocks_lost_pct", "replica_spread",
-)  # fmt: skip
+COLUMNS = SHOWN
 
 # Families in the order of a legend; kinds that are not listed follow alphabetically.
 KINDS = (
@@ -39,12 +30,6 @@ KINDS = (
     "streaming-diloco", "olco3", "rps", "gradient-sharing", "sgp", "osgp", "dpsgd", "ecdpsgd", "adpsgd",
 )  # fmt: skip
 
-# What may be swept besides the algorithm, in the order in which an axis is preferred as the columns of a
-# table.
-AXES = (
-    "rtt_ms", "workers", "profile", "rate_mbps", "loss_pct", "jitter_ms", "tcp", "payload_scale", "channels",
-    "workload", "collective", "timeline", "emulator", "testbed",
-)  # fmt: skip
 _NETWORK_AXES = ("rtt_ms", "rate_mbps", "loss_pct", "jitter_ms")
 
 AXIS_TITLES = {
@@ -64,21 +49,23 @@ class AnalysisError(ValueError):
 
 
 def frame(rows: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
-    """Rows as a DataFrame with at least `COLUMNS`, sorted so that the order of execution does not show.
+    """Rows as a DataFrame with every column, sorted so that the order of execution does not show.
 
-    A missing scalability is computed from the one-worker repetitions of the same run, testbed and workload.
+    Scalability is taken of the one-worker repetitions that are among the rows; where those are missing, what a row says
+    of itself is kept. Cells that differ in nothing that is shown are told apart by their labels.
     """
-    full: list[dict[str, Any]] = [{**dict.fromkeys((*COLUMNS, "law_inputs")), **row} for row in rows]
+    full: list[dict[str, Any]] = [{**empty(), **row} for row in rows]
     for row in full:
-        for key in ("params", "law_inputs"):
+        for key in ("params", "law_inputs", "axes"):
             if isinstance(row[key], str):
                 row[key] = json.loads(row[key])
+    one_worker = one_worker_step_times(full)
     for row in full:
-        if row["scalability"] is None:
-            row["scalability"] = scalability(row, full)
+        row["scalability"] = scalability(row, one_worker) or row["scalability"]
+    tell_apart(full)
     full.sort(key=_row_order)
-    columns = list(dict.fromkeys([*COLUMNS, *(key for row in full for key in row)]))
-    table = pd.DataFrame(full, columns=columns, dtype=object)
+    names = dict.fromkeys([*SHOWN, *(key for row in full for key in row)])
+    table = pd.DataFrame(full, columns=list(names), dtype=object)
     for name in (*MEASURES, *_NETWORK_AXES, "predicted_step_time_s", "payload_scale"):
         table[name] = pd.to_numeric(table[name]).astype(float)
     return table

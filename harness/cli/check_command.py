@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from wanbench.harness.cli.options import load_spec, select, spec_options
+from wanbench.harness.cli.options import load_spec, planned, select, spec_options
 from wanbench.harness.errors import EXIT_INCONCLUSIVE, EXIT_OK, Interrupted, SpecError
 
 if TYPE_CHECKING:
     from wanbench.harness.gate.verdict import Report
     from wanbench.harness.plan.cell import Cell
-    from wanbench.harness.spec.experiment import Spec
+    from wanbench.harness.plan.plan import Plan
 
 
 @click.command("check", short_help="Fail where scalability regressed: the gate of a CI build.")
@@ -83,9 +83,10 @@ def command(
         signal.signal(number, signal.default_int_handler)
     try:
         spec = load_spec(spec_source, assignments, testbed, emulator)
-        cells = select(spec, spec_source, only)
+        plan = planned(spec, spec_source)
+        cells = select(plan, only)
         options["run"] = _options(only, testbed, emulator, assignments, options["jobs"])
-        report = _judged(spec, cells, spec_source, out, options | {"only": only})
+        report = _judged(plan, cells, spec_source, out, options | {"only": only})
     except KeyboardInterrupt:
         raise Interrupted("interrupted; nothing was judged") from None
     code = report.exit_code(undecided=EXIT_OK if inconclusive == "pass" else EXIT_INCONCLUSIVE)
@@ -94,34 +95,35 @@ def command(
     click.get_current_context().exit(code)
 
 
-def _judged(spec: Spec, cells: list[Cell], source: str, out: Path, options: dict[str, Any]) -> Report:
+def _judged(plan: Plan, cells: list[Cell], source: str, out: Path, options: dict[str, Any]) -> Report:
     from wanbench.harness.gate.check import against_baseline, claims_only
     from wanbench.harness.results.store import RunFolder
 
     _refuse(options)
+    spec = plan.spec
     folder = out / f"check-{spec.name}"
     if options["base"] is not None or options["aa"]:
-        return _compared(spec, cells, source, out, options)
+        return _compared(plan, cells, source, out, options)
     run, jobs, path, partial = RunFolder(folder), options["jobs"], options["baseline"], bool(options["only"])
     if path is not None:
-        return against_baseline(spec, cells, source, run, path, accept=options["accept"], partial=partial, jobs=jobs)
+        return against_baseline(plan, cells, source, run, path, accept=options["accept"], partial=partial, jobs=jobs)
     if not spec.gate.require:
         raise SpecError(f"{source}: nothing to check; give --baseline FILE, --base REV, or [[gate.require]]")
-    return claims_only(spec, cells, source, run, partial=partial, jobs=jobs)
+    return claims_only(plan, cells, source, run, partial=partial, jobs=jobs)
 
 
-def _compared(spec: Spec, cells: list[Cell], source: str, out: Path, options: dict[str, Any]) -> Report:
+def _compared(plan: Plan, cells: list[Cell], source: str, out: Path, options: dict[str, Any]) -> Report:
     from wanbench.harness.gate import noise
     from wanbench.harness.gate.compare import Comparison, compare, measure_noise
-    from wanbench.harness.spec.experiment import find
+    from wanbench.harness.spec.library import find
 
     work = Comparison(
-        spec=spec,
+        plan=plan,
         cells=cells,
         where=source,
         file=find(source),
         options=options["run"],
-        folder=(out / f"check-{spec.name}").resolve(),
+        folder=(out / f"check-{plan.spec.name}").resolve(),
         noise_path=options["noise"] or noise.default_path(),
         partial=bool(options["only"]),
     )
@@ -153,7 +155,7 @@ def _write(report: Report, code: int, source: str, folder: Path, options: dict[s
     """What CI systems read. JSON always."""
     from wanbench.harness.gate import annotations, junit, summary
     from wanbench.harness.results.store import write_json
-    from wanbench.harness.spec.experiment import find
+    from wanbench.harness.spec.library import find
 
     folder.mkdir(parents=True, exist_ok=True)
     write_json(folder / "check.json", report.to_json(code))

@@ -12,7 +12,7 @@ from click.shell_completion import CompletionItem
 
 def specs(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Built-in experiments; files where none fits."""
-    from wanbench.harness.spec.experiment import builtin_names
+    from wanbench.harness.spec.library import builtin_names
 
     return [CompletionItem(incomplete, type="file"), *_beginning(builtin_names(), incomplete)]
 

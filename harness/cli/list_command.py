@@ -63,7 +63,8 @@ def _profiles() -> dict[str, str]:
 
 
 def _experiments() -> dict[str, str]:
-    from wanbench.harness.spec.experiment import Spec, builtin_names
+    from wanbench.harness.spec.experiment import Spec
+    from wanbench.harness.spec.library import builtin_names
 
     return {name: Spec.load(name).description for name in builtin_names()}
 
@@ -75,9 +76,9 @@ def _keys() -> dict[str, str]:
 
 
 def _columns() -> dict[str, str]:
-    from wanbench.harness.results.columns import MEANINGS
+    from wanbench.harness.results.columns import COLUMNS
 
-    return dict(MEANINGS)
+    return {name: column.text for name, column in COLUMNS.items()}
 
 
 def _first_line(documented: object) -> str:

@@ -13,6 +13,8 @@ from wanbench.harness.errors import SpecError
 
 if TYPE_CHECKING:  # `--help` answers without reading a spec
     from wanbench.harness.plan.cell import Cell
+    from wanbench.harness.plan.plan import Plan
+    from wanbench.harness.results.columns import Row
     from wanbench.harness.results.store import RunFolder
     from wanbench.harness.spec.experiment import Spec
 
@@ -64,11 +66,17 @@ def load_spec(source: str, assignments: tuple[str, ...], testbed: str | None, em
     return spec.override(changes) if changes else spec
 
 
-def select(spec: Spec, source: str, only: tuple[str, ...]) -> list[Cell]:
-    """All cells of a spec, or those that `--only` keeps, with the one-worker cells they need. Raises: SpecError."""
-    from wanbench.harness.plan.cell import expand
+def planned(spec: Spec, source: str) -> Plan:
+    """The plan of a spec on this host. Raises: SpecError."""
+    from wanbench.harness.plan.plan import make
+    from wanbench.harness.run.auto import ThisHost
 
-    cells = expand(spec, source)
+    return make(spec, source, ThisHost())
+
+
+def select(plan: Plan, only: tuple[str, ...]) -> list[Cell]:
+    """All cells of a plan, or those that `--only` keeps, with the one-worker cells they need. Raises: SpecError."""
+    cells = list(plan.cells)
     wanted: dict[str, set[str]] = {}
     for text in only:
         axis, equals, value = text.partition("=")
@@ -78,23 +86,16 @@ def select(spec: Spec, source: str, only: tuple[str, ...]) -> list[Cell]:
     swept = sorted({axis for cell in cells for axis in cell.axes})
     for axis in wanted:
         if axis not in swept:
-            raise SpecError(f"--only {axis}=...: not an axis of {spec.name}; axes: {', '.join(swept)}")
-    kept = [
-        cell
-        for cell in cells
-        if all(
-            # A one-worker cell differs in its workload alone.
-            _value(cell, axis) in values or (cell.is_baseline and not axis.startswith("workload."))
-            for axis, values in wanted.items()
-        )
-    ]
-    if all(cell.is_baseline for cell in kept):
+            raise SpecError(f"--only {axis}=...: not an axis of {plan.spec.name}; axes: {', '.join(swept)}")
+    swept_cells = [cell for cell in cells if not cell.is_baseline]
+    chosen = [cell for cell in swept_cells if all(_value(cell, axis) in wanted[axis] for axis in wanted)]
+    if not chosen:
         values = "; ".join(
-            f"{axis}: {', '.join(sorted({_value(cell, axis) for cell in cells if not cell.is_baseline}))}"
-            for axis in wanted
+            f"{axis}: {', '.join(sorted({_value(cell, axis) for cell in swept_cells}))}" for axis in wanted
         )
         raise SpecError(f"--only {' '.join(only)}: no cell is left; values are {values}")
-    return kept
+    needed = {cell.base_key for cell in chosen}
+    return [*(cell for cell in cells if cell.is_baseline and cell.key in needed), *chosen]
 
 
 def _value(cell: Cell, axis: str) -> str:
@@ -103,15 +104,23 @@ def _value(cell: Cell, axis: str) -> str:
 
     if axis in cell.axes:
         return str(cell.axes[axis])
-    found: Any = cell.config
+    found: Any = cell.tables()
     for key in SHORT_AXES.get(axis, axis).split("."):
-        found = found.get(key) if isinstance(found, Mapping) else None
+        found = found.get(key) if isinstance(found, Mapping) else getattr(found, key, None)
     return str(found)
 
 
-def rows_of(folder: RunFolder) -> list[dict[str, Any]]:
-    """One row a repetition; files that cannot be read are named on stderr."""
-    rows, problems = folder.read()
-    for problem in problems:
+def rows_of(folder: RunFolder, *, earlier: bool = False) -> list[Row]:
+    """One row a repetition; what is left out, and files that cannot be read, are named on stderr.
+
+    Args:
+        earlier: also those of cells that only an earlier version of the spec had.
+    """
+    found = folder.read()
+    for problem in found.problems:
         click.echo(f"wanbench: {folder.path / problem}", err=True)
-    return rows
+    if earlier:
+        return [*found.rows, *found.earlier]
+    if found.note:
+        click.echo(f"wanbench: {folder.name}: {found.note}", err=True)
+    return found.rows

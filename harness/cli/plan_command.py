@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from wanbench.harness.cli.options import load_spec, select, spec_options
+from wanbench.harness.cli.options import load_spec, planned, select, spec_options
 from wanbench.harness.errors import SpecError
 
 if TYPE_CHECKING:
@@ -38,13 +38,14 @@ def command(
     \b
     Example:  wanbench plan latency-sweep --only rtt=100ms
     """
+    from wanbench.harness.plan.cell import TrainingCell
     from wanbench.harness.plan.load import load_of, makespan
     from wanbench.harness.results.store import RunFolder
 
     if as_json and as_tc:
         raise SpecError("--tc and --json: choose one")
     spec = load_spec(spec_source, assignments, testbed, emulator)
-    cells = select(spec, spec_source, only)
+    cells = select(planned(spec, spec_source), only)
     if as_tc:
         _print_tc(cells)
         return
@@ -52,7 +53,7 @@ def command(
     lines = [_line(cell, folder, spec.run.repeats) for cell in cells]
     todo = [load_of(cell) for cell, line in zip(cells, lines, strict=True) for _ in range(line["to_run"])]
     todo.sort(key=lambda load: -load.seconds)
-    known = not any(cell.is_command for cell in cells)
+    known = all(isinstance(cell, TrainingCell) for cell in cells)
     seconds = makespan(todo, jobs, os.cpu_count() or 1) if known or not todo else None
     if as_json:
         click.echo(json.dumps({"run": str(folder.path), "cells": lines, "predicted_s": seconds}, indent=1))
@@ -74,6 +75,7 @@ def _print_tc(cells: list[Cell]) -> None:
 
 
 def _line(cell: Cell, folder: RunFolder, repeats: int) -> dict[str, Any]:
+    from wanbench.harness.plan.cell import TrainingCell
     from wanbench.harness.plan.law import predict
     from wanbench.harness.timeline.changes import described
 
@@ -84,21 +86,26 @@ def _line(cell: Cell, folder: RunFolder, repeats: int) -> dict[str, Any]:
         why = f"failed before: {failed[-1]['row']['reason']}"
     elif 0 < len(missing) < repeats:
         why = "some repetitions are missing"
-    step_time_s = cell.predicted_step_time_s()
-    return {
+    line: dict[str, Any] = {
         "cell": cell.slug,
         "algorithm": cell.label,
         "workers": cell.workers,
         "axes": dict(cell.axes),
         "timeline": described(cell.changes),
-        "steps": None if cell.is_command else cell.steps,
-        "window_steps": None if cell.is_command else cell.window,
-        "channels": cell.config["comm"]["channels"] if cell.workers > 1 and not cell.is_command else None,
-        "predicted_step_time_s": step_time_s,
-        "bound": predict(cell.law_inputs()).bound if step_time_s is not None else None,
+        **dict.fromkeys(("steps", "window_steps", "channels", "predicted_step_time_s", "bound")),
         "to_run": len(missing),
         "why": why,
     }
+    if isinstance(cell, TrainingCell):
+        step_time_s = cell.predicted_step_time_s
+        line |= {
+            "steps": cell.steps,
+            "window_steps": cell.window,
+            "channels": cell.channels if cell.workers > 1 else None,
+            "predicted_step_time_s": step_time_s,
+            "bound": predict(cell.law_inputs).bound if step_time_s is not None else None,
+        }
+    return line
 
 
 def _print(name: str, repeats: int, lines: list[dict[str, Any]], todo: int, seconds: float | None) -> None:

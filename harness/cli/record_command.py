@@ -28,12 +28,13 @@ def command(name: str, only: tuple[str, ...], fresh: bool, keep: bool, jobs: int
     """
     from wanbench.harness.api import measure_all
     from wanbench.harness.cli.figures_command import REFERENCE
-    from wanbench.harness.plan.cell import expand
+    from wanbench.harness.cli.options import planned
     from wanbench.harness.results.record import record
     from wanbench.harness.results.store import RunFolder
     from wanbench.harness.show import papers
     from wanbench.harness.show.figures.paper import draw_paper, wanted_evidence
-    from wanbench.harness.spec.experiment import Spec, read
+    from wanbench.harness.spec.experiment import Spec
+    from wanbench.harness.spec.library import read
 
     paper = papers.load(name)
     for run in only:
@@ -41,10 +42,9 @@ def command(name: str, only: tuple[str, ...], fresh: bool, keep: bool, jobs: int
             raise SpecError(f"--only {run}: not an experiment of {name}; expected one of {', '.join(paper.runs)}")
     for run in only or paper.runs:
         spec, folder = Spec.load(run), RunFolder(out / run)
-        cells = expand(spec, run)
-        tally = measure_all(spec, cells, folder, text=read(run), jobs=jobs, fresh=fresh, keep=keep, draw=False)
+        tally = measure_all(planned(spec, run), folder, text=read(run), jobs=jobs, fresh=fresh, keep=keep, draw=False)
         if tally.failed:
             raise CellsFailed(f"{folder.path}: {len(tally.failed)} repetitions failed; nothing of it is recorded")
-        click.echo(record(folder, REFERENCE / run, wanted_evidence(paper, run), {cell.key for cell in cells}).path)
+        click.echo(record(folder, REFERENCE / run, wanted_evidence(paper, run)).path)
     for path in draw_paper(paper, REFERENCE, REFERENCE / name):
         click.echo(path)

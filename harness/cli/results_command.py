@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from wanbench.harness.cli import completing
 from wanbench.harness.cli.options import out_option, rows_of
 from wanbench.harness.errors import SpecError
+
+if TYPE_CHECKING:
+    from wanbench.harness.results.columns import Row
 
 _FORMATS = ("table", "pivot", "md", "csv", "json", "parquet")
 
@@ -17,8 +22,9 @@ _FORMATS = ("table", "pivot", "md", "csv", "json", "parquet")
 @click.argument("run_source", metavar="[RUN]", required=False, shell_complete=completing.runs)
 @click.option("--format", "form", type=click.Choice(_FORMATS), default="table", show_default=True)
 @click.option("--sort", metavar="COLUMN", help="Of a table: step_time_s, scalability, ...; -COLUMN: largest first.")
+@click.option("--all", "earlier", is_flag=True, help="Also repetitions of earlier versions of the spec.")
 @out_option
-def command(run_source: str | None, form: str, sort: str | None, out: Path) -> None:
+def command(run_source: str | None, form: str, sort: str | None, earlier: bool, out: Path) -> None:
     """Show RUN (a folder, or a name under --out; default: the latest): what is finished, and what failed and why.
 
     table and pivot open with the decision: the best algorithm of every network, its speed, what it costs in accuracy
@@ -35,7 +41,7 @@ def command(run_source: str | None, form: str, sort: str | None, out: Path) -> N
     from wanbench.harness.show.tables import render, write_parquet
 
     folder = open_run(run_source, out)
-    rows = rows_of(folder)
+    rows = rows_of(folder, earlier=earlier)
     if form == "parquet":
         path = folder.path / "results.parquet"
         write_parquet(rows, path)
@@ -50,7 +56,7 @@ def command(run_source: str | None, form: str, sort: str | None, out: Path) -> N
     click.echo(_state(folder.path.name, rows), err=True)
 
 
-def _state(name: str, rows: list[dict[str, object]]) -> str:
+def _state(name: str, rows: Sequence[Row]) -> str:
     counts = {status: sum(row["status"] == status for row in rows) for status in ("ok", "invalid", "failed")}
     said = ", ".join(f"{count} {status}" for status, count in counts.items() if count) or "nothing measured yet"
     return f"{name}: {said}"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from wanbench.harness.cli.options import load_spec, select, spec_options
+from wanbench.harness.cli.options import load_spec, planned, select, spec_options
 from wanbench.harness.errors import CellsFailed, Interrupted, SpecError
 
 
@@ -47,14 +47,16 @@ def command(
         signal.signal(number, signal.default_int_handler)
     try:
         spec = load_spec(spec_source, assignments, testbed, emulator)
-        cells = select(spec, spec_source, only)
+        plan = planned(spec, spec_source)
+        cells = select(plan, only)
 
         from wanbench.harness.api import measure_all
         from wanbench.harness.results.store import RunFolder
-        from wanbench.harness.spec.experiment import read
+        from wanbench.harness.spec.library import read
 
         folder, text = RunFolder(out / spec.name), read(spec_source)
-        tally = measure_all(spec, cells, folder, text=text, jobs=jobs, fresh=fresh, keep=keep, draw=not no_figures)
+        draw = not no_figures
+        tally = measure_all(plan, folder, cells=cells, text=text, jobs=jobs, fresh=fresh, keep=keep, draw=draw)
     except KeyboardInterrupt:
         raise Interrupted("interrupted; finished repetitions are kept; the same command continues") from None
     click.echo(folder.path)

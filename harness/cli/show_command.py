@@ -103,6 +103,7 @@ def _profile(name: str) -> tuple[str, object]:
 
 
 def _experiment(name: str) -> tuple[str, object]:
-    from wanbench.harness.spec.experiment import Spec, read
+    from wanbench.harness.spec.experiment import Spec
+    from wanbench.harness.spec.library import read
 
     return read(name), Spec.load(name).to_dict()

@@ -43,13 +43,13 @@ def command(run_source: str | None, as_json: bool, out: Path) -> None:
 
     Exit code 0 if nothing speaks against publishing, 4 otherwise.
     """
-    from wanbench.harness.results.expected import expected_cells
+    from wanbench.harness.results import planned
     from wanbench.harness.results.store import open_run
     from wanbench.harness.results.verify import RULES, meaning, objections, unmeasured
 
     folder = open_run(run_source, out)
     rows = rows_of(folder)
-    found = objections(rows, expected_cells(folder))
+    found = objections(rows, planned.read(folder.path).cells)
     if as_json:
         click.echo(json.dumps([dataclasses.asdict(one) for one in found], indent=1))
     else:

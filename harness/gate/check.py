@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from wanbench.harness.api import measure_all
 from wanbench.harness.gate import baseline, claims, exact
@@ -12,6 +11,8 @@ from wanbench.harness.gate.exact import Bands, Entry
 from wanbench.harness.gate.names import by_name
 from wanbench.harness.gate.verdict import Finding, Report, Verdict
 from wanbench.harness.plan.cell import Cell
+from wanbench.harness.plan.plan import Plan
+from wanbench.harness.results.columns import Row
 from wanbench.harness.results.store import RunFolder
 from wanbench.harness.spec.experiment import Spec
 
@@ -22,8 +23,8 @@ def bands(spec: Spec) -> Bands:
 
 
 def against_baseline(
-    spec: Spec,
-    cells: list[Cell],
+    plan: Plan,
+    cells: Sequence[Cell],
     where: str,
     folder: RunFolder,
     path: Path,
@@ -45,8 +46,8 @@ def against_baseline(
         SpecError: the file is no baseline, or a requirement is wrong.
         HostError: this host cannot, or the baseline cannot be written.
     """
-    known = baseline.read(path)
-    rows = measured(spec, cells, folder, jobs)
+    spec, known = plan.spec, baseline.read(path)
+    rows = measured(plan, cells, folder, jobs)
     names = by_name(rows).keys()
     other = {cell: entry for cell, entry in (known or {}).items() if partial and cell not in names}
     before = {cell: entry for cell, entry in (known or {}).items() if cell not in other}
@@ -73,7 +74,7 @@ def _advice(path: Path, first: bool, findings: list[Finding]) -> str:
 
 
 def _accepted(
-    path: Path, experiment: str, rows: list[dict[str, Any]], other: Mapping[str, Entry], findings: list[Finding]
+    path: Path, experiment: str, rows: Sequence[Row], other: Mapping[str, Entry], findings: list[Finding]
 ) -> tuple[list[Finding], str]:
     """Rewrite the baseline: what had changed is accepted, and still says how. Cells that failed are no baseline.
 
@@ -91,10 +92,10 @@ def _accepted(
 
 
 def claims_only(
-    spec: Spec, cells: list[Cell], where: str, folder: RunFolder, *, partial: bool, jobs: int | None
+    plan: Plan, cells: Sequence[Cell], where: str, folder: RunFolder, *, partial: bool, jobs: int | None
 ) -> Report:
     """Measure every cell, and judge the requirements. Raises: as `against_baseline`."""
-    rows = measured(spec, cells, folder, jobs)
+    spec, rows = plan.spec, measured(plan, cells, folder, jobs)
     failed = [
         Finding(cell, Verdict.FAILED, exact.why_failed(group[-1]) or "")
         for cell, group in by_name(rows).items()
@@ -106,7 +107,7 @@ def claims_only(
     )
 
 
-def measured(spec: Spec, cells: list[Cell], folder: RunFolder, jobs: int | None) -> list[dict[str, Any]]:
-    """Rows of all cells, by the code as it is now."""
-    measure_all(spec, cells, folder, jobs=jobs, fresh=True, draw=False)
+def measured(plan: Plan, cells: Sequence[Cell], folder: RunFolder, jobs: int | None) -> list[Row]:
+    """Rows of these cells, by the code as it is now."""
+    measure_all(plan, folder, cells=cells, jobs=jobs, fresh=True, draw=False)
     return folder.rows()

@@ -12,7 +12,7 @@ from wanbench.harness.analysis.summary import COLUMNS
 from wanbench.harness.errors import SpecError
 from wanbench.harness.gate.names import by_name
 from wanbench.harness.gate.verdict import Finding, Verdict
-from wanbench.harness.spec.experiment import Requirement
+from wanbench.harness.spec.tables import Requirement
 
 Row = Mapping[str, Any]
 

@@ -20,6 +20,7 @@ from wanbench.harness.gate.rounds import CannotRun, Order
 from wanbench.harness.gate.sides import NoBase, Side
 from wanbench.harness.gate.verdict import Finding, Report, Verdict
 from wanbench.harness.plan.cell import Cell
+from wanbench.harness.plan.plan import Plan
 from wanbench.harness.results.store import RunFolder
 from wanbench.harness.run.host import check_host
 from wanbench.harness.run.session import control_folder
@@ -31,12 +32,12 @@ class Comparison:
     """What to compare, and how.
 
     Attributes:
-        spec: the experiment. cells: those to compare. where: the spec's source, for errors.
+        plan: of the experiment. cells: those to compare. where: the spec's source, for errors.
         file: the spec's. options: of `run` beside it. folder: takes the results of both sides.
         noise_path: the noise of this host. partial: some cells of the spec were left out.
     """
 
-    spec: Spec
+    plan: Plan
     cells: Sequence[Cell]
     where: str
     file: Path
@@ -44,6 +45,11 @@ class Comparison:
     folder: Path
     noise_path: Path
     partial: bool
+
+    @property
+    def spec(self) -> Spec:
+        """The experiment."""
+        return self.plan.spec
 
     @property
     def limits(self) -> Limits:
@@ -54,8 +60,8 @@ class Comparison:
     @property
     def on(self) -> str:
         """Testbed and emulator of the cells whose times vary, which have a noise of their own."""
-        emulated = [cell.config for cell in self.cells if cell.config["testbed"] != "virtual"]
-        return ", ".join(sorted({f"{config['testbed']} and {config['emulator']}" for config in emulated}))
+        emulated = [cell for cell in self.cells if cell.testbed != "virtual"]
+        return ", ".join(sorted({f"{cell.testbed} and {cell.emulator}" for cell in emulated}))
 
     def order(self) -> Order:
         """What each side runs."""
@@ -100,7 +106,7 @@ def _without_base(work: Comparison, why: str) -> Report:
     if not work.spec.gate.require:
         return Report(work.spec.name, "against nothing", (nothing,))
     folder = RunFolder(work.folder / "head" / work.spec.name)
-    report = claims_only(work.spec, list(work.cells), work.where, folder, partial=work.partial, jobs=None)
+    report = claims_only(work.plan, work.cells, work.where, folder, partial=work.partial, jobs=None)
     return replace(report, cells=(nothing, *report.cells))
 
 

@@ -28,7 +28,7 @@ class Pair:
             shutil.rmtree(folder / side.role, ignore_errors=True)
         self.base = Measurement(base, order, folder / base.role)
         self.head = Measurement(head, order, folder / head.role)
-        self.simulated = all(cell.config["testbed"] == "virtual" for cell in cells)
+        self.simulated = all(cell.testbed == "virtual" for cell in cells)
         self.files = {"base": str(self.base.folder.path), "head": str(self.head.folder.path)}
 
     def measure(self, rounds: int, only: Collection[str]) -> None:

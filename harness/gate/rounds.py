@@ -31,6 +31,7 @@ from wanbench.harness.errors import (
     SpecError,
 )
 from wanbench.harness.gate.sides import Side
+from wanbench.harness.results.columns import Row
 from wanbench.harness.results.store import RunFolder
 from wanbench.harness.run.session import stoppable
 from wanbench.workloads.process.namespace import die_with_parent
@@ -68,9 +69,12 @@ class Measurement:
         self.folder = RunFolder(out / order.name)
         self._said: set[str] = set()
 
-    def rows(self) -> list[dict[str, Any]]:
+    def rows(self) -> list[Row]:
         """So far."""
-        return self.folder.rows() if self.folder.path.is_dir() else []
+        if not self.folder.path.is_dir():
+            return []
+        found = self.folder.read()
+        return [*found.rows, *found.earlier]  # a round that leaves cells out has a plan without them
 
     def measure(self, repeats: int, leave_out: Iterable[Axes]) -> None:
         """Repetitions up to `repeats` of all cells but some.

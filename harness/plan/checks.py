@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from wanbench.harness.emulators.plan import build
 from wanbench.harness.errors import SpecError
+from wanbench.harness.plan.cell import Cell, TrainingCell
 from wanbench.harness.plan.law import PredictError
+from wanbench.harness.plan.network import check_keys
 from wanbench.harness.spec.experiment import Spec
-from wanbench.harness.spec.networks import check_keys
+from wanbench.harness.timeline.changes import Change
 from wanbench.harness.timeline.edits import TimelineError
 from wanbench.harness.timeline.kill import refused_to_trainers
 from wanbench.harness.timeline.schedule import Schedule
@@ -16,31 +16,29 @@ from wanbench.netprofiles import PlacementError
 from wanbench.workloads.algorithms.base import AlgorithmError, Setting
 from wanbench.workloads.loop.optim import OptimizerError, SGDConfig, configured
 
-if TYPE_CHECKING:
-    from wanbench.harness.plan.cell import Cell
-
 _ON_SOCKETS = ("direct", "gloo")
+_REAL_COMPUTE = '{}.slow: compute that is real cannot be slowed; set workload.step_time, such as "300ms"'
 
 
 def check(cell: Cell, spec: Spec, where: str) -> None:
     """Refuse, before anything starts, a cell that cannot run. Raises: SpecError."""
     _check_network(cell, spec, where)
-    if cell.is_command:
+    if not isinstance(cell, TrainingCell):
         _check_timeline(cell, where)
         return
     try:
-        cell.law_inputs()
+        _ = cell.law_inputs
     except (ValueError, PredictError) as error:
         raise SpecError(f"{where}: {_at(cell)}: {error}") from None
     _check_timeline(cell, where)
-    _check_testbed(cell, spec, where)
+    _check_testbed(cell, where)
     _check_algorithm(cell, where)
 
 
-def _check_algorithm(cell: Cell, where: str) -> None:
+def _check_algorithm(cell: TrainingCell, where: str) -> None:
     """The optimiser's settings, and what the algorithm says to all that surrounds it."""
     try:
-        optimizer = configured(cell.config["train"], cell.steps)
+        optimizer = configured(cell.train.plain(), cell.steps)
     except OptimizerError as error:
         raise SpecError(f"{where}: train.{error}") from None
     if cell.is_baseline:
@@ -48,13 +46,13 @@ def _check_algorithm(cell: Cell, where: str) -> None:
     sgd = optimizer if isinstance(optimizer, SGDConfig) else None
     setting = Setting(
         workers=cell.workers,
-        collective=cell.config["comm"]["collective"],
+        collective=cell.comm.collective,
         optimizer=optimizer.optimizer,
         momentum=sgd.momentum if sgd else 0.0,
         nesterov=bool(sgd and sgd.nesterov),
         weight_decay=optimizer.weight_decay,
-        shapes=cell.workload().shapes,
-        rtt_s=cell.law_inputs().rtt_s,
+        shapes=cell.workload.shapes,
+        rtt_s=cell.law_inputs.rtt_s,
     )
     try:
         cell.algorithm().check(setting)
@@ -68,23 +66,33 @@ def _check_timeline(cell: Cell, where: str) -> None:
         return
     for index, change in enumerate(cell.changes):
         entry = f"{where}: timeline.{index}"
-        if cell.is_command and change.at_step is not None:
-            raise SpecError(f'{entry}.at: the steps of a command are not followed; expected a time, such as "5s"')
-        if change.at_step is not None and change.at_step >= cell.steps:
-            raise SpecError(
-                f"{entry}.at: {_at(cell)} has {cell.steps} steps; expected fewer than that, or a larger run.window"
-            )
-        if change.kind == "slow" and (cell.is_command or cell.workload().step_time_s is None):
-            raise SpecError(
-                f'{entry}.slow: compute that is real cannot be slowed; set workload.step_time, such as "300ms"'
-            )
-        if change.kind == "kill" and not cell.is_command:
-            raise SpecError(refused_to_trainers(entry))
-    network = build(cell.profile(), cell.placement())
+        if isinstance(cell, TrainingCell):
+            _check_of_training(cell, change, entry)
+        else:
+            _check_of_command(change, entry)
+    network = build(cell.profile, cell.placement)
     try:
-        Schedule(cell.changes, network, cell.profile(), cell.rate_scale).check()
+        Schedule(cell.changes, network, cell.profile, cell.rate_scale).check()
     except TimelineError as error:
         raise SpecError(f"{where}: {error}") from None
+
+
+def _check_of_training(cell: TrainingCell, change: Change, entry: str) -> None:
+    if change.at_step is not None and change.at_step >= cell.steps:
+        raise SpecError(
+            f"{entry}.at: {_at(cell)} has {cell.steps} steps; expected fewer than that, or a larger run.window"
+        )
+    if change.kind == "slow" and cell.workload.step_time_s is None:
+        raise SpecError(_REAL_COMPUTE.format(entry))
+    if change.kind == "kill":
+        raise SpecError(refused_to_trainers(entry))
+
+
+def _check_of_command(change: Change, entry: str) -> None:
+    if change.at_step is not None:
+        raise SpecError(f'{entry}.at: the steps of a command are not followed; expected a time, such as "5s"')
+    if change.kind == "slow":
+        raise SpecError(_REAL_COMPUTE.format(entry))
 
 
 def _at(cell: Cell) -> str:
@@ -95,24 +103,23 @@ def _check_network(cell: Cell, spec: Spec, where: str) -> None:
     """A profile has the keys that go with it, and a place for every worker."""
     check_keys(spec.network, where, alone=cell.is_baseline)
     try:
-        cell.placement()
+        _ = cell.placement
     except PlacementError as error:
         raise SpecError(f"{where}: network.place: {error}") from None
     except ValueError as error:
         raise SpecError(f"{where}: {_at(cell)}: {error}") from None
 
 
-def _check_testbed(cell: Cell, spec: Spec, where: str) -> None:
+def _check_testbed(cell: TrainingCell, where: str) -> None:
     """The emulated testbeds run what exists on sockets; the virtual one needs to know how long a step takes."""
-    collective = spec.comm.collective
-    if spec.run.testbed != "virtual":
-        if collective not in _ON_SOCKETS and not cell.is_baseline:
+    if cell.testbed != "virtual":
+        if cell.comm.collective not in _ON_SOCKETS:
             raise SpecError(
-                f"{where}: comm.collective: {collective!r} exists on testbed virtual only; "
+                f"{where}: comm.collective: {cell.comm.collective!r} exists on testbed virtual only; "
                 f'expected {" or ".join(map(repr, _ON_SOCKETS))}, or run.testbed = "virtual"'
             )
-    elif cell.workload().step_time_s is None:
+    elif cell.workload.step_time_s is None:
         raise SpecError(
-            f"{where}: workload: {cell.workload().name} has no compute model, which testbed virtual needs; "
+            f"{where}: workload: {cell.workload.name} has no compute model, which testbed virtual needs; "
             'set workload.step_time, such as "300ms"'
         )

@@ -12,7 +12,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from wanbench.harness.analysis.summary import records
 from wanbench.harness.results.store import RunFolder
 
 if TYPE_CHECKING:
@@ -103,7 +102,7 @@ def _curve(rep: Path, row: Row) -> dict[str, list[float]] | None:
     losses = steps.groupby("step")["loss"].mean()
     curve: dict[str, list[float]] = {"step": [], "end_s": [], "accuracy": [], "loss": []}
     since = -1
-    for point in records(evaluated):
+    for point in evaluated.to_dict("records"):
         step = int(point["step"])
         curve["step"].append(step + 1)
         curve["end_s"].append(round((float(point["end_ns"]) - begin_ns) / 1e9, 4))

@@ -19,21 +19,20 @@ from wanbench.harness.results.evidence import CURVE, FILE, NETWORK, PACE, TRACE,
 from wanbench.harness.results.store import RECORDED, RunFolder, write_json, write_text
 
 
-def record(folder: RunFolder, to: Path, wanted: Collection[str], cells: Collection[str]) -> RunFolder:
+def record(folder: RunFolder, to: Path, wanted: Collection[str]) -> RunFolder:
     """Write the recording of a run, replacing an older one.
 
     Args:
         folder: of a finished run. to: the folder of the recording.
-        cells: identities of the experiment's cells; the folder may hold others, of an earlier spec.
         wanted: of `CURVE`, `TRACE`, `NETWORK` and `PACE`: what figures need beside rows.
 
     Raises:
         CellsFailed: the run has no valid repetition, or files that cannot be read.
     """
-    rows, problems = folder.read()
-    if problems:
-        raise CellsFailed(f"{folder.path / problems[0]}; run the experiment again before recording it")
-    rows = [row for row in rows if row["cell_key"] in cells]
+    found = folder.read()
+    if found.problems:
+        raise CellsFailed(f"{folder.path / found.problems[0]}; run the experiment again before recording it")
+    rows = found.rows
     if not any(row["status"] == "ok" for row in rows):
         raise CellsFailed(f"{folder.path}: no valid repetition; there is nothing to record")
     rows.sort(key=lambda row: (row["cell"], row["rep"]))

@@ -5,11 +5,11 @@ from __future__ import annotations
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 from wanbench.harness.emulators.base import EmulatorStats
-from wanbench.harness.plan.cell import Cell
-from wanbench.harness.run.manifest import code_hash
+from wanbench.harness.plan.cell import Cell, CommandCell, TrainingCell
+from wanbench.harness.results.columns import Row, empty
 from wanbench.harness.spec.command import name_of
 from wanbench.harness.timeline.changes import described
 
@@ -32,29 +32,28 @@ def measured_row(
     host: Mapping[str, Any],
     report: Mapping[str, Any] | None,
     verdict: list[str],
-) -> dict[str, Any]:
+) -> Row:
     """The repetition as one row; what does not apply is None.
 
     Args:
         trained: the columns that say how long steps took. report: of the probe. verdict: why it is invalid.
     """
-    row = {**describe(cell, rep), **trained}
-    row.update(
-        status="invalid" if verdict else "ok",
-        reason="; ".join(verdict) or None,
-        wire_bytes=_wire_bytes(measured) if cell.workers > 1 else 0,
-        retransmits=_counted(measured, "RetransSegs"),
-        tcp_timeouts=_counted(measured, "TCPTimeouts"),
-        one_way_error_ms=report["one_way_error_ms"] if report else None,
-        lateness_p99_ms=stats.lateness_p99_ms if cell.workers > 1 else None,
-        overdue_pct=stats.overdue_pct if cell.workers > 1 else None,
-        emulator_cpu_us_per_packet=stats.cpu_us_per_packet if cell.workers > 1 else None,
-        host_cpu_pct=host["cpu_pct"],
-    )
-    return row
+    measurements = {
+        "status": "invalid" if verdict else "ok",
+        "reason": "; ".join(verdict) or None,
+        "wire_bytes": _wire_bytes(measured) if cell.workers > 1 else 0,
+        "retransmits": _counted(measured, "RetransSegs"),
+        "tcp_timeouts": _counted(measured, "TCPTimeouts"),
+        "one_way_error_ms": report["one_way_error_ms"] if report else None,
+        "lateness_p99_ms": stats.lateness_p99_ms if cell.workers > 1 else None,
+        "overdue_pct": stats.overdue_pct if cell.workers > 1 else None,
+        "emulator_cpu_us_per_packet": stats.cpu_us_per_packet if cell.workers > 1 else None,
+        "host_cpu_pct": host["cpu_pct"],
+    }
+    return cast(Row, {**describe(cell, rep), **trained, **measurements})
 
 
-def trained(cell: Cell, measured: Measured) -> dict[str, Any]:
+def trained(cell: TrainingCell, measured: Measured) -> dict[str, Any]:
     """The columns that follow from what the workers say of their training, on every testbed."""
     outcomes = [measured.finished[rank]["outcome"] for rank in range(cell.workers)]
     slowest = max(outcomes, key=lambda o: o["window_end_ns"] - o["window_begin_ns"])
@@ -81,81 +80,67 @@ def trained(cell: Cell, measured: Measured) -> dict[str, Any]:
     }
 
 
-def describe(cell: Cell, rep: int) -> dict[str, Any]:
-    """The columns of a row that are known before anything is measured; the others are None."""
-    config = cell.config
-    network, alone = config["network"], cell.workers == 1
-    conditions = _conditions(cell)
-    measured = dict.fromkeys(
-        ("steps", "steps_total", "step_time_s", "compute_s", "stall_s", "overhead_s", "scalability", "payload_bytes",
-         "wire_bytes", "messages_sent", "blocks_lost_pct", "retransmits", "tcp_timeouts", "final_loss", "accuracy",
-         "replica_spread", "time_to_target_s", "one_way_error_ms", "lateness_p99_ms", "overdue_pct", "image",
-         "emulator_cpu_us_per_packet", "host_cpu_pct")
-    )  # fmt: skip
-    return {
-        "run": None,
+def describe(cell: Cell, rep: int) -> Row:
+    """The columns of a row that are known before anything is measured; run, code and the others are left empty."""
+    alone = cell.workers == 1
+    known = {
+        **empty(),
         "cell": cell.slug,
         "cell_key": cell.key,
-        "code": code_hash(cell),
+        "base_key": cell.base_key,
+        "code": "",
         "rep": rep,
-        "status": None,
-        "reason": None,
-        "testbed": config["testbed"],
-        "emulator": None if alone else config["emulator"],
-        "collective": None,
-        "channels": None,
+        "testbed": cell.testbed,
+        "emulator": None if alone else cell.emulator,
         "algorithm": cell.label,
-        "kind": config["algorithm"]["kind"],
-        "params": config["algorithm"]["params"],
+        "kind": cell.kind,
+        "params": dict(cell.params),
         "workers": cell.workers,
-        "profile": None if alone else network["profile"],
-        **conditions,
-        "tcp": None if alone else network["tcp"]["congestion"],
-        "seed": config["seed"] + rep,
+        "profile": None if alone else cell.network.name,
+        **_conditions(cell),
+        "tcp": None if alone else cell.tcp.congestion,
+        "seed": cell.seed + rep,
         "timeline": described(cell.changes),
         "events": [] if cell.changes else None,
         "axes": dict(cell.axes),
-        **(_of_a_command(cell) if cell.is_command else _of_our_loop(cell)),
-        **measured,
+        **(_of_our_loop(cell) if isinstance(cell, TrainingCell) else {}),
+        **(_of_a_command(cell) if isinstance(cell, CommandCell) else {}),
     }
+    return cast(Row, known)
 
 
-def _of_our_loop(cell: Cell) -> dict[str, Any]:
+def _of_our_loop(cell: TrainingCell) -> dict[str, Any]:
     """What is known beforehand of a workload that we train."""
-    workload, law, comm, alone = cell.workload(), cell.law_inputs(), cell.config["comm"], cell.workers == 1
+    law, alone = cell.law_inputs, cell.workers == 1
     return {
-        "collective": None if alone else comm["collective"],
-        "channels": None if alone else comm["channels"],
-        "workload": workload.name,
-        "payload_scale": workload.payload_scale,
-        "predicted_step_time_s": cell.predicted_step_time_s(),
+        "collective": None if alone else cell.comm.collective,
+        "channels": None if alone else cell.channels,
+        "workload": cell.workload.name,
+        "payload_scale": cell.workload.payload_scale,
+        "predicted_step_time_s": cell.predicted_step_time_s,
         "law_inputs": law.to_json(),
         "message_bytes": law.message_bytes,
         "messages_per_sync": law.messages,
     }
 
 
-def _of_a_command(cell: Cell) -> dict[str, Any]:
+def _of_a_command(cell: CommandCell) -> dict[str, Any]:
     """What is known beforehand of a program. Its messages are as it sends them: nothing is scaled."""
-    unknown = dict.fromkeys(("predicted_step_time_s", "law_inputs", "message_bytes", "messages_per_sync", "step_times"))
-    workload = cell.config["workload"]
     return {
-        **unknown,
-        "workload": name_of(workload["command"]),
-        "payload_scale": 1.0,
-        "command": workload["command"],
-        "processes_per_worker": workload["nproc_per_worker"],
-        "base_key": cell.base_key,
+        "workload": name_of(cell.command),
+        "payload_scale": cell.rate_scale,
+        "command": list(cell.command),
+        "processes_per_worker": cell.processes,
     }
 
 
 def _conditions(cell: Cell) -> dict[str, float | None]:
     """What the paths in use have in common; None where they differ, have none, or nobody communicates."""
-    profile, sites = cell.profile(), dict.fromkeys(cell.placement())
+    profile, sites = cell.profile, dict.fromkeys(cell.placement)
     pairs = [(a, b) for a in sites for b in sites if a != b]
     paths = [profile.path(a, b) for a, b in pairs]
     rtts = sorted(profile.rtt(a, b).ms for a, b in pairs)
-    if cell.config["network"]["profile"] == "uniform":  # paths are unlimited, each site's own link is not
+    if cell.network.is_uniform:  # paths are unlimited, each site's own link is not
         rates = {site.up.mbit if site.up else None for site in profile.sites}
     else:
         rates = {path.rate.mbit if path.rate else None for path in paths}
@@ -209,9 +194,9 @@ def udp_overflows(measured: Measured) -> int:
     )
 
 
-def _time_to_target(cell: Cell, measured: Measured) -> float | None:
+def _time_to_target(cell: TrainingCell, measured: Measured) -> float | None:
     """Seconds from the start of training to the first evaluation at or above the target."""
-    target = cell.config["train"].get("target")
+    target = cell.train.target
     rows = sorted((r for r in measured.rows if r["rank"] == 0), key=lambda r: r["step"])
     if target is None or not rows:
         return None

@@ -2,62 +2,80 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, get_args
 
 from wanbench.harness.plan.law import PredictInputs
+from wanbench.harness.results.columns import COLUMNS, TYPES, Column, Status
 
-_STATUSES = ("ok", "invalid", "failed")
-_TEXT = ("cell_key", "code", "testbed", "workload", "algorithm", "kind")
-_TEXT_OR_NULL = ("run", "reason", "emulator", "collective", "profile", "tcp", "image", "timeline")
-_AT_LEAST_0 = (
-    "rtt_ms", "rtt_max_ms", "loss_pct", "jitter_ms", "compute_s", "stall_s", "payload_bytes", "wire_bytes",
-    "messages_sent", "blocks_lost_pct", "time_to_target_s", "lateness_p99_ms", "overdue_pct", "host_cpu_pct",
-    "retransmits", "tcp_timeouts", "emulator_cpu_us_per_packet",
-)  # fmt: skip
-_ABOVE_0 = ("steps", "step_time_s", "scalability", "predicted_step_time_s", "rate_mbps", "payload_scale", "channels")
-_NUMBERS = ("overhead_s", "final_loss", "accuracy", "replica_spread", "one_way_error_ms")
-_MAPPINGS = ("params", "axes", "law_inputs")
-_INTEGERS = ("workers", "rep", "seed", "delay", "period", "steps", "channels")
+_REQUIRED = (str, int, Status)
 _MOST = 1 << 53  # what every reader of JSON keeps exactly
 
 
 def flaw(row: object) -> str | None:
     """What keeps `row` from being one repetition's row, in words; None if nothing does.
 
-    Columns that every row has must be there. The others may be absent or null, as in rows of an earlier version, but
-    where they hold a value it is of their kind. A loss may be infinite or no number: training can diverge.
+    Columns whose type admits no null must be there. The others may be absent or null, as in rows of an earlier version,
+    but where they hold a value it is of their type. A loss may be infinite or no number: training can diverge.
     """
     if not isinstance(row, Mapping):
         return "expected an object"
-    absent = [name for name in ("status", "rep", "workers", *_TEXT) if row.get(name) is None]
+    absent = [name for name, kind in TYPES.items() if kind in _REQUIRED and row.get(name) is None and name != "cell"]
     if absent:
         return f"{absent[0]}: missing"
-    if row["status"] not in _STATUSES:
-        return f"status: expected ok, invalid or failed, got {row['status']!r}"
+    if row["status"] not in get_args(Status):
+        return f"status: expected {_either(get_args(Status))}, got {row['status']!r}"
     if row["status"] == "ok" and row.get("step_time_s") is None:
         return "step_time_s: missing"
-    for names, expected, is_one in _KINDS:
-        for name in names:
-            value = row.get(name)
-            if value is not None and not is_one(value):
-                return f"{name}: expected {expected}, got {value!r}"[:200]
+    for name, kind in TYPES.items():
+        expected = None if row.get(name) is None else _expected(kind, COLUMNS[name], row[name])
+        if expected is not None:
+            return f"{name}: expected {expected}, got {row[name]!r}"[:200]
     return _flaw_of_parameters(row.get("params") or {}) or _flaw_of_law(row.get("law_inputs"))
+
+
+def _either(words: tuple[str, ...]) -> str:
+    return f"{', '.join(words[:-1])} or {words[-1]}"
+
+
+def _expected(kind: Any, column: Column, value: Any) -> str | None:
+    """What a value should have been, None if it is that."""
+    kinds = get_args(kind) or (kind,)
+    if kind is Status or str in kinds:
+        return None if isinstance(value, str) else "text"
+    if Mapping[str, Any] in kinds or kind == Mapping[str, Any]:
+        return None if isinstance(value, Mapping) else "an object"
+    if list[dict[str, Any]] in kinds:
+        return None if _is_events(value) else "a list of objects"
+    if list[str] in kinds:
+        return None if isinstance(value, list) and all(isinstance(item, str) for item in value) else "a list of texts"
+    if int in kinds and not _is_count(value):
+        return "a whole number"
+    if not _is_number(value):
+        return _bounds(column)
+    inside = (column.least is None or column.least <= value <= _MOST) and (
+        column.above is None or column.above < value <= _MOST
+    )
+    return None if inside else _bounds(column)
+
+
+def _bounds(column: Column) -> str:
+    if column.above is not None:
+        return f"a number above {column.above:g}"
+    return "a number" if column.least is None else f"a number of at least {column.least:g}"
 
 
 def _flaw_of_parameters(params: Mapping[str, Any]) -> str | None:
     """They are the looks of an algorithm's line, and its place in a legend."""
-    for name, value in params.items():
-        if name in ("delay", "period") and not _is_count(value):
-            return f"params.{name}: expected a whole number, got {value!r}"[:200]
+    for name in ("delay", "period"):
+        if name in params and not _is_count(params[name]):
+            return f"params.{name}: expected a whole number, got {params[name]!r}"[:200]
     return None
 
 
 def _flaw_of_law(inputs: Mapping[str, Any] | None) -> str | None:
-    if inputs is None:
-        return None
     try:
-        PredictInputs.from_json(inputs)
+        PredictInputs.from_json(inputs or {}) if inputs else None
     except (TypeError, ValueError) as error:
         return f"law_inputs: {error}"[:200]
     return None
@@ -73,15 +91,3 @@ def _is_count(value: object) -> bool:
 
 def _is_events(value: object) -> bool:
     return isinstance(value, list) and all(isinstance(item, Mapping) and "what" in item for item in value)
-
-
-_KINDS: tuple[tuple[tuple[str, ...], str, Callable[[Any], bool]], ...] = (
-    ((*_TEXT, *_TEXT_OR_NULL), "text", lambda value: isinstance(value, str)),
-    (_INTEGERS, "a whole number", _is_count),
-    (("workers",), "at least 1", lambda value: value >= 1),
-    (_AT_LEAST_0, "a number of at least 0", lambda value: _is_number(value) and 0 <= value <= _MOST),
-    (_ABOVE_0, "a number above 0", lambda value: _is_number(value) and 0 < value <= _MOST),
-    (_NUMBERS, "a number", _is_number),
-    (_MAPPINGS, "an object", lambda value: isinstance(value, Mapping)),
-    (("events",), "a list of objects", _is_events),
-)

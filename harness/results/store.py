@@ -2,7 +2,7 @@
 
     results/<experiment>/
         spec.toml               as the user wrote it
-        spec.resolved.json      overrides applied
+        spec.resolved.json      overrides applied, what `auto` became, and the cells: the plan
         manifest.json           machine, kernel, versions, git, command line
         events.jsonl            what happened, in order; append-only
         cells/<slug>/
@@ -32,16 +32,43 @@ import shutil
 import stat
 import time
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from wanbench.harness.errors import HostError, SpecError
 from wanbench.harness.plan.cell import Cell
+from wanbench.harness.results import planned as planning
+from wanbench.harness.results.columns import Row, empty
 from wanbench.harness.results.row_schema import flaw
 
 SCHEMA = 1
 RECORDED = "rows.jsonl"
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+
+
+@dataclass(frozen=True)
+class Found:
+    """What a run's folder holds.
+
+    Attributes:
+        rows: of the cells of its plan. earlier: of cells that an earlier version of its spec had; kept, and never shown
+            beside the others unasked.
+        problems: a line for every file, or line of rows.jsonl, that cannot be read: its place in the folder, and why.
+    """
+
+    rows: list[Row]
+    earlier: list[Row]
+    problems: list[str]
+
+    @property
+    def note(self) -> str | None:
+        """That rows are left out, in words."""
+        if not self.earlier:
+            return None
+        some = "1 repetition" if len(self.earlier) == 1 else f"{len(self.earlier)} repetitions"
+        verb = "is" if len(self.earlier) == 1 else "are"
+        return f"{some} of an earlier version of this spec {verb} not shown; `wanbench results --all` shows them"
 
 
 class RunFolder:
@@ -55,13 +82,13 @@ class RunFolder:
         """The experiment's name."""
         return self.path.name
 
-    def prepare(self, spec_text: str | None, resolved: dict[str, Any], manifest: dict[str, Any]) -> None:
+    def prepare(self, spec_text: str | None, plan: Mapping[str, Any], manifest: Mapping[str, Any]) -> None:
         """Make the folder, or take up the one that is there. Raises: HostError if it cannot be written."""
         try:
             (self.path / "cells").mkdir(parents=True, exist_ok=True)
             if spec_text is not None:
                 write_text(self.path / "spec.toml", spec_text)
-            write_json(self.path / "spec.resolved.json", resolved)
+            write_json(self.path / planning.FILE, plan)
             write_json(self.path / "manifest.json", manifest)
         except OSError as error:
             raise HostError(
@@ -129,7 +156,7 @@ class RunFolder:
         """
         other = [
             row
-            for row in self.rows()
+            for row in self._all_rows([])
             if row["status"] == "ok" and current.get(row["cell_key"], row["code"]) != row["code"]
         ]
         if other:
@@ -166,13 +193,13 @@ class RunFolder:
         """An empty folder to work in; leftovers of an interrupted try are removed."""
         folder = self.cell_folder(cell)
         folder.mkdir(parents=True, exist_ok=True)
-        write_json(folder / "cell.json", {"config": cell.config, "axes": cell.axes})
+        write_json(folder / "cell.json", {"identity": cell.identity(), "axes": cell.axes, "base_key": cell.base_key})
         part = folder / f"rep-{rep}.part"
         shutil.rmtree(part, ignore_errors=True)
         part.mkdir()
         return part
 
-    def finish(self, cell: Cell, rep: int, part: Path, row: dict[str, Any]) -> Path:
+    def finish(self, cell: Cell, rep: int, part: Path, row: Row) -> Path:
         """Write the row and publish the repetition by one rename."""
         write_json(part / "result.json", row)
         final = self.cell_folder(cell) / f"rep-{rep}"
@@ -192,34 +219,43 @@ class RunFolder:
         part.rename(final)
         return final
 
-    def rows(self) -> list[dict[str, Any]]:
-        """One row per repetition, finished or failed; one that cannot be read is not finished."""
-        return self.read()[0]
+    def rows(self) -> list[Row]:
+        """One row per repetition of the plan's cells, finished or failed; one that cannot be read is not finished."""
+        return self.read().rows
 
-    def read(self) -> tuple[list[dict[str, Any]], list[str]]:
-        """The rows, and a line for every file, or line of rows.jsonl, that cannot be read: its place here, and why."""
+    def read(self) -> Found:
+        """Everything that the folder holds."""
         problems: list[str] = []
+        rows = self._all_rows(problems)
+        try:
+            planned = planning.read(self.path).cells
+        except SpecError:
+            return Found(rows, [], problems)  # what it should hold is not known
+        current = [row for row in rows if row["cell_key"] in planned]
+        return Found(current, [row for row in rows if row["cell_key"] not in planned], problems)
+
+    def _all_rows(self, problems: list[str]) -> list[Row]:
         if (self.path / RECORDED).is_file():
-            return self._recorded(problems), problems
+            return self._recorded(problems)
         found = list(self._readable(self._results(), problems))
         finished = {(row["cell"], row["rep"]) for row in found}
         failed = {(row["cell"], row["rep"]): row for row in self._readable(self._errors(), problems)}
-        return found + [row for key, row in failed.items() if key not in finished], problems
+        return found + [row for key, row in failed.items() if key not in finished]
 
-    def _readable(self, paths: list[Path], problems: list[str]) -> Iterator[dict[str, Any]]:
+    def _readable(self, paths: list[Path], problems: list[str]) -> Iterator[Row]:
         for path in paths:
             try:
                 yield _load_row(path)
             except (OSError, ValueError) as error:
                 problems.append(f"{path.relative_to(self.path)}: not a result, so not finished: {error}")
 
-    def _recorded(self, problems: list[str]) -> list[dict[str, Any]]:
+    def _recorded(self, problems: list[str]) -> list[Row]:
         rows = []
         with (self.path / RECORDED).open(encoding="utf-8", errors="replace") as lines:
             for number, line in enumerate(lines, 1):
                 try:
                     row = _parsed_row(line)
-                    if not isinstance(row.get("cell"), str):
+                    if not row["cell"]:
                         raise ValueError("cell: missing")
                     rows.append(row)
                 except ValueError as error:
@@ -289,7 +325,7 @@ def _to_disk(path: Path) -> None:
         os.close(descriptor)
 
 
-def _read_row(path: Path) -> dict[str, Any] | None:
+def _read_row(path: Path) -> Row | None:
     """The row in a result.json or an error.json; None if there is none, or a full disk cut it short."""
     try:
         return _load_row(path)
@@ -297,16 +333,16 @@ def _read_row(path: Path) -> dict[str, Any] | None:
         return None
 
 
-def _load_row(path: Path) -> dict[str, Any]:
+def _load_row(path: Path) -> Row:
     """Raises: OSError; ValueError: what is wrong with it."""
     row = _parsed_row(path.read_text(encoding="utf-8"))
     if path.parent.name.partition(".")[0] != f"rep-{row['rep']}":
         raise ValueError(f"it is of repetition {row['rep']}")  # a folder that someone copied
     # The folder names the cell, also where an axis that came later would name it otherwise.
-    return row | {"cell": _printable(path.parent.parent.name)}
+    return {**row, "cell": _printable(path.parent.parent.name)}
 
 
-def _parsed_row(text: str) -> dict[str, Any]:
+def _parsed_row(text: str) -> Row:
     """Raises: ValueError: what is wrong with it."""
     try:
         data = json.loads(text)
@@ -316,7 +352,7 @@ def _parsed_row(text: str) -> dict[str, Any]:
     wrong = flaw(row)
     if wrong is not None:
         raise ValueError(wrong)
-    return {key: _printable(value) for key, value in row.items()}
+    return cast(Row, empty() | {key: _printable(value) for key, value in row.items()})
 
 
 def _printable(value: Any) -> Any:

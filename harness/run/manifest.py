@@ -14,7 +14,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from wanbench.harness.plan.cell import Cell
+from wanbench.harness.plan.cell import Cell, CommandCell, TrainingCell
 from wanbench.harness.spec.command import files
 
 _ROOT = Path(__file__).resolve().parents[2]
@@ -46,16 +46,15 @@ def code_hash(cell: Cell) -> str:
     Of a command all files that it names belong to it.
     """
     digest = hashlib.sha256(_own_hash().encode())
-    if cell.is_command:
-        for path in files(cell.config["workload"]["command"], cell.folder):
+    if isinstance(cell, CommandCell):
+        for path in files(cell.command, cell.folder):
             digest.update(_content(path, path.stat().st_mtime_ns, path.stat().st_size))
-        return digest.hexdigest()[:12]
-    named = (cell.config["algorithm"]["kind"], cell.config["workload"].get("model") or "")
-    for name in named:
-        module = name.partition(":")[0] if ":" in name else None
-        found = importlib.util.find_spec(module) if module else None
-        if found is not None and found.origin:
-            digest.update(Path(found.origin).read_bytes())
+    elif isinstance(cell, TrainingCell):
+        for name in (cell.kind, cell.task.model or ""):
+            module = name.partition(":")[0] if ":" in name else None
+            found = importlib.util.find_spec(module) if module else None
+            if found is not None and found.origin:
+                digest.update(Path(found.origin).read_bytes())
     return digest.hexdigest()[:12]
 
 

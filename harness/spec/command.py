@@ -19,11 +19,12 @@ from typing import Any
 from wanbench.harness.errors import SpecError
 from wanbench.harness.spec.axes import is_commands_own
 from wanbench.harness.spec.experiment import Spec
+from wanbench.netprofiles import Delay
 from wanbench.workloads.algorithms.base import AlgorithmError
 from wanbench.workloads.algorithms.registry import ALGORITHM, PARAMS, alternatives
 
 DEFAULT_WARMUP = "3 steps"
-DEFAULT_TIMEOUT = "600s"
+DEFAULT_TIMEOUT = Delay.parse("600s")
 # What the environment of a program says already.
 _TAKEN = ("address", "addresses", "adopt", "image", "params", "seed", "site", "sites", "steps_file")
 _NOT_OURS = {

@@ -1,12 +1,16 @@
-"""What every table of a spec is: strict, frozen, without keys that nobody knows."""
+"""What every table of a spec is: strict, frozen, without unknown keys, and with quantities as types.
+
+A quantity is parsed once, here: "100ms" becomes a `Delay`. Plain data of a table have it as text again.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Annotated, Any, Protocol
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, BeforeValidator, ConfigDict, InstanceOf, PlainSerializer
 
-from wanbench.netprofiles import UnitError
+from wanbench.netprofiles import Delay, Rate, Ratio, Size, UnitError
 
 
 class Table(BaseModel):
@@ -14,12 +18,42 @@ class Table(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
 
+    def plain(self) -> dict[str, Any]:
+        """Plain data with the keys that were given."""
+        return self.model_dump(by_alias=True, exclude_none=True, exclude_unset=True)
+
+    def identity(self) -> dict[str, Any]:
+        """Plain data without what is at its default: a key that comes later leaves older cells what they are."""
+        return self.model_dump(by_alias=True, exclude_defaults=True)
+
+
+class _Parsed(Protocol):
+    @classmethod
+    def parse(cls, text: str) -> object: ...
+
 
 def unit(parse: Callable[[str], object], text: str | None) -> str | None:
-    """Check a quantity's spelling and keep the text: the resolved spec shows what the user wrote."""
+    """Check a quantity's spelling and keep the text."""
     if text is not None:
-        try:
-            parse(text)
-        except UnitError as error:
-            raise ValueError(str(error)) from None
+        _parsed(parse, text)
     return text
+
+
+def _parsed(parse: Callable[[str], object], value: object) -> object:
+    if not isinstance(value, str):
+        return value
+    try:
+        return parse(value)
+    except UnitError as error:
+        raise ValueError(str(error)) from None
+
+
+def _reader(kind: type[_Parsed]) -> BeforeValidator:
+    return BeforeValidator(lambda value: _parsed(kind.parse, value))
+
+
+_AS_TEXT = PlainSerializer(str, return_type=str)
+DelayValue = Annotated[InstanceOf[Delay], _reader(Delay), _AS_TEXT]
+RateValue = Annotated[InstanceOf[Rate], _reader(Rate), _AS_TEXT]
+RatioValue = Annotated[InstanceOf[Ratio], _reader(Ratio), _AS_TEXT]
+SizeValue = Annotated[InstanceOf[Size], _reader(Size), _AS_TEXT]

@@ -9,7 +9,7 @@ from pydantic import Field, ValidationError
 
 from wanbench.harness.emulators.plan import Network
 from wanbench.harness.errors import SpecError
-from wanbench.harness.spec.experiment import explained
+from wanbench.harness.spec.refusals import explained
 from wanbench.harness.spec.table import Table
 from wanbench.harness.spec.timeline import ChangeTable
 from wanbench.harness.timeline.changes import Change, changes_of, resolve
@@ -30,7 +30,7 @@ def read_timeline(path: Path) -> tuple[Change, ...]:
     except OSError as error:
         raise SpecError(f"{path}: cannot be read: {error.strerror}") from None
     except ValidationError as error:
-        raise SpecError("\n".join(explained(error, data, str(path)))) from None
+        raise SpecError("\n".join(explained(error, _File, data, str(path)))) from None
     except ValueError as error:  # not UTF-8, not TOML, or a number of too many digits
         raise SpecError(f"{path}: not valid TOML: {error}") from None
     return changes_of({"timeline": resolve(tables, str(path))})

@@ -7,7 +7,7 @@ import json
 import pandas as pd
 import pytest
 
-from wanbench.harness.spec.experiment import find
+from wanbench.harness.spec.library import find
 
 CONTRACT = {
     "run", "cell", "rep", "status", "reason", "testbed", "emulator", "collective", "channels", "workload",

@@ -14,7 +14,7 @@ import pytest
 from cli_session import WANBENCH
 from test_smoke import CONTRACT
 
-from wanbench.harness.spec.experiment import find
+from wanbench.harness.spec.library import find
 
 # nobody, with no right but to read this checkout wherever it lies
 _RIGHTS = "-all,+dac_read_search"

@@ -13,7 +13,8 @@ from wanbench.harness.api import Tally
 from wanbench.harness.cli import COMMANDS, main
 from wanbench.harness.errors import HostError, Interrupted, SpecError
 from wanbench.harness.plan.cell import expand
-from wanbench.harness.spec.experiment import Spec, builtin_names, read
+from wanbench.harness.spec.experiment import Spec
+from wanbench.harness.spec.library import builtin_names, read
 from wanbench.netprofiles import catalog_names
 from wanbench.workloads.algorithms import registry
 from wanbench.workloads.registry import BUILTINS

@@ -16,7 +16,7 @@ from documents import DOCS, commands
 
 from wanbench.harness.cli import COMMANDS, main
 from wanbench.harness.show import papers
-from wanbench.harness.spec.experiment import builtin_names
+from wanbench.harness.spec.library import builtin_names
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.append(str(ROOT / "docs" / "_ext"))

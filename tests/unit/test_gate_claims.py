@@ -9,7 +9,8 @@ from tests.unit.small_spec import GOOD
 from wanbench.harness.errors import SpecError
 from wanbench.harness.gate.claims import judge
 from wanbench.harness.gate.verdict import Finding, Verdict
-from wanbench.harness.spec.experiment import Requirement, Spec
+from wanbench.harness.spec.experiment import Spec
+from wanbench.harness.spec.tables import Requirement
 
 ROWS = [
     alone(),

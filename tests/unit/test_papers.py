@@ -20,7 +20,7 @@ from wanbench.harness.show import papers
 from wanbench.harness.show.figures import paper as drawing
 from wanbench.harness.show.figures.style import COLUMN_IN, PAGE_IN
 from wanbench.harness.show.papers.table import table
-from wanbench.harness.spec.experiment import builtin_names
+from wanbench.harness.spec.library import builtin_names
 
 REFERENCE = Path(__file__).resolve().parents[2] / "results" / "reference"
 SET = """

@@ -14,7 +14,7 @@ sys.path.append(str(ROOT / "docs" / "_ext"))
 from wanbench_docs import markdown, pages  # noqa: E402  # from docs/_ext
 
 from wanbench.harness.cli import COMMANDS  # noqa: E402
-from wanbench.harness.spec.experiment import builtin_names  # noqa: E402
+from wanbench.harness.spec.library import builtin_names  # noqa: E402
 from wanbench.netprofiles import catalog_names  # noqa: E402
 from wanbench.workloads.algorithms import registry as algorithms  # noqa: E402
 from wanbench.workloads.compression import registry as compressors  # noqa: E402

@@ -6,7 +6,8 @@ import pytest
 from small_spec import GOOD
 
 from wanbench.harness.errors import SpecError
-from wanbench.harness.spec.experiment import Spec, builtin_names, find, parse_assignment, read
+from wanbench.harness.spec.experiment import Spec, parse_assignment
+from wanbench.harness.spec.library import builtin_names, find, read
 from wanbench.workloads.loop.optim import SGDConfig
 from wanbench.workloads.workload_keys import DEFAULT_BATCH_SIZE
 

@@ -12,7 +12,8 @@ from wanbench.harness.cli.init_command import STARTER
 from wanbench.harness.results import columns
 from wanbench.harness.spec import keys
 from wanbench.harness.spec.axes import SHORT_AXES
-from wanbench.harness.spec.experiment import Spec, builtin_names, read
+from wanbench.harness.spec.experiment import Spec
+from wanbench.harness.spec.library import builtin_names, read
 from wanbench.netprofiles import catalog_names, load
 from wanbench.netprofiles.describe import render
 from wanbench.workloads import parameters
@@ -80,7 +81,7 @@ def _code(text: str) -> str:
 
 def of_columns() -> str:
     """All columns of the results."""
-    rows = [(f"`{name}`", escaped(meaning)) for name, meaning in columns.MEANINGS.items()]
+    rows = [(f"`{name}`", escaped(column.text)) for name, column in columns.COLUMNS.items()]
     return table(("column", "meaning"), rows)
 
 

@@ -122,8 +122,8 @@ def _check(
     figure: Wanted, paper: Paper, reference: Path, scratch: Path, known: Mapping[str, Any], other: str
 ) -> list[Difference]:
     folder = _recorded(reference, figure.run)
-    found_rows, problems = folder.read()
-    rows = _select(figure, found_rows)
+    stored = folder.read()
+    rows, problems = _select(figure, stored.rows), stored.problems
     names = [name for name in known if _belongs(name, figure.name)]
     lost = _lost(next((known[name]["reps"] for name in names), {}), rows)
     if lost or problems:

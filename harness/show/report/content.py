@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +9,8 @@ from typing import Any
 
 from wanbench.harness.analysis.best import networks
 from wanbench.harness.analysis.summary import AXIS_TITLES, COLUMNS, AnalysisError, cells, frame, records
+from wanbench.harness.errors import SpecError
+from wanbench.harness.results import planned
 from wanbench.harness.results.evidence import Evidence
 from wanbench.harness.results.store import RECORDED, RunFolder
 from wanbench.harness.show.report.cell_table import Line, cell_line, header, shown_axes
@@ -69,8 +70,9 @@ class Content:
 
 def content_of(folder: RunFolder, path: Path) -> Content:
     """Read a run folder for a page at `path`. Files that cannot be read are named on the page."""
-    rows, unreadable = folder.read()
-    rows = [{**dict.fromkeys(COLUMNS), **row, "run": folder.name} for row in rows]
+    stored = folder.read()
+    unreadable = [*stored.problems, *filter(None, [stored.note])]
+    rows = [{**row, "run": folder.name} for row in stored.rows]
     table = frame(rows)
     summary = records(cells(table)) if len(table) else []
     try:
@@ -160,8 +162,8 @@ def _raw(folder: RunFolder, path: Path) -> tuple[tuple[str, str], ...]:
 
 def _description(folder: RunFolder) -> str:
     try:
-        return str(json.loads((folder.path / "spec.resolved.json").read_text(encoding="utf-8")).get("description", ""))
-    except (OSError, ValueError, AttributeError):
+        return str(planned.read(folder.path).spec.get("description", ""))
+    except SpecError:
         return ""
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from wanbench.harness.errors import SpecError
-from wanbench.harness.results.expected import expected_cells
+from wanbench.harness.results import planned
 from wanbench.harness.results.store import RunFolder
 from wanbench.harness.results.verify import RULES, Objection, meaning, objections
 from wanbench.harness.show.report.plain import Row, relative
@@ -40,7 +40,7 @@ class Failure:
 def objections_to(folder: RunFolder, rows: Sequence[Row]) -> tuple[list[Objection], str | None]:
     """By the rules of `verify`, and why they could not be applied, if so."""
     try:
-        return objections(rows, expected_cells(folder)), None
+        return objections(rows, planned.read(folder.path).cells), None
     except SpecError as error:
         known = {row["cell_key"]: row["cell"] for row in rows}
         try:

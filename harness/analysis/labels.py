@@ -1,0 +1,43 @@
+"""What may be swept, and labels that tell cells apart. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+# What may be swept besides the algorithm, in the order in which an axis is preferred as the columns of a
+# table.
+AXES = (
+    "rtt_ms", "workers", "profile", "rate_mbps", "loss_pct", "jitter_ms", "tcp", "payload_scale", "channels",
+    "workload", "collective", "timeline", "emulator", "testbed",
+)  # fmt: skip
+
+
+def tell_apart(rows: Iterable[dict[str, Any]]) -> None:
+    """Extend the labels of cells that would look the same: no column that is shown says how they differ.
+
+    What differs is an axis that has no column, such as `train.lr`; of cells of two versions of a spec, the identity.
+    """
+    alike: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
+    for row in rows:
+        if row["workers"] != 1:
+            shown = (row["run"], row["algorithm"], *(str(row[axis]) for axis in AXES))
+            alike.setdefault(shown, []).append(row)
+    for group in alike.values():
+        cells = {row["cell_key"]: row for row in group}
+        if len(cells) > 1:
+            added = _differences(list(cells.values()))
+            for row in group:
+                row["algorithm"] = f"{row['algorithm']} {added[row['cell_key']]}"
+
+
+def _differences(cells: list[dict[str, Any]]) -> dict[str, str]:
+    """What to add to the label of each cell, by identity."""
+    keys = sorted({key for cell in cells for key in cell["axes"] if len({str(c["axes"].get(key)) for c in cells}) > 1})
+    told = {}
+    for cell in cells:
+        values = [f"{key}={cell['axes'][key]}" for key in keys if key in cell["axes"]]
+        told[cell["cell_key"]] = " ".join(values)
+    if len(set(told.values())) < len(cells) or not all(told.values()):
+        return {key: f"{text} #{key[:6]}".strip() for key, text in told.items()}
+    return told

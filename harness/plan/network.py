@@ -1,0 +1,116 @@
+"""The network of a cell: what its `[network]` table describes, and what of it is part of the cell's identity."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from wanbench.harness.errors import SpecError
+from wanbench.harness.spec.tables import NetworkTable
+from wanbench.netprofiles import Profile, load, place, uniform
+from wanbench.netprofiles.units import NO_DELAY, NO_LOSS
+
+_UNIFORM = "uniform"
+_loaded = lru_cache(maxsize=64)(load)
+
+
+@dataclass(frozen=True)
+class CellNetwork:
+    """A `[network]` table with its profile found.
+
+    Attributes:
+        source: catalog name or file of the profile; where that lies is not part of the identity.
+        digest: of what a named profile says, None for `uniform`.
+    """
+
+    table: NetworkTable = field(default_factory=NetworkTable)
+    source: str = _UNIFORM
+    digest: str | None = None
+
+    @property
+    def name(self) -> str:
+        """The profile's name."""
+        return self.table.profile if self.is_uniform else Path(self.source).stem
+
+    @property
+    def is_uniform(self) -> bool:
+        """True for N sites of one worker, all pairs alike."""
+        return self.source == _UNIFORM
+
+    def identity(self) -> dict[str, Any]:
+        """Plain data without defaults."""
+        found = self.table.identity()
+        return found if self.is_uniform else found | {"profile": self.name, "sha256": self.digest}
+
+    def profile(self, workers: int, scale: float) -> Profile:
+        """The sites and paths for this many workers; `scale` multiplies rates."""
+        table = self.table
+        if self.is_uniform:
+            rtt, jitter, loss = table.rtt or NO_DELAY, table.jitter or NO_DELAY, table.loss or NO_LOSS
+            found = uniform(max(workers, 1), rtt, table.rate, jitter, loss)
+        else:
+            found = _loaded(self.source)
+            if table.rtt_scale is not None:
+                found = found.with_rtt_scale(table.rtt_scale)
+            if table.rate_scale is not None:
+                found = found.with_rate_scale(table.rate_scale)
+        return found if scale == 1.0 else found.scaled(scale)
+
+    def placement(self, profile: Profile, workers: int) -> tuple[str, ...]:
+        """The site of each rank. Raises: PlacementError."""
+        return place(profile, workers, self.table.place)
+
+
+def found(table: NetworkTable, where: str) -> CellNetwork:
+    """A table with its profile.
+
+    Args:
+        where: the spec; a profile file is looked for beside it first, then in the working folder.
+
+    Raises:
+        SpecError: no such profile.
+    """
+    if table.profile == _UNIFORM:
+        return CellNetwork(table)
+    beside = Path(where).parent / table.profile
+    source = str(beside) if table.profile.endswith((".toml", ".csv")) and beside.is_file() else table.profile
+    return CellNetwork(table, source, _digest(source, where))
+
+
+def check_keys(table: NetworkTable, where: str, *, alone: bool) -> None:
+    """A profile has the keys that go with it; a worker alone needs no RTT. Raises: SpecError."""
+    uniform_only, named_only = ("rtt", "rate", "jitter", "loss"), ("rtt_scale", "rate_scale")
+    if table.profile == _UNIFORM:
+        _refuse(table, named_only, f"goes with a named profile; uniform takes {', '.join(uniform_only)}", where)
+        if not alone and table.rtt is None:
+            raise SpecError(f"{where}: network.rtt: the uniform profile needs an RTT; set it or sweep rtt")
+    else:
+        takes = f"{table.profile!r} takes {', '.join(named_only)}"
+        _refuse(table, uniform_only, f"goes with the uniform profile; {takes}", where)
+
+
+def _refuse(table: NetworkTable, keys: Iterable[str], why: str, where: str) -> None:
+    for key in keys:
+        if getattr(table, key) is not None:
+            raise SpecError(f"{where}: network.{key}: {why}")
+
+
+@lru_cache(maxsize=64)
+def _digest(source: str, where: str) -> str:
+    """Of the values alone: a better description does not make another network."""
+    try:
+        text = json.dumps(_values(_loaded(source).to_json()), sort_keys=True)
+    except ValueError as error:
+        raise SpecError(f"{where}: network.profile: {error}") from None
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+def _values(data: Any) -> Any:
+    if isinstance(data, dict):
+        return {k: _values(v) for k, v in data.items() if k not in {"provenance", "notes", "description"}}
+    return [_values(item) for item in data] if isinstance(data, list) else data

@@ -1,0 +1,100 @@
+"""What pydantic finds wrong with a table, as one line a key."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any, get_args
+
+from pydantic import BaseModel, ValidationError
+
+_EXPECTED = {
+    "string_type": "a string in quotes",
+    "is_instance_of": "a string in quotes",
+    "int_type": "a whole number",
+    "float_type": "a number",
+    "finite_number": "a finite number",
+    "bool_type": "true or false",
+    "list_type": "a list",
+    "dict_type": "a table",
+    "model_type": "a table",
+    "literal_error": "{expected}",
+    "greater_than": "more than {gt}",
+    "greater_than_equal": "at least {ge}",
+    "less_than_equal": "at most {le}",
+    "too_short": "at least {min_length} entry",
+    "string_too_short": "at least {min_length} character",
+    "string_too_long": "at most {max_length} characters",
+}
+_HOW = {
+    "schema": "; add schema = 1",
+    "name": '; add name = "my-experiment"',
+    "workload": '; add [workload] with name = "resnet50-v100"',
+    "algorithms": "; add [algorithms] with ssgd = {}",
+}
+_SHAPES = {
+    "[0-9]+(-": 'processors, such as "0" or "0-1,3"',
+    "steps": 'a count of steps, such as "20 steps"',
+    "A-Z": "letters, digits, '.', '_' and '-' ('-' not first)",
+}
+
+
+def explained(error: ValidationError, model: type[BaseModel], data: Mapping[str, Any], where: str) -> list[str]:
+    """One line per key that is wrong: file, dotted key, what was expected, near miss."""
+    found: dict[tuple[str | int, ...], list[Any]] = {}
+    for item in error.errors(include_url=False):
+        found.setdefault(_location(item, data), []).append(item)
+    # A table that may also be a word is wrong in one entry, not as a whole.
+    inner = [key for key in found if not any(other != key and other[: len(key)] == key for other in found)]
+    return [f"{where}: {'.'.join(map(str, key)) or 'the file'}: {_explain(found[key], key, model)}" for key in inner]
+
+
+def _location(item: Any, data: Any) -> tuple[str | int, ...]:
+    """Where the mistake stands in the file: pydantic adds names of its own for the members of a union."""
+    location: list[str | int] = []
+    for part in item["loc"]:
+        inside = part in data if isinstance(data, dict) else isinstance(data, list) and isinstance(part, int)
+        if inside:
+            data = data[part]
+        elif item["type"] != "missing":
+            continue
+        location.append(part)
+    return tuple(location)
+
+
+def _explain(items: list[Any], location: tuple[str | int, ...], model: type[BaseModel]) -> str:
+    kind, value = items[0]["type"], items[0].get("input")
+    if kind == "extra_forbidden":
+        known = _known_keys(model, location[:-1])
+        close = difflib.get_close_matches(str(location[-1]), known, 1)
+        return f"unknown key; {f'did you mean {close[0]!r}?' if close else 'known keys: ' + ', '.join(known)}"
+    if kind == "missing":
+        return f"this key is required{_HOW.get(str(location[-1]), '') if len(location) == 1 else ''}"
+    if kind == "value_error":
+        return str(items[0]["msg"]).removeprefix("Value error, ")
+    words = [word for item in items for word in re.findall("'([^']*)'", item.get("ctx", {}).get("expected", ""))]
+    close = difflib.get_close_matches(str(value), words, 1)
+    hint = f"; did you mean {close[0]!r}?" if close else ""
+    return f"expected {' or '.join(map(_expected, items))}, got {as_written(value)}{hint}"
+
+
+def _expected(item: Any) -> str:
+    """In words, what a key takes."""
+    kind, context = item["type"], item.get("ctx", {})
+    if kind == "string_pattern_mismatch":
+        return next(words for part, words in _SHAPES.items() if part in context["pattern"])
+    return _EXPECTED[kind].format(**context) if kind in _EXPECTED else str(item["msg"])
+
+
+def as_written(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else repr(value)
+
+
+def _known_keys(model: type[BaseModel], location: Iterable[str | int]) -> list[str]:
+    """The keys of the table at a location in `model`."""
+    for part in location:
+        field = model.model_fields.get(str(part))
+        candidates = (field.annotation, *get_args(field.annotation)) if field else ()
+        model = next((c for c in candidates if isinstance(c, type) and issubclass(c, BaseModel)), model)
+    return sorted(field.alias or name for name, field in model.model_fields.items())
