@@ -13,12 +13,9 @@ from pathlib import Path
 
 import host_image
 import pytest
+from cli_session import Bench
 from docker import APIClient
 from docker.errors import NotFound
-
-sys.path.append(str(Path(__file__).parents[1] / "e2e"))
-
-from cli_session import Bench
 
 from wanbench.harness.emulators.choice import why_no_relay
 from wanbench.harness.testbeds.docker.daemon import Daemon, why_not

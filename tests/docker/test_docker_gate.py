@@ -43,7 +43,7 @@ def slower(api, tmp_path):
 
 def test_an_image_that_is_slower_is_a_regression_and_its_other_cells_are_not(bench, image, slower, monkeypatch):
     bench.spec(by_numbers("images", "ssgd = {}\nsparse = { period = 4 }", run='testbed = "docker"'))
-    monkeypatch.setenv("PYTHONPATH", f"{HERE / 'side'}:{HERE}")  # of what measures the sides
+    monkeypatch.setenv("PYTHONPATH", f"{Path(__file__).parent / 'side'}:{HERE}")  # of what measures the sides
     sides = ("--base", f"image:{image}", "--head", f"image:{slower}")
     result = bench.start("check", "spec.toml", *sides, "--json").wait(900)
     assert result.code == 1, result.out + result.err

@@ -9,6 +9,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+import nobody
 import pytest
 from cli_session import WANBENCH, Bench
 from nobody import NOBODY
@@ -99,7 +100,7 @@ def test_four_ranks_train_with_gloo_on_netem_without_root(bench_of_nobody):
     for name in ("out", "tmp"):
         (bench.folder / name).mkdir()
         os.chown(bench.folder / name, NOBODY, NOBODY)
-    as_nobody = [sys.executable, str(Path(__file__).with_name("nobody.py")), *WANBENCH]
+    as_nobody = [sys.executable, nobody.__file__, *WANBENCH]
     command = bench.start("run", spec, "--out", "out", "--no-figures", program=as_nobody)
     result = command.wait()
     assert result.code == 0, result.err

@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
+import traffic
 from leftovers import alive, gone_within, host_state, namespaces
 from traffic import MS, network, one_way, receive_tcp, receive_udp, send_tcp, send_udp
 
@@ -185,7 +186,9 @@ time.sleep(60)
 def test_sigkill_of_the_controller_leaves_nothing_behind(emulator):
     here = Path(__file__).parent
     before = host_state()[0]
-    program = ORPHAN.format(paths=[str(here), str(here.parents[1])], emulator=emulator)
+    program = ORPHAN.format(
+        paths=[str(here), str(Path(traffic.__file__).parent), str(here.parents[1])], emulator=emulator
+    )
     controller = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True)
     with controller:
         pids = [int(pid) for pid in controller.stdout.readline().split()]

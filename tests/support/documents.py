@@ -1,0 +1,72 @@
+"""The code of documents: what stands in them is what runs."""
+
+from __future__ import annotations
+
+import doctest
+import os
+import re
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+DOCS = Path(__file__).resolve().parents[2] / "docs"
+_FILE = re.compile(r"^<!-- file: (\S+) -->\n^```\w+\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+_CONSOLE = re.compile(r"(?:^<!-- ([\w ]+) -->\n)?^```console\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+
+
+def blocks(document: str, language: str) -> list[str]:
+    """The blocks of a language, in their order."""
+    return re.findall(rf"^```{language}\n(.*?)^```$", (DOCS / document).read_text(), re.DOTALL | re.MULTILINE)
+
+
+def write_files(document: str, folder: Path) -> None:
+    """Write every block that begins with `# name.suffix`, or stands below `<!-- file: NAME -->`, to that file."""
+    for name, block in _FILE.findall((DOCS / document).read_text()):
+        (folder / name).write_text(block)
+    for block in [*blocks(document, "python"), *blocks(document, "toml")]:
+        named = re.match(r"# (\w+\.\w+)\n", block)
+        if named:
+            (folder / named[1]).write_text(block)
+
+
+@dataclass(frozen=True)
+class Line:
+    """A command as a reader would type it, and what it should say, where `...` stands for anything.
+
+    `needs` is what the comment before its block says: "emulated", "host", "by hand", or nothing.
+    """
+
+    command: str
+    says: str
+    needs: str
+
+
+def commands(document: str) -> list[Line]:
+    """The commands of all console blocks, in their order."""
+    found = []
+    for needs, block in _CONSOLE.findall((DOCS / document).read_text()):
+        for part in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
+            command, _, says = part.partition("\n")
+            found.append(Line(command, says, needs))
+    return found
+
+
+def typed(line: Line, folder: Path) -> subprocess.CompletedProcess[str]:
+    """What happens when a reader types it in `folder`, in the environment that the tests run in."""
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    return subprocess.run(
+        ["bash", "-c", line.command],
+        cwd=folder,
+        env={**os.environ, "PATH": path},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=300,
+    )
+
+
+def as_said(said: str, expected: str) -> bool:
+    """Whether output is what a document shows, up to the width of gaps."""
+    return doctest.OutputChecker().check_output(expected, said, doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE)

@@ -1,0 +1,135 @@
+"""What holds of a program under `wanbench exec`, in namespaces and in containers alike."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+
+from wanbench.netprofiles import load
+
+PROGRAMS = Path(__file__).parents[1] / "e2e" / "programs"
+WORLD4 = ["exec", "--profile", "world4", "-n", "4", "--rate-scale"]
+SITES = ["oregon", "ohio", "london", "tokyo"]
+KILLED = """
+[[timeline]]
+at = "2s"
+for = "500ms"
+where = 1
+kill = true
+"""
+PAYLOAD = 1400 / 1428  # of a datagram
+
+# Each rank serves the one before it, and sends more to the next one than the path carries.
+IPERF3 = """
+next=$(echo "$WANBENCH_ADDRESSES" | cut -d, -f$(((RANK + 1) % 4 + 1)))
+iperf3 -s -1 -B "$WANBENCH_ADDRESS" >/dev/null &
+for attempt in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do
+    if iperf3 -c "$next" -u -l 1400 -b "$OFFERED" -t 4 -f k; then
+        wait
+        exit
+    fi
+    sleep 0.5
+done
+exit 1
+"""
+
+
+def take(bench, name):
+    """A program of the user's in their own folder."""
+    shutil.copy(PROGRAMS / name, bench.folder / name)
+    bench.folder.chmod(0o755)
+    return name
+
+
+def run_folder(result, bench):
+    return bench.folder / result.last_line.rpartition("; ")[2]
+
+
+def row_of(result, bench):
+    return json.loads((run_folder(result, bench) / "result.json").read_text())
+
+
+def a_data_parallel_script_runs_untouched(bench, testbed, python):
+    """Replicas agree, each prints into its own log, and a step takes longer than the longest way."""
+    result = bench.run(*WORLD4, "0.01", *testbed, "--", *python, take(bench, "ddp.py"))
+    assert result.code == 0, result.err
+    lines = re.findall(r"^\[(\d) (\w+)\] rank (\d) of 4 local 0 step ([\d.]+) sum (\S+)$", result.out, re.M)
+    assert sorted((int(prefix), site, int(rank)) for prefix, site, rank, _, _ in lines) == [
+        (rank, site, rank) for rank, site in enumerate(SITES)
+    ]
+    assert len({total for *_, total in lines}) == 1
+    assert all(float(step) > 0.105 for *_, step, _ in lines)  # London to Tokyo
+    folder = run_folder(result, bench)
+    for rank in range(4):
+        assert re.findall(r"rank (\d) of 4", (folder / f"rank-{rank}.log").read_text()) == [str(rank)]
+    row = row_of(result, bench)
+    assert (row["status"], row["exit_code"], row["failed_rank"]) == ("ok", 0, None)
+    assert row["wire_bytes"] > 10 * 650 * 4 * 4
+    assert row["one_way_error_ms"] < 3
+    return row
+
+
+def torchs_model_averaging_runs_untouched(bench, testbed, python):
+    result = bench.run(*WORLD4, "0.01", *testbed, "--", *python, take(bench, "averaging.py"))
+    assert result.code == 0, result.err
+    assert sorted(re.findall(r"^\[\d \w+\] rank (\d) of 4 done$", result.out, re.M)) == ["0", "1", "2", "3"]
+
+
+def the_round_trip_that_a_program_sees_is_the_profiles(bench, testbed, python):
+    result = bench.run(*WORLD4, "0.01", *testbed, "--", *python, take(bench, "ask.py"))
+    assert result.code == 0, result.err
+    seen = dict(re.findall(r"\] (\w+) ([\d.]+)$", result.out, re.M))
+    for site in SITES[1:]:
+        configured = load("world4").rtt("oregon", site).ms
+        assert float(seen[site]) == pytest.approx(configured, abs=max(2.0, 0.02 * configured))
+
+
+def iperf3_measures_the_rate_of_the_profile(bench, testbed):
+    """Four flows in a ring: each has a path, and the up and down of two sites, for itself."""
+    if shutil.which("iperf3") is None:
+        lacking = pytest.fail if "CI" in os.environ else pytest.skip
+        lacking("iperf3: not installed; sh scripts/setup-tests.sh programs")
+    bench.folder.chmod(0o755)
+    scale = 0.001
+    (configured,) = {scale * path.rate.bps for path in load("world4").paths.values()}
+    offered = f"OFFERED={1.5 * configured:.0f}"
+    result = bench.run(*WORLD4, str(scale), *testbed, "--env", offered, "--", "sh", "-c", IPERF3)
+    assert result.code == 0, result.err
+    received = re.findall(r"^\[\d (\w+)\] .* (\d+) Kbits/sec .* receiver$", result.out, re.M)
+    assert {site for site, _ in received} == set(SITES)
+    for site, kbps in received:
+        print(f"{site}: {int(kbps) / 1e3:.2f} of {configured / 1e6:.2f} Mbit/s")
+        assert 0.85 < 1e3 * int(kbps) / (configured * PAYLOAD) < 1.03
+
+
+def the_first_failure_is_the_commands(bench, testbed):
+    bench.folder.chmod(0o755)
+    script = "if [ $RANK = 2 ]; then echo no >&2; exit 7; fi; sleep 100"
+    result = bench.run(*WORLD4, "0.01", *testbed, "--", "sh", "-c", script)
+    assert result.code == 7
+    assert "[2 london] no" in result.err
+    assert "rank 2 failed with status 7" in result.last_line
+    row = row_of(result, bench)
+    assert (row["status"], row["exit_code"], row["failed_rank"]) == ("failed", 7, 2)
+
+
+def who_is_killed_starts_again_on_the_same_network_and_the_others_go_on(bench, testbed, python):
+    (bench.folder / "killed.toml").write_text(KILLED)
+    two = ["exec", "--profile", "uniform", "--rtt", "20ms", "-n", "2", "--timeline", "killed.toml"]
+    result = bench.run(*two, *testbed, "--", *python, take(bench, "again.py"))
+    assert result.code == 0, result.err
+    folder = run_folder(result, bench)
+    assert (folder / "rank-1.log").read_text() == "start 0 of 1\nstart 1 of 1\n"
+    assert (folder / "rank-0.log").read_text() == ("start 0 of 0\nheard from start 0\nit hung up\nheard from start 1\n")
+    row = row_of(result, bench)
+    assert (row["status"], row["exit_code"], row["failed_rank"]) == ("ok", 0, None)
+    assert row["timeline"] == "worker 1: killed at 2 s for 0.5 s"
+    assert [(event["what"], event["asked_s"]) for event in row["events"]] == [
+        ("worker 1: killed", 2.0), ("worker 1: started again", 2.5),
+    ]  # fmt: skip
+    assert all(event["actual_s"] >= event["asked_s"] for event in row["events"])

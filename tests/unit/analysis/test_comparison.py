@@ -1,0 +1,87 @@
+"""The same cells at two values of an axis."""
+
+from __future__ import annotations
+
+import pytest
+from synthetic_rows import row
+
+from wanbench.harness.analysis.compare import as_table, compare
+from wanbench.harness.analysis.summary import AnalysisError
+from wanbench.harness.plan.law import PredictInputs
+from wanbench.harness.show.figures import draw_parity
+
+
+def cell(testbed, rtt_ms, seconds, rep=0, **more):
+    inputs = PredictInputs(4, 0.3, (rtt_ms or 0.0) / 1e3, None, 1_000_000)
+    fields = {"algorithm": "ssgd", "kind": "ssgd", "params": {}, "rtt_ms": rtt_ms, "cell": f"{testbed} {rtt_ms}"}
+    fields |= {"testbed": testbed, "emulator": None if testbed == "virtual" else "relay", "step_time_s": seconds}
+    return row(inputs, rep, **{**fields, **more})
+
+
+ROWS = [
+    cell("virtual", 10.0, 0.95),
+    cell("virtual", 20.0, 2.5),
+    cell("netns", 10.0, 1.0),
+    cell("netns", 20.0, 2.0),
+    cell("netns", 40.0, 3.0),
+]
+
+
+def test_cells_are_paired_and_what_was_measured_is_the_base():
+    found = compare(ROWS, "testbed")
+    assert [(p.base, p.head, p.where, p.ratio) for p in found.pairs] == [
+        ("netns", "virtual", {"rtt_ms": 10.0}, 0.95),
+        ("netns", "virtual", {"rtt_ms": 20.0}, 1.25),
+    ]
+    assert (found.within(0.1), found.within(0.2), found.unpaired) == (1, 1, 1)
+    assert found.worst.where == {"rtt_ms": 20.0}
+
+
+def test_the_median_of_the_repeats_counts():
+    rows = [cell("netns", 10.0, s, rep=i) for i, s in enumerate((1.0, 1.1, 5.0))] + [cell("virtual", 10.0, 1.1)]
+    assert compare(rows, "testbed").pairs[0].ratio == pytest.approx(1.0)
+
+
+def test_failed_cells_and_lone_workers_are_left_out():
+    rows = [*ROWS, cell("netns", 80.0, 1.0, status="invalid"), cell("virtual", 80.0, 1.0)]
+    rows += [cell(testbed, None, 0.3, workers=1) for testbed in ("netns", "virtual")]
+    assert len(compare(rows, "testbed").pairs) == 2
+
+
+def test_two_runs_are_compared_as_wholes():
+    rows = [{**each, "run": each["testbed"]} for each in ROWS]
+    assert [pair.ratio for pair in compare(rows, "run").pairs] == [0.95, 1.25]
+
+
+def test_the_table_ends_in_one_line_that_says_how_near_they_are():
+    table = as_table(compare(ROWS, "testbed"))
+    assert table.splitlines()[0].split() == [
+        "algorithm", "rtt_ms", "netns", "s/step", "least..most", "virtual", "s/step", "least..most", "ratio", "law",
+        "law", "ratio",
+    ]  # fmt: skip
+    assert table.splitlines()[-1] == (
+        "1 of 2 cells within 10%, 1 within 20%; worst 1.250 (ssgd, rtt_ms 20); 1 cell has no partner"
+    )
+
+
+@pytest.mark.parametrize(
+    ("rows", "by", "message"),
+    [
+        (ROWS, "testbad", "--by testbad: not an axis; expected one of run, rtt_ms, workers, "),
+        (ROWS[:2], "testbed", "--by testbed: expected two values of testbed or more, and there is only virtual"),
+        ([], "testbed", "--by testbed: expected two values of testbed or more, and there is no valid result"),
+        (ROWS[1:3], "testbed", "--by testbed: no cell has a valid repetition at two values of testbed"),
+    ],
+)
+def test_what_cannot_be_compared_is_said(rows, by, message):
+    with pytest.raises(AnalysisError) as caught:
+        compare(rows, by)
+    assert str(caught.value).startswith(message)
+
+
+def test_the_parity_figure_has_equal_bytes_for_equal_rows(tmp_path):
+    first, second = (
+        draw_parity(compare(rows, "testbed"), "x", tmp_path / name) for rows, name in ((ROWS, "a"), (ROWS[::-1], "b"))
+    )
+    assert [path.name for path in first][:3] == [f"parity-by-testbed.{form}" for form in ("svg", "pdf", "png")]
+    assert [path.read_bytes() for path in first] == [path.read_bytes() for path in second]

@@ -1,0 +1,165 @@
+"""`wanbench check` in this process: what it refuses, and what it says of simulated cells."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from command_line import as_it_was, refused, wanbench  # noqa: F401
+from gate_rows import alone, row
+from small_spec import GOOD
+
+from wanbench.harness.gate.names import name
+from wanbench.harness.results.store import RunFolder
+
+SPEC = GOOD.replace("[sweep]", '[run]\ntestbed = "virtual"\nrepeats = 1\n\n[sweep]')
+REQUIRE = '\n[[gate.require]]\nmetric = "scalability"\nwhere = {{ algorithm = "ssgd" }}\nmin = {min}\n'
+
+
+@pytest.fixture
+def spec(tmp_path):
+    (tmp_path / "t.toml").write_text(SPEC)
+    return tmp_path / "t.toml"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ((), "wanbench: t.toml: nothing to check; give --baseline FILE, --base REV, or [[gate.require]]"),
+        (("--accept",), "wanbench: --accept: writes a baseline; say which with --baseline FILE"),
+        (("--head", "HEAD"), "wanbench: --head: compared with what? give --base"),
+        (("--aa", "--base", "main"), "wanbench: --base and --aa: choose one"),
+        (("--baseline", "b.json", "--aa"), "wanbench: --baseline and --aa: choose one"),
+    ],
+)
+def test_what_cannot_be_meant_is_one_line_and_two(spec, arguments, said):
+    assert refused("check", "t.toml", *arguments) == said
+
+
+def test_an_unknown_key_of_the_gate_gets_a_near_miss(spec):
+    spec.write_text(SPEC + "\n[gate]\nmax_slowdwn = 0.1\n")
+    assert refused("check", "t.toml") == "wanbench: t.toml: gate.max_slowdwn: unknown key; did you mean 'max_slowdown'?"
+
+
+def test_a_first_run_without_a_baseline_passes_and_says_so(spec):
+    result = wanbench("check", "t.toml", "--baseline", "b.json")
+    assert result.exit_code == 0
+    assert result.stdout == (
+        "t: against b.json\n\nnote: b.json: no baseline yet, so nothing to compare with; --accept writes it\n2 new.\n"
+    )
+    assert not spec.with_name("b.json").exists()
+
+
+def test_accept_writes_the_baseline_and_the_next_check_compares_with_it(spec):
+    assert wanbench("check", "t.toml", "--baseline", "b.json", "--accept").exit_code == 0
+    again = wanbench("check", "t.toml", "--baseline", "b.json")
+    assert (again.exit_code, again.stdout) == (0, "t: against b.json\n\n2 unchanged.\n")
+    baseline = json.loads(spec.with_name("b.json").read_text())
+    baseline["cells"]["ssgd w2 10ms"]["messages_sent"] -= 1
+    spec.with_name("b.json").write_text(json.dumps(baseline))
+    worse = wanbench("check", "t.toml", "--baseline", "b.json", "--junit", "j.xml", "--summary", "s.md")
+    assert worse.exit_code == 1
+    assert worse.stdout.splitlines()[-1] == "1 regressed, 1 unchanged."
+    assert 'failures="1"' in spec.with_name("j.xml").read_text()
+    assert spec.with_name("s.md").read_text().startswith("### wanbench check: t\n\n**1 regressed, 1 unchanged.**\n")
+    told = json.loads((spec.parent / "results/check-t/check.json").read_text())
+    assert (told["exit_code"], told["counts"]["regressed"]) == (1, 1)
+
+
+def test_accepting_a_part_keeps_the_rest(spec):
+    spec.write_text(SPEC.replace('rtt = ["10ms"]', 'rtt = ["10ms", "20ms"]'))
+    wanbench("check", "t.toml", "--baseline", "b.json", "--accept")
+    before = spec.with_name("b.json").read_bytes()
+    part = wanbench("check", "t.toml", "--baseline", "b.json", "--accept", "--only", "rtt=20ms")
+    assert (part.exit_code, part.stdout.splitlines()[-1]) == (0, "2 unchanged.")
+    assert spec.with_name("b.json").read_bytes() == before
+
+
+def test_requirements_alone_can_be_checked_and_a_broken_one_is_a_regression(spec):
+    spec.write_text(SPEC + REQUIRE.format(min=0.1))
+    assert wanbench("check", "t.toml").exit_code == 0
+    spec.write_text(SPEC + REQUIRE.format(min=0.9))
+    broken = wanbench("check", "t.toml")
+    assert broken.exit_code == 1
+    assert broken.stdout.splitlines()[-1] == "no cell was compared; 1 of 1 requirement broken."
+    assert "scalability of ssgd w2 10ms: at least 0.9  BROKEN" in broken.stdout
+
+
+def test_a_requirement_about_cells_that_only_leaves_out_is_passed_over(spec):
+    text = SPEC.replace("ssgd = {}", "ssgd = {}\nsparse = { period = 2 }") + REQUIRE.format(min=0.99)
+    spec.write_text(text)
+    assert wanbench("check", "t.toml").exit_code == 1
+    assert wanbench("check", "t.toml", "--only", "algorithm=sparse-p2").exit_code == 0
+
+
+def test_github_gets_annotations_on_stderr_and_the_summary_of_the_step(spec, monkeypatch, tmp_path):
+    spec.write_text(SPEC + REQUIRE.format(min=0.9))
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(tmp_path / "step.md"))
+    result = wanbench("check", "t.toml", "--github")
+    lines = [line for line in result.stderr.splitlines() if line.startswith("::")]
+    assert lines[0] == (
+        "::error file=t.toml,title=wanbench check::1 regressed: scalability of ssgd w2 10ms: at least 0.9"
+    )
+    assert "| scalability of ssgd w2 10ms: at least 0.9 | BROKEN |" in (tmp_path / "step.md").read_text()
+
+
+def test_a_host_that_cannot_is_three(spec, monkeypatch):
+    monkeypatch.setenv("DOCKER_HOST", "unix:///nonexistent.sock")
+    spec.write_text(SPEC.replace("virtual", "docker"))
+    result = wanbench("check", "t.toml", "--base", ".")
+    assert (result.exit_code, result.stdout) == (3, "")
+    assert result.stderr.startswith("wanbench: ")
+
+
+def _recorded(tmp_path, folder, factor):
+    run = RunFolder(tmp_path / folder)
+    run.prepare(None, {}, {"cpu": "A", "kernel": "6.1", "versions": {"torch": "2.13"}})
+    rows = [alone(rep, testbed="netns") for rep in range(5)]
+    rows += [
+        row("ssgd", rep, rtt="10ms", workers=2, testbed="netns", step_time_s=0.5 * factor * (1 + 0.002 * (rep % 3)))
+        for rep in range(5)
+    ]
+    for one in rows:
+        part = run.path / "cells" / one["cell"] / f"rep-{one['rep']}"
+        part.mkdir(parents=True)
+        (part / "result.json").write_text(json.dumps({**one, "code": "c"}))
+    return rows
+
+
+def test_two_result_folders_are_compared_and_said_to_be_measured_apart(spec, tmp_path):
+    rows = _recorded(tmp_path, "old", 1.0)
+    _recorded(tmp_path, "new", 1.2)
+    assert {name(one) for one in rows} == {"one-worker w1", "ssgd w2 10ms"}
+    noise = ("--noise", "none.json")
+    result = wanbench("check", "t.toml", "--base", "old", "--head", "new", *noise)
+    assert result.exit_code == 1, result.stderr
+    assert "ssgd w2 10ms" in result.stdout
+    assert "+20.0 %" in result.stdout
+    assert "these results were measured apart: what changed on the host meanwhile counts as a change" in result.stdout
+    assert "note: the noise of this host is not known; `wanbench check t --aa` measures it (none.json)" in result.stdout
+    assert wanbench("check", "t.toml", "--base", "old", "--head", "old", *noise).exit_code == 0
+    assert refused("check", "t.toml", "--base", "old", "--head", ".") == (
+        "wanbench: old: a run folder is compared with another one, not with what is measured now"
+    )
+
+
+def test_results_of_another_experiment_are_refused(spec, tmp_path):
+    _recorded(tmp_path, "old", 1.0)
+    spec.write_text(SPEC.replace('"10ms"', '"99ms"').replace("[2]", "[3]"))
+    folder = RunFolder(tmp_path / "other")
+    folder.prepare(None, {}, {})
+    assert refused("check", "t.toml", "--base", "other", "--head", "old").startswith(
+        "wanbench: --base other: has no result of a cell of t"
+    )
+
+
+def test_what_there_is_no_telling_of_is_five_unless_it_may_pass(spec, tmp_path):
+    _recorded(tmp_path, "old", 1.0)
+    _recorded(tmp_path, "new", 1.0)
+    for path in (tmp_path / "new").glob("cells/ssgd*/rep-*/result.json"):
+        data = json.loads(path.read_text())
+        path.write_text(json.dumps(data | {"step_time_s": 0.5 * (1 + 0.4 * (data["rep"] % 2))}))
+    arguments = ("check", "t.toml", "--base", "old", "--head", "new", "--noise", "none.json")
+    unsure = wanbench(*arguments)
+    assert (unsure.exit_code, unsure.stdout.splitlines()[-1]) == (5, "1 inconclusive, 2 unchanged.")
+    assert wanbench(*arguments, "--inconclusive", "pass").exit_code == 0

@@ -1,0 +1,132 @@
+"""What repeats exactly against a baseline: every change is named."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from gate_rows import alone, row
+
+from wanbench.harness.errors import SpecError
+from wanbench.harness.gate import baseline
+from wanbench.harness.gate.exact import Bands, compare, entries
+from wanbench.harness.gate.names import by_name
+from wanbench.harness.gate.verdict import Finding, Verdict
+
+
+def judged(before, after, **bands) -> Finding:
+    (finding,) = compare(entries([before]), [after], Bands(**bands))
+    return finding
+
+
+def test_nothing_changed():
+    assert judged(row(), row()) == Finding("ssgd w4 100ms", Verdict.UNCHANGED)
+
+
+@pytest.mark.parametrize(
+    ("changed", "text"),
+    [
+        (
+            {"step_time_s": 0.55, "scalability": 0.54},
+            "step_time_s 0.5 -> 0.55 (+10 %), scalability 0.6 -> 0.54 (-10 %)",
+        ),
+        ({"messages_sent": 40}, "messages_sent 20 -> 40 (+100 %)"),
+        ({"payload_bytes": 1001}, "payload_bytes 1000 -> 1001 (+0.1 %)"),
+        ({"scalability": 0.5999999999}, "scalability 0.6 -> 0.6 (-1.67e-08 %)"),
+        ({"step_time_s": 0.4, "messages_sent": 21}, "step_time_s 0.5 -> 0.4 (-20 %), messages_sent 20 -> 21 (+5 %)"),
+    ],
+)
+def test_anything_that_got_worse_is_a_regression_with_its_size(changed, text):
+    assert judged(row(), row(**changed)) == Finding("ssgd w4 100ms", Verdict.REGRESSED, text)
+
+
+def test_what_only_got_better_is_named_and_no_failure():
+    finding = judged(row(), row(step_time_s=0.4, scalability=0.75, messages_sent=10))
+    assert (finding.verdict, finding.text) == (
+        Verdict.IMPROVED,
+        "step_time_s 0.5 -> 0.4 (-20 %), scalability 0.6 -> 0.75 (+25 %), messages_sent 20 -> 10 (-50 %)",
+    )
+
+
+def test_the_tolerance_is_relative_and_zero_by_default():
+    slower = row(step_time_s=0.5 * (1 + 1e-9))
+    assert judged(row(), slower).verdict is Verdict.REGRESSED
+    assert judged(row(), slower, tolerance=1e-6).verdict is Verdict.UNCHANGED
+
+
+def test_what_depends_on_rounding_has_a_band_of_its_own():
+    learned = row(final_loss=0.50, accuracy=0.9)
+    assert judged(learned, row(final_loss=0.54, accuracy=0.9)).verdict is Verdict.UNCHANGED
+    finding = judged(learned, row(final_loss=0.60, accuracy=0.9, step_time_s=0.1))
+    assert finding == Finding("ssgd w4 100ms", Verdict.FAILED, "final_loss 0.5 -> 0.6 (+20 %), band 10%")
+
+
+def test_a_loss_that_is_no_number_fails_whatever_the_time_says():
+    assert judged(row(final_loss=0.5), row(final_loss=float("nan"), step_time_s=0.1)) == Finding(
+        "ssgd w4 100ms", Verdict.FAILED, "final_loss is nan"
+    )
+
+
+def test_a_cell_that_failed_fails():
+    broken = row(status="failed", reason="worker 1: it broke", step_time_s=None)
+    assert judged(row(), broken) == Finding("ssgd w4 100ms", Verdict.FAILED, "failed: worker 1: it broke")
+
+
+def test_cells_that_one_side_alone_has():
+    both = compare(entries([row("ssgd"), row("dts")]), [row("ssgd"), row("sparse")], Bands())
+    assert {finding.cell: (finding.verdict, finding.text) for finding in both} == {
+        "ssgd w4 100ms": (Verdict.UNCHANGED, ""),
+        "dts w4 100ms": (Verdict.NOT_COMPARABLE, "in the baseline, but no cell of this run"),
+        "sparse w4 100ms": (Verdict.NEW, "not in the baseline"),
+    }
+
+
+def test_another_window_is_another_measurement():
+    assert judged(row(), row(steps=40)).text == "steps 20 -> 40"
+    assert judged(row(), row(steps=40)).verdict is Verdict.NOT_COMPARABLE
+
+
+def test_measured_times_are_not_exact_but_what_was_counted_is():
+    before, slower = row(testbed="netns"), row(testbed="netns", step_time_s=0.9, scalability=0.3)
+    assert judged(before, slower).verdict is Verdict.UNCHANGED
+    assert judged(before, row(testbed="netns", messages_sent=21)).verdict is Verdict.REGRESSED
+
+
+def test_one_worker_cells_of_a_sweep_over_testbeds_have_names_of_their_own():
+    rows = [alone(), alone(testbed="netns", cell_key="other"), row()]
+    assert list(by_name(rows)) == ["one-worker w1 (netns w)", "one-worker w1 (virtual w)", "ssgd w4 100ms"]
+
+
+def test_a_baseline_is_sorted_one_line_a_cell_and_reads_back_equal(tmp_path):
+    path = tmp_path / "new" / "b.json"
+    cells = entries([row("ssgd", step_time_s=0.1 + 0.2), row("dts")])
+    baseline.write(path, "mine", cells)
+    text = path.read_text()
+    lines = [line for line in text.splitlines() if "testbed" in line]
+    assert [line.strip().partition(":")[0] for line in lines] == ['"dts w4 100ms"', '"ssgd w4 100ms"']
+    assert json.loads(text)["experiment"] == "mine"
+    assert baseline.read(path) == cells
+    baseline.write(path, "mine", dict(reversed(cells.items())))
+    assert path.read_text() == text
+
+
+def test_there_may_be_no_baseline_yet(tmp_path):
+    assert baseline.read(tmp_path / "none.json") is None
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("{", "Expecting property name"),
+        ("[]", "expected schema 1, got 'list'"),
+        ('{"schema": 2}', "expected schema 1, got 2"),
+        ('{"schema": 1, "cells": {"a": {}}}', "expected cells, each with its testbed; `--accept` writes them"),
+    ],
+)
+def test_a_file_that_is_no_baseline_is_refused(tmp_path, text, said):
+    path = tmp_path / "b.json"
+    path.write_text(text)
+    with pytest.raises(SpecError) as caught:
+        baseline.read(path)
+    assert str(caught.value).startswith(f"{path}: not a baseline: ")
+    assert said in str(caught.value)

@@ -1,0 +1,152 @@
+"""Rows of base and head, measured by turns: the verdict on every cell."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from gate_rows import row
+
+from wanbench.harness.gate.exact import Bands
+from wanbench.harness.gate.measured import Limits, Sides, findings, further, other_machine
+from wanbench.harness.gate.noise import ALL_CELLS, Noise
+from wanbench.harness.gate.verdict import Finding, Verdict
+
+LIMITS = Limits(0.05, 0.05, Bands())
+UNKNOWN = Noise(Path("noise.json"), {})
+
+
+def side(algorithm="ssgd", factor=1.0, rounds=5, seed=0, testbed="netns", **fields):
+    """Repetitions of a cell that vary by 0.5 %."""
+    times = 0.5 * factor * np.exp(np.random.default_rng(seed).normal(0, 0.005, rounds))
+    return [row(algorithm, rep, testbed=testbed, step_time_s=float(time), **fields) for rep, time in enumerate(times)]
+
+
+def judged(base, head, noise=UNKNOWN, other=None):
+    found, together = findings(Sides(base, head, Bands(), other), LIMITS, 2, noise)
+    return {finding.cell.split()[0]: finding for finding in found}, together
+
+
+def verdict(base, head, **more) -> tuple[Verdict, str]:
+    found = judged(base, head, **more)[0]["ssgd"]
+    return found.verdict, found.text
+
+
+def test_every_cell_gets_its_verdict_and_its_numbers():
+    base = [*side("slower", seed=1), *side("faster", seed=2), *side("same", seed=3)]
+    head = [*side("slower", 1.15, seed=4), *side("faster", 0.8, seed=5), *side("same", seed=6)]
+    found, together = judged(base, head)
+    assert {cell: finding.verdict for cell, finding in found.items()} == {
+        "slower": Verdict.REGRESSED,
+        "faster": Verdict.IMPROVED,
+        "same": Verdict.UNCHANGED,
+    }
+    timing = found["slower"].timing
+    assert timing.change == pytest.approx(0.15, abs=0.02)
+    assert timing.low < timing.change < timing.high
+    assert (timing.pairs, timing.margin, timing.noise) == (5, 0.05, None)
+    assert timing.base_s == pytest.approx(0.5, rel=0.02)
+    assert timing.head_s == pytest.approx(0.575, rel=0.02)
+    assert together.verdict is Verdict.UNCHANGED
+
+
+def test_all_cells_a_little_slower_are_seen_together():
+    names = [f"a{i}" for i in range(20)]
+    base = [r for i, name in enumerate(names) for r in side(name, seed=i)]
+    head = [r for i, name in enumerate(names) for r in side(name, 1.02, seed=100 + i)]
+    found, together = judged(base, head)
+    assert {finding.verdict for finding in found.values()} == {Verdict.UNCHANGED}
+    assert together.verdict is Verdict.REGRESSED
+    assert together.cell == "all cells"
+    assert together.text.endswith("% slower, limit 1.0 %")
+
+
+def test_the_margin_grows_with_the_measured_noise():
+    base, head = side(), side(factor=1.15, seed=1)
+    noise = Noise(Path("n"), {"ssgd w4 100ms": 0.1, ALL_CELLS: 0.1})
+    found, together = judged(base, head, noise)
+    assert found["ssgd"].timing.margin == pytest.approx(0.2)
+    assert found["ssgd"].timing.noise == 0.1
+    assert found["ssgd"].verdict is Verdict.UNCHANGED
+    assert together.verdict is Verdict.UNCHANGED
+
+
+def test_what_is_undecided_after_the_first_look_is_measured_further():
+    rng = np.random.default_rng(3)
+    base = [*side("sure"), *[row("unsure", r, testbed="netns", step_time_s=0.5) for r in range(5)]]
+    wild = [row("unsure", r, testbed="netns", step_time_s=0.5 * float(np.exp(x))) for r, x in
+            enumerate(rng.normal(0.01, 0.2, 5))]  # fmt: skip
+    sides = Sides(base, [*side("sure", seed=1), *wild], Bands())
+    noise = Noise(Path("n"), {ALL_CELLS: 0.5})  # so that all cells together are no reason
+    assert further(sides, LIMITS, 2, noise) == ["unsure w4 100ms"]
+    assert judged(base, [*side("sure", seed=1), *wild], noise)[0]["unsure"].verdict is Verdict.INCONCLUSIVE
+
+
+def test_what_regressed_at_the_first_look_stays_regressed():
+    sides = Sides(side(), side(seed=1), Bands())
+    found, _ = findings(sides, LIMITS, 2, UNKNOWN, ["ssgd w4 100ms"])
+    assert found[0].verdict is Verdict.REGRESSED
+
+
+def test_messages_are_exact_where_times_vary():
+    base, head = side(), side(seed=1)
+    for one in head:
+        one["messages_sent"] = 40
+    assert verdict(base, head) == (Verdict.REGRESSED, "messages_sent 20 -> 40 (+100 %)")
+
+
+def test_correctness_goes_before_time():
+    faster = side(factor=0.5, seed=1, final_loss=0.9)
+    assert verdict(side(final_loss=0.5), faster) == (
+        Verdict.FAILED,
+        "final_loss 0.5 -> 0.9 (+80 %), band 10%",
+    )
+
+
+def test_a_repetition_of_head_that_is_not_faithful_fails_its_cell():
+    head = [*side(rounds=4, seed=1), row(rep=4, testbed="netns", status="invalid", reason="packets were late")]
+    assert verdict(side(), head) == (Verdict.FAILED, "head, rep 4: invalid: packets were late")
+
+
+def test_a_cell_that_base_cannot_run_is_not_comparable():
+    base = [row(rep=0, testbed="netns", status="failed", reason="it broke")]
+    assert verdict(base, side()) == (Verdict.NOT_COMPARABLE, "base, rep 0: failed: it broke")
+
+
+def test_another_network_is_not_comparable():
+    assert verdict(side(), side(rtt_ms=200.0)) == (Verdict.NOT_COMPARABLE, "rtt_ms 100.0 -> 200.0")
+
+
+def test_another_machine_is_not_comparable_unless_the_clock_is_simulated():
+    facts = {"cpu": "A", "kernel": "6.1.0", "versions": {"torch": "2.13.0+cpu"}}
+    assert other_machine(facts, facts | {"kernel": "6.9.1", "versions": {"torch": "2.13.1"}}) is None
+    other = other_machine(facts, facts | {"cpu": "B", "versions": {"torch": "2.14.0"}})
+    assert other == "processor A -> B, torch 2.13 -> 2.14"
+    assert verdict(side(), side(), other=other) == (Verdict.NOT_COMPARABLE, other)
+    simulated = [row()]
+    assert verdict(simulated, simulated, other=other) == (Verdict.UNCHANGED, "")
+
+
+def test_simulated_cells_are_judged_exactly():
+    assert verdict([row()], [row(step_time_s=0.5000001)]) == (
+        Verdict.REGRESSED,
+        "step_time_s 0.5 -> 0.5 (+2e-05 %)",
+    )
+
+
+def test_cells_of_one_side_alone():
+    found, _ = judged([*side("ssgd"), *side("gone")], [*side("ssgd", seed=1), *side("new")])
+    assert found["gone"] == Finding("gone w4 100ms", Verdict.NOT_COMPARABLE, "in base, but no cell of head")
+    assert found["new"] == Finding("new w4 100ms", Verdict.NEW, "base has no such cell")
+
+
+def test_repetitions_are_paired_by_their_number():
+    """A host that doubles its speed after two rounds changes nothing."""
+    base, head = side(), side(seed=1)
+    for one in (*base[2:], *head[2:]):
+        one["step_time_s"] /= 2
+    assert verdict(base, head[:1] + head[2:])[0] is Verdict.UNCHANGED
+    sides = Sides(base, head[:1] + head[2:], Bands())
+    assert np.isnan(sides.log_ratios).tolist() == [[False, True, False, False, False]]
+    assert sides.rounds == 4

@@ -1,0 +1,202 @@
+"""The built-in profiles are complete, sourced, physically possible, and say what their sources say."""
+
+import itertools
+import math
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from wanbench.netprofiles import Delay, ProfileError, Rate, catalog_names, describe, load, render, uniform
+from wanbench.netprofiles.path import SITE_VALUES
+
+FILES = Path(__file__).resolve().parents[3] / "netprofiles" / "catalog"
+
+# Degrees north and east of each region's city, to about 50 km (some regions name a country only).
+PLACES = {
+    "af-south-1": (-33.9, 18.4),
+    "ap-east-1": (22.3, 114.2),
+    "ap-northeast-1": (35.7, 139.7),
+    "ap-northeast-2": (37.6, 127.0),
+    "ap-northeast-3": (34.7, 135.5),
+    "ap-south-1": (19.1, 72.9),
+    "ap-south-2": (17.4, 78.5),
+    "ap-southeast-1": (1.35, 103.8),
+    "ap-southeast-2": (-33.9, 151.2),
+    "ap-southeast-3": (-6.2, 106.8),
+    "ap-southeast-4": (-37.8, 145.0),
+    "ap-southeast-5": (3.1, 101.7),
+    "ap-southeast-7": (13.8, 100.5),
+    "ca-central-1": (45.5, -73.6),
+    "ca-west-1": (51.0, -114.1),
+    "eu-central-1": (50.1, 8.7),
+    "eu-central-2": (47.4, 8.5),
+    "eu-north-1": (59.3, 18.1),
+    "eu-south-1": (45.5, 9.2),
+    "eu-south-2": (41.6, -0.9),
+    "eu-west-1": (53.3, -6.3),
+    "eu-west-2": (51.5, -0.1),
+    "eu-west-3": (48.9, 2.4),
+    "il-central-1": (32.1, 34.8),
+    "me-central-1": (25.2, 55.3),
+    "me-south-1": (26.2, 50.6),
+    "mx-central-1": (20.6, -100.4),
+    "sa-east-1": (-23.5, -46.6),
+    "us-east-1": (39.0, -77.5),
+    "us-east-2": (40.0, -83.0),
+    "us-west-1": (37.4, -122.0),
+    "us-west-2": (45.8, -119.7),
+}
+
+
+def light_rtt_ms(a, b):
+    """The round trip of light in vacuum along the great circle between two regions."""
+    (lat_a, lon_a), (lat_b, lon_b) = ([math.radians(x) for x in PLACES[region]] for region in (a, b))
+    cosine = math.sin(lat_a) * math.sin(lat_b) + math.cos(lat_a) * math.cos(lat_b) * math.cos(lon_a - lon_b)
+    return 2 * 6371 * math.acos(cosine) / 299_792.458 * 1e3
+
+
+def test_the_catalog_is_what_the_documentation_lists():
+    assert catalog_names() == ["aws", "lan", "paper-dts", "sgp-poster", "world4", "world4-2025"]
+
+
+@pytest.mark.parametrize("name", catalog_names())
+def test_every_value_of_the_catalog_has_a_standing_and_a_source(name):
+    profile = load(name)
+    assert profile.name == name
+    for site in profile.sites:
+        assert set(site.provenance) == set(SITE_VALUES)
+    for path in profile.paths.values():
+        rate = {"rate"} if path.rate else set()
+        assert set(path.provenance) == {"rtt", "jitter", "loss"} | rate
+        assert "given" not in {origin.standing for origin in path.provenance.values()}
+
+
+@pytest.mark.parametrize("name", catalog_names())
+def test_every_source_of_the_catalog_is_used(name):
+    text = (FILES / f"{name}.toml").read_text()
+    for tag in tomllib.loads(text)["sources"]:
+        assert f'_source = "{tag}"' in text
+
+
+@pytest.mark.parametrize("name", catalog_names())
+def test_no_path_of_the_catalog_is_faster_than_light(name):
+    profile = load(name)
+    for src, dst in profile.paths:
+        a, b = profile.site(src).region, profile.site(dst).region
+        if a and b:
+            assert profile.rtt(src, dst).ms > light_rtt_ms(a, b)
+
+
+def test_world4_is_the_campaign_of_2020():
+    world = load("world4")
+    assert [site.name for site in world.sites] == ["oregon", "ohio", "london", "tokyo"]
+    assert [site.region for site in world.sites] == ["us-west-2", "us-east-2", "eu-west-2", "ap-northeast-1"]
+    assert world.path("oregon", "ohio").delay == Delay.parse("24.275ms")
+    assert world.path("london", "tokyo").delay == Delay.parse("104.58ms")
+    assert world.path("tokyo", "london").delay == Delay.parse("104.595ms")
+    assert world.path("oregon", "ohio").provenance["rtt"].standing == "measured"
+    assert world.path("oregon", "ohio").provenance["loss"].standing == "assumed"
+    assert world.path("oregon", "ohio").rate == Rate.parse("5Gbit")
+
+
+def test_jitter_of_world4_is_the_deviation_of_the_rtt_shared_by_two_directions():
+    jitter = load("world4").path("london", "oregon").jitter
+    assert jitter.ms == pytest.approx(0.79 / math.sqrt(2), abs=5e-5)
+
+
+def test_world4_2025_has_the_new_routes_and_nothing_else_new():
+    old, new = load("world4"), load("world4-2025")
+    assert new.path("us-west-2", "eu-west-2").delay == Delay.parse("64.42ms")
+    assert new.path("tokyo", "ohio").delay == Delay.parse("67.27ms")
+    for pair, path in old.paths.items():
+        assert (new.paths[pair].jitter, new.paths[pair].rate) == (path.jitter, path.rate)
+
+
+def test_aws_has_every_ordered_pair_of_32_regions_under_both_names():
+    aws = load("aws")
+    assert (len(aws.sites), len(aws.paths)) == (32, 992)
+    assert {site.region for site in aws.sites} == set(PLACES)
+    assert aws.path("cape-town", "ap-east-1").delay == Delay.parse("175.085ms")
+    assert aws.max_rtt() == aws.rtt("cape-town", "melbourne")
+
+
+def test_paper_dts_gives_the_paper_s_scalability_under_the_model_it_was_fitted_with():
+    """T = Tc + k A + 2 (N-1)/N M / rate, N = 16 workers, k = 2 buffers, Tc = 0.3 s, M = ResNet-50."""
+    profile = load("paper-dts")
+    ring = ["oregon", "ohio", "london", "tokyo", "oregon"]
+    around = sum(profile.rtt(a, b).seconds for a, b in itertools.pairwise(ring))
+    assert around == pytest.approx(0.479)
+    rate = profile.path("oregon", "ohio").rate.bytes_per_s
+    step = 0.3 + 2 * around + 2 * 15 / 16 * 25_557_032 * 4 / rate
+    assert 0.3 / step == pytest.approx(0.008, rel=1e-3)
+    for path in profile.paths.values():
+        assert path.provenance["rtt"].standing == path.provenance["rate"].standing == "fitted"
+
+
+def test_lan_is_far_below_any_wan():
+    assert load("lan").max_rtt() == Delay.parse("0.1ms")
+
+
+def test_profiles_load_with_the_standard_library_alone():
+    # -S leaves site-packages out: a worker image needs none of them to know its network.
+    code = "import wanbench.netprofiles; print(wanbench.netprofiles.load('aws').max_rtt())"
+    done = subprocess.run(
+        [sys.executable, "-S", "-c", code], cwd=FILES.parents[1], capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "420.9655ms\n"
+
+
+def test_an_unknown_profile_is_refused_with_the_nearest_name():
+    with pytest.raises(ProfileError) as refused:
+        load("wrold4")
+    assert str(refused.value) == (
+        "no profile 'wrold4'; expected one of aws, lan, paper-dts, sgp-poster, world4, world4-2025, or a .toml or .csv "
+        "file; did you mean 'world4'?"
+    )
+
+
+def test_describe_gives_one_row_per_site_and_path_with_the_same_keys():
+    rows = describe(load("world4"))
+    assert [row["kind"] for row in rows] == ["site"] * 4 + ["path"] * 12
+    assert len({tuple(row) for row in rows}) == 1
+    site, path = rows[0], rows[4]
+    assert (site["src"], site["up_mbps"], site["rtt_ms"], site["one_way_ms"]) == (
+        "oregon",
+        12_500.0,
+        0.1,
+        None,
+    )
+    assert (path["src"], path["dst"]) == ("oregon", "ohio")
+    assert (path["rtt_ms"], path["one_way_ms"], path["loss_pct"]) == (48.55, 24.275, 1e-5)
+    assert path["standing"] == {
+        "rtt": "measured",
+        "jitter": "inferred",
+        "loss": "assumed",
+        "rate": "inferred",
+    }
+    assert set(path["source"]) == set(path["standing"])
+
+
+def test_render_shows_round_trips_standings_and_numbered_sources():
+    page = render(load("world4"))
+    lines = page.splitlines()
+    assert "RTT in ms  oregon    ohio  london   tokyo" in lines
+    assert "oregon        0.1   48.55  145.18  100.86" in lines
+    assert "RTT              48.55ms .. 209.175ms  measured  [3]" in lines
+    assert "loss per packet  0.00001%              assumed   [5]" in lines
+    assert any(line.startswith("  [3] fantoch project") for line in lines)
+
+
+def test_render_of_many_sites_shows_quantiles_and_fits_a_page():
+    page = render(load("aws"))
+    assert "RTT over 496 pairs of 32 sites" in page
+    assert max(len(line) for line in page.splitlines()) <= 100
+
+
+@pytest.mark.parametrize("sites", [1, 2, 9])
+def test_render_shows_uniform_networks_of_any_size(sites):
+    page = render(uniform(sites, Delay.parse("100ms")))
+    assert ("100ms" in page.split("value", 1)[1]) == (sites > 1)

@@ -1,0 +1,139 @@
+"""Every algorithm as a cell of a sweep: planned, simulated with real gradients and with phantoms, predicted or not."""
+
+from __future__ import annotations
+
+import pytest
+from small_spec import edited, refusal, swept
+
+from wanbench.harness.rep.train import jobs, network_of
+from wanbench.harness.testbeds.virtual.rep import simulate
+from wanbench.harness.testbeds.virtual.tcp import Tcp
+from wanbench.workloads.algorithms import registry
+
+VIRTUAL = ("[algorithms]", '[run]\ntestbed = "virtual"\n\n[algorithms]')
+DIGITS = ("params = 1000\ntensors = 2\n", 'name = "digits-cnn"\n')
+NUMBERS = ("params = 1000\ntensors = 2\n", "params = 38_282\nstep_cv = 0.2\n")
+ALGORITHMS = {
+    "ssgd": "{}",
+    "delayed": "{ delay = 3 }",
+    "sparse": "{ period = 3 }",
+    "dts": "{ delay = 3, period = 2 }",
+    "dga": "{ delay = 5, period = 3 }",
+    "localsgd": "{ period = 4 }",
+    "cocod": "{ period = 3 }",
+    "overlap-localsgd": "{ period = 3 }",
+    "diloco": "{ period = 5 }",
+    "streaming-diloco": "{ period = 6, fragments = 3, delay = 2, mixing = 0.5 }",
+    "olco3": "{ staleness = 2, period = 2, compression = { kind = 'topk', ratio = 0.1 }, two_way = true }",
+    "rps": "{}",
+    "gradient-sharing": "{ block = '400B' }",
+    "sgp": "{ peers = 2 }",
+    "osgp": "{ delay = 2 }",
+    "dpsgd": "{}",
+    "ecdpsgd": "{ compression = { kind = 'qsgd', levels = 127 } }",
+    "adpsgd": "{}",
+}
+
+
+def cell_of(kind, *changes, rtt="10ms", workers=4):
+    changes = (*changes, ('10ms"]', f'{rtt}"]'), ("workers = [2]", f"workers = [{workers}]"))
+    (cell,) = swept(edited(VIRTUAL, ("ssgd = {}", f"{kind} = {ALGORITHMS[kind]}"), *changes))
+    return cell
+
+
+def simulated(cell, shuffle=None):
+    return simulate(jobs(cell, 0, ""), network_of(cell), Tcp(), shuffle=shuffle)
+
+
+def test_every_algorithm_is_tested_here():
+    assert {"local", *ALGORITHMS} == set(registry.kinds())
+
+
+NEW = [kind for kind in ALGORITHMS if kind not in {"ssgd", "delayed", "sparse", "dts"}]  # those: test_virtual_training
+
+
+@pytest.mark.parametrize("kind", NEW)
+def test_it_learns(kind):
+    until = ("[algorithms]", "[train]\nuntil = '40 steps'\nlr = 0.1\n\n[algorithms]")
+    workers = 4 if kind in {"sgp", "adpsgd"} else 2
+    outcome = simulated(cell_of(kind, DIGITS, until, rtt="40ms", workers=workers)).outcomes[0]
+    assert outcome.accuracy > 0.3  # a tenth is chance
+
+
+@pytest.mark.parametrize("kind", [kind for kind in NEW if kind not in {"osgp", "adpsgd"}])
+def test_phantoms_send_and_take_as_long_as_vectors_that_learn(kind):
+    tables = (DIGITS[1], "params = 38_282\n")
+    workers = 3 if kind == "sgp" else 2
+    runs = [simulated(cell_of(kind, (DIGITS[0], table), rtt="20ms", workers=workers)) for table in tables]
+    for real, phantom in zip(*(run.steps.first_rank for run in runs), strict=True):
+        assert phantom["messages_sent"] == real["messages_sent"]
+        assert phantom["payload_bytes"] == pytest.approx(real["payload_bytes"], rel=0.001)
+        assert phantom["end_ns"] == pytest.approx(real["end_ns"], rel=0.05)
+
+
+@pytest.mark.parametrize("kind", ALGORITHMS)
+def test_the_order_in_which_workers_are_switched_changes_no_row(kind):
+    cell = cell_of(kind, NUMBERS, rtt="60ms")
+    plain, shuffled = simulated(cell), simulated(cell, shuffle=7)
+    assert plain.steps.first_rank == shuffled.steps.first_rank
+    assert plain.outcomes == shuffled.outcomes
+    assert sum(outcome.total["messages_sent"] for outcome in plain.outcomes) > 5
+
+
+def test_asynchronous_averaging_never_stalls_and_synchronous_gossip_waits_for_its_neighbours():
+    stalls = {}
+    for kind in ("adpsgd", "dpsgd", "sgp"):
+        outcomes = simulated(cell_of(kind, NUMBERS, rtt="60ms")).outcomes
+        stalls[kind] = sum(outcome.window["stall_ns"] for outcome in outcomes)
+    assert stalls["adpsgd"] == 0
+    assert stalls["dpsgd"] > 0
+    assert stalls["sgp"] > stalls["dpsgd"]  # which sends before it computes
+
+
+@pytest.mark.parametrize("kind", ALGORITHMS)
+def test_a_prediction_is_right_or_there_is_none(kind):
+    cell = cell_of(kind, ("params = 1000\ntensors = 2\n", "params = 400_000\ntensors = 2\nstep_cv = 0.0\n"), rtt="60ms")
+    known = cell.predicted_step_time_s()
+    gossip = {"sgp", "osgp", "dpsgd", "ecdpsgd", "adpsgd"}
+    lossy = {"rps", "gradient-sharing"}
+    assert (known is None) == (kind in {*gossip, *lossy, "overlap-localsgd", "olco3"})
+    if known is not None:
+        outcome = simulated(cell).outcomes[0]
+        measured = (outcome.window_end_ns - outcome.window_begin_ns) / 1e9 / cell.window
+        assert measured == pytest.approx(known, rel=0.12)
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "workers", "line"),
+    [
+        ("sgp = {}", 1, "algorithm=sgp, workers=1, rtt=10ms: algorithm 'sgp' needs at least 2 workers, got 1"),
+        ("adpsgd = {}", 3,
+         "algorithm=adpsgd, workers=3, rtt=10ms: algorithm 'adpsgd' needs an even number of workers, got 3"),
+        ("rps = {}", 1, "algorithm=rps, workers=1, rtt=10ms: algorithm 'rps' needs at least 2 workers, got 1"),
+        ("rps = { deadline = '5ms', silence = '1ms' }", 2,
+         "algorithm=rps-d5ms-s1ms, workers=2, rtt=10ms: algorithm 'rps': deadline = '5ms'; "
+         "expected more than the 5 ms that a datagram is under way"),
+        ("gradient-sharing = { block = '6B' }", 2,
+         "algorithms.gradient-sharing: algorithm 'gradient-sharing': block = '6B'; expected a multiple of 4 bytes, "
+         "the size of a parameter"),
+        ("diloco = { period = 0 }", 2,
+         "algorithms.diloco: algorithm 'diloco': period = 0; expected a whole number, 1 or more"),
+        ("olco3 = { staleness = -1, period = 1 }", 2,
+         "algorithms.olco3: algorithm 'olco3': staleness = -1; expected a whole number, 0 or more"),
+    ],
+)  # fmt: skip
+def test_what_cannot_run_is_refused_before_anything_starts(algorithm, workers, line):
+    changes = [("ssgd = {}", algorithm), ("workers = [2]", f"workers = [{workers}]")]
+    assert refusal(*changes) == f"x.toml: {line}"
+
+
+@pytest.mark.parametrize(
+    "algorithm",
+    ["diloco = { period = 5, outer_lr = 1.0, momentum = 0.0 }", "dts = { delay = 2, period = 2, form = 'model' }"],
+)
+def test_adamw_trains_where_nothing_asks_for_linear_steps(algorithm):
+    adamw = ("[algorithms]", "[train]\nuntil = '40 steps'\noptimizer = 'adamw'\nlr = 0.005\n\n[algorithms]")
+    (cell,) = swept(edited(VIRTUAL, ("ssgd = {}", algorithm), DIGITS, adamw))
+    outcome = simulated(cell).outcomes[0]
+    assert outcome.accuracy > 0.5
+    assert outcome.replica_spread < 1e-5

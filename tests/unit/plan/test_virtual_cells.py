@@ -1,0 +1,109 @@
+"""Specs that ask for the virtual testbed."""
+
+from __future__ import annotations
+
+import pytest
+from small_spec import cells, edited, refusal
+
+from wanbench.harness.errors import SpecError
+from wanbench.harness.plan.cell import expand
+from wanbench.harness.plan.conditions import effective_conditions
+from wanbench.harness.plan.law import round_trips
+from wanbench.harness.run.host import check_host, memory_bytes
+from wanbench.harness.spec.experiment import Spec
+from wanbench.netprofiles import load, place
+
+VIRTUAL = ("[sweep]", '[run]\ntestbed = "virtual"\n\n[sweep]')
+
+
+def test_a_simulated_cell_has_no_emulator_and_says_what_is_modelled():
+    for cell in cells(edited(VIRTUAL)):
+        assert cell.config["testbed"] == "virtual"
+        assert cell.config["emulator"] is None
+        assert cell.config["virtual"] == {"tcp_ramp": True}
+
+
+def test_the_model_of_tcp_is_no_part_of_an_emulated_cell():
+    switched_off = ("[sweep]", "[virtual]\ntcp_ramp = false\n\n[sweep]")
+    assert [cell.key for cell in cells(edited(switched_off))] == [cell.key for cell in cells()]
+    plain, off = cells(edited(VIRTUAL)), cells(edited(VIRTUAL, switched_off))
+    assert off[-1].config["virtual"] == {"tcp_ramp": False}
+    assert plain[-1].key != off[-1].key
+
+
+def test_the_testbed_is_an_axis():
+    found = cells(edited(("[sweep]", '[sweep]\ntestbed = ["netns", "virtual"]')))
+    assert [(cell.axes.get("testbed"), cell.config["testbed"]) for cell in found if not cell.is_baseline] == [
+        ("netns", "netns"),
+        ("virtual", "virtual"),
+    ]
+    assert [cell.config["testbed"] for cell in found if cell.is_baseline] == ["netns", "virtual"]
+
+
+@pytest.mark.parametrize("collective", ["ring", "halving-doubling", "hierarchical"])
+def test_collectives_that_only_a_simulation_has(collective):
+    asked = ("[sweep]", f'[comm]\ncollective = "{collective}"\n\n[sweep]')
+    assert cells(edited(VIRTUAL, asked))[-1].config["comm"]["collective"] == collective
+    assert refusal(asked) == (
+        f"x.toml: comm.collective: '{collective}' exists on testbed virtual only; "
+        "expected 'direct' or 'gloo', or run.testbed = \"virtual\""
+    )
+
+
+def test_an_unknown_collective_gets_the_known_ones():
+    assert refusal(VIRTUAL, ("[sweep]", '[comm]\ncollective = "rings"\n\n[sweep]')) == (
+        "x.toml: comm.collective: expected 'direct', 'gloo', 'ring', 'halving-doubling' or 'hierarchical', "
+        "got 'rings'; did you mean 'ring'?"
+    )
+
+
+def test_real_compute_has_no_model_to_simulate():
+    real = ('params = 1000\ntensors = 2\nstep_time = "10ms"', 'name = "digits-cnn"\nstep_time = "real"')
+    assert refusal(VIRTUAL, real) == (
+        "x.toml: workload: digits-cnn has no compute model, which testbed virtual needs; "
+        'set workload.step_time, such as "300ms"'
+    )
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (('rtt = ["10ms"]', 'rtt = ["-10ms"]'), "network.rtt"),
+        (('step_time = "10ms"', 'step_time = "-10ms"'), "workload.step_time"),
+    ],
+)
+def test_a_negative_duration_is_refused(change, message):
+    said = refusal(VIRTUAL, change)
+    assert message in said
+    assert "-10ms" in said
+    assert "\n" not in said
+
+
+def test_an_unknown_switch_is_refused():
+    with pytest.raises(SpecError) as caught:
+        cells(edited(VIRTUAL, ("[sweep]", "[virtual]\ntcp = false\n\n[sweep]")))
+    assert str(caught.value).startswith("x.toml: virtual.tcp: unknown key")
+
+
+def test_thousands_of_simulated_workers_need_little_memory():
+    text = edited(VIRTUAL, ("params = 1000", "params = 1_000_000_000"))
+    (cell,) = [cell for cell in cells(text) if not cell.is_baseline]
+    assert memory_bytes(cell) < 1 << 20
+    check_host([cell])
+
+
+@pytest.mark.parametrize("collective", ["direct", "gloo", "ring", "halving-doubling", "hierarchical"])
+def test_every_collective_has_conditions_on_every_placement(collective):
+    profile = load("world4")
+    for workers in (2, 3, 5, 8):
+        for how in ("blocked", "round-robin"):
+            rtt_s, rate = effective_conditions(profile, place(profile, workers, how), workers, collective)
+            assert 0 < rtt_s < 0.5
+            assert rate is not None
+            assert rate > 0
+            assert round_trips(collective, workers, 1_000_000) >= 1
+
+
+def test_an_experiment_may_be_built_in():
+    spec = Spec.load("latency-sweep").override({"run.testbed": "virtual"})
+    assert {cell.config["testbed"] for cell in expand(spec, "latency-sweep")} == {"virtual"}

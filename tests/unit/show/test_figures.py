@@ -1,0 +1,312 @@
+"""Figures: what they show, that nothing overlaps, and that equal rows give equal bytes."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import random
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import matplotlib
+import numpy as np
+import pytest
+import synthetic_rows
+from legible import assert_nothing_overlaps
+from matplotlib.colors import to_rgb
+from matplotlib.container import ErrorbarContainer
+
+from wanbench.harness.analysis.summary import AnalysisError, frame, pivots
+from wanbench.harness.results.evidence import Evidence
+from wanbench.harness.results.store import open_run
+from wanbench.harness.show.figures import draw_all, scalability_bars, scalability_by_rtt, step_time
+from wanbench.harness.show.figures.caption import caption, title
+from wanbench.harness.show.figures.gallery import gallery
+from wanbench.harness.show.figures.hover import inline_svg
+from wanbench.harness.show.figures.style import COLUMN_IN, FAMILIES, PAGE_IN, save, styles
+
+LABELS = [(label, kind, params) for label, (kind, params) in synthetic_rows.ALGORITHMS.items()]
+
+
+@pytest.fixture(scope="module")
+def sweep():
+    (pivot,) = pivots(frame(synthetic_rows.latency_sweep()))
+    return pivot
+
+
+@pytest.fixture(scope="module")
+def profile_sweep():
+    (pivot,) = pivots(frame(synthetic_rows.world4()))
+    return pivot
+
+
+def only(rows, algorithm):
+    return [row for row in rows if row["algorithm"] in {"one-worker", algorithm}]
+
+
+def test_the_headline_algorithms_look_different_from_each_other():
+    looks = styles(LABELS)
+    assert len(set(looks.values())) == len(looks)
+    # Without colour: shape, fill and dashes still tell them apart.
+    assert len({(look.marker, look.fill, str(look.dashes)) for look in looks.values()}) == len(looks)
+
+
+def test_a_family_keeps_its_colour_and_an_algorithm_its_look_in_every_run():
+    alone = styles([("dts-d20-p4", "dts", {"delay": 20, "period": 4})])
+    assert alone["dts-d20-p4"] == styles(LABELS)["dts-d20-p4"]
+    assert styles(LABELS)["dts-d4-p4"].colour == alone["dts-d20-p4"].colour
+
+
+def test_algorithms_of_one_family_and_size_still_differ():
+    looks = styles([(f"dts-d4-p{period}", "dts", {"delay": 4, "period": period}) for period in (1, 2, 4)])
+    assert len(set(looks.values())) == 3
+
+
+def test_every_family_is_its_own_in_colour_and_in_grey():
+    families = [(kind, kind, {}) for kind in FAMILIES]
+    looks = styles(families)
+    assert len({str(look.marker) for look in looks.values()}) == len(families)
+    assert len({(look.colour, look.bar, look.hatch) for look in looks.values()}) == len(families)
+    white = np.array([1.0, 1.0, 1.0])
+    for kind, look in looks.items():
+        assert np.abs(np.array(to_rgb(look.colour)) - white).max() > 0.25, kind
+
+
+def test_all_algorithms_in_two_sizes_fit_one_figure_without_two_that_look_alike():
+    looks = styles([(f"{kind}-{size}", kind, {"period": size}) for kind in list(FAMILIES)[1:] for size in (4, 20)])
+    assert len(set(looks.values())) == len(looks) == 2 * (len(FAMILIES) - 1)
+
+
+def test_a_users_own_kind_has_a_look():
+    looks = styles([("mine", "my_pkg.sync:Mine", {"strength": 0.5}), *LABELS])
+    assert len(set(looks.values())) == len(LABELS) + 1
+
+
+def test_curves_pass_through_the_medians_and_bars_span_the_repeats(sweep):
+    figure = scalability_by_rtt(sweep, "latency-sweep")
+    (axes,) = figure.axes
+    medians = [sweep.lines[("ssgd", rtt_ms)]["scalability"] for rtt_ms in sweep.columns]
+    assert any(np.array_equal(line.get_ydata(), medians) for line in axes.lines)
+    assert len([each for each in axes.containers if isinstance(each, ErrorbarContainer)]) == 7
+
+
+def test_one_repeat_has_no_error_bars():
+    (pivot,) = pivots(frame(synthetic_rows.latency_sweep(reps=1)))
+    (axes,) = scalability_by_rtt(pivot, "latency-sweep").axes
+    assert not [each for each in axes.containers if isinstance(each, ErrorbarContainer)]
+    assert "one repeat" in caption(pivot, "latency-sweep", "")
+
+
+def test_the_law_is_drawn_between_the_cells_too(sweep):
+    (axes,) = scalability_by_rtt(sweep, "latency-sweep").axes
+    laws = [line for line in axes.lines if len(line.get_xdata()) > 100]
+    assert len(laws) == 7
+
+
+def test_without_recorded_inputs_the_predictions_of_the_cells_are_drawn():
+    rows = synthetic_rows.latency_sweep(reps=1)
+    for row in rows:
+        del row["law_inputs"]
+    (pivot,) = pivots(frame(rows))
+    (axes,) = scalability_by_rtt(pivot, "latency-sweep").axes
+    predicted = [pivot.lines[("ssgd", rtt_ms)]["predicted_scalability"] for rtt_ms in pivot.columns]
+    assert any(np.array_equal(line.get_ydata(), predicted) for line in axes.lines)
+
+
+def test_a_failed_cell_breaks_the_curve_and_is_counted_in_the_caption():
+    rows = only(synthetic_rows.latency_sweep(), "ssgd")
+    for row in rows:
+        if row["rtt_ms"] == 200.0:
+            row.update(status="failed", step_time_s=None, scalability=None)
+    (pivot,) = pivots(frame(rows))
+    (axes,) = scalability_by_rtt(pivot, "r").axes
+    (curve,) = [line for line in axes.lines if line.get_marker() == "o"]
+    assert np.isnan(curve.get_ydata()).tolist() == [False, False, False, True, False, False]
+    assert "1 cell failed or invalid" in caption(pivot, "r", "")
+
+
+def test_zero_and_a_second_are_both_on_the_axis(sweep):
+    (axes,) = scalability_by_rtt(sweep, "latency-sweep").axes
+    assert [tick.get_text() for tick in axes.get_xticklabels()] == ["0", "20", "100", "200", "500", "1000"]
+    low, high = axes.get_xlim()
+    assert low < 0
+    assert high > 1000
+
+
+def test_stacks_add_up_to_the_step_time(sweep):
+    figure = step_time(sweep, "latency-sweep")
+    assert [axes.get_title(loc="left") for axes in figure.axes][:2] == ["RTT 0 ms", "RTT 20 ms"]
+    ends = max(patch.get_x() + patch.get_width() for patch in figure.axes[-1].patches)
+    assert ends == pytest.approx(sweep.lines[("ssgd", 1000.0)]["step_time_s"], rel=0.02)
+
+
+def test_bars_are_as_high_as_the_medians(profile_sweep):
+    (axes,) = scalability_bars(profile_sweep, "world4").axes
+    heights = {round(patch.get_height(), 9) for patch in axes.patches}
+    assert heights == {round(line["scalability"], 9) for line in profile_sweep.lines.values()}
+
+
+def test_a_bar_without_a_number_says_why():
+    rows = synthetic_rows.world4(reps=1)
+    rows = [row for row in rows if (row["algorithm"], row["workers"]) != ("ssgd", 4)]
+    for row in rows:
+        if (row["algorithm"], row["workers"]) == ("sparse-p4", 8):
+            row["status"] = "invalid"
+    (pivot,) = pivots(frame(rows))
+    (axes,) = scalability_bars(pivot, "world4").axes
+    assert {"not run", "invalid"} <= {text.get_text() for text in axes.texts}
+
+
+def test_the_caption_tells_how_it_was_measured(sweep):
+    assert caption(sweep, "latency-sweep", "thin lines: step-time law", "14 of 43 cells") == (
+        "latency-sweep: 14 of 43 cells; resnet50-v100 with messages and rates × 0.01 (1.0 MB a message); 4 workers; "
+        "profile uniform at 100 Mbit/s per worker; testbed netns: network emulated by relay; direct all-reduce; "
+        "TCP reno; median of 3 repeats, whiskers from least to most; thin lines: step-time law."
+    )
+
+
+def test_a_simulation_says_so_in_its_caption():
+    rows = synthetic_rows.latency_sweep(reps=1, testbed="virtual", emulator=None)
+    (pivot,) = pivots(frame(rows))
+    assert "testbed virtual: simulated network and clock" in caption(pivot, "latency-sweep", "")
+
+
+def test_scaled_gloo_is_titled_by_its_true_message_size(sweep):
+    (gloo,) = pivots(frame(synthetic_rows.latency_sweep(reps=1, collective="gloo")))
+    assert title(gloo) == "1.0 MB messages, gloo all-reduce"
+    assert title(sweep) == "resnet50-v100, direct all-reduce"
+
+
+@pytest.mark.parametrize("width_in", [PAGE_IN, COLUMN_IN])
+@pytest.mark.parametrize("draw", [scalability_by_rtt, step_time, scalability_bars])
+def test_no_text_overlaps_or_is_cut(draw, width_in, sweep, profile_sweep):
+    assert_nothing_overlaps(
+        draw(profile_sweep if draw is scalability_bars else sweep, "a-run-with-a-long-name", width_in)
+    )
+
+
+@pytest.mark.parametrize("width_in", [PAGE_IN, COLUMN_IN])
+@pytest.mark.parametrize("run", ["dts-learning", "dts-timeline"])
+def test_no_text_overlaps_or_is_cut_in_figures_of_recorded_evidence(run, width_in):
+    folder = open_run(run, Path(__file__).resolve().parents[3] / "results" / "reference")
+    drawings = gallery(folder.rows(), run, Evidence(folder))
+    assert {drawing.name for drawing in drawings} & {"pareto", "learning", "timeline", "network-world4"}
+    for drawing in drawings:
+        assert_nothing_overlaps(drawing.draw(width_in))
+
+
+def test_both_collectives_of_a_run_are_drawn_apart(tmp_path):
+    rows = synthetic_rows.latency_sweep(reps=1) + synthetic_rows.latency_sweep(reps=1, collective="gloo")
+    paths = draw_all(only(rows, "ssgd"), "latency-sweep", tmp_path, ["png"])
+    assert [path.name for path in paths] == [
+        "scalability-by-rtt-direct.png",
+        "scalability-by-rtt-direct-column.png",
+        "step-time-direct.png",
+        "step-time-direct-column.png",
+        "scalability-by-rtt-gloo.png",
+        "scalability-by-rtt-gloo-column.png",
+        "step-time-gloo.png",
+        "step-time-gloo-column.png",
+    ]
+    assert sorted(tmp_path.iterdir()) == sorted(paths)
+
+
+def test_a_profile_sweep_is_drawn_as_bars(tmp_path):
+    paths = draw_all(only(synthetic_rows.world4(reps=1), "ssgd"), "world4", tmp_path, ["svg"], cells_total=9)
+    assert {path.name for path in paths} == {
+        "scalability.svg",
+        "scalability-column.svg",
+        "step-time.svg",
+        "step-time-column.svg",
+    }
+
+
+def test_equal_rows_give_equal_bytes_in_every_process_and_order(tmp_path):
+    rows = only(synthetic_rows.latency_sweep(), "delayed-d4")
+    here = draw_all(random.Random(2).sample(rows, len(rows)), "latency-sweep", tmp_path / "here")
+    program = (
+        "import pathlib, synthetic_rows; from wanbench.harness.show.figures import draw_all;"
+        "rows = [r for r in synthetic_rows.latency_sweep() if r['algorithm'] in {'one-worker', 'delayed-d4'}];"
+        f"draw_all(rows, 'latency-sweep', pathlib.Path({str(tmp_path / 'there')!r}))"
+    )
+    folders = os.pathsep.join([str(Path(__file__).resolve().parents[3]), str(Path(synthetic_rows.__file__).parent)])
+    environment = {**os.environ, "PYTHONPATH": folders, "PYTHONHASHSEED": "7", "TZ": "Asia/Tokyo"}
+    subprocess.run([sys.executable, "-c", program], check=True, env=environment)
+    assert len(here) == 12
+    for path in here:
+        there = tmp_path / "there" / path.name
+        assert hashlib.sha256(path.read_bytes()).digest() == hashlib.sha256(there.read_bytes()).digest(), path.name
+
+
+def test_a_users_matplotlib_settings_neither_matter_nor_change(sweep, tmp_path):
+    plain = save(scalability_by_rtt(sweep, "r"), tmp_path / "plain.svg").read_bytes()
+    with matplotlib.rc_context({"font.size": 30, "axes.grid": False, "svg.fonttype": "none"}):
+        assert save(scalability_by_rtt(sweep, "r"), tmp_path / "loud.svg").read_bytes() == plain
+        assert matplotlib.rcParams["font.size"] == 30
+
+
+def test_pdf_fonts_are_embedded_as_truetype(sweep, tmp_path):
+    content = save(scalability_by_rtt(sweep, "r"), tmp_path / "figure.pdf").read_bytes()
+    assert b"/Type3" not in content
+    assert b"/FontFile2" in content
+    assert b"CreationDate" not in content
+
+
+def test_notes_sit_on_their_points_and_draw_nothing_elsewhere(sweep, tmp_path):
+    figure = scalability_by_rtt(sweep, "r")
+    text = inline_svg(figure, "f0", "a figure")
+    hits = re.findall(
+        r'<circle class="hit" cx="([\d.]+)" cy="([\d.]+)"[^>]*aria-label="ssgd, RTT 100 ms: ([^"]*)"', text
+    )
+    ((left, top, said),) = hits
+    line = sweep.lines["ssgd", 100.0]
+    assert said == f"scalability {line['scalability']:.3f}, law {line['predicted_scalability']:.3f}"
+    (axes,) = figure.axes
+    x, y = axes.transData.transform((100.0, line["scalability"])) * 72 / figure.dpi
+    assert (float(left), float(top)) == pytest.approx((x, figure.get_figheight() * 72 - y), abs=0.1)
+    assert b"hit" not in save(figure, tmp_path / "plain.svg").read_bytes()
+
+
+def test_repeats_that_are_left_out_are_counted_in_the_caption():
+    rows = only(synthetic_rows.latency_sweep(), "ssgd")
+    rows[-1].update(status="invalid", reason="late")
+    (pivot,) = pivots(frame(rows))
+    assert "left out: 1 failed or invalid repeat;" in caption(pivot, "r", "marks")
+
+
+def test_a_profile_is_captioned_with_its_round_trips(profile_sweep):
+    assert "profile world4, RTT 137 ms in the middle, 277 ms at most;" in caption(profile_sweep, "world4", "")
+
+
+def test_an_unknown_format_is_refused(tmp_path):
+    with pytest.raises(AnalysisError) as caught:
+        draw_all(synthetic_rows.one_worker(), "r", tmp_path, ["jpg"])
+    assert str(caught.value) == "figure format: expected one of svg, pdf, png, got 'jpg'"
+
+
+def test_a_run_without_a_valid_cell_has_nothing_to_draw(tmp_path):
+    rows = [{**row, "status": "failed"} for row in only(synthetic_rows.latency_sweep(reps=1), "ssgd")]
+    with pytest.raises(AnalysisError) as caught:
+        draw_all(rows, "r", tmp_path)
+    assert str(caught.value) == "no cell of more than one worker has a valid result yet; there is nothing to draw"
+    assert not list(tmp_path.iterdir())
+
+
+def test_drawing_does_not_touch_pyplot():
+    program = "import sys, wanbench.harness.show.figures; print('matplotlib.pyplot' in sys.modules)"
+    root = Path(__file__).resolve().parents[3]
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd=root)
+    assert done.stdout == "False\n"
+
+
+def test_every_algorithm_that_comes_along_has_a_look_of_its_own():
+    from wanbench.harness.analysis.summary import KINDS
+    from wanbench.harness.show.figures.style import FAMILIES
+    from wanbench.workloads.algorithms import registry
+
+    assert set(registry.kinds()) <= set(FAMILIES)
+    assert set(registry.kinds()) <= set(KINDS)
+    assert len({(colour, marker) for colour, marker, _ in FAMILIES.values()}) == len(FAMILIES)
+    assert len({(colour, hatch) for colour, _, hatch in FAMILIES.values()}) == len(FAMILIES)

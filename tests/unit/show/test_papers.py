@@ -1,0 +1,266 @@
+"""Figure sets of papers: drawn from recordings and nothing else, and what differs is named."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+from command_line import as_it_was, refused, wanbench  # noqa: F401  # the fixture is used by all
+from legible import assert_nothing_overlaps
+
+from wanbench.harness.analysis.summary import AnalysisError
+from wanbench.harness.errors import CellsFailed, SpecError
+from wanbench.harness.results.evidence import CURVE, NETWORK, TRACE, Evidence
+from wanbench.harness.results.record import record
+from wanbench.harness.results.store import RunFolder
+from wanbench.harness.show import papers
+from wanbench.harness.show.figures import paper as drawing
+from wanbench.harness.show.figures.style import COLUMN_IN, PAGE_IN
+from wanbench.harness.show.papers.table import table
+from wanbench.harness.spec.library import builtin_names
+
+REFERENCE = Path(__file__).resolve().parents[3] / "results" / "reference"
+SET = """
+schema = 1
+title = "T"
+citation = "Somebody 2020"
+run = ["t"]
+
+[[figure]]
+name = "speed"
+run = "t"
+kind = "scalability"
+where = { rtt_ms = 40.0 }
+title = "Speed"
+published = [{ algorithm = "ssgd", at = "2", value = 0.5, source = "table 1" }]
+
+[[figure]]
+name = "flights"
+run = "t"
+kind = "timeline"
+
+[[figure]]
+name = "numbers"
+run = "t"
+kind = "table"
+columns = ["scalability"]
+"""
+SPEC = """
+schema = 1
+name = "t"
+workload = { params = 1000, step_time = "30ms" }
+network = { rate = "1Gbit", tcp = { congestion = "reno" } }
+algorithms = { ssgd = {}, dts = { delay = 4, period = 2 } }
+sweep = { workers = [2], rtt = ["10ms", "40ms"] }
+run = { testbed = "virtual", repeats = 2 }
+"""
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    """Simulated; half a second."""
+    from wanbench.harness.api import run
+    from wanbench.harness.spec.experiment import Spec
+
+    return run(Spec.from_toml(SPEC, "t"), out=tmp_path_factory.mktemp("runs"))
+
+
+@pytest.fixture
+def reference(run, tmp_path, monkeypatch):
+    """results/reference/ with the recording of a run, and one paper with its figures."""
+    reference = tmp_path / "results" / "reference"
+    keys = {row["cell_key"] for row in run.rows()}
+    record(run.folder, reference / "t", {TRACE, NETWORK, CURVE}, keys)
+    paper = papers.parse("p", SET)
+    monkeypatch.setattr(papers, "load", lambda name: paper)
+    monkeypatch.setattr(papers, "names", lambda: ["p"])
+    drawing.draw_paper(paper, reference, reference / "p")
+    return reference
+
+
+def check():
+    result = wanbench("figures", "--paper", "p", "--check")
+    return result.exit_code, result.stdout.splitlines()
+
+
+def test_record_measures_keeps_and_draws(tmp_path, monkeypatch):
+    from wanbench.harness.spec.experiment import Spec
+
+    monkeypatch.setattr(papers, "load", lambda name: papers.parse("p", SET))
+    monkeypatch.setattr(papers, "names", lambda: ["p"])
+    monkeypatch.setattr(Spec, "load", lambda name: Spec.from_toml(SPEC, name))
+    monkeypatch.setattr("wanbench.harness.spec.experiment.read", lambda name: SPEC)
+    result = wanbench("record", "p")
+    assert result.exit_code == 0, result.stderr
+    assert result.stdout.splitlines()[:2] == ["results/reference/t", "results/reference/p/speed.svg"]
+    assert check() == (0, [])
+    assert refused("record", "p", "--only", "u") == "wanbench: --only u: not an experiment of p; expected one of t"
+
+
+def test_a_run_with_a_result_cut_short_is_not_recorded(run, tmp_path):
+    copy = RunFolder(shutil.copytree(run.path, tmp_path / "t"))
+    broken = next(copy.path.glob("cells/ssgd*/rep-0/result.json"))
+    broken.write_text("{")
+    with pytest.raises(CellsFailed, match=r"so not finished: not JSON \(.*\); run the experiment again before"):
+        record(copy, tmp_path / "recorded", set(), {row["cell_key"] for row in run.rows()})
+    assert not (tmp_path / "recorded").exists()
+
+
+def test_a_recording_says_what_the_run_says(run, reference):
+    recorded = RunFolder(reference / "t")
+    order = lambda row: (row["cell"], row["rep"])  # noqa: E731
+    assert sorted(recorded.rows(), key=order) == sorted([{**row, "run": "t"} for row in run.rows()], key=order)
+    for row in run.rows():
+        if row["workers"] > 1 and row["rep"] == 0:
+            live, kept = Evidence(run.folder), Evidence(recorded)
+            assert kept.trace(row) == live.trace(row)
+            assert kept.network(row) == live.network(row)
+            assert kept.curve(row) is None
+    assert "argv" not in recorded.manifest()
+
+
+def test_figures_are_drawn_in_three_formats_and_tables_as_text(reference):
+    assert sorted(path.name for path in (reference / "p").iterdir()) == [
+        "flights-column.pdf", "flights.png", "flights.svg", "index.json", "numbers.md",
+        "speed-column.pdf", "speed.png", "speed.svg",
+    ]  # fmt: skip
+    assert "| algorithm | scalability, RTT (ms) 10.0 |" in (reference / "p" / "numbers.md").read_text()
+
+
+def test_drawn_again_nothing_differs(reference):
+    assert check() == (0, [])
+
+
+def test_a_lost_repetition_names_the_figures_that_lost_it(reference):
+    rows = (reference / "t" / "rows.jsonl").read_text().splitlines()
+    (lost,) = [line for line in rows if '"ssgd"' in line and '"rtt_ms": 40.0' in line and '"rep": 1' in line]
+    (reference / "t" / "rows.jsonl").write_text("\n".join(line for line in rows if line != lost))
+    cell = json.loads(lost)["cell"]
+    code, said = check()
+    assert code == 1
+    where = f"lost {cell} rep 1 (results/reference/t)"
+    assert f"results/reference/p/speed.svg: {where}" in said
+    assert f"results/reference/p/numbers.md: {where}" in said
+
+
+def test_a_line_cut_short_is_named(reference):
+    path = reference / "t" / "rows.jsonl"
+    path.write_text(path.read_text()[:-40])
+    code, said = check()
+    assert code == 1
+    assert "rows.jsonl line 10: not a result: not JSON (" in said[0]
+    assert said[0].endswith(" (results/reference/t)")
+
+
+def test_a_changed_and_a_stray_file_are_named(reference):
+    (reference / "p" / "speed.svg").write_text("edited")
+    (reference / "p" / "old.png").write_text("left over")
+    assert check() == (
+        1,
+        [
+            "results/reference/p/speed.svg: was changed after it was drawn",
+            "results/reference/p/old.png: is none of the paper's figures",
+        ],
+    )
+
+
+def test_other_libraries_are_not_comparable(reference, monkeypatch):
+    monkeypatch.setattr(drawing, "versions", lambda: {**versions, "matplotlib": "9.9"})
+    versions = json.loads((reference / "p" / "index.json").read_text())["versions"]
+    assert check() == (0, [])  # other versions alone change nothing
+    index = json.loads((reference / "p" / "index.json").read_text())
+    changed = reference / "p" / "numbers.md"
+    changed.write_text("drawn otherwise by another version")
+    index["files"]["numbers.md"]["sha256"] = drawing._hash(changed)
+    (reference / "p" / "index.json").write_text(json.dumps(index))
+    then = versions["matplotlib"]
+    assert check() == (
+        5,
+        [f"results/reference/p/numbers.md: not comparable: drawn with matplotlib {then}, here 9.9"],
+    )
+
+
+def test_a_published_value_must_have_a_bar(reference):
+    paper = papers.parse("p", SET.replace('at = "2"', 'at = "3"'))
+    with pytest.raises(SpecError) as caught:
+        drawing.draw_paper(paper, reference, reference / "p")
+    said = "results/reference/t: figure speed: published ssgd at 3: no such bar is drawn"
+    assert str(caught.value).endswith(said)
+
+
+def test_a_paper_without_recordings_says_so(reference):
+    (reference / "t" / "manifest.json").unlink()
+    said = f"wanbench: {'results/reference/t'}: not recorded yet; run `wanbench record`"
+    assert refused("figures", "--paper", "p", "--check") == said
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (("schema = 1", "schema = 2"), "papers/p.toml: schema: expected 1, got 2"),
+        (('kind = "table"', 'kind = "pie"'), "papers/p.toml: figure.2.kind: input should be 'scalability', "),
+        (('run = "t"\nkind = "timeline"', 'run = "u"\nkind = "timeline"'),
+         "papers/p.toml: figure flights: 'u' is none of its runs"),
+        (('kind = "timeline"', 'kind = "timeline"\ntitle = "x"'),
+         "papers/p.toml: figure flights: a timeline has a title of its own"),
+        (('kind = "timeline"', 'kind = "timeline"\nx = "rtt_ms"'),
+         "papers/p.toml: figure flights: x and y are of a trend, which has both"),
+        (('kind = "timeline"', 'kind = "timeline"\npublished_in = "sped"'),
+         "papers/p.toml: figure flights: published_in: no figure 'sped'"),
+        (("columns =", "colums ="), "papers/p.toml: figure.2.colums: extra inputs are not permitted"),
+        (("[[figure]]", "[[figure"), "papers/p.toml: not TOML: "),
+    ],
+)  # fmt: skip
+def test_a_wrong_file_is_refused_in_a_line(change, said):
+    with pytest.raises(SpecError) as caught:
+        papers.parse("p", SET.replace(*change))
+    assert str(caught.value).startswith(said)
+
+
+def test_published_values_stand_in_a_table_beside_ours(run):
+    figure = papers.parse("p", SET).figures[2]
+    values = [papers.Published(algorithm="ssgd", at="10.0", value=0.5, source="text", mark="fitted"),
+              papers.Published(algorithm="ssgd", at="40.0", value=0.25, source="")]  # fmt: skip
+    lines = table(figure.model_copy(update={"published": values}), run.rows(), "t").splitlines()
+    ssgd = next(line for line in lines if line.startswith("| ssgd"))
+    assert " [0.5, fitted] | " in ssgd
+    assert ssgd.endswith(" [0.25] |")
+    assert "in brackets: published" in lines[-1]
+    elsewhere = figure.model_copy(update={"published": [values[0].model_copy(update={"at": "30"})]})
+    with pytest.raises(AnalysisError, match=r"^published ssgd at 30: no such entry in a table of one column$"):
+        table(elsewhere, run.rows(), "t")
+
+
+def test_the_published_values_of_another_figure_are_those_of_its_own_algorithms():
+    one = '{ algorithm = "ssgd", at = "10.0", value = 0.5, source = "a" }'
+    two = '{ algorithm = "dts-d4-p2", at = "10.0", value = 0.9, source = "b" }'
+    text = re.sub(r"published = .*", f"published = [{one}, {two}]", SET)
+    own = text.replace(
+        'columns = ["scalability"]', 'columns = ["scalability"]\nalgorithms = ["dts-*"]\npublished_in = "speed"'
+    )
+    assert [each.value for each in papers.parse("p", own).figures[2].published] == [0.9]
+
+
+@pytest.mark.parametrize("width_in", [PAGE_IN, COLUMN_IN])
+@pytest.mark.parametrize("name", papers.names())
+def test_no_text_overlaps_or_is_cut_in_any_committed_figure(name, width_in):
+    paper = papers.load(name)
+    for figure in paper.figures:
+        if figure.kind != "table":
+            assert_nothing_overlaps(drawing.drawing(figure, paper, REFERENCE).draw(width_in))
+
+
+def test_every_paper_names_experiments_that_exist():
+    for name in papers.names():
+        assert set(papers.load(name).runs) <= set(builtin_names())
+
+
+def test_an_unknown_paper_lists_those_there_are(tmp_path):
+    (tmp_path / "results" / "reference").mkdir(parents=True)
+    known = ", ".join(papers.names())
+    said = f"wanbench: paper 'dtss': not known; expected one of {known}, or all"
+    assert refused("figures", "--paper", "dtss") == said
+    assert refused("figures", "--check") == "wanbench: --check goes with --paper"
