@@ -9,6 +9,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from wanbench.harness import testbeds
 from wanbench.harness.emulators import choice
 from wanbench.harness.errors import HostError, in_words
 from wanbench.harness.plan.cell import Cell, expand
@@ -183,7 +184,7 @@ def _choices(cells: list[Cell]) -> list[str]:
     given = {"emulator", "run.emulator"}
     chosen = [cell for cell in cells if cell.workers > 1 and cell.config["emulator"] and not given & cell.axes.keys()]
     kinds = dict.fromkeys((cell.config["testbed"], cell.config["emulator"]) for cell in chosen)
-    return [f"emulator {emulator}: {choice.chosen(testbed)[1]}" for testbed, emulator in kinds]
+    return [f"emulator {emulator}: {choice.chosen(testbeds.home_of(testbed))[1]}" for testbed, emulator in kinds]
 
 
 def _derive(folder: RunFolder, draw: bool) -> None:

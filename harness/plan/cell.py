@@ -356,7 +356,7 @@ def _place_to_run(spec: Spec, label: str) -> dict[str, Any]:
         model = VirtualTable() if label == BASELINE else spec.virtual
         return {"testbed": "virtual", "emulator": None, "virtual": model.model_dump()}
     testbed = testbeds.chosen() if spec.run.testbed == "auto" else spec.run.testbed
-    emulator = choice.chosen(testbed)[0] if spec.run.emulator == "auto" else spec.run.emulator
+    emulator = choice.chosen(testbeds.home_of(testbed))[0] if spec.run.emulator == "auto" else spec.run.emulator
     containers = spec.containers.model_dump(exclude_none=True) if testbed == "docker" else {}
     return {"testbed": testbed, "emulator": emulator} | ({"containers": containers} if containers else {})
 
