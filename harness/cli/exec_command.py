@@ -136,6 +136,7 @@ def _say(line: str) -> None:
 
 
 def _program(argv: tuple[str, ...], options: dict[str, Any]) -> Program:
+    from wanbench.harness import testbeds
     from wanbench.harness.emulators import choice
     from wanbench.harness.rep.gpus import dealt
     from wanbench.harness.rep.program import Program, placed
@@ -147,7 +148,7 @@ def _program(argv: tuple[str, ...], options: dict[str, Any]) -> Program:
     except PlacementError as error:
         raise SpecError(f"--place: {error}") from None
     testbed = options["testbed"]
-    emulator = choice.chosen(testbed)[0] if options["emulator"] == "auto" else options["emulator"]
+    emulator = choice.chosen(testbeds.home_of(testbed))[0] if options["emulator"] == "auto" else options["emulator"]
     mounts, cwd = _files(options)
     return Program(
         argv=argv,
@@ -245,7 +246,7 @@ def _check_host(program: Program) -> None:
         raise SpecError(f"--emulator {program.emulator}: expected auto or one of {', '.join(choice.EMULATORS)}")
     if program.testbed == "netns":
         check_there(program.argv[0], program.cwd)
-    choice.check(program.emulator, program.testbed)
+    choice.check(program.emulator, testbeds.home_of(program.testbed))
     testbeds.check(program.testbed, [program.image])
 
 

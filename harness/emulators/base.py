@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, ClassVar, Protocol
 
-from wanbench.harness.emulators.plan import Link, Network
+from wanbench.harness.emulators.plan import Network
 from wanbench.harness.errors import HostError
 
 
@@ -130,13 +130,6 @@ class Emulator(Protocol):
 
         Raises:
             EmulatorError: the emulator refused or is gone.
-        """
-
-    def change(self, src: int, dst: int, link: Link) -> None:
-        """Change one directed path, by site numbers, while traffic flows.
-
-        Raises:
-            EmulatorError: no such path, or the emulator is gone.
         """
 
     def update(self, network: Network) -> None:

@@ -7,13 +7,14 @@ import subprocess
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
+from typing import Literal
 
 from wanbench.harness.emulators.base import Emulator
 from wanbench.harness.errors import HostError
 from wanbench.harness.process import child
-from wanbench.harness.testbeds import adopted
 
 EMULATORS = ("relay", "netem")
+Home = Literal["processes", "containers", "adopted"]  # what workers are; adopted: containers of somebody else
 _DETECT_S = 30.0
 
 
@@ -26,30 +27,30 @@ def starter(name: str) -> Callable[[], Emulator]:
     return kinds[name]
 
 
-def check(name: str, testbed: str) -> None:
-    """Refuse in one line an emulator that this host cannot run for this testbed. Raises: HostError."""
-    missing = why_no_netem(testbed) if name == "netem" else why_no_relay(testbed)
+def check(name: str, home: Home) -> None:
+    """Refuse in one line an emulator that this host cannot run for such workers. Raises: HostError."""
+    missing = why_no_netem(home) if name == "netem" else why_no_relay(home)
     if missing is not None:
         raise HostError(missing)
 
 
-def why_no_relay(testbed: str = "netns") -> str | None:
+def why_no_relay(home: Home = "processes") -> str | None:
     """What the relay lacks on this host; None if it works. Containers get the device from their daemon."""
     device = Path("/dev/net/tun")
-    if testbed == "docker" and adopted() is not None:
+    if home == "adopted":
         return None
     if not device.exists():
         return f"{device}: not there; the relay emulator needs it: sudo modprobe tun"
-    if testbed != "docker" and not os.access(device, os.R_OK | os.W_OK):
+    if home == "processes" and not os.access(device, os.R_OK | os.W_OK):
         return f"{device}: permission denied; run as root, or: sudo chmod 0666 {device}"
     return None
 
 
-def why_no_netem(testbed: str = "netns") -> str | None:
+def why_no_netem(home: Home = "processes") -> str | None:
     """What netem lacks on this host; None if it works."""
-    if testbed == "docker" and adopted() is not None:
+    if home == "adopted":
         return "netem: nobody here may enter the networks of the other containers; use --emulator relay"
-    if testbed == "docker" and os.geteuid() != 0:
+    if home == "containers" and os.geteuid() != 0:
         return "netem: only root may enter the networks of containers; run as root, or use --emulator relay"
     return kernel_lacks()
 
@@ -69,7 +70,7 @@ def kernel_lacks() -> str | None:
     return done.stdout.strip() or None
 
 
-def chosen(testbed: str = "netns") -> tuple[str, str]:
-    """What `emulator = "auto"` means here for this testbed, and why in words."""
-    missing = why_no_netem(testbed)
+def chosen(home: Home = "processes") -> tuple[str, str]:
+    """What `emulator = "auto"` means here for such workers, and why in words."""
+    missing = why_no_netem(home)
     return ("netem", "this kernel has it") if missing is None else ("relay", missing)

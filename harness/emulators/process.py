@@ -8,7 +8,6 @@ control socket and with the thread that started it.
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import select
 import signal
@@ -20,7 +19,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Self
 
 from wanbench.harness.emulators.base import EmulatorError, EmulatorStats
-from wanbench.harness.emulators.plan import Link, Network
+from wanbench.harness.emulators.plan import Network
 from wanbench.harness.process import child
 from wanbench.workloads.process.control import Channel, ControlError
 
@@ -89,10 +88,6 @@ class EmulatorProcess:
     def update(self, network: Network) -> None:
         """New values while traffic flows; see `Emulator.update`."""
         self._ask({"do": "update", "network": network.to_json()})
-
-    def change(self, src: int, dst: int, link: Link) -> None:
-        """Change one directed path, by site numbers; see `Emulator.change`."""
-        self._ask({"do": "change", "src": src, "dst": dst, "link": dataclasses.asdict(link)})
 
     def stats(self, *, reset: bool = False) -> EmulatorStats:
         """What happened since the last reset; see `Emulator.stats`."""

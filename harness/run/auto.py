@@ -18,10 +18,10 @@ class ThisHost:
 
     def emulator(self, testbed: str) -> str:
         """netem where the kernel has it and this user may use it, else the relay."""
-        return choice.chosen(testbed)[0]
+        return choice.chosen(testbeds.home_of(testbed))[0]
 
 
 def explained(auto: Mapping[str, Any]) -> Iterator[str]:
     """Which emulator `auto` became, and why, a line for each testbed."""
     for testbed, emulator in auto.get("emulator", {}).items():
-        yield f"emulator {emulator}: {choice.chosen(testbed)[1]}"
+        yield f"emulator {emulator}: {choice.chosen(testbeds.home_of(testbed))[1]}"

@@ -45,7 +45,7 @@ def check_host(cells: Iterable[Cell]) -> None:
     kinds = [(cell.config["emulator"], cell.config["testbed"]) for cell in emulated if cell.workers > 1]
     for emulator, testbed in dict.fromkeys(kinds):
         try:
-            choice.check(emulator, testbed)
+            choice.check(emulator, testbeds.home_of(testbed))
         except HostError as error:
             raise HostError(f"{error} (`--testbed virtual` simulates this)") from None
     available = _available_bytes()

@@ -18,6 +18,7 @@ from collections.abc import Iterable
 from contextlib import closing
 from pathlib import Path
 
+from wanbench.harness.emulators.choice import Home
 from wanbench.harness.errors import HostError
 from wanbench.harness.testbeds.base import Testbed
 
@@ -33,6 +34,13 @@ def adopted() -> Path | None:
 def chosen() -> str:
     """What `testbed = "auto"` means here."""
     return "netns" if adopted() is None else "docker"
+
+
+def home_of(name: str) -> Home:
+    """What the workers of this testbed are to an emulator."""
+    if name != "docker":
+        return "processes"
+    return "containers" if adopted() is None else "adopted"
 
 
 def side_by_side(limit: int) -> int:

@@ -33,7 +33,7 @@ IMPATIENT = [sys.executable, "-c", _TOLERANT + "wanbench.harness.rep.train.PATIE
 @pytest.fixture(scope="session", autouse=True)
 def _lane() -> None:
     """Skip with the reason and the remedy where containers cannot run; fail where they must."""
-    missing = why_not() or why_no_relay("docker")
+    missing = why_not() or why_no_relay("containers")
     if missing is None:
         return
     if "docker" in os.environ.get("WANBENCH_REQUIRE", "").split(","):

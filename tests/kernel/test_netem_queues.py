@@ -4,7 +4,7 @@ import dataclasses
 import time
 
 import pytest
-from traffic import MS, network, one_way, receive_tcp, receive_udp, send_tcp, send_udp
+from traffic import MS, network, one_way, other_path, receive_tcp, receive_udp, send_tcp, send_udp
 from witness import Witness
 
 from wanbench.harness.emulators.base import EmulatorError
@@ -83,11 +83,12 @@ def test_without_the_rate_that_keeps_order_the_same_jitter_reorders(netem_lab):
 @pytest.mark.parametrize("to_ms", [5, 100])
 def test_a_delay_that_changes_under_a_tcp_flow_neither_reorders_nor_loses(netem_lab, to_ms):
     # The buffer holds all that is sent: what is lost or overtaken is so by the change.
-    here = netem_lab(network(delay_ms=40, path_mbit=20, buffer_ms=10_000))
+    net = network(delay_ms=40, path_mbit=20, buffer_ms=10_000)
+    here = netem_lab(net)
     received = here.run(1, receive_tcp, worker_address(1), 1.0, 2.0)
     here.run(0, send_tcp, worker_address(1))
     time.sleep(1.5)
-    here.emulator.change(0, 1, Link(to_ms * MS, 0, 0.0, Queue(2.5e6, 25_000_000)))
+    here.emulator.update(other_path(net, (0, 1), Link(to_ms * MS, 0, 0.0, Queue(2.5e6, 25_000_000))))
     received.result()
     counters = here.run(0, tcp_counters).result()
     assert counters["TCPSACKReorder"] == counters["RetransSegs"] == 0
@@ -95,11 +96,12 @@ def test_a_delay_that_changes_under_a_tcp_flow_neither_reorders_nor_loses(netem_
 
 
 def test_a_rate_changes_under_a_flow(netem_lab):
-    here = netem_lab(network(delay_ms=5, path_mbit=20))
+    net = network(delay_ms=5, path_mbit=20)
+    here = netem_lab(net)
     received = here.run(1, receive_tcp, worker_address(1), 2.0, 2.0)
     here.run(0, send_tcp, worker_address(1))
     time.sleep(1.0)
-    here.emulator.change(0, 1, Link(5 * MS, 0, 0.0, Queue(1.25e6, 125_000)))
+    here.emulator.update(other_path(net, (0, 1), Link(5 * MS, 0, 0.0, Queue(1.25e6, 125_000))))
     assert received.result() == pytest.approx(10 * 1448 / 1500, rel=0.06)
 
 
@@ -137,9 +139,9 @@ def test_a_class_that_the_kernel_has_otherwise_is_named(netem_lab):
     here = netem_lab(net)
     rates = ["rate", "90mbit", "ceil", "100mbit", "burst", "25000", "cburst", "25000", "quantum", "1514"]
     Witness(here.emulator.pid).change_class("paths", "to1", FROM_0, *rates)
-    message = r"^netem: change: paths: to1 \(s0 -> s1\): htb class: rate: asked for 12500000, the kernel has 11250000$"
+    message = r"^netem: update: paths: to1 \(s0 -> s1\): htb class: rate: asked for 12500000, the kernel has 11250000$"
     with pytest.raises(EmulatorError, match=message):
-        here.emulator.change(1, 0, Link(5 * MS, 0, 0.0, UNLIMITED))
+        here.emulator.update(other_path(net, (1, 0), Link(5 * MS, 0, 0.0, UNLIMITED)))
 
 
 # ---------------------------------------------------------------- accounts

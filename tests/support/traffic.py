@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import socket
 import time
 
@@ -26,6 +27,11 @@ def network(
         local_delay_ns=(0,) * sites,
         links={(a, b): link for a in range(sites) for b in range(sites) if a != b},
     )
+
+
+def other_path(net, pair, link):
+    """The same network, but for one directed path."""
+    return dataclasses.replace(net, links={**net.links, pair: link})
 
 
 def receive_udp(address, count, timeout_s):

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import dataclasses
 import resource
 import signal
 import socket
@@ -18,7 +17,7 @@ from typing import Any
 from wanbench.harness.emulators.netem.kernel import Kernel
 from wanbench.harness.emulators.netem.plan import Shape, place, shapes
 from wanbench.harness.emulators.netem.state import Meter, check
-from wanbench.harness.emulators.plan import Link, Network, link_from_json
+from wanbench.harness.emulators.plan import Network
 from wanbench.workloads.process.control import Channel, ControlError, text
 from wanbench.workloads.process.namespace import die_with_parent
 
@@ -53,8 +52,6 @@ class Netem:
                 self._apply(Network.from_json(request["network"]), request["seed"])
             case "update":
                 self._update(Network.from_json(request["network"]))
-            case "change":
-                self._change(request["src"], request["dst"], link_from_json(request["link"]))
             case "stats":
                 return self._meter.report(reset=request["reset"])
             case other:
@@ -79,12 +76,6 @@ class Netem:
         if before is None or (before.sites, before.site_of) != (network.sites, network.site_of):
             raise ValueError("the network has other places")
         self._shape(network, self._seed)
-
-    def _change(self, src: int, dst: int, link: Link) -> None:
-        network = self._network
-        if network is None or (src, dst) not in network.links:
-            raise ValueError(f"there is no path from site {src} to site {dst}")
-        self._shape(dataclasses.replace(network, links={**network.links, (src, dst): link}), self._seed)
 
     def _shape(self, network: Network, seed: int) -> None:
         """Send what differs from what was sent before, each with all its attributes, and read all of it back."""

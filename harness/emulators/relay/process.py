@@ -19,7 +19,7 @@ import sys
 import time
 from typing import Any
 
-from wanbench.harness.emulators.plan import Network, link_from_json
+from wanbench.harness.emulators.plan import Network
 from wanbench.harness.emulators.relay.queues import Port, Switch
 from wanbench.harness.emulators.relay.stats import Meter
 from wanbench.workloads.process.control import Channel, ControlError, text
@@ -131,8 +131,6 @@ class Relay:
                 self._switch.apply(Network.from_json(request["network"]), request["seed"])
             case "update":
                 self._switch.update(Network.from_json(request["network"]))
-            case "change":
-                self._switch.change(request["src"], request["dst"], link_from_json(request["link"]))
             case "stats":
                 return self._meter.report(reset=request["reset"])
             case other:

@@ -180,16 +180,6 @@ class Switch:
         for pair, link in network.links.items():
             self.ways[pair].configure(link)
 
-    def change(self, src: int, dst: int, link: Link) -> None:
-        """New values for one directed path between two sites.
-
-        Raises:
-            ValueError: there is no such path.
-        """
-        if src == dst or (src, dst) not in self.ways:
-            raise ValueError(f"there is no path from site {src} to site {dst}")
-        self.ways[src, dst].configure(link)
-
     def _route(self) -> None:
         """Resolve every destination address once, so that a packet costs one lookup."""
         if self.network is None:

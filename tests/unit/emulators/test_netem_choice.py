@@ -91,7 +91,7 @@ def test_auto_is_netem_where_it_works_else_the_relay_and_says_why(monkeypatch, m
 def test_asking_for_netem_on_a_host_without_it_is_refused_with_the_reason(monkeypatch):
     monkeypatch.setattr(choice, "why_no_netem", lambda testbed="netns": "netem: this kernel has none")
     with pytest.raises(HostError, match=r"^netem: this kernel has none$"):
-        choice.check("netem", "netns")
+        choice.check("netem", "processes")
 
 
 def test_who_does_not_use_netem_does_not_wait_for_pyroute2():
