@@ -8,7 +8,6 @@ carry one object per repetition with every column, for machines.
 from __future__ import annotations
 
 import csv
-import difflib
 import io
 import json
 import math
@@ -30,6 +29,7 @@ from wanbench.harness.analysis.summary import (
     pivots,
     records,
 )
+from wanbench.netprofiles.errors import did_you_mean
 
 Row = Mapping[str, Any]
 TextFormat = Literal["table", "pivot", "md", "csv", "json"]
@@ -94,9 +94,8 @@ def _sorted(lines: list[dict[str, Any]], sort: str | None) -> list[dict[str, Any
         return lines
     name, down = sort.removeprefix("-"), sort.startswith("-")
     if name not in lines[0]:
-        close = difflib.get_close_matches(name, lines[0], 1)
-        hint = f"did you mean {close[0]!r}?" if close else f"columns: {', '.join(COLUMNS)}"
-        raise AnalysisError(f"--sort {sort}: no column {name!r}; {hint}")
+        near = did_you_mean(name, lines[0], f"columns: {', '.join(COLUMNS)}")
+        raise AnalysisError(f"--sort {sort}: no column {name!r}{near}")
     known = [line for line in lines if line["status"] == "ok" and not _missing(line[name])]
     rest = [line for line in lines if line["status"] != "ok" or _missing(line[name])]
     numbers = all(isinstance(line[name], int | float) for line in known)
