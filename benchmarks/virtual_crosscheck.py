@@ -12,8 +12,9 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from wanbench.harness.analysis.compare import FAR, NEAR, as_table, compare
+from wanbench.harness.analysis.compare import FAR, NEAR, compare
 from wanbench.harness.api import run
+from wanbench.harness.show.comparison import as_table
 from wanbench.harness.show.figures import draw_parity
 from wanbench.harness.spec.experiment import Spec
 

@@ -18,11 +18,15 @@ class PlacementError(ValueError):
     """Workers that cannot be put on the sites of a profile as asked."""
 
 
-def did_you_mean(word: str, known: Iterable[str], cutoff: float = 0.6) -> str:
-    """The closest of `known` as the tail of an error message, or "" where nothing is close.
+def did_you_mean(word: str, known: Iterable[str], otherwise: str = "", *, cutoff: float = 0.6) -> str:
+    """The closest of `known` as the tail of an error message, "; did you mean 'Gbit'?".
 
-    Case is ignored, so that `gbit` finds `Gbit`. `cutoff` is difflib's similarity in [0, 1].
+    Args:
+        word: as written; case is ignored, so that `gbit` finds `Gbit`.
+        otherwise: what to say where nothing is close, "expected one of ..."; without it, nothing.
+        cutoff: difflib's similarity in [0, 1].
     """
     by_lower = {name.lower(): name for name in known}
     close = difflib.get_close_matches(word.lower(), by_lower, n=1, cutoff=cutoff)
-    return f"; did you mean {by_lower[close[0]]!r}?" if close else ""
+    tail = f"did you mean {by_lower[close[0]]!r}?" if close else otherwise
+    return tail and f"; {tail}"

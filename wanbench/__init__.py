@@ -26,155 +26,58 @@ Names are imported when they are first used, so `import wanbench` is instant.
 from __future__ import annotations
 
 import importlib
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from wanbench import testing as testing
-    from wanbench.harness.api import Run as Run
-    from wanbench.harness.api import run as run
-    from wanbench.harness.show import figures as figures
-    from wanbench.harness.spec.experiment import Spec as Spec
-    from wanbench.workloads.algorithms.adpsgd import ADPSGD as ADPSGD
-    from wanbench.workloads.algorithms.base import Algorithm as Algorithm
-    from wanbench.workloads.algorithms.base import AlgorithmError as AlgorithmError
-    from wanbench.workloads.algorithms.base import Replica as Replica
-    from wanbench.workloads.algorithms.base import Setting as Setting
-    from wanbench.workloads.algorithms.cocod import CoCoD as CoCoD
-    from wanbench.workloads.algorithms.delayed import Delayed as Delayed
-    from wanbench.workloads.algorithms.dga import DGA as DGA
-    from wanbench.workloads.algorithms.diloco import DiLoCo as DiLoCo
-    from wanbench.workloads.algorithms.dpsgd import DPSGD as DPSGD
-    from wanbench.workloads.algorithms.dts import DTS as DTS
-    from wanbench.workloads.algorithms.ecdpsgd import ECDPSGD as ECDPSGD
-    from wanbench.workloads.algorithms.gradient_sharing import GradientSharing as GradientSharing
-    from wanbench.workloads.algorithms.localsgd import LocalSGD as LocalSGD
-    from wanbench.workloads.algorithms.olco3 import OLCO3 as OLCO3
-    from wanbench.workloads.algorithms.osgp import OSGP as OSGP
-    from wanbench.workloads.algorithms.overlap import OverlapLocalSGD as OverlapLocalSGD
-    from wanbench.workloads.algorithms.rps import RPS as RPS
-    from wanbench.workloads.algorithms.sgp import SGP as SGP
-    from wanbench.workloads.algorithms.sparse import Sparse as Sparse
-    from wanbench.workloads.algorithms.ssgd import SSGD as SSGD
-    from wanbench.workloads.algorithms.streaming import StreamingDiLoCo as StreamingDiLoCo
-    from wanbench.workloads.compression.chunkwise import Chunkwise as Chunkwise
-    from wanbench.workloads.compression.dgc import DGC as DGC
-    from wanbench.workloads.compression.half import BF16 as BF16
-    from wanbench.workloads.compression.half import FP16 as FP16
-    from wanbench.workloads.compression.powersgd import PowerSGD as PowerSGD
-    from wanbench.workloads.compression.qsgd import QSGD as QSGD
-    from wanbench.workloads.compression.randomk import RandomK as RandomK
-    from wanbench.workloads.compression.signsgd import SignSGD as SignSGD
-    from wanbench.workloads.compression.terngrad import TernGrad as TernGrad
-    from wanbench.workloads.compression.topk import TopK as TopK
-    from wanbench.workloads.loop.stepping import step as step
-    from wanbench.workloads.parameters import at_least as at_least
-    from wanbench.workloads.parameters import between as between
-    from wanbench.workloads.parameters import one_of as one_of
-    from wanbench.workloads.wrap.flat import WrapError as WrapError
-    from wanbench.workloads.wrap.wrapped import Wrapped as Wrapped
-    from wanbench.workloads.wrap.wrapped import wrap as wrap
-
-_HOME = {
-    "Algorithm": "wanbench.workloads.algorithms.base",
-    "AlgorithmError": "wanbench.workloads.algorithms.base",
-    "Setting": "wanbench.workloads.algorithms.base",
-    "at_least": "wanbench.workloads.parameters",
-    "between": "wanbench.workloads.parameters",
-    "one_of": "wanbench.workloads.parameters",
-    "DGA": "wanbench.workloads.algorithms.dga",
-    "LocalSGD": "wanbench.workloads.algorithms.localsgd",
-    "CoCoD": "wanbench.workloads.algorithms.cocod",
-    "OverlapLocalSGD": "wanbench.workloads.algorithms.overlap",
-    "DiLoCo": "wanbench.workloads.algorithms.diloco",
-    "StreamingDiLoCo": "wanbench.workloads.algorithms.streaming",
-    "OLCO3": "wanbench.workloads.algorithms.olco3",
-    "RPS": "wanbench.workloads.algorithms.rps",
-    "GradientSharing": "wanbench.workloads.algorithms.gradient_sharing",
-    "SGP": "wanbench.workloads.algorithms.sgp",
-    "OSGP": "wanbench.workloads.algorithms.osgp",
-    "DPSGD": "wanbench.workloads.algorithms.dpsgd",
-    "ECDPSGD": "wanbench.workloads.algorithms.ecdpsgd",
-    "ADPSGD": "wanbench.workloads.algorithms.adpsgd",
-    "DTS": "wanbench.workloads.algorithms.dts",
-    "Delayed": "wanbench.workloads.algorithms.delayed",
-    "Replica": "wanbench.workloads.algorithms.base",
-    "Run": "wanbench.harness.api",
-    "SSGD": "wanbench.workloads.algorithms.ssgd",
-    "Spec": "wanbench.harness.spec.experiment",
-    "Sparse": "wanbench.workloads.algorithms.sparse",
-    "figures": "wanbench.harness.show.figures",
-    "run": "wanbench.harness.api",
-    "step": "wanbench.workloads.loop.stepping",
-    "testing": "wanbench.testing",
-    "wrap": "wanbench.workloads.wrap.wrapped",
-    "Wrapped": "wanbench.workloads.wrap.wrapped",
-    "WrapError": "wanbench.workloads.wrap.flat",
-    "TopK": "wanbench.workloads.compression.topk",
-    "DGC": "wanbench.workloads.compression.dgc",
-    "Chunkwise": "wanbench.workloads.compression.chunkwise",
-    "RandomK": "wanbench.workloads.compression.randomk",
-    "PowerSGD": "wanbench.workloads.compression.powersgd",
-    "SignSGD": "wanbench.workloads.compression.signsgd",
-    "QSGD": "wanbench.workloads.compression.qsgd",
-    "TernGrad": "wanbench.workloads.compression.terngrad",
-    "FP16": "wanbench.workloads.compression.half",
-    "BF16": "wanbench.workloads.compression.half",
+_MODULES = {"figures": "wanbench.harness.show.figures", "testing": "wanbench.testing"}
+# By module, the names that come from it; `__init__.pyi` says the same to type checkers and editors.
+_NAMES = {
+    "wanbench.harness.api": ("Run", "run"),
+    "wanbench.harness.spec.experiment": ("Spec",),
+    "wanbench.workloads.algorithms.adpsgd": ("ADPSGD",),
+    "wanbench.workloads.algorithms.base": ("Algorithm", "AlgorithmError", "Replica", "Setting"),
+    "wanbench.workloads.algorithms.cocod": ("CoCoD",),
+    "wanbench.workloads.algorithms.delayed": ("Delayed",),
+    "wanbench.workloads.algorithms.dga": ("DGA",),
+    "wanbench.workloads.algorithms.diloco": ("DiLoCo",),
+    "wanbench.workloads.algorithms.dpsgd": ("DPSGD",),
+    "wanbench.workloads.algorithms.dts": ("DTS",),
+    "wanbench.workloads.algorithms.ecdpsgd": ("ECDPSGD",),
+    "wanbench.workloads.algorithms.gradient_sharing": ("GradientSharing",),
+    "wanbench.workloads.algorithms.localsgd": ("LocalSGD",),
+    "wanbench.workloads.algorithms.olco3": ("OLCO3",),
+    "wanbench.workloads.algorithms.osgp": ("OSGP",),
+    "wanbench.workloads.algorithms.overlap": ("OverlapLocalSGD",),
+    "wanbench.workloads.algorithms.rps": ("RPS",),
+    "wanbench.workloads.algorithms.sgp": ("SGP",),
+    "wanbench.workloads.algorithms.sparse": ("Sparse",),
+    "wanbench.workloads.algorithms.ssgd": ("SSGD",),
+    "wanbench.workloads.algorithms.streaming": ("StreamingDiLoCo",),
+    "wanbench.workloads.compression.chunkwise": ("Chunkwise",),
+    "wanbench.workloads.compression.dgc": ("DGC",),
+    "wanbench.workloads.compression.half": ("BF16", "FP16"),
+    "wanbench.workloads.compression.powersgd": ("PowerSGD",),
+    "wanbench.workloads.compression.qsgd": ("QSGD",),
+    "wanbench.workloads.compression.randomk": ("RandomK",),
+    "wanbench.workloads.compression.signsgd": ("SignSGD",),
+    "wanbench.workloads.compression.terngrad": ("TernGrad",),
+    "wanbench.workloads.compression.topk": ("TopK",),
+    "wanbench.workloads.loop.stepping": ("step",),
+    "wanbench.workloads.parameters": ("at_least", "between", "one_of"),
+    "wanbench.workloads.wrap.flat": ("WrapError",),
+    "wanbench.workloads.wrap.wrapped": ("Wrapped", "wrap"),
 }
+_HOME = {name: module for module, names in _NAMES.items() for name in names}
 
-__all__ = [
-    "ADPSGD",
-    "BF16",
-    "DGA",
-    "DGC",
-    "DPSGD",
-    "DTS",
-    "ECDPSGD",
-    "FP16",
-    "OLCO3",
-    "OSGP",
-    "QSGD",
-    "RPS",
-    "SGP",
-    "SSGD",
-    "Algorithm",
-    "AlgorithmError",
-    "Chunkwise",
-    "CoCoD",
-    "Delayed",
-    "DiLoCo",
-    "GradientSharing",
-    "LocalSGD",
-    "OverlapLocalSGD",
-    "PowerSGD",
-    "RandomK",
-    "Replica",
-    "Run",
-    "Setting",
-    "SignSGD",
-    "Sparse",
-    "Spec",
-    "StreamingDiLoCo",
-    "TernGrad",
-    "TopK",
-    "WrapError",
-    "Wrapped",
-    "at_least",
-    "between",
-    "figures",
-    "one_of",
-    "run",
-    "step",
-    "testing",
-    "wrap",
-]
+__all__ = sorted([*_MODULES, *_HOME])
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOME:
-        raise AttributeError(f"module 'wanbench' has no attribute {name!r}")
-    module = importlib.import_module(_HOME[name])
-    return module if name in {"figures", "testing"} else getattr(module, name)
+    if name in _MODULES:
+        return importlib.import_module(_MODULES[name])
+    if name in _HOME:
+        return getattr(importlib.import_module(_HOME[name]), name)
+    raise AttributeError(f"module 'wanbench' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    return sorted(__all__)
+    return list(__all__)

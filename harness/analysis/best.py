@@ -7,8 +7,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from wanbench.harness.analysis.order import absent, algorithm_order, by_value
 from wanbench.harness.analysis.paired import Change, change
-from wanbench.harness.analysis.summary import AnalysisError, algorithm_order, axes_of, cells, frame, records
+from wanbench.harness.analysis.summary import AnalysisError, axes_of, cells, frame, records
 from wanbench.harness.results.verify import ACCURACY_BAND
 
 REFERENCE = "ssgd"
@@ -119,7 +120,7 @@ def networks(rows: Iterable[Line]) -> list[Network]:
         groups.setdefault(tuple(_plain(line[axis]) for axis in axes), []).append(line)
     seeds = _accuracies(records(table))
     found = [_network(dict(zip(axes, key, strict=True)), lines, seeds) for key, lines in groups.items()]
-    return sorted(found, key=lambda network: [_sortable(value) for value in network.where.values()])
+    return sorted(found, key=lambda network: [by_value(value) for value in network.where.values()])
 
 
 Seeds = Mapping[tuple[Any, Any], Mapping[int, float]]
@@ -129,7 +130,7 @@ def _accuracies(rows: Iterable[Line]) -> Seeds:
     """By run and cell: the accuracy of each seed."""
     found: dict[tuple[Any, Any], dict[int, float]] = {}
     for row in rows:
-        if row["status"] == "ok" and not _absent(row["seed"]) and not _absent(row["accuracy"]):
+        if row["status"] == "ok" and not absent(row["seed"]) and not absent(row["accuracy"]):
             found.setdefault((row["run"], row["cell"]), {})[int(row["seed"])] = float(row["accuracy"])
     return found
 
@@ -177,16 +178,6 @@ def megabytes_per_step(line: Line) -> float | None:
     return float(payload) / float(steps) / float(workers) / 1e6
 
 
-def _absent(value: object) -> bool:
-    return value is None or value != value
-
-
 def _plain(value: Any) -> Any:
     """NaN equals NaN."""
-    return None if _absent(value) else value
-
-
-def _sortable(value: object) -> tuple[int, float, str]:
-    if isinstance(value, int | float):
-        return 0, float(value), ""
-    return (2, 0.0, "") if value is None else (1, 0.0, str(value))
+    return None if absent(value) else value

@@ -7,7 +7,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from wanbench.harness.analysis.summary import AXES, AnalysisError, algorithm_order, cells, frame, records
+from wanbench.harness.analysis.labels import AXES
+from wanbench.harness.analysis.order import absent, algorithm_order, by_value
+from wanbench.harness.analysis.summary import AnalysisError, cells, frame, records
 
 Row = Mapping[str, Any]
 
@@ -105,7 +107,7 @@ def compare(rows: Iterable[Row], by: str) -> Comparison:
     ]
     if not pairs:
         raise AnalysisError(f"--by {by}: no cell has a valid repetition at two values of {by}")
-    pairs.sort(key=lambda pair: (algorithm_order(pair.algorithm, pair.kind, pair.params), _sortable(pair, swept)))
+    pairs.sort(key=_order)
     return Comparison(by, tuple(pairs), sum(len(group) == 1 for group in groups.values()))
 
 
@@ -125,7 +127,7 @@ def _pair(base: Row, head: Row, base_value: str, head_value: str, swept: Sequenc
         head=head_value,
         base_s=float(base["step_time_s"]),
         head_s=float(head["step_time_s"]),
-        law_s=None if law is None or math.isnan(law) else float(law),
+        law_s=None if absent(law) else float(law),
         kind=base["kind"],
         params=base["params"] or {},
         base_range_s=_ends(base),
@@ -139,86 +141,10 @@ def _ends(line: Row) -> tuple[float, float] | None:
 
 def _comparable(value: Any) -> Any:
     """NaN equals NaN, and a number is a number."""
-    if value is None or value != value:
+    if absent(value):
         return None
     return float(value) if isinstance(value, float) else value
 
 
-def _sortable(pair: Pair, swept: Sequence[str]) -> tuple[tuple[bool, float, str], ...]:
-    values = [pair.where[axis] for axis in swept]
-    numbers = [isinstance(value, int | float) for value in values]
-    return tuple(
-        (value is None, float(value) if number else 0.0, "" if number else str(value))
-        for value, number in zip(values, numbers, strict=True)
-    )
-
-
-def as_table(comparison: Comparison, sort: str | None = None) -> str:
-    """One aligned line a pair, then how many are near, and the worst.
-
-    Args:
-        comparison: what to show. sort: "ratio" or "-ratio" (largest first) in place of the order of algorithms.
-    """
-    from wanbench.harness.show.tables import aligned
-
-    header, lines = _grid(comparison, sort)
-    return aligned(header, lines) + "\n" + summary(comparison) + "\n"
-
-
-def as_markdown(comparison: Comparison, sort: str | None = None) -> str:
-    """The same as a GitHub-flavoured Markdown table."""
-    header, lines = _grid(comparison, sort)
-    rule = [":--", *["--:"] * (len(header) - 1)]
-    grid = "\n".join("| " + " | ".join(line) + " |" for line in [header, rule, *lines])
-    return f"{grid}\n\n{summary(comparison)}\n"
-
-
-def _grid(comparison: Comparison, sort: str | None) -> tuple[list[str], list[list[str]]]:
-    heads = list(dict.fromkeys(pair.head for pair in comparison.pairs))
-    first = comparison.pairs[0]
-    axes = list(first.where)
-    header = ["algorithm", *axes]
-    header += [f"{first.base} s/step", "least..most", *([comparison.by] if len(heads) > 1 else [])]
-    header += [f"{heads[0]} s/step" if len(heads) == 1 else "s/step", "least..most", "ratio", "law", "law ratio"]
-    pairs = list(comparison.pairs)
-    if sort is not None:
-        pairs.sort(key=lambda pair: pair.ratio, reverse=sort.startswith("-"))
-    lines = []
-    for pair in pairs:
-        law = ["", ""] if pair.law_s is None else [f"{pair.law_s:.4f}", f"{pair.law_s / pair.base_s:.3f}"]
-        lines.append(
-            [
-                pair.algorithm,
-                *(_shown(pair.where[axis]) for axis in axes),
-                f"{pair.base_s:.4f}",
-                _range(pair.base_range_s),
-                *([pair.head] if len(heads) > 1 else []),
-                f"{pair.head_s:.4f}",
-                _range(pair.head_range_s),
-                f"{pair.ratio:.3f}",
-                *law,
-            ]
-        )
-    return header, lines
-
-
-def _range(ends: tuple[float, float] | None) -> str:
-    return "" if ends is None else f"{ends[0]:.4f}..{ends[1]:.4f}"
-
-
-def summary(comparison: Comparison) -> str:
-    """In one line."""
-    total, worst = len(comparison.pairs), comparison.worst
-    where = "".join(f", {axis} {_shown(value)}" for axis, value in worst.where.items())
-    have = "cell has" if comparison.unpaired == 1 else "cells have"
-    alone = f"; {comparison.unpaired} {have} no partner" if comparison.unpaired else ""
-    return (
-        f"{comparison.within(NEAR)} of {total} cells within {NEAR:.0%}, {comparison.within(FAR)} within {FAR:.0%}; "
-        f"worst {worst.ratio:.3f} ({worst.algorithm}{where}){alone}"
-    )
-
-
-def _shown(value: Any) -> str:
-    if value is None:
-        return "-"
-    return f"{value:g}" if isinstance(value, float) else str(value)
+def _order(pair: Pair) -> tuple[object, ...]:
+    return algorithm_order(pair.algorithm, pair.kind, pair.params), [by_value(value) for value in pair.where.values()]

@@ -16,19 +16,13 @@ from typing import Any
 
 import pandas as pd
 
-from wanbench.harness.analysis.labels import AXES as AXES
-from wanbench.harness.analysis.labels import tell_apart
+from wanbench.harness.analysis.labels import AXES, tell_apart
+from wanbench.harness.analysis.order import algorithm_order, by_value
 from wanbench.harness.analysis.scalability import one_worker_step_times, scalability
 from wanbench.harness.plan.law import PredictInputs, predict
 from wanbench.harness.results.columns import MEASURES, SHOWN, empty
 
 COLUMNS = SHOWN
-
-# Families in the order of a legend; kinds that are not listed follow alphabetically.
-KINDS = (
-    "local", "ssgd", "delayed", "sparse", "dts", "dga", "localsgd", "cocod", "overlap-localsgd", "diloco",
-    "streaming-diloco", "olco3", "rps", "gradient-sharing", "sgp", "osgp", "dpsgd", "ecdpsgd", "adpsgd",
-)  # fmt: skip
 
 _NETWORK_AXES = ("rtt_ms", "rate_mbps", "loss_pct", "jitter_ms")
 
@@ -71,23 +65,10 @@ def frame(rows: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
     return table
 
 
-def algorithm_order(label: str, kind: str, params: Mapping[str, Any] | None) -> tuple[object, ...]:
-    """Sort key of an algorithm: family, then its parameters by size, then its label."""
-    family = KINDS.index(kind) if kind in KINDS else len(KINDS)
-    numbers = tuple(sorted((k, float(v)) for k, v in (params or {}).items() if isinstance(v, int | float)))
-    return family, kind if family == len(KINDS) else "", numbers, label
-
-
 def _row_order(row: Mapping[str, Any]) -> tuple[object, ...]:
-    axes = tuple(_sortable(row.get(name)) for name in AXES)
+    axes = tuple(by_value(row.get(name)) for name in AXES)
     algorithm = algorithm_order(str(row["algorithm"]), str(row["kind"]), row["params"])
-    return str(row["run"]), algorithm, axes, str(row["cell"]), _sortable(row["rep"])
-
-
-def _sortable(value: object) -> tuple[int, float, str]:
-    if isinstance(value, int | float) and not (isinstance(value, float) and math.isnan(value)):
-        return 0, float(value), ""
-    return (2, 0.0, "") if value is None else (1, 0.0, str(value))
+    return str(row["run"]), algorithm, axes, str(row["cell"]), by_value(row["rep"])
 
 
 def axes_of(table: pd.DataFrame) -> list[str]:
@@ -232,7 +213,7 @@ def pivots(table: pd.DataFrame, prefer: Sequence[str] = AXES) -> list[Pivot]:
         return [_pivot(summary, {}, column_axis)]
     groups = summary.groupby(others, sort=False, dropna=False)
     panels = [_pivot(part, dict(zip(others, key, strict=True)), column_axis) for key, part in groups]
-    return sorted(panels, key=lambda pivot: [_sortable(value) for value in pivot.fixed.values()])
+    return sorted(panels, key=lambda pivot: [by_value(value) for value in pivot.fixed.values()])
 
 
 def _pivot(part: pd.DataFrame, fixed: dict[str, Any], column_axis: str) -> Pivot:
@@ -240,7 +221,7 @@ def _pivot(part: pd.DataFrame, fixed: dict[str, Any], column_axis: str) -> Pivot
     return Pivot(
         fixed=fixed,
         column_axis=column_axis,
-        columns=tuple(sorted({column for _, column in lines}, key=_sortable)),
+        columns=tuple(sorted({column for _, column in lines}, key=by_value)),
         algorithms=tuple(dict.fromkeys(part["algorithm"])),
         lines=lines,
     )

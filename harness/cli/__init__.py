@@ -52,12 +52,11 @@ class _LazyGroup(click.Group):
     def resolve_command(
         self, context: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        import difflib
-
         if args and args[0] not in COMMANDS and not args[0].startswith("-"):
-            close = difflib.get_close_matches(args[0], COMMANDS, 1)
-            hint = f"did you mean {close[0]!r}?" if close else "see `wanbench --help`"
-            raise click.UsageError(f"no such command {args[0]!r}; {hint}")
+            from wanbench.netprofiles.errors import did_you_mean
+
+            near = did_you_mean(args[0], COMMANDS, "see `wanbench --help`")
+            raise click.UsageError(f"no such command {args[0]!r}{near}")
         return super().resolve_command(context, args)
 
     def invoke(self, context: click.Context) -> Any:

@@ -70,7 +70,7 @@ def command(
 
 def _text(comparison: Comparison, form: str, sort: str | None, folder: Path) -> str:
     """What goes to stdout; of Parquet, the path of the file."""
-    from wanbench.harness.analysis.compare import as_markdown, as_table
+    from wanbench.harness.show.comparison import as_markdown, as_table
     from wanbench.harness.show.tables import objects_as_csv, write_objects
 
     pairs = [pair.to_json() for pair in comparison.pairs]

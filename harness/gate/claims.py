@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import math
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
@@ -13,6 +12,7 @@ from wanbench.harness.errors import SpecError
 from wanbench.harness.gate.names import by_name
 from wanbench.harness.gate.verdict import Finding, Verdict
 from wanbench.harness.spec.tables import Requirement
+from wanbench.netprofiles.errors import did_you_mean
 
 Row = Mapping[str, Any]
 
@@ -48,9 +48,8 @@ def _has_cells(requirement: Requirement, cells: Mapping[str, list[Row]]) -> bool
 
 def _judge(requirement: Requirement, cells: Mapping[str, list[Row]], where: str) -> list[Finding]:
     if requirement.metric not in COLUMNS:
-        close = difflib.get_close_matches(requirement.metric, COLUMNS, 1)
-        hint = f"did you mean {close[0]!r}?" if close else "expected a column of `wanbench results --format json`"
-        raise SpecError(f"{where}.metric: no metric {requirement.metric!r}; {hint}")
+        near = did_you_mean(requirement.metric, COLUMNS, "expected a column of `wanbench results --format json`")
+        raise SpecError(f"{where}.metric: no metric {requirement.metric!r}{near}")
     chosen = [cell for cell, group in cells.items() if _matches(group[0], requirement.where)]
     if not chosen:
         raise SpecError(f"{where}.where: no cell with {_said(requirement.where)}; cells: {_some(cells)}")

@@ -8,6 +8,7 @@ from pathlib import Path
 from wanbench.harness.errors import HostError
 from wanbench.harness.gate.text import TIMING_HEADER, by_severity, claim_word, timing_columns, totals, word
 from wanbench.harness.gate.verdict import Finding, Report, Verdict
+from wanbench.harness.show.grid import markdown
 
 GITHUB_LIMIT_BYTES = 1 << 20  # of all summaries of a step
 _QUIET = {Verdict.UNCHANGED, Verdict.NEW}
@@ -47,8 +48,7 @@ def _row(finding: Finding, timed: bool) -> tuple[str, ...]:
 
 
 def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    lines = [header, ["---"] * len(header), *rows]
-    return [*("| " + " | ".join(map(_escaped, line)) + " |" for line in lines), ""]
+    return [*markdown(header, [[*map(_escaped, row)] for row in rows]).splitlines(), ""]
 
 
 def _escaped(text: str) -> str:

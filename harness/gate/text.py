@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from wanbench.harness.gate.verdict import ORDER, Finding, Report, Timing, Verdict
-from wanbench.harness.show.tables import aligned
+from wanbench.harness.show.grid import aligned
 
 _CLAIM_WORDS = {Verdict.UNCHANGED: "holds", Verdict.REGRESSED: "BROKEN"}
 _QUIET = (Verdict.NEW, Verdict.UNCHANGED)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from wanbench.harness.show.tables import aligned
+from wanbench.harness.show.grid import aligned
 
 _HEADER = ("change", "due s", "came s", "late by at most ms", "repetitions")
 _MOST = 12

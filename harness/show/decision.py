@@ -8,8 +8,8 @@ from typing import Any
 
 from wanbench.harness.analysis.best import networks
 from wanbench.harness.analysis.summary import AnalysisError
+from wanbench.harness.show.grid import aligned
 from wanbench.harness.show.report.headline import best_note, best_of, headline_of
-from wanbench.harness.show.tables import aligned
 
 _HEADER = ("network", "best", "parameters", "scalability", "times ssgd", "accuracy", "MB a step", "equally fast")
 _WIDTH = 110

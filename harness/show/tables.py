@@ -8,7 +8,6 @@ carry one object per repetition with every column, for machines.
 from __future__ import annotations
 
 import csv
-import difflib
 import io
 import json
 import math
@@ -18,6 +17,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from wanbench.harness.analysis.best import networks
+from wanbench.harness.analysis.order import absent
 from wanbench.harness.analysis.summary import (
     AXES,
     AXIS_TITLES,
@@ -30,6 +30,8 @@ from wanbench.harness.analysis.summary import (
     pivots,
     records,
 )
+from wanbench.harness.show.grid import aligned, markdown, shown
+from wanbench.netprofiles.errors import did_you_mean
 
 Row = Mapping[str, Any]
 TextFormat = Literal["table", "pivot", "md", "csv", "json"]
@@ -94,11 +96,10 @@ def _sorted(lines: list[dict[str, Any]], sort: str | None) -> list[dict[str, Any
         return lines
     name, down = sort.removeprefix("-"), sort.startswith("-")
     if name not in lines[0]:
-        close = difflib.get_close_matches(name, lines[0], 1)
-        hint = f"did you mean {close[0]!r}?" if close else f"columns: {', '.join(COLUMNS)}"
-        raise AnalysisError(f"--sort {sort}: no column {name!r}; {hint}")
-    known = [line for line in lines if line["status"] == "ok" and not _missing(line[name])]
-    rest = [line for line in lines if line["status"] != "ok" or _missing(line[name])]
+        near = did_you_mean(name, lines[0], f"columns: {', '.join(COLUMNS)}")
+        raise AnalysisError(f"--sort {sort}: no column {name!r}{near}")
+    known = [line for line in lines if line["status"] == "ok" and not absent(line[name])]
+    rest = [line for line in lines if line["status"] != "ok" or absent(line[name])]
     numbers = all(isinstance(line[name], int | float) for line in known)
     known.sort(key=lambda line: line[name] if numbers else str(line[name]), reverse=down)
     return known + rest
@@ -106,7 +107,7 @@ def _sorted(lines: list[dict[str, Any]], sort: str | None) -> list[dict[str, Any
 
 def _table_line(line: Row, axes: Sequence[str], changes: Mapping[str, str] | None, lossy: bool) -> list[str]:
     """`changes`: of accuracies against ssgd, by cell; None where nothing is learned."""
-    where = [str(line["algorithm"]), *(_axis_value(line[axis]) for axis in axes)]
+    where = [str(line["algorithm"]), *(shown(line[axis]) for axis in axes)]
     if line["status"] != "ok":
         return [*where, "0", f"{line['status']}: {line['reason']}" if line["reason"] else str(line["status"])]
     parts = [_number(line[f"{part}_s"], 1e3, 1) for part in ("compute", "stall", "overhead")]
@@ -133,7 +134,7 @@ def _table_line(line: Row, axes: Sequence[str], changes: Mapping[str, str] | Non
 
 def _range(line: Row, name: str, scale: float, digits: int) -> str:
     """From the least to the most of several repetitions."""
-    if line["repeats"] < 2 or _missing(line[name]):
+    if line["repeats"] < 2 or absent(line[name]):
         return ""
     return f"{line[f'{name}_min'] * scale:.{digits}f}..{line[f'{name}_max'] * scale:.{digits}f}"
 
@@ -146,13 +147,10 @@ def as_pivot(rows: Sequence[Row]) -> str:
 
 def as_markdown(rows: Sequence[Row]) -> str:
     """The pivot as GitHub-flavoured Markdown tables."""
-    blocks = []
-    for pivot in pivots(frame(rows)):
-        header, lines = _pivot_grid(pivot)
-        rule = [":--", *["--:"] * (len(header) - 1)]
-        grid = "\n".join("| " + " | ".join(line) + " |" for line in [header, rule, *lines])
-        blocks.append(f"**{_pivot_heading(pivot)}**\n\n{grid}\n")
-    return "\n".join(blocks) + f"\n{_LEGEND}\n"
+    blocks = (
+        f"**{_pivot_heading(pivot)}**\n\n{markdown(*_pivot_grid(pivot), numbers=True)}" for pivot in pivots(frame(rows))
+    )
+    return "\n".join([*blocks, f"{_LEGEND}\n"])
 
 
 _LEGEND = (
@@ -162,13 +160,13 @@ _LEGEND = (
 
 
 def _pivot_heading(pivot: Pivot) -> str:
-    fixed = ", ".join(f"{AXIS_TITLES.get(axis, axis)} {_axis_value(value)}" for axis, value in pivot.fixed.items())
+    fixed = ", ".join(f"{AXIS_TITLES.get(axis, axis)} {shown(value)}" for axis, value in pivot.fixed.items())
     by = f"algorithm by {AXIS_TITLES.get(pivot.column_axis, pivot.column_axis)}"
     return f"{by}; {fixed}" if fixed else by
 
 
 def _pivot_grid(pivot: Pivot) -> tuple[list[str], list[list[str]]]:
-    header = ["algorithm", *(_axis_value(column) for column in pivot.columns)]
+    header = ["algorithm", *(shown(column) for column in pivot.columns)]
     lines = [
         [label, *(_pivot_entry(pivot.lines.get((label, column))) for column in pivot.columns)]
         for label in pivot.algorithms
@@ -198,7 +196,7 @@ def objects_as_csv(objects: Sequence[Row], first: Sequence[str] = ()) -> str:
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(columns)
     for row in objects:
-        writer.writerow(["" if _missing(row.get(name)) else _flat(row[name]) for name in columns])
+        writer.writerow(["" if absent(row.get(name)) else _flat(row[name]) for name in columns])
     return out.getvalue()
 
 
@@ -220,7 +218,7 @@ def write_objects(objects: Sequence[Row], path: Path, first: Sequence[str] = ())
     import pyarrow.parquet as pq
 
     columns = _columns(objects, first)
-    data = {name: [None if _missing(row.get(name)) else _flat(row[name]) for row in objects] for name in columns}
+    data = {name: [None if absent(row.get(name)) else _flat(row[name]) for row in objects] for name in columns}
     table = pa.table({name: _column(values) for name, values in data.items()})
     part = path.with_name(f".{path.name}.part")
     with part.open("wb") as handle:
@@ -253,34 +251,5 @@ def in_json(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def _missing(value: object) -> bool:
-    return value is None or (isinstance(value, float) and math.isnan(value))
-
-
 def _number(value: float, scale: float, digits: int, unit: str = "") -> str:
-    return "" if _missing(value) else f"{value * scale:.{digits}f}{unit}"
-
-
-def _axis_value(value: object) -> str:
-    if _missing(value):
-        return "-"
-    return f"{value:g}" if isinstance(value, float) else str(value)
-
-
-def aligned(header: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
-    """Columns padded to their widest entry, the first flush left.
-
-    A line that is shorter than the header ends in a remark, which may run on to the right.
-    """
-    complete = [line if len(line) == len(header) else line[:-1] for line in lines]
-    widths = [
-        max(len(title), *(len(line[i]) for line in complete if i < len(line)), 0) for i, title in enumerate(header)
-    ]
-    text = []
-    for line in [header, ["-" * width for width in widths], *lines]:
-        padded = [entry.rjust(width) for entry, width in zip(line, widths, strict=False)]
-        padded[0] = line[0].ljust(widths[0])
-        if len(line) < len(header):
-            padded[-1] = line[-1]
-        text.append("  ".join(padded).rstrip())
-    return "\n".join(text) + "\n"
+    return "" if absent(value) else f"{value * scale:.{digits}f}{unit}"

@@ -1,10 +1,12 @@
-"""Plain text as Markdown: words as they are, docstrings with their tables and equations, tables of cells."""
+"""Plain text as Markdown: words as they are, docstrings with their tables and equations."""
 
 from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+
+from wanbench.harness.show.grid import markdown
 
 _SPECIAL = re.compile(r"([\\*_<>\[\]|{}#~^$])")
 _CODE = re.compile(r"(`[^`]+`)")
@@ -21,12 +23,6 @@ def escaped(text: str) -> str:
 def fenced(text: str, language: str = "text") -> str:
     """Text as it stands."""
     return f"```{language}\n{text}\n```\n"
-
-
-def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A table; cells are Markdown."""
-    lines = [header, ["---"] * len(header), *rows]
-    return "\n".join(f"| {' | '.join(cell.replace(chr(10), ' ') for cell in line)} |" for line in lines) + "\n"
 
 
 def docstring(text: str) -> str:
@@ -86,7 +82,7 @@ def _grid(lines: Sequence[str]) -> str:
     rows = [None if _RULE.match(line) else [_strong(line[begin:end].strip()) for begin, end in spans] for line in lines]
     body = [row for row in rows[rows.index(None, 1) + 1 :] if row is not None]
     head = [row for row in rows[: rows.index(None, 1)] if row is not None]
-    return table(head[0], body) if body else table([""] * len(spans), head)
+    return markdown(head[0], body) if body else markdown([""] * len(spans), head)
 
 
 def _strong(text: str) -> str:

@@ -10,6 +10,7 @@ from typing import Any
 
 from wanbench.harness.cli.init_command import STARTER
 from wanbench.harness.results import columns
+from wanbench.harness.show.grid import markdown
 from wanbench.harness.spec import keys
 from wanbench.harness.spec.axes import SHORT_AXES
 from wanbench.harness.spec.experiment import Spec
@@ -22,7 +23,7 @@ from wanbench.workloads.algorithms.base import Algorithm
 from wanbench.workloads.builtins import BUILTINS
 from wanbench.workloads.compression import registry as compressors
 from wanbench_docs.commands import Command, Paragraph, commands, preface
-from wanbench_docs.markdown import attributes, docstring, escaped, fenced, table
+from wanbench_docs.markdown import attributes, docstring, escaped, fenced
 
 _LONG = 60  # lines of a profile
 _KINDS = ("string", "whole number", "number", "true", "false", "table", "list of strings")
@@ -41,7 +42,7 @@ def _command(command: Command) -> str:
             fenced(command.usage),
             *map(_paragraph, command.paragraphs),
             fenced("\n".join(f"$ {example}" for example in command.examples), "console"),
-            table(("option", "meaning"), options) if options else "",
+            markdown(("option", "meaning"), options) if options else "",
         ]
     )
 
@@ -59,7 +60,7 @@ def of_keys() -> str:
     for name, below in by_table.items():
         parts.append(f"## {_heading(name)}\n")
         rows = [(f"`{key.name.rpartition('.')[2]}`", f"{escaped(key.meaning)} {_takes(key)}") for key in below]
-        parts.append(table(("key", "meaning"), rows))
+        parts.append(markdown(("key", "meaning"), rows))
     return "\n".join(parts)
 
 
@@ -82,7 +83,7 @@ def _code(text: str) -> str:
 def of_columns() -> str:
     """All columns of the results."""
     rows = [(f"`{name}`", escaped(column.text)) for name, column in columns.COLUMNS.items()]
-    return table(("column", "meaning"), rows)
+    return markdown(("column", "meaning"), rows)
 
 
 def of_algorithms() -> str:
@@ -92,7 +93,7 @@ def of_algorithms() -> str:
         for kind in algorithms.kinds()
         for found in [algorithms.find(kind)]
     ]
-    head = table(("algorithm", "delay D", "period p"), symbols)
+    head = markdown(("algorithm", "delay D", "period p"), symbols)
     return "\n".join([head, *(_documented(kind, algorithms.find(kind)) for kind in algorithms.kinds())])
 
 
@@ -140,7 +141,7 @@ def _parameters(found: type[parameters.Parameters], meanings: Mapping[str, str])
         rows.append((f"`{name}`", item["type"], default, symbol, meaning))
     header = ("parameter", "type", "default", "in the paper", "meaning")
     kept = [i for i in range(len(header)) if any(row[i] for row in rows)]
-    return table([header[i] for i in kept], [[row[i] for i in kept] for row in rows]) if rows else ""
+    return markdown([header[i] for i in kept], [[row[i] for i in kept] for row in rows]) if rows else ""
 
 
 def _items(described: Any) -> Iterable[tuple[str, Mapping[str, Any]]]:
@@ -157,7 +158,7 @@ def of_experiments() -> str:
 
 def of_workloads() -> str:
     """Built-in workloads."""
-    return table(("workload", "what it is"), [(f"`{n}`", escaped(b.description)) for n, b in BUILTINS.items()])
+    return markdown(("workload", "what it is"), [(f"`{n}`", escaped(b.description)) for n, b in BUILTINS.items()])
 
 
 def of_profiles() -> str:
@@ -175,7 +176,7 @@ def of_profiles() -> str:
 
 def of_axes() -> str:
     """Names of axes that stand for a key."""
-    return table(("axis", "key"), [(f"`{axis}`", f"`{key}`") for axis, key in SHORT_AXES.items()])
+    return markdown(("axis", "key"), [(f"`{axis}`", f"`{key}`") for axis, key in SHORT_AXES.items()])
 
 
 def of_starter() -> str:

@@ -15,6 +15,7 @@ from wanbench.harness.show.figures.caption import caption, has_law, title
 from wanbench.harness.show.figures.hover import note
 from wanbench.harness.show.figures.layout import Sheet
 from wanbench.harness.show.figures.style import COLUMN_IN, INK, PAGE_IN, PUBLISHED, Style, looks_of, wanbench_style
+from wanbench.harness.show.grid import shown
 
 _GROUP = 0.84
 _NUMBER_IN = 0.19
@@ -49,10 +50,7 @@ def scalability_bars(pivot: Pivot, run_name: str, width_in: float = PAGE_IN, pro
             axes.plot([x], [value], zorder=4, **PUBLISHED)
             note(axes, x, value, f"{label}, {column}: published {value:g}")
         axes.set_xlim(-0.5, len(pivot.columns) - 0.5)
-        axes.set_xticks(
-            range(len(pivot.columns)),
-            [f"{column:g}" if isinstance(column, float) else str(column) for column in pivot.columns],
-        )
+        axes.set_xticks(range(len(pivot.columns)), [*map(shown, pivot.columns)])
         axes.tick_params(axis="x", length=0)
         axes.set_ylim(0, 1.1)
         axes.set_yticks([0, 0.2, 0.4, 0.6, 0.8, 1.0])

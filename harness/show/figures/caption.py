@@ -6,7 +6,9 @@ import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from wanbench.harness.analysis.order import absent
 from wanbench.harness.analysis.summary import Pivot, axis_value, law_inputs
+from wanbench.harness.show.grid import shown
 
 Line = Mapping[str, Any]
 
@@ -90,11 +92,11 @@ def _workload(pivot: Pivot, lines: Sequence[Line]) -> str:
 
 def _network(pivot: Pivot, lines: Sequence[Line]) -> str:
     text = f"profile {_each(lines, 'profile')}"
-    if all(line["profile"] == "uniform" and not _absent(line["rate_mbps"]) for line in lines):
+    if all(line["profile"] == "uniform" and not absent(line["rate_mbps"]) for line in lines):
         text += f" at {_each(lines, 'rate_mbps', _rate)} per worker"
         if pivot.column_axis != "rtt_ms":
             text += f", RTT {_each(lines, 'rtt_ms')} ms"
-    elif pivot.column_axis != "rtt_ms" and any(not _absent(line["rtt_ms"]) for line in lines):
+    elif pivot.column_axis != "rtt_ms" and any(not absent(line["rtt_ms"]) for line in lines):
         text += f", RTT {_each(lines, 'rtt_ms')} ms in the middle, {_each(lines, 'rtt_max_ms')} ms at most"
     if any(line["jitter_ms"] > 0 for line in lines):
         text += f", jitter {_each(lines, 'jitter_ms')} ms"
@@ -118,12 +120,12 @@ def _all_reduce(lines: Sequence[Line]) -> list[str]:
 
 def has_law(pivot: Pivot) -> bool:
     """True if a step time was predicted for any cell, or can be from what is measured."""
-    return not all(_absent(line["predicted_step_time_s"]) for line in pivot.lines.values())
+    return not all(absent(line["predicted_step_time_s"]) for line in pivot.lines.values())
 
 
 def _channels(lines: Sequence[Line]) -> str:
     gloo = [line for line in lines if line["collective"] == "gloo"]
-    counts = sorted({int(line["channels"]) for line in gloo if not _absent(line["channels"])})
+    counts = sorted({int(line["channels"]) for line in gloo if not absent(line["channels"])})
     if not counts:
         return ""
     span = f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
@@ -145,17 +147,9 @@ def _rate(mbps: object) -> str:
     return f"{value / 1e3:g} Gbit/s" if value >= 1e3 else f"{value:g} Mbit/s"
 
 
-def _plain(value: object) -> str:
-    return f"{value:g}" if isinstance(value, float) else str(value)
-
-
-def _each(lines: Sequence[Line], key: str, show: Callable[[object], str] = _plain) -> str:
+def _each(lines: Sequence[Line], key: str, show: Callable[[object], str] = shown) -> str:
     """The distinct values of a column in words: "4", "4 and 8", "5 to 9" are the workers of some runs."""
-    values = sorted({line[key] for line in lines if not _absent(line[key])})
+    values = sorted({line[key] for line in lines if not absent(line[key])})
     if len(values) > 3 and not isinstance(values[0], str):
         return f"{show(values[0])} to {show(values[-1])}"
     return " and ".join(show(value) for value in values)
-
-
-def _absent(value: object) -> bool:
-    return value is None or value != value

@@ -11,11 +11,11 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from wanbench.harness.analysis.best import networks
+from wanbench.harness.analysis.order import algorithm_order, by_value
 from wanbench.harness.analysis.summary import (
     AXES,
     COLUMNS,
     Pivot,
-    algorithm_order,
     axes_of,
     cells,
     frame,
@@ -34,6 +34,7 @@ from wanbench.harness.show.figures.pareto import pareto
 from wanbench.harness.show.figures.scalability import scalability_by_rtt
 from wanbench.harness.show.figures.step_time import step_time
 from wanbench.harness.show.figures.timeline import MARKS, Trace, timeline
+from wanbench.harness.show.grid import shown
 from wanbench.harness.show.report.data_set import data_set
 
 # Collectives differ too much to share a figure.
@@ -230,17 +231,11 @@ def whole(lines: Sequence[Row]) -> Pivot:
 def _middle(table: pd.DataFrame, ok: Sequence[Row]) -> list[Row]:
     """The repetitions on one network: the middle one of those that the run sweeps."""
     axes = axes_of(table)
-    keys = sorted({tuple(_comparable(row.get(axis)) for axis in axes) for row in ok})
+    keys = sorted({tuple(by_value(row.get(axis)) for axis in axes) for row in ok})
     if not keys:
         return []
     wanted = keys[len(keys) // 2]
-    return [row for row in ok if tuple(_comparable(row.get(axis)) for axis in axes) == wanted]
-
-
-def _comparable(value: Any) -> tuple[int, float, str]:
-    if isinstance(value, int | float):
-        return 0, float(value), ""
-    return (2, 0.0, "") if value is None else (1, 0.0, str(value))
+    return [row for row in ok if tuple(by_value(row.get(axis)) for axis in axes) == wanted]
 
 
 def _order(row: Row) -> tuple[Any, ...]:
@@ -255,7 +250,7 @@ def _data_sets(lines: Sequence[Row]) -> str:
 def _slug(pivot: Pivot) -> str:
     """ "-gloo-workers-8": what tells this pivot's figures from those of the others."""
     parts = [
-        f"{value}" if axis in {"collective", "profile", "tcp", "testbed", "emulator"} else f"{axis}-{_plain(value)}"
+        f"{value}" if axis in {"collective", "profile", "tcp", "testbed", "emulator"} else f"{axis}-{shown(value)}"
         for axis, value in pivot.fixed.items()
     ]
     return "".join("-" + _safe(part) for part in parts)
@@ -263,7 +258,3 @@ def _slug(pivot: Pivot) -> str:
 
 def _safe(text: str) -> str:
     return re.sub(r"[^A-Za-z0-9.]+", "-", text).strip("-")
-
-
-def _plain(value: object) -> str:
-    return f"{value:g}" if isinstance(value, float) else str(value)

@@ -8,7 +8,8 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from numpy.typing import NDArray
 
-from wanbench.harness.analysis.compare import NEAR, Comparison, summary
+from wanbench.harness.analysis.compare import NEAR, Comparison
+from wanbench.harness.show.comparison import summary
 from wanbench.harness.show.figures.hover import note
 from wanbench.harness.show.figures.layout import Sheet
 from wanbench.harness.show.figures.style import COLUMN_IN, FAINT, PAGE_IN, point, styles, wanbench_style

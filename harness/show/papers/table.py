@@ -10,6 +10,7 @@ from typing import Any
 from wanbench.harness.analysis.best import megabytes_per_step
 from wanbench.harness.analysis.summary import AXIS_TITLES, AnalysisError, Pivot, frame, pivots
 from wanbench.harness.show.figures.caption import caption
+from wanbench.harness.show.grid import markdown
 from wanbench.harness.show.papers import Figure
 
 Line = Mapping[str, Any]
@@ -42,10 +43,10 @@ def table(figure: Figure, rows: Sequence[Line], run_name: str) -> str:
         ]
         for label in pivot.algorithms
     ]
-    grid = "\n".join("| " + " | ".join(line) + " |" for line in [["algorithm", *titles], _rule(len(titles)), *body])
+    grid = markdown(["algorithm", *titles], body, numbers=True)
     marks = "in parentheses: from least to most" + ("; in brackets: published" if published else "")
     about = caption(replace(pivot, note=figure.note), run_name, marks, whiskers=False)
-    return f"**{figure.title or figure.name}**\n\n{grid}\n\n{about}\n"
+    return f"**{figure.title or figure.name}**\n\n{grid}\n{about}\n"
 
 
 def _published(figure: Figure, pivot: Pivot) -> dict[tuple[str, Any], str]:
@@ -57,10 +58,6 @@ def _published(figure: Figure, pivot: Pivot) -> dict[tuple[str, Any], str]:
             raise AnalysisError(f"published {one.algorithm} at {one.at}: no such entry in a table of one column")
         found[one.algorithm, columns[one.at]] = f" [{one.value:g}{one.mark and ', '}{one.mark}]"
     return found
-
-
-def _rule(columns: int) -> list[str]:
-    return [":--", *["--:"] * columns]
 
 
 def _entry(name: str, line: Line | None, reference: Line | None) -> str:

@@ -9,9 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from wanbench.harness.analysis.best import megabytes_per_step
-from wanbench.harness.analysis.summary import AXES, AXIS_TITLES, axes_of
+from wanbench.harness.analysis.labels import AXES
+from wanbench.harness.analysis.order import absent
+from wanbench.harness.analysis.summary import AXIS_TITLES, axes_of
 from wanbench.harness.results.store import RECORDED, RunFolder
-from wanbench.harness.show.report.plain import Row, absent, plain, relative
+from wanbench.harness.show.report.plain import Row, plain, relative
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from wanbench.harness.analysis.best import networks
+from wanbench.harness.analysis.order import absent
 from wanbench.harness.analysis.summary import AXIS_TITLES, COLUMNS, AnalysisError, cells, frame, records
 from wanbench.harness.errors import SpecError
 from wanbench.harness.results import planned
@@ -24,7 +25,7 @@ from wanbench.harness.show.report.findings import (
     objections_to,
 )
 from wanbench.harness.show.report.headline import Best, best_note, best_of, headline_of, verdict_of
-from wanbench.harness.show.report.plain import Row, absent, plain, relative
+from wanbench.harness.show.report.plain import Row, plain, relative
 from wanbench.harness.show.tables import in_json
 
 _MOST_FIGURES = 16

@@ -17,11 +17,6 @@ def relative(file: Path, page: Path) -> str:
     return quote(os.path.relpath(file, page.parent).replace(os.sep, "/"))
 
 
-def absent(value: object) -> bool:
-    """None or NaN."""
-    return value is None or value != value
-
-
 def plain(value: Any) -> str:
     """A value as people write it."""
     if isinstance(value, float):

@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 from synthetic_rows import row
 
-from wanbench.harness.analysis.compare import as_table, compare
+from wanbench.harness.analysis.compare import compare
 from wanbench.harness.analysis.summary import AnalysisError
 from wanbench.harness.plan.law import PredictInputs
+from wanbench.harness.show.comparison import as_table
 from wanbench.harness.show.figures import draw_parity
 
 

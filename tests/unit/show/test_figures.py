@@ -302,7 +302,7 @@ def test_drawing_does_not_touch_pyplot():
 
 
 def test_every_algorithm_that_comes_along_has_a_look_of_its_own():
-    from wanbench.harness.analysis.summary import KINDS
+    from wanbench.harness.analysis.order import KINDS
     from wanbench.harness.show.figures.style import FAMILIES
     from wanbench.workloads.algorithms import registry
 

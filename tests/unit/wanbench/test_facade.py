@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 import importlib
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import synthetic_rows
@@ -13,16 +15,30 @@ from written_run import write_run
 import wanbench
 
 
+def _stub() -> dict[str, str]:
+    """By name, the module that type checkers and editors look for it in."""
+    tree = ast.parse(Path(wanbench.__file__).with_suffix(".pyi").read_text(encoding="utf-8"))
+    imports = [node for node in tree.body if isinstance(node, ast.ImportFrom)]
+    assert len(imports) == len(tree.body) - 1  # and the docstring
+    assert all(alias.asname == alias.name for node in imports for alias in node.names)  # so it is exported
+    return {alias.name: node.module or "" for node in imports for alias in node.names}
+
+
 def test_the_public_names_are_those_that_can_be_imported():
-    assert sorted(wanbench.__all__) == sorted(wanbench._HOME) == dir(wanbench)
+    assert wanbench.__all__ == sorted([*wanbench._MODULES, *wanbench._HOME]) == dir(wanbench)
+
+
+def test_type_checkers_and_editors_are_told_the_same_names_and_homes():
+    modules = {name: home.rpartition(".")[0] for name, home in wanbench._MODULES.items()}
+    assert _stub() == wanbench._HOME | modules
+    assert Path(wanbench.__file__).with_name("py.typed").is_file()
 
 
 @pytest.mark.parametrize("name", wanbench.__all__)
 def test_every_public_name_is_there_and_documented(name):
     found = getattr(wanbench, name)
     assert found.__doc__
-    home = importlib.import_module(wanbench._HOME[name])
-    assert found is (home if home.__name__.endswith(name) else getattr(home, name))
+    assert found is getattr(importlib.import_module(_stub()[name]), name)
 
 
 def test_the_module_doc_names_everything_public():

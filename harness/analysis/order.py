@@ -1,0 +1,31 @@
+"""The one order of tables, legends and figures: of algorithms, and of values of any axis. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+# Families in the order of a legend; kinds that are not listed follow alphabetically.
+KINDS = (
+    "local", "ssgd", "delayed", "sparse", "dts", "dga", "localsgd", "cocod", "overlap-localsgd", "diloco",
+    "streaming-diloco", "olco3", "rps", "gradient-sharing", "sgp", "osgp", "dpsgd", "ecdpsgd", "adpsgd",
+)  # fmt: skip
+
+
+def absent(value: object) -> bool:
+    """True of None and NaN: what does not apply, or was not measured."""
+    return value is None or value != value
+
+
+def by_value(value: object) -> tuple[int, float, str]:
+    """Sort key of a value: numbers by size, then words, then what is absent."""
+    if absent(value):
+        return 2, 0.0, ""
+    return (0, float(value), "") if isinstance(value, int | float) else (1, 0.0, str(value))
+
+
+def algorithm_order(label: str, kind: str, params: Mapping[str, Any] | None) -> tuple[object, ...]:
+    """Sort key of an algorithm: family, then its parameters by size, then its label."""
+    family = KINDS.index(kind) if kind in KINDS else len(KINDS)
+    numbers = tuple(sorted((k, float(v)) for k, v in (params or {}).items() if isinstance(v, int | float)))
+    return family, kind if family == len(KINDS) else "", numbers, label
