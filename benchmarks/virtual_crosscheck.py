@@ -12,7 +12,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from wanbench.harness.analysis.compare import FAR, NEAR, as_table, compare
+from wanbench.harness.analysis.compare import FAR, NEAR, compare
 from wanbench.harness.api import run
 from wanbench.harness.show.comparison import as_table
 from wanbench.harness.show.figures import draw_parity
