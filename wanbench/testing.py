@@ -15,8 +15,8 @@ import torch
 
 from wanbench.workloads.algorithms.base import Algorithm, AlgorithmError, Replica, Setting
 from wanbench.workloads.comm.local import LocalComm, Lost, run_replicas
-from wanbench.workloads.loop.optim import AdamWConfig, SGDConfig
-from wanbench.workloads.loop.optim import make as make_optimizer
+from wanbench.workloads.compute.optim import AdamWConfig, SGDConfig
+from wanbench.workloads.compute.optim import make as make_optimizer
 
 Gradient = Callable[[int, int, torch.Tensor], torch.Tensor]
 

@@ -14,7 +14,7 @@ from wanbench.harness.timeline.kill import refused_to_trainers
 from wanbench.harness.timeline.schedule import Schedule
 from wanbench.netprofiles import PlacementError
 from wanbench.workloads.algorithms.base import AlgorithmError, Setting
-from wanbench.workloads.loop.optim import OptimizerError, SGDConfig, configured
+from wanbench.workloads.compute.optim import OptimizerError, SGDConfig, configured
 
 if TYPE_CHECKING:
     from wanbench.harness.plan.cell import Cell

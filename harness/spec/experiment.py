@@ -24,7 +24,7 @@ from wanbench.harness.errors import SpecError
 from wanbench.harness.spec.table import Table, unit
 from wanbench.harness.spec.timeline import ChangeTable
 from wanbench.netprofiles import Delay, Rate, Ratio, Size
-from wanbench.workloads.loop.optim import AdamWConfig, SGDConfig
+from wanbench.workloads.compute.optim import AdamWConfig, SGDConfig
 from wanbench.workloads.workload_keys import DEFAULT_BATCH_SIZE, MAX_PROCESSES
 
 Steps = Annotated[str, StringConstraints(pattern=r"^[1-9][0-9]* steps$")]

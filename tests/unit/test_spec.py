@@ -7,7 +7,7 @@ from small_spec import GOOD
 
 from wanbench.harness.errors import SpecError
 from wanbench.harness.spec.experiment import Spec, builtin_names, find, parse_assignment, read
-from wanbench.workloads.loop.optim import SGDConfig
+from wanbench.workloads.compute.optim import SGDConfig
 from wanbench.workloads.workload_keys import DEFAULT_BATCH_SIZE
 
 

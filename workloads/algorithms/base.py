@@ -25,7 +25,7 @@ from wanbench.workloads.comm.base import Comm, Vector
 from wanbench.workloads.compression import registry as compressors
 from wanbench.workloads.compression.averaging import Averager
 from wanbench.workloads.compression.base import Compressor, CompressorError, Shapes
-from wanbench.workloads.loop.optim import Optimizer
+from wanbench.workloads.compute.optim import Optimizer
 from wanbench.workloads.parameters import Parameters, at_least, between, one_of, typename_of
 
 __all__ = [

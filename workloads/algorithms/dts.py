@@ -68,7 +68,7 @@ from wanbench.workloads.algorithms.base import (
 )
 from wanbench.workloads.comm.base import Vector
 from wanbench.workloads.compression.averaging import Exchange
-from wanbench.workloads.loop.optim import SGD
+from wanbench.workloads.compute.optim import SGD
 
 
 @dataclass
