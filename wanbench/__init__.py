@@ -11,6 +11,7 @@
     testing     oracles for algorithms of your own: testing.check(Mine, period=4)
 
     Algorithm, Replica      what an algorithm of your own derives from and sees
+    Promises                what it claims
     Setting, AlgorithmError what its `check` is given, and refuses with
     at_least, between, one_of    bounds of its parameters
     SSGD, Delayed, Sparse, DTS, DGA
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from wanbench.workloads.algorithms.adpsgd import ADPSGD as ADPSGD
     from wanbench.workloads.algorithms.base import Algorithm as Algorithm
     from wanbench.workloads.algorithms.base import AlgorithmError as AlgorithmError
+    from wanbench.workloads.algorithms.base import Promises as Promises
     from wanbench.workloads.algorithms.base import Replica as Replica
     from wanbench.workloads.algorithms.base import Setting as Setting
     from wanbench.workloads.algorithms.cocod import CoCoD as CoCoD
@@ -97,6 +99,7 @@ _HOME = {
     "ADPSGD": "wanbench.workloads.algorithms.adpsgd",
     "DTS": "wanbench.workloads.algorithms.dts",
     "Delayed": "wanbench.workloads.algorithms.delayed",
+    "Promises": "wanbench.workloads.algorithms.base",
     "Replica": "wanbench.workloads.algorithms.base",
     "Run": "wanbench.harness.api",
     "SSGD": "wanbench.workloads.algorithms.ssgd",
@@ -146,6 +149,7 @@ __all__ = [
     "LocalSGD",
     "OverlapLocalSGD",
     "PowerSGD",
+    "Promises",
     "RandomK",
     "Replica",
     "Run",
