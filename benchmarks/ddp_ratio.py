@@ -30,7 +30,7 @@ from wanbench.workloads.algorithms.ssgd import SSGD
 from wanbench.workloads.comm.clock import MonotonicClock
 from wanbench.workloads.comm.gloo import GlooComm
 from wanbench.workloads.comm.meter import MeteredComm
-from wanbench.workloads.loop.optim import SGD, SGDConfig
+from wanbench.workloads.compute.optim import SGD, SGDConfig
 from wanbench.workloads.process import namespace, tun
 from wanbench.workloads.process.control import Channel
 from wanbench.workloads.registry import make_task

@@ -11,6 +11,7 @@
     testing     oracles for algorithms of your own: testing.check(Mine, period=4)
 
     Algorithm, Replica      what an algorithm of your own derives from and sees
+    Promises                what it claims
     Setting, AlgorithmError what its `check` is given, and refuses with
     at_least, between, one_of    bounds of its parameters
     SSGD, Delayed, Sparse, DTS, DGA
@@ -34,7 +35,7 @@ _NAMES = {
     "wanbench.harness.api": ("Run", "run"),
     "wanbench.harness.spec.experiment": ("Spec",),
     "wanbench.workloads.algorithms.adpsgd": ("ADPSGD",),
-    "wanbench.workloads.algorithms.base": ("Algorithm", "AlgorithmError", "Replica", "Setting"),
+    "wanbench.workloads.algorithms.base": ("Algorithm", "AlgorithmError", "Promises", "Replica", "Setting"),
     "wanbench.workloads.algorithms.cocod": ("CoCoD",),
     "wanbench.workloads.algorithms.delayed": ("Delayed",),
     "wanbench.workloads.algorithms.dga": ("DGA",),

@@ -8,6 +8,7 @@ from wanbench.harness.spec.experiment import Spec as Spec
 from wanbench.workloads.algorithms.adpsgd import ADPSGD as ADPSGD
 from wanbench.workloads.algorithms.base import Algorithm as Algorithm
 from wanbench.workloads.algorithms.base import AlgorithmError as AlgorithmError
+from wanbench.workloads.algorithms.base import Promises as Promises
 from wanbench.workloads.algorithms.base import Replica as Replica
 from wanbench.workloads.algorithms.base import Setting as Setting
 from wanbench.workloads.algorithms.cocod import CoCoD as CoCoD

@@ -15,8 +15,8 @@ import torch
 
 from wanbench.workloads.algorithms.base import Algorithm, AlgorithmError, Replica, Setting
 from wanbench.workloads.comm.local import LocalComm, Lost, run_replicas
-from wanbench.workloads.loop.optim import AdamWConfig, SGDConfig
-from wanbench.workloads.loop.optim import make as make_optimizer
+from wanbench.workloads.compute.optim import AdamWConfig, SGDConfig
+from wanbench.workloads.compute.optim import make as make_optimizer
 
 Gradient = Callable[[int, int, torch.Tensor], torch.Tensor]
 
@@ -174,8 +174,8 @@ def check(algorithm: type[Algorithm], **params: Any) -> list[str]:
 
     All: unknown parameters are refused; nothing is in flight after `finish`, and training goes on after it;
     no more is in flight than `in_flight` says; no gradient or message is used while it belongs to somebody
-    else; a run that goes on from its `state_dict` is equal to the bit, unless `repeats` is False. What the class says
-    of itself by `agrees`, `exact` and `keeps_mean`: that too.
+    else; a run that goes on from its `state_dict` is equal to the bit, unless `repeats` is False. What it promises by
+    `agrees`, `exact` and `keeps_mean`: that too.
 
     Raises:
         CheckError: a property does not hold.
@@ -282,11 +282,13 @@ def _check_run(make: Callable[[], Algorithm], config: SGDConfig, world_size: int
     claims = _Claims(f"{sample.label} (workers {world_size}, momentum {config.momentum:g})")
     _check_messages(claims, sample, trace, config, world_size)
     _check_result(claims, sample, trace, *synchronous(gradients, config, start))
-    if sample.repeats:
+    if sample.promises.repeats:
         resumed = run(restart_after={steps // 2})
         same = torch.equal(resumed.w_at, trace.w_at) and torch.equal(resumed.m, trace.m)
         claim = "a run that goes on from a checkpoint is equal to the bit"
-        claims.require(same, claim, "it is not; if it depends on when messages arrive, say so by repeats = False")
+        claims.require(
+            same, claim, "it is not; if it depends on when messages arrive, say so by Promises(repeats=False)"
+        )
     return claims.held
 
 
@@ -307,10 +309,10 @@ def _check_messages(claims: _Claims, sample: Algorithm, trace: Trace, config: SG
 def _check_result(claims: _Claims, sample: Algorithm, trace: Trace, w: torch.Tensor, m: torch.Tensor) -> None:
     """`w` after each step and the last `m` are those of synchronous SGD."""
     scale = float(w.abs().max())
-    if sample.agrees:
+    if sample.promises.agrees:
         claims.close(trace.w, trace.w[:1], scale, "replicas agree after finish")
-    if sample.exact:
+    if sample.promises.exact:
         claims.close(trace.w, w[-1], scale, "w after finish is that of synchronous SGD")
         claims.close(trace.m, m, scale, "m after finish is that of synchronous SGD")
-    if sample.keeps_mean:
+    if sample.promises.keeps_mean:
         claims.close(trace.w_at.mean(dim=1), w, scale, "the mean of the replicas moves as with synchronous SGD")

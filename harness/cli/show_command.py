@@ -45,7 +45,7 @@ def _algorithm(name: str) -> tuple[str, object]:
     found = registry.find(name)
     data = parameters.describe(found) | {"kind": name}
     if found is not Algorithm:  # alone, nobody is missed
-        data["without_a_peer"] = registry.without_a_peer(found)
+        data["without_a_peer"] = found.without_a_peer
     return _documented(found, data)
 
 

@@ -231,7 +231,8 @@ class TrainingCell(Cell):
         """By the law; None where it does not speak of the algorithm, compute is real, or the network changes."""
         if self.changes or self.workload.step_time_s is None:
             return None
-        return predict(self.law_inputs).step_time_s if self.workers == 1 or self.algorithm().lawful else None
+        lawful = self.workers == 1 or self.algorithm().promises.lawful
+        return predict(self.law_inputs).step_time_s if lawful else None
 
     @cached_property
     def window_begin(self) -> int:

@@ -14,7 +14,7 @@ from wanbench.harness.timeline.kill import refused_to_trainers
 from wanbench.harness.timeline.schedule import Schedule
 from wanbench.netprofiles import PlacementError
 from wanbench.workloads.algorithms.base import AlgorithmError, Setting
-from wanbench.workloads.loop.optim import OptimizerError, SGDConfig, configured
+from wanbench.workloads.compute.optim import OptimizerError, SGDConfig, configured
 
 _ON_SOCKETS = ("direct", "gloo")
 _REAL_COMPUTE = '{}.slow: compute that is real cannot be slowed; set workload.step_time, such as "300ms"'

@@ -25,7 +25,7 @@ from wanbench.harness.testbeds.virtual.tcp import MAX_TIMEOUT_NS
 from wanbench.harness.timeline.changes import has_endless_outage, planned_outage_s
 from wanbench.harness.timeline.schedule import Schedule
 from wanbench.netprofiles import Size
-from wanbench.workloads.process.job import Job
+from wanbench.workloads.loop.job import Job
 
 PATIENCE_S = 60.0  # how long workers may be silent on a busy host, beside what the law predicts
 EVENTS = "events.json"

@@ -6,7 +6,7 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from wanbench.workloads.algorithms.base import Algorithm, at_least
+from wanbench.workloads.algorithms.base import Algorithm, Promises, at_least
 
 
 @dataclass
@@ -14,9 +14,7 @@ class PassThrough(Algorithm):
     """Feeds g_n + (gbar_{n-D} - g_{n-D}) to the optimiser: right without momentum, wrong with it."""
 
     kind: ClassVar[str] = "pass-through"
-    agrees: ClassVar[bool] = True
-    exact: ClassVar[bool] = True
-    keeps_mean: ClassVar[bool] = True
+    promises: ClassVar[Promises] = Promises(agrees=True, exact=True, keeps_mean=True)
 
     delay: int = field(metadata=at_least(1))
 

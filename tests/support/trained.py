@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from wanbench.testing import simulate
-from wanbench.workloads.loop.optim import SGD, AdamW, AdamWConfig, SGDConfig
+from wanbench.workloads.compute.optim import SGD, AdamW, AdamWConfig, SGDConfig
 
 WORKERS, NUMEL = 4, 6
 START = torch.linspace(-1, 1, NUMEL, dtype=torch.float64)

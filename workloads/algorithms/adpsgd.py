@@ -19,8 +19,7 @@ import random
 from dataclasses import dataclass
 from typing import Any
 
-from wanbench.workloads.algorithms.base import Algorithm, AlgorithmError, Replica, Setting
-from wanbench.workloads.algorithms.gossip import refuse_too_few
+from wanbench.workloads.algorithms.base import Algorithm, AlgorithmError, Promises, Replica, Setting
 from wanbench.workloads.algorithms.peers import ring
 from wanbench.workloads.comm.base import Comm, Vector, Work
 
@@ -85,15 +84,12 @@ class ADPSGD(Algorithm):
     kind = "adpsgd"
     source = "Lian, Zhang, Zhang and Liu, Asynchronous Decentralized Parallel SGD, ICML 2018"
 
-    @property
-    def repeats(self) -> bool:
-        """Never: messages are taken when they are there."""
-        return False
-
-    @property
-    def goes_on(self) -> bool:
-        """Nobody is waited for before `finish`. Who has no answer yet asks nobody else meanwhile."""
-        return True
+    promises = Promises(repeats=False, goes_on=True)  # messages are taken when they are there, and nobody is waited for
+    without_a_peer = (
+        "steps go on: nobody is waited for before `finish`. Who has no answer yet asks nobody else meanwhile"
+    )
+    state = ("_random",)
+    least_workers = 2
 
     def operations(self, world_size: int) -> int:
         """A note and a vector to and from each neighbour."""
@@ -102,7 +98,6 @@ class ADPSGD(Algorithm):
     def check(self, setting: Setting) -> None:
         """As `Algorithm.check`."""
         super().check(setting)
-        refuse_too_few(self, setting)
         if setting.workers % 2:
             raise AlgorithmError(f"algorithm 'adpsgd' needs an even number of workers, got {setting.workers}")
         if setting.collective == "gloo":

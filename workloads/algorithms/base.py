@@ -18,18 +18,19 @@ The engine owns the step counter and calls, in this order::
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import Field, dataclass, field
+from dataclasses import Field, dataclass, field, fields
 from typing import Any, ClassVar
 
 from wanbench.workloads.comm.base import Comm, Vector
 from wanbench.workloads.compression import registry as compressors
 from wanbench.workloads.compression.averaging import Averager
 from wanbench.workloads.compression.base import Compressor, CompressorError, Shapes
-from wanbench.workloads.loop.optim import Optimizer
+from wanbench.workloads.compute.optim import Optimizer
 from wanbench.workloads.parameters import Parameters, at_least, between, one_of, typename_of
+from wanbench.workloads.state import StateError, Stateful
 
 __all__ = [
-    "Algorithm", "AlgorithmError", "Compression", "Replica", "Setting", "at_least", "between", "one_of",
+    "Algorithm", "AlgorithmError", "Compression", "Promises", "Replica", "Setting", "at_least", "between", "one_of",
 ]  # fmt: skip
 
 Compression = str | Mapping[str, Any] | Compressor
@@ -89,19 +90,11 @@ GATHERING = ("direct", "gloo", "ring")
 """Collectives that have an all_gather."""
 
 
-@dataclass
-class Algorithm(Parameters):
-    """No communication at all: every worker trains alone. The base class, whose methods do nothing.
-
-    A subclass is a dataclass whose fields are its parameters: numbers, strings and booleans are checked
-    against their annotation, and `field(metadata=at_least(1))` adds a lower bound. An unknown parameter is
-    an error, so none takes `**kwargs`. State is made in `start`.
-
-    A subclass says what it claims by setting these, or by a property where it depends on parameters:
+@dataclass(frozen=True)
+class Promises:
+    """What an algorithm claims, for `wanbench.testing.check` to test and for wanbench to rely on.
 
     Attributes:
-        kind, source, symbols: see `Parameters`.
-        buckets: the engine shall hand gradients over bucket by bucket during the backward pass.
         agrees: after `finish`, all replicas hold equal parameters, to rounding.
         exact: after `finish`, (w, m) are, to rounding, what synchronous SGD makes of the same gradients.
         keeps_mean: the mean of `w` over the replicas moves as synchronous SGD moves it on the same gradients.
@@ -110,6 +103,31 @@ class Algorithm(Parameters):
             `delay_steps` later, and nothing else is sent: then the step-time law of `harness.plan.law` speaks of it.
         goes_on: a peer that cannot be reached holds up no step; otherwise steps wait, once what is due from it is not
             there, until it is back or the repetition fails.
+    """
+
+    agrees: bool = False
+    exact: bool = False
+    keeps_mean: bool = False
+    repeats: bool = True
+    lawful: bool = False
+    goes_on: bool = False
+
+
+@dataclass
+class Algorithm(Parameters, Stateful):
+    """No communication at all: every worker trains alone. The base class, whose methods do nothing.
+
+    A subclass is a dataclass whose fields are its parameters: numbers, strings and booleans are checked
+    against their annotation, and `field(metadata=at_least(1))` adds a lower bound. An unknown parameter is
+    an error, so none takes `**kwargs`. State is made in `start`.
+
+    Attributes:
+        kind, source, symbols: see `Parameters`.
+        promises: what it claims; a property where that depends on parameters.
+        state: see `Stateful`: what `start` and the steps have made that is still needed after `finish`, w and m apart.
+        least_workers: how many it takes.
+        without_a_peer: for people: what steps do once what is due from a peer that cannot be reached is not there.
+        buckets: the engine shall hand gradients over bucket by bucket during the backward pass.
         datagrams: it asks for `workloads.comm.exchange.LossyComm.exchange`.
     """
 
@@ -117,48 +135,30 @@ class Algorithm(Parameters):
     kind: ClassVar[str] = "local"
     error: ClassVar[type[ValueError]] = AlgorithmError
     source: ClassVar[str] = "training alone; the unit of scalability"
+    least_workers: ClassVar[int] = 1
+    without_a_peer: ClassVar[str] = "steps wait"
+    datagrams: ClassVar[bool] = False
 
     replica: Replica = field(init=False, repr=False, compare=False)
 
     @property
+    def promises(self) -> Promises:
+        """That what is learned does not depend on when messages arrive, and no more."""
+        return Promises()
+
+    @property
     def buckets(self) -> bool:
-        """See the class."""
+        """See the class; not unless a subclass says so."""
         return False
 
-    @property
-    def agrees(self) -> bool:
-        """See the class."""
-        return False
-
-    @property
-    def exact(self) -> bool:
-        """See the class."""
-        return False
-
-    @property
-    def keeps_mean(self) -> bool:
-        """See the class."""
-        return False
-
-    @property
-    def repeats(self) -> bool:
-        """See the class."""
-        return True
-
-    @property
-    def lawful(self) -> bool:
-        """See the class."""
-        return False
-
-    @property
-    def goes_on(self) -> bool:
-        """See the class."""
-        return False
-
-    @property
-    def datagrams(self) -> bool:
-        """See the class."""
-        return False
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        for item in fields(Promises):
+            if item.name in cls.__dict__:
+                raise AlgorithmError(
+                    f"algorithm '{cls.kind}': {item.name} stands alone; expected it among "
+                    f"promises = Promises({item.name}=...)"
+                )
 
     def _check(self, name: str, value: object, item: Field[Any]) -> None:
         super()._check(name, value, item)
@@ -201,6 +201,12 @@ class Algorithm(Parameters):
             AlgorithmError: the algorithm, its compressor, the optimiser, the collective and the number of workers do
                 not go together. One line.
         """
+        if setting.workers < self.least_workers:
+            least = self.least_workers
+            raise AlgorithmError(f"algorithm '{self.kind}' needs at least {least} workers, got {setting.workers}")
+        self._check_compressor(setting)
+
+    def _check_compressor(self, setting: Setting) -> None:
         compressor = self.compressor
         if compressor is None:
             return
@@ -214,6 +220,15 @@ class Algorithm(Parameters):
             raise AlgorithmError(
                 f"{with_it} needs the matrices of a model; a workload by numbers has none, "
                 "and payload_scale below 1 cuts them up"
+            )
+
+    def refuse_own_momentum(self) -> None:
+        """A compressor's momentum would be lost where local steps are already taken. Raises: AlgorithmError."""
+        momentum = getattr(self.compressor, "momentum", 0.0)
+        if momentum:
+            raise AlgorithmError(
+                f"algorithm '{self.kind}': compression: momentum = {momentum:g}; expected 0, because local steps are "
+                "taken with the optimiser's momentum; set train.momentum"
             )
 
     @property
@@ -269,23 +284,15 @@ class Algorithm(Parameters):
         """Wait for everything in flight and apply it, a partial period included."""
 
     def state_dict(self) -> dict[str, Any]:
-        """After `finish`: what `start` and the steps have made, as plain data and tensors; w and m are not part of it.
-
-        It is found in the attributes; an algorithm that keeps other things there has a method of its own.
-
-        Raises:
-            AlgorithmError: an attribute cannot be stored, or something is under way.
-        """
-        from wanbench.workloads.algorithms.checkpoint import snapshot  # imports torch
-
-        return snapshot(self)
+        """After `finish`: what `state` names. Raises: AlgorithmError, if it cannot be stored."""
+        try:
+            return super().state_dict()
+        except StateError as error:
+            raise AlgorithmError(f"algorithm '{self.kind}': {error}") from None
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """After `start`: go on from a `state_dict`; w and m are those of that time.
-
-        Raises:
-            AlgorithmError: the state is that of another algorithm.
-        """
-        from wanbench.workloads.algorithms.checkpoint import restore
-
-        restore(self, state)
+        """After `start`: go on from a `state_dict`; w and m are those of that time. Raises: AlgorithmError."""
+        try:
+            super().load_state_dict(state)
+        except StateError as error:
+            raise AlgorithmError(f"algorithm '{self.kind}': {error}") from None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from wanbench.workloads.algorithms.base import Compression, at_least
-from wanbench.workloads.algorithms.dts import Compensated
+from wanbench.workloads.algorithms.compensated import Compensated
 
 
 @dataclass
@@ -26,6 +26,7 @@ class CoCoD(Compensated):
     kind = "cocod"
     source = "Shen, Xu, Liu, Chen and Cheng, Faster Distributed Deep Net Training (CoCoD-SGD), IJCAI 2019"
     symbols = {"period": "k"}  # noqa: RUF012
+    model_space = True
 
     period: int = field(metadata=at_least(1))
     compression: Compression = "none"
@@ -34,13 +35,3 @@ class CoCoD(Compensated):
     def delay_steps(self) -> int:
         """D = p."""
         return self.period
-
-    @property
-    def period_steps(self) -> int:
-        """p."""
-        return self.period
-
-    @property
-    def model_space(self) -> bool:
-        """Always."""
-        return True

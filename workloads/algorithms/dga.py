@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from wanbench.workloads.algorithms.base import Compression, at_least
-from wanbench.workloads.algorithms.dts import Compensated
+from wanbench.workloads.algorithms.compensated import Compensated
 
 
 @dataclass
@@ -29,22 +29,8 @@ class DGA(Compensated):
     kind = "dga"
     source = "Zhu, Lin, Lu, Lin and Han, Delayed Gradient Averaging, NeurIPS 2021"
     symbols = {"delay": "D", "period": "K"}  # noqa: RUF012
+    model_space = True
 
     delay: int = field(metadata=at_least(0))
     period: int = field(metadata=at_least(1))
     compression: Compression = "none"
-
-    @property
-    def delay_steps(self) -> int:
-        """D."""
-        return self.delay
-
-    @property
-    def period_steps(self) -> int:
-        """K."""
-        return self.period
-
-    @property
-    def model_space(self) -> bool:
-        """Always."""
-        return True

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from wanbench.workloads.algorithms.base import Algorithm, Compression, Replica, Setting, at_least, between
-from wanbench.workloads.algorithms.dts import refuse_own_momentum
+from wanbench.workloads.algorithms.base import Algorithm, Compression, Promises, Replica, Setting, at_least, between
 from wanbench.workloads.comm.base import Vector
+from wanbench.workloads.state import Stateful
 
 
-class Outer:
+class Outer(Stateful):
     """Nesterov SGD on a global copy theta, shape (numel,), with pseudo-gradients Delta::
 
     b <- momentum b + Delta
     theta <- theta - lr (Delta + momentum b)
     """
+
+    state = ("theta", "_b")
 
     def __init__(self, theta: Vector, lr: float, momentum: float) -> None:
         self.theta = theta.clone()
@@ -51,6 +53,7 @@ class DiLoCo(Algorithm):
     kind = "diloco"
     source = "Douillard et al., DiLoCo, 2023 (arXiv 2311.08105)"
     symbols = {"period": "H", "outer_lr": "outer learning rate", "momentum": "mu"}  # noqa: RUF012
+    state = ("_outer", "_averager")
 
     period: int = field(metadata=at_least(1))
     outer_lr: float = field(default=0.7, metadata=between(0, 100, open_below=True))
@@ -63,19 +66,14 @@ class DiLoCo(Algorithm):
         return self.period
 
     @property
-    def agrees(self) -> bool:
-        """Always: everyone goes on from theta."""
-        return True
-
-    @property
-    def lawful(self) -> bool:
-        """See the class."""
-        return self.in_one_all_reduce
+    def promises(self) -> Promises:
+        """Everyone goes on from theta."""
+        return Promises(agrees=True, lawful=self.in_one_all_reduce)
 
     def check(self, setting: Setting) -> None:
         """As `Algorithm.check`."""
         super().check(setting)
-        refuse_own_momentum(self)
+        self.refuse_own_momentum()
 
     def start(self, replica: Replica) -> None:
         """Called once, before the first step, on every rank with equal parameters."""

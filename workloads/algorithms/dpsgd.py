@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from wanbench.workloads.algorithms.base import Algorithm, Replica, Setting
-from wanbench.workloads.algorithms.gossip import Neighbours, refuse_too_few
+from wanbench.workloads.algorithms.base import Algorithm, Promises, Replica
+from wanbench.workloads.algorithms.gossip import Neighbours
 from wanbench.workloads.comm.base import Vector
 
 
@@ -25,19 +25,13 @@ class DPSGD(Algorithm):
     kind = "dpsgd"
     source = "Lian, Zhang, Zhang, Hsieh, Zhang and Liu, Can Decentralized Algorithms Outperform Centralized, NIPS 2017"
 
-    @property
-    def keeps_mean(self) -> bool:
-        """W is doubly stochastic."""
-        return True
+    promises = Promises(keeps_mean=True)  # W is doubly stochastic
+    state = ("_neighbours", "_begun")
+    least_workers = 2
 
     def operations(self, world_size: int) -> int:
         """A message to and from each neighbour."""
         return 4
-
-    def check(self, setting: Setting) -> None:
-        """As `Algorithm.check`."""
-        super().check(setting)
-        refuse_too_few(self, setting)
 
     def start(self, replica: Replica) -> None:
         """Called once, before the first step, on every rank with equal parameters."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, cast
 
-from wanbench.workloads.algorithms.base import Algorithm, AlgorithmError, Compression, Replica, Setting
-from wanbench.workloads.algorithms.gossip import Neighbours, refuse_too_few
+from wanbench.workloads.algorithms.base import Algorithm, AlgorithmError, Compression, Promises, Replica, Setting
+from wanbench.workloads.algorithms.gossip import Neighbours
 from wanbench.workloads.comm.base import Vector
 from wanbench.workloads.compression.base import Gathered
 from wanbench.workloads.compute.phantom import Phantom
@@ -36,6 +36,8 @@ class ECDPSGD(Algorithm):
     kind = "ecdpsgd"
     source = "Tang, Gan, Zhang, Zhang and Liu, Communication Compression for Decentralized Training, NeurIPS 2018"
     symbols = {"compression": "C"}  # noqa: RUF012
+    state = ("_estimates", "_coder", "_t")
+    least_workers = 2
 
     compression: Compression = field(default_factory=lambda: {"kind": "qsgd", "levels": 127, "bucket": 64})
 
@@ -50,17 +52,16 @@ class ECDPSGD(Algorithm):
             )
 
     @property
-    def keeps_mean(self) -> bool:
-        """Without compression."""
-        return self.compressor is None
+    def promises(self) -> Promises:
+        """The mean is kept without compression."""
+        return Promises(keeps_mean=self.compressor is None)
 
     def operations(self, world_size: int) -> int:
         """A message to and from each neighbour."""
         return 4
 
-    def check(self, setting: Setting) -> None:
-        """Refuse a lone worker; no all_gather is needed here, so that any collective will do."""
-        refuse_too_few(self, setting)
+    def _check_compressor(self, setting: Setting) -> None:
+        """No all_gather is needed here, so that any collective will do."""
 
     def start(self, replica: Replica) -> None:
         """Called once, before the first step, on every rank with equal parameters."""

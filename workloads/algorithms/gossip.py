@@ -1,20 +1,22 @@
-"""What the gossip algorithms share: exchanges with the neighbours on a ring, and what they all need."""
+"""What the gossip algorithms share: exchanges with the neighbours on a ring."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-from wanbench.workloads.algorithms.base import Algorithm, AlgorithmError, Setting
 from wanbench.workloads.algorithms.peers import ring
 from wanbench.workloads.comm.base import Comm, Vector, Work
+from wanbench.workloads.state import Stateful
 
 
-class Neighbours:
+class Neighbours(Stateful):
     """One exchange with each neighbour on the ring, under way or arrived.
 
     Attributes:
         ranks: the neighbours.
     """
+
+    state = ("_arrived",)
 
     def __init__(self, comm: Comm) -> None:
         self._comm = comm
@@ -34,9 +36,3 @@ class Neighbours:
             work.wait()
         self._works = []
         return self._arrived
-
-
-def refuse_too_few(algorithm: Algorithm, setting: Setting) -> None:
-    """Gossip takes two. Raises: AlgorithmError."""
-    if setting.workers < 2:
-        raise AlgorithmError(f"algorithm '{algorithm.kind}' needs at least 2 workers, got {setting.workers}")

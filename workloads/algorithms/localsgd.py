@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from wanbench.workloads.algorithms.base import Compression, at_least
-from wanbench.workloads.algorithms.dts import Compensated
+from wanbench.workloads.algorithms.compensated import Compensated
 
 
 @dataclass
@@ -26,16 +26,7 @@ class LocalSGD(Compensated):
     kind = "localsgd"
     source = "Stich, Local SGD Converges Fast and Communicates Little, ICLR 2019; McMahan et al. 2017 (FedAvg)"
     symbols = {"period": "H (Stich), E (FedAvg), tau (Wang)"}  # noqa: RUF012
+    model_space = True
 
     period: int = field(metadata=at_least(1))
     compression: Compression = "none"
-
-    @property
-    def period_steps(self) -> int:
-        """p."""
-        return self.period
-
-    @property
-    def model_space(self) -> bool:
-        """Always."""
-        return True

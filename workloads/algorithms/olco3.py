@@ -24,8 +24,15 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass, field
 
-from wanbench.workloads.algorithms.base import Algorithm, AlgorithmError, Compression, Replica, Setting, at_least
-from wanbench.workloads.algorithms.dts import refuse_own_momentum
+from wanbench.workloads.algorithms.base import (
+    Algorithm,
+    AlgorithmError,
+    Compression,
+    Promises,
+    Replica,
+    Setting,
+    at_least,
+)
 from wanbench.workloads.compression.averaging import Exchange
 from wanbench.workloads.compression.base import Compressor
 
@@ -52,6 +59,7 @@ class OLCO3(Algorithm):
     kind = "olco3"
     source = "reconstruction, after the introduction of Xu, Yan, Gao and Huang, Delay-Tolerant Local SGD, 2021"
     symbols = {"staleness": "s", "period": "p", "compression": "C"}  # noqa: RUF012
+    state = ("_anchor", "_begin", "_averager")
 
     staleness: int = field(metadata=at_least(0))
     period: int = field(metadata=at_least(1))
@@ -69,19 +77,13 @@ class OLCO3(Algorithm):
         return self.period
 
     @property
-    def agrees(self) -> bool:
-        """Without compression; with it, replicas differ by their residuals."""
-        return self.compressor is None
-
-    @property
-    def keeps_mean(self) -> bool:
-        """One way: what is not sent is still applied locally. Two ways: the owners' residuals are missing."""
-        return not (self.two_way or self.rounds_mean)
-
-    @property
-    def lawful(self) -> bool:
-        """See the class."""
-        return self.in_one_all_reduce
+    def promises(self) -> Promises:
+        """With compression replicas differ by their residuals. Two ways: in the mean the owners' are missing."""
+        return Promises(
+            agrees=self.compressor is None,
+            keeps_mean=not (self.two_way or self.rounds_mean),
+            lawful=self.in_one_all_reduce,
+        )
 
     @property
     def compressor(self) -> Compressor | None:
@@ -112,7 +114,7 @@ class OLCO3(Algorithm):
     def check(self, setting: Setting) -> None:
         """As `Algorithm.check`."""
         super().check(setting)
-        refuse_own_momentum(self)
+        self.refuse_own_momentum()
 
     def start(self, replica: Replica) -> None:
         """Called once, before the first step, on every rank with equal parameters."""

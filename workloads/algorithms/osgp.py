@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from wanbench.workloads.algorithms.base import at_least
+from wanbench.workloads.algorithms.base import Promises, at_least
 from wanbench.workloads.algorithms.sgp import FOREVER, PushSum
 
 
@@ -30,9 +30,9 @@ class OSGP(PushSum):
     wait: str = FOREVER
 
     @property
-    def repeats(self) -> bool:
-        """Never: messages are taken when they are there."""
-        return False
+    def promises(self) -> Promises:
+        """Messages are taken when they are there."""
+        return Promises(repeats=False, goes_on=self.wait_s is not None)
 
     @property
     def delay_steps(self) -> int:

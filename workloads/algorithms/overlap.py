@@ -30,6 +30,7 @@ class OverlapLocalSGD(Algorithm):
     kind = "overlap-localsgd"
     source = "Wang, Liang and Joshi, Overlap Local-SGD, ICASSP 2020"
     symbols = {"period": "tau", "pull": "alpha", "momentum": "beta"}  # noqa: RUF012
+    state = ("_anchor", "_velocity", "_steps")
 
     period: int = field(metadata=at_least(1))
     pull: float = field(default=0.6, metadata=between(0, 1))

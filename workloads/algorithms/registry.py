@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import importlib
-import inspect
 import itertools
 import json
 from collections.abc import Mapping
-from dataclasses import MISSING
 
 from wanbench.netprofiles.errors import did_you_mean
 from wanbench.workloads.algorithms.adpsgd import ADPSGD
@@ -29,7 +27,7 @@ from wanbench.workloads.algorithms.sgp import SGP
 from wanbench.workloads.algorithms.sparse import Sparse
 from wanbench.workloads.algorithms.ssgd import SSGD
 from wanbench.workloads.algorithms.streaming import StreamingDiLoCo
-from wanbench.workloads.parameters import default_of, typename_of, unknown_or_missing
+from wanbench.workloads.parameters import typename_of, unknown_or_missing
 
 ALGORITHM, PARAMS = "WANBENCH_ALGORITHM", "WANBENCH_PARAMS"
 """Environment variables of a program: a kind, and its parameters as JSON."""
@@ -89,16 +87,6 @@ def parameters(kind: str) -> dict[str, str]:
     """
     items = find(kind).parameters()
     return {name: typename_of(item) for name, item in items.items()}
-
-
-def without_a_peer(cls: type[Algorithm]) -> str:
-    """What steps do when a peer cannot be reached, for people: whether they wait, by default, and how they go on."""
-    if cls.goes_on is Algorithm.goes_on:
-        return "steps wait"
-    needs = any(default_of(item) is MISSING for item in cls.parameters().values())
-    what = "steps go on" if needs or cls().goes_on else "steps wait, or go on"
-    how = inspect.getdoc(cls.goes_on) or ""
-    return f"{what}: {how[0].lower()}{how[1:].rstrip('.')}" if how else what
 
 
 def create(kind: str, params: Mapping[str, object]) -> Algorithm:

@@ -27,8 +27,7 @@ from dataclasses import Field, dataclass, field
 from typing import Any
 
 from wanbench.netprofiles import Delay, UnitError
-from wanbench.workloads.algorithms.base import Algorithm, AlgorithmError, Replica, Setting, at_least
-from wanbench.workloads.algorithms.gossip import refuse_too_few
+from wanbench.workloads.algorithms.base import Algorithm, AlgorithmError, Promises, Replica, Setting, at_least
 from wanbench.workloads.algorithms.peers import exponential
 from wanbench.workloads.comm.base import CommError, PatientWork, Vector, Work
 from wanbench.workloads.compute.phantom import Phantom
@@ -52,6 +51,10 @@ class Shares:
 class PushSum(Algorithm):
     """Push-sum gossip on the directed exponential graph, `delay_steps` late at most."""
 
+    without_a_peer = "steps wait, or go on: with a `wait`, which each share that is due costs so much"
+    state = ("_y",)
+    least_workers = 2
+
     peers: int
     wait: str
 
@@ -59,11 +62,6 @@ class PushSum(Algorithm):
     def wait_s(self) -> float | None:
         """How long a share that is due is waited for; None is as long as it takes."""
         return None if self.wait == FOREVER else Delay.parse(self.wait).seconds
-
-    @property
-    def goes_on(self) -> bool:
-        """With a `wait`, which each share that is due costs so much."""
-        return self.wait_s is not None
 
     def _check(self, name: str, value: object, item: Field[Any]) -> None:
         super()._check(name, value, item)
@@ -78,7 +76,6 @@ class PushSum(Algorithm):
     def check(self, setting: Setting) -> None:
         """As `Algorithm.check`."""
         super().check(setting)
-        refuse_too_few(self, setting)
         if self.peers > setting.workers - 1:
             self.refuse("peers", self.peers, f"at most {setting.workers - 1} with {setting.workers} workers")
         if self.wait_s is not None and setting.collective == "gloo":
@@ -209,11 +206,7 @@ class SGP(PushSum):
     wait: str = FOREVER
 
     @property
-    def repeats(self) -> bool:
-        """With a `wait`, what is there in time depends on time."""
-        return self.wait_s is None
-
-    @property
-    def keeps_mean(self) -> bool:
-        """All nodes have as many in- as out-neighbours, so that weights stay 1 if none is left out."""
-        return self.wait_s is None
+    def promises(self) -> Promises:
+        """All nodes have as many in- as out-neighbours: weights stay 1 if no share is left out, as with a `wait`."""
+        waits = self.wait_s is None
+        return Promises(repeats=waits, keeps_mean=waits, goes_on=not waits)

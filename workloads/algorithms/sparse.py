@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from wanbench.workloads.algorithms.base import Compression, at_least
-from wanbench.workloads.algorithms.dts import Compensated
+from wanbench.workloads.algorithms.compensated import Compensated
 
 
 @dataclass
@@ -22,8 +22,3 @@ class Sparse(Compensated):
 
     period: int = field(metadata=at_least(1))
     compression: Compression = "none"
-
-    @property
-    def period_steps(self) -> int:
-        """p."""
-        return self.period

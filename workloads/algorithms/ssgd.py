@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from wanbench.workloads.algorithms.base import Algorithm, AlgorithmError, Compression, Replica, Setting
+from wanbench.workloads.algorithms.base import Algorithm, AlgorithmError, Compression, Promises, Replica, Setting
 from wanbench.workloads.comm.base import Vector, Work
 
 
@@ -22,6 +22,7 @@ class SSGD(Algorithm):
     """
 
     source = "Zhu et al. 2019 (DTS), Eq. 1; buckets: Li et al., PyTorch Distributed, VLDB 2020"
+    state = ("_averager",)
 
     compression: Compression = "none"
 
@@ -31,24 +32,10 @@ class SSGD(Algorithm):
         return self.compressor is None
 
     @property
-    def agrees(self) -> bool:
-        """Always."""
-        return True
-
-    @property
-    def exact(self) -> bool:
-        """Without compression."""
-        return self.compressor is None
-
-    @property
-    def keeps_mean(self) -> bool:
-        """Without compression: with it, the residuals of the workers are missing."""
-        return self.compressor is None
-
-    @property
-    def lawful(self) -> bool:
-        """See the class."""
-        return self.in_one_all_reduce
+    def promises(self) -> Promises:
+        """Replicas stay equal; with compression the residuals of the workers are missing in them."""
+        whole = self.compressor is None
+        return Promises(agrees=True, exact=whole, keeps_mean=whole, lawful=self.in_one_all_reduce)
 
     def check(self, setting: Setting) -> None:
         """As `Algorithm.check`; a compressor that has momentum goes without the optimiser's."""

@@ -10,13 +10,13 @@ from wanbench.workloads.algorithms.base import (
     Algorithm,
     AlgorithmError,
     Compression,
+    Promises,
     Replica,
     Setting,
     at_least,
     between,
 )
 from wanbench.workloads.algorithms.diloco import Outer
-from wanbench.workloads.algorithms.dts import refuse_own_momentum
 from wanbench.workloads.compression.averaging import Averager, Exchange
 from wanbench.workloads.compression.base import Shapes
 
@@ -56,6 +56,7 @@ class StreamingDiLoCo(Algorithm):
     kind = "streaming-diloco"
     source = "Douillard et al., Streaming DiLoCo with Overlapping Communication, 2025 (arXiv 2501.18512)"
     symbols = {"period": "H", "fragments": "P", "delay": "tau", "mixing": "alpha"}  # noqa: RUF012
+    state = ("_outers", "_averagers", "_steps")
 
     period: int = field(metadata=at_least(1))
     fragments: int = field(metadata=at_least(1))
@@ -84,14 +85,14 @@ class StreamingDiLoCo(Algorithm):
         return self.period // self.fragments
 
     @property
-    def lawful(self) -> bool:
-        """See the class; fragments are equal to an element."""
-        return self.in_one_all_reduce
+    def promises(self) -> Promises:
+        """Fragments are equal to an element."""
+        return Promises(lawful=self.in_one_all_reduce)
 
     def check(self, setting: Setting) -> None:
         """As `Algorithm.check`; a fragment is no whole matrix."""
         super().check(setting)
-        refuse_own_momentum(self)
+        self.refuse_own_momentum()
         compressor = self.compressor
         if compressor is not None and compressor.needs_shapes:
             raise AlgorithmError(

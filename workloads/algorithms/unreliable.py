@@ -11,7 +11,7 @@ from dataclasses import Field, dataclass
 from typing import Any
 
 from wanbench.netprofiles import Delay, Size, UnitError
-from wanbench.workloads.algorithms.base import Algorithm, AlgorithmError, Replica, Setting
+from wanbench.workloads.algorithms.base import Algorithm, AlgorithmError, Promises, Replica, Setting
 from wanbench.workloads.comm.base import Vector
 from wanbench.workloads.comm.blocks import PAYLOAD_BYTES
 from wanbench.workloads.comm.exchange import LossyComm, Terms
@@ -88,20 +88,14 @@ class Unreliable(Algorithm):
     """
 
     kind = "unreliable"
+    promises = Promises(goes_on=True)
+    without_a_peer = "steps go on: after the deadline of each exchange, without the blocks of that peer"
+    least_workers = 2
+    datagrams = True
 
     block: str = f"{PAYLOAD_BYTES}B"
     deadline: str = "1s"
     silence: str = "50ms"
-
-    @property
-    def datagrams(self) -> bool:
-        """Always."""
-        return True
-
-    @property
-    def goes_on(self) -> bool:
-        """After the deadline of each exchange, without the blocks of that peer."""
-        return True
 
     @property
     def terms(self) -> Terms:
@@ -132,8 +126,6 @@ class Unreliable(Algorithm):
     def check(self, setting: Setting) -> None:
         """As `Algorithm.check`; it takes two, datagrams, and a deadline that they can meet."""
         super().check(setting)
-        if setting.workers < 2:
-            raise AlgorithmError(f"algorithm '{self.kind}' needs at least 2 workers, got {setting.workers}")
         if setting.collective != COLLECTIVE:
             raise AlgorithmError(
                 f"algorithm '{self.kind}' sends each block to its owner and back in datagrams, as collective "

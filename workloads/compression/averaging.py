@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, cast
 from wanbench.workloads.comm.base import Comm, Vector, Work
 from wanbench.workloads.compression.base import Compressor, Shapes
 from wanbench.workloads.compute.phantom import Phantom
+from wanbench.workloads.state import Stateful
 
 if TYPE_CHECKING:
     import torch
@@ -89,7 +90,7 @@ class Exchange:
             self._averager.keep(self._v, sent)
 
 
-class Averager:
+class Averager(Stateful):
     """A stream of vectors of one size whose means are wanted.
 
     Args:
@@ -103,6 +104,8 @@ class Averager:
         rounds: communications of one average that follow each other.
         residual: e, shape (numel,); None without a compressor that has error feedback.
     """
+
+    state = ("residual", "_compressor")
 
     def __init__(
         self, compressor: Compressor | None, comm: Comm, like: Vector, *, shapes: Shapes = (), seed: int = 0

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, ClassVar
 from wanbench.workloads.comm.base import Comm, Vector, Work
 from wanbench.workloads.compute.phantom import Phantom
 from wanbench.workloads.parameters import Parameters
+from wanbench.workloads.state import Stateful
 
 if TYPE_CHECKING:
     import torch
@@ -42,14 +43,14 @@ class Message:
 
 
 @dataclass
-class Compressor(Parameters, ABC):
+class Compressor(Parameters, Stateful, ABC):
     """Base class; a subclass is a dataclass whose fields are its parameters, as those of an `Algorithm`.
 
     The state of one stream of vectors (random draws, warm starts) is made in `start`; the residual of what was
     not sent is not the compressor's but the `Averager`'s.
 
     Attributes:
-        kind, source: see `Parameters`.
+        kind, source: see `Parameters`. state: see `Stateful`.
         averages: messages may be averaged on their way, by an all_reduce.
         gathers: they need an all_gather, whose bytes grow with the number of workers.
         feedback: what is not sent now is added to the next vector (error feedback, Stich et al. 2018; Karimireddy et

@@ -25,6 +25,7 @@ class Chunkwise(Agreed):
 
     kind = "chunkwise"
     source = "after the chunk-wise sparsification that Zhu et al. 2019 (DTS) cite; the turn is ours"
+    state = ("_turn",)
 
     ratio: float = field(default=0.01, metadata=between(0, 1, open_below=True))
 

@@ -41,6 +41,7 @@ class DGC(TopK):
 
     kind = "dgc"
     source = "Lin, Han, Mao, Wang and Dally, Deep Gradient Compression, ICLR 2018"
+    state = ("_u", "_seen")
     stages = 5
 
     ratio: float = field(default=0.001, metadata=between(0, 1, open_below=True))

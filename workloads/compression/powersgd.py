@@ -33,6 +33,7 @@ class PowerSGD(Compressor):
 
     kind = "powersgd"
     source = "Vogels, Karimireddy and Jaggi, PowerSGD, NeurIPS 2019"
+    state = ("_factors",)
     averages = True
     needs_shapes = True
 

@@ -21,6 +21,7 @@ class Levels(Gathered):
     A code takes the smallest of 2, 4 or 8 bits that holds 2 s + 1 values (the QSGD paper's Elias code takes fewer).
     """
 
+    state = ("_generator",)
     feedback = False
     unbiased = True
 

@@ -25,6 +25,7 @@ class RandomK(Agreed):
 
     kind = "randomk"
     source = "Stich, Cordonnier and Jaggi, Sparsified SGD with Memory, NeurIPS 2018"
+    state = ("_generator",)
 
     ratio: float = field(default=0.01, metadata=between(0, 1, open_below=True))
 

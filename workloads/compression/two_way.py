@@ -46,6 +46,7 @@ class TwoWay(Gathered):
     """
 
     kind = "two-way"
+    state = ("inner", "_residual")
     gathers = False
 
     inner: Gathered

@@ -11,9 +11,11 @@ import torch
 from wanbench.workloads.algorithms.base import Algorithm, Replica
 from wanbench.workloads.comm.base import Clock, Vector
 from wanbench.workloads.comm.meter import MeteredComm
+from wanbench.workloads.compute.optim import Optimizer, configured, make
 from wanbench.workloads.compute.task import Task
-from wanbench.workloads.loop.optim import Optimizer, configured, make
-from wanbench.workloads.process.job import Job
+from wanbench.workloads.loop.job import Job
+
+Emit = Callable[[dict[str, Any]], None]
 
 
 @dataclass(frozen=True)
@@ -62,7 +64,7 @@ def train(
     optimizer: Optimizer,
     comm: MeteredComm,
     clock: Clock,
-    emit: Callable[[dict[str, Any]], None],
+    emit: Emit,
 ) -> Outcome:
     """Run `job.steps` steps; `emit` gets one row a step.
 

@@ -21,12 +21,11 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import NoReturn
 
-from wanbench.workloads.process.control import Channel, text
+from wanbench.workloads.process.control import Channel, short_name, text
 from wanbench.workloads.process.namespace import become_user
 
 PATIENCE_S = 60.0  # without a controller
@@ -66,16 +65,6 @@ def own_code() -> str:
 def boot_id() -> str:
     """The same for all processes of one running kernel, in containers or not."""
     return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-
-
-@contextmanager
-def short_name(path: Path) -> Iterator[str]:
-    """A name of at most 107 bytes, which is all that a socket's may have, wherever its folder is."""
-    folder = os.open(path.parent, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        yield f"/proc/self/fd/{folder}/{path.name}"
-    finally:
-        os.close(folder)
 
 
 def _serve(channel: Channel, name: str) -> None:

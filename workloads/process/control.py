@@ -10,7 +10,9 @@ import json
 import os
 import socket
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 MAX_MESSAGE_BYTES = 64 << 20  # rows of a second of steps are kilobytes, the largest network a megabyte
@@ -96,6 +98,16 @@ def text(message: dict[str, Any], key: str) -> str:
     if not isinstance(value, str):
         raise ControlError(f"control channel: expected {key!r} with a text in {_shown(json.dumps(message).encode())}")
     return value
+
+
+@contextmanager
+def short_name(path: Path) -> Iterator[str]:
+    """A name of at most 107 bytes, which is all that a socket's may have, wherever its folder is."""
+    folder = os.open(path.parent, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        yield f"/proc/self/fd/{folder}/{path.name}"
+    finally:
+        os.close(folder)
 
 
 def _message(line: bytes) -> dict[str, Any]:

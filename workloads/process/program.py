@@ -22,8 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from wanbench.workloads.loop import stepping
-from wanbench.workloads.process.container import short_name
-from wanbench.workloads.process.control import Channel, ControlError, text
+from wanbench.workloads.process.control import Channel, ControlError, short_name, text
 from wanbench.workloads.process.namespace import die_with_parent
 
 _PR_SET_CHILD_SUBREAPER = 36

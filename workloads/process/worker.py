@@ -33,12 +33,10 @@ from wanbench.workloads.comm.clock import MonotonicClock
 from wanbench.workloads.comm.datagram import DatagramComm, Datagrams, bind, overflows
 from wanbench.workloads.comm.direct import DirectComm
 from wanbench.workloads.comm.gloo import GlooComm
-from wanbench.workloads.comm.meter import MeteredComm
-from wanbench.workloads.loop.train import make_optimizer, train, warm_up
+from wanbench.workloads.loop import session
+from wanbench.workloads.loop.job import Job
 from wanbench.workloads.process import namespace, probing, program, tun
 from wanbench.workloads.process.control import Channel, ControlError, text
-from wanbench.workloads.process.job import Job
-from wanbench.workloads.registry import make_task
 
 INTERFACE = "wan0"
 _ROW_INTERVAL_S = 1.0
@@ -136,32 +134,19 @@ def _counters() -> dict[str, Any]:
 
 def _run_job(channel: Channel, job: Job, address: str) -> None:
     _log_into(channel.take_fd())
-    algorithm = algorithms.create(job.kind, dict(job.params))
-    comm = join(job, address, datagrams=algorithm.datagrams)
+    comm, clock, rows = join(job, address), MonotonicClock(), _RowStream(channel, job.told_steps)
     channel.send({"cmd": "job", "event": "joined"})
     _expect(channel, "go")
-    clock = MonotonicClock()
-    metered = MeteredComm(comm, clock)
-    task = make_task(
-        job.workload, job.rank, job.world_size, job.seed, clock, job.bucket_bytes, train=job.train, slow=job.slow
-    )
-    optimizer = make_optimizer(job)
-    warm_up(metered, job, task.w)
-    metered.payload_bytes = metered.messages_sent = metered.stall_ns = 0
-    before = _counters()
-    channel.send({"cmd": "job", "event": "warm", "now_ns": clock.now()})
-    rows = _RowStream(channel, job.told_steps)
-    outcome = train(job, task, algorithm, optimizer, metered, clock, rows.add)
+    before: dict[str, Any] = {}
+
+    def warm() -> None:
+        before.update(_counters())
+        channel.send({"cmd": "job", "event": "warm", "now_ns": clock.now()})
+
+    outcome = session.run(job, comm, clock, rows.add, warm=warm)
     rows.flush()
-    channel.send(
-        {
-            "cmd": "job",
-            "event": "finished",
-            "outcome": vars(outcome),
-            "counters_before": before,
-            "counters_after": _counters(),
-        }
-    )
+    counters = {"counters_before": before, "counters_after": _counters()}
+    channel.send({"cmd": "job", "event": "finished", "outcome": vars(outcome), **counters})
     _expect(channel, "leave")
     comm.close()
     channel.send({"cmd": "job", "event": "left"})
@@ -190,12 +175,13 @@ class _RowStream:
         self._sent = time.monotonic()
 
 
-def join(job: Job, address: str, *, datagrams: bool = False) -> Comm:
+def join(job: Job, address: str) -> Comm:
     """Connect this rank to its peers over the emulated device, by the collective the job names.
 
-    With `datagrams`, which go with `direct`, a UDP socket as well: at the port on which the peers were called, so that
-    nobody has to be told another one.
+    For an algorithm that asks for datagrams, which go with `direct`, a UDP socket as well: at the port on which the
+    peers were called, so that nobody has to be told another one.
     """
+    datagrams = algorithms.create(job.kind, job.params).datagrams
     if job.world_size == 1:
         return DirectComm(mesh.Mesh(0, 1, {}, 1), timeout_s=job.timeout_s)
     store = FileStore(job.rendezvous, job.world_size)

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, cast
 import torch
 
 from wanbench.workloads.comm.base import Vector
-from wanbench.workloads.loop.optim import SGD, SGDConfig
+from wanbench.workloads.compute.optim import SGD, SGDConfig
 from wanbench.workloads.wrap.flat import WrapError
 
 
@@ -21,9 +21,9 @@ class _Settings(NamedTuple):
 
 
 class Followed:
-    """`workloads.loop.optim.Optimizer` over a `torch.optim.SGD` or `AdamW`, whose schedulers may change it at any time.
+    """An `Optimizer` over a `torch.optim.SGD` or `AdamW`, whose schedulers may change it at any time.
 
-    For SGD it also answers as `workloads.loop.optim.SGD` does. The step itself is torch's.
+    For SGD it also answers as `workloads.compute.optim.SGD` does. The step itself is torch's.
 
     Raises:
         WrapError: the optimizer is another one, or has dampening or maximize.
@@ -75,7 +75,7 @@ class Followed:
         self._linear().step(w, m, g)
 
     def respond(self, w: float, m: float, g: float = 0.0) -> tuple[float, float]:
-        """See `workloads.loop.optim.SGD.respond`."""
+        """See `workloads.compute.optim.SGD.respond`."""
         return self._linear().respond(w, m, g)
 
     def _linear(self) -> SGD:

@@ -101,7 +101,7 @@ def _without_a_peer(found: type[parameters.Parameters]) -> str:
     """Of an algorithm that has peers; of a compressor, nothing."""
     if found is Algorithm or not issubclass(found, Algorithm):
         return ""
-    return f"When a peer is gone, {escaped(algorithms.without_a_peer(found))}.\n"
+    return f"When a peer is gone, {escaped(found.without_a_peer)}.\n"
 
 
 def _symbol(found: type[parameters.Parameters], name: str) -> str:

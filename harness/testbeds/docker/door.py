@@ -12,8 +12,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from wanbench.workloads.process.container import boot_id, own_code, short_name
-from wanbench.workloads.process.control import Channel
+from wanbench.workloads.process.container import boot_id, own_code
+from wanbench.workloads.process.control import Channel, short_name
 
 _CREDENTIALS = struct.Struct("3i")  # pid, uid, gid
 _HELLO_S = 5.0  # a worker says hello as soon as it is connected

@@ -10,7 +10,7 @@ from wanbench.harness.rep.stragglers import Stragglers
 from wanbench.harness.testbeds.virtual.kernel import Simulation
 from wanbench.harness.testbeds.virtual.network import VirtualNetwork
 from wanbench.harness.timeline.schedule import Schedule
-from wanbench.workloads.process.job import Job
+from wanbench.workloads.loop.job import Job
 
 _NS = 1e9
 _CHANGE = 6  # at equal times after all that the network carries

@@ -8,6 +8,7 @@ import traceback
 from array import array
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -26,13 +27,11 @@ from wanbench.harness.testbeds.virtual.kernel import Simulation, SimulationError
 from wanbench.harness.testbeds.virtual.network import VirtualNetwork
 from wanbench.harness.testbeds.virtual.tcp import Tcp
 from wanbench.harness.timeline.edits import TimelineError
-from wanbench.workloads.algorithms import registry as algorithms
 from wanbench.workloads.comm.clock import VirtualClock
-from wanbench.workloads.comm.meter import MeteredComm
 from wanbench.workloads.comm.virtual import VirtualComm, VirtualGroup
-from wanbench.workloads.loop.train import Outcome, make_optimizer, train, warm_up
-from wanbench.workloads.process.job import Job
-from wanbench.workloads.registry import make_task
+from wanbench.workloads.loop import session
+from wanbench.workloads.loop.job import Job
+from wanbench.workloads.loop.train import Outcome
 from wanbench.workloads.seeding import torch_seed
 
 _LOG_TAIL_LINES = 12
@@ -160,27 +159,13 @@ def _worker(
 
     def body() -> None:
         clock = VirtualClock(group.fabric, job.rank)
-        comm = MeteredComm(VirtualComm(group, job.rank), clock)
-        algorithm = algorithms.create(job.kind, dict(job.params))
-        task = make_task(
-            job.workload,
-            job.rank,
-            job.world_size,
-            job.seed,
-            clock,
-            job.bucket_bytes,
-            job.train,
-            phantom=True,
-            slow=job.slow,
-        )
-        optimizer = make_optimizer(job)
-        warm_up(comm, job, task.w)
-        comm.payload_bytes = comm.messages_sent = comm.stall_ns = 0
-        emit: Callable[[dict[str, Any]], None] = steps.add
-        if changing is not None:
-            changing.began(job.world_size)
+        comm = VirtualComm(group, job.rank)
+        if changing is None:
+            outcomes[job.rank] = session.run(job, comm, clock, steps.add, phantom=True)
+        else:
             emit = changing.heard(job, steps.add)
-        outcomes[job.rank] = train(job, task, algorithm, optimizer, comm, clock, emit)
+            warm = partial(changing.began, job.world_size)
+            outcomes[job.rank] = session.run(job, comm, clock, emit, warm=warm, phantom=True)
 
     return body
 

@@ -13,7 +13,7 @@ from documents import as_said, blocks, commands, typed, write_files
 from wanbench.harness.api import Run
 
 CLAIMED_TOO_MUCH = """
-Mine.agrees = True
+Mine.promises = wanbench.Promises(agrees=True)
 try:
     wanbench.testing.check(Mine, period=4)
 except AssertionError as error:

@@ -8,7 +8,7 @@ from small_spec import GOOD
 from wanbench.harness.errors import SpecError
 from wanbench.harness.spec.experiment import Spec, parse_assignment
 from wanbench.harness.spec.library import builtin_names, find, read
-from wanbench.workloads.loop.optim import SGDConfig
+from wanbench.workloads.compute.optim import SGDConfig
 from wanbench.workloads.workload_keys import DEFAULT_BATCH_SIZE
 
 

@@ -9,7 +9,7 @@ from pass_through import PassThrough
 
 from wanbench.testing import CheckError, check
 from wanbench.workloads.algorithms import registry
-from wanbench.workloads.algorithms.base import Algorithm, AlgorithmError
+from wanbench.workloads.algorithms.base import Algorithm, AlgorithmError, Promises
 from wanbench.workloads.algorithms.delayed import Delayed
 from wanbench.workloads.algorithms.dts import DTS
 from wanbench.workloads.algorithms.sparse import Sparse
@@ -150,6 +150,8 @@ class Hidden(Algorithm):
 
 
 class Unstorable(Hidden):
+    state = ("count",)
+
     def start(self, replica):
         super().start(replica)
         self.count = iter(range(4))
@@ -164,9 +166,14 @@ def test_an_algorithm_whose_checkpoint_is_not_all_it_knows_is_caught():
         check(Unstorable)
 
 
+def test_a_promise_that_stands_alone_is_refused_rather_than_ignored():
+    with pytest.raises(AlgorithmError, match=r"^algorithm 'old': agrees stands alone; expected it among promises = "):
+        type("Old", (Algorithm,), {"agrees": True})
+
+
 @dataclass
 class Lonely(Algorithm):
-    agrees = True
+    promises = Promises(agrees=True)
 
 
 def test_replicas_that_never_talk_are_caught():

@@ -151,7 +151,7 @@ def test_whoever_waits_for_a_peer_that_is_gone_says_so_and_whoever_goes_on_does(
     cell = cell_of(with_what_it_needs(kind), PARTITION)
     algorithm = cell.algorithm()
     longest = max(max(times) for times in step_times(cell).values())
-    if algorithm.goes_on:
+    if algorithm.promises.goes_on:
         assert longest < 2.5  # two exchanges with their deadlines of 1 s are the most
     else:
         assert longest > 8 - 0.2 * (algorithm.delay_steps + 2 * algorithm.period_steps + 2)
@@ -160,7 +160,7 @@ def test_whoever_waits_for_a_peer_that_is_gone_says_so_and_whoever_goes_on_does(
 @pytest.mark.parametrize("kind", ["sgp = { wait = '200ms' }", "osgp = { delay = 2, wait = '200ms' }"])
 def test_push_sum_that_waits_for_a_time_goes_on(kind):
     cell = cell_of(kind, PARTITION)
-    assert cell.algorithm().goes_on
+    assert cell.algorithm().promises.goes_on
     assert max(max(times) for times in step_times(cell).values()) < 0.1 + 0.2 + 0.1
     assert max(max(times) for times in step_times(cell_of("sgp = {}", PARTITION)).values()) > 7
 

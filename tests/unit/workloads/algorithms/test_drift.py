@@ -14,7 +14,7 @@ from pass_through import PassThrough
 from wanbench.testing import simulate
 from wanbench.workloads.algorithms.delayed import Delayed
 from wanbench.workloads.algorithms.dts import DTS
-from wanbench.workloads.loop.optim import SGDConfig
+from wanbench.workloads.compute.optim import SGDConfig
 
 WORKERS, SAMPLES, LR, SIGMA = 4, 6000, 0.5, 2.0
 MONTE_CARLO_ERROR = 0.04

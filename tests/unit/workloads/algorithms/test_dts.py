@@ -16,7 +16,7 @@ from wanbench.workloads.algorithms.delayed import Delayed
 from wanbench.workloads.algorithms.dts import DTS
 from wanbench.workloads.algorithms.sparse import Sparse
 from wanbench.workloads.algorithms.ssgd import SSGD
-from wanbench.workloads.loop.optim import SGD, SGDConfig
+from wanbench.workloads.compute.optim import SGD, SGDConfig
 
 WORKERS, NUMEL = 4, 6
 SCHEDULE = {"schedule": "cosine", "warmup_steps": 7, "total_steps": 80}

@@ -9,7 +9,7 @@ from test_dts import NUMEL, OPTIMIZERS, SCHEDULE, START, WORKERS, assert_equal, 
 from wanbench.testing import simulate, synchronous
 from wanbench.workloads.algorithms.base import Algorithm, AlgorithmError, Setting
 from wanbench.workloads.algorithms.dts import DTS
-from wanbench.workloads.loop.optim import AdamWConfig, SGDConfig
+from wanbench.workloads.compute.optim import AdamWConfig, SGDConfig
 
 
 def trained(make, config, steps=30):

@@ -13,7 +13,7 @@ from wanbench.workloads.algorithms.dts import DTS
 from wanbench.workloads.algorithms.localsgd import LocalSGD
 from wanbench.workloads.algorithms.overlap import OverlapLocalSGD
 from wanbench.workloads.algorithms.ssgd import SSGD
-from wanbench.workloads.loop.optim import SGDConfig
+from wanbench.workloads.compute.optim import SGDConfig
 
 
 @pytest.mark.parametrize("config", OPTIMIZERS.values(), ids=OPTIMIZERS)

@@ -16,7 +16,7 @@ from wanbench.workloads.algorithms.localsgd import LocalSGD
 from wanbench.workloads.algorithms.rps import RPS
 from wanbench.workloads.algorithms.ssgd import SSGD
 from wanbench.workloads.comm.gloo import GlooComm
-from wanbench.workloads.loop.optim import SGDConfig
+from wanbench.workloads.compute.optim import SGDConfig
 
 WORKERS = 3
 BLOCK = "8B"  # one float64

@@ -11,7 +11,7 @@ from wanbench.workloads.algorithms.base import AlgorithmError, Replica, Setting
 from wanbench.workloads.algorithms.sgp import SGP
 from wanbench.workloads.comm.base import CommError
 from wanbench.workloads.comm.direct import DirectWork
-from wanbench.workloads.loop.optim import SGDConfig, make
+from wanbench.workloads.compute.optim import SGDConfig, make
 
 
 class Mailbox:

@@ -9,7 +9,7 @@ from wanbench.testing import simulate, synchronous
 from wanbench.workloads.algorithms.base import Replica
 from wanbench.workloads.algorithms.ssgd import SSGD
 from wanbench.workloads.comm.local import run_replicas
-from wanbench.workloads.loop.optim import SGD, SGDConfig
+from wanbench.workloads.compute.optim import SGD, SGDConfig
 
 MOMENTUM = SGDConfig(lr=0.1, momentum=0.9, nesterov=True, weight_decay=0.01)
 

@@ -16,7 +16,7 @@ from wanbench.testing import simulate
 from wanbench.workloads.algorithms.delayed import Delayed
 from wanbench.workloads.algorithms.dts import DTS
 from wanbench.workloads.algorithms.ssgd import SSGD
-from wanbench.workloads.loop.optim import SGDConfig
+from wanbench.workloads.compute.optim import SGDConfig
 
 LIMITS = {1: 1.00, 2: 0.526, 3: 0.303, 4: 0.197, 8: 0.068, 12: 0.037, 16: 0.025, 20: 0.0187}
 """Largest stable a of Delayed with momentum 0.9, by delay."""

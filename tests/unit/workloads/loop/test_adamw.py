@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
+from wanbench.workloads.compute.optim import SGD, AdamW, AdamWConfig, OptimizerError, SGDConfig, configured, make
 from wanbench.workloads.compute.phantom import Phantom
-from wanbench.workloads.loop.optim import SGD, AdamW, AdamWConfig, OptimizerError, SGDConfig, configured, make
 
 CONFIGS = [
     AdamWConfig(),

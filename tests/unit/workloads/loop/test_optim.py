@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from wanbench.testing import synchronous
-from wanbench.workloads.loop.optim import SGD, OptimizerError, SGDConfig
+from wanbench.workloads.compute.optim import SGD, OptimizerError, SGDConfig
 
 
 @st.composite
@@ -153,6 +153,6 @@ def test_a_setting_out_of_range_is_refused(settings, message):
 
 
 def test_algorithms_and_optimiser_load_without_torch():
-    code = "import sys, wanbench.workloads.loop.optim, wanbench.workloads.algorithms.registry; "
+    code = "import sys, wanbench.workloads.compute.optim, wanbench.workloads.algorithms.registry; "
     code += "sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0

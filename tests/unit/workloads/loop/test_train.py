@@ -11,8 +11,8 @@ from wanbench.workloads.algorithms import registry
 from wanbench.workloads.comm.local import LocalComm, run_replicas
 from wanbench.workloads.comm.meter import MeteredComm
 from wanbench.workloads.compute.task import Task
+from wanbench.workloads.loop.job import Job
 from wanbench.workloads.loop.train import Outcome, make_optimizer, train, warm_up
-from wanbench.workloads.process.job import Job
 
 COMPUTE_NS, OVERHEAD_NS, STALL_NS, EVALUATION_NS = 10_000_000, 1_000_000, 7_000_000, 1_000_000_000
 NUMEL = 6

@@ -14,7 +14,7 @@ from wanbench.workloads.algorithms import registry
 from wanbench.workloads.algorithms.base import Algorithm, AlgorithmError
 from wanbench.workloads.comm.base import CommError
 from wanbench.workloads.comm.local import LocalComm, LocalGroup, run_replicas
-from wanbench.workloads.loop.optim import AdamWConfig, SGDConfig
+from wanbench.workloads.compute.optim import AdamWConfig, SGDConfig
 from wanbench.workloads.wrap.flat import WrapError
 from wanbench.workloads.wrap.wrapped import Wrapped
 

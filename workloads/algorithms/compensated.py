@@ -1,0 +1,195 @@
+"""What DTS and its special cases share: late averages of blocks of steps, corrected. `dts` has the derivation."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+from typing import cast
+
+from wanbench.workloads.algorithms.base import Algorithm, AlgorithmError, Promises, Replica, Setting
+from wanbench.workloads.comm.base import Vector
+from wanbench.workloads.compression.averaging import Exchange
+from wanbench.workloads.compute.optim import SGD
+
+
+@dataclass
+class Part:
+    """A vector of a block, shape (numel,), and what a unit of it has become by now in `w` and in `m`."""
+
+    own: Vector
+    to_w: float
+    to_m: float
+
+
+@dataclass
+class Answer:
+    """A part that was sent: its average under way, and what a unit of it has become by now in `w` and in `m`."""
+
+    exchange: Exchange
+    to_w: float
+    to_m: float
+
+
+@dataclass
+class Item:
+    """A synchronisation in flight, and its age in steps."""
+
+    answers: list[Answer]
+    age: int = 0
+
+
+class Compensated(Algorithm):
+    """Local steps now, the difference to the workers' average D steps after each block of p steps."""
+
+    source = "Zhu, Lu, Lin and Han, Distributed Training Across the World, NeurIPS 2019 workshop"
+    symbols = {"delay": "t (D = t - 1 in Eq. 3)", "period": "p"}  # noqa: RUF012
+
+    state = ("_averagers",)
+    delay = 0
+    period = 1
+
+    @property
+    def promises(self) -> Promises:
+        """Corrections sum to zero, unless a mean is rounded; the rest goes without compression and estimates."""
+        settled = self.compressor is None and (self.model_space or self.two_tensors)
+        return Promises(
+            agrees=settled,
+            exact=settled and not self.model_space,
+            keeps_mean=not self.rounds_mean,
+            lawful=self.in_one_all_reduce,
+        )
+
+    @property
+    def delay_steps(self) -> int:
+        """D: parameter `delay`, 0 where there is none."""
+        return self.delay
+
+    @property
+    def period_steps(self) -> int:
+        """p: parameter `period`, 1 where there is none."""
+        return self.period
+
+    @property
+    def two_tensors(self) -> bool:
+        """Whether momentum is corrected exactly where that takes two tensors."""
+        return True
+
+    @property
+    def model_space(self) -> bool:
+        """Whether what is sent is what local steps did to w, so that any optimiser will do."""
+        return False
+
+    def check(self, setting: Setting) -> None:
+        """As `Algorithm.check`; the gradient form rests on SGD being linear."""
+        super().check(setting)
+        if setting.optimizer != "sgd" and not self.model_space:
+            raise AlgorithmError(
+                f"algorithm '{self.kind}': exact compensation needs optimizer 'sgd', not '{setting.optimizer}'; "
+                'dts with form = "model" goes with any'
+            )
+        self.refuse_own_momentum()
+
+    def tensors_per_message(self, momentum: float) -> int:
+        """Two with momentum and p > 1, where w and m answer differently to each of the block's gradients."""
+        return 2 if momentum and self.period_steps > 1 and self.two_tensors and not self.model_space else 1
+
+    def start(self, replica: Replica) -> None:
+        """Called once, before the first step. Vectors are then allocated as needed, and reused."""
+        super().start(replica)
+        streams = self.tensors_per_message(replica.optimizer.momentum)
+        self._averagers = [self.averager(replica.w, stream) for stream in range(streams)]
+        self._block: list[Part] = []
+        self._block_steps = 0
+        self._items: deque[Item] = deque()
+        self._spare: list[Vector] = []
+
+    def gradient(self, g: Vector) -> Vector:
+        """Remember the local gradient `g`, shape (numel,), and return it unchanged: the step is local."""
+        if self.model_space:
+            if not self._block:
+                self._block = [Part(self._vector().zero_(), 1.0, 0.0)]
+            self._before = self._vector().copy_(self.replica.w)
+            self._block_steps += 1
+            return g
+        optimizer = self.sgd
+        if self.period_steps == 1:
+            self._block = [Part(self._vector().copy_(g), *optimizer.respond(0.0, 0.0, 1.0))]
+        elif self._estimates:
+            if not self._block:
+                self._block = [Part(self._vector().zero_(), 0.0, 0.0)]
+            (total,) = self._block
+            total.own.add_(g)
+            total.to_w, total.to_m = optimizer.respond(total.to_w, total.to_m, 1.0)
+        else:
+            if not self._block:
+                units = [(1.0, 0.0), (0.0, 1.0)][: len(self._averagers)]
+                self._block = [Part(self._vector().zero_(), *unit) for unit in units]
+            # Without momentum there is one part only, and the step does not touch its second argument.
+            optimizer.step(self._block[0].own, self._block[-1].own, g)
+        self._block_steps += 1
+        return g
+
+    def stepped(self) -> None:
+        """Issue the block if it is complete, then apply the average that is due. Only the latter can stall.
+
+        Raises:
+            CommError: a peer is gone.
+        """
+        for item in self._items:
+            item.age += 1
+        if self.model_space:
+            self._block[0].own.add_(self.replica.w).add_(self._before, alpha=-1.0)
+            self._spare.append(self._before)
+        else:
+            for answer in [answer for item in self._items for answer in item.answers]:
+                answer.to_w, answer.to_m = self.sgd.respond(answer.to_w, answer.to_m)
+        if self._block_steps == self.period_steps:
+            self._issue()
+        for item in self._items:
+            for answer in item.answers:
+                answer.exchange.proceed(item.age, self.delay_steps)
+        while self._items and self._items[0].age >= self.delay_steps:
+            self._apply(self._items.popleft())
+
+    def finish(self) -> None:
+        """Issue a partial block, then apply everything in flight with the age it has. A new block begins.
+
+        Raises:
+            CommError: a peer is gone.
+        """
+        if self._block_steps:
+            self._issue()
+        while self._items:
+            self._apply(self._items.popleft())
+
+    def _issue(self) -> None:
+        if self.period_steps > 1 and self._estimates:
+            (total,) = self._block  # of which each gradient answers as their mean does
+            total.to_w, total.to_m = total.to_w / self._block_steps, total.to_m / self._block_steps
+        answers = []
+        for part, averager in zip(self._block, self._averagers, strict=True):
+            answers.append(Answer(averager.begin(part.own), part.to_w, part.to_m))
+            self._spare.append(part.own)
+        self._items.append(Item(answers))
+        self._block, self._block_steps = [], 0
+
+    def _apply(self, item: Item) -> None:
+        for answer, averager in zip(item.answers, self._averagers, strict=True):
+            delta = answer.exchange.delta()
+            if answer.to_w:
+                self.replica.w.add_(delta, alpha=answer.to_w)
+            if answer.to_m:
+                self.replica.m.add_(delta, alpha=answer.to_m)
+            averager.done(answer.exchange)
+
+    @property
+    def _estimates(self) -> bool:
+        return bool(self.replica.optimizer.momentum) and not self.two_tensors and not self.model_space
+
+    @property
+    def sgd(self) -> SGD:
+        """The optimiser, which `check` made sure of."""
+        return cast(SGD, self.replica.optimizer)
+
+    def _vector(self) -> Vector:
+        return self._spare.pop() if self._spare else self.replica.w.clone()

@@ -1,0 +1,82 @@
+"""What a checkpoint holds: objects name those of their attributes that they go on from."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+from random import Random
+from typing import Any, ClassVar
+
+
+class StateError(ValueError):
+    """An attribute cannot be saved, or was not. The message is one line."""
+
+
+class Stateful:
+    """An object that goes on where another one of its kind has stopped.
+
+    Attributes:
+        state: names of the attributes to save: numbers, text, tensors, random generators, other objects of this kind,
+            and lists and tables of these. What `load_state_dict` finds there is written to in place where it can be,
+            so that views stay views.
+    """
+
+    state: ClassVar[tuple[str, ...]] = ()
+
+    def state_dict(self) -> dict[str, Any]:
+        """The named attributes as plain data and tensors. Raises: StateError."""
+        return {name: _saved(getattr(self, name), name) for name in self.state}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on from a `state_dict` of an object that was made alike. Raises: StateError."""
+        for name in self.state:
+            if name not in state:
+                raise StateError(f"the checkpoint has no {name}")
+            setattr(self, name, _restored(getattr(self, name), state[name]))
+
+
+def _saved(value: Any, where: str) -> Any:
+    import torch  # late: planning does without
+
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    if isinstance(value, Stateful):
+        return value.state_dict()
+    if isinstance(value, torch.Tensor):
+        return value.detach().clone()
+    if isinstance(value, torch.Generator):
+        return value.get_state()
+    if isinstance(value, Random):
+        return value.getstate()
+    if isinstance(value, list | tuple | deque):
+        return [_saved(item, f"{where}[{place}]") for place, item in enumerate(value)]
+    if isinstance(value, dict):
+        return {key: _saved(item, f"{where}[{key!r}]") for key, item in value.items()}
+    raise StateError(
+        f"{where} is a {type(value).__name__}, which a checkpoint cannot hold; expected numbers, text, "
+        "tensors, random generators and what is made of them, or a state_dict and load_state_dict of its own"
+    )
+
+
+def _restored(target: Any, saved: Any) -> Any:
+    """What shall stand where `target` stands: itself with the contents of `saved`, or a copy of that."""
+    import torch
+
+    if isinstance(target, Stateful):
+        target.load_state_dict(saved)
+        return target
+    if isinstance(target, torch.Generator):
+        return target.set_state(saved)
+    if isinstance(target, Random):
+        target.setstate(saved)
+        return target
+    if isinstance(saved, torch.Tensor):
+        alike = isinstance(target, torch.Tensor) and (target.shape, target.dtype) == (saved.shape, saved.dtype)
+        return target.copy_(saved) if alike else saved.clone()
+    if isinstance(saved, dict):
+        return {key: _restored((target or {}).get(key), item) for key, item in saved.items()}
+    if isinstance(saved, list):
+        olds = [*(target or ()), *[None] * len(saved)]
+        items = [_restored(old, item) for old, item in zip(olds, saved, strict=False)]
+        return type(target)(items) if isinstance(target, tuple | deque) else items
+    return saved
