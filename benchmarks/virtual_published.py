@@ -19,7 +19,7 @@ from wanbench.harness.spec.experiment import Spec
 from wanbench.harness.testbeds.virtual.fabric import SimulatedFabric
 from wanbench.harness.testbeds.virtual.kernel import Simulation
 from wanbench.harness.testbeds.virtual.network import VirtualNetwork
-from wanbench.harness.testbeds.virtual.rep import simulate
+from wanbench.harness.testbeds.virtual.simulate import simulate
 from wanbench.harness.testbeds.virtual.tcp import Tcp
 
 # Nodes, one-way delay in ms (RTT = 2 x delay is an assumption), Gbit/s, MB, ms. Source: BinhangYuan/tc_cluster_setting

@@ -47,7 +47,7 @@ def one(workers: int, collective: str, algorithm: str, window: int) -> None:
     from wanbench.harness.plan.cell import expand
     from wanbench.harness.rep.train import jobs, network_of
     from wanbench.harness.spec.experiment import Spec
-    from wanbench.harness.testbeds.virtual.rep import simulate
+    from wanbench.harness.testbeds.virtual.simulate import simulate
     from wanbench.harness.testbeds.virtual.tcp import Tcp
 
     cell = expand(Spec.from_dict(spec(workers, collective, algorithm, window), "benchmark"), "benchmark")[-1]

@@ -25,15 +25,15 @@ from wanbench.harness.rep.train import (
     group_of,
     network_of,
     schedule_of,
-    set_tcp,
     tcp_of,
     write_network,
-    write_steps,
 )
 from wanbench.harness.results.row import Measured, measured_row
+from wanbench.harness.results.steps import Steps
 from wanbench.harness.results.store import write_json
 from wanbench.harness.spec import command
-from wanbench.harness.testbeds.base import Slot, WorkerDied
+from wanbench.harness.testbeds.base import EmulatedSlot, WorkerDied
+from wanbench.harness.testbeds.training import set_tcp
 from wanbench.workloads.loop.stepping import forget, read_steps, told_by
 
 _LOG_TAIL_LINES = 12
@@ -43,7 +43,7 @@ Told = Mapping[int, tuple[str, list[int]]]
 
 
 def measure(
-    cell: Cell, rep: int, slot: Slot, folder: Path, control: Path, report: Mapping[str, Any] | None
+    cell: Cell, rep: int, slot: EmulatedSlot, folder: Path, control: Path, report: Mapping[str, Any] | None
 ) -> dict[str, Any]:
     """Run the program and return the row, judged: status "ok" or "invalid"; arguments as of `rep.train.measure`.
 
@@ -71,11 +71,12 @@ def measure(
         for rank in program.ranks():
             forget(program.steps_file(rank))
     host = meter.stop()
-    measured = Measured(_step_rows(told), ended.finished, tcp)
+    measured = Measured([], ended.finished, tcp)
     verdict = judge(cell, network, stats, host, report, timed["step_time_s"])
-    if measured.rows:
-        write_steps(folder / "steps.parquet", measured.rows)
-    write_network(folder, network, measured, stats, host, report)
+    steps = Steps()
+    steps.extend(_step_rows(told))
+    steps.write(folder / "steps.parquet")
+    write_network(folder, network, measured, report, stats, host)
     row = measured_row(cell, rep, timed, measured, stats, host, report, verdict) | {"image": slot.image}
     if cell.changes:
         row["events"] = ended.events
@@ -84,11 +85,11 @@ def measure(
 
 
 def _execute(
-    cell: Cell, rep: int, program: Program, slot: Slot, folder: Path, door: Path, meter: HostMeter, ended: Ended
+    cell: Cell, rep: int, program: Program, slot: EmulatedSlot, folder: Path, door: Path, meter: HostMeter, ended: Ended
 ) -> dict[str, Any]:
     """From the workers to the end of the program; returns what of TCP is in force. Raises: as `measure`."""
     handles = slot.prepare(group_of(cell))
-    tcp = set_tcp(handles, tcp_of(cell)) if cell.workers > 1 else {}
+    tcp = set_tcp(handles, tcp_of(cell))
     slot.emulator.apply(network_of(cell), seed=cell.config["seed"] + rep)
     slot.emulator.stats(reset=True)
     meter.start()
@@ -161,14 +162,12 @@ def _told(program: Program) -> Iterator[tuple[int, Path, str]]:
             yield rank, path, who
 
 
-def _step_rows(told: Told) -> list[dict[str, Any]]:
+def _step_rows(told: Told) -> Iterator[dict[str, Any]]:
     """One row a rank and step; how long the first one took is not known."""
-    rows = []
     for rank, (_, ends) in told.items():
         durations = [None, *((after - before) / _NS for before, after in pairwise(ends))]
         for step, (end, seconds) in enumerate(zip(ends, durations, strict=True)):
-            rows.append({"rank": rank, "step": step, "end_ns": end, "step_time_s": seconds})
-    return rows
+            yield {"rank": rank, "step": step, "end_ns": end, "step_time_s": seconds}
 
 
 def _check(cell: Cell, ended: Ended, folder: Path) -> None:

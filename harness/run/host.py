@@ -35,15 +35,14 @@ def check_host(cells: Iterable[Cell]) -> None:
     """
     cells = list(cells)
     _check_data(cells)
-    emulated = [cell for cell in cells if cell.config["testbed"] != "virtual"]
-    for testbed in dict.fromkeys(cell.config["testbed"] for cell in emulated):
-        mine = [cell for cell in emulated if cell.config["testbed"] == testbed]
+    for testbed in dict.fromkeys(cell.config["testbed"] for cell in cells):
+        mine = [cell for cell in cells if cell.config["testbed"] == testbed]
         testbeds.check(testbed, {cell.config.get("containers", {}).get("image") for cell in mine})
-    for cell in emulated:
+    for cell in cells:
         if cell.is_command:
             _check_command(cell)
-    kinds = [(cell.config["emulator"], cell.config["testbed"]) for cell in emulated if cell.workers > 1]
-    for emulator, testbed in dict.fromkeys(kinds):
+    joined = [cell for cell in cells if cell.workers > 1 and not testbeds.simulated(cell.config["testbed"])]
+    for emulator, testbed in dict.fromkeys((cell.config["emulator"], cell.config["testbed"]) for cell in joined):
         try:
             choice.check(emulator, testbed)
         except HostError as error:
@@ -66,20 +65,22 @@ def _check_data(cells: Iterable[Cell]) -> None:
             check_data(cell.config["workload"])
         except WorkloadError as error:
             raise SpecError(str(error)) from None
-        if cell.config["testbed"] == "docker" and "data" in cell.config["workload"]:
-            if testbeds.adopted() is not None:
-                raise SpecError("workload.data: containers that are there already do not see that folder")
-            current(Path(cell.config["workload"]["data"]))
+        if testbeds.contained(cell.config["testbed"]) and "data" in cell.config["workload"]:
+            _check_shown(Path(cell.config["workload"]["data"]), "workload.data", "that folder")
 
 
 def _check_command(cell: Cell) -> None:
     """The program is there, or its folder can be shown to containers."""
-    if cell.config["testbed"] == "netns":
-        check_there(cell.config["workload"]["command"][0], cell.folder, "workload.command: ")
-    elif testbeds.adopted() is not None:
-        raise SpecError("workload.command: containers that are there already do not see the folder that it runs in")
+    if testbeds.contained(cell.config["testbed"]):
+        _check_shown(cell.folder.resolve(), "workload.command", "the folder that it runs in")
     else:
-        current(cell.folder.resolve())
+        check_there(cell.config["workload"]["command"][0], cell.folder, "workload.command: ")
+
+
+def _check_shown(folder: Path, key: str, what: str) -> None:
+    if testbeds.adopted() is not None:
+        raise SpecError(f"{key}: containers that are there already do not see {what}")
+    current(folder)
 
 
 def memory_bytes(cell: Cell) -> int:
@@ -89,7 +90,7 @@ def memory_bytes(cell: Cell) -> int:
         return cell.workers * (_WORKER_BYTES + processes * _PROGRAM_BYTES)
     inputs, algorithm = cell.law_inputs(), cell.algorithm()
     model = cell.workload().message_bytes
-    if cell.config["testbed"] == "virtual":
+    if testbeds.simulated(cell.config["testbed"]):
         vectors = (_VECTORS + (algorithm.in_flight + 1) * inputs.messages) * model if cell.workload().learns else 0
         return cell.workers * (_SIMULATED_BYTES + vectors)
     in_flight = (algorithm.in_flight + 1) * 2 * inputs.messages * model

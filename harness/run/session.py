@@ -20,17 +20,15 @@ from wanbench.harness.analysis.scalability import scalability
 from wanbench.harness.errors import Interrupted, RepFailed
 from wanbench.harness.plan.cell import Cell
 from wanbench.harness.plan.load import Load, fits, load_of, makespan
-from wanbench.harness.rep.command import measure as measure_command
-from wanbench.harness.rep.train import measure as measure_training
-from wanbench.harness.rep.train import network_of, probe_cell
+from wanbench.harness.rep.measure import measure, probe_cell
+from wanbench.harness.rep.train import network_of
 from wanbench.harness.results.row import describe
 from wanbench.harness.results.store import RunFolder
 from wanbench.harness.run.host import check_host, sweep_stale, write_owner
 from wanbench.harness.run.local import Kind, LocalEngine
 from wanbench.harness.run.progress import Reporter, brief, clock
 from wanbench.harness.run.redraw import Redrawer
-from wanbench.harness.testbeds import opened
-from wanbench.harness.testbeds.virtual.engine import Simulator
+from wanbench.harness.testbeds import opened, simulated
 
 _TRIES = 2  # an invalid repetition is measured once more, a failed one is not
 
@@ -85,7 +83,6 @@ def execute(todo: list[Item], folder: RunFolder, slots: int, cores: int, say: Re
         finally:
             if redrawer is not None:
                 redrawer.close()
-            session.simulator.close()
             engine.close()
     return tally
 
@@ -117,7 +114,6 @@ class _Session:
         self.folder, self.engine, self.control = folder, engine, control
         self.say, self.tally, self.stopped, self.redrawer = say, tally, stopped, redrawer
         self.cores, self.slots = cores, slots
-        self.simulator = Simulator()
         self.rows = folder.rows()  # of earlier invocations and of this one
         self.probes: dict[_Network, Mapping[str, Any]] = {}
         self.lasted_s: list[float] = []  # of commands
@@ -125,9 +121,8 @@ class _Session:
 
     def run(self, todo: list[Item]) -> None:
         """Everything; what was doubtful the first time is probed and measured again, alone, at the end."""
-        simulated = [item for item in todo if _simulated(item.cell)]
-        todo = [item for item in todo if not _simulated(item.cell)]
-        self._side_by_side(simulated, slots=1)
+        self._side_by_side([item for item in todo if simulated(_kind(item.cell).testbed)], slots=1)
+        todo = [item for item in todo if not simulated(_kind(item.cell).testbed)]
         self._alone([item for item in todo if item.cell.is_baseline])
         again, self.again = self.again, []  # now, because all others are compared with them
         self._alone(again)
@@ -201,10 +196,7 @@ class _Session:
         return next((item for item in queue if fits(item.load, loads, self.cores)), None)
 
     def _submit(self, item: Item, part: Path) -> Future[dict[str, Any]]:
-        if _simulated(item.cell):
-            return self.simulator.submit(item.cell, item.rep, part)
-        probe = self._report(item) if not item.cell.is_baseline else None
-        measure = measure_command if item.cell.is_command else measure_training
+        probe = self.probes.get(_network(item.cell)) if not item.cell.is_baseline else None
         return self.engine.submit(
             _kind(item.cell), lambda slot: measure(item.cell, item.rep, slot, part, self.control, probe)
         )
@@ -265,10 +257,6 @@ class _Session:
 
 def _kind(cell: Cell) -> Kind:
     return Kind(cell.config["testbed"], cell.config["emulator"])
-
-
-def _simulated(cell: Cell) -> bool:
-    return bool(cell.config["testbed"] == "virtual")
 
 
 def _network(cell: Cell) -> _Network:
