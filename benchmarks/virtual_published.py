@@ -13,13 +13,15 @@ import statistics
 import sys
 
 from wanbench.harness.emulators.plan import UNLIMITED, Link, Network, Queue
-from wanbench.harness.plan.cell import Cell, expand
+from wanbench.harness.plan.auto import FixedHost
+from wanbench.harness.plan.cell import TrainingCell
+from wanbench.harness.plan.expand import expand
 from wanbench.harness.rep.train import jobs, network_of
 from wanbench.harness.spec.experiment import Spec
 from wanbench.harness.testbeds.virtual.fabric import SimulatedFabric
 from wanbench.harness.testbeds.virtual.kernel import Simulation
 from wanbench.harness.testbeds.virtual.network import VirtualNetwork
-from wanbench.harness.testbeds.virtual.rep import simulate
+from wanbench.harness.testbeds.virtual.simulate import simulate
 from wanbench.harness.testbeds.virtual.tcp import Tcp
 
 # Nodes, one-way delay in ms (RTT = 2 x delay is an assumption), Gbit/s, MB, ms. Source: BinhangYuan/tc_cluster_setting
@@ -59,7 +61,7 @@ def under_tc(nodes: int, delay_ms: float, gbit: float) -> Network:
     )
 
 
-def step_time_s(cell: Cell, repeats: int) -> float:
+def step_time_s(cell: TrainingCell, repeats: int) -> float:
     """Median over repetitions of the slowest worker's step."""
     times = []
     for rep in range(repeats):
@@ -86,7 +88,8 @@ def poster() -> bool:
     print("SGP poster, all-reduce SGD: nodes, published s, simulated s, error")
     ok = True
     spec = Spec.load("sgp-poster")
-    for cell in expand(spec, "sgp-poster"):
+    for cell in expand(spec, "sgp-poster", FixedHost()):
+        assert isinstance(cell, TrainingCell)
         if cell.is_baseline:
             continue
         published, simulated = POSTER[cell.workers], step_time_s(cell, spec.run.repeats)
@@ -110,7 +113,8 @@ algorithms = { ssgd = {} }
 sweep = { workers = [16] }
 run = { testbed = "virtual" }
 """
-    cell = expand(Spec.from_toml(text, "paper-dts"), "paper-dts")[-1]
+    cell = expand(Spec.from_toml(text, "paper-dts"), "paper-dts", FixedHost())[-1]
+    assert isinstance(cell, TrainingCell)
     print(f"paper-dts, ssgd on 16 workers, ring: scalability {0.3 / step_time_s(cell, 1):.4f}; 0.008 was fitted")
 
 

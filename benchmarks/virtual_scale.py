@@ -44,13 +44,17 @@ def one(workers: int, collective: str, algorithm: str, window: int) -> None:
     """Simulate one cell and print what it took."""
     import torch  # noqa: F401  # not what is measured
 
-    from wanbench.harness.plan.cell import expand
+    from wanbench.harness.plan.auto import FixedHost
+    from wanbench.harness.plan.cell import TrainingCell
+    from wanbench.harness.plan.expand import expand
     from wanbench.harness.rep.train import jobs, network_of
     from wanbench.harness.spec.experiment import Spec
-    from wanbench.harness.testbeds.virtual.rep import simulate
+    from wanbench.harness.testbeds.virtual.simulate import simulate
     from wanbench.harness.testbeds.virtual.tcp import Tcp
 
-    cell = expand(Spec.from_dict(spec(workers, collective, algorithm, window), "benchmark"), "benchmark")[-1]
+    experiment = Spec.from_dict(spec(workers, collective, algorithm, window), "benchmark")
+    cell = expand(experiment, "benchmark", FixedHost())[-1]
+    assert isinstance(cell, TrainingCell)
     began = time.perf_counter()
     simulated = simulate(jobs(cell, 0, ""), network_of(cell), Tcp())
     seconds = time.perf_counter() - began

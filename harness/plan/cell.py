@@ -139,6 +139,11 @@ class Cell:
         return self.network.placement(self.profile, self.workers)
 
     @property
+    def predicted_step_time_s(self) -> float | None:
+        """By the step-time law; None where it does not speak of the cell."""
+        return None
+
+    @property
     def tcp(self) -> TcpTable:
         """TCP's settings in the workers' networks."""
         return self.network.table.tcp
@@ -226,7 +231,7 @@ class TrainingCell(Cell):
             step_cv=workload.step_cv,
         )
 
-    @cached_property
+    @property
     def predicted_step_time_s(self) -> float | None:
         """By the law; None where it does not speak of the algorithm, compute is real, or the network changes."""
         if self.changes or self.workload.step_time_s is None:

@@ -17,7 +17,7 @@ from typing import Any
 
 from wanbench.harness.emulators.base import EmulatorError
 from wanbench.harness.errors import RepFailed
-from wanbench.harness.plan.cell import Cell
+from wanbench.harness.plan.cell import CommandCell
 from wanbench.harness.rep.fidelity import HostMeter, judge
 from wanbench.harness.rep.program import Ended, Program, playing, start, watch
 from wanbench.harness.rep.train import (
@@ -25,15 +25,16 @@ from wanbench.harness.rep.train import (
     group_of,
     network_of,
     schedule_of,
-    set_tcp,
     tcp_of,
     write_network,
-    write_steps,
 )
+from wanbench.harness.results.columns import Row
 from wanbench.harness.results.row import Measured, measured_row
+from wanbench.harness.results.steps import Steps
 from wanbench.harness.results.store import write_json
 from wanbench.harness.spec import command
-from wanbench.harness.testbeds.base import Slot, WorkerDied
+from wanbench.harness.testbeds.base import EmulatedSlot, WorkerDied
+from wanbench.harness.testbeds.training import set_tcp
 from wanbench.workloads.loop.stepping import forget, read_steps, told_by
 
 _LOG_TAIL_LINES = 12
@@ -43,8 +44,8 @@ Told = Mapping[int, tuple[str, list[int]]]
 
 
 def measure(
-    cell: Cell, rep: int, slot: Slot, folder: Path, control: Path, report: Mapping[str, Any] | None
-) -> dict[str, Any]:
+    cell: CommandCell, rep: int, slot: EmulatedSlot, folder: Path, control: Path, report: Mapping[str, Any] | None
+) -> Row:
     """Run the program and return the row, judged: status "ok" or "invalid"; arguments as of `rep.train.measure`.
 
     Raises:
@@ -71,12 +72,14 @@ def measure(
         for rank in program.ranks():
             forget(program.steps_file(rank))
     host = meter.stop()
-    measured = Measured(_step_rows(told), ended.finished, tcp)
+    measured = Measured([], ended.finished, tcp)
     verdict = judge(cell, network, stats, host, report, timed["step_time_s"])
-    if measured.rows:
-        write_steps(folder / "steps.parquet", measured.rows)
-    write_network(folder, network, measured, stats, host, report)
-    row = measured_row(cell, rep, timed, measured, stats, host, report, verdict) | {"image": slot.image}
+    steps = Steps()
+    steps.extend(_step_rows(told))
+    steps.write(folder / "steps.parquet")
+    write_network(folder, network, measured, report, stats, host)
+    row = measured_row(cell, rep, timed, measured, stats, host, report, verdict)
+    row["image"] = slot.image
     if cell.changes:
         row["events"] = ended.events
         write_json(folder / EVENTS, ended.events)
@@ -84,12 +87,19 @@ def measure(
 
 
 def _execute(
-    cell: Cell, rep: int, program: Program, slot: Slot, folder: Path, door: Path, meter: HostMeter, ended: Ended
+    cell: CommandCell,
+    rep: int,
+    program: Program,
+    slot: EmulatedSlot,
+    folder: Path,
+    door: Path,
+    meter: HostMeter,
+    ended: Ended,
 ) -> dict[str, Any]:
     """From the workers to the end of the program; returns what of TCP is in force. Raises: as `measure`."""
     handles = slot.prepare(group_of(cell))
-    tcp = set_tcp(handles, tcp_of(cell)) if cell.workers > 1 else {}
-    slot.emulator.apply(network_of(cell), seed=cell.config["seed"] + rep)
+    tcp = set_tcp(handles, tcp_of(cell))
+    slot.emulator.apply(network_of(cell), seed=cell.seed + rep)
     slot.emulator.stats(reset=True)
     meter.start()
     with playing(program.schedule, slot, handles, ended) as begin:
@@ -101,27 +111,26 @@ def _execute(
     return tcp
 
 
-def program_of(cell: Cell, rep: int, stem: Path) -> Program:
+def program_of(cell: CommandCell, rep: int, stem: Path) -> Program:
     """What to run, and where. `stem`: what the files begin with that its processes share."""
-    config, workload = cell.config, cell.config["workload"]
     return Program(
-        argv=tuple(workload["command"]),
-        profile=cell.profile(),
-        sites=cell.placement(),
-        processes=workload["nproc_per_worker"],
+        argv=cell.command,
+        profile=cell.profile,
+        sites=cell.placement,
+        processes=cell.processes,
         cwd=cell.folder.resolve(),
-        testbed=config["testbed"],
-        emulator=config["emulator"],
+        testbed=cell.testbed,
+        emulator=cell.emulator or "",
         tcp=tcp_of(cell),
         schedule=schedule_of(cell) if cell.changes else None,
-        image=config.get("containers", {}).get("image"),
-        environment={**command.told(cell.axes), **config["environment"], "WANBENCH_SEED": str(config["seed"] + rep)},
+        image=cell.containers.image,
+        environment={**command.told(cell.axes), **cell.environment, "WANBENCH_SEED": str(cell.seed + rep)},
         steps=Path(f"{stem}-steps"),
-        hook=workload.get("step_times") == "hook",
+        hook=cell.hook,
     )
 
 
-def step_time(cell: Cell, told: Told, lasted: Mapping[int, float]) -> dict[str, Any]:
+def step_time(cell: CommandCell, told: Told, lasted: Mapping[int, float]) -> dict[str, Any]:
     """The columns that say how long a step took, of the slowest process.
 
     Args:
@@ -131,15 +140,14 @@ def step_time(cell: Cell, told: Told, lasted: Mapping[int, float]) -> dict[str, 
     Raises:
         RepFailed: the hook was asked for and saw nothing, or no step is left after the warm-up.
     """
-    workload = cell.config["workload"]
     if not told:
-        if workload.get("step_times") == "hook":
+        if cell.hook:
             raise RepFailed(
                 "no optimizer step of torch was seen (workload.step_times): call wanbench.step() where a step ends, or "
                 "leave step_times out and the whole program is timed"
             )
         return {"steps": None, "step_time_s": max(lasted.values()), "step_times": "total"}
-    warmup = int(workload["warmup"].split()[0])
+    warmup = cell.warmup
     who = "step" if any(who == "step" for who, _ in told.values()) else "hook"
     counted = {rank: ends for rank, (by, ends) in told.items() if by == who}
     for rank, ends in counted.items():
@@ -161,17 +169,15 @@ def _told(program: Program) -> Iterator[tuple[int, Path, str]]:
             yield rank, path, who
 
 
-def _step_rows(told: Told) -> list[dict[str, Any]]:
+def _step_rows(told: Told) -> Iterator[dict[str, Any]]:
     """One row a rank and step; how long the first one took is not known."""
-    rows = []
     for rank, (_, ends) in told.items():
         durations = [None, *((after - before) / _NS for before, after in pairwise(ends))]
         for step, (end, seconds) in enumerate(zip(ends, durations, strict=True)):
-            rows.append({"rank": rank, "step": step, "end_ns": end, "step_time_s": seconds})
-    return rows
+            yield {"rank": rank, "step": step, "end_ns": end, "step_time_s": seconds}
 
 
-def _check(cell: Cell, ended: Ended, folder: Path) -> None:
+def _check(cell: CommandCell, ended: Ended, folder: Path) -> None:
     """Raises: RepFailed, with the last words of the process that failed."""
     if ended.failed is not None:
         how = f"failed with status {ended.code}" if ended.code < 128 else f"was killed by signal {ended.code - 128}"

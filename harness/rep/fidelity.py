@@ -89,7 +89,7 @@ def judge(
         return reasons
     reasons += list(probe["reasons"]) if probe else []
     one_way_ms = max((link.delay_ns for link in network.links.values()), default=0) / 1e6
-    step_ms = (cell.predicted_step_time_s() or step_time_s or 0.0) * 1e3
+    step_ms = (cell.predicted_step_time_s or step_time_s or 0.0) * 1e3
     limit = max(LATENESS_MS, LATENESS_SHARE_OF_DELAY * one_way_ms, LATENESS_SHARE_OF_STEP * step_ms)
     while_ = "" if stats.overdue_pct is None else f", during {stats.overdue_pct:.1f} % of the time"
     overdue = stats.overdue_pct is None or stats.overdue_pct > OVERDUE_PCT

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from wanbench.harness.emulators.base import EmulatorError
 from wanbench.harness.emulators.plan import DEVICE, Network, build, worker_address
@@ -18,9 +18,9 @@ from wanbench.harness.emulators.probe.measure import probe
 from wanbench.harness.emulators.probe.report import TOLERANCES
 from wanbench.harness.errors import CellsFailed, HostError, SpecError
 from wanbench.harness.rep.outputs import Outputs
-from wanbench.harness.rep.player import Player
 from wanbench.harness.testbeds import opened
-from wanbench.harness.testbeds.base import FolderMount, Group, Slot, WorkerDied, WorkerHandle
+from wanbench.harness.testbeds.base import EmulatedSlot, FolderMount, Group, WorkerDied, WorkerHandle
+from wanbench.harness.testbeds.player import Player
 from wanbench.harness.timeline.kill import Programs
 from wanbench.harness.timeline.schedule import Schedule
 from wanbench.netprofiles import Profile, place
@@ -192,7 +192,7 @@ def execute(program: Program, folder: Path, control: Path, say: Callable[[str], 
     """
     testbed = opened(program.testbed, control)
     try:
-        slot = testbed.open_slot(program.emulator)
+        slot = cast(EmulatedSlot, testbed.open_slot(program.emulator))
         handles = slot.prepare(program.group())
         ended = Ended(tcp=_set_tcp(handles, program.tcp), image=slot.image)
         network = program.network()
@@ -229,7 +229,7 @@ def _set_tcp(handles: Sequence[WorkerHandle], settings: Mapping[str, str | bool]
 
 def _run(
     program: Program,
-    slot: Slot,
+    slot: EmulatedSlot,
     handles: Sequence[WorkerHandle],
     control: Path,
     outputs: Outputs,
@@ -254,7 +254,7 @@ def _run(
 @contextmanager
 def playing(
     schedule: Schedule | None,
-    slot: Slot,
+    slot: EmulatedSlot,
     handles: Sequence[WorkerHandle],
     ended: Ended,
     say: Callable[[str], None] = lambda line: None,
@@ -298,7 +298,7 @@ def start(
 
 def watch(
     program: Program,
-    slot: Slot,
+    slot: EmulatedSlot,
     handles: Sequence[WorkerHandle],
     ended: Ended,
     received: Sequence[int] = (),

@@ -15,7 +15,7 @@ from wanbench.harness.timeline.schedule import Schedule
 from wanbench.netprofiles import Profile
 
 if TYPE_CHECKING:
-    from wanbench.harness.rep.player import Event
+    from wanbench.harness.testbeds.base import Event, Played
 
 _NS = 1e9
 Turns = Sequence[Sequence[int | None]]
@@ -52,16 +52,13 @@ class Stragglers:
     ) -> None:
         self._changes, self._network, self._profile, self._slowed_ns = changes, network, profile, slowed_ns
 
-    def told(self, events: Sequence[Event], steps: Mapping[int, int], begun_ns: int) -> list[Event]:
-        """These events, with the times at which the last of the workers that they name did so; None if one never did.
-
-        Args:
-            steps: as of `Schedule.met`. begun_ns: when all workers began.
-        """
+    def told(self, played: Played) -> list[Event]:
+        """Its events, with the times at which the last of the workers that they name did so; None if one never did."""
         came: dict[tuple[str, float], list[int | None]] = defaultdict(list)
-        for what, due_ns, at_ns in self._turns(steps):
+        for what, due_ns, at_ns in self._turns(played.steps):
             came[what, due_ns / _NS] += at_ns
-        return [self._corrected(event, came.get((event.what, event.asked_s)), begun_ns) for event in events]
+        begun_ns = played.begun_ns
+        return [self._corrected(event, came.get((event.what, event.asked_s)), begun_ns) for event in played.events]
 
     def _corrected(self, event: Event, came: Sequence[int | None] | None, begun_ns: int) -> Event:
         if came is None:

@@ -13,7 +13,7 @@ from pathlib import Path
 from wanbench.harness import testbeds
 from wanbench.harness.emulators import choice
 from wanbench.harness.errors import HostError, SpecError
-from wanbench.harness.plan.cell import Cell
+from wanbench.harness.plan.cell import Cell, CommandCell, TrainingCell
 from wanbench.harness.process import owner
 from wanbench.harness.spec.command import check_there
 from wanbench.harness.testbeds.docker.mounts import current
@@ -35,17 +35,15 @@ def check_host(cells: Iterable[Cell]) -> None:
     """
     cells = list(cells)
     _check_data(cells)
-    emulated = [cell for cell in cells if cell.config["testbed"] != "virtual"]
-    for testbed in dict.fromkeys(cell.config["testbed"] for cell in emulated):
-        mine = [cell for cell in emulated if cell.config["testbed"] == testbed]
-        testbeds.check(testbed, {cell.config.get("containers", {}).get("image") for cell in mine})
-    for cell in emulated:
-        if cell.is_command:
+    for testbed in dict.fromkeys(cell.testbed for cell in cells):
+        testbeds.check(testbed, {cell.containers.image for cell in cells if cell.testbed == testbed})
+    for cell in cells:
+        if isinstance(cell, CommandCell):
             _check_command(cell)
-    kinds = [(cell.config["emulator"], cell.config["testbed"]) for cell in emulated if cell.workers > 1]
-    for emulator, testbed in dict.fromkeys(kinds):
+    for emulator, testbed in dict.fromkeys((cell.emulator, cell.testbed) for cell in cells if cell.workers > 1):
         try:
-            choice.check(emulator, testbeds.home_of(testbed))
+            if emulator is not None:
+                choice.check(emulator, testbeds.home_of(testbed))
         except HostError as error:
             raise HostError(f"{error} (`--testbed virtual` simulates this)") from None
     available = _available_bytes()
@@ -60,40 +58,40 @@ def check_host(cells: Iterable[Cell]) -> None:
 
 def _check_data(cells: Iterable[Cell]) -> None:
     """Every data set is there and in its format, and can be shown to containers."""
-    workloads = {json.dumps(c.config["workload"], sort_keys=True): c for c in cells if not c.is_command}
-    for cell in workloads.values():
+    trained = {cell.task.model_dump_json(): cell for cell in cells if isinstance(cell, TrainingCell)}
+    for cell in trained.values():
         try:
-            check_data(cell.config["workload"])
+            check_data(cell.task.plain())
         except WorkloadError as error:
             raise SpecError(str(error)) from None
-        if cell.config["testbed"] == "docker" and "data" in cell.config["workload"]:
-            if testbeds.adopted() is not None:
-                raise SpecError("workload.data: containers that are there already do not see that folder")
-            current(Path(cell.config["workload"]["data"]))
+        if testbeds.contained(cell.testbed) and cell.task.data is not None:
+            _check_shown(Path(cell.task.data), "workload.data", "that folder")
 
 
-def _check_command(cell: Cell) -> None:
+def _check_command(cell: CommandCell) -> None:
     """The program is there, or its folder can be shown to containers."""
-    if cell.config["testbed"] == "netns":
-        check_there(cell.config["workload"]["command"][0], cell.folder, "workload.command: ")
-    elif testbeds.adopted() is not None:
-        raise SpecError("workload.command: containers that are there already do not see the folder that it runs in")
+    if testbeds.contained(cell.testbed):
+        _check_shown(cell.folder.resolve(), "workload.command", "the folder that it runs in")
     else:
-        current(cell.folder.resolve())
+        check_there(cell.command[0], cell.folder, "workload.command: ")
+
+
+def _check_shown(folder: Path, key: str, what: str) -> None:
+    if testbeds.adopted() is not None:
+        raise SpecError(f"{key}: containers that are there already do not see {what}")
+    current(folder)
 
 
 def memory_bytes(cell: Cell) -> int:
     """Memory that a cell's workers need: vectors, and two copies of every message in flight and of the next."""
-    if cell.is_command:  # and what it makes for itself, which only it knows
-        processes: int = cell.config["workload"]["nproc_per_worker"]
-        return cell.workers * (_WORKER_BYTES + processes * _PROGRAM_BYTES)
-    inputs, algorithm = cell.law_inputs(), cell.algorithm()
-    model = cell.workload().message_bytes
-    if cell.config["testbed"] == "virtual":
-        vectors = (_VECTORS + (algorithm.in_flight + 1) * inputs.messages) * model if cell.workload().learns else 0
-        return cell.workers * (_SIMULATED_BYTES + vectors)
-    in_flight = (algorithm.in_flight + 1) * 2 * inputs.messages * model
-    return cell.workers * (_WORKER_BYTES + _VECTORS * model + in_flight)
+    if isinstance(cell, CommandCell):  # and what it makes for itself, which only it knows
+        return cell.workers * (_WORKER_BYTES + cell.processes * _PROGRAM_BYTES)
+    assert isinstance(cell, TrainingCell)
+    model = cell.workload.message_bytes
+    in_flight = (cell.algorithm().in_flight + 1) * cell.messages_per_sync
+    if testbeds.simulated(cell.testbed):
+        return cell.workers * (_SIMULATED_BYTES + ((_VECTORS + in_flight) * model if cell.workload.learns else 0))
+    return cell.workers * (_WORKER_BYTES + (_VECTORS + 2 * in_flight) * model)
 
 
 def _available_bytes() -> int:

@@ -25,7 +25,7 @@ class Kind(NamedTuple):
     """What a repetition runs on, by name."""
 
     testbed: str
-    emulator: str
+    emulator: str | None
 
 
 class LocalEngine:
@@ -82,7 +82,7 @@ class LocalEngine:
         with self._opening:
             idle = self._idle.setdefault(kind, [])
             slot = idle.pop() if idle else None
-        slot = slot or self._testbed(kind.testbed).open_slot(kind.emulator)
+        slot = slot or self._testbed(kind.testbed).open_slot(kind.emulator or "")
         try:
             yield slot
         finally:

@@ -16,21 +16,21 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from wanbench.harness.analysis.scalability import scalability
+from wanbench.harness.analysis.scalability import one_worker_step_times, scalability
 from wanbench.harness.errors import Interrupted, RepFailed
-from wanbench.harness.plan.cell import Cell
+from wanbench.harness.plan.cell import Cell, CommandCell
 from wanbench.harness.plan.load import Load, fits, load_of, makespan
-from wanbench.harness.rep.command import measure as measure_command
-from wanbench.harness.rep.train import measure as measure_training
-from wanbench.harness.rep.train import network_of, probe_cell
+from wanbench.harness.rep.measure import measure, probe_cell
+from wanbench.harness.rep.train import network_of
+from wanbench.harness.results.columns import Row
 from wanbench.harness.results.row import describe
 from wanbench.harness.results.store import RunFolder
 from wanbench.harness.run.host import check_host, sweep_stale, write_owner
 from wanbench.harness.run.local import Kind, LocalEngine
+from wanbench.harness.run.manifest import code_hash
 from wanbench.harness.run.progress import Reporter, brief, clock
 from wanbench.harness.run.redraw import Redrawer
-from wanbench.harness.testbeds import opened
-from wanbench.harness.testbeds.virtual.engine import Simulator
+from wanbench.harness.testbeds import opened, simulated
 
 _TRIES = 2  # an invalid repetition is measured once more, a failed one is not
 
@@ -85,7 +85,6 @@ def execute(todo: list[Item], folder: RunFolder, slots: int, cores: int, say: Re
         finally:
             if redrawer is not None:
                 redrawer.close()
-            session.simulator.close()
             engine.close()
     return tally
 
@@ -117,7 +116,6 @@ class _Session:
         self.folder, self.engine, self.control = folder, engine, control
         self.say, self.tally, self.stopped, self.redrawer = say, tally, stopped, redrawer
         self.cores, self.slots = cores, slots
-        self.simulator = Simulator()
         self.rows = folder.rows()  # of earlier invocations and of this one
         self.probes: dict[_Network, Mapping[str, Any]] = {}
         self.lasted_s: list[float] = []  # of commands
@@ -125,9 +123,8 @@ class _Session:
 
     def run(self, todo: list[Item]) -> None:
         """Everything; what was doubtful the first time is probed and measured again, alone, at the end."""
-        simulated = [item for item in todo if _simulated(item.cell)]
-        todo = [item for item in todo if not _simulated(item.cell)]
-        self._side_by_side(simulated, slots=1)
+        self._side_by_side([item for item in todo if simulated(_kind(item.cell).testbed)], slots=1)
+        todo = [item for item in todo if not simulated(_kind(item.cell).testbed)]
         self._alone([item for item in todo if item.cell.is_baseline])
         again, self.again = self.again, []  # now, because all others are compared with them
         self._alone(again)
@@ -172,7 +169,7 @@ class _Session:
     def _side_by_side(self, items: list[Item], slots: int) -> None:
         """As many at a time as slots and processors allow."""
         queue = list(items)
-        running: dict[Future[dict[str, Any]], tuple[Item, Path]] = {}
+        running: dict[Future[Row], tuple[Item, Path]] = {}
         while queue or running:
             chosen = self._choose(queue, [item.load for item, _ in running.values()], slots)
             if chosen is not None:
@@ -190,7 +187,7 @@ class _Session:
 
     def _load(self, item: Item) -> Load:
         """How long a command takes is known from those that have ended."""
-        if item.cell.is_command and self.lasted_s:
+        if isinstance(item.cell, CommandCell) and self.lasted_s:
             return replace(item.load, seconds=statistics.fmean(self.lasted_s))
         return item.load
 
@@ -200,22 +197,19 @@ class _Session:
             return None
         return next((item for item in queue if fits(item.load, loads, self.cores)), None)
 
-    def _submit(self, item: Item, part: Path) -> Future[dict[str, Any]]:
-        if _simulated(item.cell):
-            return self.simulator.submit(item.cell, item.rep, part)
-        probe = self._report(item) if not item.cell.is_baseline else None
-        measure = measure_command if item.cell.is_command else measure_training
+    def _submit(self, item: Item, part: Path) -> Future[Row]:
+        probe = self.probes.get(_network(item.cell)) if not item.cell.is_baseline else None
         return self.engine.submit(
             _kind(item.cell), lambda slot: measure(item.cell, item.rep, slot, part, self.control, probe)
         )
 
-    def _settle(self, item: Item, part: Path, future: Future[dict[str, Any]]) -> None:
+    def _settle(self, item: Item, part: Path, future: Future[Row]) -> None:
         """A repetition ended: publish it, try again, or keep the failure."""
-        name = self.folder.name
+        known: Any = {"run": self.folder.name, "code": code_hash(item.cell)}
         try:
-            row = {**future.result(), "run": name}
+            row = future.result() | known
         except RepFailed as error:
-            row = {**describe(item.cell, item.rep), "run": name, "status": "failed", "reason": str(error)}
+            row = describe(item.cell, item.rep) | known | {"status": "failed", "reason": str(error)}
             self._keep_failure(item, part, row, error.log_tail)
             return
         if row["status"] == "invalid":
@@ -224,16 +218,16 @@ class _Session:
                 self.folder.fail(item.cell, item.rep, part, {"row": row})
                 self.folder.event("invalid", cell=item.cell.slug, rep=item.rep, reason=row["reason"])
                 self.say.say(
-                    f"{item.cell.title}  rep {item.rep}  invalid, to be measured again: {brief(row['reason'])}"
+                    f"{item.cell.title}  rep {item.rep}  invalid, to be measured again: {brief(row['reason'] or '')}"
                 )
                 self.again.append(item)
                 return
             self._keep_failure(item, part, row, ())
             return
-        if item.cell.is_command:
+        if isinstance(item.cell, CommandCell):
             self.lasted_s.append(time.monotonic() - item.began)
         self.rows.append(row)
-        row["scalability"] = scalability(row, self.rows)
+        row["scalability"] = scalability(row, one_worker_step_times(self.rows))
         self.folder.finish(item.cell, item.rep, part, row)
         self.folder.event("finished", cell=item.cell.slug, rep=item.rep, step_time_s=row["step_time_s"])
         self.tally.ok += 1
@@ -241,16 +235,16 @@ class _Session:
         if self.redrawer is not None:
             self.redrawer.changed()
 
-    def _keep_failure(self, item: Item, part: Path, row: dict[str, Any], log_tail: tuple[str, ...]) -> None:
+    def _keep_failure(self, item: Item, part: Path, row: Row, log_tail: tuple[str, ...]) -> None:
         kept = self.folder.fail(item.cell, item.rep, part, {"row": row, "log_tail": list(log_tail)})
         self.folder.event("failed", cell=item.cell.slug, rep=item.rep, reason=row["reason"])
         self.tally.failed.append(item.cell.slug)
-        self.say.finished(f"{item.cell.title}  rep {item.rep}  {row['status'].upper()}: {brief(row['reason'])}")
+        self.say.finished(f"{item.cell.title}  rep {item.rep}  {row['status'].upper()}: {brief(row['reason'] or '')}")
         for line in log_tail:
             self.say.say(f"        {line}")
         self.say.say(f"        {kept}")
 
-    def _first(self, futures: set[Future[dict[str, Any]]]) -> set[Future[dict[str, Any]]]:
+    def _first(self, futures: set[Future[Row]]) -> set[Future[Row]]:
         while True:
             done, _ = wait(futures, timeout=0.2, return_when=FIRST_COMPLETED)
             if self.stopped.is_set():
@@ -264,11 +258,7 @@ class _Session:
 
 
 def _kind(cell: Cell) -> Kind:
-    return Kind(cell.config["testbed"], cell.config["emulator"])
-
-
-def _simulated(cell: Cell) -> bool:
-    return bool(cell.config["testbed"] == "virtual")
+    return Kind(cell.testbed, cell.emulator)
 
 
 def _network(cell: Cell) -> _Network:
@@ -276,7 +266,7 @@ def _network(cell: Cell) -> _Network:
     return _kind(cell), network_of(cell).key()
 
 
-def _line(item: Item, row: dict[str, Any]) -> str:
+def _line(item: Item, row: Row) -> str:
     scal = f"  scalability {row['scalability']:.3f}" if row["scalability"] is not None else ""
     law = row["predicted_step_time_s"]
     against = f" (law {law:.3f})" if law is not None else ""

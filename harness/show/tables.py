@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import Any, Literal
 
 from wanbench.harness.analysis.best import networks
+from wanbench.harness.analysis.labels import AXES
 from wanbench.harness.analysis.order import absent
 from wanbench.harness.analysis.summary import (
-    AXES,
     AXIS_TITLES,
     COLUMNS,
     AnalysisError,

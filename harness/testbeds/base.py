@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
 
-from wanbench.harness.emulators.base import Emulator
+from wanbench.harness.emulators.base import Emulator, EmulatorStats
+from wanbench.harness.emulators.plan import Network
+from wanbench.harness.results.steps import Steps
+from wanbench.harness.timeline.schedule import Schedule
+from wanbench.workloads.loop.job import Job
 
 
 @dataclass(frozen=True)
@@ -53,6 +57,84 @@ class Group:
         return replace(self, workers=0, sites=()) == replace(other, workers=0, sites=())
 
 
+@dataclass(frozen=True)
+class Training:
+    """What the workers of a slot train, and on what network.
+
+    Attributes:
+        jobs: by rank; equal but for the rank. group: the workers.
+        network: what joins them. schedule: how it changes; None: it does not.
+        patience_s: so long may all of them be silent before they count as hung.
+        folder: takes what they print.
+        warm: called when all begin their first step, where this host's load matters to them.
+        tcp_ramp: whether TCP has a window that grows, where TCP is a model.
+    """
+
+    jobs: Sequence[Job]
+    group: Group
+    network: Network
+    schedule: Schedule | None
+    patience_s: float
+    folder: Path
+    warm: Callable[[], None]
+    tcp_ramp: bool = True
+
+
+@dataclass(frozen=True)
+class Event:
+    """Something changed.
+
+    Attributes:
+        what: for people, such as "tokyo: cut off".
+        asked_s: when it was due, since all workers began.
+        actual_s: when the emulator, or the last worker, had done it; None if the repetition ended before.
+        at_ns: the same on the clock that step rows have.
+        with_step: workers do it when their next step begins, and only they know when that was (`rep.stragglers`).
+    """
+
+    what: str
+    asked_s: float
+    actual_s: float | None
+    at_ns: int | None
+    with_step: bool = False
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class Played:
+    """What became of a schedule.
+
+    Attributes:
+        events: all, those too that were still to come.
+        steps: when steps ended that somebody waited for, as of `Schedule.met`. begun_ns: when all workers began.
+    """
+
+    events: Sequence[Event]
+    steps: Mapping[int, int]
+    begun_ns: int
+
+
+@dataclass
+class Trained:
+    """What came back from the workers.
+
+    Attributes:
+        steps: rows of all. finished: what each said at its end. tcp: what was in force.
+        stats: of the emulator; None: nothing was emulated. played: what changed, None without a schedule.
+        image: digest of the containers' image, if workers are containers.
+    """
+
+    steps: Steps = field(default_factory=Steps)
+    finished: dict[int, dict[str, Any]] = field(default_factory=dict)
+    tcp: dict[str, Any] = field(default_factory=dict)
+    stats: EmulatorStats | None = None
+    played: Played | None = None
+    image: str | None = None
+
+
 class WorkerHandle(Protocol):
     """One worker, as the controller sees it."""
 
@@ -68,7 +150,15 @@ class WorkerHandle(Protocol):
 
 
 class Slot(Protocol):
-    """Workers with one emulator, reused from cell to cell. Used from one thread."""
+    """Where one repetition at a time is made. Used from one thread."""
+
+    def train(self, training: Training) -> Trained:
+        """Let workers train. Raises: RepFailed: one died, hung, or reported an error; HostError: none can start."""
+        ...
+
+
+class EmulatedSlot(Slot, Protocol):
+    """Workers that are processes, with one emulator, reused from cell to cell."""
 
     @property
     def emulator(self) -> Emulator:
@@ -131,6 +221,3 @@ class WorkerDied(RuntimeError):
         super().__init__(f"worker {rank}{message}")
         self.rank = rank
         self.kind = kind
-
-
-Log = Callable[[str], None]

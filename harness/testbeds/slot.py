@@ -12,7 +12,8 @@ from typing import Any, Protocol
 
 from wanbench.harness.emulators.base import Emulator, EmulatorError
 from wanbench.harness.errors import HostError
-from wanbench.harness.testbeds.base import Group, WorkerDied
+from wanbench.harness.testbeds.base import Group, Trained, Training, WorkerDied
+from wanbench.harness.testbeds.training import train
 from wanbench.workloads.process.control import Channel, ControlError, text
 
 _BLAME_S = 0.5  # between a worker's end and the complaints of its peers, the other way round
@@ -98,7 +99,7 @@ class WorkerSlot:
 
     @property
     def image(self) -> str | None:
-        """See `Slot.image`."""
+        """Digest of the containers' image."""
         return self._testbed.image(self._group)
 
     @property
@@ -107,8 +108,12 @@ class WorkerSlot:
         assert self._emulator is not None, "prepare comes first"
         return self._emulator
 
+    def train(self, training: Training) -> Trained:
+        """Workers that are processes train."""
+        return train(self, training)
+
     def prepare(self, group: Group) -> Sequence[Worker]:
-        """See `Slot.prepare`."""
+        """The first workers of the group, idle, those that are missing started."""
         if self._workers and not self._testbed.serves(self._group, group):
             self.discard()
         self._group = group
@@ -128,7 +133,7 @@ class WorkerSlot:
         return self._workers[: group.workers]
 
     def events(self, ranks: int, silence_s: float) -> Iterator[tuple[int, dict[str, Any]]]:
-        """Messages of the first `ranks` workers as they come, until the caller stops asking; see `Slot.events`."""
+        """Messages of the first `ranks` workers as they come, until the caller stops asking."""
         with selectors.DefaultSelector() as selector:
             selector.register(self.emulator, selectors.EVENT_READ)
             for worker in self._workers[:ranks]:
@@ -149,7 +154,7 @@ class WorkerSlot:
         raise TimeoutError
 
     def diagnose(self, ranks: int) -> str | None:
-        """See `Slot.diagnose`."""
+        """Let hanging workers print where they are, and find those that somebody stopped."""
         for worker in self._workers[:ranks]:
             worker.ask_where()
         time.sleep(_PRINT_S)

@@ -16,6 +16,7 @@ from wanbench.harness.emulators.base import EmulatorStats
 from wanbench.harness.emulators.plan import Network, worker_address
 from wanbench.harness.emulators.relay.queues import Switch
 from wanbench.harness.emulators.relay.stats import Meter
+from wanbench.harness.testbeds.training import train
 
 MS = 1e6
 PACKET_EVERY_MS = 2.0
@@ -77,6 +78,9 @@ class _Slot:
         self.testbed, self.emulator = testbed, self
         self.jobs: dict[int, dict] = {}
         self.network: Network | None = None
+
+    def train(self, training):
+        return train(self, training)
 
     def prepare(self, group):
         return [_Worker(rank, self) for rank in range(group.workers)]

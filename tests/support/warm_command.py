@@ -57,7 +57,7 @@ def serve() -> None:
     import wanbench.harness.cli.run_command
     import wanbench.harness.show.figures
     import wanbench.harness.show.tables
-    import wanbench.harness.testbeds.virtual.rep  # noqa: F401
+    import wanbench.harness.testbeds.virtual.simulate  # noqa: F401
     from wanbench.harness.cli import main
 
     for line in sys.stdin:

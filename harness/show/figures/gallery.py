@@ -11,9 +11,9 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from wanbench.harness.analysis.best import networks
+from wanbench.harness.analysis.labels import AXES
 from wanbench.harness.analysis.order import algorithm_order, by_value
 from wanbench.harness.analysis.summary import (
-    AXES,
     COLUMNS,
     Pivot,
     axes_of,

@@ -9,5 +9,7 @@ Layout
     collectives/     one description each: gloo, direct, ring, halving-doubling, hierarchical
     fabric.py        operations in flight, in global time order
     datagrams.py     exchanges of datagrams: which arrive, and when an exchange ends
-    rep.py           one repetition of one cell
+    simulate.py      all workers of a repetition, each as a greenlet
+    changing.py, outages.py   a network that changes meanwhile
+    testbed.py       VirtualTestbed: all this behind the interface of the others
 """

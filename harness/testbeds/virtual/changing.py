@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from wanbench.harness.rep.player import Event
-from wanbench.harness.rep.stragglers import Stragglers
+from wanbench.harness.testbeds.base import Event, Played
 from wanbench.harness.testbeds.virtual.kernel import Simulation
 from wanbench.harness.testbeds.virtual.network import VirtualNetwork
 from wanbench.harness.timeline.schedule import Schedule
@@ -73,10 +72,10 @@ class Changing:
             left = due
         return self._happened + coming
 
-    def as_told(self, stragglers: Stragglers) -> list[Event]:
-        """All events, at the end, those of slow workers as these say."""
+    def played(self) -> Played:
+        """What happened; at the end."""
         assert self._origin is not None, "all have begun"
-        return stragglers.told(self.events, self._steps, self._origin)
+        return Played(self.events, self._steps, self._origin)
 
     def cut_off(self) -> str:
         """What a cut holds apart at the end, for people; "" if nothing."""

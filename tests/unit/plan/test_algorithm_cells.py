@@ -6,7 +6,7 @@ import pytest
 from small_spec import edited, refusal, swept
 
 from wanbench.harness.rep.train import jobs, network_of
-from wanbench.harness.testbeds.virtual.rep import simulate
+from wanbench.harness.testbeds.virtual.simulate import simulate
 from wanbench.harness.testbeds.virtual.tcp import Tcp
 from wanbench.workloads.algorithms import registry
 

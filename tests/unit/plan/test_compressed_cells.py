@@ -7,7 +7,7 @@ from small_spec import edited, refusal, swept
 
 from wanbench.harness.plan.law import PredictInputs, predict
 from wanbench.harness.rep.train import jobs, network_of
-from wanbench.harness.testbeds.virtual.rep import simulate
+from wanbench.harness.testbeds.virtual.simulate import simulate
 from wanbench.harness.testbeds.virtual.tcp import Tcp
 
 VIRTUAL = ("[algorithms]", '[run]\ntestbed = "virtual"\n\n[algorithms]')

@@ -9,8 +9,8 @@ import pytest
 from small_spec import edited, swept
 
 from wanbench.harness.emulators.base import EmulatorError
-from wanbench.harness.rep.player import Player
 from wanbench.harness.rep.train import schedule_of
+from wanbench.harness.testbeds.player import Player
 
 S = 1_000_000_000
 FLAP = 'at = "50ms"\nfor = "50ms"\nwhere = 1\ncut = true\nevery = "100ms"\ntimes = 2'

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from small_spec import edited, swept
 
-from wanbench.harness.rep.player import Event
 from wanbench.harness.rep.stragglers import Stragglers
 from wanbench.harness.rep.train import expected_seconds, jobs, network_of, patience_s, schedule_of
+from wanbench.harness.testbeds.base import Event, Played
 from wanbench.harness.timeline.changes import described, has_endless_outage, planned_outage_s
 
 MS, S = 1_000_000, 1_000_000_000
@@ -295,7 +295,9 @@ def test_a_change_of_several_workers_came_when_the_last_of_them_was_slow_and_not
     names = ["everywhere: compute × 3", "everywhere: compute as before"] * 2
     events = [Event(what, due, due, 0) for what, due in zip(names, (1.0, 2.0, 4.0, 5.0), strict=True)]
     other = Event("everywhere: rtt × 2", 5.0, 5.001, 0)
-    told = Stragglers(cell.changes, network_of(cell), cell.profile(), slowed_ns).told([*events, other], {}, 10 * S)
+    told = Stragglers(cell.changes, network_of(cell), cell.profile(), slowed_ns).told(
+        Played([*events, other], {}, 10 * S)
+    )
     assert [(event.actual_s, event.at_ns) for event in told[:4]] == [
         (2.0, 12 * S), (4.0, 14 * S), (None, None), (None, None)
     ]  # fmt: skip

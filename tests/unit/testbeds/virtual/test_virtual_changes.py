@@ -13,11 +13,12 @@ from small_spec import edited, swept
 from virtual_world import MS, NO_RAMP, star
 
 from wanbench.harness.errors import RepFailed
-from wanbench.harness.rep.train import jobs, network_of, schedule_of
+from wanbench.harness.rep.train import jobs, measure, network_of, schedule_of
 from wanbench.harness.testbeds.virtual.changing import Changing
 from wanbench.harness.testbeds.virtual.network import Route, VirtualNetwork
-from wanbench.harness.testbeds.virtual.rep import measure_virtual, simulate
+from wanbench.harness.testbeds.virtual.simulate import simulate
 from wanbench.harness.testbeds.virtual.tcp import NEVER, Lost, Tcp, attempts
+from wanbench.harness.testbeds.virtual.testbed import VirtualTestbed
 from wanbench.workloads.algorithms import registry
 
 S = 1_000_000_000
@@ -168,7 +169,7 @@ def test_push_sum_that_waits_for_a_time_goes_on(kind):
 def test_a_cut_that_never_heals_fails_with_its_name(tmp_path):
     cell = cell_of("ssgd = {}", '\n[[timeline]]\nat = "1s"\nwhere = 3\ncut = true\n')
     with pytest.raises(RepFailed) as caught:
-        measure_virtual(cell, 0, tmp_path, _never())
+        measure(cell, 0, VirtualTestbed(), tmp_path, tmp_path, None)
     assert str(caught.value).endswith(
         "waits for a peer that does not take part; cut off by the timeline: worker 3 since 1 s"
     )
@@ -177,7 +178,7 @@ def test_a_cut_that_never_heals_fails_with_its_name(tmp_path):
 @pytest.mark.parametrize("kind", ["sgp = { wait = '200ms' }", "rps = { deadline = '200ms' }", "adpsgd = {}"])
 def test_who_goes_on_without_a_peer_comes_to_the_end_though_it_never_comes_back(kind, tmp_path):
     cell = cell_of(kind, '\n[[timeline]]\nat = "1s"\nwhere = 3\ncut = true\n')
-    row = measure_virtual(cell, 0, tmp_path, _never())
+    row = measure(cell, 0, VirtualTestbed(), tmp_path, tmp_path, None)
     assert row["status"] == "ok"
     assert row["step_time_s"] < 1
 
@@ -195,7 +196,7 @@ def test_a_worker_gets_slow_when_its_next_step_begins_and_the_row_says_so(at, tm
     everyone = "".join(f'\n[[timeline]]\nat = "0s"\nwhere = {rank}\nslow = 2.0\n' for rank in (0, 1, 3))
     straggler = f'\n[[timeline]]\nat = "{at}"\nfor = "0.32s"\nwhere = 2\nslow = 3.0\n'
     cell = cell_of("adpsgd = {}", everyone + straggler, **{"tensors = 2": "tensors = 2\nstep_cv = 0.0"})
-    row = measure_virtual(cell, 0, tmp_path, _never())
+    row = measure(cell, 0, VirtualTestbed(), tmp_path, tmp_path, None)
     steps = pd.read_parquet(tmp_path / "steps.parquet")
     mine = steps[steps["rank"] == 2].sort_values("step")
     begins_ns = [0, *mine["end_ns"].tolist()]
@@ -210,7 +211,7 @@ def test_a_worker_gets_slow_when_its_next_step_begins_and_the_row_says_so(at, tm
 
 def test_a_worker_that_is_through_gets_slow_no_more(tmp_path):
     straggler = '\n[[timeline]]\nat = "1000s"\nwhere = 2\nslow = 3.0\n[[timeline]]\nat = "1s"\nslow = 2.0\n'
-    row = measure_virtual(cell_of("ssgd = {}", straggler), 0, tmp_path, _never())
+    row = measure(cell_of("ssgd = {}", straggler), 0, VirtualTestbed(), tmp_path, tmp_path, None)
     assert [(event["what"], event["actual_s"] is None) for event in row["events"]] == [
         ("everywhere: compute × 2", False),
         ("worker 2: compute × 3", True),
@@ -219,7 +220,7 @@ def test_a_worker_that_is_through_gets_slow_no_more(tmp_path):
 
 def test_a_change_after_a_step_of_rank_0_comes_when_that_step_has_ended(tmp_path):
     cell = cell_of("ssgd = {}", '\n[[timeline]]\nat = "10 steps"\nfor = "1s"\nrtt = "100ms"\n')
-    row = measure_virtual(cell, 0, tmp_path, _never())
+    row = measure(cell, 0, VirtualTestbed(), tmp_path, tmp_path, None)
     began, ended = row["events"]
     assert (began["what"], ended["what"]) == ("everywhere: rtt 100ms", "everywhere: rtt as before")
     assert began["asked_s"] == began["actual_s"] == pytest.approx(10 * 0.11, rel=0.1)
@@ -229,9 +230,9 @@ def test_a_change_after_a_step_of_rank_0_comes_when_that_step_has_ended(tmp_path
 
 def test_what_comes_after_the_end_of_training_is_told_as_not_having_come(tmp_path):
     cell = cell_of("ssgd = {}", '\n[[timeline]]\nat = "1000s"\ncut = true\n')
-    row = measure_virtual(cell, 0, tmp_path, _never())
+    row = measure(cell, 0, VirtualTestbed(), tmp_path, tmp_path, None)
     assert [(event["asked_s"], event["actual_s"]) for event in row["events"]] == [(1000.0, None)]
-    steady = measure_virtual(cell_of("ssgd = {}", ""), 0, tmp_path, _never())
+    steady = measure(cell_of("ssgd = {}", ""), 0, VirtualTestbed(), tmp_path, tmp_path, None)
     assert row["step_time_s"] == steady["step_time_s"]
 
 
@@ -241,7 +242,7 @@ def test_changes_to_come_that_no_network_can_have_together_are_told_all_the_same
         '\n[[timeline]]\nat = "5 steps"\nfor = "2000s"\ntraffic = "600Mbit"\n'
         '\n[[timeline]]\nat = "1000s"\ntraffic = "600Mbit"\n',
     )
-    row = measure_virtual(cell, 0, tmp_path, _never())
+    row = measure(cell, 0, VirtualTestbed(), tmp_path, tmp_path, None)
     assert [(event["what"], event["actual_s"] is None) for event in row["events"]] == [
         ("everywhere: traffic 600Mbit", False),
         ("everywhere: traffic 600Mbit", True),
@@ -251,9 +252,3 @@ def test_changes_to_come_that_no_network_can_have_together_are_told_all_the_same
 def test_the_same_timeline_gives_the_same_times():
     cell = cell_of("rps = {}", PARTITION, **{'rate = "1Gbit"': 'rate = "1Gbit"\nloss = "1%"'})
     assert step_times(cell) == step_times(cell)
-
-
-def _never():
-    import threading
-
-    return threading.Event()

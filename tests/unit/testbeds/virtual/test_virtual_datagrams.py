@@ -13,7 +13,7 @@ from wanbench.harness.spec.experiment import Spec
 from wanbench.harness.testbeds.virtual.fabric import SimulatedFabric
 from wanbench.harness.testbeds.virtual.kernel import Simulation
 from wanbench.harness.testbeds.virtual.network import VirtualNetwork
-from wanbench.harness.testbeds.virtual.rep import simulate
+from wanbench.harness.testbeds.virtual.simulate import simulate
 from wanbench.harness.testbeds.virtual.tcp import Tcp
 from wanbench.workloads.comm.blocks import PAYLOAD_BYTES, WIRE_HEADER_BYTES
 from wanbench.workloads.comm.exchange import Terms

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import threading
 from dataclasses import asdict
 
 import numpy as np
@@ -14,11 +13,12 @@ from small_spec import GOOD, edited
 
 from wanbench.harness.emulators.plan import Network
 from wanbench.harness.plan.cell import expand
-from wanbench.harness.rep.train import jobs, network_of
+from wanbench.harness.rep.train import jobs, measure, network_of
 from wanbench.harness.spec.experiment import Spec
 from wanbench.harness.testbeds.virtual.kernel import SimulationError
-from wanbench.harness.testbeds.virtual.rep import measure_virtual, simulate
+from wanbench.harness.testbeds.virtual.simulate import simulate
 from wanbench.harness.testbeds.virtual.tcp import Tcp
+from wanbench.harness.testbeds.virtual.testbed import VirtualTestbed
 
 VIRTUAL = ("[algorithms]", '[run]\ntestbed = "virtual"\n\n[algorithms]')
 DIGITS = ("params = 1000\ntensors = 2\n", 'name = "digits-cnn"\n')
@@ -100,7 +100,7 @@ def test_a_step_without_communication_takes_its_compute_time_to_the_nanosecond()
 
 def test_the_files_and_columns_of_a_repetition(tmp_path):
     cell = cell_of()
-    row = measure_virtual(cell, 0, tmp_path, threading.Event())
+    row = measure(cell, 0, VirtualTestbed(), tmp_path, tmp_path, None)
     assert {path.name for path in tmp_path.iterdir()} == {"steps.parquet", "messages.parquet", "network.json"}
     steps = pd.read_parquet(tmp_path / "steps.parquet")
     assert list(steps.columns) == [

@@ -7,7 +7,7 @@ import pytest
 from wanbench.harness.plan.cell import expand
 from wanbench.harness.rep.train import jobs, network_of
 from wanbench.harness.spec.experiment import Spec
-from wanbench.harness.testbeds.virtual.rep import simulate
+from wanbench.harness.testbeds.virtual.simulate import simulate
 from wanbench.harness.testbeds.virtual.tcp import Tcp
 
 WORKERS, STEP_S, GRADIENT_BYTES, RATE_BYTES_PER_S, LATENCY_S = 16, 0.3, 4 * 25_557_032, 42.3e6 / 8, 0.479

@@ -1,71 +1,30 @@
-"""One repetition of one cell on the simulated clock."""
+"""All workers of a repetition on one simulated clock."""
 
 from __future__ import annotations
 
 import random
 import threading
-import traceback
-from array import array
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
 from wanbench.harness.emulators.plan import Network
-from wanbench.harness.errors import RepFailed
-from wanbench.harness.plan.cell import Cell
-from wanbench.harness.rep.train import jobs, network_of, schedule_of, stragglers_of, write_events, write_messages
-from wanbench.harness.results.row import Measured, describe, trained
-from wanbench.harness.results.store import write_json
+from wanbench.harness.results.steps import Steps
 from wanbench.harness.testbeds.virtual.changing import Changing
 from wanbench.harness.testbeds.virtual.fabric import SimulatedFabric
-from wanbench.harness.testbeds.virtual.kernel import Simulation, SimulationError, Stopped
+from wanbench.harness.testbeds.virtual.kernel import Simulation
 from wanbench.harness.testbeds.virtual.network import VirtualNetwork
 from wanbench.harness.testbeds.virtual.tcp import Tcp
-from wanbench.harness.timeline.edits import TimelineError
 from wanbench.workloads.comm.clock import VirtualClock
 from wanbench.workloads.comm.virtual import VirtualComm, VirtualGroup
 from wanbench.workloads.loop import session
 from wanbench.workloads.loop.job import Job
 from wanbench.workloads.loop.train import Outcome
 from wanbench.workloads.seeding import torch_seed
-
-_LOG_TAIL_LINES = 12
-
-
-class Steps:
-    """The rows of all workers in columns: a million of dicts would take a gigabyte."""
-
-    _INTEGERS = ("rank", "step", "end_ns", "payload_bytes", "messages_sent")
-
-    def __init__(self) -> None:
-        self._columns: dict[str, array[Any]] = {}
-        self.first_rank: list[dict[str, Any]] = []
-
-    def add(self, row: dict[str, Any]) -> None:
-        """One row of `workloads.loop.train`."""
-        if not self._columns:
-            self._columns = {name: array("q" if name in self._INTEGERS else "d") for name in row}
-        for name, value in row.items():
-            self._columns[name].append(float("nan") if value is None else value)
-        if row["rank"] == 0:
-            self.first_rank.append(row)
-
-    def write(self, path: Path) -> None:
-        """One row per rank and step, as Parquet; the same file as on other testbeds."""
-        import pandas as pd
-
-        columns = {name: np.frombuffer(values, values.typecode) for name, values in self._columns.items()}
-        order = np.lexsort((columns["step"], columns["rank"]))
-        data = {
-            name: None if values.dtype == np.float64 and np.isnan(values).all() else values[order]
-            for name, values in columns.items()
-        }
-        pd.DataFrame(data, index=range(len(order))).to_parquet(path, index=False)
 
 
 @dataclass(frozen=True)
@@ -74,41 +33,6 @@ class Simulated:
 
     outcomes: Sequence[Outcome]
     steps: Steps
-
-
-def measure_virtual(cell: Cell, rep: int, folder: Path, stopped: threading.Event) -> dict[str, Any]:
-    """Simulate the repetition and return its row.
-
-    Args:
-        folder: takes the step rows and the network's values.
-        stopped: ends the simulation when set.
-
-    Raises:
-        RepFailed: a worker raised an error, or waits for what never comes.
-    """
-    network = network_of(cell)
-    settings = cell.config["network"]["tcp"]
-    tcp = Tcp(cell.config["virtual"]["tcp_ramp"], settings["slow_start_after_idle"])
-    changing = Changing(schedule_of(cell)) if cell.changes else None
-    try:
-        simulated = simulate(jobs(cell, rep, ""), network, tcp, stopped=stopped, changing=changing)
-    except SimulationError as error:
-        lines = "".join(traceback.format_exception(error.__cause__ or error)).splitlines()
-        reason = "; ".join(filter(None, [f"worker {error.rank}: {error}", changing.cut_off() if changing else ""]))
-        raise RepFailed(reason, tuple(lines[-_LOG_TAIL_LINES:])) from error
-    except TimelineError as error:
-        raise RepFailed(str(error)) from None
-    except Stopped:
-        raise RepFailed("stopped") from None
-    simulated.steps.write(folder / "steps.parquet")
-    write_messages(folder / "messages.parquet", simulated.outcomes[0].messages)
-    write_json(folder / "network.json", {"configured": network.to_json(), "probe": None, "tcp": vars(tcp)})
-    finished = {rank: {"outcome": vars(outcome)} for rank, outcome in enumerate(simulated.outcomes)}
-    measured = Measured(rows=simulated.steps.first_rank, finished=finished)
-    row = describe(cell, rep) | trained(cell, measured) | {"status": "ok"}
-    if changing is not None:
-        row["events"] = write_events(folder, changing.as_told(stragglers_of(cell, measured)))
-    return row
 
 
 def simulate(

@@ -8,13 +8,11 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import asdict, dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 from wanbench.harness.emulators.base import EmulatorError
 from wanbench.harness.emulators.plan import Network
-from wanbench.harness.rep.stragglers import Stragglers
-from wanbench.harness.testbeds.base import WorkerDied
+from wanbench.harness.testbeds.base import Event, Played, WorkerDied
 from wanbench.harness.timeline.edits import TimelineError
 from wanbench.harness.timeline.kill import Order, Programs
 from wanbench.harness.timeline.schedule import Schedule
@@ -27,29 +25,6 @@ class Changeable(Protocol):
 
     def update(self, network: Network) -> None:
         """See `harness.emulators.base.Emulator.update`."""
-
-
-@dataclass(frozen=True)
-class Event:
-    """Something changed.
-
-    Attributes:
-        what: for people, such as "tokyo: cut off".
-        asked_s: when it was due, since all workers began.
-        actual_s: when the emulator, or the last worker, had done it; None if the repetition ended before.
-        at_ns: the same on the clock that step rows have.
-        with_step: workers do it when their next step begins, and only they know when that was (`Stragglers`).
-    """
-
-    what: str
-    asked_s: float
-    actual_s: float | None
-    at_ns: int | None
-    with_step: bool = False
-
-    def to_json(self) -> dict[str, Any]:
-        """Plain data."""
-        return asdict(self)
 
 
 class Player:
@@ -130,9 +105,9 @@ class Player:
             places = self._schedule.met(self._steps).cut_off(self._now() - self._origin)
         return f"cut off by the timeline: {', '.join(places)}" if places else ""
 
-    def as_told(self, stragglers: Stragglers) -> list[Event]:
-        """All events, after `stop`, those of slow workers as these say."""
-        return stragglers.told(self.events, self._steps, self._begun)
+    def played(self) -> Played:
+        """What happened, and when rank 0's steps ended that were waited for; after `stop`."""
+        return Played(self.events, self._steps, self._begun)
 
     def _play(self) -> None:
         network = self._schedule.network

@@ -1,0 +1,36 @@
+"""One repetition of one cell, whatever it runs and wherever: its row, judged."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, cast
+
+from wanbench.harness.emulators.base import EmulatorError
+from wanbench.harness.emulators.probe.measure import probe
+from wanbench.harness.emulators.probe.report import TOLERANCES
+from wanbench.harness.errors import RepFailed
+from wanbench.harness.plan.cell import Cell, CommandCell, TrainingCell
+from wanbench.harness.rep import command, train
+from wanbench.harness.results.columns import Row
+from wanbench.harness.testbeds.base import EmulatedSlot, Slot, WorkerDied
+
+
+def measure(cell: Cell, rep: int, slot: Slot, folder: Path, control: Path, report: Mapping[str, Any] | None) -> Row:
+    """See `rep.train.measure`."""
+    if isinstance(cell, CommandCell):  # which the plan refuses where nothing is emulated
+        return command.measure(cell, rep, cast(EmulatedSlot, slot), folder, control, report)
+    assert isinstance(cell, TrainingCell)
+    return train.measure(cell, rep, slot, folder, control, report)
+
+
+def probe_cell(cell: Cell, slot: Slot) -> dict[str, Any]:
+    """What the emulator makes of the cell's network, measured on an idle host. Raises: RepFailed."""
+    emulated, network = cast(EmulatedSlot, slot), train.network_of(cell)
+    try:
+        handles = emulated.prepare(train.group_of(cell))
+        emulated.emulator.apply(network)
+        return probe(network, handles, tolerance=TOLERANCES[emulated.emulator.name]).to_json()
+    except (WorkerDied, TimeoutError, EmulatorError) as error:
+        emulated.discard()
+        raise RepFailed(f"probe: {str(error) or 'a worker did not answer'}") from None

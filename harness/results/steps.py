@@ -1,0 +1,52 @@
+"""Step rows in columns: a million of dicts would take a gigabyte."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+_INTEGERS = ("rank", "step", "end_ns", "payload_bytes", "messages_sent")
+
+
+class Steps:
+    """The rows of all workers.
+
+    Attributes:
+        first_rank: the rows of rank 0.
+    """
+
+    def __init__(self) -> None:
+        self._columns: dict[str, array[Any]] = {}
+        self.first_rank: list[dict[str, Any]] = []
+
+    def add(self, row: dict[str, Any]) -> None:
+        """One row; all have the same keys, such as those of `workloads.loop.train`."""
+        if not self._columns:
+            self._columns = {name: array("q" if name in _INTEGERS else "d") for name in row}
+        for name, value in row.items():
+            self._columns[name].append(float("nan") if value is None else value)
+        if row["rank"] == 0:
+            self.first_rank.append(row)
+
+    def extend(self, rows: Iterable[dict[str, Any]]) -> None:
+        """More rows."""
+        for row in rows:
+            self.add(row)
+
+    def write(self, path: Path) -> None:
+        """One row per rank and step, as Parquet; no file where there is none."""
+        import pandas as pd
+
+        if not self._columns:
+            return
+        columns = {name: np.frombuffer(values, values.typecode) for name, values in self._columns.items()}
+        order = np.lexsort((columns["step"], columns["rank"]))
+        data = {
+            name: None if values.dtype == np.float64 and np.isnan(values).all() else values[order]
+            for name, values in columns.items()
+        }
+        pd.DataFrame(data, index=range(len(order))).to_parquet(path, index=False)

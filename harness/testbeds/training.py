@@ -1,0 +1,140 @@
+"""Workers that are processes train: they meet on zero-delay paths, the paths are slowed down, and all begin."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from wanbench.harness.emulators.base import EmulatorError
+from wanbench.harness.errors import RepFailed
+from wanbench.harness.testbeds.base import EmulatedSlot, Trained, Training, WorkerDied, WorkerHandle
+from wanbench.harness.testbeds.player import Player
+
+_ANSWER_S = 60.0  # on a busy host
+_LOG_TAIL_LINES = 12
+_STACK_LINES = 8
+
+
+def train(slot: EmulatedSlot, training: Training) -> Trained:
+    """See `Slot.train`."""
+    player: Player | None = None
+    try:
+        handles = slot.prepare(training.group)
+        if training.schedule is not None:
+            player = Player(training.schedule, slot.emulator)
+        trained = Trained(tcp=set_tcp(handles, dict(training.group.tcp)))
+        _begin(slot, training, handles)
+        _follow(slot, training, trained, player)
+        for handle in handles:
+            handle.send({"cmd": "leave"})
+        _await(slot, training, "left")
+        trained.stats = slot.emulator.stats()
+    except (WorkerDied, TimeoutError, EmulatorError) as error:
+        raise _failed(error, slot, training, player.cut_off() if player is not None else "") from None
+    finally:
+        if player is not None:
+            player.stop()
+    if player is not None:
+        trained.played = player.played()
+    trained.image = slot.image
+    return trained
+
+
+def set_tcp(handles: Sequence[WorkerHandle], settings: Mapping[str, str | bool]) -> dict[str, Any]:
+    """Pin TCP in every worker's namespace; returns what is in force, which is equal everywhere.
+
+    A lone worker has no use for TCP, and nothing is set there.
+    """
+    if len(handles) == 1:
+        return {}
+    for handle in handles:
+        handle.send({"cmd": "tcp", "settings": dict(settings)})
+    in_force = [handle.receive(_ANSWER_S)["tcp"] for handle in handles]
+    return dict(in_force[0])
+
+
+def _begin(slot: EmulatedSlot, training: Training, handles: Sequence[WorkerHandle]) -> None:
+    """Form the group without delay, which takes several round trips a channel, and then give the paths theirs."""
+    slot.emulator.apply(training.network.without_delay())
+    for handle, job in zip(handles, training.jobs, strict=True):
+        with _log(training.folder, job.rank).open("ab") as log:
+            handle.send({"cmd": "job", "job": job.to_json()}, [log.fileno()])
+    _await(slot, training, "joined")
+    slot.emulator.apply(training.network, seed=training.jobs[0].seed)
+    for handle in handles:
+        handle.send({"cmd": "go"})
+
+
+def _follow(slot: EmulatedSlot, training: Training, trained: Trained, player: Player | None) -> None:
+    """Collect what the workers say until all have finished; the network changes from when all are warm."""
+    warm: list[int] = []
+    workers, through = len(training.jobs), 0
+    for rank, message in slot.events(workers, training.patience_s):
+        event = message["event"]
+        if event == "warm":
+            warm.append(message["now_ns"])
+            if len(warm) == workers:
+                slot.emulator.stats(reset=True)
+                training.warm()
+                if player is not None:
+                    player.begin(max(warm))
+        elif event == "step" and player is not None:
+            through += message["step"] == training.jobs[rank].steps
+            if through == workers:  # what is to come, and to compare replicas, needs everyone
+                player.stop()
+                slot.emulator.update(training.network)
+            elif rank == 0:
+                player.ended_step(message["step"], message["now_ns"])
+        elif event == "rows":
+            trained.steps.extend(message["rows"])
+        elif event == "finished":
+            trained.finished[rank] = message
+            if len(trained.finished) == workers:
+                break
+        if player is not None:
+            player.check()
+
+
+def _await(slot: EmulatedSlot, training: Training, event: str) -> None:
+    waiting = set(range(len(training.jobs)))
+    for rank, message in slot.events(len(training.jobs), training.patience_s):
+        if message.get("event") == event:
+            waiting.discard(rank)
+        if not waiting:
+            return
+
+
+def _failed(error: Exception, slot: EmulatedSlot, training: Training, cut: str) -> RepFailed:
+    """Clean up, and say what happened: where they stood if they hung, else what the one at fault printed."""
+    if isinstance(error, TimeoutError):
+        known = slot.diagnose(len(training.jobs))
+        tail = _where(training.folder, len(training.jobs))
+        said = [f"hung: no worker said anything for {training.patience_s:.0f} s", cut, known]
+    else:
+        tail = _lines(training.folder, error.rank)[-_LOG_TAIL_LINES:] if isinstance(error, WorkerDied) else []
+        said = [str(error), cut]
+    slot.discard()
+    return RepFailed("; ".join(filter(None, said)), tuple(tail))
+
+
+def _log(folder: Path, rank: int) -> Path:
+    return folder / f"worker-{rank}.log"
+
+
+def _lines(folder: Path, rank: int) -> list[str]:
+    """The lines that a worker printed."""
+    path = _log(folder, rank)
+    lines = path.read_text(errors="replace").splitlines() if path.exists() else []
+    return [f"{path.stem}: {line}" for line in lines]
+
+
+def _where(folder: Path, workers: int) -> list[str]:
+    """The stack of the first worker that hung for another reason than waiting for its peers, else of the first."""
+    stacks = []
+    for rank in range(workers):
+        lines = _lines(folder, rank)
+        begins = [i for i, line in enumerate(lines) if "Stack (most recent call first)" in line]
+        stacks += [lines[begins[-1] :][:_STACK_LINES]] if begins else []
+    others = [stack for stack in stacks if not any("/workloads/comm/" in line for line in stack)]
+    return next(iter(others + stacks), [])

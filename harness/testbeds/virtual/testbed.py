@@ -1,0 +1,62 @@
+"""The simulated clock as a testbed: nothing is started for it, and nothing is left behind."""
+
+from __future__ import annotations
+
+import threading
+import traceback
+
+from wanbench.harness.errors import RepFailed
+from wanbench.harness.testbeds.base import Trained, Training
+from wanbench.harness.timeline.edits import TimelineError
+
+_LOG_TAIL_LINES = 12
+
+
+class VirtualTestbed:
+    """One simulation at a time, because they share the interpreter; it is its own slot."""
+
+    name = "virtual"
+
+    def __init__(self) -> None:
+        self._stopped = threading.Event()
+        self._busy = threading.Lock()
+
+    def open_slot(self, emulator: str) -> VirtualTestbed:
+        """This; no emulator is needed."""
+        return self
+
+    def train(self, training: Training) -> Trained:
+        """Simulate it. Raises: RepFailed: a worker raised an error, or waits for what never comes."""
+        with self._busy:
+            return self._simulated(training)
+
+    def kill(self) -> None:
+        """End what is being simulated."""
+        self._stopped.set()
+
+    def close(self) -> None:
+        """Wait until it has ended."""
+        with self._busy:
+            pass
+
+    def _simulated(self, training: Training) -> Trained:
+        # torch takes seconds, which the user can interrupt here
+        from wanbench.harness.testbeds.virtual.changing import Changing
+        from wanbench.harness.testbeds.virtual.kernel import SimulationError, Stopped
+        from wanbench.harness.testbeds.virtual.simulate import simulate
+        from wanbench.harness.testbeds.virtual.tcp import Tcp
+
+        tcp = Tcp(training.tcp_ramp, bool(dict(training.group.tcp).get("slow_start_after_idle", True)))
+        changing = Changing(training.schedule) if training.schedule is not None else None
+        try:
+            done = simulate(training.jobs, training.network, tcp, stopped=self._stopped, changing=changing)
+        except SimulationError as error:
+            lines = "".join(traceback.format_exception(error.__cause__ or error)).splitlines()
+            reason = "; ".join(filter(None, [f"worker {error.rank}: {error}", changing.cut_off() if changing else ""]))
+            raise RepFailed(reason, tuple(lines[-_LOG_TAIL_LINES:])) from error
+        except TimelineError as error:
+            raise RepFailed(str(error)) from None
+        except Stopped:
+            raise RepFailed("stopped") from None
+        finished = {rank: {"outcome": vars(outcome)} for rank, outcome in enumerate(done.outcomes)}
+        return Trained(done.steps, finished, vars(tcp), played=changing.played() if changing else None)
