@@ -120,7 +120,8 @@ def rows_of(folder: RunFolder, *, earlier: bool = False) -> list[Row]:
     for problem in found.problems:
         click.echo(f"wanbench: {folder.path / problem}", err=True)
     if earlier:
-        return [*found.rows, *found.earlier]
+        marked: list[Row] = [{**row, "algorithm": f"{row['algorithm']} (earlier)"} for row in found.earlier]
+        return [*found.rows, *marked]
     if found.note:
         click.echo(f"wanbench: {folder.name}: {found.note}", err=True)
     return found.rows

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from types import UnionType
 from typing import Any, get_args
 
 from wanbench.harness.plan.law import PredictInputs
@@ -40,10 +41,10 @@ def _either(words: tuple[str, ...]) -> str:
 
 def _expected(kind: Any, column: Column, value: Any) -> str | None:
     """What a value should have been, None if it is that."""
-    kinds = get_args(kind) or (kind,)
+    kinds = get_args(kind) if isinstance(kind, UnionType) else (kind,)
     if kind is Status or str in kinds:
         return None if isinstance(value, str) else "text"
-    if Mapping[str, Any] in kinds or kind == Mapping[str, Any]:
+    if Mapping[str, Any] in kinds:
         return None if isinstance(value, Mapping) else "an object"
     if list[dict[str, Any]] in kinds:
         return None if _is_events(value) else "a list of objects"

@@ -8,9 +8,9 @@ import sys
 
 import pytest
 from click.testing import CliRunner, Result
+from on_relay import planned
 
 from wanbench.harness.cli import main
-from wanbench.harness.plan.cell import expand
 from wanbench.harness.results.row import describe
 from wanbench.harness.results.store import RunFolder
 from wanbench.harness.spec.experiment import Spec
@@ -52,8 +52,9 @@ def data(*args: str):
 def finished(tmp_path, name: str = "smoke", statuses: tuple[str, ...] = ("ok",) * 5) -> list[dict]:
     """A run folder as `run` leaves it, with made-up times."""
     folder, rows = RunFolder(tmp_path / "results" / name), []
-    folder.prepare(None, {}, {})
-    for cell, status in zip(expand(Spec.load(name), name), statuses, strict=False):
+    plan = planned(Spec.load(name), name)
+    folder.prepare(None, plan.to_json(), {})
+    for cell, status in zip(plan.cells, statuses, strict=False):
         row = {**describe(cell, 0), "run": name, "status": status, "reason": None if status == "ok" else "it broke"}
         part = folder.begin(cell, 0)
         if status == "ok":

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from on_relay import expand
 
 from wanbench.harness.errors import SpecError
-from wanbench.harness.plan.cell import Cell, expand
+from wanbench.harness.plan.cell import Cell
 from wanbench.harness.spec.experiment import Spec
 
 GOOD = """\

@@ -16,6 +16,7 @@ ALGORITHMS = {
     "dts-d4-p4": ("dts", {"delay": 4, "period": 4}),
     "dts-d20-p4": ("dts", {"delay": 20, "period": 4}),
 }
+_ONE_WORKER = "one-worker-None-None-w1-direct"
 RTTS_MS = (0.0, 20.0, 100.0, 200.0, 500.0, 1000.0)
 STEP_S = 0.3
 
@@ -78,7 +79,7 @@ def row(inputs: PredictInputs, rep: int, **fields) -> dict:
         step_s = law.step_time_s * (1.04 + 0.02 * noise)
     overhead_s = 0.01 * step_s
     compute_s = min(STEP_S, step_s - overhead_s)
-    return {
+    made = {
         "run": "latency-sweep", "cell": cell, "rep": rep, "status": "ok", "reason": None, "testbed": "netns",
         "emulator": "relay", "collective": inputs.collective, "channels": inputs.channels,
         "workload": "resnet50-v100", "payload_scale": 0.01, "workers": inputs.workers, "profile": "uniform",
@@ -86,5 +87,7 @@ def row(inputs: PredictInputs, rep: int, **fields) -> dict:
         "seed": 1 + rep, "steps": 20, "step_time_s": step_s, "compute_s": compute_s,
         "stall_s": max(0.0, step_s - compute_s - overhead_s), "overhead_s": overhead_s,
         "scalability": STEP_S / step_s, "predicted_step_time_s": law.step_time_s,
-        "law_inputs": inputs.to_json(), **fields,
+        "law_inputs": inputs.to_json(), "axes": {}, **fields,
     }  # fmt: skip
+    told = "{testbed} {workload} {payload_scale}".format(**made)
+    return {"cell_key": f"{cell} {told}", "base_key": f"{_ONE_WORKER} {told}", **made}

@@ -8,7 +8,6 @@ import random
 import pytest
 import synthetic_rows
 
-from wanbench.harness.analysis.scalability import one_worker_step_time_s, scalability
 from wanbench.harness.analysis.summary import AnalysisError, axes_of, cells, frame, law_curve, pivots, records
 
 
@@ -19,31 +18,6 @@ def only(rows, **wanted):
 def summary(rows, **wanted):
     (line,) = only(records(cells(frame(rows))), **wanted)
     return line
-
-
-def test_scalability_is_one_worker_over_many():
-    rows = [
-        {"run": "r", "workers": 1, "status": "ok", "step_time_s": step_s, "workload": "w", "testbed": "netns"}
-        for step_s in (0.30, 0.32, 0.90)
-    ]
-    many = {"run": "r", "workers": 4, "status": "ok", "step_time_s": 0.64, "workload": "w", "testbed": "netns"}
-    assert one_worker_step_time_s(rows, many) == 0.32
-    assert scalability(many, rows) == pytest.approx(0.5)
-
-
-@pytest.mark.parametrize(
-    "change", [{"run": "s"}, {"testbed": "docker"}, {"workload": "v"}, {"status": "invalid"}, {"step_time_s": None}]
-)
-def test_scalability_is_unknown_without_a_valid_one_worker_row_of_the_same_kind(change):
-    one = {"run": "r", "workers": 1, "status": "ok", "step_time_s": 0.3, "workload": "w", "testbed": "netns"}
-    many = {**one, "workers": 4}
-    assert scalability(many, [one]) == 1.0
-    assert scalability(many, [{**one, **change}]) is None
-
-
-def test_a_failed_repetition_has_no_scalability():
-    one = {"run": "r", "workers": 1, "status": "ok", "step_time_s": 0.3, "workload": "w", "testbed": "netns"}
-    assert scalability({**one, "workers": 4, "status": "failed"}, [one]) is None
 
 
 def test_a_frame_fills_in_scalability_that_was_not_stored():

@@ -5,10 +5,10 @@ import tomllib
 
 import pytest
 from command_line import as_it_was  # noqa: F401
+from on_relay import expand
 
 from wanbench.harness.calibrate import Calibration, calibrate, summarised
 from wanbench.harness.errors import HostError, SpecError
-from wanbench.harness.plan.cell import expand
 from wanbench.harness.spec.experiment import Spec
 
 MS = 1_000_000

@@ -8,11 +8,11 @@ import time
 
 import pytest
 from command_line import as_it_was, data, finished, refused, wanbench  # noqa: F401  # the fixture is used by all
+from on_relay import expand
 
 from wanbench.harness.api import Tally
 from wanbench.harness.cli import COMMANDS, main
 from wanbench.harness.errors import HostError, Interrupted, SpecError
-from wanbench.harness.plan.cell import expand
 from wanbench.harness.spec.experiment import Spec
 from wanbench.harness.spec.library import builtin_names, read
 from wanbench.netprofiles import catalog_names
@@ -206,7 +206,7 @@ def test_plan_shows_every_cell_with_its_predicted_step_time():
     assert head.startswith("smoke: 5 cells x 1 = 5 reps; 5 to run, about ")
     assert columns.split() == ["cell", "steps", "law", "s/step", "bound", "by", "to", "run"]
     assert [line.split()[0] for line in lines] == [cell.slug for cell in cells]
-    assert [line.split()[2] for line in lines] == [f"{cell.predicted_step_time_s():.3f}" for cell in cells]
+    assert [line.split()[2] for line in lines] == [f"{cell.predicted_step_time_s:.3f}" for cell in cells]
     assert all(line.endswith("1  new") for line in lines)
 
 

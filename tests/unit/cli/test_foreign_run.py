@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 from command_line import as_it_was, finished, refused, wanbench  # noqa: F401
+from on_relay import expand
 
-from wanbench.harness.plan.cell import expand
 from wanbench.harness.results.store import RunFolder
 from wanbench.harness.spec.experiment import Spec
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 from command_line import as_it_was, finished, wanbench  # noqa: F401  # the fixture is used by all
+from on_relay import expand
 
 from wanbench.harness.errors import SpecError
-from wanbench.harness.plan.cell import expand
 from wanbench.harness.results.store import write_json
 from wanbench.harness.spec.experiment import Spec
 from wanbench.netprofiles import load

@@ -4,8 +4,8 @@ import re
 
 import pytest
 from command_line import as_it_was, refused, wanbench  # noqa: F401
+from on_relay import expand
 
-from wanbench.harness.plan.cell import expand
 from wanbench.harness.spec.experiment import Spec
 
 

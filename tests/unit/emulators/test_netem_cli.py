@@ -1,9 +1,9 @@
 """plan --tc: the networks of an experiment as ip and tc commands, on any host."""
 
 from command_line import as_it_was, refused, wanbench  # noqa: F401  # the fixture is used by all
+from on_relay import expand
 
 from wanbench.harness.emulators.netem.commands import commands
-from wanbench.harness.plan.cell import expand
 from wanbench.harness.rep.train import network_of
 from wanbench.harness.spec.experiment import Spec
 

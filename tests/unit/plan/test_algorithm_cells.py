@@ -93,7 +93,7 @@ def test_asynchronous_averaging_never_stalls_and_synchronous_gossip_waits_for_it
 @pytest.mark.parametrize("kind", ALGORITHMS)
 def test_a_prediction_is_right_or_there_is_none(kind):
     cell = cell_of(kind, ("params = 1000\ntensors = 2\n", "params = 400_000\ntensors = 2\nstep_cv = 0.0\n"), rtt="60ms")
-    known = cell.predicted_step_time_s()
+    known = cell.predicted_step_time_s
     gossip = {"sgp", "osgp", "dpsgd", "ecdpsgd", "adpsgd"}
     lossy = {"rps", "gradient-sharing"}
     assert (known is None) == (kind in {*gossip, *lossy, "overlap-localsgd", "olco3"})

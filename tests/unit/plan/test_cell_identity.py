@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import math
 import shutil
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from on_relay import expand
 from small_spec import GOOD, cells, edited, swept
 
-from wanbench.harness.plan.cell import Cell, expand
+from wanbench.harness.plan.cell import Cell
 from wanbench.harness.spec.experiment import Spec
 from wanbench.netprofiles import Size
 
@@ -101,7 +103,7 @@ def _in_folder(folder, rtt: str = "30") -> list[Cell]:
 
 def test_a_profile_file_is_found_beside_the_spec_and_its_place_does_not_matter(tmp_path):
     here, there = _in_folder(tmp_path / "a"), _in_folder(tmp_path / "b" / "deep")
-    assert here[1].profile().rtt("paris", "oslo").ms == 30
+    assert here[1].profile.rtt("paris", "oslo").ms == 30
     assert [c.key for c in here] == [c.key for c in there]
     assert [c.slug for c in here] == [c.slug for c in there]
 
@@ -123,12 +125,12 @@ def test_a_named_profile_can_be_swept_and_scaled():
     doubled = swept(text)
     plain = swept(text.replace("rtt_scale = 2.0", ""))
     assert [c.axes["profile"] for c in doubled] == ["world4", "lan"]
-    assert doubled[0].law_inputs().rtt_s == pytest.approx(2 * plain[0].law_inputs().rtt_s)
+    assert doubled[0].law_inputs.rtt_s == pytest.approx(2 * plain[0].law_inputs.rtt_s)
 
 
 def test_payload_scale_keeps_bytes_over_rate():
     full, tenth = swept(edited(("params = 1000", "params = 100_000"), ("[2]", "[2]\npayload_scale = [1.0, 0.1]")))
-    a, b = full.law_inputs(), tenth.law_inputs()
+    a, b = full.law_inputs, tenth.law_inputs
     assert b.message_bytes == pytest.approx(a.message_bytes / 10, rel=1e-3)
     assert a.message_bytes / a.rate_bytes_per_s == pytest.approx(b.message_bytes / b.rate_bytes_per_s, rel=1e-3)
 
@@ -147,7 +149,7 @@ def test_gloo_gets_a_channel_for_every_two_operations_in_flight(delay, period, m
     (cell,) = swept(text)
     synchronisations = math.ceil((delay + 1) / period)
     tensors = 2 if momentum and period > 1 else 1
-    assert cell.config["comm"]["channels"] == math.ceil(synchronisations * tensors / 2)
+    assert cell.channels == math.ceil(synchronisations * tensors / 2)
 
 
 def test_ssgd_over_gloo_gets_a_channel_for_every_two_buckets():
@@ -156,14 +158,14 @@ def test_ssgd_over_gloo_gets_a_channel_for_every_two_buckets():
         ("[sweep]", "[comm]\ncollective = 'gloo'\n[sweep]"),
     )
     (cell,) = swept(text)
-    buckets = cell.workload().buckets(Size.parse("25MiB").bytes)
+    buckets = cell.workload.buckets(Size.parse("25MiB").bytes)
     assert len(buckets) > 2
-    assert cell.config["comm"]["channels"] == math.ceil(len(buckets) / 2)
+    assert cell.channels == math.ceil(len(buckets) / 2)
 
 
 def test_direct_needs_one_connection_a_pair_and_an_explicit_number_is_kept():
-    assert swept()[0].config["comm"]["channels"] == 1
-    assert swept(GOOD + "[comm]\nchannels = 3\n")[0].config["comm"]["channels"] == 3
+    assert swept()[0].channels == 1
+    assert swept(GOOD + "[comm]\nchannels = 3\n")[0].channels == 3
 
 
 @settings(max_examples=60, deadline=None)
@@ -187,7 +189,7 @@ def test_the_window_is_whole_periods_and_long_enough_and_begins_with_a_full_pipe
 def test_a_folder_name_says_what_the_cell_is_and_stays_one_folder():
     (cell,) = swept(edited(('rtt = ["10ms"]', '"network.rtt" = ["10ms"]\ncongestion = ["reno"]')))
     assert cell.slug == f"ssgd-w2-congestionreno-network.rtt10ms-{cell.key[:6]}"
-    long = Cell({**cell.config, "algorithm": {"label": "a/b" * 60, "kind": "ssgd", "params": {}}}, cell.axes)
+    long = replace(cell, label="a/b" * 60)
     assert "/" not in long.slug
     assert len(long.slug) == 87
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from on_relay import expand
 from small_spec import GOOD, cells, edited, refusal, swept
 
-from wanbench.harness.plan.cell import BASELINE, expand
+from wanbench.harness.plan.cell import BASELINE
 from wanbench.harness.spec.experiment import Spec
 from wanbench.workloads.algorithms import registry
 
@@ -45,11 +46,8 @@ def test_the_last_axis_varies_fastest_and_algorithms_vary_within_each_point():
 def test_a_list_of_parameters_becomes_one_labelled_algorithm_for_each_combination():
     text = edited(("ssgd = {}", "dts = { delay = [4, 20], period = [1, 4] }"))
     assert [c.label for c in swept(text)] == ["dts-d4-p1", "dts-d4-p4", "dts-d20-p1", "dts-d20-p4"]
-    assert swept(text)[1].config["algorithm"] == {
-        "label": "dts-d4-p4",
-        "kind": "dts",
-        "params": {"delay": 4, "period": 4},
-    }
+    cell = swept(text)[1]
+    assert (cell.label, cell.kind, cell.params) == ("dts-d4-p4", "dts", {"delay": 4, "period": 4})
 
 
 def test_an_algorithm_may_have_a_name_of_its_own():
@@ -92,11 +90,11 @@ def test_there_is_one_worker_cell_for_each_workload_and_training(axis, values):
 def test_one_worker_keeps_computing_what_the_others_compute_and_has_no_network():
     alone, *_ = cells()
     other = swept()[0]
-    assert alone.config["workload"] == other.config["workload"]
-    assert alone.config["train"] == other.config["train"]
-    assert alone.config["testbed"] == other.config["testbed"]
-    assert alone.law_inputs().message_bytes == 0
-    assert alone.predicted_step_time_s() == pytest.approx(0.010)
+    assert alone.task == other.task
+    assert alone.train == other.train
+    assert alone.testbed == other.testbed
+    assert alone.law_inputs.message_bytes == 0
+    assert alone.predicted_step_time_s == pytest.approx(0.010)
 
 
 def test_until_does_not_make_the_one_worker_cell_longer():
@@ -122,7 +120,7 @@ def test_a_list_in_exclude_means_any_of_its_values():
 def test_a_one_worker_cell_that_only_excluded_cells_need_is_not_run():
     text = edited(("workers = [2]", "payload_scale = [0.5, 1.0]\nworkers = [2]"))
     text += "[[sweep.exclude]]\npayload_scale = 0.5\n"
-    assert [(c.label, c.config["workload"]["payload_scale"]) for c in cells(text)] == [(BASELINE, 1.0), ("ssgd", 1.0)]
+    assert [(c.label, c.rate_scale) for c in cells(text)] == [(BASELINE, 1.0), ("ssgd", 1.0)]
 
 
 def test_include_adds_a_point_outside_the_grid():
@@ -146,16 +144,16 @@ def test_the_algorithm_axis_picks_algorithms_by_label():
 @pytest.mark.parametrize(
     ("axis", "values", "read"),
     [
-        ("train.lr", [0.1, 0.2], lambda c: c.config["train"]["lr"]),
-        ("comm.collective", ["direct", "gloo"], lambda c: c.config["comm"]["collective"]),
-        ("workload.payload_scale", [0.5, 1.0], lambda c: c.config["workload"]["payload_scale"]),
+        ("train.lr", [0.1, 0.2], lambda c: c.train.lr),
+        ("comm.collective", ["direct", "gloo"], lambda c: c.comm.collective),
+        ("workload.payload_scale", [0.5, 1.0], lambda c: c.rate_scale),
         (
             "network.tcp.slow_start_after_idle",
             [True, False],
-            lambda c: c.config["network"]["tcp"]["slow_start_after_idle"],
+            lambda c: c.tcp.slow_start_after_idle,
         ),
         ("algorithms.sparse.period", [2, 3], lambda c: c.algorithm().period_steps),
-        ("run.seed", [1, 2], lambda c: c.config["seed"]),
+        ("run.seed", [1, 2], lambda c: c.seed),
     ],
 )
 def test_any_dotted_key_can_be_an_axis(axis, values, read):

@@ -56,12 +56,12 @@ def test_what_does_not_go_together_is_refused_before_anything_starts():
 def test_the_law_speaks_of_messages_that_are_averaged_in_one_round_and_of_no_others():
     text = "dts = { delay = 0, period = 2, compression = ['fp16', 'topk', 'signsgd', 'chunkwise'] }"
     law = {cell.label: cell for cell in cells_of(text)}
-    known = {label: cell.predicted_step_time_s() for label, cell in law.items()}
+    known = {label: cell.predicted_step_time_s for label, cell in law.items()}
     assert {label for label, seconds in known.items() if seconds is not None} == {
         "dts-d0-p2-fp16",
         "dts-d0-p2-chunkwise",
     }
-    inputs = law["dts-d0-p2-fp16"].law_inputs()
+    inputs = law["dts-d0-p2-fp16"].law_inputs
     assert inputs.message_bytes == 2000
     assert known["dts-d0-p2-fp16"] == predict(PredictInputs.from_json(inputs.to_json())).step_time_s
 

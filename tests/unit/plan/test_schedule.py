@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from on_relay import expand
 
-from wanbench.harness.plan.cell import expand
 from wanbench.harness.plan.load import BUDGET_SHARE, Load, fits, load_of, makespan
 from wanbench.harness.spec.experiment import Spec
 

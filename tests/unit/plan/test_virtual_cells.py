@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from on_relay import expand
 from small_spec import cells, edited, refusal
 
 from wanbench.harness.errors import SpecError
-from wanbench.harness.plan.cell import expand
 from wanbench.harness.plan.conditions import effective_conditions
 from wanbench.harness.plan.law import round_trips
 from wanbench.harness.run.host import check_host, memory_bytes
@@ -18,32 +18,32 @@ VIRTUAL = ("[sweep]", '[run]\ntestbed = "virtual"\n\n[sweep]')
 
 def test_a_simulated_cell_has_no_emulator_and_says_what_is_modelled():
     for cell in cells(edited(VIRTUAL)):
-        assert cell.config["testbed"] == "virtual"
-        assert cell.config["emulator"] is None
-        assert cell.config["virtual"] == {"tcp_ramp": True}
+        assert cell.testbed == "virtual"
+        assert cell.emulator is None
+        assert cell.virtual.tcp_ramp
 
 
 def test_the_model_of_tcp_is_no_part_of_an_emulated_cell():
     switched_off = ("[sweep]", "[virtual]\ntcp_ramp = false\n\n[sweep]")
     assert [cell.key for cell in cells(edited(switched_off))] == [cell.key for cell in cells()]
     plain, off = cells(edited(VIRTUAL)), cells(edited(VIRTUAL, switched_off))
-    assert off[-1].config["virtual"] == {"tcp_ramp": False}
+    assert not off[-1].virtual.tcp_ramp
     assert plain[-1].key != off[-1].key
 
 
 def test_the_testbed_is_an_axis():
     found = cells(edited(("[sweep]", '[sweep]\ntestbed = ["netns", "virtual"]')))
-    assert [(cell.axes.get("testbed"), cell.config["testbed"]) for cell in found if not cell.is_baseline] == [
+    assert [(cell.axes.get("testbed"), cell.testbed) for cell in found if not cell.is_baseline] == [
         ("netns", "netns"),
         ("virtual", "virtual"),
     ]
-    assert [cell.config["testbed"] for cell in found if cell.is_baseline] == ["netns", "virtual"]
+    assert [cell.testbed for cell in found if cell.is_baseline] == ["netns", "virtual"]
 
 
 @pytest.mark.parametrize("collective", ["ring", "halving-doubling", "hierarchical"])
 def test_collectives_that_only_a_simulation_has(collective):
     asked = ("[sweep]", f'[comm]\ncollective = "{collective}"\n\n[sweep]')
-    assert cells(edited(VIRTUAL, asked))[-1].config["comm"]["collective"] == collective
+    assert cells(edited(VIRTUAL, asked))[-1].comm.collective == collective
     assert refusal(asked) == (
         f"x.toml: comm.collective: '{collective}' exists on testbed virtual only; "
         "expected 'direct' or 'gloo', or run.testbed = \"virtual\""
@@ -106,4 +106,4 @@ def test_every_collective_has_conditions_on_every_placement(collective):
 
 def test_an_experiment_may_be_built_in():
     spec = Spec.load("latency-sweep").override({"run.testbed": "virtual"})
-    assert {cell.config["testbed"] for cell in expand(spec, "latency-sweep")} == {"virtual"}
+    assert {cell.testbed for cell in expand(spec, "latency-sweep")} == {"virtual"}

@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 
 import pytest
+from on_relay import expand
 
-from wanbench.harness.analysis.scalability import scalability
+from wanbench.harness.analysis.scalability import one_worker_step_times, scalability
 from wanbench.harness.errors import RepFailed, SpecError
-from wanbench.harness.plan.cell import Cell, expand
+from wanbench.harness.plan.cell import Cell
 from wanbench.harness.rep.command import program_of, step_time
 from wanbench.harness.results.row import describe
 from wanbench.harness.run.manifest import code_hash
@@ -55,7 +56,7 @@ def refusal(*changes: tuple[str, str]) -> str:
 
 
 def test_an_axis_of_any_name_is_filled_into_the_command():
-    assert [cell.config["workload"]["command"][-1] for cell in swept()] == ["1", "8"]
+    assert [cell.command[-1] for cell in swept()] == ["1", "8"]
 
 
 @pytest.mark.parametrize(
@@ -84,14 +85,15 @@ def test_every_axis_is_in_the_environment_of_the_program(tmp_path):
 
 def test_without_algorithms_the_label_is_the_scripts_name_and_its_own_axes():
     assert [cell.label for cell in swept()] == ["t-H1", "t-H8"]
-    assert swept()[1].config["algorithm"] == {"label": "t-H8", "kind": "command:t", "params": {"H": 8}}
+    cell = swept()[1]
+    assert (cell.label, cell.kind, cell.params) == ("t-H8", "command:t", {"H": 8})
 
 
 def test_algorithms_of_a_command_are_names_and_parameters_that_the_script_is_told(tmp_path):
     text = GOOD + "[algorithms]\nlocal = {}\ndiloco = { outer = [0.5, 0.7] }\n"
     found = swept(text.replace('"{H}"', '"{H}", "{algorithm}"'))
     assert [cell.label for cell in found][:3] == ["local-H1", "diloco-outer0.5-H1", "diloco-outer0.7-H1"]
-    assert found[2].config["workload"]["command"][-1] == "diloco"
+    assert found[2].command[-1] == "diloco"
     env = program_of(found[2], 0, tmp_path / "s").environment
     assert env["WANBENCH_ALGORITHM"] == "diloco"
     assert json.loads(env["WANBENCH_PARAMS"]) == {"outer": 0.7}
@@ -130,9 +132,9 @@ def test_a_command_is_called_by_its_script(command, name):
 def test_every_filled_in_command_has_a_one_worker_cell_of_its_own():
     found = cells()
     bases = {cell.key: cell for cell in found if cell.is_baseline}
-    assert [base.config["workload"]["command"][-1] for base in bases.values()] == ["1", "8"]
+    assert [base.command[-1] for base in bases.values()] == ["1", "8"]
     for cell in swept():
-        assert bases[cell.base_key].config["workload"]["command"] == cell.config["workload"]["command"]
+        assert bases[cell.base_key].command == cell.command
 
 
 def test_one_worker_cells_serve_all_networks_unless_the_program_asks_for_the_network():
@@ -144,10 +146,11 @@ def test_one_worker_cells_serve_all_networks_unless_the_program_asks_for_the_net
 def test_scalability_is_taken_of_the_own_one_worker_cell():
     rows = []
     for cell in cells():
-        h = cell.config["algorithm"]["params"]["H"]
+        h = cell.params["H"]
         seconds = {1: 10.0, 8: 2.0}[h] if cell.is_baseline else 20.0
         rows.append({**describe(cell, 0), "status": "ok", "step_time_s": seconds})
-    of = {row["algorithm"]: scalability(row, rows) for row in rows if row["workers"] == 2}
+    alone = one_worker_step_times(rows)
+    of = {row["algorithm"]: scalability(row, alone) for row in rows if row["workers"] == 2}
     assert of == {"t-H1": 0.5, "t-H8": 0.1}
 
 

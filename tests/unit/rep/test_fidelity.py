@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from on_relay import expand
 
 from wanbench.harness.emulators.base import EmulatorStats
-from wanbench.harness.plan.cell import Cell, expand
+from wanbench.harness.plan.cell import Cell
 from wanbench.harness.rep.fidelity import HostMeter, judge
 from wanbench.harness.rep.train import network_of
 from wanbench.harness.spec.experiment import Spec

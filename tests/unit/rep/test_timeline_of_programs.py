@@ -6,11 +6,11 @@ import time
 
 import pytest
 from command_line import as_it_was, refused, wanbench  # noqa: F401  # the fixture is used by all
+from on_relay import expand
 
 from wanbench.harness.emulators.base import EmulatorError
 from wanbench.harness.emulators.plan import build
 from wanbench.harness.errors import SpecError
-from wanbench.harness.plan.cell import expand
 from wanbench.harness.rep.program import Ended, playing
 from wanbench.harness.spec.experiment import Spec
 from wanbench.harness.timeline.file import read_timeline, schedule_for_program

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from command_line import as_it_was, data, wanbench  # noqa: F401  # the fixture is used by all
+from on_relay import expand
 
-from wanbench.harness.analysis.summary import COLUMNS
-from wanbench.harness.plan.cell import expand
 from wanbench.harness.results import columns
 from wanbench.harness.results.row import describe
 from wanbench.harness.spec import keys
@@ -20,8 +19,8 @@ COMMAND = {
 }
 
 
-def test_every_key_of_a_spec_has_a_meaning_and_no_meaning_lost_its_key():
-    assert {key.name for key in keys.described()} == set(keys.MEANINGS)
+def test_every_key_of_a_spec_has_a_meaning():
+    assert [key.name for key in keys.described() if not key.meaning] == []
 
 
 def test_a_key_says_what_it_takes_and_what_holds_without_it():
@@ -34,9 +33,9 @@ def test_a_key_says_what_it_takes_and_what_holds_without_it():
     assert found["schema"].default == "required"
 
 
-def test_every_column_has_a_meaning_and_no_meaning_lost_its_column():
-    rows = [describe(expand(spec, "x")[-1], 0) for spec in (Spec.load("smoke"), Spec.from_dict(COMMAND, "x"))]
-    assert {*COLUMNS, *(key for row in rows for key in row)} == set(columns.MEANINGS)
+def test_a_row_has_the_columns_of_the_catalogue_and_no_others():
+    for spec in (Spec.load("smoke"), Spec.from_dict(COMMAND, "x")):
+        assert list(describe(expand(spec, "x")[-1], 0)) == list(columns.COLUMNS)
 
 
 def test_list_tells_keys_and_columns():

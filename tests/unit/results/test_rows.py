@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from on_relay import expand
 
-from wanbench.harness.analysis.scalability import one_worker_step_time_s, scalability
-from wanbench.harness.plan.cell import Cell, expand
+from wanbench.harness.analysis.scalability import one_worker_step_times, scalability
+from wanbench.harness.plan.cell import Cell
 from wanbench.harness.results.row import describe
 from wanbench.harness.spec.experiment import Spec
 
@@ -76,12 +77,12 @@ def test_a_row_says_what_was_configured():
     }  # fmt: skip
     assert {key: row[key] for key in expected} == expected
     assert row["rate_mbps"] == pytest.approx(100.0), "scaled with the payload, as it is emulated"
-    assert row["predicted_step_time_s"] == cells()[1].predicted_step_time_s()
+    assert row["predicted_step_time_s"] == cells()[1].predicted_step_time_s
 
 
 def test_round_trips_of_a_named_profile_are_those_between_sites_that_hold_workers():
     cell = cells(network={"profile": "world4", "place": {"tokyo": 2, "oregon": 2}})[1]
-    row, profile = describe(cell, 0), cell.profile()
+    row, profile = describe(cell, 0), cell.profile
     assert row["rtt_ms"] == row["rtt_max_ms"] == profile.rtt("tokyo", "oregon").ms
 
 
@@ -94,32 +95,34 @@ def test_real_compute_has_no_prediction():
 
 
 def measured(workers: int, step_time_s: float | None, **fields) -> dict:
-    base = {"run": "t", "testbed": "netns", "workload": "w", "payload_scale": 1.0, "status": "ok"}
+    base = {"run": "t", "status": "ok", "cell_key": f"w{workers}", "base_key": "w1"}
     return {**base, "workers": workers, "step_time_s": step_time_s, **fields}
 
 
 ALONE = [measured(1, 0.30), measured(1, 0.31), measured(1, 0.50)]
 
 
+def of(row: dict, rows: list[dict]) -> float | None:
+    return scalability(row, one_worker_step_times(rows))
+
+
 def test_scalability_is_t1_over_tn_with_the_median_of_the_one_worker_repetitions():
-    assert scalability(measured(4, 0.62), ALONE) == pytest.approx(0.31 / 0.62)
+    assert of(measured(4, 0.62), ALONE) == pytest.approx(0.31 / 0.62)
 
 
-def test_there_is_no_scalability_before_a_one_worker_cell_is_finished():
-    assert scalability(measured(4, 0.62), [measured(4, 0.62)]) is None
+def test_there_is_no_scalability_before_the_one_worker_cell_is_finished():
+    assert of(measured(4, 0.62), [measured(4, 0.62)]) is None
 
 
-@pytest.mark.parametrize(
-    "fields", [{"run": "u"}, {"testbed": "docker"}, {"workload": "v"}, {"payload_scale": 0.5}, {"status": "invalid"}]
-)
-def test_one_worker_of_something_else_is_not_compared_with(fields):
-    assert scalability(measured(4, 0.62), [measured(1, 0.3, **fields)]) is None
+@pytest.mark.parametrize("fields", [{"run": "u"}, {"cell_key": "w1-of-another-workload"}, {"status": "invalid"}])
+def test_only_the_one_worker_cell_that_a_row_names_is_compared_with(fields):
+    assert of(measured(4, 0.62), [measured(1, 0.3, **fields)]) is None
 
 
 @pytest.mark.parametrize("fields", [{"status": "invalid"}, {"status": "failed", "step_time_s": None}])
 def test_a_repetition_without_a_valid_step_time_has_no_scalability(fields):
-    assert scalability({**measured(4, 0.62), **fields}, ALONE) is None
+    assert of({**measured(4, 0.62), **fields}, ALONE) is None
 
 
-def test_an_invalid_one_worker_repetition_does_not_move_the_median():
-    assert one_worker_step_time_s([*ALONE, measured(1, 9.0, status="invalid")], measured(4, 1.0)) == 0.31
+def test_invalid_one_worker_repetitions_do_not_count():
+    assert one_worker_step_times([*ALONE, measured(1, 9.0, status="invalid")]) == {("t", "w1"): 0.31}

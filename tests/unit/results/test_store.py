@@ -9,11 +9,12 @@ import sys
 from pathlib import Path
 
 import pytest
+from on_relay import expand
 
 from wanbench.harness.errors import HostError, SpecError
-from wanbench.harness.plan.cell import Cell, expand
+from wanbench.harness.plan.cell import Cell
 from wanbench.harness.results.row import describe
-from wanbench.harness.results.store import RunFolder, open_run, write_json, write_text
+from wanbench.harness.results.store import Found, RunFolder, open_run, write_json, write_text
 from wanbench.harness.run.session import pending
 from wanbench.harness.spec.experiment import Spec
 
@@ -76,7 +77,7 @@ def test_a_cell_is_stored_with_what_decides_its_identity(folder):
     cell = cells()[1]
     finish(folder, cell, 0)
     stored = json.loads((folder.cell_folder(cell) / "cell.json").read_text())
-    assert Cell(stored["config"], stored["axes"]).key == cell.key
+    assert stored == {"identity": cell.identity(), "axes": cell.axes, "base_key": cell.base_key}
 
 
 def test_resuming_is_the_plan_minus_what_is_finished(folder):
@@ -201,10 +202,11 @@ def test_a_row_that_is_none_is_left_out_and_named_with_the_reason(folder, change
     cell = cells()[1]
     finish(folder, cell, 0)
     path = folder.cell_folder(cell) / "rep-0" / "result.json"
-    assert folder.read() == ([row(cell, 0)], [])
+    assert folder.read() == Found([row(cell, 0)], [], [])
     write_json(path, {**row(cell, 0), **change})
-    rows, (said,) = folder.read()
-    assert rows == []
+    found = folder.read()
+    (said,) = found.problems
+    assert found.rows == []
     assert said.startswith(f"{path.relative_to(folder.path)}: not a result, so not finished: {reason}")
     assert not folder.is_finished(cell, 0)
 
@@ -214,7 +216,7 @@ def test_training_that_diverged_is_a_result(folder, loss):
     cell = cells()[1]
     finish(folder, cell, 0, final_loss=loss)
     assert folder.is_finished(cell, 0)
-    assert folder.read()[1] == []
+    assert folder.read().problems == []
 
 
 def test_lines_of_a_recording_that_are_no_results_are_named_and_hide_no_other(folder):
@@ -222,8 +224,9 @@ def test_lines_of_a_recording_that_are_no_results_are_named_and_hide_no_other(fo
     nameless = {name: value for name, value in good.items() if name != "cell"}
     lines = [json.dumps(line) for line in (good, evil, strange, nameless)]
     (folder.path / "rows.jsonl").write_text("\n".join([*lines, lines[0][:-9]]) + "\n")
-    rows, problems = folder.read()
-    assert rows == [good, {**evil, "reason": "red [31m"}]
+    found = folder.read()
+    problems = found.problems
+    assert found.rows == [good, {**evil, "reason": "red [31m"}]
     assert problems[:2] == [
         "rows.jsonl line 3: not a result: steps: expected a whole number, got -1",
         "rows.jsonl line 4: not a result: cell: missing",
@@ -301,7 +304,7 @@ def test_what_an_interrupted_run_left_half_written_is_swept_and_nothing_else(fol
 
 def test_a_second_harness_is_refused_with_exit_code_3(folder):
     code = (
-        "import sys; from pathlib import Path; from wanbench.harness.results.store import RunFolder\n"
+        "import sys; from pathlib import Path; from wanbench.harness.results.store import Found, RunFolder\n"
         f"with RunFolder(Path({str(folder.path)!r})).lock():\n print('locked', flush=True); sys.stdin.read()"
     )
     other = subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)

@@ -5,7 +5,6 @@ from command_line import as_it_was, finished, refused, wanbench  # noqa: F401  #
 from synthetic_rows import latency_sweep
 
 from wanbench.harness.plan.law import window_steps
-from wanbench.harness.results.store import write_json
 from wanbench.harness.results.verify import (
     ACCURACY_BAND,
     LOSS_BAND,
@@ -17,7 +16,6 @@ from wanbench.harness.results.verify import (
     objections,
     unmeasured,
 )
-from wanbench.harness.spec.experiment import Spec
 
 
 @pytest.fixture
@@ -255,7 +253,6 @@ def test_the_help_states_every_rule_and_every_limit():
 
 def test_every_rule_says_what_it_asks_for(tmp_path):
     finished(tmp_path)
-    write_json(tmp_path / "results" / "smoke" / "spec.resolved.json", Spec.load("smoke").to_dict())
     result = wanbench("verify", "smoke")
     assert result.exit_code == 4
     for rule in RULES:
@@ -266,7 +263,6 @@ def test_every_rule_says_what_it_asks_for(tmp_path):
 
 def test_a_result_that_cannot_be_read_is_named_and_counts_as_not_run(tmp_path):
     finished(tmp_path)
-    write_json(tmp_path / "results/smoke/spec.resolved.json", Spec.load("smoke").to_dict())
     first = min((tmp_path / "results/smoke/cells").glob("*/rep-0/result.json")).relative_to(tmp_path)
     first.write_text('{"half')
     result = wanbench("verify", "smoke")

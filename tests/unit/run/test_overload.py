@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 from command_line import as_it_was, refused, wanbench  # noqa: F401  # the fixture is used by all
+from on_relay import expand
 from overloaded_host import overload, relay_stats
 
-from wanbench.harness.plan.cell import expand
 from wanbench.harness.rep.train import network_of
 from wanbench.harness.spec.experiment import Spec
 

@@ -271,6 +271,9 @@ def test_the_defaults_that_the_spec_shows_are_those_that_a_worker_uses():
     train, worker = spec().train, SGDConfig()
     shared = set(type(train).model_fields) & set(SGDConfig.__dataclass_fields__)
     assert shared == {"optimizer", "lr", "momentum", "nesterov", "weight_decay", "schedule", "warmup_steps"}
+    by_optimizer = {"lr", "weight_decay"}  # of which each has its own
+    assert {key: getattr(train, key) for key in by_optimizer} == dict.fromkeys(by_optimizer)
+    shared -= by_optimizer
     assert {key: getattr(train, key) for key in shared} == {key: getattr(worker, key) for key in shared}
     assert train.batch_size == DEFAULT_BATCH_SIZE
 

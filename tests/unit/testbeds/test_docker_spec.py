@@ -17,16 +17,14 @@ END = 'rtt = ["10ms"]\n'
 def test_limits_are_part_of_the_cell_and_reach_the_group():
     table = '\n[run]\ntestbed = "docker"\n\n[containers]\nimage = "mine"\nmemory = "1GiB"\ncpuset = ["0", "1-2"]\n'
     for cell in cells(edited((END, END + table))):  # the lone worker as well: it is what others are compared with
-        assert cell.config["containers"] == {"image": "mine", "memory": "1GiB", "cpuset": ["0", "1-2"]}
+        assert cell.containers.plain() == {"image": "mine", "memory": "1GiB", "cpuset": ["0", "1-2"]}
         group = group_of(cell)
         assert (group.image, group.memory_bytes, group.cpuset) == ("mine", 2**30, ("0", "1-2"))
 
 
 def test_a_cell_on_another_testbed_does_not_have_them():
     sweep = '\ntestbed = ["netns", "docker"]\n\n[containers]\nmemory = "1GiB"\n'
-    found = {
-        cell.config["testbed"]: cell.config.get("containers") for cell in swept(edited((END, END.rstrip() + sweep)))
-    }
+    found = {cell.testbed: cell.containers.plain() for cell in swept(edited((END, END.rstrip() + sweep)))}
     assert found == {"netns": None, "docker": {"memory": "1GiB"}}
 
 

@@ -9,8 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from small_spec import edited, swept
 
+from wanbench.harness.plan.load import expected_seconds
 from wanbench.harness.rep.stragglers import Stragglers
-from wanbench.harness.rep.train import expected_seconds, jobs, network_of, patience_s, schedule_of
+from wanbench.harness.rep.train import jobs, network_of, patience_s, schedule_of
 from wanbench.harness.testbeds.base import Event, Played
 from wanbench.harness.timeline.changes import described, has_endless_outage, planned_outage_s
 
@@ -274,9 +275,9 @@ def test_whoever_is_cut_off_is_named_however_it_is_written(what):
 def test_a_timeline_is_part_of_a_cell_and_no_part_of_a_lone_worker():
     plain, changed = swept(edited(("[2]", "[3]"))), swept(_spec(AT_5 + "cut = true"))
     assert plain[0].key != changed[0].key
-    assert "timeline" not in plain[0].config
+    assert "timeline" not in plain[0].identity()
     assert changed[0].changes
-    assert changed[0].predicted_step_time_s() is None  # the law speaks of a network that stays
+    assert changed[0].predicted_step_time_s is None  # the law speaks of a network that stays
 
 
 def test_a_straggler_is_told_when_to_be_slow_and_nobody_else_is():
@@ -295,7 +296,7 @@ def test_a_change_of_several_workers_came_when_the_last_of_them_was_slow_and_not
     names = ["everywhere: compute × 3", "everywhere: compute as before"] * 2
     events = [Event(what, due, due, 0) for what, due in zip(names, (1.0, 2.0, 4.0, 5.0), strict=True)]
     other = Event("everywhere: rtt × 2", 5.0, 5.001, 0)
-    told = Stragglers(cell.changes, network_of(cell), cell.profile(), slowed_ns).told(
+    told = Stragglers(cell.changes, network_of(cell), cell.profile, slowed_ns).told(
         Played([*events, other], {}, 10 * S)
     )
     assert [(event.actual_s, event.at_ns) for event in told[:4]] == [

@@ -7,10 +7,10 @@ import time
 from pathlib import Path
 
 import pytest
+from on_relay import expand
 
 from wanbench.harness.emulators.plan import build
 from wanbench.harness.errors import SpecError
-from wanbench.harness.plan.cell import expand
 from wanbench.harness.rep.command import program_of
 from wanbench.harness.rep.program import Ended, Program, playing, watch
 from wanbench.harness.spec.experiment import Spec

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 import torch
+from on_relay import expand
 from small_spec import edited
 from virtual_world import MS, star
 
-from wanbench.harness.plan.cell import expand
 from wanbench.harness.rep.train import jobs, network_of
 from wanbench.harness.spec.experiment import Spec
 from wanbench.harness.testbeds.virtual.fabric import SimulatedFabric

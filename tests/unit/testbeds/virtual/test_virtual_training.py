@@ -9,10 +9,10 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from on_relay import expand
 from small_spec import GOOD, edited
 
 from wanbench.harness.emulators.plan import Network
-from wanbench.harness.plan.cell import expand
 from wanbench.harness.rep.train import jobs, measure, network_of
 from wanbench.harness.spec.experiment import Spec
 from wanbench.harness.testbeds.virtual.kernel import SimulationError

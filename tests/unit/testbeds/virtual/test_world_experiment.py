@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from on_relay import expand
 
-from wanbench.harness.plan.cell import expand
 from wanbench.harness.rep.train import jobs, network_of
 from wanbench.harness.spec.experiment import Spec
 from wanbench.harness.testbeds.virtual.simulate import simulate
@@ -17,7 +17,7 @@ WORKERS, STEP_S, GRADIENT_BYTES, RATE_BYTES_PER_S, LATENCY_S = 16, 0.3, 4 * 25_5
 def cells():
     """Of ResNet-50, by label."""
     found = expand(Spec.load("dts-world").override({"train.until": "1 steps"}), "dts-world")
-    return {cell.label: cell for cell in found if cell.config["workload"]["name"] == "resnet50-v100"}
+    return {cell.label: cell for cell in found if cell.task.name == "resnet50-v100"}
 
 
 def scalability(cell):
@@ -77,6 +77,6 @@ def test_compressed_dts_reaches_the_papers_0_72_and_uncompressed_does_not(cells)
 def test_digits_have_the_bytes_per_rate_of_resnet50():
     cells = expand(Spec.load("dts-world"), "dts-world")
     for label in ("ssgd", "dts-d20-p4", "chunks-d20-p4-chunkwise"):
-        mine = {cell.config["workload"]["name"]: cell.law_inputs() for cell in cells if cell.label == label}
+        mine = {cell.task.name: cell.law_inputs for cell in cells if cell.label == label}
         seconds = {name: inputs.message_bytes / inputs.rate_bytes_per_s for name, inputs in mine.items()}
         assert seconds["digits-cnn"] == pytest.approx(seconds["resnet50-v100"], rel=0.005)
