@@ -17,7 +17,7 @@ from wanbench.harness.testbeds.virtual.rep import simulate
 from wanbench.harness.testbeds.virtual.tcp import Tcp
 from wanbench.workloads.comm.blocks import PAYLOAD_BYTES, WIRE_HEADER_BYTES
 from wanbench.workloads.comm.exchange import Terms
-from wanbench.workloads.comm.virtual import VirtualComm, VirtualGroup
+from wanbench.workloads.comm.memory import MemoryComm, MemoryGroup
 
 ELEMENTS = PAYLOAD_BYTES // 4
 TERMS = Terms(PAYLOAD_BYTES, 1000 * MS, 30 * MS)
@@ -30,11 +30,11 @@ def run(network, numel, starts_ms=(0.0,), *, rounds=1, terms=TERMS, seed=0, shuf
     """
     simulation = Simulation(shuffle=shuffle)
     fabric = SimulatedFabric(simulation, VirtualNetwork(network, seed=seed), "direct", 1)
-    group = VirtualGroup(network.workers, fabric)
+    group = MemoryGroup(network.workers, fabric)
     found = [[] for _ in range(network.workers)]
 
     def worker(rank):
-        comm = VirtualComm(group, rank)
+        comm = MemoryComm(group, rank)
         fabric.sleep(rank, round(starts_ms[rank if len(starts_ms) > 1 else 0] * MS))
         for _ in range(rounds):
             peers = [peer for peer in range(network.workers) if peer != rank]
