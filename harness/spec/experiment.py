@@ -25,7 +25,8 @@ from wanbench.harness.spec.table import Table, unit
 from wanbench.harness.spec.timeline import ChangeTable
 from wanbench.netprofiles import Delay, Rate, Ratio, Size
 from wanbench.workloads.compute.optim import AdamWConfig, SGDConfig
-from wanbench.workloads.workload_keys import DEFAULT_BATCH_SIZE, MAX_PROCESSES
+from wanbench.workloads.data.portion import DEFAULT_BATCH_SIZE
+from wanbench.workloads.workload_keys import MAX_PROCESSES
 
 Steps = Annotated[str, StringConstraints(pattern=r"^[1-9][0-9]* steps$")]
 Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=80)]

@@ -8,7 +8,7 @@ from small_spec import GOOD
 from wanbench.harness.errors import SpecError
 from wanbench.harness.spec.experiment import Spec, builtin_names, find, parse_assignment, read
 from wanbench.workloads.compute.optim import SGDConfig
-from wanbench.workloads.workload_keys import DEFAULT_BATCH_SIZE
+from wanbench.workloads.data.portion import DEFAULT_BATCH_SIZE
 
 
 def spec(text: str = GOOD) -> Spec:
