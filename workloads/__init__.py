@@ -1,14 +1,17 @@
-"""What runs on a worker: trainer, algorithms, workloads and their communication.
+"""What runs on a worker: trainer, algorithms, workloads and their communication. From the top floor down:
 
-Layout
-    worker.py      process entry: takes jobs from the control socket, runs them, streams rows back
-    train.py       the training loop
-    wrapping.py    the same in a loop of the user's: wrap(); flat.py, followed.py: its parameters and its optimizer
-    optim.py       SGD on one flat vector
-    compute.py     real or emulated compute time
-    algorithms/    one file an algorithm, behind one small base class
-    comm/          Comm, Work and Clock; gloo and direct implementations
-    models/, datasets.py
+process/       a worker: its network namespace, what it is told, the jobs and programs that it runs
+loop/          a job: session.py around it, train.py, the loop itself; stepping.py for programs of a user's own
+wrap/          the same in a loop of the user's: wrap()
+algorithms/    how workers agree: one file an algorithm, behind one small base class
+registry.py    workloads by name, by numbers or by model
+compression/   what a vector loses on its way
+compute/       what a step computes and costs, real or emulated; the optimisers
+models/        what is trained, and the built-in workloads
+data/          what it is trained on, and which part of it a worker has
+comm/          Comm, Work and Clock; on sockets (direct, gloo) and in memory (threads, a simulated clock)
 
-Standard library and torch only (scikit-learn for its bundled digits), so that a worker image stays small.
+workload_keys.py reads a spec's [workload]; parameters.py, state.py and seeding.py lie below everything.
+
+Standard library, torch and numpy only (scikit-learn for its bundled digits), so that a worker image stays small.
 """

@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 from wanbench.netprofiles.errors import did_you_mean
 from wanbench.workloads import workload_keys
-from wanbench.workloads.builtins import BUILTINS
-from wanbench.workloads.compute.buckets import FLOAT32_BYTES, Bucket, ParameterTensor, plan_buckets, scaled_numel
+from wanbench.workloads.compute.buckets import FLOAT32_BYTES, Bucket, plan_buckets, scaled_numel
 from wanbench.workloads.compute.emulated import EmulatedCompute, StepTime, ready_share
 from wanbench.workloads.compute.slowdown import Slowdowns
+from wanbench.workloads.data.errors import WorkloadError
 from wanbench.workloads.data.portion import Portion
-from wanbench.workloads.workload_keys import WorkloadError
+from wanbench.workloads.models.builtins import BUILTINS
+from wanbench.workloads.models.tensors import ParameterTensor
 
 if TYPE_CHECKING:
     from wanbench.workloads.comm.base import Clock

@@ -8,13 +8,14 @@ from pathlib import Path
 
 from wanbench.netprofiles.errors import UnitError, did_you_mean
 from wanbench.netprofiles.units import Delay
+from wanbench.workloads.data.errors import WorkloadError
+from wanbench.workloads.data.portion import DEFAULT_BATCH_SIZE
 from wanbench.workloads.data.shards import Shards
 
 KINDS = ("name", "params", "model", "command")
 REAL = "real"
 ASSUMED_STEP_CV = 0.02
 """Assumption: steps of one machine vary by 2 %. None at all would flatter whoever waits for the slowest."""
-DEFAULT_BATCH_SIZE = 32
 MAX_PROCESSES = 16  # of a command, for each worker
 
 _KEYS = {
@@ -23,10 +24,6 @@ _KEYS = {
     "model": ("model", "step_time", "step_cv", "payload_scale"),
     "command": ("command", "step_times", "warmup", "nproc_per_worker", "timeout"),
 }
-
-
-class WorkloadError(ValueError):
-    """A workload that does not exist or makes no sense; one line that names key, expectation and value."""
 
 
 def kind_of(spec: Mapping[str, object], train: Mapping[str, object]) -> str:

@@ -51,7 +51,7 @@ def _line(cls: type[Parameters]) -> str:
 
 
 def _workloads() -> dict[str, str]:
-    from wanbench.workloads.builtins import BUILTINS
+    from wanbench.workloads.models.builtins import BUILTINS
 
     return {name: builtin.description for name, builtin in BUILTINS.items()}
 

@@ -51,7 +51,9 @@ def command(run_source: str | None, form: str, sort: str | None, earlier: bool, 
         text = render(rows, form, sort)  # type: ignore[arg-type]  # click has checked the choice
     except ValueError as error:
         raise SpecError(f"{folder.path}: {error}") from None
-    opening = "\n".join(filter(None, [decision(rows), told(rows)])) if form in ("table", "pivot") and not earlier else ""
+    opening = (
+        "\n".join(filter(None, [decision(rows), told(rows)])) if form in ("table", "pivot") and not earlier else ""
+    )
     click.echo(f"{opening}\n{text}".lstrip(), nl=False)
     click.echo(_state(folder.path.name, rows), err=True)
 

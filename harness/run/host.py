@@ -17,8 +17,8 @@ from wanbench.harness.plan.cell import Cell, CommandCell, TrainingCell
 from wanbench.harness.process import owner
 from wanbench.harness.spec.command import check_there
 from wanbench.harness.testbeds.docker.mounts import current
+from wanbench.workloads.data.errors import WorkloadError
 from wanbench.workloads.registry import check_data
-from wanbench.workloads.workload_keys import WorkloadError
 
 _OWNER = "owner.json"
 _WORKER_BYTES = 120 << 20  # private memory of a worker beside its vectors, generous

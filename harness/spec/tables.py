@@ -9,7 +9,8 @@ from pydantic import Field, StringConstraints, model_validator
 from wanbench.harness.spec.table import DelayValue, RateValue, RatioValue, SizeValue, Table
 from wanbench.netprofiles import Size
 from wanbench.workloads.compute.optim import AdamWConfig, SGDConfig
-from wanbench.workloads.workload_keys import DEFAULT_BATCH_SIZE, MAX_PROCESSES
+from wanbench.workloads.data.portion import DEFAULT_BATCH_SIZE
+from wanbench.workloads.workload_keys import MAX_PROCESSES
 
 Steps = Annotated[str, StringConstraints(pattern=r"^[1-9][0-9]* steps$")]
 _CPUS = r"^[0-9]+(-[0-9]+)?(,[0-9]+(-[0-9]+)?)*$"

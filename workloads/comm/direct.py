@@ -19,6 +19,7 @@ import ctypes
 import threading
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, cast
 
 import torch
@@ -71,24 +72,14 @@ class DirectWork:
         self._event.set()
 
 
-class _Reduction:
-    """One all-reduce under way on this rank."""
+@dataclass
+class _Operation:
+    """One collective under way on this rank: over when no part is `missing` and no frame `unsent`."""
 
-    def __init__(self, work: DirectWork, tensor: torch.Tensor, world_size: int) -> None:
-        self.work = work
-        self.pieces = list(tensor.tensor_split(world_size))
-        self.gathered = sum(1 for piece in self.pieces if piece.numel())
-        self.unsent = 0
-
-
-class _Gathering:
-    """One all-gather under way on this rank."""
-
-    def __init__(self, work: DirectWork, parts: Sequence[torch.Tensor], peers: int) -> None:
-        self.work = work
-        self.parts = parts
-        self.missing = peers
-        self.unsent = peers
+    work: DirectWork
+    parts: Sequence[torch.Tensor]
+    missing: int
+    unsent: int
 
 
 class DirectComm:
@@ -108,10 +99,10 @@ class DirectComm:
         self._sequence = 0
         self._sent = [0] * mesh.world_size
         self._received = [0] * mesh.world_size
-        self._reductions: dict[int, _Reduction] = {}
-        self._contributions: dict[int, dict[int, bytearray]] = {}
-        self._gatherings: dict[int, _Gathering] = {}
-        self._shared: dict[int, dict[int, bytearray]] = {}
+        # Starting behind one's own rank spreads the load: no receiver is everyone's first.
+        self._peers = [(mesh.rank + hop) % mesh.world_size for hop in range(1, mesh.world_size)]
+        self._operations: dict[int, _Operation] = {}
+        self._held: dict[tuple[int, int], dict[int, bytearray]] = {}  # parts that came, by kind and operation
         self._early: dict[tuple[int, int], bytearray] = {}
         self._posted: dict[tuple[int, int], tuple[DirectWork, torch.Tensor]] = {}
         self._sending: set[DirectWork] = set()
@@ -122,54 +113,46 @@ class DirectComm:
 
     def all_reduce(self, vector: Vector) -> DirectWork:
         """Mean over all ranks, in place, in one round trip plus bytes / rate."""
-        tensor = cast(torch.Tensor, vector)
-        work = DirectWork("all_reduce", self._timeout_s)
-        if self.world_size == 1:
-            work.complete()
-            return work
-        reduction = _Reduction(work, tensor, self.world_size)
-        with self._lock:
-            if self._failed is not None:
-                work.complete(self._failed)
-                return work
-            sequence = self._sequence
-            self._sequence += 1
-            self._reductions[sequence] = reduction
-            outgoing = [(peer, piece) for peer, piece in enumerate(reduction.pieces) if peer != self.rank]
-            reduction.unsent = len(outgoing)
-            frames = [
-                (peer, Frame(SCATTER, sequence, bytes_of(piece), lambda: self._flushed(sequence)))
-                for peer, piece in outgoing
-            ]
-        # Starting behind one's own rank spreads the load: no receiver is everyone's first.
-        frames.sort(key=lambda item: (item[0] - self.rank) % self.world_size)
-        self._mesh.send_all(frames)
-        self._try_reduce(sequence)
+        pieces = cast(torch.Tensor, vector).tensor_split(self.world_size)
+        work, sequence = self._begin("all_reduce", pieces, sum(1 for piece in pieces if piece.numel()))
+        if sequence is not None:
+            self._push(SCATTER, sequence, [pieces[peer] for peer in self._peers])
+            self._try_reduce(sequence)
         return work
 
     def all_gather(self, vector: Vector, parts: Sequence[Vector]) -> DirectWork:
         """The vectors of all ranks, each pushed to everyone at once."""
         tensor, into = cast(torch.Tensor, vector), cast(Sequence[torch.Tensor], parts)
-        work = DirectWork("all_gather", self._timeout_s)
         into[self.rank].copy_(tensor)
-        if self.world_size == 1:
-            work.complete()
-            return work
-        peers = [(self.rank + hop) % self.world_size for hop in range(1, self.world_size)]
-        body = bytes_of(tensor)
+        work, sequence = self._begin("all_gather", into, len(self._peers))
+        if sequence is not None:
+            self._push(SHARE, sequence, [tensor] * len(self._peers))
+            with self._lock:
+                early = self._held.pop((SHARE, sequence), {})
+            for peer, part in early.items():
+                self._share(sequence, peer, part)
+        return work
+
+    def _begin(self, what: str, parts: Sequence[torch.Tensor], missing: int) -> tuple[DirectWork, int | None]:
+        """A collective and its number, None if there is nothing to do any more."""
+        work = DirectWork(what, self._timeout_s)
         with self._lock:
-            if self._failed is not None:
+            if self._failed is not None or not self._peers:
                 work.complete(self._failed)
-                return work
+                return work, None
             sequence = self._sequence
             self._sequence += 1
-            self._gatherings[sequence] = _Gathering(work, into, len(peers))
-            early = self._shared.pop(sequence, {})
-        frame = Frame(SHARE, sequence, body, lambda: self._gathered(sequence, unsent=1))
-        self._mesh.send_all([(peer, frame) for peer in peers])
-        for peer, part in early.items():
-            self._share(sequence, peer, part)
-        return work
+            self._operations[sequence] = _Operation(work, parts, missing, len(self._peers))
+        return work, sequence
+
+    def _push(self, kind: int, sequence: int, tensors: Sequence[torch.Tensor]) -> None:
+        """Send each peer its tensor of a collective."""
+
+        def flushed() -> None:
+            self._count_down(sequence, unsent=1)
+
+        frames = [Frame(kind, sequence, bytes_of(tensor), flushed) for tensor in tensors]
+        self._mesh.send_all(zip(self._peers, frames, strict=True))
 
     def send(self, vector: Vector, dst: int) -> DirectWork:
         """Send a copy of `vector`; messages between two ranks keep their order. Done once it left user space."""
@@ -211,10 +194,10 @@ class DirectComm:
         """Where the body of an arriving frame goes: a gathered piece straight into the vector."""
         if kind == GATHER:
             with self._lock:
-                reduction = self._reductions.get(sequence)
-            if reduction is None:
+                operation = self._operations.get(sequence)
+            if operation is None:
                 raise CommError(self._failed or f"rank {peer} answered an all_reduce that was not issued here")
-            piece = bytes_of(reduction.pieces[peer])
+            piece = bytes_of(operation.parts[peer])
             if len(piece) != nbytes:
                 raise CommError(f"rank {peer} reduced {nbytes} bytes where {len(piece)} were expected")
             return piece
@@ -222,18 +205,17 @@ class DirectComm:
 
     def _arrived(self, kind: int, sequence: int, peer: int, body: memoryview) -> None:
         if kind == GATHER:
-            self._piece_done(sequence)
-        elif kind == SCATTER:
-            with self._lock:
-                self._contributions.setdefault(sequence, {})[peer] = cast(bytearray, body.obj)
-            self._try_reduce(sequence)
-        elif kind == SHARE:
+            self._count_down(sequence, missing=1)
+        elif kind in (SCATTER, SHARE):
             part = cast(bytearray, body.obj)
             with self._lock:
-                if sequence not in self._gatherings:
-                    self._shared.setdefault(sequence, {})[peer] = part
-                    return
-            self._share(sequence, peer, part)
+                waits = kind == SCATTER or sequence not in self._operations
+                if waits:
+                    self._held.setdefault((kind, sequence), {})[peer] = part
+            if kind == SCATTER:
+                self._try_reduce(sequence)
+            elif not waits:
+                self._share(sequence, peer, part)
         elif kind == ABORT:
             raise CommError(bytes(body).decode())
         else:
@@ -247,12 +229,12 @@ class DirectComm:
     def _try_reduce(self, sequence: int) -> None:
         """Average the own piece once every contribution is here and the operation is issued locally."""
         with self._lock:
-            reduction = self._reductions.get(sequence)
-            arrived = self._contributions.get(sequence, {})
-            if reduction is None or len(arrived) < self.world_size - 1:
+            operation = self._operations.get(sequence)
+            arrived = self._held.get((SCATTER, sequence), {})
+            if operation is None or len(arrived) < len(self._peers):
                 return
-            del self._contributions[sequence]
-        own = reduction.pieces[self.rank]
+            del self._held[SCATTER, sequence]
+        own = operation.parts[self.rank]
         nbytes = own.numel() * own.element_size()
         for rank, contribution in sorted(arrived.items()):
             if len(contribution) != nbytes:
@@ -269,20 +251,18 @@ class DirectComm:
         for part in parts[1:]:
             total.add_(part)
         own.copy_(total.div_(self.world_size))
-        body = bytes_of(own)
-        peers = [(self.rank + hop) % self.world_size for hop in range(1, self.world_size)]
         with self._lock:
-            reduction.unsent += len(peers)
-        self._mesh.send_all([(peer, Frame(GATHER, sequence, body, lambda: self._flushed(sequence))) for peer in peers])
-        self._piece_done(sequence)
+            operation.unsent += len(self._peers)
+        self._push(GATHER, sequence, [own] * len(self._peers))
+        self._count_down(sequence, missing=1)
 
     def _share(self, sequence: int, peer: int, body: bytearray) -> None:
         """A peer's vector of an all-gather that is issued here is there."""
         with self._lock:
-            gathering = self._gatherings.get(sequence)
-        if gathering is None:  # it has failed meanwhile
+            operation = self._operations.get(sequence)
+        if operation is None:  # it has failed meanwhile
             return
-        part = gathering.parts[peer]
+        part = operation.parts[peer]
         nbytes = part.numel() * part.element_size()
         if len(body) != nbytes:
             sizes = f"rank {peer} gave {len(body)} bytes where rank {self.rank} expects {nbytes}"
@@ -290,43 +270,25 @@ class DirectComm:
             return
         if nbytes:
             part.copy_(torch.frombuffer(body, dtype=part.dtype))
-        self._gathered(sequence, arrived=1)
-
-    def _gathered(self, sequence: int, *, arrived: int = 0, unsent: int = 0) -> None:
-        with self._lock:
-            gathering = self._gatherings.get(sequence)
-            if gathering is None:  # it has failed meanwhile
-                return
-            gathering.missing -= arrived
-            gathering.unsent -= unsent
-            if gathering.missing or gathering.unsent:
-                return
-            del self._gatherings[sequence]
-        gathering.work.complete()
-
-    def _piece_done(self, sequence: int) -> None:
-        self._count_down(sequence, gathered=1)
-
-    def _flushed(self, sequence: int) -> None:
-        self._count_down(sequence, unsent=1)
+        self._count_down(sequence, missing=1)
 
     def _sent_off(self, work: DirectWork) -> None:
         with self._lock:
             self._sending.discard(work)
         work.complete()
 
-    def _count_down(self, sequence: int, *, gathered: int = 0, unsent: int = 0) -> None:
-        """An operation is done when all pieces are here and none of its memory waits to be sent."""
+    def _count_down(self, sequence: int, *, missing: int = 0, unsent: int = 0) -> None:
+        """An operation is done when all parts are here and none of its memory waits to be sent."""
         with self._lock:
-            reduction = self._reductions.get(sequence)
-            if reduction is None:  # it has failed meanwhile
+            operation = self._operations.get(sequence)
+            if operation is None:  # it has failed meanwhile
                 return
-            reduction.gathered -= gathered
-            reduction.unsent -= unsent
-            if reduction.gathered or reduction.unsent:
+            operation.missing -= missing
+            operation.unsent -= unsent
+            if operation.missing or operation.unsent:
                 return
-            del self._reductions[sequence]
-        reduction.work.complete()
+            del self._operations[sequence]
+        operation.work.complete()
 
     def _deliver(self, work: DirectWork, tensor: torch.Tensor, body: bytearray) -> None:
         if len(body) != tensor.numel() * tensor.element_size():
@@ -345,16 +307,13 @@ class DirectComm:
             if self._failed is not None:
                 return
             self._failed = reason
-            pending = [reduction.work for reduction in self._reductions.values()]
-            pending += [gathering.work for gathering in self._gatherings.values()]
+            pending = [operation.work for operation in self._operations.values()]
             pending += [work for work, _ in self._posted.values()]
             pending += self._sending
-            self._reductions.clear()
-            self._gatherings.clear()
+            self._operations.clear()
             self._posted.clear()
             self._sending.clear()
         for work in pending:
             work.complete(reason)
         body = memoryview(reason.encode())
-        peers = [peer for peer in range(self.world_size) if peer != self.rank]
-        self._mesh.send_all([(peer, Frame(ABORT, 0, body, lambda: None)) for peer in peers])
+        self._mesh.send_all([(peer, Frame(ABORT, 0, body, lambda: None)) for peer in self._peers])

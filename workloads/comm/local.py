@@ -7,14 +7,15 @@ threads race for it.
 from __future__ import annotations
 
 import threading
-from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+import time
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field
 from typing import TypeVar
 
 from wanbench.workloads.comm.base import CommError, Vector
 from wanbench.workloads.comm.blocks import Blocks
 from wanbench.workloads.comm.exchange import Terms
+from wanbench.workloads.comm.memory import AnyWork, MemoryComm, MemoryExchange, MemoryGroup, MemoryWork
 
 T = TypeVar("T")
 Lost = Callable[[int, int, int, int], bool]
@@ -22,250 +23,153 @@ Lost = Callable[[int, int, int, int], bool]
 
 
 @dataclass
-class _Slot:
-    """The contributions to one collective, by rank; once all are there, it is complete."""
+class _Flight:
+    """An operation that ends once all that it `needs` has come, or with an `error`."""
 
-    given: dict[int, Vector] = field(default_factory=dict)
-    mean: Vector | None = None  # of an all_reduce
-    complete: bool = False
+    what: str
+    needs: set[Hashable]
+    number: int = 0
+    rank: int = 0
+    nbytes: int = 0
     error: str = ""
-    taken: int = 0
-
-
-class LocalGroup:
-    """The box through which `world_size` replicas exchange vectors.
-
-    Operations are matched by their sequence number, so all ranks issue them in the same order, as with gloo.
-    """
-
-    def __init__(self, world_size: int, timeout_s: float = 60.0, lost: Lost | None = None) -> None:
-        self.world_size = world_size
-        self.timeout_s = timeout_s
-        self.lost = lost
-        self.failure = ""
-        self.changed = threading.Condition()
-        self.slots: dict[int, _Slot] = {}
-        self.letters: dict[tuple[int, int, int], Vector] = {}
-        self.datagrams: dict[tuple[int, int, int], Vector] = {}
-
-    def fail(self, reason: str) -> None:
-        """Make every present and later wait of the group raise `CommError`."""
-        with self.changed:
-            self.failure = self.failure or reason
-            self.changed.notify_all()
-
-    def give(self, number: int, rank: int, vector: Vector, what: str = "all_reduce") -> None:
-        """Put a copy of `vector` into collective `number`; the last rank to come completes it."""
-        with self.changed:
-            slot = self.slots.setdefault(number, _Slot())
-            for other, given in slot.given.items():
-                if given.numel() != vector.numel():
-                    here, there = vector.numel(), given.numel()
-                    sizes = f"rank {rank} gave {here} elements, rank {other} gave {there}"
-                    slot.error = f"{what} {number}: {sizes}"
-                break
-            slot.given[rank] = vector.clone()
-            if len(slot.given) == self.world_size and not slot.error:
-                slot.complete = True
-                if what == "all_reduce":
-                    # In the order of ranks, so that the bits do not depend on who came first.
-                    slot.mean = slot.given[0]
-                    for peer in range(1, self.world_size):
-                        slot.mean.add_(slot.given[peer])
-                    slot.mean.mul_(1.0 / self.world_size)
-            self.changed.notify_all()
-
-    def take(self, number: int, copy: Callable[[_Slot], None], what: str) -> None:
-        """Wait until collective `number` is complete, then `copy` what it brought."""
-        with self.changed:
-            slot = self.slots[number]
-            self.wait_for(lambda: slot.complete or slot.error != "", f"{what} {number}")
-            if slot.error:
-                raise CommError(slot.error)
-            copy(slot)
-            slot.taken += 1
-            if slot.taken == self.world_size:
-                del self.slots[number]
-
-    def wait_for(self, ready: Callable[[], bool], what: str) -> None:
-        """Wait, holding the lock, until `ready`, the group fails, or the time is up."""
-        in_time = self.changed.wait_for(lambda: ready() or self.failure != "", self.timeout_s)
-        if self.failure:
-            raise CommError(self.failure)
-        if not in_time:
-            raise CommError(f"{what}: peers did not come within {self.timeout_s:g} s")
 
 
 @dataclass
-class LocalWork:
-    """An operation under way: `ready` never blocks, `take` does."""
+class Threads:
+    """The fabric of workers that are threads: nothing takes time but waiting for one another.
 
-    comm: LocalComm
-    ready: Callable[[], bool]
-    take: Callable[[], None]
-    waited: bool = False
-
-    def done(self) -> bool:
-        """True once `wait` would return at once."""
-        return self.waited or self.ready()
-
-    def wait(self) -> None:
-        """Block until the result is in the vector; a second call returns at once.
-
-        Raises:
-            CommError: sizes differ, a peer failed, or the time is up.
-        """
-        if not self.waited:
-            self.take()
-            self.waited = True
-            self.comm.outstanding -= 1
-
-    def wait_for(self, seconds: float) -> bool:
-        """As `wait`, but no longer than `seconds`; true if the result is there. Raises: CommError as `wait`."""
-        changed = self.comm.group.changed
-        with changed:
-            changed.wait_for(self.done, seconds)
-        if self.done():
-            self.wait()
-        return self.waited
-
-
-class LocalExchange(LocalWork):
-    """An exchange of which the group decides what is lost. See `workloads.comm.exchange.Exchange`.
-
-    What is lost is NaN in the receiver's vector, so that using it shows. There is no clock, so there are no deadlines:
-    a peer that does not come fails the exchange.
-    """
-
-    def __init__(self, comm: LocalComm, number: int, receives: Mapping[int, Vector], terms: Terms) -> None:
-        group = comm.group
-        keys = {peer: (peer, comm.rank, number) for peer, vector in receives.items() if vector.numel()}
-        self.arrived: dict[int, list[slice]] = {peer: [] for peer in receives}
-        self.blocks = (0, 0)
-
-        def ready() -> bool:
-            return all(key in group.datagrams for key in keys.values())
-
-        def take() -> None:
-            with group.changed:
-                group.wait_for(ready, f"exchange {number}")
-                found = {peer: group.datagrams.pop(key) for peer, key in keys.items()}
-            for peer, vector in found.items():
-                self._take(group.lost, keys[peer], vector, receives[peer], terms)
-
-        super().__init__(comm, ready, take)
-
-    def _take(self, lost: Lost | None, key: tuple[int, int, int], sent: Vector, into: Vector, terms: Terms) -> None:
-        peer, rank, number = key
-        if sent.numel() != into.numel():
-            sizes = f"has {sent.numel()} elements, expected {into.numel()}"
-            raise CommError(f"exchange {number}: the vector from rank {peer} {sizes}")
-        cut = Blocks(into.numel(), into.element_size(), terms.block_bytes)
-        there = [lost is None or not lost(number, peer, rank, block) for block in range(cut.count)]
-        into.fill_(float("nan"))
-        for run in cut.runs(there):
-            into[run].copy_(sent[run])
-        self.arrived[peer] = cut.runs(there)
-        self.blocks = self.blocks[0] + cut.count, self.blocks[1] + there.count(False)
-
-
-class LocalComm:
-    """A `Comm` for one thread of a `LocalGroup`.
+    There are no deadlines: a peer that does not come fails the operation.
 
     Attributes:
-        rank, world_size: this replica's place.
-        outstanding: operations issued and not waited for.
+        world_size: how many. timeout_s: after which a peer does not come.
+        lost: which blocks of exchanges do not arrive; by default all do.
+    """
+
+    world_size: int
+    timeout_s: float = 60.0
+    lost: Lost | None = None
+    together: threading.Condition = field(default_factory=threading.Condition)
+    _failure: str = ""
+    _come: set[Hashable] = field(default_factory=set)
+    _collectives: dict[int, _Flight] = field(default_factory=dict)
+
+    def fail(self, reason: str) -> None:
+        """Make every present and later wait raise `CommError`."""
+        with self.together:
+            self._failure = self._failure or reason
+            self.together.notify_all()
+
+    def now(self) -> int:
+        """Nanoseconds of the host."""
+        return time.monotonic_ns()
+
+    def sleep(self, rank: int, ns: int) -> None:
+        """Really."""
+        time.sleep(ns / 1e9)
+
+    def all_reduce(self, rank: int, sequence: int, nbytes: int) -> _Flight:
+        """Join an all_reduce. Raises: CommError, here and in all waits for it, if ranks disagree."""
+        return self._join("all_reduce", rank, sequence, nbytes)
+
+    def all_gather(self, rank: int, sequence: int, nbytes: int) -> _Flight:
+        """As `all_reduce`."""
+        return self._join("all_gather", rank, sequence, nbytes)
+
+    def _join(self, what: str, rank: int, sequence: int, nbytes: int) -> _Flight:
+        name = f"{what} {sequence}"
+        with self.together:
+            flight = self._collectives.get(sequence)
+            if flight is None:
+                everyone: set[Hashable] = {(sequence, peer) for peer in range(self.world_size)}
+                flight = self._collectives[sequence] = _Flight(name, everyone, nbytes=nbytes)
+            if (flight.what, flight.nbytes) != (name, nbytes):
+                gave = f"rank {rank} gave {nbytes} bytes to {name}, others {flight.nbytes}"
+                flight.error = f"ranks disagree on {flight.what}: {gave}"
+            self._came((sequence, rank))
+            if flight.error:
+                raise CommError(flight.error)
+        return flight
+
+    def message(self, src: int, dst: int, number: int, nbytes: int) -> _Flight:
+        """A message is there as soon as it is sent."""
+        self._came(("message", src, dst, number))
+        return _Flight("send", set())
+
+    def expect(self, src: int, dst: int, number: int) -> _Flight:
+        """The same message, as its receiver knows it."""
+        return _Flight(f"message {number} from rank {src}", {("message", src, dst, number)})
+
+    def exchange(
+        self, rank: int, number: int, sends: Mapping[int, tuple[int, int]], expected: Mapping[int, int], terms: Terms
+    ) -> _Flight:
+        """Join an exchange, which ends when all peers have joined it."""
+        for peer in sends:
+            self._came(("exchange", rank, peer, number))
+        keys: set[Hashable] = {("exchange", peer, rank, number) for peer in expected}
+        return _Flight(f"exchange {number}", keys, number, rank)
+
+    def there(self, flight: _Flight, peer: int, cut: Blocks) -> list[bool]:
+        """Which blocks are not lost."""
+        lost = self.lost
+        return [lost is None or not lost(flight.number, peer, flight.rank, block) for block in range(cut.count)]
+
+    def done(self, flight: _Flight, rank: int) -> bool:
+        """True if `wait` would return, or raise, at once."""
+        return flight.error != "" or flight.needs <= self._come
+
+    def ended(self, flight: _Flight, rank: int) -> None:
+        """Not known: threads have no common clock."""
+
+    def wait(self, flight: _Flight, rank: int, until_ns: int | None = None) -> None:
+        """Return when the operation has ended, or at `until_ns` if not. Raises: CommError."""
+        seconds = self.timeout_s if until_ns is None else max(0.0, (until_ns - self.now()) / 1e9)
+        with self.together:
+            in_time = self.together.wait_for(lambda: self._failure != "" or self.done(flight, rank), seconds)
+        if self._failure or flight.error:
+            raise CommError(self._failure or flight.error)
+        if not in_time and until_ns is None:
+            raise CommError(f"{flight.what}: peers did not come within {self.timeout_s:g} s")
+
+    def _came(self, what: Hashable) -> None:
+        with self.together:
+            self._come.add(what)
+            self.together.notify_all()
+
+
+class LocalComm(MemoryComm):
+    """A `Comm` for one thread, in which reading what is not there shows as NaN.
+
+    Attributes:
         most_outstanding: the largest value that `outstanding` has had.
     """
 
-    def __init__(self, group: LocalGroup, rank: int) -> None:
-        self.group = group
-        self.rank = rank
-        self.world_size = group.world_size
-        self.outstanding = 0
+    def __init__(self, group: MemoryGroup, rank: int) -> None:
+        super().__init__(group, rank)
         self.most_outstanding = 0
-        self._reduced = 0
-        self._sent: Counter[int] = Counter()
-        self._received: Counter[int] = Counter()
-        self._exchanged = 0
+        self._works: list[MemoryWork] = []
 
-    def all_reduce(self, vector: Vector) -> LocalWork:
-        """Replace `vector` by its mean over all ranks: the same bits on each.
+    @property
+    def outstanding(self) -> int:
+        """Operations issued and not waited for."""
+        self._works = [work for work in self._works if not work.waited]
+        return len(self._works)
 
-        `vector` belongs to the operation: it is NaN until `wait` returns, so that reading it early shows.
-        """
-        group, number = self.group, self._reduced
-        self._reduced += 1
-        group.give(number, self.rank, vector)
-        slot = group.slots[number]
+    def all_reduce(self, vector: Vector) -> MemoryWork:
+        """As `MemoryComm`; `vector` belongs to the operation: it is NaN until `wait` returns."""
+        given = vector.clone()
         vector.mul_(float("nan"))
+        return self._collective(self.group.fabric.all_reduce, given, [vector], gather=False)
 
-        def copy(complete: _Slot) -> None:
-            assert complete.mean is not None, "a complete all_reduce has a mean"
-            vector.copy_(complete.mean)
+    def exchange(self, sends: Mapping[int, Vector], receives: Mapping[int, Vector], terms: Terms) -> MemoryExchange:
+        """As `MemoryComm`; what is lost is NaN in the receiver's vector."""
+        for vector in receives.values():
+            vector.fill_(float("nan"))
+        return super().exchange(sends, receives, terms)
 
-        return self._issued(lambda: slot.complete or slot.error != "", lambda: group.take(number, copy, "all_reduce"))
-
-    def all_gather(self, vector: Vector, parts: Sequence[Vector]) -> LocalWork:
-        """Fill `parts` with the vectors of all ranks, in their order."""
-        group, number = self.group, self._reduced
-        self._reduced += 1
-        group.give(number, self.rank, vector, "all_gather")
-        slot = group.slots[number]
-
-        def copy(complete: _Slot) -> None:
-            for rank, part in enumerate(parts):
-                part.copy_(complete.given[rank])
-
-        return self._issued(lambda: slot.complete or slot.error != "", lambda: group.take(number, copy, "all_gather"))
-
-    def send(self, vector: Vector, dst: int) -> LocalWork:
-        """Send a copy of `vector` to rank `dst`."""
-        key = (self.rank, dst, self._sent[dst])
-        self._sent[dst] += 1
-        with self.group.changed:
-            self.group.letters[key] = vector.clone()
-            self.group.changed.notify_all()
-        return self._issued(lambda: True, lambda: None)
-
-    def recv(self, vector: Vector, src: int) -> LocalWork:
-        """Fill `vector` with the next message from rank `src`."""
-        group, key = self.group, (src, self.rank, self._received[src])
-        self._received[src] += 1
-
-        def take() -> None:
-            with group.changed:
-                group.wait_for(lambda: key in group.letters, f"message {key[2]} from rank {src}")
-                letter = group.letters.pop(key)
-            if letter.numel() != vector.numel():
-                sizes = f"has {letter.numel()} elements, expected {vector.numel()}"
-                raise CommError(f"message {key[2]} from rank {src} {sizes}")
-            vector.copy_(letter)
-
-        return self._issued(lambda: key in group.letters, take)
-
-    def exchange(self, sends: Mapping[int, Vector], receives: Mapping[int, Vector], terms: Terms) -> LocalExchange:
-        """Send each peer its vector in blocks; the group's `lost` says which do not arrive."""
-        group, number = self.group, self._exchanged
-        self._exchanged += 1
-        with group.changed:
-            for peer, vector in sends.items():
-                if vector.numel():
-                    group.datagrams[self.rank, peer, number] = vector.clone()
-            group.changed.notify_all()
-        self._count_one()
-        return LocalExchange(self, number, receives, terms)
-
-    def close(self) -> None:
-        """Nothing to release."""
-
-    def _issued(self, ready: Callable[[], bool], take: Callable[[], None]) -> LocalWork:
-        self._count_one()
-        return LocalWork(self, ready, take)
-
-    def _count_one(self) -> None:
-        self.outstanding += 1
+    def _issued(self, work: AnyWork) -> AnyWork:
+        self._works.append(work)
         self.most_outstanding = max(self.most_outstanding, self.outstanding)
+        return work
 
 
 def run_replicas(
@@ -278,7 +182,8 @@ def run_replicas(
     Raises:
         Exception: what the first replica to fail raised; the others are released with a `CommError`.
     """
-    group = LocalGroup(world_size, timeout_s, lost)
+    threads = Threads(world_size, timeout_s, lost)
+    group = MemoryGroup(world_size, threads)
     results: dict[int, T] = {}
     errors: list[Exception] = []
 
@@ -287,12 +192,12 @@ def run_replicas(
             results[rank] = body(LocalComm(group, rank))
         except Exception as error:
             errors.append(error)
-            group.fail(f"rank {rank} failed: {error}")
+            threads.fail(f"rank {rank} failed: {error}")
 
-    threads = [threading.Thread(target=work, args=(rank,), daemon=True) for rank in range(world_size)]
-    for thread in threads:
+    running = [threading.Thread(target=work, args=(rank,), daemon=True) for rank in range(world_size)]
+    for thread in running:
         thread.start()
-    for thread in threads:
+    for thread in running:
         thread.join()
     if errors:
         raise errors[0]

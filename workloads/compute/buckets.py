@@ -11,33 +11,13 @@ given explicitly, it holds for every bucket. Here the cap always holds for every
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
+from wanbench.workloads.models.tensors import ParameterTensor
+
 FLOAT32_BYTES = 4
-
-
-@dataclass(frozen=True, slots=True)
-class ParameterTensor:
-    """One parameter tensor of a model, in registration order.
-
-    Attributes:
-        name: as in `named_parameters()`.
-        shape: its dimensions.
-        backward_work: its share of the backward pass, in any unit that is common to the model (FLOPs, if
-            known).
-    """
-
-    name: str
-    shape: tuple[int, ...]
-    backward_work: float
-
-    @property
-    def numel(self) -> int:
-        """The number of elements."""
-        return math.prod(self.shape)
 
 
 @dataclass(frozen=True, slots=True)

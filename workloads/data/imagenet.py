@@ -11,7 +11,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 from wanbench.workloads.data.datasets import endless
-from wanbench.workloads.workload_keys import WorkloadError
+from wanbench.workloads.data.errors import WorkloadError
 
 if TYPE_CHECKING:
     import torch

@@ -9,7 +9,8 @@ from random import Random
 
 from wanbench.workloads.data.shards import IID, Shards
 from wanbench.workloads.seeding import stream
-from wanbench.workloads.workload_keys import DEFAULT_BATCH_SIZE
+
+DEFAULT_BATCH_SIZE = 32
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from wanbench.workloads.compute.buckets import ParameterTensor
 from wanbench.workloads.data.portion import Portion
+from wanbench.workloads.models.tensors import ParameterTensor
 from wanbench.workloads.seeding import torch_seed
 
 if TYPE_CHECKING:

@@ -10,9 +10,9 @@ import math
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from wanbench.workloads.compute.buckets import ParameterTensor
 from wanbench.workloads.data.portion import Portion
 from wanbench.workloads.data.text import ALPHABET, CONTEXT
+from wanbench.workloads.models.tensors import ParameterTensor
 from wanbench.workloads.seeding import torch_seed
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from wanbench.workloads.compute.buckets import ParameterTensor
+from wanbench.workloads.models.tensors import ParameterTensor
 from wanbench.workloads.seeding import torch_seed
 
 

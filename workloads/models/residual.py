@@ -5,11 +5,11 @@ The names and order of their parameters are those of the tables in `resnet50` an
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from torch import nn
 from torch.nn.functional import avg_pool2d, max_pool2d, pad
-
-from wanbench.workloads.models import resnet50, resnet110
 
 
 class BasicBlock(nn.Module):
@@ -17,6 +17,8 @@ class BasicBlock(nn.Module):
 
     Where the block halves the image, the shortcut takes every second pixel and fills the new channels with zeros.
     """
+
+    expansion = 1
 
     def __init__(self, inputs: int, width: int, stride: int) -> None:
         """`inputs`, `width`: channels before and after."""
@@ -42,10 +44,12 @@ class Bottleneck(nn.Module):
     The stride is in the 3x3 convolution, as PyTorch users train it ("v1.5").
     """
 
+    expansion = 4
+
     def __init__(self, inputs: int, width: int, stride: int) -> None:
         """`inputs`: channels before; `width`: of the 3x3 convolution, a quarter of those after."""
         super().__init__()
-        outputs = resnet50.EXPANSION * width
+        outputs = self.expansion * width
         self.conv1 = nn.Conv2d(inputs, width, 1, bias=False)
         self.bn1 = nn.BatchNorm2d(width)
         self.conv2 = nn.Conv2d(width, width, 3, stride, 1, bias=False)
@@ -64,52 +68,31 @@ class Bottleneck(nn.Module):
         return (y + (x if self.downsample is None else self.downsample(x))).relu()  # type: ignore[no-any-return]
 
 
-class ResNet110(nn.Module):
-    """For 32x32 images (section 4.2): 6n + 2 layers with n = 18."""
+class ResNet(nn.Module):
+    """A stem, stages of blocks that each halve the image but the first, and a classifier of what is left of it."""
 
-    def __init__(self) -> None:
+    def __init__(
+        self, block: type[BasicBlock | Bottleneck], stages: Sequence[tuple[int, int]], classes: int, stem: int
+    ) -> None:
+        """`stages`: width and number of blocks of each. `stem`: side of its kernel; one of 7 halves the image twice."""
         super().__init__()
-        first = resnet110.WIDTHS[0]
-        self.conv1 = nn.Conv2d(3, first, 3, 1, 1, bias=False)
-        self.bn1 = nn.BatchNorm2d(first)
-        inputs = first
-        for stage, width in enumerate(resnet110.WIDTHS, start=1):
+        inputs, self._halves = stages[0][0], stem == 7
+        self.conv1 = nn.Conv2d(3, inputs, stem, 2 if self._halves else 1, stem // 2, bias=False)
+        self.bn1 = nn.BatchNorm2d(inputs)
+        self._stages = len(stages)
+        for stage, (width, count) in enumerate(stages, start=1):
             blocks = []
-            for block in range(resnet110.BLOCKS):
-                blocks.append(BasicBlock(inputs, width, 2 if stage > 1 and block == 0 else 1))
-                inputs = width
+            for number in range(count):
+                blocks.append(block(inputs, width, 2 if stage > 1 and number == 0 else 1))
+                inputs = width * block.expansion
             self.add_module(f"layer{stage}", nn.Sequential(*blocks))
-        self.fc = nn.Linear(inputs, resnet110.CLASSES)
+        self.fc = nn.Linear(inputs, classes)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """(batch, 3, 32, 32) to (batch, 10)."""
+        """(batch, 3, side, side) to (batch, classes); any side that is large enough works."""
         x = self.bn1(self.conv1(x)).relu()
-        for stage in range(1, len(resnet110.WIDTHS) + 1):
-            x = self.get_submodule(f"layer{stage}")(x)
-        return self.fc(avg_pool2d(x, x.shape[2:]).flatten(1))  # type: ignore[no-any-return]
-
-
-class ResNet50(nn.Module):
-    """For 224x224 images (table 1)."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.conv1 = nn.Conv2d(3, 64, 7, 2, 3, bias=False)
-        self.bn1 = nn.BatchNorm2d(64)
-        inputs = 64
-        for stage, count in enumerate(resnet50.BLOCKS):
-            width = 64 * 2**stage
-            blocks = []
-            for block in range(count):
-                blocks.append(Bottleneck(inputs, width, 2 if stage > 0 and block == 0 else 1))
-                inputs = width * resnet50.EXPANSION
-            self.add_module(f"layer{stage + 1}", nn.Sequential(*blocks))
-        self.fc = nn.Linear(inputs, resnet50.CLASSES)
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """(batch, 3, side, side) to (batch, 1000); side is 224 in the paper, and any that is large enough works."""
-        x = max_pool2d(self.bn1(self.conv1(x)).relu(), 3, 2, 1)
-        for stage in range(1, len(resnet50.BLOCKS) + 1):
+        x = max_pool2d(x, 3, 2, 1) if self._halves else x
+        for stage in range(1, self._stages + 1):
             x = self.get_submodule(f"layer{stage}")(x)
         return self.fc(avg_pool2d(x, x.shape[2:]).flatten(1))  # type: ignore[no-any-return]
 

@@ -10,13 +10,14 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from wanbench.workloads.compute.buckets import ParameterTensor
 from wanbench.workloads.data.portion import Portion
 from wanbench.workloads.models.resnet50 import conv
+from wanbench.workloads.models.tensors import ParameterTensor
 from wanbench.workloads.seeding import torch_seed
 
 if TYPE_CHECKING:
     from wanbench.workloads.models.learner import Learner
+    from wanbench.workloads.models.residual import ResNet
 
 DATASET = "CIFAR-10"
 STEP_TIME_S = 0.1
@@ -50,20 +51,25 @@ def _classifier() -> Iterator[ParameterTensor]:
     yield ParameterTensor("fc.bias", (CLASSES,), 0.0)
 
 
+def network() -> ResNet:
+    """6n + 2 layers with n = 18, not initialised."""
+    from wanbench.workloads.models.residual import BasicBlock, ResNet
+
+    return ResNet(BasicBlock, [(width, BLOCKS) for width in WIDTHS], CLASSES, stem=3)
+
+
 def make(portion: Portion) -> Learner:
     """The learner of one worker. Raises: WorkloadError: the folder holds no CIFAR-10."""
     import torch
 
     from wanbench.workloads.data import cifar10
     from wanbench.workloads.models.learner import Learner
-    from wanbench.workloads.models.residual import ResNet110, initialise
+    from wanbench.workloads.models.residual import initialise
 
     assert portion.folder is not None, "the registry asks for it"
     data = cifar10.read(portion.folder)
-    module = ResNet110()
+    module = network()
     initialise(module, torch.Generator().manual_seed(torch_seed(portion.seed, "resnet110-cifar10", "init")))
     mine = portion.indices(data.train_labels)
     samples = cifar10.batches(data, portion.batch_size, portion.random(), mine)
-    return Learner(
-        module, samples, torch.nn.functional.cross_entropy, lambda: cifar10.accuracy(module, data)
-    )  # fmt: skip
+    return Learner(module, samples, torch.nn.functional.cross_entropy, lambda: cifar10.accuracy(module, data))

@@ -23,12 +23,13 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from wanbench.workloads.compute.buckets import ParameterTensor
 from wanbench.workloads.data.portion import Portion
+from wanbench.workloads.models.tensors import ParameterTensor
 from wanbench.workloads.seeding import torch_seed
 
 if TYPE_CHECKING:
     from wanbench.workloads.models.learner import Learner
+    from wanbench.workloads.models.residual import ResNet
 
 DATASET = "ImageNet"
 
@@ -88,17 +89,24 @@ def _classifier() -> Iterator[ParameterTensor]:
     yield ParameterTensor("fc.bias", (CLASSES,), 0.0)
 
 
+def network() -> ResNet:
+    """As a module, not initialised."""
+    from wanbench.workloads.models.residual import Bottleneck, ResNet
+
+    return ResNet(Bottleneck, [(64 * 2**stage, count) for stage, count in enumerate(BLOCKS)], CLASSES, stem=7)
+
+
 def make(portion: Portion) -> Learner:
     """The learner of one worker. Raises: WorkloadError: the folder does not hold images in ImageNet's layout."""
     import torch
 
     from wanbench.workloads.data import imagenet
     from wanbench.workloads.models.learner import Learner
-    from wanbench.workloads.models.residual import ResNet50, initialise
+    from wanbench.workloads.models.residual import initialise
 
     assert portion.folder is not None, "the registry asks for it"
     images = imagenet.read(portion.folder)
-    module = ResNet50()
+    module = network()
     initialise(module, torch.Generator().manual_seed(torch_seed(portion.seed, "resnet50-imagenet", "init")))
     samples = imagenet.batches(images, portion.batch_size, portion.random(), portion.indices(images.train_labels))
     return Learner(module, samples, torch.nn.functional.cross_entropy, lambda: imagenet.accuracy(module, images))

@@ -20,8 +20,8 @@ from wanbench.netprofiles.describe import render
 from wanbench.workloads import parameters
 from wanbench.workloads.algorithms import registry as algorithms
 from wanbench.workloads.algorithms.base import Algorithm
-from wanbench.workloads.builtins import BUILTINS
 from wanbench.workloads.compression import registry as compressors
+from wanbench.workloads.models.builtins import BUILTINS
 from wanbench_docs.commands import Command, Paragraph, commands, preface
 from wanbench_docs.markdown import attributes, docstring, escaped, fenced
 

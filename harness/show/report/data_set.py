@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from wanbench.workloads.builtins import BUILTINS
+from wanbench.workloads.models.builtins import BUILTINS
 
 _OF_THE_PAPERS = "ImageNet"
 

@@ -1,9 +1,12 @@
-"""Operations in flight, in global time order: what `workloads.comm.virtual` calls the fabric."""
+"""Operations in flight, in global time order: the fabric of `workloads.comm.memory`.
+
+Waiting and sleeping are the only points where workers are switched."""
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
@@ -12,11 +15,12 @@ from greenlet import getcurrent
 from wanbench.harness.testbeds.virtual.collectives import ALL_GATHERS, COLLECTIVES
 from wanbench.harness.testbeds.virtual.collectives.base import Plan, Round, Rounds
 from wanbench.harness.testbeds.virtual.datagrams import ExchangeFlight, Exchanges, Waiting
-from wanbench.harness.testbeds.virtual.kernel import Simulation
+from wanbench.harness.testbeds.virtual.kernel import Simulation, refuse_inside_autograd
 from wanbench.harness.testbeds.virtual.network import Flying, Route, VirtualNetwork
 from wanbench.harness.testbeds.virtual.queues import Ints
 from wanbench.harness.testbeds.virtual.tcp import NEVER
 from wanbench.workloads.comm.base import CommError
+from wanbench.workloads.comm.blocks import Blocks
 from wanbench.workloads.comm.exchange import Terms
 
 _COLLECTIVE, _MESSAGE = 0, 1
@@ -77,12 +81,15 @@ class SimulatedFabric:
 
     # ---------------------------------------------------------------- called by workers
 
+    together = nullcontext()  # workers share one thread
+
     def now(self) -> int:
         """The time in nanoseconds."""
         return self._simulation.now
 
     def sleep(self, rank: int, ns: int) -> None:
-        """Let `ns` pass for this worker."""
+        """Let `ns` pass for this worker. Raises: SwitchError, where it must not be switched."""
+        refuse_inside_autograd()
         self._simulation.sleep_until(self._simulation.now + ns, rank)
 
     def all_reduce(self, rank: int, sequence: int, nbytes: int) -> Flight:
@@ -137,9 +144,9 @@ class SimulatedFabric:
         """Join an exchange of datagrams."""
         return self._exchanges.begin(rank, number, sends, expected, terms)
 
-    def there(self, flight: ExchangeFlight, peer: int) -> list[bool]:
-        """Which datagrams of a peer had come when the exchange ended; none if it had sent none."""
-        return flight.there[peer].tolist() if peer in flight.there else [False] * flight.expected[peer]
+    def there(self, flight: ExchangeFlight, peer: int, cut: Blocks) -> list[bool]:
+        """Which blocks of a peer had come when the exchange ended; none if it had sent none."""
+        return cut.arrived(flight.there[peer].tolist()) if peer in flight.there else [False] * cut.count
 
     def done(self, flight: Flight | ExchangeFlight, rank: int) -> bool:
         """True if `wait` would return at once."""
@@ -151,7 +158,8 @@ class SimulatedFabric:
         return flight.end_for(rank)
 
     def wait(self, flight: Flight | ExchangeFlight, rank: int, until_ns: int | None = None) -> None:
-        """Return when the operation has ended for this worker, or at `until_ns` if it has not."""
+        """Return when the operation has ended for this worker, or at `until_ns` if it has not. Raises: SwitchError."""
+        refuse_inside_autograd()
         end = flight.end_for(rank)
         if end is None:
             waiting = Waiting(rank, getcurrent(), until_ns)

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable
 from heapq import heappop, heappush
 
+import torch
 from greenlet import GreenletExit, getcurrent, greenlet
 
 from wanbench.harness.testbeds.virtual.tcp import NEVER
@@ -146,3 +147,19 @@ class Simulation:
 
 class Stopped(Exception):
     """The simulation was stopped from outside."""
+
+
+class SwitchError(RuntimeError):
+    """A worker would wait where workers that share a thread must not be switched."""
+
+
+def refuse_inside_autograd() -> None:
+    """Torch keeps the state of autograd by thread, and all workers share one: a switch there would corrupt another's.
+
+    Raises:
+        SwitchError: inside a backward pass or its hooks, or where gradients are off.
+    """
+    if torch._C._current_graph_task_id() != -1:
+        raise SwitchError("virtual: a worker waits inside a backward pass or its hooks; wait after it")
+    if not torch.is_grad_enabled():
+        raise SwitchError("virtual: a worker waits inside no_grad; wait before or after it")

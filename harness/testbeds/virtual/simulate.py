@@ -20,7 +20,7 @@ from wanbench.harness.testbeds.virtual.kernel import Simulation
 from wanbench.harness.testbeds.virtual.network import VirtualNetwork
 from wanbench.harness.testbeds.virtual.tcp import Tcp
 from wanbench.workloads.comm.clock import VirtualClock
-from wanbench.workloads.comm.virtual import VirtualComm, VirtualGroup
+from wanbench.workloads.comm.memory import MemoryComm, MemoryGroup
 from wanbench.workloads.loop import session
 from wanbench.workloads.loop.job import Job
 from wanbench.workloads.loop.train import Outcome
@@ -58,7 +58,7 @@ def simulate(
     simulation = Simulation(shuffle=shuffle, stopped=stopped, own=own)
     joined = VirtualNetwork(network, seed=todo[0].seed, tcp=tcp)
     fabric = SimulatedFabric(simulation, joined, todo[0].collective, todo[0].channels)
-    group = VirtualGroup(len(todo), fabric)
+    group = MemoryGroup(len(todo), fabric)
     if changing is not None:
         changing.follow(simulation, joined)
     steps = Steps()
@@ -77,13 +77,13 @@ def simulate(
 
 
 def _worker(
-    job: Job, group: VirtualGroup, steps: Steps, outcomes: dict[int, Outcome], changing: Changing | None
+    job: Job, group: MemoryGroup, steps: Steps, outcomes: dict[int, Outcome], changing: Changing | None
 ) -> Callable[[], None]:
     """What a worker process does with a job, on the simulated clock."""
 
     def body() -> None:
         clock = VirtualClock(group.fabric, job.rank)
-        comm = VirtualComm(group, job.rank)
+        comm = MemoryComm(group, job.rank)
         if changing is None:
             outcomes[job.rank] = session.run(job, comm, clock, steps.add, phantom=True)
         else:

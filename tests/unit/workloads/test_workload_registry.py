@@ -7,11 +7,11 @@ import pytest
 import torch
 from training_alone import FakeClock
 
-from wanbench.workloads.builtins import BUILTINS
 from wanbench.workloads.compute.task import EmulatedTask, LearningTask
+from wanbench.workloads.data.errors import WorkloadError
+from wanbench.workloads.models.builtins import BUILTINS
 from wanbench.workloads.models.learner import LearnerError
 from wanbench.workloads.registry import info, make_task
-from wanbench.workloads.workload_keys import WorkloadError
 
 MIB = 1 << 20
 NUMBERS = {"params": 1000, "step_time": "300ms"}

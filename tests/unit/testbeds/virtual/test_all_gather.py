@@ -19,8 +19,8 @@ from wanbench.workloads.comm.clock import MonotonicClock
 from wanbench.workloads.comm.direct import DirectComm
 from wanbench.workloads.comm.gloo import GlooComm
 from wanbench.workloads.comm.local import run_replicas
+from wanbench.workloads.comm.memory import MemoryComm, MemoryGroup
 from wanbench.workloads.comm.meter import MeteredComm
-from wanbench.workloads.comm.virtual import VirtualComm, VirtualGroup
 from wanbench.workloads.compute.phantom import Phantom
 
 
@@ -60,10 +60,10 @@ def on_gloo(world_size, body):
 def on_virtual(world_size, body, *, collective="direct", network=None):
     simulation, found = Simulation(), {}
     joined = VirtualNetwork(network or star([1] * world_size, 100.0), tcp=NO_RAMP)
-    group = VirtualGroup(world_size, SimulatedFabric(simulation, joined, collective, 1))
+    group = MemoryGroup(world_size, SimulatedFabric(simulation, joined, collective, 1))
 
     def worker(rank):
-        found[rank] = body(VirtualComm(group, rank))
+        found[rank] = body(MemoryComm(group, rank))
 
     for rank in range(world_size):
         simulation.spawn(rank, lambda rank=rank: worker(rank))
@@ -122,7 +122,7 @@ def test_vectors_that_come_before_the_operation_is_issued_wait_for_it():
 @pytest.mark.parametrize(
     ("way", "message"),
     [
-        ("threads", "all_gather 0: rank . gave [12] elements, rank . gave [12]$"),
+        ("threads", "ranks disagree on all_gather 0: rank . gave [48] bytes to all_gather 0, others [48]$"),
         ("direct", "ranks disagree on the size of all_gather 0: rank . gave [48] bytes where rank . expects [48]$"),
     ],
 )

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
-from on_relay import expand
-from small_spec import edited
+from small_spec import edited, swept
 from virtual_world import MS, star
 
 from wanbench.harness.rep.train import jobs, network_of
-from wanbench.harness.spec.experiment import Spec
 from wanbench.harness.testbeds.virtual.fabric import SimulatedFabric
 from wanbench.harness.testbeds.virtual.kernel import Simulation
 from wanbench.harness.testbeds.virtual.network import VirtualNetwork
@@ -17,7 +17,7 @@ from wanbench.harness.testbeds.virtual.simulate import simulate
 from wanbench.harness.testbeds.virtual.tcp import Tcp
 from wanbench.workloads.comm.blocks import PAYLOAD_BYTES, WIRE_HEADER_BYTES
 from wanbench.workloads.comm.exchange import Terms
-from wanbench.workloads.comm.virtual import VirtualComm, VirtualGroup
+from wanbench.workloads.comm.memory import MemoryComm, MemoryGroup
 
 ELEMENTS = PAYLOAD_BYTES // 4
 TERMS = Terms(PAYLOAD_BYTES, 1000 * MS, 30 * MS)
@@ -30,11 +30,11 @@ def run(network, numel, starts_ms=(0.0,), *, rounds=1, terms=TERMS, seed=0, shuf
     """
     simulation = Simulation(shuffle=shuffle)
     fabric = SimulatedFabric(simulation, VirtualNetwork(network, seed=seed), "direct", 1)
-    group = VirtualGroup(network.workers, fabric)
+    group = MemoryGroup(network.workers, fabric)
     found = [[] for _ in range(network.workers)]
 
     def worker(rank):
-        comm = VirtualComm(group, rank)
+        comm = MemoryComm(group, rank)
         fabric.sleep(rank, round(starts_ms[rank if len(starts_ms) > 1 else 0] * MS))
         for _ in range(rounds):
             peers = [peer for peer in range(network.workers) if peer != rank]
@@ -125,27 +125,34 @@ def test_the_order_of_workers_changes_nothing_and_the_seed_does():
 
 
 DIGITS = ("params = 1000\ntensors = 2\n", 'name = "digits-cnn"\n')
-VIRTUAL = ("[algorithms]", '[run]\ntestbed = "virtual"\n\n[train]\nlr = 0.1\nuntil = "STEPS steps"\n\n[algorithms]')
+VIRTUAL = ("[algorithms]", '[run]\ntestbed = "virtual"\n\n[train]\nlr = 0.1\nuntil = "60 steps"\n\n[algorithms]')
 
 
-def outcomes(algorithm, steps, loss="0%"):
+def outcomes(algorithm, loss="0%", **changed):
     changes = [DIGITS, VIRTUAL, ("ssgd = {}", algorithm), ("workers = [2]", f'workers = [4]\nloss = ["{loss}"]')]
-    text = edited(*changes).replace("STEPS", str(steps))
-    (cell,) = [cell for cell in expand(Spec.from_toml(text, "x.toml"), "x.toml") if not cell.is_baseline]
-    return simulate(jobs(cell, 0, ""), network_of(cell), Tcp()).outcomes
+    (cell,) = swept(edited(*changes))
+    todo = [replace(job, **changed) for job in jobs(cell, 0, "")]
+    return simulate(todo, network_of(cell), Tcp()).outcomes
 
 
 def test_without_loss_rps_is_averaging_and_gradient_sharing_synchronous_sgd():
+    """To the bit where the sums are the same ones. `localsgd` averages changes instead of parameters, which rounds
+    differently by one bit a step; that alone stays below 1e-6 for ten steps. But the network has corners: once a bit
+    decides on which side of zero a unit is, its gradient comes or goes (w then differs by 4e-5 instead of 2e-7), and
+    seven steps later losses differ by 0.1 %. So the claim is about steps before that has grown.
+    """
+    few = {"steps": 5, "window_begin": 0, "window_steps": 5}
     averaging, rps, sharing, ssgd = (
-        [(o.final_loss, o.accuracy, o.replica_spread) for o in outcomes(text, 10)]
+        [(o.final_loss, o.accuracy, o.replica_spread) for o in outcomes(text, **few)]
         for text in ("localsgd = { period = 1 }", "rps = {}", "gradient-sharing = {}", "ssgd = {}")
     )
-    assert rps == [(pytest.approx(loss, rel=1e-4), accuracy, 0.0) for loss, accuracy, _ in averaging]
-    assert sharing == [(pytest.approx(loss, rel=1e-4), accuracy, 0.0) for loss, accuracy, _ in ssgd]
+    assert rps == [(pytest.approx(loss, rel=1e-5), accuracy, 0.0) for loss, accuracy, _ in averaging]
+    assert sharing == ssgd
+    assert [spread for *_, spread in sharing] == [0.0] * 4
 
 
 def test_with_loss_both_learn_and_only_the_models_of_rps_stay_together():
-    rps, sharing = (outcomes(text, 60, "10%") for text in ("rps = {}", "gradient-sharing = {}"))
+    rps, sharing = (outcomes(text, "10%") for text in ("rps = {}", "gradient-sharing = {}"))
     for found in (rps, sharing):
         lost, expected = (sum(o.total[name] for o in found) for name in ("blocks_lost", "blocks_expected"))
         assert lost / expected == pytest.approx(0.1, abs=0.02)

@@ -9,20 +9,20 @@ import torch
 from virtual_world import star
 
 from wanbench.harness.testbeds.virtual.fabric import SimulatedFabric
-from wanbench.harness.testbeds.virtual.kernel import Simulation, SimulationError, Stopped
+from wanbench.harness.testbeds.virtual.kernel import Simulation, SimulationError, Stopped, SwitchError
 from wanbench.harness.testbeds.virtual.network import VirtualNetwork
 from wanbench.workloads.comm.base import CommError
 from wanbench.workloads.comm.clock import VirtualClock
-from wanbench.workloads.comm.virtual import SwitchError, VirtualComm, VirtualGroup
+from wanbench.workloads.comm.memory import MemoryComm, MemoryGroup
 
 
 def world(workers, body, shuffle=None, stopped=None, rtt_ms=10.0):
     """Run `body(comm, clock)` on each of some workers."""
     simulation = Simulation(shuffle=shuffle, stopped=stopped)
     fabric = SimulatedFabric(simulation, VirtualNetwork(star([1] * workers, rtt_ms)), "direct", 1)
-    group = VirtualGroup(workers, fabric)
+    group = MemoryGroup(workers, fabric)
     for rank in range(workers):
-        simulation.spawn(rank, lambda rank=rank: body(VirtualComm(group, rank), VirtualClock(fabric, rank)))
+        simulation.spawn(rank, lambda rank=rank: body(MemoryComm(group, rank), VirtualClock(fabric, rank)))
     simulation.run()
 
 

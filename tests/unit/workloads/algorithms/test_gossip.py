@@ -15,7 +15,7 @@ from wanbench.workloads.algorithms.osgp import OSGP
 from wanbench.workloads.algorithms.peers import exponential, ring
 from wanbench.workloads.algorithms.sgp import SGP
 from wanbench.workloads.algorithms.ssgd import SSGD
-from wanbench.workloads.comm.local import LocalWork
+from wanbench.workloads.comm.memory import MemoryWork
 
 WORKERS = 5
 
@@ -69,7 +69,7 @@ notes: dict = {}
 
 @pytest.mark.parametrize("delay", [1, 3])
 def test_overlap_sgp_adds_late_shares_and_divides_by_the_weight_that_came_along(delay, monkeypatch):
-    monkeypatch.setattr(LocalWork, "done", lambda work: False)  # nothing is ever there before it is waited for
+    monkeypatch.setattr(MemoryWork, "done", lambda work: False)  # nothing is ever there before it is waited for
     notes.clear()
     trace = trained(lambda: Weighed(delay=delay), workers=WORKERS)
     replicas, under_way = Replicas(workers=WORKERS), []

@@ -4,8 +4,9 @@ import torch.distributed as dist
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wanbench.workloads.compute.buckets import ParameterTensor, plan_buckets, scaled_numel
+from wanbench.workloads.compute.buckets import plan_buckets, scaled_numel
 from wanbench.workloads.models import resnet50
+from wanbench.workloads.models.tensors import ParameterTensor
 
 MIB = 1 << 20
 

@@ -14,11 +14,11 @@ from torch.utils.flop_counter import FlopCounterMode
 from training_alone import FakeClock, one_thread  # noqa: F401  # the fixture is used by all
 
 from wanbench.workloads.data.cifar10 import SIDE, batches, check, read
+from wanbench.workloads.data.errors import WorkloadError
 from wanbench.workloads.models import resnet110
-from wanbench.workloads.models.residual import ResNet110, initialise
+from wanbench.workloads.models.residual import initialise
 from wanbench.workloads.registry import make_task
 from wanbench.workloads.seeding import stream
-from wanbench.workloads.workload_keys import WorkloadError
 
 
 @pytest.fixture
@@ -38,12 +38,12 @@ def test_it_has_the_1_7_million_parameters_of_the_paper_with_shortcuts_that_have
 
 
 def test_the_tensors_announced_without_torch_are_those_of_the_module():
-    expected = [(name, tuple(p.shape)) for name, p in ResNet110().named_parameters()]
+    expected = [(name, tuple(p.shape)) for name, p in resnet110.network().named_parameters()]
     assert [(t.name, t.shape) for t in resnet110.tensors()] == expected
 
 
 def test_it_has_110_layers_and_a_quarter_of_a_billion_multiply_adds():
-    module = ResNet110()
+    module = resnet110.network()
     assert sum(isinstance(part, torch.nn.Conv2d | torch.nn.Linear) for part in module.modules()) == 110
     with FlopCounterMode(display=False) as counter:
         module(torch.zeros(1, 3, SIDE, SIDE))
@@ -86,7 +86,7 @@ def test_two_steps_in_an_emulated_time_have_gradients_for_all_and_an_accuracy(fo
 def test_equal_seeds_start_equal_whatever_else_draws():
     modules = []
     for _ in range(2):
-        modules.append(ResNet110())
+        modules.append(resnet110.network())
         initialise(modules[-1], torch.Generator().manual_seed(5))
         torch.rand(3)
     assert all(torch.equal(a, b) for a, b in zip(*(m.parameters() for m in modules), strict=True))

@@ -7,12 +7,11 @@ import torch
 from data_sets import imagenet
 from training_alone import FakeClock, one_thread  # noqa: F401  # the fixture is used by all
 
+from wanbench.workloads.data.errors import WorkloadError
 from wanbench.workloads.data.imagenet import SIDE, accuracy, batches, check, read
 from wanbench.workloads.models import resnet50
-from wanbench.workloads.models.residual import ResNet50
 from wanbench.workloads.registry import make_task
 from wanbench.workloads.seeding import stream
-from wanbench.workloads.workload_keys import WorkloadError
 
 
 @pytest.fixture
@@ -26,7 +25,7 @@ def refused(path, message):
 
 
 def test_the_module_has_the_tensors_and_the_25_557_032_parameters_of_the_table():
-    module = ResNet50()
+    module = resnet50.network()
     expected = [(name, tuple(p.shape)) for name, p in module.named_parameters()]
     assert [(t.name, t.shape) for t in resnet50.tensors()] == expected
     assert sum(p.numel() for p in module.parameters()) == 25_557_032

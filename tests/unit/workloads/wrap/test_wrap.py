@@ -13,7 +13,8 @@ from wanbench import DTS, SSGD, TopK
 from wanbench.workloads.algorithms import registry
 from wanbench.workloads.algorithms.base import Algorithm, AlgorithmError
 from wanbench.workloads.comm.base import CommError
-from wanbench.workloads.comm.local import LocalComm, LocalGroup, run_replicas
+from wanbench.workloads.comm.local import LocalComm, Threads, run_replicas
+from wanbench.workloads.comm.memory import MemoryGroup
 from wanbench.workloads.compute.optim import AdamWConfig, SGDConfig
 from wanbench.workloads.wrap.flat import WrapError
 from wanbench.workloads.wrap.wrapped import Wrapped
@@ -102,7 +103,7 @@ def test_a_run_that_goes_on_from_a_checkpoint_equals_one_that_did_not_stop(kind,
 def one(algorithm, optimizer=MOMENTUM, model=None, ranks=1):
     model = Model(recorded(1)[0]) if model is None else model
     stepper = optimizer(model.parameters())
-    return Wrapped(model, stepper, algorithm, LocalComm(LocalGroup(ranks), 0)), model, stepper
+    return Wrapped(model, stepper, algorithm, LocalComm(MemoryGroup(ranks, Threads(ranks)), 0)), model, stepper
 
 
 def stepped(algorithm, optimizer=MOMENTUM):

@@ -1,35 +1,37 @@
-"""All workers in one process, on a clock that is computed: a wait switches to another worker.
+"""All workers in one process, which exchange vectors through its memory.
 
-Waiting and sleeping are the only switch points. Neither may happen inside autograd, its hooks or `no_grad`: torch
-keeps their state by thread, and all workers share one. Such a call raises `SwitchError` instead of corrupting another
-worker's graph.
-
-What an operation means is decided here, how long it takes by the `Fabric`.
+What an operation means is decided here; when it ends, and how one waits for that, by the `Fabric`: that of a simulated
+clock, or of threads (`workloads.comm.local`).
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from typing import Any, Protocol
-
-import torch
+from typing import Any, Protocol, TypeVar
 
 from wanbench.workloads.comm.base import CommError, Vector
 from wanbench.workloads.comm.blocks import Blocks
 from wanbench.workloads.comm.exchange import Terms
 
-
-class SwitchError(RuntimeError):
-    """A worker would wait where workers that share a thread must not be switched."""
+AnyWork = TypeVar("AnyWork", bound="MemoryWork")
 
 
 class Fabric(Protocol):
     """Time, and what lies between the workers. All times are integer nanoseconds of one clock.
 
     A flight is an operation under way, as the fabric knows it; nobody else looks into it.
+
+    Attributes:
+        together: held while an operation is issued and while its result is taken.
     """
+
+    @property
+    def together(self) -> AbstractContextManager[object]:
+        """See the class."""
+        ...
 
     def now(self) -> int:
         """The time."""
@@ -65,8 +67,8 @@ class Fabric(Protocol):
         """
         ...
 
-    def there(self, flight: Any, peer: int) -> Sequence[bool]:
-        """Which datagrams of `peer` had come when the exchange ended."""
+    def there(self, flight: Any, peer: int, cut: Blocks) -> Sequence[bool]:
+        """Which blocks of the vector of `peer`, so cut, had come when the exchange ended."""
         ...
 
     def done(self, flight: Any, rank: int) -> bool:
@@ -82,26 +84,17 @@ class Fabric(Protocol):
         ...
 
 
-def refuse_inside_autograd() -> None:
-    """Raises: SwitchError, inside a backward pass or where gradients are off."""
-    if torch._C._current_graph_task_id() != -1:
-        raise SwitchError("virtual: a worker waits inside a backward pass or its hooks; wait after it")
-    if not torch.is_grad_enabled():
-        raise SwitchError("virtual: a worker waits inside no_grad; wait before or after it")
-
-
 @dataclass
 class _Slot:
-    """Contributions to one collective; once all are there, their mean or the list of them."""
+    """Contributions to one collective; once all are there, what came of them."""
 
     given: dict[int, Vector] = field(default_factory=dict)
-    mean: Vector | None = None
-    gathered: list[Vector] | None = None
+    results: Sequence[Vector] = ()
     taken: int = 0
 
 
-class VirtualGroup:
-    """What the workers of one simulation exchange. Operations are matched by their sequence number."""
+class MemoryGroup:
+    """What the workers exchange. Operations are matched by their sequence number."""
 
     def __init__(self, world_size: int, fabric: Fabric) -> None:
         self.world_size = world_size
@@ -111,44 +104,47 @@ class VirtualGroup:
         self.datagrams: dict[tuple[int, int, int], Vector] = {}
         self.ended: set[tuple[int, int, int]] = set()
 
-    def give(self, sequence: int, rank: int, vector: Vector, *, gather: bool = False) -> None:
+    def give(self, sequence: int, rank: int, vector: Vector, *, gather: bool) -> None:
         """Contribute. The vector is read when the last rank contributes, so it must stay as it is until its wait."""
         slot = self.slots.setdefault(sequence, _Slot())
         slot.given[rank] = vector
-        if len(slot.given) == self.world_size and gather:
-            slot.gathered = [slot.given[peer].clone() for peer in range(self.world_size)]
-            slot.given.clear()
-        elif len(slot.given) == self.world_size:
-            # In the order of ranks, so that the bits do not depend on who came last.
-            mean = slot.given[0].clone()
-            for peer in range(1, self.world_size):
-                mean.add_(slot.given[peer])
-            slot.mean = mean.mul_(1.0 / self.world_size)
-            slot.given.clear()
+        if len(slot.given) < self.world_size:
+            return
+        first, *others = (slot.given[peer] for peer in range(self.world_size))
+        slot.given = {}
+        if gather:
+            slot.results = [first.clone(), *(other.clone() for other in others)]
+            return
+        mean = first.clone()
+        for other in others:  # in the order of ranks, so that the bits do not depend on who came last
+            mean.add_(other)
+        slot.results = [mean.mul_(1.0 / self.world_size)]
 
     def take(self, sequence: int, vectors: Sequence[Vector]) -> None:
         """Copy the result into a contributor's vectors: one for the mean, one a rank of what was gathered."""
         slot = self.slots[sequence]
-        result = slot.gathered if slot.mean is None else [slot.mean]
-        assert result is not None, "the fabric ends no operation that a rank has not joined"
-        for vector, found in zip(vectors, result, strict=True):
+        for vector, found in zip(vectors, slot.results, strict=True):
             vector.copy_(found)
         slot.taken += 1
         if slot.taken == self.world_size:
             del self.slots[sequence]
 
 
-class VirtualWork:
-    """An operation under way."""
+class MemoryWork:
+    """An operation under way.
 
-    def __init__(self, comm: VirtualComm, flight: Any) -> None:
+    Attributes:
+        waited: its `wait` has returned.
+    """
+
+    def __init__(self, comm: MemoryComm, flight: Any) -> None:
         self._comm = comm
         self._flight = flight
-        self._waited = False
+        self.waited = False
 
     def done(self) -> bool:
         """True once `wait` would return at once."""
-        return self._waited or self._comm.group.fabric.done(self._flight, self._comm.rank)
+        return self.waited or self._comm.group.fabric.done(self._flight, self._comm.rank)
 
     @property
     def ended_ns(self) -> int | None:
@@ -159,31 +155,30 @@ class VirtualWork:
         """Let others run until this has ended; a second call returns at once.
 
         Raises:
-            SwitchError: inside autograd, its hooks or no_grad.
-            CommError: the operation can never end, because a peer does not take part.
+            CommError: the operation can never end, because a peer does not take part or ranks disagree.
         """
-        if not self._waited:
-            refuse_inside_autograd()
-            self._comm.group.fabric.wait(self._flight, self._comm.rank)
-            self._finish()
-            self._waited = True
+        if not self.waited:
+            fabric = self._comm.group.fabric
+            fabric.wait(self._flight, self._comm.rank)
+            with fabric.together:
+                self._finish()
+            self.waited = True
 
     def wait_for(self, seconds: float) -> bool:
         """Let others run until this has ended, or `seconds` have passed; true if it has. Raises: as `wait`."""
         if not self.done():
-            refuse_inside_autograd()
             fabric = self._comm.group.fabric
             fabric.wait(self._flight, self._comm.rank, fabric.now() + round(seconds * 1e9))
         if self.done():
             self.wait()
-        return self._waited
+        return self.waited
 
     def _finish(self) -> None:
         """The result is here."""
 
 
-class _Collective(VirtualWork):
-    def __init__(self, comm: VirtualComm, flight: Any, sequence: int, vectors: Sequence[Vector]) -> None:
+class _Collective(MemoryWork):
+    def __init__(self, comm: MemoryComm, flight: Any, sequence: int, vectors: Sequence[Vector]) -> None:
         super().__init__(comm, flight)
         self._sequence, self._vectors = sequence, vectors
 
@@ -191,31 +186,26 @@ class _Collective(VirtualWork):
         self._comm.group.take(self._sequence, self._vectors)
 
 
-class _Reception(VirtualWork):
-    def __init__(self, comm: VirtualComm, flight: Any, key: tuple[int, int, int], vector: Vector) -> None:
+class _Reception(MemoryWork):
+    def __init__(self, comm: MemoryComm, flight: Any, key: tuple[int, int, int], vector: Vector) -> None:
         super().__init__(comm, flight)
         self._key, self._vector = key, vector
 
     def _finish(self) -> None:
         letter = self._comm.group.letters.pop(self._key)
         src, _, number = self._key
-        if letter.numel() != self._vector.numel():
-            sizes = f"has {letter.numel()} elements, expected {self._vector.numel()}"
-            raise CommError(f"message {number} from rank {src} {sizes}")
+        _check_size(f"message {number} from rank {src}", letter, self._vector)
         self._vector.copy_(letter)
 
 
-class VirtualExchange(VirtualWork):
+class MemoryExchange(MemoryWork):
     """An exchange under way. See `workloads.comm.exchange.Exchange`."""
 
     def __init__(
-        self, comm: VirtualComm, flight: Any, number: int, receives: Mapping[int, Vector], terms: Terms
+        self, comm: MemoryComm, flight: Any, number: int, receives: Mapping[int, Vector], cuts: Mapping[int, Blocks]
     ) -> None:
         super().__init__(comm, flight)
-        self._number, self._receives = number, receives
-        self._cuts = {
-            peer: Blocks(vector.numel(), vector.element_size(), terms.block_bytes) for peer, vector in receives.items()
-        }
+        self._number, self._receives, self._cuts = number, receives, cuts
         self.arrived: dict[int, list[slice]] = {peer: [] for peer in receives}
         self.blocks = (0, 0)
 
@@ -224,7 +214,7 @@ class VirtualExchange(VirtualWork):
         for peer, cut in self._cuts.items():
             if not cut.count:
                 continue
-            blocks = cut.arrived(self._comm.group.fabric.there(self._flight, peer))
+            blocks = self._comm.group.fabric.there(self._flight, peer, cut)
             expected, there = expected + cut.count, there + blocks.count(True)
             self.arrived[peer] = cut.runs(blocks)
             self._copy(peer, self.arrived[peer])
@@ -236,72 +226,91 @@ class VirtualExchange(VirtualWork):
         if sent is None:  # the peer has not come that far, and will send to nobody
             group.ended.add(key)
             return
+        _check_size(f"the vector of exchange {self._number} from rank {peer}", sent, self._receives[peer])
         for run in runs:
             self._receives[peer][run].copy_(sent[run])
 
 
-class VirtualComm:
-    """A `Comm` for one worker of a simulation.
+class MemoryComm:
+    """A `Comm` for one worker of a group.
 
     Attributes:
         rank, world_size: this worker's place.
     """
 
-    def __init__(self, group: VirtualGroup, rank: int) -> None:
+    def __init__(self, group: MemoryGroup, rank: int) -> None:
         self.group = group
         self.rank = rank
         self.world_size = group.world_size
-        self._reduced = 0
+        self._collectives = 0
         self._sent: Counter[int] = Counter()
         self._received: Counter[int] = Counter()
         self._exchanged = 0
 
-    def all_reduce(self, vector: Vector) -> VirtualWork:
+    def all_reduce(self, vector: Vector) -> MemoryWork:
         """Replace `vector` by its mean over all ranks: the same bits on each."""
-        sequence = self._reduced
-        self._reduced += 1
-        flight = self.group.fabric.all_reduce(self.rank, sequence, vector.numel() * vector.element_size())
-        self.group.give(sequence, self.rank, vector)
-        return _Collective(self, flight, sequence, [vector])
+        return self._collective(self.group.fabric.all_reduce, vector, [vector], gather=False)
 
-    def all_gather(self, vector: Vector, parts: Sequence[Vector]) -> VirtualWork:
+    def all_gather(self, vector: Vector, parts: Sequence[Vector]) -> MemoryWork:
         """Fill `parts` with the vectors of all ranks, in their order."""
-        sequence = self._reduced
-        self._reduced += 1
-        flight = self.group.fabric.all_gather(self.rank, sequence, vector.numel() * vector.element_size())
-        self.group.give(sequence, self.rank, vector, gather=True)
-        return _Collective(self, flight, sequence, parts)
+        return self._collective(self.group.fabric.all_gather, vector, parts, gather=True)
 
-    def send(self, vector: Vector, dst: int) -> VirtualWork:
+    def send(self, vector: Vector, dst: int) -> MemoryWork:
         """Send a copy of `vector`; done at once, as where a socket takes it."""
         key = (self.rank, dst, self._sent[dst])
         self._sent[dst] += 1
         self.group.letters[key] = vector.clone()
-        flight = self.group.fabric.message(*key, vector.numel() * vector.element_size())
-        return VirtualWork(self, flight)
+        return self._issued(MemoryWork(self, self.group.fabric.message(*key, _nbytes(vector))))
 
-    def recv(self, vector: Vector, src: int) -> VirtualWork:
+    def recv(self, vector: Vector, src: int) -> MemoryWork:
         """Fill `vector` with the next message from rank `src`."""
         key = (src, self.rank, self._received[src])
         self._received[src] += 1
-        return _Reception(self, self.group.fabric.expect(*key), key, vector)
+        return self._issued(_Reception(self, self.group.fabric.expect(*key), key, vector))
 
-    def exchange(self, sends: Mapping[int, Vector], receives: Mapping[int, Vector], terms: Terms) -> VirtualExchange:
-        """Send each peer its vector in blocks, of which the network may lose some."""
+    def exchange(self, sends: Mapping[int, Vector], receives: Mapping[int, Vector], terms: Terms) -> MemoryExchange:
+        """Send each peer its vector in blocks, some of which may be lost."""
         number, leaving = self._exchanged, {}
         self._exchanged += 1
         for peer, vector in sends.items():
-            cut, key = Blocks(vector.numel(), vector.element_size(), terms.block_bytes), (self.rank, peer, number)
+            cut, key = _cut(vector, terms), (self.rank, peer, number)
             if cut.count:
-                leaving[peer] = cut.datagrams, vector.numel() * vector.element_size()
+                leaving[peer] = cut.datagrams, _nbytes(vector)
                 if key in self.group.ended:
                     self.group.ended.discard(key)
                 else:
                     self.group.datagrams[key] = vector.clone()
-        cuts = {peer: Blocks(v.numel(), v.element_size(), terms.block_bytes) for peer, v in receives.items()}
+        cuts = {peer: _cut(vector, terms) for peer, vector in receives.items()}
         expected = {peer: cut.datagrams for peer, cut in cuts.items() if cut.count}
         flight = self.group.fabric.exchange(self.rank, number, leaving, expected, terms)
-        return VirtualExchange(self, flight, number, receives, terms)
+        return self._issued(MemoryExchange(self, flight, number, receives, cuts))
 
     def close(self) -> None:
         """Nothing to release."""
+
+    def _collective(
+        self, join: Callable[[int, int, int], Any], vector: Vector, into: Sequence[Vector], *, gather: bool
+    ) -> MemoryWork:
+        sequence = self._collectives
+        self._collectives += 1
+        with self.group.fabric.together:
+            flight = join(self.rank, sequence, _nbytes(vector))
+            self.group.give(sequence, self.rank, vector, gather=gather)
+        return self._issued(_Collective(self, flight, sequence, into))
+
+    def _issued(self, work: AnyWork) -> AnyWork:
+        """Every operation passes here."""
+        return work
+
+
+def _nbytes(vector: Vector) -> int:
+    return vector.numel() * vector.element_size()
+
+
+def _cut(vector: Vector, terms: Terms) -> Blocks:
+    return Blocks(vector.numel(), vector.element_size(), terms.block_bytes)
+
+
+def _check_size(what: str, found: Vector, wanted: Vector) -> None:
+    if found.numel() != wanted.numel():
+        raise CommError(f"{what} has {found.numel()} elements, expected {wanted.numel()}")

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from wanbench.workloads import workload_keys
-from wanbench.workloads.compute.buckets import ParameterTensor
 from wanbench.workloads.data import cifar10, imagenet
 from wanbench.workloads.data.portion import Portion
 from wanbench.workloads.models import digits_cnn, gpt_char, resnet50, resnet110
+from wanbench.workloads.models.tensors import ParameterTensor
 
 if TYPE_CHECKING:
     from wanbench.workloads.models.learner import Learner

@@ -1,0 +1,27 @@
+"""What is known of a model without making it. Imports no torch."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class ParameterTensor:
+    """One parameter tensor of a model, in registration order.
+
+    Attributes:
+        name: as in `named_parameters()`.
+        shape: its dimensions.
+        backward_work: its share of the backward pass, in any unit that is common to the model (FLOPs, if
+            known).
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    backward_work: float
+
+    @property
+    def numel(self) -> int:
+        """The number of elements."""
+        return math.prod(self.shape)
