@@ -11,7 +11,8 @@ from typing import Any
 
 from wanbench.harness.errors import SpecError
 from wanbench.harness.spec.experiment import NetworkTable, TcpTable
-from wanbench.netprofiles import Delay, Profile, Rate, Ratio, load, uniform
+from wanbench.netprofiles import Delay, Profile, Rate, load, uniform
+from wanbench.netprofiles.path import EFFECTS
 
 
 @lru_cache(maxsize=256)
@@ -23,8 +24,7 @@ def resolve_profile(network_json: str, workers: int, payload_scale: float, sourc
             max(workers, 1),
             Delay.parse(network.get("rtt", "0ms")),
             Rate.parse(network["rate"]) if "rate" in network else None,
-            Delay.parse(network.get("jitter", "0ms")),
-            Ratio.parse(network.get("loss", "0%")),
+            **{effect.key: effect.parse(network[effect.key]) for effect in EFFECTS if effect.key in network},
         )
     else:
         profile = load(source)
@@ -59,7 +59,7 @@ def of_one_worker() -> tuple[dict[str, Any], str]:
 
 def check_keys(table: NetworkTable, where: str, *, alone: bool) -> None:
     """A profile has the keys that go with it; a worker alone needs no RTT. Raises: SpecError."""
-    uniform_only, named_only = ("rtt", "rate", "jitter", "loss"), ("rtt_scale", "rate_scale")
+    uniform_only, named_only = ("rtt", "rate", *(effect.key for effect in EFFECTS)), ("rtt_scale", "rate_scale")
     if table.profile == "uniform":
         _refuse(table, named_only, f"goes with a named profile; uniform takes {', '.join(uniform_only)}", where)
         if not alone and table.rtt is None:
