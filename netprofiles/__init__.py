@@ -3,6 +3,7 @@
 Layout
     errors.py      UnitError, ProfileError, PlacementError; the near miss that ends a message
     units.py       Delay, Rate, Size, Ratio: parsed once at the edge
+    impairments/   delay, jitter, loss, ...: one file each, how it is called and written
     path.py        Site, Path, Provenance; SamePaths for uniform networks
     profile.py     Profile: validation, look-ups, scaling; uniform()
     placement.py   place(): the site of each rank

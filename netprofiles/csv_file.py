@@ -8,20 +8,19 @@ is an absent value. A path given in one direction stands for both.
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path as File
-from typing import TypeVar
 
 from wanbench.netprofiles.errors import ProfileError, UnitError, did_you_mean
-from wanbench.netprofiles.path import PATH_VALUES, Pair, Path, Provenance, Site, both_ways
+from wanbench.netprofiles.impairments.base import Impairment
+from wanbench.netprofiles.impairments.delay import ONE_WAY, RTT
+from wanbench.netprofiles.path import PATH_VALUES, STATED, Pair, Path, Provenance, Site, both_ways
 from wanbench.netprofiles.profile import Profile
-from wanbench.netprofiles.units import Delay, Rate, Ratio, Size
-from wanbench.netprofiles.values import PathValues, add_path, read_text
+from wanbench.netprofiles.units import Quantity
+from wanbench.netprofiles.values import PathValues, add_path, read_text, values_of
 
-COLUMNS = ("src", "dst", "rtt_ms", "one_way_ms", "jitter_ms", "loss_pct", "rate_mbps", "buffer")
-
-Quantity = TypeVar("Quantity", Delay, Rate, Ratio)
+COLUMNS = ("src", "dst", *(each.column for each in (RTT, ONE_WAY, *STATED[1:])))
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,39 +92,18 @@ def _row(where: str, cells: dict[str, str]) -> Row:
     for name in ("src", "dst"):
         if not cells[name]:
             raise ProfileError(f"{where}, {name}: empty; expected the name of a site")
-    delay = "rtt_ms" if "rtt_ms" in cells else "one_way_ms"
+    delay = RTT.column if RTT.column in cells else ONE_WAY.column
     if not cells[delay]:
         raise ProfileError(f"{where}, {delay}: empty; expected a number of ms, such as 80")
-    rtt = _number(where, delay, cells, "ms", Delay)
-    if delay == "one_way_ms" and rtt is not None:
-        rtt = Delay(2 * rtt.ns)
-    values = PathValues(
-        rtt=rtt,
-        jitter=_number(where, "jitter_ms", cells, "ms", Delay),
-        loss=_number(where, "loss_pct", cells, "%", Ratio),
-        rate=_number(where, "rate_mbps", cells, "Mbit", Rate),
-        buffer=_buffer(where, cells),
-    )
+    values = values_of(lambda impairment: _quantity(where, impairment, cells.get(impairment.column, "")))
     return Row(where, cells["src"], cells["dst"], values)
 
 
-def _number(where: str, column: str, cells: Mapping[str, str], unit: str, kind: type[Quantity]) -> Quantity | None:
-    cell = cells.get(column, "")
-    if not cell:
-        return None
+def _quantity(where: str, impairment: Impairment, cell: str) -> Quantity | None:
+    scale = impairment.unit.scale
     try:
-        return kind.parse(cell + unit)
-    except UnitError:
-        # The unit is in the column's name, so the quantity's own message would only mislead.
-        limit = "0 to 100" if unit == "%" else "above 0" if unit == "Mbit" else "0 or more"
-        raise ProfileError(
-            f"{where}, {column}: {cell!r} is not usable; expected a number, {limit}, without unit"
-        ) from None
-
-
-def _buffer(where: str, cells: Mapping[str, str]) -> Size | None:
-    cell = cells.get("buffer", "")
-    try:
-        return Size.parse(cell) if cell else None
+        return impairment.parse(cell + scale.unit) if cell else None
     except UnitError as error:
-        raise ProfileError(f"{where}, buffer: {error}") from None
+        # Where the unit is in the column's name, the quantity's own message would only mislead.
+        bare = f"{cell!r} is not usable; expected a number, {scale.span}, without unit"
+        raise ProfileError(f"{where}, {impairment.column}: {bare if scale.unit else error}") from None

@@ -7,24 +7,17 @@ import textwrap
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from wanbench.netprofiles.path import Path, Provenance, Site
+from wanbench.netprofiles.impairments.base import Impairment
+from wanbench.netprofiles.impairments.delay import RTT
+from wanbench.netprofiles.path import IMPAIRMENTS, STATED, Path, Provenance, Site
 from wanbench.netprofiles.profile import Profile
-from wanbench.netprofiles.units import Delay, Rate, Ratio, Size
+from wanbench.netprofiles.units import Delay, Quantity
 
 _WIDTH = 100
 # The widest matrix that such a page holds with room for names.
 _MATRIX_SITES = 8
 
 _SITE_TITLES = {"up": "site up", "down": "site down", "local_rtt": "local RTT"}
-_PATH_TITLES = {
-    "rtt": "RTT",
-    "jitter": "one-way jitter",
-    "loss": "loss per packet",
-    "rate": "path rate",
-    "buffer": "path buffer",
-}
-
-Value = Delay | Rate | Ratio | Size
 
 
 def describe(profile: Profile) -> list[dict[str, Any]]:
@@ -61,12 +54,8 @@ def _site_row(site: Site) -> dict[str, Any]:
         "city": site.city,
         "up_mbps": site.up.mbit if site.up else None,
         "down_mbps": site.down.mbit if site.down else None,
+        **dict.fromkeys(each.column for each in (RTT, *IMPAIRMENTS.values())),
         "rtt_ms": site.local_rtt.ms,
-        "one_way_ms": None,
-        "jitter_ms": None,
-        "loss_pct": None,
-        "rate_mbps": None,
-        "buffer": None,
         **_origin(site.provenance),
     }
 
@@ -81,11 +70,7 @@ def _path_row(path: Path, rtt: Delay) -> dict[str, Any]:
         "up_mbps": None,
         "down_mbps": None,
         "rtt_ms": rtt.ms,
-        "one_way_ms": path.delay.ms,
-        "jitter_ms": path.jitter.ms,
-        "loss_pct": path.loss.percent,
-        "rate_mbps": path.rate.mbit if path.rate else None,
-        "buffer": str(path.buffer) if path.buffer else None,
+        **{each.column: value.shown if value else None for each, value in path.values()},
         **_origin(path.provenance),
     }
 
@@ -133,21 +118,18 @@ def _ranges(profile: Profile, sources: dict[str, int]) -> str:
     rows = [["value", "range", "standing", "source"]]
     for key, title in _SITE_TITLES.items():
         rows += _range_rows(title, ((getattr(s, key), s.provenance.get(key)) for s in profile.sites), sources)
-    for key, title in _PATH_TITLES.items():
-        values = ((_path_value(profile, p, key), p.provenance.get(key)) for p in profile.paths.values())
-        rows += _range_rows(title, values, sources)
+    for each in STATED:
+        values = ((_path_value(profile, p, each), p.provenance.get(each.key)) for p in profile.paths.values())
+        rows += _range_rows(each.title, values, sources)
     return _table(rows)
 
 
-def _path_value(profile: Profile, path: Path, key: str) -> Value | None:
-    if key == "rtt":
-        return profile.rtt(path.src, path.dst)
-    value: Value | None = getattr(path, key)
-    return value
+def _path_value(profile: Profile, path: Path, impairment: Impairment) -> Quantity | None:
+    return profile.rtt(path.src, path.dst) if impairment is RTT else dict(path.values())[impairment]
 
 
 def _range_rows(
-    title: str, values: Iterable[tuple[Value | None, Provenance | None]], sources: dict[str, int]
+    title: str, values: Iterable[tuple[Quantity | None, Provenance | None]], sources: dict[str, int]
 ) -> list[list[str]]:
     groups: dict[Provenance | None, list[Any]] = {}
     for value, origin in values:

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Literal, get_args
 
 from wanbench.netprofiles.errors import ProfileError
-from wanbench.netprofiles.units import NO_DELAY, NO_LOSS, Delay, Rate, Ratio, Size
+from wanbench.netprofiles.impairments.base import Impairment
+from wanbench.netprofiles.impairments.delay import ONE_WAY, RTT
+from wanbench.netprofiles.impairments.jitter import JITTER
+from wanbench.netprofiles.impairments.loss import LOSS
+from wanbench.netprofiles.impairments.queue import BUFFER, RATE
+from wanbench.netprofiles.units import NO_DELAY, NO_LOSS, Delay, Quantity, Rate, Ratio, Size
 
 Standing = Literal["measured", "inferred", "assumed", "fitted", "given"]
 STANDINGS: tuple[str, ...] = get_args(Standing)
 
 SITE_VALUES = ("up", "down", "local_rtt")
-PATH_VALUES = ("rtt", "jitter", "loss", "rate", "buffer")
 
 Pair = tuple[str, str]
 
@@ -62,38 +66,47 @@ class Path:
     round trips are what people measure.
 
     Raises:
-        ProfileError: source and destination are one site; jitter above a third of the delay; every
-            packet lost; a buffer without a byte.
+        ProfileError: source and destination are one site, or an impairment is none that a path can have.
     """
 
     src: str
     dst: str
-    delay: Delay
-    jitter: Delay = NO_DELAY
-    loss: Ratio = NO_LOSS
-    rate: Rate | None = None
-    buffer: Size | None = None
+    delay: Delay = field(metadata={"impairment": ONE_WAY})
+    jitter: Delay = field(default=NO_DELAY, metadata={"impairment": JITTER})
+    loss: Ratio = field(default=NO_LOSS, metadata={"impairment": LOSS})
+    rate: Rate | None = field(default=None, metadata={"impairment": RATE})
+    buffer: Size | None = field(default=None, metadata={"impairment": BUFFER})
     provenance: Mapping[str, Provenance] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         way = f"{self.src} -> {self.dst}"
         if self.src == self.dst:
             raise ProfileError(f"{way}: a path joins two sites; inside a site, set its local_rtt")
-        # Jitter is drawn from a normal distribution: below a third of the delay, a draw that would
-        # have to arrive before it was sent (and be cut off, moving the mean) is one in 740.
-        if 3 * self.jitter.ns > self.delay.ns:
-            raise ProfileError(
-                f"{way}: jitter {self.jitter} is above a third of the one-way delay {self.delay}; "
-                f"expected at most {Delay(self.delay.ns // 3)}"
-            )
-        if self.loss.value == 1:
-            raise ProfileError(f"{way}: loss 100% lets nothing through; expected less")
-        if self.buffer == Size(0):
-            raise ProfileError(f"{way}: buffer 0B holds no packet; leave it out for one round trip at the rate")
+        for impairment in IMPAIRMENTS.values():
+            if (wrong := impairment.wrong(self)) is not None:
+                raise ProfileError(f"{way}: {wrong}")
+
+    def values(self) -> Iterator[tuple[Impairment, Quantity | None]]:
+        """Every impairment, and what it is here; None is a queue without limit."""
+        return ((impairment, getattr(self, name)) for name, impairment in IMPAIRMENTS.items())
 
     def reversed(self) -> Path:
         """The way back, with the same values."""
         return replace(self, src=self.dst, dst=self.src)
+
+
+IMPAIRMENTS: Mapping[str, Impairment] = {
+    each.name: each.metadata["impairment"] for each in fields(Path) if "impairment" in each.metadata
+}
+"""By the name of the field of `Path`, in its order."""
+
+STATED: tuple[Impairment, ...] = (RTT, *(each for each in IMPAIRMENTS.values() if each is not ONE_WAY))
+"""What a file says about a path; the RTT, or the one-way delay in its place."""
+
+EFFECTS: tuple[Impairment, ...] = tuple(each for each in STATED if each.about is not None)
+"""What packets meet one by one, on uniform networks too."""
+
+PATH_VALUES = tuple(each.key for each in STATED)
 
 
 class SamePaths(Mapping[Pair, Path]):

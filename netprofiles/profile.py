@@ -8,8 +8,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from wanbench.netprofiles.errors import ProfileError, UnitError, did_you_mean
-from wanbench.netprofiles.path import Pair, Path, Provenance, SamePaths, Site
-from wanbench.netprofiles.units import NO_DELAY, NO_LOSS, Delay, Rate, Ratio, Size
+from wanbench.netprofiles.impairments.delay import RTT
+from wanbench.netprofiles.path import EFFECTS, Pair, Path, Provenance, SamePaths, Site
+from wanbench.netprofiles.units import Delay, Quantity, Rate, Size
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,12 +164,12 @@ def uniform(
     sites: int,
     rtt: Delay,
     rate: Rate | None = None,
-    jitter: Delay = NO_DELAY,
-    loss: Ratio = NO_LOSS,
+    **effects: Quantity,
 ) -> Profile:
     """`sites` sites `w0`, `w1`, ... of one worker each, all `rtt` apart.
 
-    `rate` is each site's up and down rate; paths are unlimited. `jitter` is one way, per direction.
+    `rate` is each site's up and down rate; paths are unlimited. `effects` are other impairments of every path, by their
+    names: `jitter` (one way, per direction), `loss`.
 
     Raises:
         ProfileError: less than one site, or jitter above a third of the one-way delay.
@@ -178,8 +179,9 @@ def uniform(
     names = tuple(f"w{index}" for index in range(sites))
     given = Provenance("given", "the experiment")
     site_origin = dict.fromkeys(("up", "down", "local_rtt") if rate else ("local_rtt",), given)
-    path_origin = dict.fromkeys(("rtt", "jitter", "loss"), given)
-    like = Path("w0", "w1", Delay(rtt.ns // 2), jitter, loss, provenance=path_origin)
+    path_origin = dict.fromkeys((RTT.key, *(effect.key for effect in EFFECTS)), given)
+    others: dict[str, Any] = dict(effects)
+    like = Path("w0", "w1", Delay(rtt.ns // 2), **others, provenance=path_origin)
     return Profile(
         name="uniform",
         description=f"Sites of one worker each ({sites}), all {rtt} apart.",
@@ -259,9 +261,9 @@ def _path_json(path: Path) -> dict[str, object]:
     return {
         "src": path.src,
         "dst": path.dst,
-        "one_way_ns": path.delay.ns,
-        "jitter_ns": path.jitter.ns,
-        "loss": path.loss.value,
-        "rate_bps": path.rate.bps if path.rate else None,
-        "buffer_bytes": path.buffer.bytes if path.buffer else None,
+        **{
+            each.plain: value.plain if value else None
+            for each, value in path.values()
+            if each.always_stored or (value and value.plain)
+        },
     }

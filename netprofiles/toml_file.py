@@ -36,6 +36,7 @@ from typing import Any, TypeVar, cast
 
 from wanbench.netprofiles.csv_file import read_rows
 from wanbench.netprofiles.errors import ProfileError, UnitError, did_you_mean
+from wanbench.netprofiles.impairments.delay import ONE_WAY, RTT
 from wanbench.netprofiles.path import (
     PATH_VALUES,
     SITE_VALUES,
@@ -48,8 +49,8 @@ from wanbench.netprofiles.path import (
     both_ways,
 )
 from wanbench.netprofiles.profile import Profile
-from wanbench.netprofiles.units import NO_DELAY, Delay, Rate, Ratio, Size
-from wanbench.netprofiles.values import PathValues, add_path, read_text
+from wanbench.netprofiles.units import NO_DELAY, Delay, Rate
+from wanbench.netprofiles.values import PathValues, add_path, read_text, values_of
 
 SCHEMA = 1
 
@@ -65,10 +66,9 @@ _TOP = (
     "paths",
     "paths_file",
 )
-_DELAYS = ("rtt", "one_way")
-_PATH_QUANTITIES = (*_DELAYS, "jitter", "loss", "rate", "buffer")
+_PATH_QUANTITIES = (RTT.key, ONE_WAY.key, *PATH_VALUES[1:])
 
-Quantity = TypeVar("Quantity")
+Unit = TypeVar("Unit")
 
 
 def _with_origin(names: Iterable[str]) -> tuple[str, ...]:
@@ -107,7 +107,7 @@ class _Table:
             raise ProfileError(f"{self.where}: no {key!r}; expected a text in quotes")
         return value
 
-    def quantity(self, key: str, parse: Callable[[str], Quantity]) -> Quantity | None:
+    def quantity(self, key: str, parse: Callable[[str], Unit]) -> Unit | None:
         value = self.data.get(key)
         if value is None:
             return None
@@ -218,20 +218,13 @@ class _Reader:
         for row in read_rows(self.file.parent / top.required("paths_file")):
             src = _known(f"{row.where}, src", row.src, names)
             dst = _known(f"{row.where}, dst", row.dst, names)
-            add_path(paths, row.where, row.values.over(fallback), (src, dst), origins)
+            add_path(paths, row.where, {**fallback, **row.values}, (src, dst), origins)
         return paths
 
     def values(self, table: _Table) -> PathValues:
-        rtt, one_way = (table.quantity(key, Delay.parse) for key in _DELAYS)
-        if rtt is not None and one_way is not None:
+        if RTT.key in table.data and ONE_WAY.key in table.data:
             raise ProfileError(f"{table.where}: both rtt and one_way; expected one of them")
-        return PathValues(
-            rtt=rtt if one_way is None else Delay(2 * one_way.ns),
-            jitter=table.quantity("jitter", Delay.parse),
-            loss=table.quantity("loss", Ratio.parse),
-            rate=table.quantity("rate", Rate.parse),
-            buffer=table.quantity("buffer", Size.parse),
-        )
+        return values_of(lambda impairment: table.quantity(impairment.key, impairment.parse))
 
     def origins(self, table: _Table) -> dict[str, Provenance]:
         """Where each value of a path comes from; one-way delays give the RTT its origin."""

@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Self
+from typing import ClassVar, Self
 
 from wanbench.netprofiles.errors import UnitError, did_you_mean
 
@@ -15,13 +15,23 @@ _QUANTITY = re.compile(r"([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d{1,2})?)\s*([A-Z
 
 
 @dataclass(frozen=True)
-class _Scale:
-    """How one kind of quantity is written: its units as multiples of the smallest one."""
+class Scale:
+    """How one kind of quantity is written.
+
+    Attributes:
+        units: as multiples of the smallest one.
+        plain: the end of a name in JSON, where it is a bare number of the smallest unit.
+        column, unit: the end of a name in CSV, where it is a bare number of this unit. span: such numbers, in words.
+    """
 
     kind: str
     example: str
     whole: str
     units: Mapping[str, int]
+    plain: str
+    column: str
+    unit: str = ""
+    span: str = "0 or more"
 
     def expected(self) -> str:
         units = ", ".join(self.units)
@@ -54,6 +64,10 @@ class _Scale:
     def text(self, value: int, unit: str) -> str:
         return _plain(Decimal(value) / self.units[unit]) + unit
 
+    def largest(self, value: int, units: tuple[str, ...]) -> str:
+        """In the first of `units`, given from large to small, of which `value` holds at least one."""
+        return self.text(value, next(unit for unit in units if value >= self.units[unit]))
+
 
 def _split(text: str, expected: str) -> tuple[Decimal, str]:
     match = _QUANTITY.fullmatch(text.strip())
@@ -70,38 +84,53 @@ def _plain(number: Decimal) -> str:
     return format(number.normalize(), "f")
 
 
-_DELAY = _Scale("a delay", "80ms", "ns", {"ns": 1, "us": 1_000, "ms": 1_000_000, "s": 1_000_000_000})
-_RATE = _Scale("a rate", "10Gbit", "bit/s", {"bit": 1, "kbit": 10**3, "Mbit": 10**6, "Gbit": 10**9})
-_SIZE = _Scale(
-    "a size",
-    "25MiB",
-    "bytes",
-    {"B": 1, "kB": 10**3, "KiB": 2**10, "MB": 10**6, "MiB": 2**20, "GB": 10**9, "GiB": 2**30},
-)
+class _Counted:
+    """A whole number of the smallest unit, never negative; the one field of a subclass holds it."""
 
+    __slots__ = ()
+    __match_args__: ClassVar[tuple[str, ...]]
+    scale: ClassVar[Scale]
 
-@dataclass(frozen=True, order=True, slots=True)
-class Delay:
-    """A span of time, in whole nanoseconds, never negative."""
-
-    ns: int
+    def __init__(self, count: int) -> None: ...
 
     def __post_init__(self) -> None:
-        _DELAY.check(self.ns)
+        self.scale.check(self.plain)
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Read '80ms', '1.5s', '200us' or '0ms'.
+        """Read a number and its unit, such as '80ms', '100Mbit' or '25MiB'.
 
         Raises:
-            UnitError: no unit, an unknown one, a negative value, or a fraction of a nanosecond.
+            UnitError: no unit, an unknown one, a negative value, or a fraction of the smallest unit.
         """
-        return cls(_DELAY.parse(text))
+        return cls(cls.scale.parse(text))
+
+    @property
+    def plain(self) -> int:
+        """In the smallest unit."""
+        count: int = getattr(self, self.__match_args__[0])
+        return count
+
+    @property
+    def shown(self) -> float | str:
+        """As in a CSV file."""
+        return self.plain / self.scale.units[self.scale.unit] if self.scale.unit else str(self)
+
+
+@dataclass(frozen=True, order=True, slots=True)
+class Delay(_Counted):
+    """A span of time, in whole nanoseconds, never negative."""
+
+    scale = Scale(
+        "a delay", "80ms", "ns", {"ns": 1, "us": 1_000, "ms": 1_000_000, "s": 1_000_000_000}, "_ns", "_ms", "ms"
+    )
+
+    ns: int
 
     @classmethod
     def from_ms(cls, ms: float) -> Self:
         """The delay nearest to `ms` milliseconds. Raises UnitError if negative or not finite."""
-        return cls(_DELAY.rounded(ms * 1e6))
+        return cls(cls.scale.rounded(ms * 1e6))
 
     @property
     def ms(self) -> float:
@@ -114,35 +143,35 @@ class Delay:
         return self.ns / 1e9
 
     def __str__(self) -> str:
-        if self.ns == 0:
-            return "0ms"
-        return _DELAY.text(self.ns, _largest(self.ns, ("s", "ms", "us", "ns"), _DELAY))
+        return self.scale.largest(self.ns, ("s", "ms", "us", "ns")) if self.ns else "0ms"
 
 
 @dataclass(frozen=True, order=True, slots=True)
-class Rate:
+class Rate(_Counted):
     """A bit rate, in whole bits per second, above zero. An unlimited rate is None, not a Rate."""
+
+    scale = Scale(
+        "a rate",
+        "10Gbit",
+        "bit/s",
+        {"bit": 1, "kbit": 10**3, "Mbit": 10**6, "Gbit": 10**9},
+        "_bps",
+        "_mbps",
+        "Mbit",
+        "above 0",
+    )
 
     bps: int
 
     def __post_init__(self) -> None:
-        _RATE.check(self.bps)
+        self.scale.check(self.bps)
         if self.bps == 0:
             raise UnitError("a rate must be above zero; leave it out where nothing limits it")
 
     @classmethod
-    def parse(cls, text: str) -> Self:
-        """Read '10Gbit', '100Mbit' or '56kbit' (per second).
-
-        Raises:
-            UnitError: no unit, an unknown one, zero, a negative value, or a fraction of a bit per second.
-        """
-        return cls(_RATE.parse(text))
-
-    @classmethod
     def from_mbit(cls, mbit: float) -> Self:
         """The rate nearest to `mbit` Mbit/s. Raises UnitError if not above zero or not finite."""
-        return cls(_RATE.rounded(mbit * 1e6))
+        return cls(cls.scale.rounded(mbit * 1e6))
 
     @property
     def mbit(self) -> float:
@@ -155,37 +184,36 @@ class Rate:
         return self.bps / 8
 
     def __str__(self) -> str:
-        return _RATE.text(self.bps, _largest(self.bps, ("Gbit", "Mbit", "kbit", "bit"), _RATE))
+        return self.scale.largest(self.bps, ("Gbit", "Mbit", "kbit", "bit"))
 
 
 @dataclass(frozen=True, order=True, slots=True)
-class Size:
+class Size(_Counted):
     """A number of bytes, never negative."""
+
+    scale = Scale(
+        "a size",
+        "25MiB",
+        "bytes",
+        {"B": 1, "kB": 10**3, "KiB": 2**10, "MB": 10**6, "MiB": 2**20, "GB": 10**9, "GiB": 2**30},
+        "_bytes",
+        "",
+    )
 
     bytes: int
 
-    def __post_init__(self) -> None:
-        _SIZE.check(self.bytes)
-
-    @classmethod
-    def parse(cls, text: str) -> Self:
-        """Read '25MiB' (powers of 1024), '64kB' (powers of 1000) or '1500B'.
-
-        Raises:
-            UnitError: no unit, an unknown one, a negative value, or a fraction of a byte.
-        """
-        return cls(_SIZE.parse(text))
-
     def __str__(self) -> str:
         for unit in ("GiB", "MiB", "KiB", "GB", "MB", "kB"):
-            if self.bytes and self.bytes % _SIZE.units[unit] == 0:
-                return _SIZE.text(self.bytes, unit)
+            if self.bytes and self.bytes % self.scale.units[unit] == 0:
+                return self.scale.text(self.bytes, unit)
         return f"{self.bytes}B"
 
 
 @dataclass(frozen=True, order=True, slots=True)
 class Ratio:
     """A share between 0 and 1, such as the packets a path loses."""
+
+    scale: ClassVar = Scale("a ratio", "0.1%", "", {}, "", "_pct", "%", "0 to 100")
 
     value: float
 
@@ -212,6 +240,16 @@ class Ratio:
         return cls(float(share))
 
     @property
+    def plain(self) -> float:
+        """As a number from 0 to 1."""
+        return self.value
+
+    @property
+    def shown(self) -> float:
+        """As in a CSV file."""
+        return self.percent
+
+    @property
     def percent(self) -> float:
         """In per cent, without the rounding error of a multiplication by 100."""
         return float(Decimal(repr(self.value)) * 100)
@@ -220,10 +258,7 @@ class Ratio:
         return _plain(Decimal(repr(self.value)) * 100) + "%"
 
 
+Quantity = Delay | Rate | Ratio | Size
+
 NO_DELAY = Delay(0)
 NO_LOSS = Ratio(0.0)
-
-
-def _largest(value: int, units: tuple[str, ...], scale: _Scale) -> str:
-    """The first of `units`, given from large to small, of which `value` holds at least one."""
-    return next(unit for unit in units if value >= scale.units[unit])

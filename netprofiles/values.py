@@ -2,56 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
 from pathlib import Path as File
+from typing import Any
 
 from wanbench.netprofiles.errors import ProfileError
-from wanbench.netprofiles.path import PATH_VALUES, Pair, Path, Provenance
-from wanbench.netprofiles.units import NO_DELAY, NO_LOSS, Delay, Rate, Ratio, Size
+from wanbench.netprofiles.impairments.base import Impairment
+from wanbench.netprofiles.impairments.delay import ONE_WAY
+from wanbench.netprofiles.path import STATED, Pair, Path, Provenance
+from wanbench.netprofiles.units import Delay, Quantity
+
+PathValues = Mapping[str, Quantity]
+"""The values of a path that a file gives, by `PATH_VALUES`; `rtt` is twice the one-way delay where that is given."""
 
 
-@dataclass(frozen=True, slots=True)
-class PathValues:
-    """The values of a path that a file gives, named as in `PATH_VALUES`; None is one that it leaves out.
+def values_of(read: Callable[[Impairment], Quantity | None]) -> PathValues:
+    """What a file states about a path.
 
-    `rtt` is twice the one-way delay where the file gives that instead.
+    Args:
+        read: the value of an impairment, None where the file is silent.
     """
+    found = {impairment.key: read(impairment) for impairment in STATED}
+    one_way = read(ONE_WAY)
+    if isinstance(one_way, Delay):
+        found["rtt"] = Delay(2 * one_way.ns)
+    return {key: value for key, value in found.items() if value is not None}
 
-    rtt: Delay | None = None
-    jitter: Delay | None = None
-    loss: Ratio | None = None
-    rate: Rate | None = None
-    buffer: Size | None = None
 
-    def stated(self) -> tuple[str, ...]:
-        """The names of the values that are there."""
-        return tuple(key for key in PATH_VALUES if getattr(self, key) is not None)
-
-    def over(self, defaults: PathValues) -> PathValues:
-        """These values, with `defaults` where they are silent."""
-        return PathValues(
-            **{key: mine if (mine := getattr(self, key)) is not None else getattr(defaults, key) for key in PATH_VALUES}
-        )
-
-    def path(self, src: str, dst: str, provenance: Mapping[str, Provenance]) -> Path:
-        """The path from `src` to `dst` with these values.
-
-        Raises:
-            ProfileError: no delay, or values that contradict each other.
-        """
-        if self.rtt is None:
-            raise ProfileError(f"{src} -> {dst}: no delay; expected an RTT or a one-way delay")
-        return Path(
-            src=src,
-            dst=dst,
-            delay=Delay(self.rtt.ns // 2),
-            jitter=NO_DELAY if self.jitter is None else self.jitter,
-            loss=NO_LOSS if self.loss is None else self.loss,
-            rate=self.rate,
-            buffer=self.buffer,
-            provenance={key: provenance[key] for key in self.stated()},
-        )
+def _path(pair: Pair, values: PathValues, provenance: Mapping[str, Provenance]) -> Path:
+    rtt = values.get("rtt")
+    if not isinstance(rtt, Delay):
+        raise ProfileError(f"{pair[0]} -> {pair[1]}: no delay; expected an RTT or a one-way delay")
+    others: dict[str, Any] = {key: value for key, value in values.items() if key != "rtt"}
+    return Path(*pair, Delay(rtt.ns // 2), **others, provenance={key: provenance[key] for key in values})
 
 
 def read_text(file: File) -> str:
@@ -79,6 +62,6 @@ def add_path(
     if pair in paths:
         raise ProfileError(f"{where}: {pair[0]} -> {pair[1]} is given twice; expected once per direction")
     try:
-        paths[pair] = values.path(*pair, provenance)
+        paths[pair] = _path(pair, values, provenance)
     except ProfileError as error:
         raise ProfileError(f"{where}: {error}") from None

@@ -12,13 +12,19 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from wanbench.harness.emulators.impairments.base import Impairment
+from wanbench.harness.emulators.impairments.delay import Delay
+from wanbench.harness.emulators.impairments.jitter import Jitter
+from wanbench.harness.emulators.impairments.loss import Loss
+from wanbench.harness.emulators.impairments.queue import Rate
+
 if TYPE_CHECKING:  # the relay process imports this module and must start fast
+    from wanbench.netprofiles import units
     from wanbench.netprofiles.profile import Profile
-    from wanbench.netprofiles.units import Rate
 
 DEVICE = "wan0"
 PREFIX = 16
@@ -49,12 +55,34 @@ UNLIMITED = Queue(None, 0)
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """One directed path: one-way delay, its standard deviation, loss per packet in [0, 1], and its queue."""
+    """One directed path: one-way delay, its standard deviation, loss per packet in [0, 1], and its queue.
 
-    delay_ns: int
-    jitter_ns: int
-    loss: float
-    queue: Queue
+    Another impairment is a field at the end, with a default, called as `netprofiles` calls it in JSON.
+    """
+
+    delay_ns: int = field(metadata={"impairment": Delay()})
+    jitter_ns: int = field(metadata={"impairment": Jitter()})
+    loss: float = field(metadata={"impairment": Loss()})
+    queue: Queue = field(metadata={"impairment": Rate()})
+
+    def impairments(self) -> Iterator[tuple[Impairment, Any]]:
+        """What there is of each; not of those without any."""
+        values = ((impairment, getattr(self, name)) for name, impairment in IMPAIRMENTS.items())
+        return ((impairment, value) for impairment, value in values if value)
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data. What links had no field for in recorded runs is left out where there is none of it."""
+        added = [each.name for each in dataclasses.fields(self) if each.default is not dataclasses.MISSING]
+        return {name: value for name, value in dataclasses.asdict(self).items() if value or name not in added}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Link:
+        """The inverse of `to_json`."""
+        return cls(**{**data, "queue": Queue(**data["queue"])})
+
+
+IMPAIRMENTS: Mapping[str, Impairment] = {each.name: each.metadata["impairment"] for each in dataclasses.fields(Link)}
+"""By the name of the field of `Link`, in its order."""
 
 
 @dataclass(frozen=True)
@@ -81,6 +109,19 @@ class Network:
         """Number of workers."""
         return len(self.site_of)
 
+    def link(self, src: int, dst: int) -> Link:
+        """The directed path between two sites, or the way between two workers of one."""
+        return self.links[src, dst] if src != dst else Link(self.local_delay_ns[src], 0, 0.0, UNLIMITED)
+
+    def queues(self, src: int, dst: int) -> tuple[Queue, ...]:
+        """Those with a rate that a packet passes; none inside a site."""
+        passed = (self.up[src], self.links[src, dst].queue, self.down[dst]) if src != dst else ()
+        return tuple(queue for queue in passed if queue.rate_bytes_per_s is not None)
+
+    def rate(self, src: int, dst: int) -> float | None:
+        """The rate in bytes/s that one flow can reach; None is unlimited."""
+        return slowest(*self.queues(src, dst))
+
     def without_delay(self) -> Network:
         """The same places with nothing in the way: for forming groups, and for the baseline of a probe."""
         free = (UNLIMITED,) * len(self.sites)
@@ -90,7 +131,7 @@ class Network:
             up=free,
             down=free,
             local_delay_ns=(0,) * len(self.sites),
-            links={pair: Link(0, 0, 0.0, UNLIMITED) for pair in self.links},
+            links=dict.fromkeys(self.links, Link(0, 0, 0.0, UNLIMITED)),
         )
 
     def to_json(self) -> dict[str, Any]:
@@ -102,8 +143,7 @@ class Network:
             "down": [dataclasses.asdict(queue) for queue in self.down],
             "local_delay_ns": list(self.local_delay_ns),
             "links": [
-                {"src": src, "dst": dst, "link": dataclasses.asdict(link)}
-                for (src, dst), link in sorted(self.links.items())
+                {"src": src, "dst": dst, "link": link.to_json()} for (src, dst), link in sorted(self.links.items())
             ],
         }
 
@@ -116,18 +156,13 @@ class Network:
             up=tuple(Queue(**queue) for queue in data["up"]),
             down=tuple(Queue(**queue) for queue in data["down"]),
             local_delay_ns=tuple(data["local_delay_ns"]),
-            links={(item["src"], item["dst"]): link_from_json(item["link"]) for item in data["links"]},
+            links={(item["src"], item["dst"]): Link.from_json(item["link"]) for item in data["links"]},
         )
 
     def key(self) -> str:
         """sha256 of the canonical JSON: equal networks have equal keys, so one probe serves them all."""
         text = json.dumps(self.to_json(), sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()
-
-
-def link_from_json(data: Mapping[str, Any]) -> Link:
-    """The inverse of `dataclasses.asdict(link)`."""
-    return Link(data["delay_ns"], data["jitter_ns"], data["loss"], Queue(**data["queue"]))
 
 
 def worker_address(rank: int) -> str:
@@ -169,7 +204,10 @@ def build(profile: Profile, placement: Sequence[str]) -> Network:
         path = profile.path(a, b)
         buffer = None if path.buffer is None else path.buffer.bytes
         queue = _queue(path.rate, round_trip_s[a, b], buffer)
-        links[number[a], number[b]] = Link(path.delay.ns, path.jitter.ns, path.loss.value, queue)
+        plain: dict[str, Any] = {
+            each.plain: value.plain for each, value in path.values() if value and each.plain in IMPAIRMENTS
+        }
+        links[number[a], number[b]] = Link(path.delay.ns, queue=queue, **plain)
     return Network(
         sites=sites,
         site_of=tuple(number[name] for name in placed),
@@ -180,18 +218,17 @@ def build(profile: Profile, placement: Sequence[str]) -> Network:
     )
 
 
-def _queue(rate: Rate | None, round_trip_s: float, stated_bytes: int | None) -> Queue:
+def _queue(rate: units.Rate | None, round_trip_s: float, stated_bytes: int | None) -> Queue:
     if rate is None:
         return UNLIMITED
     return queue_of(rate.bytes_per_s, round_trip_s) if stated_bytes is None else Queue(rate.bytes_per_s, stated_bytes)
 
 
+def slowest(*queues: Queue) -> float | None:
+    """The rate in bytes/s that queues in a row leave; None is unlimited."""
+    return min((queue.rate_bytes_per_s for queue in queues if queue.rate_bytes_per_s is not None), default=None)
+
+
 def queue_of(bytes_per_s: float, round_trip_s: float) -> Queue:
     """A queue whose buffer is one round trip; see `build`."""
     return Queue(bytes_per_s, max(int(bytes_per_s * max(round_trip_s, _FLOOR_SECONDS)), _FLOOR_BYTES))
-
-
-def expected_rate(network: Network, src: int, dst: int) -> float | None:
-    """The rate in bytes/s that one flow from site `src` to site `dst` can reach; None is unlimited."""
-    queues: Iterable[Queue] = (network.up[src], network.links[src, dst].queue, network.down[dst])
-    return min((q.rate_bytes_per_s for q in queues if q.rate_bytes_per_s is not None), default=None)

@@ -13,7 +13,8 @@ from typing import Any
 from wanbench.harness.errors import SpecError
 from wanbench.harness.spec.tables import NetworkTable
 from wanbench.netprofiles import Profile, load, place, uniform
-from wanbench.netprofiles.units import NO_DELAY, NO_LOSS
+from wanbench.netprofiles.path import EFFECTS
+from wanbench.netprofiles.units import NO_DELAY
 
 _UNIFORM = "uniform"
 _loaded = lru_cache(maxsize=64)(load)
@@ -51,8 +52,9 @@ class CellNetwork:
         """The sites and paths for this many workers; `scale` multiplies rates."""
         table = self.table
         if self.is_uniform:
-            rtt, jitter, loss = table.rtt or NO_DELAY, table.jitter or NO_DELAY, table.loss or NO_LOSS
-            found = uniform(max(workers, 1), rtt, table.rate, jitter, loss)
+            given = {effect.key: getattr(table, effect.key) for effect in EFFECTS}
+            effects = {key: value for key, value in given.items() if value is not None}
+            found = uniform(max(workers, 1), table.rtt or NO_DELAY, table.rate, **effects)
         else:
             found = _loaded(self.source)
             if table.rtt_scale is not None:
@@ -84,7 +86,7 @@ def found(table: NetworkTable, where: str) -> CellNetwork:
 
 def check_keys(table: NetworkTable, where: str, *, alone: bool) -> None:
     """A profile has the keys that go with it; a worker alone needs no RTT. Raises: SpecError."""
-    uniform_only, named_only = ("rtt", "rate", "jitter", "loss"), ("rtt_scale", "rate_scale")
+    uniform_only, named_only = ("rtt", "rate", *(effect.key for effect in EFFECTS)), ("rtt_scale", "rate_scale")
     if table.profile == _UNIFORM:
         _refuse(table, named_only, f"goes with a named profile; uniform takes {', '.join(uniform_only)}", where)
         if not alone and table.rtt is None:

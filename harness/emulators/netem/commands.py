@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator
 
+from wanbench.harness.emulators.impairments.delay import us
 from wanbench.harness.emulators.netem.plan import (
     GATEWAY,
     NO_IPV6,
@@ -82,18 +83,13 @@ def shape_command(shape: Shape) -> str:
         case Fifo(at, limit=limit):
             return f"{_tc('qdisc', at)} {parent} bfifo limit {limit}"
         case Netem(at, limit=limit, rate=rate):
-            random = f" {_us(shape.jitter_ns)} distribution normal" if shape.jitter_ns else ""
-            loss = f" loss {100 * shape.loss:.10g}%" if shape.loss else ""
-            delay = f"delay {_us(shape.delay_ns)}{random}{loss}"
-            return f"{_tc('qdisc', at)} {parent} netem limit {limit} {delay} rate {_bit(rate)}"
+            delay = f" delay {us(shape.link.delay_ns)}"
+            others = "".join(impairment.tc(value) for impairment, value in shape.link.impairments())
+            return f"{_tc('qdisc', at)} {parent} netem limit {limit}{delay}{others} rate {_bit(rate)}"
 
 
 def _tc(kind: str, at: End) -> str:
     return f"tc -n {shlex.quote(at.namespace)} {kind} add dev {at.device}"
-
-
-def _us(ns: int) -> str:
-    return f"{ns / 1000:.12g}us"
 
 
 def _bit(bytes_per_s: int) -> str:

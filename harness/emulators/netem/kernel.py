@@ -41,7 +41,7 @@ from wanbench.harness.emulators.netem.plan import (
     Worker,
     leaf_of,
 )
-from wanbench.harness.emulators.netem.plugin import CERTAIN, install, normal, without_ethernet_header
+from wanbench.harness.emulators.netem.plugin import install, normal, without_ethernet_header
 from wanbench.harness.emulators.plan import MTU
 
 _CLONE_NEWUSER, _CLONE_NEWNET = 0x10000000, 0x40000000
@@ -275,14 +275,16 @@ class Kernel:
 
 def netem_keywords(shape: Netem) -> dict[str, Any]:
     """What the plugin takes for a leaf."""
+    others = (impairment.netem(value) for impairment, value in shape.link.impairments())
     return {
-        "delay_ns": shape.delay_ns,
-        "jitter_ns": shape.jitter_ns,
-        "loss": round(shape.loss * CERTAIN),
+        "delay_ns": shape.link.delay_ns,
+        "jitter_ns": 0,
+        "loss": 0,
         "limit": shape.limit,
         "rate": shape.rate,
         "distribution": normal(),
         "seed": shape.seed,
+        **{name: value for keywords in others for name, value in keywords.items()},
     }
 
 

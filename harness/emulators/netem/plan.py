@@ -20,7 +20,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from wanbench.harness.emulators.plan import DEVICE, MTU, Network, Queue, worker_address
+from wanbench.harness.emulators.plan import DEVICE, MTU, UNLIMITED, Link, Network, Queue, slowest, worker_address
 
 GATEWAY = "169.254.0.1"  # the other end of every link; it answers nothing, since neighbours are static
 NETWORK = "10.99.0.0/16"
@@ -42,6 +42,7 @@ _BURST_PACKETS = 1000
 _LINE_S = 1.0  # a delay line holds at least this much, so that a shorter delay does not drop what is in flight
 _LINE_CEILING = 10**10 // 8  # bytes/s of a path without a rate
 _SIGMAS = 4
+_FREE = Link(0, 0, 0.0, UNLIMITED)
 _MINOR, _LEAF = 0x10, 0x100  # a site's class and leaf are numbered from here
 
 
@@ -163,7 +164,7 @@ class Fifo:
 
 @dataclass(frozen=True, slots=True)
 class Netem:
-    """The netem of a class. `loss` is a probability, `jitter_ns` a standard deviation, `limit` in packets.
+    """The netem of a class: the impairments of a link, less its queue. `limit` is in packets.
 
     `limit` never drops by itself: full queues do, before the delay. `seed` is None where nothing is random.
     """
@@ -171,9 +172,7 @@ class Netem:
     at: End
     minor: int
     path: str
-    delay_ns: int
-    jitter_ns: int
-    loss: float
+    link: Link
     rate: int
     limit: int
     seed: int | None
@@ -313,17 +312,16 @@ def _shapes(network: Network, seed: int) -> Iterator[Shape]:
     for (src, dst), link in sorted(network.links.items()):
         path = f"{network.sites[src]} -> {network.sites[dst]}"
         yield from _queue(path_device(dst), minor_of(src), path, link.queue)
-        line = _slowest(network.up[src], link.queue)
-        own_seed = _seed(seed, network.sites[src], network.sites[dst]) if link.loss or link.jitter_ns else None
+        line = slowest(network.up[src], link.queue)
         delays = delay_device(dst)
         yield _unshaped(delays, minor_of(src), path)
-        yield _netem(delays, minor_of(src), path, link.delay_ns, link.jitter_ns, link.loss, line, own_seed)
+        yield _netem(delays, minor_of(src), path, link, line, _seed(seed, network.sites[src], network.sites[dst]))
     for rank, site in enumerate(network.site_of):
         device, name = worker_device(network, rank), network.sites[site]
         yield _unshaped(device, ONLY, f"to worker {rank}")
-        yield _netem(device, ONLY, f"to worker {rank}", 0, 0, 0.0, network.down[site].rate_bytes_per_s, None)
+        yield _netem(device, ONLY, f"to worker {rank}", _FREE, network.down[site].rate_bytes_per_s)
         yield _unshaped(device, LOCAL, f"inside {name}")
-        yield _netem(device, LOCAL, f"inside {name}", network.local_delay_ns[site], 0, 0.0, None, None)
+        yield _netem(device, LOCAL, f"inside {name}", network.link(site, site), None)
 
 
 def _queue(at: End, minor: int, path: str, queue: Queue) -> Iterator[Shape]:
@@ -340,15 +338,11 @@ def _unshaped(at: End, minor: int, path: str) -> Class:
     return Class(at, minor, path, UNSHAPED, math.ceil(UNSHAPED * _BURST_S))
 
 
-def _slowest(*queues: Queue) -> float | None:
-    return min((queue.rate_bytes_per_s for queue in queues if queue.rate_bytes_per_s is not None), default=None)
-
-
-def _netem(
-    at: End, minor: int, path: str, delay_ns: int, jitter_ns: int, loss: float, line: float | None, seed: int | None
-) -> Netem:
+def _netem(at: End, minor: int, path: str, link: Link, line: float | None, seed: int | None = None) -> Netem:
     rate = ORDERED if line is None else max(1, round(line))
-    return Netem(at, minor, path, delay_ns, jitter_ns, loss, rate, line_packets(delay_ns, jitter_ns, line), seed)
+    by_chance = any(impairment.is_random for impairment, _ in link.impairments())
+    limit = line_packets(link.delay_ns, link.jitter_ns, line)
+    return Netem(at, minor, path, link, rate, limit, seed if by_chance else None)
 
 
 def line_packets(delay_ns: int, jitter_ns: int, line: float | None) -> int:

@@ -16,9 +16,9 @@ from pyroute2.netlink import nla
 from pyroute2.netlink.rtnl import TC_H_ROOT
 from pyroute2.netlink.rtnl.tcmsg import plugins
 
-CERTAIN = 2**32 - 1  # a probability of 1
 _HEADER = ("delay", "limit", "loss", "gap", "duplicate", "jitter")
 _OURS = frozenset({"delay_ns", "jitter_ns", "loss", "limit", "rate", "distribution", "seed"})
+_MORE = frozenset({"duplicate"})  # 0 where they are left out
 _ADDRESSING = frozenset({"kind", "index", "handle", "parent", "family"})
 _DISTRIBUTION_SCALE = 8192  # samples are deviations from the mean in units of jitter / 8192
 _DISTRIBUTION_SAMPLES = 4096
@@ -71,8 +71,8 @@ def netem_parameters(request: dict[str, Any]) -> dict[str, Any]:
         TypeError: a keyword that is unknown or missing.
     """
     given = set(request) - _ADDRESSING
-    if given != _OURS:
-        raise TypeError(f"netem: unknown {sorted(given - _OURS)}, missing {sorted(_OURS - given)}")
+    if not _OURS <= given <= _OURS | _MORE:
+        raise TypeError(f"netem: unknown {sorted(given - _OURS - _MORE)}, missing {sorted(_OURS - given)}")
     rate = request["rate"]
     attrs: list[list[Any]] = [
         ["TCA_NETEM_LATENCY64", request["delay_ns"]],
@@ -87,7 +87,7 @@ def netem_parameters(request: dict[str, Any]) -> dict[str, Any]:
         attrs.append(["TCA_NETEM_RATE64", rate])
     if request["seed"] is not None:
         attrs.append(["TCA_NETEM_PRNG_SEED", request["seed"]])
-    header = dict.fromkeys(_HEADER, 0) | {"limit": request["limit"], "loss": request["loss"]}
+    header = dict.fromkeys(_HEADER, 0) | {name: request[name] for name in _HEADER if name in request}
     return header | {"attrs": attrs}
 
 
@@ -122,7 +122,7 @@ def without_ethernet_header() -> bytes:
 
 def _forget_ours(request: dict[str, Any]) -> None:
     # What is left of a request and has the name of a TCA_* attribute is sent as one, at the wrong place.
-    for name in _OURS:
+    for name in _OURS | _MORE:
         request.pop(name, None)
 
 

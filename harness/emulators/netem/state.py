@@ -73,7 +73,7 @@ def _wanted(shape: Shape) -> dict[str, Any]:
         case Fifo(_, _, _, limit):
             return {"limit": limit}
         case Netem():
-            keywords = netem_keywords(shape) | {"gap": 0, "duplicate": 0}
+            keywords = {"gap": 0, "duplicate": 0} | netem_keywords(shape)
             unseen = {"distribution"} | ({"seed"} if shape.seed is None else set())
             return {name: value for name, value in keywords.items() if name not in unseen}
 

@@ -11,14 +11,13 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import Any, Protocol
 
+from wanbench.harness.emulators.impairments.base import Tolerance
 from wanbench.harness.emulators.plan import Network, worker_address
 from wanbench.harness.emulators.probe.plan import (
     Flow,
     Pair,
     flows_of,
-    link_of,
     ranks_by_site,
-    rate_of,
     rounds_of,
     shared_up_flows,
     wire_ns,
@@ -29,7 +28,6 @@ from wanbench.harness.emulators.probe.report import (
     PathProbe,
     ProbeReport,
     SharedUpProbe,
-    Tolerance,
     judge,
     judge_shared_up,
 )
@@ -110,8 +108,8 @@ class _Prober:
         return {
             pair: judge(
                 (network.sites[pair[0]], network.sites[pair[1]]),
-                link_of(network, pair),
-                rate_of(network, pair),
+                network.link(*pair),
+                network.rate(*pair),
                 wire_ns(network, pair),
                 flow.trains,
                 arrivals,

@@ -12,7 +12,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from wanbench.harness.emulators.plan import UNLIMITED, Link, Network, Queue, expected_rate
+from wanbench.harness.emulators.plan import Network, slowest
 
 Pair = tuple[int, int]
 Train = dict[str, int]  # start_ns, packets, bytes, burst, spacing_ns: see wanbench.workloads.process.probing.probe_send
@@ -64,19 +64,6 @@ def rounds_of(sites: int) -> Iterator[list[Pair]]:
         seats.insert(1, seats.pop())
 
 
-def link_of(network: Network, pair: Pair) -> Link:
-    """The directed path of a pair, where (a, a) is the way between two workers of site a."""
-    src, dst = pair
-    if src != dst:
-        return network.links[pair]
-    return Link(network.local_delay_ns[src], 0, 0.0, UNLIMITED)
-
-
-def rate_of(network: Network, pair: Pair) -> float | None:
-    """The rate that one flow can reach, bytes/s; None is unlimited."""
-    return None if pair[0] == pair[1] else expected_rate(network, *pair)
-
-
 def flows_of(network: Network, pairs: Sequence[Pair], start_ns: int) -> list[Flow]:
     """One round on these paths, which share no worker: all delays first, then all rates, then losses."""
     ranks = ranks_by_site(network)
@@ -84,12 +71,12 @@ def flows_of(network: Network, pairs: Sequence[Pair], start_ns: int) -> list[Flo
     starts, loss_ns = _burst_starts(network, pairs, max(_end(train) for train in singles))
     flows = []
     for pair, single, at in zip(pairs, singles, starts, strict=True):
-        link, rate = link_of(network, pair), rate_of(network, pair)
+        link, rate = network.link(*pair), network.rate(*pair)
         trains = [single]
         if rate is not None:
-            trains.append(burst_train(rate, _smallest_buffer(network, pair), at))
-        if link.loss:
-            trains.extend(_loss_trains(link.loss, rate, len(pairs), loss_ns))
+            trains.append(burst_train(rate, min(queue.buffer_bytes for queue in network.queues(*pair)), at))
+        for share in sorted(value for impairment, value in link.impairments() if impairment.is_share)[:1]:
+            trains.extend(_loss_trains(share, rate, len(pairs), loss_ns))
         src, dst = pair
         flows.append(Flow(ranks[src][0], (ranks[dst][-1],), link.delay_ns, tuple(trains)))
     return flows
@@ -130,8 +117,8 @@ def _saturating(network: Network, site: int, up: float) -> list[int]:
     alone = {}
     for dst in range(len(network.sites)):
         if dst != site:
-            rates = (network.links[site, dst].queue.rate_bytes_per_s, network.down[dst].rate_bytes_per_s)
-            alone[dst] = min((rate for rate in rates if rate is not None), default=math.inf)
+            queues = (network.links[site, dst].queue, network.down[dst])
+            alone[dst] = slowest(*queues) or math.inf
     widest = sorted(alone, key=lambda dst: -alone[dst])
     for count in range(2, min(4, len(widest)) + 1):
         if alone[widest[count - 1]] >= 1.1 * up / count:
@@ -150,15 +137,14 @@ def burst_train(rate: float, buffer_bytes: int, start_ns: int) -> Train:
 
 def wire_ns(network: Network, pair: Pair) -> float:
     """What the bytes of one single packet take in the queues of a path, where slow ones are far from nothing."""
-    rates = (queue.rate_bytes_per_s for queue in queues_of(network, pair))
-    return sum(_SMALL_BYTES / rate * 1e9 for rate in rates if rate is not None)
+    return sum(_SMALL_BYTES / (queue.rate_bytes_per_s or math.inf) * 1e9 for queue in network.queues(*pair))
 
 
 def _single_train(network: Network, pair: Pair, start_ns: int) -> Train:
     # Order is kept, so packets closer than the jitter would hold each other up and hide it; and packets
     # closer than their own length would queue.
     fewest, most = _SINGLE_PACKETS
-    spacing_ns = max(_TRAIN_S * 1e9 / most, 4 * link_of(network, pair).jitter_ns, 2 * wire_ns(network, pair))
+    spacing_ns = max(_TRAIN_S * 1e9 / most, 4 * network.link(*pair).jitter_ns, 2 * wire_ns(network, pair))
     packets = max(fewest, min(most, int(_SINGLE_S * 1e9 / spacing_ns)))
     return {
         "start_ns": start_ns,
@@ -174,7 +160,7 @@ def _burst_starts(network: Network, pairs: Sequence[Pair], after_ns: int) -> tup
     slot_ns = int(_TRAIN_S * 1e9) + _PAUSE_NS
     at, together, starts = after_ns + _PAUSE_NS, 0.0, []
     for pair in pairs:
-        rate = rate_of(network, pair) or 0.0
+        rate = network.rate(*pair) or 0.0
         if together and together + rate > _TOGETHER_BYTES_PER_S:
             at, together = at + slot_ns, 0.0
         together += rate
@@ -210,14 +196,3 @@ def _loss_trains(loss: float, rate: float | None, paths: int, start_ns: int) -> 
 def _end(train: Train) -> int:
     """When a train has been sent."""
     return train["start_ns"] + math.ceil(train["packets"] / train["burst"]) * train["spacing_ns"]
-
-
-def queues_of(network: Network, pair: Pair) -> tuple[Queue, ...]:
-    """The queues that a packet passes; none inside a site."""
-    src, dst = pair
-    return () if src == dst else (network.up[src], network.links[pair].queue, network.down[dst])
-
-
-def _smallest_buffer(network: Network, pair: Pair) -> int:
-    limited = (queue for queue in queues_of(network, pair) if queue.rate_bytes_per_s is not None)
-    return min(queue.buffer_bytes for queue in limited)

@@ -2,32 +2,17 @@
 
 from __future__ import annotations
 
-import math
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from wanbench.harness.emulators.plan import Link
+from wanbench.harness.emulators.impairments.base import Seen, Tolerance
+from wanbench.harness.emulators.impairments.queue import rate_reasons
+from wanbench.harness.emulators.plan import IMPAIRMENTS, Link
 
 # train, sequence number, sent ns, received ns
 Arrival = Sequence[int]
-
-_RATE_SHARE = (0.90, 1.01)
-_TRAIN_MS = 50.0
-_LOSS_CONFIDENCE = 0.99
-_JITTER_SHARE = 0.5
-_JITTER_NOISE_MS = 0.3  # what waking a process adds
-_JITTER_SAMPLES = 30
-
-
-@dataclass(frozen=True)
-class Tolerance:
-    """How far the measured one-way delay may be from the configured one: the larger of both."""
-
-    absolute_ms: float
-    share: float
-
 
 RELAY_TOLERANCE = Tolerance(1.0, 0.02)
 NETEM_TOLERANCE = Tolerance(0.5, 0.01)
@@ -152,18 +137,15 @@ def judge(
         measured_jitter_ms=_spread(delays),
         loss=link.loss,
         sent=sent,
-        lost=sent - len(arrivals),
+        lost=sent - len({(train, number) for train, number, *_ in arrivals}),
         rate_mbit=_mbit(rate),
         measured_rate_mbit=None if rate is None else _mbit(dispersion(burst, trains[1]["bytes"])),
         inversions=inversions(arrivals),
         reasons=(),
     )
-    reasons = [
-        *_delay_reasons(row, len(delays), tolerance),
-        *_loss_reasons(row, paths_judged),
-        *_rate_reasons(row),
-        *_order_reasons(row),
-    ]
+    seen = Seen(row, len(delays), tuple(arrivals), tolerance, paths_judged)
+    reasons = [reason for impairment in IMPAIRMENTS.values() for reason in impairment.judge(seen)]
+    reasons += [f"{row.inversions} packets were overtaken"] if row.inversions else []
     return replace(row, reasons=tuple(f"{row.src} -> {row.dst}: {reason}" for reason in reasons))
 
 
@@ -172,60 +154,6 @@ def _spread(values: Sequence[float]) -> float | None:
         return None
     percentiles = statistics.quantiles(values, n=100, method="inclusive")
     return (percentiles[83] - percentiles[15]) / 2
-
-
-def _delay_reasons(row: PathProbe, samples: int, tolerance: Tolerance) -> list[str]:
-    if row.measured_one_way_ms is None or row.measured_jitter_ms is None:
-        return [f"{samples} of the single packets arrived, too few to measure the delay"]
-    reasons = []
-    # The median of few samples is itself uncertain: its standard error is 1.25 sigma / sqrt(n).
-    allowed = max(tolerance.absolute_ms, tolerance.share * row.one_way_ms)
-    allowed += 4 * row.jitter_ms / math.sqrt(samples)
-    error = row.measured_one_way_ms - row.one_way_ms
-    if abs(error) > allowed:
-        reasons.append(
-            f"one-way delay {row.measured_one_way_ms:.2f} ms, configured {row.one_way_ms:.2f} ms,"
-            f" allowed +-{allowed:.2f} ms"
-        )
-    room = _JITTER_SHARE * row.jitter_ms + _JITTER_NOISE_MS
-    if row.jitter_ms and samples >= _JITTER_SAMPLES and abs(row.measured_jitter_ms - row.jitter_ms) > room:
-        reasons.append(f"jitter {row.measured_jitter_ms:.2f} ms, configured {row.jitter_ms:.2f} ms")
-    return reasons
-
-
-def _loss_reasons(row: PathProbe, paths: int) -> list[str]:
-    low, high = binomial_interval(row.sent, row.loss, 1 - (1 - _LOSS_CONFIDENCE) / paths)
-    if low <= row.lost <= high:
-        return []
-    return [f"{row.lost} of {row.sent} packets lost, expected {low} to {high} with a loss of {100 * row.loss:g} %"]
-
-
-def _order_reasons(row: PathProbe) -> list[str]:
-    return [f"{row.inversions} packets were overtaken"] if row.inversions else []
-
-
-def _rate_reasons(row: PathProbe) -> list[str]:
-    if row.rate_mbit is None:
-        return []
-    return rate_reasons(row.measured_rate_mbit, row.rate_mbit, _uncertain(row.jitter_ms))
-
-
-def _uncertain(jitter_ms: float) -> float:
-    """The share by which jitter stretches or squeezes a train of 50 ms."""
-    return 2 * jitter_ms / _TRAIN_MS
-
-
-def rate_reasons(measured_mbit: float | None, expected_mbit: float, uncertain: float = 0.0) -> list[str]:
-    """Why a rate is out of tolerance (90 to 101 %, and the uncertain share to both sides), if it is."""
-    if measured_mbit is None:
-        return ["too few packets arrived to measure the rate"]
-    low, high = _RATE_SHARE[0] - uncertain, _RATE_SHARE[1] + uncertain
-    if low * expected_mbit <= measured_mbit <= high * expected_mbit:
-        return []
-    return [
-        f"rate {measured_mbit:.4g} Mbit/s, configured {expected_mbit:.4g} Mbit/s,"
-        f" allowed {100 * low:.0f} to {100 * high:.0f} %"
-    ]
 
 
 def _mbit(bytes_per_s: float | None) -> float | None:
@@ -242,9 +170,7 @@ def judge_shared_up(
     """
     measured = _mbit(dispersion(list(enumerate(sorted(departures_ns))), nbytes))
     expected = rate * 8 / 1e6
-    reasons = tuple(
-        f"shared up of {site}: {reason}" for reason in rate_reasons(measured, expected, _uncertain(jitter_ms))
-    )
+    reasons = tuple(f"shared up of {site}: {reason}" for reason in rate_reasons(measured, expected, jitter_ms))
     return SharedUpProbe(site, to, expected, measured, reasons)
 
 
@@ -277,25 +203,3 @@ def inversions(arrivals: Sequence[Arrival]) -> int:
             count += 1
         latest = max(latest, (train, sequence))
     return count
-
-
-def binomial_interval(trials: int, probability: float, confidence: float) -> tuple[int, int]:
-    """The central interval that holds the number of losses with at least this probability (exact)."""
-    if probability <= 0 or trials == 0:
-        return 0, 0
-    if probability >= 1:
-        return trials, trials
-    tail = (1 - confidence) / 2
-    low, below = 0, 0.0
-    for number in range(trials + 1):
-        below += _binomial(trials, number, probability)
-        if below < tail:
-            low = number + 1
-        if below >= 1 - tail:
-            return low, number
-    return low, trials
-
-
-def _binomial(trials: int, number: int, probability: float) -> float:
-    choose = math.lgamma(trials + 1) - math.lgamma(number + 1) - math.lgamma(trials - number + 1)
-    return math.exp(choose + number * math.log(probability) + (trials - number) * math.log1p(-probability))

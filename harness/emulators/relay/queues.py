@@ -12,6 +12,7 @@ from collections import deque
 from heapq import heappop, heappush, heapreplace
 from itertools import count
 
+from wanbench.harness.emulators.impairments.base import Impairment
 from wanbench.harness.emulators.plan import Link, Network, Queue
 
 _DROPPED = -1.0
@@ -97,7 +98,7 @@ class Down(Stage):
 class Way(Stage):
     """One directed path: the source site's up queue, its own queue, loss, then the delay with its jitter."""
 
-    __slots__ = ("bytes", "delay", "jitter", "last", "loss", "lost", "packets", "queue", "rng", "up")
+    __slots__ = ("bytes", "delay", "effects", "last", "lost", "packets", "queue", "rng", "up")
 
     def __init__(self, link: Link, last: float) -> None:
         super().__init__()
@@ -111,7 +112,11 @@ class Way(Stage):
     def configure(self, link: Link) -> None:
         """New values for packets to come."""
         self.delay = float(link.delay_ns)
-        self.jitter, self.loss = link.jitter_ns, link.loss
+        self.effects = [  # the last field first: what is lost is not delayed
+            (impairment.relay, value)
+            for impairment, value in reversed(list(link.impairments()))
+            if type(impairment).relay is not Impairment.relay
+        ]
         self.queue.configure(link.queue)
 
 
@@ -152,7 +157,7 @@ class Switch:
             self.downs = [Down(queue) for queue in network.down]
             self.ways = {pair: Way(link, last) for pair, link in network.links.items()}
             for site in sites:
-                self.ways[site, site] = Way(_local(network, site), last)
+                self.ways[site, site] = Way(network.link(site, site), last)
         self._configure(network)
         for (src, dst), way in self.ways.items():
             way.rng = random.Random(f"{seed}:{network.sites[src]}>{network.sites[dst]}")
@@ -176,7 +181,7 @@ class Switch:
         for site in range(len(network.sites)):
             self.ups[site].configure(network.up[site])
             self.downs[site].queue.configure(network.down[site])
-            self.ways[site, site].configure(_local(network, site))
+            self.ways[site, site].configure(network.link(site, site))
         for pair, link in network.links.items():
             self.ways[pair].configure(link)
 
@@ -262,24 +267,18 @@ class Switch:
         due = way.queue.departure(now, size)
         if due < 0:
             return
-        if way.loss and way.rng.random() < way.loss:
+        copies = [(way.delay, packet)]
+        for relay, value in way.effects:
+            copies = relay(value, way.rng, copies)
+        if not copies:
             way.lost += 1
-            return
-        way.packets += 1
-        way.bytes += size
-        delay = way.delay
-        if way.jitter:
-            delay = way.rng.gauss(delay, way.jitter)
-            if delay < 0:
-                delay = 0.0
-        due += delay
-        if due < way.last:
-            due = way.last
-        way.last = due
-        fifo = way.fifo
-        if not fifo:
-            heappush(self._heap, (due, way.serial, way))
-        fifo.append((due, packet, port))
+        for delay, copy in copies:
+            way.packets += 1
+            way.bytes += size
+            way.last = max(way.last, due + delay)
+            if not way.fifo:
+                heappush(self._heap, (way.last, way.serial, way))
+            way.fifo.append((way.last, copy, port))
 
     def next_due(self) -> float | None:
         """When `release` has something to do next; None when nothing is in flight."""
@@ -311,7 +310,3 @@ class Switch:
                     due = down.fifo[-1][0]
                 down.fifo.append((due, packet[1], packet[2]))
         return ready
-
-
-def _local(network: Network, site: int) -> Link:
-    return Link(network.local_delay_ns[site], 0, 0.0, Queue(None, 0))

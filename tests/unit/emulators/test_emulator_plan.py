@@ -9,7 +9,6 @@ from wanbench.harness.emulators.plan import (
     PlanError,
     Queue,
     build,
-    expected_rate,
     worker_address,
 )
 from wanbench.netprofiles import Delay, ProfileError, Rate, Ratio, load, uniform
@@ -99,8 +98,8 @@ def test_without_delay_keeps_the_places_and_nothing_else():
 
 def test_the_slowest_queue_on_the_way_is_the_rate_to_expect():
     network = build(uniform(2, Delay.from_ms(20), Rate.from_mbit(8)), ["w0", "w1"])
-    assert expected_rate(network, 0, 1) == 1e6
-    assert expected_rate(network.without_delay(), 0, 1) is None
+    assert network.rate(0, 1) == 1e6
+    assert network.without_delay().rate(0, 1) is None
 
 
 def test_addresses_skip_zero_and_broadcast():

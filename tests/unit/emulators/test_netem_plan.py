@@ -165,7 +165,7 @@ def test_what_has_no_limit_is_neither_held_back_nor_dropped():
     assert {shape.rate for shape in planned if isinstance(shape, Class)} == {UNSHAPED}
     assert {shape.rate for shape in planned if isinstance(shape, Netem)} == {ORDERED}
     assert {shape.limit for shape in planned if isinstance(shape, Fifo)} == {2**30}
-    assert {(n.delay_ns, n.jitter_ns, n.loss) for n in planned if isinstance(n, Netem)} == {(0, 0, 0.0)}
+    assert {(n.link.delay_ns, n.link.jitter_ns, n.link.loss) for n in planned if isinstance(n, Netem)} == {(0, 0, 0.0)}
 
 
 def test_a_packet_is_on_the_wire_at_the_slowest_rate_before_the_delay():
@@ -179,7 +179,7 @@ def test_the_down_rate_is_on_the_wire_of_the_last_device():
     planned = shapes(net)
     assert at(Netem, planned, worker_device(net, 2), ONLY).rate == 5e6
     local = at(Netem, planned, worker_device(net, 2), LOCAL)
-    assert (local.rate, local.delay_ns) == (ORDERED, 50_000)
+    assert (local.rate, local.link.delay_ns) == (ORDERED, 50_000)
 
 
 @pytest.mark.parametrize(

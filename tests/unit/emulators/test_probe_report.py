@@ -2,13 +2,13 @@
 
 import pytest
 
+from wanbench.harness.emulators.impairments.loss import binomial_interval
 from wanbench.harness.emulators.plan import UNLIMITED, Link, Network, Queue
 from wanbench.harness.emulators.probe.plan import burst_train, flows_of, rounds_of, shared_up_flows, wire_ns
 from wanbench.harness.emulators.probe.report import (
     NETEM_TOLERANCE,
     RELAY_TOLERANCE,
     ProbeReport,
-    binomial_interval,
     dispersion,
     inversions,
     judge,

@@ -1,0 +1,36 @@
+"""Jitter: a deviation drawn for each packet from a normal distribution; never below a delay of zero."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from random import Random
+
+from wanbench.harness.emulators.impairments.base import Copy, Impairment, Seen
+from wanbench.harness.emulators.impairments.delay import us
+
+_SHARE = 0.5
+_NOISE_MS = 0.3  # what waking a process adds
+_SAMPLES = 30
+
+
+class Jitter(Impairment):
+    """A standard deviation in nanoseconds."""
+
+    is_random = True
+
+    def relay(self, value: float, random: Random, copies: list[Copy]) -> list[Copy]:
+        return [(max(0.0, random.gauss(delay, value)), packet) for delay, packet in copies]
+
+    def netem(self, value: int) -> Mapping[str, int]:
+        return {"jitter_ns": value}
+
+    def tc(self, value: int) -> str:
+        return f" {us(value)} distribution normal"
+
+    def judge(self, seen: Seen) -> list[str]:
+        row, measured = seen.row, seen.row.measured_jitter_ms
+        if measured is None or not row.jitter_ms or seen.samples < _SAMPLES:
+            return []
+        if abs(measured - row.jitter_ms) <= _SHARE * row.jitter_ms + _NOISE_MS:
+            return []
+        return [f"jitter {measured:.2f} ms, configured {row.jitter_ms:.2f} ms"]

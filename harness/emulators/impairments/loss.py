@@ -1,0 +1,55 @@
+"""Loss: each packet vanishes with the same probability."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from random import Random
+
+from wanbench.harness.emulators.impairments.base import CERTAIN, Copy, Impairment, Seen
+
+_CONFIDENCE = 0.99
+
+
+class Loss(Impairment):
+    """A probability."""
+
+    is_random = is_share = True
+
+    def relay(self, value: float, random: Random, copies: list[Copy]) -> list[Copy]:
+        return [copy for copy in copies if random.random() >= value]
+
+    def netem(self, value: float) -> Mapping[str, int]:
+        return {"loss": round(value * CERTAIN)}
+
+    def tc(self, value: float) -> str:
+        return f" loss {100 * value:.10g}%"
+
+    def judge(self, seen: Seen) -> list[str]:
+        row = seen.row
+        low, high = binomial_interval(row.sent, row.loss, 1 - (1 - _CONFIDENCE) / seen.paths)
+        if low <= row.lost <= high:
+            return []
+        return [f"{row.lost} of {row.sent} packets lost, expected {low} to {high} with a loss of {100 * row.loss:g} %"]
+
+
+def binomial_interval(trials: int, probability: float, confidence: float) -> tuple[int, int]:
+    """The central interval that holds the number of losses with at least this probability (exact)."""
+    if probability <= 0 or trials == 0:
+        return 0, 0
+    if probability >= 1:
+        return trials, trials
+    tail = (1 - confidence) / 2
+    low, below = 0, 0.0
+    for number in range(trials + 1):
+        below += _binomial(trials, number, probability)
+        if below < tail:
+            low = number + 1
+        if below >= 1 - tail:
+            return low, number
+    return low, trials
+
+
+def _binomial(trials: int, number: int, probability: float) -> float:
+    choose = math.lgamma(trials + 1) - math.lgamma(number + 1) - math.lgamma(trials - number + 1)
+    return math.exp(choose + number * math.log(probability) + (trials - number) * math.log1p(-probability))
