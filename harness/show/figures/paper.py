@@ -21,7 +21,6 @@ import numpy as np
 import PIL
 import PIL.features
 from matplotlib import ft2font
-from matplotlib.figure import Figure
 
 from wanbench.harness.analysis.summary import AnalysisError, Pivot, frame, pivots
 from wanbench.harness.errors import SpecError
@@ -221,13 +220,8 @@ def _of_pivot(figure: Wanted, paper: Paper, rows: Sequence[Row], folder: RunFold
         raise AnalysisError(f"{len(found)} figures instead of one; narrow it by `where`")
     pivot = _annotated(found[0], figure, paper)
     by_rtt = pivot.column_axis == "rtt_ms"
-    draw: Any = step_time if figure.kind == "step-time" else scalability_by_rtt if by_rtt else scalability_bars
-    return Drawing(figure.name, figure.title or figure.name, lambda width: _figure(draw, pivot, folder.name, width))
-
-
-def _figure(draw: Any, pivot: Pivot, run_name: str, width_in: float) -> Figure:
-    figure: Figure = draw(pivot, run_name, width_in)
-    return figure
+    draw = step_time if figure.kind == "step-time" else scalability_by_rtt if by_rtt else scalability_bars
+    return Drawing(figure.name, figure.title or figure.name, lambda width: draw(pivot, folder.name, width))
 
 
 def _annotated(pivot: Pivot, figure: Wanted, paper: Paper) -> Pivot:
