@@ -8,17 +8,12 @@ from typing import Any
 
 from wanbench.harness.api import measure_all
 from wanbench.harness.gate import baseline, claims, exact
-from wanbench.harness.gate.exact import Bands, Entry
+from wanbench.harness.gate.exact import Entry
 from wanbench.harness.gate.names import by_name
 from wanbench.harness.gate.verdict import Finding, Report, Verdict
 from wanbench.harness.plan.cell import Cell
 from wanbench.harness.results.store import RunFolder
 from wanbench.harness.spec.experiment import Spec
-
-
-def bands(spec: Spec) -> Bands:
-    """How much of what is exact may change."""
-    return Bands(spec.gate.tolerance, spec.gate.loss_band)
 
 
 def against_baseline(
@@ -50,7 +45,7 @@ def against_baseline(
     names = by_name(rows).keys()
     other = {cell: entry for cell, entry in (known or {}).items() if partial and cell not in names}
     before = {cell: entry for cell, entry in (known or {}).items() if cell not in other}
-    findings = exact.compare(before, rows, bands(spec))
+    findings = exact.compare(before, rows, spec.gate)
     if accept:
         findings, note = _accepted(path, spec.name, rows, other, findings)
     else:

@@ -11,11 +11,10 @@ from pathlib import Path
 from wanbench.harness.errors import HostError, SpecError
 from wanbench.harness.gate import claims, measured, noise, rule, sides
 from wanbench.harness.gate.check import claims_only
-from wanbench.harness.gate.exact import Bands
-from wanbench.harness.gate.measured import Limits, Sides, other_machine
-from wanbench.harness.gate.names import name
+from wanbench.harness.gate.measured import Sides, other_machine
+from wanbench.harness.gate.names import name, name_of
 from wanbench.harness.gate.noise import ALL_CELLS, Noise
-from wanbench.harness.gate.pair import Pair, row_of
+from wanbench.harness.gate.pair import Pair
 from wanbench.harness.gate.rounds import CannotRun, Order
 from wanbench.harness.gate.sides import NoBase, Side
 from wanbench.harness.gate.verdict import Finding, Report, Verdict
@@ -44,12 +43,6 @@ class Comparison:
     folder: Path
     noise_path: Path
     partial: bool
-
-    @property
-    def limits(self) -> Limits:
-        """From the spec."""
-        gate = self.spec.gate
-        return Limits(gate.max_slowdown, gate.alpha, Bands(gate.tolerance, gate.loss_band))
 
     @property
     def on(self) -> str:
@@ -113,10 +106,8 @@ def measure_noise(work: Comparison) -> Report:
     with RunFolder(work.folder).lock():
         pair = _pair(work, sides.working_folder("base"), sides.working_folder("head"))
         pair.measure(rule.LOOKS[-1], ())
-    both, notes = (
-        pair.sides(work.limits.bands),
-        ["both sides are the same code: what differs is the noise of this host"],
-    )
+    both = pair.sides(work.spec.gate)
+    notes = ["both sides are the same code: what differs is the noise of this host"]
     known = Noise(work.noise_path, {})
     if both.timed:
         cells = dict(zip(both.timed, rule.noise(both.log_ratios).tolist(), strict=True))
@@ -124,7 +115,7 @@ def measure_noise(work: Comparison) -> Report:
         noise.write(work.noise_path, work.spec.name, work.on, cells)
         known = Noise(work.noise_path, cells)
         notes.append(f"{work.noise_path}: written, {len(both.timed)} cells")
-    found, together = measured.findings(both, work.limits, 1, known)
+    found, together = measured.findings(both, work.spec.gate, 1, known)
     doubted = tuple(_doubted(finding) for finding in found)
     overall = together and _doubted(together)
     title = "the noise of this host"
@@ -145,15 +136,15 @@ def _measured(work: Comparison, base: Side, head: Side) -> Report:
     try:
         first = 1 if pair.simulated else rule.LOOKS[0]
         pair.measure(first, ())
-        both = pair.sides(work.limits.bands)
-        found, together = measured.findings(both, work.limits, len(rule.LOOKS), known)
-        again = measured.further(both, work.limits, len(rule.LOOKS), known)
+        both = pair.sides(work.spec.gate)
+        found, together = measured.findings(both, work.spec.gate, len(rule.LOOKS), known)
+        again = measured.further(both, work.spec.gate, len(rule.LOOKS), known)
         if again:
             early = {finding.cell for finding in found if finding.verdict is Verdict.REGRESSED}
             print(f"check: {len(again)} cells are undecided after {first} rounds", file=sys.stderr, flush=True)
             pair.measure(rule.LOOKS[-1], again)
-            both = pair.sides(work.limits.bands)
-            found, together = measured.findings(both, work.limits, len(rule.LOOKS), known, early)
+            both = pair.sides(work.spec.gate)
+            found, together = measured.findings(both, work.spec.gate, len(rule.LOOKS), known, early)
     except CannotRun as error:
         return _cannot_run(work, against, error)
     remark = [known.remark] if known.remark and both.timed else []
@@ -167,7 +158,7 @@ def _pair(work: Comparison, base: Side, head: Side) -> Pair:
 
 def _cannot_run(work: Comparison, against: str, error: CannotRun) -> Report:
     """The code of the base is too old for the spec, which is nobody's regression."""
-    cells = (Finding(name(row_of(cell)), Verdict.NOT_COMPARABLE, "") for cell in work.cells)
+    cells = (Finding(name_of(cell), Verdict.NOT_COMPARABLE, "") for cell in work.cells)
     return Report(work.spec.name, against, tuple(cells), notes=(f"base cannot run this spec: {error}",))
 
 
@@ -175,15 +166,15 @@ def _recorded(work: Comparison, base: Side, head: Side) -> Report:
     """Two result folders, as they are."""
     assert base.recorded is not None
     assert head.recorded is not None
-    wanted = {name(row_of(cell)) for cell in work.cells}
+    wanted = {name_of(cell) for cell in work.cells}
     rows = [[row for row in side.rows() if name(row) in wanted] for side in (base.recorded, head.recorded)]
     for side, mine in zip((base, head), rows, strict=True):
         if not mine:
             raise SpecError(f"--{side.role} {side.title}: has no result of a cell of {work.spec.name}")
     machines = [side.manifest() for side in (base.recorded, head.recorded)]
-    both = Sides(rows[0], rows[1], work.limits.bands, other_machine(*machines))
+    both = Sides(rows[0], rows[1], work.spec.gate, other_machine(*machines))
     known = noise.read(work.noise_path, work.spec.name, work.on)
-    found, together = measured.findings(both, work.limits, 1, known)
+    found, together = measured.findings(both, work.spec.gate, 1, known)
     notes = [
         "these results were measured apart: what changed on the host meanwhile counts as a change",
         *([known.remark] if known.remark else []),

@@ -32,6 +32,7 @@ from wanbench.harness.show.figures.gallery import Drawing, gallery
 from wanbench.harness.show.figures.scalability import scalability_by_rtt
 from wanbench.harness.show.figures.step_time import step_time
 from wanbench.harness.show.figures.style import COLUMN_IN, PAGE_IN, save
+from wanbench.harness.show.grid import some
 from wanbench.harness.show.papers import Figure as Wanted
 from wanbench.harness.show.papers import Paper
 from wanbench.harness.show.papers.table import table
@@ -126,7 +127,7 @@ def _check(
     names = [name for name in known if _belongs(name, figure.name)]
     lost = _lost(next((known[name]["reps"] for name in names), {}), rows)
     if lost or problems:
-        why = "lost " + ", ".join(lost[:3]) + (f" and {len(lost) - 3} more" if len(lost) > 3 else "") if lost else ""
+        why = f"lost {some(lost, 3)}" if lost else ""
         said = "; ".join(filter(None, [why, *problems[:1]]))
         return [Difference(name, f"{said} ({folder.path})", True) for name in names]
     found = []
