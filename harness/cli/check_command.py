@@ -95,37 +95,33 @@ def command(
 
 
 def _judged(spec: Spec, cells: list[Cell], source: str, out: Path, options: dict[str, Any]) -> Report:
-    from wanbench.harness.gate.check import against_baseline, claims_only
-    from wanbench.harness.results.store import RunFolder
-
-    _refuse(options)
-    folder = out / f"check-{spec.name}"
-    if options["base"] is not None or options["aa"]:
-        return _compared(spec, cells, source, out, options)
-    run, jobs, path, partial = RunFolder(folder), options["jobs"], options["baseline"], bool(options["only"])
-    if path is not None:
-        return against_baseline(spec, cells, source, run, path, accept=options["accept"], partial=partial, jobs=jobs)
-    if not spec.gate.require:
-        raise SpecError(f"{source}: nothing to check; give --baseline FILE, --base REV, or [[gate.require]]")
-    return claims_only(spec, cells, source, run, partial=partial, jobs=jobs)
-
-
-def _compared(spec: Spec, cells: list[Cell], source: str, out: Path, options: dict[str, Any]) -> Report:
     from wanbench.harness.gate import noise
-    from wanbench.harness.gate.compare import Comparison, compare, measure_noise
+    from wanbench.harness.gate.check import Work, against_baseline, claims_only
+    from wanbench.harness.gate.compare import compare, measure_noise
+    from wanbench.harness.results.store import RunFolder
     from wanbench.harness.spec.experiment import find
 
-    work = Comparison(
+    _refuse(options)
+    work = Work(
         spec=spec,
         cells=cells,
         where=source,
         file=find(source),
+        folder=out / f"check-{spec.name}",
         options=options["run"],
-        folder=(out / f"check-{spec.name}").resolve(),
+        jobs=options["jobs"],
         noise_path=options["noise"] or noise.default_path(),
         partial=bool(options["only"]),
     )
-    return measure_noise(work) if options["aa"] else compare(work, options["base"], options["head"] or ".", out)
+    if options["aa"]:
+        return measure_noise(work)
+    if options["base"] is not None:
+        return compare(work, options["base"], options["head"] or ".", out)
+    if options["baseline"] is not None:
+        return against_baseline(work, options["baseline"], accept=options["accept"])
+    if not spec.gate.require:
+        raise SpecError(f"{source}: nothing to check; give --baseline FILE, --base REV, or [[gate.require]]")
+    return claims_only(work, RunFolder(work.folder))
 
 
 def _refuse(options: dict[str, Any]) -> None:
