@@ -14,6 +14,9 @@ comparable.
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 
 EXIT_OK, EXIT_REGRESSION, EXIT_SPEC, EXIT_HOST, EXIT_FAILED, EXIT_INCONCLUSIVE = 0, 1, 2, 3, 4, 5
 EXIT_INTERRUPTED = 130
@@ -60,3 +63,13 @@ class RepFailed(WanbenchError):
 def in_words(error: OSError) -> str:
     """What the system says, "No space left on device", also where a library has put a sentence of its own."""
     return os.strerror(error.errno) if error.errno else str(error)
+
+
+@contextmanager
+def writing(path: Path, what: str, instead: str = "") -> Iterator[None]:
+    """Make the folder of a file, then write `what` there. Raises: HostError, which ends in `instead`."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        yield
+    except OSError as error:
+        raise HostError(f"{path}: cannot write {what} ({error.strerror}){instead}") from None

@@ -96,38 +96,33 @@ def command(
 
 
 def _judged(plan: Plan, cells: list[Cell], source: str, out: Path, options: dict[str, Any]) -> Report:
-    from wanbench.harness.gate.check import against_baseline, claims_only
-    from wanbench.harness.results.store import RunFolder
-
-    _refuse(options)
-    spec = plan.spec
-    folder = out / f"check-{spec.name}"
-    if options["base"] is not None or options["aa"]:
-        return _compared(plan, cells, source, out, options)
-    run, jobs, path, partial = RunFolder(folder), options["jobs"], options["baseline"], bool(options["only"])
-    if path is not None:
-        return against_baseline(plan, cells, source, run, path, accept=options["accept"], partial=partial, jobs=jobs)
-    if not spec.gate.require:
-        raise SpecError(f"{source}: nothing to check; give --baseline FILE, --base REV, or [[gate.require]]")
-    return claims_only(plan, cells, source, run, partial=partial, jobs=jobs)
-
-
-def _compared(plan: Plan, cells: list[Cell], source: str, out: Path, options: dict[str, Any]) -> Report:
     from wanbench.harness.gate import noise
-    from wanbench.harness.gate.compare import Comparison, compare, measure_noise
+    from wanbench.harness.gate.check import Work, against_baseline, claims_only
+    from wanbench.harness.gate.compare import compare, measure_noise
+    from wanbench.harness.results.store import RunFolder
     from wanbench.harness.spec.library import find
 
-    work = Comparison(
+    _refuse(options)
+    work = Work(
         plan=plan,
         cells=cells,
         where=source,
         file=find(source),
+        folder=out / f"check-{plan.spec.name}",
         options=options["run"],
-        folder=(out / f"check-{plan.spec.name}").resolve(),
+        jobs=options["jobs"],
         noise_path=options["noise"] or noise.default_path(),
         partial=bool(options["only"]),
     )
-    return measure_noise(work) if options["aa"] else compare(work, options["base"], options["head"] or ".", out)
+    if options["aa"]:
+        return measure_noise(work)
+    if options["base"] is not None:
+        return compare(work, options["base"], options["head"] or ".", out)
+    if options["baseline"] is not None:
+        return against_baseline(work, options["baseline"], accept=options["accept"])
+    if not plan.spec.gate.require:
+        raise SpecError(f"{source}: nothing to check; give --baseline FILE, --base REV, or [[gate.require]]")
+    return claims_only(work, RunFolder(work.folder))
 
 
 def _refuse(options: dict[str, Any]) -> None:

@@ -68,5 +68,6 @@ def command(run_source: str | None, as_json: bool, out: Path) -> None:
 
 def _where(cells: list[str | None], run: str) -> str:
     """Which cells, in a line."""
-    names = [cell or run for cell in cells]
-    return ", ".join(names) if len(names) <= _NAMED else f"{', '.join(names[:_NAMED])} and {len(names) - _NAMED} more"
+    from wanbench.harness.show.grid import some
+
+    return some([cell or run for cell in cells], _NAMED)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from wanbench.harness.gate.verdict import Finding, Report, Verdict
+from wanbench.harness.show.grid import some
 
 MOST = 10
 _NAMED = 5  # cells that get an annotation of their own
@@ -27,8 +28,7 @@ def commands(report: Report, spec_file: str) -> list[str]:
         found = [finding for finding in report.findings if finding.verdict is verdict]
         if found:
             names = [finding.cell for finding in found]
-            more = f" and {len(names) - _LISTED} more" if len(names) > _LISTED else ""
-            lines.append(_command(level, spec_file, f"{len(found)} {verdict}: {', '.join(names[:_LISTED])}{more}"))
+            lines.append(_command(level, spec_file, f"{len(found)} {verdict}: {some(names, _LISTED)}"))
     named = [_finding(finding, spec_file) for finding in _worst(report)]
     return (lines + named)[:MOST]
 
@@ -36,15 +36,11 @@ def commands(report: Report, spec_file: str) -> list[str]:
 def _worst(report: Report) -> list[Finding]:
     """The cells that changed most, of those that fail a build."""
     loud = [f for f in report.findings if f.verdict in {Verdict.FAILED, Verdict.REGRESSED}]
-    return sorted(loud, key=_change, reverse=True)[:_NAMED]
-
-
-def _change(finding: Finding) -> float:
-    return finding.timing.change or 0.0 if finding.timing else 0.0
+    return sorted(loud, key=lambda finding: finding.change or 0.0, reverse=True)[:_NAMED]
 
 
 def _finding(finding: Finding, spec_file: str) -> str:
-    change = f" {100 * _change(finding):+.1f} %" if finding.timing and finding.timing.change is not None else ""
+    change = "" if finding.change is None else f" {100 * finding.change:+.1f} %"
     text = f"{finding.cell}: {finding.verdict}{change}" + (f", {finding.text}" if finding.text else "")
     return _command("error", spec_file, text)
 

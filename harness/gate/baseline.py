@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from wanbench.harness.errors import HostError, SpecError
+from wanbench.harness.errors import SpecError, writing
 from wanbench.harness.gate.exact import Entry
 from wanbench.harness.results.store import write_text
 
@@ -35,11 +35,8 @@ def read(path: Path) -> dict[str, Entry] | None:
 
 def write(path: Path, experiment: str, cells: Mapping[str, Entry]) -> None:
     """Replace the file. Raises: HostError."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+    with writing(path, "the baseline"):
         write_text(path, text(experiment, cells))
-    except OSError as error:
-        raise HostError(f"{path}: cannot write the baseline ({error.strerror})") from None
 
 
 def text(experiment: str, cells: Mapping[str, Any]) -> str:

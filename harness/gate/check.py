@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from wanbench.harness.api import measure_all
 from wanbench.harness.gate import baseline, claims, exact
-from wanbench.harness.gate.exact import Bands, Entry
+from wanbench.harness.gate.exact import Entry
 from wanbench.harness.gate.names import by_name
 from wanbench.harness.gate.verdict import Finding, Report, Verdict
 from wanbench.harness.plan.cell import Cell
@@ -17,41 +18,61 @@ from wanbench.harness.results.store import RunFolder
 from wanbench.harness.spec.experiment import Spec
 
 
-def bands(spec: Spec) -> Bands:
-    """How much of what is exact may change."""
-    return Bands(spec.gate.tolerance, spec.gate.loss_band)
+@dataclass(frozen=True)
+class Work:
+    """What to judge, and how to measure it.
+
+    Attributes:
+        plan: of the experiment. cells: those to judge. where: the spec's source, for errors. file: the spec's.
+        folder: takes the results; earlier ones there are thrown away. options: of `run`, where sides are measured.
+        jobs: repetitions side by side at most. noise_path: the noise of this host.
+        partial: some cells of the spec were left out.
+    """
+
+    plan: Plan
+    cells: Sequence[Cell]
+    where: str
+    file: Path
+    folder: Path
+    options: tuple[str, ...]
+    jobs: int | None
+    noise_path: Path
+    partial: bool
+
+    @property
+    def spec(self) -> Spec:
+        """The experiment."""
+        return self.plan.spec
+
+    def measured(self, folder: RunFolder) -> list[Row]:
+        """Rows of these cells, by the code as it is now."""
+        measure_all(self.plan, folder, cells=self.cells, jobs=self.jobs, fresh=True, draw=False)
+        return folder.rows()
+
+    def claims(self, rows: Sequence[Row]) -> tuple[Finding, ...]:
+        """What becomes of the requirements. Raises: SpecError."""
+        return tuple(claims.judge(self.spec.gate.require, rows, self.where, partial=self.partial))
 
 
-def against_baseline(
-    plan: Plan,
-    cells: Sequence[Cell],
-    where: str,
-    folder: RunFolder,
-    path: Path,
-    *,
-    accept: bool,
-    partial: bool,
-    jobs: int | None,
-) -> Report:
+def against_baseline(work: Work, path: Path, *, accept: bool) -> Report:
     """Measure every cell, and compare what is exact with the baseline.
 
     Args:
-        where: the spec's source, for errors.
-        folder: takes the results; earlier ones there are thrown away.
-        path: of the baseline. A missing one passes: there is nothing yet to compare with.
+        path: of the baseline. A missing one passes: there is nothing yet to compare with. Where cells were left out,
+            it may have them.
         accept: write what was found to the baseline, unless a cell failed.
-        partial: some cells of the spec were left out; the baseline may have them.
 
     Raises:
         SpecError: the file is no baseline, or a requirement is wrong.
         HostError: this host cannot, or the baseline cannot be written.
     """
-    spec, known = plan.spec, baseline.read(path)
-    rows = measured(plan, cells, folder, jobs)
+    spec, folder = work.spec, RunFolder(work.folder)
+    known = baseline.read(path)
+    rows = work.measured(folder)
     names = by_name(rows).keys()
-    other = {cell: entry for cell, entry in (known or {}).items() if partial and cell not in names}
+    other = {cell: entry for cell, entry in (known or {}).items() if work.partial and cell not in names}
     before = {cell: entry for cell, entry in (known or {}).items() if cell not in other}
-    findings = exact.compare(before, rows, bands(spec))
+    findings = exact.compare(before, rows, spec.gate)
     if accept:
         findings, note = _accepted(path, spec.name, rows, other, findings)
     else:
@@ -59,8 +80,7 @@ def against_baseline(
     notes = [note] if note else []
     if any(row["testbed"] != "virtual" for row in rows):
         notes.append("step times vary here and were not compared; --testbed virtual, or --base and --head, do that")
-    judged = claims.judge(spec.gate.require, rows, where, partial=partial)
-    return Report(spec.name, f"against {path}", tuple(findings), tuple(judged), notes=tuple(notes),
+    return Report(spec.name, f"against {path}", tuple(findings), work.claims(rows), notes=tuple(notes),
                   files={"results": str(folder.path), "baseline": str(path)})  # fmt: skip
 
 
@@ -91,23 +111,13 @@ def _accepted(
     return accepted, f"{path}: written; {changed} of its {len(found) + len(other)} cells changed"
 
 
-def claims_only(
-    plan: Plan, cells: Sequence[Cell], where: str, folder: RunFolder, *, partial: bool, jobs: int | None
-) -> Report:
+def claims_only(work: Work, folder: RunFolder) -> Report:
     """Measure every cell, and judge the requirements. Raises: as `against_baseline`."""
-    spec, rows = plan.spec, measured(plan, cells, folder, jobs)
+    rows = work.measured(folder)
     failed = [
         Finding(cell, Verdict.FAILED, exact.why_failed(group[-1]) or "")
         for cell, group in by_name(rows).items()
         if all(exact.why_failed(row) for row in group)
     ]
-    judged = claims.judge(spec.gate.require, rows, where, partial=partial)
-    return Report(
-        spec.name, "against its requirements", tuple(failed), tuple(judged), files={"results": str(folder.path)}
-    )
-
-
-def measured(plan: Plan, cells: Sequence[Cell], folder: RunFolder, jobs: int | None) -> list[Row]:
-    """Rows of these cells, by the code as it is now."""
-    measure_all(plan, folder, cells=cells, jobs=jobs, fresh=True, draw=False)
-    return folder.rows()
+    files = {"results": str(folder.path)}
+    return Report(work.spec.name, "against its requirements", tuple(failed), work.claims(rows), files=files)

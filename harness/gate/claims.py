@@ -11,10 +11,13 @@ from wanbench.harness.analysis.summary import COLUMNS
 from wanbench.harness.errors import SpecError
 from wanbench.harness.gate.names import by_name
 from wanbench.harness.gate.verdict import Finding, Verdict
+from wanbench.harness.show.grid import some
 from wanbench.harness.spec.tables import Requirement
 from wanbench.netprofiles.errors import did_you_mean
 
 Row = Mapping[str, Any]
+
+_LISTED = 5  # cells in an error
 
 
 def judge(
@@ -52,7 +55,7 @@ def _judge(requirement: Requirement, cells: Mapping[str, list[Row]], where: str)
         raise SpecError(f"{where}.metric: no metric {requirement.metric!r}{near}")
     chosen = [cell for cell, group in cells.items() if _matches(group[0], requirement.where)]
     if not chosen:
-        raise SpecError(f"{where}.where: no cell with {_said(requirement.where)}; cells: {_some(cells)}")
+        raise SpecError(f"{where}.where: no cell with {_said(requirement.where)}; cells: {some([*cells], _LISTED)}")
     return [_claim(requirement, cell, cells, where) for cell in chosen]
 
 
@@ -99,7 +102,8 @@ def _below(requirement: Requirement, row: Row, cells: Mapping[str, list[Row]], w
     if len(found) != 1:
         raise SpecError(
             f"{where}.over: expected one cell with {_said(over)} for {by_name([row]).popitem()[0]}, "
-            f"there are {len(found)}" + (f": {_some(found)}" if found else f"; cells: {_some(cells)}")
+            f"there are {len(found)}"
+            + (f": {some(found, _LISTED)}" if found else f"; cells: {some([*cells], _LISTED)}")
         )
     return found[0]
 
@@ -115,9 +119,3 @@ def _same(value: Any, wanted: Any) -> bool:
 
 def _said(wanted: Mapping[str, Any]) -> str:
     return ", ".join(f"{key} = {value!r}" for key, value in wanted.items())
-
-
-def _some(cells: Iterable[str], most: int = 5) -> str:
-    names = list(cells)
-    more = f" and {len(names) - most} more" if len(names) > most else ""
-    return ", ".join(names[:most]) + more

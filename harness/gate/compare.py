@@ -3,73 +3,26 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from wanbench.harness.errors import HostError, SpecError
-from wanbench.harness.gate import claims, measured, noise, rule, sides
-from wanbench.harness.gate.check import claims_only
-from wanbench.harness.gate.exact import Bands
-from wanbench.harness.gate.measured import Limits, Sides, other_machine
-from wanbench.harness.gate.names import name
+from wanbench.harness.gate import measured, noise, rule, sides
+from wanbench.harness.gate.check import Work, claims_only
+from wanbench.harness.gate.measured import Sides, other_machine
+from wanbench.harness.gate.names import name, name_of
 from wanbench.harness.gate.noise import ALL_CELLS, Noise
-from wanbench.harness.gate.pair import Pair, row_of
+from wanbench.harness.gate.pair import Pair
 from wanbench.harness.gate.rounds import CannotRun, Order
 from wanbench.harness.gate.sides import NoBase, Side
 from wanbench.harness.gate.verdict import Finding, Report, Verdict
-from wanbench.harness.plan.cell import Cell
-from wanbench.harness.plan.plan import Plan
 from wanbench.harness.results.store import RunFolder
 from wanbench.harness.run.host import check_host
 from wanbench.harness.run.session import control_folder
-from wanbench.harness.spec.experiment import Spec
 
 
-@dataclass(frozen=True)
-class Comparison:
-    """What to compare, and how.
-
-    Attributes:
-        plan: of the experiment. cells: those to compare. where: the spec's source, for errors.
-        file: the spec's. options: of `run` beside it. folder: takes the results of both sides.
-        noise_path: the noise of this host. partial: some cells of the spec were left out.
-    """
-
-    plan: Plan
-    cells: Sequence[Cell]
-    where: str
-    file: Path
-    options: tuple[str, ...]
-    folder: Path
-    noise_path: Path
-    partial: bool
-
-    @property
-    def spec(self) -> Spec:
-        """The experiment."""
-        return self.plan.spec
-
-    @property
-    def limits(self) -> Limits:
-        """From the spec."""
-        gate = self.spec.gate
-        return Limits(gate.max_slowdown, gate.alpha, Bands(gate.tolerance, gate.loss_band))
-
-    @property
-    def on(self) -> str:
-        """Testbed and emulator of the cells whose times vary, which have a noise of their own."""
-        emulated = [cell for cell in self.cells if cell.testbed != "virtual"]
-        return ", ".join(sorted({f"{cell.testbed} and {cell.emulator}" for cell in emulated}))
-
-    def order(self) -> Order:
-        """What each side runs."""
-        excluded = tuple(self.spec.sweep.get("exclude", []))
-        return Order(self.file.resolve(), self.spec.name, excluded, self.options)
-
-
-def compare(work: Comparison, base: str, head: str, out: Path) -> Report:
+def compare(work: Work, base: str, head: str, out: Path) -> Report:
     """The verdict on every cell.
 
     Args:
@@ -100,17 +53,16 @@ def compare(work: Comparison, base: str, head: str, out: Path) -> Report:
         return _measured(work, left, right)
 
 
-def _without_base(work: Comparison, why: str) -> Report:
+def _without_base(work: Work, why: str) -> Report:
     """What can be said of the head alone."""
     nothing = Finding("base", Verdict.NOT_COMPARABLE, why)
     if not work.spec.gate.require:
         return Report(work.spec.name, "against nothing", (nothing,))
-    folder = RunFolder(work.folder / "head" / work.spec.name)
-    report = claims_only(work.plan, work.cells, work.where, folder, partial=work.partial, jobs=None)
+    report = claims_only(replace(work, jobs=None), RunFolder(work.folder.resolve() / "head" / work.spec.name))
     return replace(report, cells=(nothing, *report.cells))
 
 
-def measure_noise(work: Comparison) -> Report:
+def measure_noise(work: Work) -> Report:
     """The working folder against itself, in as many rounds as there may be; what differs is written to the host's file.
 
     Equal sides cannot have changed: where one seems to, the host is too noisy to tell.
@@ -119,18 +71,16 @@ def measure_noise(work: Comparison) -> Report:
     with RunFolder(work.folder).lock():
         pair = _pair(work, sides.working_folder("base"), sides.working_folder("head"))
         pair.measure(rule.LOOKS[-1], ())
-    both, notes = (
-        pair.sides(work.limits.bands),
-        ["both sides are the same code: what differs is the noise of this host"],
-    )
+    both = pair.sides(work.spec.gate)
+    notes = ["both sides are the same code: what differs is the noise of this host"]
     known = Noise(work.noise_path, {})
     if both.timed:
         cells = dict(zip(both.timed, rule.noise(both.log_ratios).tolist(), strict=True))
         cells[ALL_CELLS] = float(rule.noise(both.log_ratios.mean(axis=0)))
-        noise.write(work.noise_path, work.spec.name, work.on, cells)
+        noise.write(work.noise_path, work.spec.name, _on(work), cells)
         known = Noise(work.noise_path, cells)
         notes.append(f"{work.noise_path}: written, {len(both.timed)} cells")
-    found, together = measured.findings(both, work.limits, 1, known)
+    found, together = measured.findings(both, work.spec.gate, 1, known)
     doubted = tuple(_doubted(finding) for finding in found)
     overall = together and _doubted(together)
     title = "the noise of this host"
@@ -143,57 +93,67 @@ def _doubted(finding: Finding) -> Finding:
     return replace(finding, verdict=Verdict.INCONCLUSIVE, text="equal sides differ: this host is too noisy for it")
 
 
-def _measured(work: Comparison, base: Side, head: Side) -> Report:
+def _measured(work: Work, base: Side, head: Side) -> Report:
     """By turns, in two looks."""
     pair = _pair(work, base, head)
-    known = noise.read(work.noise_path, work.spec.name, work.on)
+    known = _noise(work)
     against = f"{head.title} against {base.title}, measured by turns"
     try:
         first = 1 if pair.simulated else rule.LOOKS[0]
         pair.measure(first, ())
-        both = pair.sides(work.limits.bands)
-        found, together = measured.findings(both, work.limits, len(rule.LOOKS), known)
-        again = measured.further(both, work.limits, len(rule.LOOKS), known)
+        both = pair.sides(work.spec.gate)
+        found, together = measured.findings(both, work.spec.gate, len(rule.LOOKS), known)
+        again = measured.further(both, work.spec.gate, len(rule.LOOKS), known)
         if again:
             early = {finding.cell for finding in found if finding.verdict is Verdict.REGRESSED}
             print(f"check: {len(again)} cells are undecided after {first} rounds", file=sys.stderr, flush=True)
             pair.measure(rule.LOOKS[-1], again)
-            both = pair.sides(work.limits.bands)
-            found, together = measured.findings(both, work.limits, len(rule.LOOKS), known, early)
+            both = pair.sides(work.spec.gate)
+            found, together = measured.findings(both, work.spec.gate, len(rule.LOOKS), known, early)
     except CannotRun as error:
         return _cannot_run(work, against, error)
     remark = [known.remark] if known.remark and both.timed else []
-    judged = claims.judge(work.spec.gate.require, pair.head.rows(), work.where, partial=work.partial)
-    return Report(work.spec.name, against, tuple(found), tuple(judged), together, tuple(remark), pair.files)
+    judged = work.claims(pair.head.rows())
+    return Report(work.spec.name, against, tuple(found), judged, together, tuple(remark), pair.files)
 
 
-def _pair(work: Comparison, base: Side, head: Side) -> Pair:
-    return Pair(work.cells, work.order(), work.folder, base, head)
+def _pair(work: Work, base: Side, head: Side) -> Pair:
+    order = Order(work.file.resolve(), work.spec.name, tuple(work.spec.sweep.get("exclude", [])), work.options)
+    return Pair(work.cells, order, work.folder.resolve(), base, head)
 
 
-def _cannot_run(work: Comparison, against: str, error: CannotRun) -> Report:
+def _noise(work: Work) -> Noise:
+    return noise.read(work.noise_path, work.spec.name, _on(work))
+
+
+def _on(work: Work) -> str:
+    """Testbed and emulator of the cells whose times vary, which have a noise of their own."""
+    emulated = [cell for cell in work.cells if cell.testbed != "virtual"]
+    return ", ".join(sorted({f"{cell.testbed} and {cell.emulator}" for cell in emulated}))
+
+
+def _cannot_run(work: Work, against: str, error: CannotRun) -> Report:
     """The code of the base is too old for the spec, which is nobody's regression."""
-    cells = (Finding(name(row_of(cell)), Verdict.NOT_COMPARABLE, "") for cell in work.cells)
+    cells = (Finding(name_of(cell), Verdict.NOT_COMPARABLE, "") for cell in work.cells)
     return Report(work.spec.name, against, tuple(cells), notes=(f"base cannot run this spec: {error}",))
 
 
-def _recorded(work: Comparison, base: Side, head: Side) -> Report:
+def _recorded(work: Work, base: Side, head: Side) -> Report:
     """Two result folders, as they are."""
     assert base.recorded is not None
     assert head.recorded is not None
-    wanted = {name(row_of(cell)) for cell in work.cells}
+    wanted = {name_of(cell) for cell in work.cells}
     rows = [[row for row in side.rows() if name(row) in wanted] for side in (base.recorded, head.recorded)]
     for side, mine in zip((base, head), rows, strict=True):
         if not mine:
             raise SpecError(f"--{side.role} {side.title}: has no result of a cell of {work.spec.name}")
     machines = [side.manifest() for side in (base.recorded, head.recorded)]
-    both = Sides(rows[0], rows[1], work.limits.bands, other_machine(*machines))
-    known = noise.read(work.noise_path, work.spec.name, work.on)
-    found, together = measured.findings(both, work.limits, 1, known)
+    both = Sides(rows[0], rows[1], work.spec.gate, other_machine(*machines))
+    known = _noise(work)
+    found, together = measured.findings(both, work.spec.gate, 1, known)
     notes = [
         "these results were measured apart: what changed on the host meanwhile counts as a change",
         *([known.remark] if known.remark else []),
     ]
-    judged = claims.judge(work.spec.gate.require, rows[1], work.where, partial=work.partial)
-    return Report(work.spec.name, f"{head.title} against {base.title}", tuple(found), tuple(judged), together,
+    return Report(work.spec.name, f"{head.title} against {base.title}", tuple(found), work.claims(rows[1]), together,
                   tuple(notes) if both.timed else ())  # fmt: skip

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from wanbench.harness.gate.names import by_name
 from wanbench.harness.gate.verdict import Finding, Verdict
+from wanbench.harness.spec.tables import GateTable
 
 Row = Mapping[str, Any]
 Entry = Mapping[str, Any]
@@ -21,14 +21,6 @@ COUNTS = ("payload_bytes", "messages_sent")
 TIMES = ("step_time_s", "scalability")
 VALUES = ("final_loss", "accuracy")
 _MORE_IS_BETTER = {"scalability", "accuracy"}
-
-
-@dataclass(frozen=True)
-class Bands:
-    """How much may change: relative. `tolerance` for counts and times, `values` for loss and accuracy."""
-
-    tolerance: float = 0.0
-    values: float = 0.1
 
 
 def entries(rows: Iterable[Row]) -> dict[str, Entry]:
@@ -51,12 +43,12 @@ def why_failed(row: Row) -> str | None:
     return f"{diverged[0]} is {row[diverged[0]]}" if diverged else None
 
 
-def compare(base: Mapping[str, Entry], rows: Iterable[Row], bands: Bands) -> list[Finding]:
+def compare(base: Mapping[str, Entry], rows: Iterable[Row], gate: GateTable) -> list[Finding]:
     """One finding for every cell that either side has.
 
     Args:
         base: as made by `entries`, of the baseline.
-        rows: of the head, one a repetition.
+        rows: of the head, one a repetition. gate: how much of it may change.
     """
     rows = list(rows)
     head, groups = entries(rows), by_name(rows)
@@ -71,37 +63,41 @@ def compare(base: Mapping[str, Entry], rows: Iterable[Row], bands: Bands) -> lis
         elif cell not in base:
             findings.append(Finding(cell, Verdict.NEW, "not in the baseline"))
         else:
-            findings.append(_finding(cell, base[cell], head[cell], bands))
+            findings.append(_finding(cell, base[cell], head[cell], gate))
     return findings
 
 
-def _finding(cell: str, base: Entry, head: Entry, bands: Bands) -> Finding:
+def _finding(cell: str, base: Entry, head: Entry, gate: GateTable) -> Finding:
     other = [
         f"{key} {base.get(key)} -> {head.get(key)}" for key in ("testbed", "steps") if base.get(key) != head.get(key)
     ]
     if other:
         return Finding(cell, Verdict.NOT_COMPARABLE, ", ".join(other))
-    left = [key for key in VALUES if key in base.keys() & head.keys() and not _near(base[key], head[key], bands.values)]
+    left = [
+        key for key in VALUES if key in base.keys() & head.keys() and not near(base[key], head[key], gate.loss_band)
+    ]
     if left:
-        said = ", ".join(_change(key, base[key], head[key]) for key in left)
-        return Finding(cell, Verdict.FAILED, f"{said}, band {bands.values:.0%}")
+        said = ", ".join(change(key, base[key], head[key]) for key in left)
+        return Finding(cell, Verdict.FAILED, f"{said}, band {gate.loss_band:.0%}")
     appeared = [key for key in (*COUNTS, *TIMES, *VALUES) if (key in base) != (key in head)]
     if appeared:
         said = ", ".join(f"{key} {'is gone' if key in base else 'was not there'}" for key in appeared)
         return Finding(cell, Verdict.NOT_COMPARABLE, said)
-    changed = [key for key in (*TIMES, *COUNTS) if key in base and not _near(base[key], head[key], bands.tolerance)]
+    changed = [key for key in (*TIMES, *COUNTS) if key in base and not near(base[key], head[key], gate.tolerance)]
     if not changed:
         return Finding(cell, Verdict.UNCHANGED)
-    said = ", ".join(_change(key, base[key], head[key]) for key in changed)
+    said = ", ".join(change(key, base[key], head[key]) for key in changed)
     worse = any((head[key] < base[key]) == (key in _MORE_IS_BETTER) for key in changed)
     return Finding(cell, Verdict.REGRESSED if worse else Verdict.IMPROVED, said)
 
 
-def _near(base: float, head: float, tolerance: float) -> bool:
+def near(base: float, head: float, tolerance: float) -> bool:
+    """True within a relative tolerance."""
     return abs(head - base) <= tolerance * abs(base)
 
 
-def _change(key: str, base: float, head: float) -> str:
+def change(key: str, base: float, head: float) -> str:
+    """In words."""
     share = f" ({100 * (head / base - 1):+.3g} %)" if base else ""
     return f"{key} {_number(base)} -> {_number(head)}{share}"
 

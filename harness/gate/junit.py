@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 from xml.etree import ElementTree
 
-from wanbench.harness.errors import HostError
+from wanbench.harness.errors import writing
 from wanbench.harness.gate.text import claim_word
 from wanbench.harness.gate.verdict import Finding, Report, Verdict
 from wanbench.harness.results.store import write_text
@@ -23,8 +23,9 @@ _ELEMENTS = {
 
 def as_junit(report: Report) -> str:
     """The document, ending in a newline."""
-    cells = [*report.cells, *([report.overall] if report.overall else [])]
-    every = [("cells", finding) for finding in cells] + [("requirements", finding) for finding in report.claims]
+    every = [("cells", finding) for finding in report.compared] + [
+        ("requirements", finding) for finding in report.claims
+    ]
     kinds = [_ELEMENTS.get(finding.verdict) for _, finding in every]
     suite = ElementTree.Element("testsuite", name=f"wanbench check {report.experiment}", tests=str(len(every)))
     for attribute, kind in (("failures", "failure"), ("errors", "error"), ("skipped", "skipped")):
@@ -42,15 +43,11 @@ def as_junit(report: Report) -> str:
 
 def write(path: Path, report: Report) -> None:
     """Replace the file. Raises: HostError."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+    with writing(path, "JUnit XML"):
         write_text(path, as_junit(report))
-    except OSError as error:
-        raise HostError(f"{path}: cannot write JUnit XML ({error.strerror})") from None
 
 
 def _message(finding: Finding, verdict: str) -> str:
-    timing = finding.timing
-    change = f" ({100 * timing.change:+.1f} %)" if timing is not None and timing.change is not None else ""
+    change = "" if finding.change is None else f" ({100 * finding.change:+.1f} %)"
     text = f"{verdict}{change}" + (f": {finding.text}" if finding.text else "")
     return _NOT_XML.sub("?", text)

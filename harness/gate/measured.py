@@ -5,17 +5,16 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from wanbench.harness.gate import exact, rule
-from wanbench.harness.gate.exact import Bands
 from wanbench.harness.gate.names import by_name
 from wanbench.harness.gate.noise import ALL_CELLS, Noise
 from wanbench.harness.gate.rule import Bools, Floats
 from wanbench.harness.gate.verdict import ORDER, Finding, Timing, Verdict
+from wanbench.harness.spec.tables import GateTable
 
 Row = Mapping[str, Any]
 
@@ -24,15 +23,6 @@ _SAME_CELL = (
     "testbed", "emulator", "collective", "workload", "payload_scale", "kind", "params", "workers", "profile", "rtt_ms",
     "rtt_max_ms", "rate_mbps", "loss_pct", "jitter_ms", "tcp", "steps", "seed",
 )  # fmt: skip
-
-
-@dataclass(frozen=True)
-class Limits:
-    """From the spec's [gate]: see `harness.spec.experiment.GateTable`."""
-
-    max_slowdown: float
-    alpha: float
-    bands: Bands
 
 
 class Sides:
@@ -45,12 +35,12 @@ class Sides:
     """
 
     def __init__(
-        self, base: Sequence[Row], head: Sequence[Row], bands: Bands, other_machine: str | None = None
+        self, base: Sequence[Row], head: Sequence[Row], gate: GateTable, other_machine: str | None = None
     ) -> None:
         """`other_machine`: why the times of the two sides are not comparable, None if they are."""
         self._base, self._head = by_name(base), by_name(head)
-        self._bands, self._other_machine = bands, other_machine
-        counted = exact.compare(exact.entries(_without_values(base)), _without_values(head), bands)
+        self._gate, self._other_machine = gate, other_machine
+        counted = exact.compare(exact.entries(_without_values(base)), _without_values(head), gate)
         self._counted = {finding.cell: finding for finding in counted}
         self.settled: dict[str, Finding] = {}
         for cell in sorted(self._base.keys() | self._head.keys()):
@@ -78,21 +68,19 @@ class Sides:
     def _settle(self, cell: str) -> Finding | None:
         if cell not in self._head:
             return Finding(cell, Verdict.NOT_COMPARABLE, "in base, but no cell of head")
-        for row in self._head[cell]:
-            if (why := exact.why_failed(row)) is not None:
-                return Finding(cell, Verdict.FAILED, f"head, rep {row['rep']}: {why}")
+        if (why := _why_failed(self._head[cell])) is not None:
+            return Finding(cell, Verdict.FAILED, f"head, {why}")
         if cell not in self._base:
             return Finding(cell, Verdict.NEW, "base has no such cell")
-        for row in self._base[cell]:
-            if (why := exact.why_failed(row)) is not None:
-                return Finding(cell, Verdict.NOT_COMPARABLE, f"base, rep {row['rep']}: {why}")
+        if (why := _why_failed(self._base[cell])) is not None:
+            return Finding(cell, Verdict.NOT_COMPARABLE, f"base, {why}")
         base, head = self._base[cell][0], self._head[cell][0]
         other = [key for key in _SAME_CELL if base.get(key) != head.get(key)]
         if other:
             said = ", ".join(f"{key} {base.get(key)} -> {head.get(key)}" for key in other)
             return Finding(cell, Verdict.NOT_COMPARABLE, said)
         counted = self.counted(cell)
-        out = _out_of_band(self._base[cell], self._head[cell], self._bands.values)
+        out = _out_of_band(self._base[cell], self._head[cell], self._gate.loss_band)
         if out is not None:
             return Finding(cell, Verdict.FAILED, out)
         if head["testbed"] == "virtual" or counted.verdict is Verdict.NOT_COMPARABLE:
@@ -109,17 +97,17 @@ class Sides:
         return ratios
 
 
-def further(sides: Sides, limits: Limits, looks: int, noise: Noise) -> list[str]:
+def further(sides: Sides, gate: GateTable, looks: int, noise: Noise) -> list[str]:
     """Names of the cells to measure further, after the first of two looks."""
     if not sides.timed:
         return []
-    margins = _margins(sides.timed, limits, noise)
-    chosen: Bools = rule.to_measure_further(sides.log_ratios, margins, limits.alpha / looks, _threshold(noise))
+    margins = _margins(sides.timed, gate, noise)
+    chosen: Bools = rule.to_measure_further(sides.log_ratios, margins, gate.alpha / looks, _threshold(noise))
     return [cell for cell, wanted in zip(sides.timed, chosen.tolist(), strict=True) if wanted]
 
 
 def findings(
-    sides: Sides, limits: Limits, looks: int, noise: Noise, regressed: Collection[str] = ()
+    sides: Sides, gate: GateTable, looks: int, noise: Noise, regressed: Collection[str] = ()
 ) -> tuple[list[Finding], Finding | None]:
     """The verdict on every cell, and on all measured ones together (None where no time was measured).
 
@@ -129,8 +117,8 @@ def findings(
     """
     if not sides.timed:
         return list(sides.settled.values()), None
-    margins = _margins(sides.timed, limits, noise)
-    alpha = limits.alpha / looks
+    margins = _margins(sides.timed, gate, noise)
+    alpha = gate.alpha / looks
     decision = rule.decide(sides.log_ratios, margins, alpha)
     low, high = (np.expm1(end) for end in rule.moments(sides.log_ratios).interval())
     found = dict(sides.settled)
@@ -169,12 +157,13 @@ def _with_counts(counted: Finding, verdict: Verdict, timing: Timing) -> Finding:
 
 def _together(sides: Sides, alpha: float, noise: Noise) -> Finding:
     overall = rule.overall(sides.log_ratios, alpha, _threshold(noise))
-    slower, doubtful = bool(overall.slower), bool(overall.doubtful)
     low, high = (float(np.expm1(end)) for end in rule.moments(sides.log_ratios.mean(axis=0)).interval())
-    verdict = Verdict.REGRESSED if slower else Verdict.UNCHANGED
-    limit = _threshold(noise)
-    said = f"at least {100 * math.expm1(float(overall.low)):.1f} % slower, limit {100 * limit:.1f} %" if slower else ""
-    said = "slower by less than could be told" if doubtful else said
+    limit, verdict, said = _threshold(noise), Verdict.UNCHANGED, ""
+    if overall.slower:
+        verdict = Verdict.REGRESSED
+        said = f"at least {100 * math.expm1(float(overall.low)):.1f} % slower, limit {100 * limit:.1f} %"
+    elif overall.doubtful:
+        said = "slower by less than could be told"
     change = _known(math.expm1(float(overall.mean)))
     timing = Timing(None, None, change, _known(low), _known(high), noise.of(ALL_CELLS), limit, sides.rounds)
     return Finding(ALL_CELLS, verdict, said, timing)
@@ -184,8 +173,14 @@ def _threshold(noise: Noise) -> float:
     return float(rule.margin(rule.OVERALL, noise.of(ALL_CELLS)))
 
 
-def _margins(cells: Sequence[str], limits: Limits, noise: Noise) -> Floats:
-    return np.array([float(rule.margin(limits.max_slowdown, noise.of(cell))) for cell in cells])
+def _margins(cells: Sequence[str], gate: GateTable, noise: Noise) -> Floats:
+    return np.array([float(rule.margin(gate.max_slowdown, noise.of(cell))) for cell in cells])
+
+
+def _why_failed(rows: Sequence[Row]) -> str | None:
+    """Of the first repetition that did."""
+    found = ((row["rep"], exact.why_failed(row)) for row in rows)
+    return next((f"rep {rep}: {why}" for rep, why in found if why is not None), None)
 
 
 def _without_values(rows: Sequence[Row]) -> list[Row]:
@@ -207,8 +202,8 @@ def _out_of_band(base: Sequence[Row], head: Sequence[Row], band: float) -> str |
         if not all(sides):
             continue
         before, after = map(statistics.median, sides)
-        if abs(after - before) > band * abs(before):
-            return f"{key} {before:.6g} -> {after:.6g} ({100 * (after / before - 1):+.3g} %), band {band:.0%}"
+        if not exact.near(before, after, band):
+            return f"{exact.change(key, before, after)}, band {band:.0%}"
     return None
 
 

@@ -6,6 +6,8 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from wanbench.harness.plan.cell import Cell
+
 Row = Mapping[str, Any]
 
 
@@ -14,6 +16,11 @@ def name(row: Row) -> str:
     axes = {key: value for key, value in sorted(row["axes"].items()) if key not in {"algorithm", "workers"}}
     values = [str(value) if key == "rtt" else f"{key}={value}" for key, value in axes.items()]
     return " ".join([str(row["algorithm"]), f"w{row['workers']}", *values])
+
+
+def name_of(cell: Cell) -> str:
+    """The same, of a cell that has no row yet."""
+    return name({"axes": cell.axes, "algorithm": cell.label, "workers": cell.workers})
 
 
 def by_name(rows: Iterable[Row]) -> dict[str, list[Row]]:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from wanbench.harness.errors import HostError, SpecError
+from wanbench.harness.errors import SpecError, writing
 from wanbench.harness.results.store import write_json
 from wanbench.harness.run.manifest import cpu_model
 
@@ -68,11 +68,8 @@ def write(path: Path, experiment: str, on: str, cells: Mapping[str, float]) -> N
         data = {"schema": _SCHEMA, "host": _host(), "experiments": {}}
     key = f"{experiment} on {on}"
     data["experiments"][key] = data["experiments"].get(key, {}) | dict(cells)
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+    with writing(path, "the noise of this host", "; use --noise FILE"):
         write_json(path, data)
-    except OSError as error:
-        raise HostError(f"{path}: cannot write the noise of this host ({error.strerror}); use --noise FILE") from None
 
 
 def _load(path: Path) -> dict[str, Any] | None:

@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from wanbench.harness.errors import SpecError
-from wanbench.harness.gate.exact import Bands
 from wanbench.harness.gate.measured import Sides, other_machine
-from wanbench.harness.gate.names import name
+from wanbench.harness.gate.names import name, name_of
 from wanbench.harness.gate.rounds import CannotRun, Measurement, Order, turns
 from wanbench.harness.gate.sides import Side
 from wanbench.harness.plan.cell import Cell
+from wanbench.harness.spec.tables import GateTable
 
 
 class Pair:
@@ -57,16 +57,16 @@ class Pair:
                 raise SpecError(f"head ({side.side.title}): {error}") from None
             raise
 
-    def sides(self, bands: Bands) -> Sides:
+    def sides(self, gate: GateTable) -> Sides:
         """What is known of both."""
         machines = [side.folder.manifest() for side in (self.base, self.head)]
-        return Sides(self.base.rows(), self.head.rows(), bands, other_machine(*machines))
+        return Sides(self.base.rows(), self.head.rows(), gate, other_machine(*machines))
 
     def _left_out(self, only: Collection[str]) -> list[Mapping[str, Any]] | None:
         """Axes of the cells to leave out, None if no other is left; the one-worker cells go with the others."""
         settled = self._settled()
         swept = [cell for cell in self._cells if not cell.is_baseline]
-        names = {name(row_of(cell)): cell for cell in swept}
+        names = {name_of(cell): cell for cell in swept}
         keep = [cell for cell in names if cell not in settled and (not only or cell in only)]
         if not keep and any(cell not in settled for cell in names):
             keep = [next(cell for cell in names if cell not in settled)]  # for the sake of a one-worker cell
@@ -76,8 +76,3 @@ class Pair:
         """Cells that more repetitions do not change: failed on a side, or simulated."""
         rows = [*self.base.rows(), *self.head.rows()]
         return {name(row) for row in rows if row["status"] == "failed" or row["testbed"] == "virtual"}
-
-
-def row_of(cell: Cell) -> Mapping[str, Any]:
-    """What names a cell, of one that has no row yet."""
-    return {"axes": cell.axes, "algorithm": cell.label, "workers": cell.workers}

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from wanbench.harness.errors import HostError
-from wanbench.harness.gate.text import TIMING_HEADER, by_severity, claim_word, timing_columns, totals, word
-from wanbench.harness.gate.verdict import Finding, Report, Verdict
+from wanbench.harness.errors import writing
+from wanbench.harness.gate.text import TIMING_HEADER, claim_word, timing_columns, totals, word
+from wanbench.harness.gate.verdict import Finding, Report, Verdict, by_severity
 from wanbench.harness.show.grid import markdown
 
 GITHUB_LIMIT_BYTES = 1 << 20  # of all summaries of a step
@@ -24,7 +24,7 @@ def as_markdown(report: Report, limit_bytes: int = GITHUB_LIMIT_BYTES) -> str:
         rows = [(claim.cell, claim_word(claim), claim.text) for claim in by_severity(report.claims)]
         lines += _table(("requirement", "", ""), rows)
     timed = any(finding.timing for finding in report.cells)
-    cells = by_severity([*report.cells, *([report.overall] if report.overall else [])])
+    cells = by_severity(report.compared)
     shown = cells if timed else [finding for finding in cells if finding.verdict not in _QUIET]
     if shown:
         header = ("cell", "verdict", "", *(TIMING_HEADER if timed else ()))
@@ -34,13 +34,10 @@ def as_markdown(report: Report, limit_bytes: int = GITHUB_LIMIT_BYTES) -> str:
 
 def append(path: Path, report: Report) -> None:
     """Add the report to a file, which may hold other summaries of the same step. Raises: HostError."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+    with writing(path, "the summary"):
         used = path.stat().st_size if path.exists() else 0
         with path.open("a", encoding="utf-8") as handle:
             handle.write(as_markdown(report, max(0, GITHUB_LIMIT_BYTES - used)))
-    except OSError as error:
-        raise HostError(f"{path}: cannot write the summary ({error.strerror})") from None
 
 
 def _row(finding: Finding, timed: bool) -> tuple[str, ...]:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
-from wanbench.harness.gate.verdict import ORDER, Finding, Report, Timing, Verdict
+from wanbench.harness.gate.verdict import ORDER, Finding, Report, Timing, Verdict, by_severity
 from wanbench.harness.show.grid import aligned
 
 _CLAIM_WORDS = {Verdict.UNCHANGED: "holds", Verdict.REGRESSED: "BROKEN"}
@@ -23,8 +23,7 @@ def as_text(report: Report) -> str:
 
 def totals(report: Report) -> str:
     """In one line."""
-    cells = [*report.cells, *((report.overall,) if report.overall else ())]
-    counted = [(sum(finding.verdict is verdict for finding in cells), str(verdict)) for verdict in ORDER]
+    counted = [(sum(finding.verdict is verdict for finding in report.compared), str(verdict)) for verdict in ORDER]
     said = ", ".join(f"{count} {word}" for count, word in counted if count) or "no cell was compared"
     broken = sum(claim.verdict is not Verdict.UNCHANGED for claim in report.claims)
     if not report.claims:
@@ -55,11 +54,6 @@ def timing_columns(timing: Timing | None) -> list[str]:
     interval = f"[{100 * (timing.low or 0):+.1f}, {100 * (timing.high or 0):+.1f}]" if known else ""
     noise = "not known" if timing.noise is None else f"{100 * timing.noise:.1f} %"
     return [*times, change, interval, noise, f"{100 * timing.margin:.1f} %", str(timing.pairs)]
-
-
-def by_severity(findings: Iterable[Finding]) -> list[Finding]:
-    """The worst first; among equals as they came."""
-    return sorted(findings, key=lambda finding: ORDER.index(finding.verdict))
 
 
 def _cells(report: Report) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from typing import Any
@@ -69,6 +69,16 @@ class Finding:
     text: str = ""
     timing: Timing | None = None
 
+    @property
+    def change(self) -> float | None:
+        """Of the step time, relative; None where it was not measured side by side."""
+        return None if self.timing is None else self.timing.change
+
+
+def by_severity(findings: Iterable[Finding]) -> list[Finding]:
+    """The worst first; among equals as they came."""
+    return sorted(findings, key=lambda finding: ORDER.index(finding.verdict))
+
 
 @dataclass(frozen=True)
 class Report:
@@ -91,10 +101,14 @@ class Report:
     files: Mapping[str, str] = field(default_factory=dict)
 
     @property
+    def compared(self) -> tuple[Finding, ...]:
+        """Of each cell, and of all together."""
+        return self.cells if self.overall is None else (*self.cells, self.overall)
+
+    @property
     def findings(self) -> tuple[Finding, ...]:
         """All, the worst first."""
-        every = (*self.cells, *self.claims, *((self.overall,) if self.overall else ()))
-        return tuple(sorted(every, key=lambda finding: ORDER.index(finding.verdict)))
+        return tuple(by_severity([*self.compared, *self.claims]))
 
     def count(self, verdict: Verdict) -> int:
         """How many cells and requirements."""

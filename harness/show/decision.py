@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 import textwrap
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 from wanbench.harness.analysis.best import networks
 from wanbench.harness.analysis.summary import AnalysisError
-from wanbench.harness.show.grid import aligned
+from wanbench.harness.show.grid import aligned, some
 from wanbench.harness.show.report.headline import best_note, best_of, headline_of
 
 _HEADER = ("network", "best", "parameters", "scalability", "times ssgd", "accuracy", "MB a step", "equally fast")
@@ -24,16 +25,7 @@ def decision(rows: Iterable[Mapping[str, Any]]) -> str:
         return ""
     lines = []
     for network in found:
-        best = best_of(network)
-        lines.append(
-            [best.where, best.best, best.params, best.scalability, best.faster, best.accuracy, best.megabytes,
-             _shortened(best.also)]
-        )  # fmt: skip
+        *entries, also = dataclasses.astuple(best_of(network))
+        lines.append([*entries, some(also.split(", "), _ALSO)])
     note = textwrap.fill(best_note(found), _WIDTH)
     return f"{headline_of(found)}\n\n{aligned(_HEADER, lines)}\n{note}\n".lstrip()
-
-
-def _shortened(names: str) -> str:
-    """The first of many."""
-    each = names.split(", ")
-    return names if len(each) <= _ALSO else f"{', '.join(each[:_ALSO])} and {len(each) - _ALSO} more"

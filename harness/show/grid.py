@@ -37,6 +37,12 @@ def markdown(header: Sequence[str], lines: Iterable[Sequence[str]], *, numbers: 
     return "".join(f"| {line} |\n" for line in joined)
 
 
+def some(names: Sequence[str], most: int) -> str:
+    """The first of many, and how many more there are."""
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more
+
+
 def shown(value: object) -> str:
     """An entry: numbers without superfluous digits, "-" for what is absent."""
     if absent(value):

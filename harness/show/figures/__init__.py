@@ -30,7 +30,7 @@ from wanbench.harness.analysis.compare import Comparison
 from wanbench.harness.analysis.summary import AnalysisError, cells, frame
 from wanbench.harness.results.evidence import Evidence
 from wanbench.harness.show.figures.bars import scalability_bars
-from wanbench.harness.show.figures.gallery import gallery
+from wanbench.harness.show.figures.gallery import Drawing, gallery
 from wanbench.harness.show.figures.learning import learning
 from wanbench.harness.show.figures.network import network_matrix
 from wanbench.harness.show.figures.pareto import pareto
@@ -88,21 +88,19 @@ def draw_all(
     drawings = gallery(found, run_name, evidence, f"{finished} of {cells_total} cells" if partial else None)
     if not drawings:
         raise AnalysisError("no cell of more than one worker has a valid result yet; there is nothing to draw")
-    outdir.mkdir(parents=True, exist_ok=True)
-    written = []
-    for drawing in drawings:
-        for suffix, width_in in (("", PAGE_IN), ("-column", COLUMN_IN)):
-            figure = drawing.draw(width_in)
-            written += [save(figure, outdir / f"{drawing.name}{suffix}.{form}") for form in formats]
-    return written
+    return [path for drawing in drawings for path in _saved(drawing, outdir, formats)]
 
 
 def draw_parity(comparison: Comparison, run_name: str, outdir: Path, formats: Sequence[str] = FORMATS) -> list[Path]:
     """The parity figure in both widths, as `parity-by-<axis>`; returns the files."""
+    name = f"parity-by-{comparison.by}"
+    return _saved(Drawing(name, name, lambda width: parity(comparison, run_name, width)), outdir, formats)
+
+
+def _saved(drawing: Drawing, outdir: Path, formats: Sequence[str]) -> list[Path]:
     outdir.mkdir(parents=True, exist_ok=True)
     written = []
     for suffix, width_in in (("", PAGE_IN), ("-column", COLUMN_IN)):
-        figure = parity(comparison, run_name, width_in)
-        stem = f"parity-by-{comparison.by}{suffix}"
-        written += [save(figure, outdir / f"{stem}.{form}") for form in formats]
+        figure = drawing.draw(width_in)
+        written += [save(figure, outdir / f"{drawing.name}{suffix}.{form}") for form in formats]
     return written

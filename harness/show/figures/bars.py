@@ -7,13 +7,12 @@ from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
 from wanbench.harness.analysis.summary import AXIS_TITLES, Pivot
 from wanbench.harness.show.figures.caption import caption, has_law, title
 from wanbench.harness.show.figures.hover import note
-from wanbench.harness.show.figures.layout import Sheet
+from wanbench.harness.show.figures.layout import Sheet, entries_beside
 from wanbench.harness.show.figures.style import COLUMN_IN, INK, PAGE_IN, PUBLISHED, Style, looks_of, wanbench_style
 from wanbench.harness.show.grid import shown
 
@@ -22,6 +21,7 @@ _NUMBER_IN = 0.19
 _DIAMOND = 0.03  # half the height of a published value's marker, in scalability
 
 
+@wanbench_style()
 def scalability_bars(pivot: Pivot, run_name: str, width_in: float = PAGE_IN, progress: str | None = None) -> Figure:
     """One group of bars a value of the column axis: workers, profile, rate ...
 
@@ -30,33 +30,25 @@ def scalability_bars(pivot: Pivot, run_name: str, width_in: float = PAGE_IN, pro
         width_in: `PAGE_IN` or `COLUMN_IN`. progress: of a run that is going on, "14 of 42 cells".
     """
     looks = looks_of(pivot)
-    law = has_law(pivot)
-    with wanbench_style():
-        others = [("step-time law", Line2D([], [], color=INK, linestyle="", marker="_", markersize=7))] if law else []
-        others += [("published", Line2D([], [], **PUBLISHED))] if pivot.published else []
-        sheet = Sheet(
-            width_in,
-            2.5 if width_in > COLUMN_IN else 2.0,
-            title(pivot),
-            caption(pivot, run_name, "black ticks: step-time law" if law else None, progress),
-            [*looks, *(name for name, _ in others)],
-        )
-        axes = sheet.axes()
-        bar_in = (sheet.right - sheet.left) * width_in / len(pivot.columns) * _GROUP / len(looks)
-        for place, (label, look) in enumerate(looks.items()):
-            _bars(axes, pivot, label, look, place, len(looks), numbered=bar_in >= _NUMBER_IN)
-        for (label, column), value in pivot.published.items():
-            x = pivot.columns.index(column) - _GROUP / 2 + (list(looks).index(label) + 0.5) * _GROUP / len(looks)
-            axes.plot([x], [value], zorder=4, **PUBLISHED)
-            note(axes, x, value, f"{label}, {column}: published {value:g}")
-        axes.set_xlim(-0.5, len(pivot.columns) - 0.5)
-        axes.set_xticks(range(len(pivot.columns)), [*map(shown, pivot.columns)])
-        axes.tick_params(axis="x", length=0)
-        axes.set_ylim(0, 1.1)
-        axes.set_yticks([0, 0.2, 0.4, 0.6, 0.8, 1.0])
-        axes.set_ylabel("scalability  T(1) / T(N)")
-        axes.set_xlabel(AXIS_TITLES.get(pivot.column_axis, pivot.column_axis))
-        sheet.legend([*(_handle(look) for look in looks.values()), *(handle for _, handle in others)])
+    law = "black ticks: step-time law" if has_law(pivot) else None
+    entries = {label: Patch(**_fill(look)) for label, look in looks.items()} | entries_beside(pivot, "_")
+    height_in = 2.5 if width_in > COLUMN_IN else 2.0
+    sheet = Sheet(width_in, height_in, title(pivot), caption(pivot, run_name, law, progress), entries)
+    axes = sheet.axes()
+    bar_in = (sheet.right - sheet.left) * width_in / len(pivot.columns) * _GROUP / len(looks)
+    for place, (label, look) in enumerate(looks.items()):
+        _bars(axes, pivot, label, look, place, len(looks), numbered=bar_in >= _NUMBER_IN)
+    for (label, column), value in pivot.published.items():
+        x = pivot.columns.index(column) - _GROUP / 2 + (list(looks).index(label) + 0.5) * _GROUP / len(looks)
+        axes.plot([x], [value], zorder=4, **PUBLISHED)
+        note(axes, x, value, f"{label}, {column}: published {value:g}")
+    axes.set_xlim(-0.5, len(pivot.columns) - 0.5)
+    axes.set_xticks(range(len(pivot.columns)), [*map(shown, pivot.columns)])
+    axes.tick_params(axis="x", length=0)
+    axes.set_ylim(0, 1.1)
+    axes.set_yticks([0, 0.2, 0.4, 0.6, 0.8, 1.0])
+    axes.set_ylabel("scalability  T(1) / T(N)")
+    axes.set_xlabel(AXIS_TITLES.get(pivot.column_axis, pivot.column_axis))
     return sheet.figure
 
 
@@ -99,7 +91,3 @@ def _number(axes: Axes, x: float, height: float, top: float, published: float) -
 
 def _fill(look: Style) -> dict[str, Any]:
     return {"facecolor": look.bar, "edgecolor": look.colour, "hatch": look.hatch, "linewidth": 0.8}
-
-
-def _handle(look: Style) -> Patch:
-    return Patch(**_fill(look))

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 from typing import Any
 
 import pandas as pd
@@ -12,7 +13,7 @@ from matplotlib.figure import Figure
 
 from wanbench.harness.analysis.best import networks
 from wanbench.harness.analysis.labels import AXES
-from wanbench.harness.analysis.order import algorithm_order, by_value
+from wanbench.harness.analysis.order import absent, algorithm_order, by_value
 from wanbench.harness.analysis.summary import (
     COLUMNS,
     Pivot,
@@ -69,19 +70,51 @@ def gallery(
     table = frame(rows)
     if not len(table) or not any(table[table["workers"] != 1]["status"] == "ok"):
         return []
-    lines = [line for line in records(cells(table)) if line["workers"] != 1]
-    drawn = [*_trade_off(rows, lines, run_name, progress)]
+    run = _Run(rows, table, run_name)
+    drawn = _trade_off(run, progress)
     for pivot in pivots(table, _COLUMN_AXES):
         if any(line["status"] == "ok" for line in pivot.lines.values()):
             drawn += _of_pivot(pivot, run_name, progress)
     if evidence is not None:
-        full: list[dict[str, Any]] = [{**dict.fromkeys(COLUMNS), **row} for row in rows]
-        ok = [row for row in full if row["status"] == "ok" and row["workers"] != 1]
-        drawn += _learning(table, ok, lines, run_name, evidence)
-        drawn += _timeline(table, ok, lines, run_name, evidence)
-        drawn += _pace(table, ok, lines, run_name, evidence)
-        drawn += _matrix(ok, run_name, evidence)
+        for of_evidence in (_learning, _timeline, _pace, _matrix):
+            drawn += of_evidence(run, evidence)
     return drawn
+
+
+class _Run:
+    """What several drawings need of a run.
+
+    Attributes:
+        rows: one a repetition. table: the same. name: for the captions.
+        lines: of `analysis.summary.cells`. valid: rows of valid repetitions; neither has one-worker cells.
+    """
+
+    def __init__(self, rows: Sequence[Row], table: pd.DataFrame, name: str) -> None:
+        self.rows, self.table, self.name = rows, table, name
+        self.lines = [line for line in records(cells(table)) if line["workers"] != 1]
+        full: list[dict[str, Any]] = [{**dict.fromkeys(COLUMNS), **row} for row in rows]
+        self.valid = [row for row in full if row["status"] == "ok" and row["workers"] != 1]
+
+    def cells_of(self, picked: Sequence[Row]) -> Pivot:
+        """The cells of some repetitions, for title and caption."""
+        kept = {row["cell"] for row in picked}
+        return whole([line for line in self.lines if line["cell"] in kept])
+
+    def middle(self, rows: Sequence[Row]) -> list[Row]:
+        """Those of the rows that are on one network, the middle one of those that the run sweeps; in order."""
+        axes = axes_of(self.table)
+        places: dict[tuple[Any, ...], list[Row]] = {}
+        for row in rows:
+            places.setdefault(tuple(by_value(row.get(axis)) for axis in axes), []).append(row)
+        return sorted(places[sorted(places)[len(places) // 2]], key=_order) if places else []
+
+    def one_each(self) -> list[Row]:
+        """One repetition an algorithm on the network in the middle, as many as fit; of each family in turn."""
+        by_kind: dict[str, dict[str, Row]] = {}
+        for row in self.middle(self.valid):
+            by_kind.setdefault(row["kind"], {}).setdefault(row["algorithm"], row)
+        turns = [row for turn in zip_longest(*(found.values() for found in by_kind.values())) for row in turn if row]
+        return sorted(turns[:_TIMELINE_ROWS], key=_order)
 
 
 def _of_pivot(pivot: Pivot, run_name: str, progress: str | None) -> list[Drawing]:
@@ -99,58 +132,47 @@ def _of_pivot(pivot: Pivot, run_name: str, progress: str | None) -> list[Drawing
     ]
 
 
-def _trade_off(rows: Sequence[Row], lines: Sequence[Row], run_name: str, progress: str | None) -> list[Drawing]:
-    found = networks(rows)
-    if not any(s.accuracy_change is not None and s.scalability == s.scalability for n in found for s in n.standings):
+def _trade_off(run: _Run, progress: str | None) -> list[Drawing]:
+    found = networks(run.rows)
+    if not any(s.accuracy_change is not None and not absent(s.scalability) for n in found for s in n.standings):
         return []
     marks = f"bars from least to most; grey: at most {100 * ACCURACY_BAND:g} points below ssgd"
-    about = caption(whole(lines), run_name, marks, progress, whiskers=False)
-    learned = _data_sets(lines)
+    about = caption(whole(run.lines), run.name, marks, progress, whiskers=False)
+    learned = _data_sets(run.lines)
     return [Drawing("pareto", "Speed and accuracy", lambda width: pareto(found, learned, about, width))]
 
 
-def _learning(
-    table: pd.DataFrame, ok: Sequence[Row], lines: Sequence[Row], run_name: str, evidence: Evidence
-) -> list[Drawing]:
+def _learning(run: _Run, evidence: Evidence) -> list[Drawing]:
     """Of one network, the one in the middle: what is learned hardly depends on it."""
-    chosen = _middle(table, [row for row in ok if row["accuracy"] is not None])
+    chosen = run.middle([row for row in run.valid if row["accuracy"] is not None])
     curves: dict[tuple[str, str], tuple[Row, list[Any]]] = {}
-    for row in sorted(chosen, key=_order):
+    for row in chosen:
         curve = evidence.curve(row)
         if curve is not None and len(curve["step"]) > 1:
             curves.setdefault((row["algorithm"], row["kind"]), (row["params"] or {}, []))[1].append(curve)
     if not curves:
         return []
-    kept = {row["cell"] for row in chosen}
-    about = caption(
-        whole([x for x in lines if x["cell"] in kept]), run_name, "bands from least to most", whiskers=False
-    )
-    learned = _data_sets([x for x in lines if x["cell"] in kept])
+    pivot = run.cells_of(chosen)
+    about = caption(pivot, run.name, "bands from least to most", whiskers=False)
+    learned = _data_sets(pivot.lines.values())
     return [Drawing("learning", f"Learning {learned}", lambda width: learning(curves, learned, about, width))]
 
 
-def _timeline(
-    table: pd.DataFrame, ok: Sequence[Row], lines: Sequence[Row], run_name: str, evidence: Evidence
-) -> list[Drawing]:
+def _timeline(run: _Run, evidence: Evidence) -> list[Drawing]:
     """One repetition an algorithm on the network in the middle; the smallest setting of each family first."""
-    picked = _one_each(table, ok)
+    picked = run.one_each()
     traces = [trace for row in picked if (trace := trace_of(row, evidence)) is not None]
     if not traces:
         return []
-    kept = {row["cell"] for row in picked}
-    pivot = whole([line for line in lines if line["cell"] in kept])
-    about = caption(pivot, run_name, MARKS, whiskers=False)
-    heading = "A worker's steps and messages in flight"
-    return [
-        Drawing("timeline", heading, lambda width: timeline(traces, f"{title(pivot)}: {heading.lower()}", about, width))
-    ]
+    pivot, heading = run.cells_of(picked), "A worker's steps and messages in flight"
+    about = caption(pivot, run.name, MARKS, whiskers=False)
+    above = f"{title(pivot)}: {heading.lower()}"
+    return [Drawing("timeline", heading, lambda width: timeline(traces, above, about, width))]
 
 
-def _pace(
-    table: pd.DataFrame, ok: Sequence[Row], lines: Sequence[Row], run_name: str, evidence: Evidence
-) -> list[Drawing]:
+def _pace(run: _Run, evidence: Evidence) -> list[Drawing]:
     """As `_timeline`, of runs whose network changes."""
-    picked = [row for row in _one_each(table, ok) if row.get("events")]
+    picked = [row for row in run.one_each() if row.get("events")]
     paces = [
         Pace(row["algorithm"], row["kind"], row["params"] or {}, found["slowest"], found["fastest"], _marks(row))
         for row in picked
@@ -158,27 +180,15 @@ def _pace(
     ]
     if not paces:
         return []
-    kept = {row["cell"] for row in picked}
-    pivot = whole([line for line in lines if line["cell"] in kept])
-    about = caption(pivot, run_name, f"{PACE_MARKS}; {picked[0]['timeline']}", whiskers=False)
-    heading = "Step time against time"
-    return [Drawing("pace", heading, lambda width: pace(paces, f"{title(pivot)}: {heading.lower()}", about, width))]
+    pivot, heading = run.cells_of(picked), "Step time against time"
+    about = caption(pivot, run.name, f"{PACE_MARKS}; {picked[0]['timeline']}", whiskers=False)
+    above = f"{title(pivot)}: {heading.lower()}"
+    return [Drawing("pace", heading, lambda width: pace(paces, above, about, width))]
 
 
 def _marks(row: Row) -> list[tuple[float, str]]:
     """(seconds, what) of the changes that came."""
     return [(event["actual_s"], event["what"]) for event in row["events"] if event["actual_s"] is not None]
-
-
-def _one_each(table: pd.DataFrame, ok: Sequence[Row]) -> list[Row]:
-    """One repetition an algorithm on the network in the middle, as many as fit."""
-    by_kind: dict[str, list[Row]] = {}
-    for row in sorted(_middle(table, ok), key=_order):
-        if not any(other["algorithm"] == row["algorithm"] for other in by_kind.get(row["kind"], [])):
-            by_kind.setdefault(row["kind"], []).append(row)
-    depth = max((len(found) for found in by_kind.values()), default=0)
-    turns = [found[place] for place in range(depth) for found in by_kind.values() if place < len(found)]
-    return sorted(turns[:_TIMELINE_ROWS], key=_order)
 
 
 def trace_of(row: Row, evidence: Evidence) -> Trace | None:
@@ -191,34 +201,31 @@ def trace_of(row: Row, evidence: Evidence) -> Trace | None:
     return Trace(row["algorithm"], steps, messages, found["first"], events)
 
 
-def _matrix(ok: Sequence[Row], run_name: str, evidence: Evidence) -> list[Drawing]:
-    """One a profile: that of the longest round trips with most sites that fit."""
-    drawings = []
-    for profile in dict.fromkeys(row["profile"] for row in ok):
-        mine = [row for row in ok if row["profile"] == profile and row["workers"] <= 4 * MOST_SITES]
-        mine.sort(key=lambda row: (-(row["rtt_max_ms"] or 0), -row["workers"], row["testbed"] == "virtual"))
-        paths = next((found for row in mine[:3] if (found := evidence.network(row))), None)
-        sites = {path["src"] for path in paths or []} | {path["dst"] for path in paths or []}
-        if not paths or not 2 <= len(sites) <= MOST_SITES:
-            continue
-        row = mine[0]
-        testbed = "simulated" if row["testbed"] == "virtual" else f"emulated by {row['emulator']} on {row['testbed']}"
-        about = f"{run_name}: profile {profile}, longest round trip {row['rtt_max_ms']:g} ms, {testbed}"
-        heading = f"The network {profile}, as configured and measured"
-        drawings.append(
-            Drawing(
-                f"network-{_safe(str(profile))}",
-                heading,
-                lambda width, paths=paths, heading=heading, about=about: network_matrix(paths, heading, about, width),  # type: ignore[misc]
-            )
-        )
-    return drawings
+def _matrix(run: _Run, evidence: Evidence) -> list[Drawing]:
+    """One a profile."""
+    profiles = dict.fromkeys(str(row["profile"]) for row in run.valid)
+    return [drawing for profile in profiles for drawing in _matrix_of(profile, run, evidence)]
+
+
+def _matrix_of(profile: str, run: _Run, evidence: Evidence) -> list[Drawing]:
+    """The network of the longest round trips with most sites that fit."""
+    mine = [row for row in run.valid if row["profile"] == profile and row["workers"] <= 4 * MOST_SITES]
+    mine.sort(key=lambda row: (-(row["rtt_max_ms"] or 0), -row["workers"], row["testbed"] == "virtual"))
+    paths = next((found for row in mine[:3] if (found := evidence.network(row))), None) or []
+    if not 2 <= len({path[end] for path in paths for end in ("src", "dst")}) <= MOST_SITES:
+        return []
+    row = mine[0]
+    testbed = "simulated" if row["testbed"] == "virtual" else f"emulated by {row['emulator']} on {row['testbed']}"
+    about = f"{run.name}: profile {profile}, longest round trip {row['rtt_max_ms']:g} ms, {testbed}"
+    heading = f"The network {profile}, as configured and measured"
+    name = f"network-{_safe(profile)}"
+    return [Drawing(name, heading, lambda width: network_matrix(paths, heading, about, width))]
 
 
 def whole(lines: Sequence[Row]) -> Pivot:
     """All cells as one pivot, for captions and titles: nothing is swept in it."""
     uniform = all(line["profile"] == "uniform" for line in lines)
-    rtts = {line["rtt_ms"] for line in lines if line["rtt_ms"] == line["rtt_ms"]}
+    rtts = {line["rtt_ms"] for line in lines if not absent(line["rtt_ms"])}
     return Pivot(
         {"rtt_ms": rtts.pop()} if uniform and len(rtts) == 1 else {},
         "",
@@ -228,23 +235,13 @@ def whole(lines: Sequence[Row]) -> Pivot:
     )
 
 
-def _middle(table: pd.DataFrame, ok: Sequence[Row]) -> list[Row]:
-    """The repetitions on one network: the middle one of those that the run sweeps."""
-    axes = axes_of(table)
-    keys = sorted({tuple(by_value(row.get(axis)) for axis in axes) for row in ok})
-    if not keys:
-        return []
-    wanted = keys[len(keys) // 2]
-    return [row for row in ok if tuple(by_value(row.get(axis)) for axis in axes) == wanted]
-
-
 def _order(row: Row) -> tuple[Any, ...]:
     return algorithm_order(row["algorithm"], row["kind"], row["params"]), row["rep"]
 
 
-def _data_sets(lines: Sequence[Row]) -> str:
+def _data_sets(lines: Iterable[Row]) -> str:
     """What the accuracies of these cells are of."""
-    return " and ".join(sorted({data_set(line["workload"]) for line in lines if line["accuracy"] == line["accuracy"]}))
+    return " and ".join(sorted({data_set(line["workload"]) for line in lines if not absent(line["accuracy"])}))
 
 
 def _slug(pivot: Pivot) -> str:

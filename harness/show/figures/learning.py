@@ -12,12 +12,13 @@ from matplotlib.lines import Line2D
 
 from wanbench.harness.analysis.summary import AnalysisError
 from wanbench.harness.show.figures.hover import note
-from wanbench.harness.show.figures.layout import Panels, Sheet
+from wanbench.harness.show.figures.layout import Panels
 from wanbench.harness.show.figures.style import COLUMN_IN, PAGE_IN, Style, line, styles, wanbench_style
 
 Curve = Mapping[str, Sequence[float]]
 
 
+@wanbench_style()
 def learning(
     curves: Mapping[tuple[str, str], tuple[Mapping[str, Any], Sequence[Curve]]],
     data_set: str,
@@ -37,23 +38,25 @@ def learning(
         raise AnalysisError("no repetition has evaluated its accuracy; there is no learning curve to draw")
     looks = styles([(label, kind, params) for (label, kind), (params, _) in curves.items()])
     across = 2 if width_in > COLUMN_IN else 1
-    with wanbench_style():
-        panels = Panels(2, across, 1.9, between_in=0.42 if across == 1 else 0.0)
-        sheet = Sheet(width_in, panels.height_in, f"Learning {data_set}", about, list(looks), left_in=0.62)
-        for index, (x, label) in enumerate((("step", "step"), ("end_s", "seconds on this network"))):
-            axes = panels.axes(sheet, index)
-            for (name, _), (_, found) in curves.items():
-                if found:
-                    _curve(axes, x, found, looks[name], name)
-            axes.set_xlabel(label)
-            axes.set_xlim(left=0)
-            axes.set_ylim(top=101)
-            if index == 0 or across == 1:
-                axes.set_ylabel(f"{data_set}:\naccuracy (%)")
-            else:
-                axes.tick_params(labelleft=False)
-        sheet.figure.axes[1].set_ylim(sheet.figure.axes[0].get_ylim())
-        sheet.legend([Line2D([], [], **line(look)) for look in looks.values()])
+    entries = {label: Line2D([], [], **line(look)) for label, look in looks.items()}
+    between_in = 0.42 if across == 1 else 0.0
+    sheet = Panels(
+        width_in, f"Learning {data_set}", about, entries,
+        count=2, across=across, panel_in=1.9, between_in=between_in, left_in=0.62,
+    )  # fmt: skip
+    for index, (x, label) in enumerate((("step", "step"), ("end_s", "seconds on this network"))):
+        axes = sheet.panel(index)
+        for (name, _), (_, found) in curves.items():
+            if found:
+                _curve(axes, x, found, looks[name], name)
+        axes.set_xlabel(label)
+        axes.set_xlim(left=0)
+        axes.set_ylim(top=101)
+        if index == 0 or across == 1:
+            axes.set_ylabel(f"{data_set}:\naccuracy (%)")
+        else:
+            axes.tick_params(labelleft=False)
+    sheet.figure.axes[1].set_ylim(sheet.figure.axes[0].get_ylim())
     return sheet.figure
 
 

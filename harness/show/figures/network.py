@@ -21,6 +21,7 @@ _TEXT = "#1A1B1E"  # on light shades, also on a dark page
 _SHADES = LinearSegmentedColormap.from_list("delay", ["#EAF1F8", "#A9C4E0"])
 
 
+@wanbench_style()
 def network_matrix(paths: Sequence[Mapping[str, Any]], title: str, about: str, width_in: float = PAGE_IN) -> Figure:
     """From the row's site to the column's.
 
@@ -38,20 +39,19 @@ def network_matrix(paths: Sequence[Mapping[str, Any]], title: str, about: str, w
     measured = any(path["measured_one_way_ms"] is not None for path in paths)
     which = "configured" if not measured else "measured" if small else "measured (configured)"
     caption = f"{about}; from row to column: {which} one-way delay and rate."
-    with wanbench_style():
-        sheet = Sheet(width_in, _ROW_IN * len(sites), title, caption, [], left_in=left_in)
-        axes = sheet.axes()
-        most = max(path["one_way_ms"] for path in paths) or 1.0
-        for path in paths:
-            _entry(axes, path, (sites.index(path["dst"]), sites.index(path["src"])), most, small=small)
-        axes.set_xlim(-0.5, len(sites) - 0.5)
-        axes.set_ylim(len(sites) - 0.5, -0.5)
-        axes.set_xticks(range(len(sites)), sites)
-        axes.set_yticks(range(len(sites)), sites)
-        axes.tick_params(length=0)
-        axes.grid(False)
-        for spine in axes.spines.values():
-            spine.set_visible(False)
+    sheet = Sheet(width_in, _ROW_IN * len(sites), title, caption, {}, left_in=left_in)
+    axes = sheet.axes()
+    most = max(path["one_way_ms"] for path in paths) or 1.0
+    for path in paths:
+        _entry(axes, path, (sites.index(path["dst"]), sites.index(path["src"])), most, small=small)
+    axes.set_xlim(-0.5, len(sites) - 0.5)
+    axes.set_ylim(len(sites) - 0.5, -0.5)
+    axes.set_xticks(range(len(sites)), sites)
+    axes.set_yticks(range(len(sites)), sites)
+    axes.tick_params(length=0)
+    axes.grid(False)
+    for spine in axes.spines.values():
+        spine.set_visible(False)
     return sheet.figure
 
 

@@ -13,7 +13,7 @@ from matplotlib.textpath import TextPath
 
 from wanbench.harness.analysis.summary import AnalysisError
 from wanbench.harness.show.figures.hover import note
-from wanbench.harness.show.figures.layout import Panels, Sheet
+from wanbench.harness.show.figures.layout import Panels
 from wanbench.harness.show.figures.style import FAINT, INK, PAGE_IN, Style, styles, wanbench_style
 
 _PANEL_IN = 0.62
@@ -45,6 +45,7 @@ class Pace:
     events: Sequence[tuple[float, str]]
 
 
+@wanbench_style()
 def pace(paces: Sequence[Pace], title: str, about: str, width_in: float = PAGE_IN) -> Figure:
     """One panel an algorithm, from top to bottom, on one time axis.
 
@@ -57,23 +58,29 @@ def pace(paces: Sequence[Pace], title: str, about: str, width_in: float = PAGE_I
     if not paces:
         raise AnalysisError("no repetition has kept its steps; there is no step time to draw against time")
     looks = styles([(one.label, one.kind, one.params) for one in paces])
-    panels = Panels(len(paces), 1, _PANEL_IN)
     span_s = max(one.slowest["end_s"][-1] for one in paces)
-    with wanbench_style():
-        sheet = Sheet(width_in, panels.height_in, title, about, ["slowest worker", "fastest worker", "a change"])
-        for index, one in enumerate(paces):
-            axes = panels.axes(sheet, index)
-            _draw(axes, one, looks[one.label])
-            axes.set_xlim(0, span_s)
-            _name(axes, one.events, span_s)
-            axes.tick_params(labelbottom=index == len(paces) - 1)
-            if index == len(paces) // 2:
-                axes.set_ylabel("step time (s)")
-        axes.set_xlabel("seconds since all workers began")
-        sheet.legend(
-            [Line2D([], [], color=INK, **_SLOWEST), Line2D([], [], color=INK, **_FASTEST), Line2D([], [], **MARK)]
-        )
+    lines = {
+        "slowest worker": {"color": INK, **_SLOWEST},
+        "fastest worker": {"color": INK, **_FASTEST},
+        "a change": MARK,
+    }
+    entries = {label: Line2D([], [], **look) for label, look in lines.items()}
+    sheet = Panels(width_in, title, about, entries, count=len(paces), across=1, panel_in=_PANEL_IN)
+    for index, one in enumerate(paces):
+        axes = sheet.panel(index, _title(one))
+        _draw(axes, one, looks[one.label])
+        axes.set_xlim(0, span_s)
+        _name(axes, one.events, span_s)
+        sheet.label(index, "seconds since all workers began", "step time (s)" if index == len(paces) // 2 else "")
     return sheet.figure
+
+
+def _title(one: Pace) -> str:
+    return f"{one.label}: {len(one.slowest['end_s'])} steps, the longest {_longest_s(one):.2f} s"
+
+
+def _longest_s(one: Pace) -> float:
+    return float(max(one.slowest["step_time_s"] + one.fastest["step_time_s"]))
 
 
 def _draw(axes: Axes, one: Pace, look: Style) -> None:
@@ -86,9 +93,7 @@ def _draw(axes: Axes, one: Pace, look: Style) -> None:
             said = f"{one.label}, worker {worker['rank']}: a step of {seconds:.3f} s, ended at {end:.2f} s"
             note(axes, end - seconds / 2, seconds, said)
         axes.plot(times, values, color=look.colour, **line)
-    longest = max(one.slowest["step_time_s"] + one.fastest["step_time_s"])
-    title = f"{one.label}: {len(one.slowest['end_s'])} steps, the longest {longest:.2f} s"
-    axes.set_title(title, fontsize=7, fontweight="normal", pad=2)
+    longest = _longest_s(one)
     axes.set_ylim(0, longest * 1.25)
     for seconds, what in one.events:
         axes.axvline(seconds, **MARK)

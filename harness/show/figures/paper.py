@@ -21,7 +21,6 @@ import numpy as np
 import PIL
 import PIL.features
 from matplotlib import ft2font
-from matplotlib.figure import Figure
 
 from wanbench.harness.analysis.summary import AnalysisError, Pivot, frame, pivots
 from wanbench.harness.errors import SpecError
@@ -33,6 +32,7 @@ from wanbench.harness.show.figures.gallery import Drawing, gallery
 from wanbench.harness.show.figures.scalability import scalability_by_rtt
 from wanbench.harness.show.figures.step_time import step_time
 from wanbench.harness.show.figures.style import COLUMN_IN, PAGE_IN, save
+from wanbench.harness.show.grid import some
 from wanbench.harness.show.papers import Figure as Wanted
 from wanbench.harness.show.papers import Paper
 from wanbench.harness.show.papers.table import table
@@ -127,7 +127,7 @@ def _check(
     names = [name for name in known if _belongs(name, figure.name)]
     lost = _lost(next((known[name]["reps"] for name in names), {}), rows)
     if lost or problems:
-        why = "lost " + ", ".join(lost[:3]) + (f" and {len(lost) - 3} more" if len(lost) > 3 else "") if lost else ""
+        why = f"lost {some(lost, 3)}" if lost else ""
         said = "; ".join(filter(None, [why, *problems[:1]]))
         return [Difference(name, f"{said} ({folder.path})", True) for name in names]
     found = []
@@ -221,13 +221,8 @@ def _of_pivot(figure: Wanted, paper: Paper, rows: Sequence[Row], folder: RunFold
         raise AnalysisError(f"{len(found)} figures instead of one; narrow it by `where`")
     pivot = _annotated(found[0], figure, paper)
     by_rtt = pivot.column_axis == "rtt_ms"
-    draw: Any = step_time if figure.kind == "step-time" else scalability_by_rtt if by_rtt else scalability_bars
-    return Drawing(figure.name, figure.title or figure.name, lambda width: _figure(draw, pivot, folder.name, width))
-
-
-def _figure(draw: Any, pivot: Pivot, run_name: str, width_in: float) -> Figure:
-    figure: Figure = draw(pivot, run_name, width_in)
-    return figure
+    draw = step_time if figure.kind == "step-time" else scalability_by_rtt if by_rtt else scalability_bars
+    return Drawing(figure.name, figure.title or figure.name, lambda width: draw(pivot, folder.name, width))
 
 
 def _annotated(pivot: Pivot, figure: Wanted, paper: Paper) -> Pivot:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -13,12 +14,14 @@ from wanbench.harness.analysis.best import Network, Standing
 from wanbench.harness.analysis.summary import AnalysisError, axis_value
 from wanbench.harness.results.verify import ACCURACY_BAND
 from wanbench.harness.show.figures.hover import note
-from wanbench.harness.show.figures.layout import Panels, Sheet
+from wanbench.harness.show.figures.layout import Panels
 from wanbench.harness.show.figures.style import COLUMN_IN, FAINT, PAGE_IN, Style, point, styles, wanbench_style
 
 _PANEL_IN = 1.55
+_FRONT: dict[str, Any] = {"color": FAINT, "linewidth": 0.6, "linestyle": (0, (2, 1.5))}
 
 
+@wanbench_style()
 def pareto(found: Sequence[Network], data_set: str, about: str, width_in: float = PAGE_IN) -> Figure:
     """Every network of a run in which something is learned.
 
@@ -36,29 +39,17 @@ def pareto(found: Sequence[Network], data_set: str, about: str, width_in: float 
     looks = styles([(s.algorithm, s.kind, s.params) for s in standings.values()])
     across = min(len(shown), 3 if width_in > COLUMN_IN else 1)
     low, high = _limits(shown)
-    with wanbench_style():
-        panels = Panels(len(shown), across, _PANEL_IN)
-        sheet = Sheet(
-            width_in,
-            panels.height_in,
-            f"Speed and what it costs: {data_set}",
-            about,
-            [*looks, "not dominated"],
-            left_in=0.62,
-        )
-        for index, network in enumerate(shown):
-            axes = panels.axes(sheet, index)
-            axes.set_title(_where(network), fontsize=7, fontweight="normal", pad=2)
-            _panel(axes, network, looks)
-            axes.set_xlim(0, 1.06)
-            axes.set_ylim(low, high)
-            axes.tick_params(labelleft=index % across == 0, labelbottom=index + across >= len(shown))
-            if index % across == 0:
-                axes.set_ylabel(f"{data_set}:\naccuracy, points against ssgd", fontsize=7)
-            if index + across >= len(shown):
-                axes.set_xlabel("scalability  T(1) / T(N)")
-        front = Line2D([], [], color=FAINT, linewidth=0.6, linestyle=(0, (2, 1.5)))
-        sheet.legend([*(Line2D([], [], **point(look)) for look in looks.values()), front])
+    entries = {label: Line2D([], [], **point(look)) for label, look in looks.items()}
+    entries["not dominated"] = Line2D([], [], **_FRONT)
+    heading = f"Speed and what it costs: {data_set}"
+    sheet = Panels(width_in, heading, about, entries, count=len(shown), across=across, panel_in=_PANEL_IN, left_in=0.62)
+    for index, network in enumerate(shown):
+        axes = sheet.panel(index, _where(network))
+        _panel(axes, network, looks)
+        axes.set_xlim(0, 1.06)
+        axes.set_ylim(low, high)
+        y = f"{data_set}:\naccuracy, points against ssgd"
+        sheet.label(index, "scalability  T(1) / T(N)", y, fontsize=7)
     return sheet.figure
 
 
@@ -84,7 +75,7 @@ def _panel(axes: Axes, network: Network, looks: dict[str, Style]) -> None:
     axes.axhspan(-100 * ACCURACY_BAND, 0, color=FAINT, alpha=0.10, linewidth=0, zorder=0)
     axes.plot(
         [s.scalability for s in front], [100 * (s.accuracy_change or 0.0) for s in front],
-        color=FAINT, linewidth=0.6, linestyle=(0, (2, 1.5)), zorder=1,
+        zorder=1, **_FRONT,
     )  # fmt: skip
     for standing in drawn:
         y = 100 * (standing.accuracy_change or 0.0)

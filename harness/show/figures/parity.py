@@ -15,6 +15,7 @@ from wanbench.harness.show.figures.layout import Sheet
 from wanbench.harness.show.figures.style import COLUMN_IN, FAINT, PAGE_IN, point, styles, wanbench_style
 
 
+@wanbench_style()
 def parity(comparison: Comparison, run_name: str, width_in: float = PAGE_IN) -> Figure:
     """One point a pair, by algorithm, on logarithmic axes; the band is 10 % to either side.
 
@@ -28,28 +29,27 @@ def parity(comparison: Comparison, run_name: str, width_in: float = PAGE_IN) -> 
     base = pairs[0].base
     times = [time for pair in pairs for time in (pair.base_s, pair.head_s)]
     ends = np.array([min(times) / 1.15, max(times) * 1.15])
-    with wanbench_style():
-        sheet = Sheet(
-            width_in,
-            3.2 if width_in > COLUMN_IN else 2.5,
-            f"Step time, {heads} against {base}",
-            f"{run_name}: one point a cell, medians of repeats; {summary(comparison)}.",
-            [*looks, f"equal, and {NEAR:.0%} to either side"],
-            left_in=0.55,
-        )
-        axes = sheet.axes()
-        axes.fill_between(ends, ends * (1 - NEAR), ends * (1 + NEAR), color=FAINT, alpha=0.15, linewidth=0)
-        axes.plot(ends, ends, color=FAINT, linewidth=0.5)
-        for label, look in looks.items():
-            points = [(pair.base_s, pair.head_s) for pair in pairs if pair.algorithm == label]
-            axes.plot(*zip(*points, strict=True), **point(look))
-            for base_s, head_s in points:
-                note(axes, base_s, head_s, f"{label}: {base_s:.4f} s, {head_s:.4f} s, ratio {head_s / base_s:.3f}")
-        _logarithmic(axes, ends)
-        axes.set_xlabel(f"step time, {base} (s)")
-        axes.set_ylabel(f"step time, {heads} (s)")
-        handles = [Line2D([], [], **point(look)) for look in looks.values()]
-        sheet.legend([*handles, Line2D([], [], color=FAINT, linewidth=0.5)])
+    entries = {label: Line2D([], [], **point(look)) for label, look in looks.items()}
+    entries[f"equal, and {NEAR:.0%} to either side"] = Line2D([], [], color=FAINT, linewidth=0.5)
+    sheet = Sheet(
+        width_in,
+        3.2 if width_in > COLUMN_IN else 2.5,
+        f"Step time, {heads} against {base}",
+        f"{run_name}: one point a cell, medians of repeats; {summary(comparison)}.",
+        entries,
+        left_in=0.55,
+    )
+    axes = sheet.axes()
+    axes.fill_between(ends, ends * (1 - NEAR), ends * (1 + NEAR), color=FAINT, alpha=0.15, linewidth=0)
+    axes.plot(ends, ends, color=FAINT, linewidth=0.5)
+    for label, look in looks.items():
+        points = [(pair.base_s, pair.head_s) for pair in pairs if pair.algorithm == label]
+        axes.plot(*zip(*points, strict=True), **point(look))
+        for base_s, head_s in points:
+            note(axes, base_s, head_s, f"{label}: {base_s:.4f} s, {head_s:.4f} s, ratio {head_s / base_s:.3f}")
+    _logarithmic(axes, ends)
+    axes.set_xlabel(f"step time, {base} (s)")
+    axes.set_ylabel(f"step time, {heads} (s)")
     return sheet.figure
 
 

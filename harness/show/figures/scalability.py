@@ -22,6 +22,7 @@ _LABEL_GAP_IN = 0.27
 _NOTHING = {"scalability": math.nan, "scalability_min": math.nan, "scalability_max": math.nan, "repeats": 0}
 
 
+@wanbench_style()
 def scalability_by_rtt(pivot: Pivot, run_name: str, width_in: float = PAGE_IN, progress: str | None = None) -> Figure:
     """The figure of one pivot whose column axis is `rtt_ms`.
 
@@ -34,20 +35,19 @@ def scalability_by_rtt(pivot: Pivot, run_name: str, width_in: float = PAGE_IN, p
     looks = looks_of(pivot)
     text = caption(pivot, run_name, "thin lines: step-time law" if has_law(pivot) else None, progress)
     height_in = 2.9 if width_in > COLUMN_IN else 2.15
-    with wanbench_style():
-        law = [("step-time law", Line2D([], [], color=FAINT, linewidth=0.5))] if has_law(pivot) else []
-        sheet = Sheet(width_in, height_in, title(pivot), text, [*looks, *(name for name, _ in law)])
-        axes = sheet.axes()
-        _scale(axes, [float(rtt) for rtt in pivot.columns], (sheet.right - sheet.left) * width_in)
-        for label, look in looks.items():
-            _law(axes, [pivot.lines[label, rtt] for rtt in pivot.columns if (label, rtt) in pivot.lines], look)
-            _curve(axes, pivot, label, look)
-        axes.set_ylim(0, 1.06)
-        axes.set_yticks(np.linspace(0, 1, 6))
-        axes.set_ylabel("scalability  T(1) / T(N)")
-        axes.set_xlabel("round-trip time (ms)")
-        handles = [_handle(look) for look in looks.values()] + [handle for _, handle in law]
-        sheet.legend(handles)
+    entries = {label: Line2D([], [], **line(look)) for label, look in looks.items()}
+    if has_law(pivot):
+        entries["step-time law"] = Line2D([], [], color=FAINT, linewidth=0.5)
+    sheet = Sheet(width_in, height_in, title(pivot), text, entries)
+    axes = sheet.axes()
+    _scale(axes, [float(rtt) for rtt in pivot.columns], (sheet.right - sheet.left) * width_in)
+    for label, look in looks.items():
+        _law(axes, [pivot.lines[label, rtt] for rtt in pivot.columns if (label, rtt) in pivot.lines], look)
+        _curve(axes, pivot, label, look)
+    axes.set_ylim(0, 1.06)
+    axes.set_yticks(np.linspace(0, 1, 6))
+    axes.set_ylabel("scalability  T(1) / T(N)")
+    axes.set_xlabel("round-trip time (ms)")
     return sheet.figure
 
 
@@ -97,7 +97,3 @@ def _curve(axes: Axes, pivot: Pivot, label: str, look: Style) -> None:
             pivot.columns, middle, yerr=[middle - low, high - middle], fmt="none", ecolor=look.colour,
             elinewidth=0.7, capsize=1.6, capthick=0.7, zorder=3,
         )  # fmt: skip
-
-
-def _handle(look: Style) -> Line2D:
-    return Line2D([], [], **line(look))

@@ -6,15 +6,15 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
 from wanbench.harness.analysis.summary import Pivot, axis_value
-from wanbench.harness.show.figures.caption import caption, has_law, title
+from wanbench.harness.show.figures.caption import caption, title
 from wanbench.harness.show.figures.hover import note
-from wanbench.harness.show.figures.layout import Panels, Sheet
+from wanbench.harness.show.figures.layout import Panels, entries_beside
 from wanbench.harness.show.figures.style import COLUMN_IN, INK, PAGE_IN, PUBLISHED, wanbench_style
 
 Parts = tuple[tuple[str, str, str, str], ...]
@@ -34,6 +34,7 @@ _TITLES = {PARTS: "where a step's time goes", _WHOLE: "time of a step"}
 _BAR_IN = 0.165
 
 
+@wanbench_style()
 def step_time(pivot: Pivot, run_name: str, width_in: float = PAGE_IN, progress: str | None = None) -> Figure:
     """One panel a value of the column axis, one stacked bar an algorithm, in seconds a step.
 
@@ -43,30 +44,27 @@ def step_time(pivot: Pivot, run_name: str, width_in: float = PAGE_IN, progress: 
     """
     parts = _WHOLE if all(math.isnan(line["compute_s"]) for line in _valid(pivot)) else PARTS
     across = min(len(pivot.columns), 3 if width_in > COLUMN_IN else 1)
-    panels = Panels(len(pivot.columns), across, _BAR_IN * len(pivot.algorithms) + 0.06)
-    with wanbench_style():
-        law = [("step-time law", Line2D([], [], color=INK, linestyle="", marker="|", markersize=7))]
-        others = law if has_law(pivot) else []
-        others += [("published", Line2D([], [], **PUBLISHED))] if pivot.published else []
-        sheet = Sheet(
-            width_in,
-            panels.height_in,
-            pivot.heading or f"{title(pivot)}: {_TITLES[parts]}",
-            caption(pivot, run_name, _MARKS[parts], progress, whiskers=False),
-            [*(label for _, label, _, _ in parts), *(name for name, _ in others)],
-            left_in=0.14 + 0.062 * max(len(label) for label in pivot.algorithms),
-        )
-        limit_s = _limit_s(pivot)
-        for index, column in enumerate(pivot.columns):
-            axes = panels.axes(sheet, index)
-            axes.set_title(axis_value(pivot.column_axis, column), fontsize=7, fontweight="normal", pad=2)
-            _panel(axes, pivot, column, limit_s, parts)
-            axes.tick_params(labelleft=index % across == 0, labelbottom=index + across >= len(pivot.columns))
-            if index + across >= len(pivot.columns):
-                axes.set_xlabel("seconds a step")
-        handles = [Patch(facecolor=c, hatch=h, edgecolor="white", linewidth=0) for _, _, c, h in parts]
-        sheet.legend([*handles, *(handle for _, handle in others)])
+    entries = {label: filled(colour, hatch) for _, label, colour, hatch in parts}
+    sheet = Panels(
+        width_in,
+        pivot.heading or f"{title(pivot)}: {_TITLES[parts]}",
+        caption(pivot, run_name, _MARKS[parts], progress, whiskers=False),
+        entries | entries_beside(pivot, "|"),
+        count=len(pivot.columns),
+        across=across,
+        panel_in=_BAR_IN * len(pivot.algorithms) + 0.06,
+        left_in=0.14 + 0.062 * max(len(label) for label in pivot.algorithms),
+    )
+    limit_s = _limit_s(pivot)
+    for index, column in enumerate(pivot.columns):
+        _panel(sheet.panel(index, axis_value(pivot.column_axis, column)), pivot, column, limit_s, parts)
+        sheet.label(index, "seconds a step")
     return sheet.figure
+
+
+def filled(colour: str, hatch: str) -> Artist:
+    """A part of a step in a legend."""
+    return Patch(facecolor=colour, hatch=hatch, edgecolor="white", linewidth=0)
 
 
 def _limit_s(pivot: Pivot) -> float:

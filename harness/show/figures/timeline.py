@@ -13,9 +13,9 @@ from matplotlib.patches import Patch
 
 from wanbench.harness.analysis.summary import AnalysisError, records
 from wanbench.harness.show.figures.hover import note
-from wanbench.harness.show.figures.layout import Panels, Sheet
+from wanbench.harness.show.figures.layout import Panels
 from wanbench.harness.show.figures.pace import MARK
-from wanbench.harness.show.figures.step_time import PARTS
+from wanbench.harness.show.figures.step_time import PARTS, filled
 from wanbench.harness.show.figures.style import INK, PAGE_IN, wanbench_style
 
 _STEPS_SHOWN = 12
@@ -48,6 +48,7 @@ class Trace:
     events: Sequence[tuple[int, str]] = ()
 
 
+@wanbench_style()
 def timeline(traces: Sequence[Trace], title: str, about: str, width_in: float = PAGE_IN) -> Figure:
     """One row an algorithm, all on the same time axis, from the first measured step on.
 
@@ -62,19 +63,16 @@ def timeline(traces: Sequence[Trace], title: str, about: str, width_in: float = 
     span_s = _STEPS_SHOWN * min(float(trace.steps["compute_s"].median()) for trace in traces)
     shown = [_view(trace, span_s) for trace in traces]
     lanes = min(_MOST_LANES, max([2, *(len(view.lanes) for view in shown)]))
-    panels = Panels(len(shown), 1, _LANE_IN * (lanes + _STEP_LANES))
-    with wanbench_style():
-        labels = [_COMPUTE[1], _STALL[1], "in flight", "arrived, not yet used"]
-        sheet = Sheet(width_in, panels.height_in, title, about, labels, left_in=0.12)
-        for index, view in enumerate(shown):
-            axes = panels.axes(sheet, index)
-            axes.set_title(view.title, fontsize=7, fontweight="normal", pad=2)
-            _draw(axes, view, lanes)
-            axes.set_xlim(0, span_s)
-            axes.tick_params(labelbottom=index == len(shown) - 1)
-        sheet.figure.axes[-1].set_xlabel("seconds since the first measured step began")
-        patches = [Patch(facecolor=c, hatch=h, edgecolor="white", linewidth=0) for _, _, c, h in (_COMPUTE, _STALL)]
-        sheet.legend([*patches, Patch(facecolor=_FLYING, linewidth=0), Patch(facecolor=_WAITING, linewidth=0)])
+    entries = {label: filled(colour, hatch) for _, label, colour, hatch in (_COMPUTE, _STALL)}
+    entries["in flight"] = Patch(facecolor=_FLYING, linewidth=0)
+    entries["arrived, not yet used"] = Patch(facecolor=_WAITING, linewidth=0)
+    panel_in = _LANE_IN * (lanes + _STEP_LANES)
+    sheet = Panels(width_in, title, about, entries, count=len(shown), across=1, panel_in=panel_in, left_in=0.12)
+    for index, view in enumerate(shown):
+        axes = sheet.panel(index, view.title)
+        _draw(axes, view, lanes)
+        axes.set_xlim(0, span_s)
+        sheet.label(index, "seconds since the first measured step began")
     return sheet.figure
 
 

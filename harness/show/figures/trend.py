@@ -16,11 +16,10 @@ from matplotlib.transforms import ScaledTranslation
 
 from wanbench.harness.analysis.summary import AnalysisError
 from wanbench.harness.show.figures.hover import note
-from wanbench.harness.show.figures.layout import Panels, Sheet
+from wanbench.harness.show.figures.layout import Panels
 from wanbench.harness.show.figures.style import COLUMN_IN, PAGE_IN, Style, line, styles, wanbench_style
 
 _PANEL_IN = 1.9
-_GAP_IN = 0.55
 _APART_PT = 2.4  # between the markers of two series at one place, so that whiskers do not cover each other
 
 
@@ -54,6 +53,7 @@ class Measure:
     log: bool = False
 
 
+@wanbench_style()
 def trend(
     series: Sequence[Series],
     x: str,
@@ -78,26 +78,23 @@ def trend(
             raise AnalysisError(f"no repetition has {measure.column}; there is nothing to draw")
     looks = styles([(each.label, each.kind, each.params) for each in series])
     across = len(measures) if width_in > COLUMN_IN else 1
-    with wanbench_style():
-        panels = Panels(len(measures), across, _PANEL_IN, gap_in=_GAP_IN)
-        sheet = Sheet(width_in, panels.height_in, heading, about, list(looks), left_in=0.62)
-        for index, measure in enumerate(measures):
-            axes = panels.axes(sheet, index)
-            _panel(axes, series, measure, x, looks, log_x=log_x)
-            axes.tick_params(labelbottom=index + across >= len(measures))
-            if index + across >= len(measures):
-                axes.set_xlabel(x)
-        limits = [axes.get_xlim() for axes in sheet.figure.axes]
-        for axes in sheet.figure.axes:
-            axes.set_xlim(min(low for low, _ in limits), max(high for _, high in limits))
-        sheet.legend([Line2D([], [], **_look(each, looks[each.label])) for each in series])
+    entries = {each.label: Line2D([], [], **_look(each, looks[each.label])) for each in series}
+    sheet = Panels(
+        width_in, heading, about, entries,
+        count=len(measures), across=across, panel_in=_PANEL_IN, own_y=True, left_in=0.62,
+    )  # fmt: skip
+    for index, measure in enumerate(measures):
+        _panel(sheet.panel(index, measure.label), series, measure, x, looks, log_x=log_x)
+        sheet.label(index, x)
+    limits = [axes.get_xlim() for axes in sheet.figure.axes]
+    for axes in sheet.figure.axes:
+        axes.set_xlim(min(low for low, _ in limits), max(high for _, high in limits))
     return sheet.figure
 
 
 def _panel(
     axes: Axes, series: Sequence[Series], measure: Measure, x: str, looks: Mapping[str, Style], *, log_x: bool
 ) -> None:
-    axes.set_title(measure.label, fontsize=7, fontweight="normal", pad=2)
     axes.set_yscale("log" if measure.log else "linear")
     if log_x:
         axes.set_xscale("log")

@@ -9,13 +9,11 @@ Published values are those that a paper's text prints. What exists only as a pic
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from wanbench.harness.errors import SpecError
 
@@ -70,29 +68,19 @@ class Figure(_Table):
     series: str = "algorithm"
 
 
-class PaperFile(_Table):
-    """The whole file."""
-
-    schema_: int
-    title: str
-    citation: str
-    run: list[str]
-    figure: list[Figure]
-
-
-@dataclass(frozen=True)
-class Paper:
-    """A paper's figure set.
+class Paper(_Table):
+    """A paper's figure set, which is the whole file.
 
     Attributes:
         name: as on the command line. runs: experiments, in the order of recording.
     """
 
+    schema_: int = Field(alias="schema")
     name: str
     title: str
     citation: str
-    runs: tuple[str, ...]
-    figures: tuple[Figure, ...]
+    runs: list[str] = Field(alias="run")
+    figures: list[Figure] = Field(alias="figure")
 
 
 def names() -> list[str]:
@@ -110,36 +98,33 @@ def load(name: str) -> Paper:
 
 def parse(name: str, text: str) -> Paper:
     """A paper from the text of its file. Raises: SpecError."""
+    file = f"papers/{name}.toml"
     try:
-        data: Mapping[str, Any] = tomllib.loads(text)
-        found = PaperFile.model_validate(
-            {"schema_": data.get("schema"), **{k: v for k, v in data.items() if k != "schema"}}
-        )
+        paper = Paper.model_validate({**tomllib.loads(text), "name": name})
     except tomllib.TOMLDecodeError as error:
-        raise SpecError(f"papers/{name}.toml: not TOML: {error}") from None
+        raise SpecError(f"{file}: not TOML: {error}") from None
     except ValidationError as error:
         first = error.errors()[0]
-        where = ".".join(str(part) for part in first["loc"]).replace("schema_", "schema")
-        raise SpecError(f"papers/{name}.toml: {where}: {first['msg'].lower()}") from None
-    if found.schema_ != 1:
-        raise SpecError(f"papers/{name}.toml: schema: expected 1, got {found.schema_}")
-    for figure in found.figure:
-        if figure.run not in found.run:
-            raise SpecError(f"papers/{name}.toml: figure {figure.name}: {figure.run!r} is none of its runs")
+        raise SpecError(f"{file}: {'.'.join(map(str, first['loc']))}: {first['msg'].lower()}") from None
+    if paper.schema_ != 1:
+        raise SpecError(f"{file}: schema: expected 1, got {paper.schema_}")
+    for figure in paper.figures:
+        where = f"{file}: figure {figure.name}"
+        if figure.run not in paper.runs:
+            raise SpecError(f"{where}: {figure.run!r} is none of its runs")
         if figure.title is not None and figure.kind not in _TITLED:
-            raise SpecError(f"papers/{name}.toml: figure {figure.name}: a {figure.kind} has a title of its own")
+            raise SpecError(f"{where}: a {figure.kind} has a title of its own")
         if {figure.x is not None, bool(figure.y)} != {figure.kind == "trend"}:
-            raise SpecError(f"papers/{name}.toml: figure {figure.name}: x and y are of a trend, which has both")
-    figures = tuple(_with_published(figure, found.figure, name) for figure in found.figure)
-    return Paper(name, found.title, found.citation, tuple(found.run), figures)
+            raise SpecError(f"{where}: x and y are of a trend, which has both")
+    return paper.model_copy(update={"figures": [_with_published(figure, paper, file) for figure in paper.figures]})
 
 
-def _with_published(figure: Figure, among: Sequence[Figure], name: str) -> Figure:
+def _with_published(figure: Figure, paper: Paper, file: str) -> Figure:
     if figure.published_in is None:
         return figure
-    for other in among:
-        if other.name == figure.published_in:
-            wanted = figure.algorithms or ["*"]
-            kept = [one for one in other.published if any(fnmatchcase(one.algorithm, each) for each in wanted)]
-            return figure.model_copy(update={"published": kept})
-    raise SpecError(f"papers/{name}.toml: figure {figure.name}: published_in: no figure {figure.published_in!r}")
+    other = next((other for other in paper.figures if other.name == figure.published_in), None)
+    if other is None:
+        raise SpecError(f"{file}: figure {figure.name}: published_in: no figure {figure.published_in!r}")
+    wanted = figure.algorithms or ["*"]
+    kept = [one for one in other.published if any(fnmatchcase(one.algorithm, each) for each in wanted)]
+    return figure.model_copy(update={"published": kept})

@@ -9,13 +9,14 @@ from gate_rows import alone, row
 
 from wanbench.harness.errors import SpecError
 from wanbench.harness.gate import baseline
-from wanbench.harness.gate.exact import Bands, compare, entries
+from wanbench.harness.gate.exact import compare, entries
 from wanbench.harness.gate.names import by_name
 from wanbench.harness.gate.verdict import Finding, Verdict
+from wanbench.harness.spec.tables import GateTable
 
 
 def judged(before, after, **bands) -> Finding:
-    (finding,) = compare(entries([before]), [after], Bands(**bands))
+    (finding,) = compare(entries([before]), [after], GateTable(**bands))
     return finding
 
 
@@ -73,7 +74,7 @@ def test_a_cell_that_failed_fails():
 
 
 def test_cells_that_one_side_alone_has():
-    both = compare(entries([row("ssgd"), row("dts")]), [row("ssgd"), row("sparse")], Bands())
+    both = compare(entries([row("ssgd"), row("dts")]), [row("ssgd"), row("sparse")], GateTable())
     assert {finding.cell: (finding.verdict, finding.text) for finding in both} == {
         "ssgd w4 100ms": (Verdict.UNCHANGED, ""),
         "dts w4 100ms": (Verdict.NOT_COMPARABLE, "in the baseline, but no cell of this run"),

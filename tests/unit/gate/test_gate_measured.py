@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 from gate_rows import row
 
-from wanbench.harness.gate.exact import Bands
-from wanbench.harness.gate.measured import Limits, Sides, findings, further, other_machine
+from wanbench.harness.gate.measured import Sides, findings, further, other_machine
 from wanbench.harness.gate.noise import ALL_CELLS, Noise
 from wanbench.harness.gate.verdict import Finding, Verdict
+from wanbench.harness.spec.tables import GateTable
 
-LIMITS = Limits(0.05, 0.05, Bands())
+LIMITS = GateTable()
 UNKNOWN = Noise(Path("noise.json"), {})
 
 
@@ -24,7 +24,7 @@ def side(algorithm="ssgd", factor=1.0, rounds=5, seed=0, testbed="netns", **fiel
 
 
 def judged(base, head, noise=UNKNOWN, other=None):
-    found, together = findings(Sides(base, head, Bands(), other), LIMITS, 2, noise)
+    found, together = findings(Sides(base, head, GateTable(), other), LIMITS, 2, noise)
     return {finding.cell.split()[0]: finding for finding in found}, together
 
 
@@ -77,14 +77,14 @@ def test_what_is_undecided_after_the_first_look_is_measured_further():
     base = [*side("sure"), *[row("unsure", r, testbed="netns", step_time_s=0.5) for r in range(5)]]
     wild = [row("unsure", r, testbed="netns", step_time_s=0.5 * float(np.exp(x))) for r, x in
             enumerate(rng.normal(0.01, 0.2, 5))]  # fmt: skip
-    sides = Sides(base, [*side("sure", seed=1), *wild], Bands())
+    sides = Sides(base, [*side("sure", seed=1), *wild], GateTable())
     noise = Noise(Path("n"), {ALL_CELLS: 0.5})  # so that all cells together are no reason
     assert further(sides, LIMITS, 2, noise) == ["unsure w4 100ms"]
     assert judged(base, [*side("sure", seed=1), *wild], noise)[0]["unsure"].verdict is Verdict.INCONCLUSIVE
 
 
 def test_what_regressed_at_the_first_look_stays_regressed():
-    sides = Sides(side(), side(seed=1), Bands())
+    sides = Sides(side(), side(seed=1), GateTable())
     found, _ = findings(sides, LIMITS, 2, UNKNOWN, ["ssgd w4 100ms"])
     assert found[0].verdict is Verdict.REGRESSED
 
@@ -147,6 +147,6 @@ def test_repetitions_are_paired_by_their_number():
     for one in (*base[2:], *head[2:]):
         one["step_time_s"] /= 2
     assert verdict(base, head[:1] + head[2:])[0] is Verdict.UNCHANGED
-    sides = Sides(base, head[:1] + head[2:], Bands())
+    sides = Sides(base, head[:1] + head[2:], GateTable())
     assert np.isnan(sides.log_ratios).tolist() == [[False, True, False, False, False]]
     assert sides.rounds == 4
