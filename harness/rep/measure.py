@@ -12,7 +12,7 @@ from wanbench.harness.emulators.probe.report import TOLERANCES
 from wanbench.harness.errors import RepFailed
 from wanbench.harness.plan.cell import Cell
 from wanbench.harness.rep import command, train
-from wanbench.harness.testbeds.base import EmulatedSlot, Slot, WorkerDied
+from wanbench.harness.testbeds.base import EmulatedSlot, Group, Slot, WorkerDied
 
 
 def measure(
@@ -24,11 +24,15 @@ def measure(
     return train.measure(cell, rep, slot, folder, control, report)
 
 
-def probe_cell(cell: Cell, slot: Slot) -> dict[str, Any]:
-    """What the emulator makes of the cell's network, measured on an idle host. Raises: RepFailed."""
+def probe_cell(cell: Cell, slot: Slot, group: Group | None = None) -> dict[str, Any]:
+    """What the emulator makes of the cell's network, measured on an idle host. Raises: RepFailed.
+
+    Args:
+        group: the workers, if not those that the cell needs.
+    """
     emulated, network = cast(EmulatedSlot, slot), train.network_of(cell)
     try:
-        handles = emulated.prepare(train.group_of(cell))
+        handles = emulated.prepare(group or train.group_of(cell))
         emulated.emulator.apply(network)
         return probe(network, handles, tolerance=TOLERANCES[emulated.emulator.name]).to_json()
     except (WorkerDied, TimeoutError, EmulatorError) as error:

@@ -16,7 +16,7 @@ from wanbench.harness.rep.stragglers import Stragglers, slowdowns
 from wanbench.harness.results.row import Measured, cpu_wait_pct, describe, measured_row, trained, udp_overflows
 from wanbench.harness.results.store import write_json
 from wanbench.harness.testbeds import contained
-from wanbench.harness.testbeds.base import Event, Group, Slot, Training
+from wanbench.harness.testbeds.base import Event, FolderMount, Group, Slot, Training
 from wanbench.harness.testbeds.docker.mounts import current
 from wanbench.harness.testbeds.virtual.tcp import MAX_TIMEOUT_NS
 from wanbench.harness.timeline.changes import has_endless_outage, planned_outage_s
@@ -53,8 +53,10 @@ def expected_seconds(cell: Cell) -> float:
     return rep_duration_s(inputs, cell.window + extra_steps) + warm + outage_s + 1.0
 
 
-def group_of(cell: Cell) -> Group:
-    """The workers that the cell needs."""
+def group_of(cell: Cell, mounts: Sequence[FolderMount] | None = None) -> Group:
+    """The workers that the cell needs; what containers see follows from the cell, unless it is said here."""
+    if mounts is None:
+        mounts = [current(folder) for folder in _folders(cell)] if contained(cell.config["testbed"]) else ()
     containers = cell.config.get("containers", {})
     memory, cpuset = containers.get("memory"), containers.get("cpuset", ())
     return Group(
@@ -64,7 +66,7 @@ def group_of(cell: Cell) -> Group:
         image=containers.get("image"),
         memory_bytes=None if memory is None else Size.parse(memory).bytes,
         cpuset=(cpuset,) if isinstance(cpuset, str) else tuple(cpuset),
-        mounts=tuple(map(current, _folders(cell))) if contained(cell.config["testbed"]) else (),
+        mounts=tuple(mounts),
     )
 
 
