@@ -10,7 +10,7 @@ from typing import Any, Protocol
 from wanbench.harness.emulators.base import Emulator, EmulatorStats
 from wanbench.harness.emulators.plan import Network
 from wanbench.harness.results.steps import Steps
-from wanbench.harness.timeline.schedule import Schedule
+from wanbench.harness.timeline.schedule import Schedule, Score
 from wanbench.workloads.process.job import Job
 
 
@@ -101,6 +101,13 @@ class Event:
     def to_json(self) -> dict[str, Any]:
         """Plain data."""
         return asdict(self)
+
+
+def to_come(schedule: Score, played_ns: int) -> Iterator[Event]:
+    """What is left of a schedule after this time since workers began."""
+    while (due_ns := schedule.after(played_ns)) is not None:
+        yield from (Event(what, due_ns / 1e9, None, None) for what in schedule.what(due_ns))
+        played_ns = due_ns
 
 
 @dataclass(frozen=True)
