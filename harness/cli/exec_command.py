@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,12 +13,12 @@ import click
 
 from wanbench.harness.cli import completing
 from wanbench.harness.cli.options import out_option
-from wanbench.harness.errors import HostError, SpecError
+from wanbench.harness.errors import SpecError
 
 if TYPE_CHECKING:
-    from wanbench.harness.rep.program import Ended, Program
+    from wanbench.harness.plan.cell import Cell
+    from wanbench.harness.spec.experiment import Spec
     from wanbench.harness.testbeds.base import FolderMount
-    from wanbench.harness.timeline.schedule import Schedule
     from wanbench.netprofiles import Profile
 
 
@@ -89,91 +90,99 @@ def command(argv: tuple[str, ...], out: Path, name: str | None, **options: Any) 
               wanbench exec --profile world4 -n 4 --testbed docker --image my-trainer --mount ~/data:/data \\
                             -- python train.py
 
-    Output is prefixed with rank and site, and kept in the run's folder. Exits with the status of the first process
-    that failed. The rendezvous (MASTER_ADDR) does not cross the emulated network; WANBENCH_ADDRESSES names all
-    workers' addresses on it.
+    Output is prefixed with rank and site, and kept in the run's folder, which `results`, `report` and `verify` read.
+    Exits with the status of the first process that failed. The rendezvous (MASTER_ADDR) does not cross the emulated
+    network; WANBENCH_ADDRESSES names all workers' addresses on it.
 
     In containers (--testbed docker) CMD meets the image's programs and environment. The current folder is mounted
     read-only at its own path and is the working folder, so `python train.py` finds train.py; results go where --mount
     ends in :rw, or to stdout. Variables are passed on by --env only. Containers run as you, or as user 65532 if you are
     root: what they read must then be readable by all.
     """
-    from wanbench.harness.rep.program import execute
-    from wanbench.harness.results.store import write_json
+    from wanbench.harness.plan.cell import CommandCell
+    from wanbench.harness.plan.plan import make
+    from wanbench.harness.rep.gpus import dealt
+    from wanbench.harness.results.store import RunFolder
+    from wanbench.harness.run.attend import Own, attend
+    from wanbench.harness.run.auto import ThisHost
     from wanbench.harness.run.manifest import manifest
-    from wanbench.harness.run.session import control_folder
 
-    name = _name(name, argv)
-    program = _program(argv, options)
-    _check_host(program)
-    folder = out / f"exec-{name}-{time.strftime('%Y%m%d-%H%M%S')}"
-    try:
-        folder.mkdir(parents=True)
-    except OSError as error:
-        raise HostError(f"{folder}: cannot write results here ({error.strerror}); use --out") from None
-    write_json(folder / "manifest.json", manifest([]))
-    say = _say
-    say(f"{program.workers} workers at {', '.join(dict.fromkeys(program.sites))}; "
-        f"testbed {program.testbed}, emulator {program.emulator}")  # fmt: skip
-    with control_folder() as control:
-        ended = execute(program, folder, control, say)
-    row = _row(program, ended)
-    write_json(folder / "result.json", row)
-    network = {
-        "configured": program.network().to_json(),
-        "probe": ended.probe,
-        "emulator": ended.stats,
-        "tcp": ended.tcp,
-    }
-    write_json(folder / "network.json", network)
-    failed = "" if ended.failed is None else f"rank {ended.failed} failed with status {ended.code}; "
-    say(f"{failed}{ended.seconds:.1f} s, {row['wire_bytes'] / 1e6:.1f} MB on the wire; {folder}")
-    click.get_current_context().exit(ended.code)
+    name = f"exec-{_name(name, argv)}-{time.strftime('%Y%m%d-%H%M%S')}"
+    profile = _profile(options)
+    sites = _check(argv, profile, options)
+    mounts, cwd = _files(options)
+    environment = dict(filter(None, map(_variable, options["environment"])))
+    gpus = dealt(len(sites), options["processes"]) if options["device"] == "cuda" else ()
+    spec = _spec(argv, profile, sites, options)
+    plan = make(spec, "exec", ThisHost())
+    (cell,) = [cell for cell in plan.cells if not cell.is_baseline]
+    assert isinstance(cell, CommandCell)
+    _check_host(argv[0], cwd, cell, options["image"])
+    folder = RunFolder(out / name)
+    folder.prepare(None, replace(plan, cells=(cell,)).to_json(), manifest([cell]))
+    _say(f"{cell.workers} workers at {', '.join(dict.fromkeys(sites))}; "
+         f"testbed {cell.testbed}, emulator {cell.emulator}")  # fmt: skip
+    with folder.lock():
+        code = attend(cell, Own(cwd, environment, mounts, gpus), folder, _say)
+    click.get_current_context().exit(code)
 
 
 def _say(line: str) -> None:
     click.echo(f"wanbench: {line}", err=True)
 
 
-def _program(argv: tuple[str, ...], options: dict[str, Any]) -> Program:
+def _check(argv: tuple[str, ...], profile: Profile, options: dict[str, Any]) -> tuple[str, ...]:
+    """Refuse in the words of the options what a spec would refuse in its own; returns the site of each worker."""
     from wanbench.harness import testbeds
     from wanbench.harness.emulators import choice
-    from wanbench.harness.rep.gpus import dealt
-    from wanbench.harness.rep.program import Program, placed
-    from wanbench.netprofiles import PlacementError
+    from wanbench.netprofiles import PlacementError, place
 
-    profile = _profile(options)
+    for option, known in (("testbed", testbeds.TESTBEDS), ("emulator", ("auto", *choice.EMULATORS))):
+        if options[option] not in known:
+            raise SpecError(f"--{option} {options[option]}: expected one of {', '.join(known)}")
     try:
-        sites = placed(profile, options["workers"], options["place"])
+        return place(profile, options["workers"], options["place"])
     except PlacementError as error:
         raise SpecError(f"--place: {error}") from None
-    testbed = options["testbed"]
-    emulator = choice.chosen(testbeds.home_of(testbed))[0] if options["emulator"] == "auto" else options["emulator"]
-    mounts, cwd = _files(options)
-    return Program(
-        argv=argv,
-        profile=profile,
-        sites=sites,
-        processes=options["processes"],
-        cwd=cwd,
-        testbed=testbed,
-        emulator=emulator,
-        tcp={"congestion": options["congestion"], "slow_start_after_idle": True},
-        image=options["image"],
-        schedule=_schedule(options["timeline"], profile, sites),
-        environment=dict(filter(None, map(_variable, options["environment"]))),
-        mounts=mounts,
-        gpus=dealt(len(sites), options["processes"]) if options["device"] == "cuda" else (),
-    )
 
 
-def _schedule(path: Path | None, profile: Profile, sites: tuple[str, ...]) -> Schedule | None:
-    if path is None:
-        return None
+def _spec(argv: tuple[str, ...], profile: Profile, sites: tuple[str, ...], options: dict[str, Any]) -> Spec:
+    """One command on one network."""
+    from wanbench.harness.spec.experiment import Spec
+    from wanbench.netprofiles import Rate
+
+    network = {key: options[key] for key in ("profile", "rtt", "rate", "rate_scale", "place") if options[key]}
+    if profile.name == "uniform":
+        scale = network.pop("rate_scale", 1.0)
+        if "rate" in network:
+            network["rate"] = f"{Rate.parse(network['rate']).bps * scale:.0f}bit"
+    data = {
+        "schema": 1,
+        "name": "exec",
+        "workload": {
+            "command": [argument.replace("{", "{{").replace("}", "}}") for argument in argv],
+            "nproc_per_worker": options["processes"],
+        },
+        "network": network | {"tcp": {"congestion": options["congestion"]}},
+        "sweep": {"workers": [options["workers"]]},
+        "run": {"testbed": options["testbed"], "emulator": options["emulator"], "repeats": 1},
+    }
+    if options["image"]:
+        data["containers"] = {"image": options["image"]}
+    if options["timeline"]:
+        data["timeline"] = _timeline(options["timeline"], profile, sites)
+    return Spec.from_dict(data, "exec")
+
+
+def _timeline(path: Path, profile: Profile, sites: tuple[str, ...]) -> list[dict[str, Any]]:
+    """Of a spec, once it is known to suit a program."""
     from wanbench.harness.emulators.plan import build
+    from wanbench.harness.timeline.changes import changes_of
     from wanbench.harness.timeline.file import read_timeline, schedule_for_program
 
-    return schedule_for_program(read_timeline(path), build(profile, sites), profile, str(path))
+    entries = read_timeline(path)
+    schedule_for_program(changes_of({"timeline": entries}), build(profile, sites), profile, str(path))
+    return entries
 
 
 def _files(options: dict[str, Any]) -> tuple[tuple[FolderMount, ...], Path]:
@@ -235,48 +244,13 @@ def _profile(options: dict[str, Any]) -> Profile:
     return profile if scale is None else profile.with_rate_scale(scale)
 
 
-def _check_host(program: Program) -> None:
+def _check_host(program: str, cwd: Path, cell: Cell, image: str | None) -> None:
     from wanbench.harness import testbeds
     from wanbench.harness.emulators import choice
     from wanbench.harness.spec.command import check_there
 
-    if program.testbed not in testbeds.TESTBEDS:
-        raise SpecError(f"--testbed {program.testbed}: expected one of {', '.join(testbeds.TESTBEDS)}")
-    if program.emulator not in choice.EMULATORS:
-        raise SpecError(f"--emulator {program.emulator}: expected auto or one of {', '.join(choice.EMULATORS)}")
-    if program.testbed == "netns":
-        check_there(program.argv[0], program.cwd)
-    choice.check(program.emulator, testbeds.home_of(program.testbed))
-    testbeds.check(program.testbed, [program.image])
-
-
-def _row(program: Program, ended: Ended) -> dict[str, Any]:
-    from wanbench.harness.timeline.changes import described
-
-    def counted(kind: str, name: str) -> int:
-        return sum(
-            m["counters_after"][kind].get(name, 0) - m["counters_before"][kind].get(name, 0)
-            for m in ended.finished.values()
-        )
-
-    return {
-        "status": "ok" if ended.code == 0 else "failed",
-        "exit_code": ended.code,
-        "failed_rank": ended.failed,
-        "argv": list(program.argv),
-        "workers": program.workers,
-        "processes_per_worker": program.processes,
-        "sites": list(program.sites),
-        "profile": program.profile.name,
-        "testbed": program.testbed,
-        "emulator": program.emulator,
-        "image": ended.image,
-        "seconds": ended.seconds,
-        "wire_bytes": counted("device", "tx_bytes"),
-        "retransmits": counted("tcp", "RetransSegs"),
-        "one_way_error_ms": ended.probe.get("one_way_error_ms"),
-        "lateness_p99_ms": ended.stats.get("lateness_p99_ms"),
-        "overdue_pct": ended.stats.get("overdue_pct"),
-        "timeline": None if program.schedule is None else described(program.schedule.changes),
-        "events": None if program.schedule is None else ended.events,
-    }
+    if not testbeds.contained(cell.testbed):
+        check_there(program, cwd)
+    if cell.emulator is not None:
+        choice.check(cell.emulator, testbeds.home_of(cell.testbed))
+    testbeds.check(cell.testbed, [image])

@@ -7,10 +7,10 @@ starts again tells its steps on: how long it was gone is in its step time, and s
 
 from __future__ import annotations
 
-import os
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -19,13 +19,13 @@ from wanbench.harness.emulators.base import EmulatorError
 from wanbench.harness.errors import RepFailed
 from wanbench.harness.plan.cell import CommandCell
 from wanbench.harness.rep.fidelity import HostMeter, judge
-from wanbench.harness.rep.program import Ended, Program, playing, start, watch
+from wanbench.harness.rep.outputs import copied, kept, log
+from wanbench.harness.rep.program import Ended, Program, caught, playing, start, watch
 from wanbench.harness.rep.train import (
     EVENTS,
     group_of,
     network_of,
     schedule_of,
-    tcp_of,
     write_network,
 )
 from wanbench.harness.results.columns import Row
@@ -33,7 +33,8 @@ from wanbench.harness.results.row import Measured, measured_row
 from wanbench.harness.results.steps import Steps
 from wanbench.harness.results.store import write_json
 from wanbench.harness.spec import command
-from wanbench.harness.testbeds.base import EmulatedSlot, WorkerDied
+from wanbench.harness.testbeds import contained
+from wanbench.harness.testbeds.base import EmulatedSlot, Group, WorkerDied
 from wanbench.harness.testbeds.training import set_tcp
 from wanbench.workloads.loop.stepping import forget, read_steps, told_by
 
@@ -41,6 +42,20 @@ _LOG_TAIL_LINES = 12
 _NS = 1e9
 
 Told = Mapping[int, tuple[str, list[int]]]
+
+
+@dataclass(frozen=True)
+class Attended:
+    """How a program is run whose user looks on: signals are passed on to it, it may take its time, and fail.
+
+    Attributes:
+        say: one line for the user.
+        group: what its workers are. fit: puts into the program what no spec says.
+    """
+
+    say: Callable[[str], None]
+    group: Group
+    fit: Callable[[Program], Program]
 
 
 def measure(
@@ -53,26 +68,50 @@ def measure(
             were asked for were not told.
         HostError: workers or the emulator cannot be started.
     """
-    network, meter, ended = network_of(cell), HostMeter(), Ended()
-    stem = control / f"{cell.key}-{rep}-{time.monotonic_ns()}"
-    program = program_of(cell, rep, stem)
     try:
-        tcp = _execute(cell, rep, program, slot, folder, Path(f"{stem}-door"), meter, ended)
-        stats = slot.emulator.stats()
-        told = {rank: (who, read_steps(path)) for rank, path, who in _told(program)}
-        timed = step_time(cell, told, ended.lasted)
+        return run(cell, rep, slot, folder, control, report)[0]
     except (WorkerDied, TimeoutError, EmulatorError) as error:
         slot.discard()
         raise RepFailed(str(error)) from None
     except RepFailed:
         slot.discard()
         raise
+
+
+def run(
+    cell: CommandCell,
+    rep: int,
+    slot: EmulatedSlot,
+    folder: Path,
+    control: Path,
+    report: Mapping[str, Any] | None,
+    attended: Attended | None = None,
+) -> tuple[Row, Ended]:
+    """As `measure`, with how the processes ended. The row of an attended program that fails says so.
+
+    Raises:
+        WorkerDied, TimeoutError, EmulatorError: one of them ended, or does not answer.
+    """
+    network, meter = network_of(cell), HostMeter()
+    stem = control / f"{cell.key}-{rep}-{time.monotonic_ns()}"
+    door = Path(f"{stem}-door")
+    program = program_of(cell, rep, stem)
+    if attended is not None:
+        program = attended.fit(program)
+    try:
+        ended = _execute(cell, rep, program, slot, folder, door, meter, attended)
+        stats = slot.emulator.stats()
+        failure = _failure(cell, ended, folder)
+        if failure is not None and attended is None:
+            raise failure
+        told = {rank: (who, read_steps(path)) for rank, path, who in _told(program)}
+        timed = step_time(cell, told, ended.lasted)
     finally:
-        Path(f"{stem}-door").unlink(missing_ok=True)
-        for rank in program.ranks():
+        door.unlink(missing_ok=True)
+        for rank in program.ranks() if program.steps is not None else ():
             forget(program.steps_file(rank))
     host = meter.stop()
-    measured = Measured([], ended.finished, tcp)
+    measured = Measured([], ended.finished, ended.tcp)
     verdict = judge(cell, network, stats, host, report, timed["step_time_s"])
     steps = Steps()
     steps.extend(_step_rows(told))
@@ -80,10 +119,12 @@ def measure(
     write_network(folder, network, measured, report, stats, host)
     row = measured_row(cell, rep, timed, measured, stats, host, report, verdict)
     row["image"] = slot.image
+    if failure is not None:
+        row["status"], row["reason"] = "failed", str(failure)
     if cell.changes:
         row["events"] = ended.events
         write_json(folder / EVENTS, ended.events)
-    return row
+    return row, ended
 
 
 def _execute(
@@ -94,36 +135,39 @@ def _execute(
     folder: Path,
     door: Path,
     meter: HostMeter,
-    ended: Ended,
-) -> dict[str, Any]:
-    """From the workers to the end of the program; returns what of TCP is in force. Raises: as `measure`."""
-    handles = slot.prepare(group_of(cell))
-    tcp = set_tcp(handles, tcp_of(cell))
+    attended: Attended | None,
+) -> Ended:
+    """From the workers to the end of the program. Raises: as `run`."""
+    group = group_of(cell) if attended is None else attended.group
+    handles = slot.prepare(group)
+    ended = Ended(tcp=set_tcp(handles, dict(group.tcp)))
     slot.emulator.apply(network_of(cell), seed=cell.seed + rep)
     slot.emulator.stats(reset=True)
     meter.start()
-    with playing(program.schedule, slot, handles, ended) as begin:
-        with _logs(program, folder) as logs:
-            start(program, handles, door, logs.__getitem__)
+    say = attended.say if attended is not None else lambda line: None
+    outputs = copied if attended is not None else kept
+    limit_s = cell.timeout_s if attended is None else None
+    signals: AbstractContextManager[list[int]] = caught() if attended is not None else nullcontext([])
+    with (
+        signals as received,
+        playing(program.schedule, slot, handles, ended, say) as begin,
+        outputs(program.sites, program.processes, folder) as ends,
+    ):
+        start(program, handles, door, ends)
         begin()
-        watch(program, slot, handles, ended, limit_s=cell.timeout_s or float("inf"))
-    _check(cell, ended, folder)
-    return tcp
+        watch(program, slot, handles, ended, received, limit_s or float("inf"))
+    return ended
 
 
 def program_of(cell: CommandCell, rep: int, stem: Path) -> Program:
     """What to run, and where. `stem`: what the files begin with that its processes share."""
     return Program(
         argv=cell.command,
-        profile=cell.profile,
         sites=cell.placement,
         processes=cell.processes,
         cwd=cell.folder.resolve(),
-        testbed=cell.testbed,
-        emulator=cell.emulator or "",
-        tcp=tcp_of(cell),
+        contained=contained(cell.testbed),
         schedule=schedule_of(cell) if cell.changes else None,
-        image=cell.containers.image,
         environment={**command.told(cell.axes), **cell.environment, "WANBENCH_SEED": str(cell.seed + rep)},
         steps=Path(f"{stem}-steps"),
         hook=cell.hook,
@@ -146,7 +190,7 @@ def step_time(cell: CommandCell, told: Told, lasted: Mapping[int, float]) -> dic
                 "no optimizer step of torch was seen (workload.step_times): call wanbench.step() where a step ends, or "
                 "leave step_times out and the whole program is timed"
             )
-        return {"steps": None, "step_time_s": max(lasted.values()), "step_times": "total"}
+        return {"steps": None, "step_time_s": max(lasted.values(), default=None), "step_times": "total"}
     warmup = cell.warmup
     who = "step" if any(who == "step" for who, _ in told.values()) else "hook"
     counted = {rank: ends for rank, (by, ends) in told.items() if by == who}
@@ -163,7 +207,7 @@ def step_time(cell: CommandCell, told: Told, lasted: Mapping[int, float]) -> dic
 
 
 def _told(program: Program) -> Iterator[tuple[int, Path, str]]:
-    for rank in program.ranks():
+    for rank in program.ranks() if program.steps is not None else ():
         path = program.steps_file(rank)
         if (who := told_by(path)) is not None:
             yield rank, path, who
@@ -177,40 +221,21 @@ def _step_rows(told: Told) -> Iterator[dict[str, Any]]:
             yield {"rank": rank, "step": step, "end_ns": end, "step_time_s": seconds}
 
 
-def _check(cell: CommandCell, ended: Ended, folder: Path) -> None:
-    """Raises: RepFailed, with the last words of the process that failed."""
+def _failure(cell: CommandCell, ended: Ended, folder: Path) -> RepFailed | None:
+    """What went wrong, with the last words of the process that failed."""
     if ended.failed is not None:
         how = f"failed with status {ended.code}" if ended.code < 128 else f"was killed by signal {ended.code - 128}"
-        raise RepFailed(f"rank {ended.failed} {how}", _last_words(folder, ended.failed))
+        return RepFailed(f"rank {ended.failed} {how}", _last_words(folder, ended.failed))
     if ended.late:
         ranks = f"rank{'s' * (len(ended.late) > 1)} {', '.join(map(str, ended.late))}"
-        raise RepFailed(
+        return RepFailed(
             f"hung: {ranks} had not ended after {cell.timeout_s:g} s (workload.timeout)",
             _last_words(folder, ended.late[0]),
         )
+    return RepFailed(f"ended by signal {ended.code - 128}") if ended.code else None
 
 
 def _last_words(folder: Path, rank: int) -> tuple[str, ...]:
-    lines = _log(folder, rank, "err").read_text(errors="replace").splitlines()
+    path = log(folder, rank, "err")
+    lines = path.read_text(errors="replace").splitlines() if path.exists() else []
     return tuple(f"rank-{rank}: {line}" for line in lines[-_LOG_TAIL_LINES:])
-
-
-def _log(folder: Path, rank: int, stream: str) -> Path:
-    return folder / f"rank-{rank}.{stream}.log"
-
-
-@contextmanager
-def _logs(program: Program, folder: Path) -> Iterator[list[list[int]]]:
-    """Files for stdout and stderr of every process, by worker; ours are closed when the workers have theirs."""
-    opened: list[list[int]] = []
-    try:
-        for worker in range(program.workers):
-            opened.append([])
-            for local in range(program.processes):
-                for stream in ("out", "err"):
-                    path = _log(folder, worker * program.processes + local, stream)
-                    opened[-1].append(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644))
-        yield opened
-    finally:
-        for descriptor in (fd for worker in opened for fd in worker):
-            os.close(descriptor)

@@ -13,7 +13,7 @@ from wanbench.harness.errors import RepFailed
 from wanbench.harness.plan.cell import Cell, CommandCell, TrainingCell
 from wanbench.harness.rep import command, train
 from wanbench.harness.results.columns import Row
-from wanbench.harness.testbeds.base import EmulatedSlot, Slot, WorkerDied
+from wanbench.harness.testbeds.base import EmulatedSlot, Group, Slot, WorkerDied
 
 
 def measure(cell: Cell, rep: int, slot: Slot, folder: Path, control: Path, report: Mapping[str, Any] | None) -> Row:
@@ -24,11 +24,15 @@ def measure(cell: Cell, rep: int, slot: Slot, folder: Path, control: Path, repor
     return train.measure(cell, rep, slot, folder, control, report)
 
 
-def probe_cell(cell: Cell, slot: Slot) -> dict[str, Any]:
-    """What the emulator makes of the cell's network, measured on an idle host. Raises: RepFailed."""
+def probe_cell(cell: Cell, slot: Slot, group: Group | None = None) -> dict[str, Any]:
+    """What the emulator makes of the cell's network, measured on an idle host. Raises: RepFailed.
+
+    Args:
+        group: the workers, if not those that the cell needs.
+    """
     emulated, network = cast(EmulatedSlot, slot), train.network_of(cell)
     try:
-        handles = emulated.prepare(train.group_of(cell))
+        handles = emulated.prepare(group or train.group_of(cell))
         emulated.emulator.apply(network)
         return probe(network, handles, tolerance=TOLERANCES[emulated.emulator.name]).to_json()
     except (WorkerDied, TimeoutError, EmulatorError) as error:

@@ -1,64 +1,79 @@
-"""What the processes of a program print: to the user as it comes, and into a file each."""
+"""What the processes of a program print: into files of their own, and to a user who looks on."""
 
 from __future__ import annotations
 
 import os
 import sys
 import threading
-from contextlib import ExitStack, suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
-
-if TYPE_CHECKING:
-    from wanbench.harness.rep.program import Program
+from typing import BinaryIO
 
 _GRACE_S = 10.0
 
+# Of a worker: descriptors for out and err of its first process, and so on. They stay ours to close.
+Ends = Callable[[int], Sequence[int]]
 
-class Outputs:
-    """A pipe for stdout and one for stderr of each process, copied to ours with a prefix, and to a file."""
 
-    def __init__(self, program: Program, folder: Path) -> None:
-        self._stack = ExitStack()
-        self._threads: list[threading.Thread] = []
-        self._ends: dict[int, list[int]] = {}
-        self._lock = threading.Lock()
-        width = len(str(program.workers * program.processes - 1))
-        for worker in range(program.workers):
-            for local in range(program.processes):
-                rank = worker * program.processes + local
-                prefix = f"[{rank:{width}} {program.sites[worker]}] ".encode()
-                log = self._stack.enter_context((folder / f"rank-{rank}.log").open("wb"))
-                for ours in (sys.stdout.buffer, sys.stderr.buffer):
-                    read, write = os.pipe()
-                    self._ends.setdefault(worker, []).append(write)
-                    self._threads.append(
-                        threading.Thread(target=self._pump, args=(read, prefix, ours, log), daemon=True)
-                    )
+def log(folder: Path, rank: int, stream: str) -> Path:
+    """Where `kept` puts what a process prints."""
+    return folder / f"rank-{rank}.{stream}.log"
 
-    def __enter__(self) -> Outputs:
-        for thread in self._threads:
-            thread.start()
-        return self
 
-    def __exit__(self, *exception: object) -> None:
-        for ends in self._ends.values():
-            for end in ends:
+@contextmanager
+def kept(sites: Sequence[str], processes: int, folder: Path) -> Iterator[Ends]:
+    """A file for stdout and one for stderr of every process.
+
+    Args:
+        sites: of each worker. processes: of each worker.
+    """
+    opened: list[list[int]] = []
+    try:
+        for worker in range(len(sites)):
+            opened.append([])
+            for rank in range(worker * processes, (worker + 1) * processes):
+                for stream in ("out", "err"):
+                    path = log(folder, rank, stream)
+                    opened[-1].append(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644))
+        yield opened.__getitem__
+    finally:
+        for descriptor in (fd for worker in opened for fd in worker):
+            os.close(descriptor)
+
+
+@contextmanager
+def copied(sites: Sequence[str], processes: int, folder: Path) -> Iterator[Ends]:
+    """A file for each process; its lines are copied to our stdout and stderr as they come, with rank and site."""
+    ends: dict[int, list[int]] = {}
+    threads: list[threading.Thread] = []
+    lock = threading.Lock()
+    width = len(str(len(sites) * processes - 1))
+    with ExitStack() as logs:
+        for rank in range(len(sites) * processes):
+            worker = rank // processes
+            prefix = f"[{rank:{width}} {sites[worker]}] ".encode()
+            file = logs.enter_context((folder / f"rank-{rank}.log").open("wb"))
+            for ours in (sys.stdout.buffer, sys.stderr.buffer):
+                read, write = os.pipe()
+                ends.setdefault(worker, []).append(write)
+                threads.append(threading.Thread(target=_pump, args=(read, prefix, ours, file, lock), daemon=True))
+                threads[-1].start()
+        try:
+            yield ends.__getitem__
+        finally:
+            for end in (end for of_worker in ends.values() for end in of_worker):
                 os.close(end)
-        for thread in self._threads:
-            thread.join(_GRACE_S)
-        self._stack.close()
+            for thread in threads:
+                thread.join(_GRACE_S)
 
-    def take(self, worker: int) -> list[int]:
-        """The writing ends for one worker: out and err of its first process, and so on. Still ours to close."""
-        return self._ends[worker]
 
-    def _pump(self, read: int, prefix: bytes, ours: BinaryIO, log: BinaryIO) -> None:
-        with os.fdopen(read, "rb") as lines:
-            for line in lines:
-                whole = line if line.endswith(b"\n") else line + b"\n"
-                with self._lock, suppress(OSError, ValueError):
-                    log.write(line)
-                    log.flush()
-                    ours.write(prefix + whole)
-                    ours.flush()
+def _pump(read: int, prefix: bytes, ours: BinaryIO, file: BinaryIO, lock: threading.Lock) -> None:
+    with os.fdopen(read, "rb") as lines:
+        for line in lines:
+            whole = line if line.endswith(b"\n") else line + b"\n"
+            with lock, suppress(OSError, ValueError):
+                file.write(line)
+                file.flush()
+                ours.write(prefix + whole)
+                ours.flush()

@@ -10,25 +10,17 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
-from wanbench.harness.emulators.base import EmulatorError
-from wanbench.harness.emulators.plan import DEVICE, Network, build, worker_address
-from wanbench.harness.emulators.probe.measure import probe
-from wanbench.harness.emulators.probe.report import TOLERANCES
-from wanbench.harness.errors import CellsFailed, HostError, SpecError
-from wanbench.harness.rep.outputs import Outputs
-from wanbench.harness.testbeds import opened
-from wanbench.harness.testbeds.base import EmulatedSlot, FolderMount, Group, WorkerDied, WorkerHandle
+from wanbench.harness.emulators.plan import DEVICE, worker_address
+from wanbench.harness.testbeds.base import EmulatedSlot, WorkerDied, WorkerHandle
 from wanbench.harness.testbeds.player import Player
 from wanbench.harness.timeline.kill import Programs
 from wanbench.harness.timeline.schedule import Schedule
-from wanbench.netprofiles import Profile, place
 
 RENDEZVOUS_PORT = 29500
 _POLL_S = 0.1
 _GRACE_S = 10.0
-_WHERE_IN_A_CONTAINER = "; it must be in the image, or below a folder that is mounted: the current one, or --mount"
 # Its user has neither a home there nor a name, which libraries ask for.
 _OF_A_CONTAINER = {"HOME": "/tmp", "LOGNAME": "worker"}
 
@@ -39,27 +31,21 @@ class Program:
 
     Attributes:
         argv: the command; `{rank}` and so on are not replaced, the environment says who a process is.
-        profile: the network; sites: the site of each worker.
-        processes: for each worker. cwd: working folder of all.
-        testbed, emulator: by name. tcp: settings of the workers' networks, as a spec has them.
-        mounts: folders of the host that containers see. gpus: of each worker, as `Group` has them.
+        sites: the site of each worker. processes: for each worker. cwd: working folder of all.
+        contained: it meets an image's files and environment instead of this process's.
+        gpus: of each worker, as `Group` has them.
         schedule: what changes, from the moment at which the processes are started; None: nothing does.
-        image: of containers. environment: beside what torchrun would set.
+        environment: beside what torchrun would set.
         steps: where each process tells its steps, `<steps>-<rank>`; None: nobody asks. hook: see `loop.stepping`.
     """
 
     argv: tuple[str, ...]
-    profile: Profile
     sites: tuple[str, ...]
     processes: int
     cwd: Path
-    testbed: str
-    emulator: str
-    tcp: Mapping[str, str | bool]
-    mounts: tuple[FolderMount, ...] = ()
+    contained: bool = False
     gpus: tuple[str, ...] = ()
     schedule: Schedule | None = None
-    image: str | None = None
     environment: Mapping[str, str] = field(default_factory=dict)
     steps: Path | None = None
     hook: bool = False
@@ -68,16 +54,6 @@ class Program:
     def workers(self) -> int:
         """How many workers."""
         return len(self.sites)
-
-    @property
-    def in_containers(self) -> bool:
-        """True if the program meets an image's files and environment instead of this process's."""
-        return self.testbed == "docker"
-
-    def group(self) -> Group:
-        """What it asks of a testbed."""
-        tcp, gpus = tuple(sorted(self.tcp.items())), self.gpus if self.in_containers else ()
-        return Group(self.workers, self.sites, tcp, self.image, mounts=self.mounts, gpus=gpus)
 
     def ranks(self) -> range:
         """Of all processes."""
@@ -95,10 +71,6 @@ class Program:
         rank = worker * self.processes + local
         return wanted | {"steps": str(self.steps_file(rank)), "hook": self.hook}
 
-    def network(self) -> Network:
-        """For an emulator."""
-        return build(self.profile, self.sites)
-
     def environment_of(self, worker: int, local: int, run_id: str) -> dict[str, str]:
         """What torchrun would put into the environment of a process, and where it is on the emulated network.
 
@@ -106,7 +78,7 @@ class Program:
         """
         addresses = [worker_address(rank) for rank in range(self.workers)]
         return {
-            **(_OF_A_CONTAINER if self.in_containers else os.environ),
+            **(_OF_A_CONTAINER if self.contained else os.environ),
             **self._visible_gpus(worker),
             "OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", "1"),
             "MASTER_ADDR": "127.0.0.1",
@@ -138,7 +110,7 @@ class Program:
 
     def _visible_gpus(self, worker: int) -> dict[str, str]:
         """On this host; a container has no others."""
-        if not self.gpus or self.in_containers:
+        if not self.gpus or self.contained:
             return {}
         return {"CUDA_VISIBLE_DEVICES": self.gpus[worker % len(self.gpus)]}
 
@@ -149,106 +121,32 @@ class Ended:
 
     Attributes:
         code: exit status of the first process that failed, 128 + n after signal n; 0 if none failed.
-        failed: that process's rank. seconds: from the start of the programs to the end of the last one.
-        lasted: seconds of each process, by rank. late: ranks that were killed because time was up.
+        failed: that process's rank. late: ranks that were killed because time was up. lasted: seconds of each process.
         finished: counters of each worker's device and TCP, before and after.
-        tcp: what was in force. probe: what the idle probe measured.
-        stats: of the emulator. events: what changed. image: digest of the containers' image.
+        tcp: what was in force. events: what changed.
         done_ns: when a worker did what a timeline asked for, by rank and when that was due.
     """
 
     code: int = 0
     failed: int | None = None
-    seconds: float = 0.0
     lasted: dict[int, float] = field(default_factory=dict)
     late: tuple[int, ...] = ()
     finished: dict[int, dict[str, Any]] = field(default_factory=dict)
     tcp: dict[str, Any] = field(default_factory=dict)
-    probe: dict[str, Any] = field(default_factory=dict)
-    stats: dict[str, Any] = field(default_factory=dict)
     events: list[dict[str, Any]] = field(default_factory=list)
-    image: str | None = None
     done_ns: dict[tuple[int, int], int] = field(default_factory=dict)
 
 
-def placed(profile: Profile, workers: int, how: str) -> tuple[str, ...]:
-    """The site of each worker. Raises: PlacementError."""
-    return place(profile, workers, how)
-
-
-def execute(program: Program, folder: Path, control: Path, say: Callable[[str], None]) -> Ended:
-    """Run the program to its end.
-
-    SIGINT and SIGTERM are passed on to all processes; what has not ended ten seconds later is killed. So is
-    everything else when one process fails.
-
-    Args:
-        folder: takes one file of output a process, rank-<n>.log. control: a private folder.
-        say: one line for the user.
-
-    Raises:
-        HostError: the testbed or the emulator does not start. CellsFailed: it ended under the program.
-        SpecError: there is no such program where the workers are.
-    """
-    testbed = opened(program.testbed, control)
-    try:
-        slot = cast(EmulatedSlot, testbed.open_slot(program.emulator))
-        handles = slot.prepare(program.group())
-        ended = Ended(tcp=_set_tcp(handles, program.tcp), image=slot.image)
-        network = program.network()
-        slot.emulator.apply(network)
-        if program.workers > 1:
-            report = probe(network, handles, tolerance=TOLERANCES[slot.emulator.name])
-            ended.probe = report.to_json()
-            for reason in report.reasons:
-                say(f"warning: {reason}")
-        slot.emulator.stats(reset=True)
-        with Outputs(program, folder) as outputs:
-            _run(program, slot, handles, control, outputs, ended, say)
-        ended.stats = slot.emulator.stats().to_json()
-    except (WorkerDied, EmulatorError) as error:
-        if isinstance(error, WorkerDied) and error.kind == "ProgramError":
-            raise SpecError(f"{error}{_WHERE_IN_A_CONTAINER if program.in_containers else ''}") from None
-        raise CellsFailed(f"{error}; the program was ended") from None
-    finally:
-        testbed.close()
-    return ended
-
-
-def _set_tcp(handles: Sequence[WorkerHandle], settings: Mapping[str, str | bool]) -> dict[str, Any]:
-    in_force = {}
-    for handle in handles:
-        handle.send({"cmd": "tcp", "settings": dict(settings)})
-    for handle in handles:
-        try:
-            in_force = handle.receive(_GRACE_S)["tcp"]
-        except (WorkerDied, TimeoutError) as error:
-            raise HostError(str(error) or "a worker does not answer") from None
-    return in_force
-
-
-def _run(
-    program: Program,
-    slot: EmulatedSlot,
-    handles: Sequence[WorkerHandle],
-    control: Path,
-    outputs: Outputs,
-    ended: Ended,
-    say: Callable[[str], None],
-) -> None:
-    """Start, watch, end."""
+@contextmanager
+def caught() -> Iterator[list[int]]:
+    """SIGINT and SIGTERM that come meanwhile, in order; for the main thread."""
     received: list[int] = []
     before = {n: signal.signal(n, lambda number, _: received.append(number)) for n in (signal.SIGINT, signal.SIGTERM)}
-    began = time.monotonic()
     try:
-        with playing(program.schedule, slot, handles, ended, say) as begin:
-            start(program, handles, control / "rendezvous", outputs.take)
-            begin()
-            watch(program, slot, handles, ended, received)
+        yield received
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-    ended.seconds = time.monotonic() - began
 
 
 @contextmanager
@@ -291,7 +189,7 @@ def start(
     for worker, handle in enumerate(handles):
         wanted = [program.process(worker, local, run_id) for local in range(program.processes)]
         message = {"cmd": "program", "processes": wanted, "cwd": str(program.cwd), "port": RENDEZVOUS_PORT}
-        message |= {"inherit": program.in_containers}
+        message |= {"inherit": program.contained}
         message |= {"door": str(door) if program.workers > 1 else None, "host": worker == 0}
         handle.send(message, outputs(worker))
 
@@ -314,7 +212,10 @@ def watch(
     passed_on = 0
 
     def tell(number: int) -> None:
-        _signal([handle for rank, handle in enumerate(handles) if rank not in ended.finished], number)
+        for rank, handle in enumerate(handles):
+            if rank not in ended.finished:
+                with suppress(WorkerDied):
+                    handle.send({"cmd": "signal", "number": number})
 
     while len(ended.finished) < program.workers:
         with suppress(TimeoutError):
@@ -344,12 +245,6 @@ def _note_late(program: Program, ended: Ended) -> bool:
         return False
     ended.late = tuple(rank for rank in program.ranks() if rank not in ended.lasted)
     return True
-
-
-def _signal(handles: Sequence[WorkerHandle], number: int) -> None:
-    for handle in handles:
-        with suppress(WorkerDied):
-            handle.send({"cmd": "signal", "number": number})
 
 
 def _is_first_failure(program: Program, ended: Ended, worker: int, message: Mapping[str, Any]) -> bool:

@@ -18,7 +18,7 @@ from wanbench.harness.results.columns import Row
 from wanbench.harness.results.row import Measured, cpu_wait_pct, describe, measured_row, trained, udp_overflows
 from wanbench.harness.results.store import write_json
 from wanbench.harness.testbeds import contained
-from wanbench.harness.testbeds.base import Event, Group, Slot, Training
+from wanbench.harness.testbeds.base import Event, FolderMount, Group, Slot, Training
 from wanbench.harness.testbeds.docker.mounts import current
 from wanbench.harness.testbeds.virtual.tcp import MAX_TIMEOUT_NS
 from wanbench.harness.timeline.changes import has_endless_outage, planned_outage_s
@@ -40,8 +40,10 @@ def schedule_of(cell: Cell) -> Schedule:
     return Schedule(cell.changes, network_of(cell), cell.profile, cell.rate_scale)
 
 
-def group_of(cell: Cell) -> Group:
-    """The workers that the cell needs."""
+def group_of(cell: Cell, mounts: Sequence[FolderMount] | None = None) -> Group:
+    """The workers that the cell needs; what containers see follows from the cell, unless it is said here."""
+    if mounts is None:
+        mounts = [current(folder) for folder in _folders(cell)] if contained(cell.testbed) else ()
     around = cell.containers
     return Group(
         workers=cell.workers,
@@ -50,7 +52,7 @@ def group_of(cell: Cell) -> Group:
         image=around.image,
         memory_bytes=None if around.memory is None else around.memory.bytes,
         cpuset=(around.cpuset,) if isinstance(around.cpuset, str) else tuple(around.cpuset or ()),
-        mounts=tuple(map(current, _folders(cell))) if contained(cell.testbed) else (),
+        mounts=tuple(mounts),
     )
 
 

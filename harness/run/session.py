@@ -125,9 +125,9 @@ class _Session:
         """Everything; what was doubtful the first time is probed and measured again, alone, at the end."""
         self._side_by_side([item for item in todo if simulated(_kind(item.cell).testbed)], slots=1)
         todo = [item for item in todo if not simulated(_kind(item.cell).testbed)]
-        self._alone([item for item in todo if item.cell.is_baseline])
+        self._side_by_side([item for item in todo if item.cell.is_baseline], slots=1)
         again, self.again = self.again, []  # now, because all others are compared with them
-        self._alone(again)
+        self._side_by_side(again, slots=1)
         rest = [item for item in todo if not item.cell.is_baseline]
         self._probe(rest)
         doubtful = [item for item in rest if not self._report(item)["ok"]]
@@ -135,12 +135,7 @@ class _Session:
             item.tries += 1
         self._side_by_side([item for item in rest if self._report(item)["ok"]], self.slots)
         self._probe(doubtful)
-        self._alone([*self.again, *doubtful])
-
-    def _alone(self, items: list[Item]) -> None:
-        """One at a time."""
-        for item in items:
-            self._side_by_side([item], slots=1)
+        self._side_by_side([*self.again, *doubtful], slots=1)
 
     def _probe(self, items: list[Item]) -> None:
         """Measure every distinct network once, on an idle host."""

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 from wanbench.harness.emulators.base import Emulator, EmulatorStats
 from wanbench.harness.emulators.plan import Network
 from wanbench.harness.results.steps import Steps
-from wanbench.harness.timeline.schedule import Schedule
+from wanbench.harness.timeline.schedule import Schedule, Score
 from wanbench.workloads.loop.job import Job
 
 
@@ -103,6 +103,13 @@ class Event:
         return asdict(self)
 
 
+def to_come(schedule: Score, played_ns: int) -> Iterator[Event]:
+    """What is left of a schedule after this time since workers began."""
+    while (due_ns := schedule.after(played_ns)) is not None:
+        yield from (Event(what, due_ns / 1e9, None, None) for what in schedule.what(due_ns))
+        played_ns = due_ns
+
+
 @dataclass(frozen=True)
 class Played:
     """What became of a schedule.
@@ -142,11 +149,9 @@ class WorkerHandle(Protocol):
 
     def send(self, message: dict[str, Any], fds: Sequence[int] = ()) -> None:
         """Send a command; the worker gets duplicates of `fds`. Raises: WorkerDied."""
-        ...
 
     def receive(self, timeout_s: float) -> dict[str, Any]:
         """The next message. Raises: WorkerDied (how it ended), TimeoutError."""
-        ...
 
 
 class Slot(Protocol):
@@ -154,7 +159,6 @@ class Slot(Protocol):
 
     def train(self, training: Training) -> Trained:
         """Let workers train. Raises: RepFailed: one died, hung, or reported an error; HostError: none can start."""
-        ...
 
 
 class EmulatedSlot(Slot, Protocol):
@@ -163,16 +167,13 @@ class EmulatedSlot(Slot, Protocol):
     @property
     def emulator(self) -> Emulator:
         """What joins the workers; there is one after `prepare`, and a new one after `discard`."""
-        ...
 
     @property
     def image(self) -> str | None:
         """Digest of the containers' image; None if workers are not containers."""
-        ...
 
     def prepare(self, group: Group) -> Sequence[WorkerHandle]:
         """Idle workers 0..group.workers-1; what is missing is started. Raises: HostError, WorkerDied, EmulatorError."""
-        ...
 
     def events(self, ranks: int, silence_s: float) -> Iterator[tuple[int, dict[str, Any]]]:
         """Messages of the first `ranks` workers as they come.
@@ -181,33 +182,25 @@ class EmulatedSlot(Slot, Protocol):
             WorkerDied: a worker ended or reported an error. EmulatorError: the emulator ended.
             TimeoutError: no worker has said anything for `silence_s`.
         """
-        ...
 
     def diagnose(self, ranks: int) -> str | None:
         """Let hanging workers print into their logs where they are; returns what the host knows about them."""
-        ...
 
     def discard(self) -> None:
         """Kill the workers and the emulator: after a failure they are not reused."""
-        ...
 
 
 class Testbed(Protocol):
     """Where slots come from."""
 
-    name: str
-
     def open_slot(self, emulator: str) -> Slot:
         """A new slot, without workers yet, joined by the emulator of this name. Raises: HostError."""
-        ...
 
     def kill(self) -> None:
         """End all workers, while other threads wait for them: these get WorkerDied or HostError."""
-        ...
 
     def close(self) -> None:
         """Remove everything this testbed made; no slot is in use any more."""
-        ...
 
 
 class WorkerDied(RuntimeError):

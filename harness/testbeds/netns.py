@@ -21,13 +21,12 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from wanbench.harness.emulators.choice import starter
 from wanbench.harness.emulators.plan import worker_address
 from wanbench.harness.emulators.process import is_stopped
 from wanbench.harness.errors import HostError
 from wanbench.harness.process import child
 from wanbench.harness.testbeds.base import Group, WorkerDied
-from wanbench.harness.testbeds.slot import Worker, WorkerSlot
+from wanbench.harness.testbeds.slot import SlotTestbed, Worker
 from wanbench.workloads.process.control import Channel, ControlError
 
 _START_TIMEOUT_S = 120.0  # importing torch on a busy or slow machine
@@ -78,19 +77,17 @@ class NetnsWorker(Worker):
             os.kill(self.pid, number)
 
 
-class NetnsTestbed:
+class NetnsTestbed(SlotTestbed):
     """Starts the fork server and hands out slots.
 
     Args:
         folder: for the fork server's log; must exist.
     """
 
-    name = "netns"
-
     def __init__(self, folder: Path) -> None:
+        super().__init__()
         self._lock = threading.Lock()
         self._exits: dict[int, int] = {}
-        self._slots: list[WorkerSlot] = []
         self.log = folder / "workers.log"
         ours, theirs = socket.socketpair()
         with self.log.open("ab") as log:
@@ -106,11 +103,9 @@ class NetnsTestbed:
         self._channel = Channel(ours)
         self._await_server()
 
-    def open_slot(self, emulator: str) -> WorkerSlot:
-        """See `Testbed.open_slot`."""
-        slot = WorkerSlot(self, starter(emulator))
-        self._slots.append(slot)
-        return slot
+    def starter(self) -> NetnsTestbed:
+        """This: workers of all slots have one parent."""
+        return self
 
     def serves(self, running: Group, wanted: Group) -> bool:
         """Any: TCP is set from cell to cell, and nothing else surrounds these workers."""
@@ -121,7 +116,7 @@ class NetnsTestbed:
         return None
 
     def start_worker(self, rank: int, attachment: str, group: Group) -> tuple[NetnsWorker, int]:
-        """Fork a worker; see `Starter.start_worker`."""
+        """Fork a worker."""
         ours, theirs = socket.socketpair()
         spawn = {"cmd": "spawn", "address": worker_address(rank), "attachment": attachment}
         with self._lock, theirs:
@@ -131,17 +126,7 @@ class NetnsTestbed:
                 raise self._orphaned() from None
             pid = self._until("spawned")["pid"]
         worker = NetnsWorker(rank, pid, Channel(ours), self)
-        try:
-            worker.receive(_START_TIMEOUT_S)
-        except TimeoutError:
-            worker.kill()
-            raise HostError(f"worker {rank} did not start within {_START_TIMEOUT_S:.0f} s") from None
-        except WorkerDied as error:
-            worker.kill()
-            if error.kind is None:  # it was killed
-                raise
-            raise HostError(str(error)) from None
-        return worker, worker.channel.take_fd()
+        return worker, worker.ready(_START_TIMEOUT_S)
 
     def epitaph(self, worker: NetnsWorker) -> WorkerDied:
         """How a worker ended, in words."""
@@ -160,17 +145,14 @@ class NetnsTestbed:
         return WorkerDied(worker.rank, f" exited with status {code}")
 
     def kill(self) -> None:
-        """Kill every worker and their parent; see `Testbed.kill`."""
-        for slot in self._slots:
-            slot.kill()
+        """Kill every worker and their parent."""
+        super().kill()
         self._server.kill()
         self._server.wait()
 
     def close(self) -> None:
         """Remove everything this testbed made."""
-        self.kill()
-        for slot in self._slots:
-            slot.discard()
+        super().close()
         self._channel.close()
 
     def _await_server(self) -> None:

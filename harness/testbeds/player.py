@@ -12,7 +12,7 @@ from typing import Protocol
 
 from wanbench.harness.emulators.base import EmulatorError
 from wanbench.harness.emulators.plan import Network
-from wanbench.harness.testbeds.base import Event, Played, WorkerDied
+from wanbench.harness.testbeds.base import Event, Played, WorkerDied, to_come
 from wanbench.harness.timeline.edits import TimelineError
 from wanbench.harness.timeline.kill import Order, Programs
 from wanbench.harness.timeline.schedule import Schedule
@@ -91,10 +91,7 @@ class Player:
         for place, asked_ns, order in self._told:
             assert self._programs is not None, "somebody was told"
             self.events[place] = self._event(order.what, asked_ns, self._programs.came_ns(order))
-        score, left = self._schedule.met(self._steps), self._played
-        while (due := score.after(left)) is not None:
-            self.events += [self._event(what, due, None) for what in score.what(due)]
-            left = due
+        self.events += to_come(self._schedule.met(self._steps), self._played)
         return self.events
 
     def cut_off(self) -> str:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from typing import Any, Protocol
 
+from wanbench.harness.emulators import choice as emulators
 from wanbench.harness.emulators.base import Emulator, EmulatorError
 from wanbench.harness.errors import HostError
 from wanbench.harness.testbeds.base import Group, Trained, Training, WorkerDied
@@ -49,6 +50,20 @@ class Worker(ABC):
         if "error" in message:
             raise WorkerDied(self.rank, f": {message['error']}", str(message.get("kind")))
         return message
+
+    def ready(self, timeout_s: float) -> int:
+        """Wait until it has started; returns the descriptor that it hands over. Raises: HostError, WorkerDied."""
+        try:
+            self.receive(timeout_s)
+        except TimeoutError:
+            self.kill()
+            raise HostError(f"worker {self.rank} did not start within {timeout_s:.0f} s") from None
+        except WorkerDied as error:
+            self.kill()
+            if error.kind is None:  # it was killed
+                raise
+            raise HostError(str(error)) from None
+        return self.channel.take_fd()
 
     @abstractmethod
     def epitaph(self) -> WorkerDied:
@@ -194,3 +209,30 @@ class WorkerSlot:
                     if other.kind != "CommError":
                         return other
         return error
+
+
+class SlotTestbed(ABC):
+    """A testbed of such slots."""
+
+    def __init__(self) -> None:
+        self._slots: list[WorkerSlot] = []
+
+    @abstractmethod
+    def starter(self) -> Starter:
+        """Of the workers of one slot."""
+
+    def open_slot(self, emulator: str) -> WorkerSlot:
+        """A new slot, without workers yet, joined by the emulator of this name."""
+        self._slots.append(WorkerSlot(self.starter(), emulators.starter(emulator)))
+        return self._slots[-1]
+
+    def kill(self) -> None:
+        """End all workers; from any thread."""
+        for slot in self._slots:
+            slot.kill()
+
+    def close(self) -> None:
+        """Remove everything this testbed made."""
+        self.kill()
+        for slot in self._slots:
+            slot.discard()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tomllib
 from pathlib import Path
+from typing import Any
 
 from pydantic import Field, ValidationError
 
@@ -12,7 +13,7 @@ from wanbench.harness.errors import SpecError
 from wanbench.harness.spec.refusals import explained
 from wanbench.harness.spec.table import Table
 from wanbench.harness.spec.timeline import ChangeTable
-from wanbench.harness.timeline.changes import Change, changes_of, resolve
+from wanbench.harness.timeline.changes import Change, resolve
 from wanbench.harness.timeline.edits import TimelineError
 from wanbench.harness.timeline.schedule import Schedule
 from wanbench.netprofiles import Profile
@@ -22,8 +23,8 @@ class _File(Table):
     timeline: list[ChangeTable] = Field(min_length=1)
 
 
-def read_timeline(path: Path) -> tuple[Change, ...]:
-    """The changes that a TOML file lists. Raises: SpecError."""
+def read_timeline(path: Path) -> list[dict[str, Any]]:
+    """The changes that a TOML file lists, as part of a cell. Raises: SpecError."""
     try:
         data = tomllib.loads(path.read_text(encoding="utf-8"))
         tables = _File.model_validate(data).timeline
@@ -33,7 +34,7 @@ def read_timeline(path: Path) -> tuple[Change, ...]:
         raise SpecError("\n".join(explained(error, _File, data, str(path)))) from None
     except ValueError as error:  # not UTF-8, not TOML, or a number of too many digits
         raise SpecError(f"{path}: not valid TOML: {error}") from None
-    return changes_of({"timeline": resolve(tables, str(path))})
+    return resolve(tables, str(path))
 
 
 def schedule_for_program(changes: tuple[Change, ...], network: Network, profile: Profile, where: str) -> Schedule:

@@ -1,6 +1,5 @@
 """`wanbench exec`: the user's own program, untouched, on an emulated network."""
 
-import json
 import os
 import re
 import signal
@@ -16,22 +15,16 @@ PYTHON = [sys.executable]
 TWO = ["exec", "--profile", "uniform", "--rtt", "20ms", "-n", "2", "--"]
 
 
-def run_folder(result, bench):
-    return bench.folder / result.last_line.rpartition("; ")[2]
-
-
 def test_a_data_parallel_script_runs_untouched_and_its_replicas_agree(bench):
-    result = bench.run("exec", "--profile", "uniform", "--rtt", "40ms", "-n", "2", "--nproc-per-node", "2", "--",
-                       *PYTHON, str(PROGRAMS / "ddp.py"))  # fmt: skip
-    assert result.code == 0, result.err
+    result = exec_claims.valid(bench, "exec", "--profile", "uniform", "--rtt", "40ms", "-n", "2",
+                               "--nproc-per-node", "2", "--", *PYTHON, str(PROGRAMS / "ddp.py"))  # fmt: skip
     lines = re.findall(r"\[(\d) w(\d)\] rank (\d) of 4 local (\d) step ([\d.]+) sum (\S+)", result.out)
     assert sorted((int(a), int(b), int(c), int(d)) for a, b, c, d, *_ in lines) == [
         (0, 0, 0, 0), (1, 0, 1, 1), (2, 1, 2, 0), (3, 1, 3, 1)
     ]  # fmt: skip
     assert len({line[5] for line in lines}) == 1
     assert all(float(line[4]) > 0.040 for line in lines)  # it did wait for the network
-    folder = run_folder(result, bench)
-    row = json.loads((folder / "result.json").read_text())
+    folder, row = exec_claims.run_folder(result, bench), exec_claims.row_of(result, bench)
     assert row["status"] == "ok"
     assert row["wire_bytes"] > 10 * 650 * 4
     assert row["one_way_error_ms"] < 1
@@ -107,7 +100,7 @@ def test_the_status_of_the_first_failure_ends_the_others_and_is_ours(bench):
     result = bench.run(*TWO, "sh", "-c", "if [ $RANK = 1 ]; then echo no >&2; exit 7; fi; sleep 100")
     assert result.code == 7
     assert "[1 w1] no" in result.err
-    assert "rank 1 failed with status 7" in result.last_line
+    assert "wanbench: failed: rank 1 failed with status 7\n" in result.err
     assert time.monotonic() - began < 60
 
 
@@ -141,7 +134,8 @@ def test_what_a_run_shares_is_for_its_user_alone(bench):
     command.until(lambda: _logs(bench).count("up") == 2)
     (control,) = command.temp.glob("wanbench-*")
     assert control.stat().st_mode & 0o7777 == 0o700
-    assert (control / "rendezvous").stat().st_mode & 0o777 == 0o600
+    (door,) = control.glob("*-door")
+    assert door.stat().st_mode & 0o777 == 0o600
     command.process.terminate()
     assert command.wait().code == 128 + signal.SIGTERM
 
@@ -161,7 +155,7 @@ def test_a_killed_harness_leaves_no_program_even_of_another_session(bench):
 
 
 def _logs(bench):
-    return bench.written("results/exec-*/rank-*.log")
+    return bench.written("results/exec-*/cells/*/rep-*/rank-*.log")
 
 
 @pytest.mark.parametrize(

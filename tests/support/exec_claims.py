@@ -9,6 +9,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+from cli_session import TRIES
 
 from wanbench.netprofiles import load
 
@@ -47,17 +48,31 @@ def take(bench, name):
 
 
 def run_folder(result, bench):
-    return bench.folder / result.last_line.rpartition("; ")[2]
+    """Of the repetition, finished or failed."""
+    (folder,) = (bench.folder / result.last_line.rpartition("; ")[2]).glob("cells/*/rep-0*")
+    return folder
 
 
 def row_of(result, bench):
-    return json.loads((run_folder(result, bench) / "result.json").read_text())
+    """As the command line gives it."""
+    run = result.last_line.rpartition("; ")[2]
+    (row,) = json.loads(bench.run("results", run, "--format", "json").out)
+    return row
+
+
+def valid(bench, *arguments):
+    """What comes of `exec`; again while the host was too busy, as a user would."""
+    for _ in range(TRIES):
+        result = bench.run(*arguments)
+        if "\nwanbench: invalid: " not in result.err:
+            break
+    assert result.code == 0, result.err
+    return result
 
 
 def a_data_parallel_script_runs_untouched(bench, testbed, python):
     """Replicas agree, each prints into its own log, and a step takes longer than the longest way."""
-    result = bench.run(*WORLD4, "0.01", *testbed, "--", *python, take(bench, "ddp.py"))
-    assert result.code == 0, result.err
+    result = valid(bench, *WORLD4, "0.01", *testbed, "--", *python, take(bench, "ddp.py"))
     lines = re.findall(r"^\[(\d) (\w+)\] rank (\d) of 4 local 0 step ([\d.]+) sum (\S+)$", result.out, re.M)
     assert sorted((int(prefix), site, int(rank)) for prefix, site, rank, _, _ in lines) == [
         (rank, site, rank) for rank, site in enumerate(SITES)
@@ -68,7 +83,7 @@ def a_data_parallel_script_runs_untouched(bench, testbed, python):
     for rank in range(4):
         assert re.findall(r"rank (\d) of 4", (folder / f"rank-{rank}.log").read_text()) == [str(rank)]
     row = row_of(result, bench)
-    assert (row["status"], row["exit_code"], row["failed_rank"]) == ("ok", 0, None)
+    assert (row["status"], row["reason"]) == ("ok", None)
     assert row["wire_bytes"] > 10 * 650 * 4 * 4
     assert row["one_way_error_ms"] < 3
     return row
@@ -113,21 +128,20 @@ def the_first_failure_is_the_commands(bench, testbed):
     result = bench.run(*WORLD4, "0.01", *testbed, "--", "sh", "-c", script)
     assert result.code == 7
     assert "[2 london] no" in result.err
-    assert "rank 2 failed with status 7" in result.last_line
+    assert "wanbench: failed: rank 2 failed with status 7\n" in result.err
     row = row_of(result, bench)
-    assert (row["status"], row["exit_code"], row["failed_rank"]) == ("failed", 7, 2)
+    assert (row["status"], row["reason"]) == ("failed", "rank 2 failed with status 7")
 
 
 def who_is_killed_starts_again_on_the_same_network_and_the_others_go_on(bench, testbed, python):
     (bench.folder / "killed.toml").write_text(KILLED)
     two = ["exec", "--profile", "uniform", "--rtt", "20ms", "-n", "2", "--timeline", "killed.toml"]
-    result = bench.run(*two, *testbed, "--", *python, take(bench, "again.py"))
-    assert result.code == 0, result.err
+    result = valid(bench, *two, *testbed, "--", *python, take(bench, "again.py"))
     folder = run_folder(result, bench)
     assert (folder / "rank-1.log").read_text() == "start 0 of 1\nstart 1 of 1\n"
     assert (folder / "rank-0.log").read_text() == ("start 0 of 0\nheard from start 0\nit hung up\nheard from start 1\n")
     row = row_of(result, bench)
-    assert (row["status"], row["exit_code"], row["failed_rank"]) == ("ok", 0, None)
+    assert (row["status"], row["reason"]) == ("ok", None)
     assert row["timeline"] == "worker 1: killed at 2 s for 0.5 s"
     assert [(event["what"], event["asked_s"]) for event in row["events"]] == [
         ("worker 1: killed", 2.0), ("worker 1: started again", 2.5),

@@ -11,12 +11,11 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from wanbench.harness.emulators.choice import starter
 from wanbench.harness.errors import HostError
 from wanbench.harness.testbeds.base import Group, WorkerDied
 from wanbench.harness.testbeds.docker.containers import ContainerStarter, ContainerWorker, give_part
 from wanbench.harness.testbeds.docker.door import Door, Guest
-from wanbench.harness.testbeds.slot import WorkerSlot
+from wanbench.harness.testbeds.slot import SlotTestbed
 
 _COME_S = 30.0  # for a container that has been given up to come back
 
@@ -40,7 +39,7 @@ class AdoptedWorker(ContainerWorker):
         return False
 
 
-class AdoptedTestbed:
+class AdoptedTestbed(SlotTestbed):
     """Takes in what reports to the folder, for one slot.
 
     Args:
@@ -50,8 +49,6 @@ class AdoptedTestbed:
     Raises:
         HostError: the folder is not shared, or another controller uses it.
     """
-
-    name = "docker"
 
     def __init__(self, control: Path, shared: Path) -> None:
         check(shared)
@@ -65,25 +62,21 @@ class AdoptedTestbed:
         control.chmod(0o1777)  # only the containers see it, and workers of a root controller are not root
         self.door = Door(shared / "controller.sock")
         self._starter = AdoptedStarter(self.door)
-        self._slots: list[WorkerSlot] = []
+        super().__init__()
 
-    def open_slot(self, emulator: str) -> WorkerSlot:
-        """See `Testbed.open_slot`."""
-        self._slots.append(WorkerSlot(self._starter, starter(emulator)))
-        return self._slots[-1]
+    def starter(self) -> AdoptedStarter:
+        """The one there is: all containers wait at one door."""
+        return self._starter
 
     def kill(self) -> None:
-        """Hang up on every worker; with the door closed they know that nobody wants them back; see `Testbed.kill`."""
+        """Hang up on every worker; with the door closed they know that nobody wants them back."""
         self.door.close()
         self._starter.kill()
-        for slot in self._slots:
-            slot.kill()
+        super().kill()
 
     def close(self) -> None:
         """Let the workers go."""
-        self.kill()
-        for slot in self._slots:
-            slot.discard()
+        super().close()
         self._lock.close()
 
 

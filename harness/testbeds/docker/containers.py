@@ -11,7 +11,7 @@ from contextlib import suppress
 
 from wanbench.harness.emulators.plan import worker_address
 from wanbench.harness.errors import HostError
-from wanbench.harness.testbeds.base import Group, WorkerDied
+from wanbench.harness.testbeds.base import Group
 from wanbench.harness.testbeds.docker.door import Guest
 from wanbench.harness.testbeds.slot import Worker
 
@@ -28,7 +28,7 @@ class ContainerWorker(Worker):
     """A worker that has reported."""
 
     def kill(self) -> None:
-        """Hang up, whereupon it ends by itself; see `Worker.kill`."""
+        """Hang up, whereupon it ends by itself."""
         with suppress(OSError):
             self.channel.sock.shutdown(socket.SHUT_RDWR)
 
@@ -42,24 +42,14 @@ class ContainerStarter:
         self.over = threading.Event()
 
     def start_worker(self, rank: int, attachment: str, group: Group) -> tuple[Worker, int]:
-        """See `Starter.start_worker`. The first one of a group is the start of all its workers."""
+        """The first one of a group is the start of all its workers."""
         if rank not in self._ahead or not self._group.like(group):
             self.forget()
             self._group = group
             parts = self.launch(range(rank, group.workers), attachment, group)
             self._ahead = {worker.rank: worker for worker in parts}
         worker = self._ahead.pop(rank)
-        try:
-            worker.receive(_START_TIMEOUT_S)
-        except TimeoutError:
-            worker.kill()
-            raise HostError(f"worker {rank} did not start within {_START_TIMEOUT_S:.0f} s") from None
-        except WorkerDied as error:
-            worker.kill()
-            if error.kind is None:  # it was killed
-                raise
-            raise HostError(str(error)) from None
-        return worker, worker.channel.take_fd()
+        return worker, worker.ready(_START_TIMEOUT_S)
 
     def serves(self, running: Group, wanted: Group) -> bool:
         """TCP, limits and image of a container are given at its start."""
@@ -80,7 +70,7 @@ class ContainerStarter:
 
     @abstractmethod
     def image(self, group: Group) -> str | None:
-        """See `Starter.image`."""
+        """Digest of the image that the group's workers run; None if unknown."""
 
     @abstractmethod
     def launch(self, ranks: Sequence[int], attachment: str, group: Group) -> list[ContainerWorker]:

@@ -25,7 +25,6 @@ from typing import Any
 from docker.errors import APIError, NotFound
 from docker.types import DeviceRequest, Healthcheck, LogConfig, Mount
 
-from wanbench.harness.emulators.choice import starter
 from wanbench.harness.errors import HostError
 from wanbench.harness.testbeds.base import Group, WorkerDied
 from wanbench.harness.testbeds.docker.containers import ContainerStarter, ContainerWorker, give_part, worker_ids
@@ -33,7 +32,7 @@ from wanbench.harness.testbeds.docker.daemon import IMAGE, Daemon, explained, la
 from wanbench.harness.testbeds.docker.door import Door, Guest
 from wanbench.harness.testbeds.docker.end import how_it_ended
 from wanbench.harness.testbeds.docker.janitor import Janitor
-from wanbench.harness.testbeds.slot import Worker, WorkerSlot
+from wanbench.harness.testbeds.slot import SlotTestbed, Worker
 from wanbench.workloads.process.namespace import congestion_refused, tcp_sysctls
 
 _REPORT_S = 120.0  # from its start to its hello, on a busy host
@@ -74,7 +73,7 @@ class DockerWorker(ContainerWorker):
         self._testbed.janitor.remove(self.container)
 
 
-class DockerTestbed:
+class DockerTestbed(SlotTestbed):
     """Reaches the daemon and hands out slots.
 
     Args:
@@ -83,8 +82,6 @@ class DockerTestbed:
     Raises:
         HostError: no daemon that could be used from here.
     """
-
-    name = "docker"
 
     def __init__(self, folder: Path) -> None:
         self.daemon: Daemon = usable()
@@ -99,16 +96,13 @@ class DockerTestbed:
         self.numbers = itertools.count()
         self.starts = Starts()
         self._images: dict[str, str] = {}
-        self._slots: list[WorkerSlot] = []
+        super().__init__()
         self._starters: list[DockerStarter] = []
 
-    def open_slot(self, emulator: str) -> WorkerSlot:
-        """See `Testbed.open_slot`."""
-        containers = DockerStarter(self)
-        slot = WorkerSlot(containers, starter(emulator))
-        self._starters.append(containers)
-        self._slots.append(slot)
-        return slot
+    def starter(self) -> DockerStarter:
+        """A new one for each slot."""
+        self._starters.append(DockerStarter(self))
+        return self._starters[-1]
 
     def image_id(self, group: Group) -> str:
         """Digest of the image that the group's containers run: the same for the whole run. Raises: HostError."""
@@ -118,18 +112,16 @@ class DockerTestbed:
         return self._images[name]
 
     def kill(self) -> None:
-        """End every worker, those that are just starting included; see `Testbed.kill`."""
+        """End every worker, those that are just starting included."""
         for containers in self._starters:
             containers.kill()
-        for slot in self._slots:
-            slot.kill()
+        super().kill()
 
     def close(self) -> None:
         """Remove everything this testbed made."""
         self.kill()
         self.door.close()  # before the workers go: none of them is to be replaced
-        for slot in self._slots:
-            slot.discard()
+        super().close()
         self.janitor.close()
         self.daemon.close()
 
@@ -173,7 +165,7 @@ class DockerStarter(ContainerStarter):
         return self._testbed.image_id(group)
 
     def start_worker(self, rank: int, attachment: str, group: Group) -> tuple[Worker, int]:
-        """See `Starter.start_worker`."""
+        """One at a time, as far as measuring slots are concerned."""
         self._testbed.starts.begin()
         try:
             started = super().start_worker(rank, attachment, group)

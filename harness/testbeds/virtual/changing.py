@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from wanbench.harness.testbeds.base import Event, Played
+from wanbench.harness.testbeds.base import Event, Played, to_come
 from wanbench.harness.testbeds.virtual.kernel import Simulation
 from wanbench.harness.testbeds.virtual.network import VirtualNetwork
 from wanbench.harness.timeline.schedule import Schedule
@@ -66,11 +66,7 @@ class Changing:
     @property
     def events(self) -> list[Event]:
         """See the class."""
-        score, left, coming = self._schedule.met(self._steps), self._played, []
-        while (due := score.after(left)) is not None:
-            coming += [Event(what, due / _NS, None, None) for what in score.what(due)]
-            left = due
-        return self._happened + coming
+        return [*self._happened, *to_come(self._schedule.met(self._steps), self._played)]
 
     def played(self) -> Played:
         """What happened; at the end."""

@@ -47,7 +47,6 @@ class Turn:
         self._queue = queue[order]
         self._service = service_ns[order]
         self._segment, self._first = segments(self._queue)
-        self._last = _lasts(self._first, len(order))
         self._alone = len(self._first) == len(order)
 
     def serve(self, arrival: Ints) -> tuple[Ints, Ints]:
@@ -90,14 +89,7 @@ class Turn:
         states = self._states
         if (arrival < states.gap_end[self._queue]).any():
             return self._serve_late_round(arrival, service)
-        heads = self._queue[self._first]
-        free = states.end[heads]
-        end = in_turn(arrival, service, self._segment, self._first, free)
-        previous = np.empty_like(end)
-        previous[1:] = end[:-1]
-        previous[self._first] = free
-        _note_last_gaps(states, self._queue, previous, arrival)
-        states.end[heads] = end[self._last]
+        end = _behind(states, self._queue, self._segment, self._first, arrival, service)
         return _interleaved(arrival, service, self._segment, end)
 
     def _serve_late_round(self, arrival: Ints, service: Ints) -> tuple[Ints, Ints]:
@@ -108,16 +100,7 @@ class Turn:
         end[early] = self._into_gaps(arrival[early], service[early], queue[early])
         rest = ~early
         if rest.any():
-            segment, first = segments(queue[rest])
-            heads = queue[rest][first]
-            free = states.end[heads]
-            ends = in_turn(arrival[rest], service[rest], segment, first, free)
-            previous = np.empty_like(ends)
-            previous[1:] = ends[:-1]
-            previous[first] = free
-            _note_last_gaps(states, queue[rest], previous, arrival[rest])
-            states.end[heads] = ends[_lasts(first, len(ends))]
-            end[rest] = ends
+            end[rest] = _behind(states, queue[rest], *segments(queue[rest]), arrival[rest], service[rest])
         return _interleaved(arrival, service, self._segment, end)
 
     def _into_gaps(self, arrival: Ints, service: Ints, queue: Ints) -> Ints:
@@ -129,6 +112,19 @@ class Turn:
         states.end[heads] += np.maximum(filled - states.gap_end[heads], 0)
         states.gap_begin[heads] = np.minimum(filled, states.gap_end[heads])
         return ends
+
+
+def _behind(states: QueueStates, queue: Ints, segment: Ints, first: Ints, arrival: Ints, service: Ints) -> Ints:
+    """When messages end that are served behind all before them; sorted by queue and time, as `segments` has them."""
+    heads = queue[first]
+    free = states.end[heads]
+    end = in_turn(arrival, service, segment, first, free)
+    previous = np.empty_like(end)
+    previous[1:] = end[:-1]
+    previous[first] = free
+    _note_gaps(states, queue, previous, arrival)
+    states.end[heads] = end[_lasts(first, len(end))]
+    return end
 
 
 def _back(values: Ints, order: Ints) -> Ints:
@@ -188,15 +184,7 @@ def _interleaved(arrival: Ints, service: Ints, segment: Ints, end: Ints) -> tupl
     return begin[group], end[_lasts(first, len(end))][group]
 
 
-def _note_gaps(states: QueueStates, queue: Ints, free: Ints, arrival: Ints) -> None:
-    """Remember the idle time before each message, of distinct queues."""
-    idle = arrival > free
-    at = queue[idle]
-    states.gap_begin[at] = free[idle]
-    states.gap_end[at] = arrival[idle]
-
-
-def _note_last_gaps(states: QueueStates, queue: Ints, previous: Ints, arrival: Ints) -> None:
+def _note_gaps(states: QueueStates, queue: Ints, previous: Ints, arrival: Ints) -> None:
     """Remember the last idle time of each queue; messages are sorted by queue and time."""
     idle = (arrival > previous).nonzero()[0]
     # Of several gaps of a queue the last one stays, because it is assigned last.

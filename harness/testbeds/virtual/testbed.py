@@ -15,8 +15,6 @@ _LOG_TAIL_LINES = 12
 class VirtualTestbed:
     """One simulation at a time, because they share the interpreter; it is its own slot."""
 
-    name = "virtual"
-
     def __init__(self) -> None:
         self._stopped = threading.Event()
         self._busy = threading.Lock()

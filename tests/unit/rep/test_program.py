@@ -11,7 +11,7 @@ from command_line import as_it_was, refused  # noqa: F401
 from wanbench.harness.errors import HostError, SpecError
 from wanbench.harness.rep import gpus
 from wanbench.harness.rep.program import Program
-from wanbench.harness.testbeds.base import FolderMount
+from wanbench.harness.testbeds.base import FolderMount, Group
 from wanbench.harness.testbeds.docker import mounts
 from wanbench.harness.testbeds.docker.testbed import host_options
 from wanbench.netprofiles import load
@@ -25,9 +25,8 @@ def _readable(tmp_path):
 
 
 def program(testbed="netns", **more):
-    profile = load("world4")
-    sites = tuple(site.name for site in profile.sites)
-    return Program(("true",), profile, sites, 2, Path("/w"), testbed, "relay", {"congestion": "reno"}, **more)
+    sites = tuple(site.name for site in load("world4").sites)
+    return Program(("true",), sites, 2, Path("/w"), testbed == "docker", **more)
 
 
 # ---------------------------------------------------------------- environment
@@ -125,7 +124,7 @@ def test_a_current_folder_that_roots_containers_may_not_read_is_refused(tmp_path
 
 def test_containers_get_the_mounts_that_they_shall(tmp_path):
     wanted = (FolderMount(Path("/a"), Path("/b")), FolderMount(Path("/c"), Path("/d"), writable=True))
-    made = host_options(tmp_path, 0, "tun", program("docker", mounts=wanted).group())["mounts"]
+    made = host_options(tmp_path, 0, "tun", Group(4, mounts=wanted))["mounts"]
     assert [(m["Source"], m["Target"], m["ReadOnly"]) for m in made] == [
         ("/a", "/b", True), ("/c", "/d", False), (str(tmp_path), str(tmp_path), False),
     ]  # fmt: skip
@@ -207,6 +206,6 @@ def test_on_this_host_a_worker_sees_its_gpus_by_variable_and_in_a_container_only
     assert program(gpus=dealt).environment_of(3, 0, "id")["CUDA_VISIBLE_DEVICES"] == "2,3"
     contained = program("docker", gpus=dealt)
     assert "CUDA_VISIBLE_DEVICES" not in contained.environment_of(3, 0, "id")
-    (request,) = host_options(tmp_path, 3, "tun", contained.group())["device_requests"]
+    (request,) = host_options(tmp_path, 3, "tun", Group(4, gpus=dealt))["device_requests"]
     assert (request["DeviceIDs"], request["Capabilities"]) == (["2", "3"], [["gpu"]])
-    assert host_options(tmp_path, 3, "tun", program("docker").group())["device_requests"] == []
+    assert host_options(tmp_path, 3, "tun", Group(4))["device_requests"] == []

@@ -14,7 +14,7 @@ from wanbench.harness.errors import SpecError
 from wanbench.harness.rep.command import program_of
 from wanbench.harness.rep.program import Ended, Program, playing, watch
 from wanbench.harness.spec.experiment import Spec
-from wanbench.harness.timeline.changes import Change, described
+from wanbench.harness.timeline.changes import Change, changes_of, described
 from wanbench.harness.timeline.file import read_timeline, schedule_for_program
 from wanbench.harness.timeline.schedule import Schedule
 from wanbench.netprofiles import Delay, uniform
@@ -39,7 +39,7 @@ def schedule(folder, *entries, workers=3):
     path.write_text("".join(f"[[timeline]]\n{entry}\n" for entry in entries))
     profile = uniform(workers, Delay.from_ms(20))
     network = build(profile, tuple(site.name for site in profile.sites))
-    return schedule_for_program(read_timeline(path), network, profile, "k.toml")
+    return schedule_for_program(changes_of({"timeline": read_timeline(path)}), network, profile, "k.toml")
 
 
 def refused(folder, *entries, workers=3):
@@ -100,8 +100,7 @@ def test_a_process_is_told_how_often_its_own_worker_is_started_again(tmp_path):
 
 def program(played=None, processes=1):
     sites = ("w0", "w1", "w2")
-    return Program(("true",), uniform(3, Delay.from_ms(20)), sites, processes, Path("/w"), "netns", "relay", {},
-                   schedule=played)  # fmt: skip
+    return Program(("true",), sites, processes, Path("/w"), schedule=played)
 
 
 class Slot:

@@ -13,13 +13,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from wanbench.harness.plan.law import GLOO_OPERATIONS_PER_CHANNEL
 from wanbench.harness.testbeds.virtual.collectives.base import Plan, Round, Rounds
+from wanbench.harness.testbeds.virtual.collectives.direct import FRAME_BYTES, pushed
+from wanbench.harness.testbeds.virtual.collectives.gloo import Gloo
+from wanbench.harness.testbeds.virtual.collectives.ring import Ring
 from wanbench.harness.testbeds.virtual.network import Route, VirtualNetwork
 from wanbench.harness.testbeds.virtual.queues import Ints
-
-_FRAME_BYTES = 16
-_NOTE_BYTES = 48
 
 
 class PushGather(Plan):
@@ -27,18 +26,10 @@ class PushGather(Plan):
 
     def __init__(self, network: VirtualNetwork, nbytes: int) -> None:
         super().__init__(network, nbytes)
-        count, sites = len(self.ranks), network.sites
-        site = network.site_of
-        workers = np.bincount(site, minlength=sites)
-        # Everyone begins behind itself, so that no receiver is everyone's first.
-        to = (site[:, None] + np.roll(np.arange(sites), -1)[None, :]) % sites
-        flows = workers[to] - (to == site[:, None])
-        wanted = flows > 0
-        self._src = np.broadcast_to(self.ranks[:, None], to.shape)[wanted]
-        to, flows = to[wanted], flows[wanted]
-        self._slots = count * sites
-        payload = (nbytes + _FRAME_BYTES) * flows
-        self._route = Route(network, self._src, to, payload, index=self._src * sites + to, flows=flows)
+        self._src, to, flows = pushed(network, self.ranks)
+        self._slots = len(self.ranks) * network.sites
+        payload = (nbytes + FRAME_BYTES) * flows
+        self._route = Route(network, self._src, to, payload, index=self._src * network.sites + to, flows=flows)
         self._to = to
 
     def rounds(self, ready: Ints, channel: int) -> Rounds:
@@ -49,41 +40,20 @@ class PushGather(Plan):
         return np.maximum(ready, latest[self.network.site_of])
 
 
-class RingGather(Plan):
+class RingGather(Ring):
     """See the module."""
 
-    def __init__(self, network: VirtualNetwork, nbytes: int) -> None:
-        super().__init__(network, nbytes)
-        payload = np.full(len(self.ranks), nbytes)
-        self._route = Route(network, self.ranks, np.roll(network.site_of, -1), payload)
+    def _cut(self, count: int) -> tuple[int, int]:
+        return count - 1, self.nbytes
+
+
+class GlooGather(Gloo):
+    """See the module."""
+
+    def _cut(self, count: int) -> tuple[int, int]:
+        return count - 1, self.nbytes
 
     def rounds(self, ready: Ints, channel: int) -> Rounds:
         """See `Plan.rounds`."""
         count = len(self.ranks)
-        sockets = self.connections("ring", channel, count)
-        for _ in range(count - 1):
-            arrival = yield Round(self._route, ready, sockets)
-            ready = np.maximum(ready, np.roll(arrival, 1))
-        return ready
-
-
-class GlooGather(RingGather):
-    """See the module."""
-
-    operations_per_channel = GLOO_OPERATIONS_PER_CHANNEL
-
-    def __init__(self, network: VirtualNetwork, nbytes: int) -> None:
-        super().__init__(network, nbytes)
-        notes = np.full(len(self.ranks), _NOTE_BYTES)
-        self._notes = Route(network, self.ranks, np.roll(network.site_of, 1), notes)
-
-    def rounds(self, ready: Ints, channel: int) -> Rounds:
-        """See `Plan.rounds`."""
-        count = len(self.ranks)
-        data, notes = self.connections("data", channel, count), self.connections("notes", channel, count)
-        for _ in range(count - 1):
-            noted = yield Round(self._notes, ready, notes)
-            begin = np.maximum(ready, np.roll(noted, -1))
-            arrival = yield Round(self._route, begin, data)
-            ready = np.maximum(begin, np.roll(arrival, 1))
-        return ready
+        return self._chain(ready, self._hops, *(self.connections(kind, channel, count) for kind in ("data", "notes")))

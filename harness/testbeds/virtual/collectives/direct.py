@@ -15,7 +15,7 @@ from wanbench.harness.testbeds.virtual.collectives.base import Plan, Round, Roun
 from wanbench.harness.testbeds.virtual.network import Route, VirtualNetwork
 from wanbench.harness.testbeds.virtual.queues import Ints
 
-_FRAME_BYTES = 16  # the header of a piece on its socket
+FRAME_BYTES = 16  # the header of a piece on its socket
 
 
 class Direct(Plan):
@@ -31,19 +31,12 @@ class Direct(Plan):
         count, sites = len(members), network.sites
         site = network.site_of[members]
         pieces = nbytes // count + (np.arange(count) < nbytes % count)
-        workers = np.bincount(site, minlength=sites)
         owned = np.bincount(site, weights=pieces, minlength=sites).astype(np.int64)
-        # Everyone begins behind itself, so that no receiver is everyone's first.
-        hop = np.arange(sites)
-        to = (site[:, None] + np.roll(hop, -1)[None, :]) % sites
-        own = to == site[:, None]
-        flows = workers[to] - own
-        wanted = flows > 0
-        self._member = np.broadcast_to(np.arange(count)[:, None], to.shape)[wanted]
+        self._member, to, flows = pushed(network, members)
         self._site = site
-        src, to, flows = members[self._member], to[wanted], flows[wanted]
-        scattered = owned[to] - np.where(own, pieces[:, None], 0)[wanted] + _FRAME_BYTES * flows
-        gathered = (pieces[self._member] + _FRAME_BYTES) * flows
+        src, own = members[self._member], to == site[self._member]
+        scattered = owned[to] - np.where(own, pieces[self._member], 0) + FRAME_BYTES * flows
+        gathered = (pieces[self._member] + FRAME_BYTES) * flows
         index = self._member * sites + to
         self._slots = count * sites
         self._scatter = Route(network, src, to, scattered, index=index, flows=flows)
@@ -65,3 +58,14 @@ class Direct(Plan):
         latest = np.zeros(self.network.sites, np.int64)
         latest[self._reached] = np.maximum.reduceat(arrival[self._by_site], self._starts)
         return latest[self._site]
+
+
+def pushed(network: VirtualNetwork, members: Ints) -> tuple[Ints, Ints, Ints]:
+    """(sender by its place among the members, site, connections) of what each sends to the members of each site."""
+    site, sites = network.site_of[members], network.sites
+    # Everyone begins behind itself, so that no receiver is everyone's first.
+    to = (site[:, None] + np.roll(np.arange(sites), -1)[None, :]) % sites
+    flows = np.bincount(site, minlength=sites)[to] - (to == site[:, None])
+    wanted = flows > 0
+    member = np.broadcast_to(np.arange(len(members))[:, None], to.shape)[wanted]
+    return member, to[wanted], flows[wanted]

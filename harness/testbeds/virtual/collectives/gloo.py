@@ -29,11 +29,14 @@ class Gloo(Plan):
     def __init__(self, network: VirtualNetwork, nbytes: int) -> None:
         super().__init__(network, nbytes)
         count = len(self.ranks)
-        self._hops = gloo_rounds(count, nbytes)
-        segments = self._hops * count // (count - 1)
-        segment = np.full(count, -(-nbytes // segments))
-        self._data = Route(network, self.ranks, np.roll(network.site_of, -1), segment)
+        self._hops, segment = self._cut(count)
+        self._data = Route(network, self.ranks, np.roll(network.site_of, -1), np.full(count, segment))
         self._notes = Route(network, self.ranks, np.roll(network.site_of, 1), np.full(count, _NOTE_BYTES))
+
+    def _cut(self, count: int) -> tuple[int, int]:
+        """(hops of all segments of one half of the operation, bytes of each)"""
+        hops = gloo_rounds(count, self.nbytes)
+        return hops, -(-self.nbytes // (hops * count // (count - 1)))
 
     def rounds(self, ready: Ints, channel: int) -> Rounds:
         """See `Plan.rounds`."""
@@ -46,7 +49,7 @@ class Gloo(Plan):
         return ready
 
     def _chain(self, posted: Ints, hops: int, data: Connections, notes: Connections) -> Rounds:
-        """Every other segment."""
+        """So many hops after each other: every other segment."""
         for _ in range(hops):
             noted = yield Round(self._notes, posted, notes)
             begin = np.maximum(posted, np.roll(noted, -1))

@@ -19,17 +19,17 @@ class Ring(Plan):
     def __init__(self, network: VirtualNetwork, nbytes: int) -> None:
         super().__init__(network, nbytes)
         count = len(self.ranks)
-        following = np.roll(network.site_of, -1)
-        chunk = np.full(count, -(-nbytes // count))
-        self._route = Route(network, self.ranks, following, chunk)
+        self._hops, chunk = self._cut(count)
+        self._route = Route(network, self.ranks, np.roll(network.site_of, -1), np.full(count, chunk))
+
+    def _cut(self, count: int) -> tuple[int, int]:
+        """(hops of a chunk, its bytes)"""
+        return 2 * (count - 1), -(-self.nbytes // count)
 
     def rounds(self, ready: Ints, channel: int) -> Rounds:
         """See `Plan.rounds`."""
-        count = len(self.ranks)
-        sockets = self.connections("ring", channel, count)
-        received = np.empty_like(ready)
-        for _ in range(2 * (count - 1)):
+        sockets = self.connections("ring", channel, len(self.ranks))
+        for _ in range(self._hops):
             arrival = yield Round(self._route, ready, sockets)
-            received[1:], received[0] = arrival[:-1], arrival[-1]
-            ready = np.maximum(ready, received)
+            ready = np.maximum(ready, np.roll(arrival, 1))
         return ready

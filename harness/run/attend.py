@@ -1,0 +1,95 @@
+"""One repetition of a command's cell with its user looking on: `wanbench exec`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import closing
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import cast
+
+from wanbench.harness.emulators.base import EmulatorError
+from wanbench.harness.errors import CellsFailed, HostError, RepFailed, SpecError
+from wanbench.harness.plan.cell import CommandCell
+from wanbench.harness.rep import command
+from wanbench.harness.rep.measure import probe_cell
+from wanbench.harness.rep.program import Ended, Program
+from wanbench.harness.rep.train import group_of
+from wanbench.harness.results.columns import Row
+from wanbench.harness.results.store import RunFolder
+from wanbench.harness.run.manifest import code_hash
+from wanbench.harness.run.session import control_folder
+from wanbench.harness.testbeds import contained, opened
+from wanbench.harness.testbeds.base import EmulatedSlot, FolderMount, Slot, WorkerDied
+
+_WHERE_IN_A_CONTAINER = "; it must be in the image, or below a folder that is mounted: the current one, or --mount"
+
+
+@dataclass(frozen=True)
+class Own:
+    """What a program has that no spec says.
+
+    Attributes:
+        cwd: working folder. environment: beside what torchrun would set.
+        mounts: folders of the host that containers see. gpus: of each worker, as `Group` has them.
+    """
+
+    cwd: Path
+    environment: Mapping[str, str]
+    mounts: tuple[FolderMount, ...] = ()
+    gpus: tuple[str, ...] = ()
+
+    def fitted(self, program: Program) -> Program:
+        """The program with all this; nobody asks for its steps, so that it may make none."""
+        return replace(program, cwd=self.cwd, environment=self.environment, gpus=self.gpus, steps=None, hook=False)
+
+
+def attend(cell: CommandCell, own: Own, folder: RunFolder, say: Callable[[str], None]) -> int:
+    """Run the program to its end, its output copied to ours; returns its status, 128 + n after signal n.
+
+    SIGINT and SIGTERM are passed on to all processes; what has not ended ten seconds later is killed. So is
+    everything else when one process fails.
+
+    Args:
+        folder: takes the row, as that of any run. say: one line for the user.
+
+    Raises:
+        HostError: the testbed or the emulator does not start. CellsFailed: it ended under the program.
+        SpecError: there is no such program where the workers are.
+    """
+    in_containers = contained(cell.testbed)
+    with control_folder() as control, closing(opened(cell.testbed, control)) as testbed:
+        slot = testbed.open_slot(cell.emulator or "")
+        part = folder.begin(cell, 0)
+        try:
+            row, ended = _measured(cell, own, slot, part, control, say)
+        except WorkerDied as error:
+            if error.kind == "ProgramError":
+                raise SpecError(f"{error}{_WHERE_IN_A_CONTAINER if in_containers else ''}") from None
+            if error.kind is not None:
+                raise HostError(str(error)) from None
+            raise CellsFailed(f"{error}; the program was ended") from None
+        except TimeoutError:
+            raise HostError("a worker does not answer") from None
+        except (EmulatorError, RepFailed) as error:
+            raise CellsFailed(f"{error}; the program was ended") from None
+    row["run"], row["code"] = folder.name, code_hash(cell)
+    if row["status"] == "ok":
+        folder.finish(cell, 0, part, row)
+    else:
+        folder.fail(cell, 0, part, {"row": row, "log_tail": []})
+        say(f"{row['status']}: {row['reason']}")
+    say(f"{row['step_time_s'] or 0:.1f} s, {(row['wire_bytes'] or 0) / 1e6:.1f} MB on the wire; {folder.path}")
+    return ended.code
+
+
+def _measured(
+    cell: CommandCell, own: Own, slot: Slot, part: Path, control: Path, say: Callable[[str], None]
+) -> tuple[Row, Ended]:
+    """The network, idle, and then the program on it."""
+    group = replace(group_of(cell, own.mounts), gpus=own.gpus if contained(cell.testbed) else ())
+    report = probe_cell(cell, slot, group) if cell.workers > 1 else None
+    for reason in report["reasons"] if report else ():
+        say(f"warning: {reason}")
+    attended = command.Attended(say, group, own.fitted)
+    return command.run(cell, 0, cast(EmulatedSlot, slot), part, control, report, attended)
