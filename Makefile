@@ -1,8 +1,10 @@
 # make sweep   set everything up, then measure and draw the latency sweep (10 minutes on two cores)
-# make test    set everything up, then run the whole test suite; ARGS=... of the lanes below are pytest's
+# make test    set everything up, then run the whole test suite; ARGS=... of the lanes are pytest's
+# make test-unit, make test-emulated   its parts: what measures nothing, and real runs on namespaces and the relay
 # make test-kernel   the tests that need netem: on this kernel where it has netem, else in User-Mode Linux (16 minutes)
 # make test-docker   the tests with containers: with the Docker daemon that runs, else as root with a private one
 # make gate    the built-in experiments, simulated, against results/reference/gate; ACCEPT=1 makes changes the baseline
+# make test-long     soaks, random grids, kill matrices: what other lanes do, many times over (docs/reference/long-tests.md)
 # make test-browser  the report of a run, and the documentation site, in headless Chromium
 # make figures       redraw every committed figure from results/reference/; make check-figures compares byte by byte
 # make record PAPER=dts   measure a paper's experiments again, record them in results/reference/, and redraw
@@ -15,7 +17,7 @@ VENV ?= .venv
 PYTHON ?= python3
 BIN := $(VENV)/bin
 
-.PHONY: setup sweep test test-kernel test-docker test-browser figures check-figures record lint gate docs man image \
+.PHONY: setup sweep test test-unit test-emulated test-kernel test-docker test-browser test-long figures check-figures record lint gate docs man image \
 	base-image-from-debian clean
 
 setup:
@@ -26,10 +28,16 @@ sweep: setup
 	$(BIN)/wanbench results latency-sweep --format pivot
 	@ls -1 results/latency-sweep/figures/*
 
-test: docs
+test: test-unit test-emulated
+
+# JOBS=0: in one process, beside something else
+JOBS ?= 2
+test-unit: docs
+	$(BIN)/python -m pytest tests/unit -n $(JOBS) --dist loadfile $(ARGS)
+
+test-emulated: setup
 	@sh scripts/setup-tests.sh programs
-	$(BIN)/python -m pytest tests/unit
-	sh scripts/measured-tests.sh -j 2 $(BIN)/python -m pytest --ignore tests/unit
+	sh scripts/measured-tests.sh -j 2 $(BIN)/python -m pytest tests/kernel tests/e2e $(ARGS)
 
 test-kernel: setup
 	@sh scripts/setup-tests.sh kernel docker
@@ -41,11 +49,21 @@ test-browser: docs
 	WANBENCH_REQUIRE="$(if $(CI),$(or $(WANBENCH_REQUIRE),browser),$(WANBENCH_REQUIRE))" sh scripts/measured-tests.sh \
 		$(BIN)/python -m pytest tests/browser $(ARGS)
 
+# As root: containers and, where this kernel has no netem, User-Mode Linux. What it says last is committed.
+test-long: docs
+	@sh scripts/setup-tests.sh kernel docker programs
+	sh scripts/with-dockerd.sh $(BIN)/python scripts/long_tests.py docs/reference/long-tests.md $(ARGS)
+
 figures: setup
 	$(BIN)/wanbench figures --paper all
 
 # 5: other versions of the libraries draw other bytes, which says nothing about the figures.
-check-figures: setup
+check-# As root: containers and, where this kernel has no netem, User-Mode Linux. What it says last is committed.
+test-long: docs
+	@sh scripts/setup-tests.sh kernel docker programs
+	sh scripts/with-dockerd.sh $(BIN)/python scripts/long_tests.py docs/reference/long-tests.md $(ARGS)
+
+figures: setup
 	$(BIN)/wanbench figures --paper all --check || [ $$? = 5 ]
 
 record: setup

@@ -36,6 +36,14 @@ LANES = {
 }
 
 
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Without `-m long`, or `-m "long and ..."`, what takes long is left out."""
+    if "long" not in config.option.markexpr:
+        long = [item for item in items if item.get_closest_marker("long")]
+        config.hook.pytest_deselected(items=long)
+        items[:] = [item for item in items if item not in long]
+
+
 def pytest_runtest_setup(item: pytest.Item) -> None:
     for lane, (why_not, remedy) in LANES.items():
         if item.get_closest_marker(lane) is None or (reason := why_not()) is None:

@@ -1,9 +1,8 @@
-"""`make image` without a registry, and the product on it. Takes minutes, so it is asked for by name."""
+"""`make image` without a registry, and the product on it: minutes, and packages from Debian and PyPI."""
 
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 
@@ -11,8 +10,7 @@ import host_image
 import pytest
 from cli_session import WANBENCH
 
-if "image" not in os.environ.get("WANBENCH_REQUIRE", "").split(","):
-    pytest.skip("takes four minutes: WANBENCH_REQUIRE=image make test-docker", allow_module_level=True)
+pytestmark = pytest.mark.long
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,7 @@ import time
 
 import pytest
 from cli_session import by_numbers
-from conftest import IMPATIENT, TOLERANT
+from docker_bench import IMPATIENT, TOLERANT
 
 RUN = ("run", "spec.toml", "--out", "out", "--no-figures", "--jobs", "1")
 

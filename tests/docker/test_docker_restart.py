@@ -12,8 +12,8 @@ from pathlib import Path
 import host_image
 import pytest
 from cli_session import by_numbers
-from conftest import DockerBench
 from docker import APIClient
+from docker_bench import DockerBench
 
 from wanbench.harness.testbeds.docker.daemon import Daemon, DaemonGone
 

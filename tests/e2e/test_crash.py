@@ -55,6 +55,7 @@ class Ending(NamedTuple):
     Attributes:
         does: to the command. code: of the command. says: its last line; None if it cannot say anything.
         within_s: how long it may take to end. popen: how it is started. fails: the repetition that ran has failed.
+        long: another ending shows the same, but for how the signal comes.
     """
 
     does: Callable[[Bench, Command], None]
@@ -63,6 +64,7 @@ class Ending(NamedTuple):
     within_s: float = 4
     popen: dict = {}  # noqa: RUF012 - never changed
     fails: bool = False
+    long: bool = False
 
 
 def signalled(number: int) -> Callable[[Bench, Command], None]:
@@ -91,10 +93,12 @@ def without_the_workers_parent(_bench: Bench, command: Command) -> None:
 
 ENDINGS = {
     "Ctrl-C": Ending(to_all(signal.SIGINT), 130, INTERRUPTED),
-    "SIGINT in the background": Ending(signalled(signal.SIGINT), 130, INTERRUPTED, popen={"preexec_fn": ignore_sigint}),
-    "SIGTERM": Ending(signalled(signal.SIGTERM), 130, INTERRUPTED),
+    "SIGINT in the background": Ending(
+        signalled(signal.SIGINT), 130, INTERRUPTED, popen={"preexec_fn": ignore_sigint}, long=True
+    ),
+    "SIGTERM": Ending(signalled(signal.SIGTERM), 130, INTERRUPTED, long=True),
     "SIGTERM while relay and workers hang": Ending(with_all_stopped(signal.SIGTERM), 130, INTERRUPTED, within_s=12),
-    "SIGKILL": Ending(signalled(signal.SIGKILL), -9, None),
+    "SIGKILL": Ending(signalled(signal.SIGKILL), -9, None, long=True),
     "SIGKILL while relay and workers hang": Ending(with_all_stopped(signal.SIGKILL), -9, None),
     "SIGKILL of all at once": Ending(to_all(signal.SIGKILL), -9, None),
     "SIGKILL of the workers' parent": Ending(
@@ -103,7 +107,9 @@ ENDINGS = {
 }
 
 
-@pytest.mark.parametrize("name", ENDINGS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.long] * ending.long) for name, ending in ENDINGS.items()]
+)
 def test_however_a_run_ends_nothing_is_left_or_lost_and_the_same_command_completes_it(bench, name):
     ending = ENDINGS[name]
     command = measuring(bench, **ending.popen)

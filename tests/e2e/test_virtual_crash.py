@@ -17,7 +17,8 @@ from warm_command import WarmCommands
 ALGORITHMS = "ssgd = {}\ndelayed = { delay = 2 }\nsparse = { period = 2 }\ndts = { delay = 4, period = 2 }"
 REPS = 100  # of the one-worker cell and four others, twenty of each
 SPEC = by_numbers("often", ALGORITHMS, run='testbed = "virtual"').replace("repeats = 1", "repeats = 20")
-KILLS, KILLS_AT_THE_END = 20, 5
+KILLS = pytest.mark.parametrize("kills", [6, pytest.param(40, marks=pytest.mark.long)])
+KILLS_AT_THE_END = pytest.mark.parametrize("kills", [2, pytest.param(10, marks=pytest.mark.long)])
 SEED = 20
 RUN = ("run", "spec.toml", "--out")
 
@@ -61,14 +62,16 @@ def undisturbed(warm):
     return found, measured - began, time.monotonic() - measured
 
 
-def test_a_run_killed_at_twenty_random_moments_loses_no_finished_repetition(warm, undisturbed):
+@KILLS
+def test_a_run_killed_at_random_moments_loses_no_finished_repetition(warm, undisturbed, kills):
     (commands, folder), (expected, measuring_s, _) = warm, undisturbed
-    run, rng = folder / "killed" / "often", random.Random(SEED)
-    moments = [(done, rng.uniform(0, 2 * measuring_s / REPS)) for done in sorted(rng.sample(range(REPS - 5), KILLS))]
+    out = f"killed-{kills}"
+    run, rng = folder / out / "often", random.Random(SEED)
+    moments = [(done, rng.uniform(0, 2 * measuring_s / REPS)) for done in sorted(rng.sample(range(REPS - 5), kills))]
     kept: dict[Path, tuple[int, bytes]] = {}
     halfway = 0
     for done, and_then_s in moments:
-        commands.start(*RUN, "killed", "--no-figures")
+        commands.start(*RUN, out, "--no-figures")
         until(lambda: len(finished(run)) > done, commands)  # noqa: B023
         time.sleep(and_then_s)
         assert commands.kill() == -9, f"seed {SEED}: {moments}: {commands.log.read_text()}"
@@ -77,9 +80,9 @@ def test_a_run_killed_at_twenty_random_moments_loses_no_finished_repetition(warm
         assert all(json.loads(row)["status"] == "ok" for _, row in now.values())
         halfway += len(list(run.glob("cells/*/rep-*.part")))
         kept = now
-    assert halfway >= KILLS / 4  # kills that only come between two repetitions would test little
-    assert KILLS <= len(kept) < REPS
-    commands.start(*RUN, "killed")
+    assert halfway >= kills / 4  # kills that only come between two repetitions would test little
+    assert kills <= len(kept) < REPS
+    commands.start(*RUN, out)
     assert commands.wait() == 0
     assert f"{REPS} reps, {REPS - len(kept)} to do" in commands.log.read_text()
     after = files(run)
@@ -88,10 +91,11 @@ def test_a_run_killed_at_twenty_random_moments_loses_no_finished_repetition(warm
     assert differ == [], f"seed {SEED}: {moments}"
 
 
-def test_a_run_killed_while_it_writes_its_rows_and_draws_is_mended_by_the_same_command(warm, undisturbed):
+@KILLS_AT_THE_END
+def test_a_run_killed_while_it_writes_its_rows_and_draws_is_mended_by_the_same_command(warm, undisturbed, kills):
     (commands, folder), (expected, _, deriving_s) = warm, undisturbed
     run, rng = folder / "undisturbed" / "often", random.Random(SEED)
-    moments = sorted(rng.uniform(0, deriving_s) for _ in range(KILLS_AT_THE_END))
+    moments = sorted(rng.uniform(0, deriving_s) for _ in range(kills))
     derived = [name for name in expected if re.match(r"figures/|results\.parquet", name)]
     assert len(derived) > 10
     unfinished = 0
@@ -109,7 +113,7 @@ def test_a_run_killed_while_it_writes_its_rows_and_draws_is_mended_by_the_same_c
         unfinished += len(now.keys() & set(derived)) < len(derived)
         (run / "figures").mkdir(exist_ok=True)
         (run / "results.parquet").touch()
-    assert unfinished >= KILLS_AT_THE_END / 2
+    assert unfinished >= kills / 2
     commands.start(*RUN, "undisturbed")
     assert commands.wait() == 0, commands.log.read_text()
     after = files(run)

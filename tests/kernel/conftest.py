@@ -1,148 +1,16 @@
-"""Workers without torch: processes in namespaces of their own, on an emulator, that do what a test says."""
+"""Fixtures: laboratories of workers on each emulator, that end with the test."""
 
 from __future__ import annotations
 
-import contextlib
-import multiprocessing
-import os
-import signal
-import socket
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
-from multiprocessing.connection import Connection
-from typing import Any
 
 import pytest
+from lab import Lab
 
 from wanbench.harness.emulators.netem.emulator import NetemEmulator
-from wanbench.harness.emulators.plan import Network, worker_address
+from wanbench.harness.emulators.plan import Network
 from wanbench.harness.emulators.process import EmulatorProcess
 from wanbench.harness.emulators.relay.emulator import RelayEmulator
-from wanbench.workloads.process.namespace import die_with_parent, drop_privileges, enter_private_network, set_tcp
-from wanbench.workloads.process.probing import handle
-from wanbench.workloads.process.tun import open_tun
-
-
-class LabWorker:
-    """The interface that a probe needs of a worker."""
-
-    def __init__(self, pipe: Connection) -> None:
-        self.pipe = pipe
-
-    def send(self, message: dict[str, Any]) -> None:
-        self.pipe.send((handle, (message,)))
-
-    def receive(self, timeout_s: float) -> dict[str, Any]:
-        if not self.pipe.poll(timeout_s):
-            raise TimeoutError
-        answer = self.pipe.recv()
-        if isinstance(answer, BaseException):
-            raise answer
-        return answer
-
-
-class Lab:
-    """Workers 0..n-1 attached to one emulator."""
-
-    def __init__(self, network: Network, kind: type[EmulatorProcess]) -> None:
-        self.emulator = kind()
-        self.pids: list[int] = []
-        self._pipes: list[Connection] = []
-        self._threads: list[ThreadPoolExecutor] = []  # one a worker, which does one thing at a time
-        try:
-            for rank in range(network.workers):
-                self.start_worker(rank)
-            self.emulator.apply(network)
-        except BaseException:
-            self.close()
-            raise
-
-    def run(self, rank: int, function: Callable[..., Any], *arguments: Any) -> Future[Any]:
-        """Call a module-level function inside a worker."""
-        return self._threads[rank].submit(self._call, self._pipes[rank], function, arguments)
-
-    def replace(self, rank: int) -> None:
-        """Kill a worker and start another one in its place; the last rank only."""
-        assert rank == len(self.pids) - 1
-        os.kill(self.pids[rank], signal.SIGKILL)
-        os.waitpid(self.pids.pop(), 0)
-        self._pipes.pop().close()
-        self._threads.pop().shutdown()
-        self.start_worker(rank)
-
-    @property
-    def workers(self) -> list[LabWorker]:
-        """For a probe."""
-        return [LabWorker(pipe) for pipe in self._pipes]
-
-    def close(self) -> None:
-        """End everything."""
-        for pid in self.pids:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-            os.waitpid(pid, 0)
-        self.pids = []
-        for pipe in self._pipes:
-            pipe.close()
-        for thread in self._threads:
-            thread.shutdown()
-        self.emulator.close()
-
-    @staticmethod
-    def _call(pipe: Connection, function: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
-        pipe.send((function, arguments))
-        answer = pipe.recv()
-        if isinstance(answer, BaseException):
-            raise answer
-        return answer
-
-    def start_worker(self, rank: int) -> None:
-        pipe, theirs = multiprocessing.Pipe()
-        sock, far = socket.socketpair()
-        parent = os.getpid()
-        pid = os.fork()
-        if pid == 0:
-            try:
-                die_with_parent(parent)
-                for open_end in (pipe, sock, *self._pipes):
-                    open_end.close()
-                _serve(rank, self.emulator.attachment, theirs, far)
-            finally:
-                os._exit(1)
-        self.pids.append(pid)
-        self._pipes.append(pipe)
-        self._threads.append(ThreadPoolExecutor(1))
-        theirs.close()
-        far.close()
-        with sock:
-            _, fds, _, _ = socket.recv_fds(sock, 1, 1)
-        if not fds:
-            error = pipe.recv()
-            raise error
-        self.emulator.attach(rank, fds[0])
-        os.close(fds[0])
-
-
-def _serve(rank: int, attachment: str, pipe: Connection, sock: socket.socket) -> None:
-    try:
-        enter_private_network()
-        tun = attachment == "tun"
-        device = open_tun("wan0", worker_address(rank)) if tun else os.open("/proc/self/ns/net", os.O_RDONLY)
-        set_tcp({"congestion": "reno", "slow_start_after_idle": True})
-        drop_privileges()
-    except Exception as error:
-        pipe.send(error)  # a host that lacks something fails the test with the remedy
-        return
-    with sock:
-        socket.send_fds(sock, [b"."], [device])
-    os.close(device)
-    while True:
-        function, arguments = pipe.recv()
-        try:
-            pipe.send(function(*arguments))
-        except Exception as error:
-            pipe.send(error)
-
 
 MakeLab = Callable[[Network], Lab]
 

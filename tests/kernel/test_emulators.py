@@ -175,7 +175,7 @@ def test_close_leaves_nothing_behind(lab):
 ORPHAN = """
 import sys, time
 sys.path[:0] = {paths!r}
-from conftest import Lab
+from lab import Lab
 from traffic import network
 from {emulator.__module__} import {emulator.__name__}
 lab = Lab(network(3), {emulator.__name__})

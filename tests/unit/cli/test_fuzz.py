@@ -16,8 +16,9 @@ from wanbench.harness.spec.experiment import Spec
 from wanbench.netprofiles import load
 from wanbench.netprofiles.errors import ProfileError
 
-MUTANTS = 1000
-DAMAGED = 300
+MANY = pytest.mark.long
+MUTANTS = pytest.mark.parametrize("mutants", [300, pytest.param(3000, marks=MANY)])
+DAMAGED = pytest.mark.parametrize("damaged", [100, pytest.param(600, marks=MANY)])
 SPECS = sorted((Path(__file__).resolve().parents[3] / "harness" / "spec" / "experiments").glob("*.toml"))
 CATALOG = Path(__file__).resolve().parents[3] / "netprofiles" / "catalog"
 PROFILES = sorted(CATALOG.glob("*.toml"))
@@ -72,35 +73,37 @@ def is_clear(error: str, where: str) -> bool:
     return bool(lines) and all(where in line and len(line) < 1000 for line in lines)
 
 
+@MUTANTS
 @pytest.mark.parametrize("path", SPECS, ids=lambda path: path.stem)
-def test_a_mutilated_spec_is_cells_or_one_line(path):
+def test_a_mutilated_spec_is_cells_or_one_line(path, mutants):
     rng = random.Random(path.stem)
     refused = []
-    for _ in range(MUTANTS // len(SPECS) + 1):
+    for _ in range(mutants // len(SPECS) + 1):
         text = mutant(path.read_text(), rng)
         try:
             expand(Spec.from_toml(text, "x.toml"), "x.toml")
         except SpecError as error:
             refused.append((text, str(error)))
-    assert len(refused) > MUTANTS // len(SPECS) // 4  # most mutants are no experiments: the test tests something
+    assert len(refused) > mutants // len(SPECS) // 4  # most mutants are no experiments: the test tests something
     assert [(text, error) for text, error in refused if not is_clear(error, "x.toml")] == []
     for text, _ in refused[::10]:
         Path("x.toml").write_text(text)
         assert is_refused_clearly("plan", "x.toml", where="x.toml")
 
 
+@MUTANTS
 @pytest.mark.parametrize(
     ("text", "suffix"),
     [*((path.read_text(), ".toml") for path in PROFILES), (CSV, ".csv")],
     ids=[*(path.stem for path in PROFILES), "csv"],
 )
-def test_a_mutilated_profile_is_a_network_or_one_line(text, suffix, tmp_path):
+def test_a_mutilated_profile_is_a_network_or_one_line(text, suffix, mutants, tmp_path):
     rng = random.Random(len(text))
     file = tmp_path / f"mine{suffix}"
     for table in CATALOG.glob("*.csv"):
         (tmp_path / table.name).write_bytes(table.read_bytes())
     refused = []
-    for _ in range(MUTANTS // (len(PROFILES) + 1) // (1 + len(text) // 20_000) + 1):
+    for _ in range(mutants // (len(PROFILES) + 1) // (1 + len(text) // 20_000) + 1):
         mutated = mutant(text, rng)
         file.write_text(mutated)
         try:
@@ -154,7 +157,8 @@ COMMANDS = (
 )
 
 
-def test_damaged_results_are_named_and_left_out_or_refused_in_one_line(tmp_path):
+@DAMAGED
+def test_damaged_results_are_named_and_left_out_or_refused_in_one_line(damaged, tmp_path):
     rng = random.Random("results")
     finished(tmp_path)
     good = tmp_path / "good"
@@ -162,7 +166,7 @@ def test_damaged_results_are_named_and_left_out_or_refused_in_one_line(tmp_path)
     write_json(good / "spec.resolved.json", Spec.load("smoke").to_dict())
     write_json(good / "manifest.json", {"schema": 1})
     named = 0
-    for number in range(DAMAGED):
+    for number in range(damaged):
         folder = tmp_path / "results" / "smoke"
         shutil.copytree(good, folder)
         damage(folder, rng)
@@ -182,4 +186,4 @@ def test_damaged_results_are_named_and_left_out_or_refused_in_one_line(tmp_path)
                 assert is_clear("\n".join(line for line in lines if "not finished" not in line), "results")
         assert {path: path.read_bytes() for path in before} == before
         shutil.rmtree(folder)
-    assert named > DAMAGED // 5
+    assert named > damaged // 5
