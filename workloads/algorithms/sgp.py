@@ -74,7 +74,6 @@ class PushSum(Algorithm):
                 self.refuse(name, value, f"more than 0, or {FOREVER!r}")
 
     def check(self, setting: Setting) -> None:
-        """As `Algorithm.check`."""
         super().check(setting)
         if self.peers > setting.workers - 1:
             self.refuse("peers", self.peers, f"at most {setting.workers - 1} with {setting.workers} workers")
@@ -86,7 +85,6 @@ class PushSum(Algorithm):
         return 2 * self.peers
 
     def start(self, replica: Replica) -> None:
-        """Called once, before the first step, on every rank with equal parameters."""
         super().start(replica)
         numel = replica.w.numel()
         self._y = replica.w.new_zeros(numel + 1)

@@ -83,7 +83,6 @@ class EmulatedTask(Task):
         return self._compute.compute_ns
 
     def gradient(self, step: int, ready: Ready | None = None) -> tuple[Vector, float | None]:
-        """See `Task.gradient`."""
         began_ns = self._clock.now()
         self._g.copy_(self._source)
         self._compute.replay(step, began_ns, _slices(self._g, ready))
@@ -150,7 +149,6 @@ class LearningTask(Task):
         return self._g, loss
 
     def evaluate(self) -> float | None:
-        """See `Task.evaluate`. The module is in evaluation mode meanwhile."""
         if self._learner.evaluate is None:
             return None
         self._learner.module.eval()

@@ -126,7 +126,6 @@ class _OnlyArrays(pickle.Unpickler):
     """Pickles can run programs; these hold nothing but NumPy arrays."""
 
     def find_class(self, module: str, name: str) -> Any:
-        """See `pickle.Unpickler.find_class`."""
         import numpy as np
         from numpy._core import multiarray
 
