@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 from wanbench.netprofiles.errors import did_you_mean
 from wanbench.workloads.algorithms.base import Algorithm, AlgorithmError
-from wanbench.workloads.parameters import typename_of, unknown_or_missing
+from wanbench.workloads.parameters import unknown_or_missing
 
 ALGORITHM, PARAMS = "WANBENCH_ALGORITHM", "WANBENCH_PARAMS"
 """Environment variables of a program: a kind, and its parameters as JSON."""
@@ -60,16 +60,6 @@ def find(kind: str) -> type[Algorithm]:
     )
 
 
-def parameters(kind: str) -> dict[str, str]:
-    """The parameters of a kind, by name, with their types as written: {"delay": "int"}.
-
-    Raises:
-        AlgorithmError: there is no such kind.
-    """
-    items = find(kind).parameters()
-    return {name: typename_of(item) for name, item in items.items()}
-
-
 def create(kind: str, params: Mapping[str, object]) -> Algorithm:
     """An algorithm with its parameters.
 
@@ -107,15 +97,6 @@ def from_environment(environment: Mapping[str, str]) -> Algorithm:
         return create(kind, params)
     except AlgorithmError as error:
         raise AlgorithmError(f"{ALGORITHM}={kind}: {error}") from None
-
-
-def label(kind: str, params: Mapping[str, object]) -> str:
-    """The label of an algorithm: `dts-d20-p4`, `delayed-d4`, `sparse-p4`, `ssgd`.
-
-    Raises:
-        AlgorithmError: as `create`.
-    """
-    return create(kind, params).label
 
 
 def expand(kind: str, params: Mapping[str, object]) -> list[dict[str, object]]:
