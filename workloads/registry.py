@@ -15,6 +15,7 @@ from wanbench.netprofiles.errors import did_you_mean
 from wanbench.workloads import workload_keys
 from wanbench.workloads.compute.buckets import FLOAT32_BYTES, Bucket, plan_buckets, scaled_numel
 from wanbench.workloads.compute.emulated import EmulatedCompute, StepTime, ready_share
+from wanbench.workloads.compute.phantom import Phantom
 from wanbench.workloads.compute.slowdown import Slowdowns
 from wanbench.workloads.data.errors import WorkloadError
 from wanbench.workloads.data.portion import Portion
@@ -173,7 +174,7 @@ def make_task(
         phantom: without payload, where nothing is learned.
         slow: when emulated compute takes longer, the fields of `workloads.compute.slowdown.Slowdown`.
     """
-    from wanbench.workloads.compute.task import EmulatedTask, LearningTask, PhantomTask
+    from wanbench.workloads.compute.task import EmulatedTask, LearningTask, random_gradient
 
     train = {} if train is None else train
     learner: Learner | None = None
@@ -194,10 +195,8 @@ def make_task(
     else:
         assert emulated is not None, "a workload that learns nothing has an emulated step time"
         numel = buckets[0].stop
-        if phantom:
-            task = PhantomTask(numel, emulated, clock)
-        else:
-            task = EmulatedTask(numel, emulated, clock, seed=seed, rank=rank)
+        source = Phantom(numel) if phantom else random_gradient(numel, seed=seed, rank=rank)
+        task = EmulatedTask(source, emulated, clock)
     task.shapes, task.slow = known.shapes, slowdowns
     return task
 

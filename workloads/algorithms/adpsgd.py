@@ -96,7 +96,6 @@ class ADPSGD(Algorithm):
         return 8
 
     def check(self, setting: Setting) -> None:
-        """As `Algorithm.check`."""
         super().check(setting)
         if setting.workers % 2:
             raise AlgorithmError(f"algorithm 'adpsgd' needs an even number of workers, got {setting.workers}")
@@ -104,7 +103,6 @@ class ADPSGD(Algorithm):
             raise AlgorithmError("algorithm 'adpsgd' polls for messages, which collective 'gloo' cannot; use 'direct'")
 
     def start(self, replica: Replica) -> None:
-        """Called once, before the first step, on every rank with equal parameters."""
         super().start(replica)
         comm = replica.comm
         self._neighbours = ring(comm.rank, comm.world_size) if comm.world_size > 1 else []

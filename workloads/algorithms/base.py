@@ -19,8 +19,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import Field, dataclass, field, fields
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
+from wanbench.netprofiles import Delay, Size, UnitError
 from wanbench.workloads.comm.base import Comm, Vector
 from wanbench.workloads.compression import registry as compressors
 from wanbench.workloads.compression.averaging import Averager
@@ -33,6 +34,7 @@ __all__ = [
     "Algorithm", "AlgorithmError", "Compression", "Promises", "Replica", "Setting", "at_least", "between", "one_of",
 ]  # fmt: skip
 
+AnyUnit = TypeVar("AnyUnit", Delay, Size)
 Compression = str | Mapping[str, Any] | Compressor
 """A compressor's name, a table with `kind` and parameters, or in Python a compressor; "none" without."""
 
@@ -167,6 +169,13 @@ class Algorithm(Parameters, Stateful):
                 compressors.create(value)
             except CompressorError as error:
                 raise AlgorithmError(f"algorithm '{self.kind}': {name}: {error}") from None
+
+    def _parsed(self, name: str, value: object, unit: type[AnyUnit]) -> AnyUnit:
+        """A parameter that is a text with a unit. Raises: AlgorithmError."""
+        try:
+            return unit.parse(str(value))
+        except UnitError as error:
+            raise AlgorithmError(f"algorithm '{self.kind}': {name}: {error}") from None
 
     def _word(self, name: str, value: object) -> str:
         compressor = compressors.create(value) if value == getattr(self, "compression", None) else None

@@ -71,12 +71,10 @@ class DiLoCo(Algorithm):
         return Promises(agrees=True, lawful=self.in_one_all_reduce)
 
     def check(self, setting: Setting) -> None:
-        """As `Algorithm.check`."""
         super().check(setting)
         self.refuse_own_momentum()
 
     def start(self, replica: Replica) -> None:
-        """Called once, before the first step, on every rank with equal parameters."""
         super().start(replica)
         self._outer = Outer(replica.w, self.outer_lr, self.momentum)
         self._averager = self.averager(replica.w)

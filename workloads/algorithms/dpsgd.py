@@ -34,7 +34,6 @@ class DPSGD(Algorithm):
         return 4
 
     def start(self, replica: Replica) -> None:
-        """Called once, before the first step, on every rank with equal parameters."""
         super().start(replica)
         self._alone = replica.comm.world_size == 1
         self._neighbours = Neighbours(replica.comm)

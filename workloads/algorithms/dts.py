@@ -81,10 +81,8 @@ class DTS(Compensated):
 
     @property
     def model_space(self) -> bool:
-        """See `Compensated`."""
         return self.form == "model"
 
     @property
     def two_tensors(self) -> bool:
-        """See `Compensated`; without a period one tensor is exact."""
         return self.tensors == 2 or self.period == 1

@@ -42,7 +42,6 @@ class ECDPSGD(Algorithm):
     compression: Compression = field(default_factory=lambda: {"kind": "qsgd", "levels": 127, "bucket": 64})
 
     def __post_init__(self) -> None:
-        """Check the parameters. Raises: AlgorithmError."""
         super().__post_init__()
         compressor = self.compressor
         if compressor is not None and not (compressor.unbiased and isinstance(compressor, Gathered)):
@@ -64,7 +63,6 @@ class ECDPSGD(Algorithm):
         """No all_gather is needed here, so that any collective will do."""
 
     def start(self, replica: Replica) -> None:
-        """Called once, before the first step, on every rank with equal parameters."""
         super().start(replica)
         comm = replica.comm
         self._neighbours = Neighbours(comm)

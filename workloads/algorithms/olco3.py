@@ -102,7 +102,6 @@ class OLCO3(Algorithm):
         return TwoWay(inner)
 
     def __post_init__(self) -> None:
-        """Check the parameters. Raises: AlgorithmError."""
         super().__post_init__()
         if self.two_way and self.compressor is None:
             self.refuse("two_way", True, "a compression with it")
@@ -112,12 +111,10 @@ class OLCO3(Algorithm):
         return 2 * (world_size - 1) if self.two_way else 1
 
     def check(self, setting: Setting) -> None:
-        """As `Algorithm.check`."""
         super().check(setting)
         self.refuse_own_momentum()
 
     def start(self, replica: Replica) -> None:
-        """Called once, before the first step, on every rank with equal parameters."""
         super().start(replica)
         self._anchor, self._begin, self._delta = replica.w.clone(), replica.w.clone(), replica.w.clone()
         self._averager = self.averager(replica.w)

@@ -47,7 +47,6 @@ class OverlapLocalSGD(Algorithm):
         return self.period
 
     def start(self, replica: Replica) -> None:
-        """Called once, before the first step, on every rank with equal parameters."""
         super().start(replica)
         self._anchor, self._velocity = replica.w.clone(), replica.w.clone().zero_()
         self._message: Vector = replica.w.clone()

@@ -8,53 +8,32 @@ import json
 from collections.abc import Mapping
 
 from wanbench.netprofiles.errors import did_you_mean
-from wanbench.workloads.algorithms.adpsgd import ADPSGD
 from wanbench.workloads.algorithms.base import Algorithm, AlgorithmError
-from wanbench.workloads.algorithms.cocod import CoCoD
-from wanbench.workloads.algorithms.delayed import Delayed
-from wanbench.workloads.algorithms.dga import DGA
-from wanbench.workloads.algorithms.diloco import DiLoCo
-from wanbench.workloads.algorithms.dpsgd import DPSGD
-from wanbench.workloads.algorithms.dts import DTS
-from wanbench.workloads.algorithms.ecdpsgd import ECDPSGD
-from wanbench.workloads.algorithms.gradient_sharing import GradientSharing
-from wanbench.workloads.algorithms.localsgd import LocalSGD
-from wanbench.workloads.algorithms.olco3 import OLCO3
-from wanbench.workloads.algorithms.osgp import OSGP
-from wanbench.workloads.algorithms.overlap import OverlapLocalSGD
-from wanbench.workloads.algorithms.rps import RPS
-from wanbench.workloads.algorithms.sgp import SGP
-from wanbench.workloads.algorithms.sparse import Sparse
-from wanbench.workloads.algorithms.ssgd import SSGD
-from wanbench.workloads.algorithms.streaming import StreamingDiLoCo
-from wanbench.workloads.parameters import typename_of, unknown_or_missing
+from wanbench.workloads.parameters import unknown_or_missing
 
 ALGORITHM, PARAMS = "WANBENCH_ALGORITHM", "WANBENCH_PARAMS"
 """Environment variables of a program: a kind, and its parameters as JSON."""
 
-_BUILT_IN: Mapping[str, type[Algorithm]] = {
-    cls.kind: cls
-    for cls in (
-        Algorithm,
-        SSGD,
-        Delayed,
-        Sparse,
-        DTS,
-        DGA,
-        LocalSGD,
-        CoCoD,
-        OverlapLocalSGD,
-        DiLoCo,
-        StreamingDiLoCo,
-        OLCO3,
-        RPS,
-        GradientSharing,
-        SGP,
-        OSGP,
-        DPSGD,
-        ECDPSGD,
-        ADPSGD,
-    )
+_BUILT_IN: Mapping[str, str] = {
+    "local": "base:Algorithm",
+    "ssgd": "ssgd:SSGD",
+    "delayed": "delayed:Delayed",
+    "sparse": "sparse:Sparse",
+    "dts": "dts:DTS",
+    "dga": "dga:DGA",
+    "localsgd": "localsgd:LocalSGD",
+    "cocod": "cocod:CoCoD",
+    "overlap-localsgd": "overlap:OverlapLocalSGD",
+    "diloco": "diloco:DiLoCo",
+    "streaming-diloco": "streaming:StreamingDiLoCo",
+    "olco3": "olco3:OLCO3",
+    "rps": "rps:RPS",
+    "gradient-sharing": "gradient_sharing:GradientSharing",
+    "sgp": "sgp:SGP",
+    "osgp": "osgp:OSGP",
+    "dpsgd": "dpsgd:DPSGD",
+    "ecdpsgd": "ecdpsgd:ECDPSGD",
+    "adpsgd": "adpsgd:ADPSGD",
 }
 
 
@@ -70,23 +49,15 @@ def find(kind: str) -> type[Algorithm]:
         AlgorithmError: there is no such kind, or it is not an `Algorithm`.
     """
     if kind in _BUILT_IN:
-        return _BUILT_IN[kind]
+        module, _, name = _BUILT_IN[kind].partition(":")
+        found: type[Algorithm] = getattr(importlib.import_module(f"wanbench.workloads.algorithms.{module}"), name)
+        return found
     if ":" in kind:
         return _load(kind)
     known = ", ".join(_BUILT_IN)
     raise AlgorithmError(
         f"algorithm '{kind}' is unknown{did_you_mean(kind, _BUILT_IN)} (known: {known}; your own: 'module:Class')"
     )
-
-
-def parameters(kind: str) -> dict[str, str]:
-    """The parameters of a kind, by name, with their types as written: {"delay": "int"}.
-
-    Raises:
-        AlgorithmError: there is no such kind.
-    """
-    items = find(kind).parameters()
-    return {name: typename_of(item) for name, item in items.items()}
 
 
 def create(kind: str, params: Mapping[str, object]) -> Algorithm:
@@ -126,15 +97,6 @@ def from_environment(environment: Mapping[str, str]) -> Algorithm:
         return create(kind, params)
     except AlgorithmError as error:
         raise AlgorithmError(f"{ALGORITHM}={kind}: {error}") from None
-
-
-def label(kind: str, params: Mapping[str, object]) -> str:
-    """The label of an algorithm: `dts-d20-p4`, `delayed-d4`, `sparse-p4`, `ssgd`.
-
-    Raises:
-        AlgorithmError: as `create`.
-    """
-    return create(kind, params).label
 
 
 def expand(kind: str, params: Mapping[str, object]) -> list[dict[str, object]]:

@@ -26,7 +26,7 @@ from collections.abc import Sequence
 from dataclasses import Field, dataclass, field
 from typing import Any
 
-from wanbench.netprofiles import Delay, UnitError
+from wanbench.netprofiles import Delay
 from wanbench.workloads.algorithms.base import Algorithm, AlgorithmError, Promises, Replica, Setting, at_least
 from wanbench.workloads.algorithms.peers import exponential
 from wanbench.workloads.comm.base import CommError, PatientWork, Vector, Work
@@ -65,16 +65,10 @@ class PushSum(Algorithm):
 
     def _check(self, name: str, value: object, item: Field[Any]) -> None:
         super()._check(name, value, item)
-        if name == "wait" and value != FOREVER:
-            try:
-                wait = Delay.parse(str(value))
-            except UnitError as error:
-                raise AlgorithmError(f"algorithm '{self.kind}': wait: {error}") from None
-            if not wait.ns:
-                self.refuse(name, value, f"more than 0, or {FOREVER!r}")
+        if name == "wait" and value != FOREVER and not self._parsed(name, value, Delay).ns:
+            self.refuse(name, value, f"more than 0, or {FOREVER!r}")
 
     def check(self, setting: Setting) -> None:
-        """As `Algorithm.check`."""
         super().check(setting)
         if self.peers > setting.workers - 1:
             self.refuse("peers", self.peers, f"at most {setting.workers - 1} with {setting.workers} workers")
@@ -86,7 +80,6 @@ class PushSum(Algorithm):
         return 2 * self.peers
 
     def start(self, replica: Replica) -> None:
-        """Called once, before the first step, on every rank with equal parameters."""
         super().start(replica)
         numel = replica.w.numel()
         self._y = replica.w.new_zeros(numel + 1)

@@ -48,7 +48,6 @@ class SSGD(Algorithm):
             )
 
     def start(self, replica: Replica) -> None:
-        """Called once, before the first step."""
         super().start(replica)
         self._works: list[Work] = []
         self._averager = None if self.compressor is None else self.averager(replica.w)

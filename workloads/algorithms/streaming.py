@@ -67,7 +67,6 @@ class StreamingDiLoCo(Algorithm):
     compression: Compression = "none"
 
     def __post_init__(self) -> None:
-        """Check the parameters. Raises: AlgorithmError."""
         super().__post_init__()
         if self.period % self.fragments:
             self.refuse("period", self.period, f"a multiple of fragments = {self.fragments}")
@@ -104,7 +103,6 @@ class StreamingDiLoCo(Algorithm):
         return super().message_bytes(-(-numel // self.fragments))
 
     def start(self, replica: Replica) -> None:
-        """Called once, before the first step, on every rank with equal parameters."""
         super().start(replica)
         ends = [replica.w.numel() * i // self.fragments for i in range(self.fragments + 1)]
         self._slices = [slice(a, b) for a, b in pairwise(ends)]

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import Field, dataclass
 from typing import Any
 
-from wanbench.netprofiles import Delay, Size, UnitError
+from wanbench.netprofiles import Delay, Size
 from wanbench.workloads.algorithms.base import Algorithm, AlgorithmError, Promises, Replica, Setting
 from wanbench.workloads.comm.base import Vector
 from wanbench.workloads.comm.blocks import PAYLOAD_BYTES
@@ -105,11 +105,7 @@ class Unreliable(Algorithm):
 
     def _check(self, name: str, value: object, item: Field[Any]) -> None:
         super()._check(name, value, item)
-        assert isinstance(value, str), "the parameters are strings"
-        try:
-            number = Size.parse(value).bytes if name == "block" else Delay.parse(value).ns
-        except UnitError as error:
-            raise AlgorithmError(f"algorithm '{self.kind}': {name}: {error}") from None
+        number = self._parsed(name, value, Size).bytes if name == "block" else self._parsed(name, value, Delay).ns
         if not number:
             self.refuse(name, value, "more than 0")
         if name == "deadline" and number > LONGEST_DEADLINE.ns:

@@ -16,47 +16,36 @@ class Vector(Protocol):
 
     def add_(self, other: Self, *, alpha: float = 1.0) -> Self:
         """In place: self += alpha * other."""
-        ...
 
     def mul_(self, factor: float) -> Self:
         """In place: self *= factor."""
-        ...
 
     def div_(self, other: Self) -> Self:
         """In place: self /= other, element by element."""
-        ...
 
     def copy_(self, other: Self) -> Self:
         """In place: self = other."""
-        ...
 
     def zero_(self) -> Self:
         """In place: self = 0."""
-        ...
 
     def fill_(self, value: float, /) -> Self:
         """In place: each element = value."""
-        ...
 
     def clone(self) -> Self:
         """An independent copy."""
-        ...
 
     def new_zeros(self, size: int, /) -> Self:
         """Another vector of `size` zeros."""
-        ...
 
     def numel(self) -> int:
         """The number of elements."""
-        ...
 
     def element_size(self) -> int:
         """Bytes of one element on the wire."""
-        ...
 
     def __getitem__(self, part: slice) -> Any:
         """A part of it, which shares its memory."""
-        ...
 
 
 class Work(Protocol):
@@ -64,7 +53,6 @@ class Work(Protocol):
 
     def done(self) -> bool:
         """True once `wait` would return at once. Never blocks."""
-        ...
 
     def wait(self) -> None:
         """Block until the result is there: the only place where a worker can stall.
@@ -72,7 +60,6 @@ class Work(Protocol):
         Raises:
             CommError: the peer is gone, or the deadline of the operation has passed.
         """
-        ...
 
 
 @runtime_checkable
@@ -81,7 +68,6 @@ class PatientWork(Work, Protocol):
 
     def wait_for(self, seconds: float) -> bool:
         """As `wait`, but no longer than `seconds`; true if the result is there. Raises: CommError, as `wait`."""
-        ...
 
 
 class Comm(Protocol):
@@ -95,26 +81,21 @@ class Comm(Protocol):
 
         `vector` belongs to the operation until its `wait` returns.
         """
-        ...
 
     def all_gather(self, vector: Vector, parts: Sequence[Vector]) -> Work:
         """Fill `parts[rank]` with the `vector` of each rank, this one's too; returns at once.
 
         All vectors have one size and type. They and the parts belong to the operation until its `wait` returns.
         """
-        ...
 
     def send(self, vector: Vector, dst: int) -> Work:
         """Send a copy of `vector` to rank `dst`; returns at once."""
-        ...
 
     def recv(self, vector: Vector, src: int) -> Work:
         """Fill `vector` with the next message from rank `src`; returns at once."""
-        ...
 
     def close(self) -> None:
         """Release connections. Nothing may be in flight."""
-        ...
 
 
 class Clock(Protocol):
@@ -122,11 +103,9 @@ class Clock(Protocol):
 
     def now(self) -> int:
         """Nanoseconds since an arbitrary origin that all workers of a run share."""
-        ...
 
     def sleep(self, seconds: float) -> None:
         """Let `seconds` pass."""
-        ...
 
 
 class CommError(RuntimeError):

@@ -335,7 +335,6 @@ class DatagramComm(DirectComm):
         self._datagrams = datagrams
 
     def exchange(self, sends: Mapping[int, Vector], receives: Mapping[int, Vector], terms: Terms) -> UdpExchange:
-        """See `workloads.comm.exchange.LossyComm`. The vectors are contiguous CPU tensors."""
         return self._datagrams.exchange(sends, receives, terms)
 
     def close(self) -> None:

@@ -60,7 +60,6 @@ class DirectWork:
             raise CommError(f"direct: {self._what} failed: {self._error}")
 
     def wait_for(self, seconds: float) -> bool:
-        """As `wait`, but no longer than `seconds`; true if finished. Raises: CommError as `wait`."""
         if self._event.wait(seconds):
             self.wait()
         return self._event.is_set()

@@ -56,12 +56,10 @@ class Exchange(Work, Protocol):
     @property
     def arrived(self) -> Mapping[int, Sequence[slice]]:
         """See the class."""
-        ...
 
     @property
     def blocks(self) -> tuple[int, int]:
         """See the class."""
-        ...
 
 
 @runtime_checkable
@@ -74,4 +72,3 @@ class LossyComm(Comm, Protocol):
         Nothing is sent again, and a vector of no elements is not sent. All vectors belong to the operation until its
         `wait` returns; then `receives` holds values where `arrived` says so, and anything elsewhere.
         """
-        ...

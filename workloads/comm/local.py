@@ -72,7 +72,6 @@ class Threads:
         return self._join("all_reduce", rank, sequence, nbytes)
 
     def all_gather(self, rank: int, sequence: int, nbytes: int) -> _Flight:
-        """As `all_reduce`."""
         return self._join("all_gather", rank, sequence, nbytes)
 
     def _join(self, what: str, rank: int, sequence: int, nbytes: int) -> _Flight:

@@ -31,31 +31,24 @@ class Fabric(Protocol):
     @property
     def together(self) -> AbstractContextManager[object]:
         """See the class."""
-        ...
 
     def now(self) -> int:
         """The time."""
-        ...
 
     def sleep(self, rank: int, ns: int) -> None:
         """Let `ns` pass for this worker; others run meanwhile."""
-        ...
 
     def all_reduce(self, rank: int, sequence: int, nbytes: int) -> Any:
         """This worker joins all_reduce number `sequence`. Raises: CommError, if it brings another size."""
-        ...
 
     def all_gather(self, rank: int, sequence: int, nbytes: int) -> Any:
         """The same for an all_gather; all collectives share one numbering."""
-        ...
 
     def message(self, src: int, dst: int, number: int, nbytes: int) -> Any:
         """Message `number` from `src` to `dst` leaves."""
-        ...
 
     def expect(self, src: int, dst: int, number: int) -> Any:
         """The same message, as its receiver knows it, perhaps before it left."""
-        ...
 
     def exchange(
         self, rank: int, number: int, sends: Mapping[int, tuple[int, int]], expected: Mapping[int, int], terms: Terms
@@ -65,23 +58,18 @@ class Fabric(Protocol):
         Args:
             sends: (datagrams, bytes) to each peer that gets any. expected: datagrams from each peer that sends any.
         """
-        ...
 
     def there(self, flight: Any, peer: int, cut: Blocks) -> Sequence[bool]:
         """Which blocks of the vector of `peer`, so cut, had come when the exchange ended."""
-        ...
 
     def done(self, flight: Any, rank: int) -> bool:
         """True if `wait` would return at once."""
-        ...
 
     def ended(self, flight: Any, rank: int) -> int | None:
         """When the operation ended for this worker; None while that is not known."""
-        ...
 
     def wait(self, flight: Any, rank: int, until_ns: int | None = None) -> None:
         """Return when the operation has ended for this worker, or at `until_ns` if not; others run meanwhile."""
-        ...
 
 
 @dataclass

@@ -48,8 +48,7 @@ class _Connection:
 
 def listen(address: str) -> socket.socket:
     """A listening socket on `address`, any port; publish its `getsockname()` to the peers."""
-    sock = socket.create_server((address, 0), backlog=1024)
-    return sock
+    return socket.create_server((address, 0), backlog=1024)
 
 
 def connect(

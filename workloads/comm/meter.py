@@ -120,47 +120,39 @@ class MeteredComm:
 
     def all_reduce(self, vector: Vector) -> MeteredWork:
         """As the underlying comm, counted; a lone worker sends nothing."""
-        if self.world_size > 1:
-            self._count(_size(vector))
-        message = self._note("all_reduce", _size(vector))
+        message = self._note("all_reduce", _size(vector), sends=self.world_size > 1)
         return MeteredWork(self, self._comm.all_reduce(vector), message)
 
     def all_gather(self, vector: Vector, parts: Sequence[Vector]) -> MeteredWork:
         """As the underlying comm, counted; a lone worker sends nothing."""
-        if self.world_size > 1:
-            self._count(_size(vector))
-        message = self._note("all_gather", _size(vector))
+        message = self._note("all_gather", _size(vector), sends=self.world_size > 1)
         return MeteredWork(self, self._comm.all_gather(vector, parts), message)
 
     def send(self, vector: Vector, dst: int) -> MeteredWork:
         """As the underlying comm, counted."""
-        self._count(_size(vector))
-        message = self._note("send", _size(vector))
+        message = self._note("send", _size(vector), sends=True)
         return MeteredWork(self, self._comm.send(vector, dst), message)
 
     def recv(self, vector: Vector, src: int) -> MeteredWork:
         """As the underlying comm."""
-        message = self._note("recv", _size(vector))
+        message = self._note("recv", _size(vector), sends=False)
         return MeteredWork(self, self._comm.recv(vector, src), message)
 
     def exchange(self, sends: Mapping[int, Vector], receives: Mapping[int, Vector], terms: Terms) -> MeteredExchange:
         """As the underlying comm, counted. Raises: CommError, if it has no datagrams."""
         if not isinstance(self._comm, LossyComm):
             raise CommError(f"{type(self._comm).__name__} has no datagrams; an exchange of blocks needs them")
-        nbytes = sum(_size(vector) for vector in sends.values())
-        self._count(nbytes)
-        message = self._note("exchange", nbytes)
+        message = self._note("exchange", sum(_size(vector) for vector in sends.values()), sends=True)
         return MeteredExchange(self, self._comm.exchange(sends, receives, terms), message)
 
     def close(self) -> None:
         """As the underlying comm."""
         self._comm.close()
 
-    def _count(self, nbytes: int) -> None:
-        self.payload_bytes += nbytes
-        self.messages_sent += 1
-
-    def _note(self, kind: str, nbytes: int) -> Message | None:
+    def _note(self, kind: str, nbytes: int, *, sends: bool) -> Message | None:
+        if sends:
+            self.payload_bytes += nbytes
+            self.messages_sent += 1
         if self.journal is None or self.world_size == 1 or len(self.journal) >= JOURNAL_LIMIT:
             return None
         message = Message(kind, nbytes, self.clock.now())

@@ -116,7 +116,6 @@ class Gathered(Compressor):
         """What a message stands for, as a new vector of the shape and type of `like`."""
 
     def rounds(self, v: torch.Tensor, comm: Comm) -> Rounds:
-        """See `Compressor.rounds`."""
         message = self.encode(v)
         parts = [message.clone() for _ in range(comm.world_size)]
         yield comm.all_gather(message, parts), self.decode(message, v)
@@ -137,7 +136,6 @@ class Agreed(Compressor):
         """The indices to send of the next vector, shape (k,), the same on all ranks."""
 
     def rounds(self, v: torch.Tensor, comm: Comm) -> Rounds:
-        """See `Compressor.rounds`."""
         indices = self.pick(v)
         message = v[indices]
         c = v.new_zeros(v.numel()).index_copy_(0, indices, message)

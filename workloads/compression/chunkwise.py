@@ -30,15 +30,12 @@ class Chunkwise(Agreed):
     ratio: float = field(default=0.01, metadata=between(0, 1, open_below=True))
 
     def start(self, shapes: Shapes, rank: int, world_size: int, seed: int) -> None:
-        """See `Compressor.start`."""
         self._turn = 0
 
     def messages(self, numel: int, shapes: Shapes = (), bytes_each: int = 4) -> Sequence[Message]:
-        """See `Compressor.messages`; the last chunk begins earlier if it would end too late."""
         return [Message(-(-numel // self._chunks(numel)), bytes_each)]
 
     def pick(self, v: torch.Tensor) -> torch.Tensor:
-        """See `Agreed.pick`."""
         (message,) = self.messages(v.numel())
         begin = min(self._turn * message.numel, v.numel() - message.numel)
         self._turn = (self._turn + 1) % self._chunks(v.numel())

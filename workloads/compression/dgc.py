@@ -51,7 +51,6 @@ class DGC(TopK):
     _seen = 0
 
     def start(self, shapes: Shapes, rank: int, world_size: int, seed: int) -> None:
-        """See `Compressor.start`."""
         self._u: Vector | None = None
         self._workers, self._seen = world_size, 0
 

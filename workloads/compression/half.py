@@ -20,11 +20,9 @@ class Half(Compressor):
     dtype: ClassVar[torch.dtype]
 
     def messages(self, numel: int, shapes: Shapes = (), bytes_each: int = 4) -> Sequence[Message]:
-        """See `Compressor.messages`."""
         return [Message(numel, 2)]
 
     def rounds(self, v: torch.Tensor, comm: Comm) -> Rounds:
-        """See `Compressor.rounds`. A value whose sum over the workers might overflow is cut off, and sent later."""
         most = torch.finfo(self.dtype).max / comm.world_size / 2
         message = v.clamp(-most, most).to(self.dtype)
         c = message.to(v.dtype)

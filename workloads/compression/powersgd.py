@@ -41,13 +41,11 @@ class PowerSGD(Compressor):
     least: float = field(default=2.0, metadata=at_least(0))
 
     def start(self, shapes: Shapes, rank: int, world_size: int, seed: int) -> None:
-        """See `Compressor.start`: Q begins at random, the same on all ranks."""
         self._shapes = shapes
         self._seed = seed
         self._factors: list[torch.Tensor] = []
 
     def messages(self, numel: int, shapes: Shapes = (), bytes_each: int = 4) -> Sequence[Message]:
-        """See `Compressor.messages`."""
         first = second = 0
         for _, rows, columns in self._parts(numel, shapes):
             low = self._low(rows, columns)
@@ -56,7 +54,6 @@ class PowerSGD(Compressor):
         return [Message(first, bytes_each), Message(second, bytes_each)] if second else [Message(first, bytes_each)]
 
     def rounds(self, v: torch.Tensor, comm: Comm) -> Rounds:
-        """See `Compressor.rounds`."""
         parts = list(self._parts(v.numel(), self._shapes))
         matrices = [v[at : at + n * m].view(n, m) for at, n, m in parts if self._low(n, m)]
         whole = [v[at : at + n * m] for at, n, m in parts if not self._low(n, m)]

@@ -26,7 +26,6 @@ class Levels(Gathered):
     unbiased = True
 
     def start(self, shapes: Shapes, rank: int, world_size: int, seed: int) -> None:
-        """See `Compressor.start`: each rank draws for itself."""
         self._generator = torch.Generator().manual_seed(torch_seed(seed, "levels", rank))
 
     def most(self) -> int:
@@ -47,12 +46,10 @@ class Levels(Gathered):
         return next(bits for bits in (2, 4, 8) if 2 * self.most() + 1 <= 1 << bits)
 
     def messages(self, numel: int, shapes: Shapes = (), bytes_each: int = 4) -> Sequence[Message]:
-        """See `Compressor.messages`."""
         norms = -(-numel // self.bucket_of(numel))
         return [Message(norms * _NORM_BYTES + packed_bytes(numel, self.bits), 1)]
 
     def encode(self, v: torch.Tensor) -> torch.Tensor:
-        """See `Gathered.encode`."""
         return self.quantise(v, torch.rand(v.numel(), generator=self._generator, dtype=v.dtype))
 
     def quantise(self, v: torch.Tensor, draws: torch.Tensor) -> torch.Tensor:
@@ -68,7 +65,6 @@ class Levels(Gathered):
         return torch.cat([norms.view(torch.uint8), pack(codes, self.bits)])
 
     def decode(self, message: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
-        """See `Gathered.decode`."""
         numel, bucket = like.numel(), self.bucket_of(like.numel())
         head = -(-numel // bucket) * _NORM_BYTES
         unit = message[:head].clone().view(torch.float32).to(like.dtype) / self.most()
@@ -94,13 +90,10 @@ class QSGD(Levels):
     bucket: int = field(default=512, metadata=at_least(1))
 
     def most(self) -> int:
-        """See `Levels.most`."""
         return self.levels
 
     def bucket_of(self, numel: int) -> int:
-        """See `Levels.bucket_of`."""
         return min(self.bucket, numel)
 
     def norms(self, buckets: torch.Tensor) -> torch.Tensor:
-        """See `Levels.norms`."""
         return buckets.square().sum(dim=1).sqrt()

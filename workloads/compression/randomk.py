@@ -30,14 +30,11 @@ class RandomK(Agreed):
     ratio: float = field(default=0.01, metadata=between(0, 1, open_below=True))
 
     def start(self, shapes: Shapes, rank: int, world_size: int, seed: int) -> None:
-        """See `Compressor.start`: the generator is the same on all ranks."""
         self._generator = torch.Generator().manual_seed(seed)
 
     def messages(self, numel: int, shapes: Shapes = (), bytes_each: int = 4) -> Sequence[Message]:
-        """See `Compressor.messages`."""
         return [Message(math.ceil(self.ratio * numel), bytes_each)]
 
     def pick(self, v: torch.Tensor) -> torch.Tensor:
-        """See `Agreed.pick`."""
         (message,) = self.messages(v.numel())
         return torch.randperm(v.numel(), generator=self._generator)[: message.numel]

@@ -24,15 +24,12 @@ class SignSGD(Gathered):
     source = "Karimireddy, Rebjock, Stich and Jaggi, Error Feedback Fixes SignSGD, ICML 2019"
 
     def messages(self, numel: int, shapes: Shapes = (), bytes_each: int = 4) -> Sequence[Message]:
-        """See `Compressor.messages`."""
         return [Message(packed_bytes(numel, 1) + _SCALE_BYTES, 1)]
 
     def encode(self, v: torch.Tensor) -> torch.Tensor:
-        """See `Gathered.encode`."""
         scale = v.abs().mean().to(torch.float32).reshape(1)
         return torch.cat([scale.view(torch.uint8), pack((v >= 0).to(torch.uint8), 1)])
 
     def decode(self, message: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
-        """See `Gathered.decode`."""
         scale = float(message[:_SCALE_BYTES].clone().view(torch.float32))
         return unpack(message[_SCALE_BYTES:], 1, like.numel()).to(like.dtype).mul_(2).sub_(1).mul_(scale)

@@ -20,13 +20,10 @@ class TernGrad(Levels):
     source = "Wen, Xu, Yan, Wu, Wang, Chen and Li, TernGrad, NeurIPS 2017"
 
     def most(self) -> int:
-        """See `Levels.most`."""
         return 1
 
     def bucket_of(self, numel: int) -> int:
-        """See `Levels.bucket_of`."""
         return numel
 
     def norms(self, buckets: torch.Tensor) -> torch.Tensor:
-        """See `Levels.norms`."""
         return buckets.abs().amax(dim=1)

@@ -35,16 +35,13 @@ class TopK(Gathered):
         return math.ceil(self.ratio * numel)
 
     def messages(self, numel: int, shapes: Shapes = (), bytes_each: int = 4) -> Sequence[Message]:
-        """See `Compressor.messages`."""
         return [Message(self.kept(numel) * (bytes_each + _INDEX_BYTES), 1)]
 
     def encode(self, v: torch.Tensor) -> torch.Tensor:
-        """See `Gathered.encode`: values first, then indices."""
         indices = v.abs().topk(self.kept(v.numel()), sorted=False).indices
         return torch.cat([v[indices].view(torch.uint8), indices.to(torch.int32).view(torch.uint8)])
 
     def decode(self, message: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
-        """See `Gathered.decode`."""
         split = message.numel() * like.element_size() // (like.element_size() + _INDEX_BYTES)
         values, indices = message[:split].clone().view(like.dtype), message[split:].clone().view(torch.int32)
         return torch.zeros_like(like).index_copy_(0, indices.long(), values)

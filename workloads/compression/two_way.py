@@ -57,7 +57,6 @@ class TwoWay(Gathered):
         self.unbiased = self.inner.unbiased  # type: ignore[misc]
 
     def start(self, shapes: Shapes, rank: int, world_size: int, seed: int) -> None:
-        """See `Compressor.start`."""
         self.inner.start((), rank, world_size, seed)
         self._world_size = world_size
         self._residual: torch.Tensor | None = None
@@ -69,15 +68,12 @@ class TwoWay(Gathered):
         return [Message(sum(sizes), 1), Message(max(sizes), 1)]
 
     def encode(self, v: torch.Tensor) -> torch.Tensor:
-        """See `Gathered.encode`."""
         return self.inner.encode(v)
 
     def decode(self, message: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
-        """See `Gathered.decode`."""
         return self.inner.decode(message, like)
 
     def rounds(self, v: torch.Tensor, comm: Comm) -> Rounds:
-        """See `Compressor.rounds`."""
         pieces = v.tensor_split(comm.world_size)
         peers = [(comm.rank + hop) % comm.world_size for hop in range(1, comm.world_size)]
         given = [self.encode(piece) for piece in pieces]
@@ -98,7 +94,6 @@ class TwoWay(Gathered):
         return torch.cat([self.decode(message, piece) for message, piece in zip(answers, pieces, strict=True)])
 
     def sized_rounds(self, v: Vector, comm: Comm, messages: Sequence[Message]) -> SizedRounds:
-        """See `Compressor.sized_rounds`."""
         peers = [(comm.rank + hop) % comm.world_size for hop in range(1, comm.world_size)]
         pieces = [Phantom(self._size(n, v.element_size()), 1) for n in _pieces(v.numel(), comm.world_size)]
         own = pieces[comm.rank]

@@ -69,7 +69,6 @@ class EmulatedCompute:
     Attributes:
         compute_ns: emulated time of all steps so far. What a step takes beyond it (real work that did not
             fit, late timers) is overhead.
-        overrun_ns: the part of that overhead that is real work longer than its step's emulated time.
     """
 
     def __init__(
@@ -78,7 +77,6 @@ class EmulatedCompute:
         """`buckets`: in the order of completion. `slow`: when compute takes longer."""
         self._step_time, self._buckets, self._clock, self._slow = step_time, buckets, clock, slow
         self.compute_ns = 0
-        self.overrun_ns = 0
 
     def replay(self, step: int, began_ns: int, ready: Callable[[Bucket], None] | None) -> None:
         """Sleep until the end of step number `step`, which began at `began_ns` on the clock.
@@ -92,7 +90,6 @@ class EmulatedCompute:
         if self._slow is not None:
             duration_ns = round(duration_ns * self._slow.factor(step, began_ns))
         self.compute_ns += duration_ns
-        self.overrun_ns += max(0, self._clock.now() - began_ns - duration_ns)
         if ready is not None:
             for bucket in self._buckets:
                 self._sleep_until(began_ns + round(duration_ns * ready_share(bucket)))

@@ -28,20 +28,16 @@ class Optimizer(Protocol):
     @property
     def lr(self) -> float:
         """The learning rate of the current step."""
-        ...
 
     @property
     def momentum(self) -> float:
         """How much of the momentum buffer a step keeps; 0 means that the buffer is never touched."""
-        ...
 
     def advance(self, step: int) -> None:
         """Set `lr` for a step; it holds until the next call."""
-        ...
 
     def step(self, w: Vector, m: Vector, g: Vector) -> None:
         """Update `w` and momentum buffer `m`, each of shape (numel,), in place; `g` is left as it is."""
-        ...
 
 
 @dataclass(frozen=True)

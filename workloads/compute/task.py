@@ -11,7 +11,6 @@ import torch
 from wanbench.workloads.comm.base import Clock, Vector
 from wanbench.workloads.compute.buckets import Bucket
 from wanbench.workloads.compute.emulated import EmulatedCompute
-from wanbench.workloads.compute.phantom import Phantom
 from wanbench.workloads.compute.slowdown import Slowdowns
 from wanbench.workloads.models.learner import Learner, LearnerError, trainable
 from wanbench.workloads.seeding import torch_seed
@@ -30,7 +29,6 @@ class Task(ABC):
         numel: elements of `w` and of the gradient, after payload scaling.
         compute_ns: time spent computing so far, in nanoseconds on the clock. For emulated compute it is the
             emulated time; what a step takes beyond it is overhead.
-        overrun_ns: real work that took longer than its step's emulated time, in nanoseconds so far.
     """
 
     w: Vector
@@ -46,11 +44,6 @@ class Task(ABC):
     @abstractmethod
     def compute_ns(self) -> int:
         """Nanoseconds spent computing so far."""
-
-    @property
-    @abstractmethod
-    def overrun_ns(self) -> int:
-        """Nanoseconds of real work beyond its step's emulated time so far; 0 where nothing is emulated."""
 
     @abstractmethod
     def gradient(self, step: int, ready: Ready | None = None) -> tuple[Vector, float | None]:
@@ -72,63 +65,24 @@ class Task(ABC):
         """Test accuracy in [0, 1] of `w` as it is, None if nothing is learned. Not part of `compute_ns`."""
 
 
-class PhantomTask(Task):
-    """As `EmulatedTask`, with vectors that have a size and no elements: for simulations of many workers."""
-
-    def __init__(self, numel: int, compute: EmulatedCompute, clock: Clock) -> None:
-        """`numel`: elements after payload scaling; `compute`: the schedule of its buckets."""
-        self.w: Vector = Phantom(numel)
-        self._g = Phantom(numel)
-        self._compute, self._clock = compute, clock
-
-    @property
-    def compute_ns(self) -> int:
-        """Nanoseconds of emulated compute so far."""
-        return self._compute.compute_ns
-
-    @property
-    def overrun_ns(self) -> int:
-        """0: no real work is done."""
-        return 0
-
-    def gradient(self, step: int, ready: Ready | None = None) -> tuple[Vector, float | None]:
-        """See `Task.gradient`."""
-        self._compute.replay(step, self._clock.now(), _slices(self._g, ready))
-        return self._g, None
-
-    def evaluate(self) -> None:
-        """Nothing is learned."""
-        return
-
-
 class EmulatedTask(Task):
     """Sends gradients of the right size at the right time, and learns nothing.
 
-    The gradient is a fixed random vector of this rank, written anew at each step because an all-reduce
-    overwrites it. Random, so that compression and rounding meet no special values; fixed, so that a step
-    costs one copy.
+    The gradient is a fixed vector, written anew at each step because an all-reduce overwrites it; or a phantom, for
+    simulations of many workers.
     """
 
-    def __init__(self, numel: int, compute: EmulatedCompute, clock: Clock, *, seed: int, rank: int) -> None:
-        """`numel`: elements after payload scaling; `compute`: the schedule of its buckets."""
-        generator = torch.Generator().manual_seed(torch_seed(seed, "gradient", rank))
-        self.w: Vector = torch.zeros(numel)
-        self._source = torch.randn(numel, generator=generator)
-        self._g = torch.empty(numel)
-        self._compute, self._clock = compute, clock
+    def __init__(self, source: Vector, compute: EmulatedCompute, clock: Clock) -> None:
+        """`source`: the gradient, after payload scaling; `compute`: the schedule of its buckets."""
+        self._source, self._compute, self._clock = source, compute, clock
+        self.w, self._g = source.clone().zero_(), source.clone()
 
     @property
     def compute_ns(self) -> int:
         """Nanoseconds of emulated compute so far."""
         return self._compute.compute_ns
 
-    @property
-    def overrun_ns(self) -> int:
-        """Nanoseconds by which writing the gradient exceeded its step's emulated time so far."""
-        return self._compute.overrun_ns
-
     def gradient(self, step: int, ready: Ready | None = None) -> tuple[Vector, float | None]:
-        """See `Task.gradient`."""
         began_ns = self._clock.now()
         self._g.copy_(self._source)
         self._compute.replay(step, began_ns, _slices(self._g, ready))
@@ -137,6 +91,12 @@ class EmulatedTask(Task):
     def evaluate(self) -> None:
         """Nothing is learned."""
         return
+
+
+def random_gradient(numel: int, *, seed: int, rank: int) -> torch.Tensor:
+    """Of one rank. Random, so that compression and rounding meet no special values; fixed: a step costs one copy."""
+    generator = torch.Generator().manual_seed(torch_seed(seed, "gradient", rank))
+    return torch.randn(numel, generator=generator)
 
 
 class LearningTask(Task):
@@ -170,11 +130,6 @@ class LearningTask(Task):
         """Nanoseconds of compute so far: emulated, or measured without the time spent in `ready`."""
         return self._compute_ns if self._emulated is None else self._emulated.compute_ns
 
-    @property
-    def overrun_ns(self) -> int:
-        """Nanoseconds by which real steps exceeded their emulated time so far."""
-        return 0 if self._emulated is None else self._emulated.overrun_ns
-
     def gradient(self, step: int, ready: Ready | None = None) -> tuple[Vector, float | None]:
         """See `Task.gradient`.
 
@@ -194,7 +149,6 @@ class LearningTask(Task):
         return self._g, loss
 
     def evaluate(self) -> float | None:
-        """See `Task.evaluate`. The module is in evaluation mode meanwhile."""
         if self._learner.evaluate is None:
             return None
         self._learner.module.eval()
@@ -269,7 +223,7 @@ class Overlap:
         self.in_ready_ns += self._clock.now() - began_ns
 
 
-def _slices(g: torch.Tensor | Phantom, ready: Ready | None) -> Callable[[Bucket], None] | None:
+def _slices(g: Vector, ready: Ready | None) -> Callable[[Bucket], None] | None:
     """`ready` for buckets instead of slices of `g`."""
     if ready is None:
         return None

@@ -11,7 +11,7 @@ from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-from wanbench.workloads.data.datasets import endless
+from wanbench.workloads.data import datasets
 from wanbench.workloads.data.errors import WorkloadError
 
 if TYPE_CHECKING:
@@ -99,7 +99,7 @@ def batches(
     from torch.nn.functional import pad
 
     labels = torch.tensor(data.train_labels)
-    for chosen in endless(batch_size, random, indices):
+    for chosen in datasets.endless(batch_size, random, indices):
         padded = pad(_normal(data, data.train[chosen]), [_PADDING] * 4)
         images = []
         for image in padded:
@@ -111,11 +111,9 @@ def batches(
 
 def accuracy(module: torch.nn.Module, data: Cifar10) -> float:
     """The share of test images whose class is predicted right."""
-    right = 0
-    for start in range(0, len(data.test), _EVALUATED_AT_ONCE):
-        part = slice(start, start + _EVALUATED_AT_ONCE)
-        right += int((module(_normal(data, data.test[part])).argmax(dim=1) == data.test_labels[part]).sum())
-    return right / len(data.test)
+    return datasets.accuracy(
+        module, lambda part: _normal(data, data.test[part]), data.test_labels, at_once=_EVALUATED_AT_ONCE
+    )
 
 
 def _normal(data: Cifar10, images: torch.Tensor) -> torch.Tensor:
@@ -126,7 +124,6 @@ class _OnlyArrays(pickle.Unpickler):
     """Pickles can run programs; these hold nothing but NumPy arrays."""
 
     def find_class(self, module: str, name: str) -> Any:
-        """See `pickle.Unpickler.find_class`."""
         import numpy as np
         from numpy._core import multiarray
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from random import Random
@@ -69,6 +69,17 @@ def batches(
     """
     for chosen in endless(batch_size, random, indices):
         yield x[chosen], y[chosen]
+
+
+def accuracy(
+    module: torch.nn.Module, images: Callable[[slice], torch.Tensor], labels: torch.Tensor, *, at_once: int
+) -> float:
+    """The share of test images whose class is predicted right; `images` makes those of a part, of `at_once`."""
+    right = 0
+    for start in range(0, len(labels), at_once):
+        part = slice(start, start + at_once)
+        right += int((module(images(part)).argmax(dim=1) == labels[part]).sum())
+    return right / len(labels)
 
 
 def endless(batch_size: int, random: Random, indices: Sequence[int]) -> Iterator[list[int]]:

@@ -10,7 +10,7 @@ from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-from wanbench.workloads.data.datasets import endless
+from wanbench.workloads.data import datasets
 from wanbench.workloads.data.errors import WorkloadError
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ def batches(
     """Endless batches: a random part of each image, resized and mirrored at random (Szegedy et al. 2015)."""
     import torch
 
-    for chosen in endless(batch_size, random, indices):
+    for chosen in datasets.endless(batch_size, random, indices):
         x = torch.stack([_random_part(images.train[index], random) for index in chosen])
         yield x, torch.tensor([images.train_labels[index] for index in chosen])
 
@@ -86,12 +86,10 @@ def accuracy(module: torch.nn.Module, images: Images) -> float:
     """The share of test images whose class is predicted right, from their middle."""
     import torch
 
-    right = 0
-    for start in range(0, len(images.test), _EVALUATED_AT_ONCE):
-        part = slice(start, start + _EVALUATED_AT_ONCE)
-        scores = module(torch.stack([_middle(path) for path in images.test[part]]))
-        right += int((scores.argmax(dim=1) == torch.tensor(images.test_labels[part])).sum())
-    return right / len(images.test)
+    def middles(part: slice) -> torch.Tensor:
+        return torch.stack([_middle(path) for path in images.test[part]])
+
+    return datasets.accuracy(module, middles, torch.tensor(images.test_labels), at_once=_EVALUATED_AT_ONCE)
 
 
 def _classes(folder: Path, part: str) -> list[str]:

@@ -75,7 +75,6 @@ class Followed:
         self._linear().step(w, m, g)
 
     def respond(self, w: float, m: float, g: float = 0.0) -> tuple[float, float]:
-        """See `workloads.compute.optim.SGD.respond`."""
         return self._linear().respond(w, m, g)
 
     def _linear(self) -> SGD:

@@ -105,7 +105,7 @@ def test_a_parameter_out_of_range(tmp_path, kind, parameters, line):
 
 def test_every_algorithm_with_a_parameter_is_among_them():
     tested = {kind for kind, *_ in PARAMETERS}
-    assert {kind for kind in registry.kinds() if registry.parameters(kind)} == tested
+    assert {kind for kind in registry.kinds() if registry.find(kind).parameters()} == tested
 
 
 @pytest.mark.parametrize("kind", UNKNOWN)

@@ -10,6 +10,7 @@ from wanbench.workloads.algorithms import registry
 from wanbench.workloads.algorithms.base import Algorithm, AlgorithmError, at_least
 from wanbench.workloads.algorithms.delayed import Delayed
 from wanbench.workloads.algorithms.dts import DTS
+from wanbench.workloads.parameters import describe
 
 
 @dataclass
@@ -54,7 +55,7 @@ def test_the_four_kinds_of_the_dts_paper_come_first_beside_training_alone():
     ],
 )
 def test_a_label_names_the_kind_and_every_parameter_that_is_not_at_its_default(kind, params, label):
-    assert registry.label(kind, params) == label
+    assert registry.create(kind, params).label == label
 
 
 def test_an_algorithm_gets_its_parameters():
@@ -106,14 +107,17 @@ def test_an_algorithm_of_ones_own_is_found_by_module_and_class():
 
 
 def test_parameters_are_listed_with_their_types():
-    assert registry.parameters("dts") == {
+    def types(kind):
+        return {name: parameter["type"] for name, parameter in describe(registry.find(kind))["parameters"].items()}
+
+    assert types("dts") == {
         "delay": "int",
         "period": "int",
         "form": "str",
         "tensors": "int",
         "compression": "Compression",
     }
-    assert registry.parameters(MINE) == {"period": "int", "power": "float", "mode": "str"}
+    assert types(MINE) == {"period": "int", "power": "float", "mode": "str"}
 
 
 @pytest.mark.parametrize(

@@ -67,7 +67,6 @@ class ToyTask(Task):
     """Ten milliseconds of compute and one of overhead a step; the first steps are ten times as slow."""
 
     compute_ns = 0
-    overrun_ns = 0
 
     def __init__(self, comm: LocalComm, clock: StandingClock, slow_steps: int, learns: bool) -> None:
         self.w = torch.zeros(NUMEL)
