@@ -81,6 +81,10 @@ class EmulatorProcess:
         """Process id, to sample its processor time."""
         return self._process.pid
 
+    def attach(self, rank: int, fd: int) -> None:
+        """Take a worker in; the process gets its own copy of `fd`. See `Emulator.attach`."""
+        self._ask({"do": "attach", "rank": rank}, [fd])
+
     def apply(self, network: Network, *, seed: int = 0) -> None:
         """Give every path its values; see `Emulator.apply`."""
         self._ask({"do": "apply", "network": network.to_json(), "seed": seed})
