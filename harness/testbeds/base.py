@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
-from wanbench.harness.emulators.base import Emulator
+from wanbench.harness.emulators.process import Emulator
 
 
 @dataclass(frozen=True)

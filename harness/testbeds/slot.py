@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from typing import Any, Protocol
 
-from wanbench.harness.emulators.base import Emulator, EmulatorError
+from wanbench.harness.emulators.base import EmulatorError
+from wanbench.harness.emulators.process import Emulator
 from wanbench.harness.errors import HostError
 from wanbench.harness.testbeds.base import Group, WorkerDied
 from wanbench.workloads.process.control import Channel, ControlError, text

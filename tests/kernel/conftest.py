@@ -16,7 +16,7 @@ import pytest
 
 from wanbench.harness.emulators.netem.emulator import NetemEmulator
 from wanbench.harness.emulators.plan import Network, worker_address
-from wanbench.harness.emulators.process import EmulatorProcess
+from wanbench.harness.emulators.process import Emulator
 from wanbench.harness.emulators.relay.emulator import RelayEmulator
 from wanbench.workloads.process.namespace import die_with_parent, drop_privileges, enter_private_network, set_tcp
 from wanbench.workloads.process.probing import handle
@@ -44,7 +44,7 @@ class LabWorker:
 class Lab:
     """Workers 0..n-1 attached to one emulator."""
 
-    def __init__(self, network: Network, kind: type[EmulatorProcess]) -> None:
+    def __init__(self, network: Network, kind: type[Emulator]) -> None:
         self.emulator = kind()
         self.pids: list[int] = []
         self._pipes: list[Connection] = []
@@ -147,7 +147,7 @@ def _serve(rank: int, attachment: str, pipe: Connection, sock: socket.socket) ->
 MakeLab = Callable[[Network], Lab]
 
 
-def _labs(kind: type[EmulatorProcess]) -> Iterator[MakeLab]:
+def _labs(kind: type[Emulator]) -> Iterator[MakeLab]:
     labs: list[Lab] = []
 
     def make(network: Network) -> Lab:
@@ -160,13 +160,13 @@ def _labs(kind: type[EmulatorProcess]) -> Iterator[MakeLab]:
 
 
 @pytest.fixture(params=[RelayEmulator, pytest.param(NetemEmulator, marks=pytest.mark.netem)], ids=["relay", "netem"])
-def emulator(request: pytest.FixtureRequest) -> type[EmulatorProcess]:
+def emulator(request: pytest.FixtureRequest) -> type[Emulator]:
     """Every emulator in turn."""
     return request.param
 
 
 @pytest.fixture
-def lab(emulator: type[EmulatorProcess]) -> Iterator[MakeLab]:
+def lab(emulator: type[Emulator]) -> Iterator[MakeLab]:
     """A factory of labs that end with the test, on every emulator in turn."""
     yield from _labs(emulator)
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from wanbench.harness.emulators.process import EmulatorProcess
+from wanbench.harness.emulators.process import Emulator
 
 
-class NetemEmulator(EmulatorProcess):
+class NetemEmulator(Emulator):
     """An emulated network in the kernel, for workers that bring their network namespaces."""
 
     name = "netem"

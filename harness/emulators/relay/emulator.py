@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from wanbench.harness.emulators.process import EmulatorProcess
+from wanbench.harness.emulators.process import Emulator
 
 
-class RelayEmulator(EmulatorProcess):
+class RelayEmulator(Emulator):
     """An emulated network in userspace, for workers that bring their own TUN devices."""
 
     name = "relay"
