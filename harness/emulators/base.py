@@ -1,12 +1,11 @@
-"""The interface of an emulator, and what it tells about itself."""
+"""What an emulator tells about itself."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any, ClassVar, Protocol
+from typing import Any
 
-from wanbench.harness.emulators.plan import Network
 from wanbench.harness.errors import HostError
 
 
@@ -83,70 +82,3 @@ class EmulatorStats:
         fields["paths"] = tuple(PathStats(**item) for item in data["paths"])
         fields["sites"] = tuple(SiteStats(**item) for item in data["sites"])
         return cls(**fields)
-
-
-class Emulator(Protocol):
-    """Something that makes paths between workers as slow as a `Network` says.
-
-    Attributes:
-        name: `relay` or `netem`.
-        attachment: what a worker hands over at its start so that it can be joined to the others: `tun`, the
-            descriptor of a TUN device that it opened, or `netns`, the descriptor of its network namespace.
-    """
-
-    name: ClassVar[str]
-    attachment: ClassVar[str]
-
-    def attach(self, rank: int, fd: int) -> None:
-        """Take a worker in, or in place of the one that had this rank; close your copy of `fd` afterwards.
-
-        Raises:
-            EmulatorError: the emulator refused or is gone.
-        """
-
-    def fileno(self) -> int:
-        """For selectors: between two commands it is readable only if the emulator has ended."""
-        ...
-
-    def hung_up(self) -> bool:
-        """True if it is readable and nobody waits for an answer: it has ended."""
-        ...
-
-    def ended(self) -> EmulatorError | None:
-        """How the emulator ended, None while it lives."""
-
-    def is_stopped(self) -> bool:
-        """True if someone stopped the emulator without ending it."""
-        ...
-
-    def obituary(self) -> EmulatorError:
-        """Why it does not answer any more."""
-        ...
-
-    def apply(self, network: Network, *, seed: int = 0) -> None:
-        """Give every path and site its values. What is in flight is neither lost nor overtaken.
-
-        `seed` starts the loss and jitter of every directed path anew.
-
-        Raises:
-            EmulatorError: the emulator refused or is gone.
-        """
-
-    def update(self, network: Network) -> None:
-        """New values for the places of the network that was applied, while traffic flows.
-
-        What is in flight is neither lost nor overtaken, and the random draws of paths go on.
-
-        Raises:
-            EmulatorError: the network has other places, or the emulator refused or is gone.
-        """
-
-    def stats(self, *, reset: bool = False) -> EmulatorStats:
-        """What happened since the last reset.
-
-        Raises:
-            EmulatorError: the emulator is gone.
-        """
-
-    def close(self) -> None:
-        """End the emulator and everything it created; calling it again does nothing."""

@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 from typing import Literal
 
-from wanbench.harness.emulators.base import Emulator
+from wanbench.harness.emulators.process import Emulator
 from wanbench.harness.errors import HostError
 from wanbench.harness.process import child
 

@@ -122,6 +122,10 @@ class Network:
         """The rate in bytes/s that one flow can reach; None is unlimited."""
         return slowest(*self.queues(src, dst))
 
+    def has_places_of(self, other: Network | None) -> bool:
+        """The same sites and workers, whatever lies between them."""
+        return other is not None and (self.sites, self.site_of) == (other.sites, other.site_of)
+
     def without_delay(self) -> Network:
         """The same places with nothing in the way: for forming groups, and for the baseline of a probe."""
         free = (UNLIMITED,) * len(self.sites)

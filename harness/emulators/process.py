@@ -33,11 +33,17 @@ def is_stopped(pid: int) -> bool:
     return stat.rpartition(")")[2].split()[0] == "T"
 
 
-class EmulatorProcess:
-    """An emulated network kept by another process.
+class Emulator:
+    """Something that makes paths between workers as slow as a `Network` says, kept by another process.
 
     Start it from a thread that lives as long as the emulator shall: the kernel ends the process together with
-    the thread that started it. All methods may be called from any thread.
+    the thread that started it. All methods may be called from any thread, and raise EmulatorError where the emulator
+    refused, or is gone.
+
+    Attributes:
+        name: `relay` or `netem`. module: of the process.
+        attachment: what a worker hands over at its start so that it can be joined to the others: `tun`, the
+            descriptor of a TUN device that it opened, or `netns`, the descriptor of its network namespace.
     """
 
     name: ClassVar[str]
@@ -81,27 +87,40 @@ class EmulatorProcess:
         """Process id, to sample its processor time."""
         return self._process.pid
 
+    def attach(self, rank: int, fd: int) -> None:
+        """Take a worker in, or in place of the one that had this rank; close your copy of `fd` afterwards.
+
+        What is in flight to the one before is dropped. With netem, the network has to be applied again.
+        """
+        self._ask({"do": "attach", "rank": rank}, [fd])
+
     def apply(self, network: Network, *, seed: int = 0) -> None:
-        """Give every path its values; see `Emulator.apply`."""
+        """Give every path and site its values. What is in flight is neither lost nor overtaken.
+
+        `seed` starts the loss and jitter of every directed path anew.
+        """
         self._ask({"do": "apply", "network": network.to_json(), "seed": seed})
 
     def update(self, network: Network) -> None:
-        """New values while traffic flows; see `Emulator.update`."""
+        """New values for the places of the network that was applied, while traffic flows.
+
+        What is in flight is neither lost nor overtaken, and the random draws of paths go on. Other places are refused.
+        """
         self._ask({"do": "update", "network": network.to_json()})
 
     def stats(self, *, reset: bool = False) -> EmulatorStats:
-        """What happened since the last reset; see `Emulator.stats`."""
+        """What happened since the last reset."""
         return EmulatorStats.from_json(self._ask({"do": "stats", "reset": reset}))
 
     def hung_up(self) -> bool:
-        """See `Emulator.hung_up`; waits for the answer that another thread waits for."""
+        """True if it is readable and nobody waits for an answer: it has ended. Waits for one that is awaited."""
         poll = select.poll()
         with self._lock:
             poll.register(self._control, select.POLLIN)
             return bool(poll.poll(0))
 
     def is_stopped(self) -> bool:
-        """True if a signal stopped the process; see `Emulator.is_stopped`."""
+        """True if a signal stopped the process without ending it."""
         return is_stopped(self.pid)
 
     def ended(self) -> EmulatorError | None:

@@ -13,13 +13,13 @@ from typing import Any
 
 from wanbench.harness.errors import SpecError
 from wanbench.harness.spec.experiment import Spec, set_dotted
+from wanbench.netprofiles.path import EFFECTS
 
 # Axes that may be named without their table.
 SHORT_AXES = {
     "rtt": "network.rtt",
     "rate": "network.rate",
-    "jitter": "network.jitter",
-    "loss": "network.loss",
+    **{effect.key: f"network.{effect.key}" for effect in EFFECTS},
     "profile": "network.profile",
     "congestion": "network.tcp.congestion",
     "collective": "comm.collective",

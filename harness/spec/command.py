@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from wanbench.harness.errors import SpecError
-from wanbench.harness.spec.axes import is_commands_own
+from wanbench.harness.spec.axes import SHORT_AXES, is_commands_own
 from wanbench.harness.spec.experiment import Spec
 from wanbench.netprofiles import Delay
 from wanbench.workloads.algorithms.base import AlgorithmError
@@ -72,7 +72,7 @@ def check_used(spec: Spec, axes: Values, folder: Path, where: str) -> None:
         named = any(key == name for argument in command for name in _placeholders(argument, where))
         read = any(variable(key) in text for text in (*command, *(sources or ())))
         if not named and not read and sources is not None:
-            known = ["rtt", "rate", "jitter", "loss", "workers", "profile", "congestion", "testbed", "emulator"]
+            known = ["workers", *SHORT_AXES]
             close = difflib.get_close_matches(key, known, 1)
             hint = f"did you mean {close[0]!r}? " if close else ""
             raise SpecError(

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import AfterValidator, Field, create_model, field_validator, model_validator
 
 from wanbench.harness.spec.table import Table, unit
 from wanbench.harness.spec.trace import LONGEST_S, MOST_MBPS, check_points
 from wanbench.netprofiles import Delay, Rate, Ratio, UnitError
+from wanbench.netprofiles.path import EFFECTS
+from wanbench.netprofiles.units import Quantity
 
-KINDS = ("rtt", "one_way", "jitter", "rate", "loss", "cut", "traffic", "trace", "slow", "kill")
+KINDS = ("rtt", "one_way", *(effect.key for effect in EFFECTS), "rate", "cut", "traffic", "trace", "slow", "kill")
 _DONE = {"slow": "slow", "kill": "killed"}
 _STEPS = re.compile(r"[1-9][0-9]{0,8} steps?")
 
@@ -34,65 +36,84 @@ def _rate(text: str) -> Rate:
     return rate
 
 
-_PARSERS: Mapping[str, Callable[[str], object]] = {"rtt": _delay, "one_way": _delay, "jitter": _delay, "rate": _rate}
+_PARSERS: Mapping[type[Quantity], Callable[[str], object]] = {Delay: _delay, Rate: _rate, Ratio: Ratio.parse}
 
 
-class ChangeTable(Table):
+def _spelled(kind: type[Quantity]) -> AfterValidator:
+    return AfterValidator(lambda value: unit(_PARSERS[kind], value) if isinstance(value, str) else value)
+
+
+def _moment(text: str) -> str:
+    if not _STEPS.fullmatch(text):
+        try:
+            Delay.parse(text)
+        except UnitError:
+            raise ValueError(f'expected a time such as "5s", or a count such as "40 steps", got {text!r}') from None
+        unit(_delay, text)
+    return text
+
+
+def _span(text: str) -> str:
+    if not Delay.parse(unit(_delay, text) or text).ns:
+        raise ValueError(f"expected more than 0, got {text!r}")
+    return text
+
+
+def _key(meaning: str | None, **more: Any) -> Any:
+    return Field(default=None, description=meaning, **more)
+
+
+DelayOrFactor = Annotated[str | Factor | None, _spelled(Delay)]
+RateOrFactor = Annotated[str | Annotated[float, Field(ge=1 / _MOST_FACTOR, le=_MOST_FACTOR)] | None, _spelled(Rate)]
+Span = Annotated[str, AfterValidator(_span)]
+
+
+class _Moments(Table):
+    at: Annotated[str, AfterValidator(_moment)] = Field(
+        description='When, as "5s" or "40 steps" from the beginning of training.'
+    )
+    for_: Span | None = _key("How long; without it, to the end.", alias="for")
+    where: str | Annotated[int, Field(ge=0)] | None = _key(
+        'A path "a -> b", a pair "a <-> b", a site, or a worker; everywhere if not given.'
+    )
+    every: Span | None = _key("Again after so long.")
+    times: int | None = _key("So often.", ge=1, le=1000)
+    rtt: DelayOrFactor = _key("Round-trip time, or a factor on it.")
+    one_way: DelayOrFactor = _key("One-way delay, or a factor on it.")
+
+
+if TYPE_CHECKING:
+    _Effects = _Moments
+else:  # a key for each effect: a delay is a value or a factor, a share is a value
+    _Effects = create_model(
+        "_Effects",
+        __base__=_Moments,
+        **{
+            effect.key: (
+                DelayOrFactor if effect.unit is Delay else Annotated[str | None, _spelled(effect.unit)],
+                _key(effect.changed),
+            )
+            for effect in EFFECTS
+        },
+    )
+
+
+class ChangeTable(_Effects):
     """One change: when, where, what, for how long. Exactly one of `KINDS` says what.
 
     A trace is a CSV file, or, as in the resolved spec of a run, its lines.
     """
 
-    at: str
-    for_: str | None = Field(default=None, alias="for")
-    where: str | Annotated[int, Field(ge=0)] | None = None
-    every: str | None = None
-    times: int | None = Field(default=None, ge=1, le=1000)
-    rtt: str | Factor | None = None
-    one_way: str | Factor | None = None
-    jitter: str | Factor | None = None
-    rate: str | Annotated[float, Field(ge=1 / _MOST_FACTOR, le=_MOST_FACTOR)] | None = None
-    loss: str | None = None
-    cut: bool | None = None
-    traffic: str | None = None
-    trace: str | Annotated[list[dict[str, float | int]], Field(min_length=1)] | None = None
-    slow: Annotated[float, Field(gt=0, le=_MOST_FACTOR)] | None = None
-    kill: bool | None = None
-
-    @field_validator("at")
-    @classmethod
-    def _moment(cls, text: str) -> str:
-        if not _STEPS.fullmatch(text):
-            try:
-                Delay.parse(text)
-            except UnitError:
-                raise ValueError(f'expected a time such as "5s", or a count such as "40 steps", got {text!r}') from None
-            unit(_delay, text)
-        return text
-
-    @field_validator("for_", "every")
-    @classmethod
-    def _span(cls, text: str | None) -> str | None:
-        if text is not None and not Delay.parse(unit(_delay, text) or text).ns:
-            raise ValueError(f"expected more than 0, got {text!r}")
-        return text
-
-    @field_validator("rtt", "one_way", "jitter", "rate")
-    @classmethod
-    def _value_or_factor(cls, value: str | float | None, info: Any) -> str | float | None:
-        if isinstance(value, str):
-            unit(_PARSERS[info.field_name], value)
-        return value
-
-    @field_validator("loss")
-    @classmethod
-    def _loss(cls, text: str | None) -> str | None:
-        return unit(Ratio.parse, text)
-
-    @field_validator("traffic")
-    @classmethod
-    def _traffic(cls, text: str | None) -> str | None:
-        return unit(_rate, text)
+    rate: RateOrFactor = _key("Rate, or a factor on it.")
+    cut: bool | None = _key("Nothing passes.")
+    traffic: Annotated[str | None, _spelled(Rate)] = _key("Rate that others take.")
+    trace: str | Annotated[list[dict[str, float | int]], Field(min_length=1)] | None = _key(
+        "A CSV file of values over time."
+    )
+    slow: Annotated[float, Field(gt=0, le=_MOST_FACTOR)] | None = _key(
+        'Factor on emulated compute, from the next step on; of at = "9 steps" a worker counts its own.'
+    )
+    kill: bool | None = _key("Of a command: a worker's processes are killed, and started again when `for` is over.")
 
     @field_validator("trace")
     @classmethod

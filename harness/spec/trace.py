@@ -9,9 +9,14 @@ from itertools import pairwise
 from pathlib import Path
 
 from wanbench.harness.errors import SpecError
+from wanbench.netprofiles.impairments.delay import ONE_WAY, RTT
+from wanbench.netprofiles.impairments.queue import RATE
+from wanbench.netprofiles.path import EFFECTS
+from wanbench.netprofiles.units import Delay, Quantity, Rate, Ratio
 
 TIME = "time_s"
-VALUES = ("rtt_ms", "one_way_ms", "jitter_ms", "rate_mbps", "loss_pct")
+TRACED = {each.column: each for each in (RTT, ONE_WAY, *EFFECTS, RATE)}
+VALUES = tuple(TRACED)
 MOST_LINES = 2000
 LONGEST_S, LEAST_MBPS, MOST_MBPS = 10**6, 1e-6, 10**6  # any time or delay, and any rate; nanoseconds fit 64 bits
 
@@ -65,12 +70,12 @@ def check_points(points: Sequence[Mapping[str, float]]) -> None:
             raise ValueError(f"{TIME}: expected more than {before[TIME]:g}, as in the line before, got {after[TIME]:g}")
 
 
-_RANGES = {
-    TIME: (0, LONGEST_S),
-    **dict.fromkeys(("rtt_ms", "one_way_ms", "jitter_ms"), (0, 1000 * LONGEST_S)),
-    "rate_mbps": (LEAST_MBPS, MOST_MBPS),
-    "loss_pct": (0, 100),
+_SPANS: Mapping[type[Quantity], tuple[float, float]] = {
+    Delay: (0, 1000 * LONGEST_S),
+    Rate: (LEAST_MBPS, MOST_MBPS),
+    Ratio: (0, 100),
 }
+_RANGES = {TIME: (0, LONGEST_S), **{column: _SPANS[each.unit] for column, each in TRACED.items()}}
 
 
 def _check_columns(names: Iterable[str]) -> None:

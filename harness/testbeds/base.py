@@ -7,8 +7,9 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
 
-from wanbench.harness.emulators.base import Emulator, EmulatorStats
+from wanbench.harness.emulators.base import EmulatorStats
 from wanbench.harness.emulators.plan import Network
+from wanbench.harness.emulators.process import Emulator
 from wanbench.harness.results.steps import Steps
 from wanbench.harness.timeline.schedule import Schedule, Score
 from wanbench.workloads.loop.job import Job

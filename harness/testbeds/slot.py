@@ -11,7 +11,8 @@ from contextlib import suppress
 from typing import Any, Protocol
 
 from wanbench.harness.emulators import choice as emulators
-from wanbench.harness.emulators.base import Emulator, EmulatorError
+from wanbench.harness.emulators.base import EmulatorError
+from wanbench.harness.emulators.process import Emulator
 from wanbench.harness.errors import HostError
 from wanbench.harness.testbeds.base import Group, Trained, Training, WorkerDied
 from wanbench.harness.testbeds.training import train

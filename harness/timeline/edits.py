@@ -9,18 +9,29 @@ Background traffic is constant and does not yield: its rate is taken off, and it
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from wanbench.harness.emulators.plan import Link, Network, Queue, queue_of
-from wanbench.harness.spec.trace import LONGEST_S, Point
+from wanbench.harness.spec.trace import LONGEST_S, TIME, TRACED, Point
 from wanbench.harness.timeline.changes import Change, rank_of
 from wanbench.netprofiles import Delay, Profile, Rate, Ratio
 from wanbench.netprofiles.errors import did_you_mean
+from wanbench.netprofiles.impairments.delay import ONE_WAY, RTT
+from wanbench.netprofiles.impairments.loss import LOSS
+from wanbench.netprofiles.units import Quantity
 
 Pair = tuple[int, int]
+Value = Quantity | float
 _NS_PER_MS, _MOST_JITTER = 1e6, 3
 _BITS = 8
+_BY_KEY = {each.key: each for each in TRACED.values()}
+_FROM_COLUMN: Mapping[type[Quantity], Callable[[float], Quantity]] = {
+    Delay: Delay.from_ms,
+    Rate: Rate.from_mbit,
+    Ratio: lambda percent: Ratio(percent / 100),
+}
 
 
 class TimelineError(ValueError):
@@ -121,19 +132,32 @@ def edit_of(change: Change, point: Point | None, place: Place, *, uniform: bool,
 
     The edit raises TimelineError where the network has nothing that it could change.
     """
-    if change.kind == "trace":
-        assert point is not None, "a trace has lines"
-        return lambda network: _traced(network, point, place, uniform, scale)
-    edits: dict[str, Callable[[Network], Network]] = {
-        "rtt": lambda network: _delayed(network, change.value, place, 2),
-        "one_way": lambda network: _delayed(network, change.value, place, 1),
-        "jitter": lambda network: _links(network, place, lambda link: _jittered(link, change.value)),
-        "rate": lambda network: _rated(network, change.value, place, uniform, scale),
-        "loss": lambda network: _lossy(network, place, Ratio.parse(change.value).value),
-        "cut": lambda network: _lossy(network, place, 1.0),
-        "traffic": lambda network: _loaded(network, place, Rate.parse(change.value).bytes_per_s * scale),
-    }
-    return edits[change.kind]
+    values = dict(_values(change, point))
+
+    def edit(network: Network) -> Network:
+        for kind, value in values.items():
+            if kind == "traffic" and not isinstance(value, float):
+                network = _loaded(network, place, value, scale)
+            elif kind == "rate":
+                network = _rated(network, value, place, uniform, scale)
+            else:
+                network = _impaired(network, kind, value, place)
+        return network
+
+    return edit
+
+
+def _values(change: Change, point: Point | None) -> Iterator[tuple[str, Value]]:
+    """What is changed, and to what; a number is a factor."""
+    if change.kind == "cut":
+        yield LOSS.key, Ratio(1.0)
+    elif point is not None:
+        for column, number in point.items():
+            if column != TIME:
+                yield TRACED[column].key, _FROM_COLUMN[TRACED[column].unit](number)
+    else:
+        unit = Rate if change.kind == "traffic" else _BY_KEY[change.kind].unit
+        yield change.kind, unit.parse(change.value) if isinstance(change.value, str) else float(change.value)
 
 
 def check_plausible(network: Network) -> None:
@@ -155,28 +179,24 @@ def _links(network: Network, place: Place, make: Callable[[Link], Link]) -> Netw
     return dataclasses.replace(network, links={**network.links, **{p: make(network.links[p]) for p in place.pairs}})
 
 
-def _delayed(network: Network, value: str | float, place: Place, ways: int) -> Network:
+def _impaired(network: Network, kind: str, value: Value, place: Place) -> Network:
+    """With another delay, or another of the effects."""
+    name = "delay_ns" if kind in (RTT.key, ONE_WAY.key) else _BY_KEY[kind].plain
+
     def make(link: Link) -> Link:
-        ns = Delay.parse(value).ns // ways if isinstance(value, str) else round(link.delay_ns * value)
-        return dataclasses.replace(link, delay_ns=ns)
+        if isinstance(value, float):
+            plain: Any = round(getattr(link, name) * value)
+        else:
+            plain = value.plain // 2 if kind == RTT.key else value.plain
+        return dataclasses.replace(link, **{name: plain})
 
     return _links(network, place, make)
 
 
-def _jittered(link: Link, value: str | float) -> Link:
-    ns = Delay.parse(value).ns if isinstance(value, str) else round(link.jitter_ns * value)
-    return dataclasses.replace(link, jitter_ns=ns)
-
-
-def _lossy(network: Network, place: Place, loss: float) -> Network:
-    return _links(network, place, lambda link: dataclasses.replace(link, loss=loss))
-
-
-def _rated(network: Network, value: str | float, place: Place, uniform: bool, scale: float) -> Network:
-    if not isinstance(value, str):
-        factor = float(value)
-        return _limits(network, place, lambda per_s: per_s * factor, "a factor needs a rate")
-    per_s = Rate.parse(value).bytes_per_s * scale
+def _rated(network: Network, value: Value, place: Place, uniform: bool, scale: float) -> Network:
+    if isinstance(value, float):
+        return _limits(network, place, lambda per_s: per_s * value, "a factor needs a rate")
+    per_s = value.plain / _BITS * scale
     if place.directed or not (uniform or len(place.sites) == 1):
         return _links(network, place, lambda link: dataclasses.replace(link, queue=_at(link.queue, per_s, link)))
     slowest = max(network.links.values(), key=lambda link: link.delay_ns, default=None)
@@ -218,7 +238,9 @@ def _limits(network: Network, place: Place, make: Callable[[float], float], why:
     return dataclasses.replace(network, up=up, down=down, links=links)
 
 
-def _loaded(network: Network, place: Place, taken: float) -> Network:
+def _loaded(network: Network, place: Place, value: Quantity, scale: float) -> Network:
+    taken = value.plain / _BITS * scale
+
     def less(per_s: float) -> float:
         if taken >= per_s:
             mbit, of = taken * _BITS / 1e6, per_s * _BITS / 1e6
@@ -226,22 +248,3 @@ def _loaded(network: Network, place: Place, taken: float) -> Network:
         return per_s - taken
 
     return _limits(network, place, less, "background traffic needs a rate to share")
-
-
-def _traced(network: Network, point: Point, place: Place, uniform: bool, scale: float) -> Network:
-    def make(link: Link) -> Link:
-        delay, jitter, loss = link.delay_ns, link.jitter_ns, link.loss
-        if "rtt_ms" in point:
-            delay = round(point["rtt_ms"] * _NS_PER_MS / 2)
-        if "one_way_ms" in point:
-            delay = round(point["one_way_ms"] * _NS_PER_MS)
-        if "jitter_ms" in point:
-            jitter = round(point["jitter_ms"] * _NS_PER_MS)
-        if "loss_pct" in point:
-            loss = point["loss_pct"] / 100
-        return dataclasses.replace(link, delay_ns=delay, jitter_ns=jitter, loss=loss)
-
-    network = _links(network, place, make)
-    if "rate_mbps" not in point:
-        return network
-    return _rated(network, str(Rate.from_mbit(point["rate_mbps"])), place, uniform, scale)

@@ -9,13 +9,13 @@ from lab import Lab
 
 from wanbench.harness.emulators.netem.emulator import NetemEmulator
 from wanbench.harness.emulators.plan import Network
-from wanbench.harness.emulators.process import EmulatorProcess
+from wanbench.harness.emulators.process import Emulator
 from wanbench.harness.emulators.relay.emulator import RelayEmulator
 
 MakeLab = Callable[[Network], Lab]
 
 
-def _labs(kind: type[EmulatorProcess]) -> Iterator[MakeLab]:
+def _labs(kind: type[Emulator]) -> Iterator[MakeLab]:
     labs: list[Lab] = []
 
     def make(network: Network) -> Lab:
@@ -28,13 +28,13 @@ def _labs(kind: type[EmulatorProcess]) -> Iterator[MakeLab]:
 
 
 @pytest.fixture(params=[RelayEmulator, pytest.param(NetemEmulator, marks=pytest.mark.netem)], ids=["relay", "netem"])
-def emulator(request: pytest.FixtureRequest) -> type[EmulatorProcess]:
+def emulator(request: pytest.FixtureRequest) -> type[Emulator]:
     """Every emulator in turn."""
     return request.param
 
 
 @pytest.fixture
-def lab(emulator: type[EmulatorProcess]) -> Iterator[MakeLab]:
+def lab(emulator: type[Emulator]) -> Iterator[MakeLab]:
     """A factory of labs that end with the test, on every emulator in turn."""
     yield from _labs(emulator)
 

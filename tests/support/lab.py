@@ -13,7 +13,7 @@ from multiprocessing.connection import Connection
 from typing import Any
 
 from wanbench.harness.emulators.plan import Network, worker_address
-from wanbench.harness.emulators.process import EmulatorProcess
+from wanbench.harness.emulators.process import Emulator
 from wanbench.workloads.process.namespace import die_with_parent, drop_privileges, enter_private_network, set_tcp
 from wanbench.workloads.process.probing import handle
 from wanbench.workloads.process.tun import open_tun
@@ -40,7 +40,7 @@ class LabWorker:
 class Lab:
     """Workers 0..n-1 attached to one emulator."""
 
-    def __init__(self, network: Network, kind: type[EmulatorProcess]) -> None:
+    def __init__(self, network: Network, kind: type[Emulator]) -> None:
         self.emulator = kind()
         self.pids: list[int] = []
         self._pipes: list[Connection] = []

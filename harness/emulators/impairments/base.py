@@ -8,6 +8,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any, ClassVar
 
 if TYPE_CHECKING:
+    from wanbench.harness.emulators.plan import Link
     from wanbench.harness.emulators.probe.report import Arrival, PathProbe
 
 Copy = tuple[float, bytes]
@@ -30,10 +31,11 @@ class Seen:
     """What a probe has of one path.
 
     Attributes:
-        row: the figures. samples: how many delays they rest on. arrivals: what they are made of.
+        link: as configured. row: the figures. samples: how many delays they rest on. arrivals: what they are made of.
         paths: how many are judged together: intervals hold for all of them.
     """
 
+    link: Link
     row: PathProbe
     samples: int
     arrivals: tuple[Arrival, ...]

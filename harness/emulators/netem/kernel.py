@@ -13,7 +13,7 @@ import fcntl
 import os
 import socket
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -49,6 +49,7 @@ _NS_GET_USERNS = 0xB701
 _SIOCETHTOOL = 0x8946
 _OFFLOADS = {"tso": (0x1E, 0x1F), "gso": (0x23, 0x24), "gro": (0x2B, 0x2C)}  # ETHTOOL_G..., ETHTOOL_S...
 _ROOT = 0x10000
+KINDS: Mapping[type[Shape], str] = {Class: "htb", Fifo: "bfifo", Netem: "netem"}
 _PERMANENT = 0x80
 _ETH_P_IP = 0x0800
 
@@ -174,15 +175,11 @@ class Kernel:
         verb = "change" if exists else "add"
         with _attempt(f"{shape.at}: {verb} {type(shape).__name__.lower()} ({shape.path})"):
             stack, index = self._at(shape.at)
-            parent = {"parent": _ROOT + shape.minor}
-            match shape:
-                case Class(_, minor, _, rate, burst):
-                    rates = {"rate": rate, "ceil": rate, "burst": burst, "cburst": burst, "quantum": QUANTUM}
-                    stack.routes.tc(f"{verb}-class", "htb", index, _ROOT + minor, parent=_ROOT, **rates)
-                case Fifo(_, minor, _, limit):
-                    stack.routes.tc(verb, "bfifo", index, leaf_of(minor), limit=limit, **parent)
-                case Netem(_, minor):
-                    stack.routes.tc(verb, "netem", index, leaf_of(minor), **netem_keywords(shape), **parent)
+            node, kind = _ROOT + shape.minor, KINDS[type(shape)]
+            if isinstance(shape, Class):
+                stack.routes.tc(f"{verb}-class", kind, index, node, parent=_ROOT, **keywords(shape))
+            else:
+                stack.routes.tc(verb, kind, index, leaf_of(shape.minor), parent=node, **keywords(shape))
 
     def qdiscs(self, at: End) -> list[Any]:
         """What the kernel says about the qdiscs of a device. Raises: KernelError."""
@@ -273,8 +270,13 @@ class Kernel:
             os.close(theirs)
 
 
-def netem_keywords(shape: Netem) -> dict[str, Any]:
-    """What the plugin takes for a leaf."""
+def keywords(shape: Shape) -> dict[str, Any]:
+    """What pyroute2 takes for a class or leaf."""
+    if isinstance(shape, Class):
+        per_s, burst = shape.rate, shape.burst
+        return {"rate": per_s, "ceil": per_s, "burst": burst, "cburst": burst, "quantum": QUANTUM}
+    if isinstance(shape, Fifo):
+        return {"limit": shape.limit}
     others = (impairment.netem(value) for impairment, value in shape.link.impairments())
     return {
         "delay_ns": shape.link.delay_ns,
@@ -284,7 +286,7 @@ def netem_keywords(shape: Netem) -> dict[str, Any]:
         "rate": shape.rate,
         "distribution": normal(),
         "seed": shape.seed,
-        **{name: value for keywords in others for name, value in keywords.items()},
+        **{name: value for words in others for name, value in words.items()},
     }
 
 

@@ -6,74 +6,51 @@ and end with it; it ends with its parent, and at the end of its control socket.
 
 from __future__ import annotations
 
-import argparse
-import contextlib
 import resource
-import signal
 import socket
-import sys
 from typing import Any
 
 from wanbench.harness.emulators.netem.kernel import Kernel
 from wanbench.harness.emulators.netem.plan import Shape, place, shapes
 from wanbench.harness.emulators.netem.state import Meter, check
 from wanbench.harness.emulators.plan import Network
-from wanbench.workloads.process.control import Channel, ControlError, text
+from wanbench.harness.emulators.serve import answer, main
+from wanbench.workloads.process.control import Channel
 from wanbench.workloads.process.namespace import die_with_parent
 
 
 class Netem:
     """Commands in, kernel calls out."""
 
-    def __init__(self, control: Channel, parent: int) -> None:
-        self._control, self._parent = control, parent
+    def __init__(self, parent: int) -> None:
+        self._parent = parent
         self._kernel = Kernel()
         self._meter = Meter(self._kernel)
         self._network: Network | None = None  # as placed and shaped
         self._seed = 0
         self._shapes: dict[tuple[Any, ...], Shape] = {}
 
-    def serve(self) -> None:
-        """Until the control socket ends."""
-        while (request := self._control.recv()) is not None:
-            try:
-                answer = {"ok": self._obey(request)}
-            except (ValueError, OSError) as error:
-                answer = {"error": f"{request.get('do')}: {error}"}
-            except (KeyError, TypeError) as error:
-                answer = {"error": f"{request['do']}: a value is missing or of another kind: {error}"}
-            self._control.send(answer)
+    def report(self, *, reset: bool) -> dict[str, Any]:
+        """The fields of `base.EmulatorStats`."""
+        return self._meter.report(reset=reset)
 
-    def _obey(self, request: dict[str, Any]) -> Any:
-        match text(request, "do"):
-            case "attach":
-                self._attach(request["rank"], self._control.take_fd())
-            case "apply":
-                self._apply(Network.from_json(request["network"]), request["seed"])
-            case "update":
-                self._update(Network.from_json(request["network"]))
-            case "stats":
-                return self._meter.report(reset=request["reset"])
-            case other:
-                raise ValueError(f"unknown command {other!r}")
-        return None
-
-    def _attach(self, rank: int, fd: int) -> None:
+    def attach(self, rank: int, fd: int) -> None:
+        """Join the namespace of a worker; the next network is built anew."""
         self._forget()
         self._kernel.attach(rank, fd)
         die_with_parent(self._parent)  # once more: the kernel forgets it where a process gains rights
 
-    def _apply(self, network: Network, seed: int) -> None:
-        before = self._network
-        if before is None or (before.sites, before.site_of) != (network.sites, network.site_of):
+    def apply(self, network: Network, seed: int) -> None:
+        """Build the places where they are others, and give them their values."""
+        if not network.has_places_of(self._network):
             self._forget()
             self._kernel.place(place(network))
             self._meter.placed(network)
         self._shape(network, seed)
 
-    def _update(self, network: Network) -> None:
-        before = self._network
-        if before is None or (before.sites, before.site_of) != (network.sites, network.site_of):
+    def update(self, network: Network) -> None:
+        """New values for the same places. Raises: ValueError."""
+        if not network.has_places_of(self._network):
             raise ValueError("the network has other places")
         self._shape(network, self._seed)
 
@@ -98,22 +75,14 @@ class Netem:
         self._meter.placed(None)
 
 
-def main() -> None:
-    """Entry of the process: `--control-fd N --parent PID`."""
-    parser = argparse.ArgumentParser(prog="wanbench.harness.emulators.netem.process")
-    parser.add_argument("--control-fd", type=int, required=True)
-    parser.add_argument("--parent", type=int, required=True)
-    arguments = parser.parse_args()
-    die_with_parent(arguments.parent)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the controller decides what Ctrl-C means
+def _serve(control_fd: int, parent: int) -> None:
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # several descriptors for each namespace
-    with socket.socket(fileno=arguments.control_fd) as control, contextlib.suppress(ConnectionError):
-        try:
-            Netem(Channel(control), arguments.parent).serve()
-        except ControlError as error:
-            sys.exit(str(error))
+    with socket.socket(fileno=control_fd) as control:
+        channel, netem = Channel(control), Netem(parent)
+        while answer(channel, netem):
+            pass
 
 
 if __name__ == "__main__":
-    main()
+    main("wanbench.harness.emulators.netem.process", _serve)

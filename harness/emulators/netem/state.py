@@ -7,11 +7,10 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from wanbench.harness.emulators.netem.kernel import Kernel, KernelError, netem_keywords
+from wanbench.harness.emulators.netem.kernel import KINDS, Kernel, KernelError, keywords
 from wanbench.harness.emulators.netem.plan import (
     LOCAL,
     ONLY,
-    QUANTUM,
     Class,
     End,
     Fifo,
@@ -52,7 +51,7 @@ def _leaf(shape: Shape) -> int:
 
 
 def _compare(shape: Shape, got: Mapping[str, Any] | None) -> None:
-    kind = {Class: "htb class", Fifo: "bfifo", Netem: "netem"}[type(shape)]
+    kind = KINDS[type(shape)] + (" class" if isinstance(shape, Class) else "")
     where = f"{shape.at} ({shape.path}): {kind}"
     if got is None:
         raise KernelError(f"{where}: is not there")
@@ -67,21 +66,16 @@ def _compare(shape: Shape, got: Mapping[str, Any] | None) -> None:
 
 
 def _wanted(shape: Shape) -> dict[str, Any]:
-    match shape:
-        case Class(_, _, _, rate, burst):
-            return {"rate": rate, "ceil": rate, "burst": burst, "cburst": burst, "quantum": QUANTUM}
-        case Fifo(_, _, _, limit):
-            return {"limit": limit}
-        case Netem():
-            keywords = {"gap": 0, "duplicate": 0} | netem_keywords(shape)
-            unseen = {"distribution"} | ({"seed"} if shape.seed is None else set())
-            return {name: value for name, value in keywords.items() if name not in unseen}
+    if not isinstance(shape, Netem):
+        return keywords(shape)
+    unseen = {"distribution"} | ({"seed"} if shape.seed is None else set())
+    wanted = {"gap": 0, "duplicate": 0} | keywords(shape)
+    return {name: value for name, value in wanted.items() if name not in unseen}
 
 
 def _values(shape: Shape, message: Any) -> dict[str, Any]:
     kind, options = message.get_attr("TCA_KIND"), message.get_attr("TCA_OPTIONS")
-    expected = {Class: "htb", Fifo: "bfifo", Netem: "netem"}[type(shape)]
-    if kind != expected:
+    if kind != (expected := KINDS[type(shape)]):
         raise KernelError(f"{shape.at} ({shape.path}): asked for a {expected}, the kernel has a {kind}")
     if isinstance(shape, Netem):
         return netem_values(options)

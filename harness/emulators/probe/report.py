@@ -143,7 +143,7 @@ def judge(
         inversions=inversions(arrivals),
         reasons=(),
     )
-    seen = Seen(row, len(delays), tuple(arrivals), tolerance, paths_judged)
+    seen = Seen(link, row, len(delays), tuple(arrivals), tolerance, paths_judged)
     reasons = [reason for impairment in IMPAIRMENTS.values() for reason in impairment.judge(seen)]
     reasons += [f"{row.inversions} packets were overtaken"] if row.inversions else []
     return replace(row, reasons=tuple(f"{row.src} -> {row.dst}: {reason}" for reason in reasons))

@@ -7,23 +7,21 @@ socket.
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import errno
 import gc
 import os
 import select
-import signal
 import socket
-import sys
 import time
 from typing import Any
 
-from wanbench.harness.emulators.plan import Network
+from wanbench.harness.emulators.plan import Network, worker_address
 from wanbench.harness.emulators.relay.queues import Port, Switch
 from wanbench.harness.emulators.relay.stats import Meter
-from wanbench.workloads.process.control import Channel, ControlError, text
-from wanbench.workloads.process.namespace import die_with_parent, set_timer_slack
+from wanbench.harness.emulators.serve import answer, main
+from wanbench.workloads.process.control import Channel
+from wanbench.workloads.process.namespace import set_timer_slack
 
 # A wake-up costs about as much as two packets, so each one acts on everything due within this time.
 _COALESCE_NS = 100_000
@@ -68,7 +66,7 @@ class Relay:
                 meter.overslept(wake, began)
             for fd in readable:
                 if fd == control:
-                    if not self._command():
+                    if not answer(self._control, self):
                         return
                 elif fd in ports:
                     heard = began
@@ -109,40 +107,25 @@ class Relay:
 
     # ---------------------------------------------------------------- commands
 
-    def _command(self) -> bool:
-        """Answer one command; false at the end of the control socket."""
-        request = self._control.recv()
-        if request is None:
-            return False
-        try:
-            answer = {"ok": self._obey(request)}
-        except (ValueError, OSError) as error:
-            answer = {"error": f"{request.get('do')}: {error}"}
-        except (KeyError, TypeError) as error:
-            answer = {"error": f"{request['do']}: a value is missing or of another kind: {error}"}
-        self._control.send(answer)
-        return True
+    def apply(self, network: Network, seed: int) -> None:
+        """Take new values, and places."""
+        self._switch.apply(network, seed)
 
-    def _obey(self, request: dict[str, Any]) -> Any:
-        match text(request, "do"):
-            case "attach":
-                self._attach(request["rank"], request["address"], self._control.take_fd())
-            case "apply":
-                self._switch.apply(Network.from_json(request["network"]), request["seed"])
-            case "update":
-                self._switch.update(Network.from_json(request["network"]))
-            case "stats":
-                return self._meter.report(reset=request["reset"])
-            case other:
-                raise ValueError(f"unknown command {other!r}")
-        return None
+    def update(self, network: Network) -> None:
+        """Take new values for the same places. Raises: ValueError."""
+        self._switch.update(network)
 
-    def _attach(self, rank: int, address: str, fd: int) -> None:
+    def report(self, *, reset: bool) -> dict[str, Any]:
+        """The fields of `base.EmulatorStats`."""
+        return self._meter.report(reset=reset)
+
+    def attach(self, rank: int, fd: int) -> None:
+        """Connect the device of a worker, in place of the one before."""
         old = self._switch.ports.get(rank)
         if old is not None:
             self._detach(old)
         os.set_blocking(fd, False)
-        port = self._switch.attach(rank, socket.inet_aton(address), fd)
+        port = self._switch.attach(rank, socket.inet_aton(worker_address(rank)), fd)
         self._ports[fd] = port
         self._watched.append(fd)
 
@@ -156,27 +139,17 @@ def _ahead_of_workers() -> None:
             os.setpriority(os.PRIO_PROCESS, 0, -10)
 
 
-def main() -> None:
-    """Entry of the process: `--control-fd N --parent PID`."""
-    parser = argparse.ArgumentParser(prog="wanbench.harness.emulators.relay.process")
-    parser.add_argument("--control-fd", type=int, required=True)
-    parser.add_argument("--parent", type=int, required=True)
-    arguments = parser.parse_args()
-    die_with_parent(arguments.parent)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the controller decides what Ctrl-C means
+def _serve(control_fd: int, _: int) -> None:
     set_timer_slack(1)
     _ahead_of_workers()
     # The loop makes no reference cycles; a collection would walk every packet in flight while others wait.
     gc.disable()
     # select() takes descriptors below 1024, and the controller may have had many open.
-    control = socket.socket(fileno=os.dup(arguments.control_fd))
-    os.close(arguments.control_fd)
-    with control, contextlib.suppress(ConnectionError):
-        try:
-            Relay(Channel(control)).serve()
-        except ControlError as error:
-            sys.exit(str(error))
+    control = socket.socket(fileno=os.dup(control_fd))
+    os.close(control_fd)
+    with control:
+        Relay(Channel(control)).serve()
 
 
 if __name__ == "__main__":
-    main()
+    main("wanbench.harness.emulators.relay.process", _serve)

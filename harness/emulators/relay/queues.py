@@ -149,7 +149,7 @@ class Switch:
         """Take new values. A path that exists already keeps what is in flight and its order."""
         before, self.network = self.network, network
         sites = range(len(network.sites))
-        if before is None or (before.sites, before.site_of) != (network.sites, network.site_of):
+        if not network.has_places_of(before):
             # Other places: what is in flight drains by the old paths, and the new ones may not overtake it.
             last = max((way.last for way in self.ways.values()), default=0.0)
             last = max([last, *(down.queue.busy for down in self.downs)])
@@ -171,8 +171,7 @@ class Switch:
         Raises:
             ValueError: the places are others.
         """
-        before = self.network
-        if before is None or (before.sites, before.site_of) != (network.sites, network.site_of):
+        if not network.has_places_of(self.network):
             raise ValueError("the network has other places")
         self.network = network
         self._configure(network)

@@ -188,7 +188,7 @@ def test_whatever_a_change_cannot_compute_is_an_error_of_the_timeline(error, mon
         raise error
 
     (cell,) = swept(edited() + '\n[[timeline]]\nat = "5s"\nrtt = 2.0\n')
-    monkeypatch.setattr("wanbench.harness.timeline.edits._delayed", fail)
+    monkeypatch.setattr("wanbench.harness.timeline.edits._impaired", fail)
     with pytest.raises(TimelineError, match=f"^timeline.0: {error}$"):
         schedule_of(cell).check()
 
