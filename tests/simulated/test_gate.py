@@ -74,7 +74,7 @@ class Repository:
                 ROOT / package, folder / package, symlinks=True, ignore=shutil.ignore_patterns("__pycache__")
             )
         (folder / "spec.toml").write_text(SPEC)
-        (folder / ".gitignore").write_text("__pycache__/\ntmp/\nstderr-*\nresults/\n*.json\n")
+        (folder / ".gitignore").write_text("__pycache__/\ntmp/\nstderr-*\n/results/\n*.json\n")
         self.git("init", "--quiet", "--initial-branch", "main")
         self.commit("base")
         algorithm = folder / "workloads" / "algorithms" / "ssgd.py"
