@@ -33,7 +33,7 @@ test: test-unit test-emulated
 # JOBS=0: in one process, beside something else
 JOBS ?= 2
 test-unit: docs
-	$(BIN)/python -m pytest tests/unit -n $(JOBS) --dist loadfile $(ARGS)
+	$(BIN)/python -m pytest tests/unit tests/simulated -n $(JOBS) --dist loadfile $(ARGS)
 
 test-emulated: setup
 	@sh scripts/setup-tests.sh programs

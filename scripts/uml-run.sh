@@ -27,7 +27,8 @@ modules=$(dirname "$(ls -d /usr/lib/uml/modules/*/kernel)")
 state=$(mktemp -d /tmp/wanbench-uml.XXXXXX)
 guest= tail=
 cleanup() {
-    [ -z "$guest" ] || kill -9 "$guest" 2>/dev/null || true
+    # The group that `timeout` has made: the guest's processes are processes of the host.
+    [ -z "$guest" ] || kill -9 -- "-$guest" 2>/dev/null || kill -9 "$guest" 2>/dev/null || true
     [ -z "$tail" ] || kill "$tail" 2>/dev/null || true
     rm -rf "$state"
 }

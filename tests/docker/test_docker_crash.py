@@ -63,7 +63,7 @@ def relay_stopped(bench, command):
         os.kill(pid, signal.SIGSTOP)
 
 
-@pytest.mark.parametrize("hanging", [None, paused, relay_stopped])
+@pytest.mark.parametrize("hanging", [pytest.param(None, marks=pytest.mark.long), paused, relay_stopped])
 def test_a_killed_run_leaves_nothing_whatever_hangs_and_is_continued(bench, hanging):
     with measuring(bench) as command:
         finished = bench.finished("steady")
@@ -113,7 +113,7 @@ def janitor(run: str) -> int:
     raise AssertionError("no janitor")
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [pytest.param(signal.SIGINT, marks=pytest.mark.long), signal.SIGTERM])
 def test_an_interrupted_run_ends_soon_and_leaves_no_container(bench, number):
     with measuring(bench) as command:
         finished = bench.finished("steady")

@@ -70,9 +70,11 @@ class Repository:
         self.folder = folder / "repository"
         folder = self.folder
         for package in ("harness", "workloads", "netprofiles", "wanbench"):
-            shutil.copytree(ROOT / package, folder / package, ignore=shutil.ignore_patterns("__pycache__"))
+            shutil.copytree(
+                ROOT / package, folder / package, symlinks=True, ignore=shutil.ignore_patterns("__pycache__")
+            )
         (folder / "spec.toml").write_text(SPEC)
-        (folder / ".gitignore").write_text("__pycache__/\ntmp/\nstderr-*\nresults/\n*.json\n")
+        (folder / ".gitignore").write_text("__pycache__/\ntmp/\nstderr-*\n/results/\n*.json\n")
         self.git("init", "--quiet", "--initial-branch", "main")
         self.commit("base")
         algorithm = folder / "workloads" / "algorithms" / "ssgd.py"

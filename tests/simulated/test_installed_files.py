@@ -1,0 +1,65 @@
+"""Installed, in a project that has `harness`, `workloads` and `netprofiles` packages of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import zipfile
+
+from installed import ROOT
+
+PACKAGES = ("harness", "workloads", "netprofiles")
+
+
+def test_the_wheel_holds_every_file_of_the_packages_and_nothing_else(wheel):
+    names = zipfile.ZipFile(wheel).namelist()
+    about = {name for name in names if ".dist-info/" in name}
+    found = {
+        os.path.join(folder, name).removeprefix(f"{ROOT}/")
+        for folder, _, files in os.walk(ROOT / "wanbench", followlinks=True)
+        for name in files
+        if "__pycache__" not in folder
+    }
+    (manual,) = {name for name in names if name.endswith(".data/data/share/man/man1/wanbench.1")}
+    assert set(names) - about - {manual} == found
+    # What is read at run time, one of each kind: a rule that left a kind out would leave it out on both sides.
+    assert found > {
+        "wanbench/py.typed",
+        "wanbench/harness/spec/starter.toml",
+        "wanbench/harness/spec/experiments/latency-sweep.toml",
+        "wanbench/harness/show/papers/dts.toml",
+        "wanbench/harness/show/figures/wanbench.mplstyle",
+        "wanbench/harness/show/report/page.html.j2",
+        "wanbench/harness/show/report/page.css",
+        "wanbench/harness/show/report/page.js",
+        "wanbench/netprofiles/catalog/world4.toml",
+        "wanbench/netprofiles/catalog/aws.csv",
+        "wanbench/workloads/loop/inject/sitecustomize.py",
+    }
+    assert not [name for name in names if name.rpartition("/")[2].startswith(("test_", "conftest"))]
+
+
+def test_only_wanbench_is_installed(installed):
+    (site,) = installed.folder.glob("lib/python3*/site-packages")
+    assert [path.name for path in site.iterdir() if path.name in {*PACKAGES, "tests"}] == []
+    said = installed.run(installed.folder, "python", "-c", "import wanbench.harness as h; print(h.__file__)")
+    assert said.stdout.strip() == str(site / "wanbench" / "harness" / "__init__.py")
+
+
+def test_a_users_packages_of_the_same_names_are_theirs(environment, project):
+    done = environment.run(
+        project, "wanbench", "run", "mine.toml", "--testbed", "virtual", "--out", "out", "--no-figures"
+    )
+    assert (done.returncode, done.stdout) == (0, "out/mine\n"), done.stderr
+    rows = json.loads(environment.run(project, "wanbench", "results", "out/mine", "--format", "json").stdout)
+    assert sorted((row["algorithm"], row["status"]) for row in rows) == [
+        ("mine", "ok"),
+        ("one-worker", "ok"),
+        ("ssgd", "ok"),
+    ]
+
+
+def test_the_fixture_of_the_plugin_works_beside_them(environment, project):
+    done = environment.run(project, "python", "-m", "pytest", "-q", "-p", "no:cacheprovider")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "1 passed" in done.stdout
