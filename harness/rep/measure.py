@@ -18,7 +18,7 @@ from wanbench.harness.testbeds.base import EmulatedSlot, Group, Slot, WorkerDied
 def measure(
     cell: Cell, rep: int, slot: Slot, folder: Path, control: Path, report: Mapping[str, Any] | None
 ) -> dict[str, Any]:
-    """See `rep.train.measure`."""
+    """Run the repetition and return its row; arguments and errors as of `rep.train.measure`."""
     if cell.is_command:  # which the plan refuses where nothing is emulated
         return command.measure(cell, rep, cast(EmulatedSlot, slot), folder, control, report)
     return train.measure(cell, rep, slot, folder, control, report)
