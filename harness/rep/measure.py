@@ -17,7 +17,7 @@ from wanbench.harness.testbeds.base import EmulatedSlot, Group, Slot, WorkerDied
 
 
 def measure(cell: Cell, rep: int, slot: Slot, folder: Path, control: Path, report: Mapping[str, Any] | None) -> Row:
-    """See `rep.train.measure`."""
+    """Run the repetition and return its row; arguments and errors as of `rep.train.measure`."""
     if isinstance(cell, CommandCell):  # which the plan refuses where nothing is emulated
         return command.measure(cell, rep, cast(EmulatedSlot, slot), folder, control, report)
     assert isinstance(cell, TrainingCell)

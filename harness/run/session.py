@@ -153,10 +153,11 @@ class _Session:
 
     def _probed(self, cell: Cell) -> Mapping[str, Any]:
         try:
-            report: Mapping[str, Any] = self._wait(self.engine.submit(_kind(cell), partial(probe_cell, cell)))
+            future = self.engine.submit(_kind(cell), partial(probe_cell, cell))
+            self._first({future})
+            return future.result()
         except RepFailed as error:
             return {"ok": False, "reasons": [str(error)], "one_way_error_ms": None}
-        return report
 
     def _report(self, item: Item) -> Mapping[str, Any]:
         return self.probes[_network(item.cell)]
@@ -246,10 +247,6 @@ class _Session:
                 raise Interrupted("interrupted; finished repetitions are kept; the same command continues")
             if done:
                 return done
-
-    def _wait(self, future: Future[Any]) -> Any:
-        self._first({future})
-        return future.result()
 
 
 def _kind(cell: Cell) -> Kind:

@@ -66,12 +66,12 @@ def side_by_side(limit: int) -> int:
 
 
 def contained(name: str) -> bool:
-    """See `Kind`."""
+    """True if workers see an image's files instead of this host's."""
     return _KINDS[name].contained
 
 
 def simulated(name: str) -> bool:
-    """See `Kind`."""
+    """True if nothing of this host has a say in what is measured."""
     return _KINDS[name].simulated
 
 

@@ -45,7 +45,7 @@ class NetnsWorker(Worker):
         self._has_program = False
 
     def send(self, message: dict[str, Any], fds: Sequence[int] = ()) -> None:
-        """See `Worker.send`."""
+        """Send a command; one that has a program is ended more gently."""
         self._has_program = self._has_program or message["cmd"] == "program"
         super().send(message, fds)
 

@@ -24,7 +24,7 @@ class Changeable(Protocol):
     """The part of an emulator that a player needs."""
 
     def update(self, network: Network) -> None:
-        """See `harness.emulators.base.Emulator.update`."""
+        """New values for the places of a network, while traffic flows."""
 
 
 class Player:

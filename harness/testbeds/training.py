@@ -17,7 +17,7 @@ _STACK_LINES = 8
 
 
 def train(slot: EmulatedSlot, training: Training) -> Trained:
-    """See `Slot.train`."""
+    """Let the workers of a slot train. Raises: RepFailed, HostError."""
     player: Player | None = None
     try:
         handles = slot.prepare(training.group)

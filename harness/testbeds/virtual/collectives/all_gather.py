@@ -33,7 +33,7 @@ class PushGather(Plan):
         self._to = to
 
     def rounds(self, ready: Ints, channel: int) -> Rounds:
-        """See `Plan.rounds`."""
+        """Of one operation."""
         arrival = yield Round(self._route, ready[self._src], self.connections("pairs", channel, self._slots))
         latest = np.zeros(self.network.sites, np.int64)
         np.maximum.at(latest, self._to, arrival)
@@ -54,6 +54,6 @@ class GlooGather(Gloo):
         return count - 1, self.nbytes
 
     def rounds(self, ready: Ints, channel: int) -> Rounds:
-        """See `Plan.rounds`."""
+        """Of one operation."""
         count = len(self.ranks)
         return self._chain(ready, self._hops, *(self.connections(kind, channel, count) for kind in ("data", "notes")))

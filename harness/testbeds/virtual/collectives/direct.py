@@ -46,7 +46,7 @@ class Direct(Plan):
         self._reached = to[self._by_site][self._starts]
 
     def rounds(self, ready: Ints, channel: int) -> Rounds:
-        """See `Plan.rounds`."""
+        """Of one operation."""
         sockets = self.connections("pairs", channel, self._slots)
         arrival = yield Round(self._scatter, ready[self._member], sockets)
         reduced = np.maximum(ready, self._latest(arrival))

@@ -39,7 +39,7 @@ class Gloo(Plan):
         return hops, -(-self.nbytes // (hops * count // (count - 1)))
 
     def rounds(self, ready: Ints, channel: int) -> Rounds:
-        """See `Plan.rounds`."""
+        """Of one operation."""
         count = len(self.ranks)
         data, notes = self.connections("data", channel, count), self.connections("notes", channel, count)
         for _ in ("reduce-scatter", "all-gather"):

@@ -38,7 +38,7 @@ class HalvingDoubling(Plan):
             self._unfold = Route(network, host, site[extra], whole, index=host)
 
     def rounds(self, ready: Ints, channel: int) -> Rounds:
-        """See `Plan.rounds`."""
+        """Of one operation."""
         ready = ready.copy()
         extra = len(self.ranks) - self._core
         if self._fold is not None:

@@ -27,7 +27,7 @@ class Ring(Plan):
         return 2 * (count - 1), -(-self.nbytes // count)
 
     def rounds(self, ready: Ints, channel: int) -> Rounds:
-        """See `Plan.rounds`."""
+        """Of one operation."""
         sockets = self.connections("ring", channel, len(self.ranks))
         for _ in range(self._hops):
             arrival = yield Round(self._route, ready, sockets)
