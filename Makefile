@@ -58,12 +58,7 @@ figures: setup
 	$(BIN)/wanbench figures --paper all
 
 # 5: other versions of the libraries draw other bytes, which says nothing about the figures.
-check-# As root: containers and, where this kernel has no netem, User-Mode Linux. What it says last is committed.
-test-long: docs
-	@sh scripts/setup-tests.sh kernel docker programs
-	sh scripts/with-dockerd.sh $(BIN)/python scripts/long_tests.py docs/reference/long-tests.md $(ARGS)
-
-figures: setup
+check-figures: setup
 	$(BIN)/wanbench figures --paper all --check || [ $$? = 5 ]
 
 record: setup
