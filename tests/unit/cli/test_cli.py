@@ -282,8 +282,8 @@ def measured(monkeypatch):
     """What `run` hands to the harness; `outcome` is what it gets back or has raised."""
     calls = []
 
-    def measure_all(spec, cells, folder, **options):
-        calls.append({"spec": spec, "cells": cells, "folder": folder, **options})
+    def measure_all(plan, folder, cells=None, **options):
+        calls.append({"spec": plan.spec, "cells": cells, "folder": folder, **options})
         if isinstance(measure_all.outcome, BaseException):
             raise measure_all.outcome
         return measure_all.outcome
@@ -341,7 +341,7 @@ def test_ctrl_c_anywhere_else_is_exit_code_130_too(monkeypatch):
     def interrupted(*_args):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("wanbench.harness.plan.cell.expand", interrupted)
+    monkeypatch.setattr("wanbench.harness.plan.plan.expand", interrupted)
     assert refused("plan", "smoke", code=130) == "wanbench: interrupted"
 
 

@@ -75,7 +75,7 @@ def test_results_open_with_the_decision(tmp_path, form):
     rows = [row for row in latency_sweep(reps=3) if row["kind"] != "sparse" and row["algorithm"] != "dts-d4-p4"]
     for row in rows:
         if row["workers"] > 1:
-            row.update(workload="digits-cnn", accuracy=0.95 + 0.001 * row["seed"], payload_bytes=8e9)
+            row.update(workload="digits-cnn", accuracy=0.95 + 0.001 * row["seed"], payload_bytes=8_000_000_000)
         if row["algorithm"] == "dts-d20-p4":
             row["accuracy"] += (-0.002, -0.004, -0.003)[row["rep"]]
         if row["algorithm"].startswith("delayed"):

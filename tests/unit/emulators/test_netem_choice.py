@@ -97,10 +97,11 @@ def test_asking_for_netem_on_a_host_without_it_is_refused_with_the_reason(monkey
 def test_who_does_not_use_netem_does_not_wait_for_pyroute2():
     code = (
         "import sys\n"
-        "from wanbench.harness.plan.cell import expand\n"
+        "from wanbench.harness.plan.auto import FixedHost\n"
+        "from wanbench.harness.plan.expand import expand\n"
         "from wanbench.harness.spec.experiment import Spec\n"
         "from wanbench.harness.emulators.choice import starter\n"
-        "expand(Spec.load('smoke'), 'smoke'); starter('relay')\n"
+        "expand(Spec.load('smoke'), 'smoke', FixedHost()); starter('relay')\n"
         "print('pyroute2' in sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

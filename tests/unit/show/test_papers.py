@@ -72,8 +72,7 @@ def run(tmp_path_factory):
 def reference(run, tmp_path, monkeypatch):
     """results/reference/ with the recording of a run, and one paper with its figures."""
     reference = tmp_path / "results" / "reference"
-    keys = {row["cell_key"] for row in run.rows()}
-    record(run.folder, reference / "t", {TRACE, NETWORK, CURVE}, keys)
+    record(run.folder, reference / "t", {TRACE, NETWORK, CURVE})
     paper = papers.parse("p", SET)
     monkeypatch.setattr(papers, "load", lambda name: paper)
     monkeypatch.setattr(papers, "names", lambda: ["p"])
@@ -92,7 +91,7 @@ def test_record_measures_keeps_and_draws(tmp_path, monkeypatch):
     monkeypatch.setattr(papers, "load", lambda name: papers.parse("p", SET))
     monkeypatch.setattr(papers, "names", lambda: ["p"])
     monkeypatch.setattr(Spec, "load", lambda name: Spec.from_toml(SPEC, name))
-    monkeypatch.setattr("wanbench.harness.spec.experiment.read", lambda name: SPEC)
+    monkeypatch.setattr("wanbench.harness.spec.library.read", lambda name: SPEC)
     result = wanbench("record", "p")
     assert result.exit_code == 0, result.stderr
     assert result.stdout.splitlines()[:2] == ["results/reference/t", "results/reference/p/speed.svg"]
@@ -105,7 +104,7 @@ def test_a_run_with_a_result_cut_short_is_not_recorded(run, tmp_path):
     broken = next(copy.path.glob("cells/ssgd*/rep-0/result.json"))
     broken.write_text("{")
     with pytest.raises(CellsFailed, match=r"so not finished: not JSON \(.*\); run the experiment again before"):
-        record(copy, tmp_path / "recorded", set(), {row["cell_key"] for row in run.rows()})
+        record(copy, tmp_path / "recorded", set())
     assert not (tmp_path / "recorded").exists()
 
 

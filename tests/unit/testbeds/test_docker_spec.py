@@ -25,7 +25,7 @@ def test_limits_are_part_of_the_cell_and_reach_the_group():
 def test_a_cell_on_another_testbed_does_not_have_them():
     sweep = '\ntestbed = ["netns", "docker"]\n\n[containers]\nmemory = "1GiB"\n'
     found = {cell.testbed: cell.containers.plain() for cell in swept(edited((END, END.rstrip() + sweep)))}
-    assert found == {"netns": None, "docker": {"memory": "1GiB"}}
+    assert found == {"netns": {}, "docker": {"memory": "1GiB"}}
 
 
 def test_without_the_testbed_docker_they_are_refused():

@@ -60,7 +60,7 @@ def test_the_order_in_which_workers_are_switched_changes_no_loss_and_no_row(algo
 
 
 def test_a_users_model_draws_as_if_its_worker_were_alone():
-    model = ("params = 1000\ntensors = 2\n", 'model = "tests.unit.test_virtual_training:make_dropout"\n')
+    model = ("params = 1000\ntensors = 2\n", 'model = "test_virtual_training:make_dropout"\n')
     cell = cell_of(model, ("workers = [2]", "workers = [3]"))
     plain, shuffled = simulated(cell), simulated(cell, shuffle=9)
     assert plain.outcomes == shuffled.outcomes
@@ -124,7 +124,7 @@ def test_repetitions_differ_by_their_seed_and_repeat_exactly():
 
 
 def test_the_error_of_a_users_model_names_its_worker():
-    cell = cell_of(("params = 1000\ntensors = 2\n", 'model = "tests.unit.test_virtual_training:make_dropout"\n'))
+    cell = cell_of(("params = 1000\ntensors = 2\n", 'model = "test_virtual_training:make_dropout"\n'))
     todo = jobs(cell, 0, "")
     broken = [*todo[:1], type(todo[1])(**{**todo[1].to_json(), "kind": "ssgd", "params": {"delay": 1}})]
     with pytest.raises(SimulationError) as caught:
