@@ -1,15 +1,13 @@
 """What makes a path slow.
 
 Layout
-    plan.py            Network: what to build; pure
-    base.py            Emulator: the interface, its statistics, its errors
-    process.py         an emulator in a process of its own: started, commanded, ended
-    relay.py           RelayEmulator; relay_process.py: TUN devices and the clock
-    queues.py          the model inside the relay; pure, on a clock that is handed in
-    netem.py           NetemEmulator; netem_process.py: the process that holds the routers
-    netem_plan.py      from a Network to routers, cables and queues; pure; netem_commands.py: the same as ip and tc
-    netem_kernel.py    carries a plan out; netem_state.py: reads back, counts; netem_plugin.py: what pyroute2 lacks
-    netem_detect.py    tries whether this kernel has it
-    choice.py          emulators by name, and the one that this host can have
-    probe.py           measures what was built
+    plan.py         Network: what to build; pure
+    impairments/    delay, jitter, loss, rate: what emulators make of each, how a probe judges it; one file each
+    base.py         statistics and errors
+    process.py      Emulator: a process of its own, started, commanded, ended; serve.py: its other side
+    relay/          in userspace: queues.py, the model, pure, on a clock that is handed in; process.py, TUN devices
+    netem/          in the kernel: plan.py, routers, cables and queues; commands.py, the same as ip and tc; kernel.py
+                    carries it out; state.py reads back and counts; plugin.py, what pyroute2 lacks; detect.py
+    probe/          measures what was built
+    choice.py       emulators by name, and the one that this host can have
 """
