@@ -68,7 +68,7 @@ def command(
 
 def _paper(context: click.Context, name: str, to: Path | None, *, check: bool) -> None:
     from wanbench.harness.show import papers
-    from wanbench.harness.show.figures.paper import check_paper, draw_paper
+    from wanbench.harness.show.papers.drawing import check_paper, draw_paper
 
     if not REFERENCE.is_dir():
         raise SpecError(f"{REFERENCE}: there are no recorded runs here; call it where wanbench is checked out")

@@ -32,7 +32,7 @@ def command(name: str, only: tuple[str, ...], fresh: bool, keep: bool, jobs: int
     from wanbench.harness.results.record import record
     from wanbench.harness.results.store import RunFolder
     from wanbench.harness.show import papers
-    from wanbench.harness.show.figures.paper import draw_paper, wanted_evidence
+    from wanbench.harness.show.papers.drawing import draw_paper, wanted_evidence
     from wanbench.harness.spec.experiment import Spec
     from wanbench.harness.spec.library import read
 

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from wanbench.harness.analysis.scalability import one_worker_step_times, scalability
 from wanbench.harness.errors import Interrupted, RepFailed
@@ -36,6 +36,7 @@ _TRIES = 2  # an invalid repetition is measured once more, a failed one is not
 
 
 _Network = tuple[Kind, str]
+_Result = TypeVar("_Result")
 
 
 @dataclass
@@ -240,7 +241,7 @@ class _Session:
             self.say.say(f"        {line}")
         self.say.say(f"        {kept}")
 
-    def _first(self, futures: set[Future[Row]]) -> set[Future[Row]]:
+    def _first(self, futures: set[Future[_Result]]) -> set[Future[_Result]]:
         while True:
             done, _ = wait(futures, timeout=0.2, return_when=FIRST_COMPLETED)
             if self.stopped.is_set():

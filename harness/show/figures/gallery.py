@@ -25,6 +25,7 @@ from wanbench.harness.analysis.summary import (
 )
 from wanbench.harness.results.evidence import Evidence
 from wanbench.harness.results.verify import ACCURACY_BAND
+from wanbench.harness.show.data_set import data_set
 from wanbench.harness.show.figures.bars import scalability_bars
 from wanbench.harness.show.figures.caption import caption, title
 from wanbench.harness.show.figures.learning import learning
@@ -36,7 +37,6 @@ from wanbench.harness.show.figures.scalability import scalability_by_rtt
 from wanbench.harness.show.figures.step_time import step_time
 from wanbench.harness.show.figures.timeline import MARKS, Trace, timeline
 from wanbench.harness.show.grid import shown
-from wanbench.harness.show.report.data_set import data_set
 
 # Collectives differ too much to share a figure.
 _COLUMN_AXES = [axis for axis in AXES if axis != "collective"]

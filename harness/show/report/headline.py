@@ -9,7 +9,7 @@ from typing import Any
 from wanbench.harness.analysis.best import Network, Standing
 from wanbench.harness.analysis.summary import axis_value
 from wanbench.harness.results.verify import ACCURACY_BAND, Objection
-from wanbench.harness.show.report.data_set import data_set
+from wanbench.harness.show.data_set import data_set
 from wanbench.harness.show.report.plain import Row, plain
 
 

@@ -17,8 +17,8 @@ from wanbench.harness.results.evidence import CURVE, NETWORK, TRACE, Evidence
 from wanbench.harness.results.record import record
 from wanbench.harness.results.store import RunFolder
 from wanbench.harness.show import papers
-from wanbench.harness.show.figures import paper as drawing
 from wanbench.harness.show.figures.style import COLUMN_IN, PAGE_IN
+from wanbench.harness.show.papers import drawing
 from wanbench.harness.show.papers.table import table
 from wanbench.harness.spec.library import builtin_names
 
