@@ -1,14 +1,12 @@
 """Networks that change while workers train, and workers that are slow or killed.
 
 Layout
-    table.py     [[timeline]] of a spec: one change, as the user writes it
-    trace.py     a recorded trace, from a CSV file
     changes.py   a change, resolved: plain data that is part of a cell
-    edits.py     what a change makes of a network (pure)
-    schedule.py  which network there is when (pure)
-    player.py    gives an emulator each network when it is due
+    edits.py     what a change makes of a network
+    schedule.py  which network there is when
     file.py      a timeline without a spec, for `wanbench exec`
-    told.py      what came when in a run, as text
-    slow.py      which worker computes how slowly when
     kill.py      whose program is killed when, and started again
+
+[[timeline]] of a spec and recorded traces are read in spec/ (timeline.py, trace.py). testbeds/player.py plays a
+schedule, rep/stragglers.py tells workers when to be slow, show/changes.py says what came when.
 """
