@@ -1,12 +1,12 @@
 """What runs on a worker: trainer, algorithms, workloads and their communication. From the top floor down:
 
-process/       a worker: its network namespace, what it is told, the jobs and programs that it runs
-loop/          a job: session.py around it, train.py, the loop itself; stepping.py for programs of a user's own
+process/       a worker: its network namespace, what it is told, the programs that it runs
+loop/          a job: job.py says it, session.py is around it, train.py the loop; stepping.py: steps of a user's program
 wrap/          the same in a loop of the user's: wrap()
 algorithms/    how workers agree: one file an algorithm, behind one small base class
 registry.py    workloads by name, by numbers or by model
 compression/   what a vector loses on its way
-compute/       what a step computes and costs, real or emulated; the optimisers
+compute/       what a step computes and costs, real or emulated; the optimizers
 models/        what is trained, and the built-in workloads
 data/          what it is trained on, and which part of it a worker has
 comm/          Comm, Work and Clock; on sockets (direct, gloo) and in memory (threads, a simulated clock)

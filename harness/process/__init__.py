@@ -1,1 +1,1 @@
-"""This process and the ones it starts: whose a leftover is, and how to run our own modules in a child."""
+"""This process and the ones it starts: owner.py: whose a leftover is; child.py: our own modules in a child."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import types
 import typing
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Literal, get_args, get_origin
 
@@ -13,24 +13,6 @@ from pydantic_core import PydanticUndefined
 
 from wanbench.harness.spec.experiment import Spec
 from wanbench.netprofiles import Delay, Rate, Ratio, Size
-
-_OF_A_TIMELINE: Mapping[str, str] = {
-    "timeline.at": 'When, as "5s" or "40 steps" from the beginning of training.',
-    "timeline.for": "How long; without it, to the end.",
-    "timeline.where": 'A path "a -> b", a pair "a <-> b", a site, or a worker; everywhere if not given.',
-    "timeline.every": "Again after so long.",
-    "timeline.times": "So often.",
-    "timeline.rtt": "Round-trip time, or a factor on it.",
-    "timeline.one_way": "One-way delay, or a factor on it.",
-    "timeline.jitter": "Jitter, or a factor on it.",
-    "timeline.rate": "Rate, or a factor on it.",
-    "timeline.loss": "Loss per packet.",
-    "timeline.cut": "Nothing passes.",
-    "timeline.traffic": "Rate that others take.",
-    "timeline.trace": "A CSV file of values over time.",
-    "timeline.slow": 'Factor on emulated compute, from the next step on; of at = "9 steps" a worker counts its own.',
-    "timeline.kill": "Of a command: a worker's processes are killed, and started again when `for` is over.",
-}
 
 
 @dataclass(frozen=True)
@@ -57,8 +39,9 @@ def _keys(table: type[BaseModel], prefix: str) -> Iterator[Key]:
             continue
         default = field.default
         text = "required" if default is PydanticUndefined else _toml(default)
-        meaning = field.description or _OF_A_TIMELINE[dotted]
-        yield Key(dotted, takes(field.annotation), text, meaning)
+        if not field.description:
+            raise KeyError(dotted)
+        yield Key(dotted, takes(field.annotation), text, field.description)
 
 
 def _members(annotation: Any) -> list[Any]:

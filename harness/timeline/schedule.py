@@ -59,7 +59,7 @@ class _Known:
 
 class Schedule:
     """The network's side of a timeline, and what workers are told. That a worker gets slow is said here, and done by
-    itself (see `slow.py`).
+    itself (`rep.stragglers`).
 
     Args:
         changes: of the cell. network: as it is without them. profile: whose sites they name.

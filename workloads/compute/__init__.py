@@ -1,1 +1,9 @@
-"""What a step costs, real or emulated."""
+"""What a step computes and costs, real or emulated.
+
+Layout
+    task.py        a gradient for each step, on flat vectors
+    emulated.py    how long a step takes, and when each bucket is ready; buckets.py: which gradients travel together
+    slowdown.py    a straggler
+    optim.py       the local optimizer
+    phantom.py     vectors without elements
+"""

@@ -72,7 +72,7 @@ class Content:
 def content_of(folder: RunFolder, path: Path) -> Content:
     """Read a run folder for a page at `path`. Files that cannot be read are named on the page."""
     stored = folder.read()
-    unreadable = [*stored.problems, *filter(None, [stored.note])]
+    unreadable = stored.problems
     rows = [{**row, "run": folder.name} for row in stored.rows]
     table = frame(rows)
     summary = records(cells(table)) if len(table) else []
@@ -87,6 +87,8 @@ def content_of(folder: RunFolder, path: Path) -> Content:
     axes = shown_axes(table)
     spec = _text(folder.path / "spec.toml") or _text(folder.path / "spec.resolved.json")
     verdict, text = verdict_of(rows, broken, why_unjudged)
+    if stored.note:
+        text = f"{text} {stored.note[0].upper()}{stored.note[1:]}."
     if not rows and (folder.path / "result.json").is_file():
         text = "A run of `wanbench exec`: what came of it is in result.json, the network in network.json."
     return Content(
