@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -148,3 +148,27 @@ def _comparable(value: Any) -> Any:
 
 def _order(pair: Pair) -> tuple[object, ...]:
     return algorithm_order(pair.algorithm, pair.kind, pair.params), [by_value(value) for value in pair.where.values()]
+
+
+_NOT_MEASURED = ("name", "description", "gate")
+
+
+def differences(base: Mapping[str, Any], head: Mapping[str, Any]) -> list[str]:
+    """Keys of two specs that differ, in words: "workload.step_time: 50ms -> 100ms"; absent is `-`.
+
+    Args:
+        base, head: plain data. What a run is called, and when it fails a build, is left out.
+    """
+    mine, theirs = (dict(_flat(spec, "")) for spec in (base, head))
+    keys = [key for key in {**mine, **theirs} if key.partition(".")[0] not in _NOT_MEASURED]
+    return [
+        f"{key}: {mine.get(key, '-')} -> {theirs.get(key, '-')}" for key in keys if mine.get(key) != theirs.get(key)
+    ]
+
+
+def _flat(table: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, Any]]:
+    for key, value in table.items():
+        if isinstance(value, Mapping) and value:
+            yield from _flat(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", value

@@ -61,11 +61,26 @@ def command(
     except ValueError as error:
         raise SpecError(f"{folder.path}: {error}") from None
     click.echo(_text(comparison, "json" if as_json else form, sort, folder.path), nl=False)
+    if head_source is not None:
+        for line in _specs_differ(folder.path, head.path):
+            click.echo(line, err=True)
     if not no_figures:
         from wanbench.harness.show.figures import draw_parity
 
         for path in draw_parity(comparison, folder.name, folder.path / "figures"):
             click.echo(path, err=True)
+
+
+def _specs_differ(base: Path, head: Path) -> list[str]:
+    """What else is not the same in two runs: their specs, key by key."""
+    from wanbench.harness.analysis.compare import differences
+    from wanbench.harness.results import planned
+
+    try:
+        found = differences(planned.read(base).spec, planned.read(head).spec)
+    except SpecError as error:
+        return [f"wanbench: whether the specs of both runs are equal is not known: {error}"]
+    return [f"wanbench: the specs differ too: {text}" for text in found]
 
 
 def _text(comparison: Comparison, form: str, sort: str | None, folder: Path) -> str:

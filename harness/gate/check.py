@@ -17,6 +17,9 @@ from wanbench.harness.results.columns import Row
 from wanbench.harness.results.store import RunFolder
 from wanbench.harness.spec.experiment import Spec
 
+_KEY = "cell"
+_OTHER_SPEC = "the baseline is of another spec: this cell has another identity there"
+
 
 @dataclass(frozen=True)
 class Work:
@@ -72,7 +75,7 @@ def against_baseline(work: Work, path: Path, *, accept: bool) -> Report:
     names = by_name(rows).keys()
     other = {cell: entry for cell, entry in (known or {}).items() if work.partial and cell not in names}
     before = {cell: entry for cell, entry in (known or {}).items() if cell not in other}
-    findings = exact.compare(before, rows, spec.gate)
+    findings = [_of_its_spec(finding, before, rows) for finding in exact.compare(before, rows, spec.gate)]
     if accept:
         findings, note = _accepted(path, spec.name, rows, other, findings)
     else:
@@ -84,12 +87,24 @@ def against_baseline(work: Work, path: Path, *, accept: bool) -> Report:
                   files={"results": str(folder.path), "baseline": str(path)})  # fmt: skip
 
 
+def _of_its_spec(finding: Finding, before: Mapping[str, Entry], rows: Sequence[Row]) -> Finding:
+    """A cell of the same name but of another spec has not got better or worse."""
+    key = _keys(rows).get(finding.cell)
+    then = before.get(finding.cell, {}).get(_KEY, key)
+    return finding if then == key else Finding(finding.cell, Verdict.NOT_COMPARABLE, _OTHER_SPEC)
+
+
+def _keys(rows: Sequence[Row]) -> dict[str, str]:
+    """Identity of every cell, by name."""
+    return {cell: group[0]["cell_key"] for cell, group in by_name(rows).items()}
+
+
 def _advice(path: Path, first: bool, findings: list[Finding]) -> str:
     """What the reader may do; empty where there is nothing to do."""
     if first:
         return f"{path}: no baseline yet, so nothing to compare with; --accept writes it"
     changed = {Verdict.REGRESSED, Verdict.IMPROVED, Verdict.NEW}
-    meant = any(finding.verdict in changed for finding in findings)
+    meant = any(finding.verdict in changed or finding.text == _OTHER_SPEC for finding in findings)
     return "if the changes are meant, --accept makes them the baseline" if meant else ""
 
 
@@ -104,7 +119,8 @@ def _accepted(
     found = exact.entries(rows)
     if found.keys() != by_name(rows).keys():
         return findings, f"{path}: not written, because cells failed"
-    baseline.write(path, experiment, {**other, **found})
+    keys = _keys(rows)
+    baseline.write(path, experiment, {**other, **{cell: {**entry, _KEY: keys[cell]} for cell, entry in found.items()}})
     same = Verdict.UNCHANGED
     accepted = [f if f.verdict is same else Finding(f.cell, Verdict.ACCEPTED, f.text) for f in findings]
     changed = sum(finding.verdict is Verdict.ACCEPTED for finding in accepted)

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from wanbench.harness.spec.experiment import find
+from wanbench.harness.spec.library import find
 
 
 def test_the_simulation_agrees_with_the_emulation(bench):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from synthetic_rows import row
 
-from wanbench.harness.analysis.compare import compare
+from wanbench.harness.analysis.compare import compare, differences
 from wanbench.harness.analysis.summary import AnalysisError
 from wanbench.harness.plan.law import PredictInputs
 from wanbench.harness.show.comparison import as_table
@@ -86,3 +86,14 @@ def test_the_parity_figure_has_equal_bytes_for_equal_rows(tmp_path):
     )
     assert [path.name for path in first][:3] == [f"parity-by-testbed.{form}" for form in ("svg", "pdf", "png")]
     assert [path.read_bytes() for path in first] == [path.read_bytes() for path in second]
+
+
+def test_what_else_differs_between_two_runs_is_named_key_by_key():
+    base = {"name": "a", "workload": {"params": 1, "step_time": "50ms"}, "run": {"seed": 1}, "gate": {"alpha": 0.1}}
+    head = {"name": "b", "workload": {"params": 1, "step_time": "100ms"}, "comm": {"collective": "gloo"}}
+    assert differences(base, base) == []
+    assert differences(base, head) == [
+        "workload.step_time: 50ms -> 100ms",
+        "run.seed: 1 -> -",
+        "comm.collective: - -> gloo",
+    ]

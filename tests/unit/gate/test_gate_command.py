@@ -163,3 +163,14 @@ def test_what_there_is_no_telling_of_is_five_unless_it_may_pass(spec, tmp_path):
     unsure = wanbench(*arguments)
     assert (unsure.exit_code, unsure.stdout.splitlines()[-1]) == (5, "1 inconclusive, 2 unchanged.")
     assert wanbench(*arguments, "--inconclusive", "pass").exit_code == 0
+
+
+def test_a_baseline_of_another_spec_is_told_from_a_regression(spec):
+    check = ("check", "t.toml", "--baseline", "b.json")
+    assert wanbench(*check, "--accept").exit_code == 0
+    assert wanbench(*check).exit_code == 0
+    edited = wanbench(*check, "--set", "workload.params=2000")
+    assert edited.exit_code == 5
+    assert "the baseline is of another spec" in edited.stdout
+    assert "REGRESSED" not in edited.stdout
+    assert "--accept makes them the baseline" in edited.stdout
