@@ -10,7 +10,7 @@ from typing import Annotated, Any, Protocol
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, InstanceOf, PlainSerializer
 
-from wanbench.netprofiles import Delay, Rate, Ratio, Size, UnitError
+from wanbench.netprofiles import Delay, Rate, Size, UnitError
 
 
 class Table(BaseModel):
@@ -52,8 +52,12 @@ def _reader(kind: type[_Parsed]) -> BeforeValidator:
     return BeforeValidator(lambda value: _parsed(kind.parse, value))
 
 
+def quantity(kind: type[_Parsed]) -> Any:
+    """The annotation of a key whose value is of this kind."""
+    return Annotated[InstanceOf[kind], _reader(kind), _AS_TEXT]  # type: ignore[misc, valid-type]
+
+
 _AS_TEXT = PlainSerializer(str, return_type=str)
 DelayValue = Annotated[InstanceOf[Delay], _reader(Delay), _AS_TEXT]
 RateValue = Annotated[InstanceOf[Rate], _reader(Rate), _AS_TEXT]
-RatioValue = Annotated[InstanceOf[Ratio], _reader(Ratio), _AS_TEXT]
 SizeValue = Annotated[InstanceOf[Size], _reader(Size), _AS_TEXT]

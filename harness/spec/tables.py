@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
-from pydantic import Field, StringConstraints, model_validator
+from pydantic import Field, StringConstraints, create_model, model_validator
 
-from wanbench.harness.spec.table import DelayValue, RateValue, RatioValue, SizeValue, Table
+from wanbench.harness.spec.table import DelayValue, RateValue, SizeValue, Table, quantity
 from wanbench.netprofiles import Size
+from wanbench.netprofiles.path import EFFECTS
 from wanbench.workloads.compute.optim import AdamWConfig, SGDConfig
 from wanbench.workloads.data.portion import DEFAULT_BATCH_SIZE
 from wanbench.workloads.workload_keys import MAX_PROCESSES
@@ -75,9 +76,7 @@ class TcpTable(Table):
     )
 
 
-class NetworkTable(Table):
-    """[network]: which sites, how far apart, how fast."""
-
+class _Ends(Table):
     profile: str = Field(
         default="uniform",
         description='A catalog name, a .toml or .csv file, or "uniform": N sites of one worker, all pairs alike.',
@@ -86,16 +85,29 @@ class NetworkTable(Table):
     rate: RateValue | None = Field(
         default=None, description='Uniform only: `up` and `down` of every worker\'s site, as "1Gbit".'
     )
-    jitter: DelayValue | None = Field(
-        default=None, description='Uniform only: standard deviation of the one-way delay, as "2ms"; order is kept.'
+
+
+if TYPE_CHECKING:
+    _Effects = _Ends
+else:  # a key for each effect: jitter, loss
+    _Effects = create_model(
+        "_Effects",
+        __base__=_Ends,
+        **{
+            effect.key: (quantity(effect.unit) | None, Field(default=None, description=effect.about))
+            for effect in EFFECTS
+        },
     )
-    loss: RatioValue | None = Field(
-        default=None, description='Uniform only: share of packets lost on every path, as "0.1%".'
-    )
+
+
+class NetworkTable(_Effects):
+    """[network]: which sites, how far apart, how fast; uniform networks have a key for each impairment."""
+
     rtt_scale: float | None = Field(default=None, gt=0, description="Named profiles only: factor on all delays.")
     rate_scale: float | None = Field(default=None, gt=0, description="Named profiles only: factor on all rates.")
     place: Literal["blocked", "round-robin"] | dict[str, int] = Field(
-        default="blocked", description="Which worker sits where: ranks in blocks by site, in turn, or { SITE = COUNT }."
+        default="blocked",
+        description="Which worker sits where: ranks in blocks by site, in turn, or { SITE = COUNT }.",
     )
     tcp: TcpTable = TcpTable()
 

@@ -5,11 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from on_relay import expand
 
 from wanbench.harness.emulators import choice
+from wanbench.harness.plan.auto import FixedHost
 from wanbench.harness.results import planned
 from wanbench.harness.results.store import RunFolder
 from wanbench.harness.results.verify import objections
+from wanbench.harness.spec.experiment import Spec
 
 REFERENCE = Path(__file__).resolve().parents[3] / "results" / "reference"
 RUNS = sorted(path.parent.name for path in REFERENCE.glob("*/rows.jsonl"))
@@ -51,3 +54,12 @@ def test_reading_a_run_asks_no_host(monkeypatch):
     monkeypatch.setattr("wanbench.harness.testbeds.chosen", asked)
     for name in RUNS:
         verdict(name)
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_identities_of_recorded_cells_are_what_they_were(name):
+    """A key that is added to specs later is not part of the identity of cells that do not have it."""
+    stored = planned.read(REFERENCE / name)
+    testbed = stored.auto.get("testbed", "netns")
+    host = FixedHost(testbed, stored.auto.get("emulator", {}).get(testbed, "relay"))
+    assert {cell.key for cell in expand(Spec.from_dict(stored.spec, name), name, host)} == set(stored.cells)
