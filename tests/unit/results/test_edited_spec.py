@@ -49,7 +49,6 @@ EDITS = {
     "network.tcp.slow_start_after_idle": [False, True],
     "comm.buckets": ["100kB", "25MiB"],
     "run.seed": [1, 7],
-    "run.repeats": [1, 3],
     "sweep.rtt": [["100ms"], ["20ms", "100ms"], ["200ms"]],
     "sweep.workers": [[3], [2, 3]],
 }
