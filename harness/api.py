@@ -15,6 +15,7 @@ from wanbench.harness.plan.plan import Plan, make
 from wanbench.harness.results.columns import Row
 from wanbench.harness.results.store import RunFolder, open_run
 from wanbench.harness.run.auto import ThisHost, explained
+from wanbench.harness.run.host import check_host
 from wanbench.harness.run.manifest import code_hash, manifest
 from wanbench.harness.run.progress import Reporter
 from wanbench.harness.run.session import Tally, execute, pending
@@ -145,10 +146,11 @@ def measure_all(
     repeats = plan.spec.run.repeats
     with folder.lock(), _writable(folder):
         folder.sweep()
+        if not fresh and not keep:
+            folder.refuse_mixed_code({cell.key: code_hash(cell) for cell in cells})
+        check_host(cells if fresh else [item.cell for item in pending(cells, repeats, folder)])  # nothing is lost yet
         if fresh:
             folder.clear()
-        elif not keep:
-            folder.refuse_mixed_code({cell.key: code_hash(cell) for cell in cells})
         folder.prepare(text, plan.to_json(), manifest(cells))
         todo = pending(cells, repeats, folder)
         say = Reporter(len(todo))

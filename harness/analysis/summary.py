@@ -18,9 +18,9 @@ import pandas as pd
 
 from wanbench.harness.analysis.labels import AXES, tell_apart
 from wanbench.harness.analysis.order import algorithm_order, by_value
-from wanbench.harness.analysis.scalability import one_worker_step_times, scalability
 from wanbench.harness.plan.law import PredictInputs, predict
 from wanbench.harness.results.columns import MEASURES, SHOWN, empty
+from wanbench.harness.results.scalability import rescale
 
 COLUMNS = SHOWN
 
@@ -53,9 +53,7 @@ def frame(rows: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
         for key in ("params", "law_inputs", "axes"):
             if isinstance(row[key], str):
                 row[key] = json.loads(row[key])
-    one_worker = one_worker_step_times(full)
-    for row in full:
-        row["scalability"] = scalability(row, one_worker) or row["scalability"]
+    rescale(full)
     tell_apart(full)
     full.sort(key=_row_order)
     names = dict.fromkeys([*SHOWN, *(key for row in full for key in row)])

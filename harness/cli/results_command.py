@@ -43,7 +43,7 @@ def command(run_source: str | None, form: str, sort: str | None, earlier: bool, 
     folder = open_run(run_source, out)
     rows = rows_of(folder, earlier=earlier)
     if form == "parquet":
-        path = folder.path / "results.parquet"
+        path = folder.path / ("results-all.parquet" if earlier else "results.parquet")
         write_parquet(rows, path)
         click.echo(path)
         return

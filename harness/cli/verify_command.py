@@ -49,7 +49,7 @@ def command(run_source: str | None, as_json: bool, out: Path) -> None:
 
     folder = open_run(run_source, out)
     rows = rows_of(folder)
-    found = objections(rows, planned.read(folder.path).cells)
+    found = objections(rows, planned.read(folder.path).names)
     if as_json:
         click.echo(json.dumps([dataclasses.asdict(one) for one in found], indent=1))
     else:

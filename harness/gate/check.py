@@ -88,15 +88,18 @@ def against_baseline(work: Work, path: Path, *, accept: bool) -> Report:
 
 
 def _of_its_spec(finding: Finding, before: Mapping[str, Entry], rows: Sequence[Row]) -> Finding:
-    """A cell of the same name but of another spec has not got better or worse."""
-    key = _keys(rows).get(finding.cell)
-    then = before.get(finding.cell, {}).get(_KEY, key)
-    return finding if then == key else Finding(finding.cell, Verdict.NOT_COMPARABLE, _OTHER_SPEC)
+    """A cell of the same name but of another spec has not got better or worse; on another emulator it is the same."""
+    now, then = _identities(rows).get(finding.cell, {}), before.get(finding.cell, {})
+    known = _KEY in now and _KEY in then and finding.verdict is not Verdict.FAILED
+    if not known or now[_KEY] == then[_KEY] or now["emulator"] != then["emulator"]:
+        return finding
+    return Finding(finding.cell, Verdict.NOT_COMPARABLE, _OTHER_SPEC)
 
 
-def _keys(rows: Sequence[Row]) -> dict[str, str]:
-    """Identity of every cell, by name."""
-    return {cell: group[0]["cell_key"] for cell, group in by_name(rows).items()}
+def _identities(rows: Sequence[Row]) -> dict[str, Entry]:
+    """What a baseline keeps of every cell beside its values, by name."""
+    firsts = {cell: group[0] for cell, group in by_name(rows).items()}
+    return {cell: {_KEY: row["cell_key"], "emulator": row["emulator"]} for cell, row in firsts.items()}
 
 
 def _advice(path: Path, first: bool, findings: list[Finding]) -> str:
@@ -119,8 +122,8 @@ def _accepted(
     found = exact.entries(rows)
     if found.keys() != by_name(rows).keys():
         return findings, f"{path}: not written, because cells failed"
-    keys = _keys(rows)
-    baseline.write(path, experiment, {**other, **{cell: {**entry, _KEY: keys[cell]} for cell, entry in found.items()}})
+    identities = _identities(rows)
+    baseline.write(path, experiment, {**other, **{cell: {**found[cell], **identities[cell]} for cell in found}})
     same = Verdict.UNCHANGED
     accepted = [f if f.verdict is same else Finding(f.cell, Verdict.ACCEPTED, f.text) for f in findings]
     changed = sum(finding.verdict is Verdict.ACCEPTED for finding in accepted)

@@ -10,6 +10,7 @@ import hashlib
 import json
 from abc import abstractmethod
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from pathlib import Path
@@ -29,7 +30,7 @@ from wanbench.harness.spec.tables import (
     count,
 )
 from wanbench.harness.timeline.changes import Change
-from wanbench.netprofiles import Profile
+from wanbench.netprofiles import Delay, Profile, UnitError
 from wanbench.workloads.algorithms import registry as algorithms
 from wanbench.workloads.algorithms.base import Algorithm
 from wanbench.workloads.parameters import default_of
@@ -173,7 +174,7 @@ class TrainingCell(Cell):
 
     def _own(self) -> Mapping[str, Any]:
         return {
-            "workload": self.task.identity(),
+            "workload": _canonical(self.task),
             "train": self.train.identity(),
             "comm": self.comm.identity(),
             "virtual": self.virtual.identity() if self.testbed == "virtual" else {},
@@ -293,6 +294,18 @@ class CommandCell(Cell):
         """The label tells the command's own axes as well."""
         further = super()._further_axes()
         return further if self.is_baseline else {key: v for key, v in further.items() if key not in self.params}
+
+
+def _canonical(task: WorkloadTable) -> dict[str, Any]:
+    """The identity of a workload, however its time is spelt and wherever its data lie."""
+    found = task.identity()
+    with suppress(UnitError):  # "real"
+        found |= {"step_time": str(Delay.parse(found["step_time"]))} if "step_time" in found else {}
+    if task.data is not None:
+        found["data"] = Path(task.data).name
+    if task.payload_scale == 1.0:
+        del found["payload_scale"]
+    return found
 
 
 def workload_of(task: WorkloadTable, train: TrainTable) -> WorkloadInfo:

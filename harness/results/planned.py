@@ -9,8 +9,19 @@ from pathlib import Path
 from typing import Any
 
 from wanbench.harness.errors import SpecError
+from wanbench.harness.spec.tables import RunTable
 
 FILE = "spec.resolved.json"
+_REPEATS = RunTable().repeats
+
+
+@dataclass(frozen=True)
+class PlannedCell:
+    """One cell: its name, the identity of its one-worker cell, and its swept values."""
+
+    name: str
+    base_key: str
+    axes: Mapping[str, Any]
 
 
 @dataclass(frozen=True)
@@ -18,13 +29,22 @@ class Planned:
     """What is stored of a plan.
 
     Attributes:
-        spec: plain data, overrides applied. auto: what `auto` became where it ran.
-        cells: name of every cell by its identity.
+        spec: plain data, overrides applied. auto: what `auto` became where it ran. cells: by identity.
     """
 
     spec: Mapping[str, Any]
     auto: Mapping[str, Any]
-    cells: Mapping[str, str]
+    cells: Mapping[str, PlannedCell]
+
+    @property
+    def names(self) -> dict[str, str]:
+        """Name of every cell by its identity."""
+        return {key: cell.name for key, cell in self.cells.items()}
+
+    @property
+    def repeats(self) -> int:
+        """Repetitions of every cell."""
+        return int(self.spec.get("run", {}).get("repeats", _REPEATS))
 
 
 def read(folder: Path) -> Planned:
@@ -32,7 +52,10 @@ def read(folder: Path) -> Planned:
     path = folder / FILE
     try:
         data = json.loads(path.read_text(encoding="utf-8"))
-        cells = {str(entry["key"]): str(entry["cell"]) for entry in data["cells"]}
+        cells = {
+            str(entry["key"]): PlannedCell(str(entry["cell"]), str(entry["base_key"]), dict(entry["axes"]))
+            for entry in data["cells"]
+        }
         return Planned(dict(data["spec"]), dict(data.get("auto", {})), cells)
     except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
         raise SpecError(

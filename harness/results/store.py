@@ -41,6 +41,7 @@ from wanbench.harness.plan.cell import Cell
 from wanbench.harness.results import planned as planning
 from wanbench.harness.results.columns import Row, empty
 from wanbench.harness.results.row_schema import flaw
+from wanbench.harness.results.scalability import rescale
 
 SCHEMA = 1
 RECORDED = "rows.jsonl"
@@ -227,12 +228,21 @@ class RunFolder:
         """Everything that the folder holds."""
         problems: list[str] = []
         rows = self._all_rows(problems)
-        try:
-            planned = planning.read(self.path).cells
-        except SpecError:
-            return Found(rows, [], problems)  # what it should hold is not known
-        current = [row for row in rows if row["cell_key"] in planned]
-        return Found(current, [row for row in rows if row["cell_key"] not in planned], problems)
+        for row in rows:
+            row["run"] = self.name
+        found = Found(rows, [], problems)
+        with contextlib.suppress(SpecError):  # else what it should hold is not known
+            planned = planning.read(self.path)
+            mine = {id(row) for row in rows if row["cell_key"] in planned.cells and row["rep"] < planned.repeats}
+            found = Found(
+                [row for row in rows if id(row) in mine], [row for row in rows if id(row) not in mine], problems
+            )
+            for row in found.rows:  # an axis may have come that names the same cells otherwise
+                cell = planned.cells[row["cell_key"]]
+                row["base_key"], row["axes"] = cell.base_key, cell.axes
+        for each in (found.rows, found.earlier):
+            rescale(each)
+        return found
 
     def _all_rows(self, problems: list[str]) -> list[Row]:
         if (self.path / RECORDED).is_file():

@@ -16,7 +16,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-from wanbench.harness.analysis.scalability import one_worker_step_times, scalability
 from wanbench.harness.errors import Interrupted, RepFailed
 from wanbench.harness.plan.cell import Cell, CommandCell
 from wanbench.harness.plan.load import Load, fits, load_of, makespan
@@ -24,6 +23,7 @@ from wanbench.harness.rep.measure import measure, probe_cell
 from wanbench.harness.rep.train import network_of
 from wanbench.harness.results.columns import Row
 from wanbench.harness.results.row import describe
+from wanbench.harness.results.scalability import one_worker_step_times, scalability
 from wanbench.harness.results.store import RunFolder
 from wanbench.harness.run.host import check_host, sweep_stale, write_owner
 from wanbench.harness.run.local import Kind, LocalEngine

@@ -40,7 +40,7 @@ class Failure:
 def objections_to(folder: RunFolder, rows: Sequence[Row]) -> tuple[list[Objection], str | None]:
     """By the rules of `verify`, and why they could not be applied, if so."""
     try:
-        return objections(rows, planned.read(folder.path).cells), None
+        return objections(rows, planned.read(folder.path).names), None
     except SpecError as error:
         known = {row["cell_key"]: row["cell"] for row in rows}
         try:

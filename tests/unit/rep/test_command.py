@@ -7,11 +7,11 @@ import json
 import pytest
 from on_relay import expand
 
-from wanbench.harness.analysis.scalability import one_worker_step_times, scalability
 from wanbench.harness.errors import RepFailed, SpecError
 from wanbench.harness.plan.cell import Cell
 from wanbench.harness.rep.command import program_of, step_time
 from wanbench.harness.results.row import describe
+from wanbench.harness.results.scalability import one_worker_step_times, scalability
 from wanbench.harness.run.manifest import code_hash
 from wanbench.harness.spec.command import filled, name_of
 from wanbench.harness.spec.experiment import Spec

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from command_line import as_it_was, wanbench  # noqa: F401  # the fixture is used by all
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from on_relay import planned
 
@@ -49,6 +49,8 @@ EDITS = {
     "network.tcp.slow_start_after_idle": [False, True],
     "comm.buckets": ["100kB", "25MiB"],
     "run.seed": [1, 7],
+    "run.repeats": [1, 3],
+    "sweep": [{"workers": [3], "rtt": ["100ms"], "workload.step_time": ["50ms", "100ms"]}],
     "sweep.rtt": [["100ms"], ["20ms", "100ms"], ["200ms"]],
     "sweep.workers": [[3], [2, 3]],
 }
@@ -72,7 +74,7 @@ def seen(folder: RunFolder) -> dict:
     table = Run(folder).results().to_dict("records")
     found = networks(rows)
     return {
-        "scalability": sorted((row["cell"], row["rep"], row["scalability"]) for row in table),
+        "scalability": sorted((row["cell_key"], row["rep"], row["scalability"]) for row in table),
         "best": Run(folder).best().to_json(),
         "table": render(rows, "table"),
         "pivot": render(rows, "pivot"),
@@ -87,6 +89,8 @@ def places(tmp_path_factory):
 
 @settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
 @given(steps=st.lists(STEP, min_size=1, max_size=2))
+@example(steps=[{"run.repeats": 0}])
+@example(steps=[{"sweep": 0}])
 def test_after_any_edits_a_run_is_what_it_is_in_a_clean_folder(places, steps):
     spec, out = Spec.from_toml(TEXT, "t"), next(places)
     measured(spec, out)

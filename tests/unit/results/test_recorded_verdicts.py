@@ -27,7 +27,7 @@ REFUSED = {
 
 def verdict(name: str) -> tuple[int, set[str]]:
     folder = RunFolder(REFERENCE / name)
-    found = objections(folder.rows(), planned.read(folder.path).cells)
+    found = objections(folder.rows(), planned.read(folder.path).names)
     return len(found), {one.rule for one in found}
 
 

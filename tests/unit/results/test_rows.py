@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from on_relay import expand
 
-from wanbench.harness.analysis.scalability import one_worker_step_times, scalability
 from wanbench.harness.plan.cell import Cell
 from wanbench.harness.results.row import describe
+from wanbench.harness.results.scalability import one_worker_step_times, scalability
 from wanbench.harness.spec.experiment import Spec
 
 PROMISED = """

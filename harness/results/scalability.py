@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 Row = Mapping[str, Any]
@@ -17,6 +17,15 @@ def one_worker_step_times(rows: Iterable[Row]) -> dict[tuple[Any, Any], float]:
         if row["workers"] == 1 and row["status"] == "ok" and row.get("step_time_s") is not None:
             times.setdefault((row.get("run"), row.get("cell_key")), []).append(row["step_time_s"])
     return {key: statistics.median(each) for key, each in times.items()}
+
+
+def rescale(rows: Sequence[Any]) -> None:
+    """Take every scalability of the one-worker repetitions among these rows; where those are missing, what is there
+    is kept.
+    """
+    one_worker = one_worker_step_times(rows)
+    for row in rows:
+        row["scalability"] = scalability(row, one_worker) or row["scalability"]
 
 
 def scalability(row: Row, one_worker: OneWorker) -> float | None:
