@@ -70,7 +70,8 @@ class _LazyGroup(click.Group):
             click.echo("wanbench: interrupted", err=True)
             context.exit(EXIT_INTERRUPTED)
         except BrokenPipeError:
-            sys.stderr.close()
+            # What is still in the buffer would fail once more, when the interpreter flushes it.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             context.exit(0)
         except OSError as error:  # a full or read-only disk, a folder that others may not read
             if error.errno is None:
