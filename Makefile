@@ -1,6 +1,7 @@
 # make sweep   set everything up, then measure and draw the latency sweep (10 minutes on two cores)
 # make test    set everything up, then run the whole test suite; ARGS=... of the lanes are pytest's
 # make test-unit, make test-emulated   its parts: what measures nothing, and real runs on namespaces and the relay
+#              (make test-runs: what they do; make test-timed: how long it takes, with nothing beside it)
 # make test-kernel   the tests that need netem: on this kernel where it has netem, else in User-Mode Linux (16 minutes)
 # make test-docker   the tests with containers: with the Docker daemon that runs, else as root with a private one
 # make gate    the built-in experiments, simulated, against results/reference/gate; ACCEPT=1 makes changes the baseline
@@ -17,7 +18,7 @@ VENV ?= .venv
 PYTHON ?= python3
 BIN := $(VENV)/bin
 
-.PHONY: setup sweep test test-unit test-emulated test-kernel test-docker test-browser test-long figures check-figures record lint gate docs man image \
+.PHONY: setup sweep test test-unit test-emulated test-runs test-timed test-kernel test-docker test-browser test-long figures check-figures record lint gate docs man image \
 	base-image-from-debian clean
 
 setup:
@@ -35,9 +36,14 @@ JOBS ?= 2
 test-unit: docs
 	$(BIN)/python -m pytest tests/unit tests/simulated -n $(JOBS) --dist loadfile $(ARGS)
 
-test-emulated: setup
+test-emulated: test-runs test-timed
+
+test-runs: setup
+	$(BIN)/python -m pytest tests/kernel tests/e2e -m "not timed" -n $(JOBS) --dist loadfile $(ARGS)
+
+test-timed: setup
 	@sh scripts/setup-tests.sh programs
-	sh scripts/measured-tests.sh -j 2 $(BIN)/python -m pytest tests/kernel tests/e2e $(ARGS)
+	sh scripts/measured-tests.sh $(BIN)/python -m pytest tests/kernel tests/e2e -m timed $(ARGS)
 
 test-kernel: setup
 	@sh scripts/setup-tests.sh kernel docker

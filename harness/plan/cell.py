@@ -33,6 +33,7 @@ from wanbench.harness.timeline.changes import Change
 from wanbench.netprofiles import Delay, Profile, UnitError
 from wanbench.workloads.algorithms import registry as algorithms
 from wanbench.workloads.algorithms.base import Algorithm
+from wanbench.workloads.data.errors import WorkloadError
 from wanbench.workloads.parameters import default_of
 from wanbench.workloads.registry import WorkloadInfo, info
 
@@ -174,7 +175,7 @@ class TrainingCell(Cell):
 
     def _own(self) -> Mapping[str, Any]:
         return {
-            "workload": _canonical(self.task),
+            "workload": _canonical(self.task, self.train),
             "train": self.train.identity(),
             "comm": self.comm.identity(),
             "virtual": self.virtual.identity() if self.testbed == "virtual" else {},
@@ -296,15 +297,17 @@ class CommandCell(Cell):
         return further if self.is_baseline else {key: v for key, v in further.items() if key not in self.params}
 
 
-def _canonical(task: WorkloadTable) -> dict[str, Any]:
-    """The identity of a workload, however its time is spelt and wherever its data lie."""
+def _canonical(task: WorkloadTable, train: TrainTable) -> dict[str, Any]:
+    """The identity of a workload, however its time is spelt, wherever its data lie, without what holds anyway."""
     found = task.identity()
+    for key in sorted({"step_time", "step_cv"} & found.keys()):
+        with suppress(WorkloadError):  # it needs the key
+            if workload_of(task.model_copy(update={key: None}), train) == workload_of(task, train):
+                del found[key]
     with suppress(UnitError):  # "real"
         found |= {"step_time": str(Delay.parse(found["step_time"]))} if "step_time" in found else {}
     if task.data is not None:
         found["data"] = Path(task.data).name
-    if task.payload_scale == 1.0:
-        del found["payload_scale"]
     return found
 
 

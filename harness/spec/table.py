@@ -5,7 +5,7 @@ A quantity is parsed once, here: "100ms" becomes a `Delay`. Plain data of a tabl
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Protocol
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, InstanceOf, PlainSerializer
@@ -24,7 +24,16 @@ class Table(BaseModel):
 
     def identity(self) -> dict[str, Any]:
         """Plain data without what is at its default: a key that comes later leaves older cells what they are."""
-        return self.model_dump(by_alias=True, exclude_defaults=True)
+        implied = self._implied()
+        return {
+            key: value
+            for key, value in self.model_dump(by_alias=True, exclude_defaults=True).items()
+            if key not in implied or getattr(self, key) != implied[key]
+        }
+
+    def _implied(self) -> Mapping[str, object]:
+        """Of keys without a default of their own: the value that holds where none is given."""
+        return {}
 
 
 class _Parsed(Protocol):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field, StringConstraints, create_model, model_validator
@@ -66,6 +67,9 @@ class WorkloadTable(Table):
         description="Of a command: a repetition that lasts longer is ended, and has failed; 600s if not given.",
     )
 
+    def _implied(self) -> Mapping[str, object]:
+        return {"payload_scale": 1.0}
+
 
 class TcpTable(Table):
     """[network.tcp]: pinned, read back and recorded; never inherited from the host."""
@@ -110,6 +114,9 @@ class NetworkTable(_Effects):
         description="Which worker sits where: ranks in blocks by site, in turn, or { SITE = COUNT }.",
     )
     tcp: TcpTable = TcpTable()
+
+    def _implied(self) -> Mapping[str, object]:
+        return {effect.key: effect.unit(0) for effect in EFFECTS} | {"rtt_scale": 1.0, "rate_scale": 1.0}
 
 
 class CommTable(Table):
@@ -160,6 +167,10 @@ class TrainTable(Table):
     until: Steps | None = Field(
         default=None, description='How long to train, at least, as "300 steps"; not shorter than the window.'
     )
+
+    def _implied(self) -> Mapping[str, object]:
+        own = AdamWConfig if self.optimizer == AdamWConfig.kind else SGDConfig
+        return {"lr": own.lr, "weight_decay": own.weight_decay}
 
 
 class RunTable(Table):

@@ -26,6 +26,7 @@ def _readable(bench):
     bench.folder.chmod(0o755)
 
 
+@pytest.mark.timed
 def test_a_data_parallel_script_crosses_four_regions_untouched(bench, api, image):
     row = exec_claims.a_data_parallel_script_runs_untouched(bench, DOCKER, PYTHON)
     assert (row["testbed"], row["image"]) == ("docker", api.inspect_image(image)["Id"])
@@ -36,10 +37,12 @@ def test_model_averaging_of_torch_runs_untouched(bench):
     exec_claims.torchs_model_averaging_runs_untouched(bench, DOCKER, PYTHON)
 
 
+@pytest.mark.timed
 def test_the_round_trip_that_a_program_sees_is_the_profiles(bench):
     exec_claims.the_round_trip_that_a_program_sees_is_the_profiles(bench, DOCKER, PYTHON)
 
 
+@pytest.mark.timed
 def test_iperf3_measures_the_rate_of_the_profile(bench):
     exec_claims.iperf3_measures_the_rate_of_the_profile(bench, DOCKER)
 

@@ -7,7 +7,7 @@ import json
 import pytest
 from cli_session import by_numbers
 
-pytestmark = pytest.mark.netem
+pytestmark = [pytest.mark.netem, pytest.mark.timed]
 
 # Steps that one slow processor keeps up with.
 SPEC = by_numbers(

@@ -11,6 +11,8 @@ from cli_session import by_numbers
 
 from wanbench.harness.testbeds.docker.daemon import OWNER_LABEL, RUN_LABEL
 
+pytestmark = pytest.mark.timed
+
 SPEC = by_numbers("steady", "ssgd = {}", window=100, run='testbed = "docker"')
 
 

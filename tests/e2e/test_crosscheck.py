@@ -9,6 +9,7 @@ import pytest
 from wanbench.harness.spec.library import find
 
 
+@pytest.mark.timed
 def test_the_simulation_agrees_with_the_emulation(bench):
     """`testbed` as an axis, and `compare --by testbed`; a small crosscheck. The large one is a benchmark."""
     text = find("smoke").read_text().replace('["10ms", "40ms"]', '["40ms", "100ms"]')

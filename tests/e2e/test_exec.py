@@ -15,6 +15,7 @@ PYTHON = [sys.executable]
 TWO = ["exec", "--profile", "uniform", "--rtt", "20ms", "-n", "2", "--"]
 
 
+@pytest.mark.timed
 def test_a_data_parallel_script_runs_untouched_and_its_replicas_agree(bench):
     result = exec_claims.valid(bench, "exec", "--profile", "uniform", "--rtt", "40ms", "-n", "2",
                                "--nproc-per-node", "2", "--", *PYTHON, str(PROGRAMS / "ddp.py"))  # fmt: skip
@@ -31,6 +32,7 @@ def test_a_data_parallel_script_runs_untouched_and_its_replicas_agree(bench):
     assert "rank 3 of 4" in (folder / "rank-3.log").read_text()
 
 
+@pytest.mark.timed
 def test_a_data_parallel_script_crosses_four_regions_untouched(bench):
     exec_claims.a_data_parallel_script_runs_untouched(bench, [], PYTHON)
 
@@ -39,10 +41,12 @@ def test_model_averaging_of_torch_runs_untouched(bench):
     exec_claims.torchs_model_averaging_runs_untouched(bench, [], PYTHON)
 
 
+@pytest.mark.timed
 def test_the_round_trip_that_a_program_sees_is_the_profiles(bench):
     exec_claims.the_round_trip_that_a_program_sees_is_the_profiles(bench, [], PYTHON)
 
 
+@pytest.mark.timed
 def test_iperf3_measures_the_rate_of_the_profile(bench):
     exec_claims.iperf3_measures_the_rate_of_the_profile(bench, [])
 

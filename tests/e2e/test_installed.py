@@ -1,5 +1,7 @@
 """Installed, in a project that has packages of the same names as ours: real runs on an emulated network."""
 
+import pytest
+
 
 def test_a_loop_of_ones_own_imports_ones_own_workloads(environment, project):
     two = ["exec", "--profile", "uniform", "--rtt", "10ms", "-n", "2", "--", environment.program("python"), "train.py"]
@@ -9,6 +11,7 @@ def test_a_loop_of_ones_own_imports_ones_own_workloads(environment, project):
     assert f"agreed on {place}" in done.stdout
 
 
+@pytest.mark.timed
 def test_smoke_is_measured_and_its_report_drawn(installed, project):
     for _ in range(3):  # on a host that others use
         done = installed.run(project, "wanbench", "run", "smoke", "--out", "out")

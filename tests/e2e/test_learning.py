@@ -126,8 +126,7 @@ def test_evaluations_are_rows_and_the_time_to_target_is_theirs(digits, algorithm
 
 def test_a_delay_costs_no_step_time_where_a_synchronous_step_waits(digits):
     _, rows = digits
-    assert rows["dts-d2-p2", "iid"]["scalability"] > 0.9
-    assert rows["ssgd", "iid"]["scalability"] < 0.6
+    assert rows["dts-d2-p2", "iid"]["step_time_s"] < 0.75 * rows["ssgd", "iid"]["step_time_s"]
 
 
 def test_a_model_of_the_users_own_is_found_in_the_working_folder(bench):

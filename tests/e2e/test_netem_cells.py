@@ -14,7 +14,7 @@ import pytest
 from cli_session import WANBENCH, Bench
 from nobody import NOBODY
 
-pytestmark = pytest.mark.netem
+pytestmark = [pytest.mark.netem, pytest.mark.timed]
 
 # What one slow processor carries with ease: bytes / rate is the same.
 AGREEMENT = {

@@ -12,6 +12,8 @@ from pathlib import Path
 import pytest
 from cli_session import by_numbers
 
+pytestmark = pytest.mark.timed
+
 RUN = ("run", "spec.toml", "--out", "out", "--no-figures", "--jobs", "1")
 ONCE = by_numbers("late", "ssgd = {}", window=30)
 PAUSE_S, EVERY_S = 0.06, 0.15

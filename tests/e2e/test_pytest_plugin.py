@@ -171,6 +171,7 @@ def test_a_wrong_setting_is_a_usage_error(project):
     assert (done.returncode, done.stderr.strip()) == (4, "ERROR: wan_missing = maybe: expected skip or fail")
 
 
+@pytest.mark.timed
 def test_a_program_of_ones_own_is_measured_on_an_emulated_network(project):
     done = run(project, "own.py", "--wan-missing", "fail")
     assert done.returncode == 1, done.stdout + done.stderr
@@ -179,6 +180,7 @@ def test_a_program_of_ones_own_is_measured_on_an_emulated_network(project):
     assert re.search(r"FAILED own.py::test_on_named_sites_it_is_less - AssertionError: assert 0\.", done.stdout)
 
 
+@pytest.mark.timed
 def test_the_example_of_the_readme_holds_on_an_emulated_network(project):
     (example,) = re.findall(r"```python\n(def test_.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
     (project / "example.py").write_text(example)

@@ -10,6 +10,8 @@ from contract import CONTRACT
 
 from wanbench.harness.spec.library import find
 
+pytestmark = pytest.mark.timed
+
 
 @pytest.fixture(scope="module")
 def smoke(shared_bench):

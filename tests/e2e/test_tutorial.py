@@ -2,6 +2,7 @@
 
 import re
 
+import pytest
 from documents import as_said, commands, typed, write_files
 
 
@@ -20,6 +21,7 @@ def emulated(document, folder, beside=""):
     return said
 
 
+@pytest.mark.timed
 def test_the_tutorial_measures_what_it_simulated_and_then_a_script(tmp_path):
     said = emulated("tutorial.md", tmp_path, beside="wanbench run smoke --testbed virtual")
     assert len(said) == 5
@@ -28,6 +30,7 @@ def test_the_tutorial_measures_what_it_simulated_and_then_a_script(tmp_path):
     assert late < averaged_at_once - 48
 
 
+@pytest.mark.timed
 def test_a_program_runs_as_the_guide_shows(tmp_path):
     assert len(emulated("how-to/own-script.md", tmp_path)) == 1
 

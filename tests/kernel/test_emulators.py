@@ -20,6 +20,8 @@ from wanbench.harness.emulators.probe.measure import probe
 from wanbench.harness.emulators.probe.report import TOLERANCES
 from wanbench.workloads.process.tun import tcp_counters
 
+pytestmark = pytest.mark.timed
+
 # ---------------------------------------------------------------- fidelity
 
 

@@ -15,7 +15,7 @@ from wanbench.harness.emulators.netem.emulator import NetemEmulator
 from wanbench.harness.emulators.probe.measure import probe
 from wanbench.harness.emulators.probe.report import NETEM_TOLERANCE
 
-pytestmark = pytest.mark.netem
+pytestmark = [pytest.mark.netem, pytest.mark.timed]
 
 
 def devices():

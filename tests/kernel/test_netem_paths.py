@@ -9,7 +9,7 @@ from wanbench.harness.emulators.probe.measure import probe
 from wanbench.harness.emulators.probe.report import NETEM_TOLERANCE
 from wanbench.netprofiles import load
 
-pytestmark = pytest.mark.netem
+pytestmark = [pytest.mark.netem, pytest.mark.timed]
 
 LOSS = 0.02
 SCALE = 0.005  # of rates: what one slow processor forwards with ease

@@ -11,7 +11,7 @@ from wanbench.harness.emulators.base import EmulatorError
 from wanbench.harness.emulators.plan import UNLIMITED, Link, Queue, worker_address
 from wanbench.workloads.process.tun import tcp_counters
 
-pytestmark = pytest.mark.netem
+pytestmark = [pytest.mark.netem, pytest.mark.timed]
 
 FROM_0 = 0x10  # the class of site 0
 

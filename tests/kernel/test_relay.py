@@ -2,10 +2,13 @@
 
 import time
 
+import pytest
 from traffic import network, one_way, send_udp
 
 from wanbench.harness.emulators.plan import worker_address
 from wanbench.workloads.process.tun import device_counters
+
+pytestmark = pytest.mark.timed
 
 
 def test_lateness_cpu_and_traffic_are_reported_for_the_period(relay_lab):

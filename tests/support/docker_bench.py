@@ -14,12 +14,12 @@ from docker.errors import NotFound
 
 PROGRAM = [sys.executable, str(Path(host_image.__file__))]
 _OTHERWISE = f"import sys; sys.path.insert(0, {str(Path(host_image.__file__).parent)!r}); import host_image; "
-_OTHERWISE += "import wanbench.harness.rep.train; "
+_OTHERWISE += "import wanbench.harness.rep.train as r, wanbench.harness.rep.command as c; "
 # The same command on a host that others use: a crash is a crash however late packets were.
-_TOLERANT = _OTHERWISE + "wanbench.harness.rep.train.judge = lambda *_: []; "
+_TOLERANT = _OTHERWISE + "r.judge = c.judge = lambda *_: []; "
 TOLERANT = [sys.executable, "-c", _TOLERANT + "host_image.main()"]
 # With less patience for workers that say nothing as well.
-IMPATIENT = [sys.executable, "-c", _TOLERANT + "wanbench.harness.rep.train.PATIENCE_S = 2.0; host_image.main()"]
+IMPATIENT = [sys.executable, "-c", _TOLERANT + "r.PATIENCE_S = 2.0; host_image.main()"]
 
 
 class DockerBench(Bench):

@@ -84,6 +84,42 @@ def test_a_change_of_anything_that_matters_changes_the_identity(choice, flipped)
     assert _key(choice) != _key({**choice, flipped: 1 - choice[flipped]})
 
 
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("workload.step_cv", 0.02),
+        ("workload.payload_scale", 1.0),
+        ("network.loss", "0%"),
+        ("network.jitter", "0ms"),
+        ("network.tcp.congestion", "reno"),
+        ("comm.collective", "direct"),
+        ("comm.buckets", "25MiB"),
+        ("train.optimizer", "sgd"),
+        ("train.lr", 0.1),
+        ("train.weight_decay", 0.0),
+        ("run.window", "20 steps"),
+        ("run.seed", 1),
+    ],
+)
+def test_what_holds_anyway_may_be_said(key, value):
+    spec = Spec.from_toml(GOOD, "x.toml")
+    assert [c.key for c in expand(spec.override({key: value}), "x.toml")] == [c.key for c in expand(spec, "x.toml")]
+
+
+def test_the_default_of_one_optimizer_is_a_choice_with_another():
+    spec = Spec.from_toml(GOOD, "x.toml").override({"train.optimizer": "adamw"})
+    keys = {value: expand(spec.override({"train.lr": value}), "x.toml")[1].key for value in (0.1, 0.001)}
+    assert keys[0.001] == expand(spec, "x.toml")[1].key
+    assert keys[0.1] != keys[0.001]
+
+
+def test_a_workloads_own_step_time_may_be_said():
+    named = edited(('params = 1000\ntensors = 2\nstep_time = "10ms"', "name = 'resnet50-v100'"))
+    spec = Spec.from_toml(named, "x.toml")
+    keys = [expand(spec.override({"workload.step_time": time}), "x.toml")[1].key for time in ("300ms", "0.3s", "200ms")]
+    assert keys[0] == keys[1] == expand(spec, "x.toml")[1].key != keys[2]
+
+
 # ---------------------------------------------------------------- profiles from files
 
 PROFILE = """\
