@@ -51,9 +51,8 @@ def test_an_image_that_is_not_there_is_named_with_the_remedy(bench, monkeypatch)
 
 
 def test_an_image_of_other_code_is_refused(bench, make, tmp_path):
-    for package in ("workloads", "netprofiles"):
-        shutil.copytree(host_image.CHECKOUT / package, tmp_path / "old" / package)
-    with (tmp_path / "old/workloads/seeding.py").open("a") as source:
+    shutil.copytree(host_image.CHECKOUT / "wanbench", tmp_path / "old" / "wanbench")
+    with (tmp_path / "old/wanbench/workloads/seeding.py").open("a") as source:
         source.write("# another version\n")
     image = make("wanbench-test-old", folders={"old": tmp_path / "old"}, python_path="/old")
     line = refusal(bench, image)

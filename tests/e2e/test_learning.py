@@ -138,4 +138,4 @@ def test_a_model_of_the_users_own_is_found_in_the_working_folder(bench):
     assert row["replica_spread"] < 1e-4
     assert row["predicted_step_time_s"] is None  # real compute: nothing is known beforehand
     (path,) = (bench.folder / "out/plane/cells").glob(f"{row['cell']}/cell.json")
-    assert json.loads(path.read_text())["config"]["workload"] == {"model": "mymod:make"}
+    assert json.loads(path.read_text())["identity"]["workload"] == {"model": "mymod:make"}

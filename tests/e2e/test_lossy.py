@@ -10,7 +10,7 @@ name = "lossy"
 
 [workload]
 name = "digits-cnn"
-step_time = "300ms"  # long beside its real work, so that a busy processor does not show
+step_time = "100ms"
 
 [network]
 rtt = "20ms"

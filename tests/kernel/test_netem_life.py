@@ -6,13 +6,13 @@ import socket
 import subprocess
 
 import pytest
+from lab import probed
 from leftovers import gone_within, host_state, namespaces
 from traffic import network, one_way
 
 from wanbench.harness.emulators.base import EmulatorError
 from wanbench.harness.emulators.netem.commands import commands
 from wanbench.harness.emulators.netem.emulator import NetemEmulator
-from wanbench.harness.emulators.probe.measure import probe
 from wanbench.harness.emulators.probe.report import NETEM_TOLERANCE
 
 pytestmark = [pytest.mark.netem, pytest.mark.timed]
@@ -112,6 +112,6 @@ def test_the_printed_commands_build_the_same_network(netem_lab):
     with builder:
         try:
             assert builder.stdout.readline() == "ready\n"
-            assert probe(net, here.workers, tolerance=NETEM_TOLERANCE).reasons == ()
+            assert probed(net, here.workers, NETEM_TOLERANCE).reasons == ()
         finally:
             builder.stdin.close()

@@ -1,11 +1,12 @@
 """What the kernel makes of a profile, measured on all of its directed paths."""
 
 import dataclasses
+import math
 
 import pytest
+from lab import probed
 
 from wanbench.harness.emulators.plan import build
-from wanbench.harness.emulators.probe.measure import probe
 from wanbench.harness.emulators.probe.report import NETEM_TOLERANCE
 from wanbench.netprofiles import load
 
@@ -21,16 +22,21 @@ def lossy(network):
     return dataclasses.replace(network, links=links)
 
 
+def known(value):
+    return math.nan if value is None else value
+
+
 def printed(report):
     yield f"{'path':18} {'one-way ms':>10} {'error':>7} {'jitter ms':>13} {'Mbit/s':>15} {'lost':>9} {'overtaken':>9}"
     for row in report.rows:
         yield (
-            f"{row.src + ' -> ' + row.dst:18} {row.one_way_ms:>10.2f} {row.error_ms:>+7.3f}"
-            f" {row.jitter_ms:>6.2f} {row.measured_jitter_ms:>6.2f}"
-            f" {row.rate_mbit:>7.2f} {row.measured_rate_mbit:>7.2f} {row.lost:>4}/{row.sent:<4} {row.inversions:>9}"
+            f"{row.src + ' -> ' + row.dst:18} {row.one_way_ms:>10.2f} {known(row.error_ms):>+7.3f}"
+            f" {row.jitter_ms:>6.2f} {known(row.measured_jitter_ms):>6.2f}"
+            f" {row.rate_mbit:>7.2f} {known(row.measured_rate_mbit):>7.2f}"
+            f" {row.lost:>4}/{row.sent:<4} {row.inversions:>9}"
         )
     shared = report.shared_up
-    yield f"shared up of {shared.site}: {shared.measured_rate_mbit:.2f} of {shared.rate_mbit:.2f} Mbit/s"
+    yield f"shared up of {shared.site}: {known(shared.measured_rate_mbit):.2f} of {shared.rate_mbit:.2f} Mbit/s"
 
 
 @pytest.mark.parametrize("loss", ["as measured", "2 %"])
@@ -40,7 +46,7 @@ def test_all_twelve_paths_of_world4_are_what_the_profile_says(netem_lab, capsys,
     if loss != "as measured":
         network = lossy(network)
     here = netem_lab(network)
-    report = probe(network, here.workers, tolerance=NETEM_TOLERANCE)
+    report = probed(network, here.workers, NETEM_TOLERANCE)
     with capsys.disabled():
         print(f"\nworld4 on netem, rates x {SCALE:g}, loss {loss}: configured and measured", *printed(report), sep="\n")
     assert report.reasons == ()
@@ -53,7 +59,7 @@ def test_workers_of_one_site_are_the_local_delay_apart(netem_lab):
     profile = load("world4").scaled(SCALE)
     network = build(profile, ["tokyo", "tokyo", "ohio"])
     here = netem_lab(network)
-    report = probe(network, here.workers, tolerance=NETEM_TOLERANCE)
+    report = probed(network, here.workers, NETEM_TOLERANCE)
     assert report.reasons == ()
     local = [row for row in report.rows if row.src == row.dst]
     assert [(row.src, row.one_way_ms, row.rate_mbit) for row in local] == [("tokyo", 0.05, None)]
@@ -63,7 +69,7 @@ def test_a_free_network_is_fast_and_drops_nothing(netem_lab):
     profile = load("world4")
     network = build(profile, [site.name for site in profile.sites]).without_delay()
     here = netem_lab(network)
-    report = probe(network, here.workers, tolerance=NETEM_TOLERANCE)
+    report = probed(network, here.workers, NETEM_TOLERANCE)
     assert report.reasons == ()
     assert {row.rate_mbit for row in report.rows} == {None}
     assert set(here.emulator.stats().drops.values()) == {0}
@@ -77,5 +83,5 @@ def test_networks_follow_each_other_in_place(netem_lab):
     slower = {pair: dataclasses.replace(link, delay_ns=2 * link.delay_ns) for pair, link in network.links.items()}
     for following in (dataclasses.replace(network, links=slower), network):
         here.emulator.apply(following)
-        report = probe(following, here.workers, tolerance=NETEM_TOLERANCE)
+        report = probed(following, here.workers, NETEM_TOLERANCE)
         assert report.reasons == ()

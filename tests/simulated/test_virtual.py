@@ -94,7 +94,7 @@ network = { rtt = "100ms", rate = "1Gbit", jitter = "2ms", loss = "0.1%" }
 algorithms = { ssgd = {}, dts = { delay = 4, period = 2 } }
 sweep = { workers = [4] }
 run = { repeats = 1 }
-train = { until = "60 steps", lr = 0.1, momentum = 0.9 }
+train = { until = "40 steps", lr = 0.1, momentum = 0.9 }
 """
     )
     for out in ("a", "b"):

@@ -15,9 +15,9 @@ from cli_session import by_numbers
 from warm_command import WarmCommands
 
 ALGORITHMS = "ssgd = {}\ndelayed = { delay = 2 }\nsparse = { period = 2 }\ndts = { delay = 4, period = 2 }"
-REPS = 100  # of the one-worker cell and four others, twenty of each
-SPEC = by_numbers("often", ALGORITHMS, run='testbed = "virtual"').replace("repeats = 1", "repeats = 20")
-KILLS = pytest.mark.parametrize("kills", [6, pytest.param(40, marks=pytest.mark.long)])
+REPS = 60  # of the one-worker cell and four others, twelve of each
+SPEC = by_numbers("often", ALGORITHMS, run='testbed = "virtual"').replace("repeats = 1", "repeats = 12")
+KILLS = pytest.mark.parametrize("kills", [4, pytest.param(40, marks=pytest.mark.long)])
 KILLS_AT_THE_END = pytest.mark.parametrize("kills", [2, pytest.param(10, marks=pytest.mark.long)])
 SEED = 20
 RUN = ("run", "spec.toml", "--out")

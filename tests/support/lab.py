@@ -7,12 +7,15 @@ import multiprocessing
 import os
 import signal
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from multiprocessing.connection import Connection
 from typing import Any
 
+from wanbench.harness.emulators.impairments.base import Tolerance
 from wanbench.harness.emulators.plan import Network, worker_address
+from wanbench.harness.emulators.probe.measure import probe
+from wanbench.harness.emulators.probe.report import ProbeReport
 from wanbench.harness.emulators.process import Emulator
 from wanbench.workloads.process.namespace import die_with_parent, drop_privileges, enter_private_network, set_tcp
 from wanbench.workloads.process.probing import handle
@@ -138,3 +141,12 @@ def _serve(rank: int, attachment: str, pipe: Connection, sock: socket.socket) ->
             pipe.send(function(*arguments))
         except Exception as error:
             pipe.send(error)
+
+
+def probed(network: Network, workers: Sequence[LabWorker], tolerance: Tolerance, tries: int = 3) -> ProbeReport:
+    """The network as probed. A host that others use disturbs now and then; a fault is there each time."""
+    for _ in range(tries):
+        report = probe(network, workers, tolerance=tolerance)
+        if not report.reasons:
+            break
+    return report

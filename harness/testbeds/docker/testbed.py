@@ -179,6 +179,7 @@ class DockerStarter(ContainerStarter):
         """Containers for these ranks; see `ContainerStarter.launch`."""
         made: dict[int, tuple[str, str]] = {}
         workers: list[ContainerWorker] = []
+        self._testbed.daemon.patiently(self._testbed.daemon.info)
         remedy = "build it again: make image" if image_name(group.image) == IMAGE else "build it again"
         try:
             for rank in ranks:
