@@ -17,6 +17,8 @@ from docker.errors import NotFound
 
 from wanbench.harness.api import Run
 
+pytestmark = pytest.mark.timed  # what `up` measures is valid, or its exit status says that it is not
+
 CALLER = 1234 if os.getuid() == 0 else os.getuid()
 WORKERS = ("oregon", "ohio", "london", "tokyo")
 

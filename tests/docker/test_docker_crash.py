@@ -63,7 +63,7 @@ def relay_stopped(bench, command):
         os.kill(pid, signal.SIGSTOP)
 
 
-@pytest.mark.parametrize("hanging", [pytest.param(None, marks=pytest.mark.long), paused, relay_stopped])
+@pytest.mark.parametrize("hanging", [paused, *(pytest.param(each, marks=pytest.mark.long) for each in (None, relay_stopped))])
 def test_a_killed_run_leaves_nothing_whatever_hangs_and_is_continued(bench, hanging):
     with measuring(bench) as command:
         finished = bench.finished("steady")
@@ -127,6 +127,7 @@ def test_an_interrupted_run_ends_soon_and_leaves_no_container(bench, number):
     completes(bench, finished)
 
 
+@pytest.mark.long
 def test_of_two_runs_in_two_folders_one_may_be_killed_while_the_other_goes_on(bench):
     bench.spec(spec("steady", "ssgd = {}\ndelayed = { delay = 2 }"))
     other = tuple("other" if word == "out" else word for word in RUN)

@@ -33,6 +33,7 @@ def test_a_data_parallel_script_crosses_four_regions_untouched(bench, api, image
     assert bench.containers() == []
 
 
+@pytest.mark.long  # in namespaces it is shown each time
 def test_model_averaging_of_torch_runs_untouched(bench):
     exec_claims.torchs_model_averaging_runs_untouched(bench, DOCKER, PYTHON)
 

@@ -99,7 +99,7 @@ ENDINGS = {
     "SIGTERM": Ending(signalled(signal.SIGTERM), 130, INTERRUPTED, long=True),
     "SIGTERM while relay and workers hang": Ending(with_all_stopped(signal.SIGTERM), 130, INTERRUPTED, within_s=12),
     "SIGKILL": Ending(signalled(signal.SIGKILL), -9, None, long=True),
-    "SIGKILL while relay and workers hang": Ending(with_all_stopped(signal.SIGKILL), -9, None),
+    "SIGKILL while relay and workers hang": Ending(with_all_stopped(signal.SIGKILL), -9, None, long=True),
     "SIGKILL of all at once": Ending(to_all(signal.SIGKILL), -9, None),
     "SIGKILL of the workers' parent": Ending(
         without_the_workers_parent, 3, "wanbench: the workers' parent process ended", within_s=10, fails=True

@@ -92,7 +92,7 @@ name = "digits"
 workload = { name = "digits-cnn" }
 network = { rtt = "100ms", rate = "1Gbit", jitter = "2ms", loss = "0.1%" }
 algorithms = { ssgd = {}, dts = { delay = 4, period = 2 } }
-sweep = { workers = [4] }
+sweep = { workers = [2] }
 run = { repeats = 1 }
 train = { until = "40 steps", lr = 0.1, momentum = 0.9 }
 """

@@ -143,7 +143,7 @@ def test_whatever_else_a_crash_has_left_the_same_command_ends_with_a_complete_re
         journal.write('{"time": 1')
     commands.start(*RUN, "stale", "--no-figures")
     assert commands.wait() == 0, commands.log.read_text()
-    assert f"{REPS} reps, {20 + 4} to do" in commands.log.read_text()
+    assert f"{REPS} reps, {REPS // 5 + 4} to do" in commands.log.read_text()
     after = files(run)
     kept = str((cells[1] / "rep-1.failed-1").relative_to(run))
     assert {name for name in after if not name.startswith(kept)} == set(expected)
