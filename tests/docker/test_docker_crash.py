@@ -63,7 +63,9 @@ def relay_stopped(bench, command):
         os.kill(pid, signal.SIGSTOP)
 
 
-@pytest.mark.parametrize("hanging", [paused, *(pytest.param(each, marks=pytest.mark.long) for each in (None, relay_stopped))])
+@pytest.mark.parametrize(
+    "hanging", [paused, *(pytest.param(each, marks=pytest.mark.long) for each in (None, relay_stopped))]
+)
 def test_a_killed_run_leaves_nothing_whatever_hangs_and_is_continued(bench, hanging):
     with measuring(bench) as command:
         finished = bench.finished("steady")
