@@ -28,7 +28,7 @@ from docker.types import DeviceRequest, Healthcheck, LogConfig, Mount
 from wanbench.harness.errors import HostError
 from wanbench.harness.testbeds.base import Group, WorkerDied
 from wanbench.harness.testbeds.docker.containers import ContainerStarter, ContainerWorker, give_part, worker_ids
-from wanbench.harness.testbeds.docker.daemon import IMAGE, Daemon, explained, labels, sweep, usable
+from wanbench.harness.testbeds.docker.daemon import IMAGE, Daemon, DaemonGone, explained, labels, sweep, usable
 from wanbench.harness.testbeds.docker.door import Door, Guest
 from wanbench.harness.testbeds.docker.end import how_it_ended
 from wanbench.harness.testbeds.docker.janitor import Janitor
@@ -176,10 +176,16 @@ class DockerStarter(ContainerStarter):
         return started
 
     def launch(self, ranks: Sequence[int], attachment: str, group: Group) -> list[ContainerWorker]:
-        """Containers for these ranks; see `ContainerStarter.launch`."""
+        """Containers for these ranks; see `ContainerStarter.launch`. A daemon that restarts is waited for, once."""
+        try:
+            return self._launch(ranks, attachment, group)
+        except DaemonGone:
+            self._testbed.daemon.patiently(self._testbed.daemon.info)
+            return self._launch(ranks, attachment, group)
+
+    def _launch(self, ranks: Sequence[int], attachment: str, group: Group) -> list[ContainerWorker]:
         made: dict[int, tuple[str, str]] = {}
         workers: list[ContainerWorker] = []
-        self._testbed.daemon.patiently(self._testbed.daemon.info)
         remedy = "build it again: make image" if image_name(group.image) == IMAGE else "build it again"
         try:
             for rank in ranks:
