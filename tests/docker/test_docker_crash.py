@@ -9,19 +9,13 @@ import time
 
 import pytest
 from cli_session import by_numbers
-from docker_bench import IMPATIENT, TOLERANT
+from docker_bench import IMPATIENT
 
 RUN = ("run", "spec.toml", "--out", "out", "--no-figures", "--jobs", "1")
 
 
 def spec(name: str, algorithms: str) -> str:
     return by_numbers(name, algorithms, window=60, run='testbed = "docker"')
-
-
-@pytest.fixture
-def bench(bench):
-    bench.program = TOLERANT
-    return bench
 
 
 @contextlib.contextmanager

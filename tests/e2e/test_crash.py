@@ -13,18 +13,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from cli_session import TOLERANT, Bench, Command, by_numbers
+from cli_session import Bench, Command, by_numbers
 
 SPEC = by_numbers("steady", "ssgd = {}\ndelayed = { delay = 2 }", window=60)
 RUN = ("run", "spec.toml", "--out", "out", "--no-figures", "--jobs", "1")
 INTERRUPTED = "wanbench: interrupted; finished repetitions are kept; the same command continues"
 VICTIMS = (("ssgd", 1), ("delayed-d2", 1))
-
-
-@pytest.fixture
-def bench(bench):
-    bench.program = TOLERANT
-    return bench
 
 
 def measuring(bench, run=RUN, **start):

@@ -7,7 +7,7 @@ import signal
 import time
 
 import pytest
-from cli_session import IMPATIENT, TOLERANT, by_numbers
+from cli_session import IMPATIENT, by_numbers
 
 MINE = """
 import resource
@@ -137,7 +137,7 @@ def test_nothing_of_the_failed_workers_and_relays_is_left(unlucky):
 def test_running_again_measures_exactly_what_failed(unlucky):
     bench, _, finished, _, _ = unlucky
     (bench.folder / "mine.py").write_text(MINE.format(broken=False))
-    again = bench.run(*RUN, program=TOLERANT)
+    again = bench.run(*RUN)
     assert again.code == 0, again.err
     assert "9 reps, 7 to do" in again.err
     after = bench.finished("unlucky")

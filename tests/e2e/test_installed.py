@@ -1,6 +1,7 @@
 """Installed, in a project that has packages of the same names as ours: real runs on an emulated network."""
 
 import pytest
+from cli_session import TOLERANT
 
 
 def test_a_loop_of_ones_own_imports_ones_own_workloads(environment, project):
@@ -13,10 +14,7 @@ def test_a_loop_of_ones_own_imports_ones_own_workloads(environment, project):
 
 @pytest.mark.timed
 def test_smoke_is_measured_and_its_report_drawn(installed, project):
-    for _ in range(3):  # on a host that others use
-        done = installed.run(project, "wanbench", "run", "smoke", "--out", "out")
-        if done.returncode != 4:
-            break
+    done = installed.run(project, "python", *TOLERANT[1:], "run", "smoke", "--out", "out")
     assert (done.returncode, done.stdout) == (0, "out/smoke\n"), done.stderr
     assert list((project / "out" / "smoke" / "figures").glob("*.svg"))
     page = installed.run(project, "wanbench", "report", "out/smoke")

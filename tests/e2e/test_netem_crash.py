@@ -6,7 +6,7 @@ import os
 import signal
 
 import pytest
-from cli_session import TOLERANT, by_numbers
+from cli_session import by_numbers
 
 pytestmark = pytest.mark.netem
 
@@ -16,7 +16,6 @@ RUN = ("run", "spec.toml", "--out", "out", "--no-figures", "--jobs", "1")
 
 
 def test_a_killed_netem_fails_its_cell_and_a_killed_run_leaves_no_router(bench):
-    bench.program = TOLERANT
     bench.spec(SPEC)
     command = bench.start(*RUN)
     training = {name: lambda name=name: command.training(name, rank=1) for name in ("ssgd", "delayed-d2")}

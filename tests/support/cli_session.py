@@ -17,7 +17,8 @@ import pytest
 from leftovers import Snapshot, held_namespaces, namespaces, started_with
 
 WANBENCH = [str(Path(sys.executable).parent / "wanbench")]
-# The same command on a host that others use: a crash is a crash however late packets were.
+# The same command on a host that others use: a crash is a crash however late packets were, and a step time is within
+# the limits of its test or it is not. Late packets make a repetition invalid: test_overloaded_emulation claims that.
 _TOLERANT = (
     "import wanbench.harness.rep.train as r, wanbench.harness.rep.command as c; r.judge = c.judge = lambda *_: []; "
 )
@@ -26,10 +27,6 @@ TOLERANT = [sys.executable, "-P", "-c", _TOLERANT + _MAIN]
 # With less patience for workers that say nothing as well.
 IMPATIENT = [sys.executable, "-P", "-c", _TOLERANT + "r.PATIENCE_S = 2.0; " + _MAIN]
 
-
-TRIES = 3  # to measure on a host that others use
-QUIET_PCT = 5.0  # of the time that a virtual machine's host may keep its processors for others
-PATIENCE_S = 60.0
 
 _MARK = "WANBENCH_TEST_COMMAND"  # in the environment of all processes of a command, in whatever session they are
 
@@ -162,7 +159,7 @@ def _parent(pid: int) -> int | None:
 class Bench:
     """A working folder with `wanbench` in it; its runs are in `out`."""
 
-    program = WANBENCH
+    program = TOLERANT
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -178,13 +175,8 @@ class Bench:
         return self.start(*arguments, program=program).wait()
 
     def measure(self, *arguments: str) -> Result:
-        """`wanbench run`, and again while the host was too busy for a valid repetition, as a user would."""
-        for again in range(TRIES):
-            if again:
-                wait_for_a_quiet_host()
-            result = self.run("run", *arguments, "--out", "out")
-            if result.code != 4 or " FAILED: " in result.err:
-                break
+        """`wanbench run`."""
+        result = self.run("run", *arguments, "--out", "out")
         assert result.code == 0, result.err
         return result
 
@@ -218,24 +210,6 @@ class Bench:
                 time.sleep(0.01)
             command.process.wait()
             command.process.stdout.close()
-
-
-def wait_for_a_quiet_host() -> None:
-    """Return once the host of this virtual machine leaves it its processors, after a minute at most."""
-    deadline = time.monotonic() + PATIENCE_S
-    while time.monotonic() < deadline:
-        before = _processor_times()
-        time.sleep(2)
-        passed = [after - was for after, was in zip(_processor_times(), before, strict=True)]
-        if 100 * passed[_STEAL] < QUIET_PCT * sum(passed):
-            break
-
-
-_STEAL = 7
-
-
-def _processor_times() -> list[int]:
-    return [int(word) for word in Path("/proc/stat").read_text().split("\n")[0].split()[1:9]]
 
 
 def by_numbers(name: str, algorithms: str, rtts: str = '["10ms"]', window: int = 20, **more: str) -> str:
