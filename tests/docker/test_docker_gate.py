@@ -42,6 +42,7 @@ def slower(api, tmp_path):
 
 
 @pytest.mark.timed
+@pytest.mark.long  # on a host that others use, comparing takes many repetitions
 def test_an_image_that_is_slower_is_a_regression_and_its_other_cells_are_not(bench, image, slower, monkeypatch):
     bench.spec(by_numbers("images", "ssgd = {}\nsparse = { period = 4 }", run='testbed = "docker"'))
     monkeypatch.setenv("PYTHONPATH", f"{Path(__file__).parent / 'side'}:{HERE}")  # of what measures the sides
