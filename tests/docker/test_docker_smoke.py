@@ -29,10 +29,9 @@ def test_every_row_is_valid_and_names_testbed_and_image(rows, api, image):
         assert (row["status"], row["testbed"], row["image"]) == ("ok", "docker", digest)
 
 
-def test_step_times_are_near_the_law(rows):
-    """Short steps show a busy host; those of test_latency are long enough to be within 15 %."""
+def test_step_times_are_within_15_percent_of_the_law(rows):
     for row in rows:
-        assert row["step_time_s"] == pytest.approx(row["predicted_step_time_s"], rel=0.15, abs=0.02), row["cell"]
+        assert row["step_time_s"] == pytest.approx(row["predicted_step_time_s"], rel=0.15), row["cell"]
 
 
 def test_no_container_is_left(rows, shared_bench):

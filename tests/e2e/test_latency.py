@@ -64,7 +64,7 @@ def test_every_cell_is_within_15_percent_of_the_law(rows):
 
 
 def test_synchronous_steps_pay_every_round_trip(scalability):
-    assert scalability["ssgd", 0] > 0.8
+    assert scalability["ssgd", 0] > 0.9
     assert scalability["ssgd", 50] < 0.72
     assert scalability["ssgd", 200] < 0.36
 
@@ -76,10 +76,10 @@ def test_a_period_divides_what_a_round_trip_costs(scalability):
 
 def test_a_delay_hides_the_path_until_an_all_reduce_takes_longer_than_its_steps(scalability):
     for rtt_ms in (0, 50, 200):
-        assert scalability["delayed-d4", rtt_ms] > 0.9
+        assert scalability["delayed-d4", rtt_ms] > 0.95
     assert scalability["delayed-d4", 600] < 0.75  # 600 ms do not fit into 4 steps of 100 ms
 
 
 def test_at_equal_delay_a_period_costs_nothing(scalability):
     for rtt_ms in (0, 50, 200, 600):
-        assert scalability["dts-d4-p4", rtt_ms] > 0.95 * scalability["delayed-d4", rtt_ms]
+        assert scalability["dts-d4-p4", rtt_ms] > 0.99 * scalability["delayed-d4", rtt_ms]

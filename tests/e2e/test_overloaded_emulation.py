@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
-from cli_session import WANBENCH, by_numbers
+from cli_session import by_numbers
 
 pytestmark = pytest.mark.timed
 
@@ -38,7 +38,7 @@ def interrupted_again_and_again(command):
 
 def test_a_late_relay_makes_a_repetition_invalid_twice_and_verify_and_figures_refuse_it(bench):
     bench.spec(ONCE)
-    command = bench.start(*RUN, program=WANBENCH)
+    command = bench.start(*RUN)
     interrupted_again_and_again(command)
     result = command.wait()
     assert result.code == 4, result.err
@@ -111,7 +111,7 @@ OVERLOADED = {
 def test_a_host_that_is_too_slow_for_the_network_publishes_nothing(bench, found_by):
     values, reason = OVERLOADED[found_by]
     bench.spec(TOO_MUCH.format(**values))
-    result = bench.run(*RUN, program=WANBENCH)
+    result = bench.run(*RUN)
     assert result.code == 4, result.err
     (row,) = [row for row in bench.rows("flood") if row["workers"] == 2]
     assert row["status"] == "invalid", row["reason"]

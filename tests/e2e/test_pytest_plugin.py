@@ -12,6 +12,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
+from cli_session import patiently
 
 ROOT = Path(__file__).parents[2]
 TESTS = """
@@ -105,13 +106,6 @@ for _ in range(30):
     wanbench.step()
 """
 
-TOLERANT = """
-import wanbench.harness.rep.command as c
-import wanbench.harness.rep.train as r
-
-r.judge = c.judge = lambda *_: []  # on a host that others use
-"""
-
 
 @pytest.fixture(scope="module")
 def project(tmp_path_factory):
@@ -119,9 +113,7 @@ def project(tmp_path_factory):
     folder = tmp_path_factory.mktemp("project")
     (folder / "test_mine.py").write_text(TESTS)
     (folder / "mine.py").write_text(BROKEN)
-    (folder / "measured").mkdir()
-    (folder / "measured" / "conftest.py").write_text(TOLERANT)
-    (folder / "measured" / "own.py").write_text(OWN)
+    (folder / "own.py").write_text(OWN)
     (folder / "volley.py").write_text(VOLLEY)
     (folder / "pytest.ini").write_text("[pytest]\nwan_testbed = virtual\nfilterwarnings = error\n")
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder / ".venv")], check=True)
@@ -142,6 +134,11 @@ def run(project, *arguments):
     environment["DOCKER_HOST"] = "unix:///nonexistent.sock"
     command = [str(project / ".venv" / "bin" / "python"), "-m", "pytest", *arguments]
     return subprocess.run(command, cwd=project, env=environment, capture_output=True, text=True, timeout=300)
+
+
+def measured(project, *arguments):
+    """The same, again while the host was too busy."""
+    return patiently(lambda: run(project, *arguments), lambda done: ": invalid: " in done.stdout)
 
 
 def test_scalability_is_an_assertion_in_any_test_suite(project):
@@ -182,16 +179,16 @@ def test_a_wrong_setting_is_a_usage_error(project):
 
 @pytest.mark.timed
 def test_a_program_of_ones_own_is_measured_on_an_emulated_network(project):
-    done = run(project, "measured/own.py", "--wan-missing", "fail")
+    done = measured(project, "own.py", "--wan-missing", "fail")
     assert done.returncode == 1, done.stdout + done.stderr
     assert "1 failed, 1 passed" in done.stdout
     assert re.search(r"volley w2 testbed=netns 60ms: scalability 0\.[23]\d\d, step 0\.0[89]", done.stdout)
-    assert re.search(r"FAILED measured/own.py::test_on_named_sites_it_is_less - AssertionError", done.stdout)
+    assert re.search(r"FAILED own.py::test_on_named_sites_it_is_less - AssertionError: assert 0\.", done.stdout)
 
 
 @pytest.mark.timed
 def test_the_example_of_the_readme_holds_on_an_emulated_network(project):
     (example,) = re.findall(r"```python\n(def test_.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
-    (project / "measured" / "example.py").write_text(example)
-    done = run(project, "measured/example.py", "--wan-testbed", "netns", "--wan-missing", "fail")
+    (project / "example.py").write_text(example)
+    done = measured(project, "example.py", "--wan-testbed", "netns", "--wan-missing", "fail")
     assert done.returncode == 0, done.stdout + done.stderr

@@ -69,16 +69,15 @@ def test_there_is_one_object_a_repetition_with_every_column(rows):
         assert (row["status"], row["reason"], row["run"]) == ("ok", None, "smoke")
 
 
-def test_step_times_are_near_the_law(rows):
-    """Short steps show a busy host; those of test_latency are long enough to be within 15 %."""
+def test_step_times_are_within_15_percent_of_the_law(rows):
     for row in rows:
-        assert row["step_time_s"] == pytest.approx(row["predicted_step_time_s"], rel=0.15, abs=0.02), row["cell"]
+        assert row["step_time_s"] == pytest.approx(row["predicted_step_time_s"], rel=0.15), row["cell"]
 
 
 def test_compute_stall_and_overhead_add_up_to_the_step(rows):
     for row in rows:
         assert row["compute_s"] + row["stall_s"] + row["overhead_s"] == pytest.approx(row["step_time_s"])
-        assert row["overhead_s"] < 0.15 * row["step_time_s"] + 0.01
+        assert row["overhead_s"] < 0.15 * row["step_time_s"]
 
 
 def test_more_bytes_cross_the_wire_than_the_payload_but_not_many(rows):

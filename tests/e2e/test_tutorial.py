@@ -1,24 +1,22 @@
 """The parts of documents that need a host which emulates."""
 
 import re
-import shlex
 
 import pytest
-from cli_session import TOLERANT
+from cli_session import patiently
 from documents import as_said, commands, typed, write_files
 
 
 def emulated(document, folder, beside=""):
     """What the emulated commands of a document say, and those that begin with `beside`; they say what it shows."""
     write_files(document, folder)
-    tolerant = folder / ".programs"
-    tolerant.mkdir()
-    (tolerant / "wanbench").write_text(f'#!/bin/sh\nexec {shlex.join(TOLERANT)} "$@"\n')
-    (tolerant / "wanbench").chmod(0o755)
     said = []
     for line in commands(document):
         if line.needs == "emulated" or (beside and line.command.startswith(beside)):
-            done = typed(line, folder, tolerant)
+            done = patiently(  # a busy host; the tutorial says what to do
+                lambda line=line: typed(line, folder),
+                lambda done: done.returncode == 4 and "no valid result" in done.stdout,
+            )
             assert done.returncode == 0, done.stdout
             assert as_said(done.stdout, line.says), f"$ {line.command}\n{done.stdout}"
             said.append(done.stdout)

@@ -1,4 +1,8 @@
-"""Fixtures: working folders for commands."""
+"""Fixtures: working folders for commands.
+
+What is marked `timed` makes a claim about time: there a repetition is valid or it is not. Elsewhere a repetition counts
+however busy the host was.
+"""
 
 from __future__ import annotations
 
@@ -6,19 +10,28 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from cli_session import Bench
+from cli_session import TOLERANT, Bench
 
 
 @pytest.fixture
-def bench(tmp_path: Path) -> Iterator[Bench]:
+def bench(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Bench]:
     here = Bench(tmp_path)
+    if not timed(request):
+        here.program = TOLERANT
     yield here
     here.close()
 
 
 @pytest.fixture(scope="module")
-def shared_bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
+def shared_bench(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[Bench]:
     """One for all tests of a file that look at the same run."""
     here = Bench(tmp_path_factory.mktemp("bench"))
+    if not timed(request):
+        here.program = TOLERANT
     yield here
     here.close()
+
+
+def timed(request: pytest.FixtureRequest) -> bool:
+    """Whether the test, or for a fixture of a whole file the file, makes a claim about time."""
+    return request.node.get_closest_marker("timed") is not None

@@ -11,14 +11,13 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import pytest
 from leftovers import Snapshot, held_namespaces, namespaces, started_with
 
 WANBENCH = [str(Path(sys.executable).parent / "wanbench")]
-# The same command on a host that others use: a crash is a crash however late packets were, and a step time is within
-# the limits of its test or it is not. Late packets make a repetition invalid: test_overloaded_emulation claims that.
+# The same command on a host that others use: a crash is a crash however late packets were.
 _TOLERANT = (
     "import wanbench.harness.rep.train as r, wanbench.harness.rep.command as c; r.judge = c.judge = lambda *_: []; "
 )
@@ -27,6 +26,9 @@ TOLERANT = [sys.executable, "-P", "-c", _TOLERANT + _MAIN]
 # With less patience for workers that say nothing as well.
 IMPATIENT = [sys.executable, "-P", "-c", _TOLERANT + "r.PATIENCE_S = 2.0; " + _MAIN]
 
+
+T = TypeVar("T")
+PATIENCE_S = 240.0  # for a host that others use
 
 _MARK = "WANBENCH_TEST_COMMAND"  # in the environment of all processes of a command, in whatever session they are
 
@@ -159,7 +161,7 @@ def _parent(pid: int) -> int | None:
 class Bench:
     """A working folder with `wanbench` in it; its runs are in `out`."""
 
-    program = TOLERANT
+    program = WANBENCH
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -175,8 +177,11 @@ class Bench:
         return self.start(*arguments, program=program).wait()
 
     def measure(self, *arguments: str) -> Result:
-        """`wanbench run`."""
-        result = self.run("run", *arguments, "--out", "out")
+        """`wanbench run`, and again while the host was too busy for a valid repetition, as a user would."""
+        result = patiently(
+            lambda: self.run("run", *arguments, "--out", "out"),
+            lambda result: result.code == 4 and " FAILED: " not in result.err,
+        )
         assert result.code == 0, result.err
         return result
 
@@ -210,6 +215,14 @@ class Bench:
                 time.sleep(0.01)
             command.process.wait()
             command.process.stdout.close()
+
+
+def patiently(attempt: Callable[[], T], disturbed: Callable[[T], bool]) -> T:
+    """What comes of an attempt, made again while the host disturbs it: others use it, for some seconds or minutes."""
+    deadline = time.monotonic() + PATIENCE_S
+    while disturbed(result := attempt()) and time.monotonic() < deadline:
+        pass
+    return result
 
 
 def by_numbers(name: str, algorithms: str, rtts: str = '["10ms"]', window: int = 20, **more: str) -> str:

@@ -12,6 +12,7 @@ from cli_session import Bench
 from docker import APIClient
 from docker.errors import NotFound
 
+PROGRAM = [sys.executable, str(Path(host_image.__file__))]
 _OTHERWISE = f"import sys; sys.path.insert(0, {str(Path(host_image.__file__).parent)!r}); import host_image; "
 _OTHERWISE += "import wanbench.harness.rep.train as r, wanbench.harness.rep.command as c; "
 # The same command on a host that others use: a crash is a crash however late packets were.
@@ -24,7 +25,7 @@ IMPATIENT = [sys.executable, "-c", _TOLERANT + "r.PATIENCE_S = 2.0; host_image.m
 class DockerBench(Bench):
     """A working folder with a `wanbench` whose containers see the host's files."""
 
-    program = TOLERANT
+    program = PROGRAM
 
     def __init__(self, folder: Path, api: APIClient, image: str) -> None:
         super().__init__(folder)

@@ -52,12 +52,9 @@ def commands(document: str) -> list[Line]:
     return found
 
 
-def typed(line: Line, folder: Path, *programs: Path) -> subprocess.CompletedProcess[str]:
-    """What happens when a reader types it in `folder`, in the environment that the tests run in.
-
-    `programs`: folders of programs that come before all others.
-    """
-    path = os.pathsep.join([*map(str, programs), str(Path(sys.executable).parent), os.environ["PATH"]])
+def typed(line: Line, folder: Path) -> subprocess.CompletedProcess[str]:
+    """What happens when a reader types it in `folder`, in the environment that the tests run in."""
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
     return subprocess.run(
         ["bash", "-c", line.command],
         cwd=folder,
