@@ -228,7 +228,7 @@ def patiently(attempt: Callable[[], T], disturbed: Callable[[T], bool]) -> T:
 def by_numbers(name: str, algorithms: str, rtts: str = '["10ms"]', window: int = 20, **more: str) -> str:
     """A spec of two workers with steps of 20 ms; `more` adds lines to tables.
 
-    The rate is one that the relay carries on any processor: a burst of a message at no rate at all makes packets late.
+    The rate is one that the relay carries on any processor; a burst at no rate at all makes its packets late.
     """
     return f"""
 schema = 1
@@ -240,7 +240,7 @@ tensors = 4
 step_time = "20ms"
 
 [network]
-rate = "100Mbit"
+{more.get("network", 'rate = "100Mbit"')}
 tcp = {{ congestion = "reno", slow_start_after_idle = false }}
 
 [algorithms]
