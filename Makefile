@@ -18,8 +18,8 @@ VENV ?= .venv
 PYTHON ?= python3
 BIN := $(VENV)/bin
 
-.PHONY: setup sweep test test-unit test-emulated test-runs test-timed test-kernel test-docker test-browser test-long figures check-figures record lint gate docs man image \
-	base-image-from-debian clean
+.PHONY: setup sweep test test-unit test-emulated test-runs test-timed test-kernel test-docker test-browser test-long \
+	figures check-figures record lint gate docs man image base-image-from-debian clean
 
 setup:
 	@VENV="$(VENV)" PYTHON="$(PYTHON)" sh scripts/setup.sh

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import host_image
 import pytest
-from cli_session import by_numbers, patiently
+from cli_session import CARRIED, by_numbers, patiently
 from docker.errors import NotFound
 
 from wanbench.harness.api import Run
@@ -122,13 +122,13 @@ def test_up_ends_with_the_figure_of_world4_and_files_of_the_callers(project, api
 
 
 def test_run_gives_the_exit_code_of_wanbench(project, api):
-    project.spec(by_numbers("mine", "ssgd = {}"))
+    project.spec(by_numbers("mine", "ssgd = {}", network=CARRIED))
     run = ("run", "--rm", "wanbench", "run", "spec.toml", "--no-figures")
     done = patiently(lambda: project(*run), lambda done: done.returncode == 4)
     assert (done.returncode, done.stdout.strip().splitlines()[-1:]) == (0, ["results/mine"]), done.stdout + done.stderr
     project.spec("schema = 3")
     assert project("run", "--rm", "wanbench", "run", "spec.toml").returncode == 2
-    project.spec(by_numbers("mine", "ssgd = {}").replace("workers = [2]", "workers = [5]"))
+    project.spec(by_numbers("mine", "ssgd = {}", network=CARRIED).replace("workers = [2]", "workers = [5]"))
     done = project("run", "--rm", "wanbench", "run", "spec.toml", "--no-figures")
     assert done.returncode == 3
     assert (
@@ -148,7 +148,7 @@ def training(api, rank: int) -> dict | None:
 
 
 def test_a_worker_that_ends_fails_its_cell_and_comes_back_for_the_rest(project, api):
-    project.spec(by_numbers("unlucky", "ssgd = {}\ndelayed = { delay = 2 }", window=100))
+    project.spec(by_numbers("unlucky", "ssgd = {}\ndelayed = { delay = 2 }", window=100, network=CARRIED))
     running = project.start("run", "--rm", "wanbench", "run", "spec.toml", "--no-figures", "--out", "out")
     victim = until(lambda: training(api, 1))
     time.sleep(0.3)
@@ -166,7 +166,7 @@ def test_a_worker_that_ends_fails_its_cell_and_comes_back_for_the_rest(project, 
 
 
 def test_workers_end_with_a_controller_that_is_killed(project, api):
-    project.spec(by_numbers("killed", "ssgd = {}", window=500))
+    project.spec(by_numbers("killed", "ssgd = {}", window=500, network=CARRIED))
     running = project.start("run", "--rm", "wanbench", "run", "spec.toml", "--no-figures", "--out", "out")
     until(lambda: list(project.folder.glob("out/killed/cells/*-w2-*/rep-0.part/worker-1.log")))
     (controller,) = api.containers(filters={"label": "com.docker.compose.oneoff=True"})

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import host_image
 import pytest
-from cli_session import by_numbers
+from cli_session import CARRIED, by_numbers
 
 HERE = Path(host_image.__file__).parent
 # Not a change of our packages, which an image must have as we do, but of what they find there.
@@ -44,7 +44,7 @@ def slower(api, tmp_path):
 @pytest.mark.timed
 @pytest.mark.long  # on a host that others use, comparing takes many repetitions
 def test_an_image_that_is_slower_is_a_regression_and_its_other_cells_are_not(bench, image, slower, monkeypatch):
-    bench.spec(by_numbers("images", "ssgd = {}\nsparse = { period = 4 }", run='testbed = "docker"'))
+    bench.spec(by_numbers("images", "ssgd = {}\nsparse = { period = 4 }", run='testbed = "docker"', network=CARRIED))
     monkeypatch.setenv("PYTHONPATH", f"{Path(__file__).parent / 'side'}:{HERE}")  # of what measures the sides
     sides = ("--base", f"image:{image}", "--head", f"image:{slower}")
     result = bench.start("check", "spec.toml", *sides, "--json").wait(900)

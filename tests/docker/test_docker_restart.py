@@ -11,13 +11,15 @@ from pathlib import Path
 
 import host_image
 import pytest
-from cli_session import by_numbers
+from cli_session import CARRIED, by_numbers
 from docker import APIClient
 from docker_bench import DockerBench
 
 from wanbench.harness.testbeds.docker.daemon import Daemon, DaemonGone
 
-SPEC = by_numbers("restarted", "ssgd = {}\ndelayed = { delay = 2 }", window=80, run='testbed = "docker"')
+SPEC = by_numbers(
+    "restarted", "ssgd = {}\ndelayed = { delay = 2 }", window=80, run='testbed = "docker"', network=CARRIED
+)
 
 
 class PrivateDaemon:

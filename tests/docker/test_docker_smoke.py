@@ -7,13 +7,13 @@ import os
 from pathlib import Path
 
 import pytest
-from cli_session import by_numbers
+from cli_session import CARRIED, by_numbers
 
 from wanbench.harness.testbeds.docker.daemon import OWNER_LABEL, RUN_LABEL
 
 pytestmark = pytest.mark.timed
 
-SPEC = by_numbers("steady", "ssgd = {}", window=100, run='testbed = "docker"')
+SPEC = by_numbers("steady", "ssgd = {}", window=100, run='testbed = "docker"', network=CARRIED)
 
 
 @pytest.fixture(scope="module")

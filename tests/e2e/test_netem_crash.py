@@ -10,8 +10,8 @@ from cli_session import by_numbers
 
 pytestmark = pytest.mark.netem
 
-# On one slow processor a cell has to last until it has been seen. netem carries any burst.
-SPEC = by_numbers("routed", "ssgd = {}\ndelayed = { delay = 2 }", window=200, run='emulator = "netem"', network="")
+# On one slow processor a cell has to last until it has been seen.
+SPEC = by_numbers("routed", "ssgd = {}\ndelayed = { delay = 2 }", window=200, run='emulator = "netem"')
 RUN = ("run", "spec.toml", "--out", "out", "--no-figures", "--jobs", "1")
 
 

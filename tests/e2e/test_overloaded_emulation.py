@@ -10,12 +10,12 @@ import time
 from pathlib import Path
 
 import pytest
-from cli_session import by_numbers
+from cli_session import CARRIED, by_numbers
 
 pytestmark = pytest.mark.timed
 
 RUN = ("run", "spec.toml", "--out", "out", "--no-figures", "--jobs", "1")
-ONCE = by_numbers("late", "ssgd = {}", window=30)
+ONCE = by_numbers("late", "ssgd = {}", window=30, network=CARRIED)
 PAUSE_S, EVERY_S = 0.06, 0.15
 
 LATE = re.compile(

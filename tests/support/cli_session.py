@@ -225,11 +225,12 @@ def patiently(attempt: Callable[[], T], disturbed: Callable[[T], bool]) -> T:
     return result
 
 
-def by_numbers(name: str, algorithms: str, rtts: str = '["10ms"]', window: int = 20, **more: str) -> str:
-    """A spec of two workers with steps of 20 ms; `more` adds lines to tables.
+# For `by_numbers` where late packets count: the relay carries it on any processor. A burst at no rate makes them late.
+CARRIED = 'rate = "100Mbit"'
 
-    The rate is one that the relay carries on any processor; a burst at no rate at all makes its packets late.
-    """
+
+def by_numbers(name: str, algorithms: str, rtts: str = '["10ms"]', window: int = 20, **more: str) -> str:
+    """A spec of two workers with steps of 20 ms; `more` adds lines to tables."""
     return f"""
 schema = 1
 name = "{name}"
@@ -240,7 +241,7 @@ tensors = 4
 step_time = "20ms"
 
 [network]
-{more.get("network", 'rate = "100Mbit"')}
+{more.get("network", "")}
 tcp = {{ congestion = "reno", slow_start_after_idle = false }}
 
 [algorithms]
