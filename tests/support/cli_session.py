@@ -14,7 +14,10 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 import pytest
+from click.testing import CliRunner
 from leftovers import Snapshot, held_namespaces, namespaces, started_with
+
+from wanbench.harness.cli import main
 
 WANBENCH = [str(Path(sys.executable).parent / "wanbench")]
 # The same command on a host that others use: a crash is a crash however late packets were.
@@ -190,8 +193,9 @@ class Bench:
         return f"{name}.toml"
 
     def rows(self, run: str) -> list[dict[str, Any]]:
-        """One object a repetition, as the command line gives them."""
-        return json.loads(self.run("results", f"out/{run}", "--format", "json").out)
+        """One object a repetition, as the command line gives them; in this process, which starts at once."""
+        said = CliRunner().invoke(main, ["results", str(self.out / run), "--format", "json"])
+        return json.loads(said.stdout)
 
     def finished(self, run: str) -> dict[Path, int]:
         """Every finished repetition, with the time of its result."""

@@ -68,16 +68,21 @@ def run(tmp_path_factory):
     return run(Spec.from_toml(SPEC, "t"), out=tmp_path_factory.mktemp("runs"))
 
 
-@pytest.fixture
-def reference(run, tmp_path, monkeypatch):
-    """results/reference/ with the recording of a run, and one paper with its figures."""
-    reference = tmp_path / "results" / "reference"
+@pytest.fixture(scope="module")
+def drawn(run, tmp_path_factory):
+    """The recording of a run, and one paper with its figures."""
+    reference = tmp_path_factory.mktemp("reference")
     record(run.folder, reference / "t", {TRACE, NETWORK, CURVE})
-    paper = papers.parse("p", SET)
-    monkeypatch.setattr(papers, "load", lambda name: paper)
-    monkeypatch.setattr(papers, "names", lambda: ["p"])
-    drawing.draw_paper(paper, reference, reference / "p")
+    drawing.draw_paper(papers.parse("p", SET), reference, reference / "p")
     return reference
+
+
+@pytest.fixture
+def reference(drawn, tmp_path, monkeypatch):
+    """results/reference/ with the same, to be changed."""
+    monkeypatch.setattr(papers, "load", lambda name: papers.parse("p", SET))
+    monkeypatch.setattr(papers, "names", lambda: ["p"])
+    return Path(shutil.copytree(drawn, tmp_path / "results" / "reference"))
 
 
 def check():
