@@ -39,6 +39,7 @@ COPY --from=more-packages /added /
 COPY scripts/docker-controller.sh /usr/local/bin/
 WORKDIR /work
 USER 0:0
-ENV HOME=/tmp
+# The worker's names in /wanbench would hide the installed package, which has all of them.
+ENV HOME=/tmp PYTHONPATH=
 ENTRYPOINT ["sh", "/usr/local/bin/docker-controller.sh"]
 CMD ["--help"]
