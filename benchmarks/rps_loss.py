@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from wanbench.harness.analysis.paired import Change, change
+from wanbench.harness.analysis.paired import PairedDifference, paired_difference
 from wanbench.harness.api import Run
 
 JUDGED_LOSS_PCT, MOST_LOST_POINTS, LEAST_RATIO = 10.0, 1.0, 10.0
@@ -34,10 +34,10 @@ def cells_of(rows: Sequence[Mapping[str, Any]]) -> Cells:
     return found
 
 
-def accuracy_change(cells: Cells, one: tuple[str, float], other: tuple[str, float]) -> Change:
+def accuracy_change(cells: Cells, one: tuple[str, float], other: tuple[str, float]) -> PairedDifference:
     """How much more accurate one cell is than another."""
     mine, theirs = ({seed: row["accuracy"] for seed, row in cells[cell].items()} for cell in (one, other))
-    found = change(mine, theirs)
+    found = paired_difference(mine, theirs)
     if found is None:
         sys.exit(f"{one} and {other}: no repetitions with equal seeds")
     return found

@@ -12,7 +12,7 @@ from __future__ import annotations
 import statistics
 import sys
 
-from wanbench.harness.emulators.plan import UNLIMITED, Link, Network, Queue
+from wanbench.harness.emulators.plan import UNLIMITED, EmulatedNetwork, Link, Queue
 from wanbench.harness.plan.auto import FixedHost
 from wanbench.harness.plan.cell import TrainingCell
 from wanbench.harness.plan.expand import expand
@@ -37,7 +37,7 @@ FITTED = (4, 32)
 GLOO_LIMIT, POSTER_LIMIT = 0.20, 0.05
 
 
-def all_reduce_ms(network: Network, collective: str, nbytes: int) -> float:
+def all_reduce_ms(network: EmulatedNetwork, collective: str, nbytes: int) -> float:
     """One all-reduce that everybody joins at once."""
     simulation = Simulation()
     fabric = SimulatedFabric(simulation, VirtualNetwork(network), collective, 1)
@@ -47,11 +47,11 @@ def all_reduce_ms(network: Network, collective: str, nbytes: int) -> float:
     return simulation.now / 1e6
 
 
-def under_tc(nodes: int, delay_ms: float, gbit: float) -> Network:
+def under_tc(nodes: int, delay_ms: float, gbit: float) -> EmulatedNetwork:
     """Nodes with delay and rate on each of them."""
     queue = Queue(gbit * 125e6, 1 << 40)
     link = Link(round(delay_ms * 1e6), 0, 0.0, UNLIMITED)
-    return Network(
+    return EmulatedNetwork(
         sites=tuple(f"node{i}" for i in range(nodes)),
         site_of=tuple(range(nodes)),
         up=(queue,) * nodes,

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from wanbench.harness.analysis.order import absent, algorithm_order, by_value
-from wanbench.harness.analysis.paired import Change, change
+from wanbench.harness.analysis.paired import PairedDifference, paired_difference
 from wanbench.harness.analysis.summary import AnalysisError, axes_of, cells, frame, records
 from wanbench.harness.results.verify import ACCURACY_BAND
 
@@ -46,7 +46,7 @@ class Standing:
     accuracy_high: float | None
     accuracy_change: float | None
     megabytes_per_step: float | None
-    paired: Change | None = None
+    paired: PairedDifference | None = None
     workload: str = ""
     cell: str = ""
 
@@ -72,7 +72,7 @@ class Standing:
 
 
 @dataclass(frozen=True)
-class Network:
+class NetworkStandings:
     """All algorithms on one network.
 
     Attributes:
@@ -104,7 +104,7 @@ class Network:
         return tuple(s for s in known if s.scalability >= floor or s.high >= top.low)
 
 
-def networks(rows: Iterable[Line]) -> list[Network]:
+def networks(rows: Iterable[Line]) -> list[NetworkStandings]:
     """The networks of a run, in the order of their axes.
 
     Raises:
@@ -135,13 +135,15 @@ def _accuracies(rows: Iterable[Line]) -> Seeds:
     return found
 
 
-def _network(where: Mapping[str, Any], lines: Sequence[Line], seeds: Seeds) -> Network:
+def _network(where: Mapping[str, Any], lines: Sequence[Line], seeds: Seeds) -> NetworkStandings:
     valid = [line for line in lines if line["status"] == "ok"]
     references = [line for line in valid if line["kind"] == REFERENCE and not math.isnan(line["accuracy"])]
     reference = references[0] if references else None
     standings = [_standing(line, reference, seeds) for line in valid]
     standings.sort(key=lambda s: algorithm_order(s.algorithm, s.kind, s.params))
-    return Network(where, tuple(standings), tuple(str(line["algorithm"]) for line in lines if line["status"] != "ok"))
+    return NetworkStandings(
+        where, tuple(standings), tuple(str(line["algorithm"]) for line in lines if line["status"] != "ok")
+    )
 
 
 def _standing(line: Line, reference: Line | None, seeds: Seeds) -> Standing:
@@ -149,7 +151,7 @@ def _standing(line: Line, reference: Line | None, seeds: Seeds) -> Standing:
     paired = None
     if reference is not None:
         mine, theirs = (seeds.get((one["run"], one["cell"]), {}) for one in (line, reference))
-        paired = change(mine, theirs)
+        paired = paired_difference(mine, theirs)
     return Standing(
         algorithm=str(line["algorithm"]),
         kind=str(line["kind"]),

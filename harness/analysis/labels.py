@@ -34,10 +34,10 @@ def tell_apart(rows: Iterable[dict[str, Any]]) -> None:
 def _differences(cells: list[dict[str, Any]]) -> dict[str, str]:
     """What to add to the label of each cell, by identity."""
     keys = sorted({key for cell in cells for key in cell["axes"] if len({str(c["axes"].get(key)) for c in cells}) > 1})
-    told = {}
+    added = {}
     for cell in cells:
         values = [f"{key}={cell['axes'][key]}" for key in keys if key in cell["axes"]]
-        told[cell["cell_key"]] = " ".join(values)
-    if len(set(told.values())) < len(cells) or not all(told.values()):
-        return {key: f"{text} #{key[:6]}".strip() for key, text in told.items()}
-    return told
+        added[cell["cell_key"]] = " ".join(values)
+    if len(set(added.values())) < len(cells) or not all(added.values()):
+        return {key: f"{text} #{key[:6]}".strip() for key, text in added.items()}
+    return added

@@ -12,7 +12,7 @@ _FEWEST = 3  # of two pairs, the interval is twelve times as wide as they are ap
 
 
 @dataclass(frozen=True)
-class Change:
+class PairedDifference:
     """A mean difference, with its interval.
 
     Attributes:
@@ -26,7 +26,7 @@ class Change:
     pairs: int
 
 
-def change(mine: Mapping[int, float], reference: Mapping[int, float]) -> Change | None:
+def paired_difference(mine: Mapping[int, float], reference: Mapping[int, float]) -> PairedDifference | None:
     """The mean of `mine` less `reference`, both by seed; None where no seed is in both, or training diverged.
 
     At equal seeds both began with the same weights, data and test samples, so that these cancel in the difference.
@@ -37,7 +37,7 @@ def change(mine: Mapping[int, float], reference: Mapping[int, float]) -> Change 
     mean, half = statistics.fmean(differences), math.inf
     if len(differences) >= _FEWEST:
         half = _quantile(len(differences) - 1) * statistics.stdev(differences) / math.sqrt(len(differences))
-    return Change(mean, mean - half, mean + half, len(differences))
+    return PairedDifference(mean, mean - half, mean + half, len(differences))
 
 
 def _quantile(freedom: int) -> float:

@@ -101,7 +101,7 @@ def command(argv: tuple[str, ...], out: Path, name: str | None, **options: Any) 
     """
     from wanbench.harness.plan.cell import CommandCell
     from wanbench.harness.plan.plan import make
-    from wanbench.harness.rep.gpus import dealt
+    from wanbench.harness.rep.gpus import assign_gpus
     from wanbench.harness.results.store import RunFolder
     from wanbench.harness.run.attend import Own, attend
     from wanbench.harness.run.auto import ThisHost
@@ -112,7 +112,7 @@ def command(argv: tuple[str, ...], out: Path, name: str | None, **options: Any) 
     sites = _check(argv, profile, options)
     mounts, cwd = _files(options)
     environment = dict(filter(None, map(_variable, options["environment"])))
-    gpus = dealt(len(sites), options["processes"]) if options["device"] == "cuda" else ()
+    gpus = assign_gpus(len(sites), options["processes"]) if options["device"] == "cuda" else ()
     spec = _spec(argv, profile, sites, options)
     plan = make(spec, "exec", ThisHost())
     (cell,) = [cell for cell in plan.cells if not cell.is_baseline]

@@ -36,9 +36,9 @@ def command(run_source: str | None, form: str, sort: str | None, earlier: bool, 
               wanbench results latency-sweep --sort -scalability
     """
     from wanbench.harness.results.store import open_run
-    from wanbench.harness.show.changes import told
-    from wanbench.harness.show.decision import decision
+    from wanbench.harness.show.headline import headline
     from wanbench.harness.show.tables import render, write_parquet
+    from wanbench.harness.show.timeline_table import timeline_table
 
     folder = open_run(run_source, out)
     rows = rows_of(folder, earlier=earlier)
@@ -52,7 +52,9 @@ def command(run_source: str | None, form: str, sort: str | None, earlier: bool, 
     except ValueError as error:
         raise SpecError(f"{folder.path}: {error}") from None
     opening = (
-        "\n".join(filter(None, [decision(rows), told(rows)])) if form in ("table", "pivot") and not earlier else ""
+        "\n".join(filter(None, [headline(rows), timeline_table(rows)]))
+        if form in ("table", "pivot") and not earlier
+        else ""
     )
     click.echo(f"{opening}\n{text}".lstrip(), nl=False)
     click.echo(_state(folder.path.name, rows), err=True)

@@ -86,7 +86,7 @@ IMPAIRMENTS: Mapping[str, Impairment] = {each.name: each.metadata["impairment"] 
 
 
 @dataclass(frozen=True)
-class Network:
+class EmulatedNetwork:
     """What an emulator builds. Sites are numbered as in `sites`, workers by rank.
 
     Attributes:
@@ -122,14 +122,14 @@ class Network:
         """The rate in bytes/s that one flow can reach; None is unlimited."""
         return slowest(*self.queues(src, dst))
 
-    def has_places_of(self, other: Network | None) -> bool:
+    def has_places_of(self, other: EmulatedNetwork | None) -> bool:
         """The same sites and workers, whatever lies between them."""
         return other is not None and (self.sites, self.site_of) == (other.sites, other.site_of)
 
-    def without_delay(self) -> Network:
+    def without_delay(self) -> EmulatedNetwork:
         """The same places with nothing in the way: for forming groups, and for the baseline of a probe."""
         free = (UNLIMITED,) * len(self.sites)
-        return Network(
+        return EmulatedNetwork(
             sites=self.sites,
             site_of=self.site_of,
             up=free,
@@ -152,7 +152,7 @@ class Network:
         }
 
     @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> Network:
+    def from_json(cls, data: Mapping[str, Any]) -> EmulatedNetwork:
         """The inverse of `to_json`."""
         return cls(
             sites=tuple(data["sites"]),
@@ -180,7 +180,7 @@ def worker_address(rank: int) -> str:
     return f"10.99.{rank // 250}.{rank % 250 + 1}"
 
 
-def build(profile: Profile, placement: Sequence[str]) -> Network:
+def build(profile: Profile, placement: Sequence[str]) -> EmulatedNetwork:
     """The network on which worker `rank` sits at site `placement[rank]`.
 
     A queue without a stated buffer gets one round trip at its rate (the usual rule for router buffers), where
@@ -212,7 +212,7 @@ def build(profile: Profile, placement: Sequence[str]) -> Network:
             each.plain: value.plain for each, value in path.values() if value and each.plain in IMPAIRMENTS
         }
         links[number[a], number[b]] = Link(path.delay.ns, queue=queue, **plain)
-    return Network(
+    return EmulatedNetwork(
         sites=sites,
         site_of=tuple(number[name] for name in placed),
         up=tuple(_queue(site.up, longest[site.name], None) for site in at),

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Self
 
 from wanbench.harness.emulators.base import EmulatorError, EmulatorStats
-from wanbench.harness.emulators.plan import Network
+from wanbench.harness.emulators.plan import EmulatedNetwork
 from wanbench.harness.process import child
 from wanbench.workloads.process.control import Channel, ControlError
 
@@ -94,14 +94,14 @@ class Emulator:
         """
         self._ask({"do": "attach", "rank": rank}, [fd])
 
-    def apply(self, network: Network, *, seed: int = 0) -> None:
+    def apply(self, network: EmulatedNetwork, *, seed: int = 0) -> None:
         """Give every path and site its values. What is in flight is neither lost nor overtaken.
 
         `seed` starts the loss and jitter of every directed path anew.
         """
         self._ask({"do": "apply", "network": network.to_json(), "seed": seed})
 
-    def update(self, network: Network) -> None:
+    def update(self, network: EmulatedNetwork) -> None:
         """New values for the places of the network that was applied, while traffic flows.
 
         What is in flight is neither lost nor overtaken, and the random draws of paths go on. Other places are refused.

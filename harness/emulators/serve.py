@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from wanbench.harness.emulators.plan import Network
+from wanbench.harness.emulators.plan import EmulatedNetwork
 from wanbench.workloads.process.control import Channel, ControlError, text
 from wanbench.workloads.process.namespace import die_with_parent
 
@@ -20,10 +20,10 @@ class Served(Protocol):
     def attach(self, rank: int, fd: int) -> None:
         """A worker is there; `fd` is the emulator's now."""
 
-    def apply(self, network: Network, seed: int) -> None:
+    def apply(self, network: EmulatedNetwork, seed: int) -> None:
         """These values, and places."""
 
-    def update(self, network: Network) -> None:
+    def update(self, network: EmulatedNetwork) -> None:
         """These values, at the places that there are. Raises: ValueError, for others."""
 
     def report(self, *, reset: bool) -> dict[str, Any]:
@@ -51,9 +51,9 @@ def _obey(control: Channel, served: Served, request: dict[str, Any]) -> Any:
         case "attach":
             served.attach(request["rank"], control.take_fd())
         case "apply":
-            served.apply(Network.from_json(request["network"]), request["seed"])
+            served.apply(EmulatedNetwork.from_json(request["network"]), request["seed"])
         case "update":
-            served.update(Network.from_json(request["network"]))
+            served.update(EmulatedNetwork.from_json(request["network"]))
         case "stats":
             return served.report(reset=request["reset"])
         case other:

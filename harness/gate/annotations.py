@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from wanbench.harness.gate.verdict import Finding, Report, Verdict
+from wanbench.harness.gate.verdict import Judgement, Report, Verdict
 from wanbench.harness.show.grid import some
 
 MOST = 10
@@ -33,13 +33,13 @@ def commands(report: Report, spec_file: str) -> list[str]:
     return (lines + named)[:MOST]
 
 
-def _worst(report: Report) -> list[Finding]:
+def _worst(report: Report) -> list[Judgement]:
     """The cells that changed most, of those that fail a build."""
     loud = [f for f in report.findings if f.verdict in {Verdict.FAILED, Verdict.REGRESSED}]
     return sorted(loud, key=lambda finding: finding.change or 0.0, reverse=True)[:_NAMED]
 
 
-def _finding(finding: Finding, spec_file: str) -> str:
+def _finding(finding: Judgement, spec_file: str) -> str:
     change = "" if finding.change is None else f" {100 * finding.change:+.1f} %"
     text = f"{finding.cell}: {finding.verdict}{change}" + (f", {finding.text}" if finding.text else "")
     return _command("error", spec_file, text)

@@ -10,7 +10,7 @@ from wanbench.harness.api import measure_all
 from wanbench.harness.gate import baseline, claims, exact
 from wanbench.harness.gate.exact import Entry
 from wanbench.harness.gate.names import by_name
-from wanbench.harness.gate.verdict import Finding, Report, Verdict
+from wanbench.harness.gate.verdict import Judgement, Report, Verdict
 from wanbench.harness.plan.cell import Cell
 from wanbench.harness.plan.plan import Plan
 from wanbench.harness.results.columns import Row
@@ -52,7 +52,7 @@ class Work:
         measure_all(self.plan, folder, cells=self.cells, jobs=self.jobs, fresh=True, draw=False)
         return folder.rows()
 
-    def claims(self, rows: Sequence[Row]) -> tuple[Finding, ...]:
+    def claims(self, rows: Sequence[Row]) -> tuple[Judgement, ...]:
         """What becomes of the requirements. Raises: SpecError."""
         return tuple(claims.judge(self.spec.gate.require, rows, self.where, partial=self.partial))
 
@@ -87,13 +87,13 @@ def against_baseline(work: Work, path: Path, *, accept: bool) -> Report:
                   files={"results": str(folder.path), "baseline": str(path)})  # fmt: skip
 
 
-def _of_its_spec(finding: Finding, before: Mapping[str, Entry], rows: Sequence[Row]) -> Finding:
+def _of_its_spec(finding: Judgement, before: Mapping[str, Entry], rows: Sequence[Row]) -> Judgement:
     """A cell of the same name but of another spec has not got better or worse; on another emulator it is the same."""
     now, then = _identities(rows).get(finding.cell, {}), before.get(finding.cell, {})
     known = _KEY in now and _KEY in then and finding.verdict is not Verdict.FAILED
     if not known or now[_KEY] == then[_KEY] or now["emulator"] != then["emulator"]:
         return finding
-    return Finding(finding.cell, Verdict.NOT_COMPARABLE, _OTHER_SPEC)
+    return Judgement(finding.cell, Verdict.NOT_COMPARABLE, _OTHER_SPEC)
 
 
 def _identities(rows: Sequence[Row]) -> dict[str, Entry]:
@@ -102,7 +102,7 @@ def _identities(rows: Sequence[Row]) -> dict[str, Entry]:
     return {cell: {_KEY: row["cell_key"], "emulator": row["emulator"]} for cell, row in firsts.items()}
 
 
-def _advice(path: Path, first: bool, findings: list[Finding]) -> str:
+def _advice(path: Path, first: bool, findings: list[Judgement]) -> str:
     """What the reader may do; empty where there is nothing to do."""
     if first:
         return f"{path}: no baseline yet, so nothing to compare with; --accept writes it"
@@ -112,8 +112,8 @@ def _advice(path: Path, first: bool, findings: list[Finding]) -> str:
 
 
 def _accepted(
-    path: Path, experiment: str, rows: Sequence[Row], other: Mapping[str, Entry], findings: list[Finding]
-) -> tuple[list[Finding], str]:
+    path: Path, experiment: str, rows: Sequence[Row], other: Mapping[str, Entry], findings: list[Judgement]
+) -> tuple[list[Judgement], str]:
     """Rewrite the baseline: what had changed is accepted, and still says how. Cells that failed are no baseline.
 
     Args:
@@ -125,7 +125,7 @@ def _accepted(
     identities = _identities(rows)
     baseline.write(path, experiment, {**other, **{cell: {**found[cell], **identities[cell]} for cell in found}})
     same = Verdict.UNCHANGED
-    accepted = [f if f.verdict is same else Finding(f.cell, Verdict.ACCEPTED, f.text) for f in findings]
+    accepted = [f if f.verdict is same else Judgement(f.cell, Verdict.ACCEPTED, f.text) for f in findings]
     changed = sum(finding.verdict is Verdict.ACCEPTED for finding in accepted)
     return accepted, f"{path}: written; {changed} of its {len(found) + len(other)} cells changed"
 
@@ -134,7 +134,7 @@ def claims_only(work: Work, folder: RunFolder) -> Report:
     """Measure every cell, and judge the requirements. Raises: as `against_baseline`."""
     rows = work.measured(folder)
     failed = [
-        Finding(cell, Verdict.FAILED, exact.why_failed(group[-1]) or "")
+        Judgement(cell, Verdict.FAILED, exact.why_failed(group[-1]) or "")
         for cell, group in by_name(rows).items()
         if all(exact.why_failed(row) for row in group)
     ]

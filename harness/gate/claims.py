@@ -10,7 +10,7 @@ from typing import Any
 from wanbench.harness.analysis.summary import COLUMNS
 from wanbench.harness.errors import SpecError
 from wanbench.harness.gate.names import by_name
-from wanbench.harness.gate.verdict import Finding, Verdict
+from wanbench.harness.gate.verdict import Judgement, Verdict
 from wanbench.harness.show.grid import some
 from wanbench.harness.spec.tables import Requirement
 from wanbench.netprofiles.errors import did_you_mean
@@ -22,7 +22,7 @@ _LISTED = 5  # cells in an error
 
 def judge(
     requirements: Sequence[Requirement], rows: Iterable[Row], where: str, *, partial: bool = False
-) -> list[Finding]:
+) -> list[Judgement]:
     """One finding for every cell that a requirement speaks of; where several do, it must hold for each.
 
     A metric is the median over a cell's valid repetitions.
@@ -49,7 +49,7 @@ def _has_cells(requirement: Requirement, cells: Mapping[str, list[Row]]) -> bool
     return all(any(_matches(group[0], wanted) for group in cells.values()) for wanted in asked)
 
 
-def _judge(requirement: Requirement, cells: Mapping[str, list[Row]], where: str) -> list[Finding]:
+def _judge(requirement: Requirement, cells: Mapping[str, list[Row]], where: str) -> list[Judgement]:
     if requirement.metric not in COLUMNS:
         near = did_you_mean(requirement.metric, COLUMNS, "expected a column of `wanbench results --format json`")
         raise SpecError(f"{where}.metric: no metric {requirement.metric!r}{near}")
@@ -59,7 +59,7 @@ def _judge(requirement: Requirement, cells: Mapping[str, list[Row]], where: str)
     return [_claim(requirement, cell, cells, where) for cell in chosen]
 
 
-def _claim(requirement: Requirement, cell: str, cells: Mapping[str, list[Row]], where: str) -> Finding:
+def _claim(requirement: Requirement, cell: str, cells: Mapping[str, list[Row]], where: str) -> Judgement:
     below = None if requirement.over is None else _below(requirement, cells[cell][0], cells, where)
     subject = f"{requirement.metric} of {cell}" + (f" over {below}" if below else "")
     bounds = [f"at least {requirement.min:g}"] if requirement.min is not None else []
@@ -68,14 +68,14 @@ def _claim(requirement: Requirement, cell: str, cells: Mapping[str, list[Row]], 
     for name in filter(None, (cell, below)):
         last = cells[name][-1]
         if not any(row["status"] == "ok" for row in cells[name]):
-            return Finding(title, Verdict.FAILED, f"{name}: {last['status']}: {last['reason']}")
+            return Judgement(title, Verdict.FAILED, f"{name}: {last['status']}: {last['reason']}")
     value = _value(requirement.metric, cell, cells, where)
     if below is not None:
         divisor = _value(requirement.metric, below, cells, where)
         value = value / divisor if divisor else math.inf
     low, high = requirement.min, requirement.max
     holds = (low is None or value >= low) and (high is None or value <= high)
-    return Finding(title, Verdict.UNCHANGED if holds else Verdict.REGRESSED, f"is {value:.4g}")
+    return Judgement(title, Verdict.UNCHANGED if holds else Verdict.REGRESSED, f"is {value:.4g}")
 
 
 def _value(metric: str, cell: str, cells: Mapping[str, list[Row]], where: str) -> float:

@@ -12,11 +12,11 @@ from wanbench.harness.gate import measured, noise, rule, sides
 from wanbench.harness.gate.check import Work, claims_only
 from wanbench.harness.gate.measured import Sides, other_machine
 from wanbench.harness.gate.names import name, name_of
-from wanbench.harness.gate.noise import ALL_CELLS, Noise
+from wanbench.harness.gate.noise import ALL_CELLS, HostNoise
 from wanbench.harness.gate.pair import Pair
-from wanbench.harness.gate.rounds import CannotRun, Order
+from wanbench.harness.gate.rounds import CannotRun, RunRequest
 from wanbench.harness.gate.sides import NoBase, Side
-from wanbench.harness.gate.verdict import Finding, Report, Verdict
+from wanbench.harness.gate.verdict import Judgement, Report, Verdict
 from wanbench.harness.results.store import RunFolder
 from wanbench.harness.run.host import check_host
 from wanbench.harness.run.session import control_folder
@@ -55,7 +55,7 @@ def compare(work: Work, base: str, head: str, out: Path) -> Report:
 
 def _without_base(work: Work, why: str) -> Report:
     """What can be said of the head alone."""
-    nothing = Finding("base", Verdict.NOT_COMPARABLE, why)
+    nothing = Judgement("base", Verdict.NOT_COMPARABLE, why)
     if not work.spec.gate.require:
         return Report(work.spec.name, "against nothing", (nothing,))
     report = claims_only(replace(work, jobs=None), RunFolder(work.folder.resolve() / "head" / work.spec.name))
@@ -73,12 +73,12 @@ def measure_noise(work: Work) -> Report:
         pair.measure(rule.LOOKS[-1], ())
     both = pair.sides(work.spec.gate)
     notes = ["both sides are the same code: what differs is the noise of this host"]
-    known = Noise(work.noise_path, {})
+    known = HostNoise(work.noise_path, {})
     if both.timed:
         cells = dict(zip(both.timed, rule.noise(both.log_ratios).tolist(), strict=True))
         cells[ALL_CELLS] = float(rule.noise(both.log_ratios.mean(axis=0)))
         noise.write(work.noise_path, work.spec.name, _on(work), cells)
-        known = Noise(work.noise_path, cells)
+        known = HostNoise(work.noise_path, cells)
         notes.append(f"{work.noise_path}: written, {len(both.timed)} cells")
     found, together = measured.findings(both, work.spec.gate, 1, known)
     doubted = tuple(_doubted(finding) for finding in found)
@@ -87,7 +87,7 @@ def measure_noise(work: Work) -> Report:
     return Report(work.spec.name, title, doubted, overall=overall, notes=tuple(notes), files=pair.files)
 
 
-def _doubted(finding: Finding) -> Finding:
+def _doubted(finding: Judgement) -> Judgement:
     if finding.verdict not in {Verdict.REGRESSED, Verdict.IMPROVED}:
         return finding
     return replace(finding, verdict=Verdict.INCONCLUSIVE, text="equal sides differ: this host is too noisy for it")
@@ -118,11 +118,11 @@ def _measured(work: Work, base: Side, head: Side) -> Report:
 
 
 def _pair(work: Work, base: Side, head: Side) -> Pair:
-    order = Order(work.file.resolve(), work.spec.name, tuple(work.spec.sweep.get("exclude", [])), work.options)
+    order = RunRequest(work.file.resolve(), work.spec.name, tuple(work.spec.sweep.get("exclude", [])), work.options)
     return Pair(work.cells, order, work.folder.resolve(), base, head)
 
 
-def _noise(work: Work) -> Noise:
+def _noise(work: Work) -> HostNoise:
     return noise.read(work.noise_path, work.spec.name, _on(work))
 
 
@@ -134,7 +134,7 @@ def _on(work: Work) -> str:
 
 def _cannot_run(work: Work, against: str, error: CannotRun) -> Report:
     """The code of the base is too old for the spec, which is nobody's regression."""
-    cells = (Finding(name_of(cell), Verdict.NOT_COMPARABLE, "") for cell in work.cells)
+    cells = (Judgement(name_of(cell), Verdict.NOT_COMPARABLE, "") for cell in work.cells)
     return Report(work.spec.name, against, tuple(cells), notes=(f"base cannot run this spec: {error}",))
 
 

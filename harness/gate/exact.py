@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from wanbench.harness.gate.names import by_name
-from wanbench.harness.gate.verdict import Finding, Verdict
+from wanbench.harness.gate.verdict import Judgement, Verdict
 from wanbench.harness.spec.tables import GateTable
 
 Row = Mapping[str, Any]
@@ -43,7 +43,7 @@ def why_failed(row: Row) -> str | None:
     return f"{diverged[0]} is {row[diverged[0]]}" if diverged else None
 
 
-def compare(base: Mapping[str, Entry], rows: Iterable[Row], gate: GateTable) -> list[Finding]:
+def compare(base: Mapping[str, Entry], rows: Iterable[Row], gate: GateTable) -> list[Judgement]:
     """One finding for every cell that either side has.
 
     Args:
@@ -55,40 +55,40 @@ def compare(base: Mapping[str, Entry], rows: Iterable[Row], gate: GateTable) -> 
     findings = []
     for cell in sorted(base.keys() | groups.keys()):
         if cell not in groups:
-            findings.append(Finding(cell, Verdict.NOT_COMPARABLE, "in the baseline, but no cell of this run"))
+            findings.append(Judgement(cell, Verdict.NOT_COMPARABLE, "in the baseline, but no cell of this run"))
         elif cell not in head:
             findings.append(
-                Finding(cell, Verdict.FAILED, why_failed(groups[cell][0]) or "its first repetition is missing")
+                Judgement(cell, Verdict.FAILED, why_failed(groups[cell][0]) or "its first repetition is missing")
             )
         elif cell not in base:
-            findings.append(Finding(cell, Verdict.NEW, "not in the baseline"))
+            findings.append(Judgement(cell, Verdict.NEW, "not in the baseline"))
         else:
             findings.append(_finding(cell, base[cell], head[cell], gate))
     return findings
 
 
-def _finding(cell: str, base: Entry, head: Entry, gate: GateTable) -> Finding:
+def _finding(cell: str, base: Entry, head: Entry, gate: GateTable) -> Judgement:
     other = [
         f"{key} {base.get(key)} -> {head.get(key)}" for key in ("testbed", "steps") if base.get(key) != head.get(key)
     ]
     if other:
-        return Finding(cell, Verdict.NOT_COMPARABLE, ", ".join(other))
+        return Judgement(cell, Verdict.NOT_COMPARABLE, ", ".join(other))
     left = [
         key for key in VALUES if key in base.keys() & head.keys() and not near(base[key], head[key], gate.loss_band)
     ]
     if left:
         said = ", ".join(change(key, base[key], head[key]) for key in left)
-        return Finding(cell, Verdict.FAILED, f"{said}, band {gate.loss_band:.0%}")
+        return Judgement(cell, Verdict.FAILED, f"{said}, band {gate.loss_band:.0%}")
     appeared = [key for key in (*COUNTS, *TIMES, *VALUES) if (key in base) != (key in head)]
     if appeared:
         said = ", ".join(f"{key} {'is gone' if key in base else 'was not there'}" for key in appeared)
-        return Finding(cell, Verdict.NOT_COMPARABLE, said)
+        return Judgement(cell, Verdict.NOT_COMPARABLE, said)
     changed = [key for key in (*TIMES, *COUNTS) if key in base and not near(base[key], head[key], gate.tolerance)]
     if not changed:
-        return Finding(cell, Verdict.UNCHANGED)
+        return Judgement(cell, Verdict.UNCHANGED)
     said = ", ".join(change(key, base[key], head[key]) for key in changed)
     worse = any((head[key] < base[key]) == (key in _MORE_IS_BETTER) for key in changed)
-    return Finding(cell, Verdict.REGRESSED if worse else Verdict.IMPROVED, said)
+    return Judgement(cell, Verdict.REGRESSED if worse else Verdict.IMPROVED, said)
 
 
 def near(base: float, head: float, tolerance: float) -> bool:

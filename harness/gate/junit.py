@@ -8,7 +8,7 @@ from xml.etree import ElementTree
 
 from wanbench.harness.errors import writing
 from wanbench.harness.gate.text import claim_word
-from wanbench.harness.gate.verdict import Finding, Report, Verdict
+from wanbench.harness.gate.verdict import Judgement, Report, Verdict
 from wanbench.harness.results.store import write_text
 
 _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -47,7 +47,7 @@ def write(path: Path, report: Report) -> None:
         write_text(path, as_junit(report))
 
 
-def _message(finding: Finding, verdict: str) -> str:
+def _message(finding: Judgement, verdict: str) -> str:
     change = "" if finding.change is None else f" ({100 * finding.change:+.1f} %)"
     text = f"{verdict}{change}" + (f": {finding.text}" if finding.text else "")
     return _NOT_XML.sub("?", text)

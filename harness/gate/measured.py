@@ -11,9 +11,9 @@ import numpy as np
 
 from wanbench.harness.gate import exact, rule
 from wanbench.harness.gate.names import by_name
-from wanbench.harness.gate.noise import ALL_CELLS, Noise
+from wanbench.harness.gate.noise import ALL_CELLS, HostNoise
 from wanbench.harness.gate.rule import Bools, Floats
-from wanbench.harness.gate.verdict import ORDER, Finding, Timing, Verdict
+from wanbench.harness.gate.verdict import ORDER, Judgement, Timing, Verdict
 from wanbench.harness.spec.tables import GateTable
 
 Row = Mapping[str, Any]
@@ -42,7 +42,7 @@ class Sides:
         self._gate, self._other_machine = gate, other_machine
         counted = exact.compare(exact.entries(_without_values(base)), _without_values(head), gate)
         self._counted = {finding.cell: finding for finding in counted}
-        self.settled: dict[str, Finding] = {}
+        self.settled: dict[str, Judgement] = {}
         for cell in sorted(self._base.keys() | self._head.keys()):
             finding = self._settle(cell)
             if finding is not None:
@@ -50,7 +50,7 @@ class Sides:
         self.timed = tuple(cell for cell in sorted(self._head) if cell not in self.settled)
         self.log_ratios = self._ratios()
 
-    def counted(self, cell: str) -> Finding:
+    def counted(self, cell: str) -> Judgement:
         """The verdict on what has no noise, by the first repetitions: messages, bytes, and simulated times."""
         return self._counted[cell]
 
@@ -65,27 +65,27 @@ class Sides:
         both = sorted(base.keys() & head.keys())
         return [base[rep] for rep in both], [head[rep] for rep in both]
 
-    def _settle(self, cell: str) -> Finding | None:
+    def _settle(self, cell: str) -> Judgement | None:
         if cell not in self._head:
-            return Finding(cell, Verdict.NOT_COMPARABLE, "in base, but no cell of head")
+            return Judgement(cell, Verdict.NOT_COMPARABLE, "in base, but no cell of head")
         if (why := _why_failed(self._head[cell])) is not None:
-            return Finding(cell, Verdict.FAILED, f"head, {why}")
+            return Judgement(cell, Verdict.FAILED, f"head, {why}")
         if cell not in self._base:
-            return Finding(cell, Verdict.NEW, "base has no such cell")
+            return Judgement(cell, Verdict.NEW, "base has no such cell")
         if (why := _why_failed(self._base[cell])) is not None:
-            return Finding(cell, Verdict.NOT_COMPARABLE, f"base, {why}")
+            return Judgement(cell, Verdict.NOT_COMPARABLE, f"base, {why}")
         base, head = self._base[cell][0], self._head[cell][0]
         other = [key for key in _SAME_CELL if base.get(key) != head.get(key)]
         if other:
             said = ", ".join(f"{key} {base.get(key)} -> {head.get(key)}" for key in other)
-            return Finding(cell, Verdict.NOT_COMPARABLE, said)
+            return Judgement(cell, Verdict.NOT_COMPARABLE, said)
         counted = self.counted(cell)
         out = _out_of_band(self._base[cell], self._head[cell], self._gate.loss_band)
         if out is not None:
-            return Finding(cell, Verdict.FAILED, out)
+            return Judgement(cell, Verdict.FAILED, out)
         if head["testbed"] == "virtual" or counted.verdict is Verdict.NOT_COMPARABLE:
             return counted
-        return Finding(cell, Verdict.NOT_COMPARABLE, self._other_machine) if self._other_machine else None
+        return Judgement(cell, Verdict.NOT_COMPARABLE, self._other_machine) if self._other_machine else None
 
     def _ratios(self) -> Floats:
         rounds = max((int(row["rep"]) + 1 for cell in self.timed for row in self._head[cell]), default=0)
@@ -97,7 +97,7 @@ class Sides:
         return ratios
 
 
-def further(sides: Sides, gate: GateTable, looks: int, noise: Noise) -> list[str]:
+def further(sides: Sides, gate: GateTable, looks: int, noise: HostNoise) -> list[str]:
     """Names of the cells to measure further, after the first of two looks."""
     if not sides.timed:
         return []
@@ -107,8 +107,8 @@ def further(sides: Sides, gate: GateTable, looks: int, noise: Noise) -> list[str
 
 
 def findings(
-    sides: Sides, gate: GateTable, looks: int, noise: Noise, regressed: Collection[str] = ()
-) -> tuple[list[Finding], Finding | None]:
+    sides: Sides, gate: GateTable, looks: int, noise: HostNoise, regressed: Collection[str] = ()
+) -> tuple[list[Judgement], Judgement | None]:
     """The verdict on every cell, and on all measured ones together (None where no time was measured).
 
     Args:
@@ -148,14 +148,14 @@ def _verdict(decision: rule.Decision, index: int) -> Verdict:
     return Verdict.INCONCLUSIVE
 
 
-def _with_counts(counted: Finding, verdict: Verdict, timing: Timing) -> Finding:
+def _with_counts(counted: Judgement, verdict: Verdict, timing: Timing) -> Judgement:
     """What was counted has no noise: it may only make a verdict worse, or good where times say nothing new."""
     same = counted.verdict is Verdict.UNCHANGED
     worst = verdict if same else min(counted.verdict, verdict, key=ORDER.index)
-    return Finding(timing=timing, cell=counted.cell, verdict=worst, text="" if same else counted.text)
+    return Judgement(timing=timing, cell=counted.cell, verdict=worst, text="" if same else counted.text)
 
 
-def _together(sides: Sides, alpha: float, noise: Noise) -> Finding:
+def _together(sides: Sides, alpha: float, noise: HostNoise) -> Judgement:
     overall = rule.overall(sides.log_ratios, alpha, _threshold(noise))
     low, high = (float(np.expm1(end)) for end in rule.moments(sides.log_ratios.mean(axis=0)).interval())
     limit, verdict, said = _threshold(noise), Verdict.UNCHANGED, ""
@@ -166,14 +166,14 @@ def _together(sides: Sides, alpha: float, noise: Noise) -> Finding:
         said = "slower by less than could be told"
     change = _known(math.expm1(float(overall.mean)))
     timing = Timing(None, None, change, _known(low), _known(high), noise.of(ALL_CELLS), limit, sides.rounds)
-    return Finding(ALL_CELLS, verdict, said, timing)
+    return Judgement(ALL_CELLS, verdict, said, timing)
 
 
-def _threshold(noise: Noise) -> float:
+def _threshold(noise: HostNoise) -> float:
     return float(rule.margin(rule.OVERALL, noise.of(ALL_CELLS)))
 
 
-def _margins(cells: Sequence[str], gate: GateTable, noise: Noise) -> Floats:
+def _margins(cells: Sequence[str], gate: GateTable, noise: HostNoise) -> Floats:
     return np.array([float(rule.margin(gate.max_slowdown, noise.of(cell))) for cell in cells])
 
 

@@ -23,7 +23,7 @@ ALL_CELLS = "all cells"
 
 
 @dataclass(frozen=True)
-class Noise:
+class HostNoise:
     """Relative size of the change that a first look sees of equal sides; see `harness.gate.rule.noise`.
 
     Attributes:
@@ -45,7 +45,7 @@ def default_path() -> Path:
     return Path(state) / "wanbench" / "noise.json"
 
 
-def read(path: Path, experiment: str, on: str) -> Noise:
+def read(path: Path, experiment: str, on: str) -> HostNoise:
     """What is known of an experiment's cells on this host, `on` a testbed and emulator.
 
     Raises:
@@ -54,11 +54,13 @@ def read(path: Path, experiment: str, on: str) -> Noise:
     unknown = f"the noise of this host is not known; `wanbench check {experiment} --aa` measures it ({path})"
     data = _load(path)
     if data is None:
-        return Noise(path, {}, unknown)
+        return HostNoise(path, {}, unknown)
     if data["host"] != _host():
-        return Noise(path, {}, f"{path}: measured on another machine ({data['host']['cpu']}), so not used; {unknown}")
+        return HostNoise(
+            path, {}, f"{path}: measured on another machine ({data['host']['cpu']}), so not used; {unknown}"
+        )
     cells = data["experiments"].get(f"{experiment} on {on}", {})
-    return Noise(path, cells, None if cells else unknown)
+    return HostNoise(path, cells, None if cells else unknown)
 
 
 def write(path: Path, experiment: str, on: str, cells: Mapping[str, float]) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 from wanbench.harness.errors import SpecError
 from wanbench.harness.gate.measured import Sides, other_machine
 from wanbench.harness.gate.names import name, name_of
-from wanbench.harness.gate.rounds import CannotRun, Measurement, Order, turns
+from wanbench.harness.gate.rounds import CannotRun, Measurement, RunRequest, turns
 from wanbench.harness.gate.sides import Side
 from wanbench.harness.plan.cell import Cell
 from wanbench.harness.spec.tables import GateTable
@@ -20,7 +20,7 @@ from wanbench.harness.spec.tables import GateTable
 class Pair:
     """Both sides of a comparison under way."""
 
-    def __init__(self, cells: Sequence[Cell], order: Order, folder: Path, base: Side, head: Side) -> None:
+    def __init__(self, cells: Sequence[Cell], order: RunRequest, folder: Path, base: Side, head: Side) -> None:
         """`cells`: those to compare. `folder`: takes the results of both sides; earlier ones go."""
         self._cells = cells
         self._done = 0

@@ -47,7 +47,7 @@ class CannotRun(Exception):
 
 
 @dataclass(frozen=True)
-class Order:
+class RunRequest:
     """What is to be measured: the command line of `run`, but for the repetitions.
 
     Attributes:
@@ -64,9 +64,9 @@ class Order:
 class Measurement:
     """The repetitions of one side, in a folder of its own."""
 
-    def __init__(self, side: Side, order: Order, out: Path) -> None:
-        self.side, self._order, self._out = side, order, out
-        self.folder = RunFolder(out / order.name)
+    def __init__(self, side: Side, request: RunRequest, out: Path) -> None:
+        self.side, self._request, self._out = side, request, out
+        self.folder = RunFolder(out / request.name)
         self._said: set[str] = set()
 
     def rows(self) -> list[Row]:
@@ -84,12 +84,12 @@ class Measurement:
             HostError: it says that this host cannot, or ended in a way of its own.
             Interrupted: the user stopped it.
         """
-        left_out = [*self._order.excluded, *leave_out]
+        left_out = [*self._request.excluded, *leave_out]
         sets = [*self.side.assignments, f"run.repeats={repeats}"]
         sets += [f"sweep.exclude={toml(left_out)}"] if left_out else []
         assigned = [part for assignment in sets for part in ("--set", assignment)]
-        command = [self.side.python, "-P", "-m", "wanbench.harness.cli", "run", str(self._order.spec), "--no-figures",
-                   "--out", str(self._out), *self._order.options, *assigned]  # fmt: skip
+        command = [self.side.python, "-P", "-m", "wanbench.harness.cli", "run", str(self._request.spec), "--no-figures",
+                   "--out", str(self._out), *self._request.options, *assigned]  # fmt: skip
         code, last = _run(command, self.side, self._say)
         if code == EXIT_SPEC:
             raise CannotRun(last)

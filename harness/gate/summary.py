@@ -7,7 +7,7 @@ from pathlib import Path
 
 from wanbench.harness.errors import writing
 from wanbench.harness.gate.text import TIMING_HEADER, claim_word, timing_columns, totals, word
-from wanbench.harness.gate.verdict import Finding, Report, Verdict, by_severity
+from wanbench.harness.gate.verdict import Judgement, Report, Verdict, by_severity
 from wanbench.harness.show.grid import markdown
 
 GITHUB_LIMIT_BYTES = 1 << 20  # of all summaries of a step
@@ -40,7 +40,7 @@ def append(path: Path, report: Report) -> None:
             handle.write(as_markdown(report, max(0, GITHUB_LIMIT_BYTES - used)))
 
 
-def _row(finding: Finding, timed: bool) -> tuple[str, ...]:
+def _row(finding: Judgement, timed: bool) -> tuple[str, ...]:
     return finding.cell, word(finding), finding.text, *(timing_columns(finding.timing) if timed else ())
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from wanbench.harness.gate.verdict import ORDER, Finding, Report, Timing, Verdict, by_severity
+from wanbench.harness.gate.verdict import ORDER, Judgement, Report, Timing, Verdict, by_severity
 from wanbench.harness.show.grid import aligned
 
 _CLAIM_WORDS = {Verdict.UNCHANGED: "holds", Verdict.REGRESSED: "BROKEN"}
@@ -33,13 +33,13 @@ def totals(report: Report) -> str:
     return f"{said}; " + (f"{broken} of {plural} broken." if broken else f"{plural} met.")
 
 
-def word(finding: Finding) -> str:
+def word(finding: Judgement) -> str:
     """The verdict; one that needs attention in capitals."""
     loud = finding.verdict in {Verdict.FAILED, Verdict.REGRESSED, Verdict.IMPROVED}
     return str(finding.verdict).upper() if loud else str(finding.verdict)
 
 
-def claim_word(finding: Finding) -> str:
+def claim_word(finding: Judgement) -> str:
     """What became of a requirement."""
     return _CLAIM_WORDS.get(finding.verdict, word(finding))
 
@@ -66,7 +66,7 @@ def _cells(report: Report) -> str:
     return aligned(header, lines).rstrip("\n") if lines else ""
 
 
-def _line(finding: Finding, timed: bool) -> list[str]:
+def _line(finding: Judgement, timed: bool) -> list[str]:
     columns = timing_columns(finding.timing) if timed else []
     return [finding.cell, *columns, _remark(word(finding), finding.text)]
 
@@ -75,6 +75,6 @@ def _remark(verdict: str, text: str) -> str:
     return f"{verdict:9}  {text}".rstrip()
 
 
-def _claims(claims: Sequence[Finding]) -> str:
+def _claims(claims: Sequence[Judgement]) -> str:
     lines = [[claim.cell, _remark(claim_word(claim), claim.text)] for claim in by_severity(claims)]
     return aligned(["requirement", "", ""], lines).rstrip("\n")

@@ -55,7 +55,7 @@ class Timing:
 
 
 @dataclass(frozen=True)
-class Finding:
+class Judgement:
     """The verdict on one cell, or on one requirement.
 
     Attributes:
@@ -75,7 +75,7 @@ class Finding:
         return None if self.timing is None else self.timing.change
 
 
-def by_severity(findings: Iterable[Finding]) -> list[Finding]:
+def by_severity(findings: Iterable[Judgement]) -> list[Judgement]:
     """The worst first; among equals as they came."""
     return sorted(findings, key=lambda finding: ORDER.index(finding.verdict))
 
@@ -94,19 +94,19 @@ class Report:
 
     experiment: str
     against: str
-    cells: tuple[Finding, ...] = ()
-    claims: tuple[Finding, ...] = ()
-    overall: Finding | None = None
+    cells: tuple[Judgement, ...] = ()
+    claims: tuple[Judgement, ...] = ()
+    overall: Judgement | None = None
     notes: tuple[str, ...] = ()
     files: Mapping[str, str] = field(default_factory=dict)
 
     @property
-    def compared(self) -> tuple[Finding, ...]:
+    def compared(self) -> tuple[Judgement, ...]:
         """Of each cell, and of all together."""
         return self.cells if self.overall is None else (*self.cells, self.overall)
 
     @property
-    def findings(self) -> tuple[Finding, ...]:
+    def findings(self) -> tuple[Judgement, ...]:
         """All, the worst first."""
         return tuple(by_severity([*self.compared, *self.claims]))
 

@@ -129,7 +129,7 @@ class _Point:
     def _command(self, name: str, params: dict[str, Any]) -> CommandCell:
         own = self._own_axes()
         label = name + command.suffix({**params, **own})
-        cell = self._filled(name, params, {"algorithm": label, **self.axes}, told=own)
+        cell = self._filled(name, params, {"algorithm": label, **self.axes}, axes_of_program=own)
         return replace(
             cell,
             label=label,
@@ -143,12 +143,12 @@ class _Point:
         assert self.spec.workload.command is not None
         read = {*self._own_axes(), *command.placeholders(self.spec.workload.command, self.where)}
         axes = {key: value for key, value in self.axes.items() if key in read} | {"workers": 1}
-        return self._filled(name, params, {"algorithm": BASELINE, **axes}, told=axes)
+        return self._filled(name, params, {"algorithm": BASELINE, **axes}, axes_of_program=axes)
 
     def _filled(
-        self, name: str, params: dict[str, Any], axes: Mapping[str, Any], *, told: Mapping[str, Any]
+        self, name: str, params: dict[str, Any], axes: Mapping[str, Any], *, axes_of_program: Mapping[str, Any]
     ) -> CommandCell:
-        """The command with its axes filled in, for one worker. `told`: the axes of which its environment speaks."""
+        """The command with its axes filled in, for one worker. `axes_of_program`: those that its environment names."""
         table = self.spec.workload
         assert table.command is not None
         try:
@@ -163,7 +163,7 @@ class _Point:
             seed=self.spec.run.seed,
             axes=axes,
             command=tuple(command.filled(table.command, {**axes, **params, "algorithm": name}, self.where)),
-            environment=command.environment(name, params, told),
+            environment=command.environment(name, params, axes_of_program),
             processes=table.nproc_per_worker or 1,
             warmup=count(table.warmup or command.DEFAULT_WARMUP),
             hook=table.step_times == "hook",

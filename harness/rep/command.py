@@ -20,7 +20,7 @@ from wanbench.harness.errors import RepFailed
 from wanbench.harness.plan.cell import CommandCell
 from wanbench.harness.rep.fidelity import HostMeter, judge
 from wanbench.harness.rep.outputs import copied, kept, log
-from wanbench.harness.rep.program import Ended, Program, caught, playing, start, watch
+from wanbench.harness.rep.program import Ended, Program, caught, play_timeline, start, watch
 from wanbench.harness.rep.train import (
     EVENTS,
     group_of,
@@ -36,12 +36,12 @@ from wanbench.harness.spec import command
 from wanbench.harness.testbeds import contained
 from wanbench.harness.testbeds.base import EmulatedSlot, Group, WorkerDied
 from wanbench.harness.testbeds.training import set_tcp
-from wanbench.workloads.loop.stepping import forget, read_steps, told_by
+from wanbench.workloads.loop.stepping import forget, read_steps, reporter
 
 _LOG_TAIL_LINES = 12
 _NS = 1e9
 
-Told = Mapping[int, tuple[str, list[int]]]
+ReportedSteps = Mapping[int, tuple[str, list[int]]]
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ def measure(
 
     Raises:
         RepFailed: a process failed or could not be started, time was up, a worker or the emulator ended, or steps that
-            were asked for were not told.
+            were asked for were not reported.
         HostError: workers or the emulator cannot be started.
     """
     try:
@@ -104,8 +104,8 @@ def run(
         failure = _failure(cell, ended, folder)
         if failure is not None and attended is None:
             raise failure
-        told = {rank: (who, read_steps(path)) for rank, path, who in _told(program)}
-        timed = step_time(cell, told, ended.lasted)
+        reported = {rank: (who, read_steps(path)) for rank, path, who in _reported_steps(program)}
+        timed = step_time(cell, reported, ended.lasted)
     finally:
         door.unlink(missing_ok=True)
         for rank in program.ranks() if program.steps is not None else ():
@@ -114,7 +114,7 @@ def run(
     measured = Measured([], ended.finished, ended.tcp)
     verdict = judge(cell, network, stats, host, report, timed["step_time_s"])
     steps = Steps()
-    steps.extend(_step_rows(told))
+    steps.extend(_step_rows(reported))
     steps.write(folder / "steps.parquet")
     write_network(folder, network, measured, report, stats, host)
     row = measured_row(cell, rep, timed, measured, stats, host, report, verdict)
@@ -150,7 +150,7 @@ def _execute(
     signals: AbstractContextManager[list[int]] = caught() if attended is not None else nullcontext([])
     with (
         signals as received,
-        playing(program.schedule, slot, handles, ended, say) as begin,
+        play_timeline(program.schedule, slot, handles, ended, say) as begin,
         outputs(program.sites, program.processes, folder) as ends,
     ):
         start(program, handles, door, ends)
@@ -168,23 +168,23 @@ def program_of(cell: CommandCell, rep: int, stem: Path) -> Program:
         cwd=cell.folder.resolve(),
         contained=contained(cell.testbed),
         schedule=schedule_of(cell) if cell.changes else None,
-        environment={**command.told(cell.axes), **cell.environment, "WANBENCH_SEED": str(cell.seed + rep)},
+        environment={**command.axis_environment(cell.axes), **cell.environment, "WANBENCH_SEED": str(cell.seed + rep)},
         steps=Path(f"{stem}-steps"),
         hook=cell.hook,
     )
 
 
-def step_time(cell: CommandCell, told: Told, lasted: Mapping[int, float]) -> dict[str, Any]:
+def step_time(cell: CommandCell, reported: ReportedSteps, lasted: Mapping[int, float]) -> dict[str, Any]:
     """The columns that say how long a step took, of the slowest process.
 
     Args:
-        told: of each rank that told steps, who told them and when they ended, in ns.
+        reported: for each rank that reported steps, who reported them and when they ended, in ns.
         lasted: seconds of each process.
 
     Raises:
         RepFailed: the hook was asked for and saw nothing, or no step is left after the warm-up.
     """
-    if not told:
+    if not reported:
         if cell.hook:
             raise RepFailed(
                 "no optimizer step of torch was seen (workload.step_times): call wanbench.step() where a step ends, or "
@@ -192,30 +192,30 @@ def step_time(cell: CommandCell, told: Told, lasted: Mapping[int, float]) -> dic
             )
         return {"steps": None, "step_time_s": max(lasted.values(), default=None), "step_times": "total"}
     warmup = cell.warmup
-    who = "step" if any(who == "step" for who, _ in told.values()) else "hook"
-    counted = {rank: ends for rank, (by, ends) in told.items() if by == who}
+    who = "step" if any(who == "step" for who, _ in reported.values()) else "hook"
+    counted = {rank: ends for rank, (by, ends) in reported.items() if by == who}
     for rank, ends in counted.items():
         if len(ends) <= warmup:
             later = ", or kill it later" if any(change.kind == "kill" for change in cell.changes) else ""
             raise RepFailed(
-                f"rank {rank} told {len(ends)} steps, and the first {warmup} are warm-up (workload.warmup): let it run "
-                f"longer{later}"
+                f"rank {rank} reported {len(ends)} steps, and the first {warmup} are warm-up (workload.warmup): "
+                f"let it run longer{later}"
             )
     windows = [((ends[-1] - ends[warmup - 1]) / _NS, len(ends) - warmup) for ends in counted.values()]
     seconds, steps = max(windows, key=lambda window: window[0] / window[1])
     return {"steps": steps, "step_time_s": seconds / steps, "step_times": who}
 
 
-def _told(program: Program) -> Iterator[tuple[int, Path, str]]:
+def _reported_steps(program: Program) -> Iterator[tuple[int, Path, str]]:
     for rank in program.ranks() if program.steps is not None else ():
         path = program.steps_file(rank)
-        if (who := told_by(path)) is not None:
+        if (who := reporter(path)) is not None:
             yield rank, path, who
 
 
-def _step_rows(told: Told) -> Iterator[dict[str, Any]]:
+def _step_rows(reported: ReportedSteps) -> Iterator[dict[str, Any]]:
     """One row a rank and step; how long the first one took is not known."""
-    for rank, (_, ends) in told.items():
+    for rank, (_, ends) in reported.items():
         durations = [None, *((after - before) / _NS for before, after in pairwise(ends))]
         for step, (end, seconds) in enumerate(zip(ends, durations, strict=True)):
             yield {"rank": rank, "step": step, "end_ns": end, "step_time_s": seconds}

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from wanbench.harness.emulators.base import EmulatorStats
-from wanbench.harness.emulators.plan import Network
+from wanbench.harness.emulators.plan import EmulatedNetwork
 from wanbench.harness.plan.cell import Cell
 
 # A packet may be late by this much, or by this share of the one-way delay or of the predicted step.
@@ -68,7 +68,7 @@ def _sample() -> tuple[float, list[int], int, float]:
 
 def judge(
     cell: Cell,
-    network: Network,
+    network: EmulatedNetwork,
     stats: EmulatorStats,
     host: Mapping[str, Any],
     probe: Mapping[str, Any] | None,

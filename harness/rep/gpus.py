@@ -10,7 +10,7 @@ from wanbench.harness.errors import HostError
 DRIVER = Path("/proc/driver/nvidia/gpus")
 
 
-def dealt(workers: int, processes: int, driver: Path = DRIVER) -> tuple[str, ...]:
+def assign_gpus(workers: int, processes: int, driver: Path = DRIVER) -> tuple[str, ...]:
     """The GPUs of each worker, e.g. ("0,1", "2,3"): one a process, in turn; too few are shared among workers.
 
     Args:

@@ -150,7 +150,7 @@ def caught() -> Iterator[list[int]]:
 
 
 @contextmanager
-def playing(
+def play_timeline(
     schedule: Schedule | None,
     slot: EmulatedSlot,
     handles: Sequence[WorkerHandle],

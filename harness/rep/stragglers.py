@@ -8,7 +8,7 @@ from dataclasses import replace
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any
 
-from wanbench.harness.emulators.plan import Network
+from wanbench.harness.emulators.plan import EmulatedNetwork
 from wanbench.harness.timeline.changes import Change
 from wanbench.harness.timeline.edits import ranks_of
 from wanbench.harness.timeline.schedule import Schedule
@@ -21,7 +21,7 @@ _NS = 1e9
 Turns = Sequence[Sequence[int | None]]
 
 
-def slowdowns(changes: Sequence[Change], network: Network, profile: Profile) -> list[list[dict[str, Any]]]:
+def slowdowns(changes: Sequence[Change], network: EmulatedNetwork, profile: Profile) -> list[list[dict[str, Any]]]:
     """Of each rank, the fields of `workloads.compute.slowdown.Slowdown`. Raises: TimelineError."""
     found: list[list[dict[str, Any]]] = [[] for _ in range(network.workers)]
     for change in changes:
@@ -48,11 +48,11 @@ class Stragglers:
     """
 
     def __init__(
-        self, changes: Sequence[Change], network: Network, profile: Profile, slowed_ns: Sequence[Turns]
+        self, changes: Sequence[Change], network: EmulatedNetwork, profile: Profile, slowed_ns: Sequence[Turns]
     ) -> None:
         self._changes, self._network, self._profile, self._slowed_ns = changes, network, profile, slowed_ns
 
-    def told(self, played: Played) -> list[Event]:
+    def events(self, played: Played) -> list[Event]:
         """Its events, with the times at which the last of the workers that they name did so; None if one never did."""
         came: dict[tuple[str, float], list[int | None]] = defaultdict(list)
         for what, due_ns, at_ns in self._turns(played.steps):

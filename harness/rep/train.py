@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from wanbench.harness.emulators.base import EmulatorStats
-from wanbench.harness.emulators.plan import Network, build
+from wanbench.harness.emulators.plan import EmulatedNetwork, build
 from wanbench.harness.plan.cell import Cell, CommandCell, TrainingCell
 from wanbench.harness.plan.law import predict
 from wanbench.harness.plan.load import GUESSED_STEP_S, WARM_ROUNDS
@@ -30,7 +30,7 @@ EVENTS = "events.json"
 _PATIENCE_STEPS = 10
 
 
-def network_of(cell: Cell) -> Network:
+def network_of(cell: Cell) -> EmulatedNetwork:
     """The cell's network, ready for an emulator."""
     return build(cell.profile, cell.placement)
 
@@ -154,7 +154,7 @@ def measure(
         write_network(folder, network_of(cell), measured, report, done.stats, host)
         row = measured_row(cell, rep, columns, measured, done.stats, host, report, verdict)
     if done.played is not None:
-        row["events"] = write_events(folder, stragglers_of(cell, measured).told(done.played))
+        row["events"] = write_events(folder, stragglers_of(cell, measured).events(done.played))
     row["image"] = done.image
     return row
 
@@ -193,7 +193,7 @@ def tcp_of(cell: Cell) -> Mapping[str, Any]:
 
 def write_network(
     folder: Path,
-    network: Network,
+    network: EmulatedNetwork,
     measured: Measured,
     report: Mapping[str, Any] | None,
     stats: EmulatorStats | None = None,

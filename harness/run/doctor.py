@@ -61,7 +61,7 @@ print(json.dumps(found))
 
 
 @dataclass(frozen=True)
-class Finding:
+class HostCheck:
     """One line of the doctor's report.
 
     Attributes:
@@ -76,10 +76,10 @@ class Finding:
     meanwhile: str | None = None
 
 
-def examine() -> list[Finding]:
+def examine() -> list[HostCheck]:
     """Look at everything; takes about two seconds and leaves nothing behind."""
     tried = _tried()
-    parts: tuple[Callable[[], Iterator[Finding]], ...] = (
+    parts: tuple[Callable[[], Iterator[HostCheck]], ...] = (
         _software,
         lambda: _namespaces(tried),
         lambda: _tun(tried),
@@ -92,7 +92,7 @@ def examine() -> list[Finding]:
     return [finding for part in parts for finding in part()]
 
 
-def can_run(findings: list[Finding]) -> bool:
+def can_run(findings: list[HostCheck]) -> bool:
     """True if at least one testbed works with at least one emulator."""
     missing = {finding.topic for finding in findings if finding.state == "missing"}
     emulator = not {"TUN device", "netem"} <= missing
@@ -116,20 +116,20 @@ def _tried() -> dict[str, Any]:
     return answer
 
 
-def _software() -> Iterator[Finding]:
+def _software() -> Iterator[HostCheck]:
     try:
         torch = version("torch")
     except PackageNotFoundError:
-        yield Finding("software", "missing", "torch is not installed", "make setup")
+        yield HostCheck("software", "missing", "torch is not installed", "make setup")
         return
-    yield Finding("software", "ok", f"Python {platform.python_version()}, torch {torch}, Linux {platform.release()}")
+    yield HostCheck("software", "ok", f"Python {platform.python_version()}, torch {torch}, Linux {platform.release()}")
 
 
-def _namespaces(tried: dict[str, Any]) -> Iterator[Finding]:
+def _namespaces(tried: dict[str, Any]) -> Iterator[HostCheck]:
     why = tried["namespace"]
     if why is None:
         how = "as root" if os.geteuid() == 0 else "without root"
-        yield Finding("namespaces", "ok", f"private networks can be made, {how}")
+        yield HostCheck("namespaces", "ok", f"private networks can be made, {how}")
         return
     found, advice = _split(why)
     command = _command(advice)
@@ -139,26 +139,26 @@ def _namespaces(tried: dict[str, Any]) -> Iterator[Finding]:
         fix = 'sudo -E "$(command -v wanbench)" doctor  # as root'
     else:
         fix = "docker run --cap-add SYS_ADMIN --device /dev/net/tun IMAGE  # a container needs this right"
-    yield Finding("namespaces", "missing", found, fix, "--testbed docker, where Docker works; --testbed virtual")
+    yield HostCheck("namespaces", "missing", found, fix, "--testbed docker, where Docker works; --testbed virtual")
 
 
-def _tun(tried: dict[str, Any]) -> Iterator[Finding]:
+def _tun(tried: dict[str, Any]) -> Iterator[HostCheck]:
     why = choice.why_no_relay() or tried["tun"]
     if why is None:
-        yield Finding("TUN device", "ok", "/dev/net/tun is open to this user: the relay emulator works")
+        yield HostCheck("TUN device", "ok", "/dev/net/tun is open to this user: the relay emulator works")
         return
     found, _ = _split(why)
     meanwhile = "--emulator netem, where the kernel has it; --testbed virtual"
     fix = _module("tun", "CONFIG_TUN")
     if "denied" in why.lower() or "not permitted" in why.lower():
         fix = f"sudo chmod 0666 /dev/net/tun  # {_AS_ROOT}; to keep it: {_UDEV}"
-    yield Finding("TUN device", "missing", found, fix, meanwhile)
+    yield HostCheck("TUN device", "missing", found, fix, meanwhile)
 
 
-def _netem() -> Iterator[Finding]:
+def _netem() -> Iterator[HostCheck]:
     why = choice.why_no_netem()
     if why is None:
-        yield Finding("netem", "ok", "this kernel has sch_netem: --emulator auto takes it")
+        yield HostCheck("netem", "ok", "this kernel has sch_netem: --emulator auto takes it")
         return
     found, advice = _split(why)
     lacking = re.search(r"\((CONFIG_\w+)\): sudo modprobe (\w+)", why)
@@ -166,7 +166,7 @@ def _netem() -> Iterator[Finding]:
     if fix is None and lacking:
         found += ", and no modules to load"
         fix = "sh scripts/uml-run.sh wanbench doctor  # a kernel as a process; sh scripts/setup-tests.sh kernel gets it"
-    yield Finding("netem", "missing", found, fix, "--emulator relay")
+    yield HostCheck("netem", "missing", found, fix, "--emulator relay")
 
 
 def _module(name: str, option: str) -> str | None:
@@ -190,23 +190,23 @@ def _distribution() -> str:
     return ""
 
 
-def _tcp(tried: dict[str, Any]) -> Iterator[Finding]:
+def _tcp(tried: dict[str, Any]) -> Iterator[HostCheck]:
     host = _read("/proc/sys/net/ipv4/tcp_congestion_control") or "unknown"
     usable = ", ".join(tried["tcp"]) or "none"
     text = f"the host uses {host}; private networks may use {usable}"
     if tried["namespace"] is not None:
         return
     if "reno" in tried["tcp"]:
-        yield Finding("TCP", "ok", text)
+        yield HostCheck("TCP", "ok", text)
         return
     fix = 'sudo sysctl -w net.ipv4.tcp_allowed_congestion_control="reno cubic"'
-    yield Finding("TCP", "missing", text, fix, "another one in network.tcp of a spec, --congestion of exec")
+    yield HostCheck("TCP", "missing", text, fix, "another one in network.tcp of a spec, --congestion of exec")
 
 
-def _docker() -> Iterator[Finding]:
+def _docker() -> Iterator[HostCheck]:
     why = daemon.why_not()
     if why is None:
-        yield Finding("Docker", "ok", daemon.describe())
+        yield HostCheck("Docker", "ok", daemon.describe())
         yield from _image()
         return
     found, advice = _split(why)
@@ -219,10 +219,10 @@ def _docker() -> Iterator[Finding]:
         fix = "sudo apt-get install -y docker.io  # Fedora: sudo dnf install -y moby-engine"
     elif "no daemon" in why and not _SYSTEMD.is_dir():
         fix = "sudo service docker start  # or for one command: sudo sh scripts/with-dockerd.sh wanbench doctor"
-    yield Finding("Docker", "missing", found, fix, "--testbed netns")
+    yield HostCheck("Docker", "missing", found, fix, "--testbed netns")
 
 
-def _image() -> Iterator[Finding]:
+def _image() -> Iterator[HostCheck]:
     name = image_name(None)
     try:
         with closing(daemon.Daemon()) as running:
@@ -231,23 +231,23 @@ def _image() -> Iterator[Finding]:
         ours = name == daemon.IMAGE
         fix = "make image  # without a registry: sudo make base-image-from-debian && make image BASE=wanbench-base"
         found = f"no image {name!r} for --testbed docker"
-        yield Finding("image", "missing", found, fix if ours else f"docker pull {name}", "--testbed netns")
+        yield HostCheck("image", "missing", found, fix if ours else f"docker pull {name}", "--testbed netns")
         return
-    yield Finding("image", "ok", f"{name} ({digest.removeprefix('sha256:')[:12]}) is there for --testbed docker")
+    yield HostCheck("image", "ok", f"{name} ({digest.removeprefix('sha256:')[:12]}) is there for --testbed docker")
 
 
-def _processors() -> Iterator[Finding]:
+def _processors() -> Iterator[HostCheck]:
     cores, memory = os.cpu_count() or 1, _memory_gib()
     text = f"{cores} core{'s' * (cores > 1)}, {memory:.0f} GiB of memory"
     if cores < 2:
         found = f"{text}; workers, emulator and controller share one"
-        yield Finding("processors", "note", found, None, "workloads by numbers, which sleep; --testbed virtual")
+        yield HostCheck("processors", "note", found, None, "workloads by numbers, which sleep; --testbed virtual")
     else:
-        yield Finding("processors", "ok", text)
+        yield HostCheck("processors", "ok", text)
     governors = {_read(str(path)) for path in _GOVERNORS.glob("cpu[0-9]*/cpufreq/scaling_governor")}
     slow = sorted(str(name) for name in governors - {"performance", None})
     if slow:
-        yield Finding(
+        yield HostCheck(
             "governor",
             "note",
             f"processors change their speed ({', '.join(slow)}): steps vary more",
@@ -256,14 +256,14 @@ def _processors() -> Iterator[Finding]:
         )
 
 
-def _priority(tried: dict[str, Any]) -> Iterator[Finding]:
+def _priority(tried: dict[str, Any]) -> Iterator[HostCheck]:
     if tried["realtime"]:
-        yield Finding("priority", "ok", "the relay runs ahead of the workers (real-time priority)")
+        yield HostCheck("priority", "ok", "the relay runs ahead of the workers (real-time priority)")
         return
     fix = None  # root is refused by a kernel with groups of real-time processes, or by its container
     if os.geteuid() != 0:
         fix = 'echo "$USER - rtprio 1" | sudo tee /etc/security/limits.d/90-wanbench.conf  # then log in again'
-    yield Finding(
+    yield HostCheck(
         "priority",
         "note",
         "no right to real-time priority: with busy processors the relay delivers packets up to some ms late",

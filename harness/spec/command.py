@@ -137,10 +137,10 @@ def placeholders(command: Sequence[str], where: str) -> set[str]:
 def environment(name: str, params: Values, axes: Values) -> dict[str, str]:
     """What a program is told about its algorithm, and of these axes."""
     others = {key: value for key, value in params.items() if key != "kind"}
-    return {**told(axes), ALGORITHM: str(params.get("kind", name)), PARAMS: json.dumps(others)}
+    return {**axis_environment(axes), ALGORITHM: str(params.get("kind", name)), PARAMS: json.dumps(others)}
 
 
-def told(axes: Values) -> dict[str, str]:
+def axis_environment(axes: Values) -> dict[str, str]:
     """Axes as environment variables."""
     return {variable(key): as_text(value) for key, value in axes.items() if isinstance(value, str | int | float)}
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from wanbench.harness.emulators.base import EmulatorStats
-from wanbench.harness.emulators.plan import Network
+from wanbench.harness.emulators.plan import EmulatedNetwork
 from wanbench.harness.emulators.process import Emulator
 from wanbench.harness.results.steps import Steps
 from wanbench.harness.timeline.schedule import Schedule, Score
@@ -73,7 +73,7 @@ class Training:
 
     jobs: Sequence[Job]
     group: Group
-    network: Network
+    network: EmulatedNetwork
     schedule: Schedule | None
     patience_s: float
     folder: Path

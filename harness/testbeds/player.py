@@ -11,10 +11,10 @@ from contextlib import suppress
 from typing import Protocol
 
 from wanbench.harness.emulators.base import EmulatorError
-from wanbench.harness.emulators.plan import Network
+from wanbench.harness.emulators.plan import EmulatedNetwork
 from wanbench.harness.testbeds.base import Event, Played, WorkerDied, to_come
 from wanbench.harness.timeline.edits import TimelineError
-from wanbench.harness.timeline.kill import Order, Programs
+from wanbench.harness.timeline.kill import Programs, WorkerCommand
 from wanbench.harness.timeline.schedule import Schedule
 
 _NS = 1e9
@@ -23,7 +23,7 @@ _NS = 1e9
 class Changeable(Protocol):
     """The part of an emulator that a player needs."""
 
-    def update(self, network: Network) -> None:
+    def update(self, network: EmulatedNetwork) -> None:
         """New values for the places of a network, while traffic flows."""
 
 
@@ -45,7 +45,7 @@ class Player:
     ) -> None:
         self._schedule, self._emulator, self._now, self._programs = schedule, emulator, now, programs
         self._say = say
-        self._told: list[tuple[int, int, Order]] = []  # place among the events, and when it was due
+        self._sent: list[tuple[int, int, WorkerCommand]] = []  # place among the events, and when it was due
         self._condition = threading.Condition()
         self._steps: dict[int, int] = {}
         self._early: dict[int, int] = {}
@@ -88,9 +88,9 @@ class Player:
             self._condition.notify()
         if self._thread.is_alive():
             self._thread.join()
-        for place, asked_ns, order in self._told:
+        for place, asked_ns, command in self._sent:
             assert self._programs is not None, "somebody was told"
-            self.events[place] = self._event(order.what, asked_ns, self._programs.came_ns(order))
+            self.events[place] = self._event(command.what, asked_ns, self._programs.came_ns(command))
         self.events += to_come(self._schedule.met(self._steps), self._played)
         return self.events
 
@@ -115,11 +115,11 @@ class Player:
                 if moment.network != network:
                     self._emulator.update(moment.network)
                     network = moment.network
-                actual, orders = self._now(), {order.what: order for order in moment.orders}
+                actual, commands = self._now(), {each.what: each for each in moment.commands}
                 for what in moment.what:
-                    if what in orders:
-                        self._tell(due, orders[what])
-                    self.events.append(self._event(what, due, None if what in orders else actual))
+                    if what in commands:
+                        self._tell(due, commands[what])
+                    self.events.append(self._event(what, due, None if what in commands else actual))
                     with suppress(OSError):  # nobody reads it any more
                         self._say(f"{due / _NS:g} s: {what}")
         except EmulatorError as error:
@@ -127,12 +127,12 @@ class Player:
         except TimelineError as error:  # changes that go one by one, and not together
             self.error = EmulatorError(str(error))
 
-    def _tell(self, due: int, order: Order) -> None:
+    def _tell(self, due: int, command: WorkerCommand) -> None:
         """What comes of it is known when the workers have answered: `stop` fills it in."""
         assert self._programs is not None, "refused where no program runs"
-        self._told.append((len(self.events), due, order))
+        self._sent.append((len(self.events), due, command))
         with suppress(WorkerDied):  # whoever listens to it says so
-            self._programs.tell(order)
+            self._programs.tell(command)
 
     def _event(self, what: str, due: int, actual_ns: int | None) -> Event:
         return Event(what, due / _NS, None if actual_ns is None else (actual_ns - self._begun) / _NS, actual_ns)

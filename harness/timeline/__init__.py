@@ -8,5 +8,5 @@ Layout
     kill.py      whose program is killed when, and started again
 
 [[timeline]] of a spec and recorded traces are read in spec/ (timeline.py, trace.py). testbeds/player.py plays a
-schedule, rep/stragglers.py tells workers when to be slow, show/changes.py says what came when.
+schedule, rep/stragglers.py tells workers when to be slow, show/timeline_table.py says what came when.
 """

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from wanbench.harness.emulators.plan import Link, Network, Queue, queue_of
+from wanbench.harness.emulators.plan import EmulatedNetwork, Link, Queue, queue_of
 from wanbench.harness.spec.trace import LONGEST_S, TIME, TRACED, Point
 from wanbench.harness.timeline.changes import Change, rank_of
 from wanbench.netprofiles import Delay, Profile, Rate, Ratio
@@ -47,7 +47,7 @@ class Place:
     directed: bool = False
 
 
-def place_of(where: str | int | None, network: Network, profile: Profile) -> Place:
+def place_of(where: str | int | None, network: EmulatedNetwork, profile: Profile) -> Place:
     """The sites and directed paths that `where` names.
 
     Raises:
@@ -64,7 +64,7 @@ def place_of(where: str | int | None, network: Network, profile: Profile) -> Pla
     return Place((site,), tuple(sorted(pair for pair in network.links if site in pair)))
 
 
-def ranks_of(where: str | int | None, network: Network, profile: Profile) -> tuple[int, ...]:
+def ranks_of(where: str | int | None, network: EmulatedNetwork, profile: Profile) -> tuple[int, ...]:
     """The workers that `where` names: one by its number, those of a site, or all. Raises: TimelineError."""
     if where is None:
         return tuple(range(network.workers))
@@ -75,7 +75,7 @@ def ranks_of(where: str | int | None, network: Network, profile: Profile) -> tup
     return tuple(rank for rank, at in enumerate(network.site_of) if at == site)
 
 
-def _paths(where: str, network: Network, profile: Profile) -> Place:
+def _paths(where: str, network: EmulatedNetwork, profile: Profile) -> Place:
     both = "<->" in where
     names = [name.strip() for name in where.split("<->" if both else "->")]
     if len(names) != 2:
@@ -90,7 +90,7 @@ def _paths(where: str, network: Network, profile: Profile) -> Place:
     return Place((), ((a, b), (b, a)) if both else ((a, b),), directed=True)
 
 
-def _site(name: str, network: Network, profile: Profile) -> int:
+def _site(name: str, network: EmulatedNetwork, profile: Profile) -> int:
     try:
         known = profile.site(name).name
     except ValueError:
@@ -100,16 +100,16 @@ def _site(name: str, network: Network, profile: Profile) -> int:
     return network.sites.index(known)
 
 
-def _hint(name: str, network: Network) -> str:
+def _hint(name: str, network: EmulatedNetwork) -> str:
     return did_you_mean(name, network.sites) or f"; expected one of {', '.join(network.sites)}, or a worker's number"
 
 
-def _check_rank(rank: int, network: Network) -> None:
+def _check_rank(rank: int, network: EmulatedNetwork) -> None:
     if rank >= network.workers:
         raise TimelineError(f"where: no worker {rank}; they are numbered 0 to {network.workers - 1}")
 
 
-def _site_of_worker(rank: int, network: Network) -> int:
+def _site_of_worker(rank: int, network: EmulatedNetwork) -> int:
     _check_rank(rank, network)
     site = network.site_of[rank]
     if network.site_of.count(site) > 1:
@@ -121,7 +121,7 @@ def _site_of_worker(rank: int, network: Network) -> int:
 
 # ---------------------------------------------------------------- edits
 
-Edit = Callable[[Network], Network]
+Edit = Callable[[EmulatedNetwork], EmulatedNetwork]
 
 
 def edit_of(change: Change, point: Point | None, place: Place, *, uniform: bool, scale: float) -> Edit:
@@ -134,7 +134,7 @@ def edit_of(change: Change, point: Point | None, place: Place, *, uniform: bool,
     """
     values = dict(_values(change, point))
 
-    def edit(network: Network) -> Network:
+    def edit(network: EmulatedNetwork) -> EmulatedNetwork:
         for kind, value in values.items():
             if kind == "traffic" and not isinstance(value, float):
                 network = _loaded(network, place, value, scale)
@@ -160,7 +160,7 @@ def _values(change: Change, point: Point | None) -> Iterator[tuple[str, Value]]:
         yield change.kind, unit.parse(change.value) if isinstance(change.value, str) else float(change.value)
 
 
-def check_plausible(network: Network) -> None:
+def check_plausible(network: EmulatedNetwork) -> None:
     """Jitter is at most a third of the delay, as in a profile, and no delay too long. Raises: TimelineError."""
     for (src, dst), link in network.links.items():
         too_long, too_uneven = link.delay_ns > LONGEST_S * 1e9, link.jitter_ns * _MOST_JITTER > link.delay_ns
@@ -173,13 +173,13 @@ def check_plausible(network: Network) -> None:
         raise TimelineError(f"{path}: jitter {jitter} with a one-way delay of {delay}; expected at most a third")
 
 
-def _links(network: Network, place: Place, make: Callable[[Link], Link]) -> Network:
+def _links(network: EmulatedNetwork, place: Place, make: Callable[[Link], Link]) -> EmulatedNetwork:
     if not place.pairs:
         raise TimelineError("there is no path between sites to change")
     return dataclasses.replace(network, links={**network.links, **{p: make(network.links[p]) for p in place.pairs}})
 
 
-def _impaired(network: Network, kind: str, value: Value, place: Place) -> Network:
+def _impaired(network: EmulatedNetwork, kind: str, value: Value, place: Place) -> EmulatedNetwork:
     """With another delay, or another of the effects."""
     name = "delay_ns" if kind in (RTT.key, ONE_WAY.key) else _BY_KEY[kind].plain
 
@@ -193,7 +193,7 @@ def _impaired(network: Network, kind: str, value: Value, place: Place) -> Networ
     return _links(network, place, make)
 
 
-def _rated(network: Network, value: Value, place: Place, uniform: bool, scale: float) -> Network:
+def _rated(network: EmulatedNetwork, value: Value, place: Place, uniform: bool, scale: float) -> EmulatedNetwork:
     if isinstance(value, float):
         return _limits(network, place, lambda per_s: per_s * value, "a factor needs a rate")
     per_s = value.plain / _BITS * scale
@@ -215,7 +215,7 @@ def _at(queue: Queue, per_s: float, link: Link | None) -> Queue:
     return queue_of(per_s, 0.0 if link is None else 2 * link.delay_ns / 1e9)
 
 
-def _limits(network: Network, place: Place, make: Callable[[float], float], why: str) -> Network:
+def _limits(network: EmulatedNetwork, place: Place, make: Callable[[float], float], why: str) -> EmulatedNetwork:
     """Every rate there is at a place."""
     found = False
 
@@ -238,7 +238,7 @@ def _limits(network: Network, place: Place, make: Callable[[float], float], why:
     return dataclasses.replace(network, up=up, down=down, links=links)
 
 
-def _loaded(network: Network, place: Place, value: Quantity, scale: float) -> Network:
+def _loaded(network: EmulatedNetwork, place: Place, value: Quantity, scale: float) -> EmulatedNetwork:
     taken = value.plain / _BITS * scale
 
     def less(per_s: float) -> float:

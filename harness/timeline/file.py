@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic import Field, ValidationError
 
-from wanbench.harness.emulators.plan import Network
+from wanbench.harness.emulators.plan import EmulatedNetwork
 from wanbench.harness.errors import SpecError
 from wanbench.harness.spec.refusals import explained
 from wanbench.harness.spec.table import Table
@@ -37,7 +37,9 @@ def read_timeline(path: Path) -> list[dict[str, Any]]:
     return resolve(tables, str(path))
 
 
-def schedule_for_program(changes: tuple[Change, ...], network: Network, profile: Profile, where: str) -> Schedule:
+def schedule_for_program(
+    changes: tuple[Change, ...], network: EmulatedNetwork, profile: Profile, where: str
+) -> Schedule:
     """The schedule of a program, of which neither steps nor compute are known. Raises: SpecError."""
     for index, change in enumerate(changes):
         if change.at_step is not None:

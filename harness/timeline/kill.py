@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from wanbench.harness.emulators.plan import Network
+from wanbench.harness.emulators.plan import EmulatedNetwork
 from wanbench.harness.timeline.changes import Change
 from wanbench.harness.timeline.edits import TimelineError, ranks_of
 from wanbench.netprofiles import Profile
@@ -22,7 +22,7 @@ _BUILT_IN = (
 
 
 @dataclass(frozen=True)
-class Order:
+class WorkerCommand:
     """What workers are told.
 
     Attributes:
@@ -52,26 +52,26 @@ class Programs:
     def __init__(self, workers: Sequence[_Worker], done_ns: Mapping[tuple[int, int], int]) -> None:
         self._workers, self._done_ns = workers, done_ns
 
-    def tell(self, order: Order) -> None:
+    def tell(self, command: WorkerCommand) -> None:
         """Send it. Raises: WorkerDied."""
-        for rank in order.ranks:
-            self._workers[rank].send(dict(order.message))
+        for rank in command.ranks:
+            self._workers[rank].send(dict(command.message))
 
-    def came_ns(self, order: Order) -> int | None:
+    def came_ns(self, command: WorkerCommand) -> int | None:
         """When the last worker had done it; None if none had anything to do."""
-        due_ns = order.message["due_ns"]
-        came = [self._done_ns.get((rank, due_ns)) for rank in order.ranks]
+        due_ns = command.message["due_ns"]
+        came = [self._done_ns.get((rank, due_ns)) for rank in command.ranks]
         return max((ns for ns in came if ns is not None), default=None)
 
 
-def killed(change: Change, begin_ns: int, *, again: bool, ranks: tuple[int, ...]) -> Order:
+def killed(change: Change, begin_ns: int, *, again: bool, ranks: tuple[int, ...]) -> WorkerCommand:
     """Of a kill that begins. `again`: it ends, too."""
-    return Order(change.text, ranks, {"cmd": "kill", "again": again, "due_ns": begin_ns})
+    return WorkerCommand(change.text, ranks, {"cmd": "kill", "again": again, "due_ns": begin_ns})
 
 
-def started_again(what: str, end_ns: int, ranks: tuple[int, ...]) -> Order:
+def started_again(what: str, end_ns: int, ranks: tuple[int, ...]) -> WorkerCommand:
     """Of a kill that ends."""
-    return Order(what, ranks, {"cmd": "restart", "due_ns": end_ns})
+    return WorkerCommand(what, ranks, {"cmd": "restart", "due_ns": end_ns})
 
 
 def refused_to_trainers(where: str) -> str:
@@ -79,7 +79,7 @@ def refused_to_trainers(where: str) -> str:
     return f"{where}.kill: {_BUILT_IN}"
 
 
-def restarts(changes: Sequence[Change], network: Network, profile: Profile) -> list[int]:
+def restarts(changes: Sequence[Change], network: EmulatedNetwork, profile: Profile) -> list[int]:
     """Of each worker, how often it is started again. Raises: TimelineError."""
     found = [0] * network.workers
     for _, end, _, rank in _deaths(changes, network, profile):
@@ -87,7 +87,7 @@ def restarts(changes: Sequence[Change], network: Network, profile: Profile) -> l
     return found
 
 
-def check_kills(changes: Sequence[Change], network: Network, profile: Profile) -> None:
+def check_kills(changes: Sequence[Change], network: EmulatedNetwork, profile: Profile) -> None:
     """Nobody is killed who is dead, and somebody always lives. Raises: TimelineError."""
     deaths = sorted(_deaths(changes, network, profile), key=lambda death: (death[0], death[3]))
     until: dict[int, tuple[int | None, int]] = {}
@@ -104,7 +104,7 @@ def check_kills(changes: Sequence[Change], network: Network, profile: Profile) -
 
 
 def _deaths(
-    changes: Sequence[Change], network: Network, profile: Profile
+    changes: Sequence[Change], network: EmulatedNetwork, profile: Profile
 ) -> Iterator[tuple[int, int | None, int, int]]:
     """(begin, end, entry, worker); nanoseconds since the start of the processes."""
     for index, change in enumerate(changes):

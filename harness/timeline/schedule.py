@@ -11,10 +11,10 @@ from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from wanbench.harness.emulators.plan import Network
+from wanbench.harness.emulators.plan import EmulatedNetwork
 from wanbench.harness.timeline.changes import Change, Span
 from wanbench.harness.timeline.edits import Edit, TimelineError, check_plausible, edit_of, place_of, ranks_of
-from wanbench.harness.timeline.kill import Order, check_kills, killed, restarts, started_again
+from wanbench.harness.timeline.kill import WorkerCommand, check_kills, killed, restarts, started_again
 from wanbench.netprofiles import Profile
 
 MOST_MOMENTS = 20_000
@@ -34,13 +34,13 @@ class Moment:
 
     Attributes:
         time_ns: since all workers began. what: begins or ends, for people.
-        network: from now on. orders: what workers are told, each in `what` too.
+        network: from now on. commands: what workers are told, each in `what` too.
     """
 
     time_ns: int
-    network: Network
+    network: EmulatedNetwork
     what: tuple[str, ...]
-    orders: tuple[Order, ...] = ()
+    commands: tuple[WorkerCommand, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,9 @@ class Schedule:
         TimelineError: a change names no place, or nothing that the network has.
     """
 
-    def __init__(self, changes: Sequence[Change], network: Network, profile: Profile, scale: float = 1.0) -> None:
+    def __init__(
+        self, changes: Sequence[Change], network: EmulatedNetwork, profile: Profile, scale: float = 1.0
+    ) -> None:
         self.network = network
         self.changes = tuple(changes)
         self._profile = profile
@@ -182,7 +184,7 @@ class Score:
         network = self._schedule.network
         for span in self._holding(time_ns):
             network = span.edit(network)
-        return Moment(time_ns, network, self.what(time_ns), tuple(self._orders(time_ns)))
+        return Moment(time_ns, network, self.what(time_ns), tuple(self._commands(time_ns)))
 
     def what(self, time_ns: int) -> tuple[str, ...]:
         """What begins or ends then, for people; the network there would be is not asked for, and may be none."""
@@ -197,7 +199,7 @@ class Score:
             if place and spans[place - 1].holds(time_ns):
                 yield spans[place - 1]
 
-    def _orders(self, time_ns: int) -> Iterator[Order]:
+    def _commands(self, time_ns: int) -> Iterator[WorkerCommand]:
         for index, spans in self._known.items():
             change = self._schedule.changes[index]
             for span in spans if change.kind == "kill" else ():
@@ -278,7 +280,7 @@ def _ending(change: Change) -> str:
     return f"{change.place}: {_ENDS.get(change.kind, f'{change.kind} as before')}"
 
 
-def _unchanged(network: Network) -> Network:
+def _unchanged(network: EmulatedNetwork) -> EmulatedNetwork:
     """A worker that is slow or killed changes nothing but itself."""
     return network
 
@@ -286,7 +288,7 @@ def _unchanged(network: Network) -> Network:
 def _refusing(edit: Edit) -> Edit:
     """The same, whose every arithmetic error is one of the timeline."""
 
-    def made(network: Network) -> Network:
+    def made(network: EmulatedNetwork) -> EmulatedNetwork:
         try:
             return edit(network)
         except (ValueError, OverflowError) as error:

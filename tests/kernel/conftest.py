@@ -8,17 +8,17 @@ import pytest
 from lab import Lab
 
 from wanbench.harness.emulators.netem.emulator import NetemEmulator
-from wanbench.harness.emulators.plan import Network
+from wanbench.harness.emulators.plan import EmulatedNetwork
 from wanbench.harness.emulators.process import Emulator
 from wanbench.harness.emulators.relay.emulator import RelayEmulator
 
-MakeLab = Callable[[Network], Lab]
+MakeLab = Callable[[EmulatedNetwork], Lab]
 
 
 def _labs(kind: type[Emulator]) -> Iterator[MakeLab]:
     labs: list[Lab] = []
 
-    def make(network: Network) -> Lab:
+    def make(network: EmulatedNetwork) -> Lab:
         labs.append(Lab(network, kind))
         return labs[-1]
 

@@ -17,7 +17,7 @@ from leftovers import alive, gone_within, host_state, namespaces
 from traffic import MS, network, one_way, other_path, receive_tcp, receive_udp, send_tcp, send_udp
 
 from wanbench.harness.emulators.base import EmulatorError
-from wanbench.harness.emulators.plan import UNLIMITED, Link, Network, Queue, worker_address
+from wanbench.harness.emulators.plan import UNLIMITED, EmulatedNetwork, Link, Queue, worker_address
 from wanbench.harness.emulators.probe.measure import probe
 from wanbench.harness.emulators.probe.report import TOLERANCES
 from wanbench.workloads.process.tun import tcp_counters
@@ -30,7 +30,7 @@ pytestmark = pytest.mark.timed
 def test_the_one_way_delay_of_every_direction_is_its_own(lab):
     net = network(delay_ms=20)
     there_and_back = {(0, 1): Link(35 * MS, 0, 0.0, UNLIMITED), (1, 0): Link(10 * MS, 0, 0.0, UNLIMITED)}
-    net = Network(net.sites, net.site_of, net.up, net.down, net.local_delay_ns, there_and_back)
+    net = EmulatedNetwork(net.sites, net.site_of, net.up, net.down, net.local_delay_ns, there_and_back)
     here = lab(net)
     for source, to, delay_ms in ((0, 1, 35), (1, 0, 10)):
         delays = [delay for _, delay in one_way(here, source, to, nbytes=64, gap_s=0.002)]
@@ -118,7 +118,7 @@ def test_a_cut_loses_what_comes_while_it_lasts_and_nothing_else(lab):
     received = here.run(1, receive_udp, worker_address(1), 600, 2.0)
     sent = here.run(0, send_udp, worker_address(1), 600, 64, 0.001)
     time.sleep(0.4)
-    here.emulator.update(Network(net.sites, net.site_of, net.up, net.down, net.local_delay_ns, cut))
+    here.emulator.update(EmulatedNetwork(net.sites, net.site_of, net.up, net.down, net.local_delay_ns, cut))
     time.sleep(0.2)
     here.emulator.update(net)
     sent.result()

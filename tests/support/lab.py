@@ -13,7 +13,7 @@ from multiprocessing.connection import Connection
 from typing import Any
 
 from wanbench.harness.emulators.impairments.base import Tolerance
-from wanbench.harness.emulators.plan import Network, worker_address
+from wanbench.harness.emulators.plan import EmulatedNetwork, worker_address
 from wanbench.harness.emulators.probe.measure import probe
 from wanbench.harness.emulators.probe.report import ProbeReport
 from wanbench.harness.emulators.process import Emulator
@@ -43,7 +43,7 @@ class LabWorker:
 class Lab:
     """Workers 0..n-1 attached to one emulator."""
 
-    def __init__(self, network: Network, kind: type[Emulator]) -> None:
+    def __init__(self, network: EmulatedNetwork, kind: type[Emulator]) -> None:
         self.emulator = kind()
         self.pids: list[int] = []
         self._pipes: list[Connection] = []
@@ -143,7 +143,7 @@ def _serve(rank: int, attachment: str, pipe: Connection, sock: socket.socket) ->
             pipe.send(error)
 
 
-def probed(network: Network, workers: Sequence[LabWorker], tolerance: Tolerance, tries: int = 3) -> ProbeReport:
+def probed(network: EmulatedNetwork, workers: Sequence[LabWorker], tolerance: Tolerance, tries: int = 3) -> ProbeReport:
     """The network as probed. A host that others use disturbs now and then; a fault is there each time."""
     for _ in range(tries):
         report = probe(network, workers, tolerance=tolerance)

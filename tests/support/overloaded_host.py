@@ -13,7 +13,7 @@ from types import SimpleNamespace
 import pytest
 
 from wanbench.harness.emulators.base import EmulatorStats
-from wanbench.harness.emulators.plan import Network, worker_address
+from wanbench.harness.emulators.plan import EmulatedNetwork, worker_address
 from wanbench.harness.emulators.relay.queues import Switch
 from wanbench.harness.emulators.relay.stats import Meter
 from wanbench.harness.testbeds.training import train
@@ -23,7 +23,7 @@ PACKET_EVERY_MS = 2.0
 STEP_S = 0.02
 
 
-def relay_stats(network: Network, turn_every_ms: float, monkeypatch: pytest.MonkeyPatch) -> EmulatorStats:
+def relay_stats(network: EmulatedNetwork, turn_every_ms: float, monkeypatch: pytest.MonkeyPatch) -> EmulatorStats:
     """What a relay says of a second in which its loop gets a processor only every so often."""
     clock = SimpleNamespace(ms=0.0)
     monkeypatch.setattr("wanbench.harness.emulators.relay.stats.time.monotonic", lambda: clock.ms / 1e3)
@@ -77,7 +77,7 @@ class _Slot:
     def __init__(self, testbed: Testbed) -> None:
         self.testbed, self.emulator = testbed, self
         self.jobs: dict[int, dict] = {}
-        self.network: Network | None = None
+        self.network: EmulatedNetwork | None = None
 
     def train(self, training):
         return train(self, training)

@@ -6,7 +6,7 @@ import dataclasses
 import socket
 import time
 
-from wanbench.harness.emulators.plan import UNLIMITED, Link, Network, Queue, worker_address
+from wanbench.harness.emulators.plan import UNLIMITED, EmulatedNetwork, Link, Queue, worker_address
 
 MS = 1_000_000
 PORT = 5000
@@ -19,7 +19,7 @@ def network(
         return UNLIMITED if mbit is None else Queue(mbit * 125e3, int(mbit * 125 * buffer_ms))
 
     link = Link(int(delay_ms * MS), int(jitter_ms * MS), loss, queue(path_mbit))
-    return Network(
+    return EmulatedNetwork(
         sites=tuple(f"s{site}" for site in range(sites)),
         site_of=tuple(range(sites)) if site_of is None else site_of,
         up=(queue(up_mbit),) * sites,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from wanbench.harness.emulators.plan import UNLIMITED, Link, Network, Queue
+from wanbench.harness.emulators.plan import UNLIMITED, EmulatedNetwork, Link, Queue
 from wanbench.harness.testbeds.virtual.fabric import SimulatedFabric
 from wanbench.harness.testbeds.virtual.kernel import Simulation
 from wanbench.harness.testbeds.virtual.network import HEADER_BYTES, VirtualNetwork
@@ -23,12 +23,12 @@ def star(
     loss: float = 0.0,
     local_ms: float = 0.0,
     delays_ms: dict[tuple[int, int], float] | None = None,
-) -> Network:
+) -> EmulatedNetwork:
     """Sites with `workers[i]` workers each, all `rtt_ms` apart; `rate` in bytes/s is each site's up and down."""
     sites = len(workers)
     queue = UNLIMITED if rate is None else Queue(rate, 1 << 40)
     one_way = {(a, b): rtt_ms / 2 for a in range(sites) for b in range(sites) if a != b} | (delays_ms or {})
-    return Network(
+    return EmulatedNetwork(
         sites=tuple(f"s{i}" for i in range(sites)),
         site_of=tuple(site for site, count in enumerate(workers) for _ in range(count)),
         up=(queue,) * sites,
@@ -39,7 +39,7 @@ def star(
 
 
 def ends(
-    network: Network,
+    network: EmulatedNetwork,
     collective: str,
     nbytes: int,
     joins: Sequence[Sequence[float]] = ((0.0,),),

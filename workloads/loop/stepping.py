@@ -59,14 +59,14 @@ def _note(who: str) -> None:
     os.write(_open[who], _RECORD.pack(time.monotonic_ns()))
 
 
-def told_by(path: Path) -> str | None:
+def reporter(path: Path) -> str | None:
     """Who told the steps: "step", the program itself; "hook", its optimizer; None if nobody did."""
     return "step" if path.exists() else "hook" if Path(f"{path}{_HOOK}").exists() else None
 
 
 def read_steps(path: Path) -> list[int]:
     """The times in ns of CLOCK_MONOTONIC at which steps ended, in order; empty if none was told."""
-    who = told_by(path)
+    who = reporter(path)
     data = b"" if who is None else Path(f"{path}{_HOOK if who == 'hook' else ''}").read_bytes()
     return [ns for (ns,) in _RECORD.iter_unpack(data[: len(data) // _RECORD.size * _RECORD.size])]
 

@@ -156,14 +156,14 @@ class _RowStream:
     """Sends step rows in batches, about one a second, so that streaming costs nothing measurable; the end of some steps
     at once."""
 
-    def __init__(self, channel: Channel, told: Sequence[int]) -> None:
-        self._channel, self._told = channel, frozenset(told)
+    def __init__(self, channel: Channel, reported: Sequence[int]) -> None:
+        self._channel, self._reported = channel, frozenset(reported)
         self._rows: list[dict[str, Any]] = []
         self._sent = time.monotonic()
 
     def add(self, row: dict[str, Any]) -> None:
         self._rows.append(row)
-        if row["step"] + 1 in self._told:
+        if row["step"] + 1 in self._reported:
             self._channel.send({"cmd": "job", "event": "step", "step": row["step"] + 1, "now_ns": row["end_ns"]})
         if time.monotonic() - self._sent >= _ROW_INTERVAL_S:
             self.flush()

@@ -28,10 +28,10 @@ from wanbench.harness.emulators.netem.plan import (
     place,
     shapes,
 )
-from wanbench.harness.emulators.plan import MTU, Network
+from wanbench.harness.emulators.plan import MTU, EmulatedNetwork
 
 
-def commands(network: Network, seed: int = 0) -> list[str]:
+def commands(network: EmulatedNetwork, seed: int = 0) -> list[str]:
     """One line each, in order. Leaves out the seeds, which old versions of tc do not know."""
     steps = [line for step in place(network) for line in step_commands(step)]
     return steps + [shape_command(shape) for shape in shapes(network, seed)]

@@ -20,7 +20,16 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from wanbench.harness.emulators.plan import DEVICE, MTU, UNLIMITED, Link, Network, Queue, slowest, worker_address
+from wanbench.harness.emulators.plan import (
+    DEVICE,
+    MTU,
+    UNLIMITED,
+    EmulatedNetwork,
+    Link,
+    Queue,
+    slowest,
+    worker_address,
+)
 
 GATEWAY = "169.254.0.1"  # the other end of every link; it answers nothing, since neighbours are static
 NETWORK = "10.99.0.0/16"
@@ -182,17 +191,17 @@ Step = Router | Worker | Veth | Address | Route | Root | From
 Shape = Class | Fifo | Netem
 
 
-def place(network: Network) -> tuple[Step, ...]:
+def place(network: EmulatedNetwork) -> tuple[Step, ...]:
     """Everything that depends only on who is where: routers, cables, routes, and who belongs to which class."""
     return tuple(_Place(network).steps())
 
 
-def shapes(network: Network, seed: int = 0) -> tuple[Shape, ...]:
+def shapes(network: EmulatedNetwork, seed: int = 0) -> tuple[Shape, ...]:
     """Every class and leaf with its values. Equal placements have the same ones, so values can change in place."""
     return tuple(_shapes(network, seed))
 
 
-def up_device(network: Network, site: int) -> End:
+def up_device(network: EmulatedNetwork, site: int) -> End:
     """Where the `up` queue of a site is."""
     return End(_site(network, site), "uplink")
 
@@ -212,7 +221,7 @@ def down_device(site: int) -> End:
     return End("downs", f"to{site}")
 
 
-def worker_device(network: Network, rank: int) -> End:
+def worker_device(network: EmulatedNetwork, rank: int) -> End:
     """The last device on the way to a worker."""
     return End(_site(network, network.site_of[rank]), f"w{rank}")
 
@@ -230,7 +239,7 @@ def leaf_of(minor: int) -> int:
 ONLY, LOCAL = 1, 2  # classes where they are not by source: all; packets that stay in the site
 
 
-def _site(network: Network, site: int) -> str:
+def _site(network: EmulatedNetwork, site: int) -> str:
     name = network.sites[site]
     return f"site-{name}" if re.fullmatch(r"[A-Za-z0-9._-]+", name) else f"site-{site}"
 
@@ -238,7 +247,7 @@ def _site(network: Network, site: int) -> str:
 class _Place:
     """Builds the steps of one placement."""
 
-    def __init__(self, network: Network) -> None:
+    def __init__(self, network: EmulatedNetwork) -> None:
         self._network = network
         self._sites = range(len(network.sites))
         self._ranks = range(network.workers)
@@ -305,7 +314,7 @@ class _Place:
                     yield From(device, worker_address(other), LOCAL)
 
 
-def _shapes(network: Network, seed: int) -> Iterator[Shape]:
+def _shapes(network: EmulatedNetwork, seed: int) -> Iterator[Shape]:
     for site, name in enumerate(network.sites):
         yield from _queue(up_device(network, site), ONLY, f"up of {name}", network.up[site])
         yield from _queue(down_device(site), ONLY, f"down of {name}", network.down[site])

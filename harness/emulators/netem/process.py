@@ -13,7 +13,7 @@ from typing import Any
 from wanbench.harness.emulators.netem.kernel import Kernel
 from wanbench.harness.emulators.netem.plan import Shape, place, shapes
 from wanbench.harness.emulators.netem.state import Meter, check
-from wanbench.harness.emulators.plan import Network
+from wanbench.harness.emulators.plan import EmulatedNetwork
 from wanbench.harness.emulators.serve import answer, main
 from wanbench.workloads.process.control import Channel
 from wanbench.workloads.process.namespace import die_with_parent
@@ -26,7 +26,7 @@ class Netem:
         self._parent = parent
         self._kernel = Kernel()
         self._meter = Meter(self._kernel)
-        self._network: Network | None = None  # as placed and shaped
+        self._network: EmulatedNetwork | None = None  # as placed and shaped
         self._seed = 0
         self._shapes: dict[tuple[Any, ...], Shape] = {}
 
@@ -40,7 +40,7 @@ class Netem:
         self._kernel.attach(rank, fd)
         die_with_parent(self._parent)  # once more: the kernel forgets it where a process gains rights
 
-    def apply(self, network: Network, seed: int) -> None:
+    def apply(self, network: EmulatedNetwork, seed: int) -> None:
         """Build the places where they are others, and give them their values."""
         if not network.has_places_of(self._network):
             self._forget()
@@ -48,13 +48,13 @@ class Netem:
             self._meter.placed(network)
         self._shape(network, seed)
 
-    def update(self, network: Network) -> None:
+    def update(self, network: EmulatedNetwork) -> None:
         """New values for the same places. Raises: ValueError."""
         if not network.has_places_of(self._network):
             raise ValueError("the network has other places")
         self._shape(network, self._seed)
 
-    def _shape(self, network: Network, seed: int) -> None:
+    def _shape(self, network: EmulatedNetwork, seed: int) -> None:
         """Send what differs from what was sent before, each with all its attributes, and read all of it back."""
         wanted = {(type(shape), shape.at, shape.minor): shape for shape in shapes(network, seed)}
         before = self._shapes

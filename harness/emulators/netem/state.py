@@ -25,7 +25,7 @@ from wanbench.harness.emulators.netem.plan import (
     worker_device,
 )
 from wanbench.harness.emulators.netem.plugin import netem_values
-from wanbench.harness.emulators.plan import Network
+from wanbench.harness.emulators.plan import EmulatedNetwork
 
 _TICK_S = 64e-9
 _BURST_GRAIN_S = 1e-6  # pyroute2 cuts bursts to whole microseconds
@@ -117,11 +117,11 @@ class Meter:
 
     def __init__(self, kernel: Kernel) -> None:
         self._kernel = kernel
-        self._network: Network | None = None
+        self._network: EmulatedNetwork | None = None
         self._since = time.monotonic()
         self._base: _Counts = {}
 
-    def placed(self, network: Network | None) -> None:
+    def placed(self, network: EmulatedNetwork | None) -> None:
         """Devices are new, and count from zero; None where there are none."""
         self._network, self._base = network, {}
 
@@ -160,7 +160,7 @@ class Meter:
             **dict.fromkeys(_UNKNOWN),
         }
 
-    def _counts(self, network: Network) -> _Counts:
+    def _counts(self, network: EmulatedNetwork) -> _Counts:
         counts: _Counts = {}
         for at in _devices(network):
             for message in self._kernel.qdiscs(at):
@@ -184,7 +184,7 @@ _UNKNOWN = (
 )
 
 
-def _devices(network: Network) -> list[End]:
+def _devices(network: EmulatedNetwork) -> list[End]:
     sites = range(len(network.sites))
     of_sites = [
         device
@@ -200,7 +200,7 @@ def _count(message: Any) -> Count:
     return Count(basic["packets"], basic["bytes"], queue["drops"])
 
 
-def _paths(network: Network, counts: _Counts) -> list[dict[str, Any]]:
+def _paths(network: EmulatedNetwork, counts: _Counts) -> list[dict[str, Any]]:
     rows = []
     for src, dst in sorted(network.links):
         queue, line = counts[path_device(dst), minor_of(src)], counts[delay_device(dst), minor_of(src)]
@@ -211,7 +211,7 @@ def _paths(network: Network, counts: _Counts) -> list[dict[str, Any]]:
     return rows
 
 
-def _sites(network: Network, counts: _Counts) -> list[dict[str, Any]]:
+def _sites(network: EmulatedNetwork, counts: _Counts) -> list[dict[str, Any]]:
     return [
         {
             "site": name,

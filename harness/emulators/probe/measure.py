@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Protocol
 
 from wanbench.harness.emulators.impairments.base import Tolerance
-from wanbench.harness.emulators.plan import Network, worker_address
+from wanbench.harness.emulators.plan import EmulatedNetwork, worker_address
 from wanbench.harness.emulators.probe.plan import (
     Flow,
     Pair,
@@ -50,7 +50,9 @@ class ProbeWorker(Protocol):
         ...
 
 
-def probe(network: Network, workers: Sequence[ProbeWorker], *, tolerance: Tolerance = RELAY_TOLERANCE) -> ProbeReport:
+def probe(
+    network: EmulatedNetwork, workers: Sequence[ProbeWorker], *, tolerance: Tolerance = RELAY_TOLERANCE
+) -> ProbeReport:
     """Measure a network that has been applied and is idle; `workers` are in the order of their ranks.
 
     Takes about (0.25 s + one-way delay) x 2 (N-1) for N sites: 2 s for four sites, 5 s at an RTT of 1 s.
@@ -76,7 +78,7 @@ def probe(network: Network, workers: Sequence[ProbeWorker], *, tolerance: Tolera
     return ProbeReport(network.key(), time.monotonic() - began, total, repeated, ordered, shared)
 
 
-def _rounds(network: Network) -> tuple[list[list[Pair]], int]:
+def _rounds(network: EmulatedNetwork) -> tuple[list[list[Pair]], int]:
     """The rounds to measure, and the number of paths that there are."""
     rounds = list(rounds_of(len(network.sites)))
     local = [(site, site) for site, ranks in enumerate(ranks_by_site(network)) if len(ranks) > 1]
@@ -90,7 +92,7 @@ class _Prober:
     """Runs rounds of flows on the workers and judges what arrives."""
 
     def __init__(
-        self, network: Network, workers: Sequence[ProbeWorker], tolerance: Tolerance, paths_judged: int
+        self, network: EmulatedNetwork, workers: Sequence[ProbeWorker], tolerance: Tolerance, paths_judged: int
     ) -> None:
         self._network = network
         self._workers = workers[: network.workers]

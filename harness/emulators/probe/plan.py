@@ -12,7 +12,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from wanbench.harness.emulators.plan import Network, slowest
+from wanbench.harness.emulators.plan import EmulatedNetwork, slowest
 
 Pair = tuple[int, int]
 Train = dict[str, int]  # start_ns, packets, bytes, burst, spacing_ns: see wanbench.workloads.process.probing.probe_send
@@ -64,7 +64,7 @@ def rounds_of(sites: int) -> Iterator[list[Pair]]:
         seats.insert(1, seats.pop())
 
 
-def flows_of(network: Network, pairs: Sequence[Pair], start_ns: int) -> list[Flow]:
+def flows_of(network: EmulatedNetwork, pairs: Sequence[Pair], start_ns: int) -> list[Flow]:
     """One round on these paths, which share no worker: all delays first, then all rates, then losses."""
     ranks = ranks_by_site(network)
     singles = [_single_train(network, pair, start_ns) for pair in pairs]
@@ -82,7 +82,7 @@ def flows_of(network: Network, pairs: Sequence[Pair], start_ns: int) -> list[Flo
     return flows
 
 
-def ranks_by_site(network: Network) -> list[list[int]]:
+def ranks_by_site(network: EmulatedNetwork) -> list[list[int]]:
     """The workers of every site."""
     ranks: list[list[int]] = [[] for _ in network.sites]
     for rank, site in enumerate(network.site_of):
@@ -90,7 +90,7 @@ def ranks_by_site(network: Network) -> list[list[int]]:
     return ranks
 
 
-def shared_up_flows(network: Network, start_ns: int) -> tuple[int, float, list[Flow]] | None:
+def shared_up_flows(network: EmulatedNetwork, start_ns: int) -> tuple[int, float, list[Flow]] | None:
     """A site whose `up` limits its streams to other sites, that rate in bytes/s, and those streams, if any.
 
     The site's workers share the destinations among them; a single worker alternates between all.
@@ -112,7 +112,7 @@ def shared_up_flows(network: Network, start_ns: int) -> tuple[int, float, list[F
     return None
 
 
-def _saturating(network: Network, site: int, up: float) -> list[int]:
+def _saturating(network: EmulatedNetwork, site: int, up: float) -> list[int]:
     """Two to four sites that could together take clearly more than `up`; none if there are not."""
     alone = {}
     for dst in range(len(network.sites)):
@@ -135,12 +135,12 @@ def burst_train(rate: float, buffer_bytes: int, start_ns: int) -> Train:
     return {"start_ns": start_ns, "packets": packets, "bytes": size, "burst": packets, "spacing_ns": 0}
 
 
-def wire_ns(network: Network, pair: Pair) -> float:
+def wire_ns(network: EmulatedNetwork, pair: Pair) -> float:
     """What the bytes of one single packet take in the queues of a path, where slow ones are far from nothing."""
     return sum(_SMALL_BYTES / (queue.rate_bytes_per_s or math.inf) * 1e9 for queue in network.queues(*pair))
 
 
-def _single_train(network: Network, pair: Pair, start_ns: int) -> Train:
+def _single_train(network: EmulatedNetwork, pair: Pair, start_ns: int) -> Train:
     # Order is kept, so packets closer than the jitter would hold each other up and hide it; and packets
     # closer than their own length would queue.
     fewest, most = _SINGLE_PACKETS
@@ -155,7 +155,7 @@ def _single_train(network: Network, pair: Pair, start_ns: int) -> Train:
     }
 
 
-def _burst_starts(network: Network, pairs: Sequence[Pair], after_ns: int) -> tuple[list[int], int]:
+def _burst_starts(network: EmulatedNetwork, pairs: Sequence[Pair], after_ns: int) -> tuple[list[int], int]:
     """When each path's rate is measured, and when all are: together, as far as the emulator carries it."""
     slot_ns = int(_TRAIN_S * 1e9) + _PAUSE_NS
     at, together, starts = after_ns + _PAUSE_NS, 0.0, []

@@ -16,7 +16,7 @@ import socket
 import time
 from typing import Any
 
-from wanbench.harness.emulators.plan import Network, worker_address
+from wanbench.harness.emulators.plan import EmulatedNetwork, worker_address
 from wanbench.harness.emulators.relay.queues import Port, Switch
 from wanbench.harness.emulators.relay.stats import Meter
 from wanbench.harness.emulators.serve import answer, main
@@ -107,11 +107,11 @@ class Relay:
 
     # ---------------------------------------------------------------- commands
 
-    def apply(self, network: Network, seed: int) -> None:
+    def apply(self, network: EmulatedNetwork, seed: int) -> None:
         """Take new values, and places."""
         self._switch.apply(network, seed)
 
-    def update(self, network: Network) -> None:
+    def update(self, network: EmulatedNetwork) -> None:
         """Take new values for the same places. Raises: ValueError."""
         self._switch.update(network)
 

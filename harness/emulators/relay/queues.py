@@ -13,7 +13,7 @@ from heapq import heappop, heappush, heapreplace
 from itertools import count
 
 from wanbench.harness.emulators.impairments.base import Impairment
-from wanbench.harness.emulators.plan import Link, Network, Queue
+from wanbench.harness.emulators.plan import EmulatedNetwork, Link, Queue
 
 _DROPPED = -1.0
 _serial = count()
@@ -28,7 +28,7 @@ class Port:
         self.rank = rank
         self.address = address
         self.fd = fd
-        self.routes: dict[bytes, tuple[Way, Port]] = {}
+        self.routes: dict[bytes, tuple[DirectedPath, Port]] = {}
 
 
 Packet = tuple[float, bytes, Port]  # due time in ns, the IP packet, for whom
@@ -95,7 +95,7 @@ class Down(Stage):
         self.queue = TailDrop(queue)
 
 
-class Way(Stage):
+class DirectedPath(Stage):
     """One directed path: the source site's up queue, its own queue, loss, then the delay with its jitter."""
 
     __slots__ = ("bytes", "delay", "effects", "last", "lost", "packets", "queue", "rng", "up")
@@ -130,8 +130,8 @@ class Switch:
 
     def __init__(self) -> None:
         self.ports: dict[int, Port] = {}
-        self.network: Network | None = None
-        self.ways: dict[tuple[int, int], Way] = {}  # by site numbers; (a, a) is local
+        self.network: EmulatedNetwork | None = None
+        self.paths: dict[tuple[int, int], DirectedPath] = {}  # by site numbers; (a, a) is local
         self.ups: list[TailDrop] = []
         self.downs: list[Down] = []
         self.unknown = self.not_ipv4 = 0
@@ -145,27 +145,27 @@ class Switch:
         self._route()
         return port
 
-    def apply(self, network: Network, seed: int) -> None:
+    def apply(self, network: EmulatedNetwork, seed: int) -> None:
         """Take new values. A path that exists already keeps what is in flight and its order."""
         before, self.network = self.network, network
         sites = range(len(network.sites))
         if not network.has_places_of(before):
             # Other places: what is in flight drains by the old paths, and the new ones may not overtake it.
-            last = max((way.last for way in self.ways.values()), default=0.0)
+            last = max((path.last for path in self.paths.values()), default=0.0)
             last = max([last, *(down.queue.busy for down in self.downs)])
             self.ups = [TailDrop(queue) for queue in network.up]
             self.downs = [Down(queue) for queue in network.down]
-            self.ways = {pair: Way(link, last) for pair, link in network.links.items()}
+            self.paths = {pair: DirectedPath(link, last) for pair, link in network.links.items()}
             for site in sites:
-                self.ways[site, site] = Way(network.link(site, site), last)
+                self.paths[site, site] = DirectedPath(network.link(site, site), last)
         self._configure(network)
-        for (src, dst), way in self.ways.items():
-            way.rng = random.Random(f"{seed}:{network.sites[src]}>{network.sites[dst]}")
+        for (src, dst), path in self.paths.items():
+            path.rng = random.Random(f"{seed}:{network.sites[src]}>{network.sites[dst]}")
             if src != dst:
-                way.up, way.down = self.ups[src], self.downs[dst]
+                path.up, path.down = self.ups[src], self.downs[dst]
         self._route()
 
-    def update(self, network: Network) -> None:
+    def update(self, network: EmulatedNetwork) -> None:
         """New values for the same places; the random draws of paths go on.
 
         Raises:
@@ -176,13 +176,13 @@ class Switch:
         self.network = network
         self._configure(network)
 
-    def _configure(self, network: Network) -> None:
+    def _configure(self, network: EmulatedNetwork) -> None:
         for site in range(len(network.sites)):
             self.ups[site].configure(network.up[site])
             self.downs[site].queue.configure(network.down[site])
-            self.ways[site, site].configure(network.link(site, site))
+            self.paths[site, site].configure(network.link(site, site))
         for pair, link in network.links.items():
-            self.ways[pair].configure(link)
+            self.paths[pair].configure(link)
 
     def _route(self) -> None:
         """Resolve every destination address once, so that a packet costs one lookup."""
@@ -195,7 +195,7 @@ class Switch:
         for port in placed:
             here = site_of[port.rank]
             port.routes = {
-                other.address: (self.ways[here, site_of[other.rank]], other) for other in placed if other is not port
+                other.address: (self.paths[here, site_of[other.rank]], other) for other in placed if other is not port
             }
 
     # ---------------------------------------------------------------- counters
@@ -205,16 +205,16 @@ class Switch:
         self.unknown = self.not_ipv4 = 0
         for queue in self._queues():
             queue.drops = 0
-        for way in self.ways.values():
-            way.packets = way.bytes = way.lost = 0
+        for path in self.paths.values():
+            path.packets = path.bytes = path.lost = 0
 
     def drops(self) -> dict[str, int]:
         """Packets that went no further, by cause."""
         return {
             "up": sum(queue.drops for queue in self.ups),
-            "path": sum(way.queue.drops for way in self.ways.values()),
+            "path": sum(path.queue.drops for path in self.paths.values()),
             "down": sum(down.queue.drops for down in self.downs),
-            "loss": sum(way.lost for way in self.ways.values()),
+            "loss": sum(path.lost for path in self.paths.values()),
             "unknown": self.unknown,
         }
 
@@ -225,13 +225,13 @@ class Switch:
             {
                 "src": sites[src],
                 "dst": sites[dst],
-                "packets": way.packets,
-                "bytes": way.bytes,
-                "dropped": way.queue.drops,
-                "lost": way.lost,
+                "packets": path.packets,
+                "bytes": path.bytes,
+                "dropped": path.queue.drops,
+                "lost": path.lost,
             }
-            for (src, dst), way in sorted(self.ways.items())
-            if way.packets or way.queue.drops or way.lost
+            for (src, dst), path in sorted(self.paths.items())
+            if path.packets or path.queue.drops or path.lost
         ]
 
     def site_counters(self) -> list[dict[str, object]]:
@@ -244,7 +244,7 @@ class Switch:
 
     def _queues(self) -> list[TailDrop]:
         downs = [down.queue for down in self.downs]
-        return [*self.ups, *downs, *(way.queue for way in self.ways.values())]
+        return [*self.ups, *downs, *(path.queue for path in self.paths.values())]
 
     # ---------------------------------------------------------------- traffic
 
@@ -257,27 +257,27 @@ class Switch:
             else:
                 self.not_ipv4 += 1
             return
-        way, port = route
+        path, port = route
         size = len(packet)
-        if way.up is not None:
-            now = way.up.departure(now, size)
+        if path.up is not None:
+            now = path.up.departure(now, size)
             if now < 0:
                 return
-        due = way.queue.departure(now, size)
+        due = path.queue.departure(now, size)
         if due < 0:
             return
-        copies = [(way.delay, packet)]
-        for relay, value in way.effects:
-            copies = relay(value, way.rng, copies)
+        copies = [(path.delay, packet)]
+        for relay, value in path.effects:
+            copies = relay(value, path.rng, copies)
         if not copies:
-            way.lost += 1
+            path.lost += 1
         for delay, copy in copies:
-            way.packets += 1
-            way.bytes += size
-            way.last = max(way.last, due + delay)
-            if not way.fifo:
-                heappush(self._heap, (way.last, way.serial, way))
-            way.fifo.append((way.last, copy, port))
+            path.packets += 1
+            path.bytes += size
+            path.last = max(path.last, due + delay)
+            if not path.fifo:
+                heappush(self._heap, (path.last, path.serial, path))
+            path.fifo.append((path.last, copy, port))
 
     def next_due(self) -> float | None:
         """When `release` has something to do next; None when nothing is in flight."""

@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from wanbench.harness.analysis.best import Network, Standing
+from wanbench.harness.analysis.best import NetworkStandings, Standing
 from wanbench.harness.analysis.summary import AnalysisError, axis_value
 from wanbench.harness.results.verify import ACCURACY_BAND
 from wanbench.harness.show.figures.hover import note
@@ -22,7 +22,7 @@ _FRONT: dict[str, Any] = {"color": FAINT, "linewidth": 0.6, "linestyle": (0, (2,
 
 
 @wanbench_style()
-def pareto(found: Sequence[Network], data_set: str, about: str, width_in: float = PAGE_IN) -> Figure:
+def pareto(found: Sequence[NetworkStandings], data_set: str, about: str, width_in: float = PAGE_IN) -> Figure:
     """Every network of a run in which something is learned.
 
     Args:
@@ -57,7 +57,7 @@ def _has_point(standing: Standing) -> bool:
     return standing.accuracy_change is not None and not math.isnan(standing.scalability)
 
 
-def _limits(found: Sequence[Network]) -> tuple[float, float]:
+def _limits(found: Sequence[NetworkStandings]) -> tuple[float, float]:
     changes = [
         100 * (s.accuracy_change + end - s.accuracy)
         for n in found
@@ -69,7 +69,7 @@ def _limits(found: Sequence[Network]) -> tuple[float, float]:
     return min(*changes, -100 * ACCURACY_BAND) - margin, max(*changes, 0.0) + margin
 
 
-def _panel(axes: Axes, network: Network, looks: dict[str, Style]) -> None:
+def _panel(axes: Axes, network: NetworkStandings, looks: dict[str, Style]) -> None:
     drawn = [s for s in network.standings if _has_point(s)]
     front = pareto_front(drawn)
     axes.axhspan(-100 * ACCURACY_BAND, 0, color=FAINT, alpha=0.10, linewidth=0, zorder=0)
@@ -107,5 +107,5 @@ def pareto_front(standings: Sequence[Standing]) -> list[Standing]:
     return sorted(front, key=lambda s: s.scalability)
 
 
-def _where(network: Network) -> str:
+def _where(network: NetworkStandings) -> str:
     return ", ".join(axis_value(axis, value) for axis, value in network.where.items()) or "one network"

@@ -17,7 +17,7 @@ from wanbench.harness.results.store import RECORDED, RunFolder
 from wanbench.harness.show.report.cell_table import Line, cell_line, header, shown_axes
 from wanbench.harness.show.report.findings import (
     Failure,
-    Finding,
+    RuleOutcome,
     environment_of,
     failure_of,
     fidelity_of,
@@ -58,7 +58,7 @@ class Content:
     figures_left: int
     header: tuple[tuple[str, str], ...]
     lines: tuple[Line, ...]
-    findings: tuple[Finding, ...]
+    findings: tuple[RuleOutcome, ...]
     fidelity: tuple[tuple[str, str], ...]
     unreadable: tuple[str, ...]
     failures: tuple[Failure, ...]

@@ -17,7 +17,7 @@ _TAIL_LINES = 30
 
 
 @dataclass(frozen=True)
-class Finding:
+class RuleOutcome:
     """A rule of `verify`: what it asks for, and what breaks it (text, cells)."""
 
     rule: str
@@ -51,7 +51,7 @@ def objections_to(folder: RunFolder, rows: Sequence[Row]) -> tuple[list[Objectio
         return [], f"the rules cannot be applied to these rows ({type(error).__name__}: {error})"
 
 
-def findings_of(broken: Sequence[Objection]) -> tuple[Finding, ...]:
+def findings_of(broken: Sequence[Objection]) -> tuple[RuleOutcome, ...]:
     """Every rule, with what breaks it."""
     findings = []
     for rule in RULES:
@@ -59,7 +59,7 @@ def findings_of(broken: Sequence[Objection]) -> tuple[Finding, ...]:
         for one in broken:
             if one.rule == rule:
                 texts.setdefault(one.text, []).append(one.cell or "the whole run")
-        findings.append(Finding(rule, meaning(rule), tuple((text, tuple(where)) for text, where in texts.items())))
+        findings.append(RuleOutcome(rule, meaning(rule), tuple((text, tuple(where)) for text, where in texts.items())))
     return tuple(findings)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from wanbench.harness.analysis.best import Network, Standing
+from wanbench.harness.analysis.best import NetworkStandings, Standing
 from wanbench.harness.analysis.summary import axis_value
 from wanbench.harness.results.verify import ACCURACY_BAND, Objection
 from wanbench.harness.show.data_set import data_set
@@ -43,7 +43,7 @@ def verdict_of(rows: Sequence[Row], broken: Sequence[Objection], unjudged: str |
     return "publishable", f"Nothing speaks against publishing {what}."
 
 
-def headline_of(found: Sequence[Network]) -> str:
+def headline_of(found: Sequence[NetworkStandings]) -> str:
     """Which algorithm is best on how many networks."""
     wins: dict[str, int] = {}
     for network in found:
@@ -57,7 +57,7 @@ def headline_of(found: Sequence[Network]) -> str:
     return f"Best of {total} network{'s' if total > 1 else ''}: {said}."
 
 
-def best_of(network: Network) -> Best:
+def best_of(network: NetworkStandings) -> Best:
     """The row of a network."""
     where = where_text(network.where)
     best = network.best
@@ -94,7 +94,7 @@ def _accuracy(standing: Standing) -> str:
     return f"{points} points {interval}".rstrip()
 
 
-def best_note(found: Sequence[Network]) -> str:
+def best_note(found: Sequence[NetworkStandings]) -> str:
     """What "best" means, and who was left out."""
     slower = sorted({s.algorithm for network in found for s in network.standings if not s.accurate})
     text = (

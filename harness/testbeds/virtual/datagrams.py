@@ -49,11 +49,11 @@ class ExchangeFlight:
     """An exchange as one rank takes part in it.
 
     Args:
-        rank, number: whose, and which of its exchanges. expected: datagrams of each peer, only of those that send any.
+        rank, number: whose, and which of its exchanges. from_peer: datagrams of each peer, only of those that send any.
     """
 
-    def __init__(self, rank: int, number: int, expected: Mapping[int, int], terms: Terms) -> None:
-        self.rank, self.number, self.expected, self.terms = rank, number, expected, terms
+    def __init__(self, rank: int, number: int, from_peer: Mapping[int, int], terms: Terms) -> None:
+        self.rank, self.number, self.from_peer, self.terms = rank, number, from_peer, terms
         self.left_ns: int | None = None
         self.ended_ns: int | None = None
         self.waiting: list[Waiting] = []
@@ -77,10 +77,10 @@ class Exchanges:
         self._ended = [-1] * ranks
 
     def begin(
-        self, rank: int, number: int, sends: Mapping[int, tuple[int, int]], expected: Mapping[int, int], terms: Terms
+        self, rank: int, number: int, sends: Mapping[int, tuple[int, int]], from_peer: Mapping[int, int], terms: Terms
     ) -> ExchangeFlight:
         """A rank joins its exchange `number`; `sends`: (datagrams, bytes) to each peer that gets any."""
-        flight = self._pending[rank][number] = ExchangeFlight(rank, number, expected, terms)
+        flight = self._pending[rank][number] = ExchangeFlight(rank, number, from_peer, terms)
         key = tuple((dst, *sends[dst]) for dst in sorted(sends, key=lambda dst: (dst - rank) % len(self._pending)))
         self._simulation.at(self._simulation.now, (_SENT, rank, number), lambda: self._send(flight, key))
         return flight
@@ -142,9 +142,9 @@ class Exchanges:
 
     def _end_ns(self, flight: ExchangeFlight, left_ns: int) -> int:
         batches = self._batches[flight.rank]
-        mine = [batches[flight.number][peer] for peer in flight.expected if peer in batches[flight.number]]
+        mine = [batches[flight.number][peer] for peer in flight.from_peer if peer in batches[flight.number]]
         arrivals = np.sort(np.concatenate([batch.arrival[~batch.lost] for batch in mine] or [np.zeros(0, np.int64)]))
-        complete = len(arrivals) == sum(flight.expected.values())
+        complete = len(arrivals) == sum(flight.from_peer.values())
         through = max(left_ns, int(arrivals[-1]) if len(arrivals) else 0) if complete else None
         latest = self._all_heard_ns(flight)
         if latest is not None:
@@ -164,9 +164,9 @@ class Exchanges:
                     first = batch.heard_ns()
                     if first is not None:
                         heard[peer] = min(first, heard.get(peer, first))
-        if not flight.expected.keys() <= heard.keys():
+        if not flight.from_peer.keys() <= heard.keys():
             return None
-        return max((heard[peer] for peer in flight.expected), default=0)
+        return max((heard[peer] for peer in flight.from_peer), default=0)
 
     def _forget(self, rank: int) -> None:
         """Drop what came for exchanges that have ended here."""

@@ -139,10 +139,10 @@ class SimulatedFabric:
         return known
 
     def exchange(
-        self, rank: int, number: int, sends: Mapping[int, tuple[int, int]], expected: Mapping[int, int], terms: Terms
+        self, rank: int, number: int, sends: Mapping[int, tuple[int, int]], from_peer: Mapping[int, int], terms: Terms
     ) -> ExchangeFlight:
         """Join an exchange of datagrams."""
-        return self._exchanges.begin(rank, number, sends, expected, terms)
+        return self._exchanges.begin(rank, number, sends, from_peer, terms)
 
     def there(self, flight: ExchangeFlight, peer: int, cut: Blocks) -> list[bool]:
         """Which blocks of a peer had come when the exchange ended; none if it had sent none."""

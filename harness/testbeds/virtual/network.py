@@ -15,8 +15,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from wanbench.harness.emulators.plan import MTU, Network, Queue
-from wanbench.harness.testbeds.virtual.noise import Noise, PathStreams
+from wanbench.harness.emulators.plan import MTU, EmulatedNetwork, Queue
+from wanbench.harness.testbeds.virtual.noise import MessageNoise, PathStreams
 from wanbench.harness.testbeds.virtual.outages import Outages
 from wanbench.harness.testbeds.virtual.queues import Ints, QueueStates, Turn
 from wanbench.harness.testbeds.virtual.tcp import Connections, Load, Tcp
@@ -37,7 +37,7 @@ class VirtualNetwork:
         mtu: largest packet, headers included.
     """
 
-    def __init__(self, network: Network, *, seed: int = 0, tcp: Tcp = _NO_TCP, mtu: int = MTU) -> None:
+    def __init__(self, network: EmulatedNetwork, *, seed: int = 0, tcp: Tcp = _NO_TCP, mtu: int = MTU) -> None:
         count = len(network.sites)
         self.sites = count
         self.site_of: Ints = np.array(network.site_of, np.int64)
@@ -62,7 +62,7 @@ class VirtualNetwork:
         self._latest = np.zeros(self.sites**2, np.int64)  # arrival, at the down queue, of what has left on each path
         self._held = np.zeros(self.sites**2, np.int64)
 
-    def update(self, network: Network) -> None:
+    def update(self, network: EmulatedNetwork) -> None:
         """New values for the same places. What has left its worker travels on by the old ones, and is not overtaken.
 
         Raises:
@@ -85,7 +85,7 @@ class VirtualNetwork:
         np.maximum.at(self._latest, link, end)
         return end
 
-    def _take(self, network: Network) -> None:
+    def _take(self, network: EmulatedNetwork) -> None:
         self.up_cost, self.down_cost = _costs(network.up), _costs(network.down)
         for (src, dst), link in network.links.items():
             index = src * self.sites + dst
@@ -210,7 +210,7 @@ class Route:
         )
         slowest = np.maximum.reduce([stage.service_ns for stage in stages])
         loses = datagrams is None
-        self._noise = Noise.of(network.paths, self._link, self._far_delay, packets, slowest, loses=loses)
+        self._noise = MessageNoise.of(network.paths, self._link, self._far_delay, packets, slowest, loses=loses)
 
     def send(self, ready: Ints, connections: Connections) -> Ints:
         """`depart` and `land` at once: when each message has arrived as a whole."""

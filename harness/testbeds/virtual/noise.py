@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from wanbench.harness.emulators.plan import Network
+from wanbench.harness.emulators.plan import EmulatedNetwork
 from wanbench.harness.testbeds.virtual import streams
 from wanbench.harness.testbeds.virtual.queues import Ints, in_turn, segments
 
@@ -22,7 +22,7 @@ class PathStreams:
         seed: of all streams; a path's own is named by its sites.
     """
 
-    def __init__(self, network: Network, seed: int) -> None:
+    def __init__(self, network: EmulatedNetwork, seed: int) -> None:
         sites = len(network.sites)
         self._seed = seed
         self.jitter_ns, self.loss = np.zeros(sites * sites), np.zeros(sites * sites)
@@ -31,7 +31,7 @@ class PathStreams:
         self._drawn = np.zeros(sites * sites, np.uint64)
         self._latest = np.zeros(sites * sites, np.int64)
 
-    def update(self, network: Network) -> None:
+    def update(self, network: EmulatedNetwork) -> None:
         """New values for the same places; streams go on. A path that loses everything has an outage instead."""
         sites = len(network.sites)
         for (src, dst), link in network.links.items():
@@ -80,7 +80,7 @@ class PathStreams:
         return out
 
 
-class Noise:
+class MessageNoise:
     """What the messages of one kind of round draw. Use `of`.
 
     A message of many packets has arrived when the last of them has, which waits for those before it: its jitter is the
@@ -105,7 +105,7 @@ class Noise:
     @staticmethod
     def of(
         paths: PathStreams, links: Ints, delay: Ints, packets: Ints, slowest_ns: Ints, *, loses: bool = True
-    ) -> Noise | None:
+    ) -> MessageNoise | None:
         """For messages on these paths; None if the paths have neither jitter nor loss.
 
         Args:
@@ -119,7 +119,7 @@ class Noise:
             return None
         together = np.where(slowest_ns > 0, packets * sigma / np.maximum(slowest_ns, 1), packets)
         close = np.clip(together, 1, np.maximum(packets, 1))
-        return Noise(paths, links, delay, packets, close, jitters=jitters, loses=loses)
+        return MessageNoise(paths, links, delay, packets, close, jitters=jitters, loses=loses)
 
     def draw(self) -> tuple[Ints | None, Ints | None, Ints | None]:
         """(packets lost, 1 where the last one is among them, deviation from the delay) of each; None is all 0."""

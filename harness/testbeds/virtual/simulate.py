@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from wanbench.harness.emulators.plan import Network
+from wanbench.harness.emulators.plan import EmulatedNetwork
 from wanbench.harness.results.steps import Steps
 from wanbench.harness.testbeds.virtual.changing import Changing
 from wanbench.harness.testbeds.virtual.fabric import SimulatedFabric
@@ -37,7 +37,7 @@ class Simulated:
 
 def simulate(
     todo: Sequence[Job],
-    network: Network,
+    network: EmulatedNetwork,
     tcp: Tcp,
     *,
     shuffle: int | None = None,

@@ -7,8 +7,8 @@ import math
 import pytest
 import synthetic_rows
 
-from wanbench.harness.analysis.best import Network, Standing, megabytes_per_step, networks
-from wanbench.harness.analysis.paired import change
+from wanbench.harness.analysis.best import NetworkStandings, Standing, megabytes_per_step, networks
+from wanbench.harness.analysis.paired import paired_difference
 from wanbench.harness.analysis.summary import AnalysisError
 from wanbench.harness.show.figures.pareto import pareto_front
 
@@ -23,7 +23,7 @@ def standing(name, scalability, change=None, megabytes=None, low=None, high=None
 
 
 def network(*standings):
-    return Network({}, standings, ())
+    return NetworkStandings({}, standings, ())
 
 
 def test_the_fastest_is_best():
@@ -81,16 +81,16 @@ def test_changes_are_paired_by_seed_so_that_what_seeds_share_cancels():
 
 
 def test_the_interval_is_that_of_student():
-    found = change({1: 0.1, 2: 0.3, 3: 0.2, 4: 0.2}, dict.fromkeys(range(1, 9), 0.0))
+    found = paired_difference({1: 0.1, 2: 0.3, 3: 0.2, 4: 0.2}, dict.fromkeys(range(1, 9), 0.0))
     assert found.mean == pytest.approx(0.2)
     assert found.high - found.mean == pytest.approx(3.18245 * 0.0816497 / 2, rel=1e-5)  # t(0.975, 3), s, sqrt(4)
 
 
 def test_two_pairs_have_a_mean_and_no_interval_and_no_pair_has_neither():
-    assert change({1: 0.5, 2: 0.7}, {1: 0.4, 2: 0.4}).mean == pytest.approx(0.2)
-    assert change({1: 1.0}, {1: 0.0}).high == math.inf
-    assert change({1: 0.5}, {2: 0.5}) is None
-    assert change({1: math.nan, 2: 0.5}, {1: 0.5, 2: 0.5}) is None
+    assert paired_difference({1: 0.5, 2: 0.7}, {1: 0.4, 2: 0.4}).mean == pytest.approx(0.2)
+    assert paired_difference({1: 1.0}, {1: 0.0}).high == math.inf
+    assert paired_difference({1: 0.5}, {2: 0.5}) is None
+    assert paired_difference({1: math.nan, 2: 0.5}, {1: 0.5, 2: 0.5}) is None
 
 
 def test_workloads_are_never_joined_also_where_each_algorithm_has_one_of_its_own():

@@ -4,8 +4,8 @@ import pytest
 
 from wanbench.harness.emulators.plan import (
     UNLIMITED,
+    EmulatedNetwork,
     Link,
-    Network,
     PlanError,
     Queue,
     build,
@@ -76,7 +76,7 @@ def test_a_network_without_workers_is_refused():
 
 def test_json_round_trips_and_equal_networks_have_equal_keys():
     network = build(load("world4").scaled(0.01), ["oregon", "london", "london"])
-    again = Network.from_json(network.to_json())
+    again = EmulatedNetwork.from_json(network.to_json())
     assert again == network
     assert again.key() == network.key()
 

@@ -33,7 +33,7 @@ from wanbench.harness.emulators.netem.plan import (
     up_device,
     worker_device,
 )
-from wanbench.harness.emulators.plan import DEVICE, UNLIMITED, Link, Network, Queue, build, worker_address
+from wanbench.harness.emulators.plan import DEVICE, UNLIMITED, EmulatedNetwork, Link, Queue, build, worker_address
 from wanbench.netprofiles import Delay, Rate, load, uniform
 
 MS = 1_000_000
@@ -42,7 +42,7 @@ GOLDEN = Path(__file__).with_name("netem_two_sites.tc")
 
 def network(site_of, *, up=UNLIMITED, down=UNLIMITED, path=UNLIMITED, delay_ms=20, jitter_ns=0, loss=0.0):
     sites = max(site_of) + 1
-    return Network(
+    return EmulatedNetwork(
         sites=tuple(f"s{site}" for site in range(sites)),
         site_of=site_of,
         up=(up,) * sites,

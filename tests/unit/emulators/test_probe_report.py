@@ -3,7 +3,7 @@
 import pytest
 
 from wanbench.harness.emulators.impairments.loss import binomial_interval
-from wanbench.harness.emulators.plan import UNLIMITED, Link, Network, Queue
+from wanbench.harness.emulators.plan import UNLIMITED, EmulatedNetwork, Link, Queue
 from wanbench.harness.emulators.probe.plan import burst_train, flows_of, rounds_of, shared_up_flows, wire_ns
 from wanbench.harness.emulators.probe.report import (
     NETEM_TOLERANCE,
@@ -158,7 +158,7 @@ def network(sites, *, site_of=None, up=None, path=None):
         return UNLIMITED if rate is None else Queue(rate, int(rate / 10))
 
     link = Link(50 * MS, 0, 0.0, queue(path))
-    return Network(
+    return EmulatedNetwork(
         sites=tuple(f"s{site}" for site in range(sites)),
         site_of=tuple(range(sites)) if site_of is None else site_of,
         up=(queue(up),) * sites,
@@ -207,14 +207,14 @@ def test_single_packets_are_further_apart_than_slow_wires_and_jitter_hold_them()
     assert wire_ns(net, (0, 1)) == 5 * MS
     assert flows_of(net, [(0, 1)], 0)[0].trains[0]["spacing_ns"] == 10 * MS
     link = Link(50 * MS, 8 * MS, 0.0, UNLIMITED)
-    net = Network(net.sites, net.site_of, (UNLIMITED,) * 2, net.down, net.local_delay_ns, {(0, 1): link})
+    net = EmulatedNetwork(net.sites, net.site_of, (UNLIMITED,) * 2, net.down, net.local_delay_ns, {(0, 1): link})
     assert flows_of(net, [(0, 1)], 0)[0].trains[0]["spacing_ns"] == 32 * MS
 
 
 def test_a_loss_is_looked_for_only_where_it_can_be_seen():
     def loss_packets(loss):
         net = network(2)
-        net = Network(
+        net = EmulatedNetwork(
             net.sites, net.site_of, net.up, net.down, net.local_delay_ns, {(0, 1): Link(0, 0, loss, UNLIMITED)}
         )
         return sum(train["packets"] for train in flows_of(net, [(0, 1)], 0)[0].trains[1:])

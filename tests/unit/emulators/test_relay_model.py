@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wanbench.harness.emulators.plan import UNLIMITED, Link, Network, Queue, worker_address
+from wanbench.harness.emulators.plan import UNLIMITED, EmulatedNetwork, Link, Queue, worker_address
 from wanbench.harness.emulators.relay.queues import Switch, TailDrop
 
 MS = 1_000_000
@@ -28,7 +28,7 @@ def network(
 ):
     site_of = tuple(range(sites)) if site_of is None else site_of
     link = Link(int(delay_ms * MS), int(jitter_ms * MS), loss, path)
-    return Network(
+    return EmulatedNetwork(
         sites=tuple(f"s{site}" for site in range(sites)),
         site_of=site_of,
         up=(up,) * sites,
@@ -127,7 +127,7 @@ def test_all_sources_share_the_down_rate_of_a_site():
 def test_a_down_queue_serves_in_the_order_of_arrival_and_not_of_sending():
     net = network(3, down=Queue(1e6, 10**6))
     far = Link(50 * MS, 0, 0.0, UNLIMITED)
-    net = Network(net.sites, net.site_of, net.up, net.down, net.local_delay_ns, {**net.links, (0, 2): far})
+    net = EmulatedNetwork(net.sites, net.site_of, net.up, net.down, net.local_delay_ns, {**net.links, (0, 2): far})
     switch = switch_of(net)
     send(switch, 0, 2, now=0, number=1)
     send(switch, 1, 2, now=20 * MS, number=2)

@@ -8,7 +8,7 @@ from small_spec import GOOD
 
 from wanbench.harness.errors import SpecError
 from wanbench.harness.gate.claims import judge
-from wanbench.harness.gate.verdict import Finding, Verdict
+from wanbench.harness.gate.verdict import Judgement, Verdict
 from wanbench.harness.spec.experiment import Spec
 from wanbench.harness.spec.tables import Requirement
 
@@ -31,13 +31,13 @@ def refusal(**table) -> str:
 
 def test_a_claim_that_holds():
     assert claims(where={"algorithm": "dts", "rtt": "500ms"}, min=0.9) == [
-        Finding("scalability of dts w4 500ms: at least 0.9", Verdict.UNCHANGED, "is 1")
+        Judgement("scalability of dts w4 500ms: at least 0.9", Verdict.UNCHANGED, "is 1")
     ]
 
 
 def test_a_claim_that_is_broken_is_a_regression():
     assert claims(where={"algorithm": "ssgd", "rtt": "500ms"}, min=0.72, max=0.9) == [
-        Finding("scalability of ssgd w4 500ms: at least 0.72 and at most 0.9", Verdict.REGRESSED, "is 0.6")
+        Judgement("scalability of ssgd w4 500ms: at least 0.72 and at most 0.9", Verdict.REGRESSED, "is 0.6")
     ]
 
 
@@ -76,7 +76,7 @@ def test_a_metric_is_the_median_of_valid_repetitions():
 def test_a_claim_about_a_cell_that_failed_fails():
     rows = [row(status="failed", reason="it broke", scalability=None)]
     assert claims(rows=rows, where={"algorithm": "ssgd"}, min=0.8) == [
-        Finding("scalability of ssgd w4 100ms: at least 0.8", Verdict.FAILED, "ssgd w4 100ms: failed: it broke")
+        Judgement("scalability of ssgd w4 100ms: at least 0.8", Verdict.FAILED, "ssgd w4 100ms: failed: it broke")
     ]
 
 

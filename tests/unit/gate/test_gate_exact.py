@@ -11,17 +11,17 @@ from wanbench.harness.errors import SpecError
 from wanbench.harness.gate import baseline
 from wanbench.harness.gate.exact import compare, entries
 from wanbench.harness.gate.names import by_name
-from wanbench.harness.gate.verdict import Finding, Verdict
+from wanbench.harness.gate.verdict import Judgement, Verdict
 from wanbench.harness.spec.tables import GateTable
 
 
-def judged(before, after, **bands) -> Finding:
+def judged(before, after, **bands) -> Judgement:
     (finding,) = compare(entries([before]), [after], GateTable(**bands))
     return finding
 
 
 def test_nothing_changed():
-    assert judged(row(), row()) == Finding("ssgd w4 100ms", Verdict.UNCHANGED)
+    assert judged(row(), row()) == Judgement("ssgd w4 100ms", Verdict.UNCHANGED)
 
 
 @pytest.mark.parametrize(
@@ -38,7 +38,7 @@ def test_nothing_changed():
     ],
 )
 def test_anything_that_got_worse_is_a_regression_with_its_size(changed, text):
-    assert judged(row(), row(**changed)) == Finding("ssgd w4 100ms", Verdict.REGRESSED, text)
+    assert judged(row(), row(**changed)) == Judgement("ssgd w4 100ms", Verdict.REGRESSED, text)
 
 
 def test_what_only_got_better_is_named_and_no_failure():
@@ -59,18 +59,18 @@ def test_what_depends_on_rounding_has_a_band_of_its_own():
     learned = row(final_loss=0.50, accuracy=0.9)
     assert judged(learned, row(final_loss=0.54, accuracy=0.9)).verdict is Verdict.UNCHANGED
     finding = judged(learned, row(final_loss=0.60, accuracy=0.9, step_time_s=0.1))
-    assert finding == Finding("ssgd w4 100ms", Verdict.FAILED, "final_loss 0.5 -> 0.6 (+20 %), band 10%")
+    assert finding == Judgement("ssgd w4 100ms", Verdict.FAILED, "final_loss 0.5 -> 0.6 (+20 %), band 10%")
 
 
 def test_a_loss_that_is_no_number_fails_whatever_the_time_says():
-    assert judged(row(final_loss=0.5), row(final_loss=float("nan"), step_time_s=0.1)) == Finding(
+    assert judged(row(final_loss=0.5), row(final_loss=float("nan"), step_time_s=0.1)) == Judgement(
         "ssgd w4 100ms", Verdict.FAILED, "final_loss is nan"
     )
 
 
 def test_a_cell_that_failed_fails():
     broken = row(status="failed", reason="worker 1: it broke", step_time_s=None)
-    assert judged(row(), broken) == Finding("ssgd w4 100ms", Verdict.FAILED, "failed: worker 1: it broke")
+    assert judged(row(), broken) == Judgement("ssgd w4 100ms", Verdict.FAILED, "failed: worker 1: it broke")
 
 
 def test_cells_that_one_side_alone_has():

@@ -9,12 +9,12 @@ import pytest
 from gate_rows import row
 
 from wanbench.harness.gate.measured import Sides, findings, further, other_machine
-from wanbench.harness.gate.noise import ALL_CELLS, Noise
-from wanbench.harness.gate.verdict import Finding, Verdict
+from wanbench.harness.gate.noise import ALL_CELLS, HostNoise
+from wanbench.harness.gate.verdict import Judgement, Verdict
 from wanbench.harness.spec.tables import GateTable
 
 LIMITS = GateTable()
-UNKNOWN = Noise(Path("noise.json"), {})
+UNKNOWN = HostNoise(Path("noise.json"), {})
 
 
 def side(algorithm="ssgd", factor=1.0, rounds=5, seed=0, testbed="netns", **fields):
@@ -64,7 +64,7 @@ def test_all_cells_a_little_slower_are_seen_together():
 
 def test_the_margin_grows_with_the_measured_noise():
     base, head = side(), side(factor=1.15, seed=1)
-    noise = Noise(Path("n"), {"ssgd w4 100ms": 0.1, ALL_CELLS: 0.1})
+    noise = HostNoise(Path("n"), {"ssgd w4 100ms": 0.1, ALL_CELLS: 0.1})
     found, together = judged(base, head, noise)
     assert found["ssgd"].timing.margin == pytest.approx(0.2)
     assert found["ssgd"].timing.noise == 0.1
@@ -78,7 +78,7 @@ def test_what_is_undecided_after_the_first_look_is_measured_further():
     wild = [row("unsure", r, testbed="netns", step_time_s=0.5 * float(np.exp(x))) for r, x in
             enumerate(rng.normal(0.01, 0.2, 5))]  # fmt: skip
     sides = Sides(base, [*side("sure", seed=1), *wild], GateTable())
-    noise = Noise(Path("n"), {ALL_CELLS: 0.5})  # so that all cells together are no reason
+    noise = HostNoise(Path("n"), {ALL_CELLS: 0.5})  # so that all cells together are no reason
     assert further(sides, LIMITS, 2, noise) == ["unsure w4 100ms"]
     assert judged(base, [*side("sure", seed=1), *wild], noise)[0]["unsure"].verdict is Verdict.INCONCLUSIVE
 
@@ -137,8 +137,8 @@ def test_simulated_cells_are_judged_exactly():
 
 def test_cells_of_one_side_alone():
     found, _ = judged([*side("ssgd"), *side("gone")], [*side("ssgd", seed=1), *side("new")])
-    assert found["gone"] == Finding("gone w4 100ms", Verdict.NOT_COMPARABLE, "in base, but no cell of head")
-    assert found["new"] == Finding("new w4 100ms", Verdict.NEW, "base has no such cell")
+    assert found["gone"] == Judgement("gone w4 100ms", Verdict.NOT_COMPARABLE, "in base, but no cell of head")
+    assert found["new"] == Judgement("new w4 100ms", Verdict.NEW, "base has no such cell")
 
 
 def test_repetitions_are_paired_by_their_number():

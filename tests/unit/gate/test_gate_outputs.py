@@ -10,28 +10,28 @@ import pytest
 from wanbench.harness.errors import HostError
 from wanbench.harness.gate import annotations, junit, noise, summary
 from wanbench.harness.gate.text import as_text
-from wanbench.harness.gate.verdict import Finding, Report, Timing, Verdict
+from wanbench.harness.gate.verdict import Judgement, Report, Timing, Verdict
 
 TIMING = Timing(0.412, 0.498, 0.209, 0.181, 0.238, 0.019, 0.05, 10)
 REPORT = Report(
     "wan-gate",
     "head against base",
     cells=(
-        Finding("ddp w4 80ms", Verdict.UNCHANGED, timing=Timing(1.874, 1.869, -0.003, -0.015, 0.009, None, 0.05, 5)),
-        Finding("diloco w4 80ms", Verdict.REGRESSED, "messages_sent 4 -> 8 (+100 %)", TIMING),
-        Finding("diloco w4 1ms", Verdict.INCONCLUSIVE),
-        Finding("rps w4", Verdict.FAILED, "head, rep 0: failed: it | <broke>\n"),
+        Judgement("ddp w4 80ms", Verdict.UNCHANGED, timing=Timing(1.874, 1.869, -0.003, -0.015, 0.009, None, 0.05, 5)),
+        Judgement("diloco w4 80ms", Verdict.REGRESSED, "messages_sent 4 -> 8 (+100 %)", TIMING),
+        Judgement("diloco w4 1ms", Verdict.INCONCLUSIVE),
+        Judgement("rps w4", Verdict.FAILED, "head, rep 0: failed: it | <broke>\n"),
     ),
     claims=(
-        Finding("scalability of ddp: at least 0.9", Verdict.REGRESSED, "is 0.5"),
-        Finding("scalability of diloco: at least 0.9", Verdict.UNCHANGED, "is 0.99"),
+        Judgement("scalability of ddp: at least 0.9", Verdict.REGRESSED, "is 0.5"),
+        Judgement("scalability of diloco: at least 0.9", Verdict.UNCHANGED, "is 0.99"),
     ),
     notes=("the noise of this host is not known",),
 )
 
 
 def report(*verdicts: Verdict) -> Report:
-    return Report("e", "against b", cells=tuple(Finding(f"c{i}", verdict) for i, verdict in enumerate(verdicts)))
+    return Report("e", "against b", cells=tuple(Judgement(f"c{i}", verdict) for i, verdict in enumerate(verdicts)))
 
 
 @pytest.mark.parametrize(
@@ -51,7 +51,7 @@ def test_the_exit_code_is_that_of_the_worst_verdict(verdicts, code):
 
 
 def test_a_broken_requirement_is_a_regression():
-    broken = Report("e", "b", claims=(Finding("c", Verdict.REGRESSED),))
+    broken = Report("e", "b", claims=(Judgement("c", Verdict.REGRESSED),))
     assert broken.exit_code() == 1
 
 
@@ -109,15 +109,17 @@ def test_summaries_of_one_step_add_up_to_what_github_takes(tmp_path):
 
 
 def test_github_shows_ten_annotations_so_the_worst_come_first():
-    many = [Finding(f"c{i}", Verdict.REGRESSED, timing=Timing(1, 1, i / 100, 0, 0, None, 0.05, 5)) for i in range(40)]
-    every = Report("e", "b", cells=(*many, Finding("f", Verdict.FAILED, "50%\nlost"), Finding("i", Verdict.IMPROVED)))
+    many = [Judgement(f"c{i}", Verdict.REGRESSED, timing=Timing(1, 1, i / 100, 0, 0, None, 0.05, 5)) for i in range(40)]
+    every = Report(
+        "e", "b", cells=(*many, Judgement("f", Verdict.FAILED, "50%\nlost"), Judgement("i", Verdict.IMPROVED))
+    )
     lines = annotations.commands(every, "a,b:c.toml")
     assert len(lines) == 8
     assert [line.partition(" ")[0] for line in lines] == ["::error", "::error", "::notice", *["::error"] * 5]
     assert lines[0] == "::error file=a%2Cb%3Ac.toml,title=wanbench check::1 failed: f"
     assert lines[1].endswith("::40 regressed: " + ", ".join(f"c{i}" for i in range(10)) + " and 30 more")
     assert lines[3].endswith("::c39: regressed +39.0 %25")
-    all_kinds = Report("e", "b", cells=(*every.cells, Finding("n", Verdict.NOT_COMPARABLE), *report(*Verdict).cells))
+    all_kinds = Report("e", "b", cells=(*every.cells, Judgement("n", Verdict.NOT_COMPARABLE), *report(*Verdict).cells))
     assert len(annotations.commands(all_kinds, "s.toml")) == annotations.MOST
 
 
@@ -142,7 +144,7 @@ def test_junit_has_a_case_for_every_cell_and_requirement(tmp_path):
 
 
 def test_junit_survives_what_xml_cannot_hold():
-    text = junit.as_junit(Report("e", "b", cells=(Finding("c", Verdict.FAILED, "a\x1b[31mb"),)))
+    text = junit.as_junit(Report("e", "b", cells=(Judgement("c", Verdict.FAILED, "a\x1b[31mb"),)))
     assert ElementTree.fromstring(text)[0][0].get("message") == "failed: a?[31mb"
 
 

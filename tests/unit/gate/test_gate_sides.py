@@ -9,7 +9,7 @@ import pytest
 
 from wanbench.harness.errors import HostError, Interrupted, SpecError
 from wanbench.harness.gate import sides
-from wanbench.harness.gate.rounds import CannotRun, Measurement, Order, toml, turns
+from wanbench.harness.gate.rounds import CannotRun, Measurement, RunRequest, toml, turns
 from wanbench.harness.gate.sides import NoBase, opened, recorded
 
 
@@ -128,7 +128,7 @@ def test_the_working_folder_is_never_a_run_folder(tmp_path, monkeypatch):
 
 
 def test_sides_take_turns_in_going_first(tmp_path):
-    order = Order(tmp_path / "s.toml", "s", (), ())
+    order = RunRequest(tmp_path / "s.toml", "s", (), ())
     base, head = (Measurement(sides.Side(role, role), order, tmp_path / role) for role in ("base", "head"))
     assert "".join(side.side.role[0] for _, side in turns(0, 4, base, head)) == "bhhbbhhb"
     assert [index for index, _ in turns(5, 7, base, head)] == [5, 5, 6, 6]
@@ -158,7 +158,7 @@ def test_a_side_that_cannot_be_measured_says_why(tmp_path, status, error, said):
     program.write_text(f"#!/bin/sh\necho something else >&2; echo 'wanbench: no such key' >&2; exit {status}\n")
     program.chmod(0o755)
     side = sides.Side("base", "main (abc)", folder=tmp_path, python=str(program))
-    measurement = Measurement(side, Order(tmp_path / "s.toml", "s", (), ()), tmp_path)
+    measurement = Measurement(side, RunRequest(tmp_path / "s.toml", "s", (), ()), tmp_path)
     with pytest.raises(error) as caught:
         measurement.measure(1, ())
     assert str(caught.value) == said

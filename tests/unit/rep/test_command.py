@@ -301,10 +301,10 @@ def test_how_long_a_killed_process_was_gone_is_in_its_step_time():
 
 def test_who_is_killed_within_its_warm_up_may_be_killed_later():
     more = "[[timeline]]\nat = '1s'\nwhere = 1\nkill = true"
-    with pytest.raises(RepFailed, match=r"rank 1 told 1 steps, .* let it run longer, or kill it later$"):
+    with pytest.raises(RepFailed, match=r"rank 1 reported 1 steps, .* let it run longer, or kill it later$"):
         timed({0: ("hook", ends(1, 2, 3, 4)), 1: ("hook", ends(1))}, more=more)
 
 
 def test_a_program_that_ends_within_its_warm_up_is_an_error():
-    with pytest.raises(RepFailed, match="rank 1 told 3 steps, and the first 3 are warm-up"):
+    with pytest.raises(RepFailed, match="rank 1 reported 3 steps, and the first 3 are warm-up"):
         timed({0: ("hook", ends(1, 2, 3, 4)), 1: ("hook", ends(1, 2, 3))})

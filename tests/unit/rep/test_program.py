@@ -171,29 +171,29 @@ def driver(tmp_path, monkeypatch):
 
 
 def test_gpus_are_dealt_one_a_process_and_shared_where_there_are_too_few(driver):
-    assert gpus.dealt(2, 1, driver) == ("0", "1")
-    assert gpus.dealt(3, 1, driver) == ("0", "1", "0")
-    assert gpus.dealt(2, 2, driver) == ("0,1", "0,1")
+    assert gpus.assign_gpus(2, 1, driver) == ("0", "1")
+    assert gpus.assign_gpus(3, 1, driver) == ("0", "1", "0")
+    assert gpus.assign_gpus(2, 2, driver) == ("0,1", "0,1")
 
 
 def test_gpus_that_are_hidden_from_this_process_are_hidden_from_workers(driver, monkeypatch):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1")
-    assert gpus.dealt(2, 1, driver) == ("1", "1")
+    assert gpus.assign_gpus(2, 1, driver) == ("1", "1")
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "-1")
     with pytest.raises(HostError, match="no NVIDIA GPU here"):
-        gpus.dealt(1, 1, driver)
+        gpus.assign_gpus(1, 1, driver)
 
 
 def test_a_worker_needs_a_gpu_for_each_of_its_processes(driver):
     with pytest.raises(HostError) as caught:
-        gpus.dealt(1, 3, driver)
+        gpus.assign_gpus(1, 3, driver)
     assert str(caught.value) == (
         "--device cuda: 3 processes in a worker need as many GPUs, 2 are here; use a smaller --nproc-per-node"
     )
 
 
 def test_without_a_gpu_it_is_one_line_and_nothing_runs(monkeypatch, tmp_path):
-    monkeypatch.setattr(gpus.dealt, "__defaults__", (tmp_path / "none",))
+    monkeypatch.setattr(gpus.assign_gpus, "__defaults__", (tmp_path / "none",))
     said = refused(*EXEC, "--device", "cuda", "--", "true", code=3)
     assert said == (
         f"wanbench: --device cuda: no NVIDIA GPU here ({tmp_path}/none lists none, or CUDA_VISIBLE_DEVICES hides it); "
@@ -202,10 +202,10 @@ def test_without_a_gpu_it_is_one_line_and_nothing_runs(monkeypatch, tmp_path):
 
 
 def test_on_this_host_a_worker_sees_its_gpus_by_variable_and_in_a_container_only_by_request(tmp_path):
-    dealt = ("0,1", "2,3")
-    assert program(gpus=dealt).environment_of(3, 0, "id")["CUDA_VISIBLE_DEVICES"] == "2,3"
-    contained = program("docker", gpus=dealt)
+    assigned = ("0,1", "2,3")
+    assert program(gpus=assigned).environment_of(3, 0, "id")["CUDA_VISIBLE_DEVICES"] == "2,3"
+    contained = program("docker", gpus=assigned)
     assert "CUDA_VISIBLE_DEVICES" not in contained.environment_of(3, 0, "id")
-    (request,) = host_options(tmp_path, 3, "tun", Group(4, gpus=dealt))["device_requests"]
+    (request,) = host_options(tmp_path, 3, "tun", Group(4, gpus=assigned))["device_requests"]
     assert (request["DeviceIDs"], request["Capabilities"]) == (["2", "3"], [["gpu"]])
     assert host_options(tmp_path, 3, "tun", Group(4))["device_requests"] == []

@@ -11,7 +11,7 @@ from on_relay import expand
 from wanbench.harness.emulators.base import EmulatorError
 from wanbench.harness.emulators.plan import build
 from wanbench.harness.errors import SpecError
-from wanbench.harness.rep.program import Ended, playing
+from wanbench.harness.rep.program import Ended, play_timeline
 from wanbench.harness.spec.experiment import Spec
 from wanbench.harness.timeline.changes import changes_of
 from wanbench.harness.timeline.file import read_timeline, schedule_for_program
@@ -48,7 +48,7 @@ def until(condition):
 
 def test_the_network_of_a_program_changes_from_its_start_on(tmp_path):
     slot, ended, said = Slot(), Ended(), []
-    with playing(schedule(tmp_path), slot, [], ended, said.append) as begin:
+    with play_timeline(schedule(tmp_path), slot, [], ended, said.append) as begin:
         time.sleep(0.1)
         assert slot.updates == 0, "time counts from the start of the processes"
         begin()
@@ -60,7 +60,7 @@ def test_the_network_of_a_program_changes_from_its_start_on(tmp_path):
 
 def test_a_change_that_fails_ends_a_program_with_its_reason(tmp_path):
     def program():
-        with playing(schedule(tmp_path), Slot(fails=True), [], Ended()) as begin:
+        with play_timeline(schedule(tmp_path), Slot(fails=True), [], Ended()) as begin:
             begin()
             time.sleep(0.2)
 
@@ -70,7 +70,7 @@ def test_a_change_that_fails_ends_a_program_with_its_reason(tmp_path):
 
 def test_without_a_timeline_nothing_changes():
     ended = Ended()
-    with playing(None, Slot(), [], ended) as begin:
+    with play_timeline(None, Slot(), [], ended) as begin:
         begin()
     assert ended.events == []
 

@@ -16,7 +16,7 @@ from command_line import as_it_was, data, wanbench  # noqa: F401
 from wanbench.harness.emulators import choice
 from wanbench.harness.errors import HostError
 from wanbench.harness.run import doctor
-from wanbench.harness.run.doctor import Finding, can_run, examine
+from wanbench.harness.run.doctor import HostCheck, can_run, examine
 from wanbench.harness.testbeds.docker import daemon
 from wanbench.workloads.process import namespace
 
@@ -63,7 +63,7 @@ NO_NETEM = (
 
 def test_a_kernel_without_netem_and_without_modules_has_a_guest_that_has_it(monkeypatch):
     monkeypatch.setattr(choice, "why_no_netem", lambda testbed="netns": NO_NETEM)
-    assert finding("netem") == Finding(
+    assert finding("netem") == HostCheck(
         "netem",
         "missing",
         "this kernel has no netem (CONFIG_NET_SCH_NETEM), and no modules to load",
@@ -176,7 +176,7 @@ def test_a_daemon_without_the_image_says_how_to_make_it(monkeypatch):
         raise HostError(f"docker: no image {name!r} here")
 
     monkeypatch.setattr(daemon.Daemon, "image_id", missing)
-    assert finding("image") == Finding(
+    assert finding("image") == HostCheck(
         "image",
         "missing",
         "no image 'wanbench-worker' for --testbed docker",

@@ -296,7 +296,7 @@ def test_a_change_of_several_workers_came_when_the_last_of_them_was_slow_and_not
     names = ["everywhere: compute × 3", "everywhere: compute as before"] * 2
     events = [Event(what, due, due, 0) for what, due in zip(names, (1.0, 2.0, 4.0, 5.0), strict=True)]
     other = Event("everywhere: rtt × 2", 5.0, 5.001, 0)
-    told = Stragglers(cell.changes, network_of(cell), cell.profile, slowed_ns).told(
+    told = Stragglers(cell.changes, network_of(cell), cell.profile, slowed_ns).events(
         Played([*events, other], {}, 10 * S)
     )
     assert [(event.actual_s, event.at_ns) for event in told[:4]] == [

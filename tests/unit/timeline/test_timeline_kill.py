@@ -12,7 +12,7 @@ from on_relay import expand
 from wanbench.harness.emulators.plan import build
 from wanbench.harness.errors import SpecError
 from wanbench.harness.rep.command import program_of
-from wanbench.harness.rep.program import Ended, Program, playing, watch
+from wanbench.harness.rep.program import Ended, Program, play_timeline, watch
 from wanbench.harness.spec.experiment import Spec
 from wanbench.harness.timeline.changes import Change, changes_of, described
 from wanbench.harness.timeline.file import read_timeline, schedule_for_program
@@ -51,8 +51,8 @@ def refused(folder, *entries, workers=3):
 # ---------------------------------------------------------------- who is told what, when
 
 
-def orders(schedule, time_ns):
-    return [(order.ranks, dict(order.message)) for order in schedule.met({}).moment(time_ns).orders]
+def commands(schedule, time_ns):
+    return [(command.ranks, dict(command.message)) for command in schedule.met({}).moment(time_ns).commands]
 
 
 def test_a_worker_is_killed_at_its_time_and_started_again_when_that_is_over(tmp_path):
@@ -60,13 +60,13 @@ def test_a_worker_is_killed_at_its_time_and_started_again_when_that_is_over(tmp_
     score = played.met({})
     assert score.times == (1 * S, 2 * S, 4 * S, 5 * S)
     assert [score.moment(at).what for at in score.times] == [("w1: killed",), ("w1: started again",)] * 2
-    assert orders(played, 4 * S) == [((1,), {"cmd": "kill", "again": True, "due_ns": 4 * S})]
-    assert orders(played, 5 * S) == [((1,), {"cmd": "restart", "due_ns": 5 * S})]
+    assert commands(played, 4 * S) == [((1,), {"cmd": "kill", "again": True, "due_ns": 4 * S})]
+    assert commands(played, 5 * S) == [((1,), {"cmd": "restart", "due_ns": 5 * S})]
     assert score.moment(4 * S).network == played.network
 
 
 def test_without_an_end_it_stays_dead(tmp_path):
-    assert orders(schedule(tmp_path, FOR_GOOD), 20_000_000) == [
+    assert commands(schedule(tmp_path, FOR_GOOD), 20_000_000) == [
         ((1,), {"cmd": "kill", "again": False, "due_ns": 20_000_000})
     ]
 
@@ -76,7 +76,7 @@ def test_a_site_is_all_its_workers():
     network = build(profile, ("w0", "w1", "w1"))
     change = Change.from_config({"at": "1s", "for": "1s", "where": "w1", "kill": True})
     played = Schedule([change], network, profile)
-    assert [ranks for ranks, _ in orders(played, 1 * S)] == [(1, 2)]
+    assert [ranks for ranks, _ in commands(played, 1 * S)] == [(1, 2)]
     assert played.restarts() == [0, 1, 1]
 
 
@@ -191,7 +191,7 @@ def until(condition):
 def test_events_say_when_a_worker_had_done_it_and_that_a_program_had_ended_before(tmp_path):
     slot, ended = Slot(), Ended()
     played = schedule(tmp_path, FOR_A_WHILE, FOR_GOOD.replace("20ms", "80ms").replace("= 1", "= 2"))
-    with playing(played, slot, slot.handles, ended) as begin:
+    with play_timeline(played, slot, slot.handles, ended) as begin:
         begin()
         until(lambda: len(slot.told) == 3)
         now = time.monotonic_ns()

@@ -12,7 +12,7 @@ import torch
 from on_relay import expand
 from small_spec import GOOD, edited
 
-from wanbench.harness.emulators.plan import Network
+from wanbench.harness.emulators.plan import EmulatedNetwork
 from wanbench.harness.rep.train import jobs, measure, network_of
 from wanbench.harness.spec.experiment import Spec
 from wanbench.harness.testbeds.virtual.kernel import SimulationError
@@ -137,7 +137,7 @@ def test_a_lone_worker_needs_no_network():
     cells = expand(Spec.from_toml(edited(VIRTUAL), "x.toml"), "x.toml")
     (alone,) = [cell for cell in cells if cell.is_baseline]
     network = network_of(alone)
-    assert isinstance(network, Network)
+    assert isinstance(network, EmulatedNetwork)
     outcome = simulate(jobs(alone, 0, ""), network, Tcp()).outcomes[0]
     assert outcome.window["stall_ns"] == 0
     assert "virtual" not in GOOD

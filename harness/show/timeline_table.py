@@ -11,7 +11,7 @@ _HEADER = ("change", "due s", "came s", "late by at most ms", "repetitions")
 _MOST = 12
 
 
-def told(rows: Iterable[Mapping[str, Any]]) -> str:
+def timeline_table(rows: Iterable[Mapping[str, Any]]) -> str:
     """A line a timeline, and one for each of its changes over all valid repetitions; "" where nothing changed."""
     changing: dict[str, list[Mapping[str, Any]]] = {}
     for row in rows:

@@ -17,7 +17,7 @@ _WIDTH = 110
 _ALSO = 3
 
 
-def decision(rows: Iterable[Mapping[str, Any]]) -> str:
+def headline(rows: Iterable[Mapping[str, Any]]) -> str:
     """A sentence, a line a network and what the columns mean; nothing where nothing can be compared yet."""
     try:
         found = networks(rows)

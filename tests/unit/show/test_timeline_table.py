@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from wanbench.harness.show.changes import told
+from wanbench.harness.show.timeline_table import timeline_table
 
 
 def row(*events, timeline="worker 3: cut off at 6 s for 5 s", status="ok"):
@@ -17,7 +17,7 @@ def test_changes_are_told_over_all_valid_repetitions():
         row(("worker 3: cut off", 6.0, 6.004), ("worker 3: healed", 11.0, None)),
         row(("worker 3: cut off", 6.0, 9.0), status="invalid"),
     ]
-    said = [line.split() for line in told(rows).splitlines()]
+    said = [line.split() for line in timeline_table(rows).splitlines()]
     assert said[0] == ["timeline:", "worker", "3:", "cut", "off", "at", "6", "s", "for", "5", "s"]
     assert said[-2] == ["worker", "3:", "cut", "off", "6.000", "6.001..6.004", "4.0", "2", "of", "2"]
     assert said[-1] == ["worker", "3:", "healed", "11.000", "11.002", "2.0", "1", "of", "2"]
@@ -25,7 +25,7 @@ def test_changes_are_told_over_all_valid_repetitions():
 
 def test_why_a_change_never_came_is_not_guessed():
     """Training had ended, or the program that was to be killed, or a worker made no step in that time."""
-    assert told([row(("worker 3: killed", 6.0, None))]).splitlines()[-1].split()[-5:] == [
+    assert timeline_table([row(("worker 3: killed", 6.0, None))]).splitlines()[-1].split()[-5:] == [
         "6.000",
         "never",
         "0",
@@ -35,4 +35,4 @@ def test_why_a_change_never_came_is_not_guessed():
 
 
 def test_of_a_network_that_stays_nothing_is_said():
-    assert told([row(timeline=None)]) == ""
+    assert timeline_table([row(timeline=None)]) == ""
