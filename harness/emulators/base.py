@@ -1,4 +1,4 @@
-"""What an emulator tells about itself."""
+"""The statistics and errors that an emulator reports."""
 
 from __future__ import annotations
 
@@ -10,13 +10,16 @@ from wanbench.harness.errors import HostError
 
 
 class EmulatorError(HostError):
-    """An emulator that cannot do what it was asked; one line that says what and why."""
+    """An emulator cannot carry out a command. The message is one line with the command and the reason."""
 
 
 @dataclass(frozen=True)
 class PathStats:
-    """Traffic of one directed path since the last reset. Packets and bytes are those of the delay, so drops at the
-    path and losses are not in them: those that entered it (relay), or left it (netem)."""
+    """The traffic of one directed path since the last reset.
+
+    Packets and bytes are counted at the delay: as they enter it (relay) or leave it (netem). Packets that the path's
+    queue dropped or that were lost are not included.
+    """
 
     src: str
     dst: str
@@ -28,7 +31,7 @@ class PathStats:
 
 @dataclass(frozen=True)
 class SiteStats:
-    """Packets dropped by the queues that the workers of a site share."""
+    """Packets dropped by the queues that the workers of one site share."""
 
     site: str
     up_dropped: int
@@ -37,20 +40,20 @@ class SiteStats:
 
 @dataclass(frozen=True)
 class EmulatorStats:
-    """Everything since the last reset. A figure that an emulator cannot know is None.
+    """All statistics since the last reset. A value that the emulator cannot know is None.
 
     Attributes:
         emulator: `relay` or `netem`.
         seconds: length of the period.
         packets, bytes: delivered to workers, local traffic included.
-        drops: packets by cause: `up`, `path`, `down` (full queues), `loss` (configured), `unknown`
-            (no such worker), `refused` (the worker's device, or with netem a router's, took no more), `gone` (the
+        drops: dropped packets by cause: `up`, `path`, `down` (full queues), `loss` (configured), `unknown`
+            (no such worker), `refused` (the device of the worker, or of a router with netem, was full), `gone` (the
             worker had ended). A cause that an emulator cannot see is absent: `unknown` and `gone` for netem.
         not_ipv4: packets of other protocols, which are ignored.
         lateness_*_ms: actual minus due time of delivery, over packets.
-        read_lag_*_ms: longest time that a packet may have waited to be read, over turns of the loop.
-        overdue_pct: share of the period during which a packet was late, or may have waited to be read, by more than
-            1 ms: no step can have taken longer by more than that.
+        read_lag_*_ms: the longest time that a packet can have waited to be read, over turns of the loop.
+        overdue_pct: share of the period during which some packet was late, or can have waited to be read, by more
+            than 1 ms. The emulator cannot have lengthened a step by more than this share.
         cpu_s, cpu_us_per_packet: processor time of the emulator.
     """
 
@@ -72,12 +75,12 @@ class EmulatorStats:
     cpu_us_per_packet: float | None
 
     def to_json(self) -> dict[str, Any]:
-        """Plain data; `EmulatorStats.from_json` is the way back."""
+        """Return plain data. `EmulatorStats.from_json` is the inverse."""
         return asdict(self)
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> EmulatorStats:
-        """The inverse of `to_json`."""
+        """Build the statistics from the output of `to_json`."""
         fields = dict(data)
         fields["paths"] = tuple(PathStats(**item) for item in data["paths"])
         fields["sites"] = tuple(SiteStats(**item) for item in data["sites"])

@@ -1,4 +1,4 @@
-"""Emulators by name, and which one `auto` means on this host."""
+"""The emulators by name, and the one that `auto` selects on this host."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from wanbench.harness.errors import HostError
 from wanbench.harness.process import child
 
 EMULATORS = ("relay", "netem")
-Home = Literal["processes", "containers", "adopted"]  # what workers are; adopted: containers of somebody else
+Home = Literal["processes", "containers", "adopted"]  # what workers run in; adopted: containers started by others
 _DETECT_S = 30.0
 
 
 def starter(name: str) -> Callable[[], Emulator]:
-    """What starts an emulator; each call starts another one."""
+    """Return a function that starts a new emulator of this kind on every call."""
     from wanbench.harness.emulators.netem.emulator import NetemEmulator
     from wanbench.harness.emulators.relay.emulator import RelayEmulator
 
@@ -28,49 +28,49 @@ def starter(name: str) -> Callable[[], Emulator]:
 
 
 def check(name: str, home: Home) -> None:
-    """Refuse in one line an emulator that this host cannot run for such workers. Raises: HostError."""
+    """Check that this host can run the emulator for such workers. Raises: HostError, if it cannot."""
     missing = why_no_netem(home) if name == "netem" else why_no_relay(home)
     if missing is not None:
         raise HostError(missing)
 
 
 def why_no_relay(home: Home = "processes") -> str | None:
-    """What the relay lacks on this host; None if it works. Containers get the device from their daemon."""
+    """Return what the relay lacks on this host, or None if it works. Containers get the device from their daemon."""
     device = Path("/dev/net/tun")
     if home == "adopted":
         return None
     if not device.exists():
-        return f"{device}: not there; the relay emulator needs it: sudo modprobe tun"
+        return f"{device}: does not exist; the relay emulator needs it: sudo modprobe tun"
     if home == "processes" and not os.access(device, os.R_OK | os.W_OK):
         return f"{device}: permission denied; run as root, or: sudo chmod 0666 {device}"
     return None
 
 
 def why_no_netem(home: Home = "processes") -> str | None:
-    """What netem lacks on this host; None if it works."""
+    """Return what netem lacks on this host, or None if it works."""
     if home == "adopted":
-        return "netem: nobody here may enter the networks of the other containers; use --emulator relay"
+        return "netem: cannot enter the networks of containers that others started; use --emulator relay"
     if home == "containers" and os.geteuid() != 0:
-        return "netem: only root may enter the networks of containers; run as root, or use --emulator relay"
+        return "netem: only root can enter the networks of containers; run as root, or use --emulator relay"
     return kernel_lacks()
 
 
 @cache
 def kernel_lacks() -> str | None:
-    """What this kernel lacks for netem, None if nothing. Tried once, in a child process with a network of its own."""
+    """Return what this kernel lacks for netem, or None. Tried once, in a child process with its own network."""
     command = child.command("wanbench.harness.emulators.netem.detect")
     try:
         done = subprocess.run(command, env=child.environment(), capture_output=True, text=True, timeout=_DETECT_S)
-    except OSError as error:  # an interpreter that this user may not start again
-        return f"netem: cannot find out whether the kernel has it: {error.strerror}"
+    except OSError as error:  # this user cannot start the interpreter again
+        return f"netem: cannot check the kernel's support: {error.strerror}"
     except subprocess.TimeoutExpired:
-        return f"netem: it took more than {_DETECT_S:.0f} s to find out whether the kernel has it"
+        return f"netem: checking the kernel's support took more than {_DETECT_S:.0f} s"
     if done.returncode:
-        return f"netem: cannot find out whether the kernel has it: {done.stderr.strip().splitlines()[-1]}"
+        return f"netem: cannot check the kernel's support: {done.stderr.strip().splitlines()[-1]}"
     return done.stdout.strip() or None
 
 
 def chosen(home: Home = "processes") -> tuple[str, str]:
-    """What `emulator = "auto"` means here for such workers, and why in words."""
+    """Return the emulator that `auto` selects here for such workers, and the reason."""
     missing = why_no_netem(home)
-    return ("netem", "this kernel has it") if missing is None else ("relay", missing)
+    return ("netem", "this kernel supports it") if missing is None else ("relay", missing)

@@ -1,4 +1,4 @@
-"""From a profile and a placement to the network an emulator builds: pure, and light to import.
+"""The network that an emulator builds, made from a profile and a placement. Pure, and light to import.
 
 The topology is a star of stars. A packet from a worker of site A to a worker of site B passes
 
@@ -31,20 +31,20 @@ PREFIX = 16
 MTU = 1500
 MAX_WORKERS = 250 * 256
 
-# A buffer of one round trip is nothing on a network without delay, yet TCP hands the wire bursts of up to
-# 64 kB (44 packets) and N-1 peers may do so at once. 50 ms of line rate and 64 packets keep such a burst
-# from being a loss, and are below what routers of any price hold.
+# On a network without delay, a buffer of one round trip would be empty, yet TCP sends bursts of up to 64 kB
+# (44 packets), and N-1 peers can do so at once. 50 ms of line rate, and at least 64 packets, hold such a burst
+# without loss. Even cheap routers hold more.
 _FLOOR_SECONDS = 0.050
 _FLOOR_BYTES = 64 * MTU
 
 
 class PlanError(ValueError):
-    """A placement that the address plan cannot hold."""
+    """The placement is empty, or has more workers than the address plan has addresses."""
 
 
 @dataclass(frozen=True, slots=True)
 class Queue:
-    """A drop-tail queue. A rate of None is unlimited: it holds nothing, and its buffer means nothing."""
+    """A drop-tail queue. A rate of None is unlimited: the queue is always empty, and its buffer has no effect."""
 
     rate_bytes_per_s: float | None
     buffer_bytes: int
@@ -57,7 +57,7 @@ UNLIMITED = Queue(None, 0)
 class Link:
     """One directed path: one-way delay, its standard deviation, loss per packet in [0, 1], and its queue.
 
-    Another impairment is a field at the end, with a default, called as `netprofiles` calls it in JSON.
+    To add an impairment, add a field with a default at the end, under the name that `netprofiles` uses in JSON.
     """
 
     delay_ns: int = field(metadata={"impairment": Delay()})
@@ -66,34 +66,34 @@ class Link:
     queue: Queue = field(metadata={"impairment": Rate()})
 
     def impairments(self) -> Iterator[tuple[Impairment, Any]]:
-        """What there is of each; not of those without any."""
+        """Yield each impairment that this link has, with its value."""
         values = ((impairment, getattr(self, name)) for name, impairment in IMPAIRMENTS.items())
         return ((impairment, value) for impairment, value in values if value)
 
     def to_json(self) -> dict[str, Any]:
-        """Plain data. What links had no field for in recorded runs is left out where there is none of it."""
+        """Return plain data. Fields added since the first runs are left out if they are zero, which keeps old keys."""
         added = [each.name for each in dataclasses.fields(self) if each.default is not dataclasses.MISSING]
         return {name: value for name, value in dataclasses.asdict(self).items() if value or name not in added}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Link:
-        """The inverse of `to_json`."""
+        """Build a link from the output of `to_json`."""
         return cls(**{**data, "queue": Queue(**data["queue"])})
 
 
 IMPAIRMENTS: Mapping[str, Impairment] = {each.name: each.metadata["impairment"] for each in dataclasses.fields(Link)}
-"""By the name of the field of `Link`, in its order."""
+"""The impairments by the name of their field in `Link`, in its order."""
 
 
 @dataclass(frozen=True)
 class EmulatedNetwork:
-    """What an emulator builds. Sites are numbered as in `sites`, workers by rank.
+    """The network that an emulator builds. Sites are numbered as in `sites`, workers by rank.
 
     Attributes:
-        sites: names, only of sites that hold a worker.
+        sites: names of the sites that have a worker.
         site_of: the site number of every rank.
-        up, down: the queue that a site's workers share towards, and from, all other sites.
-        local_delay_ns: one way, between two workers of the site.
+        up, down: the queue that a site's workers share to (and from) all other sites.
+        local_delay_ns: one-way delay between two workers of the site.
         links: the directed path between every ordered pair of different sites.
     """
 
@@ -110,11 +110,11 @@ class EmulatedNetwork:
         return len(self.site_of)
 
     def link(self, src: int, dst: int) -> Link:
-        """The directed path between two sites, or the way between two workers of one."""
+        """The directed path between two sites, or the local link of one site."""
         return self.links[src, dst] if src != dst else Link(self.local_delay_ns[src], 0, 0.0, UNLIMITED)
 
     def queues(self, src: int, dst: int) -> tuple[Queue, ...]:
-        """Those with a rate that a packet passes; none inside a site."""
+        """The queues with a rate between two sites, in the order that a packet passes them; none inside a site."""
         passed = (self.up[src], self.links[src, dst].queue, self.down[dst]) if src != dst else ()
         return tuple(queue for queue in passed if queue.rate_bytes_per_s is not None)
 
@@ -122,12 +122,12 @@ class EmulatedNetwork:
         """The rate in bytes/s that one flow can reach; None is unlimited."""
         return slowest(*self.queues(src, dst))
 
-    def has_places_of(self, other: EmulatedNetwork | None) -> bool:
-        """The same sites and workers, whatever lies between them."""
+    def same_places(self, other: EmulatedNetwork | None) -> bool:
+        """Whether both networks have the same sites and workers, with any paths between them."""
         return other is not None and (self.sites, self.site_of) == (other.sites, other.site_of)
 
     def without_delay(self) -> EmulatedNetwork:
-        """The same places with nothing in the way: for forming groups, and for the baseline of a probe."""
+        """The same sites and workers without delay, loss or limits: for forming groups, and as a probe's baseline."""
         free = (UNLIMITED,) * len(self.sites)
         return EmulatedNetwork(
             sites=self.sites,
@@ -139,7 +139,7 @@ class EmulatedNetwork:
         )
 
     def to_json(self) -> dict[str, Any]:
-        """Plain data, in a fixed order; `Network.from_json` is the way back."""
+        """Return plain data, in a fixed order. `EmulatedNetwork.from_json` is the inverse."""
         return {
             "sites": list(self.sites),
             "site_of": list(self.site_of),
@@ -153,7 +153,7 @@ class EmulatedNetwork:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> EmulatedNetwork:
-        """The inverse of `to_json`."""
+        """Build a network from the output of `to_json`."""
         return cls(
             sites=tuple(data["sites"]),
             site_of=tuple(data["site_of"]),
@@ -164,7 +164,7 @@ class EmulatedNetwork:
         )
 
     def key(self) -> str:
-        """sha256 of the canonical JSON: equal networks have equal keys, so one probe serves them all."""
+        """The sha256 of the canonical JSON. Equal networks have equal keys, so one probe serves them all."""
         text = json.dumps(self.to_json(), sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()
 
@@ -181,18 +181,18 @@ def worker_address(rank: int) -> str:
 
 
 def build(profile: Profile, placement: Sequence[str]) -> EmulatedNetwork:
-    """The network on which worker `rank` sits at site `placement[rank]`.
+    """Build the network with worker `rank` at site `placement[rank]`.
 
-    A queue without a stated buffer gets one round trip at its rate (the usual rule for router buffers), where
-    a site's `up` and `down` take the longest round trip of the site; never less than 50 ms or 64 packets.
+    A queue without a stated buffer holds one round trip at its rate, the usual rule for router buffers. The `up` and
+    `down` queues of a site use the site's longest round trip. No buffer is below 50 ms or 64 packets.
 
     Raises:
-        PlanError: no worker.
-        ProfileError: a site that the profile does not have.
+        PlanError: the placement has no worker.
+        ProfileError: the profile does not have a site of the placement.
     """
     if not placement:
         raise PlanError("placement: a network needs at least one worker")
-    placed = [profile.site(name).name for name in placement]  # region codes are aliases
+    placed = [profile.site(name).name for name in placement]  # a name can be a region code
     sites = tuple(site.name for site in profile.sites if site.name in set(placed))
     number = {name: index for index, name in enumerate(sites)}
     round_trip_s = {
@@ -229,7 +229,7 @@ def _queue(rate: units.Rate | None, round_trip_s: float, stated_bytes: int | Non
 
 
 def slowest(*queues: Queue) -> float | None:
-    """The rate in bytes/s that queues in a row leave; None is unlimited."""
+    """The rate in bytes/s of several queues in a row; None is unlimited."""
     return min((queue.rate_bytes_per_s for queue in queues if queue.rate_bytes_per_s is not None), default=None)
 
 

@@ -1,9 +1,9 @@
-"""An emulator that lives in a process of its own, as the controller sees it: started, commanded, ended.
+"""The controller's side of an emulator process: start it, command it, end it.
 
     python -m MODULE --control-fd FD --parent PID
 
-The process answers one JSON object to each: {"ok": result} or {"error": one line}. It ends at end of file of the
-control socket and with the thread that started it.
+The process answers each command with one JSON object: {"ok": result} or {"error": one line}. It ends at end of file
+of the control socket, and together with the thread that started it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from wanbench.workloads.process.control import Channel, ControlError
 
 
 def is_stopped(pid: int) -> bool:
-    """True if a signal stopped the process; false if it runs, or is gone."""
+    """Whether a signal stopped (suspended) the process; false if it runs or has ended."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text()
     except OSError:
@@ -34,22 +34,23 @@ def is_stopped(pid: int) -> bool:
 
 
 class Emulator:
-    """Something that makes paths between workers as slow as a `Network` says, kept by another process.
+    """A process that slows the paths between workers as an `EmulatedNetwork` describes.
 
-    Start it from a thread that lives as long as the emulator shall: the kernel ends the process together with
-    the thread that started it. All methods may be called from any thread, and raise EmulatorError where the emulator
-    refused, or is gone.
+    Start it from a thread that lives at least as long as the emulator is needed: the kernel ends the process together
+    with the thread that started it. All methods can be called from any thread. They raise EmulatorError if the
+    emulator refused the command or has ended.
 
     Attributes:
-        name: `relay` or `netem`. module: of the process.
-        attachment: what a worker hands over at its start so that it can be joined to the others: `tun`, the
-            descriptor of a TUN device that it opened, or `netns`, the descriptor of its network namespace.
+        name: `relay` or `netem`.
+        module: the process's Python module.
+        attachment: what a worker passes at its start to be connected: `tun`, the descriptor of a TUN device that it
+            opened, or `netns`, the descriptor of its network namespace.
     """
 
     name: ClassVar[str]
     module: ClassVar[str]
     attachment: ClassVar[str]
-    patience_s: ClassVar[float] = 20.0  # for an answer
+    patience_s: ClassVar[float] = 20.0  # timeout of an answer
 
     def __init__(self) -> None:
         """Start the process.
@@ -79,56 +80,56 @@ class Emulator:
             raise
 
     def fileno(self) -> int:
-        """For selectors: between two commands it is readable only if the process has ended."""
+        """The descriptor for selectors: between two commands it is readable only if the process has ended."""
         return self._control.fileno()
 
     @property
     def pid(self) -> int:
-        """Process id, to sample its processor time."""
+        """The process id, to sample its processor time."""
         return self._process.pid
 
     def attach(self, rank: int, fd: int) -> None:
-        """Take a worker in, or in place of the one that had this rank; close your copy of `fd` afterwards.
+        """Connect a worker. It replaces the worker that had this rank. Close your copy of `fd` afterwards.
 
-        What is in flight to the one before is dropped. With netem, the network has to be applied again.
+        Packets in flight to the replaced worker are dropped. With netem, the network has to be applied again.
         """
         self._ask({"do": "attach", "rank": rank}, [fd])
 
     def apply(self, network: EmulatedNetwork, *, seed: int = 0) -> None:
-        """Give every path and site its values. What is in flight is neither lost nor overtaken.
+        """Give every path and site its values. Packets in flight are neither lost nor overtaken.
 
-        `seed` starts the loss and jitter of every directed path anew.
+        `seed` restarts the random numbers of loss and jitter of every directed path.
         """
         self._ask({"do": "apply", "network": network.to_json(), "seed": seed})
 
     def update(self, network: EmulatedNetwork) -> None:
-        """New values for the places of the network that was applied, while traffic flows.
+        """Change the values of the applied network while traffic flows. Its sites and workers have to be the same.
 
-        What is in flight is neither lost nor overtaken, and the random draws of paths go on. Other places are refused.
+        Packets in flight are neither lost nor overtaken. The random numbers of the paths continue.
         """
         self._ask({"do": "update", "network": network.to_json()})
 
     def stats(self, *, reset: bool = False) -> EmulatorStats:
-        """What happened since the last reset."""
+        """Return the statistics since the last reset."""
         return EmulatorStats.from_json(self._ask({"do": "stats", "reset": reset}))
 
     def hung_up(self) -> bool:
-        """True if it is readable and nobody waits for an answer: it has ended. Waits for one that is awaited."""
+        """Whether the process has ended. Waits until a command in progress has its answer."""
         poll = select.poll()
         with self._lock:
             poll.register(self._control, select.POLLIN)
             return bool(poll.poll(0))
 
     def is_stopped(self) -> bool:
-        """True if a signal stopped the process without ending it."""
+        """Whether a signal stopped (suspended) the process."""
         return is_stopped(self.pid)
 
     def ended(self) -> EmulatorError | None:
-        """How the process ended, None while it lives."""
-        return None if self._process.poll() is None else self.obituary()
+        """How the process ended, or None while it runs."""
+        return None if self._process.poll() is None else self.failure()
 
-    def obituary(self) -> EmulatorError:
-        """Why there is no answer any more."""
+    def failure(self) -> EmulatorError:
+        """The error that explains why the process no longer answers."""
         if self._stderr.closed:
             return EmulatorError(f"{self.name}: the emulator was closed")
         try:
@@ -142,7 +143,7 @@ class Emulator:
         return EmulatorError(": ".join([f"{self.name}: the process {how}", *lines[-1:]]))
 
     def close(self) -> None:
-        """End the process and what it made; calling it again does nothing."""
+        """End the process, and with it the network that it built. A second call does nothing."""
         with self._lock:
             self._control.close()
             try:
@@ -164,11 +165,11 @@ class Emulator:
                 self._control.send(request, fds or ())
                 answer = self._control.recv()
             except OSError as error:
-                raise self.obituary() from error
+                raise self.failure() from error
             except ControlError as error:
                 raise EmulatorError(f"{self.name}: {error}") from None
         if answer is None:
-            raise self.obituary()
+            raise self.failure()
         if "error" in answer:
             raise EmulatorError(f"{self.name}: {answer['error']}")
         return answer["ok"]

@@ -1,4 +1,4 @@
-"""The frame of an emulator's own process: how it starts, is commanded and ends. `process.py` is the other side."""
+"""The emulator process's side of its control socket: it starts, obeys commands and ends. `process.py` is the other."""
 
 from __future__ import annotations
 
@@ -15,34 +15,34 @@ from wanbench.workloads.process.namespace import die_with_parent
 
 
 class Served(Protocol):
-    """What obeys the commands of a controller."""
+    """An emulator that obeys the commands of a controller."""
 
     def attach(self, rank: int, fd: int) -> None:
-        """A worker is there; `fd` is the emulator's now."""
+        """Connect a worker. The emulator owns `fd` from now on."""
 
     def apply(self, network: EmulatedNetwork, seed: int) -> None:
-        """These values, and places."""
+        """Build this network."""
 
     def update(self, network: EmulatedNetwork) -> None:
-        """These values, at the places that there are. Raises: ValueError, for others."""
+        """Change the values of the network. Raises: ValueError, if its sites or workers differ."""
 
     def report(self, *, reset: bool) -> dict[str, Any]:
-        """The fields of `base.EmulatorStats`."""
+        """Return the fields of `base.EmulatorStats`."""
         ...
 
 
 def answer(control: Channel, served: Served) -> bool:
-    """Obey one command; false at the end of the control socket."""
+    """Obey one command. Return false at the end of the control socket."""
     request = control.recv()
     if request is None:
         return False
     try:
-        said = {"ok": _obey(control, served, request)}
+        reply = {"ok": _obey(control, served, request)}
     except (ValueError, OSError) as error:
-        said = {"error": f"{request.get('do')}: {error}"}
+        reply = {"error": f"{request.get('do')}: {error}"}
     except (KeyError, TypeError) as error:
-        said = {"error": f"{request['do']}: a value is missing or of another kind: {error}"}
-    control.send(said)
+        reply = {"error": f"{request['do']}: a value is missing or of the wrong type: {error}"}
+    control.send(reply)
     return True
 
 
@@ -62,7 +62,7 @@ def _obey(control: Channel, served: Served, request: dict[str, Any]) -> Any:
 
 
 def main(module: str, serve: Callable[[int, int], None]) -> None:
-    """Entry of the process: `--control-fd N --parent PID`, which `serve` takes."""
+    """Run the process with the arguments `--control-fd N --parent PID`, which are passed to `serve`."""
     parser = argparse.ArgumentParser(prog=module)
     parser.add_argument("--control-fd", type=int, required=True)
     parser.add_argument("--parent", type=int, required=True)

@@ -160,7 +160,7 @@ class WorkerSlot:
                     for worker in sorted((key.data for key, _ in ready), key=lambda w: w is not None):
                         if worker is None:
                             if self.emulator.hung_up():  # not an answer to another thread
-                                raise self.emulator.obituary()
+                                raise self.emulator.failure()
                             continue
                         yield worker.rank, worker.receive(silence_s)
                         while worker.channel.pending():

@@ -132,7 +132,7 @@ def test_a_cut_loses_what_comes_while_it_lasts_and_nothing_else(lab):
 
 def test_an_update_to_other_places_is_refused(lab):
     here = lab(network(2))
-    with pytest.raises(EmulatorError, match="update: the network has other places"):
+    with pytest.raises(EmulatorError, match="update: the sites or workers differ from the applied network"):
         here.emulator.update(network(3))
     assert len(one_way(here, 0, 1, 10, nbytes=64)) == 10
 

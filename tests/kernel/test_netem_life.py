@@ -83,7 +83,9 @@ def test_a_device_that_somebody_removed_is_built_anew(netem_lab):
     as_root_of(here.pids[1], "ip link del wan0")
     with pytest.raises(EmulatorError, match=r"^netem: stats: site-s1: w1: No such device$"):
         here.emulator.stats()
-    with pytest.raises(EmulatorError, match=r"^netem: apply: site-s1: w1 \(to worker 1\): htb class: is not there$"):
+    with pytest.raises(
+        EmulatorError, match=r"^netem: apply: site-s1: w1 \(to worker 1\): htb class: does not exist in the kernel$"
+    ):
         here.emulator.apply(net)
     here.emulator.apply(net)
     assert len(one_way(here, 0, 1, 10, nbytes=64, gap_s=0.001)) == 10

@@ -127,7 +127,7 @@ def test_a_value_that_the_kernel_has_otherwise_is_named(netem_lab):
     here = netem_lab(net)
     tc = Witness(here.emulator.pid)
     tc.change_leaf("delays", "to1", FROM_0, *["netem", "delay", "21ms", "limit", "313500", "rate", "100mbit"])
-    message = r"^netem: apply: delays: to1 \(s0 -> s1\): netem: delay_ns: asked for 20000000, the kernel has 21000000$"
+    message = r"^netem: apply: delays: to1 \(s0 -> s1\): netem: delay_ns: expected 20000000, the kernel has 21000000$"
     with pytest.raises(EmulatorError, match=message):
         here.emulator.apply(net)
     here.emulator.apply(net)  # built anew
@@ -139,7 +139,7 @@ def test_a_class_that_the_kernel_has_otherwise_is_named(netem_lab):
     here = netem_lab(net)
     rates = ["rate", "90mbit", "ceil", "100mbit", "burst", "25000", "cburst", "25000", "quantum", "1514"]
     Witness(here.emulator.pid).change_class("paths", "to1", FROM_0, *rates)
-    message = r"^netem: update: paths: to1 \(s0 -> s1\): htb class: rate: asked for 12500000, the kernel has 11250000$"
+    message = r"^netem: update: paths: to1 \(s0 -> s1\): htb class: rate: expected 12500000, the kernel has 11250000$"
     with pytest.raises(EmulatorError, match=message):
         here.emulator.update(other_path(net, (1, 0), Link(5 * MS, 0, 0.0, UNLIMITED)))
 

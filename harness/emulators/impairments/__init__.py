@@ -1,4 +1,4 @@
-"""What emulators make of each impairment, and how a probe judges it: one file each, a field of `Link` for each.
+"""How each emulator applies an impairment, and how a probe judges it. One file and one field of `Link` per impairment.
 
-Light to import: the relay process starts with it.
+Light to import, because the relay process imports it at its start.
 """

@@ -1,4 +1,4 @@
-"""The interface of an impairment: what it does to packets, what netem calls it, what a probe says about it."""
+"""The interface of an impairment: its effect on packets, its netem parameters, and its check in a probe."""
 
 from __future__ import annotations
 
@@ -12,27 +12,30 @@ if TYPE_CHECKING:
     from wanbench.harness.emulators.probe.report import Arrival, PathProbe
 
 Copy = tuple[float, bytes]
-"""What becomes of a packet: nanoseconds that it takes, never negative, and its bytes."""
+"""One copy of a packet: its delay in nanoseconds, never negative, and its bytes."""
 
 CERTAIN = 2**32 - 1
-"""A probability of 1, as netem counts."""
+"""A probability of 1 in netem's units."""
 
 
 @dataclass(frozen=True)
 class Tolerance:
-    """How far the measured one-way delay may be from the configured one: the larger of both."""
+    """The allowed error of a measured one-way delay: the larger of both values."""
 
     absolute_ms: float
     share: float
 
 
 @dataclass(frozen=True)
-class Seen:
-    """What a probe has of one path.
+class Observation:
+    """What a probe measured on one path.
 
     Attributes:
-        link: as configured. row: the figures. samples: how many delays they rest on. arrivals: what they are made of.
-        paths: how many are judged together: intervals hold for all of them.
+        link: configured values.
+        row: measured values.
+        samples: number of delays in them.
+        arrivals: the packets that they were computed from.
+        paths: number of paths judged together; intervals hold for all of them.
     """
 
     link: Link
@@ -44,28 +47,28 @@ class Seen:
 
 
 class Impairment:
-    """One field of `Link`. Its value is a plain number, 0 where there is none of it.
+    """One field of `Link`. Its value is a plain number, and 0 means no impairment.
 
     Attributes:
-        is_random: packets differ.
-        is_share: of packets, in [0, 1]: a probe sends as many as it takes to see some.
+        is_random: each packet draws a random number.
+        is_share: the value is a share of packets in [0, 1]; a probe sends enough packets to see some of them.
     """
 
     is_random: ClassVar[bool] = False
     is_share: ClassVar[bool] = False
 
     def relay(self, value: float, random: Random, copies: list[Copy]) -> list[Copy]:
-        """What the relay makes of what became of a packet so far; in the order of `Link`, the last field first."""
+        """Apply the impairment to the copies of a packet. The relay calls the last field of `Link` first."""
         return copies
 
     def netem(self, value: Any) -> Mapping[str, int]:
-        """Keywords of a netem leaf, as `netem.plugin` takes and reads them."""
+        """The keywords of a netem leaf, as `netem.plugin` takes and reads them."""
         return {}
 
     def tc(self, value: Any) -> str:
-        """The same for the tc command."""
+        """The same parameters for the tc command."""
         return ""
 
-    def judge(self, seen: Seen) -> list[str]:
-        """Why a path is out of tolerance, one line each."""
+    def judge(self, observation: Observation) -> list[str]:
+        """Return the reasons why a path is out of tolerance, one line each."""
         return []

@@ -1,22 +1,22 @@
-"""The one-way delay. Emulators add it themselves, to every packet."""
+"""The one-way delay. Every emulator adds it to every packet by its own means."""
 
 from __future__ import annotations
 
 import math
 
-from wanbench.harness.emulators.impairments.base import Impairment, Seen
+from wanbench.harness.emulators.impairments.base import Impairment, Observation
 
 
 class Delay(Impairment):
-    """In nanoseconds."""
+    """A one-way delay in nanoseconds."""
 
-    def judge(self, seen: Seen) -> list[str]:
-        row = seen.row
+    def judge(self, observation: Observation) -> list[str]:
+        row = observation.row
         if row.measured_one_way_ms is None or row.measured_jitter_ms is None:
-            return [f"{seen.samples} of the single packets arrived, too few to measure the delay"]
+            return [f"only {observation.samples} of the single packets arrived, too few to measure the delay"]
         # The median of few samples is itself uncertain: its standard error is 1.25 sigma / sqrt(n).
-        allowed = max(seen.tolerance.absolute_ms, seen.tolerance.share * row.one_way_ms)
-        allowed += 4 * row.jitter_ms / math.sqrt(seen.samples)
+        allowed = max(observation.tolerance.absolute_ms, observation.tolerance.share * row.one_way_ms)
+        allowed += 4 * row.jitter_ms / math.sqrt(observation.samples)
         if abs(row.measured_one_way_ms - row.one_way_ms) <= allowed:
             return []
         measured, configured = f"{row.measured_one_way_ms:.2f} ms", f"{row.one_way_ms:.2f} ms"
@@ -24,5 +24,5 @@ class Delay(Impairment):
 
 
 def us(ns: int) -> str:
-    """As tc writes a time."""
+    """Return a time as tc writes it."""
     return f"{ns / 1000:.12g}us"

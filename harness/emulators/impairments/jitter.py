@@ -1,15 +1,15 @@
-"""Jitter: a deviation drawn for each packet from a normal distribution; never below a delay of zero."""
+"""Jitter: each packet's deviation is drawn from a normal distribution. The delay is never below zero."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from random import Random
 
-from wanbench.harness.emulators.impairments.base import Copy, Impairment, Seen
+from wanbench.harness.emulators.impairments.base import Copy, Impairment, Observation
 from wanbench.harness.emulators.impairments.delay import us
 
 _SHARE = 0.5
-_NOISE_MS = 0.3  # what waking a process adds
+_NOISE_MS = 0.3  # added by the wake-up of a process
 _SAMPLES = 30
 
 
@@ -27,9 +27,9 @@ class Jitter(Impairment):
     def tc(self, value: int) -> str:
         return f" {us(value)} distribution normal"
 
-    def judge(self, seen: Seen) -> list[str]:
-        row, measured = seen.row, seen.row.measured_jitter_ms
-        if measured is None or not row.jitter_ms or seen.samples < _SAMPLES:
+    def judge(self, observation: Observation) -> list[str]:
+        row, measured = observation.row, observation.row.measured_jitter_ms
+        if measured is None or not row.jitter_ms or observation.samples < _SAMPLES:
             return []
         if abs(measured - row.jitter_ms) <= _SHARE * row.jitter_ms + _NOISE_MS:
             return []

@@ -1,4 +1,4 @@
-"""Loss: each packet vanishes with the same probability."""
+"""Loss: each packet is lost with the same probability."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import math
 from collections.abc import Mapping
 from random import Random
 
-from wanbench.harness.emulators.impairments.base import CERTAIN, Copy, Impairment, Seen
+from wanbench.harness.emulators.impairments.base import CERTAIN, Copy, Impairment, Observation
 
 _CONFIDENCE = 0.99
 
 
 class Loss(Impairment):
-    """A probability."""
+    """The probability that a packet is lost."""
 
     is_random = is_share = True
 
@@ -25,16 +25,16 @@ class Loss(Impairment):
     def tc(self, value: float) -> str:
         return f" loss {100 * value:.10g}%"
 
-    def judge(self, seen: Seen) -> list[str]:
-        row = seen.row
-        low, high = binomial_interval(row.sent, row.loss, 1 - (1 - _CONFIDENCE) / seen.paths)
+    def judge(self, observation: Observation) -> list[str]:
+        row = observation.row
+        low, high = binomial_interval(row.sent, row.loss, 1 - (1 - _CONFIDENCE) / observation.paths)
         if low <= row.lost <= high:
             return []
         return [f"{row.lost} of {row.sent} packets lost, expected {low} to {high} with a loss of {100 * row.loss:g} %"]
 
 
 def binomial_interval(trials: int, probability: float, confidence: float) -> tuple[int, int]:
-    """The central interval that holds the number of losses with at least this probability (exact)."""
+    """The exact central interval that contains the number of losses with at least this probability."""
     if probability <= 0 or trials == 0:
         return 0, 0
     if probability >= 1:

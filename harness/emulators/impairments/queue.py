@@ -1,23 +1,23 @@
-"""The rate of a path. Its queue is part of the model (`relay.queues`, `netem.plan`); here is how it is judged."""
+"""The check of a path's rate. The queue itself is part of the emulators' models (`relay.queues`, `netem.plan`)."""
 
 from __future__ import annotations
 
-from wanbench.harness.emulators.impairments.base import Impairment, Seen
+from wanbench.harness.emulators.impairments.base import Impairment, Observation
 
 _SHARE = (0.90, 1.01)
 _TRAIN_MS = 50.0
 
 
 class Rate(Impairment):
-    """Of one flow, through all queues on its way."""
+    """The rate of one flow through all queues of its path."""
 
-    def judge(self, seen: Seen) -> list[str]:
-        row = seen.row
+    def judge(self, observation: Observation) -> list[str]:
+        row = observation.row
         return [] if row.rate_mbit is None else rate_reasons(row.measured_rate_mbit, row.rate_mbit, row.jitter_ms)
 
 
 def rate_reasons(measured_mbit: float | None, expected_mbit: float, jitter_ms: float) -> list[str]:
-    """Why a rate is out of tolerance (90 to 101 %, and to both sides what jitter makes of a train), if it is."""
+    """Return why a rate is out of tolerance: 90 to 101 %, widened on both sides by the jitter of a burst."""
     if measured_mbit is None:
         return ["too few packets arrived to measure the rate"]
     uncertain = 2 * jitter_ms / _TRAIN_MS

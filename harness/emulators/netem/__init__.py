@@ -1,1 +1,1 @@
-"""Paths made slow by the kernel: routers in network namespaces, netem and htb through pyroute2."""
+"""The netem emulator: routers in network namespaces, with netem and htb set through pyroute2."""

@@ -1,4 +1,4 @@
-"""The same network as ip and tc would build it: for reading, and for building it by hand."""
+"""The ip and tc commands that build the same network, to read or to run by hand."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ from wanbench.harness.emulators.plan import MTU, EmulatedNetwork
 
 
 def commands(network: EmulatedNetwork, seed: int = 0) -> list[str]:
-    """One line each, in order. Leaves out the seeds, which old versions of tc do not know."""
+    """Return the commands in order, one line each. They have no seeds, which old versions of tc do not know."""
     steps = [line for step in place(network) for line in step_commands(step)]
     return steps + [shape_command(shape) for shape in shapes(network, seed)]
 
 
 def step_commands(step: Step) -> Iterator[str]:
-    """What makes one step of a placement."""
+    """Yield the commands of one step of a placement."""
     match step:
         case Router(namespace):
             yield f"ip netns add {namespace}"
@@ -74,7 +74,7 @@ def step_commands(step: Step) -> Iterator[str]:
 
 
 def shape_command(shape: Shape) -> str:
-    """What sets one class or leaf."""
+    """Return the command that sets one class or leaf."""
     parent = f"parent 1:{shape.minor:x} handle {leaf_of(shape.minor) >> 16:x}:"
     match shape:
         case Class(at, minor, _, rate, burst):

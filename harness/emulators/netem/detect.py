@@ -1,8 +1,9 @@
-"""Does this kernel have what the netem emulator needs? Tried, in a network namespace that ends with the process.
+"""Test whether this kernel has what the netem emulator needs, in a network namespace that ends with the process.
 
     python -m wanbench.harness.emulators.netem.detect
 
-Prints nothing if it does, else one line that says what is missing. Standard library only: it runs before every use.
+It prints nothing if nothing is missing, else one line with what is missing. It uses only the standard library, to
+start fast: it runs before every use of netem.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ _ETH_P_IP = 0x0008  # in network byte order
 
 
 def missing() -> str | None:
-    """What is missing and what to do, in one line; None if nothing is. Moves this process into a namespace."""
+    """Return what is missing and how to fix it, in one line, or None. Moves this process into a new namespace."""
     try:
         enter_private_network()
     except NamespaceError as error:
@@ -33,17 +34,15 @@ def missing() -> str | None:
     for option, module, kind, body in _needs():
         number = _try(kind, body)
         if number in (errno.ENOENT, errno.EOPNOTSUPP):
-            what = module.removeprefix("sch_").removeprefix("cls_")
-            return (
-                f"netem: this kernel has no {what} ({option}): sudo modprobe {module}, which is in {_PACKAGES}; {_ELSE}"
-            )
+            feature = module.removeprefix("sch_").removeprefix("cls_")
+            return f"netem: this kernel has no {feature} ({option}): sudo modprobe {module}, from {_PACKAGES}; {_ELSE}"
         if number:
             return f"netem: the kernel refuses {module}: {os.strerror(number)}; {_ELSE}"
     return None
 
 
 def _needs() -> tuple[tuple[str, str, int, bytes], ...]:
-    """Kernel option, module, and a message that only works with it; each acts on what the one before left."""
+    """Kernel option, module, and a netlink message that needs it. Each message builds on the one before."""
     netem = struct.pack("=6I", 0, 1000, 0, 0, 0, 0)
     htb = _attribute(_HTB_INIT, struct.pack("=5I", 3, 10, 0, 0, 0))
     u32 = _attribute(_U32_SEL, bytes(16))
@@ -66,8 +65,8 @@ def _attribute(number: int, data: bytes) -> bytes:
 
 
 def _try(kind: int, body: bytes) -> int:
-    """Send one netlink message; the number of the error, 0 for none."""
-    flags = _NEW | (0x100 if kind == _RTM_NEWQDISC else 0)  # replace: the second root takes the place of the first
+    """Send one netlink message. Return the error number, or 0."""
+    flags = _NEW | (0x100 if kind == _RTM_NEWQDISC else 0)  # NLM_F_REPLACE: the second root replaces the first
     message = struct.pack("=IHHII", 16 + len(body), kind, flags, 1, 0) + body
     with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, socket.NETLINK_ROUTE) as sock:
         sock.sendall(message)

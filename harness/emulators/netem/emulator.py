@@ -1,4 +1,4 @@
-"""The netem emulator, as the controller sees it: routers in the kernel, between the workers' own namespaces."""
+"""The controller's side of netem: routers in the kernel, between the workers' namespaces."""
 
 from __future__ import annotations
 
@@ -11,4 +11,4 @@ class NetemEmulator(Emulator):
     name = "netem"
     module = "wanbench.harness.emulators.netem.process"
     attachment = "netns"
-    patience_s = 300.0  # a hundred sites have ten thousand paths, at some milliseconds each
+    patience_s = 300.0  # a hundred sites have ten thousand paths, which take some milliseconds each

@@ -1,7 +1,7 @@
-"""Carries out a netem plan: network namespaces without names, and everything in them, through pyroute2.
+"""Build a netem plan in the kernel through pyroute2, in network namespaces without names.
 
-A namespace is held by a descriptor alone. The kernel removes it, with its devices and queues, when the last descriptor
-is closed and the last process in it has ended, however they end.
+Only a descriptor holds a namespace. The kernel removes it, with its devices and queues, when the last descriptor is
+closed and the last process in it has ended, however they end.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 class KernelError(ValueError):
-    """The kernel refused something; the message says what was attempted, and what would help."""
+    """The kernel refused a request. The message has what was attempted, and what helps."""
 
 
 class Stack:
@@ -73,27 +73,27 @@ class Stack:
         self._made: list[str] = []
 
     def index(self, device: str) -> int:
-        """Interface index of a device. Raises: KernelError."""
+        """Return the interface index of a device. Raises: KernelError."""
         if device not in self._index:
             found = self.routes.link_lookup(ifname=device)
             if not found:
-                raise KernelError(f"{self.name}: {device}: is not there")
+                raise KernelError(f"{self.name}: {device}: device does not exist")
             self._index[device] = found[0]
         return self._index[device]
 
     def made(self, device: str) -> None:
-        """Remember that this device is ours."""
+        """Remember that we made this device."""
         self._made.append(device)
 
     def remove_devices(self) -> None:
-        """Remove what is ours."""
+        """Remove the devices that we made."""
         for device in self._made:
             with _attempt(f"{self.name}: remove {device}", unless=errno.ENODEV):
                 self.routes.link("del", index=self.index(device))
         self._index, self._made = {}, []
 
     def sysctl(self, values: dict[str, str]) -> None:
-        """Write settings of this namespace; those of a protocol that the kernel does not have are left out."""
+        """Write sysctls of this namespace. IPv6 settings are skipped if the kernel has no IPv6."""
         _setns(self.fd, _CLONE_NEWNET, self.name)
         for name, text in values.items():
             path = Path("/proc/sys", *name.split("."))
@@ -106,14 +106,14 @@ class Stack:
                 raise KernelError(f"{self.name}: sysctl {name}={text}: {error.strerror}{hint}") from None
 
     def offloads_off(self, device: str) -> None:
-        """Without segmentation and coalescing every packet is of wire size. Raises: KernelError."""
+        """Switch segmentation and coalescing off, so that every packet has wire size. Raises: KernelError."""
         for name, (get, put) in _OFFLOADS.items():
             self._ethtool(device, put, 0, name)
             if self._ethtool(device, get, 0, name):
-                raise KernelError(f"{self.name}: {device}: offload {name} stays on")
+                raise KernelError(f"{self.name}: {device}: offload {name} cannot be switched off")
 
     def close(self) -> None:
-        """Let go of the namespace."""
+        """Release the namespace."""
         self.routes.close()
         self._ioctl.close()
         os.close(self.fd)
@@ -139,10 +139,10 @@ class Kernel:
         self._user_namespace: int | None = None
 
     def attach(self, rank: int, fd: int) -> None:
-        """Take over the namespace of a worker, whatever was attached as this rank before.
+        """Take the namespace of a worker. It replaces the one that this rank had before.
 
         Raises:
-            KernelError: it belongs to a user namespace that this process may not enter.
+            KernelError: the namespace belongs to a user namespace that this process cannot enter.
         """
         self.tear_down()
         old = self._workers.pop(rank, None)
@@ -152,7 +152,7 @@ class Kernel:
         self._workers[rank] = Stack(f"worker-{rank}", fd)
 
     def place(self, steps: Iterable[Step]) -> None:
-        """Build a placement, in place of the one before. Raises: KernelError."""
+        """Build a placement. It replaces the one before. Raises: KernelError."""
         self.tear_down()
         try:
             for step in steps:
@@ -163,7 +163,7 @@ class Kernel:
             raise
 
     def tear_down(self) -> None:
-        """Remove the placement; workers stay attached."""
+        """Remove the placement. Workers remain attached."""
         for stack in self._workers.values():
             stack.remove_devices()
         for stack in self._routers.values():
@@ -171,7 +171,7 @@ class Kernel:
         self._routers, self._placed = {}, {}
 
     def shape(self, shape: Shape, *, exists: bool) -> None:
-        """Set a class or leaf, complete. Raises: KernelError."""
+        """Set all attributes of a class or leaf. Raises: KernelError."""
         verb = "change" if exists else "add"
         with _attempt(f"{shape.at}: {verb} {type(shape).__name__.lower()} ({shape.path})"):
             stack, index = self._at(shape.at)
@@ -182,25 +182,25 @@ class Kernel:
                 stack.routes.tc(verb, kind, index, leaf_of(shape.minor), parent=node, **keywords(shape))
 
     def qdiscs(self, at: End) -> list[Any]:
-        """What the kernel says about the qdiscs of a device. Raises: KernelError."""
+        """Read the qdiscs of a device from the kernel. Raises: KernelError."""
         stack, index = self._at(at)
         with _attempt(f"{at}: qdiscs"):
             return list(stack.routes.get_qdiscs(index=index))
 
     def classes(self, at: End) -> list[Any]:
-        """What the kernel says about the classes of a device. Raises: KernelError."""
+        """Read the classes of a device from the kernel. Raises: KernelError."""
         stack, index = self._at(at)
         with _attempt(f"{at}: classes"):
             return list(stack.routes.get_classes(index=index))
 
     def link(self, at: End) -> Any:
-        """What the kernel says about a device. Raises: KernelError."""
+        """Read a device from the kernel. Raises: KernelError."""
         stack, index = self._at(at)
         with _attempt(str(at)):
             return next(iter(stack.routes.get_links(index)))
 
     def close(self) -> None:
-        """Let go of everything."""
+        """Release everything."""
         self.tear_down()
         for stack in self._workers.values():
             stack.close()
@@ -217,7 +217,7 @@ class Kernel:
             case Router(namespace):
                 self._routers[namespace] = self._placed[namespace] = Stack(namespace, _new_namespace())
                 self._placed[namespace].sysctl(ROUTER_SYSCTLS | NO_IPV6)
-                # Without any address there is no table of them, and no gateway is a valid one.
+                # Without an address the namespace has no local routing table, and rejects every gateway.
                 self._placed[namespace].routes.link("set", index=1, state="up")
             case Worker(namespace, rank):
                 if rank not in self._workers:
@@ -257,11 +257,11 @@ class Kernel:
             stack.routes.neigh("replace", dst=GATEWAY, lladdr=cable.mac(other), ifindex=index, state=_PERMANENT)
 
     def _enter_user_namespace_of(self, fd: int, rank: int) -> None:
-        """Rootless workers are in a user namespace of their own, where this process is root as well."""
+        """Rootless workers have their own user namespace. This process is root there as well."""
         try:
             theirs = fcntl.ioctl(fd, _NS_GET_USERNS)
         except OSError as error:
-            raise KernelError(f"worker {rank}: its network namespace is not ours to join: {_remedy(error)}") from None
+            raise KernelError(f"worker {rank}: its network namespace cannot be joined: {_remedy(error)}") from None
         try:
             owner = os.fstat(theirs).st_ino
             if owner != os.stat("/proc/self/ns/user").st_ino:
@@ -271,7 +271,7 @@ class Kernel:
 
 
 def keywords(shape: Shape) -> dict[str, Any]:
-    """What pyroute2 takes for a class or leaf."""
+    """Return pyroute2's keywords for a class or leaf."""
     if isinstance(shape, Class):
         per_s, burst = shape.rate, shape.burst
         return {"rate": per_s, "ceil": per_s, "burst": burst, "cburst": burst, "quantum": QUANTUM}
@@ -286,7 +286,7 @@ def keywords(shape: Shape) -> dict[str, Any]:
         "rate": shape.rate,
         "distribution": normal(),
         "seed": shape.seed,
-        **{name: value for words in others for name, value in words.items()},
+        **{name: value for each in others for name, value in each.items()},
     }
 
 
@@ -300,17 +300,17 @@ def _new_namespace() -> int:
 def _setns(fd: int, kind: int, name: str) -> None:
     if _libc.setns(fd, kind) != 0:
         error = OSError(ctypes.get_errno(), "")
-        raise KernelError(f"{name}: cannot be entered: {_remedy(error)}")
+        raise KernelError(f"{name}: cannot enter it: {_remedy(error)}")
 
 
 def _remedy(error: OSError) -> str:
     reason = os.strerror(error.errno or 0)
-    return f"{reason}; run as root, or: --emulator relay" if error.errno == errno.EPERM else reason
+    return f"{reason}; run as root, or use --emulator relay" if error.errno == errno.EPERM else reason
 
 
 @contextmanager
 def _attempt(what: str, unless: int = 0) -> Iterator[None]:
-    """Say what was attempted where pyroute2 only has a number; one number may be fine."""
+    """Add what was attempted to pyroute2's error number. The number `unless` is not an error."""
     try:
         yield
     except NetlinkError as error:
@@ -321,7 +321,7 @@ def _attempt(what: str, unless: int = 0) -> Iterator[None]:
 
 def _explained(code: int) -> str:
     if code == errno.ENOENT:
-        return "the kernel does not have it; sudo modprobe sch_netem sch_htb cls_u32, or: --emulator relay"
+        return "the kernel does not have it; run: sudo modprobe -a sch_netem sch_htb cls_u32, or use --emulator relay"
     if code == errno.EEXIST:
-        return "it exists already, and is not ours"
+        return "it exists already, and wanbench did not make it"
     return _remedy(OSError(code, ""))

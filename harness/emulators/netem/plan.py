@@ -1,15 +1,15 @@
-"""What the netem emulator asks of the kernel, as plain data: pure, and light to import.
+"""The kernel objects that the netem emulator needs, as plain data. Pure, and light to import.
 
-Every queue of the model is the egress of one router, so each keeps its own buffer, in bytes, and its own counters:
+Every queue of the model is the egress of one router. So each has its own buffer, in bytes, and its own counters:
 
     worker -- site router --up--> paths --path--> delays --delay, jitter, loss--> downs --down--> site router -- worker
                           shared by        a class per source site,                  shared by
                           the site         at each router towards a site             the site
 
-Rates and buffers are an htb class with a bfifo, on the last hop before the delay as on all others: a netem that queued
-as well would count small packets like large ones. Its own `rate` then puts the packets on the wire one after the other,
-as a line does, and keeps their order under jitter. Packets that stay in a site pass its router alone. Nothing is shaped
-where it is sent: a worker's own device has no queue, and every packet is of wire size before it meets one.
+Every rate and its buffer are an htb class with a bfifo, even on the last hop before the delay: if netem queued there
+as well, it would count small packets like large ones. The `rate` of netem then puts the packets on the wire one after
+another, as a line does, and keeps their order under jitter. Packets within a site pass only its router. Nothing is
+shaped at the sender: a worker's device has no queue, and every packet has wire size before it reaches one.
 """
 
 from __future__ import annotations
@@ -31,28 +31,28 @@ from wanbench.harness.emulators.plan import (
     worker_address,
 )
 
-GATEWAY = "169.254.0.1"  # the other end of every link; it answers nothing, since neighbours are static
+GATEWAY = "169.254.0.1"  # the other end of every link; it never answers, because neighbours are static
 NETWORK = "10.99.0.0/16"
 ROUTER_SYSCTLS = {
     "net.ipv4.ip_forward": "1",
-    "net.ipv4.conf.all.rp_filter": "0",  # packets come and go by different devices
+    "net.ipv4.conf.all.rp_filter": "0",  # packets arrive and leave through different devices
     "net.ipv4.conf.default.rp_filter": "0",
 }
 NO_IPV6 = {"net.ipv6.conf.all.disable_ipv6": "1", "net.ipv6.conf.default.disable_ipv6": "1"}
 QUANTUM = MTU + 14  # one packet, with the header that htb counts here
 UNSHAPED = 2**32 - 1  # bytes/s: 34 Gbit/s, more than a processor forwards
 _NO_BUFFER_LIMIT = 2**30
-_BURST_S = 0.002  # of line rate: what a timer may be late without loss of rate
-# Bytes/s of a netem without a line rate. Without any, jitter or a shorter delay would break the order of packets; at
-# this one a packet takes less than a nanosecond, so that none has to wait for a timer.
+_BURST_S = 0.002  # of line rate: a timer this late does not reduce the rate
+# The rate in bytes/s of a netem without a line rate. Without a rate, jitter or a shorter delay would reorder packets.
+# At this rate a packet takes less than a nanosecond, so no packet waits for a timer.
 ORDERED = 10**13
 _SMALLEST_PACKET = 40
 _BURST_PACKETS = 1000
-_LINE_S = 1.0  # a delay line holds at least this much, so that a shorter delay does not drop what is in flight
+_LINE_S = 1.0  # a delay line holds at least this much, so a change to a shorter delay drops no packet in flight
 _LINE_CEILING = 10**10 // 8  # bytes/s of a path without a rate
 _SIGMAS = 4
 _FREE = Link(0, 0, 0.0, UNLIMITED)
-_MINOR, _LEAF = 0x10, 0x100  # a site's class and leaf are numbered from here
+_MINOR, _LEAF = 0x10, 0x100  # first numbers of the sites' classes and leaves
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ class End:
 
 @dataclass(frozen=True, slots=True)
 class Router:
-    """A namespace that forwards IPv4: no IPv6, no filter on source addresses."""
+    """A namespace that forwards IPv4, without IPv6 and without a filter on source addresses."""
 
     namespace: str
 
@@ -78,7 +78,7 @@ class Router:
 
 @dataclass(frozen=True, slots=True)
 class Worker:
-    """The namespace that a worker brings."""
+    """The namespace of a worker."""
 
     namespace: str
     rank: int
@@ -89,14 +89,14 @@ class Worker:
 
 @dataclass(frozen=True, slots=True)
 class Veth:
-    """Two devices joined by a cable: MTU 1500, offloads off, each other's address known for good."""
+    """Two devices joined by a cable, with MTU 1500, offloads off, and static neighbour entries."""
 
     number: int
     a: End
     b: End
 
     def mac(self, end: End) -> str:
-        """Hardware address of one of both ends."""
+        """The hardware address of one end."""
         digits = f"02{self.number:08x}{'01' if end == self.a else '02'}"
         return ":".join(digits[at : at + 2] for at in range(0, 12, 2))
 
@@ -117,7 +117,7 @@ class Address:
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """Packets to `to` leave by this device; those to `to` without a device go nowhere."""
+    """Packets to `to` leave through this device. Without a device they are dropped."""
 
     namespace: str
     to: str
@@ -129,7 +129,7 @@ class Route:
 
 @dataclass(frozen=True, slots=True)
 class Root:
-    """An htb that counts IP bytes; what no filter names goes to class `default`, or past all of them with 0."""
+    """An htb that counts IP bytes. Packets without a filter enter class `default`, or no class if it is 0."""
 
     at: End
     default: int
@@ -140,7 +140,7 @@ class Root:
 
 @dataclass(frozen=True, slots=True)
 class From:
-    """Packets from this address belong to this class."""
+    """A filter that sends packets from this address to this class."""
 
     at: End
     address: str
@@ -152,7 +152,7 @@ class From:
 
 @dataclass(frozen=True, slots=True)
 class Class:
-    """An htb class: rate and ceil in bytes/s, burst and cburst in bytes."""
+    """An htb class: rate (also its ceil) in bytes/s, burst (also its cburst) in bytes."""
 
     at: End
     minor: int
@@ -163,7 +163,7 @@ class Class:
 
 @dataclass(frozen=True, slots=True)
 class Fifo:
-    """The bfifo of a class: its buffer in bytes."""
+    """The bfifo of a class. `limit` is its buffer in bytes."""
 
     at: End
     minor: int
@@ -173,9 +173,10 @@ class Fifo:
 
 @dataclass(frozen=True, slots=True)
 class Netem:
-    """The netem of a class: the impairments of a link, less its queue. `limit` is in packets.
+    """The netem of a class: the impairments of a link, without its queue.
 
-    `limit` never drops by itself: full queues do, before the delay. `seed` is None where nothing is random.
+    `limit` is in packets, and large enough that netem never drops a packet: full queues drop before the delay.
+    `seed` is None if nothing is random.
     """
 
     at: End
@@ -192,51 +193,51 @@ Shape = Class | Fifo | Netem
 
 
 def place(network: EmulatedNetwork) -> tuple[Step, ...]:
-    """Everything that depends only on who is where: routers, cables, routes, and who belongs to which class."""
+    """Return everything that depends only on the placement: routers, cables, routes and filters."""
     return tuple(_Place(network).steps())
 
 
 def shapes(network: EmulatedNetwork, seed: int = 0) -> tuple[Shape, ...]:
-    """Every class and leaf with its values. Equal placements have the same ones, so values can change in place."""
+    """Return every class and leaf with its values. Equal placements have the same ones, so values change in place."""
     return tuple(_shapes(network, seed))
 
 
 def up_device(network: EmulatedNetwork, site: int) -> End:
-    """Where the `up` queue of a site is."""
+    """The device of a site's `up` queue."""
     return End(_site(network, site), "uplink")
 
 
 def path_device(site: int) -> End:
-    """Where the queues of all paths into a site are."""
+    """The device of the queues of all paths into a site."""
     return End("paths", f"to{site}")
 
 
 def delay_device(site: int) -> End:
-    """Where packets of all paths into a site are delayed and lost."""
+    """The device that delays and loses the packets of all paths into a site."""
     return End("delays", f"to{site}")
 
 
 def down_device(site: int) -> End:
-    """Where the `down` queue of a site is."""
+    """The device of a site's `down` queue."""
     return End("downs", f"to{site}")
 
 
 def worker_device(network: EmulatedNetwork, rank: int) -> End:
-    """The last device on the way to a worker."""
+    """The last device on the path to a worker."""
     return End(_site(network, network.site_of[rank]), f"w{rank}")
 
 
 def minor_of(site: int) -> int:
-    """The class of packets from this site, where classes are by source."""
+    """The class of packets from this site, on devices with a class per source site."""
     return _MINOR + site
 
 
 def leaf_of(minor: int) -> int:
-    """Handle of the qdisc below a class."""
+    """The handle of the qdisc below a class."""
     return (_LEAF + minor) << 16
 
 
-ONLY, LOCAL = 1, 2  # classes where they are not by source: all; packets that stay in the site
+ONLY, LOCAL = 1, 2  # classes on all other devices: all packets; packets within the site
 
 
 def _site(network: EmulatedNetwork, site: int) -> str:
@@ -349,21 +350,21 @@ def _unshaped(at: End, minor: int, path: str) -> Class:
 
 def _netem(at: End, minor: int, path: str, link: Link, line: float | None, seed: int | None = None) -> Netem:
     rate = ORDERED if line is None else max(1, round(line))
-    by_chance = any(impairment.is_random for impairment, _ in link.impairments())
+    is_random = any(impairment.is_random for impairment, _ in link.impairments())
     limit = line_packets(link.delay_ns, link.jitter_ns, line)
-    return Netem(at, minor, path, link, rate, limit, seed if by_chance else None)
+    return Netem(at, minor, path, link, rate, limit, seed if is_random else None)
 
 
 def line_packets(delay_ns: int, jitter_ns: int, line: float | None) -> int:
-    """How many packets a delay line must hold so that it never drops one, even if all were bare acknowledgements.
+    """The number of packets that a delay line must hold to drop none, even if all are bare acknowledgements.
 
     Args:
-        line: bytes/s at which packets enter; None is no limit.
+        line: rate in bytes/s at which packets enter; None is unlimited.
     """
     seconds = max(_LINE_S, (delay_ns + _SIGMAS * jitter_ns) / 1e9)
     return math.ceil(seconds * min(line or math.inf, _LINE_CEILING) / _SMALLEST_PACKET) + _BURST_PACKETS
 
 
 def _seed(seed: int, src: str, dst: str) -> int:
-    """Each directed path draws its own losses."""
+    """The seed of one directed path, so that each draws its own losses."""
     return int.from_bytes(hashlib.sha256(f"{seed}:{src}>{dst}".encode()).digest()[:8])

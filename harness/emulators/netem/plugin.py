@@ -1,6 +1,6 @@
-"""What pyroute2 0.9 lacks to speak of queues: netem with a rate, bfifo, and packet sizes without their Ethernet header.
+"""Queues that pyroute2 0.9 lacks: netem with a rate, bfifo, and packet sizes without the Ethernet header.
 
-Its own netem plugin cannot set `rate` (the kernel refuses what it sends), drops keywords that it does not know, and has
+Its own netem plugin cannot set `rate` (the kernel refuses its message), drops keywords that it does not know, and has
 no distributions, nanoseconds or seeds. The layouts are those of linux/pkt_sched.h.
 """
 
@@ -18,7 +18,7 @@ from pyroute2.netlink.rtnl.tcmsg import plugins
 
 _HEADER = ("delay", "limit", "loss", "gap", "duplicate", "jitter")
 _OURS = frozenset({"delay_ns", "jitter_ns", "loss", "limit", "rate", "distribution", "seed"})
-_MORE = frozenset({"duplicate"})  # 0 where they are left out
+_OPTIONAL = frozenset({"duplicate"})  # 0 if left out
 _ADDRESSING = frozenset({"kind", "index", "handle", "parent", "family"})
 _DISTRIBUTION_SCALE = 8192  # samples are deviations from the mean in units of jitter / 8192
 _DISTRIBUTION_SAMPLES = 4096
@@ -61,18 +61,18 @@ class FifoOptions(nla):  # type: ignore[misc]
 
 
 def netem_parameters(request: dict[str, Any]) -> dict[str, Any]:
-    """TCA_OPTIONS from keywords; every keyword is needed, because what a `change` leaves out is reset or kept.
+    """Return TCA_OPTIONS from keywords. All are required, because a `change` resets or keeps an option left out.
 
     Args:
-        request: `delay_ns`, `jitter_ns` (one standard deviation), `loss` (of 2^32-1), `limit` (packets; delay line
-            included), `rate` (bytes/s, 0 for none), `distribution` (signed 16-bit samples), `seed` (None for none).
+        request: `delay_ns`, `jitter_ns` (one standard deviation), `loss` (of 2^32-1), `limit` (packets, including
+            the delay line), `rate` (bytes/s, 0 for none), `distribution` (signed 16-bit samples), `seed` (or None).
 
     Raises:
-        TypeError: a keyword that is unknown or missing.
+        TypeError: a keyword is unknown or missing.
     """
     given = set(request) - _ADDRESSING
-    if not _OURS <= given <= _OURS | _MORE:
-        raise TypeError(f"netem: unknown {sorted(given - _OURS - _MORE)}, missing {sorted(_OURS - given)}")
+    if not _OURS <= given <= _OURS | _OPTIONAL:
+        raise TypeError(f"netem: unknown {sorted(given - _OURS - _OPTIONAL)}, missing {sorted(_OURS - given)}")
     rate = request["rate"]
     attrs: list[list[Any]] = [
         ["TCA_NETEM_LATENCY64", request["delay_ns"]],
@@ -92,7 +92,7 @@ def netem_parameters(request: dict[str, Any]) -> dict[str, Any]:
 
 
 def netem_values(options: Any) -> dict[str, int | None]:
-    """What a kernel says about a netem qdisc, by our keywords; the distribution it does not tell."""
+    """Return a netem qdisc's values by our keywords. The kernel does not report the distribution."""
     rate = options.get_attr("TCA_NETEM_RATE64") or options.get_attr("TCA_NETEM_RATE")["rate"]
     return {
         "delay_ns": options.get_attr("TCA_NETEM_LATENCY64"),
@@ -108,26 +108,26 @@ def netem_values(options: Any) -> dict[str, int | None]:
 
 @cache
 def normal() -> bytes:
-    """A normal distribution as netem reads it: samples of its inverse at equal distances."""
+    """Return a normal distribution in netem's format: equally spaced samples of its inverse."""
     inverse, count = NormalDist().inv_cdf, _DISTRIBUTION_SAMPLES
     samples = [round(inverse((index + 0.5) / count) * _DISTRIBUTION_SCALE) for index in range(count)]
     return struct.pack(f"={count}h", *samples)
 
 
 def without_ethernet_header() -> bytes:
-    """TCA_STAB for a root qdisc: it, and all below it, count IP bytes."""
+    """Return the TCA_STAB with which a root qdisc, and all below it, count IP bytes."""
     base = struct.pack("=BBhiIIII", 0, 0, 0, -_ETHERNET_HEADER, 0, 0, 0, 0)
     return struct.pack("=HH", 4 + len(base), 1) + base
 
 
 def _forget_ours(request: dict[str, Any]) -> None:
-    # What is left of a request and has the name of a TCA_* attribute is sent as one, at the wrong place.
-    for name in _OURS | _MORE:
+    # pyroute2 sends every key that is left in a request as a TCA_* attribute of that name, at the wrong level.
+    for name in _OURS | _OPTIONAL:
         request.pop(name, None)
 
 
 def install() -> None:
-    """Let pyroute2 use what is here."""
+    """Install these queues into pyroute2."""
     plugins["netem"] = SimpleNamespace(
         parent=TC_H_ROOT, options=NetemOptions, get_parameters=netem_parameters, fix_request=_forget_ours
     )

@@ -1,7 +1,7 @@
-"""The netem process: holds the routers of an emulated network, and changes their queues on command.
+"""The netem process holds the routers of an emulated network and changes their queues on command.
 
-Started by `harness.emulators.netem.emulator`. It moves no packets, the kernel does. The namespaces have no names
-and end with it; it ends with its parent, and at the end of its control socket.
+`harness.emulators.netem.emulator` starts it. The kernel moves the packets. The namespaces have no names and end with
+the process, which ends with its parent, and at the end of its control socket.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from wanbench.workloads.process.namespace import die_with_parent
 
 
 class Netem:
-    """Commands in, kernel calls out."""
+    """Turns commands into kernel calls."""
 
     def __init__(self, parent: int) -> None:
         self._parent = parent
@@ -31,31 +31,31 @@ class Netem:
         self._shapes: dict[tuple[Any, ...], Shape] = {}
 
     def report(self, *, reset: bool) -> dict[str, Any]:
-        """The fields of `base.EmulatorStats`."""
+        """Return the fields of `base.EmulatorStats`."""
         return self._meter.report(reset=reset)
 
     def attach(self, rank: int, fd: int) -> None:
-        """Join the namespace of a worker; the next network is built anew."""
+        """Join the namespace of a worker. The next network is built from scratch."""
         self._forget()
         self._kernel.attach(rank, fd)
-        die_with_parent(self._parent)  # once more: the kernel forgets it where a process gains rights
+        die_with_parent(self._parent)  # again, because the kernel forgets it when a process gains privileges
 
     def apply(self, network: EmulatedNetwork, seed: int) -> None:
-        """Build the places where they are others, and give them their values."""
-        if not network.has_places_of(self._network):
+        """Build the sites and workers if they differ, and set their values."""
+        if not network.same_places(self._network):
             self._forget()
             self._kernel.place(place(network))
             self._meter.placed(network)
         self._shape(network, seed)
 
     def update(self, network: EmulatedNetwork) -> None:
-        """New values for the same places. Raises: ValueError."""
-        if not network.has_places_of(self._network):
-            raise ValueError("the network has other places")
+        """Change the values of the network. Raises: ValueError, if its sites or workers differ."""
+        if not network.same_places(self._network):
+            raise ValueError("the sites or workers differ from the applied network")
         self._shape(network, self._seed)
 
     def _shape(self, network: EmulatedNetwork, seed: int) -> None:
-        """Send what differs from what was sent before, each with all its attributes, and read all of it back."""
+        """Send each shape that changed, with all its attributes, and read all shapes back."""
         wanted = {(type(shape), shape.at, shape.minor): shape for shape in shapes(network, seed)}
         before = self._shapes
         try:
@@ -64,20 +64,20 @@ class Netem:
                     self._kernel.shape(shape, exists=key in before)
             check(self._kernel, wanted.values())
         except ValueError:
-            self._forget()  # half of it is no network
+            self._forget()  # a half-built network is useless
             raise
         self._network, self._seed, self._shapes = network, seed, wanted
 
     def _forget(self) -> None:
-        """The next network is built anew."""
+        """Remove the network. The next one is built from scratch."""
         self._network, self._shapes = None, {}
         self._kernel.tear_down()
         self._meter.placed(None)
 
 
 def _serve(control_fd: int, parent: int) -> None:
-    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # several descriptors for each namespace
+    _, maximum = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (maximum, maximum))  # several descriptors per namespace
     with socket.socket(fileno=control_fd) as control:
         channel, netem = Channel(control), Netem(parent)
         while answer(channel, netem):

@@ -1,4 +1,4 @@
-"""What the kernel says about a netem network: is it what was asked for, and what has passed through it."""
+"""Read a netem network back from the kernel: whether it has the wanted values, and its counters."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ from wanbench.harness.emulators.netem.plugin import netem_values
 from wanbench.harness.emulators.plan import EmulatedNetwork
 
 _TICK_S = 64e-9
-_BURST_GRAIN_S = 1e-6  # pyroute2 cuts bursts to whole microseconds
+_BURST_GRAIN_S = 1e-6  # pyroute2 rounds bursts down to whole microseconds
 _ROOT = 0x10000
-_LINK = -1  # the device itself, beside its classes
+_LINK = -1  # the device itself, next to its classes
 
 
 def check(kernel: Kernel, shapes: Iterable[Shape]) -> None:
-    """Compare every attribute with what the kernel has. Raises: KernelError, which names the first difference."""
+    """Compare every attribute with the kernel's. Raises: KernelError, which names the first difference."""
     by_device: dict[End, list[Shape]] = defaultdict(list)
     for shape in shapes:
         by_device[shape.at].append(shape)
@@ -50,19 +50,19 @@ def _leaf(shape: Shape) -> int:
     return leaf_of(shape.minor)
 
 
-def _compare(shape: Shape, got: Mapping[str, Any] | None) -> None:
+def _compare(shape: Shape, found: Mapping[str, Any] | None) -> None:
     kind = KINDS[type(shape)] + (" class" if isinstance(shape, Class) else "")
     where = f"{shape.at} ({shape.path}): {kind}"
-    if got is None:
-        raise KernelError(f"{where}: is not there")
+    if found is None:
+        raise KernelError(f"{where}: does not exist in the kernel")
     for name, wanted in _wanted(shape).items():
-        has, grain = got[name], 0.0
+        actual, grain = found[name], 0.0
         if name in ("burst", "cburst") and isinstance(shape, Class):
             grain = shape.rate * _BURST_GRAIN_S + 1
-        if name == "seed" and has is None:
-            continue  # a kernel before 6.6 draws from a generator of its own
-        if has is None or abs(has - wanted) > grain:
-            raise KernelError(f"{where}: {name}: asked for {wanted}, the kernel has {has}")
+        if name == "seed" and actual is None:
+            continue  # a kernel before 6.6 uses its own random generator
+        if actual is None or abs(actual - wanted) > grain:
+            raise KernelError(f"{where}: {name}: expected {wanted}, the kernel has {actual}")
 
 
 def _wanted(shape: Shape) -> dict[str, Any]:
@@ -76,7 +76,7 @@ def _wanted(shape: Shape) -> dict[str, Any]:
 def _values(shape: Shape, message: Any) -> dict[str, Any]:
     kind, options = message.get_attr("TCA_KIND"), message.get_attr("TCA_OPTIONS")
     if kind != (expected := KINDS[type(shape)]):
-        raise KernelError(f"{shape.at} ({shape.path}): asked for a {expected}, the kernel has a {kind}")
+        raise KernelError(f"{shape.at} ({shape.path}): expected a {expected}, the kernel has a {kind}")
     if isinstance(shape, Netem):
         return netem_values(options)
     if isinstance(shape, Fifo):
@@ -94,7 +94,7 @@ def _values(shape: Shape, message: Any) -> dict[str, Any]:
 
 
 class Count(NamedTuple):
-    """What one qdisc or device has let through, in IP bytes, and what it has dropped."""
+    """The packets and IP bytes that passed one qdisc or device, and the packets that it dropped."""
 
     packets: int
     bytes: int
@@ -122,11 +122,11 @@ class Meter:
         self._base: _Counts = {}
 
     def placed(self, network: EmulatedNetwork | None) -> None:
-        """Devices are new, and count from zero; None where there are none."""
+        """Note that all devices are new and count from zero. None means that there are none."""
         self._network, self._base = network, {}
 
     def report(self, *, reset: bool) -> dict[str, Any]:
-        """The fields of `base.EmulatorStats`."""
+        """Return the fields of `base.EmulatorStats`."""
         seconds, network = time.monotonic() - self._since, self._network
         now = {} if network is None else self._counts(network)
         counts: _Counts = defaultdict(lambda: _NONE)
@@ -171,7 +171,7 @@ class Meter:
         return counts
 
 
-# A kernel does not say when a packet should have left.
+# The kernel does not report when a packet should have left.
 _UNKNOWN = (
     "lateness_p50_ms",
     "lateness_p99_ms",

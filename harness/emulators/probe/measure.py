@@ -1,8 +1,7 @@
-"""Measures the network that an emulator built, with real packets between real workers.
+"""Measure the network that an emulator built, with real packets between real workers.
 
-The network is idle otherwise. Directed paths are measured in rounds: in one round every worker sends or
-receives, never both, and no two paths share a queue. `probe_plan` says what is sent, `probe_report` judges
-what arrived.
+The network is otherwise idle. Directed paths are measured in rounds: in one round every worker either sends or
+receives, and no two paths share a queue. `plan.py` schedules the packets, `report.py` judges those that arrived.
 """
 
 from __future__ import annotations
@@ -32,9 +31,9 @@ from wanbench.harness.emulators.probe.report import (
     judge_shared_up,
 )
 
-_LEAD_NS = 50_000_000  # for commands to reach all workers before the first packet leaves
+_LEAD_NS = 50_000_000  # time for the commands to reach all workers before the first packet leaves
 _LATE_NS = 150_000_000  # how long receivers wait beyond the expected end
-_ROUNDS = 30  # all paths of up to 16 sites; a sample, spread evenly, of larger networks
+_ROUNDS = 30  # covers all paths of up to 16 sites, and an evenly spread sample of larger networks
 _REPEATS = 2  # a wrong network fails every time, a busy host does not
 _ANSWER_S = 20.0
 
@@ -46,16 +45,16 @@ class ProbeWorker(Protocol):
         """Send a command."""
 
     def receive(self, timeout_s: float) -> dict[str, Any]:
-        """The next answer. Raises: TimeoutError."""
+        """Return the next answer. Raises: TimeoutError."""
         ...
 
 
 def probe(
     network: EmulatedNetwork, workers: Sequence[ProbeWorker], *, tolerance: Tolerance = RELAY_TOLERANCE
 ) -> ProbeReport:
-    """Measure a network that has been applied and is idle; `workers` are in the order of their ranks.
+    """Measure a network that has been applied and is idle. `workers` are in the order of their ranks.
 
-    Takes about (0.25 s + one-way delay) x 2 (N-1) for N sites: 2 s for four sites, 5 s at an RTT of 1 s.
+    This takes about (0.25 s + one-way delay) x 2 (N-1) for N sites: 2 s for four sites, 5 s at an RTT of 1 s.
 
     Raises:
         TimeoutError: a worker does not answer.
@@ -79,7 +78,7 @@ def probe(
 
 
 def _rounds(network: EmulatedNetwork) -> tuple[list[list[Pair]], int]:
-    """The rounds to measure, and the number of paths that there are."""
+    """Return the rounds to measure, and the number of all paths."""
     rounds = list(rounds_of(len(network.sites)))
     local = [(site, site) for site, ranks in enumerate(ranks_by_site(network)) if len(ranks) > 1]
     total = sum(len(pairs) for pairs in rounds) + len(local)
@@ -104,7 +103,7 @@ class _Prober:
         self._ports = [worker.receive(_ANSWER_S)["port"] for worker in self._workers]
 
     def measure(self, pairs: Sequence[Pair]) -> dict[Pair, PathProbe]:
-        """One round: all these paths, which share no worker and no queue, at once."""
+        """Measure these paths, which share no worker and no queue, in one round."""
         network = self._network
         flows = flows_of(network, pairs, time.monotonic_ns() + _LEAD_NS)
         return {
@@ -122,7 +121,7 @@ class _Prober:
         }
 
     def measure_shared_up(self) -> SharedUpProbe | None:
-        """Several streams out of one site; None where no `up` is a limit."""
+        """Measure several streams out of one site. Return None if no `up` rate is a limit."""
         network = self._network
         planned = shared_up_flows(network, time.monotonic_ns() + _LEAD_NS)
         if planned is None:
@@ -133,7 +132,7 @@ class _Prober:
         for receiver, arrivals in self._run(flows):
             dst = network.site_of[receiver]
             to.append(network.sites[dst])
-            # Less the delay of its path, an arrival is a departure from the queue under test.
+            # The arrival time minus the delay of the path is the departure from the queue under test.
             delay_ns = network.links[site, dst].delay_ns
             departures.extend(received - delay_ns for *_, received in arrivals)
         jitter_ms = max(network.links[site, network.sites.index(name)].jitter_ns for name in to) / 1e6
@@ -148,16 +147,16 @@ class _Prober:
             worker.receive(_ANSWER_S)
 
     def _run(self, flows: Sequence[Flow]) -> Iterator[tuple[int, list[Arrival]]]:
-        """One round: what arrived, for each receiver of each flow."""
+        """Run one round. Yield each receiver of each flow with its arrivals."""
         self._number += 1
         end_ns = max(flow.end_ns for flow in flows) + _LATE_NS
         for flow in flows:
             for receiver in flow.receivers:
-                self._ask(receiver, {"role": "receive", "expect": flow.packets, "until_ns": end_ns})
+                self._command(receiver, {"role": "receive", "expect": flow.packets, "until_ns": end_ns})
         for flow in flows:
             to = [[worker_address(receiver), self._ports[receiver]] for receiver in flow.receivers]
             message = {"role": "send", "address": worker_address(flow.sender), "to": to}
-            self._ask(flow.sender, message | {"trains": flow.trains})
+            self._command(flow.sender, message | {"trains": flow.trains})
         for flow in flows:
             self._workers[flow.sender].receive(_ANSWER_S)
         for flow in flows:
@@ -165,5 +164,5 @@ class _Prober:
                 wait_s = max(0.0, end_ns - time.monotonic_ns()) / 1e9 + _ANSWER_S
                 yield receiver, self._workers[receiver].receive(wait_s)["packets"]
 
-    def _ask(self, rank: int, message: dict[str, Any]) -> None:
+    def _command(self, rank: int, message: dict[str, Any]) -> None:
         self._workers[rank].send({"cmd": "probe", "round": self._number, **message})

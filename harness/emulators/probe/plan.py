@@ -1,9 +1,8 @@
-"""Who sends what to whom, and when, to measure a network without disturbing it. Pure.
+"""The schedule of the packets that measure a network without disturbing it. Pure.
 
-One directed path gets up to four kinds of trains: single small packets for delay, jitter and order; one
-train at once for the rate; and, where loss is configured, as many small packets as it takes to see it.
-Trains are cut to 50 ms of line rate and to the smallest buffer on the way, so that an idle path drops none
-of them.
+One directed path gets up to three kinds of trains: spaced small packets for delay, jitter and order; one burst for
+the rate; and, if a loss is configured, enough small packets to see it. Trains are limited to 50 ms of line rate and
+to the smallest buffer on the path, so an idle path drops no packet.
 """
 
 from __future__ import annotations
@@ -21,17 +20,17 @@ _SMALL_BYTES, _LARGE_BYTES = 64, 1500
 _TRAIN_S = 0.050
 _PAUSE_NS = 20_000_000  # lets a train drain before the next begins
 _SINGLE_PACKETS = (10, 40)
-_SINGLE_S = 2.0  # for all single packets, where jitter asks for wide gaps
+_SINGLE_S = 2.0  # limit for all single packets together, if jitter requires wide gaps
 _BURST_PACKETS = (16, 600)
-_LOSS_PACKETS = 5000  # per path; a loss that shows in fewer than five of them is not looked for
+_LOSS_PACKETS = 5000  # per path; a loss that is expected to hit fewer than five of them is not probed
 _LOSSES_TO_SEE = 5
 _LOSS_PACKETS_PER_MS = 20  # of all paths of a round together
-_TOGETHER_BYTES_PER_S = 50e6  # rates measured at once add up to no more: what a relay carries with ease
+_TOGETHER_BYTES_PER_S = 50e6  # limit for the sum of rates measured at once: a relay carries this easily
 
 
 @dataclass(frozen=True)
 class Flow:
-    """What one worker sends in one round, to each of `receivers` alike."""
+    """The trains that one worker sends in one round to each of `receivers`."""
 
     sender: int
     receivers: tuple[int, ...]
@@ -40,18 +39,18 @@ class Flow:
 
     @property
     def packets(self) -> int:
-        """How many packets each receiver should get."""
+        """The number of packets that each receiver should get."""
         return sum(train["packets"] for train in self.trains)
 
     @property
     def end_ns(self) -> int:
-        """When the last packet has arrived if all goes well."""
+        """The time by which the last packet should have arrived."""
         last = self.trains[-1]
         return _end(last) + int(_TRAIN_S * 1e9) + self.delay_ns
 
 
 def rounds_of(sites: int) -> Iterator[list[Pair]]:
-    """All directed pairs of sites, in rounds in which no site appears twice (a round-robin tournament)."""
+    """Yield all directed pairs of sites, in rounds with every site at most once (a round-robin tournament)."""
     seats: list[int | None] = [*range(sites), *([None] if sites % 2 else [])]
     for _ in range(len(seats) - 1):
         half = len(seats) // 2
@@ -65,7 +64,7 @@ def rounds_of(sites: int) -> Iterator[list[Pair]]:
 
 
 def flows_of(network: EmulatedNetwork, pairs: Sequence[Pair], start_ns: int) -> list[Flow]:
-    """One round on these paths, which share no worker: all delays first, then all rates, then losses."""
+    """Return one round on these paths, which share no worker: all delays first, then all rates, then losses."""
     ranks = ranks_by_site(network)
     singles = [_single_train(network, pair, start_ns) for pair in pairs]
     starts, loss_ns = _burst_starts(network, pairs, max(_end(train) for train in singles))
@@ -83,7 +82,7 @@ def flows_of(network: EmulatedNetwork, pairs: Sequence[Pair], start_ns: int) -> 
 
 
 def ranks_by_site(network: EmulatedNetwork) -> list[list[int]]:
-    """The workers of every site."""
+    """Return the ranks of the workers of every site."""
     ranks: list[list[int]] = [[] for _ in network.sites]
     for rank, site in enumerate(network.site_of):
         ranks[site].append(rank)
@@ -91,9 +90,9 @@ def ranks_by_site(network: EmulatedNetwork) -> list[list[int]]:
 
 
 def shared_up_flows(network: EmulatedNetwork, start_ns: int) -> tuple[int, float, list[Flow]] | None:
-    """A site whose `up` limits its streams to other sites, that rate in bytes/s, and those streams, if any.
+    """Return a site whose `up` rate limits its streams to other sites, that rate in bytes/s, and the streams.
 
-    The site's workers share the destinations among them; a single worker alternates between all.
+    The site's workers divide the destinations among them. A single worker alternates between all.
     """
     ranks = ranks_by_site(network)
     for site in sorted(range(len(network.sites)), key=lambda s: -len(ranks[s])):
@@ -113,7 +112,7 @@ def shared_up_flows(network: EmulatedNetwork, start_ns: int) -> tuple[int, float
 
 
 def _saturating(network: EmulatedNetwork, site: int, up: float) -> list[int]:
-    """Two to four sites that could together take clearly more than `up`; none if there are not."""
+    """Return two to four sites that can together receive clearly more than `up`, or no site if there are none."""
     alone = {}
     for dst in range(len(network.sites)):
         if dst != site:
@@ -127,25 +126,25 @@ def _saturating(network: EmulatedNetwork, site: int, up: float) -> list[int]:
 
 
 def burst_train(rate: float, buffer_bytes: int, start_ns: int) -> Train:
-    """A train sent at once that takes up to 50 ms at `rate` bytes/s, of at least 16 packets."""
-    fewest, most = _BURST_PACKETS
+    """Return a train of at least 16 packets, sent at once, that takes up to 50 ms at `rate` bytes/s."""
+    min_packets, max_packets = _BURST_PACKETS
     total = min(rate * _TRAIN_S, buffer_bytes)
-    size = max(_SMALL_BYTES, min(_LARGE_BYTES, int(total / fewest)))
-    packets = max(fewest, min(most, int(total / size)))
+    size = max(_SMALL_BYTES, min(_LARGE_BYTES, int(total / min_packets)))
+    packets = max(min_packets, min(max_packets, int(total / size)))
     return {"start_ns": start_ns, "packets": packets, "bytes": size, "burst": packets, "spacing_ns": 0}
 
 
 def wire_ns(network: EmulatedNetwork, pair: Pair) -> float:
-    """What the bytes of one single packet take in the queues of a path, where slow ones are far from nothing."""
+    """The time in ns that the bytes of one small packet take in all queues of a path. It counts on slow paths."""
     return sum(_SMALL_BYTES / (queue.rate_bytes_per_s or math.inf) * 1e9 for queue in network.queues(*pair))
 
 
 def _single_train(network: EmulatedNetwork, pair: Pair, start_ns: int) -> Train:
-    # Order is kept, so packets closer than the jitter would hold each other up and hide it; and packets
-    # closer than their own length would queue.
-    fewest, most = _SINGLE_PACKETS
-    spacing_ns = max(_TRAIN_S * 1e9 / most, 4 * network.link(*pair).jitter_ns, 2 * wire_ns(network, pair))
-    packets = max(fewest, min(most, int(_SINGLE_S * 1e9 / spacing_ns)))
+    # Order is kept, so packets closer than the jitter would delay each other and hide it. Packets closer than
+    # their own transmission time would queue.
+    min_packets, max_packets = _SINGLE_PACKETS
+    spacing_ns = max(_TRAIN_S * 1e9 / max_packets, 4 * network.link(*pair).jitter_ns, 2 * wire_ns(network, pair))
+    packets = max(min_packets, min(max_packets, int(_SINGLE_S * 1e9 / spacing_ns)))
     return {
         "start_ns": start_ns,
         "packets": packets,
@@ -156,7 +155,10 @@ def _single_train(network: EmulatedNetwork, pair: Pair, start_ns: int) -> Train:
 
 
 def _burst_starts(network: EmulatedNetwork, pairs: Sequence[Pair], after_ns: int) -> tuple[list[int], int]:
-    """When each path's rate is measured, and when all are: together, as far as the emulator carries it."""
+    """Return the start of each path's rate measurement, and the end of all.
+
+    Paths are measured at the same time as long as the emulator can carry the sum of their rates.
+    """
     slot_ns = int(_TRAIN_S * 1e9) + _PAUSE_NS
     at, together, starts = after_ns + _PAUSE_NS, 0.0, []
     for pair in pairs:
@@ -169,9 +171,9 @@ def _burst_starts(network: EmulatedNetwork, pairs: Sequence[Pair], after_ns: int
 
 
 def _loss_trains(loss: float, rate: float | None, paths: int, start_ns: int) -> list[Train]:
-    """Small packets to expect five losses, in trains of 50 ms at half the rate or less.
+    """Return trains of small packets, 50 ms each at no more than half the rate, that should lose five packets.
 
-    None where 5000 packets are too few, and as many as one second holds where the rate is too low.
+    Return no train if 5000 packets are too few. At a low rate, send only as many packets as fit into one second.
     """
     packets = math.ceil(_LOSSES_TO_SEE / loss)
     if packets > _LOSS_PACKETS:
@@ -194,5 +196,5 @@ def _loss_trains(loss: float, rate: float | None, paths: int, start_ns: int) -> 
 
 
 def _end(train: Train) -> int:
-    """When a train has been sent."""
+    """The time when a train has been sent."""
     return train["start_ns"] + math.ceil(train["packets"] / train["burst"]) * train["spacing_ns"]

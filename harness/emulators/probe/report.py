@@ -1,4 +1,4 @@
-"""Configured against measured: what a probe found on every directed path. Pure."""
+"""The probe's report: configured against measured values of every directed path. Pure."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from wanbench.harness.emulators.impairments.base import Seen, Tolerance
+from wanbench.harness.emulators.impairments.base import Observation, Tolerance
 from wanbench.harness.emulators.impairments.queue import rate_reasons
 from wanbench.harness.emulators.plan import IMPAIRMENTS, Link
 
@@ -21,12 +21,12 @@ TOLERANCES = {"relay": RELAY_TOLERANCE, "netem": NETEM_TOLERANCE}
 
 @dataclass(frozen=True)
 class PathProbe:
-    """One directed path. Rates are of IP packets; a rate of None is unlimited, and then not measured.
+    """One directed path. Rates count IP bytes. A rate of None is unlimited, and is not measured.
 
-    `measured_one_way_ms` is the median of a train of single packets, less the time that their bytes take at
-    the configured rates. `jitter_ms` is a standard deviation;
-    `measured_jitter_ms` is half the distance from the 16th to the 84th percentile, which is the same for a
-    normal distribution, and which one late wake-up does not move. `inversions` counts packets overtaken.
+    `measured_one_way_ms` is the median over the single packets, minus the time that their bytes take at the
+    configured rates. `jitter_ms` is a standard deviation. `measured_jitter_ms` is half the distance from the 16th to
+    the 84th percentile, which equals it for a normal distribution and is robust against one late wake-up.
+    `inversions` counts the packets that were overtaken.
     """
 
     src: str
@@ -45,18 +45,18 @@ class PathProbe:
 
     @property
     def ok(self) -> bool:
-        """Within all tolerances."""
+        """Whether the path is within all tolerances."""
         return not self.reasons
 
     @property
     def error_ms(self) -> float | None:
-        """Measured minus configured one-way delay."""
+        """Measured minus configured one-way delay in ms, or None if it was not measured."""
         return None if self.measured_one_way_ms is None else self.measured_one_way_ms - self.one_way_ms
 
 
 @dataclass(frozen=True)
 class SharedUpProbe:
-    """Streams out of one site, to several other sites, at once: what they get together."""
+    """Simultaneous streams out of one site to several others, and their rate together."""
 
     site: str
     to: tuple[str, ...]
@@ -67,9 +67,9 @@ class SharedUpProbe:
 
 @dataclass(frozen=True)
 class ProbeReport:
-    """What a network turned out to be.
+    """The measured values of a network.
 
-    `paths_total` exceeds the rows where only a sample was measured; `repeated` counts paths that were
+    `paths_total` exceeds the number of rows if only a sample was measured. `repeated` counts the paths that were
     measured again because the first measurement was out of tolerance.
     """
 
@@ -88,16 +88,16 @@ class ProbeReport:
 
     @property
     def ok(self) -> bool:
-        """Every path within tolerance."""
+        """Whether every path is within tolerance."""
         return not self.reasons
 
     @property
     def one_way_error_ms(self) -> float | None:
-        """The largest error of a one-way delay, without its sign; None if nothing was received."""
+        """The largest absolute error of a one-way delay, or None if nothing was received."""
         return max((abs(row.error_ms) for row in self.rows if row.error_ms is not None), default=None)
 
     def to_json(self) -> dict[str, Any]:
-        """Plain data, with `ok`, `reasons` and `one_way_error_ms`."""
+        """Return plain data, with `ok`, `reasons` and `one_way_error_ms`."""
         return asdict(self) | {
             "ok": self.ok,
             "reasons": list(self.reasons),
@@ -116,13 +116,13 @@ def judge(
     tolerance: Tolerance,
     paths_judged: int,
 ) -> PathProbe:
-    """One row from what arrived.
+    """Judge one path by the packets that arrived.
 
     Args:
-        rate: expected of one flow, bytes/s; None is unlimited.
-        wire_ns: what the bytes of a single packet take in all queues of the path.
-        trains: as sent: the first for delay and jitter; the second, where there is a rate, for that.
-        paths_judged: how many are judged together: the loss interval holds with 99 % for all of them.
+        rate: expected rate of one flow in bytes/s; None is unlimited.
+        wire_ns: time that the bytes of a single packet take in all queues of the path.
+        trains: trains as sent: the first for delay and jitter, the second for the rate if there is one.
+        paths_judged: number of paths judged together; the loss intervals hold for all of them with 99 %.
     """
     single = [a for a in arrivals if a[0] == 0]
     delays = [(received - sent - wire_ns) / 1e6 for _, _, sent, received in single]
@@ -143,8 +143,8 @@ def judge(
         inversions=inversions(arrivals),
         reasons=(),
     )
-    seen = Seen(link, row, len(delays), tuple(arrivals), tolerance, paths_judged)
-    reasons = [reason for impairment in IMPAIRMENTS.values() for reason in impairment.judge(seen)]
+    observation = Observation(link, row, len(delays), tuple(arrivals), tolerance, paths_judged)
+    reasons = [reason for impairment in IMPAIRMENTS.values() for reason in impairment.judge(observation)]
     reasons += [f"{row.inversions} packets were overtaken"] if row.inversions else []
     return replace(row, reasons=tuple(f"{row.src} -> {row.dst}: {reason}" for reason in reasons))
 
@@ -163,10 +163,10 @@ def _mbit(bytes_per_s: float | None) -> float | None:
 def judge_shared_up(
     site: str, to: tuple[str, ...], rate: float, departures_ns: Sequence[int], nbytes: int, *, jitter_ms: float = 0.0
 ) -> SharedUpProbe:
-    """Whether streams that left a site at once got its `up` rate (bytes/s) together, and no more.
+    """Judge whether simultaneous streams out of a site got its `up` rate (bytes/s) together, and no more.
 
     Args:
-        jitter_ms: the largest of their paths, which makes the times of departure uncertain.
+        jitter_ms: the largest jitter of their paths, which makes the times of departure uncertain.
     """
     measured = _mbit(dispersion(list(enumerate(sorted(departures_ns))), nbytes))
     expected = rate * 8 / 1e6
@@ -175,10 +175,10 @@ def judge_shared_up(
 
 
 def dispersion(arrivals: Sequence[tuple[int, int]], nbytes: int) -> float | None:
-    """The rate, in bytes/s, at which a train that was sent at once came out; None with fewer than 4 packets.
+    """The rate in bytes/s at which a burst arrived, or None with fewer than 4 packets.
 
-    The median over pairs an eighth of the train apart, so that a process which was not scheduled for a moment
-    spoils only the few pairs around that moment.
+    It is the median over pairs of packets an eighth of the burst apart. If a process was not scheduled for a moment,
+    only the few pairs around that moment are wrong.
 
     Args:
         arrivals: sequence number and time in ns of every packet of `nbytes` that arrived.
@@ -196,7 +196,7 @@ def dispersion(arrivals: Sequence[tuple[int, int]], nbytes: int) -> float | None
 
 
 def inversions(arrivals: Sequence[Arrival]) -> int:
-    """How many packets arrived after one that was sent later."""
+    """The number of packets that arrived after one that was sent later."""
     latest, count = (-1, -1), 0
     for train, sequence, _, _ in arrivals:
         if (train, sequence) < latest:

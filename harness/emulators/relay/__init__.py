@@ -1,1 +1,1 @@
-"""Paths made slow in userspace: one process reads and writes the TUN devices of all workers."""
+"""The relay emulator: one userspace process reads and writes the TUN devices of all workers."""

@@ -1,4 +1,4 @@
-"""The relay emulator, as the controller sees it: a userspace process that holds the workers' TUN devices."""
+"""The controller's side of the relay: a userspace process that holds the workers' TUN devices."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The relay process: reads what workers send from their TUN devices and writes it to others when it is due.
+"""The relay process reads packets from the workers' TUN devices and writes them to their receivers when they are due.
 
-Started by `harness.emulators.relay.emulator.RelayEmulator`; standard library only. It sleeps in select() until the
-next due time, to the microsecond, and never spins. It ends with its parent, and at the end of its control
+`harness.emulators.relay.emulator.RelayEmulator` starts it. It uses only the standard library. It sleeps in select()
+until the next due time, to the microsecond, and never spins. It ends with its parent, and at the end of its control
 socket.
 """
 
@@ -25,8 +25,8 @@ from wanbench.workloads.process.namespace import set_timer_slack
 
 # A wake-up costs about as much as two packets, so each one acts on everything due within this time.
 _COALESCE_NS = 100_000
-# Packets wait unseen while the relay gets no processor. Where nothing is due, it notices by a wake-up of its own that
-# comes late and finds some: every 2 ms as long as there is traffic, which costs half a percent of a core.
+# While the relay gets no processor time, packets wait unseen. If nothing is due, the relay therefore wakes up every
+# 2 ms as long as there is traffic, and notices if a wake-up is late. This costs half a percent of a core.
 _WATCH_NS = 2_000_000
 _QUIET_NS = 1_000_000_000
 _READS_PER_PORT = 32
@@ -35,13 +35,12 @@ _PACKET_BYTES = 1536
 
 
 def _now() -> float:
-    # A float of nanoseconds is exact for 104 days of uptime, and compares faster with floats than an int
-    # does.
+    # A float of nanoseconds is exact for 104 days of uptime, and is faster than an int to compare with floats.
     return float(time.monotonic_ns())
 
 
 class Relay:
-    """The loop around a Switch: descriptors in, descriptors out, commands in between."""
+    """The loop around a Switch: it reads and writes descriptors, and obeys commands."""
 
     def __init__(self, control: Channel) -> None:
         self._control = control
@@ -51,14 +50,14 @@ class Relay:
         self._watched = [control.fileno()]
 
     def serve(self) -> None:
-        """Until the control socket ends."""
+        """Serve until the control socket ends."""
         switch, meter, ports, control = self._switch, self._meter, self._ports, self._control.fileno()
         wait = select.select
-        began = heard = _now()
+        began = last_read = _now()
         while True:
             due, now = switch.next_due(), _now()
             meter.turn(began, now)
-            quiet = due is None and now - heard > _QUIET_NS
+            quiet = due is None and now - last_read > _QUIET_NS
             wake = now + _WATCH_NS if due is None else min(due, now + _WATCH_NS)
             readable, _, _ = wait(self._watched, (), (), None if quiet else max(0.0, (wake - now) / 1e9))
             began = _now()
@@ -69,13 +68,13 @@ class Relay:
                     if not answer(self._control, self):
                         return
                 elif fd in ports:
-                    heard = began
+                    last_read = began
                     self._read(ports[fd])
             for packet in switch.release(_now() + _COALESCE_NS, _WRITES_PER_TURN):
                 self._write(*packet)
 
     def _read(self, port: Port) -> None:
-        """Take what the worker has sent, up to a budget that gives the others a turn."""
+        """Read what the worker has sent, up to a limit, so that the other workers get their turn."""
         accept, read, fd, now = self._switch.accept, os.read, port.fd, _now()
         try:
             for _ in range(_READS_PER_PORT):
@@ -98,7 +97,7 @@ class Relay:
             self._meter.delivered(len(packet), due, _now())
 
     def _detach(self, port: Port) -> None:
-        """Close a port; what is in flight to it will be counted as gone."""
+        """Close a port. Packets in flight to it will be counted as gone."""
         if port.fd >= 0:
             self._watched.remove(port.fd)
             del self._ports[port.fd]
@@ -108,19 +107,19 @@ class Relay:
     # ---------------------------------------------------------------- commands
 
     def apply(self, network: EmulatedNetwork, seed: int) -> None:
-        """Take new values, and places."""
+        """Build this network."""
         self._switch.apply(network, seed)
 
     def update(self, network: EmulatedNetwork) -> None:
-        """Take new values for the same places. Raises: ValueError."""
+        """Change the values of the network. Raises: ValueError, if its sites or workers differ."""
         self._switch.update(network)
 
     def report(self, *, reset: bool) -> dict[str, Any]:
-        """The fields of `base.EmulatorStats`."""
+        """Return the fields of `base.EmulatorStats`."""
         return self._meter.report(reset=reset)
 
     def attach(self, rank: int, fd: int) -> None:
-        """Connect the device of a worker, in place of the one before."""
+        """Connect the device of a worker. It replaces the one before."""
         old = self._switch.ports.get(rank)
         if old is not None:
             self._detach(old)
@@ -131,7 +130,7 @@ class Relay:
 
 
 def _ahead_of_workers() -> None:
-    """Wake up at once, whatever else computes: on two busy cores packets are late by 0.1 ms instead of 3 (p99)."""
+    """Run before all computing processes: on two busy cores this cuts the lateness (p99) from 3 ms to 0.1 ms."""
     try:
         os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1))
     except PermissionError:
@@ -142,9 +141,9 @@ def _ahead_of_workers() -> None:
 def _serve(control_fd: int, _: int) -> None:
     set_timer_slack(1)
     _ahead_of_workers()
-    # The loop makes no reference cycles; a collection would walk every packet in flight while others wait.
+    # The loop makes no reference cycles. A collection would visit every packet in flight while others wait.
     gc.disable()
-    # select() takes descriptors below 1024, and the controller may have had many open.
+    # select() takes descriptors below 1024, and the controller may have many open.
     control = socket.socket(fileno=os.dup(control_fd))
     os.close(control_fd)
     with control:

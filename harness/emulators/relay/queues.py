@@ -1,8 +1,8 @@
-"""The model inside the relay: queues, paths, and which packet is due when.
+"""The relay's model: queues, paths, and the due time of every packet.
 
-Pure: time is handed in, in nanoseconds of any monotonic clock, and packets come back when they are due. All
-state is in absolute times (when a queue is free again, when a packet is due), computed from exact arrival
-times, so being called late delays what is late and nothing after it.
+Pure: the caller passes the time, in nanoseconds of any monotonic clock, and gets packets back when they are due. All
+state is kept as absolute times (when a queue is free again, when a packet is due), computed from exact arrival times.
+A late call therefore delays the packets that are due, and none after them.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _serial = count()
 
 
 class Port:
-    """Where a worker is attached: its rank, and the descriptor of its device, or -1 once it is gone."""
+    """The connection of a worker: its rank, and the descriptor of its device, or -1 once the device is gone."""
 
     __slots__ = ("address", "fd", "rank", "routes")
 
@@ -31,11 +31,11 @@ class Port:
         self.routes: dict[bytes, tuple[DirectedPath, Port]] = {}
 
 
-Packet = tuple[float, bytes, Port]  # due time in ns, the IP packet, for whom
+Packet = tuple[float, bytes, Port]  # due time in ns, the IP packet, the receiver
 
 
 class TailDrop:
-    """A first-in first-out queue served at a constant rate; bytes that do not fit its buffer are dropped."""
+    """A first-in first-out queue with a constant rate. Packets that do not fit into its buffer are dropped."""
 
     __slots__ = ("buffer_ns", "busy", "drops", "ns_per_byte", "scale")
 
@@ -43,23 +43,24 @@ class TailDrop:
         self.busy = 0.0  # when the last byte accepted so far will have left
         self.drops = 0
         self.ns_per_byte = 0.0
-        self.scale = 1.0  # of what is left of a backlog in time, for the next packet to apply
+        self.scale = 1.0  # factor on the backlog's remaining time, applied by the next packet
         self.configure(queue)
 
     def configure(self, queue: Queue) -> None:
-        """New rate and buffer for packets to come, which find the bytes there are in front of them. Those keep the
-        times that they have, and nothing overtakes them.
+        """Set the rate and buffer for new packets.
+
+        Packets already queued keep their due times and their order. New packets queue behind their bytes.
         """
         before = self.ns_per_byte
         unlimited = queue.rate_bytes_per_s is None
         self.ns_per_byte = 0.0 if queue.rate_bytes_per_s is None else 1e9 / queue.rate_bytes_per_s
         if before and before != self.ns_per_byte:
             self.scale *= self.ns_per_byte / before
-        # A buffer of B bytes is B/rate of time; comparing times spares a conversion for every packet.
+        # A buffer of B bytes holds B/rate seconds. Comparing times saves a conversion for every packet.
         self.buffer_ns = float("inf") if unlimited else queue.buffer_bytes * self.ns_per_byte
 
     def departure(self, now: float, nbytes: int) -> float:
-        """When the last byte of a packet that arrives `now` has left; negative when it was dropped."""
+        """Return when the last byte of a packet that arrives `now` has left, or a negative number if it is dropped."""
         start = self.busy
         if self.scale != 1.0:
             start = now + (start - now) * self.scale
@@ -75,7 +76,7 @@ class TailDrop:
 
 
 class Stage:
-    """Packets that wait, in order, for their due time; then they go to a down queue or to their worker."""
+    """Packets that wait in order for their due time. Then they enter a down queue or leave to their worker."""
 
     __slots__ = ("down", "fifo", "serial")
 
@@ -86,7 +87,7 @@ class Stage:
 
 
 class Down(Stage):
-    """The queue that all paths into one site share."""
+    """The down queue that all paths into one site share."""
 
     __slots__ = ("queue",)
 
@@ -110,9 +111,9 @@ class DirectedPath(Stage):
         self.configure(link)
 
     def configure(self, link: Link) -> None:
-        """New values for packets to come."""
+        """Set the values for new packets."""
         self.delay = float(link.delay_ns)
-        self.effects = [  # the last field first: what is lost is not delayed
+        self.effects = [  # the last field first: a lost packet is not delayed
             (impairment.relay, value)
             for impairment, value in reversed(list(link.impairments()))
             if type(impairment).relay is not Impairment.relay
@@ -121,11 +122,11 @@ class DirectedPath(Stage):
 
 
 class Switch:
-    """All ports and paths of one network. `accept` takes what workers send, `release` gives what is due.
+    """All ports and paths of one network. `accept` takes packets from workers, `release` returns those that are due.
 
-    Jitter is drawn per packet from a normal distribution, never below a delay of zero, and order is kept: a
-    packet is due no earlier than the one before it on its path. Under dense traffic that running maximum
-    raises the mean delay (as netem with a rate does), by up to about three standard deviations.
+    The delay of each packet is drawn from a normal distribution, and is never below zero. Order is kept: a packet is
+    due no earlier than the one before it on its path. Under dense traffic this running maximum raises the mean delay
+    by up to about three standard deviations, as it does with netem and a rate.
     """
 
     def __init__(self) -> None:
@@ -140,17 +141,17 @@ class Switch:
     # ---------------------------------------------------------------- configuration
 
     def attach(self, rank: int, address: bytes, fd: int) -> Port:
-        """Connect a worker, in place of the one that had its rank."""
+        """Connect a worker. It replaces the one that had its rank."""
         port = self.ports[rank] = Port(rank, address, fd)
         self._route()
         return port
 
     def apply(self, network: EmulatedNetwork, seed: int) -> None:
-        """Take new values. A path that exists already keeps what is in flight and its order."""
+        """Build this network. A path that exists already keeps its packets in flight and their order."""
         before, self.network = self.network, network
         sites = range(len(network.sites))
-        if not network.has_places_of(before):
-            # Other places: what is in flight drains by the old paths, and the new ones may not overtake it.
+        if not network.same_places(before):
+            # Packets in flight drain through the old paths, and packets on the new ones must not overtake them.
             last = max((path.last for path in self.paths.values()), default=0.0)
             last = max([last, *(down.queue.busy for down in self.downs)])
             self.ups = [TailDrop(queue) for queue in network.up]
@@ -166,13 +167,13 @@ class Switch:
         self._route()
 
     def update(self, network: EmulatedNetwork) -> None:
-        """New values for the same places; the random draws of paths go on.
+        """Change the values of the network. The random numbers of the paths continue.
 
         Raises:
-            ValueError: the places are others.
+            ValueError: the sites or workers differ.
         """
-        if not network.has_places_of(self.network):
-            raise ValueError("the network has other places")
+        if not network.same_places(self.network):
+            raise ValueError("the sites or workers differ from the applied network")
         self.network = network
         self._configure(network)
 
@@ -201,7 +202,7 @@ class Switch:
     # ---------------------------------------------------------------- counters
 
     def reset_counters(self) -> None:
-        """Begin to count anew."""
+        """Set all counters to zero."""
         self.unknown = self.not_ipv4 = 0
         for queue in self._queues():
             queue.drops = 0
@@ -209,7 +210,7 @@ class Switch:
             path.packets = path.bytes = path.lost = 0
 
     def drops(self) -> dict[str, int]:
-        """Packets that went no further, by cause."""
+        """The number of dropped packets by cause."""
         return {
             "up": sum(queue.drops for queue in self.ups),
             "path": sum(path.queue.drops for path in self.paths.values()),
@@ -219,7 +220,7 @@ class Switch:
         }
 
     def path_counters(self) -> list[dict[str, object]]:
-        """The fields of `base.PathStats`, for every path that carried or dropped something."""
+        """The fields of `base.PathStats` for every path that carried or dropped a packet."""
         sites = () if self.network is None else self.network.sites
         return [
             {
@@ -249,7 +250,7 @@ class Switch:
     # ---------------------------------------------------------------- traffic
 
     def accept(self, packet: bytes, source: Port, now: float) -> None:
-        """A packet that `source` sent at time `now`."""
+        """Take a packet that `source` sent at time `now`."""
         route = source.routes.get(packet[16:20])
         if route is None:
             if packet[0] >> 4 == 4:
@@ -280,11 +281,11 @@ class Switch:
             path.fifo.append((path.last, copy, port))
 
     def next_due(self) -> float | None:
-        """When `release` has something to do next; None when nothing is in flight."""
+        """The time of the next packet for `release`, or None if nothing is in flight."""
         return self._heap[0][0] if self._heap else None
 
     def release(self, horizon: float, limit: int) -> list[Packet]:
-        """At most `limit` packets that are due at `horizon` or before, in the order of their due times."""
+        """Return at most `limit` packets that are due by `horizon`, in the order of their due times."""
         heap = self._heap
         ready: list[Packet] = []
         while heap and len(ready) < limit:
@@ -305,7 +306,7 @@ class Switch:
             if due >= 0:
                 if not down.fifo:
                     heappush(heap, (due, down.serial, down))
-                elif due < down.fifo[-1][0]:  # those in front keep the times of a slower rate
+                elif due < down.fifo[-1][0]:  # packets in front keep the due times of a slower rate
                     due = down.fifo[-1][0]
                 down.fifo.append((due, packet[1], packet[2]))
         return ready

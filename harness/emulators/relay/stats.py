@@ -1,4 +1,4 @@
-"""What the relay counts: lateness, lag and drops, at a cost of nanoseconds per packet."""
+"""The relay's counters: lateness, lag and drops, at a cost of nanoseconds per packet."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _OVERDUE_NS = 1e6
 
 
 class Histogram:
-    """Durations in bins of 20 us, and the exact maximum. Early counts as zero."""
+    """Durations in bins of 20 us, and their exact maximum. Negative durations count as zero."""
 
     __slots__ = ("_bins", "max_ns")
 
@@ -34,7 +34,7 @@ class Histogram:
         self._bins[index] += 1
 
     def quantile_ms(self, share: float) -> float | None:
-        """The upper edge of the bin that holds this share of all durations, in ms; None without any."""
+        """The upper edge in ms of the bin at this quantile, or None if there are no durations."""
         total = sum(self._bins)
         if not total:
             return None
@@ -45,7 +45,7 @@ class Histogram:
 
 
 class Meter:
-    """Counters of the loop, beside those that the switch keeps itself."""
+    """Counters of the loop. The switch keeps its own."""
 
     def __init__(self, switch: Switch) -> None:
         self._switch = switch
@@ -61,7 +61,7 @@ class Meter:
         self._switch.reset_counters()
 
     def delivered(self, nbytes: int, due: float, now: float) -> None:
-        """One packet was written to its worker."""
+        """Count a packet that was written to its worker."""
         self._packets += 1
         self._bytes += nbytes
         self._lateness.add(now - due)
@@ -69,24 +69,24 @@ class Meter:
             self._overdue(due, now)
 
     def turn(self, began: float, ended: float) -> None:
-        """One turn of the loop: nothing was read for so long."""
+        """Count one turn of the loop, during which nothing was read."""
         self._lag.add(ended - began)
         if ended - began > _OVERDUE_NS:
             self._overdue(began, ended)
 
     def overslept(self, wake: float, woken: float) -> None:
-        """The loop was to go on at `wake`, and packets had come meanwhile: since then they may have waited."""
+        """Count a wake-up that was due at `wake` and found packets, which can have waited since then."""
         if woken - wake > _OVERDUE_NS:
             self._lag.add(woken - wake)
             self._overdue(wake, woken)
 
     def _overdue(self, begin: float, end: float) -> None:
-        # Packets leave in the order of their due times, so a union of periods needs its end only.
+        # Packets leave in the order of their due times, so the end is enough to form the union of periods.
         self._overdue_ns += max(0.0, end - max(begin, self._overdue_until))
         self._overdue_until = max(end, self._overdue_until)
 
     def report(self, *, reset: bool) -> dict[str, Any]:
-        """The fields of `base.EmulatorStats`."""
+        """Return the fields of `base.EmulatorStats`."""
         switch = self._switch
         seconds, cpu_s = time.monotonic() - self._since, time.process_time() - self._cpu
         answer = {

@@ -1,4 +1,4 @@
-"""From profile and placement to a network: buffers, addresses, identity."""
+"""The network built from a profile and a placement: buffers, addresses, identity."""
 
 import pytest
 
@@ -14,7 +14,7 @@ from wanbench.harness.emulators.plan import (
 from wanbench.netprofiles import Delay, ProfileError, Rate, Ratio, load, uniform
 
 
-def test_a_uniform_profile_is_limited_at_its_sites_and_free_on_its_paths():
+def test_a_uniform_profile_limits_its_sites_and_not_its_paths():
     profile = uniform(3, Delay.from_ms(100), Rate.from_mbit(80), loss=Ratio(0.01))
     network = build(profile, ["w0", "w1", "w2"])
     one_round_trip = Queue(10e6, 1_000_000)
@@ -87,7 +87,7 @@ def test_any_change_changes_the_key():
     assert base.key() != other.key()
 
 
-def test_without_delay_keeps_the_places_and_nothing_else():
+def test_without_delay_keeps_only_the_sites_and_workers():
     network = build(load("world4"), ["oregon", "tokyo", "tokyo"])
     free = network.without_delay()
     assert (free.sites, free.site_of) == (network.sites, network.site_of)
@@ -96,7 +96,7 @@ def test_without_delay_keeps_the_places_and_nothing_else():
     assert set(free.local_delay_ns) == {0}
 
 
-def test_the_slowest_queue_on_the_way_is_the_rate_to_expect():
+def test_the_rate_of_a_path_is_that_of_its_slowest_queue():
     network = build(uniform(2, Delay.from_ms(20), Rate.from_mbit(8)), ["w0", "w1"])
     assert network.rate(0, 1) == 1e6
     assert network.without_delay().rate(0, 1) is None

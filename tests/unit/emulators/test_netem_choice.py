@@ -1,4 +1,4 @@
-"""Whether this host can have netem is found out in a child process, and told in one line."""
+"""The check whether this host supports netem: it runs in a child process and reports one line."""
 
 import errno
 import os
@@ -14,7 +14,7 @@ from wanbench.workloads.process.namespace import NamespaceError
 
 
 @pytest.fixture(autouse=True)
-def _found_out_anew():
+def _fresh_check():
     choice.kernel_lacks.cache_clear()
     yield
     choice.kernel_lacks.cache_clear()
@@ -22,7 +22,7 @@ def _found_out_anew():
 
 @pytest.fixture
 def detected(monkeypatch):
-    """`missing()` with a kernel that answers with these numbers, and no namespace."""
+    """Return a function that calls `missing()` with a kernel that answers with these error numbers."""
 
     def detect(*numbers):
         answers = iter(numbers)
@@ -33,12 +33,12 @@ def detected(monkeypatch):
     return detect
 
 
-def test_a_kernel_with_all_of_it_lacks_nothing(detected):
+def test_a_kernel_with_every_module_lacks_nothing(detected):
     assert detected(0, 0, 0, 0) is None
 
 
 @pytest.mark.parametrize(
-    ("numbers", "what", "option", "module"),
+    ("numbers", "feature", "option", "module"),
     [
         ((errno.ENOENT,), "netem", "CONFIG_NET_SCH_NETEM", "sch_netem"),
         ((0, errno.ENOENT), "htb", "CONFIG_NET_SCH_HTB", "sch_htb"),
@@ -46,19 +46,19 @@ def test_a_kernel_with_all_of_it_lacks_nothing(detected):
         ((0, 0, 0, errno.EOPNOTSUPP), "veth", "CONFIG_VETH", "veth"),
     ],
 )
-def test_what_a_kernel_lacks_is_named_with_its_option_module_and_packages(detected, numbers, what, option, module):
+def test_a_missing_feature_is_named_with_its_option_module_and_packages(detected, numbers, feature, option, module):
     assert detected(*numbers) == (
-        f"netem: this kernel has no {what} ({option}): sudo modprobe {module}, which is in "
+        f"netem: this kernel has no {feature} ({option}): sudo modprobe {module}, from "
         "linux-modules-extra-$(uname -r) on Ubuntu, kernel-modules-extra on Fedora; or use --emulator relay"
     )
 
 
-def test_another_refusal_is_told_as_it_is(detected):
-    said = "netem: the kernel refuses sch_netem: Operation not permitted; or use --emulator relay"
-    assert detected(errno.EPERM) == said
+def test_another_refusal_is_reported_as_it_is(detected):
+    message = "netem: the kernel refuses sch_netem: Operation not permitted; or use --emulator relay"
+    assert detected(errno.EPERM) == message
 
 
-def test_a_host_without_namespaces_says_why(monkeypatch):
+def test_a_host_without_namespaces_reports_why(monkeypatch):
     def refuse():
         raise NamespaceError("new network namespace: Operation not permitted; run as root")
 
@@ -68,7 +68,7 @@ def test_a_host_without_namespaces_says_why(monkeypatch):
     )
 
 
-def test_this_host_is_asked_once_and_nothing_of_it_changes():
+def test_this_host_is_checked_once_and_stays_unchanged():
     before = set(os.listdir("/sys/class/net")), os.readlink("/proc/self/ns/net")
     first = choice.why_no_netem()
     assert choice.why_no_netem() is first
@@ -79,22 +79,22 @@ def test_this_host_is_asked_once_and_nothing_of_it_changes():
 @pytest.mark.parametrize(
     ("missing", "chosen"),
     [
-        (None, ("netem", "this kernel has it")),
+        (None, ("netem", "this kernel supports it")),
         ("netem: this kernel has none", ("relay", "netem: this kernel has none")),
     ],
 )
-def test_auto_is_netem_where_it_works_else_the_relay_and_says_why(monkeypatch, missing, chosen):
+def test_auto_selects_netem_if_it_works_else_the_relay_and_gives_the_reason(monkeypatch, missing, chosen):
     monkeypatch.setattr(choice, "why_no_netem", lambda testbed="netns": missing)
     assert choice.chosen() == chosen
 
 
-def test_asking_for_netem_on_a_host_without_it_is_refused_with_the_reason(monkeypatch):
+def test_netem_on_a_host_without_it_is_refused_with_the_reason(monkeypatch):
     monkeypatch.setattr(choice, "why_no_netem", lambda testbed="netns": "netem: this kernel has none")
     with pytest.raises(HostError, match=r"^netem: this kernel has none$"):
         choice.check("netem", "processes")
 
 
-def test_who_does_not_use_netem_does_not_wait_for_pyroute2():
+def test_pyroute2_is_not_imported_unless_netem_is_used():
     code = (
         "import sys\n"
         "from wanbench.harness.plan.auto import FixedHost\n"

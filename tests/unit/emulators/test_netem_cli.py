@@ -1,4 +1,4 @@
-"""plan --tc: the networks of an experiment as ip and tc commands, on any host."""
+"""`plan --tc` prints the networks of an experiment as ip and tc commands, on any host."""
 
 from command_line import as_it_was, refused, wanbench  # noqa: F401  # the fixture is used by all
 from on_relay import expand

@@ -1,4 +1,4 @@
-"""The netem plan: where packets go, which queues they meet, and with which values."""
+"""The netem plan: the routes of packets, the queues they pass, and their values."""
 
 import dataclasses
 import ipaddress
@@ -59,11 +59,11 @@ def at(shape_type, planned, end, minor):
     return found
 
 
-# ---------------------------------------------------------------- the way of a packet
+# ---------------------------------------------------------------- the route of a packet
 
 
-def way(steps, src, dst):
-    """(device, class) of every egress between two workers, as routes, cables and filters say."""
+def egresses(steps, src, dst):
+    """The (device, class) of every egress between two workers, according to routes, cables and filters."""
     cables = {
         end: other for veth in steps if isinstance(veth, Veth) for end, other in ((veth.a, veth.b), (veth.b, veth.a))
     }
@@ -73,7 +73,7 @@ def way(steps, src, dst):
         routes = [s for s in steps if isinstance(s, Route) and s.namespace == here]
         matching = [route for route in routes if target in ipaddress.ip_network(route.to)]
         best = max(matching, key=lambda route: ipaddress.ip_network(route.to).prefixlen)
-        assert best.device is not None, f"{here} has no way to {target}"
+        assert best.device is not None, f"{here} has no route to {target}"
         out = End(here, best.device)
         if out in roots:
             by_source = [
@@ -87,7 +87,7 @@ def way(steps, src, dst):
 
 @settings(max_examples=40, deadline=None)
 @given(st.lists(st.integers(0, 3), min_size=2, max_size=7))
-def test_every_packet_meets_up_path_delay_and_down_in_this_order_and_in_its_own_class(places):
+def test_every_packet_passes_up_path_delay_and_down_in_this_order_and_in_its_own_class(places):
     numbers = {place: index for index, place in enumerate(dict.fromkeys(places))}
     net = network(tuple(numbers[place] for place in places))
     steps = place(net)
@@ -98,9 +98,9 @@ def test_every_packet_meets_up_path_delay_and_down_in_this_order_and_in_its_own_
                 continue
             last = worker_device(net, dst)
             if a == b:
-                assert way(steps, src, dst) == [(last, LOCAL)]
+                assert egresses(steps, src, dst) == [(last, LOCAL)]
                 continue
-            assert way(steps, src, dst) == [
+            assert egresses(steps, src, dst) == [
                 (up_device(net, a), ONLY),
                 (path_device(b), minor_of(a)),
                 (delay_device(b), minor_of(a)),
@@ -109,17 +109,17 @@ def test_every_packet_meets_up_path_delay_and_down_in_this_order_and_in_its_own_
             ]
 
 
-def test_nothing_is_shaped_where_it_is_sent():
+def test_nothing_is_shaped_at_the_sender():
     net = network((0, 0, 1))
     assert not any(s.at.device == DEVICE for s in [*shapes(net), *(s for s in place(net) if isinstance(s, Root))])
 
 
-def test_a_packet_to_no_worker_ends_in_the_first_router_that_all_share():
+def test_a_packet_to_no_worker_is_dropped_by_the_first_shared_router():
     holes = [step for step in place(network((0, 1))) if isinstance(step, Route) and step.device is None]
     assert holes == [Route("paths", "10.99.0.0/16", None)]
 
 
-def test_cables_have_two_hardware_addresses_each_and_no_two_are_alike():
+def test_every_end_of_a_cable_has_a_unique_hardware_address():
     cables = [step for step in place(network((0, 0, 1, 2))) if isinstance(step, Veth)]
     addresses = [cable.mac(end) for cable in cables for end in (cable.a, cable.b)]
     assert len(set(addresses)) == len(addresses) == 2 * (4 + 3 * 4)
@@ -132,7 +132,7 @@ def test_device_names_fit_the_kernel_even_for_the_last_worker():
     assert len("w63999") <= 15
 
 
-def test_a_site_name_that_is_no_namespace_name_becomes_a_number():
+def test_a_site_name_that_cannot_name_a_namespace_becomes_a_number():
     net = dataclasses.replace(network((0, 1)), sites=("são paulo", "s1"))
     assert [s.namespace for s in place(net) if isinstance(s, Router)][-2:] == ["site-0", "site-s1"]
 
@@ -140,7 +140,7 @@ def test_a_site_name_that_is_no_namespace_name_becomes_a_number():
 # ---------------------------------------------------------------- values
 
 
-def test_every_limit_is_a_class_at_its_rate_and_a_buffer_in_bytes():
+def test_every_limit_is_a_class_with_its_rate_and_a_buffer_in_bytes():
     up, path, down = Queue(12.5e6, 1_250_000), Queue(2.5e6, 250_000), Queue(5e6, 500_000)
     net = network((0, 1), up=up, path=path, down=down)
     planned = shapes(net)
@@ -159,7 +159,7 @@ def test_bursts_are_two_milliseconds_of_the_rate_or_one_packet():
         assert at(Class, planned, path_device(1), minor_of(0)).burst == burst
 
 
-def test_what_has_no_limit_is_neither_held_back_nor_dropped():
+def test_without_limits_packets_are_neither_delayed_nor_dropped():
     net = network((0, 1))
     planned = shapes(net.without_delay())
     assert {shape.rate for shape in planned if isinstance(shape, Class)} == {UNSHAPED}
@@ -168,13 +168,13 @@ def test_what_has_no_limit_is_neither_held_back_nor_dropped():
     assert {(n.link.delay_ns, n.link.jitter_ns, n.link.loss) for n in planned if isinstance(n, Netem)} == {(0, 0, 0.0)}
 
 
-def test_a_packet_is_on_the_wire_at_the_slowest_rate_before_the_delay():
+def test_the_wire_before_the_delay_has_the_slowest_rate():
     wide, narrow = Queue(10e6, 10**6), Queue(1e6, 10**6)
     for up, path, rate in ((wide, narrow, 1e6), (narrow, wide, 1e6), (wide, UNLIMITED, 10e6), (UNLIMITED, narrow, 1e6)):
         assert at(Netem, shapes(network((0, 1), up=up, path=path)), delay_device(1), minor_of(0)).rate == rate
 
 
-def test_the_down_rate_is_on_the_wire_of_the_last_device():
+def test_the_wire_of_the_last_device_has_the_down_rate():
     net = network((0, 1, 1), down=Queue(5e6, 10**6))
     planned = shapes(net)
     assert at(Netem, planned, worker_device(net, 2), ONLY).rate == 5e6
@@ -191,11 +191,11 @@ def test_the_down_rate_is_on_the_wire_of_the_last_device():
         (50, 0, None, 31_250_000),  # as if it were 10 Gbit/s
     ],
 )
-def test_a_delay_line_holds_all_that_can_be_in_flight(delay_ms, jitter_ms, rate, packets):
+def test_a_delay_line_holds_every_packet_that_can_be_in_flight(delay_ms, jitter_ms, rate, packets):
     assert line_packets(delay_ms * MS, jitter_ms * MS, rate) == packets + 1000
 
 
-def test_a_shorter_delay_has_room_for_what_is_in_flight():
+def test_a_shorter_delay_has_room_for_the_packets_in_flight():
     before, after = (
         at(Netem, shapes(network((0, 1), delay_ms=ms, path=Queue(12.5e6, 10**6))), delay_device(1), minor_of(0))
         for ms in (900, 1)
@@ -215,7 +215,7 @@ def test_equal_placements_have_the_same_classes_and_leaves():
     assert keys[0] == keys[1] == keys[2]
 
 
-def test_each_path_draws_its_own_losses_and_only_where_there_is_chance():
+def test_each_path_with_random_loss_has_its_own_seed():
     seeds = [s.seed for s in shapes(network((0, 1, 2), loss=0.1), 7) if isinstance(s, Netem) and "->" in s.path]
     assert len(set(seeds)) == 6
     assert None not in seeds
@@ -233,7 +233,7 @@ def test_profiles_of_the_catalog_can_be_planned():
 # ---------------------------------------------------------------- commands
 
 
-def test_the_commands_are_these():
+def test_the_commands_match_the_golden_file():
     net = build(uniform(2, Delay.from_ms(40), Rate.from_mbit(100)), ["w0", "w1"])
     assert commands(net) == GOLDEN.read_text().splitlines()
 

@@ -1,4 +1,4 @@
-"""Our netem for pyroute2: what is encoded is laid out as the kernel has it, and what it answers is read alike."""
+"""Our netem for pyroute2 encodes and decodes options in the kernel's layout."""
 
 import statistics
 import struct
@@ -33,7 +33,7 @@ def _installed(monkeypatch):
 
 
 def encoded(**changed):
-    """The bytes of TCA_OPTIONS, as they go to the kernel."""
+    """The bytes of TCA_OPTIONS, as they are sent to the kernel."""
     message = tcmsg()
     message["attrs"] = [["TCA_KIND", "netem"], ["TCA_OPTIONS", netem_parameters(KEYWORDS | changed)]]
     message.encode()
@@ -46,7 +46,7 @@ def decoded(data):
     return netem_values(message.get_attr("TCA_OPTIONS"))
 
 
-def test_what_is_encoded_is_decoded():
+def test_encoded_values_are_decoded():
     assert decoded(encoded()) == {
         "delay_ns": 49_000_123,
         "jitter_ns": 169_700,
@@ -70,18 +70,18 @@ def test_the_layout_is_that_of_the_kernel():
     assert struct.pack("=HH", 4 + 2 * 4096, 2) + normal() in data  # TCA_NETEM_DELAY_DIST
 
 
-def test_a_rate_beyond_32_bits_has_an_attribute_of_its_own():
+def test_a_rate_beyond_32_bits_has_its_own_attribute():
     data = encoded(rate=10**13)
     assert struct.pack("=HHIiIi", 20, 6, 2**32 - 1, 0, 0, 0) in data
     assert struct.pack("=HHQ", 12, 8, 10**13) in data  # TCA_NETEM_RATE64
     assert decoded(data)["rate"] == 10**13
 
 
-def test_no_rate_is_sent_as_zero_because_a_change_would_keep_the_old_one():
+def test_no_rate_is_sent_as_zero_because_a_change_would_keep_the_old_rate():
     assert decoded(encoded(rate=0))["rate"] == 0
 
 
-def test_without_a_seed_there_is_none():
+def test_no_seed_is_sent_for_none():
     assert decoded(encoded(seed=None))["seed"] is None
 
 
@@ -97,7 +97,7 @@ def test_a_keyword_that_is_unknown_or_missing_is_an_error(keywords, message):
         netem_parameters(keywords)
 
 
-def test_nothing_of_ours_is_left_in_the_request_to_be_sent_at_another_place():
+def test_our_keywords_are_removed_from_the_request():
     request = {"kind": "netem", "index": 2, "handle": 0x10000, "parent": 7, **KEYWORDS}
     plugins["netem"].fix_request(request)
     assert request == {"kind": "netem", "index": 2, "handle": 0x10000, "parent": 7}
@@ -112,6 +112,6 @@ def test_the_distribution_is_a_normal_one():
     assert within == pytest.approx(0.6827, abs=0.001)
 
 
-def test_sizes_are_less_the_ethernet_header():
+def test_sizes_exclude_the_ethernet_header():
     # TCA_STAB_BASE: struct tc_sizespec
     assert without_ethernet_header() == struct.pack("=HHBBhiIIII", 28, 1, 0, 0, 0, -14, 0, 0, 0, 0)

@@ -1,4 +1,4 @@
-"""From packets that arrived to a verdict, and from a network to the packets that measure it."""
+"""The probe's schedule of packets for a network, and its verdict on the packets that arrived."""
 
 import pytest
 
@@ -46,7 +46,7 @@ def verdict(arrivals, *, link=LINK, rate=None, trains=(SINGLE,), tolerance=RELAY
     )
 
 
-def test_the_median_delay_is_what_counts_and_one_late_packet_is_not():
+def test_one_late_packet_does_not_change_the_measured_delay():
     arrivals = singles(50.2)
     arrivals[7] = (0, 7, 7 * MS, 90 * MS)
     row = verdict(arrivals)
@@ -66,18 +66,18 @@ def test_the_relay_may_be_two_percent_off_and_netem_one():
     assert not verdict(singles(203.5), link=link, tolerance=NETEM_TOLERANCE).ok
 
 
-def test_the_time_that_bytes_take_on_the_wire_is_no_delay():
+def test_the_transmission_time_of_a_packet_is_not_part_of_its_delay():
     assert verdict(singles(53), wire=3.0 * MS).measured_one_way_ms == pytest.approx(50)
 
 
-def test_jitter_that_was_not_built_is_noticed():
+def test_missing_jitter_is_noticed():
     link = Link(50 * MS, 2 * MS, 0.0, UNLIMITED)
     assert verdict(singles(50, spread_ms=2), link=link).ok
     row = verdict(singles(50), link=link)
     assert row.reasons == ("here -> there: jitter 0.00 ms, configured 2.00 ms",)
 
 
-def test_a_rate_between_90_and_101_percent_is_right():
+def test_a_rate_between_90_and_101_percent_is_accepted():
     def reasons(mbit):
         return verdict(singles(50) + burst(mbit), rate=12.5e6, trains=(SINGLE, BURST)).reasons
 
@@ -86,7 +86,7 @@ def test_a_rate_between_90_and_101_percent_is_right():
     assert len(reasons(102)) == 1
 
 
-def test_a_moment_without_processor_does_not_spoil_a_rate():
+def test_a_pause_of_the_receiver_does_not_change_the_measured_rate():
     arrivals = [(number, number * MS + (30 * MS if number >= 40 else 0)) for number in range(80)]
     assert dispersion(arrivals, 1000) == pytest.approx(1e6)
 
@@ -107,16 +107,16 @@ def test_overtaken_packets_are_counted():
     assert verdict(arrivals).reasons == ("here -> there: 1 packets were overtaken",)
 
 
-def test_a_packet_lost_on_a_path_without_loss_is_one_too_many():
+def test_a_lost_packet_on_a_path_without_loss_is_refused():
     assert verdict(singles(50)[:-1]).reasons == (
         "here -> there: 1 of 40 packets lost, expected 0 to 0 with a loss of 0 %",
     )
 
 
-def test_nothing_received_is_no_measurement():
+def test_without_received_packets_nothing_is_measured():
     row = verdict([])
     assert row.measured_one_way_ms is None
-    assert row.reasons[0] == "here -> there: 0 of the single packets arrived, too few to measure the delay"
+    assert row.reasons[0] == "here -> there: only 0 of the single packets arrived, too few to measure the delay"
 
 
 def test_the_binomial_interval_is_exact():
@@ -127,21 +127,21 @@ def test_the_binomial_interval_is_exact():
     assert binomial_interval(100, 1.0, 0.99) == (100, 100)
 
 
-def test_more_paths_judged_together_are_judged_more_mildly():
+def test_the_loss_interval_is_wider_if_more_paths_are_judged_together():
     low, high = binomial_interval(1000, 0.01, 0.99)
     wide_low, wide_high = binomial_interval(1000, 0.01, 1 - 0.01 / 12)
     assert wide_low < low
     assert wide_high > high
 
 
-def test_streams_that_share_an_uplink_get_its_rate_together():
+def test_streams_that_share_an_uplink_are_judged_by_its_rate():
     departures = [number * MS for number in range(80)]
     assert judge_shared_up("here", ("a", "b"), 1e6, departures, 1000).reasons == ()
     twice = judge_shared_up("here", ("a", "b"), 0.5e6, departures, 1000)
     assert twice.reasons == ("shared up of here: rate 8 Mbit/s, configured 4 Mbit/s, allowed 90 to 101 %",)
 
 
-def test_a_report_is_as_good_as_its_worst_path():
+def test_one_bad_path_fails_the_report():
     good, bad = verdict(singles(50)), verdict(singles(55))
     report = ProbeReport("key", 1.0, 2, 0, (good, bad), None)
     assert report.reasons == bad.reasons
@@ -150,7 +150,7 @@ def test_a_report_is_as_good_as_its_worst_path():
     assert ProbeReport("key", 1.0, 1, 0, (good,), None).ok
 
 
-# ---------------------------------------------------------------- what is sent
+# ---------------------------------------------------------------- the schedule
 
 
 def network(sites, *, site_of=None, up=None, path=None):
@@ -169,7 +169,7 @@ def network(sites, *, site_of=None, up=None, path=None):
 
 
 @pytest.mark.parametrize("sites", [1, 2, 3, 4, 7, 16])
-def test_rounds_cover_every_directed_path_once_and_use_no_site_twice(sites):
+def test_rounds_cover_every_directed_path_once_and_use_no_site_twice_at_a_time(sites):
     rounds = list(rounds_of(sites))
     pairs = [pair for each in rounds for pair in each]
     assert sorted(pairs) == [(a, b) for a in range(sites) for b in range(sites) if a != b]
@@ -188,21 +188,21 @@ def test_a_burst_takes_at_most_fifty_milliseconds_and_fits_the_buffer(rate):
     assert small["packets"] * small["bytes"] <= 2000
 
 
-def test_no_rate_is_measured_while_a_delay_is():
+def test_rates_are_measured_after_all_delays():
     net = network(4, path=12.5e6)
     flows = flows_of(net, [(0, 1), (2, 3)], start_ns=0)
     last_single = max(flow.trains[0]["packets"] * flow.trains[0]["spacing_ns"] for flow in flows)
     assert all(flow.trains[1]["start_ns"] > last_single for flow in flows)
 
 
-def test_rates_that_add_up_to_too_much_take_turns():
+def test_rates_with_too_large_a_sum_are_measured_one_after_another():
     fast = flows_of(network(4, path=40e6), [(0, 1), (2, 3)], start_ns=0)
     slow = flows_of(network(4, path=10e6), [(0, 1), (2, 3)], start_ns=0)
     assert fast[0].trains[1]["start_ns"] < fast[1].trains[1]["start_ns"]
     assert slow[0].trains[1]["start_ns"] == slow[1].trains[1]["start_ns"]
 
 
-def test_single_packets_are_further_apart_than_slow_wires_and_jitter_hold_them():
+def test_single_packets_are_spaced_wider_than_transmission_time_and_jitter():
     net = network(2, up=12.8e3)  # 64 bytes take 5 ms
     assert wire_ns(net, (0, 1)) == 5 * MS
     assert flows_of(net, [(0, 1)], 0)[0].trains[0]["spacing_ns"] == 10 * MS
@@ -211,7 +211,7 @@ def test_single_packets_are_further_apart_than_slow_wires_and_jitter_hold_them()
     assert flows_of(net, [(0, 1)], 0)[0].trains[0]["spacing_ns"] == 32 * MS
 
 
-def test_a_loss_is_looked_for_only_where_it_can_be_seen():
+def test_loss_is_probed_only_if_enough_packets_can_be_lost():
     def loss_packets(loss):
         net = network(2)
         net = EmulatedNetwork(
@@ -224,7 +224,7 @@ def test_a_loss_is_looked_for_only_where_it_can_be_seen():
     assert loss_packets(0.0001) == 0
 
 
-def test_two_workers_of_a_site_try_to_exceed_its_uplink_together():
+def test_two_workers_of_a_site_saturate_its_uplink_together():
     site, up, flows = shared_up_flows(network(3, site_of=(0, 1, 1, 2), up=1e6), 0)
     assert (site, up) == (1, 1e6)
     assert sorted(flow.sender for flow in flows) == [1, 2]

@@ -1,4 +1,4 @@
-"""What the relay counts about its own punctuality."""
+"""The relay's counters of its own lateness."""
 
 import pytest
 
@@ -16,7 +16,7 @@ def meter(monkeypatch):
     return Meter(Switch())
 
 
-def test_packets_that_one_pause_made_late_count_as_one_pause(meter):
+def test_packets_delayed_by_one_pause_count_as_one_pause(meter):
     for due in range(10):  # due in ten consecutive milliseconds, all written 20 ms after the first
         meter.delivered(1500, due * MS, 20 * MS)
     assert meter.report(reset=False)["overdue_pct"] == pytest.approx(2.0)
@@ -29,13 +29,13 @@ def test_pauses_add_up_and_punctual_packets_add_nothing(meter):
     assert meter.report(reset=False)["overdue_pct"] == pytest.approx(1.0)
 
 
-def test_a_turn_in_which_nothing_was_read_counts_once_with_the_packets_it_made_late(meter):
+def test_a_turn_without_reads_and_the_packets_it_delayed_count_once(meter):
     meter.delivered(1500, 2 * MS, 6 * MS)
     meter.turn(0.0, 8 * MS)  # the same pause, longer at its end
     assert meter.report(reset=False)["overdue_pct"] == pytest.approx(0.6)
 
 
-def test_a_loop_that_wakes_up_late_was_behind_also_when_no_packet_was_due(meter):
+def test_a_late_wake_up_counts_even_if_no_packet_was_due(meter):
     meter.overslept(2 * MS, 2.9 * MS)
     meter.overslept(4 * MS, 14 * MS)
     meter.delivered(1500, 6 * MS, 15 * MS)  # due in that time, and written at its end

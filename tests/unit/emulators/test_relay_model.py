@@ -1,4 +1,4 @@
-"""The queues and paths inside the relay, on a clock of their own: packets are due when the model says."""
+"""The relay's model of queues and paths, tested with an injected clock."""
 
 import dataclasses
 import socket
@@ -68,19 +68,19 @@ def send(switch, source, to, now, number=0, size=SIZE):
 
 
 def arrivals(switch, until=FOREVER):
-    """(ms, rank, number) of everything due by then."""
+    """The (ms, rank, number) of every packet that is due by then."""
     released = switch.release(until, 1_000_000)
     return [(due / MS, port.rank, number_of(data)) for due, data, port in released]
 
 
-def test_a_packet_arrives_one_delay_later_at_the_worker_it_is_addressed_to():
+def test_a_packet_reaches_its_receiver_after_one_delay():
     switch = switch_of(network(3))
     send(switch, 0, 2, now=5 * MS)
     assert arrivals(switch, until=15 * MS - 1) == []
     assert arrivals(switch, until=15 * MS) == [(15.0, 2, 0)]
 
 
-def test_two_workers_of_a_site_meet_its_local_delay_only():
+def test_packets_within_a_site_have_only_its_local_delay():
     slow = Queue(1000.0, 10**9)
     switch = switch_of(network(2, site_of=(0, 0, 1), up=slow, down=slow, path=slow))
     send(switch, 0, 1, now=0)
@@ -102,7 +102,7 @@ def test_an_idle_queue_does_not_save_up_its_rate():
     assert [due for due, *_ in arrivals(switch)] == [11.0, 511.0, 512.0]
 
 
-def test_up_path_and_down_follow_each_other():
+def test_a_packet_passes_up_path_and_down_one_after_another():
     switch = switch_of(network(up=Queue(1e6, 10**6), path=Queue(0.5e6, 10**6), down=Queue(0.25e6, 10**6)))
     send(switch, 0, 1, now=0)
     assert arrivals(switch) == [(1 + 2 + 10 + 4, 1, 0)]
@@ -124,7 +124,7 @@ def test_all_sources_share_the_down_rate_of_a_site():
     assert max(due for due, *_ in arrivals(switch)) == 10 + 20
 
 
-def test_a_down_queue_serves_in_the_order_of_arrival_and_not_of_sending():
+def test_a_down_queue_serves_packets_in_the_order_of_arrival_and_not_of_sending():
     net = network(3, down=Queue(1e6, 10**6))
     far = Link(50 * MS, 0, 0.0, UNLIMITED)
     net = EmulatedNetwork(net.sites, net.site_of, net.up, net.down, net.local_delay_ns, {**net.links, (0, 2): far})
@@ -134,7 +134,7 @@ def test_a_down_queue_serves_in_the_order_of_arrival_and_not_of_sending():
     assert arrivals(switch) == [(31.0, 2, 2), (51.0, 2, 1)]
 
 
-def test_being_called_late_does_not_make_later_packets_later():
+def test_a_late_call_does_not_delay_later_packets():
     switch = switch_of(network(down=Queue(1e6, 10**6)))
     send(switch, 0, 1, now=0)
     send(switch, 0, 1, now=1 * MS)
@@ -151,8 +151,8 @@ def test_a_full_buffer_drops_the_tail_by_bytes():
 
 
 @pytest.mark.parametrize(("mbit", "lost"), [(50, 0), (5, 23)])
-def test_with_another_rate_a_backlog_keeps_its_bytes(mbit, lost):
-    """41 packets fill 62.5 kB. At 50 Mbit/s what comes then finds room; at 5 Mbit/s 625 bytes leave in a ms."""
+def test_a_backlog_keeps_its_bytes_when_the_rate_changes(mbit, lost):
+    """41 packets fill 62.5 kB. At 50 Mbit/s later packets find room; at 5 Mbit/s only 625 bytes leave per ms."""
     slow, other = (Queue(rate * 1e6 / 8, 62_500) for rate in (10, mbit))
     queue = TailDrop(slow)
     for _ in range(41):
@@ -163,13 +163,13 @@ def test_with_another_rate_a_backlog_keeps_its_bytes(mbit, lost):
     assert queue.drops == pytest.approx(lost, abs=1)
 
 
-@pytest.mark.parametrize("where", ["up", "down"])
-def test_drops_are_counted_where_they_happen(where):
-    switch = switch_of(network(**{where: Queue(1e6, 1000)}))
+@pytest.mark.parametrize("cause", ["up", "down"])
+def test_drops_are_counted_by_cause(cause):
+    switch = switch_of(network(**{cause: Queue(1e6, 1000)}))
     for _ in range(3):
         send(switch, 0, 1, now=0)
     assert len(arrivals(switch)) == 1
-    assert switch.drops() == {"up": 0, "path": 0, "down": 0, "loss": 0, "unknown": 0} | {where: 2}
+    assert switch.drops() == {"up": 0, "path": 0, "down": 0, "loss": 0, "unknown": 0} | {cause: 2}
 
 
 def test_a_buffer_drains_while_nothing_arrives():
@@ -182,7 +182,7 @@ def test_a_buffer_drains_while_nothing_arrives():
     assert queue.departure(1 * MS, 1000) == 3 * MS
 
 
-def test_loss_has_the_configured_probability_and_its_seed_repeats_it():
+def test_loss_has_the_configured_probability_and_is_repeated_by_its_seed():
     def survivors(seed):
         switch = switch_of(network(loss=0.1), seed)
         for number in range(5000):
@@ -195,16 +195,16 @@ def test_loss_has_the_configured_probability_and_its_seed_repeats_it():
     assert survivors(2) != first
 
 
-def test_each_direction_loses_packets_of_its_own():
+def test_both_directions_lose_packets_independently():
     switch = switch_of(network(loss=0.5))
     for number in range(100):
         send(switch, 0, 1, now=0, number=number)
         send(switch, 1, 0, now=0, number=number)
-    got = arrivals(switch)
-    assert [n for _, rank, n in got if rank == 0] != [n for _, rank, n in got if rank == 1]
+    arrived = arrivals(switch)
+    assert [n for _, rank, n in arrived if rank == 0] != [n for _, rank, n in arrived if rank == 1]
 
 
-def test_jitter_has_the_configured_mean_and_deviation_where_packets_are_far_apart():
+def test_jitter_has_the_configured_mean_and_deviation_if_packets_are_far_apart():
     switch = switch_of(network(jitter_ms=1.0))
     for number in range(2000):
         send(switch, 0, 1, now=number * 100 * MS, number=number)
@@ -219,12 +219,12 @@ def test_jitter_never_makes_a_packet_overtake_another():
     switch = switch_of(network(jitter_ms=3.0))
     for number in range(500):
         send(switch, 0, 1, now=number * MS / 10, number=number)
-    got = arrivals(switch)
-    assert [number for _, _, number in got] == list(range(500))
-    assert [due for due, *_ in got] == sorted(due for due, *_ in got)
+    arrived = arrivals(switch)
+    assert [number for _, _, number in arrived] == list(range(500))
+    assert [due for due, *_ in arrived] == sorted(due for due, *_ in arrived)
 
 
-def test_a_shorter_delay_does_not_let_packets_overtake_those_in_flight():
+def test_after_a_change_to_a_shorter_delay_no_packet_overtakes():
     switch = switch_of(network(delay_ms=100))
     send(switch, 0, 1, now=0, number=1)
     switch.update(other_path(switch.network, (0, 1), Link(5 * MS, 0, 0.0, UNLIMITED)))
@@ -233,7 +233,7 @@ def test_a_shorter_delay_does_not_let_packets_overtake_those_in_flight():
     assert arrivals(switch) == [(100.0, 1, 1), (100.0, 1, 2), (205.0, 1, 3)]
 
 
-def test_a_change_touches_one_direction():
+def test_a_change_of_one_path_leaves_the_other_direction_alone():
     switch = switch_of(network(delay_ms=10))
     switch.update(other_path(switch.network, (0, 1), Link(30 * MS, 0, 0.0, UNLIMITED)))
     send(switch, 0, 1, now=0)
@@ -242,19 +242,19 @@ def test_a_change_touches_one_direction():
 
 
 @pytest.mark.parametrize("after", [(0, 1), (0, 0)], ids=["same places", "other places"])
-def test_a_new_network_neither_loses_nor_overtakes_what_is_in_flight(after):
+def test_a_new_network_neither_loses_nor_overtakes_packets_in_flight(after):
     switch = switch_of(network(delay_ms=100, down=Queue(1e6, 10**6)))
     for number in range(3):
         send(switch, 0, 1, now=0, number=number)
     assert arrivals(switch, until=100 * MS) == []  # the first ones are in the down queue by now
     switch.apply(network(delay_ms=0, site_of=after), seed=0)
     send(switch, 0, 1, now=100 * MS, number=3)
-    got = arrivals(switch)
-    assert [number for _, _, number in got] == [0, 1, 2, 3]
-    assert [due for due, *_ in got][:3] == [101.0, 102.0, 103.0]
+    arrived = arrivals(switch)
+    assert [number for _, _, number in arrived] == [0, 1, 2, 3]
+    assert [due for due, *_ in arrived][:3] == [101.0, 102.0, 103.0]
 
 
-def test_a_packet_to_nobody_is_counted_as_unknown_and_ipv6_apart():
+def test_packets_without_a_receiver_count_as_unknown_and_ipv6_separately():
     switch = switch_of(network())
     send(switch, 0, 7, now=0)
     switch.accept(b"\x60" + bytes(39), switch.ports[0], 0)
@@ -263,7 +263,7 @@ def test_a_packet_to_nobody_is_counted_as_unknown_and_ipv6_apart():
     assert switch.not_ipv4 == 1
 
 
-def test_a_worker_that_is_not_part_of_the_network_is_nobody():
+def test_packets_of_a_worker_outside_the_network_count_as_unknown():
     switch = switch_of(network(3))
     switch.apply(network(2), seed=0)
     send(switch, 0, 2, now=0)
@@ -272,7 +272,7 @@ def test_a_worker_that_is_not_part_of_the_network_is_nobody():
     assert switch.drops()["unknown"] == 2
 
 
-def test_a_replaced_worker_gets_nothing_that_was_sent_to_the_one_before():
+def test_a_replacement_gets_no_packet_sent_to_the_worker_before():
     switch = switch_of(network())
     send(switch, 0, 1, now=0)
     old = switch.ports[1]
@@ -281,7 +281,7 @@ def test_a_replaced_worker_gets_nothing_that_was_sent_to_the_one_before():
     assert [port for _, _, port in switch.release(FOREVER, 10)] == [old, new]
 
 
-def test_release_gives_no_more_than_asked_and_keeps_the_rest():
+def test_release_returns_at_most_the_limit_and_keeps_the_rest():
     switch = switch_of(network())
     for number in range(5):
         send(switch, 0, 1, now=0, number=number)
@@ -291,7 +291,7 @@ def test_release_gives_no_more_than_asked_and_keeps_the_rest():
     assert switch.next_due() is None
 
 
-def test_counters_tell_paths_apart_and_can_begin_anew():
+def test_counters_are_per_path_and_can_be_reset():
     switch = switch_of(network(3, path=Queue(1e6, 1500)))
     for _ in range(2):
         send(switch, 0, 1, now=0)
@@ -338,8 +338,8 @@ def test_every_packet_is_delivered_once_in_order_or_counted(events, seed):
             assert path == sorted(path)
 
 
-def test_an_update_goes_on_with_the_draws_of_a_path():
-    """Applying a network begins them anew; so a loss that comes and goes would always hit the same packets."""
+def test_an_update_continues_the_random_numbers_of_a_path():
+    """Only `apply` restarts them. Otherwise a loss that is switched on again would hit the same packets again."""
 
     def fates(change):
         switch = switch_of(network(loss=0.5), seed=3)
@@ -358,7 +358,7 @@ def test_an_update_goes_on_with_the_draws_of_a_path():
     assert again[100:] == undisturbed[:100] != undisturbed[100:]
 
 
-def test_an_update_keeps_the_order_and_what_is_in_flight():
+def test_an_update_keeps_the_order_and_the_packets_in_flight():
     switch = switch_of(network(delay_ms=100))
     switch.accept(packet(1, 0), switch.ports[0], 0)
     switch.update(network(delay_ms=1))
@@ -370,8 +370,8 @@ def test_an_update_keeps_the_order_and_what_is_in_flight():
     assert switch.drops()["loss"] == 1
 
 
-def test_behind_a_backlog_of_the_old_rate_no_packet_is_due_before_those_in_front_of_it():
-    """Due times are what lateness is measured against: who has to wait its turn is not late."""
+def test_after_a_change_to_a_faster_rate_no_packet_is_due_before_the_backlog():
+    """Lateness is measured against due times, and a packet that waits behind others is not late."""
     slow, fast = (Queue(mbit * 1e6 / 8, 1_000_000) for mbit in (1, 50))
     switch = switch_of(network(delay_ms=1, down=slow))
     for number in range(10):
@@ -380,12 +380,12 @@ def test_behind_a_backlog_of_the_old_rate_no_packet_is_due_before_those_in_front
     switch.update(network(delay_ms=1, down=fast))
     for number in range(10, 20):
         switch.accept(packet(1, number), switch.ports[0], 10 * MS + number * 1000.0)
-    got = switch.release(1000 * MS, 100)
-    dues = [due for due, _, _ in got]
-    assert [number_of(data) for _, data, _ in got] == list(range(20))
+    released = switch.release(1000 * MS, 100)
+    dues = [due for due, _, _ in released]
+    assert [number_of(data) for _, data, _ in released] == list(range(20))
     assert dues == sorted(dues)
 
 
-def test_an_update_to_other_places_is_refused():
-    with pytest.raises(ValueError, match="the network has other places"):
+def test_an_update_with_other_sites_is_refused():
+    with pytest.raises(ValueError, match="the sites or workers differ from the applied network"):
         switch_of(network(2)).update(network(3))

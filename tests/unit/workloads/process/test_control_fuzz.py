@@ -148,8 +148,8 @@ def test_an_emulator_says_one_line_and_ends(ends, module, line):
         ({"do": 1}, "1: control channel: expected 'do' with a text in '{\"do\": 1}'"),
         ({"do": "reboot"}, "reboot: unknown command 'reboot'"),
         ({"do": "attach", "rank": 0, "address": "10.77.0.1"}, "attach: control channel: a message came without its"),
-        ({"do": "stats"}, "stats: a value is missing or of another kind: 'reset'"),
-        ({"do": "apply", "network": 7, "seed": 1}, "apply: a value is missing or of another kind: "),
+        ({"do": "stats"}, "stats: a value is missing or of the wrong type: 'reset'"),
+        ({"do": "apply", "network": 7, "seed": 1}, "apply: a value is missing or of the wrong type: "),
     ],
 )
 def test_an_emulator_refuses_commands_it_does_not_know_and_goes_on(ends, request_, said):
