@@ -1,9 +1,10 @@
 """One repetition: a training or a program, on any testbed, judged for fidelity.
 
 Layout
-    measure.py     one repetition of any cell: its row
-    train.py       of a training: what workers shall do, and what came of it
-    command.py     of a command: the user's program, timed; program.py: started as torchrun would; outputs.py, gpus.py
-    fidelity.py    was the emulation faithful meanwhile?
-    stragglers.py  which worker computes how slowly when
+    measure.py     a repetition of any cell
+    train.py       a repetition of a training: the jobs of the workers, and the row of results
+    command.py     a repetition of a command: the user's program, timed
+    program.py     starts a program as torchrun would; outputs.py and gpus.py: its output and its GPUs
+    fidelity.py    judges whether the emulation was faithful during the repetition
+    stragglers.py  workers that are slow for a time
 """

@@ -1,8 +1,8 @@
-"""One repetition of a cell whose workload is a command: the user's program in every worker's network, timed.
+"""One repetition of a cell whose workload is a command: the user's program runs in every worker's network and is timed.
 
-A step time is (end - begin) / steps of the slowest process, between the end of the last step of the warm-up and the end
-of the last step there is. Where nobody tells steps, the whole program is what is timed. A process that a timeline
-starts again tells its steps on: how long it was gone is in its step time, and steps that it makes again count again.
+The step time is (end - begin) / steps of the slowest process, from the end of its last warm-up step to the end of its
+last step. If no process reports steps, the whole program is timed. A process that a timeline starts again continues to
+report steps: its step time includes the time that it was down, and repeated steps count again.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from wanbench.harness.emulators.base import EmulatorError
 from wanbench.harness.errors import RepFailed
 from wanbench.harness.plan.cell import CommandCell
 from wanbench.harness.rep.fidelity import HostMeter, judge
-from wanbench.harness.rep.outputs import copied, kept, log
-from wanbench.harness.rep.program import Ended, Program, caught, play_timeline, start, watch
+from wanbench.harness.rep.outputs import log, to_files, to_files_and_terminal
+from wanbench.harness.rep.program import Ended, Program, caught_signals, play_timeline, start, watch
 from wanbench.harness.rep.train import (
     EVENTS,
     group_of,
@@ -46,11 +46,12 @@ ReportedSteps = Mapping[int, tuple[str, list[int]]]
 
 @dataclass(frozen=True)
 class Attended:
-    """How a program is run whose user looks on: signals are passed on to it, it may take its time, and fail.
+    """How to run a program that its user watches: it gets the user's signals, has no time limit, and can fail.
 
     Attributes:
-        say: one line for the user.
-        group: what its workers are. fit: puts into the program what no spec says.
+        say: prints one line for the user.
+        group: its workers.
+        fit: adds settings to the program that no spec has.
     """
 
     say: Callable[[str], None]
@@ -61,11 +62,11 @@ class Attended:
 def measure(
     cell: CommandCell, rep: int, slot: EmulatedSlot, folder: Path, control: Path, report: Mapping[str, Any] | None
 ) -> Row:
-    """Run the program and return the row, judged: status "ok" or "invalid"; arguments as of `rep.train.measure`.
+    """Run the program and return the judged row, with status "ok" or "invalid". Arguments as in `rep.train.measure`.
 
     Raises:
-        RepFailed: a process failed or could not be started, time was up, a worker or the emulator ended, or steps that
-            were asked for were not reported.
+        RepFailed: a process failed or could not be started, the time limit was reached, a worker or the emulator ended,
+            or the requested steps were not reported.
         HostError: workers or the emulator cannot be started.
     """
     try:
@@ -87,10 +88,12 @@ def run(
     report: Mapping[str, Any] | None,
     attended: Attended | None = None,
 ) -> tuple[Row, Ended]:
-    """As `measure`, with how the processes ended. The row of an attended program that fails says so.
+    """Run the program as `measure` does. Return the row, and how the processes ended.
+
+    If an attended program fails, its row has the status "failed".
 
     Raises:
-        WorkerDied, TimeoutError, EmulatorError: one of them ended, or does not answer.
+        WorkerDied, TimeoutError, EmulatorError: a worker or the emulator ended, or does not answer.
     """
     network, meter = network_of(cell), HostMeter()
     stem = control / f"{cell.key}-{rep}-{time.monotonic_ns()}"
@@ -104,7 +107,7 @@ def run(
         failure = _failure(cell, ended, folder)
         if failure is not None and attended is None:
             raise failure
-        reported = {rank: (who, read_steps(path)) for rank, path, who in _reported_steps(program)}
+        reported = {rank: (source, read_steps(path)) for rank, path, source in _reported_steps(program)}
         timed = step_time(cell, reported, ended.lasted)
     finally:
         door.unlink(missing_ok=True)
@@ -137,7 +140,7 @@ def _execute(
     meter: HostMeter,
     attended: Attended | None,
 ) -> Ended:
-    """From the workers to the end of the program. Raises: as `run`."""
+    """Prepare the workers and run the program to its end. Raises: as `run`."""
     group = group_of(cell) if attended is None else attended.group
     handles = slot.prepare(group)
     ended = Ended(tcp=set_tcp(handles, dict(group.tcp)))
@@ -145,9 +148,9 @@ def _execute(
     slot.emulator.stats(reset=True)
     meter.start()
     say = attended.say if attended is not None else lambda line: None
-    outputs = copied if attended is not None else kept
+    outputs = to_files_and_terminal if attended is not None else to_files
     limit_s = cell.timeout_s if attended is None else None
-    signals: AbstractContextManager[list[int]] = caught() if attended is not None else nullcontext([])
+    signals: AbstractContextManager[list[int]] = caught_signals() if attended is not None else nullcontext([])
     with (
         signals as received,
         play_timeline(program.schedule, slot, handles, ended, say) as begin,
@@ -160,7 +163,7 @@ def _execute(
 
 
 def program_of(cell: CommandCell, rep: int, stem: Path) -> Program:
-    """What to run, and where. `stem`: what the files begin with that its processes share."""
+    """Return the program of a cell. `stem` is the beginning of the paths of files that its processes share."""
     return Program(
         argv=cell.command,
         sites=cell.placement,
@@ -175,46 +178,46 @@ def program_of(cell: CommandCell, rep: int, stem: Path) -> Program:
 
 
 def step_time(cell: CommandCell, reported: ReportedSteps, lasted: Mapping[int, float]) -> dict[str, Any]:
-    """The columns that say how long a step took, of the slowest process.
+    """Return the columns of the step time, of the slowest process.
 
     Args:
-        reported: for each rank that reported steps, who reported them and when they ended, in ns.
-        lasted: seconds of each process.
+        reported: for each rank that reported steps, their source and their ends in ns.
+        lasted: duration of each process in seconds.
 
     Raises:
-        RepFailed: the hook was asked for and saw nothing, or no step is left after the warm-up.
+        RepFailed: the hook was requested and saw no step, or no step is left after the warm-up.
     """
     if not reported:
         if cell.hook:
             raise RepFailed(
-                "no optimizer step of torch was seen (workload.step_times): call wanbench.step() where a step ends, or "
-                "leave step_times out and the whole program is timed"
+                "workload.step_times: no optimizer step of torch was seen; call wanbench.step() at the end of each "
+                "step, or leave step_times out to time the whole program"
             )
         return {"steps": None, "step_time_s": max(lasted.values(), default=None), "step_times": "total"}
     warmup = cell.warmup
-    who = "step" if any(who == "step" for who, _ in reported.values()) else "hook"
-    counted = {rank: ends for rank, (by, ends) in reported.items() if by == who}
+    source = "step" if any(source == "step" for source, _ in reported.values()) else "hook"
+    counted = {rank: ends for rank, (from_, ends) in reported.items() if from_ == source}
     for rank, ends in counted.items():
         if len(ends) <= warmup:
             later = ", or kill it later" if any(change.kind == "kill" for change in cell.changes) else ""
             raise RepFailed(
-                f"rank {rank} reported {len(ends)} steps, and the first {warmup} are warm-up (workload.warmup): "
+                f"workload.warmup: rank {rank} reported {len(ends)} steps, and the first {warmup} are warm-up; "
                 f"let it run longer{later}"
             )
     windows = [((ends[-1] - ends[warmup - 1]) / _NS, len(ends) - warmup) for ends in counted.values()]
     seconds, steps = max(windows, key=lambda window: window[0] / window[1])
-    return {"steps": steps, "step_time_s": seconds / steps, "step_times": who}
+    return {"steps": steps, "step_time_s": seconds / steps, "step_times": source}
 
 
 def _reported_steps(program: Program) -> Iterator[tuple[int, Path, str]]:
     for rank in program.ranks() if program.steps is not None else ():
         path = program.steps_file(rank)
-        if (who := reporter(path)) is not None:
-            yield rank, path, who
+        if (source := reporter(path)) is not None:
+            yield rank, path, source
 
 
 def _step_rows(reported: ReportedSteps) -> Iterator[dict[str, Any]]:
-    """One row a rank and step; how long the first one took is not known."""
+    """Yield one row per rank and step. The duration of the first step is not known."""
     for rank, (_, ends) in reported.items():
         durations = [None, *((after - before) / _NS for before, after in pairwise(ends))]
         for step, (end, seconds) in enumerate(zip(ends, durations, strict=True)):
@@ -222,20 +225,20 @@ def _step_rows(reported: ReportedSteps) -> Iterator[dict[str, Any]]:
 
 
 def _failure(cell: CommandCell, ended: Ended, folder: Path) -> RepFailed | None:
-    """What went wrong, with the last words of the process that failed."""
+    """Return the failure, with the last lines of the process that failed."""
     if ended.failed is not None:
         how = f"failed with status {ended.code}" if ended.code < 128 else f"was killed by signal {ended.code - 128}"
-        return RepFailed(f"rank {ended.failed} {how}", _last_words(folder, ended.failed))
+        return RepFailed(f"rank {ended.failed} {how}", _last_lines(folder, ended.failed))
     if ended.late:
         ranks = f"rank{'s' * (len(ended.late) > 1)} {', '.join(map(str, ended.late))}"
         return RepFailed(
             f"hung: {ranks} had not ended after {cell.timeout_s:g} s (workload.timeout)",
-            _last_words(folder, ended.late[0]),
+            _last_lines(folder, ended.late[0]),
         )
     return RepFailed(f"ended by signal {ended.code - 128}") if ended.code else None
 
 
-def _last_words(folder: Path, rank: int) -> tuple[str, ...]:
+def _last_lines(folder: Path, rank: int) -> tuple[str, ...]:
     path = log(folder, rank, "err")
     lines = path.read_text(errors="replace").splitlines() if path.exists() else []
     return tuple(f"rank-{rank}: {line}" for line in lines[-_LOG_TAIL_LINES:])

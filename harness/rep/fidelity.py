@@ -1,4 +1,4 @@
-"""Was the emulation faithful while this repetition ran? Says why not, in words."""
+"""Judge whether the emulation was faithful during a repetition."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ from wanbench.harness.emulators.base import EmulatorStats
 from wanbench.harness.emulators.plan import EmulatedNetwork
 from wanbench.harness.plan.cell import Cell
 
-# A packet may be late by this much, or by this share of the one-way delay or of the predicted step.
+# Packets can be late by this much, or by this share of the one-way delay or of the predicted step.
 LATENESS_MS = 2.0
 LATENESS_SHARE_OF_DELAY = 0.02
 LATENESS_SHARE_OF_STEP = 0.01
-# A host that pauses for 10 ms now and then makes most packets of a short burst late, which matters only if it adds up.
+# A pause of the host by 10 ms makes most packets of a short burst late, which matters only if such pauses add up.
 OVERDUE_PCT = 1.0
-# So long may it be late altogether, however many packets came in time: those of one burst count as many.
+# Limit of the total time with late packets. It holds for any share of late packets, since one burst has many packets.
 BEHIND_PCT = 5.0
-# A worker that is ready to run and has no processor is slower than its network makes it. Measured on two cores with
-# steps of 30 ms: where the threads of a worker waited 20 % of the time, its steps took 5 % longer, at 33 % 9 %.
+# A worker that waits for a processor is slower than its network makes it. Measured on two cores with steps of 30 ms:
+# if the threads of a worker waited 20 % of the time, its steps took 5 % longer, at 33 % they took 9 % longer.
 CPU_WAIT_PCT = 30.0
-# Drops that no queue of the model accounts for.
+# Causes of drops outside the model's queues.
 _UNCOUNTED = ("refused", "unknown")
 
 
 class HostMeter:
-    """How loaded the host was between `start` and `stop`."""
+    """Measures the load of the host between `start` and `stop`."""
 
     def __init__(self) -> None:
         self._begin: tuple[float, list[int], int, float] | None = None
@@ -38,7 +38,7 @@ class HostMeter:
         self._begin = _sample()
 
     def stop(self) -> dict[str, Any]:
-        """CPU use in percent of all cores, softnet drops, and CPU pressure where the kernel tells it."""
+        """Return CPU use in percent of all cores, softnet drops, and CPU pressure if the kernel reports it."""
         if self._begin is None:
             return {"cpu_pct": None, "softnet_dropped": None, "cpu_pressure_pct": None}
         begin, end = self._begin, _sample()
@@ -74,10 +74,10 @@ def judge(
     probe: Mapping[str, Any] | None,
     step_time_s: float | None = None,
 ) -> list[str]:
-    """Reasons why a repetition must not be published; empty if it may.
+    """Return the reasons why a repetition must not be published, or an empty list.
 
     Args:
-        step_time_s: what a step took, where no law says what it should take.
+        step_time_s: measured step time, used if the cell has no predicted one.
     """
     reasons = []
     waited = host.get("worker_cpu_wait_pct")
@@ -91,13 +91,13 @@ def judge(
     one_way_ms = max((link.delay_ns for link in network.links.values()), default=0) / 1e6
     step_ms = (cell.predicted_step_time_s or step_time_s or 0.0) * 1e3
     limit = max(LATENESS_MS, LATENESS_SHARE_OF_DELAY * one_way_ms, LATENESS_SHARE_OF_STEP * step_ms)
-    while_ = "" if stats.overdue_pct is None else f", during {stats.overdue_pct:.1f} % of the time"
+    during = "" if stats.overdue_pct is None else f", during {stats.overdue_pct:.1f} % of the time"
     overdue = stats.overdue_pct is None or stats.overdue_pct > OVERDUE_PCT
     late = []
     if overdue and stats.lateness_p99_ms is not None and stats.lateness_p99_ms > limit:
-        late.append(f"packets were late by {stats.lateness_p99_ms:.1f} ms (p99), limit {limit:.1f} ms{while_}")
+        late.append(f"packets were late by {stats.lateness_p99_ms:.1f} ms (p99), limit {limit:.1f} ms{during}")
     if overdue and stats.read_lag_p99_ms is not None and stats.read_lag_p99_ms > limit:
-        late.append(f"packets waited {stats.read_lag_p99_ms:.1f} ms to be read (p99), limit {limit:.1f} ms{while_}")
+        late.append(f"packets waited {stats.read_lag_p99_ms:.1f} ms to be read (p99), limit {limit:.1f} ms{during}")
     if not late and stats.overdue_pct is not None and stats.overdue_pct > BEHIND_PCT:
         late.append(f"the emulator was behind during {stats.overdue_pct:.1f} % of the time, limit {BEHIND_PCT:g} %")
     reasons += late
@@ -105,7 +105,7 @@ def judge(
     if uncounted:
         reasons.append(f"{uncounted} packets were lost outside the model's queues")
     if host.get("udp_overflows"):
-        reasons.append(f"{host['udp_overflows']} datagrams came faster than a worker took them (socket buffer)")
+        reasons.append(f"{host['udp_overflows']} datagrams were dropped because a worker's socket buffer was full")
     if host.get("softnet_dropped"):
         reasons.append(f"the kernel dropped {host['softnet_dropped']} packets (softnet backlog)")
     return reasons

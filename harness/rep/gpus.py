@@ -1,4 +1,4 @@
-"""Which NVIDIA GPUs each worker of a program may use."""
+"""The NVIDIA GPUs that each worker of a program can use."""
 
 from __future__ import annotations
 
@@ -11,26 +11,28 @@ DRIVER = Path("/proc/driver/nvidia/gpus")
 
 
 def assign_gpus(workers: int, processes: int, driver: Path = DRIVER) -> tuple[str, ...]:
-    """The GPUs of each worker, e.g. ("0,1", "2,3"): one a process, in turn; too few are shared among workers.
+    """Return the GPUs of each worker, e.g. ("0,1", "2,3"): one per process, in turn. Workers share them if too few.
 
     Args:
-        workers, processes: how many, and how many in each. driver: where its GPUs are listed.
+        workers: number of workers.
+        processes: number of processes per worker.
+        driver: folder in which the driver lists its GPUs.
 
     Raises:
-        HostError: there is none, or not one for each process of a worker.
+        HostError: this host has no GPU, or fewer than a worker has processes.
     """
-    there = _usable(driver)
-    if not there:
+    gpus = _usable(driver)
+    if not gpus:
         raise HostError(
-            f"--device cuda: no NVIDIA GPU here ({driver} lists none, or CUDA_VISIBLE_DEVICES hides it); "
-            "--device cpu computes without"
+            f"--device cuda: no NVIDIA GPU on this host ({driver} lists none, or CUDA_VISIBLE_DEVICES hides it); "
+            "use --device cpu"
         )
-    if len(there) < processes:
+    if len(gpus) < processes:
         raise HostError(
-            f"--device cuda: {processes} processes in a worker need as many GPUs, {len(there)} are here; "
+            f"--device cuda: {processes} processes per worker need as many GPUs, and this host has {len(gpus)}; "
             "use a smaller --nproc-per-node"
         )
-    numbers = [there[n % len(there)] for n in range(workers * processes)]
+    numbers = [gpus[n % len(gpus)] for n in range(workers * processes)]
     return tuple(",".join(numbers[n : n + processes]) for n in range(0, len(numbers), processes))
 
 

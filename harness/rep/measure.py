@@ -1,4 +1,4 @@
-"""One repetition of one cell, whatever it runs and wherever: its row, judged."""
+"""One repetition of any cell on any testbed."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from wanbench.harness.testbeds.base import EmulatedSlot, Group, Slot, WorkerDied
 
 
 def measure(cell: Cell, rep: int, slot: Slot, folder: Path, control: Path, report: Mapping[str, Any] | None) -> Row:
-    """Run the repetition and return its row; arguments and errors as of `rep.train.measure`."""
-    if isinstance(cell, CommandCell):  # which the plan refuses where nothing is emulated
+    """Run the repetition and return its judged row. Arguments and errors are those of `rep.train.measure`."""
+    if isinstance(cell, CommandCell):  # the plan refuses commands on simulated testbeds
         return command.measure(cell, rep, cast(EmulatedSlot, slot), folder, control, report)
     assert isinstance(cell, TrainingCell)
     return train.measure(cell, rep, slot, folder, control, report)
 
 
 def probe_cell(cell: Cell, slot: Slot, group: Group | None = None) -> dict[str, Any]:
-    """What the emulator makes of the cell's network, measured on an idle host. Raises: RepFailed.
+    """Measure the emulated network of a cell on an idle host. Raises: RepFailed.
 
     Args:
-        group: the workers, if not those that the cell needs.
+        group: the workers; default: those that the cell needs.
     """
     emulated, network = cast(EmulatedSlot, slot), train.network_of(cell)
     try:

@@ -1,4 +1,4 @@
-"""What the processes of a program print: into files of their own, and to a user who looks on."""
+"""The output of a program's processes: each writes to its own files, or to a file and the user's terminal."""
 
 from __future__ import annotations
 
@@ -12,21 +12,22 @@ from typing import BinaryIO
 
 _GRACE_S = 10.0
 
-# Of a worker: descriptors for out and err of its first process, and so on. They stay ours to close.
-Ends = Callable[[int], Sequence[int]]
+# Returns the descriptors of a worker: stdout and stderr of its first process, and so on. We close them.
+Descriptors = Callable[[int], Sequence[int]]
 
 
 def log(folder: Path, rank: int, stream: str) -> Path:
-    """Where `kept` puts what a process prints."""
+    """The file to which `to_files` writes a process's output."""
     return folder / f"rank-{rank}.{stream}.log"
 
 
 @contextmanager
-def kept(sites: Sequence[str], processes: int, folder: Path) -> Iterator[Ends]:
-    """A file for stdout and one for stderr of every process.
+def to_files(sites: Sequence[str], processes: int, folder: Path) -> Iterator[Descriptors]:
+    """Write the stdout and the stderr of every process to a file each.
 
     Args:
-        sites: of each worker. processes: of each worker.
+        sites: site of each worker.
+        processes: number of processes per worker.
     """
     opened: list[list[int]] = []
     try:
@@ -43,9 +44,9 @@ def kept(sites: Sequence[str], processes: int, folder: Path) -> Iterator[Ends]:
 
 
 @contextmanager
-def copied(sites: Sequence[str], processes: int, folder: Path) -> Iterator[Ends]:
-    """A file for each process; its lines are copied to our stdout and stderr as they come, with rank and site."""
-    ends: dict[int, list[int]] = {}
+def to_files_and_terminal(sites: Sequence[str], processes: int, folder: Path) -> Iterator[Descriptors]:
+    """Write the output of each process to a file, and at once, with rank and site, to our stdout and stderr."""
+    descriptors: dict[int, list[int]] = {}
     threads: list[threading.Thread] = []
     lock = threading.Lock()
     width = len(str(len(sites) * processes - 1))
@@ -56,14 +57,14 @@ def copied(sites: Sequence[str], processes: int, folder: Path) -> Iterator[Ends]
             file = logs.enter_context((folder / f"rank-{rank}.log").open("wb"))
             for ours in (sys.stdout.buffer, sys.stderr.buffer):
                 read, write = os.pipe()
-                ends.setdefault(worker, []).append(write)
+                descriptors.setdefault(worker, []).append(write)
                 threads.append(threading.Thread(target=_pump, args=(read, prefix, ours, file, lock), daemon=True))
                 threads[-1].start()
         try:
-            yield ends.__getitem__
+            yield descriptors.__getitem__
         finally:
-            for end in (end for of_worker in ends.values() for end in of_worker):
-                os.close(end)
+            for descriptor in (fd for of_worker in descriptors.values() for fd in of_worker):
+                os.close(descriptor)
             for thread in threads:
                 thread.join(_GRACE_S)
 

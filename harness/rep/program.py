@@ -1,4 +1,4 @@
-"""Runs a program of the user's on an emulated network: as torchrun would start it."""
+"""Run a user's program on an emulated network, started as torchrun would."""
 
 from __future__ import annotations
 
@@ -21,22 +21,25 @@ from wanbench.harness.timeline.schedule import Schedule
 RENDEZVOUS_PORT = 29500
 _POLL_S = 0.1
 _GRACE_S = 10.0
-# Its user has neither a home there nor a name, which libraries ask for.
+# The user of a container has neither a home nor a name, which some libraries need.
 _OF_A_CONTAINER = {"HOME": "/tmp", "LOGNAME": "worker"}
 
 
 @dataclass(frozen=True)
 class Program:
-    """What to run, and where.
+    """A program and its settings.
 
     Attributes:
-        argv: the command; `{rank}` and so on are not replaced, the environment says who a process is.
-        sites: the site of each worker. processes: for each worker. cwd: working folder of all.
-        contained: it meets an image's files and environment instead of this process's.
-        gpus: of each worker, as `Group` has them.
-        schedule: what changes, from the moment at which the processes are started; None: nothing does.
-        environment: beside what torchrun would set.
-        steps: where each process tells its steps, `<steps>-<rank>`; None: nobody asks. hook: see `loop.stepping`.
+        argv: the command. `{rank}` and the like are not replaced; the environment has the rank of a process.
+        sites: site of each worker.
+        processes: number of processes per worker.
+        cwd: working folder of all processes.
+        contained: whether it runs with an image's files and environment instead of this process's.
+        gpus: GPUs of each worker, as in `Group`.
+        schedule: changes from the start of the processes on; None for none.
+        environment: variables beyond those of torchrun.
+        steps: beginning of the paths `<steps>-<rank>` to which processes report their steps; None if they do not.
+        hook: see `loop.stepping`.
     """
 
     argv: tuple[str, ...]
@@ -52,19 +55,19 @@ class Program:
 
     @property
     def workers(self) -> int:
-        """How many workers."""
+        """Number of workers."""
         return len(self.sites)
 
     def ranks(self) -> range:
-        """Of all processes."""
+        """The ranks of all processes."""
         return range(self.workers * self.processes)
 
     def steps_file(self, rank: int) -> Path:
-        """Where a process tells its steps."""
+        """The file to which a process reports its steps."""
         return Path(f"{self.steps}-{rank}")
 
     def process(self, worker: int, local: int, run_id: str) -> dict[str, Any]:
-        """One process, as `workloads.process.program` takes it."""
+        """Return one process, as `workloads.process.program` takes it."""
         wanted = {"argv": self.argv, "env": self.environment_of(worker, local, run_id)}
         if self.steps is None:
             return wanted
@@ -72,9 +75,9 @@ class Program:
         return wanted | {"steps": str(self.steps_file(rank)), "hook": self.hook}
 
     def environment_of(self, worker: int, local: int, run_id: str) -> dict[str, str]:
-        """What torchrun would put into the environment of a process, and where it is on the emulated network.
+        """Return the variables that torchrun would set for a process, and its place on the emulated network.
 
-        On this host it comes with this process's environment, in a container it is added to the image's.
+        On this host they are added to this process's environment, in a container to that of the image.
         """
         addresses = [worker_address(rank) for rank in range(self.workers)]
         return {
@@ -97,7 +100,7 @@ class Program:
             "TORCHELASTIC_RUN_ID": run_id,
             "GLOO_SOCKET_IFNAME": DEVICE,
             "NCCL_SOCKET_IFNAME": DEVICE,
-            # Else ranks would find each other on one host, and talk through its memory.
+            # Otherwise ranks on the same host would communicate through its memory.
             "NCCL_HOSTID": f"{run_id}-{worker}",
             "NCCL_NET": "Socket",
             "TP_SOCKET_IFNAME": DEVICE,
@@ -109,7 +112,7 @@ class Program:
         }
 
     def _visible_gpus(self, worker: int) -> dict[str, str]:
-        """On this host; a container has no others."""
+        """Return the variable that limits a process on this host to its GPUs. A container has no others."""
         if not self.gpus or self.contained:
             return {}
         return {"CUDA_VISIBLE_DEVICES": self.gpus[worker % len(self.gpus)]}
@@ -117,14 +120,17 @@ class Program:
 
 @dataclass
 class Ended:
-    """How it went.
+    """How the processes of a program ended.
 
     Attributes:
         code: exit status of the first process that failed, 128 + n after signal n; 0 if none failed.
-        failed: that process's rank. late: ranks that were killed because time was up. lasted: seconds of each process.
+        failed: rank of that process.
+        lasted: duration of each process in seconds.
+        late: ranks that were killed because they reached the time limit.
         finished: counters of each worker's device and TCP, before and after.
-        tcp: what was in force. events: what changed.
-        done_ns: when a worker did what a timeline asked for, by rank and when that was due.
+        tcp: TCP settings in force.
+        events: changes of the timeline.
+        done_ns: when a worker had obeyed a command of the timeline, by its rank and the due time.
     """
 
     code: int = 0
@@ -138,8 +144,8 @@ class Ended:
 
 
 @contextmanager
-def caught() -> Iterator[list[int]]:
-    """SIGINT and SIGTERM that come meanwhile, in order; for the main thread."""
+def caught_signals() -> Iterator[list[int]]:
+    """Catch SIGINT and SIGTERM, and yield the list of those received so far. Call it from the main thread."""
     received: list[int] = []
     before = {n: signal.signal(n, lambda number, _: received.append(number)) for n in (signal.SIGINT, signal.SIGTERM)}
     try:
@@ -157,7 +163,7 @@ def play_timeline(
     ended: Ended,
     say: Callable[[str], None] = lambda line: None,
 ) -> Iterator[Callable[[], None]]:
-    """Let things change from the call of what this yields on; `say` it, and at the end `ended.events` tell what did.
+    """Yield a function that starts the timeline. `say` prints each change, and `ended.events` lists them at the end.
 
     Raises:
         EmulatorError: at the end, if a change could not be made.
@@ -180,7 +186,7 @@ def start(
 
     Args:
         door: the Unix socket of their rendezvous, in a folder that all workers share.
-        outputs: of a worker, stdout and stderr of its first process, and so on.
+        outputs: returns the descriptors of a worker: stdout and stderr of its first process, and so on.
 
     Raises:
         WorkerDied: a worker ended.
@@ -202,16 +208,16 @@ def watch(
     received: Sequence[int] = (),
     limit_s: float = float("inf"),
 ) -> None:
-    """Until all workers have finished. A signal in `received`, or the first failure, ends the others; `limit_s` all.
+    """Wait until all workers have finished. A signal in `received`, the first failure or the time limit ends them.
 
     Raises:
-        WorkerDied, EmulatorError: one of them ended.
+        WorkerDied, EmulatorError: a worker or the emulator ended.
     """
-    over = time.monotonic() + limit_s
+    time_limit = time.monotonic() + limit_s
     deadline: float | None = None
     passed_on = 0
 
-    def tell(number: int) -> None:
+    def send_signal(number: int) -> None:
         for rank, handle in enumerate(handles):
             if rank not in ended.finished:
                 with suppress(WorkerDied):
@@ -222,25 +228,25 @@ def watch(
             for rank, message in slot.events(program.workers, _POLL_S):
                 if _is_first_failure(program, ended, rank, message):
                     if not passed_on:
-                        tell(signal.SIGTERM)
+                        send_signal(signal.SIGTERM)
                     deadline = time.monotonic() + _GRACE_S
                 if len(ended.finished) == program.workers:
                     break
         if len(received) > passed_on:
             passed_on = len(received)
-            tell(received[-1] if passed_on == 1 else signal.SIGKILL)  # asked twice
+            send_signal(received[-1] if passed_on == 1 else signal.SIGKILL)  # the user pressed Ctrl-C again
             deadline = deadline or time.monotonic() + _GRACE_S
-        if time.monotonic() > over and _note_late(program, ended):
-            deadline = over
+        if time.monotonic() > time_limit and _note_late(program, ended):
+            deadline = time_limit
         if deadline is not None and time.monotonic() > deadline:
-            tell(signal.SIGKILL)
+            send_signal(signal.SIGKILL)
             deadline = float("inf")
     if received:
         ended.code = 128 + received[0]
 
 
 def _note_late(program: Program, ended: Ended) -> bool:
-    """Note who has not ended though time is up; False if that is known, or others failed before."""
+    """Note the ranks that reached the time limit. Return false if they are noted already or another failed before."""
     if ended.failed is not None or ended.late:
         return False
     ended.late = tuple(rank for rank in program.ranks() if rank not in ended.lasted)
@@ -248,7 +254,10 @@ def _note_late(program: Program, ended: Ended) -> bool:
 
 
 def _is_first_failure(program: Program, ended: Ended, worker: int, message: Mapping[str, Any]) -> bool:
-    """Note what a worker says. Who was killed by the timeline has not failed, and has ended unless it starts again."""
+    """Note a worker's message. Return whether it is the first failure.
+
+    A process killed by the timeline has not failed. It has ended unless it is started again.
+    """
     first, event = worker * program.processes, message["event"]
     if event == "finished":
         ended.finished[worker] = dict(message)

@@ -1,4 +1,4 @@
-"""Which worker computes how slowly when: the part of a timeline that workers follow by their own clocks."""
+"""Workers that are slow for a time: the changes of a timeline that workers make by their own clocks."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from wanbench.harness.timeline.schedule import Schedule
 from wanbench.netprofiles import Profile
 
 if TYPE_CHECKING:
-    from wanbench.harness.testbeds.base import Event, Played
+    from wanbench.harness.testbeds.base import Event, TimelineRecord
 
 _NS = 1e9
-Turns = Sequence[Sequence[int | None]]
+SlowTimes = Sequence[Sequence[int | None]]
 
 
 def slowdowns(changes: Sequence[Change], network: EmulatedNetwork, profile: Profile) -> list[list[dict[str, Any]]]:
-    """Of each rank, the fields of `workloads.compute.slowdown.Slowdown`. Raises: TimelineError."""
+    """Return the fields of `workloads.compute.slowdown.Slowdown` for each rank. Raises: TimelineError."""
     found: list[list[dict[str, Any]]] = [[] for _ in range(network.workers)]
     for change in changes:
         if change.kind == "slow":
@@ -40,44 +40,44 @@ def slowdowns(changes: Sequence[Change], network: EmulatedNetwork, profile: Prof
 
 
 class Stragglers:
-    """When workers really got slow, and when no more: at the begin of a step of theirs.
+    """The actual times at which workers became slow and normal again: always at the begin of a step.
 
     Args:
         changes, network, profile: as `slowdowns` takes them.
-        slowed_ns: of each rank, `Slowdowns.turned_ns` of what `slowdowns` gave it.
+        slowed_ns: `Slowdowns.turned_ns` of each rank, for the entries that `slowdowns` returned.
     """
 
     def __init__(
-        self, changes: Sequence[Change], network: EmulatedNetwork, profile: Profile, slowed_ns: Sequence[Turns]
+        self, changes: Sequence[Change], network: EmulatedNetwork, profile: Profile, slowed_ns: Sequence[SlowTimes]
     ) -> None:
         self._changes, self._network, self._profile, self._slowed_ns = changes, network, profile, slowed_ns
 
-    def events(self, played: Played) -> list[Event]:
-        """Its events, with the times at which the last of the workers that they name did so; None if one never did."""
-        came: dict[tuple[str, float], list[int | None]] = defaultdict(list)
-        for what, due_ns, at_ns in self._turns(played.steps):
-            came[what, due_ns / _NS] += at_ns
-        begun_ns = played.begun_ns
-        return [self._corrected(event, came.get((event.what, event.asked_s)), begun_ns) for event in played.events]
+    def events(self, record: TimelineRecord) -> list[Event]:
+        """Return the events, each with the time of the last worker that it names; None if a worker never changed."""
+        actual: dict[tuple[str, float], list[int | None]] = defaultdict(list)
+        for what, due_ns, at_ns in self._transitions(record.steps):
+            actual[what, due_ns / _NS] += at_ns
+        begun_ns = record.begun_ns
+        return [self._corrected(event, actual.get((event.what, event.asked_s)), begun_ns) for event in record.events]
 
-    def _corrected(self, event: Event, came: Sequence[int | None] | None, begun_ns: int) -> Event:
-        if came is None:
+    def _corrected(self, event: Event, actual_ns: Sequence[int | None] | None, begun_ns: int) -> Event:
+        if actual_ns is None:
             return event
-        known = [at_ns for at_ns in came if at_ns is not None]
-        if len(known) < len(came):
+        known = [at_ns for at_ns in actual_ns if at_ns is not None]
+        if len(known) < len(actual_ns):
             return replace(event, actual_s=None, at_ns=None, with_step=True)
         return replace(event, actual_s=(max(known) - begun_ns) / _NS, at_ns=max(known), with_step=True)
 
-    def _turns(self, steps: Mapping[int, int]) -> Iterator[tuple[str, int, list[int | None]]]:
-        """What is said of it, when it was due, and when it came to each worker."""
-        left = [iter(turns) for turns in self._slowed_ns]
+    def _transitions(self, steps: Mapping[int, int]) -> Iterator[tuple[str, int, list[int | None]]]:
+        """Yield the text of each transition, when it was due, and when each worker made it."""
+        remaining = [iter(times) for times in self._slowed_ns]
         for change in self._changes:
             if change.kind != "slow":
                 continue
             spans = len(list(change.spans()))
             ranks = ranks_of(change.where, self._network, self._profile)
-            each = [list(chain.from_iterable(islice(left[rank], spans))) for rank in ranks]
-            alone = Schedule((change,), self._network, self._profile).met(steps)
-            said = [alone.what(due_ns)[0] for due_ns in alone.times[:2]]  # it begins and ends by turns
-            for turn, due_ns in enumerate(alone.times):
-                yield said[turn % 2], due_ns, [turns[turn] for turns in each]
+            times_of = [list(chain.from_iterable(islice(remaining[rank], spans))) for rank in ranks]
+            alone = Schedule((change,), self._network, self._profile).resolved(steps)
+            texts = [alone.what(due_ns)[0] for due_ns in alone.times[:2]]  # begins and ends alternate
+            for index, due_ns in enumerate(alone.times):
+                yield texts[index % 2], due_ns, [times[index] for times in times_of]

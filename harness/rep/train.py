@@ -1,4 +1,4 @@
-"""One repetition of one cell that trains: what workers shall do, and what came of it, judged."""
+"""One repetition of a cell that trains: the jobs of the workers, and the judged row of results."""
 
 from __future__ import annotations
 
@@ -25,23 +25,23 @@ from wanbench.harness.timeline.changes import has_endless_outage, planned_outage
 from wanbench.harness.timeline.schedule import Schedule
 from wanbench.workloads.loop.job import Job
 
-PATIENCE_S = 60.0  # how long workers may be silent on a busy host, beside what the law predicts
+PATIENCE_S = 60.0  # allowed silence of workers on a busy host, in addition to the predicted times
 EVENTS = "events.json"
 _PATIENCE_STEPS = 10
 
 
 def network_of(cell: Cell) -> EmulatedNetwork:
-    """The cell's network, ready for an emulator."""
+    """Return the cell's network, ready for an emulator."""
     return build(cell.profile, cell.placement)
 
 
 def schedule_of(cell: Cell) -> Schedule:
-    """How the cell's network changes."""
+    """Return the schedule of the cell's timeline."""
     return Schedule(cell.changes, network_of(cell), cell.profile, cell.rate_scale)
 
 
 def group_of(cell: Cell, mounts: Sequence[FolderMount] | None = None) -> Group:
-    """The workers that the cell needs; what containers see follows from the cell, unless it is said here."""
+    """Return the workers that the cell needs. `mounts` replaces the folders that containers of the cell see."""
     if mounts is None:
         mounts = [current(folder) for folder in _folders(cell)] if contained(cell.testbed) else ()
     around = cell.containers
@@ -57,7 +57,7 @@ def group_of(cell: Cell, mounts: Sequence[FolderMount] | None = None) -> Group:
 
 
 def _folders(cell: Cell) -> list[Path]:
-    """Of this host, that workers read: where a program lies, or a data set."""
+    """Return the folders of this host that workers read: that of a program, or of a data set."""
     if isinstance(cell, CommandCell):
         return [cell.folder.resolve()]
     data = cell.task.data if isinstance(cell, TrainingCell) else None
@@ -65,10 +65,10 @@ def _folders(cell: Cell) -> list[Path]:
 
 
 def jobs(cell: TrainingCell, rep: int, rendezvous: str) -> list[Job]:
-    """The job of every rank."""
+    """Return the job of every rank."""
     algorithm, gloo = cell.algorithm(), cell.comm.collective == "gloo"
     slow, told_steps = _slow(cell), _told_steps(cell)
-    same: dict[str, Any] = {  # once, not for each of a thousand ranks
+    shared: dict[str, Any] = {  # built once instead of for each of a thousand ranks
         "world_size": cell.workers,
         "seed": cell.seed + rep,
         "workload": cell.task.plain(),
@@ -82,33 +82,33 @@ def jobs(cell: TrainingCell, rep: int, rendezvous: str) -> list[Job]:
         "window_begin": cell.window_begin,
         "window_steps": cell.window,
         "eval_every": cell.train.eval_every,
-        # Datagrams have no window to be opened, and TCP makes heavy weather of a path that loses a lot.
+        # Datagrams have no window to open, and TCP is very slow on a path with high loss.
         "warm_rounds": 0 if cell.workers == 1 or algorithm.datagrams else WARM_ROUNDS,
-        # gloo deals operations round-robin over its channels: two on each touch them all.
+        # gloo assigns operations to its channels round-robin: two per channel use all of them.
         "warm_in_flight": 2 * (cell.channels if gloo else cell.messages_per_sync),
-        "timeout_s": 2 * patience_s(cell),  # the controller is first to say who hangs
+        "timeout_s": 2 * patience_s(cell),  # the controller reports a hang before the workers do
         "rendezvous": rendezvous,
         "datagram_bytes_per_s": cell.law_inputs.rate_bytes_per_s if algorithm.datagrams else None,
     }
     return [
-        Job(rank=rank, slow=slow[rank], told_steps=told_steps[min(rank, 1)], **same) for rank in range(cell.workers)
+        Job(rank=rank, slow=slow[rank], told_steps=told_steps[min(rank, 1)], **shared) for rank in range(cell.workers)
     ]
 
 
 def _slow(cell: Cell) -> Sequence[Sequence[dict[str, Any]]]:
-    """When each rank computes how slowly."""
+    """Return the slowdowns of each rank."""
     return slowdowns(cell.changes, network_of(cell), cell.profile) if cell.changes else [()] * cell.workers
 
 
 def _told_steps(cell: TrainingCell) -> tuple[Sequence[int], Sequence[int]]:
-    """After which steps rank 0 says so at once, and after which the others do."""
+    """Return the steps whose end is reported at once: by rank 0, and by the other ranks."""
     if not cell.changes:
         return (), ()
     return (*schedule_of(cell).awaited_steps, cell.steps), (cell.steps,)
 
 
 def training_of(cell: TrainingCell, rep: int, folder: Path, rendezvous: str, warm: Callable[[], None]) -> Training:
-    """What the cell asks of a slot; arguments as of `Training` and `Job`."""
+    """Return the training of a cell for a slot. Arguments are those of `Training` and `Job`."""
     return Training(
         jobs=jobs(cell, rep, rendezvous),
         group=group_of(cell),
@@ -124,12 +124,12 @@ def training_of(cell: TrainingCell, rep: int, folder: Path, rendezvous: str, war
 def measure(
     cell: TrainingCell, rep: int, slot: Slot, folder: Path, control: Path, report: Mapping[str, Any] | None
 ) -> Row:
-    """Run the repetition and return its row, judged: status "ok" or "invalid".
+    """Run the repetition and return its judged row, with status "ok" or "invalid".
 
     Args:
-        folder: takes logs, step rows and network values.
-        control: a folder for rendezvous files, shared with the workers.
-        report: what the idle probe measured on this network, None without paths.
+        folder: folder for logs, step rows and network values.
+        control: folder for rendezvous files, shared with the workers.
+        report: the idle probe's report on this network; None without paths.
 
     Raises:
         RepFailed: a worker died, hung, or reported an error, or the emulator ended.
@@ -145,7 +145,7 @@ def measure(
     columns = trained(cell, measured)
     done.steps.write(folder / "steps.parquet")
     write_messages(folder / "messages.parquet", done.finished[0]["outcome"]["messages"])
-    if done.stats is None:  # all was computed: there is nothing to judge
+    if done.stats is None:  # everything was simulated, so nothing is judged
         write_network(folder, network_of(cell), measured, report)
         row = cast(Row, {**describe(cell, rep), **columns, "status": "ok"})
     else:
@@ -153,14 +153,14 @@ def measure(
         verdict = judge(cell, network_of(cell), done.stats, host, report)
         write_network(folder, network_of(cell), measured, report, done.stats, host)
         row = measured_row(cell, rep, columns, measured, done.stats, host, report, verdict)
-    if done.played is not None:
-        row["events"] = write_events(folder, stragglers_of(cell, measured).events(done.played))
+    if done.timeline is not None:
+        row["events"] = write_events(folder, stragglers_of(cell, measured).events(done.timeline))
     row["image"] = done.image
     return row
 
 
 def _host(meter: HostMeter, measured: Measured, stats: EmulatorStats) -> dict[str, Any]:
-    """What this host did meanwhile."""
+    """Return the load of this host during the repetition."""
     return meter.stop() | {
         "worker_cpu_wait_pct": cpu_wait_pct(measured, stats.seconds),
         "udp_overflows": udp_overflows(measured),
@@ -168,17 +168,17 @@ def _host(meter: HostMeter, measured: Measured, stats: EmulatorStats) -> dict[st
 
 
 def stragglers_of(cell: Cell, measured: Measured) -> Stragglers:
-    """When workers were slow, as they say."""
+    """Return the times at which workers were slow, as they reported them."""
     slowed_ns = [measured.finished[rank]["outcome"]["slowed_ns"] for rank in range(cell.workers)]
     return Stragglers(cell.changes, network_of(cell), cell.profile, slowed_ns)
 
 
 def patience_s(cell: TrainingCell) -> float:
-    """How long the workers of a cell may be silent before they count as hung; they report about every second."""
+    """The allowed silence of a cell's workers before they count as hung. They report about every second."""
     law = predict(cell.law_inputs)
     step_time_s = cell.predicted_step_time_s or cell.workload.step_time_s or GUESSED_STEP_S
     slowest: float = max([1.0, *(change.value for change in cell.changes if change.kind == "slow")])
-    # TCP tries again after twice the time each time, so that a stall may be twice as long as the outage.
+    # TCP doubles its timeout with each retransmission, so a stall can be twice as long as the outage.
     outage_s = 2 * planned_outage_s(cell.changes)
     if has_endless_outage(cell.changes):  # it ends with training
         outage_s += min(MAX_TIMEOUT_NS / 1e9, 2 * cell.steps * step_time_s)
@@ -186,7 +186,7 @@ def patience_s(cell: TrainingCell) -> float:
 
 
 def tcp_of(cell: Cell) -> Mapping[str, Any]:
-    """Settings of the workers' network namespaces; a lone worker has no use for any."""
+    """Return the TCP settings of the workers' network namespaces; empty for a single worker, which has no TCP."""
     settings: Mapping[str, Any] = cell.tcp.model_dump()
     return settings if cell.workers > 1 else {}
 
@@ -199,7 +199,7 @@ def write_network(
     stats: EmulatorStats | None = None,
     host: Mapping[str, Any] | None = None,
 ) -> None:
-    """What the network was meant to be, was found to be, and did, where it was emulated."""
+    """Write the configured and probed values of the network, and its counters if it was emulated."""
     values = {"configured": network.to_json(), "probe": report, "tcp": measured.tcp}
     if stats is not None:
         counters = {str(rank): message["counters_after"] for rank, message in measured.finished.items()}
@@ -208,14 +208,14 @@ def write_network(
 
 
 def write_events(folder: Path, events: Sequence[Event]) -> list[dict[str, Any]]:
-    """What changed; returns what is written, for the row."""
+    """Write the changes of the timeline, and return them as plain data for the row."""
     data = [event.to_json() for event in events]
     write_json(folder / EVENTS, data)
     return data
 
 
 def write_messages(path: Path, messages: Sequence[Mapping[str, Any]]) -> None:
-    """What rank 0 sent and received, one row a message, as Parquet; no file where it sent nothing."""
+    """Write the messages of rank 0 as Parquet, one row per message. Write no file if there are none."""
     import pandas as pd
 
     if messages:

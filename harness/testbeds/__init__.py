@@ -1,12 +1,12 @@
-"""What workers run in.
+"""The testbeds that workers run in.
 
 Layout
-    base.py       Testbed, Slot, WorkerHandle: the interface; Group, Training: what a cell asks for
-    slot.py       workers that are processes, with an emulator of their own, whatever they live in
-    training.py   how such workers train; player.py: how their network changes meanwhile
+    base.py       Testbed, Slot, WorkerHandle: the interface; Group, Training: the needs of a cell
+    slot.py       workers that are processes, with their own emulator, in namespaces or containers
+    training.py   how such workers train; player.py: how their network changes during training
     netns.py      processes in network namespaces
-    docker/       containers: those that the daemon makes for us, and those that are there already
-    virtual/      a clock and a network that are computed
+    docker/       containers: started by us through the daemon, or already running (adopted)
+    virtual/      a simulated clock and network
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ class Kind:
     """A testbed before it is started.
 
     Attributes:
-        start: with a folder that takes its logs and is shared with its workers. Raises: HostError.
-        check: refuses in one line what this host cannot run; takes the images of the cells. Raises: HostError.
-        contained: workers see an image's files and environment, and of this host's folders those that are mounted.
-        simulated: nothing of this host has a say in what is measured: nothing is probed or judged, only trainings run.
+        start: starts it with a folder for its logs, which is shared with its workers. Raises: HostError.
+        check: checks that this host can run it, given the images of the cells. Raises: HostError.
+        contained: workers see an image's files and environment, and only the mounted folders of this host.
+        simulated: this host does not affect the results. Only trainings run, and nothing is probed or judged.
     """
 
     start: Callable[[Path], Testbed]
@@ -43,52 +43,52 @@ class Kind:
 
 
 def adopted() -> Path | None:
-    """The folder where containers wait that somebody else started; None if there are none."""
+    """The folder in which containers started by others wait for us, or None."""
     folder = os.environ.get("WANBENCH_ADOPT")
     return Path(folder) if folder else None
 
 
 def chosen() -> str:
-    """What `testbed = "auto"` means here."""
+    """The testbed that `auto` selects here."""
     return "netns" if adopted() is None else "docker"
 
 
 def home_of(name: str) -> Home:
-    """What the workers of this testbed are to an emulator."""
+    """What the workers of this testbed run in, for an emulator."""
     if name != "docker":
         return "processes"
     return "containers" if adopted() is None else "adopted"
 
 
 def side_by_side(limit: int) -> int:
-    """How many repetitions may run at a time: adopted workers are one group."""
+    """The number of repetitions that can run at a time, at most `limit`. Adopted workers are one group."""
     return limit if adopted() is None else 1
 
 
 def contained(name: str) -> bool:
-    """True if workers see an image's files instead of this host's."""
+    """Whether workers see an image's files instead of this host's."""
     return _KINDS[name].contained
 
 
 def simulated(name: str) -> bool:
-    """True if nothing of this host has a say in what is measured."""
+    """Whether this testbed is simulated, so that this host does not affect the results."""
     return _KINDS[name].simulated
 
 
 def check(name: str, images: Iterable[str | None] = ()) -> None:
-    """Refuse in one line a testbed that this host cannot run.
+    """Check that this host can run a testbed.
 
     Args:
-        images: what its containers shall run; None is the default.
+        images: the images of its containers; None is the default one.
 
     Raises:
-        HostError: with the remedy.
+        HostError: it cannot. The message has the remedy.
     """
     _KINDS[name].check(images)
 
 
 def opened(name: str, control: Path) -> Testbed:
-    """Start the testbed of this name. `control` takes its logs, and is shared with its workers. Raises: HostError."""
+    """Start the testbed of this name. `control` is for its logs, and is shared with its workers. Raises: HostError."""
     return _KINDS[name].start(control)
 
 
@@ -116,7 +116,7 @@ def _start_virtual(control: Path) -> Testbed:
 
 def _check_netns(images: Iterable[str | None]) -> None:
     if adopted() is not None:
-        raise HostError("testbed 'netns': workers are in containers here; use --testbed docker")
+        raise HostError("testbed 'netns': workers run in containers here (WANBENCH_ADOPT is set); use --testbed docker")
 
 
 def _check_docker(images: Iterable[str | None]) -> None:

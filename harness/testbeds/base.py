@@ -1,4 +1,4 @@
-"""The interface of a testbed: slots of workers joined by an emulated network."""
+"""The interface of a testbed: slots of workers connected by an emulated network."""
 
 from __future__ import annotations
 
@@ -11,16 +11,18 @@ from wanbench.harness.emulators.base import EmulatorStats
 from wanbench.harness.emulators.plan import EmulatedNetwork
 from wanbench.harness.emulators.process import Emulator
 from wanbench.harness.results.steps import Steps
-from wanbench.harness.timeline.schedule import Schedule, Score
+from wanbench.harness.timeline.schedule import ResolvedSchedule, Schedule
 from wanbench.workloads.loop.job import Job
 
 
 @dataclass(frozen=True)
 class FolderMount:
-    """A folder of the host in a container.
+    """A folder of the host that is mounted into a container.
 
     Attributes:
-        source: on the host, absolute. target: in the container, absolute. writable: else it can only be read.
+        source: absolute path on the host.
+        target: absolute path in the container.
+        writable: whether the container can write to it.
     """
 
     source: Path
@@ -30,14 +32,14 @@ class FolderMount:
 
 @dataclass(frozen=True)
 class Group:
-    """The workers that a cell needs, and what surrounds them.
+    """The workers that a cell needs, and their environment.
 
     Attributes:
-        workers: how many.
-        sites: where each rank sits, as far as anyone knows.
+        workers: number of workers.
+        sites: site of each rank, if known.
         tcp: settings of the workers' network namespaces, as `workloads.process.namespace.set_tcp` takes them.
-        image: of containers; None is the default one.
-        memory_bytes: limit of each container; None is none.
+        image: image of the containers; None is the default one.
+        memory_bytes: memory limit of each container; None is unlimited.
         cpuset: processors of each container by rank, repeated as often as needed, e.g. ("0", "1-2"); empty is all.
         mounts: folders of the host that every container sees.
         gpus: numbers of the GPUs of each container by rank, repeated as often as needed, e.g. ("0", "1,2"); empty is
@@ -54,21 +56,23 @@ class Group:
     gpus: tuple[str, ...] = ()
 
     def like(self, other: Group) -> bool:
-        """True if at most the number of workers and their places differ."""
+        """Whether both groups are equal except for the number of workers and their sites."""
         return replace(self, workers=0, sites=()) == replace(other, workers=0, sites=())
 
 
 @dataclass(frozen=True)
 class Training:
-    """What the workers of a slot train, and on what network.
+    """What the workers of a slot train, and on which network.
 
     Attributes:
-        jobs: by rank; equal but for the rank. group: the workers.
-        network: what joins them. schedule: how it changes; None: it does not.
-        patience_s: so long may all of them be silent before they count as hung.
-        folder: takes what they print.
-        warm: called when all begin their first step, where this host's load matters to them.
-        tcp_ramp: whether TCP has a window that grows, where TCP is a model.
+        jobs: jobs by rank, equal except for the rank.
+        group: the workers.
+        network: the network between them.
+        schedule: changes of the network; None for none.
+        patience_s: time without any message after which the workers count as hung.
+        folder: folder for their output.
+        warm: called when all workers begin their first step; not called if the testbed is simulated.
+        tcp_ramp: whether the simulated TCP has a growing window.
     """
 
     jobs: Sequence[Job]
@@ -83,14 +87,14 @@ class Training:
 
 @dataclass(frozen=True)
 class Event:
-    """Something changed.
+    """A change of a timeline.
 
     Attributes:
-        what: for people, such as "tokyo: cut off".
-        asked_s: when it was due, since all workers began.
-        actual_s: when the emulator, or the last worker, had done it; None if the repetition ended before.
-        at_ns: the same on the clock that step rows have.
-        with_step: workers do it when their next step begins, and only they know when that was (`rep.stragglers`).
+        what: readable text, such as "tokyo: cut off".
+        asked_s: when it was due, in seconds since all workers began.
+        actual_s: when the emulator, or the last worker, had made it; None if the repetition ended before.
+        at_ns: the same time on the clock of the step rows.
+        with_step: workers make it when their next step begins, and report the time themselves (`rep.stragglers`).
     """
 
     what: str
@@ -100,24 +104,25 @@ class Event:
     with_step: bool = False
 
     def to_json(self) -> dict[str, Any]:
-        """Plain data."""
+        """Return plain data."""
         return asdict(self)
 
 
-def to_come(schedule: Score, played_ns: int) -> Iterator[Event]:
-    """What is left of a schedule after this time since workers began."""
-    while (due_ns := schedule.after(played_ns)) is not None:
+def pending_events(schedule: ResolvedSchedule, done_ns: int) -> Iterator[Event]:
+    """Yield the changes that are due later than `done_ns`, which is the time since all workers began."""
+    while (due_ns := schedule.after(done_ns)) is not None:
         yield from (Event(what, due_ns / 1e9, None, None) for what in schedule.what(due_ns))
-        played_ns = due_ns
+        done_ns = due_ns
 
 
 @dataclass(frozen=True)
-class Played:
-    """What became of a schedule.
+class TimelineRecord:
+    """What happened of a schedule.
 
     Attributes:
-        events: all, those too that were still to come.
-        steps: when steps ended that somebody waited for, as of `Schedule.met`. begun_ns: when all workers began.
+        events: all changes, with those that were still pending.
+        steps: when each awaited step ended, as `Schedule.resolved` takes them.
+        begun_ns: when all workers had begun.
     """
 
     events: Sequence[Event]
@@ -127,39 +132,42 @@ class Played:
 
 @dataclass
 class Trained:
-    """What came back from the workers.
+    """The results of a training.
 
     Attributes:
-        steps: rows of all. finished: what each said at its end. tcp: what was in force.
-        stats: of the emulator; None: nothing was emulated. played: what changed, None without a schedule.
-        image: digest of the containers' image, if workers are containers.
+        steps: step rows of all workers.
+        finished: final message of each worker.
+        tcp: TCP settings in force.
+        stats: statistics of the emulator; None if nothing was emulated.
+        timeline: what changed; None without a schedule.
+        image: digest of the containers' image, if workers run in containers.
     """
 
     steps: Steps = field(default_factory=Steps)
     finished: dict[int, dict[str, Any]] = field(default_factory=dict)
     tcp: dict[str, Any] = field(default_factory=dict)
     stats: EmulatorStats | None = None
-    played: Played | None = None
+    timeline: TimelineRecord | None = None
     image: str | None = None
 
 
 class WorkerHandle(Protocol):
-    """One worker, as the controller sees it."""
+    """The controller's handle of one worker."""
 
     rank: int
 
     def send(self, message: dict[str, Any], fds: Sequence[int] = ()) -> None:
-        """Send a command; the worker gets duplicates of `fds`. Raises: WorkerDied."""
+        """Send a command. The worker gets duplicates of `fds`. Raises: WorkerDied."""
 
     def receive(self, timeout_s: float) -> dict[str, Any]:
-        """The next message. Raises: WorkerDied (how it ended), TimeoutError."""
+        """Return the next message. Raises: WorkerDied (with how it ended), TimeoutError."""
 
 
 class Slot(Protocol):
-    """Where one repetition at a time is made. Used from one thread."""
+    """Runs one repetition at a time. Used from one thread."""
 
     def train(self, training: Training) -> Trained:
-        """Let workers train. Raises: RepFailed: one died, hung, or reported an error; HostError: none can start."""
+        """Train. Raises: RepFailed, if a worker died, hung or reported an error; HostError, if none can start."""
 
 
 class EmulatedSlot(Slot, Protocol):
@@ -167,48 +175,50 @@ class EmulatedSlot(Slot, Protocol):
 
     @property
     def emulator(self) -> Emulator:
-        """What joins the workers; there is one after `prepare`, and a new one after `discard`."""
+        """The emulator between the workers. `prepare` starts it, after `discard` a new one."""
 
     @property
     def image(self) -> str | None:
-        """Digest of the containers' image; None if workers are not containers."""
+        """The digest of the containers' image, or None if workers do not run in containers."""
 
     def prepare(self, group: Group) -> Sequence[WorkerHandle]:
-        """Idle workers 0..group.workers-1; what is missing is started. Raises: HostError, WorkerDied, EmulatorError."""
+        """Return idle workers 0..group.workers-1. Starts missing ones. Raises: HostError, WorkerDied, EmulatorError."""
 
     def events(self, ranks: int, silence_s: float) -> Iterator[tuple[int, dict[str, Any]]]:
-        """Messages of the first `ranks` workers as they come.
+        """Yield the messages of the first `ranks` workers as they arrive.
 
         Raises:
-            WorkerDied: a worker ended or reported an error. EmulatorError: the emulator ended.
-            TimeoutError: no worker has said anything for `silence_s`.
+            WorkerDied: a worker ended or reported an error.
+            EmulatorError: the emulator ended.
+            TimeoutError: no worker has sent a message for `silence_s`.
         """
 
     def diagnose(self, ranks: int) -> str | None:
-        """Let hanging workers print into their logs where they are; returns what the host knows about them."""
+        """Let hung workers print their stacks into their logs. Return what the host knows about them."""
 
     def discard(self) -> None:
-        """Kill the workers and the emulator: after a failure they are not reused."""
+        """Kill the workers and the emulator, which are not reused after a failure."""
 
 
 class Testbed(Protocol):
-    """Where slots come from."""
+    """Opens slots."""
 
     def open_slot(self, emulator: str) -> Slot:
-        """A new slot, without workers yet, joined by the emulator of this name. Raises: HostError."""
+        """Return a new slot, without workers yet, that uses the emulator of this name. Raises: HostError."""
 
     def kill(self) -> None:
-        """End all workers, while other threads wait for them: these get WorkerDied or HostError."""
+        """End all workers. Threads that wait for them get WorkerDied or HostError."""
 
     def close(self) -> None:
-        """Remove everything this testbed made; no slot is in use any more."""
+        """Remove everything that this testbed made. No slot can be in use."""
 
 
 class WorkerDied(RuntimeError):
-    """A worker ended or reported an error; the message says which and how.
+    """A worker ended or reported an error. The message has its rank and the reason.
 
     Attributes:
-        rank: the worker. kind: class of the error that it reported, None if its process ended.
+        rank: the worker.
+        kind: class of the error that it reported; None if its process ended.
     """
 
     def __init__(self, rank: int, message: str, kind: str | None = None) -> None:

@@ -1,11 +1,11 @@
-"""Workers as processes in anonymous network namespaces of their own.
+"""Workers as processes, each in its own anonymous network namespace.
 
 controller --+-- fork server (torch imported once) --+-- worker 0 (own namespace, wan0)
              |                                       +-- worker 1 ...
-             +-- emulator of slot 0 (holds what the workers handed over: TUN devices, or their namespaces)
+             +-- emulator of slot 0 (holds the workers' TUN devices or namespaces)
 
-Nothing has a name on the host: namespaces and devices live as long as their processes, which die with the
-controller, however that ends.
+Nothing has a name on the host. Namespaces and devices exist as long as their processes, which die with the
+controller, however it ends.
 """
 
 from __future__ import annotations
@@ -45,24 +45,24 @@ class NetnsWorker(Worker):
         self._has_program = False
 
     def send(self, message: dict[str, Any], fds: Sequence[int] = ()) -> None:
-        """Send a command; one that has a program is ended more gently."""
+        """Send a command. A worker that runs a program is ended more gently."""
         self._has_program = self._has_program or message["cmd"] == "program"
         super().send(message, fds)
 
-    def epitaph(self) -> WorkerDied:
-        """How it ended, in words."""
-        return self._testbed.epitaph(self)
+    def failure(self) -> WorkerDied:
+        """Return an error that describes how it ended."""
+        return self._testbed.failure_of(self)
 
-    def ask_where(self) -> None:
+    def request_stack(self) -> None:
         """Let it print its stack; see `workloads.process.worker`."""
         self._signal(signal.SIGUSR1)
 
     def is_stopped(self) -> bool:
-        """True if a signal stopped the process."""
+        """Whether a signal stopped (suspended) the process."""
         return is_stopped(self.pid)
 
     def kill(self) -> None:
-        """SIGKILL; see `Worker.kill`. One that has run a program may first end what that has left in other sessions."""
+        """Send SIGKILL; see `Worker.kill`. A worker that ran a program first ends processes left in other sessions."""
         if self._has_program and not self.is_stopped():
             self._signal(signal.SIGTERM)
             deadline = time.monotonic() + _LEAVE_S
@@ -78,10 +78,10 @@ class NetnsWorker(Worker):
 
 
 class NetnsTestbed(SlotTestbed):
-    """Starts the fork server and hands out slots.
+    """Starts the fork server and opens slots.
 
     Args:
-        folder: for the fork server's log; must exist.
+        folder: folder for the fork server's log; must exist.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -104,15 +104,15 @@ class NetnsTestbed(SlotTestbed):
         self._await_server()
 
     def starter(self) -> NetnsTestbed:
-        """This: workers of all slots have one parent."""
+        """Return this testbed: workers of all slots have one parent."""
         return self
 
     def serves(self, running: Group, wanted: Group) -> bool:
-        """Any: TCP is set from cell to cell, and nothing else surrounds these workers."""
+        """Return true: TCP is set for each cell, and these workers have no other settings."""
         return True
 
     def image(self, group: Group) -> str | None:
-        """None."""
+        """Return None: there are no containers."""
         return None
 
     def start_worker(self, rank: int, attachment: str, group: Group) -> tuple[NetnsWorker, int]:
@@ -128,8 +128,8 @@ class NetnsTestbed(SlotTestbed):
         worker = NetnsWorker(rank, pid, Channel(ours), self)
         return worker, worker.ready(_START_TIMEOUT_S)
 
-    def epitaph(self, worker: NetnsWorker) -> WorkerDied:
-        """How a worker ended, in words."""
+    def failure_of(self, worker: NetnsWorker) -> WorkerDied:
+        """Return an error that describes how a worker ended."""
         deadline = time.monotonic() + _EXIT_TIMEOUT_S
         while worker.pid not in self._exits and time.monotonic() < deadline and self._server.poll() is None:
             with self._lock:
@@ -151,7 +151,7 @@ class NetnsTestbed(SlotTestbed):
         self._server.wait()
 
     def close(self) -> None:
-        """Remove everything this testbed made."""
+        """Remove everything that this testbed made."""
         super().close()
         self._channel.close()
 
@@ -177,8 +177,8 @@ class NetnsTestbed(SlotTestbed):
             self._note(message)
 
     def _orphaned(self) -> HostError:
-        said = self.log.read_text(errors="replace").splitlines()[-1:]
-        return HostError(": ".join(["the workers' parent process ended", *said]))
+        last_line = self.log.read_text(errors="replace").splitlines()[-1:]
+        return HostError(": ".join(["the workers' parent process ended", *last_line]))
 
     def _note(self, message: dict[str, Any] | None) -> None:
         if message is not None and message["cmd"] == "exited":

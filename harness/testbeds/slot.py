@@ -1,4 +1,4 @@
-"""Workers with an emulator of their own, whatever the workers live in."""
+"""Slots of workers with their own emulator, in namespaces or containers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from wanbench.harness.testbeds.base import Group, Trained, Training, WorkerDied
 from wanbench.harness.testbeds.training import train
 from wanbench.workloads.process.control import Channel, ControlError, text
 
-_BLAME_S = 0.5  # between a worker's end and the complaints of its peers, the other way round
+_BLAME_S = 0.5  # a worker's end can be seen this much later than the errors that it causes in its peers
 _PRINT_S = 0.3
 
 
@@ -30,14 +30,14 @@ class Worker(ABC):
         self.channel = channel
 
     def send(self, message: dict[str, Any], fds: Sequence[int] = ()) -> None:
-        """Send a command; the worker gets duplicates of `fds`. Raises: WorkerDied."""
+        """Send a command. The worker gets duplicates of `fds`. Raises: WorkerDied."""
         try:
             self.channel.send(message, fds)
         except OSError:
-            raise self.epitaph() from None
+            raise self.failure() from None
 
     def receive(self, timeout_s: float) -> dict[str, Any]:
-        """The next message. Raises: WorkerDied, TimeoutError."""
+        """Return the next message. Raises: WorkerDied, TimeoutError."""
         self.channel.sock.settimeout(max(0.001, timeout_s))
         try:
             message = self.channel.recv()
@@ -47,13 +47,13 @@ class Worker(ABC):
             raise WorkerDied(self.rank, f": {error}", "ControlError") from None
         self.channel.sock.settimeout(None)
         if message is None:
-            raise self.epitaph()
+            raise self.failure()
         if "error" in message:
             raise WorkerDied(self.rank, f": {message['error']}", str(message.get("kind")))
         return message
 
     def ready(self, timeout_s: float) -> int:
-        """Wait until it has started; returns the descriptor that it hands over. Raises: HostError, WorkerDied."""
+        """Wait until it has started. Return the descriptor that it sends. Raises: HostError, WorkerDied."""
         try:
             self.receive(timeout_s)
         except TimeoutError:
@@ -61,41 +61,41 @@ class Worker(ABC):
             raise HostError(f"worker {self.rank} did not start within {timeout_s:.0f} s") from None
         except WorkerDied as error:
             self.kill()
-            if error.kind is None:  # it was killed
+            if error.kind is None:  # its process was killed
                 raise
             raise HostError(str(error)) from None
         return self.channel.take_fd()
 
     @abstractmethod
-    def epitaph(self) -> WorkerDied:
-        """How it ended, in words."""
+    def failure(self) -> WorkerDied:
+        """Return an error that describes how it ended."""
 
     @abstractmethod
-    def ask_where(self) -> None:
+    def request_stack(self) -> None:
         """Let it print its stack into its log, if it still can."""
 
     @abstractmethod
     def is_stopped(self) -> bool:
-        """True if someone stopped it without ending it."""
+        """Whether it is stopped (suspended) without having ended."""
 
     @abstractmethod
     def kill(self) -> None:
-        """End it; its namespace and device go with it. From any thread; whoever waits for a message wakes up."""
+        """End it with its namespace and device. Any thread can call this, and threads that wait for it wake up."""
 
 
 class Starter(Protocol):
     """The part of a testbed that a slot needs."""
 
     def start_worker(self, rank: int, attachment: str, group: Group) -> tuple[Worker, int]:
-        """A worker that is ready, and the descriptor that it handed over. Raises: HostError, WorkerDied."""
+        """Return a worker that is ready, and the descriptor that it sent. Raises: HostError, WorkerDied."""
         ...
 
     def serves(self, running: Group, wanted: Group) -> bool:
-        """True if workers that were started for one group can serve the other."""
+        """Whether workers that were started for one group can serve the other."""
         ...
 
     def image(self, group: Group) -> str | None:
-        """Digest of the image that the group's workers run."""
+        """Return the digest of the image that the group's workers run."""
 
 
 class WorkerSlot:
@@ -103,7 +103,7 @@ class WorkerSlot:
 
     Args:
         testbed: starts workers.
-        start_emulator: starts the emulator that joins them.
+        start_emulator: starts the emulator between them.
     """
 
     def __init__(self, testbed: Starter, start_emulator: Callable[[], Emulator]) -> None:
@@ -115,28 +115,28 @@ class WorkerSlot:
 
     @property
     def image(self) -> str | None:
-        """Digest of the containers' image."""
+        """The digest of the containers' image."""
         return self._testbed.image(self._group)
 
     @property
     def emulator(self) -> Emulator:
-        """What joins these workers; started by `prepare`."""
+        """The emulator between these workers, which `prepare` starts."""
         assert self._emulator is not None, "prepare comes first"
         return self._emulator
 
     def train(self, training: Training) -> Trained:
-        """Workers that are processes train."""
+        """Train with these workers."""
         return train(self, training)
 
     def prepare(self, group: Group) -> Sequence[Worker]:
-        """The first workers of the group, idle, those that are missing started."""
+        """Return the idle workers of the group, starting those that are missing."""
         if self._workers and not self._testbed.serves(self._group, group):
             self.discard()
         self._group = group
         if self._emulator is None:
             try:
                 self._emulator = self._start_emulator()
-            except EmulatorError as error:  # one that dies later fails a repetition, one that never lives the run
+            except EmulatorError as error:  # a failed start ends the run, a later failure only the repetition
                 raise HostError(str(error)) from None
         while len(self._workers) < group.workers:
             rank = len(self._workers)
@@ -149,17 +149,17 @@ class WorkerSlot:
         return self._workers[: group.workers]
 
     def events(self, ranks: int, silence_s: float) -> Iterator[tuple[int, dict[str, Any]]]:
-        """Messages of the first `ranks` workers as they come, until the caller stops asking."""
+        """Yield the messages of the first `ranks` workers as they arrive, until the caller stops."""
         with selectors.DefaultSelector() as selector:
             selector.register(self.emulator, selectors.EVENT_READ)
             for worker in self._workers[:ranks]:
                 selector.register(worker.channel, selectors.EVENT_READ, worker)
             while ready := selector.select(silence_s):
                 try:
-                    # The emulator first: workers that lost their network complain as well.
+                    # The emulator comes first, because workers report errors too when they lose their network.
                     for worker in sorted((key.data for key, _ in ready), key=lambda w: w is not None):
                         if worker is None:
-                            if self.emulator.hung_up():  # not an answer to another thread
+                            if self.emulator.hung_up():  # rather than answered another thread
                                 raise self.emulator.failure()
                             continue
                         yield worker.rank, worker.receive(silence_s)
@@ -170,9 +170,9 @@ class WorkerSlot:
         raise TimeoutError
 
     def diagnose(self, ranks: int) -> str | None:
-        """Let hanging workers print where they are, and find those that somebody stopped."""
+        """Let hung workers print their stacks, and find those that a signal stopped."""
         for worker in self._workers[:ranks]:
-            worker.ask_where()
+            worker.request_stack()
         time.sleep(_PRINT_S)
         ranks_stopped = [str(worker.rank) for worker in self._workers[:ranks] if worker.is_stopped()]
         stopped = [self.emulator.name] if self.emulator.is_stopped() else []
@@ -180,7 +180,7 @@ class WorkerSlot:
         return f"stopped by a signal: {', '.join(stopped)}" if stopped else None
 
     def discard(self) -> None:
-        """Kill the workers and the emulator; the next `prepare` starts fresh ones."""
+        """Kill the workers and the emulator. The next `prepare` starts new ones."""
         self.kill()
         for worker in self._workers:
             worker.channel.close()
@@ -190,12 +190,12 @@ class WorkerSlot:
             self._emulator = None
 
     def kill(self) -> None:
-        """Kill the workers; from any thread. Whoever waits for one of them gets WorkerDied."""
+        """Kill the workers. Any thread can call this, and threads that wait for a worker get WorkerDied."""
         for worker in list(self._workers):
             worker.kill()
 
     def _blame(self, error: WorkerDied, ranks: int) -> WorkerDied | EmulatorError:
-        """A worker that lost a peer may say so before it shows how the peer, or the emulator, ended."""
+        """Find the first cause: a worker can report a lost peer before the end of the peer or emulator is seen."""
         if error.kind != "CommError":
             return error
         time.sleep(_BLAME_S)
@@ -213,27 +213,27 @@ class WorkerSlot:
 
 
 class SlotTestbed(ABC):
-    """A testbed of such slots."""
+    """A testbed of worker slots."""
 
     def __init__(self) -> None:
         self._slots: list[WorkerSlot] = []
 
     @abstractmethod
     def starter(self) -> Starter:
-        """Of the workers of one slot."""
+        """Return the object that starts the workers of one slot."""
 
     def open_slot(self, emulator: str) -> WorkerSlot:
-        """A new slot, without workers yet, joined by the emulator of this name."""
+        """Return a new slot, without workers yet, that uses the emulator of this name."""
         self._slots.append(WorkerSlot(self.starter(), emulators.starter(emulator)))
         return self._slots[-1]
 
     def kill(self) -> None:
-        """End all workers; from any thread."""
+        """End all workers. Any thread can call this."""
         for slot in self._slots:
             slot.kill()
 
     def close(self) -> None:
-        """Remove everything this testbed made."""
+        """Remove everything that this testbed made."""
         self.kill()
         for slot in self._slots:
             slot.discard()

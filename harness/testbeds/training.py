@@ -1,4 +1,4 @@
-"""Workers that are processes train: they meet on zero-delay paths, the paths are slowed down, and all begin."""
+"""Train with workers that are processes: form the group on zero-delay paths, slow the paths down, then begin."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from wanbench.harness.errors import RepFailed
 from wanbench.harness.testbeds.base import EmulatedSlot, Trained, Training, WorkerDied, WorkerHandle
 from wanbench.harness.testbeds.player import Player
 
-_ANSWER_S = 60.0  # on a busy host
+_ANSWER_S = 60.0  # timeout of an answer on a busy host
 _LOG_TAIL_LINES = 12
 _STACK_LINES = 8
 
@@ -36,15 +36,15 @@ def train(slot: EmulatedSlot, training: Training) -> Trained:
         if player is not None:
             player.stop()
     if player is not None:
-        trained.played = player.played()
+        trained.timeline = player.record()
     trained.image = slot.image
     return trained
 
 
 def set_tcp(handles: Sequence[WorkerHandle], settings: Mapping[str, str | bool]) -> dict[str, Any]:
-    """Pin TCP in every worker's namespace; returns what is in force, which is equal everywhere.
+    """Set TCP in every worker's namespace. Return the settings in force, which are equal in all of them.
 
-    A lone worker has no use for TCP, and nothing is set there.
+    Nothing is set for a single worker, which does not use TCP.
     """
     if len(handles) == 1:
         return {}
@@ -55,7 +55,7 @@ def set_tcp(handles: Sequence[WorkerHandle], settings: Mapping[str, str | bool])
 
 
 def _begin(slot: EmulatedSlot, training: Training, handles: Sequence[WorkerHandle]) -> None:
-    """Form the group without delay, which takes several round trips a channel, and then give the paths theirs."""
+    """Form the group without delay, because it takes several round trips per channel, then apply the real network."""
     slot.emulator.apply(training.network.without_delay())
     for handle, job in zip(handles, training.jobs, strict=True):
         with _log(training.folder, job.rank).open("ab") as log:
@@ -67,9 +67,9 @@ def _begin(slot: EmulatedSlot, training: Training, handles: Sequence[WorkerHandl
 
 
 def _follow(slot: EmulatedSlot, training: Training, trained: Trained, player: Player | None) -> None:
-    """Collect what the workers say until all have finished; the network changes from when all are warm."""
+    """Collect the workers' messages until all have finished. The timeline starts when all are warm."""
     warm: list[int] = []
-    workers, through = len(training.jobs), 0
+    workers, trained_workers = len(training.jobs), 0
     for rank, message in slot.events(workers, training.patience_s):
         event = message["event"]
         if event == "warm":
@@ -80,12 +80,12 @@ def _follow(slot: EmulatedSlot, training: Training, trained: Trained, player: Pl
                 if player is not None:
                     player.begin(max(warm))
         elif event == "step" and player is not None:
-            through += message["step"] == training.jobs[rank].steps
-            if through == workers:  # what is to come, and to compare replicas, needs everyone
+            trained_workers += message["step"] == training.jobs[rank].steps
+            if trained_workers == workers:  # the rest, such as comparing replicas, needs the unchanged network
                 player.stop()
                 slot.emulator.update(training.network)
             elif rank == 0:
-                player.ended_step(message["step"], message["now_ns"])
+                player.step_ended(message["step"], message["now_ns"])
         elif event == "rows":
             trained.steps.extend(message["rows"])
         elif event == "finished":
@@ -106,16 +106,16 @@ def _await(slot: EmulatedSlot, training: Training, event: str) -> None:
 
 
 def _failed(error: Exception, slot: EmulatedSlot, training: Training, cut: str) -> RepFailed:
-    """Clean up, and say what happened: where they stood if they hung, else what the one at fault printed."""
+    """Clean up, and return the failure with a stack if workers hung, else with the output of the failed worker."""
     if isinstance(error, TimeoutError):
         known = slot.diagnose(len(training.jobs))
-        tail = _where(training.folder, len(training.jobs))
-        said = [f"hung: no worker said anything for {training.patience_s:.0f} s", cut, known]
+        tail = _stack(training.folder, len(training.jobs))
+        reasons = [f"hung: no message from any worker for {training.patience_s:.0f} s", cut, known]
     else:
         tail = _lines(training.folder, error.rank)[-_LOG_TAIL_LINES:] if isinstance(error, WorkerDied) else []
-        said = [str(error), cut]
+        reasons = [str(error), cut]
     slot.discard()
-    return RepFailed("; ".join(filter(None, said)), tuple(tail))
+    return RepFailed("; ".join(filter(None, reasons)), tuple(tail))
 
 
 def _log(folder: Path, rank: int) -> Path:
@@ -129,8 +129,8 @@ def _lines(folder: Path, rank: int) -> list[str]:
     return [f"{path.stem}: {line}" for line in lines]
 
 
-def _where(folder: Path, workers: int) -> list[str]:
-    """The stack of the first worker that hung for another reason than waiting for its peers, else of the first."""
+def _stack(folder: Path, workers: int) -> list[str]:
+    """The stack of the first worker that does not just wait for its peers, else of the first one."""
     stacks = []
     for rank in range(workers):
         lines = _lines(folder, rank)

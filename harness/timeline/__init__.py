@@ -1,12 +1,12 @@
-"""Networks that change while workers train, and workers that are slow or killed.
+"""Timelines: networks that change during training, and workers that are slow or killed.
 
 Layout
-    changes.py   a change, resolved: plain data that is part of a cell
-    edits.py     what a change makes of a network
-    schedule.py  which network there is when
+    changes.py   resolved changes: plain data that is part of a cell
+    edits.py     the effect of a change on a network
+    schedule.py  the network at each time
     file.py      a timeline without a spec, for `wanbench exec`
-    kill.py      whose program is killed when, and started again
+    kill.py      programs that are killed and started again
 
-[[timeline]] of a spec and recorded traces are read in spec/ (timeline.py, trace.py). testbeds/player.py plays a
-schedule, rep/stragglers.py tells workers when to be slow, show/timeline_table.py says what came when.
+spec/timeline.py and spec/trace.py read [[timeline]] of a spec and recorded traces. testbeds/player.py applies a
+schedule, rep/stragglers.py slows workers down, and show/timeline_table.py prints the actual times.
 """

@@ -1,4 +1,4 @@
-"""A change of a timeline, resolved: plain data that is part of a cell, and when it holds.
+"""The resolved changes of a timeline, as plain data that is part of a cell, and the times at which they hold.
 
 Time counts from the moment at which all workers are warm and begin their first step.
 """
@@ -17,15 +17,17 @@ from wanbench.harness.spec.timeline import ChangeTable
 from wanbench.harness.spec.trace import TIME, Point, read_trace
 from wanbench.netprofiles import Delay, Ratio
 
-_NS, _MOST_DIGITS = 1e9, 9
+_NS, _MAX_DIGITS = 1e9, 9
 
 
 @dataclass(frozen=True)
 class Span:
-    """A change holds from `begin_ns` until before `end_ns`, None: to the end; times since its `at`.
+    """A time span in which a change holds, counted from its `at`.
 
     Attributes:
-        point: of a trace, the line that holds.
+        begin_ns: begin, inclusive.
+        end_ns: end, exclusive; None is the end of training.
+        point: the line of a trace that holds.
     """
 
     begin_ns: int
@@ -35,7 +37,7 @@ class Span:
 
 @dataclass(frozen=True)
 class Change:
-    """One entry of a timeline; fields as in the spec, `value` is that of `kind`."""
+    """One entry of a timeline. Fields are as in the spec, and `value` is the value of `kind`."""
 
     kind: str
     value: Any
@@ -48,7 +50,7 @@ class Change:
 
     @classmethod
     def from_config(cls, entry: Mapping[str, Any]) -> Change:
-        """Of an entry that `resolve` made."""
+        """Build the change from an entry that `resolve` made."""
         kind = next(key for key in entry if key not in {"at", "for", "where", "every", "times"})
         at = str(entry["at"])
         steps = at.partition(" step")
@@ -65,39 +67,39 @@ class Change:
         )
 
     def spans(self) -> Iterator[Span]:
-        """When it holds, in order."""
+        """Yield the spans in which it holds, in order."""
         if self.kind == "trace":
             yield from self._of_trace()
             return
-        for turn in range(self.times):
-            begin = turn * (self.every_ns or 0)
+        for repetition in range(self.times):
+            begin = repetition * (self.every_ns or 0)
             yield Span(begin, None if self.for_ns is None else begin + self.for_ns)
 
     def _of_trace(self) -> Iterator[Span]:
-        for turn in range(self.times):
-            shift = turn * (self.every_ns or 0)
-            over = None if self.for_ns is None else shift + self.for_ns
+        for repetition in range(self.times):
+            shift = repetition * (self.every_ns or 0)
+            trace_end = None if self.for_ns is None else shift + self.for_ns
             begins = [shift + round(point[TIME] * _NS) for point in self.value]
-            for begin, end, point in zip(begins, [*begins[1:], over], self.value, strict=True):
-                last = end if over is None else min(over, over if end is None else end)
-                if over is None or begin < over:
-                    yield Span(begin, last, point)
+            for begin, end, point in zip(begins, [*begins[1:], trace_end], self.value, strict=True):
+                span_end = end if trace_end is None else min(trace_end, trace_end if end is None else end)
+                if trace_end is None or begin < trace_end:
+                    yield Span(begin, span_end, point)
 
     def outages(self) -> Iterator[Span]:
-        """Those of its spans in which nothing gets through, in order."""
+        """Yield its spans in which nothing gets through, in order."""
         whole = self.kind == "cut" or (self.kind == "loss" and Ratio.parse(self.value).value >= 1)
         return (span for span in self.spans() if whole or (span.point or {}).get("loss_pct", 0) >= 100)
 
     @property
     def place(self) -> str:
-        """Where, for people."""
+        """The place as readable text."""
         if self.where is None:
             return "everywhere"
         return f"worker {self.where}" if isinstance(self.where, int) else self.where
 
     @property
     def text(self) -> str:
-        """What it does, for people: "tokyo: cut off"."""
+        """The effect as readable text: "tokyo: cut off"."""
         if self.kind == "cut":
             return f"{self.place}: cut off"
         if self.kind == "kill":
@@ -112,29 +114,29 @@ class Change:
 
     @property
     def when(self) -> str:
-        """When, for people: "at 5 s for 5 s"."""
+        """The time as readable text: "at 5 s for 5 s"."""
         begin = f"after {self.at_step} steps" if self.at_ns is None else f"at {self.at_ns / _NS:g} s"
         length = "" if self.for_ns is None else f" for {self.for_ns / _NS:g} s"
-        again = f", {self.times} times every {self.every_ns / _NS:g} s" if self.every_ns and self.times > 1 else ""
-        return begin + length + again
+        repeated = f", {self.times} times every {self.every_ns / _NS:g} s" if self.every_ns and self.times > 1 else ""
+        return begin + length + repeated
 
 
 def _digest(points: Sequence[Point]) -> str:
-    """What tells a trace from another one."""
+    """Return a short digest that distinguishes traces."""
     values = [{name: float(value) for name, value in point.items()} for point in points]
     return hashlib.sha256(json.dumps(values, sort_keys=True, separators=(",", ":")).encode()).hexdigest()[:6]
 
 
 def changes_of(config: Mapping[str, Any]) -> tuple[Change, ...]:
-    """Of a cell's configuration."""
+    """Return the changes of a cell's configuration."""
     return tuple(Change.from_config(entry) for entry in config.get("timeline", ()))
 
 
 def resolve(tables: Sequence[ChangeTable], where: str) -> list[dict[str, Any]]:
-    """Entries of a spec as part of a cell: plain data, traces read, so that what they hold is part of its identity.
+    """Turn the entries of a spec into plain data of a cell. Traces are read, so their values are part of its identity.
 
     Args:
-        where: the spec; a trace is looked for beside it first.
+        where: path of the spec; traces are searched next to it first.
 
     Raises:
         SpecError: a trace cannot be read.
@@ -143,8 +145,8 @@ def resolve(tables: Sequence[ChangeTable], where: str) -> list[dict[str, Any]]:
 
 
 def rank_of(name: str) -> int | None:
-    """The worker whose number this text is; None if it is none."""
-    return int(name) if name.isascii() and name.isdecimal() and len(name) <= _MOST_DIGITS else None
+    """Return the rank that this text names, or None if it is not a number."""
+    return int(name) if name.isascii() and name.isdecimal() and len(name) <= _MAX_DIGITS else None
 
 
 def _entry(table: ChangeTable, where: str, folder: Path) -> dict[str, Any]:
@@ -161,16 +163,16 @@ def _entry(table: ChangeTable, where: str, folder: Path) -> dict[str, Any]:
 
 
 def planned_outage_s(changes: Sequence[Change]) -> float:
-    """Seconds during which these changes keep workers apart at most, those without an end left out."""
+    """The maximum number of seconds during which these changes separate workers, without endless outages."""
     spans = [span for change in changes for span in change.outages()]
     return sum((span.end_ns - span.begin_ns) / _NS for span in spans if span.end_ns is not None)
 
 
 def has_endless_outage(changes: Sequence[Change]) -> bool:
-    """One of these changes keeps workers apart until training ends."""
+    """Whether one of these changes separates workers until training ends."""
     return any(span.end_ns is None for change in changes for span in change.outages())
 
 
 def described(changes: Sequence[Change]) -> str | None:
-    """A timeline in one line; None of none."""
+    """Describe a timeline in one line; None if it is empty."""
     return "; ".join(f"{change.text} {change.when}" for change in changes) or None

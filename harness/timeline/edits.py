@@ -1,9 +1,9 @@
-"""What a change makes of a network: pure.
+"""The effect of a change on a network. Pure.
 
-A rate belongs where the profile has it. On a uniform profile, and where a change names a site, those are the site's
-`up` and `down`; elsewhere, the paths. A factor scales every rate there is at the place. Buffers keep their bytes.
+A rate changes the queues in which the profile has its rates: the site's `up` and `down` on a uniform profile, or if the
+change names a site, else the paths. A factor scales every rate at the place. Buffers keep their size in bytes.
 
-Background traffic is constant and does not yield: its rate is taken off, and its packets are not sent.
+Background traffic is constant and does not yield to other traffic: its rate is subtracted, and no packets are sent.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from wanbench.netprofiles.units import Quantity
 
 Pair = tuple[int, int]
 Value = Quantity | float
-_NS_PER_MS, _MOST_JITTER = 1e6, 3
+_NS_PER_MS, _MIN_DELAY_PER_JITTER = 1e6, 3
 _BITS = 8
 _BY_KEY = {each.key: each for each in TRACED.values()}
 _FROM_COLUMN: Mapping[type[Quantity], Callable[[float], Quantity]] = {
@@ -35,12 +35,12 @@ _FROM_COLUMN: Mapping[type[Quantity], Callable[[float], Quantity]] = {
 
 
 class TimelineError(ValueError):
-    """A change that this network cannot have. One line."""
+    """A change does not fit the network. The message is one line."""
 
 
 @dataclass(frozen=True)
 class Place:
-    """Where a change holds, by site numbers. `directed`: paths alone are meant, not the sites at their ends."""
+    """The place of a change, by site numbers. With `directed` it is only the paths, not the sites at their ends."""
 
     sites: tuple[int, ...]
     pairs: tuple[Pair, ...]
@@ -48,10 +48,10 @@ class Place:
 
 
 def place_of(where: str | int | None, network: EmulatedNetwork, profile: Profile) -> Place:
-    """The sites and directed paths that `where` names.
+    """Return the sites and directed paths that `where` names.
 
     Raises:
-        TimelineError: there is no such site, path or worker, or nobody works there.
+        TimelineError: there is no such site, path or worker, or the site has no worker.
     """
     if where is None:
         return Place(tuple(range(len(network.sites))), tuple(sorted(network.links)))
@@ -65,7 +65,7 @@ def place_of(where: str | int | None, network: EmulatedNetwork, profile: Profile
 
 
 def ranks_of(where: str | int | None, network: EmulatedNetwork, profile: Profile) -> tuple[int, ...]:
-    """The workers that `where` names: one by its number, those of a site, or all. Raises: TimelineError."""
+    """Return the workers that `where` names: one by its number, those of a site, or all. Raises: TimelineError."""
     if where is None:
         return tuple(range(network.workers))
     if isinstance(where, int):
@@ -86,7 +86,7 @@ def _paths(where: str, network: EmulatedNetwork, profile: Profile) -> Place:
         for name, rank in zip(names, ranks, strict=True)
     )
     if a == b:
-        raise TimelineError(f"where: {where!r} is no path; name two different sites")
+        raise TimelineError(f"where: {where!r} is not a path; name two different sites")
     return Place((), ((a, b), (b, a)) if both else ((a, b),), directed=True)
 
 
@@ -96,7 +96,7 @@ def _site(name: str, network: EmulatedNetwork, profile: Profile) -> int:
     except ValueError:
         raise TimelineError(f"where: no site {name!r}{_hint(name, network)}") from None
     if known not in network.sites:
-        raise TimelineError(f"where: no worker sits at {name!r}; they sit at {', '.join(network.sites)}")
+        raise TimelineError(f"where: no worker is at {name!r}; expected one of {', '.join(network.sites)}")
     return network.sites.index(known)
 
 
@@ -106,7 +106,7 @@ def _hint(name: str, network: EmulatedNetwork) -> str:
 
 def _check_rank(rank: int, network: EmulatedNetwork) -> None:
     if rank >= network.workers:
-        raise TimelineError(f"where: no worker {rank}; they are numbered 0 to {network.workers - 1}")
+        raise TimelineError(f"where: no worker {rank}; expected 0 to {network.workers - 1}")
 
 
 def _site_of_worker(rank: int, network: EmulatedNetwork) -> int:
@@ -114,7 +114,7 @@ def _site_of_worker(rank: int, network: EmulatedNetwork) -> int:
     site = network.site_of[rank]
     if network.site_of.count(site) > 1:
         raise TimelineError(
-            f"where: worker {rank} shares its network with others; name its site, {network.sites[site]!r}"
+            f"where: worker {rank} shares its network with other workers; name its site, {network.sites[site]!r}"
         )
     return site
 
@@ -125,12 +125,13 @@ Edit = Callable[[EmulatedNetwork], EmulatedNetwork]
 
 
 def edit_of(change: Change, point: Point | None, place: Place, *, uniform: bool, scale: float) -> Edit:
-    """What makes the network of `change`, of one line of it for a trace, out of another.
+    """Return a function that applies `change`, or one line of its trace, to a network.
 
     Args:
-        uniform: the profile is. scale: of rates (`payload_scale`).
+        uniform: whether the profile is uniform.
+        scale: factor on rates (`payload_scale`).
 
-    The edit raises TimelineError where the network has nothing that it could change.
+    The function raises TimelineError if the network has nothing that it could change.
     """
     values = dict(_values(change, point))
 
@@ -148,7 +149,7 @@ def edit_of(change: Change, point: Point | None, place: Place, *, uniform: bool,
 
 
 def _values(change: Change, point: Point | None) -> Iterator[tuple[str, Value]]:
-    """What is changed, and to what; a number is a factor."""
+    """Yield what is changed, and its new value. A number is a factor."""
     if change.kind == "cut":
         yield LOSS.key, Ratio(1.0)
     elif point is not None:
@@ -161,26 +162,27 @@ def _values(change: Change, point: Point | None) -> Iterator[tuple[str, Value]]:
 
 
 def check_plausible(network: EmulatedNetwork) -> None:
-    """Jitter is at most a third of the delay, as in a profile, and no delay too long. Raises: TimelineError."""
+    """Check that no delay is too long, and jitter at most a third of it, as in profiles. Raises: TimelineError."""
     for (src, dst), link in network.links.items():
-        too_long, too_uneven = link.delay_ns > LONGEST_S * 1e9, link.jitter_ns * _MOST_JITTER > link.delay_ns
-        if not too_long and not too_uneven:
+        too_long = link.delay_ns > LONGEST_S * 1e9
+        too_much_jitter = link.jitter_ns * _MIN_DELAY_PER_JITTER > link.delay_ns
+        if not too_long and not too_much_jitter:
             continue
         path = f"{network.sites[src]} -> {network.sites[dst]}"
         jitter, delay = f"{link.jitter_ns / _NS_PER_MS:g} ms", f"{link.delay_ns / _NS_PER_MS:g} ms"
         if too_long:
-            raise TimelineError(f"{path}: a one-way delay of {delay}; expected at most {LONGEST_S} s")
-        raise TimelineError(f"{path}: jitter {jitter} with a one-way delay of {delay}; expected at most a third")
+            raise TimelineError(f"{path}: one-way delay {delay}; expected at most {LONGEST_S} s")
+        raise TimelineError(f"{path}: jitter {jitter} with one-way delay {delay}; expected at most a third")
 
 
 def _links(network: EmulatedNetwork, place: Place, make: Callable[[Link], Link]) -> EmulatedNetwork:
     if not place.pairs:
-        raise TimelineError("there is no path between sites to change")
+        raise TimelineError("there is no path between sites that it could change; place workers at two sites or more")
     return dataclasses.replace(network, links={**network.links, **{p: make(network.links[p]) for p in place.pairs}})
 
 
 def _impaired(network: EmulatedNetwork, kind: str, value: Value, place: Place) -> EmulatedNetwork:
-    """With another delay, or another of the effects."""
+    """Change the delay or another impairment."""
     name = "delay_ns" if kind in (RTT.key, ONE_WAY.key) else _BY_KEY[kind].plain
 
     def make(link: Link) -> Link:
@@ -195,7 +197,7 @@ def _impaired(network: EmulatedNetwork, kind: str, value: Value, place: Place) -
 
 def _rated(network: EmulatedNetwork, value: Value, place: Place, uniform: bool, scale: float) -> EmulatedNetwork:
     if isinstance(value, float):
-        return _limits(network, place, lambda per_s: per_s * value, "a factor needs a rate")
+        return _limits(network, place, lambda per_s: per_s * value, "a factor needs a rate limit")
     per_s = value.plain / _BITS * scale
     if place.directed or not (uniform or len(place.sites) == 1):
         return _links(network, place, lambda link: dataclasses.replace(link, queue=_at(link.queue, per_s, link)))
@@ -209,14 +211,14 @@ def _rated(network: EmulatedNetwork, value: Value, place: Place, uniform: bool, 
 
 
 def _at(queue: Queue, per_s: float, link: Link | None) -> Queue:
-    """With another rate; the buffer stays, and one that was not needed before is that of a round trip."""
+    """Change the rate of a queue. It keeps its buffer. If it was unlimited, it gets a buffer of one round trip."""
     if queue.rate_bytes_per_s is not None:
         return Queue(per_s, queue.buffer_bytes)
     return queue_of(per_s, 0.0 if link is None else 2 * link.delay_ns / 1e9)
 
 
 def _limits(network: EmulatedNetwork, place: Place, make: Callable[[float], float], why: str) -> EmulatedNetwork:
-    """Every rate there is at a place."""
+    """Change every rate at a place. Raises: TimelineError, which begins with `why`, if there is none."""
     found = False
 
     def changed(queue: Queue, here: bool) -> Queue:
@@ -234,7 +236,7 @@ def _limits(network: EmulatedNetwork, place: Place, make: Callable[[float], floa
         for pair, link in network.links.items()
     }
     if not found:
-        raise TimelineError(f"{why}, and nothing there has one; name a place that has, or set a rate first")
+        raise TimelineError(f"{why}, and this place has none; name another place, or set a rate there first")
     return dataclasses.replace(network, up=up, down=down, links=links)
 
 
@@ -243,8 +245,8 @@ def _loaded(network: EmulatedNetwork, place: Place, value: Quantity, scale: floa
 
     def less(per_s: float) -> float:
         if taken >= per_s:
-            mbit, of = taken * _BITS / 1e6, per_s * _BITS / 1e6
-            raise TimelineError(f"traffic of {mbit:g} Mbit/s leaves nothing of {of:g} Mbit/s; expected less")
+            mbit, limit = taken * _BITS / 1e6, per_s * _BITS / 1e6
+            raise TimelineError(f"traffic of {mbit:g} Mbit/s needs the whole rate of {limit:g} Mbit/s; expected less")
         return per_s - taken
 
-    return _limits(network, place, less, "background traffic needs a rate to share")
+    return _limits(network, place, less, "background traffic needs a rate limit to share")

@@ -1,4 +1,4 @@
-"""A file of [[timeline]] tables alone, for programs that run without a spec."""
+"""A file with only [[timeline]] tables, for programs that run without a spec."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class _File(Table):
 
 
 def read_timeline(path: Path) -> list[dict[str, Any]]:
-    """The changes that a TOML file lists, as part of a cell. Raises: SpecError."""
+    """Read the changes that a TOML file lists, as part of a cell. Raises: SpecError."""
     try:
         data = tomllib.loads(path.read_text(encoding="utf-8"))
         tables = _File.model_validate(data).timeline
@@ -40,14 +40,14 @@ def read_timeline(path: Path) -> list[dict[str, Any]]:
 def schedule_for_program(
     changes: tuple[Change, ...], network: EmulatedNetwork, profile: Profile, where: str
 ) -> Schedule:
-    """The schedule of a program, of which neither steps nor compute are known. Raises: SpecError."""
+    """Return the schedule for a program, whose steps and compute time are unknown. Raises: SpecError."""
     for index, change in enumerate(changes):
         if change.at_step is not None:
             raise SpecError(
-                f'{where}: timeline.{index}.at: the steps of a program are not followed; give a time, as "5s"'
+                f'{where}: timeline.{index}.at: the steps of a program are not known; give a time, e.g. "5s"'
             )
         if change.kind == "slow":
-            raise SpecError(f"{where}: timeline.{index}.slow: the compute of a program is its own; leave it out")
+            raise SpecError(f"{where}: timeline.{index}.slow: a program's compute time cannot be changed; leave it out")
     try:
         schedule = Schedule(changes, network, profile)
         schedule.check()

@@ -1,6 +1,6 @@
-"""Whose program is killed when, and started again: the part of a timeline that workers do when they are told.
+"""Programs that are killed and started again: the changes of a timeline that workers make on command.
 
-Times count from the start of the processes; the steps of a program are not followed.
+Times count from the start of the processes. The steps of a program are not known.
 """
 
 from __future__ import annotations
@@ -16,17 +16,19 @@ from wanbench.netprofiles import Profile
 
 _NS = 1e9
 _BUILT_IN = (
-    "built-in trainers cannot form their group anew; take the worker off the network for a while with cut, or run a "
-    "command (workload.command) whose program can be started again"
+    "built-in trainers cannot form their group again; disconnect the worker for a while with cut, or run a command "
+    "(workload.command) whose program can be started again"
 )
 
 
 @dataclass(frozen=True)
 class WorkerCommand:
-    """What workers are told.
+    """A command to workers.
 
     Attributes:
-        what: for people, such as "tokyo: killed". ranks: the workers. message: as `process.program.run` obeys it.
+        what: readable text, such as "tokyo: killed".
+        ranks: the workers.
+        message: the command, as `process.program.run` obeys it.
     """
 
     what: str
@@ -35,60 +37,60 @@ class WorkerCommand:
 
 
 class _Worker(Protocol):
-    """The part of `harness.testbeds.base.WorkerHandle` that is needed here."""
+    """The part of `harness.testbeds.base.WorkerHandle` that `Programs` needs."""
 
     def send(self, message: dict[str, Any], fds: Sequence[int] = ()) -> None: ...
 
 
 class Programs:
-    """The programs of workers, as a player reaches them.
+    """The programs of workers, for a player.
 
     Args:
-        workers: by rank.
-        done_ns: when a worker did what it was told, by rank and the time at which that was due; filled by whoever
-            listens to the workers. What is missing had nothing to do: the program had ended by itself.
+        workers: workers by rank.
+        done_ns: when a worker had obeyed a command, by its rank and the command's due time. The reader of the
+            workers' messages fills it. An entry is missing if the program had already ended.
     """
 
     def __init__(self, workers: Sequence[_Worker], done_ns: Mapping[tuple[int, int], int]) -> None:
         self._workers, self._done_ns = workers, done_ns
 
-    def tell(self, command: WorkerCommand) -> None:
-        """Send it. Raises: WorkerDied."""
+    def send(self, command: WorkerCommand) -> None:
+        """Send a command to its workers. Raises: WorkerDied."""
         for rank in command.ranks:
             self._workers[rank].send(dict(command.message))
 
-    def came_ns(self, command: WorkerCommand) -> int | None:
-        """When the last worker had done it; None if none had anything to do."""
+    def completed_ns(self, command: WorkerCommand) -> int | None:
+        """When the last worker had obeyed a command, or None if all their programs had already ended."""
         due_ns = command.message["due_ns"]
-        came = [self._done_ns.get((rank, due_ns)) for rank in command.ranks]
-        return max((ns for ns in came if ns is not None), default=None)
+        times = [self._done_ns.get((rank, due_ns)) for rank in command.ranks]
+        return max((ns for ns in times if ns is not None), default=None)
 
 
-def killed(change: Change, begin_ns: int, *, again: bool, ranks: tuple[int, ...]) -> WorkerCommand:
-    """Of a kill that begins. `again`: it ends, too."""
+def kill_command(change: Change, begin_ns: int, *, again: bool, ranks: tuple[int, ...]) -> WorkerCommand:
+    """Return the command for the begin of a kill. With `again` the program is started again later."""
     return WorkerCommand(change.text, ranks, {"cmd": "kill", "again": again, "due_ns": begin_ns})
 
 
-def started_again(what: str, end_ns: int, ranks: tuple[int, ...]) -> WorkerCommand:
-    """Of a kill that ends."""
+def restart_command(what: str, end_ns: int, ranks: tuple[int, ...]) -> WorkerCommand:
+    """Return the command for the end of a kill."""
     return WorkerCommand(what, ranks, {"cmd": "restart", "due_ns": end_ns})
 
 
 def refused_to_trainers(where: str) -> str:
-    """Why a workload that is not a command cannot have a kill. `where`: in which spec and entry."""
+    """Return why a workload that is not a command cannot have a kill. `where` is the spec and entry."""
     return f"{where}.kill: {_BUILT_IN}"
 
 
 def restarts(changes: Sequence[Change], network: EmulatedNetwork, profile: Profile) -> list[int]:
-    """Of each worker, how often it is started again. Raises: TimelineError."""
-    found = [0] * network.workers
+    """Return how often each worker is started again. Raises: TimelineError."""
+    counts = [0] * network.workers
     for _, end, _, rank in _deaths(changes, network, profile):
-        found[rank] += end is not None
-    return found
+        counts[rank] += end is not None
+    return counts
 
 
 def check_kills(changes: Sequence[Change], network: EmulatedNetwork, profile: Profile) -> None:
-    """Nobody is killed who is dead, and somebody always lives. Raises: TimelineError."""
+    """Check that no dead worker is killed, and that some worker is always alive. Raises: TimelineError."""
     deaths = sorted(_deaths(changes, network, profile), key=lambda death: (death[0], death[3]))
     until: dict[int, tuple[int | None, int]] = {}
     for begin, end, index, rank in deaths:
@@ -96,17 +98,17 @@ def check_kills(changes: Sequence[Change], network: EmulatedNetwork, profile: Pr
         if rank in until and (until[rank][0] is None or begin <= (until[rank][0] or 0)):
             by = f"timeline.{until[rank][1]}"
             raise TimelineError(
-                f"{entry}: kill: worker {rank} is dead at {at} already, by {by}; expected one that lives"
+                f"{entry}: kill: worker {rank} is already dead at {at}, killed by {by}; expected a worker that is alive"
             )
         until[rank] = end, index
         if sum(back is None or begin < back for back, _ in until.values()) == network.workers:
-            raise TimelineError(f"{entry}: kill: nobody would be left at {at}; expected a worker that lives on")
+            raise TimelineError(f"{entry}: kill: no worker would be alive at {at}; leave at least one alive")
 
 
 def _deaths(
     changes: Sequence[Change], network: EmulatedNetwork, profile: Profile
 ) -> Iterator[tuple[int, int | None, int, int]]:
-    """(begin, end, entry, worker); nanoseconds since the start of the processes."""
+    """Yield (begin, end, entry, worker), in nanoseconds since the start of the processes."""
     for index, change in enumerate(changes):
         if change.kind == "kill":
             at = change.at_ns or 0

@@ -1,7 +1,7 @@
-"""Which network there is when: the states that a timeline leads through. Pure.
+"""The networks that a timeline leads through, and their times. Pure.
 
-Changes that hold at one time are made one after the other in the order of the spec, on the network that the cell has
-without them; so the later one counts where two change the same value.
+Changes that hold at the same time are applied to the cell's original network one after another, in the order of the
+spec. If two change the same value, the later entry wins.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from functools import cached_property
 from wanbench.harness.emulators.plan import EmulatedNetwork
 from wanbench.harness.timeline.changes import Change, Span
 from wanbench.harness.timeline.edits import Edit, TimelineError, check_plausible, edit_of, place_of, ranks_of
-from wanbench.harness.timeline.kill import WorkerCommand, check_kills, killed, restarts, started_again
+from wanbench.harness.timeline.kill import WorkerCommand, check_kills, kill_command, restart_command, restarts
 from wanbench.netprofiles import Profile
 
-MOST_MOMENTS = 20_000
-_NS, _MOST_TOGETHER = 1e9, 500
+MAX_MOMENTS = 20_000
+_NS, _MAX_TOGETHER = 1e9, 500
 _ENDS = {
     "cut": "healed",
     "slow": "compute as before",
@@ -30,11 +30,13 @@ _ENDS = {
 
 @dataclass(frozen=True)
 class Moment:
-    """Something changes.
+    """A time at which something changes.
 
     Attributes:
-        time_ns: since all workers began. what: begins or ends, for people.
-        network: from now on. commands: what workers are told, each in `what` too.
+        time_ns: time since all workers began.
+        network: the network from then on.
+        what: the changes that begin or end, as readable text.
+        commands: commands to workers; each is in `what` too.
     """
 
     time_ns: int
@@ -45,28 +47,31 @@ class Moment:
 
 @dataclass(frozen=True)
 class _Known:
-    """A span whose time has come to be known; nanoseconds since all workers began."""
+    """A span whose times are known, in nanoseconds since all workers began."""
 
     begin_ns: int
     end_ns: int | None
     change: int
     edit: Edit
-    dark: bool  # nothing gets through where it holds
+    dark: bool  # nothing gets through while it holds
 
     def holds(self, time_ns: int) -> bool:
         return self.begin_ns <= time_ns and (self.end_ns is None or time_ns < self.end_ns)
 
 
 class Schedule:
-    """The network's side of a timeline, and what workers are told. That a worker gets slow is said here, and done by
-    itself (`rep.stragglers`).
+    """The changes of the network, and the commands to workers.
+
+    Slow workers are listed too, but they slow down by their own clocks (`rep.stragglers`).
 
     Args:
-        changes: of the cell. network: as it is without them. profile: whose sites they name.
-        scale: of rates, the workload's `payload_scale`.
+        changes: changes of the cell.
+        network: the network without them.
+        profile: the profile with the sites that they name.
+        scale: factor on rates, the workload's `payload_scale`.
 
     Raises:
-        TimelineError: a change names no place, or nothing that the network has.
+        TimelineError: a change names a place or value that the network does not have.
     """
 
     def __init__(
@@ -77,7 +82,7 @@ class Schedule:
         self._profile = profile
         self._edits: dict[int, list[tuple[Span, Edit]]] = {}
         self._places: dict[int, Hashable] = {}
-        self._latest: tuple[dict[int, int], Score] | None = None
+        self._latest: tuple[dict[int, int], ResolvedSchedule] | None = None
         for index, change in enumerate(changes):
             try:
                 if change.kind in ("slow", "kill"):
@@ -95,12 +100,13 @@ class Schedule:
 
     @property
     def awaited_steps(self) -> tuple[int, ...]:
-        """Numbers of steps after which something happens."""
+        """The numbers of steps after which something changes."""
         return tuple(sorted({change.at_step for change in self.changes if change.at_step is not None}))
 
     def check(self) -> None:
-        """See that every state is one that a network can have, each change alone and, as far as their times are known
-        and not too many, together. Raises: TimelineError.
+        """Check that every state of the network is plausible. Raises: TimelineError.
+
+        Each change is checked alone, and all changes together at their known times, unless there are too many.
         """
         for index, edits in self._edits.items():
             for _, edit in edits:
@@ -109,35 +115,35 @@ class Schedule:
                 except TimelineError as error:
                     raise TimelineError(f"timeline.{index}: {error}") from None
         check_kills(self.changes, self.network, self._profile)
-        if sum(2 * len(edits) for edits in self._edits.values()) > MOST_MOMENTS:
-            raise TimelineError(f"more than {MOST_MOMENTS} changes; expected fewer")
-        score = self.met({})
-        for time in score.times if len(self._edits) > 1 and len(score.times) <= _MOST_TOGETHER else ():
+        if sum(2 * len(edits) for edits in self._edits.values()) > MAX_MOMENTS:
+            raise TimelineError(f"timeline: more than {MAX_MOMENTS} changes; expected fewer, e.g. a shorter trace")
+        resolved = self.resolved({})
+        for time in resolved.times if len(self._edits) > 1 and len(resolved.times) <= _MAX_TOGETHER else ():
             try:
-                check_plausible(score.moment(time).network)
+                check_plausible(resolved.moment(time).network)
             except TimelineError as error:
-                raise TimelineError(f"timeline: changes together, {time / _NS:g} s: {error}") from None
+                raise TimelineError(f"timeline: changes together at {time / _NS:g} s: {error}") from None
 
     def restarts(self) -> list[int]:
-        """Of each worker, how often its program is started again."""
+        """Return how often each worker's program is started again."""
         return restarts(self.changes, self.network, self._profile)
 
     def ranks(self, change: int) -> tuple[int, ...]:
-        """The workers that a change names."""
+        """Return the workers that a change names."""
         return ranks_of(self.changes[change].where, self.network, self._profile)
 
     def state(self, change: int) -> tuple[str, Hashable]:
-        """What is as before only when the last change of this kind at this place has ended."""
+        """The state that a change sets: it is back to normal when the last change with the same state has ended."""
         return self.changes[change].kind, self._places[change]
 
-    def met(self, steps: Mapping[int, int]) -> Score:
-        """All that is known to happen.
+    def resolved(self, steps: Mapping[int, int]) -> ResolvedSchedule:
+        """Return the schedule of all changes whose times are known.
 
         Args:
-            steps: when each awaited step ended, of those that have; nanoseconds since all workers began.
+            steps: when each awaited step ended, if it has; nanoseconds since all workers began.
         """
-        if self._latest is None or self._latest[0] != steps:  # asked for again and again, and long for a long trace
-            self._latest = dict(steps), Score(self, self._known(steps))
+        if self._latest is None or self._latest[0] != steps:  # called often, and slow for a long trace
+            self._latest = dict(steps), ResolvedSchedule(self, self._known(steps))
         return self._latest[1]
 
     def _known(self, steps: Mapping[int, int]) -> dict[int, list[_Known]]:
@@ -161,11 +167,11 @@ class Schedule:
         return known
 
 
-class Score:
-    """What is known to happen, once `Schedule.met` has put a time to it.
+class ResolvedSchedule:
+    """The changes whose times are known. `Schedule.resolved` creates it.
 
     Args:
-        known: the spans of each change, in order and apart from each other; changes in the order of the spec.
+        known: the disjoint spans of each change, in order. Changes are in the order of the spec.
     """
 
     def __init__(self, schedule: Schedule, known: Mapping[int, Sequence[_Known]]) -> None:
@@ -175,62 +181,65 @@ class Score:
         self.times: tuple[int, ...] = tuple(sorted({span.begin_ns for span in spans} | ends))
 
     def after(self, time_ns: int) -> int | None:
-        """When something changes next; None if nothing does."""
-        place = bisect_right(self.times, time_ns)
-        return self.times[place] if place < len(self.times) else None
+        """The time of the next change, or None if there is none."""
+        index = bisect_right(self.times, time_ns)
+        return self.times[index] if index < len(self.times) else None
 
     def moment(self, time_ns: int) -> Moment:
-        """The network from `time_ns` on. Raises: TimelineError."""
+        """Return the network from `time_ns` on, with the changes at that time. Raises: TimelineError."""
         network = self._schedule.network
         for span in self._holding(time_ns):
             network = span.edit(network)
         return Moment(time_ns, network, self.what(time_ns), tuple(self._commands(time_ns)))
 
     def what(self, time_ns: int) -> tuple[str, ...]:
-        """What begins or ends then, for people; the network there would be is not asked for, and may be none."""
-        return tuple(self._said.get(time_ns, ()))
+        """The changes that begin or end at a time, as readable text. The network is not computed and can be invalid."""
+        return tuple(self._texts.get(time_ns, ()))
 
     def _spans(self) -> Iterator[_Known]:
         return (span for spans in self._known.values() for span in spans)
 
     def _holding(self, time_ns: int) -> Iterator[_Known]:
         for spans in self._known.values():
-            place = bisect_right(spans, time_ns, key=lambda span: span.begin_ns)
-            if place and spans[place - 1].holds(time_ns):
-                yield spans[place - 1]
+            count = bisect_right(spans, time_ns, key=lambda span: span.begin_ns)
+            if count and spans[count - 1].holds(time_ns):
+                yield spans[count - 1]
 
     def _commands(self, time_ns: int) -> Iterator[WorkerCommand]:
         for index, spans in self._known.items():
             change = self._schedule.changes[index]
             for span in spans if change.kind == "kill" else ():
                 if time_ns == span.begin_ns:
-                    yield killed(change, time_ns, again=span.end_ns is not None, ranks=self._schedule.ranks(index))
+                    ranks = self._schedule.ranks(index)
+                    yield kill_command(change, time_ns, again=span.end_ns is not None, ranks=ranks)
                 elif time_ns == span.end_ns:
-                    yield started_again(_ending(change), time_ns, self._schedule.ranks(index))
+                    yield restart_command(_ending(change), time_ns, self._schedule.ranks(index))
 
     @cached_property
-    def _said(self) -> dict[int, dict[str, None]]:
-        """By time. A trace begins and ends once, whatever its lines; nothing is as before while its like still holds,
-        but who is killed is started again.
+    def _texts(self) -> dict[int, dict[str, None]]:
+        """The texts of each time.
+
+        A trace begins and ends once, for all its lines. The end of a change is listed only if no other change still
+        sets the same state, except that every killed program is started again.
         """
         begins, ends = self._bounds()
-        said: dict[int, dict[str, None]] = {}
+        texts: dict[int, dict[str, None]] = {}
         for index, spans in self._known.items():
             change, state = self._schedule.changes[index], self._schedule.state(index)
-            text, ending, before = change.text, _ending(change), None
+            text, ending, end_ns = change.text, _ending(change), None
             for span in spans:
-                if span.begin_ns != before:
-                    said.setdefault(span.begin_ns, {})[text] = None
-                before = span.end_ns
-                if before is None:
+                if span.begin_ns != end_ns:
+                    texts.setdefault(span.begin_ns, {})[text] = None
+                end_ns = span.end_ns
+                if end_ns is None:
                     continue
-                left = bisect_right(begins[state], before) - bisect_right(ends[state], before)
-                if not left or change.kind == "kill":
-                    said.setdefault(before, {})[ending] = None
-        return said
+                still_holding = bisect_right(begins[state], end_ns) - bisect_right(ends[state], end_ns)
+                if not still_holding or change.kind == "kill":
+                    texts.setdefault(end_ns, {})[ending] = None
+        return texts
 
     def _bounds(self) -> tuple[dict[Hashable, list[int]], dict[Hashable, list[int]]]:
-        """Of each state, when changes begin, and when they end, in order."""
+        """Return the begins and the ends of all changes of each state, in order."""
         begins: dict[Hashable, list[int]] = {}
         ends: dict[Hashable, list[int]] = {}
         for index, spans in self._known.items():
@@ -242,7 +251,7 @@ class Score:
         return begins, ends
 
     def cut_off(self, time_ns: int) -> list[str]:
-        """Where nothing gets through at a time, for people: "tokyo since 5 s"."""
+        """The places where nothing gets through at a time, as readable text: "tokyo since 5 s"."""
         return [
             f"{self._schedule.changes[span.change].place} since {round(self._dark_since(span) / _NS, 2):g} s"
             for span in self._holding(time_ns)
@@ -250,7 +259,7 @@ class Score:
         ]
 
     def _dark_since(self, last: _Known) -> int:
-        """When the outage began that lasts through this span: lines of a trace may follow on each other."""
+        """The begin of the outage that includes this span, which can cover several lines of a trace."""
         begin = last.begin_ns
         for span in reversed(self._known[last.change]):
             if span.dark and span.end_ns == begin:
@@ -258,9 +267,9 @@ class Score:
         return begin
 
     def outages(self) -> dict[tuple[int, int], list[tuple[int, int | None]]]:
-        """When nothing gets through a directed path: of each, (begin, end) in order, apart from each other."""
+        """Return the disjoint outages (begin, end) of each directed path, in order."""
         found: dict[tuple[int, int], list[tuple[int, int | None]]] = {}
-        lossy = Score(
+        lossy = ResolvedSchedule(
             self._schedule, {i: spans for i, spans in self._known.items() if _is_lossy(self._schedule.changes[i])}
         )
         open_ = {pair: 0 for pair, link in self._schedule.network.links.items() if link.loss >= 1}
@@ -276,27 +285,27 @@ class Score:
 
 
 def _ending(change: Change) -> str:
-    """That it is over, for people."""
+    """The end of a change as readable text."""
     return f"{change.place}: {_ENDS.get(change.kind, f'{change.kind} as before')}"
 
 
 def _unchanged(network: EmulatedNetwork) -> EmulatedNetwork:
-    """A worker that is slow or killed changes nothing but itself."""
+    """Return the same network: a slow or killed worker does not change it."""
     return network
 
 
 def _refusing(edit: Edit) -> Edit:
-    """The same, whose every arithmetic error is one of the timeline."""
+    """Return the same edit, which raises TimelineError for every arithmetic error."""
 
-    def made(network: EmulatedNetwork) -> EmulatedNetwork:
+    def refusing(network: EmulatedNetwork) -> EmulatedNetwork:
         try:
             return edit(network)
         except (ValueError, OverflowError) as error:
             raise TimelineError(str(error)) from None
 
-    return made
+    return refusing
 
 
 def _is_lossy(change: Change) -> bool:
-    """It may stop everything from getting through, or end that."""
+    """Whether a change can begin or end an outage."""
     return change.kind in {"cut", "loss"} or (change.kind == "trace" and any("loss_pct" in p for p in change.value))

@@ -159,7 +159,7 @@ def test_a_worker_that_ends_fails_its_cell_and_comes_back_for_the_rest(project, 
     site = victim["Labels"]["com.docker.compose.service"]
     failed = [row for row in rows if row["status"] == "failed"]
     assert [row["reason"] for row in failed] == [
-        f"worker 1 ended with its container {site}: docker compose ps --all tells how"
+        f"worker 1 ended with its container {site}: docker compose ps --all shows how"
     ]
     assert all(row["step_time_s"] for row in rows if row not in failed)  # valid or not: this host may be busy
     assert len(rows) == 3

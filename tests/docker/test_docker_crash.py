@@ -177,7 +177,7 @@ def test_a_foreign_container_with_our_name_is_reported_and_left_alone(bench):
         result = bench.run(*RUN, program=program)
         assert result.code == 3
         assert result.last_line == (
-            "wanbench: docker: there is a container 'wanbench-taken-0' that this run did not make; it is left alone: "
+            "wanbench: docker: a container 'wanbench-taken-0' exists that this run did not make, and is left alone; "
             "rename it, or run again"
         )
         assert [c["Id"] for c in bench.containers()] == [made["Id"]]

@@ -73,7 +73,7 @@ def test_the_image_is_the_one_that_is_named(bench, api, image, monkeypatch):
         api.remove_image(named)
     missing = bench.run(*TWO, "--image", "no-such-image:1", "--", "true")
     assert missing.code == 3
-    assert missing.err == "wanbench: docker: no image 'no-such-image:1' here; docker pull no-such-image:1\n"
+    assert missing.err == "wanbench: docker: no image 'no-such-image:1' on this host; docker pull no-such-image:1\n"
 
 
 WRITES = "echo x >here || echo here refused; echo x >/data/made || echo data refused; cat /data/read"

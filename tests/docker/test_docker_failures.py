@@ -75,12 +75,12 @@ def test_a_removed_container_is_said_to_be_removed(reasons):
 
 
 def test_a_paused_container_hangs_its_cell_and_is_named(reasons):
-    assert reasons["paused-d2"] == "hung: no worker said anything for 2 s; stopped by a signal: worker 1"
+    assert reasons["paused-d2"] == "hung: no message from any worker for 2 s; stopped by a signal: worker 1"
 
 
 def test_a_relay_that_is_killed_or_stopped_is_named(reasons):
     assert reasons["relayless-d5"] == "relay: the process was killed by SIGKILL"
-    assert reasons["frozen-d6"] == "hung: no worker said anything for 2 s; stopped by a signal: relay"
+    assert reasons["frozen-d6"] == "hung: no message from any worker for 2 s; stopped by a signal: relay"
 
 
 def test_containers_and_host_are_as_before(unlucky):

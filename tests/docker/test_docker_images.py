@@ -42,11 +42,12 @@ def refusal(bench, image: str) -> str:
 
 
 def test_an_image_that_is_not_there_is_named_with_the_remedy(bench, monkeypatch):
-    assert refusal(bench, "not-there") == "wanbench: docker: no image 'not-there' here; docker pull not-there"
+    assert refusal(bench, "not-there") == "wanbench: docker: no image 'not-there' on this host; docker pull not-there"
     monkeypatch.delenv("WANBENCH_IMAGE")
     bench.spec(SPEC)
     assert bench.run(*RUN).last_line == (
-        "wanbench: docker: no image 'wanbench-worker' here; build it: make image, or name yours in WANBENCH_IMAGE"
+        "wanbench: docker: no image 'wanbench-worker' on this host; "
+        "build it: make image, or name yours in WANBENCH_IMAGE"
     )
 
 
@@ -57,7 +58,7 @@ def test_an_image_of_other_code_is_refused(bench, make, tmp_path):
     image = make("wanbench-test-old", folders={"old": tmp_path / "old"}, python_path="/old")
     line = refusal(bench, image)
     assert line.startswith("wanbench: wanbench-")
-    assert line.endswith(": the image was made of another version of wanbench; build it again")
+    assert line.endswith(": the image has another version of wanbench; build it again")
 
 
 def test_an_image_without_our_packages_is_refused_with_what_python_said(bench, make):

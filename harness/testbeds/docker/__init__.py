@@ -1,1 +1,1 @@
-"""Workers in containers."""
+"""The docker testbed: workers in containers."""

@@ -1,4 +1,4 @@
-"""Workers in containers, whoever starts them: given their parts all at once, so that they import torch side by side."""
+"""Workers in containers of any origin. They get their ranks all at once, so they import torch at the same time."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from wanbench.harness.testbeds.docker.door import Guest
 from wanbench.harness.testbeds.slot import Worker
 
 _START_TIMEOUT_S = 180.0  # importing torch on a busy or slow machine
-_NOBODY = 65532  # `nonroot` of many images; no user of the host, so that nothing of theirs is within reach
+_NOBODY = 65532  # `nonroot` in many images, and no user of the host, whose files it therefore cannot access
 
 
 def worker_ids() -> tuple[int, int]:
-    """User and group of a worker: the caller's, so that they share a folder, but never root."""
+    """The user and group of a worker: the caller's, so that they can share a folder, but never root."""
     return (os.getuid(), os.getgid()) if os.getuid() else (_NOBODY, _NOBODY)
 
 
@@ -28,7 +28,7 @@ class ContainerWorker(Worker):
     """A worker that has reported."""
 
     def kill(self) -> None:
-        """Hang up, whereupon it ends by itself."""
+        """Close the connection, upon which the worker ends."""
         with suppress(OSError):
             self.channel.sock.shutdown(socket.SHUT_RDWR)
 
@@ -37,61 +37,61 @@ class ContainerStarter:
     """Starts the workers of one slot (`slot.Starter`)."""
 
     def __init__(self) -> None:
-        self._ahead: dict[int, ContainerWorker] = {}  # have their parts, and import torch
+        self._starting: dict[int, ContainerWorker] = {}  # have their ranks, and import torch
         self._group = Group(0)
-        self.over = threading.Event()
+        self.ended = threading.Event()
 
     def start_worker(self, rank: int, attachment: str, group: Group) -> tuple[Worker, int]:
-        """The first one of a group is the start of all its workers."""
-        if rank not in self._ahead or not self._group.like(group):
-            self.forget()
+        """Return a worker once it is ready. The first call for a group launches all its workers."""
+        if rank not in self._starting or not self._group.like(group):
+            self.discard_unused()
             self._group = group
-            parts = self.launch(range(rank, group.workers), attachment, group)
-            self._ahead = {worker.rank: worker for worker in parts}
-        worker = self._ahead.pop(rank)
+            launched = self.launch(range(rank, group.workers), attachment, group)
+            self._starting = {worker.rank: worker for worker in launched}
+        worker = self._starting.pop(rank)
         return worker, worker.ready(_START_TIMEOUT_S)
 
     def serves(self, running: Group, wanted: Group) -> bool:
-        """TCP, limits and image of a container are given at its start."""
+        """Whether all settings are equal: TCP, limits and image of a container are set when it starts."""
         return running.like(wanted)
 
     def kill(self) -> None:
-        """End the workers that are just starting; from any thread."""
-        self.over.set()
-        for worker in list(self._ahead.values()):
+        """End the workers that are still starting. Any thread can call this."""
+        self.ended.set()
+        for worker in list(self._starting.values()):
             worker.kill()
 
-    def forget(self) -> None:
-        """End the workers that were started and not asked for any more."""
-        for worker in self._ahead.values():
+    def discard_unused(self) -> None:
+        """End the workers that were launched and are no longer needed."""
+        for worker in self._starting.values():
             worker.kill()
             worker.channel.close()
-        self._ahead = {}
+        self._starting = {}
 
     @abstractmethod
     def image(self, group: Group) -> str | None:
-        """Digest of the image that the group's workers run; None if unknown."""
+        """Return the digest of the image that the group's workers run, or None if it is unknown."""
 
     @abstractmethod
     def launch(self, ranks: Sequence[int], attachment: str, group: Group) -> list[ContainerWorker]:
-        """Workers of these ranks that have been given their parts. Raises: HostError, WorkerDied."""
+        """Return workers to which these ranks have been assigned. Raises: HostError, WorkerDied."""
 
 
-def give_part(guest: Guest, rank: int, attachment: str, remedy: str) -> None:
-    """Tell a worker who it is.
+def assign_rank(guest: Guest, rank: int, attachment: str, remedy: str) -> None:
+    """Send a worker its rank, address and user.
 
     Args:
-        remedy: what to do about an image that was made of other code.
+        remedy: how to fix an image that has other code.
 
     Raises:
-        HostError: it runs other code than this process, or on another kernel.
+        HostError: the worker runs other code than this process, or on another kernel.
     """
     if not guest.same_kernel:
-        raise HostError(f"{guest.name}: the container runs on another kernel, out of reach for links made here")
+        raise HostError(f"{guest.name}: the container runs on another kernel, which links made here cannot reach")
     if not guest.same_code:
-        raise HostError(f"{guest.name}: the image was made of another version of wanbench; {remedy}")
+        raise HostError(f"{guest.name}: the image has another version of wanbench; {remedy}")
     uid, gid = worker_ids()
-    with suppress(OSError):  # that it is gone shows when it is asked whether it is ready
+    with suppress(OSError):  # if it has ended, `ready` reports that
         guest.channel.send(
             {"rank": rank, "address": worker_address(rank), "attachment": attachment, "uid": uid, "gid": gid}
         )

@@ -1,6 +1,6 @@
-"""The Docker daemon: whether this host can use it, what of ours it holds, and its errors in one line.
+"""The Docker daemon: whether this host can use it, our containers in it, and its errors in one line.
 
-Only a daemon that runs on this host's kernel is of use: workers are joined through descriptors and a shared folder.
+The daemon has to run on this host's kernel, because workers are connected through descriptors and a shared folder.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from wanbench.harness.process import owner
 
 IMAGE = "wanbench-worker"
 RUN_LABEL, OWNER_LABEL = "org.wanbench.run", "org.wanbench.owner"
-_RESTART_S = 30.0  # how long a daemon may be away, as in a restart
+_RESTART_S = 30.0  # how long a daemon can be unavailable, e.g. while it restarts
 _RETRY_S = 0.5
 
 T = TypeVar("T")
@@ -40,7 +40,7 @@ class DaemonGone(HostError):
 
 
 class Daemon:
-    """The daemon that the `docker` command uses. Methods may be called from any thread.
+    """The daemon that the `docker` command uses. Any thread can call its methods.
 
     Raises:
         DaemonGone: from every method, if the daemon does not answer.
@@ -53,7 +53,7 @@ class Daemon:
 
     @contextmanager
     def api(self) -> Iterator[APIClient]:
-        """This thread's connection. Errors that the daemon answers with pass as APIError."""
+        """Yield this thread's connection. Errors from the daemon itself are raised as APIError."""
         try:
             if not hasattr(self._of_thread, "api"):
                 self._of_thread.api = self._open()
@@ -82,7 +82,7 @@ class Daemon:
         return self.address.removeprefix("unix://") if self.address.startswith("unix://") else None
 
     def patiently(self, ask: Callable[[], T]) -> T:
-        """The answer to `ask`, which may be asked again while the daemon restarts."""
+        """Return the result of `ask`, which is repeated while the daemon restarts."""
         deadline = time.monotonic() + _RESTART_S
         while True:
             try:
@@ -93,24 +93,24 @@ class Daemon:
                 time.sleep(_RETRY_S)
 
     def info(self) -> dict[str, Any]:
-        """What the daemon says about its host."""
+        """Return the daemon's information about its host."""
         with self.api() as api:
             found: dict[str, Any] = api.info()
             return found
 
     def image_id(self, name: str) -> str:
-        """Digest of an image's configuration. Raises: HostError, if it is not here."""
+        """Return the digest of an image's configuration. Raises: HostError, if the image is not on this host."""
         try:
             with self.api() as api:
                 return str(api.inspect_image(name)["Id"])
         except NotFound:
             remedy = "build it: make image, or name yours in WANBENCH_IMAGE" if name == IMAGE else f"docker pull {name}"
-            raise HostError(f"docker: no image {name!r} here; {remedy}") from None
+            raise HostError(f"docker: no image {name!r} on this host; {remedy}") from None
         except APIError as error:
             raise HostError(f"docker: image {name!r}: {explained(error)}") from None
 
     def state(self, container: str) -> dict[str, Any] | None:
-        """How a container is; None if there is none."""
+        """Return the state of a container, or None if it does not exist."""
         with self.api() as api:
             try:
                 found: dict[str, Any] = api.inspect_container(container)["State"]
@@ -119,7 +119,7 @@ class Daemon:
             return found
 
     def signal(self, container: str, number: int) -> None:
-        """Send a signal to a container's process, if there is one."""
+        """Send a signal to a container's process, if it runs."""
         with self.api() as api:
             try:
                 api.kill(container, int(number))
@@ -127,26 +127,26 @@ class Daemon:
                 if error.status_code not in (404, 409):  # no such container, not running
                     raise
 
-    def last_words(self, container: str) -> list[str]:
-        """The last line that a container printed, if it did."""
+    def last_line(self, container: str) -> list[str]:
+        """Return the last line that a container printed, if any."""
         with self.api() as api:
             try:
-                said: bytes = api.logs(container, tail=20)
+                output: bytes = api.logs(container, tail=20)
             except APIError:
                 return []
-        return [line for line in said.decode(errors="replace").splitlines() if line.strip()][-1:]
+        return [line for line in output.decode(errors="replace").splitlines() if line.strip()][-1:]
 
     def remove(self, container: str) -> None:
-        """Kill a container and remove it with what it stored, if it is there."""
+        """Kill a container and remove it with its volumes, if it exists."""
         with self.api() as api:
             try:
                 api.remove_container(container, force=True, v=True)
             except APIError as error:
-                if error.status_code not in (404, 409):  # gone, or being removed
+                if error.status_code not in (404, 409):  # no such container, already being removed
                     raise
 
     def of_run(self, run: str | None = None) -> list[dict[str, Any]]:
-        """The containers of a run, or of all runs, in any state; by label only."""
+        """Return the containers of a run, or of all runs, in any state. Only their labels count."""
         with self.api() as api:
             label = RUN_LABEL if run is None else f"{RUN_LABEL}={run}"
             found: list[dict[str, Any]] = api.containers(all=True, filters={"label": label})
@@ -165,12 +165,12 @@ class Daemon:
 
 
 def labels(run: str) -> dict[str, str]:
-    """What every container of a run of this process carries."""
+    """Return the labels of every container of a run of this process."""
     return {RUN_LABEL: run, OWNER_LABEL: json.dumps({**owner.mark(), "uid": os.getuid()})}
 
 
 def usable() -> Daemon:
-    """The daemon, if containers of it can be used from here. Raises: HostError."""
+    """Return the daemon, if this host can use its containers. Raises: HostError, if not."""
     daemon = Daemon()
     try:
         _refuse_foreign(daemon.address, daemon.info())
@@ -185,8 +185,8 @@ def _refuse_foreign(address: str, info: Mapping[str, Any]) -> None:
     if info.get("OSType") != "linux" or info.get("KernelVersion") != here:
         theirs = " ".join(filter(None, [info.get("OperatingSystem"), info.get("KernelVersion")]))
         raise HostError(
-            f"docker: the daemon at {address} runs on another kernel ({theirs}; this is {here}), out of reach "
-            "for links made here; run wanbench there, too: docker compose run --rm wanbench run SPEC"
+            f"docker: the daemon at {address} runs on another kernel ({theirs}; this is {here}), which links made "
+            "here cannot reach; run wanbench there, too: docker compose run --rm wanbench run SPEC"
         )
     if any(option.startswith("name=userns") for option in info.get("SecurityOptions") or ()):
         raise HostError(
@@ -196,13 +196,13 @@ def _refuse_foreign(address: str, info: Mapping[str, Any]) -> None:
 
 
 def is_there() -> bool:
-    """False if no daemon is to be expected: there is no socket, and nobody named another place."""
+    """Whether a daemon can be expected: its socket exists, or its address is not a local socket."""
     address = Daemon().address
     return not address.startswith("unix://") or Path(address.removeprefix("unix://")).exists()
 
 
 def why_not() -> str | None:
-    """Why this host cannot use containers from here; None if it can."""
+    """Return why this host cannot use containers, or None if it can."""
     try:
         usable().close()
     except HostError as error:
@@ -211,7 +211,7 @@ def why_not() -> str | None:
 
 
 def describe() -> str:
-    """Which path applies to this host, in a few words: here, in a container, or none."""
+    """Describe how this host can use Docker: directly, from a container, or not at all."""
     daemon = Daemon()
     try:
         info = daemon.info()
@@ -219,19 +219,19 @@ def describe() -> str:
         return f"none ({error})"
     finally:
         daemon.close()
-    what = f"{info.get('ServerVersion')} at {daemon.address}"
+    name = f"daemon {info.get('ServerVersion')} at {daemon.address}"
     if why_not() is not None:
-        return f"daemon {what} on another kernel or user map: docker compose run --rm wanbench run SPEC"
-    return f"daemon {what} on this kernel: --testbed docker"
+        return f"{name} on another kernel or user map: docker compose run --rm wanbench run SPEC"
+    return f"{name} on this kernel: --testbed docker"
 
 
 def stale(daemon: Daemon) -> list[dict[str, Any]]:
-    """Containers of this user's runs whose process is gone. Raises: HostError."""
+    """Return the containers of this user's runs whose process has ended. Raises: HostError."""
     return [container for container in daemon.of_run() if _is_stale(container)]
 
 
 def sweep(daemon: Daemon) -> list[dict[str, Any]]:
-    """Remove what `stale` lists. Raises: HostError."""
+    """Remove the containers that `stale` lists, and return them. Raises: HostError."""
     found = stale(daemon)
     for container in found:
         daemon.remove(container["Id"])
@@ -239,7 +239,7 @@ def sweep(daemon: Daemon) -> list[dict[str, Any]]:
 
 
 def explained(error: APIError) -> str:
-    """The daemon's own words, in one line."""
+    """Return the daemon's own message, in one line."""
     text = str(error.explanation or error)
     if isinstance(error.explanation, bytes):
         text = error.explanation.decode(errors="replace")
@@ -249,7 +249,7 @@ def explained(error: APIError) -> str:
 def _is_stale(container: dict[str, Any]) -> bool:
     try:
         mark = json.loads(container["Labels"][OWNER_LABEL])
-        # The daemon is on this kernel, and so was the owner: of another boot nothing can live.
+        # Daemon and owner run on this kernel, so no process from before a reboot can be alive.
         rebooted = mark["seen_from"].split()[0] != owner.mark()["seen_from"].split()[0]
         return (rebooted or owner.is_gone(mark)) and os.geteuid() in (0, mark["uid"])
     except (ValueError, KeyError, TypeError, AttributeError, IndexError):
@@ -262,13 +262,13 @@ def _context_address() -> str:
 
 
 def _refusal(path: str) -> int | None:
-    """The errno with which a connection to this socket fails, None if it does not."""
+    """Return the errno with which a connection to this socket fails, or None if it does not."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as sock:
         return sock.connect_ex(path) or None
 
 
 def _admission(path: str) -> str:
-    """How to get at the daemon's socket."""
+    """Return how to get access to the daemon's socket."""
     try:
         group = grp.getgrgid(Path(path).stat().st_gid).gr_name
     except (OSError, KeyError):
@@ -284,7 +284,7 @@ def _user() -> str:
 
 
 def _reason(error: BaseException) -> str:
-    """What went wrong at the bottom of requests' and urllib3's wrapping."""
+    """Return the first cause of an error that requests and urllib3 have wrapped."""
     text = " ".join(str(error).split()).removeprefix("Error while fetching server API version: ")
     numbered = re.search(r"\[Errno \d+\] ([\w ]+)", text)
     return numbered[1] if numbered else text

@@ -1,4 +1,4 @@
-"""Where containers report: a Unix socket in a folder that they share with the controller."""
+"""The door at which containers report: a Unix socket in a folder that they share with the controller."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _HELLO_S = 5.0  # a worker says hello as soon as it is connected
 
 
 class Guest(NamedTuple):
-    """A worker that has reported and waits for its part."""
+    """A worker that has reported and waits for its rank."""
 
     name: str
     channel: Channel
@@ -29,18 +29,18 @@ class Guest(NamedTuple):
 
 
 class Door:
-    """Listens from its start on; a thread takes workers in.
+    """Listens for workers in its own thread.
 
     Args:
-        path: of the socket.
-        users: who may connect, by number; None is everyone who reaches the folder.
-        group: of the socket; its members may connect besides its owner.
+        path: path of the socket.
+        users: ids of the users that may connect; None is everyone who can reach the folder.
+        group: group of the socket, whose members may connect besides its owner.
     """
 
     def __init__(self, path: Path, users: Collection[int] | None = None, group: int | None = None) -> None:
         self.path = path
         self._users = users
-        self.names: set[str] = set()  # of all that ever reported
+        self.names: set[str] = set()  # of all workers that have ever reported
         self._guests: list[Guest] = []
         self._closed = False
         self._changed = threading.Condition()
@@ -56,7 +56,7 @@ class Door:
         self._thread.start()
 
     def take(self, name: str | None, timeout_s: float) -> Guest | None:
-        """The worker of this name, or with None any that waits; None if none reports in time."""
+        """Return the worker of this name, or any worker if the name is None; None if no such worker reports in time."""
         with self._changed:
             self._changed.wait_for(lambda: self._waiting(name) or self._closed, timeout_s)
             guest = next(iter(self._waiting(name)), None)
@@ -65,13 +65,13 @@ class Door:
             return guest
 
     def wait_for(self, count: int, timeout_s: float) -> int:
-        """How many workers wait, after waiting for this many to do so."""
+        """Wait until this many workers have reported. Return how many have."""
         with self._changed:
             self._changed.wait_for(lambda: len(self._waiting(None)) >= count or self._closed, timeout_s)
             return len(self._waiting(None))
 
     def close(self) -> None:
-        """Let nobody in any more, and send those who wait away; calling it again does nothing."""
+        """Refuse new workers and disconnect those that wait. A second call does nothing."""
         with suppress(OSError):
             self._listener.shutdown(socket.SHUT_RDWR)  # wakes accept
         self._thread.join()
@@ -102,7 +102,7 @@ class Door:
                     self._changed.notify_all()
 
     def _admits(self, sock: socket.socket) -> bool:
-        """Whether the process at the other end runs as someone who may."""
+        """Whether the user of the process at the other end may connect."""
         credentials = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
         return self._users is None or _CREDENTIALS.unpack(credentials)[1] in self._users
 
@@ -112,7 +112,7 @@ class Door:
             hello = channel.recv()
         except (OSError, ValueError):
             hello = None
-        if hello is None or hello.get("cmd") != "hello":  # a worker that only looked whether anyone is here
+        if hello is None or hello.get("cmd") != "hello":  # a worker that only checked whether a controller listens
             channel.close()
             return None
         channel.sock.settimeout(None)

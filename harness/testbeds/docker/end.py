@@ -1,4 +1,4 @@
-"""How a container ended, in words."""
+"""Describe how a container ended."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _REMOVAL_S = 0.5
 
 
 def how_it_ended(daemon: Daemon, container: str, memory_bytes: int | None) -> str:
-    """The predicate to "worker 3", with a space before it; asks again while a daemon restarts."""
+    """Return the rest of a sentence that begins with "worker 3". Waits while a daemon restarts."""
     try:
         return f" {_cause(_final(daemon, container), memory_bytes)}"
     except DaemonGone:
@@ -29,15 +29,15 @@ def how_it_ended(daemon: Daemon, container: str, memory_bytes: int | None) -> st
         state = daemon.patiently(lambda: daemon.state(container))
     except (HostError, APIError):
         return " hung up, and the Docker daemon does not answer"
-    return f" {_cause(state, memory_bytes)}; the Docker daemon was away meanwhile"
+    return f" {_cause(state, memory_bytes)}; the Docker daemon was unavailable in the meantime"
 
 
 def _final(daemon: Daemon, container: str) -> dict[str, Any] | None:
-    """Its state once it has ended, or as it is if it does not; None if someone removes it."""
+    """Return its state after waiting for its end, or None if it was removed."""
     deadline = time.monotonic() + _EXIT_TIMEOUT_S
     while (state := daemon.state(container)) is not None and state["Running"] and time.monotonic() < deadline:
         time.sleep(_LOOK_S)
-    if state is not None and state["ExitCode"] == 128 + signal.SIGKILL:  # `docker rm --force` begins like that
+    if state is not None and state["ExitCode"] == 128 + signal.SIGKILL:  # `docker rm --force` kills first
         time.sleep(_REMOVAL_S)
         state = daemon.state(container)
     return None if state is not None and state["Status"] in ("removing", "dead") else state

@@ -1,10 +1,10 @@
-"""Removes a run's containers, however the run ends.
+"""Remove a run's containers, however the run ends.
 
     python -m wanbench.harness.testbeds.docker.janitor RUN FD
 
-Reads names of containers to remove from FD, one a line; at end of file, which comes with the controller's death as
-well, removes every container that carries the label of RUN. A session of its own keeps it from signals to the
-controller's group, so that it outlives Ctrl-C and `kill -9`.
+The process reads the names of containers to remove from FD, one per line. At end of file, which the controller's death
+causes as well, it removes every container with the label of RUN. It has its own session, so signals to the
+controller's group do not reach it, and it survives Ctrl-C and `kill -9`.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
     from wanbench.harness.testbeds.docker.daemon import Daemon
 
 _TRIES_S = 30.0
-_SETTLE_S = 0.3  # a container that the daemon was making for the controller when that died
+_SETTLE_S = 0.3  # time for the daemon to finish a container that it was creating when the controller died
 _EXIT_TIMEOUT_S = 40.0
 
 
 class Janitor:
-    """The process, as the controller sees it."""
+    """The controller's side of the janitor process."""
 
     def __init__(self, run: str) -> None:
         read_end, self._write_end = os.pipe2(os.O_CLOEXEC)
@@ -44,12 +44,12 @@ class Janitor:
         os.close(read_end)
 
     def remove(self, container: str) -> None:
-        """Kill and remove a container soon; returns at once."""
+        """Request the removal of a container. Returns at once."""
         with suppress(OSError):
             os.write(self._write_end, f"{container}\n".encode())
 
     def close(self) -> bool:
-        """Remove whatever is left of the run; true once it is gone."""
+        """Remove all remaining containers of the run. Return whether this succeeded."""
         if self._write_end >= 0:
             os.close(self._write_end)
             self._write_end = -1
@@ -62,28 +62,28 @@ class Janitor:
 
 
 def main() -> None:
-    """Entry of the process."""
+    """Run the process."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     run, lines = sys.argv[1], os.fdopen(int(sys.argv[2]))
     for line in lines:
-        with suppress(Exception):  # at the end of file there is another chance
+        with suppress(Exception):  # it is tried again at end of file
             _daemon().remove(line.strip())
     reason = _remove_all(run)
     if reason is not None:
-        print(f"wanbench: containers of {run} are left: {reason}; remove them with: wanbench clean", file=sys.stderr)
+        print(f"wanbench: cannot remove all containers of {run}: {reason}; run: wanbench clean", file=sys.stderr)
         sys.exit(1)
 
 
 @cache
 def _daemon() -> Daemon:
-    from wanbench.harness.testbeds.docker.daemon import Daemon  # takes a third of a second, and may never be needed
+    from wanbench.harness.testbeds.docker.daemon import Daemon  # takes a third of a second, and is rarely needed
 
     return Daemon()
 
 
 def _remove_all(run: str) -> str | None:
-    """Until nothing of the run is left; else why not."""
+    """Remove all containers of a run. Return None, or the reason why some remain."""
     deadline, seen_none = time.monotonic() + _TRIES_S, False
     while True:
         reason = None
@@ -97,7 +97,7 @@ def _remove_all(run: str) -> str | None:
         except Exception as error:
             reason = str(error)
         if time.monotonic() > deadline:
-            return reason or "they cannot be removed"
+            return reason or "the daemon still lists them"
         time.sleep(_SETTLE_S)
 
 

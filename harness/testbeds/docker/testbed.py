@@ -1,12 +1,12 @@
-"""Workers as containers without a network, made through the Docker daemon.
+"""Workers in containers that the Docker daemon starts without a network.
 
-controller --+-- worker 0: a container, network none; wan0 = what the emulator makes of it
+controller --+-- worker 0: a container with network none; the emulator connects its wan0
     |        +-- worker 1 ...
     |        +-- emulator of slot 0
     +-- janitor: removes the containers, however the controller ends
 
-The control folder is mounted into every container at its own path: it holds the socket where workers report and the
-files through which they find each other, so that neither crosses the emulated network.
+The control folder is mounted into every container at its own path. It holds the socket at which workers report, and the
+files through which they find each other, so neither uses the emulated network.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from docker.types import DeviceRequest, Healthcheck, LogConfig, Mount
 
 from wanbench.harness.errors import HostError
 from wanbench.harness.testbeds.base import Group, WorkerDied
-from wanbench.harness.testbeds.docker.containers import ContainerStarter, ContainerWorker, give_part, worker_ids
+from wanbench.harness.testbeds.docker.containers import ContainerStarter, ContainerWorker, assign_rank, worker_ids
 from wanbench.harness.testbeds.docker.daemon import IMAGE, Daemon, DaemonGone, explained, labels, sweep, usable
 from wanbench.harness.testbeds.docker.door import Door, Guest
 from wanbench.harness.testbeds.docker.end import how_it_ended
@@ -35,13 +35,13 @@ from wanbench.harness.testbeds.docker.janitor import Janitor
 from wanbench.harness.testbeds.slot import SlotTestbed, Worker
 from wanbench.workloads.process.namespace import congestion_refused, tcp_sysctls
 
-_REPORT_S = 120.0  # from its start to its hello, on a busy host
+_REPORT_S = 120.0  # from a container's start to its report, on a busy host
 _LOOK_S = 0.2
 _SINGLE_THREADED = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
 
 
 class DockerWorker(ContainerWorker):
-    """One container."""
+    """A worker in a container."""
 
     def __init__(self, rank: int, guest: Guest, container: str, group: Group, testbed: DockerTestbed) -> None:
         super().__init__(rank, guest.channel)
@@ -49,45 +49,45 @@ class DockerWorker(ContainerWorker):
         self._group = group
         self._testbed = testbed
 
-    def epitaph(self) -> WorkerDied:
-        """How it ended, in words."""
+    def failure(self) -> WorkerDied:
+        """Return an error that describes how it ended."""
         return WorkerDied(self.rank, how_it_ended(self._testbed.daemon, self.container, self._group.memory_bytes))
 
-    def ask_where(self) -> None:
-        """Let it print its stack; see `workloads.process.worker`. A paused one is left so: Docker would wake it up."""
+    def request_stack(self) -> None:
+        """Let it print its stack (see `workloads.process.worker`), unless it is paused: Docker would resume it."""
         with suppress(HostError, APIError):
             if self.is_stopped():
                 return
             self._testbed.daemon.signal(self.container, signal.SIGUSR1)
 
     def is_stopped(self) -> bool:
-        """True if its container is paused."""
+        """Whether its container is paused."""
         with suppress(HostError, APIError):
             state = self._testbed.daemon.state(self.container)
             return state is not None and bool(state["Paused"])
         return False
 
     def kill(self) -> None:
-        """Hang up, and have the container removed, also one that is paused; see `Worker.kill`."""
+        """Close the connection and let the janitor remove the container, even if it is paused; see `Worker.kill`."""
         super().kill()
         self._testbed.janitor.remove(self.container)
 
 
 class DockerTestbed(SlotTestbed):
-    """Reaches the daemon and hands out slots.
+    """Connects to the daemon and opens slots.
 
     Args:
-        folder: shared with the containers; its name is the run's label. Must exist.
+        folder: folder shared with the containers, whose name is the run's label; must exist.
 
     Raises:
-        HostError: no daemon that could be used from here.
+        HostError: this host cannot use a daemon.
     """
 
     def __init__(self, folder: Path) -> None:
         self.daemon: Daemon = usable()
         sweep(self.daemon)
         (uid, gid), mine = worker_ids(), os.getuid()
-        if uid != mine:  # sticky: a worker makes files here, and removes no others
+        if uid != mine:  # sticky: a worker can create files here, and remove only its own
             os.chown(folder, -1, gid)
             folder.chmod(0o1770)
         self.folder, self.run = folder, folder.name
@@ -100,34 +100,34 @@ class DockerTestbed(SlotTestbed):
         self._starters: list[DockerStarter] = []
 
     def starter(self) -> DockerStarter:
-        """A new one for each slot."""
+        """Return a new starter for each slot."""
         self._starters.append(DockerStarter(self))
         return self._starters[-1]
 
     def image_id(self, group: Group) -> str:
-        """Digest of the image that the group's containers run: the same for the whole run. Raises: HostError."""
+        """Return the digest of the image that the group's containers run during the whole run. Raises: HostError."""
         name = image_name(group.image)
         if name not in self._images:
             self._images[name] = self.daemon.image_id(name)
         return self._images[name]
 
     def kill(self) -> None:
-        """End every worker, those that are just starting included."""
+        """End every worker, even those that are still starting."""
         for containers in self._starters:
             containers.kill()
         super().kill()
 
     def close(self) -> None:
-        """Remove everything this testbed made."""
+        """Remove everything that this testbed made."""
         self.kill()
-        self.door.close()  # before the workers go: none of them is to be replaced
+        self.door.close()  # before the workers end, because none of them is to be replaced
         super().close()
         self.janitor.close()
         self.daemon.close()
 
 
 class Starts:
-    """Lets no slot measure while another one starts workers: that takes a processor for seconds.
+    """Keeps slots from measuring while another slot starts workers, which uses a processor for seconds.
 
     Slots start together at the beginning of a run, and later only to replace workers.
     """
@@ -137,46 +137,46 @@ class Starts:
         self._changed = threading.Condition()
 
     def begin(self) -> None:
-        """A slot starts workers."""
+        """Note that a slot starts workers."""
         with self._changed:
             self._under_way += 1
 
     def end(self) -> None:
-        """It has started them, or failed to."""
+        """Note that a slot has started its workers, or failed to."""
         with self._changed:
             self._under_way -= 1
             self._changed.notify_all()
 
     def wait(self) -> None:
-        """Until no slot starts any."""
+        """Wait until no slot starts workers."""
         with self._changed:
             self._changed.wait_for(lambda: self._under_way == 0, _REPORT_S)
 
 
 class DockerStarter(ContainerStarter):
-    """Makes the containers of one slot."""
+    """Starts the containers of one slot."""
 
     def __init__(self, testbed: DockerTestbed) -> None:
         super().__init__()
         self._testbed = testbed
 
     def image(self, group: Group) -> str | None:
-        """Digest of the image."""
+        """Return the digest of the image."""
         return self._testbed.image_id(group)
 
     def start_worker(self, rank: int, attachment: str, group: Group) -> tuple[Worker, int]:
-        """One at a time, as far as measuring slots are concerned."""
+        """Return a worker once it is ready, and no slot starts workers if it is the last of its group."""
         self._testbed.starts.begin()
         try:
             started = super().start_worker(rank, attachment, group)
         finally:
             self._testbed.starts.end()
-        if not self._ahead:
+        if not self._starting:
             self._testbed.starts.wait()
         return started
 
     def launch(self, ranks: Sequence[int], attachment: str, group: Group) -> list[ContainerWorker]:
-        """Containers for these ranks; see `ContainerStarter.launch`. A daemon that restarts is waited for, once."""
+        """Start containers for these ranks; see `ContainerStarter.launch`. Waits once for a daemon that restarts."""
         try:
             return self._launch(ranks, attachment, group)
         except DaemonGone:
@@ -196,7 +196,7 @@ class DockerStarter(ContainerStarter):
             for rank, (name, container) in made.items():
                 guest = self._await(name, container, rank, group)
                 workers.append(DockerWorker(rank, guest, container, group, self._testbed))
-                give_part(guest, rank, attachment, remedy)
+                assign_rank(guest, rank, attachment, remedy)
         except BaseException:
             for worker in workers:
                 worker.channel.close()
@@ -215,11 +215,11 @@ class DockerStarter(ContainerStarter):
                     api.create_container(image, labels=labels(testbed.run), host_config=host_config, **settings)["Id"]
                 )
         except NotFound:
-            raise HostError(f"docker: image {image_name(group.image)!r} was removed while the run went on") from None
+            raise HostError(f"docker: image {image_name(group.image)!r} was removed during the run") from None
         except APIError as error:
             if error.status_code == 409:
                 raise HostError(
-                    f"docker: there is a container {name!r} that this run did not make; it is left alone: "
+                    f"docker: a container {name!r} exists that this run did not make, and is left alone; "
                     "rename it, or run again"
                 ) from None
             raise HostError(f"docker: worker {rank}: {explained(error)}") from None
@@ -232,36 +232,36 @@ class DockerStarter(ContainerStarter):
             raise HostError(f"docker: {_why_not_started(explained(error), group, self._testbed.folder)}") from None
 
     def _await(self, name: str, container: str, rank: int, group: Group) -> Guest:
-        """The worker in a container that has been started. Raises: HostError, WorkerDied."""
+        """Wait for the worker of a container to report. Raises: HostError, WorkerDied."""
         for _ in range(int(_REPORT_S / _LOOK_S)):
             guest = self._testbed.door.take(name, _LOOK_S)
             if guest is not None:
                 return guest
-            if self.over.is_set():
-                raise HostError("the run is over")
+            if self.ended.is_set():
+                raise HostError("the run has ended")
             state = self._testbed.daemon.state(container)
             if state is None or not (state["Running"] or state["Status"] == "created"):
                 how = how_it_ended(self._testbed.daemon, container, group.memory_bytes)
                 if state is None or "exited with status" not in how:
                     raise WorkerDied(rank, how)
-                said = self._testbed.daemon.last_words(container)
-                raise HostError(": ".join([f"docker: image {image_name(group.image)!r}: worker {rank}{how}", *said]))
+                line = self._testbed.daemon.last_line(container)
+                raise HostError(": ".join([f"docker: image {image_name(group.image)!r}: worker {rank}{how}", *line]))
         raise HostError(f"docker: worker {rank} did not report within {_REPORT_S:.0f} s")
 
 
 def image_name(wanted: str | None) -> str:
-    """The image of containers: the spec's, else the user's, else ours."""
+    """Return the image of containers: the one in the spec, else in WANBENCH_IMAGE, else ours."""
     return wanted or os.environ.get("WANBENCH_IMAGE") or IMAGE
 
 
 def options(folder: Path, name: str, rank: int, attachment: str, group: Group) -> dict[str, Any]:
-    """What runs in a container."""
+    """Return the options for a container's process."""
     uid, gid = worker_ids()
     return {
         "name": name,
         "entrypoint": ["python3", "-m", "wanbench.workloads.process.container"],
         "command": ["--socket", str(folder / "workers.sock"), "--name", name],
-        # Root opens a TUN device and becomes the user itself; a namespace can be handed over without any right.
+        # Only root can open a TUN device. The worker then drops to the user itself. A namespace needs no privilege.
         "user": "0:0" if attachment == "tun" else f"{uid}:{gid}",
         "environment": {**_SINGLE_THREADED, "PYTHONUNBUFFERED": "1"},
         "healthcheck": Healthcheck(test=["NONE"]),  # an image's own would disturb the measurement
@@ -269,7 +269,7 @@ def options(folder: Path, name: str, rank: int, attachment: str, group: Group) -
 
 
 def host_options(folder: Path, rank: int, attachment: str, group: Group) -> dict[str, Any]:
-    """What surrounds a container: as little as its worker needs."""
+    """Return the options for a container's environment, with the fewest privileges that its worker needs."""
     tun = attachment == "tun"
     sysctls = {f"net.ipv4.{name}": text for name, text in tcp_sysctls(dict(group.tcp)).items()}
     if Path("/proc/sys/net/ipv6").is_dir():  # neighbour discovery would cross the emulated network
@@ -287,33 +287,33 @@ def host_options(folder: Path, rank: int, attachment: str, group: Group) -> dict
         ],
         "device_requests": _gpus(rank, group),
         "mem_limit": group.memory_bytes,
-        "memswap_limit": group.memory_bytes,  # memory and swap together, so none is swapped out
+        "memswap_limit": group.memory_bytes,  # memory and swap together, so nothing is swapped out
         "cpuset_cpus": group.cpuset[rank % len(group.cpuset)] if group.cpuset else None,
         "log_config": LogConfig(type=LogConfig.types.JSON, config={"max-size": "1m"}),
     }
 
 
 def _gpus(rank: int, group: Group) -> list[DeviceRequest]:
-    """What `docker run --gpus` would ask for."""
+    """Return the request that `docker run --gpus` would make."""
     if not group.gpus:
         return []
     wanted = group.gpus[rank % len(group.gpus)].split(",")
     return [DeviceRequest(driver="", device_ids=wanted, capabilities=[["gpu"]])]
 
 
-def _why_not_started(said: str, group: Group, folder: Path) -> str:
-    """The daemon's reason, in our words where we know better."""
-    if "tcp_congestion_control" in said:
+def _why_not_started(reason: str, group: Group, folder: Path) -> str:
+    """Translate the daemon's reason into a clearer one if we know the cause."""
+    if "tcp_congestion_control" in reason:
         wanted = str(dict(group.tcp)["congestion"])
-        return congestion_refused(wanted, errno.ENOENT if "no such file" in said else errno.EPERM)
-    if "could not select device driver" in said:
+        return congestion_refused(wanted, errno.ENOENT if "no such file" in reason else errno.EPERM)
+    if "could not select device driver" in reason:
         return (
             "the daemon has no support for GPUs: install nvidia-container-toolkit, then "
             "`sudo nvidia-ctk runtime configure --runtime=docker` and `sudo systemctl restart docker`"
         )
-    if "bind source path does not exist" in said and str(folder) not in said:
-        return said.rpartition("invalid mount config for type ")[2]
-    if "bind source path does not exist" in said:
-        return f"the daemon does not see {folder}; let both share a folder: TMPDIR=... wanbench run ..."
-    cause = re.sub(r"^failed to create (?:shim|task)[^:]*: |OCI runtime create failed: |runc create failed: ", "", said)
-    return f"a container does not start: {cause}"
+    if "bind source path does not exist" in reason and str(folder) not in reason:
+        return reason.rpartition("invalid mount config for type ")[2]
+    if "bind source path does not exist" in reason:
+        return f"the daemon does not see {folder}; name a folder that both can see: TMPDIR=... wanbench run ..."
+    wrapping = r"^failed to create (?:shim|task)[^:]*: |OCI runtime create failed: |runc create failed: "
+    return f"a container does not start: {re.sub(wrapping, '', reason)}"

@@ -1,54 +1,52 @@
-"""A network that changes on the simulated clock, by the schedule that emulators follow too."""
+"""A network that changes on the simulated clock, by the same schedule as an emulated one."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
 
-from wanbench.harness.testbeds.base import Event, Played, to_come
+from wanbench.harness.testbeds.base import Event, TimelineRecord, pending_events
 from wanbench.harness.testbeds.virtual.kernel import Simulation
 from wanbench.harness.testbeds.virtual.network import VirtualNetwork
 from wanbench.harness.timeline.schedule import Schedule
 from wanbench.workloads.loop.job import Job
 
 _NS = 1e9
-_CHANGE = 6  # at equal times after all that the network carries
+_CHANGE = 6  # at equal times changes come after all messages
 Emit = Callable[[dict[str, Any]], None]
 
 
-class Changing:
-    """Updates a `VirtualNetwork` when its changes are due.
-
-    Attributes:
-        events: what has happened, in order, then what was still to come.
-    """
+class ChangingNetwork:
+    """Updates a `VirtualNetwork` when its changes are due."""
 
     def __init__(self, schedule: Schedule) -> None:
         self._schedule = schedule
         self._steps: dict[int, int] = {}
-        self._played = -1
+        self._done = -1
         self._warm = self._trained = 0
         self._origin: int | None = None
-        self._happened: list[Event] = []
+        self._past: list[Event] = []
 
     def follow(self, simulation: Simulation, network: VirtualNetwork) -> None:
-        """Of this simulation; before it runs."""
+        """Set the simulation and its network, before it runs."""
         self._simulation, self._network = simulation, network
         network.expect_changes()
 
-    def began(self, workers: int) -> None:
-        """One worker begins its first step; time counts from when the last of them does."""
+    def worker_began(self, workers: int) -> None:
+        """Note that one worker begins its first step. The timeline starts when the last of them does."""
         self._warm += 1
         if self._warm == workers:
             self._origin = self._simulation.now
-            self._expect()
+            self._reschedule()
 
-    def heard(self, job: Job, emit: Emit) -> Emit:
-        """`emit`, which also hears of the steps that somebody waits for, and of the last one: when all have trained,
-        the network is as it is without changes, and what a cut held back for good comes after all.
+    def watch_steps(self, job: Job, emit: Emit) -> Emit:
+        """Return an `emit` that also notes the ends of awaited steps, and of the last one.
+
+        When all workers have trained, the network returns to its original values, and messages that an endless cut
+        holds back arrive after all.
         """
 
-        def also(row: dict[str, Any]) -> None:
+        def emit_and_note(row: dict[str, Any]) -> None:
             emit(row)
             ended = row["step"] + 1
             if ended == job.steps:
@@ -58,24 +56,24 @@ class Changing:
                     self._network.update(self._schedule.network)
                     self._network.outages.expect(self._network.dead)
             elif ended in job.told_steps:
-                self._steps[ended] = max(self._now, self._played + 1)
-                self._expect()
+                self._steps[ended] = max(self._now, self._done + 1)
+                self._reschedule()
 
-        return also
+        return emit_and_note
 
     @property
     def events(self) -> list[Event]:
-        """See the class."""
-        return [*self._happened, *to_come(self._schedule.met(self._steps), self._played)]
+        """The past changes in order, then the pending ones."""
+        return [*self._past, *pending_events(self._schedule.resolved(self._steps), self._done)]
 
-    def played(self) -> Played:
-        """What happened; at the end."""
+    def record(self) -> TimelineRecord:
+        """Return what happened. Call it at the end."""
         assert self._origin is not None, "all have begun"
-        return Played(self.events, self._steps, self._origin)
+        return TimelineRecord(self.events, self._steps, self._origin)
 
     def cut_off(self) -> str:
-        """What a cut holds apart at the end, for people; "" if nothing."""
-        places = self._schedule.met(self._steps).cut_off(self._played)
+        """Describe what is cut off at the end; "" if nothing is."""
+        places = self._schedule.resolved(self._steps).cut_off(self._done)
         return f"cut off by the timeline: {', '.join(places)}" if places else ""
 
     @property
@@ -83,29 +81,29 @@ class Changing:
         assert self._origin is not None, "steps end after all have begun"
         return self._simulation.now - self._origin
 
-    def _expect(self) -> None:
-        """What is known to come has changed."""
+    def _reschedule(self) -> None:
+        """Schedule the known changes again, because more of them have become known."""
         assert self._origin is not None, "all have begun"
-        score, origin, sites = self._schedule.met(self._steps), self._origin, self._network.sites
+        resolved, origin, sites = self._schedule.resolved(self._steps), self._origin, self._network.sites
         self._network.outages.expect(
             {
                 src * sites + dst: [(origin + begin, None if end is None else origin + end) for begin, end in spans]
-                for (src, dst), spans in score.outages().items()
+                for (src, dst), spans in resolved.outages().items()
             }
         )
-        self._wait(score.after(self._played))
+        self._wait(resolved.after(self._done))
 
     def _wait(self, due: int | None) -> None:
         if due is not None and self._origin is not None:
             self._simulation.at(self._origin + due, (_CHANGE,), lambda: self._change(due))
 
     def _change(self, due: int) -> None:
-        if due <= self._played or self._trained == self._warm:  # known twice, as steps were waited for; or too late
+        if due <= self._done or self._trained == self._warm:  # scheduled twice after an awaited step, or too late
             return
-        score = self._schedule.met(self._steps)
-        moment = score.moment(due)
+        resolved = self._schedule.resolved(self._steps)
+        moment = resolved.moment(due)
         self._network.update(moment.network)
-        self._played = due
+        self._done = due
         now = self._simulation.now
-        self._happened += [Event(what, due / _NS, self._now / _NS, now) for what in moment.what]
-        self._wait(score.after(due))
+        self._past += [Event(what, due / _NS, self._now / _NS, now) for what in moment.what]
+        self._wait(resolved.after(due))

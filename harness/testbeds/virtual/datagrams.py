@@ -1,8 +1,8 @@
-"""Exchanges of datagrams on the simulated clock: when each arrives, which are lost, and when an exchange ends.
+"""Exchanges of datagrams on the simulated clock: when datagrams arrive, which are lost, and when an exchange ends.
 
-What a worker sends to each peer is one fluid message as elsewhere; its datagrams arrive evenly spaced from the first
-byte to the last. Each is lost on its own, by the stream of its path. The rule that ends an exchange is the one of
-`workloads.comm.exchange`, applied to those arrivals.
+A worker's datagrams to one peer are one fluid message, like all messages. They arrive evenly spaced from its first
+byte to its last. Each is lost independently, by the stream of its path. An exchange ends by the rule of
+`workloads.comm.exchange`, applied to these arrivals.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from wanbench.harness.testbeds.virtual.network import Flying, Route, VirtualNetw
 from wanbench.harness.testbeds.virtual.queues import Ints
 from wanbench.workloads.comm.exchange import Terms
 
-_SENT, _LANDED, _ENDED = 2, 3, 4  # order of events at one time; 0 and 1 are those of the fabric
+_SENT, _LANDED, _ENDED = 2, 3, 4  # order of events at equal times; 0 and 1 are the events of the fabric
 
 
 @dataclass(frozen=True, eq=False)
 class Waiting:
-    """A parked worker, and when it goes on at the latest; None: when the operation has ended."""
+    """A parked worker, and the latest time at which it resumes; None is the end of the operation."""
 
     rank: int
     worker: greenlet
@@ -34,22 +34,24 @@ class Waiting:
 
 @dataclass(frozen=True)
 class Batch:
-    """What one peer sent in one exchange: arrival of each datagram, shape (datagrams,), and which are lost."""
+    """The datagrams of one peer in one exchange: arrival of each, and whether it is lost; shape (datagrams,)."""
 
     arrival: Ints
     lost: NDArray[np.bool_]
 
-    def heard_ns(self) -> int | None:
-        """When the first of them came."""
-        there = self.arrival[~self.lost]
-        return int(there[0]) if len(there) else None
+    def first_ns(self) -> int | None:
+        """When the first of them arrived, or None if all are lost."""
+        arrived = self.arrival[~self.lost]
+        return int(arrived[0]) if len(arrived) else None
 
 
 class ExchangeFlight:
-    """An exchange as one rank takes part in it.
+    """One rank's part in an exchange.
 
     Args:
-        rank, number: whose, and which of its exchanges. from_peer: datagrams of each peer, only of those that send any.
+        rank, number: the rank, and the number of its exchange.
+        from_peer: number of datagrams of each peer that sends any.
+        terms: rule for the end of the exchange.
     """
 
     def __init__(self, rank: int, number: int, from_peer: Mapping[int, int], terms: Terms) -> None:
@@ -57,10 +59,10 @@ class ExchangeFlight:
         self.left_ns: int | None = None
         self.ended_ns: int | None = None
         self.waiting: list[Waiting] = []
-        self.there: dict[int, NDArray[np.bool_]] = {}
+        self.arrived: dict[int, NDArray[np.bool_]] = {}
 
     def end_for(self, rank: int) -> int | None:
-        """When it ended; None before."""
+        """When it ended, or None if it has not."""
         del rank
         return self.ended_ns
 
@@ -79,7 +81,7 @@ class Exchanges:
     def begin(
         self, rank: int, number: int, sends: Mapping[int, tuple[int, int]], from_peer: Mapping[int, int], terms: Terms
     ) -> ExchangeFlight:
-        """A rank joins its exchange `number`; `sends`: (datagrams, bytes) to each peer that gets any."""
+        """Let a rank join its exchange `number`. `sends` holds (datagrams, bytes) for each peer that gets any."""
         flight = self._pending[rank][number] = ExchangeFlight(rank, number, from_peer, terms)
         key = tuple((dst, *sends[dst]) for dst in sorted(sends, key=lambda dst: (dst - rank) % len(self._pending)))
         self._simulation.at(self._simulation.now, (_SENT, rank, number), lambda: self._send(flight, key))
@@ -123,7 +125,7 @@ class Exchanges:
             self._forget(dst)
 
     def _review(self, flight: ExchangeFlight) -> None:
-        """Find out when the exchange ends by what is known now; what comes later may change that."""
+        """Compute the end of the exchange from the datagrams known now. Later ones can change it."""
         if flight.left_ns is None or flight.ended_ns is not None:
             return
         end = self._end_ns(flight, flight.left_ns)
@@ -132,7 +134,7 @@ class Exchanges:
             return
         flight.ended_ns = self._simulation.now
         for peer, batch in self._batches[flight.rank][flight.number].items():
-            flight.there[peer] = (batch.arrival <= flight.ended_ns) & ~batch.lost
+            flight.arrived[peer] = (batch.arrival <= flight.ended_ns) & ~batch.lost
         del self._pending[flight.rank][flight.number]
         self._ended[flight.rank] = max(self._ended[flight.rank], flight.number)
         self._forget(flight.rank)
@@ -145,32 +147,32 @@ class Exchanges:
         mine = [batches[flight.number][peer] for peer in flight.from_peer if peer in batches[flight.number]]
         arrivals = np.sort(np.concatenate([batch.arrival[~batch.lost] for batch in mine] or [np.zeros(0, np.int64)]))
         complete = len(arrivals) == sum(flight.from_peer.values())
-        through = max(left_ns, int(arrivals[-1]) if len(arrivals) else 0) if complete else None
-        latest = self._all_heard_ns(flight)
+        complete_ns = max(left_ns, int(arrivals[-1]) if len(arrivals) else 0) if complete else None
+        latest = self._all_arrived_ns(flight)
         if latest is not None:
             for arrival in arrivals[arrivals > latest].tolist():
                 if arrival > flight.terms.end_ns(left_ns, latest):
                     break
                 latest = arrival
         end = flight.terms.end_ns(left_ns, latest)
-        return end if through is None else min(end, through)
+        return end if complete_ns is None else min(end, complete_ns)
 
-    def _all_heard_ns(self, flight: ExchangeFlight) -> int | None:
-        """When the last peer was first heard, in this exchange or a later one."""
-        heard: dict[int, int] = {}
+    def _all_arrived_ns(self, flight: ExchangeFlight) -> int | None:
+        """When every peer's first datagram, of this exchange or a later one, had arrived; None if one has not."""
+        first_of: dict[int, int] = {}
         for number, batches in self._batches[flight.rank].items():
             if number >= flight.number:
                 for peer, batch in batches.items():
-                    first = batch.heard_ns()
+                    first = batch.first_ns()
                     if first is not None:
-                        heard[peer] = min(first, heard.get(peer, first))
-        if not flight.from_peer.keys() <= heard.keys():
+                        first_of[peer] = min(first, first_of.get(peer, first))
+        if not flight.from_peer.keys() <= first_of.keys():
             return None
-        return max((heard[peer] for peer in flight.from_peer), default=0)
+        return max((first_of[peer] for peer in flight.from_peer), default=0)
 
     def _forget(self, rank: int) -> None:
-        """Drop what came for exchanges that have ended here."""
+        """Drop the datagrams of exchanges that have ended for this rank."""
         batches, pending = self._batches[rank], self._pending[rank]
         for number in [n for n in batches if n <= self._ended[rank] and n not in pending]:
-            if all(n > number for n in pending):  # evidence for none that is under way
+            if all(n > number for n in pending):  # no pending exchange needs them
                 del batches[number]

@@ -1,6 +1,7 @@
 """Operations in flight, in global time order: the fabric of `workloads.comm.memory`.
 
-Waiting and sleeping are the only points where workers are switched."""
+Workers are switched only when they wait or sleep.
+"""
 
 from __future__ import annotations
 
@@ -24,13 +25,13 @@ from wanbench.workloads.comm.blocks import Blocks
 from wanbench.workloads.comm.exchange import Terms
 
 _COLLECTIVE, _MESSAGE = 0, 1
-_PATIENCE = 5  # 2 to 4 are those of datagrams
+_TIMEOUT = 5  # 2 to 4 are the events of datagrams
 
 
 class Flight:
-    """One operation: who has joined when, and when it ends for each rank, once that is known.
+    """One operation: when each rank has joined, and when it ends for each rank, once this is known.
 
-    A message has one end, which is its receiver's.
+    A message has one end, that of its receiver.
     """
 
     __slots__ = ("ends", "gathers", "joined", "missing", "nbytes", "waiting")
@@ -44,7 +45,7 @@ class Flight:
         self.waiting: list[Waiting] = []
 
     def end_for(self, rank: int) -> int | None:
-        """When it ends for a rank; None while that is not known."""
+        """When it ends for a rank, or None if this is not known yet."""
         if self.ends is None:
             return None
         return self.ends[rank] if len(self.ends) > 1 else self.ends[0]
@@ -54,9 +55,10 @@ class SimulatedFabric:
     """Connects the workers of a simulation by a network and a collective.
 
     Args:
-        simulation: whose workers call.
-        network: what their messages pass.
-        collective: name of the description of an all-reduce. channels: connections, dealt round-robin.
+        simulation: the simulation of the workers.
+        network: the network for their messages.
+        collective: name of the all-reduce model.
+        channels: number of channels, to which operations are assigned round-robin.
 
     Raises:
         CommError: there is no such collective.
@@ -64,7 +66,7 @@ class SimulatedFabric:
 
     def __init__(self, simulation: Simulation, network: VirtualNetwork, collective: str, channels: int) -> None:
         if collective not in COLLECTIVES:
-            raise CommError(f"virtual: there is no collective {collective!r}; known: {', '.join(COLLECTIVES)}")
+            raise CommError(f"virtual: no collective {collective!r}; expected one of {', '.join(COLLECTIVES)}")
         self._simulation, self._network = simulation, network
         self._kind, self._channels = COLLECTIVES[collective], channels
         self._gather, self._collective = ALL_GATHERS.get(collective), collective
@@ -75,7 +77,7 @@ class SimulatedFabric:
         self._flights: dict[int, Flight] = {}
         self._queue: deque[tuple[int, Flight]] = deque()
         self._freed: deque[Ints] = deque()
-        self._letters: dict[tuple[int, int, int], Flight] = {}
+        self._messages: dict[tuple[int, int, int], Flight] = {}
         self._routes: dict[tuple[int, int, int], Route] = {}
         self._exchanges = Exchanges(simulation, network)
 
@@ -88,31 +90,31 @@ class SimulatedFabric:
         return self._simulation.now
 
     def sleep(self, rank: int, ns: int) -> None:
-        """Let `ns` pass for this worker. Raises: SwitchError, where it must not be switched."""
+        """Let `ns` pass for this worker. Raises: SwitchError, if it must not be switched now."""
         refuse_inside_autograd()
         self._simulation.sleep_until(self._simulation.now + ns, rank)
 
     def all_reduce(self, rank: int, sequence: int, nbytes: int) -> Flight:
-        """Join an all-reduce. Raises: CommError, if this worker brings another size than those before it."""
+        """Join an all-reduce. Raises: CommError, if the size differs from that of earlier workers."""
         return self._join(rank, sequence, nbytes, gathers=False)
 
     def all_gather(self, rank: int, sequence: int, nbytes: int) -> Flight:
-        """Join an all-gather. Raises: CommError, as `all_reduce`; or the collective has no all-gather."""
+        """Join an all-gather. Raises: CommError, if the size differs or the collective has no all-gather."""
         if self._gather is None:
             known = ", ".join(ALL_GATHERS)
-            raise CommError(f"virtual: collective {self._collective!r} has no all_gather; known: {known}")
+            raise CommError(f"virtual: collective {self._collective!r} has no all_gather; expected one of {known}")
         return self._join(rank, sequence, nbytes, gathers=True)
 
     def _join(self, rank: int, sequence: int, nbytes: int, *, gathers: bool) -> Flight:
         flight = self._flights.get(sequence)
-        what = "all_gather" if gathers else "all_reduce"
+        operation = "all_gather" if gathers else "all_reduce"
         if flight is None:
             flight = self._flights[sequence] = Flight(nbytes, self._ranks, gathers=gathers)
         elif flight.gathers != gathers:
-            raise CommError(f"ranks disagree on operation {sequence}: rank {rank} issued an {what}, others did not")
+            raise CommError(f"ranks disagree on operation {sequence}: rank {rank} issued {operation}, others did not")
         elif flight.nbytes != nbytes:
             sizes = f"rank {rank} gave {nbytes} bytes, others {flight.nbytes}"
-            raise CommError(f"ranks disagree on the size of {what} {sequence}: {sizes}")
+            raise CommError(f"ranks disagree on the size of {operation} {sequence}: {sizes}")
         flight.joined[rank] = self._simulation.now
         flight.missing -= 1
         if not flight.missing:
@@ -122,7 +124,7 @@ class SimulatedFabric:
         return flight
 
     def message(self, src: int, dst: int, number: int, nbytes: int) -> Flight:
-        """A message leaves; it waits at the receiver until it is asked for."""
+        """Send a message. It waits at the receiver until `expect` takes it."""
         flight = self.expect(src, dst, number)
         flight.nbytes = nbytes
         now = self._simulation.now
@@ -132,10 +134,10 @@ class SimulatedFabric:
         return sent
 
     def expect(self, src: int, dst: int, number: int) -> Flight:
-        """The same message for its receiver, whoever comes first."""
-        known = self._letters.pop((src, dst, number), None)
+        """Return the flight of a message, which its sender and receiver share in any order of calls."""
+        known = self._messages.pop((src, dst, number), None)
         if known is None:
-            known = self._letters[src, dst, number] = Flight(0, 0)
+            known = self._messages[src, dst, number] = Flight(0, 0)
         return known
 
     def exchange(
@@ -145,44 +147,44 @@ class SimulatedFabric:
         return self._exchanges.begin(rank, number, sends, from_peer, terms)
 
     def there(self, flight: ExchangeFlight, peer: int, cut: Blocks) -> list[bool]:
-        """Which blocks of a peer had come when the exchange ended; none if it had sent none."""
-        return cut.arrived(flight.there[peer].tolist()) if peer in flight.there else [False] * cut.count
+        """Whether each block of a peer had arrived when the exchange ended."""
+        return cut.arrived(flight.arrived[peer].tolist()) if peer in flight.arrived else [False] * cut.count
 
     def done(self, flight: Flight | ExchangeFlight, rank: int) -> bool:
-        """True if `wait` would return at once."""
+        """Whether `wait` would return at once."""
         end = flight.end_for(rank)
         return end is not None and end <= self._simulation.now
 
     def ended(self, flight: Flight | ExchangeFlight, rank: int) -> int | None:
-        """When it ends for a rank; None while that is not known."""
+        """When it ends for a rank, or None if this is not known yet."""
         return flight.end_for(rank)
 
     def wait(self, flight: Flight | ExchangeFlight, rank: int, until_ns: int | None = None) -> None:
-        """Return when the operation has ended for this worker, or at `until_ns` if it has not. Raises: SwitchError."""
+        """Wait until the operation has ended for this worker, at most until `until_ns`. Raises: SwitchError."""
         refuse_inside_autograd()
         end = flight.end_for(rank)
         if end is None:
             waiting = Waiting(rank, getcurrent(), until_ns)
             flight.waiting.append(waiting)
             if until_ns is not None:
-                self._simulation.at(until_ns, (_PATIENCE, rank), lambda: self._give_up(flight, waiting))
+                self._simulation.at(until_ns, (_TIMEOUT, rank), lambda: self._time_out(flight, waiting))
             self._simulation.park()
             return
         end = end if until_ns is None else min(end, until_ns)
-        if end >= NEVER:  # whether that comes the simulation decides
+        if end >= NEVER:  # the simulation decides whether this happens
             self._simulation.wake(end, getcurrent(), rank)
             self._simulation.park()
         elif end > self._simulation.now:
             self._simulation.sleep_until(end, rank)
 
-    def _give_up(self, flight: Flight | ExchangeFlight, waiting: Waiting) -> None:
-        """The patience of a worker is over; it may have gone on already."""
+    def _time_out(self, flight: Flight | ExchangeFlight, waiting: Waiting) -> None:
+        """Wake a worker at the end of its wait, if it still waits."""
         if waiting in flight.waiting:
             flight.waiting.remove(waiting)
             self._simulation.wake(self._simulation.now, waiting.worker, waiting.rank)
 
     def _wake(self, flight: Flight) -> None:
-        """It has become known when the operation ends."""
+        """Wake the waiting workers at the end of the operation, which is now known."""
         for waiting in flight.waiting:
             end = flight.end_for(waiting.rank)
             assert end is not None, "ends are known by now"
@@ -215,7 +217,7 @@ class SimulatedFabric:
         self._advance(rounds, None, (_COLLECTIVE, sequence), lambda ends: self._end(flight, ends))
 
     def _advance(self, rounds: Rounds, arrived: Any, key: tuple[int, ...], then: Callable[[Ints], None]) -> None:
-        """Take a description one step further: schedule its next round, or several side by side."""
+        """Advance a collective by one step: schedule its next round, or several generators side by side."""
         try:
             wanted = rounds.send(arrived)
         except StopIteration as stop:
@@ -236,7 +238,7 @@ class SimulatedFabric:
             self._advance(chain, None, (*key, part), lambda ends, part=part: collect(part, ends))  # type: ignore[misc]
 
     def _send(self, rounds: Rounds, wanted: Round, key: tuple[int, ...], then: Callable[[Ints], None]) -> None:
-        """A round leaves; it meets the down queues when its first message gets there, and not before."""
+        """Send a round. It enters the down queues when its first message reaches them, and not before."""
         route, flying = wanted.route, wanted.route.depart(wanted.ready, wanted.connections)
         if route.shares_down:
             begin = int(flying.begin.min())
@@ -250,7 +252,7 @@ class SimulatedFabric:
         self._advance(rounds, wanted.route.land(flying, wanted.connections), key, then)
 
     def _end(self, flight: Flight, ends: Ints) -> None:
-        """It is known when the operation ends for each rank: wake who waits, begin what waited for its place."""
+        """Set the end of the operation for each rank: wake waiting workers, and begin waiting operations."""
         flight.ends = ends.tolist()
         self._wake(flight)
         if self._free is not None:

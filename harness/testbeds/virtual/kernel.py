@@ -1,4 +1,4 @@
-"""Workers as greenlets of one thread, and one heap of events in integer nanoseconds."""
+"""The simulation kernel: workers as greenlets of one thread, and one heap of events in integer nanoseconds."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Key = tuple[int, ...]
 
 
 class SimulationError(RuntimeError):
-    """A worker failed; `rank` says which, and the cause is chained."""
+    """The worker `rank` failed. The cause is chained."""
 
     def __init__(self, rank: int, message: str) -> None:
         super().__init__(message)
@@ -26,20 +26,20 @@ class SimulationError(RuntimeError):
 
 
 class Simulation:
-    """Time, workers and what is due.
+    """The clock, the workers and the pending events.
 
-    At equal times all workers go before the network, and network events in the order of their keys. So nothing
-    depends on which of several workers runs first, which `shuffle` proves: it draws that order at random.
+    At equal times all workers run before the network, and network events run in the order of their keys. So no result
+    depends on the order of the workers, which tests prove with `shuffle`: it draws that order at random.
 
     Args:
         shuffle: seed of a random order of workers at equal times; None is the order of ranks.
-        stopped: ends `run` with `Stopped` when set, from any thread.
-        own: called with a rank before that worker goes on, what it returns when it stops: what workers share by
-            accident, such as the global random state, can be swapped there.
+        stopped: ends `run` with `Stopped` when any thread sets it.
+        enter: called with a rank before that worker runs. The function that it returns is called when the worker
+            pauses. They can swap state that workers share by accident, such as the global random state.
 
     Attributes:
-        now: nanoseconds. goes_past_never: what is due at `NEVER` or later happens all the same; times have no meaning
-            from then on.
+        now: the time in nanoseconds.
+        goes_past_never: whether events due at `NEVER` or later happen; times have no meaning from then on.
     """
 
     def __init__(
@@ -47,7 +47,7 @@ class Simulation:
         *,
         shuffle: int | None = None,
         stopped: threading.Event | None = None,
-        own: Callable[[int], Callable[[], None]] | None = None,
+        enter: Callable[[int], Callable[[], None]] | None = None,
     ) -> None:
         self.now = 0
         self.goes_past_never = False
@@ -55,45 +55,45 @@ class Simulation:
         self._serial = 0
         self._order = None if shuffle is None else random.Random(shuffle)
         self._stopped = stopped or threading.Event()
-        self._own = own
+        self._enter = enter
         self._ranks: dict[greenlet, int] = {}
         self._hub: greenlet | None = None
 
     def spawn(self, rank: int, body: Callable[[], None]) -> None:
-        """A worker, which begins when `run` does."""
+        """Add a worker, which begins when `run` does."""
         worker = greenlet(body)
         self._ranks[worker] = rank
         self._push(0, _WORKER, self._tie(rank), worker)
 
     def at(self, time_ns: int, key: Key, action: Callable[[], None]) -> None:
-        """Let the network act at a time, or now if that is past."""
+        """Schedule an action of the network at a time, or now if the time is past."""
         self._push(max(time_ns, self.now), _NETWORK, key, action)
 
     def wake(self, time_ns: int, worker: greenlet, rank: int) -> None:
-        """Let a parked worker go on at a time, or now if that is past."""
+        """Resume a parked worker at a time, or now if the time is past."""
         self._push(max(time_ns, self.now), _WORKER, self._tie(rank), worker)
 
     def sleep_until(self, time_ns: int, rank: int) -> None:
-        """Called by a worker: others run until then."""
+        """Pause the calling worker until this time."""
         if self._stopped.is_set():
             raise Stopped
-        if not self._heap or self._heap[0][0] > time_ns:  # nobody else is due before
+        if not self._heap or self._heap[0][0] > time_ns:  # no other event is due before
             self.now = max(self.now, time_ns)
             return
         self.wake(time_ns, getcurrent(), rank)
         self.park()
 
     def park(self) -> None:
-        """Called by a worker: others run until somebody wakes it."""
+        """Pause the calling worker until `wake` resumes it."""
         assert self._hub is not None, "only workers of a running simulation can be parked"
         self._hub.switch()
 
     def run(self) -> None:
-        """Until all workers have ended.
+        """Run until all workers have ended.
 
         Raises:
-            SimulationError: a worker raised, or waits for what never comes.
-            Stopped: it was stopped.
+            SimulationError: a worker raised an error, or waits for a message without end.
+            Stopped: the simulation was stopped.
         """
         self._hub = getcurrent()
         try:
@@ -117,7 +117,7 @@ class Simulation:
 
     def _resume(self, worker: greenlet) -> None:
         worker.parent = getcurrent()
-        leave = self._own(self._ranks[worker]) if self._own is not None else None
+        leave = self._enter(self._ranks[worker]) if self._enter is not None else None
         try:
             worker.switch()
             if leave is not None:
@@ -129,7 +129,7 @@ class Simulation:
             raise SimulationError(rank, str(error) or type(error).__name__) from error
 
     def _end(self) -> None:
-        """Unwind workers that did not come to their end."""
+        """Unwind workers that have not ended."""
         for worker in self._ranks:
             if worker and not worker.dead:
                 worker.parent = getcurrent()
@@ -150,14 +150,14 @@ class Stopped(Exception):
 
 
 class SwitchError(RuntimeError):
-    """A worker would wait where workers that share a thread must not be switched."""
+    """A worker would wait at a point where workers that share a thread must not be switched."""
 
 
 def refuse_inside_autograd() -> None:
-    """Torch keeps the state of autograd by thread, and all workers share one: a switch there would corrupt another's.
+    """Refuse to switch workers inside autograd, whose state torch keeps per thread: all workers share one.
 
     Raises:
-        SwitchError: inside a backward pass or its hooks, or where gradients are off.
+        SwitchError: the caller is inside a backward pass or its hooks, or gradients are off.
     """
     if torch._C._current_graph_task_id() != -1:
         raise SwitchError("virtual: a worker waits inside a backward pass or its hooks; wait after it")

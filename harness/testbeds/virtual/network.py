@@ -1,11 +1,11 @@
-"""The network of a simulation: up, path and down queues, delay, jitter, loss; and who sends to whom over it.
+"""The network of a simulation: up, path and down queues, delay, jitter and loss, and the routes of messages over it.
 
-The model is the one of the emulators (`harness.emulators.plan`)::
+The model is that of the emulators (`harness.emulators.plan`)::
 
     up queue of the site -> path queue -> loss -> delay and jitter, order kept -> down queue of the site
 
-with messages in the place of packets. A message counts with the headers of its packets (52 bytes of IP and TCP for
-each 1448 of payload, at an MTU of 1500). Between two workers of one site there is that site's local delay only.
+with messages instead of packets. A message includes the headers of its packets (52 bytes of IP and TCP per 1448 bytes
+of payload, at an MTU of 1500). Between two workers of one site there is only the site's local delay.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ from wanbench.harness.testbeds.virtual.queues import Ints, QueueStates, Turn
 from wanbench.harness.testbeds.virtual.tcp import Connections, Load, Tcp
 from wanbench.workloads.comm.blocks import WIRE_HEADER_BYTES
 
-HEADER_BYTES = 52  # IPv4 20, TCP 20, time stamps 12
+HEADER_BYTES = 52  # IPv4 20, TCP 20, timestamps 12
 
 _NO_TCP = Tcp(ramp=False)
 
 
 class VirtualNetwork:
-    """Sites, workers and queues, with the state that they have now.
+    """Sites, workers and queues with their current state.
 
     Args:
-        network: what an emulator would build.
-        seed: of jitter and loss; each directed path has a stream of its own.
-        tcp: what of TCP is modelled.
-        mtu: largest packet, headers included.
+        network: the network that an emulator would build.
+        seed: seed of jitter and loss; each directed path has its own stream.
+        tcp: the modelled features of TCP.
+        mtu: largest packet in bytes, with its headers.
     """
 
     def __init__(self, network: EmulatedNetwork, *, seed: int = 0, tcp: Tcp = _NO_TCP, mtu: int = MTU) -> None:
@@ -53,23 +53,23 @@ class VirtualNetwork:
         self.outages = Outages(count * count)
         self.dead = {src * count + dst: [(0, None)] for (src, dst), link in network.links.items() if link.loss >= 1}
         self.outages.expect(self.dead)
-        self.version = 0  # of the values, which routes resolve once
+        self.version = 0  # counts updates, after which routes are resolved again
         self._latest: Ints | None = None
         self._connections: dict[tuple[str, int], Connections] = {}
 
     def expect_changes(self) -> None:
-        """Values will change: from now on remember what is needed to keep the order of messages then."""
-        self._latest = np.zeros(self.sites**2, np.int64)  # arrival, at the down queue, of what has left on each path
+        """Prepare for `update`: remember the latest arrivals from now on, to keep the order of messages."""
+        self._latest = np.zeros(self.sites**2, np.int64)  # latest arrival at the down queue, of each path
         self._held = np.zeros(self.sites**2, np.int64)
 
     def update(self, network: EmulatedNetwork) -> None:
-        """New values for the same places. What has left its worker travels on by the old ones, and is not overtaken.
+        """Change the values of the network. Messages in flight keep the old values, and are not overtaken.
 
         Raises:
-            ValueError: `expect_changes` did not come first.
+            ValueError: `expect_changes` was not called before.
         """
         if self._latest is None:
-            raise ValueError("expect_changes comes first")
+            raise ValueError("update: call expect_changes first")
         before = self.delay.copy()
         self._take(network)
         self.paths.update(network)
@@ -78,7 +78,7 @@ class VirtualNetwork:
         self.version += 1
 
     def in_order(self, link: Ints, end: Ints) -> Ints:
-        """Arrivals behind those of messages that left before their path got shorter."""
+        """Delay arrivals behind messages that left before their path became shorter."""
         if self._latest is None:
             return end
         end = np.maximum(end, self._held[link])
@@ -92,19 +92,19 @@ class VirtualNetwork:
             self.delay[index], self.path_cost[index] = link.delay_ns, _cost(link.queue)
 
     def connections(self, kind: str, channel: int, count: int) -> Connections:
-        """The `count` connections of a kind and channel; new ones when first asked for."""
+        """The `count` connections of a kind and channel, which are created by the first call."""
         if (kind, channel) not in self._connections:
             self._connections[kind, channel] = Connections(self.tcp, count)
         return self._connections[kind, channel]
 
     def wire_bytes(self, payload: Ints) -> Ints:
-        """Bytes on the wire: the payload and the headers of its packets."""
+        """The bytes on the wire: the payload and the headers of its packets."""
         packets: Ints = -(-payload // self.packet_payload)
         return payload + HEADER_BYTES * packets
 
 
 class Stage:
-    """Some of the messages of a round pass queues of one kind; the others meet unlimited ones."""
+    """The passage of a round's messages through queues of one kind, some of which can be unlimited."""
 
     def __init__(self, states: QueueStates, cost: NDArray[np.float64], queue: Ints, wire_bytes: Ints) -> None:
         limited = cost[queue] > 0
@@ -119,7 +119,7 @@ class Stage:
             self._turn = Turn(states, queue[picked], self.service_ns[picked])
 
     def serve(self, begin: Ints, end: Ints) -> tuple[Ints, Ints]:
-        """When the first and the last byte of each message leave, given when they come."""
+        """Return when the first and the last byte of each message leave, given when they arrive."""
         if self.empty:
             return begin, end
         if self._members is None:
@@ -134,13 +134,14 @@ class Stage:
 
 @dataclass(frozen=True, slots=True)
 class Flying:
-    """Messages that have left: when the first and last byte of those between sites come to the down queue.
+    """Messages in flight.
 
     Attributes:
-        begin, end: those times. near: arrival of messages that stay in their site; None if none does.
-        stalled: TCP made some of them wait.
-        late: how much later those between sites arrive because of an outage; None if none does. They meet the down
-            queue at the time at which they would have come.
+        begin, end: when the first and the last byte of each message between sites reaches the down queue.
+        near: arrival of messages within a site; None if there are none.
+        stalled: whether TCP delayed some messages.
+        late: how much later each message between sites arrives because of an outage; None if none is late. In the
+            down queue they count at the time without the outage.
     """
 
     begin: Ints
@@ -154,14 +155,14 @@ class Route:
     """A round of messages, resolved to queues once and sent as often as needed.
 
     Args:
-        network: whose queues they pass.
-        src: the rank that sends each, shape (messages,). Messages that come to a queue at one time are served in the
-            order given.
-        site: the site that each goes to.
-        payload: bytes of each.
-        index: number of the connection of each, among those that `send` is given; default: that of the message.
-        flows: connections that share each message; one to a site stands for one to each of its workers.
-        datagrams: how many carry each message, if it is not a stream; then TCP has no part in it.
+        network: the network of their queues.
+        src: sender's rank of each message, shape (messages,). Messages that reach a queue at the same time are served
+            in this order.
+        site: destination site of each message.
+        payload: bytes of each message.
+        index: index of each message's connection in those passed to `send`; default is the index of the message.
+        flows: number of connections that share each message: one to a site stands for one to each of its workers.
+        datagrams: number of datagrams of each message, if it is not a TCP stream.
     """
 
     def __init__(
@@ -180,7 +181,7 @@ class Route:
         self._resolve()
 
     def _resolve(self) -> None:
-        """By the values that the network has now."""
+        """Resolve the messages by the current values of the network."""
         network = self._network
         src, site, payload, index, flows, datagrams = self._messages
         self._version = network.version
@@ -213,13 +214,13 @@ class Route:
         self._noise = MessageNoise.of(network.paths, self._link, self._far_delay, packets, slowest, loses=loses)
 
     def send(self, ready: Ints, connections: Connections) -> Ints:
-        """`depart` and `land` at once: when each message has arrived as a whole."""
+        """Call `depart` and `land`. Return when each message has fully arrived."""
         return self.land(self.depart(ready, connections), connections)
 
     def depart(self, ready: Ints, connections: Connections | None) -> Flying:
-        """Let the messages leave when they are ready, through up and path queues and over their delay.
+        """Send the messages when they are ready, through up and path queues and their delay.
 
-        `connections`: their TCP state; None of datagrams.
+        `connections` is their TCP state; None for datagrams.
         """
         if self._version != self._network.version:
             self._resolve()
@@ -246,11 +247,11 @@ class Route:
 
     @property
     def shares_down(self) -> bool:
-        """True if messages meet a limit on the way in, where those of other rounds may come first."""
+        """Whether the down queues limit the messages, so that those of other rounds can be served first."""
         return not self._down.empty
 
     def land(self, flying: Flying, connections: Connections) -> Ints:
-        """When each message has arrived as a whole, behind what came before it through the down queues."""
+        """Pass the messages through the down queues. Return when each has fully arrived."""
         end = flying.end
         if len(end):
             _, end = self._down.serve(flying.begin, end)
@@ -264,7 +265,7 @@ class Route:
         return flying.near
 
     def land_span(self, flying: Flying) -> tuple[Ints, Ints]:
-        """When the first and the last byte of each message of datagrams have come through the down queues."""
+        """Pass messages of datagrams through the down queues. Return when their first and last bytes have arrived."""
         begin, end = self._down.serve(flying.begin, flying.end) if len(flying.end) else (flying.begin, flying.end)
         if flying.near is None or self._far is None:
             return begin, end
@@ -273,7 +274,7 @@ class Route:
         return begins, ends
 
     def left_ns(self, flying: Flying) -> int:
-        """When the last byte of messages between sites was on its way, jitter included; 0 if there are none."""
+        """When the last byte of the messages between sites had left, with jitter; 0 if there are none."""
         return int((flying.end - self._far_delay).max()) if len(flying.end) else 0
 
     def _stall(self, ready: Ints, connections: Connections, losses: Ints | None, tail_lost: Ints | None) -> Ints | None:
@@ -287,5 +288,5 @@ def _costs(queues: tuple[Queue, ...]) -> NDArray[np.float64]:
 
 
 def _cost(queue: Queue) -> float:
-    """Nanoseconds a byte; 0 where the rate is unlimited."""
+    """Nanoseconds per byte; 0 if the rate is unlimited."""
     return 0.0 if queue.rate_bytes_per_s is None else 1e9 / queue.rate_bytes_per_s

@@ -1,4 +1,4 @@
-"""Jitter and loss: what a path draws for each message, from a stream of its own."""
+"""Jitter and loss: the random draws of each path, from its own stream."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ _PLAUSIBLE_SIGMAS = 6
 
 
 class PathStreams:
-    """Jitter and loss of every directed path, how much each has drawn, and its latest arrival.
+    """The jitter and loss of every directed path, its number of draws so far, and its latest arrival.
 
     Args:
         network: the paths; path (a, b) has index a x sites + b.
-        seed: of all streams; a path's own is named by its sites.
+        seed: seed of all streams; a path's stream is named after its sites.
     """
 
     def __init__(self, network: EmulatedNetwork, seed: int) -> None:
@@ -32,7 +32,7 @@ class PathStreams:
         self._latest = np.zeros(sites * sites, np.int64)
 
     def update(self, network: EmulatedNetwork) -> None:
-        """New values for the same places; streams go on. A path that loses everything has an outage instead."""
+        """Change the values of the network. Streams continue. A path that loses everything has an outage instead."""
         sites = len(network.sites)
         for (src, dst), link in network.links.items():
             index = src * sites + dst
@@ -41,18 +41,20 @@ class PathStreams:
                 self._keys[index] = streams.key(self._seed, network.sites[src], network.sites[dst])
 
     def draw(self, links: Ints, nth: NDArray[np.uint64], heads: Ints, counts: NDArray[np.uint64]) -> Floats:
-        """The next number in (0, 1) of each message's path.
+        """Draw the next number in (0, 1) of each message's path.
 
         Args:
-            links: path of each message. nth: how many messages before it in this round share its path.
-            heads: the distinct paths. counts: their messages in this round.
+            links: path of each message.
+            nth: number of earlier messages of this round on the same path.
+            heads: the distinct paths.
+            counts: number of their messages in this round.
         """
         numbers = self._drawn[links] + nth
         self._drawn[heads] += counts
         return streams.uniform(self._keys[links], numbers)
 
     def lost(self, link: int, count: int) -> NDArray[np.bool_]:
-        """Which of the next `count` packets of a path are lost, each on its own."""
+        """Draw independently whether each of the next `count` packets of a path is lost."""
         if not self.loss[link]:
             return np.zeros(count, np.bool_)
         numbers = self._drawn[link] + np.arange(count, dtype=np.uint64)
@@ -61,10 +63,10 @@ class PathStreams:
         return lost
 
     def in_order(self, links: Ints, departure: Ints, jitter: Ints) -> Ints:
-        """Arrivals, delay apart, such that nothing overtakes on its path.
+        """Return the arrivals, without the constant delay, such that no message overtakes another on its path.
 
-        A later round may bring an earlier departure. So an arrival is held back only by what it can have met: one
-        that lies no further ahead than jitter reaches.
+        A later round can have earlier departures. So an arrival is held back only by messages that it can have met:
+        those no further ahead than jitter can explain.
         """
         order = np.lexsort((departure, links))
         links, arrival = links[order], (departure + jitter)[order]
@@ -81,10 +83,10 @@ class PathStreams:
 
 
 class MessageNoise:
-    """What the messages of one kind of round draw. Use `of`.
+    """The draws for the messages of one kind of round. Create it with `of`.
 
-    A message of many packets has arrived when the last of them has, which waits for those before it: its jitter is the
-    largest of as many draws as packets follow each other within a standard deviation.
+    A message of many packets has arrived when its last packet has, which waits for those before it. So its jitter is
+    the largest of several draws: one for each packet sent within one standard deviation of jitter.
     """
 
     def __init__(
@@ -106,12 +108,13 @@ class MessageNoise:
     def of(
         paths: PathStreams, links: Ints, delay: Ints, packets: Ints, slowest_ns: Ints, *, loses: bool = True
     ) -> MessageNoise | None:
-        """For messages on these paths; None if the paths have neither jitter nor loss.
+        """Return the noise for messages on these paths, or None if the paths have neither jitter nor loss.
 
         Args:
-            delay: one way, of each message. packets: how many each has.
-            slowest_ns: how long its slowest queue is busy with it.
-            loses: whether a loss is the message's business; that of a datagram is not.
+            delay: one-way delay of each message.
+            packets: number of packets of each message.
+            slowest_ns: service time of each message in its slowest queue.
+            loses: whether to draw losses; the caller draws those of datagrams.
         """
         sigma = paths.jitter_ns[links]
         jitters, loses = bool(sigma.any()), loses and bool(paths.loss[links].any())
@@ -122,7 +125,7 @@ class MessageNoise:
         return MessageNoise(paths, links, delay, packets, close, jitters=jitters, loses=loses)
 
     def draw(self) -> tuple[Ints | None, Ints | None, Ints | None]:
-        """(packets lost, 1 where the last one is among them, deviation from the delay) of each; None is all 0."""
+        """Draw (lost packets, 1 if the last one is lost, deviation from the delay) of each message; None is all 0."""
         jitter = losses = tail = None
         if self._jitters:
             largest = streams.normal(self._uniform() ** self._one_over_close)
@@ -135,7 +138,7 @@ class MessageNoise:
                 for i in hit.tolist():
                     quantile, packets = float(uniform[i] / self._any_lost[i]), int(self._packets[i])
                     losses[i] = lost_packets(quantile, packets, float(self._loss[i]))
-                    # One draw serves twice: its last digits say whether the end of the message is hit.
+                    # One draw serves twice: its last digits decide whether the last packet is lost.
                     tail[i] = (uniform[i] * 1e9) % 1 < losses[i] / packets
         return losses, tail, jitter
 
@@ -144,7 +147,7 @@ class MessageNoise:
 
 
 def lost_packets(quantile: float, packets: int, loss: float) -> int:
-    """How many of some packets are lost, given that one is: the quantile, in (0, 1), of that distribution."""
+    """The quantile, in (0, 1), of the number of lost packets, given that at least one is lost."""
     chance = total = (1 - loss) ** packets
     target = total + quantile * (1 - total)
     lost = 0

@@ -1,10 +1,10 @@
-"""Outages on the simulated clock: when nothing gets through a directed path, and what that costs a message.
+"""Outages on the simulated clock: when nothing gets through a directed path, and how this delays messages.
 
-A packet is lost where the emulators lose it: behind the path's queue, before its delay. What was past that point
-arrives. A message some of which is lost goes on when TCP sends again and that gets through: at the first of its
-attempts (`virtual.tcp.attempts`) after the path has healed. Later messages of the connection arrive behind it.
+A packet is lost at the same point as in the emulators: after the path's queue, before its delay. Packets past that
+point arrive. If a part of a message is lost, the message continues with the first retransmission
+(`virtual.tcp.attempts`) after the path has healed. Later messages of the connection arrive behind it.
 
-An outage in one direction costs nothing in the other: that acknowledgements are lost too is not modelled.
+An outage in one direction does not affect the other: the loss of acknowledgements is not modelled.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ Spans = Sequence[tuple[int, int | None]]
 
 
 class Outages:
-    """Of the directed paths of a network; path (a, b) has index a x sites + b.
+    """The outages of the directed paths of a network. Path (a, b) has index a x sites + b.
 
     Args:
-        paths: how many there are.
+        paths: number of paths.
     """
 
     def __init__(self, paths: int) -> None:
@@ -35,14 +35,14 @@ class Outages:
         return bool(self._of)
 
     def expect(self, spans: Mapping[int, Spans]) -> None:
-        """What is known now of each path: (begin, end) in nanoseconds, in order; an end of None never comes."""
+        """Set the outages known now: (begin, end) in nanoseconds per path, in order. An end of None is never."""
         self._of = {path: [(begin, NEVER if end is None else end) for begin, end in of] for path, of in spans.items()}
         self._first[:], self._last[:] = NEVER, 0
         for path, of in self._of.items():
             self._first[path], self._last[path] = of[0][0], of[-1][1]
 
     def lost(self, path: int, times: Ints) -> NDArray[np.bool_]:
-        """Which packets that come to the end of the path's queue at these times are lost."""
+        """Whether packets that reach the end of the path's queue at these times are lost."""
         found = np.zeros(len(times), np.bool_)
         for begin, end in self._of.get(path, ()):
             found |= (times >= begin) & (times < end)
@@ -51,12 +51,14 @@ class Outages:
     def late_ns(
         self, connections: Connections, index: Ints, path: Ints, begin: Ints, end: Ints, packets: Ints, load: Load
     ) -> Ints | None:
-        """How much later messages arrive than without outages; None if none does.
+        """How much later each message arrives than without outages, or None if none is later.
 
         Args:
-            index: the connection of each message. path: its directed path.
-            begin, end: when its first and its last byte come to the end of the path's queue.
-            packets: how many carry it. load: what it puts on its connection.
+            index: the connection of each message.
+            path: its directed path.
+            begin, end: when its first and its last byte reach the end of the path's queue.
+            packets: number of its packets.
+            load: its load on its connection.
         """
         near = np.flatnonzero((begin < self._last[path]) & (end >= self._first[path]))
         late: Ints | None = None
@@ -81,5 +83,5 @@ class Outages:
         return None
 
     def _dark(self, path: int, time: int) -> int | None:
-        """If nothing gets through at a time: until when."""
+        """Return the end of the outage at this time, or None if there is none."""
         return next((healed for dark, healed in self._of.get(path, ()) if dark <= time < healed), None)

@@ -1,13 +1,13 @@
-"""Queues that messages share, for whole rounds of messages at once.
+"""Queues that messages share, computed for whole rounds of messages at once.
 
-A message is fluid: it occupies a queue for size / rate, and its first bytes go on while its last are still waiting.
-So what passes three queues takes the time of the slowest, as packets do, and not the sum. Messages that come to a queue
-at one time are interleaved, as the packets of several connections are: they begin and end together. Otherwise, first
-come, first served.
+A message is fluid: it occupies a queue for size / rate, and its first bytes leave while its last are still waiting.
+So a message through three queues takes the time of the slowest, as packets do, and not the sum. Messages that reach a
+queue at the same time are interleaved like the packets of several connections: they begin and end together. All others
+are served first come, first served.
 
-Rounds of different operations are served one after the other, in the order of their earliest message, although their
-messages interleave. A queue therefore remembers its last idle gap: a message of a later round that came within it is
-served there, and only what does not fit moves the end of the queue. Work is neither lost nor invented.
+Rounds of different operations are served one after another, in the order of their earliest message, although their
+messages interleave. A queue therefore remembers its last idle gap. A message of a later round that arrived within the
+gap is served there, and only the part that does not fit moves the end of the queue. The total service time is exact.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _FAR = np.int64(1) << np.int64(61)
 
 
 class QueueStates:
-    """When each of some queues is free again, and its last idle gap; nanoseconds."""
+    """The time when each queue is free again, and its last idle gap, in nanoseconds."""
 
     def __init__(self, count: int) -> None:
         self.end = np.zeros(count, np.int64)
@@ -31,12 +31,12 @@ class QueueStates:
 
 
 class Turn:
-    """How the messages of a round meet some queues, resolved once and used for every such round.
+    """The passage of a round's messages through queues of one kind, resolved once and used for every such round.
 
     Args:
-        states: of all queues of this kind.
+        states: states of all queues of this kind.
         queue: the queue of each message, shape (messages,).
-        service_ns: how long each occupies it.
+        service_ns: service time of each message.
     """
 
     def __init__(self, states: QueueStates, queue: Ints, service_ns: Ints) -> None:
@@ -50,7 +50,7 @@ class Turn:
         self._alone = len(self._first) == len(order)
 
     def serve(self, arrival: Ints) -> tuple[Ints, Ints]:
-        """(when each message's service begins, when it ends) for messages that arrive at these times."""
+        """Return (begin, end) of each message's service for messages that arrive at these times."""
         order = self._order
         arrival = arrival if self._presorted else arrival[order]
         if self._alone:
@@ -66,13 +66,13 @@ class Turn:
         return (begin, end) if self._presorted else (_back(begin, order), _back(end, order))
 
     def _by_time(self, arrival: Ints) -> Ints | None:
-        """The order by queue and time; None if it is the order of the messages already."""
+        """Return the order by queue and time, or None if the messages are already in this order."""
         late = arrival[1:] < arrival[:-1]
         late[self._first[1:] - 1] = False
         return np.lexsort((arrival, self._segment)) if late.any() else None
 
     def _serve_alone(self, arrival: Ints) -> tuple[Ints, Ints]:
-        """At most one message a queue."""
+        """Serve at most one message per queue."""
         states, queue, service = self._states, self._queue, self._service
         free = states.end[queue]
         gap_end = states.gap_end[queue]
@@ -93,7 +93,7 @@ class Turn:
         return _interleaved(arrival, service, self._segment, end)
 
     def _serve_late_round(self, arrival: Ints, service: Ints) -> tuple[Ints, Ints]:
-        """Some messages came before ones that were served already: they go into the gap, the others behind."""
+        """Serve a round in which some messages arrived before others already served: they fit into the gap."""
         states, queue = self._states, self._queue
         early = arrival < states.gap_end[queue]
         end = np.empty_like(arrival)
@@ -115,7 +115,7 @@ class Turn:
 
 
 def _behind(states: QueueStates, queue: Ints, segment: Ints, first: Ints, arrival: Ints, service: Ints) -> Ints:
-    """When messages end that are served behind all before them; sorted by queue and time, as `segments` has them."""
+    """The ends of messages that queue behind all earlier ones, sorted by queue and time as `segments` expects."""
     heads = queue[first]
     free = states.end[heads]
     end = in_turn(arrival, service, segment, first, free)
@@ -128,14 +128,14 @@ def _behind(states: QueueStates, queue: Ints, segment: Ints, first: Ints, arriva
 
 
 def _back(values: Ints, order: Ints) -> Ints:
-    """From the order of service to the order of the messages."""
+    """Sort values from the order of service back to the order of the messages."""
     out = np.empty_like(values)
     out[order] = values
     return out
 
 
 def segments(queue: Ints) -> tuple[Ints, Ints]:
-    """(number of the queue among those present, index of each one's first message) of messages sorted by queue."""
+    """Number the queues of messages sorted by queue. Return each message's number, and each queue's first index."""
     new = np.empty(len(queue), np.bool_)
     new[0] = True
     np.not_equal(queue[1:], queue[:-1], out=new[1:])
@@ -143,7 +143,7 @@ def segments(queue: Ints) -> tuple[Ints, Ints]:
 
 
 def _lasts(first: Ints, count: int) -> Ints:
-    """The index of the last message of each segment, given those of the first ones."""
+    """The index of the last message of each segment, given those of the first."""
     last = np.empty_like(first)
     last[:-1] = first[1:]
     last[-1] = count
@@ -151,7 +151,7 @@ def _lasts(first: Ints, count: int) -> Ints:
 
 
 def in_turn(arrival: Ints, service: Ints, segment: Ints, first: Ints, free: Ints) -> Ints:
-    """When each message has been served: end_i = max(arrival_i, end_{i-1}) + service_i, in every queue.
+    """The end of each message's service: end_i = max(arrival_i, end_{i-1}) + service_i in every queue.
 
     With C the running sum of the service times, end_i - C_i is the running maximum of arrival_i - C_{i-1}.
     """
@@ -159,7 +159,7 @@ def in_turn(arrival: Ints, service: Ints, segment: Ints, first: Ints, free: Ints
     slack = arrival.copy()
     slack[first] = np.maximum(slack[first], free)
     slack -= total - service
-    # A running maximum over all queues at once: each is lifted above the one before it.
+    # Compute the running maximum of all queues at once by shifting each queue above the one before it.
     span = slack.max() - slack.min() + 1
     if int(span) * len(first) >= int(_FAR):
         for begin, last in zip(first, _lasts(first, len(slack)), strict=True):
@@ -171,7 +171,7 @@ def in_turn(arrival: Ints, service: Ints, segment: Ints, first: Ints, free: Ints
 
 
 def _interleaved(arrival: Ints, service: Ints, segment: Ints, end: Ints) -> tuple[Ints, Ints]:
-    """(begin, end) of service where messages that came to a queue at one time share it; sorted by queue and time."""
+    """The (begin, end) of service, shared by messages that reached a queue at the same time; sorted by both."""
     new = np.empty(len(arrival), np.bool_)
     new[0] = True
     np.not_equal(arrival[1:], arrival[:-1], out=new[1:])
@@ -185,9 +185,9 @@ def _interleaved(arrival: Ints, service: Ints, segment: Ints, end: Ints) -> tupl
 
 
 def _note_gaps(states: QueueStates, queue: Ints, previous: Ints, arrival: Ints) -> None:
-    """Remember the last idle time of each queue; messages are sorted by queue and time."""
+    """Remember the last idle gap of each queue. Messages are sorted by queue and time."""
     idle = (arrival > previous).nonzero()[0]
-    # Of several gaps of a queue the last one stays, because it is assigned last.
+    # If a queue has several gaps, the last one remains, because it is assigned last.
     at = queue[idle]
     states.gap_begin[at] = previous[idle]
     states.gap_end[at] = arrival[idle]

@@ -14,7 +14,7 @@ import torch
 
 from wanbench.harness.emulators.plan import EmulatedNetwork
 from wanbench.harness.results.steps import Steps
-from wanbench.harness.testbeds.virtual.changing import Changing
+from wanbench.harness.testbeds.virtual.changing import ChangingNetwork
 from wanbench.harness.testbeds.virtual.fabric import SimulatedFabric
 from wanbench.harness.testbeds.virtual.kernel import Simulation
 from wanbench.harness.testbeds.virtual.network import VirtualNetwork
@@ -29,57 +29,60 @@ from wanbench.workloads.seeding import torch_seed
 
 @dataclass(frozen=True)
 class Simulated:
-    """What came out of a simulation: the outcome of every rank, and all rows."""
+    """The result of a simulation: the outcome of every rank, and all step rows."""
 
     outcomes: Sequence[Outcome]
     steps: Steps
 
 
 def simulate(
-    todo: Sequence[Job],
+    jobs: Sequence[Job],
     network: EmulatedNetwork,
     tcp: Tcp,
     *,
     shuffle: int | None = None,
     stopped: threading.Event | None = None,
-    changing: Changing | None = None,
+    changing: ChangingNetwork | None = None,
 ) -> Simulated:
     """Run the jobs of all ranks on one simulated clock.
 
     Args:
-        todo: by rank; equal but for the rank. network: what joins them.
-        tcp: what of TCP is modelled. shuffle: see `Simulation`, as `stopped`.
-        changing: how the network changes meanwhile.
+        jobs: jobs by rank, equal except for the rank.
+        network: the network between the workers.
+        tcp: the modelled features of TCP.
+        shuffle, stopped: see `Simulation`.
+        changing: changes of the network during training.
 
     Raises:
-        SimulationError: a worker raised. Stopped: `stopped` was set.
+        SimulationError: a worker raised an error.
+        Stopped: `stopped` was set.
     """
-    own = _RandomStates(todo[0].seed) if "model" in todo[0].workload else None
-    simulation = Simulation(shuffle=shuffle, stopped=stopped, own=own)
-    joined = VirtualNetwork(network, seed=todo[0].seed, tcp=tcp)
-    fabric = SimulatedFabric(simulation, joined, todo[0].collective, todo[0].channels)
-    group = MemoryGroup(len(todo), fabric)
+    random_states = _RandomStates(jobs[0].seed) if "model" in jobs[0].workload else None
+    simulation = Simulation(shuffle=shuffle, stopped=stopped, enter=random_states)
+    virtual = VirtualNetwork(network, seed=jobs[0].seed, tcp=tcp)
+    fabric = SimulatedFabric(simulation, virtual, jobs[0].collective, jobs[0].channels)
+    group = MemoryGroup(len(jobs), fabric)
     if changing is not None:
-        changing.follow(simulation, joined)
+        changing.follow(simulation, virtual)
     steps = Steps()
     outcomes: dict[int, Outcome] = {}
-    for job in todo:
+    for job in jobs:
         simulation.spawn(job.rank, _worker(job, group, steps, outcomes, changing))
     threads = torch.get_num_threads()
-    torch.set_num_threads(1)  # as in a worker process; sums depend on it
+    torch.set_num_threads(1)  # as in a worker process, because sums depend on it
     try:
         simulation.run()
     finally:
         torch.set_num_threads(threads)
-        if own is not None:
-            own.restore()
-    return Simulated([outcomes[job.rank] for job in todo], steps)
+        if random_states is not None:
+            random_states.restore()
+    return Simulated([outcomes[job.rank] for job in jobs], steps)
 
 
 def _worker(
-    job: Job, group: MemoryGroup, steps: Steps, outcomes: dict[int, Outcome], changing: Changing | None
+    job: Job, group: MemoryGroup, steps: Steps, outcomes: dict[int, Outcome], changing: ChangingNetwork | None
 ) -> Callable[[], None]:
-    """What a worker process does with a job, on the simulated clock."""
+    """Return a function that runs a job as a worker process does, on the simulated clock."""
 
     def body() -> None:
         clock = VirtualClock(group.fabric, job.rank)
@@ -87,15 +90,15 @@ def _worker(
         if changing is None:
             outcomes[job.rank] = session.run(job, comm, clock, steps.add, phantom=True)
         else:
-            emit = changing.heard(job, steps.add)
-            warm = partial(changing.began, job.world_size)
+            emit = changing.watch_steps(job, steps.add)
+            warm = partial(changing.worker_began, job.world_size)
             outcomes[job.rank] = session.run(job, comm, clock, emit, warm=warm, phantom=True)
 
     return body
 
 
 class _RandomStates:
-    """Swaps the global random states, so that a user's model draws as if its worker had the process to itself."""
+    """Swaps the global random states, so that a user's model draws as if its worker were alone in the process."""
 
     def __init__(self, seed: int) -> None:
         self._seed = seed
@@ -106,10 +109,10 @@ class _RandomStates:
         if rank in self._states:
             _set_random_states(self._states[rank])
         else:
-            own = torch_seed(self._seed, "global random states", rank)
-            torch.manual_seed(own)
-            random.seed(own)
-            np.random.seed(own % 2**32)
+            seed = torch_seed(self._seed, "global random states", rank)
+            torch.manual_seed(seed)
+            random.seed(seed)
+            np.random.seed(seed % 2**32)
 
         def leave() -> None:
             self._states[rank] = _random_states()
@@ -117,7 +120,7 @@ class _RandomStates:
         return leave
 
     def restore(self) -> None:
-        """As before the simulation."""
+        """Restore the states from before the simulation."""
         _set_random_states(self._before)
 
 

@@ -1,6 +1,6 @@
-"""Random numbers by counter: draw number n of a stream depends on the stream's name and on n alone.
+"""Random numbers by counter: draw number n of a stream depends only on the stream's name and on n.
 
-Thousands of paths therefore draw in one numpy call, and what a path draws does not depend on what others do.
+Thousands of paths can therefore draw in one numpy call, and the draws of a path do not depend on other paths.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ Words = NDArray[np.uint64]
 
 
 def key(seed: int, *name: object) -> int:
-    """The 64-bit key of the stream `name` of `seed`."""
+    """Return the 64-bit key of the stream `name` of `seed`."""
     text = "/".join(str(part) for part in (seed, *name))
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "little")
 
 
 def uniform(keys: Words, counters: Words) -> Floats:
-    """Numbers in (0, 1): draw `counters[i]` of stream `keys[i]`, by two rounds of splitmix64."""
+    """Return numbers in (0, 1): draw `counters[i]` of stream `keys[i]`, by two rounds of splitmix64."""
     words = _mixed(keys + _mixed(counters))
     return ((words >> np.uint64(11)).astype(np.float64) + 0.5) / 2.0**53
 
@@ -58,7 +58,7 @@ _TAIL = 0.02425
 
 
 def normal(uniforms: Floats) -> Floats:
-    """The standard normal quantile of numbers in (0, 1)."""
+    """Return the standard normal quantiles of numbers in (0, 1)."""
     q = uniforms - 0.5
     r = q * q
     out = np.polyval(_A, r) * q / np.polyval(_B, r)

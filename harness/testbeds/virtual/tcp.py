@@ -1,22 +1,22 @@
-"""What TCP adds to the time of a message: a window that opens round trip by round trip, and what a loss costs.
+"""The time that TCP adds to a message: a window that opens over several round trips, and retransmissions.
 
-The model, per connection (Reno, as the built-in experiments pin it):
+The model of each connection (Reno, as the built-in experiments pin it):
 
-* It begins with 10 segments of 1448 bytes and doubles the window each round trip (slow start) until its first loss;
-  after that the window grows by one segment a round trip (congestion avoidance).
-* While the window is smaller than what the path holds in a round trip, the sender waits for acknowledgements: a round
-  trip is `window` bytes long, and the rest of it is stall.
-* The window grows to at most twice what was last in flight, as in Linux, and to 32 MiB, half of the buffers that
-  workers pin (tcp_rmem, tcp_wmem).
+* It begins with 10 segments of 1448 bytes and doubles the window each round trip (slow start) until its first loss.
+  After that the window grows by one segment per round trip (congestion avoidance).
+* While the window is smaller than the capacity of the path, the sender waits for acknowledgements: it sends `window`
+  bytes per round trip, and stalls for the rest of it.
+* The window grows to at most twice the bytes last in flight, as in Linux, and to at most 32 MiB, half of the buffers
+  that workers pin (tcp_rmem, tcp_wmem).
 * With `slow_start_after_idle`, each retransmission timeout (RTT + 200 ms) of silence halves the window, down to 10
   segments.
-* What an outage swallows is sent again by a probe after two round trips, and then after timeouts that begin at RTT +
-  200 ms and double each time, as in Linux. What gets through after a timeout starts from a window of one segment.
-* A loss costs one round trip (fast retransmit) and half of the window. If it hits the last packet, nothing follows
-  that would reveal it: a probe is sent after two round trips, and after 200 ms more if the message was one packet.
+* Packets lost in an outage are sent again by a probe after two round trips, and then after timeouts that begin at RTT +
+  200 ms and double each time, as in Linux. After a timeout the window restarts at one segment.
+* A loss costs one round trip (fast retransmit) and half of the window. If the last packet is lost, no later packet
+  reveals it: a probe is sent after two round trips, and 200 ms later if the message had only one packet.
 
 Not modelled: losses because the sender overflows a queue's buffer, delayed acknowledgements, and the bytes of
-acknowledgements on the way back.
+acknowledgements in the opposite direction.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ MAX_WINDOW = float(32 << 20)
 MIN_TIMEOUT_NS = 200_000_000
 MAX_TIMEOUT_NS = 120_000_000_000
 
-NEVER = 1 << 60  # nanoseconds: what comes then does not come
+NEVER = 1 << 60  # nanoseconds: an event at this time does not happen
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -42,11 +42,11 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Tcp:
-    """What of TCP is modelled.
+    """The modelled features of TCP.
 
     Attributes:
-        ramp: windows; without, a message is limited by the rates alone, and a loss costs its round trip only.
-        slow_start_after_idle: as Linux's setting of that name.
+        ramp: windows. Without them only rates limit a message, and a loss costs only its round trip.
+        slow_start_after_idle: the Linux setting of that name.
     """
 
     ramp: bool = True
@@ -54,7 +54,7 @@ class Tcp:
 
 
 class Connections:
-    """The windows of some connections that carry messages of one kind."""
+    """The windows of connections that carry messages of one kind."""
 
     def __init__(self, tcp: Tcp, count: int) -> None:
         self._tcp = tcp
@@ -62,15 +62,17 @@ class Connections:
         self._avoiding = np.zeros(count, np.bool_)  # congestion avoidance: a loss has been seen
         self._last_sent = np.zeros(count, np.int64)
         self._last_arrival = np.zeros(count, np.int64)
-        self._resumes: dict[int, int] = {}  # when a connection that an outage holds gets through again
+        self._resumes: dict[int, int] = {}  # when a connection held by an outage gets through again
 
     def stall_ns(self, index: Ints, ready: Ints, load: Load, losses: Ints | None, tail_lost: Ints | None) -> Ints:
         """How much longer messages take than their bytes at the rate of their path.
 
         Args:
             index: the connection of each message, all different.
-            ready: when each begins. load: what they carry.
-            losses: packets lost of each, and 1 in `tail_lost` where its last one is among them; None if none are.
+            ready: when each message begins.
+            load: their load.
+            losses: number of lost packets of each message; None if no packet is lost.
+            tail_lost: 1 for each message that loses its last packet; None if no packet is lost.
         """
         window = self._window[index]
         if self._tcp.ramp and self._tcp.slow_start_after_idle:
@@ -97,14 +99,15 @@ class Connections:
         return stall
 
     def resume_ns(self, index: int, lost: Lost, dark: Callable[[int], int | None]) -> int:
-        """When what an outage swallowed has got through, as if the rest of the message took no time; `NEVER` or later
-        if it does not.
+        """When the packets lost in an outage arrive, without the rest of the message; `NEVER` or later if they do not.
 
         Args:
-            index: the connection. dark: until when nothing gets through at a time; None if something does.
+            index: the connection.
+            lost: the lost packets.
+            dark: returns the end of the outage at a time, or None if there is none.
         """
         known = self._resumes.get(index, 0)
-        if known > lost.at_ns:  # it is being sent again already, and this is behind it
+        if known > lost.at_ns:  # the connection already retransmits, and this message is behind
             return known
         for time, probe in attempts(lost):
             healed = dark(time)
@@ -116,8 +119,8 @@ class Connections:
         raise AssertionError("attempts never end")
 
     def _restart(self, index: int, lost: Lost, *, probe: bool) -> int:
-        """Nanoseconds that the window costs what is sent again."""
-        if probe:  # nothing but the acknowledgement of the probe is waited for
+        """The nanoseconds that the window adds to a retransmission."""
+        if probe:  # it only waits for the acknowledgement of the probe
             self._window[index] = max(self._window[index] / 2, 2.0 * SEGMENT_BYTES)
             self._avoiding[index] = True
             return lost.rtt_ns
@@ -127,7 +130,7 @@ class Connections:
         return round(flow.stall_ns)
 
     def in_order(self, index: Ints, arrival: Ints) -> Ints:
-        """Arrival times such that nothing overtakes an earlier message of its connection."""
+        """Return arrival times such that no message overtakes an earlier one of its connection."""
         arrival = np.maximum(arrival, self._last_arrival[index])
         self._last_arrival[index] = arrival
         return arrival
@@ -135,13 +138,15 @@ class Connections:
 
 @dataclass(frozen=True)
 class Lost:
-    """What an outage swallowed of a message.
+    """The part of a message that is lost in an outage.
 
     Attributes:
-        at_ns: when the first of it was lost. rtt_ns: of its connection, without queueing.
-        smoothed_ns: the round-trip time that TCP knows, which is that of the end of a burst: behind the burst on the
-            way there, and, as workers send at the same time, behind another one on the way back.
-        packets: of the whole message. nbytes: of what was lost.
+        at_ns: when its first packet was lost.
+        rtt_ns: round-trip time of the connection without queueing.
+        smoothed_ns: round-trip time that TCP measured at the end of a burst: it includes the queue of that burst in
+            one direction and, as workers send at the same time, of another burst in the other.
+        packets: number of packets of the whole message.
+        nbytes: number of lost bytes.
     """
 
     at_ns: int
@@ -152,10 +157,10 @@ class Lost:
 
 
 def attempts(lost: Lost) -> Iterator[tuple[int, bool]]:
-    """When TCP sends again what it has no word of, as (time, whether it is a probe), without end.
+    """Yield the retransmissions of unacknowledged data as (time, whether it is a probe), without end.
 
-    A probe (RFC 8985) goes out after two round trips, 200 ms later if one packet is all there is, and not after the
-    timeout. The timeout then begins anew, as in Linux (`tcp_send_loss_probe`).
+    A probe (RFC 8985) is sent after two round trips, 200 ms later if the message has only one packet, but never later
+    than the timeout. The timeout then restarts, as in Linux (`tcp_send_loss_probe`).
     """
     timeout = lost.smoothed_ns + MIN_TIMEOUT_NS
     time = lost.at_ns + min(2 * lost.smoothed_ns + (MIN_TIMEOUT_NS if lost.packets <= 1 else 0), timeout)
@@ -168,12 +173,12 @@ def attempts(lost: Lost) -> Iterator[tuple[int, bool]]:
 
 @dataclass(frozen=True)
 class Load:
-    """What the messages of a round put on their connections; arrays of shape (messages,).
+    """The load of a round's messages on their connections. Arrays have the shape (messages,).
 
     Attributes:
-        flow_bytes: payload of each connection; a message to a site may stand for one to each of its workers.
-        rtt_ns: there and back without queueing.
-        drain_ns: how long the messages of the round keep the busiest queue that this one passes.
+        flow_bytes: payload per connection; a message to a site can stand for one to each of its workers.
+        rtt_ns: round-trip time without queueing.
+        drain_ns: time that the round occupies the busiest queue of each message.
     """
 
     flow_bytes: Floats
@@ -190,7 +195,7 @@ class _Flow:
         self.stall_ns = 0.0
 
     def carry(self, nbytes: float, losses: int, *, ramp: bool) -> None:
-        """Send `nbytes` with losses spread evenly over them."""
+        """Send `nbytes`, with the losses spread evenly over them."""
         if not ramp:
             self.stall_ns += self.rtt_ns if losses else 0.0
             return
@@ -202,7 +207,7 @@ class _Flow:
                 self.avoiding = True
 
     def _send(self, nbytes: float) -> None:
-        """Without a loss."""
+        """Send `nbytes` without a loss."""
         full = min(self.rtt_ns / self.ns_per_byte if self.ns_per_byte else math.inf, MAX_WINDOW)
         if not self.avoiding:
             sent = 0.0
@@ -213,7 +218,8 @@ class _Flow:
             self._at_limit(nbytes - sent)
             self.window = min(max(self.window, 2 * (nbytes - sent)), MAX_WINDOW, self.window + nbytes - sent)
         elif nbytes > self.window:
-            # n round trips carry n w + n^2 segment / 2. All but the last are waited for, until the path is full.
+            # n round trips carry n w + n^2 segment / 2 bytes. The sender waits for all but the last, until the path
+            # is full.
             segment = float(SEGMENT_BYTES)
             rounds = (math.sqrt(self.window**2 + 2 * segment * nbytes) - self.window) / segment
             short = min(math.ceil(rounds) - 1.0, max(0.0, (full - self.window) / segment))
@@ -222,7 +228,7 @@ class _Flow:
             self.window = min(self.window + rounds * segment, MAX_WINDOW)
 
     def _at_limit(self, nbytes: float) -> None:
-        """The window cannot grow, and is still smaller than what the path holds."""
+        """Send `nbytes` with the largest window, if it is smaller than the capacity of the path."""
         if self.window >= MAX_WINDOW and nbytes > self.window:
             waits = math.ceil(nbytes / self.window) - 1
             self.stall_ns += waits * max(0.0, self.rtt_ns - self.window * self.ns_per_byte)

@@ -1,4 +1,4 @@
-"""The simulated clock as a testbed: nothing is started for it, and nothing is left behind."""
+"""The simulated clock as a testbed. It starts no process and leaves nothing behind."""
 
 from __future__ import annotations
 
@@ -13,39 +13,39 @@ _LOG_TAIL_LINES = 12
 
 
 class VirtualTestbed:
-    """One simulation at a time, because they share the interpreter; it is its own slot."""
+    """Runs one simulation at a time, because they share the interpreter. The testbed is its own slot."""
 
     def __init__(self) -> None:
         self._stopped = threading.Event()
         self._busy = threading.Lock()
 
     def open_slot(self, emulator: str) -> VirtualTestbed:
-        """This; no emulator is needed."""
+        """Return this testbed. It needs no emulator."""
         return self
 
     def train(self, training: Training) -> Trained:
-        """Simulate it. Raises: RepFailed: a worker raised an error, or waits for what never comes."""
+        """Simulate a training. Raises: RepFailed, if a worker raised an error, or waits for a message without end."""
         with self._busy:
             return self._simulated(training)
 
     def kill(self) -> None:
-        """End what is being simulated."""
+        """End the current simulation."""
         self._stopped.set()
 
     def close(self) -> None:
-        """Wait until it has ended."""
+        """Wait until the current simulation has ended."""
         with self._busy:
             pass
 
     def _simulated(self, training: Training) -> Trained:
-        # torch takes seconds, which the user can interrupt here
-        from wanbench.harness.testbeds.virtual.changing import Changing
+        # Importing torch takes seconds. Here the user can interrupt it.
+        from wanbench.harness.testbeds.virtual.changing import ChangingNetwork
         from wanbench.harness.testbeds.virtual.kernel import SimulationError, Stopped
         from wanbench.harness.testbeds.virtual.simulate import simulate
         from wanbench.harness.testbeds.virtual.tcp import Tcp
 
         tcp = Tcp(training.tcp_ramp, bool(dict(training.group.tcp).get("slow_start_after_idle", True)))
-        changing = Changing(training.schedule) if training.schedule is not None else None
+        changing = ChangingNetwork(training.schedule) if training.schedule is not None else None
         try:
             done = simulate(training.jobs, training.network, tcp, stopped=self._stopped, changing=changing)
         except SimulationError as error:
@@ -57,4 +57,4 @@ class VirtualTestbed:
         except Stopped:
             raise RepFailed("stopped") from None
         finished = {rank: {"outcome": vars(outcome)} for rank, outcome in enumerate(done.outcomes)}
-        return Trained(done.steps, finished, vars(tcp), played=changing.played() if changing else None)
+        return Trained(done.steps, finished, vars(tcp), timeline=changing.record() if changing else None)

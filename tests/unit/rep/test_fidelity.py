@@ -107,7 +107,7 @@ def test_a_kernel_that_dropped_packets_invalidates():
 
 def test_datagrams_that_found_a_full_buffer_invalidate():
     assert reasons(host={**IDLE_HOST, "udp_overflows": 7}) == [
-        "7 datagrams came faster than a worker took them (socket buffer)"
+        "7 datagrams were dropped because a worker's socket buffer was full"
     ]
 
 

@@ -86,12 +86,12 @@ def test_a_mount_is_source_target_and_whether_it_can_be_written(tmp_path, text, 
         ("", "expected SOURCE[:TARGET][:rw]"),
         ("rw", "expected SOURCE[:TARGET][:rw]"),
         (".:/a:/b", "expected SOURCE[:TARGET][:rw]"),
-        ("no-such-folder", "/no-such-folder is not there"),
+        ("no-such-folder", "/no-such-folder does not exist"),
         (".:data", "expected an absolute path in the containers, got 'data'"),
         (".:/data/../usr", "expected an absolute path in the containers"),
-        (".:/", "containers have a folder of their own at /; choose another target"),
-        (".:/usr/lib", "containers have a folder of their own at /usr/lib"),
-        (".:/proc", "containers have a folder of their own at /proc"),
+        (".:/", "the image has its own folder at /; choose another target"),
+        (".:/usr/lib", "the image has its own folder at /usr/lib"),
+        (".:/proc", "the image has its own folder at /proc"),
     ],
 )
 def test_a_mount_that_cannot_be_is_one_line(text, words):
@@ -100,7 +100,7 @@ def test_a_mount_that_cannot_be_is_one_line(text, words):
 
 @pytest.mark.parametrize("folder", ["/", "/usr", "/usr/share", "/etc", "/root", "/tmp"])
 def test_a_current_folder_that_would_hide_the_images_own_is_refused(folder):
-    with pytest.raises(SpecError, match=r"containers have a folder of their own there; go to a folder of your project"):
+    with pytest.raises(SpecError, match=r"the image has its own folder there; change to a folder of your project"):
         mounts.current(Path(folder))
 
 
@@ -115,8 +115,8 @@ def test_a_current_folder_that_roots_containers_may_not_read_is_refused(tmp_path
     with pytest.raises(SpecError) as caught:
         mounts.current(tmp_path)
     assert str(caught.value) == (
-        f"{tmp_path}: root's containers run as user 65532, who may not read it; chmod o+rx {tmp_path}, run as another "
-        "user, or name a folder of the image with --workdir"
+        f"{tmp_path}: root's containers run as user 65532, who cannot read it; run: chmod o+rx {tmp_path}, run as "
+        "another user, or name a folder of the image with --workdir"
     )
     monkeypatch.setattr(os, "getuid", lambda: 1000)
     assert mounts.current(tmp_path).source == tmp_path
@@ -180,7 +180,7 @@ def test_gpus_that_are_hidden_from_this_process_are_hidden_from_workers(driver, 
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1")
     assert gpus.assign_gpus(2, 1, driver) == ("1", "1")
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "-1")
-    with pytest.raises(HostError, match="no NVIDIA GPU here"):
+    with pytest.raises(HostError, match="no NVIDIA GPU on this host"):
         gpus.assign_gpus(1, 1, driver)
 
 
@@ -188,7 +188,7 @@ def test_a_worker_needs_a_gpu_for_each_of_its_processes(driver):
     with pytest.raises(HostError) as caught:
         gpus.assign_gpus(1, 3, driver)
     assert str(caught.value) == (
-        "--device cuda: 3 processes in a worker need as many GPUs, 2 are here; use a smaller --nproc-per-node"
+        "--device cuda: 3 processes per worker need as many GPUs, and this host has 2; use a smaller --nproc-per-node"
     )
 
 
@@ -196,8 +196,8 @@ def test_without_a_gpu_it_is_one_line_and_nothing_runs(monkeypatch, tmp_path):
     monkeypatch.setattr(gpus.assign_gpus, "__defaults__", (tmp_path / "none",))
     said = refused(*EXEC, "--device", "cuda", "--", "true", code=3)
     assert said == (
-        f"wanbench: --device cuda: no NVIDIA GPU here ({tmp_path}/none lists none, or CUDA_VISIBLE_DEVICES hides it); "
-        "--device cpu computes without"
+        f"wanbench: --device cuda: no NVIDIA GPU on this host ({tmp_path}/none lists none, or "
+        "CUDA_VISIBLE_DEVICES hides it); use --device cpu"
     )
 
 

@@ -84,11 +84,11 @@ def test_without_a_timeline_nothing_changes():
         ("[[timeline]]\nat = " + "9" * 5000, "changes.toml: not valid TOML: Exceeds the limit"),
         (
             '[[timeline]]\nat = "5 steps"\ncut = true',
-            'changes.toml: timeline.0.at: the steps of a program are not followed; give a time, as "5s"',
+            'changes.toml: timeline.0.at: the steps of a program are not known; give a time, e.g. "5s"',
         ),
         (
             '[[timeline]]\nat = "5s"\nslow = 2.0',
-            "changes.toml: timeline.0.slow: the compute of a program is its own; leave it out",
+            "changes.toml: timeline.0.slow: a program's compute time cannot be changed; leave it out",
         ),
         ('[[timeline]]\nat = "5s"\nwhere = "tokyo"\ncut = true', "changes.toml: timeline.0: where: no site 'tokyo'"),
     ],

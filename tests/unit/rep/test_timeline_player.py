@@ -63,7 +63,7 @@ def test_a_step_is_waited_for_and_what_was_done_is_not_done_again():
     origin = time.monotonic_ns()
     player.begin(origin)
     assert not emulator.changed.wait(0.1)
-    player.ended_step(4, time.monotonic_ns())
+    player.step_ended(4, time.monotonic_ns())
     assert emulator.changed.wait(20)
     assert player.cut_off().startswith("cut off by the timeline: worker 0 since ")
     assert [event.what for event in player.stop()] == ["worker 0: cut off"]
@@ -73,7 +73,7 @@ def test_a_step_that_is_told_before_all_are_warm_counts():
     emulator = Recorder()
     player = player_of(emulator, ON_STEP)
     origin = time.monotonic_ns()
-    player.ended_step(4, origin + 1000)
+    player.step_ended(4, origin + 1000)
     player.begin(origin)
     assert emulator.changed.wait(20)
     assert [event.asked_s for event in player.stop()] == [1e-6]
@@ -99,7 +99,7 @@ def test_a_player_that_never_began_has_done_nothing():
 def test_changes_to_come_that_no_network_can_have_together_are_told_all_the_same():
     player = player_of(Recorder(), *TOO_MUCH)
     origin = time.monotonic_ns()
-    player.ended_step(5, origin + 100 * S)
+    player.step_ended(5, origin + 100 * S)
     player.begin(origin)
     assert [(event.what, event.asked_s) for event in player.stop()] == [
         ("everywhere: traffic 600Mbit", 100),

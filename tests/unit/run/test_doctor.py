@@ -173,7 +173,7 @@ def test_a_daemon_that_cannot_be_used_comes_with_the_way_to_it(monkeypatch, why,
 
 def test_a_daemon_without_the_image_says_how_to_make_it(monkeypatch):
     def missing(self, name):
-        raise HostError(f"docker: no image {name!r} here")
+        raise HostError(f"docker: no image {name!r} on this host")
 
     monkeypatch.setattr(daemon.Daemon, "image_id", missing)
     assert finding("image") == HostCheck(

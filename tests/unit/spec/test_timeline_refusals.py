@@ -45,10 +45,10 @@ def refused(*entries: str) -> str:
             'at = "5s"\nwhere = "w7"\ncut = true',
             "timeline.0: where: no site 'w7'; expected one of w0, w1, w2, or a worker's number",
         ),
-        ('at = "5s"\nwhere = 3\ncut = true', "timeline.0: where: no worker 3; they are numbered 0 to 2"),
+        ('at = "5s"\nwhere = 3\ncut = true', "timeline.0: where: no worker 3; expected 0 to 2"),
         (
             'at = "5s"\nwhere = "w1 -> w1"\ncut = true',
-            "timeline.0: where: 'w1 -> w1' is no path; name two different sites",
+            "timeline.0: where: 'w1 -> w1' is not a path; name two different sites",
         ),
         (
             'at = "5s"\nwhere = "w0 -> w1"\nrtt = "1s"',
@@ -69,20 +69,21 @@ def refused(*entries: str) -> str:
         ),
         (
             'at = "5s"\nwhere = 1\nkill = true',
-            "timeline.0.kill: built-in trainers cannot form their group anew; take the worker off the network for a "
-            "while with cut, or run a command (workload.command) whose program can be started again",
+            "timeline.0.kill: built-in trainers cannot form their group again; disconnect the worker for a while "
+            "with cut, or run a command (workload.command) whose program can be started again",
         ),
         (
             'at = "5s"\ntraffic = "1Gbit"',
-            "timeline.0: traffic of 1000 Mbit/s leaves nothing of 1000 Mbit/s; expected less",
+            "timeline.0: traffic of 1000 Mbit/s needs the whole rate of 1000 Mbit/s; expected less",
         ),
         (
             'at = "5s"\nwhere = "w0 -> w1"\nrate = 0.5',
-            "timeline.0: a factor needs a rate, and nothing there has one; name a place that has, or set a rate first",
+            "timeline.0: a factor needs a rate limit, and this place has none; name another place, or set a "
+            "rate there first",
         ),
         (
             'at = "5s"\njitter = "2ms"',
-            "timeline.0: w0 -> w1: jitter 2 ms with a one-way delay of 5 ms; expected at most a third",
+            "timeline.0: w0 -> w1: jitter 2 ms with one-way delay 5 ms; expected at most a third",
         ),
         (
             'at = "99 steps"\ncut = true',
@@ -100,7 +101,8 @@ def test_what_cannot_be_is_refused_in_one_line(entry, message):
 def test_changes_that_go_one_by_one_and_not_together_are_refused():
     said = refused('at = "1s"\ntraffic = "600Mbit"', 'at = "3s"\ntraffic = "500Mbit"')
     assert said == (
-        "x.toml: timeline: changes together, 3 s: traffic of 500 Mbit/s leaves nothing of 400 Mbit/s; expected less"
+        "x.toml: timeline: changes together at 3 s: "
+        "traffic of 500 Mbit/s needs the whole rate of 400 Mbit/s; expected less"
     )
 
 
@@ -150,7 +152,7 @@ NO_SITE = "timeline.0: where: no site {!r}; expected one of w0, w1, w2, or a wor
         ('at = "1s"\nslow = 1e308', "timeline.0.slow: expected at most 1000000.0, got 1e+308"),
         (
             'at = "1s"\none_way = 1e6\n[[timeline]]\nat = "2s"\none_way = 1e6',
-            "timeline: changes together, 2 s: w0 -> w1: a one-way delay of 5e+12 ms; expected at most 1000000 s",
+            "timeline: changes together at 2 s: w0 -> w1: one-way delay 5e+12 ms; expected at most 1000000 s",
         ),
         (f'at = "1s"\ntrace = "{NINES}"', f"timeline.0.trace: {NINES}: cannot be read: File name too long"),
     ],

@@ -112,7 +112,7 @@ def test_a_daemon_of_another_kernel_is_out_of_reach_and_the_way_there_is_named(d
     address = daemon({"KernelVersion": "6.6.12-linuxkit", "OperatingSystem": "Docker Desktop"})
     assert docker_host.why_not() == (
         f"docker: the daemon at {address} runs on another kernel (Docker Desktop 6.6.12-linuxkit; this is {KERNEL}), "
-        "out of reach for links made here; run wanbench there, too: docker compose run --rm wanbench run SPEC"
+        "which links made here cannot reach; run wanbench there, too: docker compose run --rm wanbench run SPEC"
     )
     assert docker_host.describe() == (
         f"daemon 20.10 at {address} on another kernel or user map: docker compose run --rm wanbench run SPEC"
@@ -141,11 +141,11 @@ def test_a_missing_image_is_named_with_the_command_that_makes_it(daemon):
     with pytest.raises(HostError) as caught:
         testbeds.check("docker", [None])
     assert str(caught.value) == (
-        "docker: no image 'wanbench-worker' here; build it: make image, or name yours in WANBENCH_IMAGE"
+        "docker: no image 'wanbench-worker' on this host; build it: make image, or name yours in WANBENCH_IMAGE"
     )
     with pytest.raises(HostError) as caught:
         testbeds.check("docker", ["mine:1"])
-    assert str(caught.value) == "docker: no image 'mine:1' here; docker pull mine:1"
+    assert str(caught.value) == "docker: no image 'mine:1' on this host; docker pull mine:1"
 
 
 def container(identity, **mark):

@@ -12,7 +12,7 @@ from small_spec import edited, swept
 from wanbench.harness.plan.load import expected_seconds
 from wanbench.harness.rep.stragglers import Stragglers
 from wanbench.harness.rep.train import jobs, network_of, patience_s, schedule_of
-from wanbench.harness.testbeds.base import Event, Played
+from wanbench.harness.testbeds.base import Event, TimelineRecord
 from wanbench.harness.timeline.changes import described, has_endless_outage, planned_outage_s
 
 MS, S = 1_000_000, 1_000_000_000
@@ -30,7 +30,7 @@ def cell_of(*entries: str):
 
 
 def score_of(*entries: str, **steps: int):
-    return schedule_of(cell_of(*entries)).met({int(step[1:]): at for step, at in steps.items()})
+    return schedule_of(cell_of(*entries)).resolved({int(step[1:]): at for step, at in steps.items()})
 
 
 # ---------------------------------------------------------------- states
@@ -101,7 +101,7 @@ def test_on_a_named_profile_a_rate_is_that_of_the_paths_and_payload_scale_applie
     text = edited(('rate = "1Gbit"', 'profile = "world4"'), ('rtt = ["10ms"]\n', ""), ("[2]", "[4]"),
                   ('step_time = "10ms"', 'step_time = "10ms"\npayload_scale = 0.1'))  # fmt: skip
     (cell,) = swept(text + '\n[[timeline]]\nat = "1s"\nwhere = "tokyo -> us-west-2"\nrate = "20Mbit"\n')
-    network = schedule_of(cell).met({}).moment(S).network
+    network = schedule_of(cell).resolved({}).moment(S).network
     changed = {
         (network.sites[a], network.sites[b]): link.queue.rate_bytes_per_s
         for (a, b), link in network.links.items()
@@ -190,12 +190,12 @@ def test_what_is_known_of_a_long_trace_costs_each_line_once(tmp_path, monkeypatc
     (tmp_path / "long.csv").write_text(f"time_s,rtt_ms,loss_pct\n{lines}")
     monkeypatch.chdir(tmp_path)
     schedule = schedule_of(cell_of('at = "1s"\ntrace = "long.csv"'))
-    assert schedule.met({}) is schedule.met({})
+    assert schedule.resolved({}) is schedule.resolved({})
     asked = []
     monkeypatch.setattr("wanbench.harness.timeline.schedule._Known.holds", lambda span, at: asked.append(at) or True)
-    schedule.met({}).outages()
+    schedule.resolved({}).outages()
     assert len(asked) == 1000
-    assert sum(len(schedule.met({}).what(at)) for at in schedule.met({}).times) == 1
+    assert sum(len(schedule.resolved({}).what(at)) for at in schedule.resolved({}).times) == 1
 
 
 def test_a_trace_is_part_of_the_cell_and_its_place_is_not(tmp_path, monkeypatch):
@@ -297,7 +297,7 @@ def test_a_change_of_several_workers_came_when_the_last_of_them_was_slow_and_not
     events = [Event(what, due, due, 0) for what, due in zip(names, (1.0, 2.0, 4.0, 5.0), strict=True)]
     other = Event("everywhere: rtt × 2", 5.0, 5.001, 0)
     told = Stragglers(cell.changes, network_of(cell), cell.profile, slowed_ns).events(
-        Played([*events, other], {}, 10 * S)
+        TimelineRecord([*events, other], {}, 10 * S)
     )
     assert [(event.actual_s, event.at_ns) for event in told[:4]] == [
         (2.0, 12 * S), (4.0, 14 * S), (None, None), (None, None)

@@ -52,12 +52,12 @@ def refused(folder, *entries, workers=3):
 
 
 def commands(schedule, time_ns):
-    return [(command.ranks, dict(command.message)) for command in schedule.met({}).moment(time_ns).commands]
+    return [(command.ranks, dict(command.message)) for command in schedule.resolved({}).moment(time_ns).commands]
 
 
 def test_a_worker_is_killed_at_its_time_and_started_again_when_that_is_over(tmp_path):
     played = schedule(tmp_path, 'at = "1s"\nfor = "1s"\nevery = "3s"\ntimes = 2\nwhere = "w1"\nkill = true')
-    score = played.met({})
+    score = played.resolved({})
     assert score.times == (1 * S, 2 * S, 4 * S, 5 * S)
     assert [score.moment(at).what for at in score.times] == [("w1: killed",), ("w1: started again",)] * 2
     assert commands(played, 4 * S) == [((1,), {"cmd": "kill", "again": True, "due_ns": 4 * S})]
@@ -214,20 +214,20 @@ def test_events_say_when_a_worker_had_done_it_and_that_a_program_had_ended_befor
     [
         (
             ('at = "1s"\nfor = "5s"\nwhere = 1\nkill = true', 'at = "3s"\nwhere = "w1"\nkill = true'),
-            "timeline.1: kill: worker 1 is dead at 3 s already, by timeline.0; expected one that lives",
+            "timeline.1: kill: worker 1 is already dead at 3 s, killed by timeline.0; expected a worker that is alive",
         ),
         (
             ('at = "3s"\nfor = "1s"\nwhere = 1\nkill = true', 'at = "1s"\nwhere = 1\nkill = true'),
-            "timeline.0: kill: worker 1 is dead at 3 s already, by timeline.1; expected one that lives",
+            "timeline.0: kill: worker 1 is already dead at 3 s, killed by timeline.1; expected a worker that is alive",
         ),
         (
             tuple(f'at = "{n + 1}s"\nwhere = {n}\nkill = true' for n in range(3)),
-            "timeline.2: kill: nobody would be left at 3 s; expected a worker that lives on",
+            "timeline.2: kill: no worker would be alive at 3 s; leave at least one alive",
         ),
-        (('at = "1s"\nwhere = 3\nkill = true',), "timeline.0: where: no worker 3; they are numbered 0 to 2"),
+        (('at = "1s"\nwhere = 3\nkill = true',), "timeline.0: where: no worker 3; expected 0 to 2"),
         (
             ('at = "5 steps"\nwhere = 1\nkill = true',),
-            'timeline.0.at: the steps of a program are not followed; give a time, as "5s"',
+            'timeline.0.at: the steps of a program are not known; give a time, e.g. "5s"',
         ),
     ],
 )
@@ -237,7 +237,7 @@ def test_what_cannot_be_is_one_line(tmp_path, entries, message):
 
 def test_a_lone_worker_cannot_be_killed(tmp_path):
     assert refused(tmp_path, 'at = "1s"\nfor = "1s"\nwhere = 0\nkill = true', workers=1) == (
-        "k.toml: timeline.0: kill: nobody would be left at 1 s; expected a worker that lives on"
+        "k.toml: timeline.0: kill: no worker would be alive at 1 s; leave at least one alive"
     )
 
 

@@ -1,11 +1,11 @@
-"""How an all-reduce travels: one description each, from which its time emerges.
+"""Models of collectives: each describes the messages of an all-reduce, whose times the simulation computes.
 
-direct.py        everyone pushes its pieces to all others at once
+direct.py        every rank pushes its pieces to all others at once
 gloo.py          the segment protocol of gloo's ring
 ring.py          the textbook ring
 halving.py       recursive halving and doubling
 hierarchical.py  inside each site, then across sites
-all_gather.py    everyone's vector to everyone: pushed at once, or round a ring
+all_gather.py    every rank's vector to all ranks: pushed at once, or around a ring
 """
 
 from __future__ import annotations

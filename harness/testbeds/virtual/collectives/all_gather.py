@@ -1,12 +1,12 @@
-"""All-gathers: every rank ends up with everyone's vector.
+"""All-gathers: every rank gets the vectors of all ranks.
 
 =========  =============================================================  ================================
 direct     each rank pushes its vector to all others at once              half a round trip
-ring       N - 1 hops, each passes on what came with the one before       N - 1 one-way delays
+ring       N - 1 hops, each forwards the vector of the hop before         N - 1 one-way delays
 gloo       the same ring; a hop waits for the receiver's "ready" note     N - 1 round trips (as measured)
 =========  =============================================================  ================================
 
-Either way each link carries N - 1 vectors.
+Each link carries N - 1 vectors in all of them.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from wanbench.harness.testbeds.virtual.queues import Ints
 
 
 class PushGather(Plan):
-    """As `workloads.comm.direct` does it. What a rank sends to the workers of one site is one message here."""
+    """The all-gather of `workloads.comm.direct`. A rank's messages to the workers of one site are one message here."""
 
     def __init__(self, network: VirtualNetwork, nbytes: int) -> None:
         super().__init__(network, nbytes)
@@ -33,7 +33,7 @@ class PushGather(Plan):
         self._to = to
 
     def rounds(self, ready: Ints, channel: int) -> Rounds:
-        """Of one operation."""
+        """The rounds of one operation."""
         arrival = yield Round(self._route, ready[self._src], self.connections("pairs", channel, self._slots))
         latest = np.zeros(self.network.sites, np.int64)
         np.maximum.at(latest, self._to, arrival)
@@ -54,6 +54,6 @@ class GlooGather(Gloo):
         return count - 1, self.nbytes
 
     def rounds(self, ready: Ints, channel: int) -> Rounds:
-        """Of one operation."""
+        """The rounds of one operation."""
         count = len(self.ranks)
         return self._chain(ready, self._hops, *(self.connections(kind, channel, count) for kind in ("data", "notes")))

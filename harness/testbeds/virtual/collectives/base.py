@@ -1,4 +1,4 @@
-"""What a description of a collective is: a generator of rounds, vectorised over ranks."""
+"""The interface of a collective's model: a generator of rounds, vectorised over ranks."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from wanbench.harness.testbeds.virtual.tcp import Connections
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """Messages that leave when they are ready: `ready[i]` belongs to message i of `route`."""
+    """Messages that leave when they are ready: message i of `route` at `ready[i]`."""
 
     route: Route
     ready: Ints
     connections: Connections
 
 
-# Yields a round and is sent the arrival times of its messages; or yields several generators, which then run side by
-# side, and is sent the list of what they return. Returns when each rank is through.
+# Yields a round and receives the arrival times of its messages; or yields several generators, which then run side by
+# side, and receives the list of their results. Returns when each rank has finished.
 Rounds = Generator[Round | Sequence[Any], Any, Ints]
 
 
@@ -32,11 +32,11 @@ class Plan(ABC):
     """An all-reduce of one size between all workers of a network.
 
     Args:
-        network: whose workers take part.
-        nbytes: of the vector on each of them, 1 or more.
+        network: the network of the workers.
+        nbytes: size of the vector on each of them, 1 or more.
     """
 
-    operations_per_channel: ClassVar[int | None] = None  # that run at a time; None is any number
+    operations_per_channel: ClassVar[int | None] = None  # at a time; None is any number
 
     def __init__(self, network: VirtualNetwork, nbytes: int) -> None:
         self.network, self.nbytes = network, nbytes
@@ -48,9 +48,9 @@ class Plan(ABC):
 
         Args:
             ready: when each rank joins, shape (ranks,).
-            channel: number of the channel, each with connections of its own.
+            channel: number of the channel; each has its own connections.
         """
 
     def connections(self, kind: str, channel: int, count: int) -> Connections:
-        """The connections of a channel; plans of all sizes share them."""
+        """The connections of a channel, which plans of all sizes share."""
         return self.network.connections(f"{type(self).__name__} {kind}", channel, count)

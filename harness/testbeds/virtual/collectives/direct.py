@@ -1,10 +1,10 @@
-"""`direct`: a reduce-scatter and an all-gather, each pushed to everyone at once.
+"""`direct`: a reduce-scatter and an all-gather, each pushed to all ranks at once.
 
     rank i owns piece i.   i sends piece j of its vector to rank j           (half a round trip)
-    rank j averages the N pieces it holds and sends the result to everyone    (half a round trip)
+    rank j averages the N pieces it holds and sends the result to all ranks   (half a round trip)
 
-One round trip at any N, as `workloads.comm.direct` does it on sockets. What a rank sends to the workers of one site is
-one message here, so a round has N x sites messages and not N^2.
+This takes one round trip at any N, as `workloads.comm.direct` does on sockets. A rank's messages to the workers of one
+site are one message here, so a round has N x sites messages and not N^2.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class Direct(Plan):
     """See the module.
 
     Args:
-        members: the ranks that take part; default all. Times are then by position among them.
+        members: the ranks that take part; default all. Times are in the order of the members.
     """
 
     def __init__(self, network: VirtualNetwork, nbytes: int, members: Ints | None = None) -> None:
@@ -46,7 +46,7 @@ class Direct(Plan):
         self._reached = to[self._by_site][self._starts]
 
     def rounds(self, ready: Ints, channel: int) -> Rounds:
-        """Of one operation."""
+        """The rounds of one operation."""
         sockets = self.connections("pairs", channel, self._slots)
         arrival = yield Round(self._scatter, ready[self._member], sockets)
         reduced = np.maximum(ready, self._latest(arrival))
@@ -54,16 +54,16 @@ class Direct(Plan):
         return np.maximum(reduced, self._latest(arrival))
 
     def _latest(self, arrival: Ints) -> Ints:
-        """When the last message to each member's site is there."""
+        """When the last message to each member's site has arrived."""
         latest = np.zeros(self.network.sites, np.int64)
         latest[self._reached] = np.maximum.reduceat(arrival[self._by_site], self._starts)
         return latest[self._site]
 
 
 def pushed(network: VirtualNetwork, members: Ints) -> tuple[Ints, Ints, Ints]:
-    """(sender by its place among the members, site, connections) of what each sends to the members of each site."""
+    """Return (index of the sender in `members`, site, connections) of each member's messages to all sites."""
     site, sites = network.site_of[members], network.sites
-    # Everyone begins behind itself, so that no receiver is everyone's first.
+    # Each sender starts with the site after its own, so that no receiver is the first of all senders.
     to = (site[:, None] + np.roll(np.arange(sites), -1)[None, :]) % sites
     flows = np.bincount(site, minlength=sites)[to] - (to == site[:, None])
     wanted = flows > 0

@@ -1,11 +1,11 @@
 """`gloo`: the segment protocol of gloo's ring all-reduce, as read in gloo/allreduce.cc and measured.
 
-The vector is cut into S segments of at most 1 MiB, at least 2N and a multiple of N of them. S - S/N go round the ring
-to be reduced, and as many to be gathered. Segment i + 2 is posted when segment i is there, so two are in flight. A
-posted segment is not sent before the receiver's "ready" note is there: each hop costs a round trip.
+The vector is cut into S segments of at most 1 MiB. S is at least 2N and a multiple of N. S - S/N segments pass around
+the ring to be reduced, and as many to be gathered. Segment i + 2 is posted when segment i has arrived, so two are in
+flight. A posted segment is sent only after the receiver's "ready" note has arrived, so each hop costs a round trip.
 
-From this follows about t = R (RTT + 2 segment / rate), R = S - S/N, where two segments share a full link; where the
-link is idle between them, the second hides behind the first's round trip and t comes near R (RTT + segment / rate).
+If two segments share a full link, it follows that t is about R (RTT + 2 segment / rate) with R = S - S/N. If the link
+is idle between them, the second is hidden in the first's round trip, and t is close to R (RTT + segment / rate).
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ class Gloo(Plan):
         self._notes = Route(network, self.ranks, np.roll(network.site_of, 1), np.full(count, _NOTE_BYTES))
 
     def _cut(self, count: int) -> tuple[int, int]:
-        """(hops of all segments of one half of the operation, bytes of each)"""
+        """Return (hops of all segments of one half of the operation, bytes of each)."""
         hops = gloo_rounds(count, self.nbytes)
         return hops, -(-self.nbytes // (hops * count // (count - 1)))
 
     def rounds(self, ready: Ints, channel: int) -> Rounds:
-        """Of one operation."""
+        """The rounds of one operation."""
         count = len(self.ranks)
         data, notes = self.connections("data", channel, count), self.connections("notes", channel, count)
         for _ in ("reduce-scatter", "all-gather"):
@@ -49,7 +49,7 @@ class Gloo(Plan):
         return ready
 
     def _chain(self, posted: Ints, hops: int, data: Connections, notes: Connections) -> Rounds:
-        """So many hops after each other: every other segment."""
+        """Run this many hops one after another, for every other segment."""
         for _ in range(hops):
             noted = yield Round(self._notes, posted, notes)
             begin = np.maximum(posted, np.roll(noted, -1))

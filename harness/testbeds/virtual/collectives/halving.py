@@ -1,8 +1,9 @@
 """`halving-doubling`: recursive halving, then recursive doubling (Thakur, Rabenseifner and Gropp 2005).
 
-In round k, ranks whose numbers differ in bit k exchange: half of the vector first, then a quarter, and so on; then
-back. 2 log2 N one-way trips. Neighbours come first, so the largest messages stay inside sites where ranks are placed
-in blocks. Where N is no power of two, the ranks beyond it hand their vector to one of the others, and get the result.
+In round k, ranks whose numbers differ in bit k exchange data: first half of the vector, then a quarter, and so on.
+Then the rounds run in reverse. This takes 2 log2 N one-way trips. Neighbours exchange first, so the largest messages
+stay within sites if ranks are placed in blocks. If N is no power of two, each rank beyond the largest one sends its
+vector to another rank first, and gets the result at the end.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ class HalvingDoubling(Plan):
             self._unfold = Route(network, host, site[extra], whole, index=host)
 
     def rounds(self, ready: Ints, channel: int) -> Rounds:
-        """Of one operation."""
+        """The rounds of one operation."""
         ready = ready.copy()
         extra = len(self.ranks) - self._core
         if self._fold is not None:

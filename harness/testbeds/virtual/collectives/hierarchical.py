@@ -1,8 +1,8 @@
 """`hierarchical`: inside each site, then across sites.
 
-The workers of a site send their vectors to its first worker, which averages them; the first workers of all sites
-exchange as `direct` does; then each hands the result out. So a site's link carries one vector, however many workers it
-has. Local links have a delay and no limit.
+The workers of a site send their vectors to its first worker, which averages them. The first workers of all sites
+exchange the averages as `direct` does, and then distribute the result. So a site's link carries one vector for any
+number of workers. Local links have a delay and no rate limit.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Hierarchical(Plan):
         self._local = local
 
     def rounds(self, ready: Ints, channel: int) -> Rounds:
-        """Of one operation."""
+        """The rounds of one operation."""
         collected = np.maximum.reduceat((ready + self._local)[self._by_site], self._starts)
         if self._across is not None:
             collected = yield from self._across.rounds(collected, channel)

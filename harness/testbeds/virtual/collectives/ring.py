@@ -1,7 +1,7 @@
 """`ring`: the textbook ring (Patarasuk and Yuan 2009), 2(N-1) hops with a chunk of 1/N each.
 
-A rank passes a chunk on as soon as it has it. Nobody waits for a rendezvous, so a hop costs one way and not a round
-trip, and N - 1 slow hops are paid only where they follow each other.
+A rank forwards a chunk as soon as it has received it. No rank waits for a rendezvous, so a hop costs one one-way delay
+instead of a round trip, and N - 1 slow hops add up only if they follow one another.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ class Ring(Plan):
         self._route = Route(network, self.ranks, np.roll(network.site_of, -1), np.full(count, chunk))
 
     def _cut(self, count: int) -> tuple[int, int]:
-        """(hops of a chunk, its bytes)"""
+        """Return (hops of a chunk, its bytes)."""
         return 2 * (count - 1), -(-self.nbytes // count)
 
     def rounds(self, ready: Ints, channel: int) -> Rounds:
-        """Of one operation."""
+        """The rounds of one operation."""
         sockets = self.connections("ring", channel, len(self.ranks))
         for _ in range(self._hops):
             arrival = yield Round(self._route, ready, sockets)

@@ -146,7 +146,7 @@ def test_on_the_simulated_clock_different_sizes_and_operations_are_refused():
 
     for body, message in [
         (sizes, "ranks disagree on the size of all_gather 0: rank 1 gave 8 bytes, others 4"),
-        (kinds, "ranks disagree on operation 0: rank 1 issued an all_reduce, others did not"),
+        (kinds, "ranks disagree on operation 0: rank 1 issued all_reduce, others did not"),
     ]:
         with pytest.raises(SimulationError) as caught:
             on_virtual(2, body)

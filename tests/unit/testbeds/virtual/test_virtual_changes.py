@@ -14,7 +14,7 @@ from virtual_world import MS, NO_RAMP, star
 
 from wanbench.harness.errors import RepFailed
 from wanbench.harness.rep.train import jobs, measure, network_of, schedule_of
-from wanbench.harness.testbeds.virtual.changing import Changing
+from wanbench.harness.testbeds.virtual.changing import ChangingNetwork
 from wanbench.harness.testbeds.virtual.network import Route, VirtualNetwork
 from wanbench.harness.testbeds.virtual.simulate import simulate
 from wanbench.harness.testbeds.virtual.tcp import NEVER, Lost, Tcp, attempts
@@ -133,7 +133,7 @@ def cell_of(algorithms: str, timeline: str, **more: str):
 
 def step_times(cell) -> dict[int, list[float]]:
     """Of each rank, seconds of each step."""
-    changing = Changing(schedule_of(cell))
+    changing = ChangingNetwork(schedule_of(cell))
     steps = simulate(jobs(cell, 0, ""), network_of(cell), Tcp(), changing=changing).steps
     columns = steps._columns
     found: dict[int, list[float]] = {}

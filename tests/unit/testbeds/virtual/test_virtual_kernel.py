@@ -201,5 +201,5 @@ def test_an_unknown_collective_is_refused():
     with pytest.raises(CommError) as caught:
         SimulatedFabric(Simulation(), VirtualNetwork(star([1, 1])), "nccl", 1)
     assert str(caught.value) == (
-        "virtual: there is no collective 'nccl'; known: direct, gloo, ring, halving-doubling, hierarchical"
+        "virtual: no collective 'nccl'; expected one of direct, gloo, ring, halving-doubling, hierarchical"
     )

@@ -215,10 +215,10 @@ def test_a_worker_answers_a_command_without_its_values_in_one_line_and_goes_on(e
 class AnyWorker(Worker):
     """The controller's view of a worker that may say anything."""
 
-    def epitaph(self):
+    def failure(self):
         return WorkerDied(self.rank, " hung up")
 
-    ask_where = is_stopped = kill = lambda self: None
+    request_stack = is_stopped = kill = lambda self: None
 
 
 @pytest.mark.parametrize(
