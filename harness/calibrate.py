@@ -1,4 +1,4 @@
-"""Measures a training script alone, on this host, and says it as a workload by numbers."""
+"""Measure a training script alone on this host, and describe it as a workload by numbers."""
 
 from __future__ import annotations
 
@@ -21,13 +21,14 @@ _NS = 1e9
 
 @dataclass(frozen=True)
 class Calibration:
-    """What a script does between two synchronisations.
+    """The measured values of a script.
 
     Attributes:
-        params, tensors: of the first optimizer that stepped.
-        step_time_s: mean over the measured steps. step_cv: standard deviation over mean, without the slowest and the
-            fastest twentieth.
-        steps: how many were measured. memory_mib: largest resident memory of the process.
+        params, tensors: number of parameters and tensors of the first optimizer that stepped.
+        step_time_s: mean over the measured steps.
+        step_cv: standard deviation over mean, without the slowest and the fastest 5 % of the steps.
+        steps: number of measured steps.
+        memory_mib: largest resident memory of the process.
     """
 
     params: int
@@ -38,10 +39,10 @@ class Calibration:
     memory_mib: int
 
     def to_toml(self, command: Sequence[str]) -> str:
-        """A `[workload]` table for a spec."""
-        said = " ".join(command).encode("unicode_escape").decode()
+        """Return a `[workload]` table for a spec."""
+        printable = " ".join(command).encode("unicode_escape").decode()
         return (
-            f"# Measured alone on this host: {said}\n"
+            f"# Measured alone on this host: {printable}\n"
             f"# {self.steps} steps, {self.memory_mib} MiB of memory\n"
             "[workload]\n"
             f"params = {self.params}\n"
@@ -54,25 +55,28 @@ class Calibration:
 def calibrate(command: Sequence[str]) -> Calibration:
     """Run the command to its end as the only worker of its group, and measure its optimizer's steps.
 
-    Its output goes to stderr.
+    Its output is written to stderr.
 
     Raises:
-        HostError: it does not start, or fails. SpecError: it made too few steps, or none that could be seen.
+        HostError: the command does not start, or fails.
+        SpecError: it made too few steps, or none that could be seen.
     """
     with tempfile.TemporaryDirectory(prefix="wanbench-") as folder:
         steps = Path(folder) / "steps"
-        memory_mib = _run(command, _alone() | environment(steps, hook=True))
+        memory_mib = _run(command, _group_of_one() | environment(steps, hook=True))
         return summarised(read_steps(steps), read_model(steps), memory_mib)
 
 
 def summarised(ends_ns: Sequence[int], model: Mapping[str, int] | None, memory_mib: int) -> Calibration:
-    """From the ends of the steps to the numbers. Raises: SpecError."""
+    """Compute the values from the ends of the steps. Raises: SpecError."""
     if model is None:
-        raise SpecError("no step was seen: torch's optimizers tell theirs by themselves, others need wanbench.step()")
+        raise SpecError(
+            "no step was seen: steps of torch's optimizers are detected, any other loop has to call wanbench.step()"
+        )
     durations = [(b - a) / _NS for a, b in pairwise(ends_ns)][_SKIPPED:]
     if len(durations) < MIN_STEPS:
         raise SpecError(
-            f"{len(ends_ns)} steps were seen; at least {MIN_STEPS + _SKIPPED + 1} are needed: let the script run longer"
+            f"{len(ends_ns)} steps were seen, expected at least {MIN_STEPS + _SKIPPED + 1}; let the script run longer"
         )
     cut = len(durations) // 20
     middle = sorted(durations)[cut : len(durations) - cut]
@@ -81,8 +85,8 @@ def summarised(ends_ns: Sequence[int], model: Mapping[str, int] | None, memory_m
     return Calibration(model["params"], model["tensors"], mean, cv, len(durations), memory_mib)
 
 
-def _alone() -> dict[str, str]:
-    """What torchrun would set for a group of one."""
+def _group_of_one() -> dict[str, str]:
+    """The variables that torchrun would set for a group of one."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
     ones = dict.fromkeys(("WORLD_SIZE", "LOCAL_WORLD_SIZE", "GROUP_WORLD_SIZE"), "1")
@@ -91,7 +95,7 @@ def _alone() -> dict[str, str]:
 
 
 def _run(command: Sequence[str], added: Mapping[str, str]) -> int:
-    """Its largest resident memory in MiB."""
+    """Run the command. Return its largest resident memory in MiB. Raises: HostError."""
     try:
         pid = os.posix_spawnp(
             command[0],

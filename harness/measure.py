@@ -1,4 +1,4 @@
-"""From what ping and iperf3 say to a profile, each value with its source. Pure, but for `ask`, which asks a host."""
+"""Make a profile from the output of ping and iperf3, each value with its source. Pure, except `run_tools`."""
 
 from __future__ import annotations
 
@@ -21,13 +21,15 @@ _IPERF_S = 10
 
 @dataclass(frozen=True)
 class Reading:
-    """What one output says about the path between two sites; None is what it does not say.
+    """The values of one output about the path between two sites. A value that it does not have is None.
 
     Attributes:
-        rtt_ms: median of the round trips. jitter_ms: standard deviation of one direction, estimated as half the
-            distance between the 16th and the 84th percentile of the round trips over sqrt(2).
-        loss_pct: of packets; None if none was lost, which only bounds it. rate_mbps: of one flow.
-        source: in words, with numbers and date.
+        rtt_ms: median of the round trips.
+        jitter_ms: standard deviation of one direction, estimated as half the distance between the 16th and the 84th
+            percentile of the round trips over sqrt(2).
+        loss_pct: lost packets; None if none was lost, which is only an upper bound.
+        rate_mbps: rate of the flows.
+        source: readable source, with numbers and date.
     """
 
     rtt_ms: float | None = None
@@ -38,13 +40,14 @@ class Reading:
 
 
 def read(text: str, name: str, day: date) -> Reading:
-    """Understand the output of ping, or the JSON of iperf3 (`-J`).
+    """Parse the output of ping, or the JSON of iperf3 (`-J`).
 
     Args:
-        name: of the file or host, for messages and the source. day: of the measurement.
+        name: name of the file or host, for messages and the source.
+        day: day of the measurement.
 
     Raises:
-        SpecError: it is neither, or says nothing.
+        SpecError: the text is neither, or has no measurement.
     """
     if text.lstrip().startswith("{"):
         return _iperf3(text, name, day)
@@ -54,7 +57,7 @@ def read(text: str, name: str, day: date) -> Reading:
 def _ping(text: str, name: str, day: date) -> Reading:
     times = [float(sample) for sample in _SAMPLE.findall(text)]
     if not times:
-        raise SpecError(f"{name}: neither output of ping (no `time=... ms`) nor JSON of iperf3; expected one of them")
+        raise SpecError(f"{name}: expected output of ping (with `time=... ms`) or JSON of iperf3, got neither")
     counts = _COUNTS.search(text)
     sent, received = (int(counts[1]), int(counts[2])) if counts else (len(times), len(times))
     lost = 100 * (1 - received / sent) if sent else 0.0
@@ -85,7 +88,7 @@ def _iperf3(text: str, name: str, day: date) -> Reading:
     except (ValueError, KeyError, TypeError, AttributeError):
         raise SpecError(f"{name}: not a report of iperf3; expected the JSON of `iperf3 -c HOST -J`") from None
     if mbps <= 0:
-        raise SpecError(f"{name}: iperf3 moved nothing; measure again")
+        raise SpecError(f"{name}: iperf3 transferred no data; measure again")
     lost = float(end.get("sum", {}).get("lost_percent", 0.0))
     streams = len(data.get("start", {}).get("connected", [])) or 1
     flows = "one flow" if streams == 1 else f"{streams} flows"
@@ -96,8 +99,8 @@ def _iperf3(text: str, name: str, day: date) -> Reading:
     )
 
 
-def ask(host: str, *, rate: bool) -> list[str]:
-    """What ping, and with `rate` iperf3, print about a host that answers. Raises: HostError."""
+def run_tools(host: str, *, rate: bool) -> list[str]:
+    """Run ping, and with `rate` iperf3, against a host. Return their outputs. Raises: HostError."""
     commands = [["ping", "-n", "-c", str(_PINGS), "-i", _PING_INTERVAL_S, host]]
     if rate:
         commands.append(["iperf3", "-c", host, "-J", "-t", str(_IPERF_S), "-O", "2"])
@@ -107,28 +110,28 @@ def ask(host: str, *, rate: bool) -> list[str]:
             done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
         except FileNotFoundError:
             package = {"ping": "iputils-ping", "iperf3": "iperf3"}[command[0]]
-            raise HostError(f"{command[0]}: not installed; sudo apt-get install {package}") from None
+            raise HostError(f"{command[0]}: not installed; run: sudo apt-get install {package}") from None
         except subprocess.TimeoutExpired:
-            raise HostError(f"{command[0]} {host}: no end within 120 s") from None
+            raise HostError(f"{command[0]} {host}: it did not end within 120 s") from None
         if done.returncode != 0 and not done.stdout.strip().startswith("{"):
-            said = (done.stderr or done.stdout).strip().splitlines()[-1:] or ["no answer"]
-            raise HostError(f"{command[0]} {host}: {said[0]}")
+            last_line = (done.stderr or done.stdout).strip().splitlines()[-1:] or ["no answer"]
+            raise HostError(f"{command[0]} {host}: {last_line[0]}")
         outputs.append(done.stdout)
     return outputs
 
 
 def profile_toml(name: str, readings: Mapping[tuple[str, str], Iterable[Reading]]) -> str:
-    """A profile file of what was read about each pair of sites.
+    """Return a profile file from the readings of each pair of sites.
 
     Raises:
-        SpecError: nothing says how long a pair's round trip is.
+        SpecError: a pair has no reading of its round trip.
     """
     sources: dict[str, str] = {}
     lines = []
     for (src, dst), found in readings.items():
         lines.append(_path(src, dst, list(found), sources))
     sites = dict.fromkeys(site for pair in readings for site in pair)
-    quoted = [f"{tag} = {_text(words)}" for words, tag in sources.items()]
+    quoted = [f"{tag} = {_text(source)}" for source, tag in sources.items()]
     return "\n".join(
         [
             "schema = 1",
@@ -139,7 +142,7 @@ def profile_toml(name: str, readings: Mapping[tuple[str, str], Iterable[Reading]
             *(f"  {{ name = {_text(site)} }}," for site in sites),
             "]",
             "",
-            "# A path in one direction stands for both; each way takes half of the round trip.",
+            "# Each path is for both directions; one way takes half of the round trip.",
             "paths = [",
             *lines,
             "]",
@@ -159,16 +162,16 @@ def _path(src: str, dst: str, found: list[Reading], sources: dict[str, str]) -> 
         ("loss", "loss_pct", "%"),
         ("rate", "rate_mbps", "Mbit"),
     ):
-        said = [reading for reading in found if getattr(reading, attribute) is not None]
-        if not said:
+        measured = [reading for reading in found if getattr(reading, attribute) is not None]
+        if not measured:
             if key == "rtt":
-                raise SpecError(f"{src},{dst}: no round trip; add output of ping")
+                raise SpecError(f"{src},{dst}: no round-trip time; add output of ping")
             continue
-        value, words = getattr(said[-1], attribute), said[-1].source
-        tag = sources.setdefault(words, f"s{len(sources) + 1}")
+        value, source = getattr(measured[-1], attribute), measured[-1].source
+        tag = sources.setdefault(source, f"s{len(sources) + 1}")
         cells += [f'{key} = "{value:g}{unit}"', f'{key}_standing = "measured"', f'{key}_source = "{tag}"']
     return f"  {{ {', '.join(cells)} }},"
 
 
-def _text(words: str) -> str:
-    return json.dumps(words, ensure_ascii=False)
+def _text(value: str) -> str:
+    return json.dumps(value, ensure_ascii=False)

@@ -55,7 +55,7 @@ def command(sources: tuple[str, ...], output: Path, rate: bool) -> None:
 
 
 def _readings(source: str, rate: bool) -> tuple[tuple[str, str], list[Reading]]:
-    from wanbench.harness.measure import ask, read
+    from wanbench.harness.measure import read, run_tools
 
     at = min((source.find(mark) for mark in "=@" if mark in source), default=-1)
     src, comma, dst = source[:at].partition(",")
@@ -63,7 +63,7 @@ def _readings(source: str, rate: bool) -> tuple[tuple[str, str], list[Reading]]:
         raise SpecError(f"{source}: {_FORM}, e.g. home,london=ping.txt")
     pair, where = (src.strip(), dst.strip()), source[at + 1 :]
     if source[at] == "@":
-        return pair, [read(text, f"to {where}", date.today()) for text in ask(where, rate=rate)]
+        return pair, [read(text, f"to {where}", date.today()) for text in run_tools(where, rate=rate)]
     file = Path(where)
     try:
         text = file.read_text(encoding="utf-8")

@@ -1,1 +1,1 @@
-"""This process and the ones it starts: owner.py: whose a leftover is; child.py: our own modules in a child."""
+"""This process and its children: owner.py marks the owner of leftovers, child.py runs our modules in a child."""

@@ -1,4 +1,4 @@
-"""Whose is it? Marks of a running process, by which what a crashed run left is told from what a live one uses."""
+"""Marks of the owning process, which distinguish leftovers of a crashed run from things that a live run uses."""
 
 from __future__ import annotations
 
@@ -9,24 +9,24 @@ from typing import Any
 
 
 def mark() -> dict[str, Any]:
-    """This process, as plain data; `is_gone` reads it."""
+    """Return the mark of this process as plain data, which `is_gone` reads."""
     return {"pid": os.getpid(), "started": _start_time(os.getpid()), "seen_from": _seen_from()}
 
 
 def is_gone(owner: Mapping[str, Any]) -> bool:
-    """True if the process with this mark has certainly ended.
+    """Whether the process with this mark has certainly ended.
 
-    Marks from another boot or PID namespace say nothing: a container, or a guest kernel on the same file system, cannot
-    see whether their owner lives.
+    This is false for marks from another boot or PID namespace: a container, or a guest kernel on the same file system,
+    cannot see whether their owner is alive.
 
     Raises:
-        KeyError, TypeError: not a mark.
+        KeyError, TypeError: the argument is not a mark.
     """
     return bool(owner["seen_from"] == _seen_from() and _start_time(owner["pid"]) != owner["started"])
 
 
 def _start_time(pid: int) -> int | None:
-    """Boot-relative start of a process, None if there is none: tells a reused pid from the old process."""
+    """The start time of a process since boot, which reveals a reused pid; None if there is no such process."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text()
     except OSError:
@@ -35,6 +35,6 @@ def _start_time(pid: int) -> int | None:
 
 
 def _seen_from() -> str:
-    """Where a PID means the same process: this boot of this kernel, and this PID namespace."""
+    """The scope in which a PID names one process: this boot of this kernel, and this PID namespace."""
     boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     return f"{boot} {os.readlink('/proc/self/ns/pid')}"

@@ -69,10 +69,10 @@ def test_files_become_a_profile_that_names_its_sources(tmp_path):
         ("london", "wanbench: london: expected SRC,DST=FILE or SRC,DST@HOST, e.g. home,london=ping.txt"),
         ("a,b=", "wanbench: a,b=: expected SRC,DST=FILE or SRC,DST@HOST, e.g. home,london=ping.txt"),
         ("a,b=none.txt", "wanbench: none.txt: cannot be read: No such file or directory"),
-        ("a,b=iperf.json", "wanbench: a,b: no round trip; add output of ping"),
+        ("a,b=iperf.json", "wanbench: a,b: no round-trip time; add output of ping"),
         (
             "a,b=prose.txt",
-            "wanbench: prose.txt: neither output of ping (no `time=... ms`) nor JSON of iperf3; expected one of them",
+            "wanbench: prose.txt: expected output of ping (with `time=... ms`) or JSON of iperf3, got neither",
         ),
         ("a,b=failed.json", "wanbench: failed.json: iperf3 failed: unable to connect to server"),
         (
