@@ -1,4 +1,4 @@
-"""A command as a workload: what is filled in, what it is called, what makes two cells the same, and every refusal."""
+"""A command as a workload: placeholders, labels, the identity of cells, step times, and every refusal."""
 
 from __future__ import annotations
 
@@ -52,10 +52,10 @@ def refusal(*changes: tuple[str, str]) -> str:
     return str(caught.value)
 
 
-# ---------------------------------------------------------------- filling
+# ---------------------------------------------------------------- placeholders
 
 
-def test_an_axis_of_any_name_is_filled_into_the_command():
+def test_an_axis_of_any_name_is_inserted_into_the_command():
     assert [cell.command[-1] for cell in swept()] == ["1", "8"]
 
 
@@ -70,7 +70,7 @@ def test_an_axis_of_any_name_is_filled_into_the_command():
         ("plain", "plain"),
     ],
 )
-def test_placeholders_are_replaced_and_double_braces_are_braces(argument, result):
+def test_placeholders_are_replaced_and_double_braces_become_braces(argument, result):
     values = {"H": 8, "rtt": "10ms", "nesterov": True, "network.place": "blocked"}
     assert filled([argument], values, "x") == [result]
 
@@ -83,13 +83,13 @@ def test_every_axis_is_in_the_environment_of_the_program(tmp_path):
     assert env["WANBENCH_SEED"] == "3"
 
 
-def test_without_algorithms_the_label_is_the_scripts_name_and_its_own_axes():
+def test_without_algorithms_the_label_has_the_scripts_name_and_its_own_axes():
     assert [cell.label for cell in swept()] == ["t-H1", "t-H8"]
     cell = swept()[1]
     assert (cell.label, cell.kind, cell.params) == ("t-H8", "command:t", {"H": 8})
 
 
-def test_algorithms_of_a_command_are_names_and_parameters_that_the_script_is_told(tmp_path):
+def test_the_environment_of_a_command_has_the_algorithm_and_its_parameters(tmp_path):
     text = GOOD + "[algorithms]\nlocal = {}\ndiloco = { outer = [0.5, 0.7] }\n"
     found = swept(text.replace('"{H}"', '"{H}", "{algorithm}"'))
     assert [cell.label for cell in found][:3] == ["local-H1", "diloco-outer0.5-H1", "diloco-outer0.7-H1"]
@@ -99,7 +99,7 @@ def test_algorithms_of_a_command_are_names_and_parameters_that_the_script_is_tol
     assert json.loads(env["WANBENCH_PARAMS"]) == {"outer": 0.7}
 
 
-def test_an_algorithm_of_ones_own_is_named_by_its_kind_and_called_by_its_key(tmp_path):
+def test_a_users_algorithm_has_its_kind_in_the_environment_and_its_key_in_the_label(tmp_path):
     table = '{ kind = "my_pkg.sync:Mine", compression = ["none", { kind = "topk", ratio = [0.1, 0.2] }] }'
     found = swept(GOOD + f"[algorithms]\nmine = {table}\n")
     assert [cell.label for cell in found[:3]] == [
@@ -122,14 +122,14 @@ def test_an_algorithm_of_ones_own_is_named_by_its_kind_and_called_by_its_key(tmp
         (["/usr/bin/env", "-i", "go.sh"], "go.sh"),
     ],
 )
-def test_a_command_is_called_by_its_script(command, name):
+def test_a_command_is_named_after_its_script(command, name):
     assert name_of(command) == name
 
 
 # ---------------------------------------------------------------- identity
 
 
-def test_every_filled_in_command_has_a_one_worker_cell_of_its_own():
+def test_every_distinct_command_has_its_own_one_worker_cell():
     found = cells()
     bases = {cell.key: cell for cell in found if cell.is_baseline}
     assert [base.command[-1] for base in bases.values()] == ["1", "8"]
@@ -137,24 +137,24 @@ def test_every_filled_in_command_has_a_one_worker_cell_of_its_own():
         assert bases[cell.base_key].command == cell.command
 
 
-def test_one_worker_cells_serve_all_networks_unless_the_program_asks_for_the_network():
+def test_a_one_worker_cell_serves_all_networks_unless_the_command_contains_the_network():
     two = ('["10ms"]', '["10ms", "20ms"]')
     assert sum(cell.is_baseline for cell in cells(edited(two))) == 2
     assert sum(cell.is_baseline for cell in cells(edited(two, ('"{H}"', '"{H}", "{rtt}"')))) == 4
 
 
-def test_scalability_is_taken_of_the_own_one_worker_cell():
+def test_scalability_uses_the_one_worker_cell_of_the_same_command():
     rows = []
     for cell in cells():
         h = cell.params["H"]
         seconds = {1: 10.0, 8: 2.0}[h] if cell.is_baseline else 20.0
         rows.append({**describe(cell, 0), "status": "ok", "step_time_s": seconds})
     alone = one_worker_step_times(rows)
-    of = {row["algorithm"]: scalability(row, alone) for row in rows if row["workers"] == 2}
-    assert of == {"t-H1": 0.5, "t-H8": 0.1}
+    found = {row["algorithm"]: scalability(row, alone) for row in rows if row["workers"] == 2}
+    assert found == {"t-H1": 0.5, "t-H8": 0.1}
 
 
-def test_another_command_or_axis_is_another_cell_and_a_longer_timeout_is_not():
+def test_a_cells_key_depends_on_command_and_axes_but_not_on_the_timeout():
     key = swept()[0].key
     assert swept(edited(('"--H"', '"--h"')))[0].key != key
     assert swept(edited(("H = [1, 8]", "H = [2, 8]")))[0].key != key
@@ -162,7 +162,7 @@ def test_another_command_or_axis_is_another_cell_and_a_longer_timeout_is_not():
     assert swept(edited(("[sweep]", 'timeout = "5s"\n[sweep]')))[0].timeout_s == 5
 
 
-def test_a_changed_script_is_other_code_and_a_file_it_does_not_name_is_not(tmp_path):
+def test_the_code_hash_depends_on_the_script_and_not_on_other_files(tmp_path):
     (tmp_path / "t.py").write_text("one")
     (tmp_path / "other.py").write_text("one")
     (cell, *_) = cells(GOOD.replace('"t.py"', '"t.py", "WANBENCH_H"'), str(tmp_path / "x.toml"))
@@ -173,7 +173,7 @@ def test_a_changed_script_is_other_code_and_a_file_it_does_not_name_is_not(tmp_p
     assert code_hash(cell) != before
 
 
-def test_a_module_of_the_folder_is_part_of_the_code_as_well(tmp_path):
+def test_the_code_hash_depends_on_a_module_of_the_folder(tmp_path):
     (tmp_path / "pkg").mkdir()
     (tmp_path / "pkg" / "t.py").write_text("one")
     (cell, *_) = cells(GOOD.replace('"t.py"', '"-m", "pkg.t"'), str(tmp_path / "x.toml"))
@@ -182,7 +182,7 @@ def test_a_module_of_the_folder_is_part_of_the_code_as_well(tmp_path):
     assert code_hash(cell) != before
 
 
-def test_a_row_says_what_ran_and_invents_nothing():
+def test_a_row_describes_the_command_and_leaves_unknown_columns_null():
     row = describe(swept()[1], 0)
     assert row["command"] == ["python", "t.py", "--H", "8"]
     assert (row["workload"], row["algorithm"], row["params"]) == ("t.py", "t-H8", {"H": 8})
@@ -222,13 +222,13 @@ def test_a_row_says_what_ran_and_invents_nothing():
         ),
     ],
 )  # fmt: skip
-def test_what_does_not_go_together_is_one_line(changes, words):
+def test_a_spec_that_cannot_run_is_refused_in_one_line(changes, words):
     line = refusal(*changes)
     assert words in line
     assert "\n" not in line
 
 
-def test_an_axis_that_nobody_reads_is_refused_with_a_near_miss(tmp_path):
+def test_an_axis_that_nothing_reads_is_refused_with_a_near_miss(tmp_path):
     (tmp_path / "t.py").write_text("import os; os.environ['WANBENCH_K']")
     where = str(tmp_path / "x.toml")
     with pytest.raises(SpecError) as caught:
@@ -240,13 +240,13 @@ def test_an_axis_that_nobody_reads_is_refused_with_a_near_miss(tmp_path):
     assert cells(GOOD + "K = [1]\n", where)
 
 
-def test_an_axis_of_any_name_is_for_commands_only():
+def test_only_commands_can_have_an_axis_of_any_name():
     line = refusal(('command = ["python", "t.py", "--H", "{H}"]', 'name = "digits-cnn"'),
                    ("[sweep]", "[algorithms]\nssgd = {}\n[sweep]"))  # fmt: skip
     assert line.startswith("x.toml: sweep.H: unknown axis;")
 
 
-def test_algorithms_are_needed_by_every_other_workload():
+def test_every_other_workload_needs_algorithms():
     line = refusal(('command = ["python", "t.py", "--H", "{H}"]', 'name = "digits-cnn"'))
     assert line == "x.toml: algorithms: this key is required; add [algorithms] with ssgd = {}"
 
@@ -260,51 +260,52 @@ def ends(*ms: float) -> list[int]:
     return [int(one * MS) for one in ms]
 
 
-def timed(told, *, lasted=None, more: str = ""):
+def timed(reported, *, lasted=None, more: str = ""):
     (cell, *_) = swept(edited(("[sweep]", f"{more}\n[sweep]")))
-    return step_time(cell, told, lasted or {0: 9.0, 1: 12.0})
+    return step_time(cell, reported, lasted or {0: 9.0, 1: 12.0})
 
 
-def test_a_step_time_is_that_of_the_slowest_process_after_the_warm_up():
-    told = {0: ("hook", ends(0, 500, 900, 910, 920)), 1: ("hook", ends(0, 500, 900, 930, 960))}
-    assert timed(told) == {"steps": 2, "step_time_s": 0.03, "step_times": "hook"}
+def test_the_step_time_is_that_of_the_slowest_process_after_the_warm_up():
+    reported = {0: ("hook", ends(0, 500, 900, 910, 920)), 1: ("hook", ends(0, 500, 900, 930, 960))}
+    assert timed(reported) == {"steps": 2, "step_time_s": 0.03, "step_times": "hook"}
 
 
 def test_one_long_step_in_many_counts_in_full():
-    told = {0: ("step", ends(0, 1, 2, 3, 4, 5, 106))}
-    assert timed(told)["step_time_s"] == pytest.approx(0.026)  # the median step is 1 ms
+    reported = {0: ("step", ends(0, 1, 2, 3, 4, 5, 106))}
+    assert timed(reported)["step_time_s"] == pytest.approx(0.026)  # the median step is 1 ms
 
 
-def test_the_warm_up_is_the_specs():
-    told = {0: ("hook", ends(0, 500, 510, 520))}
-    assert timed(told, more="warmup = '1 steps'")["step_time_s"] == pytest.approx(0.52 / 3)
+def test_the_spec_sets_the_warm_up():
+    reported = {0: ("hook", ends(0, 500, 510, 520))}
+    assert timed(reported, more="warmup = '1 steps'")["step_time_s"] == pytest.approx(0.52 / 3)
 
 
-def test_what_the_program_says_itself_counts_before_the_hook():
-    told = {0: ("hook", ends(*range(9))), 1: ("step", ends(0, 10, 20, 30))}
-    assert timed(told) == {"steps": 1, "step_time_s": 0.01, "step_times": "step"}
+def test_steps_reported_by_the_program_take_precedence_over_the_hook():
+    reported = {0: ("hook", ends(*range(9))), 1: ("step", ends(0, 10, 20, 30))}
+    assert timed(reported) == {"steps": 1, "step_time_s": 0.01, "step_times": "step"}
 
 
-def test_without_steps_the_whole_program_is_timed_and_no_number_of_steps_is_invented():
+def test_without_steps_the_whole_program_is_timed_and_the_number_of_steps_is_null():
     assert timed({}) == {"steps": None, "step_time_s": 12.0, "step_times": "total"}
 
 
-def test_a_hook_that_saw_nothing_is_an_error_and_not_a_total():
+def test_a_hook_that_saw_no_step_is_an_error():
     with pytest.raises(RepFailed, match=r"^workload.step_times: no optimizer step of torch was seen;"):
         timed({}, more="step_times = 'hook'")
 
 
-def test_how_long_a_killed_process_was_gone_is_in_its_step_time():
-    told = {0: ("step", ends(0, 10, 20, 30, 40, 50)), 1: ("step", ends(0, 10, 20, 30, 2030, 2040))}
-    assert timed(told)["step_time_s"] == pytest.approx(2.02 / 3)
+def test_the_step_time_of_a_killed_process_includes_its_downtime():
+    reported = {0: ("step", ends(0, 10, 20, 30, 40, 50)), 1: ("step", ends(0, 10, 20, 30, 2030, 2040))}
+    assert timed(reported)["step_time_s"] == pytest.approx(2.02 / 3)
 
 
-def test_who_is_killed_within_its_warm_up_may_be_killed_later():
+def test_a_kill_during_the_warm_up_is_an_error_that_suggests_a_later_kill():
     more = "[[timeline]]\nat = '1s'\nwhere = 1\nkill = true"
     with pytest.raises(RepFailed, match=r"rank 1 reported 1 steps, .* let it run longer, or kill it later$"):
         timed({0: ("hook", ends(1, 2, 3, 4)), 1: ("hook", ends(1))}, more=more)
 
 
 def test_a_program_that_ends_within_its_warm_up_is_an_error():
-    with pytest.raises(RepFailed, match="rank 1 reported 3 steps, and the first 3 are warm-up"):
+    message = "workload.warmup: rank 1 reported 3 steps, and the first 3 are warm-up; let it run longer"
+    with pytest.raises(RepFailed, match=f"^{message}$"):
         timed({0: ("hook", ends(1, 2, 3, 4)), 1: ("hook", ends(1, 2, 3))})

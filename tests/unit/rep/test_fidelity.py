@@ -1,4 +1,4 @@
-"""A repetition whose emulation was not faithful says why, in words, and no other one does."""
+"""A repetition gets a reason for each way in which its emulation was not faithful, and else none."""
 
 from __future__ import annotations
 
@@ -41,15 +41,15 @@ def reasons(of: Cell | None = None, host=IDLE_HOST, probe=GOOD_PROBE, **fields) 
     return judge(of, network_of(of), stats(**fields), host, probe)
 
 
-def test_a_faithful_repetition_has_no_reason_against_it():
+def test_a_faithful_repetition_has_no_reasons():
     assert reasons() == []
 
 
-def test_a_repetition_without_a_probe_is_judged_by_what_happened_during_it():
+def test_a_repetition_without_a_probe_is_judged_by_its_own_statistics():
     assert reasons(probe=None) == []
 
 
-def test_what_the_probe_found_counts_against_every_repetition_on_that_network():
+def test_the_probes_reasons_apply_to_every_repetition_on_its_network():
     found = ["w0 -> w1: one-way delay 7.0 ms, configured 5.0 ms"]
     assert reasons(probe={"ok": False, "reasons": found}) == found
 
@@ -57,7 +57,7 @@ def test_what_the_probe_found_counts_against_every_repetition_on_that_network():
 @pytest.mark.parametrize(
     ("network", "limit"),
     [
-        ({}, 2.0),  # 2 ms, whatever else is smaller
+        ({}, 2.0),  # 2 ms if the other limits are smaller
         ({"rtt": "1000ms"}, 10.0),  # 2 % of the one-way delay
         ({"step_time": "500ms"}, 5.0),  # 1 % of the predicted step
     ],
@@ -69,53 +69,53 @@ def test_what_the_probe_found_counts_against_every_repetition_on_that_network():
         ("read_lag_p99_ms", "packets waited {} ms to be read (p99), limit {} ms, during 1.3 % of the time"),
     ],
 )
-def test_packets_may_be_late_up_to_a_limit(network, limit, field, words):
+def test_packets_can_be_late_up_to_a_limit(network, limit, field, words):
     of = cell(**network)
     assert reasons(of, **{field: limit}) == []
     assert reasons(of, **{field: limit + 0.1}) == [words.format(f"{limit + 0.1:.1f}", f"{limit:.1f}")]
 
 
-def test_an_emulator_that_cannot_know_its_lateness_is_not_blamed_for_it():
+def test_unknown_lateness_is_no_reason():
     assert reasons(lateness_p99_ms=None, read_lag_p99_ms=None) == []
 
 
-def test_pauses_of_the_host_that_make_a_short_burst_late_do_not_count_unless_they_add_up():
+def test_late_packets_of_short_pauses_are_a_reason_only_if_the_pauses_add_up():
     late = {"lateness_p99_ms": 9.0, "read_lag_p99_ms": 9.0}
     assert reasons(**late, overdue_pct=1.0) == []
     assert len(reasons(**late, overdue_pct=1.1)) == 2
 
 
-def test_an_emulator_that_was_behind_for_long_is_refused_however_many_packets_came_in_time():
+def test_an_emulator_that_was_behind_for_long_is_a_reason_even_if_most_packets_were_in_time():
     assert reasons(overdue_pct=5.0) == []
     assert reasons(overdue_pct=5.1) == ["the emulator was behind during 5.1 % of the time, limit 5 %"]
     assert len(reasons(overdue_pct=5.1, lateness_p99_ms=9.0)) == 1
 
 
 @pytest.mark.parametrize("cause", ["refused", "unknown"])
-def test_a_loss_that_no_queue_accounts_for_invalidates(cause):
+def test_a_loss_outside_the_models_queues_is_a_reason(cause):
     assert reasons(drops={cause: 3}) == ["3 packets were lost outside the model's queues"]
 
 
 @pytest.mark.parametrize("cause", ["up", "path", "down", "loss", "gone"])
-def test_a_loss_that_the_model_asked_for_does_not(cause):
+def test_a_loss_of_the_model_is_no_reason(cause):
     assert reasons(drops={cause: 3}) == []
 
 
-def test_a_kernel_that_dropped_packets_invalidates():
+def test_packets_dropped_by_the_kernel_are_a_reason():
     assert reasons(host={**IDLE_HOST, "softnet_dropped": 7}) == ["the kernel dropped 7 packets (softnet backlog)"]
 
 
-def test_datagrams_that_found_a_full_buffer_invalidate():
+def test_datagrams_dropped_by_a_full_socket_buffer_are_a_reason():
     assert reasons(host={**IDLE_HOST, "udp_overflows": 7}) == [
         "7 datagrams were dropped because a worker's socket buffer was full"
     ]
 
 
-def test_a_meter_that_never_started_is_no_reason():
+def test_an_unstarted_meter_is_no_reason():
     assert reasons(host=HostMeter().stop()) == []
 
 
-def test_every_reason_is_given_not_only_the_first():
+def test_all_reasons_are_listed():
     found = reasons(
         probe={"reasons": ["bad path"]},
         host={"softnet_dropped": 1},
@@ -127,12 +127,12 @@ def test_every_reason_is_given_not_only_the_first():
     assert found[0] == "bad path"
 
 
-def test_a_lone_worker_has_no_network_to_be_unfaithful():
+def test_a_single_worker_is_not_judged_by_its_network():
     alone = cell(workers=1)
     assert reasons(alone, lateness_p99_ms=99.0, host={"softnet_dropped": 1}, probe={"reasons": ["x"]}) == []
 
 
-def test_the_meter_reads_how_busy_the_host_was():
+def test_the_meter_reads_the_load_of_the_host():
     meter = HostMeter()
     meter.start()
     sum(i * i for i in range(300_000))
@@ -143,7 +143,7 @@ def test_the_meter_reads_how_busy_the_host_was():
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_workers_without_a_processor_count_against_a_repetition_a_lone_one_too(workers):
+def test_a_worker_that_waits_for_a_processor_is_a_reason_even_if_it_is_alone(workers):
     of = cell(workers=workers)
     assert reasons(of, host={**IDLE_HOST, "worker_cpu_wait_pct": 30.0}) == []
     assert reasons(of, host={**IDLE_HOST, "worker_cpu_wait_pct": 30.1}) == [

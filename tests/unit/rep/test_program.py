@@ -1,4 +1,4 @@
-"""What `exec` gives a program: environment, files, GPUs; and what it refuses."""
+"""The environment, files and GPUs that `exec` gives a program, and the options that it refuses."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def program(testbed="netns", **more):
 # ---------------------------------------------------------------- environment
 
 
-def test_every_process_finds_what_torchrun_would_set_and_where_it_is():
+def test_the_environment_of_a_process_has_torchruns_variables_and_its_place():
     environment = program().environment_of(2, 1, "id")
     assert {name: environment[name] for name in ("RANK", "LOCAL_RANK", "GROUP_RANK", "WORLD_SIZE")} == {
         "RANK": "5", "LOCAL_RANK": "1", "GROUP_RANK": "2", "WORLD_SIZE": "8",
@@ -42,7 +42,7 @@ def test_every_process_finds_what_torchrun_would_set_and_where_it_is():
 
 
 @pytest.mark.parametrize("testbed", ["netns", "docker"])
-def test_nccl_uses_sockets_of_the_emulated_device_and_takes_workers_for_different_hosts(testbed):
+def test_nccl_uses_sockets_of_the_emulated_device_and_treats_workers_as_different_hosts(testbed):
     environments = [program(testbed).environment_of(worker, 0, "id") for worker in range(4)]
     assert {one["NCCL_SOCKET_IFNAME"] for one in environments} == {"wan0"}
     assert {one["NCCL_NET"] for one in environments} == {"Socket"}
@@ -50,7 +50,7 @@ def test_nccl_uses_sockets_of_the_emulated_device_and_takes_workers_for_differen
     assert {program().environment_of(1, local, "id")["NCCL_HOSTID"] for local in (0, 1)} == {"id-1"}
 
 
-def test_a_container_gets_none_of_this_hosts_variables_but_those_asked_for(monkeypatch):
+def test_a_container_gets_only_the_requested_variables_of_this_host(monkeypatch):
     monkeypatch.setenv("SECRET", "token")
     assert program("netns").environment_of(0, 0, "id")["SECRET"] == "token"
     assert "SECRET" not in program("docker").environment_of(0, 0, "id")
@@ -72,7 +72,7 @@ def test_a_container_gets_none_of_this_hosts_variables_but_those_asked_for(monke
         ("../{1}:/data", FolderMount(Path("{0}"), Path("/data"))),
     ],
 )
-def test_a_mount_is_source_target_and_whether_it_can_be_written(tmp_path, text, mount):
+def test_a_mount_has_a_source_a_target_and_a_mode(tmp_path, text, mount):
     def here(words):
         return str(words).format(tmp_path, tmp_path.name)
 
@@ -94,22 +94,22 @@ def test_a_mount_is_source_target_and_whether_it_can_be_written(tmp_path, text, 
         (".:/proc", "the image has its own folder at /proc"),
     ],
 )
-def test_a_mount_that_cannot_be_is_one_line(text, words):
+def test_an_impossible_mount_is_refused_in_one_line(text, words):
     assert words in refused(*EXEC, "--testbed", "docker", "--mount", text, "--", "true")
 
 
 @pytest.mark.parametrize("folder", ["/", "/usr", "/usr/share", "/etc", "/root", "/tmp"])
-def test_a_current_folder_that_would_hide_the_images_own_is_refused(folder):
+def test_a_current_folder_that_would_hide_a_folder_of_the_image_is_refused(folder):
     with pytest.raises(SpecError, match=r"the image has its own folder there; change to a folder of your project"):
         mounts.current(Path(folder))
 
 
-def test_the_current_folder_can_only_be_read_unless_it_is_asked_for(tmp_path):
+def test_the_current_folder_is_mounted_read_only(tmp_path):
     tmp_path.chmod(0o755)
     assert mounts.current(tmp_path) == FolderMount(tmp_path, tmp_path, writable=False)
 
 
-def test_a_current_folder_that_roots_containers_may_not_read_is_refused(tmp_path, monkeypatch):
+def test_a_current_folder_that_roots_containers_cannot_read_is_refused(tmp_path, monkeypatch):
     tmp_path.chmod(0o700)
     monkeypatch.setattr(os, "getuid", lambda: 0)
     with pytest.raises(SpecError) as caught:
@@ -122,7 +122,7 @@ def test_a_current_folder_that_roots_containers_may_not_read_is_refused(tmp_path
     assert mounts.current(tmp_path).source == tmp_path
 
 
-def test_containers_get_the_mounts_that_they_shall(tmp_path):
+def test_containers_get_the_mounts_of_their_group(tmp_path):
     wanted = (FolderMount(Path("/a"), Path("/b")), FolderMount(Path("/c"), Path("/d"), writable=True))
     made = host_options(tmp_path, 0, "tun", Group(4, mounts=wanted))["mounts"]
     assert [(m["Source"], m["Target"], m["ReadOnly"]) for m in made] == [
@@ -145,12 +145,12 @@ def test_containers_get_the_mounts_that_they_shall(tmp_path):
         (("--name", ".."), "--name ..: expected letters, digits, '.', '_' and '-', at most 80"),
     ],
 )  # fmt: skip
-def test_options_that_cannot_be_meant_are_one_line(arguments, line, tmp_path):
+def test_impossible_options_are_refused_in_one_line(arguments, line, tmp_path):
     assert refused(*EXEC, *arguments, "--", "true") == f"wanbench: {line}"
     assert list(tmp_path.iterdir()) == []
 
 
-def test_containers_that_are_there_already_need_a_folder_of_their_own(monkeypatch, tmp_path):
+def test_adopted_containers_need_a_working_folder(monkeypatch, tmp_path):
     monkeypatch.setenv("WANBENCH_ADOPT", str(tmp_path))
     said = refused(*EXEC, "--testbed", "docker", "--", "true")
     assert said == (
@@ -170,13 +170,13 @@ def driver(tmp_path, monkeypatch):
     return tmp_path / "gpus"
 
 
-def test_gpus_are_dealt_one_a_process_and_shared_where_there_are_too_few(driver):
+def test_each_process_gets_one_gpu_and_workers_share_them_if_there_are_too_few(driver):
     assert gpus.assign_gpus(2, 1, driver) == ("0", "1")
     assert gpus.assign_gpus(3, 1, driver) == ("0", "1", "0")
     assert gpus.assign_gpus(2, 2, driver) == ("0,1", "0,1")
 
 
-def test_gpus_that_are_hidden_from_this_process_are_hidden_from_workers(driver, monkeypatch):
+def test_gpus_hidden_from_this_process_are_hidden_from_workers(driver, monkeypatch):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1")
     assert gpus.assign_gpus(2, 1, driver) == ("1", "1")
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "-1")
@@ -192,7 +192,7 @@ def test_a_worker_needs_a_gpu_for_each_of_its_processes(driver):
     )
 
 
-def test_without_a_gpu_it_is_one_line_and_nothing_runs(monkeypatch, tmp_path):
+def test_without_a_gpu_exec_is_refused_in_one_line_and_nothing_runs(monkeypatch, tmp_path):
     monkeypatch.setattr(gpus.assign_gpus, "__defaults__", (tmp_path / "none",))
     said = refused(*EXEC, "--device", "cuda", "--", "true", code=3)
     assert said == (
@@ -201,7 +201,7 @@ def test_without_a_gpu_it_is_one_line_and_nothing_runs(monkeypatch, tmp_path):
     )
 
 
-def test_on_this_host_a_worker_sees_its_gpus_by_variable_and_in_a_container_only_by_request(tmp_path):
+def test_a_worker_gets_its_gpus_by_a_variable_on_this_host_and_by_a_request_in_a_container(tmp_path):
     assigned = ("0,1", "2,3")
     assert program(gpus=assigned).environment_of(3, 0, "id")["CUDA_VISIBLE_DEVICES"] == "2,3"
     contained = program("docker", gpus=assigned)

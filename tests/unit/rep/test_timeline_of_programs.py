@@ -1,4 +1,4 @@
-"""Timelines of programs, under `exec` and as a workload: what a file may say, and when a program's network changes."""
+"""Timelines of programs, with `exec` and as a workload: what a file can contain, and when the network changes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ NETWORK = build(PROFILE, ("w0", "w1"))
 
 
 class Slot:
-    """What of a slot a player needs: an emulator that counts, or fails."""
+    """The part of a slot that a player needs: an emulator that counts updates, or fails."""
 
     def __init__(self, fails: bool = False) -> None:
         self.emulator, self.fails, self.updates = self, fails, 0
@@ -46,19 +46,19 @@ def until(condition):
         time.sleep(0.005)
 
 
-def test_the_network_of_a_program_changes_from_its_start_on(tmp_path):
-    slot, ended, said = Slot(), Ended(), []
-    with play_timeline(schedule(tmp_path), slot, [], ended, said.append) as begin:
+def test_the_timeline_of_a_program_begins_with_its_start(tmp_path):
+    slot, ended, lines = Slot(), Ended(), []
+    with play_timeline(schedule(tmp_path), slot, [], ended, lines.append) as begin:
         time.sleep(0.1)
         assert slot.updates == 0, "time counts from the start of the processes"
         begin()
         until(lambda: slot.updates == 1)
     ((what, asked_s),) = [(event["what"], event["asked_s"]) for event in ended.events]
     assert (what, asked_s) == ("worker 1: cut off", 0.02)
-    assert said == ["0.02 s: worker 1: cut off"]
+    assert lines == ["0.02 s: worker 1: cut off"]
 
 
-def test_a_change_that_fails_ends_a_program_with_its_reason(tmp_path):
+def test_a_failed_change_ends_the_program_with_its_reason(tmp_path):
     def program():
         with play_timeline(schedule(tmp_path), Slot(fails=True), [], Ended()) as begin:
             begin()
@@ -93,16 +93,16 @@ def test_without_a_timeline_nothing_changes():
         ('[[timeline]]\nat = "5s"\nwhere = "tokyo"\ncut = true', "changes.toml: timeline.0: where: no site 'tokyo'"),
     ],
 )
-def test_a_file_that_is_none_is_refused_in_one_line(tmp_path, monkeypatch, text, message):
+def test_an_invalid_file_is_refused_in_one_line(tmp_path, monkeypatch, text, message):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "changes.toml").write_text(text)
-    asked = ("exec", "--profile", "uniform", "--rtt", "20ms", "-n", "2", "--emulator", "relay")
-    said = refused(*asked, "--timeline", "changes.toml", "--", "true").removeprefix("wanbench: ")
-    assert said.startswith(message)
-    assert len(said.splitlines()) == 1
+    arguments = ("exec", "--profile", "uniform", "--rtt", "20ms", "-n", "2", "--emulator", "relay")
+    line = refused(*arguments, "--timeline", "changes.toml", "--", "true").removeprefix("wanbench: ")
+    assert line.startswith(message)
+    assert len(line.splitlines()) == 1
 
 
-def test_steps_of_a_command_are_not_followed():
+def test_a_timeline_of_a_command_cannot_refer_to_steps():
     text = """
 schema = 1
 name = "own"
@@ -120,6 +120,6 @@ cut = true
     assert cell.workers > 1
 
 
-def test_plan_tells_the_timeline():
-    said = wanbench("plan", "partition", "--testbed", "virtual").stdout
-    assert "\ntimeline: worker 3: cut off at 6 s for 5 s\n" in said
+def test_plan_prints_the_timeline():
+    output = wanbench("plan", "partition", "--testbed", "virtual").stdout
+    assert "\ntimeline: worker 3: cut off at 6 s for 5 s\n" in output

@@ -1,4 +1,4 @@
-"""A player gives an emulator each network when it is due, and says when it really came. Time is real, and short."""
+"""A player updates an emulator when changes are due, and records the actual times. The test uses short real times."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ON_STEP = 'at = "4 steps"\nwhere = 0\ncut = true'
 
 
 class Recorder:
-    """An emulator that notes what it is given."""
+    """An emulator that records its updates."""
 
     def __init__(self, fails: bool = False) -> None:
         self.networks, self.fails, self.changed = [], fails, threading.Event()
@@ -41,7 +41,7 @@ def cut_paths(network):
     return sum(link.loss == 1 for link in network.links.values())
 
 
-def test_every_change_comes_in_its_turn_and_not_before_its_time():
+def test_changes_are_made_in_order_and_not_before_they_are_due():
     emulator = Recorder()
     player = player_of(emulator, FLAP, LATE)
     player.begin(time.monotonic_ns())
@@ -50,14 +50,14 @@ def test_every_change_comes_in_its_turn_and_not_before_its_time():
         time.sleep(0.01)
     events = player.stop()
     assert [cut_paths(network) for network in emulator.networks] == [4, 0, 4, 0]
-    came, to_come = events[:4], events[4:]
-    assert [event.what for event in came] == ["worker 1: cut off", "worker 1: healed"] * 2
-    assert [event.asked_s for event in came] == [0.05, 0.1, 0.15, 0.2]
-    assert all(event.actual_s >= event.asked_s for event in came)
-    assert [(event.what, event.actual_s, event.at_ns) for event in to_come] == [("everywhere: cut off", None, None)]
+    past, pending = events[:4], events[4:]
+    assert [event.what for event in past] == ["worker 1: cut off", "worker 1: healed"] * 2
+    assert [event.asked_s for event in past] == [0.05, 0.1, 0.15, 0.2]
+    assert all(event.actual_s >= event.asked_s for event in past)
+    assert [(event.what, event.actual_s, event.at_ns) for event in pending] == [("everywhere: cut off", None, None)]
 
 
-def test_a_step_is_waited_for_and_what_was_done_is_not_done_again():
+def test_a_change_waits_for_its_step_and_is_made_once():
     emulator = Recorder()
     player = player_of(emulator, ON_STEP)
     origin = time.monotonic_ns()
@@ -69,7 +69,7 @@ def test_a_step_is_waited_for_and_what_was_done_is_not_done_again():
     assert [event.what for event in player.stop()] == ["worker 0: cut off"]
 
 
-def test_a_step_that_is_told_before_all_are_warm_counts():
+def test_a_step_reported_before_all_workers_are_warm_counts():
     emulator = Recorder()
     player = player_of(emulator, ON_STEP)
     origin = time.monotonic_ns()
@@ -79,7 +79,7 @@ def test_a_step_that_is_told_before_all_are_warm_counts():
     assert [event.asked_s for event in player.stop()] == [1e-6]
 
 
-def test_an_emulator_that_fails_is_heard_of():
+def test_a_failure_of_the_emulator_is_raised_by_check():
     player = player_of(Recorder(fails=True), FLAP)
     player.begin(time.monotonic_ns())
     deadline = time.monotonic() + 20
@@ -90,13 +90,13 @@ def test_an_emulator_that_fails_is_heard_of():
     player.stop()
 
 
-def test_a_player_that_never_began_has_done_nothing():
+def test_a_player_that_never_began_has_only_pending_events():
     player = player_of(Recorder(), FLAP)
     assert player.cut_off() == ""
     assert [event.actual_s for event in player.stop()] == [None] * 4
 
 
-def test_changes_to_come_that_no_network_can_have_together_are_told_all_the_same():
+def test_pending_changes_are_listed_even_if_no_network_can_have_them_together():
     player = player_of(Recorder(), *TOO_MUCH)
     origin = time.monotonic_ns()
     player.step_ended(5, origin + 100 * S)

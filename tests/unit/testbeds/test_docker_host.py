@@ -1,4 +1,4 @@
-"""What is said where the Docker daemon cannot be used; its answers come from a server on a Unix socket."""
+"""The messages if the Docker daemon cannot be used. A fake daemon answers on a Unix socket."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ KERNEL = os.uname().release
 
 
 class FakeDaemon(socketserver.ThreadingUnixStreamServer):
-    """Answers GET requests with what `answers` holds by the end of their path."""
+    """Answers a GET request with the entry of `answers` for the end of its path."""
 
     daemon_threads = True
 
@@ -52,7 +52,7 @@ class Handler(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def daemon(tmp_path, monkeypatch):
-    """A daemon with this answer to /info, and with these containers."""
+    """Return a function that starts a fake daemon with this answer to /info, and these containers."""
     servers = []
 
     def make(info, containers=()):
@@ -77,7 +77,7 @@ def test_a_daemon_on_this_kernel_is_used(daemon):
     assert docker_host.describe() == f"daemon 20.10 at {address} on this kernel: --testbed docker"
 
 
-def test_without_a_daemon_the_remedy_is_one_line(tmp_path, monkeypatch):
+def test_a_missing_daemon_is_reported_in_one_line_with_the_remedy(tmp_path, monkeypatch):
     monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/docker.sock")
     line = f"docker: no daemon at {tmp_path}/docker.sock; start it: sudo systemctl start docker, or use --testbed netns"
     assert docker_host.why_not() == line
@@ -88,7 +88,7 @@ def test_without_a_daemon_the_remedy_is_one_line(tmp_path, monkeypatch):
     assert str(caught.value) == line
 
 
-def test_a_socket_that_nobody_listens_to_is_no_daemon(daemon, tmp_path):
+def test_a_socket_without_a_listener_is_no_daemon(daemon, tmp_path):
     daemon({})
     os.unlink(tmp_path / "docker.sock")
     (tmp_path / "docker.sock").touch()
@@ -97,7 +97,7 @@ def test_a_socket_that_nobody_listens_to_is_no_daemon(daemon, tmp_path):
     )
 
 
-def test_without_permission_the_group_to_join_is_named(daemon, tmp_path, monkeypatch):
+def test_a_denied_permission_names_the_group_to_join(daemon, tmp_path, monkeypatch):
     daemon({})
     monkeypatch.setattr(docker_host, "_refusal", lambda path: errno.EACCES)  # nothing is refused to root
     monkeypatch.setenv("LOGNAME", "ada")
@@ -108,7 +108,7 @@ def test_without_permission_the_group_to_join_is_named(daemon, tmp_path, monkeyp
     )
 
 
-def test_a_daemon_of_another_kernel_is_out_of_reach_and_the_way_there_is_named(daemon):
+def test_a_daemon_on_another_kernel_is_refused_with_the_remedy(daemon):
     address = daemon({"KernelVersion": "6.6.12-linuxkit", "OperatingSystem": "Docker Desktop"})
     assert docker_host.why_not() == (
         f"docker: the daemon at {address} runs on another kernel (Docker Desktop 6.6.12-linuxkit; this is {KERNEL}), "
@@ -127,7 +127,7 @@ def test_a_daemon_that_remaps_users_is_refused(daemon):
     )
 
 
-def test_an_address_that_is_none_is_shown(monkeypatch):
+def test_an_invalid_address_is_shown(monkeypatch):
     monkeypatch.setenv("DOCKER_HOST", "tcp://127.0.0.1:1")
     assert docker_host.why_not() == "docker: DOCKER_HOST=tcp://127.0.0.1:1: Connection refused"
     monkeypatch.setenv("DOCKER_HOST", "nonsense")
@@ -136,7 +136,7 @@ def test_an_address_that_is_none_is_shown(monkeypatch):
     )
 
 
-def test_a_missing_image_is_named_with_the_command_that_makes_it(daemon):
+def test_a_missing_image_is_named_with_the_command_that_provides_it(daemon):
     daemon({})
     with pytest.raises(HostError) as caught:
         testbeds.check("docker", [None])
@@ -154,7 +154,7 @@ def container(identity, **mark):
     return {"Id": identity, "Names": [f"/{identity}"], "Labels": labels}
 
 
-def test_only_containers_whose_owner_is_certainly_gone_are_stale(daemon):
+def test_only_containers_whose_owner_has_certainly_ended_are_stale(daemon):
     boot, _, pids = owner.mark()["seen_from"].partition(" ")
     unmarked = container("without-a-mark")
     del unmarked["Labels"][docker_host.OWNER_LABEL]
@@ -168,6 +168,6 @@ def test_only_containers_whose_owner_is_certainly_gone_are_stale(daemon):
             unmarked,
         ],
     )
-    with closing(docker_host.Daemon()) as asked:
-        found = [stale["Id"] for stale in docker_host.stale(asked)]
+    with closing(docker_host.Daemon()) as fake:
+        found = [stale["Id"] for stale in docker_host.stale(fake)]
     assert found == ["of-a-process-that-ended", "of-another-boot"]

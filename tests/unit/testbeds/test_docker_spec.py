@@ -1,4 +1,4 @@
-"""[containers]: what it takes, where it counts, and what a container is given."""
+"""[containers]: its keys, the cells that it applies to, and the resulting options of a container."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ END = 'rtt = ["10ms"]\n'
 
 def test_limits_are_part_of_the_cell_and_reach_the_group():
     table = '\n[run]\ntestbed = "docker"\n\n[containers]\nimage = "mine"\nmemory = "1GiB"\ncpuset = ["0", "1-2"]\n'
-    for cell in cells(edited((END, END + table))):  # the lone worker as well: it is what others are compared with
+    for cell in cells(edited((END, END + table))):  # with the one-worker cell, to which the others are compared
         assert cell.containers.plain() == {"image": "mine", "memory": "1GiB", "cpuset": ["0", "1-2"]}
         group = group_of(cell)
         assert (group.image, group.memory_bytes, group.cpuset) == ("mine", 2**30, ("0", "1-2"))
 
 
-def test_a_cell_on_another_testbed_does_not_have_them():
+def test_a_cell_on_another_testbed_has_no_limits():
     sweep = '\ntestbed = ["netns", "docker"]\n\n[containers]\nmemory = "1GiB"\n'
     found = {cell.testbed: cell.containers.plain() for cell in swept(edited((END, END.rstrip() + sweep)))}
     assert found == {"netns": {}, "docker": {"memory": "1GiB"}}
 
 
-def test_without_the_testbed_docker_they_are_refused():
+def test_containers_are_refused_without_the_testbed_docker():
     assert refusal((END, f'{END}\n[containers]\nmemory = "1GiB"\n')) == (
         "x.toml: containers: goes with the testbed docker; set run.testbed, or leave it out"
     )
@@ -48,11 +48,11 @@ def test_without_the_testbed_docker_they_are_refused():
         ('memmory = "1GiB"', "containers.memmory: unknown key; did you mean 'memory'?"),
     ],
 )
-def test_a_mistake_is_one_line(table, line):
+def test_a_mistake_is_refused_in_one_line(table, line):
     assert refusal((END, f"{END}\n[containers]\n{table}\n")).startswith(f"x.toml: {line}")
 
 
-def test_the_image_is_the_specs_then_the_users_then_ours(monkeypatch):
+def test_the_image_of_the_spec_precedes_the_users_and_ours(monkeypatch):
     monkeypatch.delenv("WANBENCH_IMAGE", raising=False)
     assert image_name(None) == "wanbench-worker"
     monkeypatch.setenv("WANBENCH_IMAGE", "mine")
@@ -75,19 +75,19 @@ def test_a_container_has_no_network_and_no_capability_it_does_not_need():
     assert (mount["Source"], mount["Target"], mount["Type"]) == ("/tmp/w", "/tmp/w", "bind")
 
 
-def test_a_namespace_is_handed_over_without_any_right():
+def test_a_container_that_sends_its_namespace_has_no_capability():
     made = host_options(Path("/tmp/w"), 0, "netns", GROUP)
     assert (made["cap_drop"], made["cap_add"], made["devices"]) == (["ALL"], [], [])
     assert options(Path("/tmp/w"), "w-0", 0, "netns", GROUP)["user"] != "0:0"
 
 
-def test_tcp_is_given_at_the_start():
+def test_tcp_settings_are_sysctls_of_the_container():
     sysctls = host_options(Path("/tmp/w"), 0, "tun", GROUP)["sysctls"]
     assert sysctls["net.ipv4.tcp_congestion_control"] == "reno"
     assert sysctls["net.ipv4.tcp_slow_start_after_idle"] == "0"
     assert sysctls["net.ipv4.tcp_rmem"] == "4096 131072 67108864"
 
 
-def test_groups_that_differ_in_number_or_place_only_share_their_containers():
+def test_groups_that_differ_only_in_number_or_sites_share_their_containers():
     assert Group(2, sites=("a", "b"), memory_bytes=1).like(Group(3, sites=("b", "a", "c"), memory_bytes=1))
     assert not Group(2, memory_bytes=1).like(Group(2, memory_bytes=2))

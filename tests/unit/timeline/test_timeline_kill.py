@@ -1,4 +1,4 @@
-"""`kill` of a timeline: who is told what when, what a run makes of the answers, and which entries are refused."""
+"""`kill` of a timeline: the commands to workers, their answers during a run, and the entries that are refused."""
 
 from __future__ import annotations
 
@@ -48,49 +48,49 @@ def refused(folder, *entries, workers=3):
     return str(caught.value)
 
 
-# ---------------------------------------------------------------- who is told what, when
+# ---------------------------------------------------------------- commands to workers
 
 
 def commands(schedule, time_ns):
     return [(command.ranks, dict(command.message)) for command in schedule.resolved({}).moment(time_ns).commands]
 
 
-def test_a_worker_is_killed_at_its_time_and_started_again_when_that_is_over(tmp_path):
-    played = schedule(tmp_path, 'at = "1s"\nfor = "1s"\nevery = "3s"\ntimes = 2\nwhere = "w1"\nkill = true')
-    score = played.resolved({})
-    assert score.times == (1 * S, 2 * S, 4 * S, 5 * S)
-    assert [score.moment(at).what for at in score.times] == [("w1: killed",), ("w1: started again",)] * 2
-    assert commands(played, 4 * S) == [((1,), {"cmd": "kill", "again": True, "due_ns": 4 * S})]
-    assert commands(played, 5 * S) == [((1,), {"cmd": "restart", "due_ns": 5 * S})]
-    assert score.moment(4 * S).network == played.network
+def test_a_worker_is_killed_at_the_begin_and_started_again_at_the_end(tmp_path):
+    timeline = schedule(tmp_path, 'at = "1s"\nfor = "1s"\nevery = "3s"\ntimes = 2\nwhere = "w1"\nkill = true')
+    resolved = timeline.resolved({})
+    assert resolved.times == (1 * S, 2 * S, 4 * S, 5 * S)
+    assert [resolved.moment(at).what for at in resolved.times] == [("w1: killed",), ("w1: started again",)] * 2
+    assert commands(timeline, 4 * S) == [((1,), {"cmd": "kill", "again": True, "due_ns": 4 * S})]
+    assert commands(timeline, 5 * S) == [((1,), {"cmd": "restart", "due_ns": 5 * S})]
+    assert resolved.moment(4 * S).network == timeline.network
 
 
-def test_without_an_end_it_stays_dead(tmp_path):
+def test_without_an_end_a_worker_is_not_started_again(tmp_path):
     assert commands(schedule(tmp_path, FOR_GOOD), 20_000_000) == [
         ((1,), {"cmd": "kill", "again": False, "due_ns": 20_000_000})
     ]
 
 
-def test_a_site_is_all_its_workers():
+def test_a_site_names_all_its_workers():
     profile = uniform(2, Delay.from_ms(20))
     network = build(profile, ("w0", "w1", "w1"))
     change = Change.from_config({"at": "1s", "for": "1s", "where": "w1", "kill": True})
-    played = Schedule([change], network, profile)
-    assert [ranks for ranks, _ in commands(played, 1 * S)] == [(1, 2)]
-    assert played.restarts() == [0, 1, 1]
+    timeline = Schedule([change], network, profile)
+    assert [ranks for ranks, _ in commands(timeline, 1 * S)] == [(1, 2)]
+    assert timeline.restarts() == [0, 1, 1]
 
 
-def test_the_words_for_it(tmp_path):
-    played = schedule(tmp_path, 'at = "6s"\nfor = "2s"\nwhere = 2\nkill = true')
-    assert described(played.changes) == "worker 2: killed at 6 s for 2 s"
+def test_the_description_of_a_kill(tmp_path):
+    timeline = schedule(tmp_path, 'at = "6s"\nfor = "2s"\nwhere = 2\nkill = true')
+    assert described(timeline.changes) == "worker 2: killed at 6 s for 2 s"
 
 
-def test_a_process_is_told_how_often_its_own_worker_is_started_again(tmp_path):
+def test_the_environment_of_a_process_has_the_number_of_its_restarts(tmp_path):
     twice = 'at = "1s"\nfor = "1s"\nevery = "3s"\ntimes = 2\nwhere = 1\nkill = true'
-    played = schedule(tmp_path, twice, 'at = "20s"\nwhere = 1\nkill = true')
-    one = program(played)
-    told = [one.environment_of(worker, 0, "id")["TORCHELASTIC_MAX_RESTARTS"] for worker in range(3)]
-    assert told == ["0", "2", "0"]
+    timeline = schedule(tmp_path, twice, 'at = "20s"\nwhere = 1\nkill = true')
+    one = program(timeline)
+    restarts = [one.environment_of(worker, 0, "id")["TORCHELASTIC_MAX_RESTARTS"] for worker in range(3)]
+    assert restarts == ["0", "2", "0"]
     assert one.environment_of(1, 0, "id")["TORCHELASTIC_RESTART_COUNT"] == "0"
     assert program(None).environment_of(1, 0, "id")["TORCHELASTIC_MAX_RESTARTS"] == "0"
 
@@ -98,17 +98,17 @@ def test_a_process_is_told_how_often_its_own_worker_is_started_again(tmp_path):
 # ---------------------------------------------------------------- a run
 
 
-def program(played=None, processes=1):
+def program(timeline=None, processes=1):
     sites = ("w0", "w1", "w2")
-    return Program(("true",), sites, processes, Path("/w"), schedule=played)
+    return Program(("true",), sites, processes, Path("/w"), schedule=timeline)
 
 
 class Slot:
-    """Workers that say what they shall, and note what they are told. When asked to end they have."""
+    """Workers that send given messages, and record the commands that they get. SIGKILL ends them at once."""
 
     def __init__(self, *messages) -> None:
         self.emulator, self.updates = self, 0
-        self.messages, self.told = list(messages), []
+        self.messages, self.sent = list(messages), []
         self.handles = [Handle(self, rank) for rank in range(3)]
 
     def update(self, network) -> None:
@@ -125,7 +125,7 @@ class Handle:
         self.slot, self.rank = slot, rank
 
     def send(self, message, fds=()) -> None:
-        self.slot.told.append((self.rank, message))
+        self.slot.sent.append((self.rank, message))
         if message["cmd"] == "signal" and message["number"] == signal.SIGKILL:
             self.slot.messages.append(finished(self.rank))
 
@@ -151,32 +151,32 @@ def restarted(rank):
 def watched(*messages, processes=1, **more):
     slot, ended = Slot(*messages), Ended()
     watch(program(processes=processes), slot, slot.handles, ended, **more)
-    return ended, slot.told
+    return ended, slot.sent
 
 
 ALL_WELL = [exited(0), finished(0), exited(2), finished(2)]
 
 
-def test_who_is_killed_and_stays_dead_has_ended_and_has_not_failed():
-    ended, told = watched(killed(1, again=False, processes=(0, 1)), finished(1), *ALL_WELL, processes=2)
-    assert (ended.code, ended.failed, told) == (0, None, [])
+def test_a_killed_worker_without_restart_has_ended_and_not_failed():
+    ended, sent = watched(killed(1, again=False, processes=(0, 1)), finished(1), *ALL_WELL, processes=2)
+    assert (ended.code, ended.failed, sent) == (0, None, [])
     assert ended.lasted == {0: 9.0, 2: 2.0, 3: 2.0, 4: 9.0}
     assert ended.done_ns == {(1, 2 * S): 7 * S}
 
 
-def test_who_is_started_again_lasts_to_its_own_end():
-    ended, told = watched(killed(1, again=True), restarted(1), exited(1), finished(1), *ALL_WELL)
-    assert (ended.code, told, ended.lasted[1]) == (0, [], 9.0)
+def test_a_restarted_worker_lasts_until_its_own_end():
+    ended, sent = watched(killed(1, again=True), restarted(1), exited(1), finished(1), *ALL_WELL)
+    assert (ended.code, sent, ended.lasted[1]) == (0, [], 9.0)
     assert ended.done_ns == {(1, 2 * S): 7 * S, (1, 3 * S): 8 * S}
 
 
-def test_a_failure_of_who_was_started_again_is_a_failure():
-    ended, told = watched(killed(1, again=True), restarted(1), exited(1, 7), finished(1), *ALL_WELL)
+def test_a_restarted_worker_can_fail():
+    ended, sent = watched(killed(1, again=True), restarted(1), exited(1, 7), finished(1), *ALL_WELL)
     assert (ended.code, ended.failed) == (7, 1)
-    assert [(rank, message["number"]) for rank, message in told] == [(n, signal.SIGTERM) for n in range(3)]
+    assert [(rank, message["number"]) for rank, message in sent] == [(n, signal.SIGTERM) for n in range(3)]
 
 
-def test_who_waits_to_be_started_again_when_time_is_up_has_not_ended():
+def test_a_worker_that_waits_for_its_restart_at_the_time_limit_is_late():
     ended, _ = watched(killed(1, again=True), *ALL_WELL, limit_s=0)
     assert ended.late == (1,)
 
@@ -188,22 +188,22 @@ def until(condition):
         time.sleep(0.005)
 
 
-def test_events_say_when_a_worker_had_done_it_and_that_a_program_had_ended_before(tmp_path):
+def test_events_have_the_time_of_the_worker_and_none_if_its_program_had_ended(tmp_path):
     slot, ended = Slot(), Ended()
-    played = schedule(tmp_path, FOR_A_WHILE, FOR_GOOD.replace("20ms", "80ms").replace("= 1", "= 2"))
-    with play_timeline(played, slot, slot.handles, ended) as begin:
+    timeline = schedule(tmp_path, FOR_A_WHILE, FOR_GOOD.replace("20ms", "80ms").replace("= 1", "= 2"))
+    with play_timeline(timeline, slot, slot.handles, ended) as begin:
         begin()
-        until(lambda: len(slot.told) == 3)
+        until(lambda: len(slot.sent) == 3)
         now = time.monotonic_ns()
         ended.done_ns |= {(1, 20_000_000): now, (1, 50_000_000): now + 1000}
-    assert [(rank, message["cmd"]) for rank, message in slot.told] == [(1, "kill"), (1, "restart"), (2, "kill")]
+    assert [(rank, message["cmd"]) for rank, message in slot.sent] == [(1, "kill"), (1, "restart"), (2, "kill")]
     assert [(event["what"], event["asked_s"], event["at_ns"]) for event in ended.events] == [
         ("worker 1: killed", 0.02, now),
         ("worker 1: started again", 0.05, now + 1000),
         ("worker 2: killed", 0.08, None),
     ]
     assert ended.events[0]["actual_s"] >= 0.02
-    assert slot.updates == 0, "the network stays"
+    assert slot.updates == 0, "the network does not change"
 
 
 # ---------------------------------------------------------------- refusals
@@ -231,26 +231,26 @@ def test_events_say_when_a_worker_had_done_it_and_that_a_program_had_ended_befor
         ),
     ],
 )
-def test_what_cannot_be_is_one_line(tmp_path, entries, message):
+def test_an_impossible_kill_is_refused_in_one_line(tmp_path, entries, message):
     assert refused(tmp_path, *entries) == f"k.toml: {message}"
 
 
-def test_a_lone_worker_cannot_be_killed(tmp_path):
+def test_a_single_worker_cannot_be_killed(tmp_path):
     assert refused(tmp_path, 'at = "1s"\nfor = "1s"\nwhere = 0\nkill = true', workers=1) == (
         "k.toml: timeline.0: kill: no worker would be alive at 1 s; leave at least one alive"
     )
 
 
-def test_workers_may_be_killed_in_turn(tmp_path):
+def test_all_workers_can_be_killed_one_after_another(tmp_path):
     entries = [f'at = "{n + 1}s"\nfor = "1s"\nwhere = {n}\nkill = true' for n in range(3)]
     assert schedule(tmp_path, *entries).restarts() == [1, 1, 1]
 
 
-def test_a_command_of_a_sweep_may_be_killed_and_alone_it_is_not():
+def test_the_one_worker_cell_of_a_command_has_no_kill():
     alone, together = sorted(expand(Spec.from_toml(f"{COMMAND}[[timeline]]\n{FOR_A_WHILE}\n", "k.toml"), "k.toml"),
                              key=lambda cell: cell.workers)  # fmt: skip
     assert not alone.changes
     assert program_of(alone, 0, Path("s")).schedule is None
-    played = program_of(together, 0, Path("s")).schedule
-    assert played is not None
-    assert played.restarts() == [0, 1, 0]
+    timeline = program_of(together, 0, Path("s")).schedule
+    assert timeline is not None
+    assert timeline.restarts() == [0, 1, 0]

@@ -1,4 +1,4 @@
-"""An all-gather brings everyone's vector to everyone: on sockets, in threads and on the simulated clock."""
+"""An all-gather gives every rank the vectors of all ranks: on sockets, in threads and on the simulated clock."""
 
 from __future__ import annotations
 
@@ -59,8 +59,8 @@ def on_gloo(world_size, body):
 
 def on_virtual(world_size, body, *, collective="direct", network=None):
     simulation, found = Simulation(), {}
-    joined = VirtualNetwork(network or star([1] * world_size, 100.0), tcp=NO_RAMP)
-    group = MemoryGroup(world_size, SimulatedFabric(simulation, joined, collective, 1))
+    virtual = VirtualNetwork(network or star([1] * world_size, 100.0), tcp=NO_RAMP)
+    group = MemoryGroup(world_size, SimulatedFabric(simulation, virtual, collective, 1))
 
     def worker(rank):
         found[rank] = body(MemoryComm(group, rank))
@@ -71,7 +71,7 @@ def on_virtual(world_size, body, *, collective="direct", network=None):
     return [found[rank] for rank in range(world_size)]
 
 
-WAYS = {"threads": run_replicas, "direct": on_direct, "gloo": on_gloo, "virtual": on_virtual}
+BACKENDS = {"threads": run_replicas, "direct": on_direct, "gloo": on_gloo, "virtual": on_virtual}
 
 
 def given(rank, number, dtype=torch.float32):
@@ -79,8 +79,8 @@ def given(rank, number, dtype=torch.float32):
 
 
 @pytest.mark.parametrize("dtype", [torch.uint8, torch.float32], ids=str)
-@pytest.mark.parametrize("way", WAYS)
-def test_every_rank_gets_every_vector_also_between_all_reduces(way, dtype):
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_every_rank_gets_every_vector_even_between_all_reduces(backend, dtype):
     def body(comm):
         works, gathered, means = [], [], []
         for number in range(3):
@@ -91,17 +91,17 @@ def test_every_rank_gets_every_vector_also_between_all_reduces(way, dtype):
             works.append(comm.all_reduce(means[-1]))
         for work in reversed(works):
             work.wait()
-            work.wait()  # again: at once
+            work.wait()  # a second wait returns at once
         return gathered, means
 
-    for gathered, means in WAYS[way](3, body):
+    for gathered, means in BACKENDS[backend](3, body):
         for number in range(3):
             for rank, part in enumerate(gathered[number]):
                 assert torch.equal(part, given(rank, number % 2, dtype))
             torch.testing.assert_close(means[number], given(1, number))
 
 
-def test_vectors_that_come_before_the_operation_is_issued_wait_for_it():
+def test_vectors_that_arrive_before_the_operation_is_issued_wait_for_it():
     sent = threading.Event()
 
     def body(comm):
@@ -120,19 +120,19 @@ def test_vectors_that_come_before_the_operation_is_issued_wait_for_it():
 
 
 @pytest.mark.parametrize(
-    ("way", "message"),
+    ("backend", "message"),
     [
         ("threads", "ranks disagree on all_gather 0: rank . gave [48] bytes to all_gather 0, others [48]$"),
         ("direct", "ranks disagree on the size of all_gather 0: rank . gave [48] bytes where rank . expects [48]$"),
     ],
 )
-def test_different_sizes_are_an_error_and_not_a_hang(way, message):
+def test_different_sizes_are_an_error_and_not_a_hang(backend, message):
     def body(comm):
         mine = torch.zeros(comm.rank + 1)
         with pytest.raises(CommError, match=message):
             comm.all_gather(mine, [mine.clone() for _ in range(2)]).wait()
 
-    WAYS[way](2, body)
+    BACKENDS[backend](2, body)
 
 
 def test_on_the_simulated_clock_different_sizes_and_operations_are_refused():
@@ -154,7 +154,7 @@ def test_on_the_simulated_clock_different_sizes_and_operations_are_refused():
 
 
 def seconds(collective, network, nbytes):
-    """How long an all-gather of phantoms takes the slowest rank."""
+    """Seconds of an all-gather of phantoms, for the slowest rank."""
 
     def body(comm):
         mine = Phantom(nbytes, 1)
@@ -166,7 +166,7 @@ def seconds(collective, network, nbytes):
 
 @pytest.mark.parametrize("workers", [2, 4, 7])
 @pytest.mark.parametrize(("collective", "rtts"), [("direct", 0.5), ("ring", None), ("gloo", 1.0)])
-def test_latency_alone_costs_half_a_round_trip_or_one_hop_each(collective, rtts, workers):
+def test_latency_alone_costs_half_a_round_trip_or_its_number_of_hops(collective, rtts, workers):
     expected = 0.5 if collective == "direct" else (workers - 1) * (rtts or 0.5)
     assert seconds(collective, star([1] * workers, 100.0), 100) == pytest.approx(0.1 * expected, rel=1e-6)
 
@@ -183,7 +183,7 @@ def test_workers_of_one_site_are_reached_by_their_local_delay():
     assert seconds("direct", star([2], 100.0, local_ms=1.0), 100) == pytest.approx(0.001)
 
 
-def test_a_meter_counts_the_vector_once_whatever_travels():
+def test_a_meter_counts_the_vector_once_for_any_number_of_messages():
     def body(comm):
         metered = MeteredComm(comm, MonotonicClock())
         mine = torch.zeros(7)

@@ -1,4 +1,4 @@
-"""Networks that change on the simulated clock: outages as TCP sees them, order, stragglers, and who goes on."""
+"""Networks that change on the simulated clock: TCP in an outage, order, stragglers, and algorithms that continue."""
 
 from __future__ import annotations
 
@@ -58,20 +58,20 @@ def virtual(outages=None, *, rtt_ms=50.0, tcp=NO_RAMP, **more) -> VirtualNetwork
 
 
 def arrivals(network: VirtualNetwork, ready_s: float, nbytes: int = 14480) -> list[float]:
-    """Seconds at which messages from worker 0 to both others have arrived, when they leave at `ready_s`."""
+    """The arrival times in s of messages from worker 0 to both others that leave at `ready_s`."""
     sockets = network.connections("test", 0, 2)
     route = Route(network, np.array([0, 0]), np.array([1, 2]), np.array([nbytes, nbytes]))
     return (route.send(np.full(2, round(ready_s * S), np.int64), sockets) / S).tolist()
 
 
-def test_what_is_sent_in_an_outage_arrives_at_the_first_try_after_it_and_other_paths_do_not_know():
+def test_a_message_sent_in_an_outage_arrives_with_the_first_retry_after_it_and_other_paths_are_unaffected():
     network = virtual({(0, 1): [(1 * S, 3 * S)]})
     assert arrivals(network, 0.9) == pytest.approx([0.925, 0.925])
-    # Sent at 1.5: tries at 1.6, 1.85, 2.35 and then 3.35.
+    # Sent at 1.5 s, with retries at 1.6, 1.85, 2.35 and 3.35 s.
     assert arrivals(network, 1.5) == pytest.approx([3.375, 1.525])
 
 
-def test_what_is_sent_behind_it_arrives_behind_it():
+def test_later_messages_arrive_behind_a_message_held_by_an_outage():
     network = virtual({(0, 1): [(1 * S, 3 * S)]})
     arrivals(network, 1.5)
     assert arrivals(network, 2.9) == pytest.approx([3.375, 2.925])
@@ -79,7 +79,7 @@ def test_what_is_sent_behind_it_arrives_behind_it():
     assert arrivals(network, 4.0) == pytest.approx([4.025, 4.025])
 
 
-def test_what_was_past_the_path_when_it_was_cut_arrives():
+def test_a_message_past_the_path_at_the_begin_of_a_cut_arrives():
     network = virtual({(0, 1): [(1 * S, 3 * S)]})
     assert arrivals(network, 1.0 - 1e-9)[0] == pytest.approx(1.025)
     assert arrivals(virtual({(0, 1): [(1 * S, 3 * S)]}), 1.0)[0] == pytest.approx(1.0 + 3.85 + 0.025)
@@ -88,21 +88,21 @@ def test_what_was_past_the_path_when_it_was_cut_arrives():
 def test_after_a_timeout_the_window_begins_with_one_segment():
     fast, slow = (virtual({(0, 1): [(1 * S, 3 * S)]}, tcp=Tcp(ramp=ramp)) for ramp in (False, True))
     difference = arrivals(slow, 1.5, 7 * 1448)[0] - arrivals(fast, 1.5, 7 * 1448)[0]
-    assert difference == pytest.approx(2 * 0.05)  # 1 + 2 + 4 segments: two round trips of waiting
+    assert difference == pytest.approx(2 * 0.05)  # 1 + 2 + 4 segments: the sender waits for two round trips
 
 
-def test_without_an_end_nothing_arrives():
+def test_nothing_arrives_in_an_endless_outage():
     assert arrivals(virtual({(0, 1): [(1 * S, None)]}), 2.0)[0] * S >= NEVER
 
 
-def test_datagrams_of_an_outage_are_lost_and_no_others():
+def test_exactly_the_datagrams_in_an_outage_are_lost():
     network = virtual({(0, 1): [(1 * S, 2 * S)]})
     times = np.array([S - 1, S, 2 * S - 1, 2 * S])
     assert network.outages.lost(1, times).tolist() == [False, True, True, False]
     assert not network.outages.lost(2, times).any()
 
 
-def test_a_shorter_delay_overtakes_nothing():
+def test_after_a_change_to_a_shorter_delay_no_message_overtakes():
     before = star([1, 1, 1], 200.0)
     network = VirtualNetwork(before, tcp=NO_RAMP)
     network.expect_changes()
@@ -115,7 +115,7 @@ def test_a_shorter_delay_overtakes_nothing():
 # ---------------------------------------------------------------- cells
 
 PARTITION = '\n[[timeline]]\nat = "1s"\nfor = "8s"\nwhere = 3\ncut = true\n'
-# By kind: parameters, where the ones they have without are none.
+# Parameters by kind, for kinds whose defaults are not enough.
 PARAMETERS = {
     "delayed": "delay = 2", "sparse": "period = 2", "dts": "delay = 2, period = 2", "dga": "delay = 2, period = 2",
     "localsgd": "period = 2", "cocod": "period = 2", "overlap-localsgd": "period = 2", "diloco": "period = 2",
@@ -132,7 +132,7 @@ def cell_of(algorithms: str, timeline: str, **more: str):
 
 
 def step_times(cell) -> dict[int, list[float]]:
-    """Of each rank, seconds of each step."""
+    """The duration of each step in seconds, by rank."""
     changing = ChangingNetwork(schedule_of(cell))
     steps = simulate(jobs(cell, 0, ""), network_of(cell), Tcp(), changing=changing).steps
     columns = steps._columns
@@ -142,31 +142,31 @@ def step_times(cell) -> dict[int, list[float]]:
     return found
 
 
-def with_what_it_needs(kind: str) -> str:
+def with_parameters(kind: str) -> str:
     return f"{kind} = {{ {PARAMETERS.get(kind, '')} }}"
 
 
 @pytest.mark.parametrize("kind", [kind for kind in registry.kinds() if kind != "local"])
-def test_whoever_waits_for_a_peer_that_is_gone_says_so_and_whoever_goes_on_does(kind):
-    """8 s without worker 3: a step that waits lasts as long, less what delay and period let pass meanwhile."""
-    cell = cell_of(with_what_it_needs(kind), PARTITION)
+def test_an_algorithm_waits_for_a_lost_peer_or_continues_as_it_promises(kind):
+    """8 s without worker 3: a step that waits lasts as long, minus the steps that delay and period allow."""
+    cell = cell_of(with_parameters(kind), PARTITION)
     algorithm = cell.algorithm()
     longest = max(max(times) for times in step_times(cell).values())
     if algorithm.promises.goes_on:
-        assert longest < 2.5  # two exchanges with their deadlines of 1 s are the most
+        assert longest < 2.5  # at most two exchanges with their deadlines of 1 s
     else:
         assert longest > 8 - 0.2 * (algorithm.delay_steps + 2 * algorithm.period_steps + 2)
 
 
 @pytest.mark.parametrize("kind", ["sgp = { wait = '200ms' }", "osgp = { delay = 2, wait = '200ms' }"])
-def test_push_sum_that_waits_for_a_time_goes_on(kind):
+def test_push_sum_with_a_limited_wait_continues(kind):
     cell = cell_of(kind, PARTITION)
     assert cell.algorithm().promises.goes_on
     assert max(max(times) for times in step_times(cell).values()) < 0.1 + 0.2 + 0.1
     assert max(max(times) for times in step_times(cell_of("sgp = {}", PARTITION)).values()) > 7
 
 
-def test_a_cut_that_never_heals_fails_with_its_name(tmp_path):
+def test_a_repetition_that_fails_by_an_endless_cut_names_it(tmp_path):
     cell = cell_of("ssgd = {}", '\n[[timeline]]\nat = "1s"\nwhere = 3\ncut = true\n')
     with pytest.raises(RepFailed) as caught:
         measure(cell, 0, VirtualTestbed(), tmp_path, tmp_path, None)
@@ -176,14 +176,14 @@ def test_a_cut_that_never_heals_fails_with_its_name(tmp_path):
 
 
 @pytest.mark.parametrize("kind", ["sgp = { wait = '200ms' }", "rps = { deadline = '200ms' }", "adpsgd = {}"])
-def test_who_goes_on_without_a_peer_comes_to_the_end_though_it_never_comes_back(kind, tmp_path):
+def test_an_algorithm_that_continues_without_a_peer_completes_in_an_endless_cut(kind, tmp_path):
     cell = cell_of(kind, '\n[[timeline]]\nat = "1s"\nwhere = 3\ncut = true\n')
     row = measure(cell, 0, VirtualTestbed(), tmp_path, tmp_path, None)
     assert row["status"] == "ok"
     assert row["step_time_s"] < 1
 
 
-def test_a_straggler_is_slow_for_its_time_and_alone():
+def test_only_the_straggler_is_slow_and_only_for_its_time():
     timeline = '\n[[timeline]]\nat = "10 steps"\nfor = "1s"\nwhere = 2\nslow = 5.0\n'
     times = step_times(cell_of("adpsgd = {}", timeline, **{"tensors = 2": "tensors = 2\nstep_cv = 0.0"}))
     assert times[2][:14] == pytest.approx([0.1] * 10 + [0.5, 0.5] + [0.1] * 2)
@@ -191,8 +191,8 @@ def test_a_straggler_is_slow_for_its_time_and_alone():
 
 
 @pytest.mark.parametrize("at", ["1.05s", "10 steps"])
-def test_a_worker_gets_slow_when_its_next_step_begins_and_the_row_says_so(at, tmp_path):
-    """Worker 2 takes 0.1 s a step, and all others 0.2 s: it has made 10 of its own while rank 0 has made 5."""
+def test_a_worker_becomes_slow_at_its_next_step_and_the_row_has_that_time(at, tmp_path):
+    """Worker 2 takes 0.1 s per step, and all others 0.2 s: it has made 10 steps when rank 0 has made 5."""
     everyone = "".join(f'\n[[timeline]]\nat = "0s"\nwhere = {rank}\nslow = 2.0\n' for rank in (0, 1, 3))
     straggler = f'\n[[timeline]]\nat = "{at}"\nfor = "0.32s"\nwhere = 2\nslow = 3.0\n'
     cell = cell_of("adpsgd = {}", everyone + straggler, **{"tensors = 2": "tensors = 2\nstep_cv = 0.0"})
@@ -209,7 +209,7 @@ def test_a_worker_gets_slow_when_its_next_step_begins_and_the_row_says_so(at, tm
     assert json.loads((tmp_path / "events.json").read_text()) == row["events"]
 
 
-def test_a_worker_that_is_through_gets_slow_no_more(tmp_path):
+def test_a_slowdown_after_the_end_of_a_worker_has_no_actual_time(tmp_path):
     straggler = '\n[[timeline]]\nat = "1000s"\nwhere = 2\nslow = 3.0\n[[timeline]]\nat = "1s"\nslow = 2.0\n'
     row = measure(cell_of("ssgd = {}", straggler), 0, VirtualTestbed(), tmp_path, tmp_path, None)
     assert [(event["what"], event["actual_s"] is None) for event in row["events"]] == [
@@ -218,7 +218,7 @@ def test_a_worker_that_is_through_gets_slow_no_more(tmp_path):
     ]
 
 
-def test_a_change_after_a_step_of_rank_0_comes_when_that_step_has_ended(tmp_path):
+def test_a_change_after_a_step_happens_when_rank_0_has_ended_that_step(tmp_path):
     cell = cell_of("ssgd = {}", '\n[[timeline]]\nat = "10 steps"\nfor = "1s"\nrtt = "100ms"\n')
     row = measure(cell, 0, VirtualTestbed(), tmp_path, tmp_path, None)
     began, ended = row["events"]
@@ -228,7 +228,7 @@ def test_a_change_after_a_step_of_rank_0_comes_when_that_step_has_ended(tmp_path
     assert row["timeline"] == "everywhere: rtt 100ms after 10 steps for 1 s"
 
 
-def test_what_comes_after_the_end_of_training_is_told_as_not_having_come(tmp_path):
+def test_a_change_after_the_end_of_training_has_no_actual_time(tmp_path):
     cell = cell_of("ssgd = {}", '\n[[timeline]]\nat = "1000s"\ncut = true\n')
     row = measure(cell, 0, VirtualTestbed(), tmp_path, tmp_path, None)
     assert [(event["asked_s"], event["actual_s"]) for event in row["events"]] == [(1000.0, None)]
@@ -236,7 +236,7 @@ def test_what_comes_after_the_end_of_training_is_told_as_not_having_come(tmp_pat
     assert row["step_time_s"] == steady["step_time_s"]
 
 
-def test_changes_to_come_that_no_network_can_have_together_are_told_all_the_same(tmp_path):
+def test_pending_changes_are_listed_even_if_no_network_can_have_them_together(tmp_path):
     cell = cell_of(
         "ssgd = {}",
         '\n[[timeline]]\nat = "5 steps"\nfor = "2000s"\ntraffic = "600Mbit"\n'

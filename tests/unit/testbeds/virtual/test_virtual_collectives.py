@@ -1,4 +1,4 @@
-"""How long an all-reduce takes on the virtual network: its law emerges from the description."""
+"""The time of an all-reduce on the virtual network: the models of the collectives agree with the law."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ PUBLISHED = """\
 
 
 def slowest(network, collective, nbytes, **more):
-    """Seconds of one all-reduce that all join at 0."""
+    """Seconds of one all-reduce that all ranks join at 0, for the slowest rank."""
     return max(ends(network, collective, nbytes, **more)[0])
 
 
@@ -53,7 +53,7 @@ def test_halving_and_doubling_move_as_many_bytes_as_a_ring():
 
 @pytest.mark.parametrize("mib", [1, 8, 64])
 @pytest.mark.parametrize("workers", [2, 4, 8])
-def test_gloo_lies_between_a_round_trip_with_one_segment_and_with_two(workers, mib):
+def test_a_hop_of_gloo_takes_a_round_trip_and_one_to_two_segments(workers, mib):
     nbytes, rate, rtt_s = mib * MIB, 125e6, 0.05
     hops = gloo_rounds(workers, nbytes)
     segment_s = on_the_wire(nbytes * (workers - 1) // (hops * workers)) / rate
@@ -80,7 +80,7 @@ def test_the_published_times_of_gloo_under_tc_are_predicted_within_20_percent(li
 def test_twenty_operations_issued_apart_overlap(collective):
     network = star([1] * 4, 100.0)
     alone = slowest(network, collective, 4000)
-    network = star([1] * 4, 100.0 * 6 / alone)  # so that one takes 6 s
+    network = star([1] * 4, 100.0 * 6 / alone)  # one operation takes 6 s
     joins = [[0.3 * i] for i in range(20)]
     for join, finished in zip(joins, ends(network, collective, 4000, joins), strict=True):
         assert finished == pytest.approx([join[0] + 6.0] * 4, rel=1e-6)
@@ -101,7 +101,7 @@ def test_operations_in_flight_share_an_uplink():
     alone = slowest(network, "direct", nbytes)
     finished = [max(times) for times in ends(network, "direct", nbytes, [[0.3 * i] for i in range(20)])]
     assert alone == pytest.approx(1.0 + wire, rel=0.01)
-    # Each keeps the link busy for longer than the next one waits, so the link decides.
+    # Each operation occupies the link for longer than the interval between them, so the link is the limit.
     assert finished[-1] == pytest.approx(20 * wire + 1.0, rel=0.05)
 
 
@@ -113,14 +113,14 @@ def test_workers_of_one_site_share_its_uplink():
     assert ratio == pytest.approx(4 / 3, rel=0.02)
 
 
-def test_hierarchical_crosses_with_one_vector_a_site():
+def test_hierarchical_sends_one_vector_per_site():
     nbytes, rate = 10_000_000, 1e7
     one, many = (slowest(star([n] * 4, 10.0, rate=rate, local_ms=1.0), "hierarchical", nbytes) for n in (1, 8))
     assert many == pytest.approx(one + 0.002, rel=1e-6)
 
 
 @pytest.mark.parametrize("collective", list(COLLECTIVES))
-def test_nobody_ends_before_the_last_has_joined(collective):
+def test_no_rank_ends_before_the_last_has_joined(collective):
     late = [0.0, 0.5, 2.0, 0.1]
     (finished,) = ends(star([1] * 4, 100.0), collective, 64_000, [late])
     together = slowest(star([1] * 4, 100.0), collective, 64_000)
@@ -128,13 +128,13 @@ def test_nobody_ends_before_the_last_has_joined(collective):
     assert 2.05 <= max(finished) <= 2.0 + together + 1e-9
 
 
-def test_a_late_rank_is_all_that_a_direct_exchange_waits_for():
+def test_a_late_rank_delays_a_direct_exchange_only_by_its_own_lateness():
     (finished,) = ends(star([1] * 4, 100.0), "direct", 64_000, [[0.0, 0.0, 0.0, 1.0]])
     assert finished == pytest.approx([1.1, 1.1, 1.1, 1.1], abs=0.0501)
     assert max(finished) == pytest.approx(1.1)
 
 
-def test_a_ring_pays_two_turns_and_not_the_worst_hop_each_time():
+def test_a_ring_costs_two_rounds_of_its_hops_and_not_the_worst_hop_each_time():
     delays = {(0, 1): 10.0, (1, 2): 20.0, (2, 3): 30.0, (3, 0): 140.0}
     network = star([1] * 4, 0.0, delays_ms=delays)
     assert slowest(network, "ring", 4000) == pytest.approx(0.4 - 0.030)
@@ -157,7 +157,7 @@ def test_windows_open_over_the_first_operations():
     assert slowest(star([1] * 4, 100.0), "direct", 4_000_000, tcp=NO_RAMP) == pytest.approx(0.1)
 
 
-def test_a_thousand_workers_cost_what_the_law_says():
+def test_a_thousand_workers_take_the_time_of_the_law():
     nbytes, sites = 100_000_000, 32
     network = star([32] * sites, 100.0, rate=1.5625e9)
     crossing = 2 * 32 * (1024 - 32) / 1024 * on_the_wire(nbytes) / 1.5625e9

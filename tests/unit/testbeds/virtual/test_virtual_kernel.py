@@ -1,4 +1,4 @@
-"""Workers as greenlets: who runs when, and where they may not be switched."""
+"""Workers as greenlets: the order in which they run, and the points at which they must not be switched."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from wanbench.workloads.comm.memory import MemoryComm, MemoryGroup
 
 
 def world(workers, body, shuffle=None, stopped=None, rtt_ms=10.0):
-    """Run `body(comm, clock)` on each of some workers."""
+    """Run `body(comm, clock)` on each worker."""
     simulation = Simulation(shuffle=shuffle, stopped=stopped)
     fabric = SimulatedFabric(simulation, VirtualNetwork(star([1] * workers, rtt_ms)), "direct", 1)
     group = MemoryGroup(workers, fabric)
@@ -64,7 +64,7 @@ def test_an_all_reduce_is_the_mean_in_the_order_of_ranks():
     world(4, body)
 
 
-def test_messages_arrive_in_order_whoever_asks_first():
+def test_messages_arrive_in_order_for_an_early_or_late_receiver():
     def body(comm, clock):
         if comm.rank == 0:
             for value in (1.0, 2.0):
@@ -80,7 +80,7 @@ def test_messages_arrive_in_order_whoever_asks_first():
     world(2, body)
 
 
-def test_done_tells_the_truth_without_switching():
+def test_done_does_not_switch_workers():
     def body(comm, clock):
         work = comm.all_reduce(torch.zeros(1))
         assert not work.done()
@@ -93,7 +93,7 @@ def test_done_tells_the_truth_without_switching():
     world(2, body)
 
 
-def test_equal_times_run_in_any_order_and_give_the_same():
+def test_the_order_of_workers_at_equal_times_does_not_change_the_result():
     def run(shuffle):
         log = []
 
@@ -150,7 +150,7 @@ def test_a_negative_duration_is_refused(seconds):
     assert str(error) == f"virtual: a worker cannot sleep for {seconds} s; expected 0 or more"
 
 
-def test_who_waits_for_a_peer_that_never_joins_is_told():
+def test_a_worker_that_waits_for_a_missing_peer_is_an_error():
     def body(comm, clock):
         if comm.rank == 1:
             comm.all_reduce(torch.zeros(1)).wait()
@@ -159,7 +159,7 @@ def test_who_waits_for_a_peer_that_never_joins_is_told():
     assert (error.rank, str(error)) == (1, "rank 1 waits for a peer that does not take part")
 
 
-def test_ranks_that_disagree_on_a_size_are_told():
+def test_different_sizes_are_an_error():
     error = refused(lambda comm, clock: comm.all_reduce(torch.zeros(comm.rank + 1)).wait(), workers=2)
     assert str(error) == "ranks disagree on the size of all_reduce 0: rank 1 gave 8 bytes, others 4"
 

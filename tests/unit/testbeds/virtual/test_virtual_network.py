@@ -17,7 +17,7 @@ MEGABYTE = 1_000_000
 
 
 def arrivals(network, messages, ready=None, *, tcp=NO_RAMP, seed=0):
-    """When messages (src rank, dst site, bytes) arrive, in ms; all ready at 0."""
+    """The arrival times in ms of messages (src rank, dst site, bytes), all ready at 0."""
     virtual = VirtualNetwork(network, tcp=tcp, seed=seed)
     src, site, nbytes = (np.array(values, np.int64) for values in zip(*messages, strict=True))
     route = Route(virtual, src, site, nbytes)
@@ -25,12 +25,12 @@ def arrivals(network, messages, ready=None, *, tcp=NO_RAMP, seed=0):
     return route.send(ready, Connections(tcp, len(src))) / MS
 
 
-def test_a_message_takes_its_delay_and_its_bytes():
+def test_a_message_takes_its_delay_and_the_time_of_its_bytes():
     (arrival,) = arrivals(star([1, 1], 100, rate=MEGABYTE * 10), [(0, 1, MEGABYTE)])
     assert arrival == pytest.approx(50 + on_the_wire(MEGABYTE) / 1e4, abs=1e-3)
 
 
-def test_three_queues_cost_the_slowest_and_not_the_sum():
+def test_three_queues_take_the_time_of_the_slowest_and_not_the_sum():
     network = star([1, 1], 100, rate=MEGABYTE * 10)
     link = replace(network.links[0, 1], queue=Queue(MEGABYTE * 5.0, 1 << 40))
     network = replace(network, links={**network.links, (0, 1): link})
@@ -48,7 +48,7 @@ def test_senders_of_different_sites_share_the_downlink_of_a_third():
     assert max(together) == pytest.approx(50 + 2 * on_the_wire(MEGABYTE) / 1e4, abs=1e-3)
 
 
-def test_inside_a_site_there_is_only_its_local_delay():
+def test_within_a_site_there_is_only_its_local_delay():
     found = arrivals(star([2, 1], 100, rate=1.0, local_ms=0.1), [(0, 0, MEGABYTE)])
     assert found.tolist() == [0.1]
 
@@ -57,7 +57,7 @@ def test_unlimited_queues_hold_nothing():
     assert arrivals(star([2, 1], 100), [(0, 1, MEGABYTE), (1, 1, MEGABYTE)]).tolist() == [50.0, 50.0]
 
 
-def test_a_limit_on_one_site_does_not_touch_the_others():
+def test_a_limit_on_one_site_does_not_affect_the_others():
     network = star([1, 1, 1], 100)
     network = replace(network, up=(Queue(MEGABYTE * 10.0, 1 << 40), UNLIMITED, UNLIMITED))
     slow, fast = arrivals(network, [(0, 2, MEGABYTE), (1, 2, MEGABYTE)])
@@ -66,7 +66,7 @@ def test_a_limit_on_one_site_does_not_touch_the_others():
 
 
 def many(network, count=4000, gap_ms=5.0, nbytes=1000, seed=0):
-    """One-way times of `count` packets, each alone on its path, in ms."""
+    """The one-way times in ms of `count` packets, each alone on its path."""
     virtual = VirtualNetwork(network, tcp=NO_RAMP, seed=seed)
     route = Route(virtual, np.array([0]), np.array([1]), np.array([nbytes]))
     sockets = Connections(NO_RAMP, 1)
@@ -74,7 +74,7 @@ def many(network, count=4000, gap_ms=5.0, nbytes=1000, seed=0):
     return np.array([(route.send(np.array([at]), sockets)[0] - at) / MS for at in sent])
 
 
-def test_jitter_has_the_mean_and_deviation_that_it_says():
+def test_jitter_has_the_configured_mean_and_deviation():
     found = many(star([1, 1], 40, jitter_ms=2.0), gap_ms=50.0)
     assert found.mean() == pytest.approx(20.0, abs=0.1)
     assert found.std() == pytest.approx(2.0, rel=0.05)
@@ -91,15 +91,15 @@ def test_a_dense_message_waits_for_the_slowest_of_its_last_packets():
     assert 2 * 2.0 < dense - alone < 3 * 2.0
 
 
-def test_loss_is_as_frequent_as_it_says_and_costs_round_trips():
+def test_loss_has_the_configured_probability_and_costs_round_trips():
     found = many(star([1, 1], 40, loss=0.02), nbytes=14_480, gap_ms=1000.0)
     late = found > 20.0
     assert late.mean() == pytest.approx(1 - 0.98**10, abs=0.02)
-    # Most are seen by the packets behind them: one round trip more. The last packet needs a probe: two.
+    # Later packets reveal most losses after one round trip. A lost last packet needs a probe after two.
     assert set(found[late].round().tolist()) == {60.0, 100.0}
 
 
-def test_a_path_draws_from_a_stream_of_its_own():
+def test_each_path_has_its_own_random_stream():
     network = star([1, 1, 1], 40, jitter_ms=2.0)
     both = arrivals(network, [(0, 1, 100), (2, 1, 100)])
     alone = arrivals(network, [(2, 1, 100)])
@@ -107,7 +107,7 @@ def test_a_path_draws_from_a_stream_of_its_own():
     assert both[0] != both[1]
 
 
-def test_equal_seeds_draw_equally_and_others_do_not():
+def test_equal_seeds_give_equal_draws_and_others_do_not():
     network = star([1, 1], 40, jitter_ms=2.0, loss=0.01)
     assert (many(network, 100, seed=3) == many(network, 100, seed=3)).all()
     assert (many(network, 100, seed=3) != many(network, 100, seed=4)).any()
@@ -127,7 +127,7 @@ def test_the_normal_quantile_is_right_in_the_tails():
     assert found == pytest.approx([-6.3613409, -3.0902323, 0.0, 1.9599640, 3.7190165], abs=1e-6)
 
 
-def test_tcp_off_leaves_delay_and_bytes():
+def test_without_tcp_a_message_takes_only_its_delay_and_bytes():
     slow, fast = (
         arrivals(star([1, 1], 100, rate=MEGABYTE * 10), [(0, 1, MEGABYTE)], tcp=Tcp(ramp))[0] for ramp in (True, False)
     )

@@ -1,4 +1,4 @@
-"""Rounds of messages beside a simulation of every single packet, first come, first served."""
+"""Rounds of messages, compared with a simulation of every single packet, first come, first served."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ONE_WAY_S = {(a, b): 0.01 * (1 + a + 2 * b) for a in range(WORKERS) for b in ran
 
 
 def by_packets(joins, nbytes=NBYTES):
-    """When each `direct` all-reduce ends for each rank: seconds."""
+    """The end in s of each `direct` all-reduce for each rank."""
     packets = -(-nbytes // WORKERS // SEGMENT_BYTES)
     cost = (SEGMENT_BYTES + HEADER_BYTES) / RATE
     up, down = [0.0] * WORKERS, [0.0] * WORKERS
@@ -30,7 +30,7 @@ def by_packets(joins, nbytes=NBYTES):
         heapq.heappush(events, (time, next(serial), what, rest))
 
     def push(now, op, rank, phase):
-        for _ in range(packets):  # to all peers at once, packet by packet
+        for _ in range(packets):  # alternating between all peers, packet by packet
             for hop in range(1, WORKERS):
                 peer = (rank + hop) % WORKERS
                 up[rank] = max(up[rank], now) + cost
@@ -52,7 +52,7 @@ def by_packets(joins, nbytes=NBYTES):
             reduce_if_complete(now, op, rank)
         elif what == "down":
             down[rank] = max(down[rank], now) + cost
-            at(down[rank], "there", op, rank, phase)
+            at(down[rank], "arrived", op, rank, phase)
         else:
             missing[op, rank, phase] -= 1
             if missing[op, rank, phase] == 0:
@@ -77,7 +77,7 @@ def by_packets(joins, nbytes=NBYTES):
     ],
 )
 def test_operations_in_flight_take_as_long_as_their_packets(interval_s, skew_s, tolerance, seed):
-    """Alone an operation takes about 0.31 s, for 0.19 s of which it keeps the links busy."""
+    """A single operation takes about 0.31 s, and occupies the links for 0.19 s of them."""
     random = np.random.default_rng(seed)
     joins = [[i * interval_s + late for late in random.uniform(0, skew_s, 4).tolist()] for i in range(8)]
     network = star([1] * WORKERS, rate=RATE, delays_ms={pair: s * 1e3 for pair, s in ONE_WAY_S.items()})

@@ -1,4 +1,4 @@
-"""Queues of the virtual network: served as one by one, whole rounds at a time."""
+"""Queues of the virtual network: serving whole rounds gives the same times as serving one message at a time."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def turn(states, queue, service):
 
 
 def one_by_one(queue, arrival, service, free):
-    """When each has been served, first come, first served; those of one time and queue end together."""
+    """The end of each service, first come, first served. Messages of the same time and queue end together."""
     end = [0] * len(queue)
     for i in sorted(range(len(queue)), key=lambda i: arrival[i]):
         free[queue[i]] = max(free[queue[i]], arrival[i]) + service[i]
@@ -33,7 +33,7 @@ def one_by_one(queue, arrival, service, free):
 
 @given(rounds=st.lists(messages, min_size=1, max_size=3))
 @settings(max_examples=300, deadline=None)
-def test_a_round_is_served_as_its_messages_one_by_one(rounds):
+def test_a_round_is_served_like_its_messages_one_by_one(rounds):
     states, free, offset = QueueStates(4), [0] * 4, 0
     for batch in rounds:
         queue, arrival, service = (list(values) for values in zip(*batch, strict=True))
@@ -42,13 +42,13 @@ def test_a_round_is_served_as_its_messages_one_by_one(rounds):
         assert end.tolist() == one_by_one(queue, arrival, service, free)
         assert (begin >= ints(arrival)).all()
         assert (end - begin >= ints(service)).all()
-        offset = max(arrival)  # a later round does not come earlier here
+        offset = max(arrival)  # later rounds do not arrive earlier here
 
 
 @given(batch=messages)
 @settings(max_examples=200, deadline=None)
-def test_no_work_is_lost_or_invented_by_a_round_that_comes_late(batch):
-    """Two rounds in the wrong order keep a queue busy as long as in the right one, if nothing idles between."""
+def test_rounds_in_the_wrong_order_take_the_same_total_service_time(batch):
+    """Two rounds in the wrong order occupy a queue as long as in the right one, if it is not idle between them."""
     queue, _, service = (list(values) for values in zip(*batch, strict=True))
     arrival = [0] * len(queue)
     right, wrong = QueueStates(4), QueueStates(4)
@@ -61,7 +61,7 @@ def test_no_work_is_lost_or_invented_by_a_round_that_comes_late(batch):
         assert wrong.end[q] == right.end[q] == max(3, work) + 5
 
 
-def test_a_message_of_a_late_round_goes_into_the_gap():
+def test_a_message_of_a_late_round_fits_into_the_gap():
     states = QueueStates(1)
     first = turn(states, [0], [10])
     first.serve(ints([100]))
@@ -69,14 +69,14 @@ def test_a_message_of_a_late_round_goes_into_the_gap():
     assert (begin.tolist(), end.tolist(), states.end.tolist()) == ([20], [30], [110])
 
 
-def test_what_does_not_fit_the_gap_moves_the_end():
+def test_the_part_that_does_not_fit_the_gap_moves_the_end():
     states = QueueStates(1)
     turn(states, [0], [10]).serve(ints([100]))
     _, end = turn(states, [0], [50]).serve(ints([80]))
     assert (end.tolist(), states.end.tolist()) == ([130], [140])
 
 
-def test_messages_that_come_together_are_interleaved():
+def test_messages_that_arrive_together_are_interleaved():
     begin, end = turn(QueueStates(1), [0, 0, 0], [10, 10, 10]).serve(ints([5, 5, 5]))
     assert (begin.tolist(), end.tolist()) == ([5, 5, 5], [35, 35, 35])
 

@@ -1,4 +1,4 @@
-"""The model of TCP: what a window and a loss add to the time of a message."""
+"""The model of TCP: the time that windows and losses add to a message."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ S = float(SEGMENT_BYTES)
 
 
 def stalls(sizes, *, tcp=None, rate=None, at=None, losses=None, tail=None):
-    """Stall in ms of messages of these bytes, one after the other on one connection; `rate` in bytes/s."""
+    """The stall in ms of messages of these sizes, one after another on one connection. `rate` is in bytes/s."""
     connection = Connections(tcp or Tcp(), 1)
     index = np.zeros(1, np.int64)
     found = []
@@ -35,7 +35,7 @@ def stalls(sizes, *, tcp=None, rate=None, at=None, losses=None, tail=None):
     return found
 
 
-def test_ten_segments_go_at_once():
+def test_ten_segments_are_sent_at_once():
     assert stalls([INITIAL_WINDOW]) == [0]
 
 
@@ -48,23 +48,23 @@ def test_an_open_window_stays_open():
     assert stalls([70 * S] * 3) == [2 * RTT_MS, 0, 0]
 
 
-def test_what_is_sent_opens_it_to_twice_that_and_no_further():
+def test_the_window_grows_to_at_most_twice_the_bytes_in_flight():
     assert stalls([10 * S, 20 * S, 41 * S]) == [0, 0, RTT_MS]
 
 
-def test_a_round_trip_that_the_rate_fills_is_no_stall():
+def test_a_round_trip_filled_by_the_rate_is_no_stall():
     # 100 ms at 144.8 kB/s are 14 480 bytes: ten segments fill the path.
     assert stalls([1e6], rate=INITIAL_WINDOW / 0.1) == [0]
     # At twice that, the first round trip is half empty.
     assert stalls([1e6], rate=2 * INITIAL_WINDOW / 0.1) == [pytest.approx(50.0)]
 
 
-def test_the_window_ends_at_its_largest():
+def test_the_window_has_a_maximum():
     long = 4 * MAX_WINDOW
     assert stalls([long, long, long])[1:] == [3 * RTT_MS] * 2
 
 
-def test_idle_connections_keep_their_window_unless_told_otherwise():
+def test_idle_connections_keep_their_window_unless_slow_start_after_idle_is_set():
     assert stalls([70 * S] * 2, at=[0, 3600])[1] == 0
     after_idle = Tcp(slow_start_after_idle=True)
     first, second = stalls([70 * S] * 2, at=[0, 3600], tcp=after_idle)
@@ -77,26 +77,26 @@ def test_a_loss_costs_a_round_trip_and_half_of_the_window():
     before, lossy, after = stalls([40 * S] * 3, losses=[0, 1, 0])
     assert before == 2 * RTT_MS
     assert lossy == RTT_MS
-    assert after == RTT_MS  # of 40 segments 20 are left
+    assert after == RTT_MS  # the window is 20 of 40 segments
 
 
-def test_a_lost_end_waits_for_a_probe():
+def test_a_lost_last_packet_waits_for_a_probe():
     assert stalls([5 * S], losses=[1], tail=[1]) == [2 * RTT_MS]
     assert stalls([100.0], losses=[1], tail=[1]) == [2 * RTT_MS + 200]
 
 
-def test_congestion_avoidance_opens_the_window_by_one_segment_a_round_trip():
-    # From 5 segments: 5 + 6 + 7 + ... carry 95 segments in ten round trips, nine of which are waited for.
+def test_congestion_avoidance_opens_the_window_by_one_segment_per_round_trip():
+    # From 5 segments on, 5 + 6 + 7 + ... carry 95 segments in ten round trips. The sender waits for nine of them.
     stalled = stalls([10 * S, 95 * S], losses=[1, 0])[1]
     assert stalled == pytest.approx(9 * RTT_MS)
 
 
-def test_without_windows_only_losses_cost():
+def test_without_windows_only_losses_cost_time():
     off = Tcp(ramp=False)
     assert stalls([1e9, 1e9, 1e9], tcp=off, losses=[0, 3, 0]) == [0, RTT_MS, 0]
 
 
-def test_nothing_overtakes_on_a_connection():
+def test_no_message_overtakes_another_on_a_connection():
     connection = Connections(Tcp(), 1)
     index = np.zeros(1, np.int64)
     assert connection.in_order(index, np.array([50])).tolist() == [50]

@@ -1,4 +1,4 @@
-"""Whole repetitions on the simulated clock: the same trainer, real gradients or phantoms, exact and repeatable."""
+"""Whole repetitions on the simulated clock: the real trainer with gradients or phantoms, exact and repeatable."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def rows_of(run):
 
 
 def make_dropout(rank, world_size, seed, batch_size):
-    """A model that draws from every global random state while it trains."""
+    """A model that draws from every global random state during training."""
     module = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.Dropout(0.5), torch.nn.Linear(8, 2))
 
     def batches():
@@ -51,7 +51,7 @@ def make_dropout(rank, world_size, seed, batch_size):
 @pytest.mark.parametrize(
     "algorithm", ["ssgd = {}", "delayed = { delay = 3 }", "sparse = { period = 2 }", "dts = { delay = 4, period = 2 }"]
 )
-def test_the_order_in_which_workers_are_switched_changes_no_loss_and_no_row(algorithm):
+def test_the_order_of_workers_changes_no_loss_and_no_row(algorithm):
     cell = cell_of(DIGITS, ("ssgd = {}", algorithm), ("workers = [2]", "workers = [4]"))
     plain, shuffled = simulated(cell), simulated(cell, shuffle=5)
     assert [row["loss"] for row in rows_of(plain)] == [row["loss"] for row in rows_of(shuffled)]
@@ -83,7 +83,7 @@ def test_synchronous_methods_learn_alike():
     assert losses[0] == pytest.approx(losses[1], rel=1e-4)
 
 
-def test_phantoms_take_as_long_as_vectors_that_learn():
+def test_phantoms_take_as_long_as_real_vectors():
     tables = ('name = "digits-cnn"\n', "params = 38_282\n")
     real, phantom = (simulated(cell_of((DIGITS[0], table), ("10ms", "20ms"))) for table in tables)
     for a, b in zip(rows_of(real), rows_of(phantom), strict=True):
@@ -92,7 +92,7 @@ def test_phantoms_take_as_long_as_vectors_that_learn():
     assert phantom.outcomes[0].replica_spread is None
 
 
-def test_a_step_without_communication_takes_its_compute_time_to_the_nanosecond():
+def test_a_step_without_communication_takes_exactly_its_compute_time():
     run = simulated(cell_of(("ssgd = {}", "local = {}")))
     for row in rows_of(run):
         assert row["overhead_s"] == row["stall_s"] == 0.0
@@ -125,15 +125,15 @@ def test_repetitions_differ_by_their_seed_and_repeat_exactly():
 
 def test_the_error_of_a_users_model_names_its_worker():
     cell = cell_of(("params = 1000\ntensors = 2\n", 'model = "test_virtual_training:make_dropout"\n'))
-    todo = jobs(cell, 0, "")
-    broken = [*todo[:1], type(todo[1])(**{**todo[1].to_json(), "kind": "ssgd", "params": {"delay": 1}})]
+    first, second = jobs(cell, 0, "")
+    broken = [first, type(second)(**{**second.to_json(), "kind": "ssgd", "params": {"delay": 1}})]
     with pytest.raises(SimulationError) as caught:
         simulate(broken, network_of(cell), Tcp())
     assert caught.value.rank == 1
     assert str(caught.value).startswith("algorithm 'ssgd' has no parameter 'delay'")
 
 
-def test_a_lone_worker_needs_no_network():
+def test_a_single_worker_needs_no_network():
     cells = expand(Spec.from_toml(edited(VIRTUAL), "x.toml"), "x.toml")
     (alone,) = [cell for cell in cells if cell.is_baseline]
     network = network_of(alone)

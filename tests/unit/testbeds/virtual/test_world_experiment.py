@@ -1,4 +1,4 @@
-"""dts-world on the simulated clock, beside an analytic model of the same ring: latency A = 0.479 s and 42.3 Mbit/s."""
+"""dts-world on the simulated clock, compared with an analytic model of its ring: latency 0.479 s and 42.3 Mbit/s."""
 
 from __future__ import annotations
 
@@ -15,31 +15,31 @@ WORKERS, STEP_S, GRADIENT_BYTES, RATE_BYTES_PER_S, LATENCY_S = 16, 0.3, 4 * 25_5
 
 @pytest.fixture(scope="module")
 def cells():
-    """Of ResNet-50, by label."""
+    """The cells of ResNet-50, by label."""
     found = expand(Spec.load("dts-world").override({"train.until": "1 steps"}), "dts-world")
     return {cell.label: cell for cell in found if cell.task.name == "resnet50-v100"}
 
 
 def scalability(cell):
-    """Measured on the simulated clock."""
+    """The scalability on the simulated clock."""
     outcome = simulate(jobs(cell, 0, ""), network_of(cell), Tcp(slow_start_after_idle=False)).outcomes[0]
     return STEP_S * cell.window / ((outcome.window_end_ns - outcome.window_begin_ns) / 1e9)
 
 
 def modelled(delay, period, link_bytes, latency_s=LATENCY_S):
-    """A link carries `link_bytes` each `period` steps; waits of the messages in flight share what is missing."""
+    """The model: a link carries `link_bytes` per `period` steps, and the messages in flight share the missing time."""
     wire_s = link_bytes / RATE_BYTES_PER_S
     missing_s = max(0.0, wire_s + latency_s - delay * STEP_S) / (delay // period + 1)
     return period * STEP_S / max(wire_s, period * STEP_S + missing_s)
 
 
 def ring(kept=1.0):
-    """Bytes that a link of a ring carries where values are added up on the way."""
+    """The bytes that a link of a ring carries if values are summed along the ring."""
     return 2 * (WORKERS - 1) / WORKERS * GRADIENT_BYTES * kept
 
 
 def gathered(kept):
-    """Bytes that a link of a ring carries where every worker's values and indices pass by."""
+    """The bytes that a link of a ring carries if all workers' values and indices pass it."""
     return (WORKERS - 1) * GRADIENT_BYTES * kept * 2
 
 
@@ -57,24 +57,24 @@ def gathered(kept):
         ("topk-d4-p4-topk-r0.001", modelled(4, 4, gathered(0.001)), 1.0),
     ],
 )
-def test_delay_period_and_compression_scale_as_the_ring_model_says(cells, label, expected, table):
-    assert expected == pytest.approx(table, rel=0.05)  # as derived by hand; the last digits are rounded
+def test_delay_period_and_compression_scale_as_in_the_ring_model(cells, label, expected, table):
+    assert expected == pytest.approx(table, rel=0.05)  # derived by hand, with rounded last digits
     assert scalability(cells[label]) == pytest.approx(expected, rel=0.08)  # headers of packets take 3.6 %
 
 
-def test_ssgd_is_the_0_008_that_the_network_is_fitted_to(cells):
+def test_ssgd_has_the_scalability_0_008_to_which_the_network_is_fitted(cells):
     fitted = STEP_S / (STEP_S + 2 * LATENCY_S + ring() / RATE_BYTES_PER_S)
     assert fitted == pytest.approx(0.008, rel=0.01)
     assert scalability(cells["ssgd"]) == pytest.approx(fitted, rel=0.08)
 
 
-def test_compressed_dts_reaches_the_papers_0_72_and_uncompressed_does_not(cells):
+def test_only_compressed_dts_reaches_the_papers_0_72(cells):
     uncompressed = [label for label in cells if label.startswith(("delayed", "sparse", "dts"))]
     assert max(scalability(cells[label]) for label in uncompressed) < 0.2
     assert scalability(cells["chunks-d20-p4-chunkwise"]) > 0.95
 
 
-def test_digits_have_the_bytes_per_rate_of_resnet50():
+def test_digits_have_the_same_ratio_of_bytes_to_rate_as_resnet50():
     cells = expand(Spec.load("dts-world"), "dts-world")
     for label in ("ssgd", "dts-d20-p4", "chunks-d20-p4-chunkwise"):
         mine = {cell.task.name: cell.law_inputs for cell in cells if cell.label == label}
