@@ -40,7 +40,7 @@ def slowdowns(changes: Sequence[Change], network: EmulatedNetwork, profile: Prof
 
 
 class Stragglers:
-    """The actual times at which workers became slow and normal again: always at the begin of a step.
+    """The actual times at which workers became slow and normal again: always at the start of a step.
 
     Args:
         changes, network, profile: as `slowdowns` takes them.

@@ -108,7 +108,7 @@ def _told_steps(cell: TrainingCell) -> tuple[Sequence[int], Sequence[int]]:
 
 
 def training_of(cell: TrainingCell, rep: int, folder: Path, rendezvous: str, warm: Callable[[], None]) -> Training:
-    """Return the training of a cell for a slot. Arguments are those of `Training` and `Job`."""
+    """Return the training run of a cell for a slot. Arguments are those of `Training` and `Job`."""
     return Training(
         jobs=jobs(cell, rep, rendezvous),
         group=group_of(cell),

@@ -132,7 +132,7 @@ class TimelineRecord:
 
 @dataclass
 class Trained:
-    """The results of a training.
+    """The results of a training run.
 
     Attributes:
         steps: step rows of all workers.

@@ -150,5 +150,5 @@ class Player:
 
     @property
     def _begun(self) -> int:
-        assert self._origin is not None, "begin comes first"
+        assert self._origin is not None, "call begin first"
         return self._origin

@@ -121,7 +121,7 @@ class WorkerSlot:
     @property
     def emulator(self) -> Emulator:
         """The emulator between these workers, which `prepare` starts."""
-        assert self._emulator is not None, "prepare comes first"
+        assert self._emulator is not None, "call prepare first"
         return self._emulator
 
     def train(self, training: Training) -> Trained:

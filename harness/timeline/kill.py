@@ -67,7 +67,7 @@ class Programs:
 
 
 def kill_command(change: Change, begin_ns: int, *, again: bool, ranks: tuple[int, ...]) -> WorkerCommand:
-    """Return the command for the begin of a kill. With `again` the program is started again later."""
+    """Return the command for the start of a kill. With `again` the program is started again later."""
     return WorkerCommand(change.text, ranks, {"cmd": "kill", "again": again, "due_ns": begin_ns})
 
 

@@ -239,7 +239,7 @@ class ResolvedSchedule:
         return texts
 
     def _bounds(self) -> tuple[dict[Hashable, list[int]], dict[Hashable, list[int]]]:
-        """Return the begins and the ends of all changes of each state, in order."""
+        """Return the start and end times of all changes of each state, in order."""
         begins: dict[Hashable, list[int]] = {}
         ends: dict[Hashable, list[int]] = {}
         for index, spans in self._known.items():
@@ -259,7 +259,7 @@ class ResolvedSchedule:
         ]
 
     def _dark_since(self, last: _Known) -> int:
-        """The begin of the outage that includes this span, which can cover several lines of a trace."""
+        """The start of the outage that includes this span, which can cover several lines of a trace."""
         begin = last.begin_ns
         for span in reversed(self._known[last.change]):
             if span.dark and span.end_ns == begin:

@@ -92,7 +92,7 @@ class Simulation:
         """Run until all workers have ended.
 
         Raises:
-            SimulationError: a worker raised an error, or waits for a message without end.
+            SimulationError: a worker raised an error, or waits forever for a message.
             Stopped: the simulation was stopped.
         """
         self._hub = getcurrent()

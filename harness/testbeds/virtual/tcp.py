@@ -87,7 +87,7 @@ class Connections:
         after = np.where(avoiding, window, np.minimum(grown, MAX_WINDOW))
         for i in np.flatnonzero(slow).tolist():
             lost, nbytes = 0 if losses is None else int(losses[i]), float(load.flow_bytes[i])
-            ns_per_byte = float(load.drain_ns[i]) / max(nbytes, 1.0)  # served beside the others of its round
+            ns_per_byte = float(load.drain_ns[i]) / max(nbytes, 1.0)  # shared with the others of its round
             flow = _Flow(float(window[i]), bool(avoiding[i]), float(load.rtt_ns[i]), ns_per_byte)
             flow.carry(nbytes, lost, ramp=self._tcp.ramp)
             if tail_lost is not None and tail_lost[i]:

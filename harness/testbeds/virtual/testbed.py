@@ -24,7 +24,7 @@ class VirtualTestbed:
         return self
 
     def train(self, training: Training) -> Trained:
-        """Simulate a training. Raises: RepFailed, if a worker raised an error, or waits for a message without end."""
+        """Simulate a training run. Raises: RepFailed, if a worker raised an error, or waits forever for a message."""
         with self._busy:
             return self._simulated(training)
 

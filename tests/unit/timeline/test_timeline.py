@@ -162,7 +162,7 @@ def _all(resolved) -> list[tuple[float, str]]:
     return [(at / S, what) for at in resolved.times for what in resolved.what(at)]
 
 
-def test_each_repetition_of_a_trace_has_one_event_at_its_begin_and_one_at_its_end(tmp_path, monkeypatch):
+def test_each_repetition_of_a_trace_has_one_event_at_its_start_and_one_at_its_end(tmp_path, monkeypatch):
     (tmp_path / "day.csv").write_text("time_s,rtt_ms\n0,20\n2,30\n4,20\n")
     monkeypatch.chdir(tmp_path)
     resolved = resolved_of('at = "10s"\nfor = "6s"\nevery = "20s"\ntimes = 2\nwhere = 1\ntrace = "day.csv"')

@@ -55,7 +55,7 @@ def commands(schedule, time_ns):
     return [(command.ranks, dict(command.message)) for command in schedule.resolved({}).moment(time_ns).commands]
 
 
-def test_a_worker_is_killed_at_the_begin_and_started_again_at_the_end(tmp_path):
+def test_a_worker_is_killed_at_the_start_and_started_again_at_the_end(tmp_path):
     timeline = schedule(tmp_path, 'at = "1s"\nfor = "1s"\nevery = "3s"\ntimes = 2\nwhere = "w1"\nkill = true')
     resolved = timeline.resolved({})
     assert resolved.times == (1 * S, 2 * S, 4 * S, 5 * S)

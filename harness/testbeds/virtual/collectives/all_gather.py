@@ -6,7 +6,7 @@ ring       N - 1 hops, each forwards the vector of the hop before         N - 1 
 gloo       the same ring; a hop waits for the receiver's "ready" note     N - 1 round trips (as measured)
 =========  =============================================================  ================================
 
-Each link carries N - 1 vectors in all of them.
+In all three, each link carries N - 1 vectors.
 """
 
 from __future__ import annotations

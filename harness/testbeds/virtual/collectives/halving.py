@@ -2,8 +2,8 @@
 
 In round k, ranks whose numbers differ in bit k exchange data: first half of the vector, then a quarter, and so on.
 Then the rounds run in reverse. This takes 2 log2 N one-way trips. Neighbours exchange first, so the largest messages
-stay within sites if ranks are placed in blocks. If N is no power of two, each rank beyond the largest one sends its
-vector to another rank first, and gets the result at the end.
+stay within sites if ranks are placed in blocks. If N is no power of two, each rank beyond the largest power of two
+first sends its vector to another rank, and gets the result at the end.
 """
 
 from __future__ import annotations

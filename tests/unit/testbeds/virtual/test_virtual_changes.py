@@ -79,7 +79,7 @@ def test_later_messages_arrive_behind_a_message_held_by_an_outage():
     assert arrivals(network, 4.0) == pytest.approx([4.025, 4.025])
 
 
-def test_a_message_past_the_path_at_the_begin_of_a_cut_arrives():
+def test_a_message_past_the_path_at_the_start_of_a_cut_arrives():
     network = virtual({(0, 1): [(1 * S, 3 * S)]})
     assert arrivals(network, 1.0 - 1e-9)[0] == pytest.approx(1.025)
     assert arrivals(virtual({(0, 1): [(1 * S, 3 * S)]}), 1.0)[0] == pytest.approx(1.0 + 3.85 + 0.025)
