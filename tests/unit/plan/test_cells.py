@@ -264,7 +264,7 @@ def test_a_wrong_sweep_is_refused_in_one_line(old, new, line):
         ),
         (
             [('rate = "1Gbit"', "place = { w0 = 1 }")],
-            "x.toml: network.place: placement has 1 workers (1), the experiment 2; expected equal",
+            "x.toml: network.place: placement has 1 workers (1); expected 2, as in the experiment",
         ),
         (
             [("ssgd = {}", "sgd = {}")],
