@@ -81,7 +81,7 @@ def test_an_endless_message_is_refused_before_it_fills_the_memory(ends, monkeypa
     sender = threading.Thread(target=_send_until_closed, args=(ours, b"x" * (1 << 16)))
     sender.start()
     channel = Channel(theirs)
-    with pytest.raises(ControlError, match="^control channel: message too long; expected at most 3 MiB$"):
+    with pytest.raises(ControlError, match=r"^control channel: message too long; expected at most 3 MiB$"):
         channel.recv()
     assert len(channel._buffer) < 4 << 20
     channel.close()
@@ -96,7 +96,7 @@ def test_too_many_descriptors_are_refused_and_none_stays_open(ends):
         socket.send_fds(ours, [b"{"], [null] * 30)
     os.close(null)
     channel = Channel(theirs)
-    with pytest.raises(ControlError, match="^control channel: too many descriptors; expected at most 64 at a time$"):
+    with pytest.raises(ControlError, match=r"^control channel: too many descriptors; expected at most 64 at a time$"):
         channel.recv()
     channel.close()
     assert len(os.listdir("/proc/self/fd")) == before - 1  # the channel's own descriptor
