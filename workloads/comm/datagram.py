@@ -39,7 +39,7 @@ Datagram = tuple[int, bytes, memoryview]
 
 
 class UdpExchange:
-    """See `workloads.comm.exchange.Exchange`. Only the I/O thread calls methods other than `wait` and `done`."""
+    """See `workloads.comm.exchange.Exchange`. The worker calls only `wait` and `done`; `Datagrams` calls the rest."""
 
     def __init__(self, number: int, receives: Mapping[int, torch.Tensor], terms: Terms, timeout_s: float) -> None:
         self.number, self.terms = number, terms
