@@ -1,20 +1,20 @@
-"""What the network is: sites, the paths between them, and where each value comes from.
+"""The network: sites, the paths between them, and the provenance of each value.
 
 Layout
-    errors.py      UnitError, ProfileError, PlacementError; the near miss that ends a message
-    units.py       Delay, Rate, Size, Ratio: parsed once at the edge
-    impairments/   delay, jitter, loss, ...: one file each, how it is called and written
+    errors.py      UnitError, ProfileError, PlacementError; the "did you mean" at the end of a message
+    units.py       Delay, Rate, Size, Ratio: parsed once, when a file or an option is read
+    impairments/   delay, jitter, loss, ...: one file each, with its name and its unit
     path.py        Site, Path, Provenance; SamePaths for uniform networks
     profile.py     Profile: validation, look-ups, scaling; uniform()
     placement.py   place(): the site of each rank
-    values.py      what a file states about one path
+    values.py      the values that a file gives for one path
     toml_file.py   strict TOML
     csv_file.py    plain CSV
     library.py     load() by name or path, catalog_names()
-    describe.py    rows and a page of text for people
+    describe.py    a profile as rows, and as a page of text
     catalog/       the built-in profiles: data, with a source for every value
 
-Pure data and arithmetic on the standard library alone: no sockets, no torch, no third-party package.
+Pure data and arithmetic with the standard library only: no sockets, no torch, no third-party package.
 """
 
 from wanbench.netprofiles.describe import describe, render

@@ -1,8 +1,8 @@
-"""Paths as plain CSV: `src,dst,rtt_ms,rate_mbps,...`, one line a path.
+"""Paths as plain CSV: `src,dst,rtt_ms,rate_mbps,...`, one line per path.
 
 Columns: src, dst, then rtt_ms (half of it each way) or one_way_ms, and optionally jitter_ms (one way,
 standard deviation), loss_pct (per packet), rate_mbps and buffer (a size such as 256KiB). An empty cell
-is an absent value. A path given in one direction stands for both.
+is an absent value. A path given in one direction applies to both.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ COLUMNS = ("src", "dst", *(each.column for each in (RTT, ONE_WAY, *STATED[1:])))
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One line of the file, and where it is for error messages."""
+    """One line of the file. `where` names it in error messages."""
 
     where: str
     src: str
@@ -34,10 +34,10 @@ class Row:
 
 
 def load_csv(file: File) -> Profile:
-    """A profile of the sites that the file names, in order of appearance, with unlimited up and down rates.
+    """Load a profile of the sites that the file names, in order of appearance, with unlimited up and down rates.
 
     Raises:
-        ProfileError: naming the file, the line and the column.
+        ProfileError: names the file, the line and the column.
     """
     paths: dict[Pair, Path] = {}
     sites: dict[str, None] = {}
@@ -57,10 +57,10 @@ def load_csv(file: File) -> Profile:
 
 
 def read_rows(file: File) -> Iterator[Row]:
-    """The lines of the file, one by one.
+    """Yield the lines of the file.
 
     Raises:
-        ProfileError: naming the file, the line and the column.
+        ProfileError: names the file, the line and the column.
     """
     lines = csv.reader(read_text(file).splitlines(), skipinitialspace=True)
     header = [name.strip() for name in next(lines, [])]
@@ -80,7 +80,7 @@ def _check_header(where: str, header: list[str]) -> None:
             near = did_you_mean(name, COLUMNS)
             raise ProfileError(f"{where}: unknown column {name!r}; expected {', '.join(COLUMNS)}{near}")
         if header.count(name) > 1:
-            raise ProfileError(f"{where}: column {name!r} is there twice; expected once")
+            raise ProfileError(f"{where}: column {name!r} appears twice; expected once")
     for name in ("src", "dst"):
         if name not in header:
             raise ProfileError(f"{where}: no column {name!r}; expected {', '.join(COLUMNS)}")
@@ -104,6 +104,6 @@ def _quantity(where: str, impairment: Impairment, cell: str) -> Quantity | None:
     try:
         return impairment.parse(cell + scale.unit) if cell else None
     except UnitError as error:
-        # Where the unit is in the column's name, the quantity's own message would only mislead.
-        bare = f"{cell!r} is not usable; expected a number, {scale.span}, without unit"
+        # If the column's name contains the unit, the quantity's own message would mislead: it asks for a unit.
+        bare = f"{cell!r} is invalid; expected a number, {scale.span}, without a unit"
         raise ProfileError(f"{where}, {impairment.column}: {bare if scale.unit else error}") from None

@@ -1,4 +1,4 @@
-"""A profile for people: one row per site and path, and a compact page of text."""
+"""Describe a profile: one row per site and path, and a compact page of text."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from wanbench.netprofiles.profile import Profile
 from wanbench.netprofiles.units import Delay, Quantity
 
 _WIDTH = 100
-# The widest matrix that such a page holds with room for names.
+# The widest matrix that fits the page, with room for names.
 _MATRIX_SITES = 8
 
 _SITE_TITLES = {"up": "site up", "down": "site down", "local_rtt": "local RTT"}
 
 
 def describe(profile: Profile) -> list[dict[str, Any]]:
-    """One row per site, then one per directed path; every row has the same keys, None where not applicable.
+    """Return one row per site, then one per directed path. All rows have the same keys; None if not applicable.
 
-    `standing` and `source` map the name of each value that is set to where it comes from. The `rtt_ms`
-    of a site is its local one, that of a path the round trip over it and the path back.
+    `standing` and `source` map the name of each value that is set to its provenance and its source. The `rtt_ms`
+    of a site is its local round trip; the `rtt_ms` of a path is the round trip over it and the path back.
     """
     rows = [_site_row(site) for site in profile.sites]
     rows += [_path_row(path, profile.rtt(path.src, path.dst)) for path in profile.paths.values()]
@@ -32,7 +32,7 @@ def describe(profile: Profile) -> list[dict[str, Any]]:
 
 
 def render(profile: Profile) -> str:
-    """The profile as text: sites, round trips, the range and standing of each value, notes and sources."""
+    """The profile as text: sites, round trips, the range and provenance of each value, notes and sources."""
     sources: dict[str, int] = {}
     parts = [
         f"{profile.name}: {profile.description}",
@@ -77,7 +77,7 @@ def _path_row(path: Path, rtt: Delay) -> dict[str, Any]:
 
 def _origin(provenance: Mapping[str, Provenance]) -> dict[str, dict[str, str]]:
     return {
-        "standing": {key: origin.standing for key, origin in provenance.items()},
+        "standing": {key: origin.kind for key, origin in provenance.items()},
         "source": {key: origin.source for key, origin in provenance.items()},
     }
 
@@ -114,8 +114,8 @@ def _quantiles(profile: Profile) -> str:
 
 
 def _ranges(profile: Profile, sources: dict[str, int]) -> str:
-    """Each value's range, one line per origin; numbers the sources in order of appearance."""
-    rows = [["value", "range", "standing", "source"]]
+    """The range of each value, one line per provenance. Numbers the sources in order of appearance."""
+    rows = [["value", "range", "provenance", "source"]]
     for key, title in _SITE_TITLES.items():
         rows += _range_rows(title, ((getattr(s, key), s.provenance.get(key)) for s in profile.sites), sources)
     for each in STATED:
@@ -143,7 +143,7 @@ def _range_rows(
             rows.append([title, span, "-", "-"])
         else:
             number = sources.setdefault(origin.source, len(sources) + 1)
-            rows.append([title, span, origin.standing, f"[{number}]"])
+            rows.append([title, span, origin.kind, f"[{number}]"])
     return rows
 
 

@@ -1,4 +1,4 @@
-"""What goes wrong with units, profiles and placements, each told in one line."""
+"""Errors in units, profiles and placements. Each message is one line."""
 
 from __future__ import annotations
 
@@ -7,24 +7,24 @@ from collections.abc import Iterable
 
 
 class UnitError(ValueError):
-    """A quantity that cannot be read, or that no network can have (a negative delay)."""
+    """A quantity cannot be read, or is impossible, such as a negative delay."""
 
 
 class ProfileError(ValueError):
-    """A profile that is incomplete, contradicts itself or cannot be read."""
+    """A profile is incomplete, contradicts itself or cannot be read."""
 
 
 class PlacementError(ValueError):
-    """Workers that cannot be put on the sites of a profile as asked."""
+    """Workers cannot be placed on the sites of a profile as requested."""
 
 
 def did_you_mean(word: str, known: Iterable[str], otherwise: str = "", *, cutoff: float = 0.6) -> str:
-    """The closest of `known` as the tail of an error message, "; did you mean 'Gbit'?".
+    """Return the closest of `known` as the end of an error message: "; did you mean 'Gbit'?".
 
     Args:
-        word: as written; case is ignored, so that `gbit` finds `Gbit`.
-        otherwise: what to say where nothing is close, "expected one of ..."; without it, nothing.
-        cutoff: difflib's similarity in [0, 1].
+        word: the word as written; case is ignored, so `gbit` finds `Gbit`.
+        otherwise: the text to use if no known word is close, such as "expected one of ..."; empty by default.
+        cutoff: difflib's minimum similarity, in [0, 1].
     """
     by_lower = {name.lower(): name for name in known}
     close = difflib.get_close_matches(word.lower(), by_lower, n=1, cutoff=cutoff)

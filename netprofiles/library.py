@@ -1,4 +1,4 @@
-"""The profiles that come with wanbench, and those in a user's files, behind one name."""
+"""Load a profile by name from the catalog, or by path from a user's file."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ _CATALOG = File(__file__).parent / "catalog"
 
 
 def catalog_names() -> list[str]:
-    """The names of the built-in profiles, sorted."""
+    """Return the names of the built-in profiles, sorted."""
     return sorted(file.stem for file in _CATALOG.glob("*.toml"))
 
 
 def load(name_or_path: str) -> Profile:
-    """A built-in profile by name, or the one in a `.toml` or `.csv` file.
+    """Load a built-in profile by name, or the profile in a `.toml` or `.csv` file.
 
     Raises:
-        ProfileError: no such profile or file, or a file that cannot be used.
+        ProfileError: no such profile or file, or the file is invalid.
     """
     file = File(name_or_path)
     if file.suffix == ".toml":

@@ -1,4 +1,4 @@
-"""Sites, the directed paths between them, and where each value comes from."""
+"""Sites, the directed paths between them, and the provenance of each value."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from wanbench.netprofiles.impairments.loss import LOSS
 from wanbench.netprofiles.impairments.queue import BUFFER, RATE
 from wanbench.netprofiles.units import NO_DELAY, NO_LOSS, Delay, Quantity, Rate, Ratio, Size
 
-Standing = Literal["measured", "inferred", "assumed", "fitted", "given"]
-STANDINGS: tuple[str, ...] = get_args(Standing)
+ProvenanceKind = Literal["measured", "inferred", "assumed", "fitted", "given"]
+PROVENANCE_KINDS: tuple[str, ...] = get_args(ProvenanceKind)
 
 SITE_VALUES = ("up", "down", "local_rtt")
 
@@ -24,14 +24,13 @@ Pair = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Provenance:
-    """How much a value can be trusted, and where it was read.
+    """How a value was found, and its source.
 
-    measured: a published or own measurement. inferred: calculated from measurements of something else.
-    assumed: chosen, no measurement found. fitted: chosen so that a model reproduces a published result.
-    given: stated by the user.
+    measured: a published or own measurement. inferred: calculated from other measurements. assumed: chosen, because
+    no measurement was found. fitted: chosen to make a model reproduce a published result. given: set by the user.
     """
 
-    standing: Standing
+    kind: ProvenanceKind
     source: str
 
 
@@ -52,21 +51,21 @@ class Site:
 
     @property
     def aliases(self) -> tuple[str, ...]:
-        """The names the site answers to: its own, then its region code."""
+        """The names by which the site is found: its own, then its region code."""
         return (self.name,) if self.region in (None, self.name) else (self.name, str(self.region))
 
 
 @dataclass(frozen=True, slots=True)
 class Path:
-    """One directed way between two sites, shared by all their workers.
+    """The directed path from one site to another, shared by all their workers.
 
     `delay` is one way. `jitter` is the standard deviation of the one-way delay. `loss` is per packet.
     A `rate` of None is unlimited; a `buffer` of None holds one round trip at `rate`.
-    `provenance` has a key of `PATH_VALUES` for each value that is set; `rtt` is about the delay, because
-    round trips are what people measure.
+    `provenance` has a key of `PATH_VALUES` for each value that is set. The provenance of the delay is under `rtt`,
+    because people measure round trips.
 
     Raises:
-        ProfileError: source and destination are one site, or an impairment is none that a path can have.
+        ProfileError: source and destination are the same site, or an impairment has an impossible value.
     """
 
     src: str
@@ -79,32 +78,32 @@ class Path:
     provenance: Mapping[str, Provenance] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        way = f"{self.src} -> {self.dst}"
+        where = f"{self.src} -> {self.dst}"
         if self.src == self.dst:
-            raise ProfileError(f"{way}: a path joins two sites; inside a site, set its local_rtt")
+            raise ProfileError(f"{where}: expected two different sites; inside a site, set its local_rtt")
         for impairment in IMPAIRMENTS.values():
-            if (wrong := impairment.wrong(self)) is not None:
-                raise ProfileError(f"{way}: {wrong}")
+            if (problem := impairment.problem(self)) is not None:
+                raise ProfileError(f"{where}: {problem}")
 
     def values(self) -> Iterator[tuple[Impairment, Quantity | None]]:
-        """Every impairment, and what it is here; None is a queue without limit."""
+        """Yield every impairment with its value on this path; None means no limit."""
         return ((impairment, getattr(self, name)) for name, impairment in IMPAIRMENTS.items())
 
     def reversed(self) -> Path:
-        """The way back, with the same values."""
+        """Return the path in the other direction, with the same values."""
         return replace(self, src=self.dst, dst=self.src)
 
 
 IMPAIRMENTS: Mapping[str, Impairment] = {
     each.name: each.metadata["impairment"] for each in fields(Path) if "impairment" in each.metadata
 }
-"""By the name of the field of `Path`, in its order."""
+"""The impairments by the name of their field in `Path`, in the order of the fields."""
 
 STATED: tuple[Impairment, ...] = (RTT, *(each for each in IMPAIRMENTS.values() if each is not ONE_WAY))
-"""What a file says about a path; the RTT, or the one-way delay in its place."""
+"""The values that a file gives for a path; a one-way delay can replace the RTT."""
 
 EFFECTS: tuple[Impairment, ...] = tuple(each for each in STATED if each.about is not None)
-"""What packets meet one by one, on uniform networks too."""
+"""The impairments that act on each packet, also on uniform networks."""
 
 PATH_VALUES = tuple(each.key for each in STATED)
 
@@ -112,7 +111,7 @@ PATH_VALUES = tuple(each.key for each in STATED)
 class SamePaths(Mapping[Pair, Path]):
     """Every ordered pair of distinct `names`, all with the values of one path.
 
-    Paths are made when asked for: a thousand sites have a million of them.
+    Paths are created on demand, because a thousand sites have a million paths.
     """
 
     def __init__(self, names: tuple[str, ...], like: Path) -> None:
@@ -132,15 +131,15 @@ class SamePaths(Mapping[Pair, Path]):
         return ((src, dst) for src in self._names for dst in self._names if src != dst)
 
     def joins(self, names: Iterable[str]) -> bool:
-        """Whether these are the paths between exactly these sites."""
+        """True if these are the paths between exactly these sites."""
         return self._names.keys() == set(names)
 
     def changed(self, change: Callable[[Path], Path]) -> SamePaths:
-        """All paths with `change` applied."""
+        """Return all paths with `change` applied."""
         return SamePaths(tuple(self._names), change(self.like))
 
 
 def both_ways(paths: Mapping[Pair, Path]) -> dict[Pair, Path]:
-    """`paths`, where one given in a single direction stands for the other direction too."""
+    """Return `paths`, with each path that is given in only one direction copied to the other."""
     back = {(dst, src): path.reversed() for (src, dst), path in paths.items() if (dst, src) not in paths}
     return {**paths, **back}

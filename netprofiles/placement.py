@@ -1,4 +1,4 @@
-"""Which site each rank runs on."""
+"""Place ranks on sites."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ POLICIES = ("blocked", "round-robin")
 
 
 def place(profile: Profile, workers: int, how: str | Mapping[str, int] = "blocked") -> tuple[str, ...]:
-    """The site name of every rank 0 .. workers-1.
+    """Return the site name of every rank 0 .. workers-1.
 
-    "blocked" orders ranks by site, as evenly as possible, the first sites taking the remainder;
-    "round-robin" deals them out one by one. Either uses the first `workers` sites where there are more
-    sites than workers. A mapping gives the workers of each site (names or region codes); ranks then
-    follow the order of sites in the profile, whatever the order of the mapping.
+    "blocked" orders ranks by site, as evenly as possible; the first sites take the remainder. "round-robin" gives one
+    rank to each site in turn. If there are more sites than workers, both use the first `workers` sites. A mapping
+    gives the number of workers of each site (name or region code). Ranks then follow the order of sites in the
+    profile, not the order of the mapping.
 
     Raises:
-        PlacementError: less than one worker, an unknown policy or site, or counts that do not add up.
+        PlacementError: less than one worker, an unknown policy or site, or counts with the wrong sum.
     """
     if workers < 1:
         raise PlacementError(f"cannot place {workers} workers; expected at least 1")
@@ -44,12 +44,12 @@ def _counts(profile: Profile, workers: int, how: Mapping[str, int]) -> dict[str,
         except ProfileError as error:
             raise PlacementError(f"placement: {error}") from None
         if name in counts:
-            raise PlacementError(f"placement gives {name!r} twice, once as {alias!r}; expected one count a site")
+            raise PlacementError(f"placement counts {name!r} twice, once as {alias!r}; expected one count per site")
         if isinstance(count, bool) or not isinstance(count, int) or count < 1:
-            raise PlacementError(f"placement gives {alias!r} {count!r} workers; expected a whole number from 1")
+            raise PlacementError(f"placement gives {alias!r} {count!r} workers; expected a whole number, 1 or more")
         counts[name] = count
     total = sum(counts.values())
     if total != workers:
         parts = " + ".join(str(count) for count in counts.values()) or "nothing"
-        raise PlacementError(f"placement has {total} workers ({parts}), the experiment {workers}; expected equal")
+        raise PlacementError(f"placement has {total} workers ({parts}); expected {workers}, as in the experiment")
     return counts

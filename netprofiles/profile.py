@@ -1,4 +1,4 @@
-"""The network of an experiment: sites, and a path between every ordered pair of them."""
+"""The network of an experiment: sites, and a path for every ordered pair of sites."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Profile:
     """Sites and the directed paths between them; `paths` is keyed by (source name, destination name).
 
     Raises:
-        ProfileError: no site; a name or region used twice; a path missing, filed under another
+        ProfileError: no site; a name or region used twice; a path that is missing, stored under another
             pair, or between sites that the profile does not have.
     """
 
@@ -37,7 +37,7 @@ class Profile:
             _check_complete(self.paths, dict.fromkeys(site.name for site in self.sites))
 
     def site(self, name: str) -> Site:
-        """The site of that name or region code. Raises ProfileError where there is none."""
+        """Return the site with a name or region code. Raises: ProfileError if there is none."""
         if name not in self._by_alias:
             listed = f" ({', '.join(s.name for s in self.sites)})" if len(self.sites) <= 12 else ""
             near = did_you_mean(name, self._by_alias)
@@ -45,21 +45,21 @@ class Profile:
         return self._by_alias[name]
 
     def path(self, src: str, dst: str) -> Path:
-        """The directed path between two sites, by name or region code.
+        """Return the directed path from one site to another, by name or region code.
 
         Raises:
-            ProfileError: an unknown site, or both are the same one.
+            ProfileError: an unknown site, or both are the same site.
         """
         pair = (self.site(src).name, self.site(dst).name)
         if pair[0] == pair[1]:
-            raise ProfileError(f"no path {src} -> {dst}: inside a site there is only its local_rtt")
+            raise ProfileError(f"no path {src} -> {dst}: both are the same site; expected two, or use its local_rtt")
         return self.paths[pair]
 
     def rtt(self, a: str, b: str) -> Delay:
-        """Round-trip time: the one-way delays there and back, or the `local_rtt` inside one site."""
-        here, there = self.site(a), self.site(b)
-        if here is there:
-            return here.local_rtt
+        """Round-trip time: the sum of the one-way delays, or the `local_rtt` inside one site."""
+        site = self.site(a)
+        if site is self.site(b):
+            return site.local_rtt
         return Delay(self.path(a, b).delay.ns + self.path(b, a).delay.ns)
 
     def max_rtt(self) -> Delay:
@@ -69,12 +69,12 @@ class Profile:
         return max((self.rtt(a, b) for a, b in self.paths), default=self.sites[0].local_rtt)
 
     def scaled(self, factor: float) -> Profile:
-        """All rates and buffers times `factor`: with messages scaled alike, every transfer takes as long.
+        """Multiply all rates and buffers by `factor`. If messages are scaled too, every transfer takes the same time.
 
-        Values keep their standing, because what is scaled is the unit and not the network.
+        Values keep their provenance, because this scales the unit and not the network.
 
         Raises:
-            ProfileError: a factor that is not a number above zero.
+            ProfileError: `factor` is not a number above zero.
         """
         _check_factor("payload scale", factor, above_zero=True)
         if factor == 1:
@@ -86,10 +86,10 @@ class Profile:
         )
 
     def with_rate_scale(self, factor: float) -> Profile:
-        """What if every rate were `factor` times as high? Explicit buffers stay; rates become `given`.
+        """Multiply every rate by `factor`. Explicit buffers stay the same; rates become `given`.
 
         Raises:
-            ProfileError: a factor that is not a number above zero.
+            ProfileError: `factor` is not a number above zero.
         """
         _check_factor("rate_scale", factor, above_zero=True)
         if factor == 1:
@@ -106,12 +106,12 @@ class Profile:
         return self._changed(site_of, path_of, f"rates x {factor:g} (rate_scale)")
 
     def with_rtt_scale(self, factor: float) -> Profile:
-        """What if every RTT, local ones and jitter included, were `factor` times as long?
+        """Multiply every RTT by `factor`, including local RTTs and jitter.
 
-        The scaled values become `given`. A factor of 0 is a network without delay.
+        The scaled values become `given`. A factor of 0 removes all delay.
 
         Raises:
-            ProfileError: a factor that is negative or not a number.
+            ProfileError: `factor` is negative or not a number.
         """
         _check_factor("rtt_scale", factor, above_zero=False)
         if factor == 1:
@@ -123,7 +123,7 @@ class Profile:
 
         def path_of(path: Path) -> Path:
             delay = _delay(path.delay, factor)
-            # Rounding to whole nanoseconds may lift jitter past a third of the delay.
+            # Rounding to whole nanoseconds can raise jitter above a third of the delay.
             jitter = min(_delay(path.jitter, factor), Delay(delay.ns // 3))
             origin = _given(path.provenance, ("rtt", "jitter"), factor)
             return replace(path, delay=delay, jitter=jitter, provenance=origin)
@@ -140,13 +140,11 @@ class Profile:
         return replace(self, sites=sites, paths=paths, notes=(*self.notes, note))
 
     def to_json(self) -> dict[str, Any]:
-        """The profile as JSON values, in one order only; sources are listed once and referred to by index."""
+        """The profile as JSON values, in a fixed order. Each source is listed once and referred to by its index."""
         numbers: dict[str, int] = {}
 
         def origin(provenance: Mapping[str, Provenance]) -> dict[str, list[object]]:
-            return {
-                key: [p.standing, numbers.setdefault(p.source, len(numbers))] for key, p in sorted(provenance.items())
-            }
+            return {key: [p.kind, numbers.setdefault(p.source, len(numbers))] for key, p in sorted(provenance.items())}
 
         sites = [{**_site_json(site), "provenance": origin(site.provenance)} for site in self.sites]
         paths = [{**_path_json(path), "provenance": origin(path.provenance)} for _, path in sorted(self.paths.items())]
@@ -166,16 +164,16 @@ def uniform(
     rate: Rate | None = None,
     **effects: Quantity,
 ) -> Profile:
-    """`sites` sites `w0`, `w1`, ... of one worker each, all `rtt` apart.
+    """Make a network of `sites` sites `w0`, `w1`, ... with one worker each, all `rtt` apart.
 
-    `rate` is each site's up and down rate; paths are unlimited. `effects` are other impairments of every path, by their
-    names: `jitter` (one way, per direction), `loss`.
+    `rate` is each site's up and down rate; paths are unlimited. `effects` are other impairments of every path, by name:
+    `jitter` (one way, per direction), `loss`.
 
     Raises:
         ProfileError: less than one site, or jitter above a third of the one-way delay.
     """
     if sites < 1:
-        raise ProfileError(f"a uniform profile needs at least one site, not {sites}")
+        raise ProfileError(f"a uniform profile has {sites} sites; expected at least one")
     names = tuple(f"w{index}" for index in range(sites))
     given = Provenance("given", "the experiment")
     site_origin = dict.fromkeys(("up", "down", "local_rtt") if rate else ("local_rtt",), given)
@@ -203,11 +201,11 @@ def _by_alias(sites: Iterable[Site]) -> dict[str, Site]:
 def _check_complete(paths: Mapping[Pair, Path], names: Mapping[str, None]) -> None:
     for (src, dst), path in paths.items():
         if (path.src, path.dst) != (src, dst):
-            raise ProfileError(f"path {path.src} -> {path.dst} is filed under {src} -> {dst}")
+            raise ProfileError(f"path {path.src} -> {path.dst} is stored as {src} -> {dst}; expected its own pair")
         for end in (src, dst):
             if end not in names:
                 near = did_you_mean(end, names)
-                raise ProfileError(f"path {src} -> {dst}: there is no site {end!r}{near}")
+                raise ProfileError(f"path {src} -> {dst}: unknown site {end!r}{near}")
     for src in names:
         for dst in names:
             if src != dst and (src, dst) not in paths:
@@ -217,7 +215,7 @@ def _check_complete(paths: Mapping[Pair, Path], names: Mapping[str, None]) -> No
 def _check_factor(what: str, factor: float, *, above_zero: bool) -> None:
     if not (math.isfinite(factor) and (factor > 0 or (factor == 0 and not above_zero))):
         limit = "above zero" if above_zero else "of zero or more"
-        raise ProfileError(f"{what} {factor} is not usable; expected a number {limit}")
+        raise ProfileError(f"{what} {factor} is invalid; expected a number {limit}")
 
 
 def _delay(delay: Delay, factor: float) -> Delay:
@@ -230,7 +228,7 @@ def _rate(rate: Rate | None, factor: float) -> Rate | None:
     try:
         return Rate(round(rate.bps * factor))
     except UnitError:
-        raise ProfileError(f"a rate of {rate} x {factor:g} is below 1 bit/s") from None
+        raise ProfileError(f"a rate of {rate} x {factor:g} is below 1 bit/s; expected a larger factor") from None
 
 
 def _size(size: Size | None, factor: float) -> Size | None:
@@ -239,7 +237,7 @@ def _size(size: Size | None, factor: float) -> Size | None:
 
 def _given(origin: Mapping[str, Provenance], keys: tuple[str, ...], factor: float) -> dict[str, Provenance]:
     scaled = {
-        key: Provenance("given", f"{factor:g} x {origin[key].standing} value of: {origin[key].source}")
+        key: Provenance("given", f"{factor:g} x {origin[key].kind} value of: {origin[key].source}")
         for key in keys
         if key in origin
     }

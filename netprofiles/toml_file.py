@@ -2,10 +2,10 @@
 
     schema = 1
     name = "two-sites"
-    description = "What it is for."
-    notes = ["What a reader of results must know."]
+    description = "Its purpose."
+    notes = ["Facts that a reader of results must know."]
 
-    [sources]                              # each said once, referred to by its tag
+    [sources]                              # each written once, referred to by its tag
     ping-2026 = "own ping of 1 h, 2026-03-01"
 
     [path_defaults]                        # any key of a path; [site_defaults] likewise
@@ -14,7 +14,7 @@
 
     [[sites]]
     name = "oregon"
-    region = "us-west-2"                   # optional, an alias; so is city, for display only
+    region = "us-west-2"                   # optional, an alias; city is optional too, for display only
     up = "10Gbit"                          # optional: up, down (absent: unlimited), local_rtt
     up_standing = "assumed"                # optional: measured | inferred | assumed | fitted | given
 
@@ -23,7 +23,7 @@
     dst = "london"
     rtt = "145ms"                          # or one_way; then jitter (one way), loss, rate, buffer
 
-A path given in one direction stands for both.
+A path given in one direction applies to both.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ from wanbench.netprofiles.errors import ProfileError, UnitError, did_you_mean
 from wanbench.netprofiles.impairments.delay import ONE_WAY, RTT
 from wanbench.netprofiles.path import (
     PATH_VALUES,
+    PROVENANCE_KINDS,
     SITE_VALUES,
-    STANDINGS,
     Pair,
     Path,
     Provenance,
+    ProvenanceKind,
     Site,
-    Standing,
     both_ways,
 )
 from wanbench.netprofiles.profile import Profile
@@ -81,7 +81,7 @@ _PATH_KEYS = ("src", "dst", *_with_origin(_PATH_QUANTITIES))
 
 @dataclass(frozen=True, slots=True)
 class _Table:
-    """A table of the file, and where it is for error messages."""
+    """A table of the file. `where` names it in error messages."""
 
     where: str
     data: Mapping[str, Any]
@@ -98,13 +98,13 @@ class _Table:
         if value is None:
             return None
         if not isinstance(value, str) or not value.strip():
-            raise ProfileError(f"{self.where}.{key}: {value!r} is not usable; expected a text in quotes")
+            raise ProfileError(f"{self.where}.{key}: {value!r} is invalid; expected text in quotes")
         return value
 
     def required(self, key: str) -> str:
         value = self.text(key)
         if value is None:
-            raise ProfileError(f"{self.where}: no {key!r}; expected a text in quotes")
+            raise ProfileError(f"{self.where}: missing key {key!r}; expected text in quotes")
         return value
 
     def quantity(self, key: str, parse: Callable[[str], Unit]) -> Unit | None:
@@ -120,15 +120,15 @@ class _Table:
 
 
 def load_toml(file: File) -> Profile:
-    """The profile in `file`.
+    """Load the profile in `file`.
 
     Raises:
-        ProfileError: naming the file and the key (the line too where the syntax is broken).
+        ProfileError: names the file and the key, or the line of a syntax error.
     """
     try:
         data = tomllib.loads(read_text(file))
     except tomllib.TOMLDecodeError as error:
-        raise ProfileError(f"{file}: not TOML: {error}") from None
+        raise ProfileError(f"{file}: not valid TOML: {error}") from None
     top = _Table(f"{file}: top level", data)
     top.only(_TOP)
     if data.get("schema") != SCHEMA:
@@ -152,7 +152,7 @@ def load_toml(file: File) -> Profile:
 
 @dataclass(frozen=True, slots=True)
 class _Reader:
-    """The parts of one file."""
+    """Reads the parts of one file."""
 
     file: File
     data: Mapping[str, Any]
@@ -172,7 +172,7 @@ class _Reader:
     def notes(self) -> tuple[str, ...]:
         value = self.data.get("notes", [])
         if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
-            raise ProfileError(f"{self.file}: notes is not usable; expected a list of texts")
+            raise ProfileError(f"{self.file}: notes is invalid; expected a list of texts in quotes")
         return tuple(value)
 
     def sites(self) -> tuple[Site, ...]:
@@ -212,7 +212,7 @@ class _Reader:
                 add_path(paths, f"{self.file}: paths", values, (src, dst), origins)
             return paths
         if "paths" in self.data:
-            raise ProfileError(f"{self.file}: both paths and paths_file; expected one of them")
+            raise ProfileError(f"{self.file}: both paths and paths_file are set; expected only one")
         top = _Table(f"{self.file}: top level", self.data)
         fallback, origins = self.values(defaults), self.origins(defaults)
         for row in read_rows(self.file.parent / top.required("paths_file")):
@@ -223,33 +223,31 @@ class _Reader:
 
     def values(self, table: _Table) -> PathValues:
         if RTT.key in table.data and ONE_WAY.key in table.data:
-            raise ProfileError(f"{table.where}: both rtt and one_way; expected one of them")
+            raise ProfileError(f"{table.where}: both rtt and one_way are set; expected only one")
         return values_of(lambda impairment: table.quantity(impairment.key, impairment.parse))
 
     def origins(self, table: _Table) -> dict[str, Provenance]:
-        """Where each value of a path comes from; one-way delays give the RTT its origin."""
+        """The provenance of each value of a path; the RTT takes that of a one-way delay."""
         delay = "one_way" if "one_way" in table.data or "one_way_source" in table.data else "rtt"
         return {key: self.origin(table, delay if key == "rtt" else key) for key in PATH_VALUES}
 
     def origin(self, table: _Table, key: str) -> Provenance:
-        standing, tag = table.text(f"{key}_standing"), table.text(f"{key}_source")
-        if standing is None:
+        kind, tag = table.text(f"{key}_standing"), table.text(f"{key}_source")
+        if kind is None:
             if tag is not None:
                 raise ProfileError(f"{table.where}: {key}_source without {key}_standing; expected both")
             return Provenance("given", self.file.name)
-        if standing not in STANDINGS:
-            near = did_you_mean(standing, STANDINGS)
-            raise ProfileError(
-                f"{table.where}.{key}_standing: unknown {standing!r}; expected one of {', '.join(STANDINGS)}{near}"
-            )
+        if kind not in PROVENANCE_KINDS:
+            known = f"expected one of {', '.join(PROVENANCE_KINDS)}{did_you_mean(kind, PROVENANCE_KINDS)}"
+            raise ProfileError(f"{table.where}.{key}_standing: unknown provenance {kind!r}; {known}")
         if tag is None:
             raise ProfileError(f"{table.where}: {key}_standing without {key}_source; expected both")
         sources = self.table("sources")
         source = sources.text(tag)
         if source is None:
             near = did_you_mean(tag, sources.data)
-            raise ProfileError(f"{table.where}.{key}_source: no {tag!r} in [sources]{near}")
-        return Provenance(cast(Standing, standing), source)
+            raise ProfileError(f"{table.where}.{key}_source: no source {tag!r} in [sources]{near}")
+        return Provenance(cast(ProvenanceKind, kind), source)
 
 
 def _known(where: str, alias: str, names: Mapping[str, str]) -> str:

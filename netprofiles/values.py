@@ -1,4 +1,4 @@
-"""What both file formats share: reading the text, and the values that a file states about one path."""
+"""Shared by both file formats: reading the text, and the values of one path."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from wanbench.netprofiles.path import STATED, Pair, Path, Provenance
 from wanbench.netprofiles.units import Delay, Quantity
 
 PathValues = Mapping[str, Quantity]
-"""The values of a path that a file gives, by `PATH_VALUES`; `rtt` is twice the one-way delay where that is given."""
+"""The values that a file gives for a path, by `PATH_VALUES`. If it gives a one-way delay, `rtt` is twice that."""
 
 
 def values_of(read: Callable[[Impairment], Quantity | None]) -> PathValues:
-    """What a file states about a path.
+    """Return the values that a file gives for a path.
 
     Args:
-        read: the value of an impairment, None where the file is silent.
+        read: returns the value of an impairment, None if the file does not give it.
     """
-    found = {impairment.key: read(impairment) for impairment in STATED}
+    values = {impairment.key: read(impairment) for impairment in STATED}
     one_way = read(ONE_WAY)
     if isinstance(one_way, Delay):
-        found["rtt"] = Delay(2 * one_way.ns)
-    return {key: value for key, value in found.items() if value is not None}
+        values["rtt"] = Delay(2 * one_way.ns)
+    return {key: value for key, value in values.items() if value is not None}
 
 
 def _path(pair: Pair, values: PathValues, provenance: Mapping[str, Provenance]) -> Path:
@@ -38,13 +38,13 @@ def _path(pair: Pair, values: PathValues, provenance: Mapping[str, Provenance]) 
 
 
 def read_text(file: File) -> str:
-    """The text of `file`. Raises ProfileError where it cannot be opened or is not UTF-8."""
+    """Return the text of `file`. Raises: ProfileError if it cannot be opened or is not UTF-8."""
     try:
         return file.read_text(encoding="utf-8-sig")
     except OSError as error:
         raise ProfileError(f"{file}: cannot be read: {error.strerror}") from None
     except UnicodeDecodeError:
-        raise ProfileError(f"{file}: is not text in UTF-8") from None
+        raise ProfileError(f"{file}: cannot be read; expected UTF-8 text") from None
 
 
 def add_path(
@@ -54,10 +54,10 @@ def add_path(
     pair: Pair,
     provenance: Mapping[str, Provenance],
 ) -> None:
-    """Put a path into `paths`. `provenance` has every key of `PATH_VALUES`.
+    """Add a path to `paths`. `provenance` has every key of `PATH_VALUES`.
 
     Raises:
-        ProfileError: led by `where`: the pair is there already, or its values contradict each other.
+        ProfileError: begins with `where`; the pair is already in `paths`, or its values contradict each other.
     """
     if pair in paths:
         raise ProfileError(f"{where}: {pair[0]} -> {pair[1]} is given twice; expected once per direction")

@@ -129,7 +129,7 @@ class _Training:
             if step in self.restart_after:
                 algorithm = _restarted(algorithm, self.make(), self.start)
         assert isinstance(replica.m, torch.Tensor)
-        return Trace(w_at, w, replica.m, comm.most_outstanding, left)
+        return Trace(w_at, w, replica.m, comm.max_outstanding, left)
 
 
 def _restarted(old: Algorithm, new: Algorithm, begin: torch.Tensor) -> Algorithm:

@@ -1,11 +1,11 @@
-"""From a spec to what will run.
+"""From a spec to the cells that will run.
 
 Layout
-    plan.py        Plan: a spec, its cells and what `auto` became; stored with the run
+    plan.py        Plan: a spec, its cells and the values chosen for `auto`; stored with the run
     expand.py      from a spec to the cells of its sweep, each with the one-worker cell that it is divided by
-    cell.py        Cell: one point of a sweep, and its identity; network.py: the network of one
-    checks.py      what only shows when the parts of a cell come together
-    auto.py        Host: who is asked what `auto` means
-    law.py         the step-time law; conditions.py: one round trip and one rate that stand for a network
-    load.py        which repetitions run side by side, and how long it all takes
+    cell.py        Cell: one point of a sweep, and its identity; network.py: the network of a cell
+    checks.py      refuses cells whose parts do not fit together
+    auto.py        Host: chooses the value of `auto`
+    law.py         the step-time law; conditions.py: the one round trip and one rate by which it knows a network
+    load.py        which repetitions run side by side, and how long a run takes
 """

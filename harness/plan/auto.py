@@ -1,4 +1,4 @@
-"""What `auto` means: asked once, of the host that runs, and stored with the run."""
+"""The value of `auto`: chosen once, by the host that runs, and stored with the run."""
 
 from __future__ import annotations
 
@@ -7,26 +7,26 @@ from typing import Protocol
 
 
 class Host(Protocol):
-    """Who knows what the host that runs can do."""
+    """Chooses the values of `auto` by what the host can run."""
 
     def testbed(self) -> str:
-        """What `run.testbed = "auto"` means there."""
+        """Return the testbed that `run.testbed = "auto"` chooses."""
 
     def emulator(self, testbed: str) -> str:
-        """What `run.emulator = "auto"` means there for a testbed."""
+        """Return the emulator that `run.emulator = "auto"` chooses for a testbed."""
 
 
 @dataclass(frozen=True)
 class FixedHost:
-    """A host of which the answers are known."""
+    """A host with fixed answers."""
 
-    its_testbed: str = "netns"
-    its_emulator: str = "relay"
+    testbed_name: str = "netns"
+    emulator_name: str = "relay"
 
     def testbed(self) -> str:
         """See `Host`."""
-        return self.its_testbed
+        return self.testbed_name
 
     def emulator(self, testbed: str) -> str:
         """See `Host`."""
-        return self.its_emulator
+        return self.emulator_name

@@ -1,7 +1,7 @@
-"""One point of a sweep, resolved: what it says decides its identity, where it is stored does not.
+"""One point of a sweep, resolved. Its content decides its identity; the place where it is stored does not.
 
-A training cell runs an algorithm in wanbench's own loop; a command cell runs a program of the user's, of which no more
-is known than how it is called.
+A training cell runs an algorithm in wanbench's own loop. A command cell runs a user's program, and knows only how to
+call it.
 """
 
 from __future__ import annotations
@@ -38,20 +38,20 @@ from wanbench.workloads.parameters import default_of
 from wanbench.workloads.registry import WorkloadInfo, info
 
 BASELINE = "one-worker"
-_SEED, _WINDOW, _WARMUP = RunTable().seed, count(RunTable().window), 3
+_DEFAULT_SEED, _DEFAULT_WINDOW, _DEFAULT_WARMUP = RunTable().seed, count(RunTable().window), 3
 
 
 @dataclass(frozen=True, kw_only=True)
 class Cell:
-    """What all cells have.
+    """The fields that all cells share.
 
     Attributes:
-        label: of the algorithm, such as "dts-d20-p4". kind, params: what it is.
-        workers: N. seed: of the first repetition.
+        label: name of the algorithm and its settings, such as "dts-d20-p4". kind, params: the algorithm.
+        workers: N. seed: seed of the first repetition.
         testbed: netns, docker or virtual. emulator: netem or relay, None on virtual.
         axes: the swept values of this cell, for people: {"algorithm": "ssgd", "workers": 4, "rtt": "100ms"}.
-        timeline: plain entries of what changes; `changes` has them as types.
-        base_key: identity of the one-worker cell that scalability divides by.
+        timeline: the changes during the cell, as plain data; `changes` has them as types.
+        base_key: identity of the one-worker cell that scalability is computed from.
     """
 
     label: str
@@ -70,32 +70,32 @@ class Cell:
     @property
     @abstractmethod
     def rate_scale(self) -> float:
-        """What rates are multiplied by."""
+        """The factor that rates are multiplied by."""
 
     @abstractmethod
-    def _own(self) -> Mapping[str, Any]:
-        """What this type of cell adds to the identity."""
+    def _own_identity(self) -> Mapping[str, Any]:
+        """The fields that this type of cell adds to the identity."""
 
-    def _given(self) -> dict[str, Any]:
-        """Parameters without those at their default."""
+    def _changed_params(self) -> dict[str, Any]:
+        """The parameters that differ from their default."""
         return dict(self.params)
 
     def identity(self) -> dict[str, Any]:
-        """Plain data: everything that influences the measurement, without what is empty or at its default."""
-        found = {
+        """Plain data: everything that influences the measurement, except empty fields and defaults."""
+        fields = {
             "label": self.label,
             "kind": self.kind,
-            "params": self._given(),
+            "params": self._changed_params(),
             "workers": self.workers,
-            "seed": None if self.seed == _SEED else self.seed,
+            "seed": None if self.seed == _DEFAULT_SEED else self.seed,
             "testbed": self.testbed,
             "emulator": self.emulator,
             "network": self.network.identity(),
             "containers": self.containers.identity(),
             "timeline": list(self.timeline),
-            **self._own(),
+            **self._own_identity(),
         }
-        return {key: value for key, value in found.items() if value not in (None, "", {}, [])}
+        return {key: value for key, value in fields.items() if value not in (None, "", {}, [])}
 
     @cached_property
     def key(self) -> str:
@@ -105,7 +105,7 @@ class Cell:
 
     @property
     def slug(self) -> str:
-        """Folder name: readable, unique through the hash, and the same whatever the order of the axes."""
+        """Folder name: readable, made unique by the hash, and independent of the order of the axes."""
         parts = [self.label, f"w{self.workers}"]
         parts += [f"{k}{v}" for k, v in sorted(self._further_axes().items())]
         text = "-".join(parts).replace("/", "_").replace(" ", "")
@@ -119,20 +119,20 @@ class Cell:
 
     @property
     def is_baseline(self) -> bool:
-        """True for the one-worker cell that scalability divides by."""
+        """True for the one-worker cell that scalability is computed from."""
         return self.label == BASELINE
 
     def _further_axes(self) -> dict[str, Any]:
-        """Axes that the label and the number of workers do not tell."""
+        """The axes that the label and the number of workers do not show."""
         return {key: value for key, value in self.axes.items() if key not in {"algorithm", "workers"}}
 
     def tables(self) -> Mapping[str, object]:
-        """The tables of the spec that the cell was made of, by name."""
+        """The tables of the spec that this cell was made from, by name."""
         return {"network": self.network.table, "containers": self.containers, "run": self}
 
     @cached_property
     def profile(self) -> Profile:
-        """The network, payload scale applied."""
+        """The network, with the payload scale applied."""
         return self.network.profile(self.workers, self.rate_scale)
 
     @cached_property
@@ -142,17 +142,17 @@ class Cell:
 
     @property
     def predicted_step_time_s(self) -> float | None:
-        """By the step-time law; None where it does not speak of the cell."""
+        """The step time by the step-time law; None if the law does not cover the cell."""
         return None
 
     @property
     def tcp(self) -> TcpTable:
-        """TCP's settings in the workers' networks."""
+        """The TCP settings of the workers."""
         return self.network.table.tcp
 
     @cached_property
     def changes(self) -> tuple[Change, ...]:
-        """What changes while workers train."""
+        """The changes that happen while workers train."""
         return tuple(map(Change.from_config, self.timeline))
 
 
@@ -161,8 +161,8 @@ class TrainingCell(Cell):
     """An algorithm, a workload and an optimizer.
 
     Attributes:
-        task: the `[workload]` table. asked_window, asked_steps: of `[run]` and `[train]`; 0: no more than the window.
-        channels: of the collective, `auto` resolved.
+        task: the `[workload]` table. asked_window: run.window. asked_steps: train.until; 0 stops after the window.
+        channels: channels of the collective, with `auto` resolved.
     """
 
     task: WorkloadTable
@@ -170,19 +170,19 @@ class TrainingCell(Cell):
     comm: CommTable = field(default_factory=CommTable)
     virtual: VirtualTable = field(default_factory=VirtualTable)
     channels: int = 1
-    asked_window: int = _WINDOW
+    asked_window: int = _DEFAULT_WINDOW
     asked_steps: int = 0
 
-    def _own(self) -> Mapping[str, Any]:
+    def _own_identity(self) -> Mapping[str, Any]:
         return {
-            "workload": _canonical(self.task, self.train),
+            "workload": _workload_identity(self.task, self.train),
             "train": self.train.identity(),
             "comm": self.comm.identity(),
             "virtual": self.virtual.identity() if self.testbed == "virtual" else {},
-            "window": None if self.asked_window == _WINDOW else self.asked_window,
+            "window": None if self.asked_window == _DEFAULT_WINDOW else self.asked_window,
         }
 
-    def _given(self) -> dict[str, Any]:
+    def _changed_params(self) -> dict[str, Any]:
         known = algorithms.find(self.kind).parameters()
         return {key: value for key, value in self.params.items() if value != default_of(known[key])}
 
@@ -198,16 +198,16 @@ class TrainingCell(Cell):
 
     @cached_property
     def workload(self) -> WorkloadInfo:
-        """What a worker computes."""
+        """The model and the compute time of a worker."""
         return workload_of(self.task, self.train)
 
     def algorithm(self) -> Algorithm:
-        """A fresh instance."""
+        """Return a new instance of the algorithm."""
         return algorithms.create(self.kind, self.params)
 
     @cached_property
     def messages_per_sync(self) -> int:
-        """All-reduces of one synchronisation."""
+        """Number of all-reduces in one synchronisation."""
         return self.algorithm().tensors_per_message(self.train.momentum)
 
     @cached_property
@@ -235,7 +235,7 @@ class TrainingCell(Cell):
 
     @property
     def predicted_step_time_s(self) -> float | None:
-        """By the law; None where it does not speak of the algorithm, compute is real, or the network changes."""
+        """By the law; None if it does not cover the algorithm, compute is real, or the network changes."""
         if self.changes or self.workload.step_time_s is None:
             return None
         lawful = self.workers == 1 or self.algorithm().promises.lawful
@@ -255,69 +255,70 @@ class TrainingCell(Cell):
 
     @property
     def steps(self) -> int:
-        """Steps to run in all."""
+        """Total number of steps."""
         return max(self.window_begin + self.window, self.asked_steps)
 
 
 @dataclass(frozen=True, kw_only=True)
 class CommandCell(Cell):
-    """A program of the user's.
+    """A user's program.
 
     Attributes:
-        command: filled in. environment: what the program is told of its algorithm and axes.
-        processes: in each worker's network. warmup: steps left out. hook: torch's optimizers tell its steps.
-        folder: where it runs, that of the spec. timeout_s: after which it is killed. Neither is part of the identity.
+        command: the arguments, with placeholders filled in. environment: variables that describe algorithm and axes.
+        processes: processes per worker. warmup: first steps, not counted. hook: torch's optimizers report its steps.
+        folder: the spec's folder, in which it runs. timeout_s: it is killed after this time. Neither is part of the
+            identity.
     """
 
     command: tuple[str, ...]
     environment: Mapping[str, str] = field(default_factory=dict)
     processes: int = 1
-    warmup: int = _WARMUP
+    warmup: int = _DEFAULT_WARMUP
     hook: bool = False
     folder: Path = Path()
     timeout_s: float | None = None
 
-    def _own(self) -> Mapping[str, Any]:
+    def _own_identity(self) -> Mapping[str, Any]:
         return {
             "command": list(self.command),
             "environment": dict(self.environment),
             "processes": None if self.processes == 1 else self.processes,
-            "warmup": None if self.warmup == _WARMUP else self.warmup,
+            "warmup": None if self.warmup == _DEFAULT_WARMUP else self.warmup,
             "hook": self.hook or None,
         }
 
     @property
     def rate_scale(self) -> float:
-        """Its messages are as it sends them: nothing is scaled."""
+        """1: wanbench cannot scale the messages of a program."""
         return 1.0
 
     def _further_axes(self) -> dict[str, Any]:
-        """The label tells the command's own axes as well."""
+        """See `Cell`. The label also shows the command's own axes."""
         further = super()._further_axes()
         return further if self.is_baseline else {key: v for key, v in further.items() if key not in self.params}
 
 
-def _canonical(task: WorkloadTable, train: TrainTable) -> dict[str, Any]:
-    """The identity of a workload, however its time is spelt, wherever its data lie, without what holds anyway."""
-    found = task.identity()
-    for key in sorted({"step_time", "step_cv"} & found.keys()):
-        with suppress(WorkloadError):  # it needs the key
+def _workload_identity(task: WorkloadTable, train: TrainTable) -> dict[str, Any]:
+    """The identity of a workload. It ignores how a time is written, the folder of the data, and defaults."""
+    fields = task.identity()
+    for key in sorted({"step_time", "step_cv"} & fields.keys()):
+        with suppress(WorkloadError):  # the workload needs the key
             if workload_of(task.model_copy(update={key: None}), train) == workload_of(task, train):
-                del found[key]
-    with suppress(UnitError):  # "real"
-        found |= {"step_time": str(Delay.parse(found["step_time"]))} if "step_time" in found else {}
+                del fields[key]
+    with suppress(UnitError):  # step_time = "real"
+        fields |= {"step_time": str(Delay.parse(fields["step_time"]))} if "step_time" in fields else {}
     if task.data is not None:
-        found["data"] = Path(task.data).name
-    return found
+        fields["data"] = Path(task.data).name
+    return fields
 
 
 def workload_of(task: WorkloadTable, train: TrainTable) -> WorkloadInfo:
-    """What a worker computes. Raises: WorkloadError, LearnerError."""
+    """Return the model and the compute time of a worker. Raises: WorkloadError, LearnerError."""
     return _workload(json.dumps([task.plain(), train.plain()], sort_keys=True))
 
 
 @lru_cache(maxsize=256)
 def _workload(tables_json: str) -> WorkloadInfo:
-    """Cached, because a model has to be made to be measured."""
+    """Cached, because a model must be built before its parameters can be counted."""
     task, train = json.loads(tables_json)
     return info(task, train)

@@ -1,4 +1,4 @@
-"""What only shows when the parts of a cell come together: network, workers, testbed, optimizer and algorithm."""
+"""Refuse cells whose parts do not fit together: network, workers, testbed, optimizer and algorithm."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from wanbench.netprofiles import PlacementError
 from wanbench.workloads.algorithms.base import AlgorithmError, Setting
 from wanbench.workloads.compute.optim import OptimizerError, SGDConfig, configured
 
-_ON_SOCKETS = ("direct", "gloo")
-_REAL_COMPUTE = '{}.slow: compute that is real cannot be slowed; set workload.step_time, such as "300ms"'
+_EMULATED_COLLECTIVES = ("direct", "gloo")
+_REAL_COMPUTE = '{}.slow: real compute cannot be slowed; set workload.step_time, such as "300ms"'
 
 
 def check(cell: Cell, spec: Spec, where: str) -> None:
-    """Refuse, before anything starts, a cell that cannot run. Raises: SpecError."""
+    """Refuse a cell that cannot run, before anything starts. Raises: SpecError."""
     _check_network(cell, spec, where)
     if not isinstance(cell, TrainingCell):
         _check_timeline(cell, where)
@@ -36,7 +36,7 @@ def check(cell: Cell, spec: Spec, where: str) -> None:
 
 
 def _check_algorithm(cell: TrainingCell, where: str) -> None:
-    """The optimiser's settings, and what the algorithm says to all that surrounds it."""
+    """Check the optimiser's settings, then let the algorithm check the cell."""
     try:
         optimizer = configured(cell.train.plain(), cell.steps)
     except OptimizerError as error:
@@ -61,15 +61,15 @@ def _check_algorithm(cell: TrainingCell, where: str) -> None:
 
 
 def _check_timeline(cell: Cell, where: str) -> None:
-    """Changes name places that there are, and happen in this cell."""
+    """Check that each change names an existing place and happens while this cell runs."""
     if not cell.changes:
         return
     for index, change in enumerate(cell.changes):
         entry = f"{where}: timeline.{index}"
         if isinstance(cell, TrainingCell):
-            _check_of_training(cell, change, entry)
+            _check_training_change(cell, change, entry)
         else:
-            _check_of_command(change, entry)
+            _check_command_change(change, entry)
     network = build(cell.profile, cell.placement)
     try:
         Schedule(cell.changes, network, cell.profile, cell.rate_scale).check()
@@ -77,10 +77,10 @@ def _check_timeline(cell: Cell, where: str) -> None:
         raise SpecError(f"{where}: {error}") from None
 
 
-def _check_of_training(cell: TrainingCell, change: Change, entry: str) -> None:
+def _check_training_change(cell: TrainingCell, change: Change, entry: str) -> None:
     if change.at_step is not None and change.at_step >= cell.steps:
         raise SpecError(
-            f"{entry}.at: {_at(cell)} has {cell.steps} steps; expected fewer than that, or a larger run.window"
+            f"{entry}.at: {_at(cell)} has {cell.steps} steps; expected an earlier step, or a larger run.window"
         )
     if change.kind == "slow" and cell.workload.step_time_s is None:
         raise SpecError(_REAL_COMPUTE.format(entry))
@@ -88,9 +88,9 @@ def _check_of_training(cell: TrainingCell, change: Change, entry: str) -> None:
         raise SpecError(refused_to_trainers(entry))
 
 
-def _check_of_command(change: Change, entry: str) -> None:
+def _check_command_change(change: Change, entry: str) -> None:
     if change.at_step is not None:
-        raise SpecError(f'{entry}.at: the steps of a command are not followed; expected a time, such as "5s"')
+        raise SpecError(f'{entry}.at: wanbench does not see the steps of a command; expected a time, such as "5s"')
     if change.kind == "slow":
         raise SpecError(_REAL_COMPUTE.format(entry))
 
@@ -100,7 +100,7 @@ def _at(cell: Cell) -> str:
 
 
 def _check_network(cell: Cell, spec: Spec, where: str) -> None:
-    """A profile has the keys that go with it, and a place for every worker."""
+    """Check that the keys fit the profile, and that every worker has a site."""
     check_keys(spec.network, where, alone=cell.is_baseline)
     try:
         _ = cell.placement
@@ -111,12 +111,12 @@ def _check_network(cell: Cell, spec: Spec, where: str) -> None:
 
 
 def _check_testbed(cell: TrainingCell, where: str) -> None:
-    """The emulated testbeds run what exists on sockets; the virtual one needs to know how long a step takes."""
+    """Emulated testbeds need a collective that runs on sockets; the virtual one needs the time of a step."""
     if cell.testbed != "virtual":
-        if cell.comm.collective not in _ON_SOCKETS:
+        if cell.comm.collective not in _EMULATED_COLLECTIVES:
             raise SpecError(
                 f"{where}: comm.collective: {cell.comm.collective!r} exists on testbed virtual only; "
-                f'expected {" or ".join(map(repr, _ON_SOCKETS))}, or run.testbed = "virtual"'
+                f'expected {" or ".join(map(repr, _EMULATED_COLLECTIVES))}, or run.testbed = "virtual"'
             )
     elif cell.workload.step_time_s is None:
         raise SpecError(

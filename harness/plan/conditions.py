@@ -1,4 +1,4 @@
-"""One round trip and one rate that stand for a whole network in the step-time law, by collective.
+"""The one round trip and the one rate that represent a whole network in the step-time law, by collective.
 
 Pure arithmetic on profiles: no arrays, so that planning starts fast.
 """
@@ -17,18 +17,18 @@ from wanbench.netprofiles.units import Rate
 def effective_conditions(
     profile: Profile, placement: Sequence[str], workers: int, collective: Collective = "direct"
 ) -> tuple[float, float | None]:
-    """(rtt_s, rate_bytes_per_s or None for unlimited) that stand for a whole profile in the law.
+    """Return (rtt_s, rate_bytes_per_s or None for unlimited), which represent a whole profile in the law.
 
-    The worst latency and the tightest rate are taken separately; where they belong to different paths the law
-    is pessimistic.
+    The worst latency and the lowest rate are chosen separately. If they belong to different paths, the law is
+    pessimistic.
 
     Args:
         profile: sites and directed paths.
         placement: site of each rank, at least `workers` long.
         workers: N; the first N ranks take part.
         collective: `direct` uses every pair of workers, `hierarchical` one worker of each site, gloo and `ring` the
-            neighbours of the ring (rank i to i+1), `halving-doubling` ranks that differ in one bit. Where rounds
-            differ, the RTT is their mean, and the rate that of all bytes together.
+            neighbours of the ring (rank i to i+1), `halving-doubling` ranks that differ in one bit. If rounds differ,
+            the RTT is their mean, and the rate is the mean over all bytes.
     """
     ranks = list(placement[:workers])
     if len(ranks) != workers:
@@ -47,15 +47,15 @@ def effective_conditions(
 
 
 def _hops_s(profile: Profile, ranks: Sequence[str]) -> float:
-    """The longest way of 2(N-1) hops along the ring: two turns without two neighbouring hops."""
+    """Latency of the slowest 2(N-1) hops in a row along the ring: two turns without two neighbouring hops."""
     hops = [_one_way_s(profile, a, b) for a, b in zip(ranks, [*ranks[1:], ranks[0]], strict=True)]
-    left_out = min(a + b for a, b in zip(hops, [*hops[1:], hops[0]], strict=True))
-    return 2 * sum(hops) - left_out
+    two_fastest = min(a + b for a, b in zip(hops, [*hops[1:], hops[0]], strict=True))
+    return 2 * sum(hops) - two_fastest
 
 
 def _halving_conditions(profile: Profile, ranks: Sequence[str]) -> tuple[float, float | None]:
     n = len(ranks)
-    core = 1 << (n.bit_length() - 1)
+    core = 1 << (n.bit_length() - 1)  # the largest power of two: the ranks beyond it fold into the first ones
     rounds = [(0.5 / (1 << k), [(r, r ^ (1 << k)) for r in range(core)]) for k in range(core.bit_length() - 1)]
     rounds += rounds[::-1]
     if n > core:
@@ -78,7 +78,7 @@ def _hierarchical_conditions(profile: Profile, ranks: Sequence[str]) -> tuple[fl
     if len(sites) == 1:
         return inside_s, None
     rtt_s, rate = _direct_conditions(profile, sites)
-    s = len(sites)  # of which one vector each crosses: 2 (S-1)/S M, said in units of 2 (N-1)/N M
+    s = len(sites)  # each sends one vector, 2 (S-1)/S M; the law counts in units of 2 (N-1)/N M
     return inside_s + rtt_s, None if rate is None else rate * ((n - 1) / n) / ((s - 1) / s)
 
 
@@ -89,7 +89,7 @@ def _ring_conditions(profile: Profile, ranks: Sequence[str]) -> tuple[float, flo
 
 
 def _shared(profile: Profile, hops: Mapping[tuple[str, str], int]) -> list[tuple[Rate | None, float]]:
-    """Every limit with the number of these hops that share it."""
+    """Every rate limit, with the number of hops that share it."""
     shared: list[tuple[Rate | None, float]] = []
     leaving: Counter[str] = Counter()
     entering: Counter[str] = Counter()
@@ -104,7 +104,7 @@ def _shared(profile: Profile, hops: Mapping[tuple[str, str], int]) -> list[tuple
 
 
 def _direct_conditions(profile: Profile, ranks: Sequence[str]) -> tuple[float, float | None]:
-    """Reduce-scatter, then all-gather: a chunk's owner hears from all, then tells all. The slowest counts."""
+    """Reduce-scatter, then all-gather: a chunk's owner receives from all, then sends to all. The slowest counts."""
     n = len(ranks)
     counts = Counter(ranks)
     sites = _representatives(profile, counts)
@@ -124,7 +124,7 @@ def _direct_conditions(profile: Profile, ranks: Sequence[str]) -> tuple[float, f
 
 
 def _representatives(profile: Profile, counts: Mapping[str, int]) -> list[str]:
-    """The sites that decide. Where all paths are alike, two of each kind of site stand for a thousand."""
+    """The sites to examine. If all paths are the same, two of each kind of site represent any number."""
     if not isinstance(profile.paths, SamePaths):
         return list(counts)
     kinds: dict[object, list[str]] = {}
@@ -135,7 +135,7 @@ def _representatives(profile: Profile, counts: Mapping[str, int]) -> list[str]:
 
 
 def _tightest(shared: Sequence[tuple[Rate | None, float]]) -> float | None:
-    """Lowest rate per worker; `shared` pairs a limit with its load in units of one worker's traffic."""
+    """The lowest rate per worker; `shared` pairs a limit with its load in units of one worker's traffic."""
     rates = [limit.bytes_per_s / carried for limit, carried in shared if limit is not None and carried > 0]
     return min(rates, default=None)
 

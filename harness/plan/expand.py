@@ -1,4 +1,4 @@
-"""From a spec to the cells of its sweep; the same on every host but for what `auto` means there."""
+"""From a spec to the cells of its sweep. Only the values of `auto` depend on the host."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from wanbench.harness.plan.auto import Host
 from wanbench.harness.plan.cell import BASELINE, Cell, CommandCell, TrainingCell, workload_of
 from wanbench.harness.plan.checks import check
 from wanbench.harness.plan.law import GLOO_OPERATIONS_PER_CHANNEL
-from wanbench.harness.plan.network import found
+from wanbench.harness.plan.network import with_profile
 from wanbench.harness.spec import command
 from wanbench.harness.spec.axes import excluded, is_commands_own, points
 from wanbench.harness.spec.experiment import Spec
@@ -28,19 +28,20 @@ _Choice = tuple[str, dict[str, Any]]
 
 
 def expand(spec: Spec, where: str, host: Host) -> list[Cell]:
-    """All cells: the one-worker cells first, then the sweep in the order of its axes.
+    """Return all cells: the one-worker cells first, then the sweep in the order of its axes.
 
     Args:
-        where: how errors name the spec; files that it names are looked for beside it. host: resolves `auto`.
+        where: the spec's name in errors; its folder is searched for the files that the spec names.
+        host: resolves `auto`.
 
     Raises:
         SpecError: an axis, algorithm, parameter, profile or combination is wrong; one line.
     """
     cells: dict[str, Cell] = {}
     baselines: dict[str, Cell] = {}
-    contained = False
+    sets_containers = False
     for axes, point in points(spec, where):
-        contained = contained or bool(point.containers.model_fields_set)
+        sets_containers = sets_containers or bool(point.containers.model_fields_set)
         for cell, base in _Point(point, axes, where, host).cells():
             if excluded(spec, cell.axes):
                 continue
@@ -49,9 +50,9 @@ def expand(spec: Spec, where: str, host: Host) -> list[Cell]:
             cells.setdefault(cell.key, cell)
             baselines.setdefault(base.key, base)
     if not cells:
-        raise SpecError(f"{where}: sweep: nothing is left to run; loosen sweep.exclude")
-    if contained and not any(cell.testbed == "docker" for cell in cells.values()):
-        raise SpecError(f"{where}: containers: goes with the testbed docker; set run.testbed, or leave it out")
+        raise SpecError(f"{where}: sweep: sweep.exclude removes every cell; expected at least one left; loosen it")
+    if sets_containers and not any(cell.testbed == "docker" for cell in cells.values()):
+        raise SpecError(f'{where}: containers: only testbed docker uses it; set run.testbed = "docker", or remove it')
     return [*baselines.values(), *cells.values()]
 
 
@@ -65,23 +66,23 @@ class _Point:
     host: Host
 
     def cells(self) -> Iterator[tuple[Cell, Cell]]:
-        """Each cell with the one-worker cell that it is compared with, whose key both carry."""
-        pairs = self._trainings() if self.spec.workload.command is None else self._commands()
+        """Yield each cell with its one-worker cell; both carry the key of the latter."""
+        pairs = self._training_cells() if self.spec.workload.command is None else self._command_cells()
         for cell, base in pairs:
             yield replace(cell, base_key=base.key), replace(base, base_key=base.key)
 
-    def _trainings(self) -> Iterator[tuple[Cell, Cell]]:
+    def _training_cells(self) -> Iterator[tuple[Cell, Cell]]:
         for label, (kind, params) in self._selected(_algorithms(self.spec, self.where)):
-            yield self._training(label, kind, params), self._training_alone()
+            yield self._training_cell(label, kind, params), self._one_worker_training()
 
-    def _commands(self) -> Iterator[tuple[Cell, Cell]]:
+    def _command_cells(self) -> Iterator[tuple[Cell, Cell]]:
         command.check(self.spec, self.axes, self.where)
         command.check_used(self.spec, self.axes, Path(self.where).parent, self.where)
         for _, (name, params) in self._selected(command.algorithms(self.spec, self.where)):
-            yield self._command(name, params), self._command_alone(name, params)
+            yield self._command_cell(name, params), self._one_worker_command(name, params)
 
     def _selected(self, known: Mapping[str, _Choice]) -> Iterator[tuple[str, _Choice]]:
-        """The algorithms of this point: all, or the one that its `algorithm` axis names."""
+        """The algorithms of this point: all, or only the value of the `algorithm` axis."""
         wanted = self.axes.get("algorithm")
         if wanted is not None and wanted not in known:
             close = difflib.get_close_matches(str(wanted), known, 1)
@@ -89,15 +90,15 @@ class _Point:
             raise SpecError(f"{self.where}: sweep.algorithm: no algorithm {wanted!r}; {hint}")
         return ((label, choice) for label, choice in known.items() if wanted in {None, label})
 
-    def _training(self, label: str, kind: str, params: dict[str, Any]) -> TrainingCell:
+    def _training_cell(self, label: str, kind: str, params: dict[str, Any]) -> TrainingCell:
         """A cell on this point's network."""
         cell = replace(
-            self._training_alone(),
+            self._one_worker_training(),
             label=label,
             kind=kind,
             params=params,
             workers=self.axes["workers"],
-            network=found(self.spec.network, self.where),
+            network=with_profile(self.spec.network, self.where),
             comm=self.spec.comm,
             virtual=self.spec.virtual,
             asked_steps=count(self.spec.train.until or "0 steps"),
@@ -106,8 +107,8 @@ class _Point:
         )
         return replace(cell, channels=_channels(cell, self.where))
 
-    def _training_alone(self) -> TrainingCell:
-        """One worker without a network: it serves all networks."""
+    def _one_worker_training(self) -> TrainingCell:
+        """One worker without a network; cells on all networks share it."""
         task = self.spec.workload
         if task.data is not None:
             task = task.model_copy(update={"data": _data_folder(task.data, self.where)})
@@ -123,32 +124,32 @@ class _Point:
             comm=CommTable(),
             virtual=VirtualTable(),
             asked_window=count(self.spec.run.window),
-            **self._place(),
+            **self._testbed_fields(),
         )
 
-    def _command(self, name: str, params: dict[str, Any]) -> CommandCell:
+    def _command_cell(self, name: str, params: dict[str, Any]) -> CommandCell:
         own = self._own_axes()
         label = name + command.suffix({**params, **own})
-        cell = self._filled(name, params, {"algorithm": label, **self.axes}, axes_of_program=own)
+        cell = self._one_worker_cell(name, params, {"algorithm": label, **self.axes}, program_axes=own)
         return replace(
             cell,
             label=label,
             workers=self.axes["workers"],
-            network=found(self.spec.network, self.where),
+            network=with_profile(self.spec.network, self.where),
             timeline=self._timeline(),
         )
 
-    def _command_alone(self, name: str, params: dict[str, Any]) -> CommandCell:
-        """On one worker: of the axes only those count that the program reads."""
+    def _one_worker_command(self, name: str, params: dict[str, Any]) -> CommandCell:
+        """The command on one worker, with only the axes that the program reads."""
         assert self.spec.workload.command is not None
         read = {*self._own_axes(), *command.placeholders(self.spec.workload.command, self.where)}
         axes = {key: value for key, value in self.axes.items() if key in read} | {"workers": 1}
-        return self._filled(name, params, {"algorithm": BASELINE, **axes}, axes_of_program=axes)
+        return self._one_worker_cell(name, params, {"algorithm": BASELINE, **axes}, program_axes=axes)
 
-    def _filled(
-        self, name: str, params: dict[str, Any], axes: Mapping[str, Any], *, axes_of_program: Mapping[str, Any]
+    def _one_worker_cell(
+        self, name: str, params: dict[str, Any], axes: Mapping[str, Any], *, program_axes: Mapping[str, Any]
     ) -> CommandCell:
-        """The command with its axes filled in, for one worker. `axes_of_program`: those that its environment names."""
+        """The command with `axes` filled in, for one worker. `program_axes` are passed in its environment."""
         table = self.spec.workload
         assert table.command is not None
         try:
@@ -163,13 +164,13 @@ class _Point:
             seed=self.spec.run.seed,
             axes=axes,
             command=tuple(command.filled(table.command, {**axes, **params, "algorithm": name}, self.where)),
-            environment=command.environment(name, params, axes_of_program),
+            environment=command.environment(name, params, program_axes),
             processes=table.nproc_per_worker or 1,
             warmup=count(table.warmup or command.DEFAULT_WARMUP),
             hook=table.step_times == "hook",
             folder=Path(self.where).parent,
             timeout_s=(table.timeout or command.DEFAULT_TIMEOUT).seconds,
-            **self._place(),
+            **self._testbed_fields(),
         )
 
     def _own_axes(self) -> dict[str, Any]:
@@ -178,8 +179,8 @@ class _Point:
     def _timeline(self) -> tuple[Mapping[str, Any], ...]:
         return tuple(resolve_timeline(self.spec.timeline, self.where))
 
-    def _place(self) -> dict[str, Any]:
-        """Testbed and emulator, and what surrounds workers there."""
+    def _testbed_fields(self) -> dict[str, Any]:
+        """Testbed, emulator, and the containers' settings on docker."""
         run = self.spec.run
         if run.testbed == "virtual":
             return {"testbed": "virtual", "emulator": None}
@@ -190,36 +191,36 @@ class _Point:
 
 
 def _data_folder(text: str, where: str) -> str:
-    """A data set is looked for beside the spec first, then in the working folder, as profile files are."""
+    """Search for a data set beside the spec first, then in the working folder, as for profile files."""
     folder = Path(text).expanduser()
     beside = Path(where).parent / folder
     return os.path.abspath(beside if beside.exists() else folder)
 
 
 def _algorithms(spec: Spec, where: str) -> dict[str, _Choice]:
-    """(kind, params) of every algorithm by its label, lists expanded."""
-    found: dict[str, _Choice] = {}
+    """(kind, params) of every algorithm by its label, with lists expanded."""
+    labelled: dict[str, _Choice] = {}
     for key, table in spec.algorithms.items():
         params = dict(table)
         kind = str(params.pop("kind", key))
         try:
-            for one in algorithms.expand(kind, params):
-                algorithm = algorithms.create(kind, one)
+            for combination in algorithms.expand(kind, params):
+                algorithm = algorithms.create(kind, combination)
                 label = algorithm.label
                 if key != kind:
                     label = f"{key}{label.removeprefix(algorithm.kind)}"
                 if label == BASELINE:
-                    raise ValueError(f"{BASELINE!r} is what T(1) is measured with; choose another name")
-                if label in found:
-                    raise ValueError(f"there are two {label!r}; rename or drop one")
-                found[label] = kind, one
+                    raise ValueError(f"{BASELINE!r} is the name of the cell that measures T(1); choose another name")
+                if label in labelled:
+                    raise ValueError(f"two algorithms are labelled {label!r}; rename or remove one")
+                labelled[label] = kind, combination
         except ValueError as error:
             raise SpecError(f"{where}: algorithms.{key}: {error}") from None
-    return found
+    return labelled
 
 
 def _channels(cell: TrainingCell, where: str) -> int:
-    """As many as what the algorithm keeps in flight needs: gloo runs two operations on each, direct any number."""
+    """Enough channels for the operations in flight: gloo runs two on each, direct any number on one."""
     if cell.comm.channels != "auto":
         return cell.comm.channels
     if cell.comm.collective != "gloo":

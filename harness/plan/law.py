@@ -1,4 +1,4 @@
-"""The step-time law: how long a training step takes on a network, without running it.
+"""The step-time law: predicts how long a training step takes on a network.
 
 Per synchronisation period of p steps, with delay D, compute time Tc and one all-reduce of time t (bandwidth
 part t_wire)::
@@ -7,12 +7,12 @@ part t_wire)::
     P = max(t_wire,  t / (2k),  p Tc + max(0, t - D Tc) / (floor(D/p) + 1))
 
 A message is issued before its step's wait, so floor(D/p)+1 waits share one shortfall: each wait also
-postpones the deadlines behind it. The middle term is gloo's alone: it runs two operations on each of its k
-channels, and more in flight only queue. (Measured at N = 4, 200 ms, k = 1: sparse-p20 0.367 s against 0.366 by
+postpones the deadlines behind it. The middle term applies to gloo only: it runs two operations on each of its k
+channels, and further operations wait in a queue. (Measured at N = 4, 200 ms, k = 1: sparse-p20 0.367 s against 0.366 by
 the law, dts-d20-p4 0.302 s against 0.300.)
 
-The law is an alpha-beta model of the steady state. It knows neither jitter, loss, TCP's window nor the host's
-CPU, so a measurement well above it names one of those.
+The law is an alpha-beta model of the steady state. It ignores jitter, loss, TCP's window and the host's CPU, so a
+measurement well above it points to one of these.
 
 Pure arithmetic: standard library only, so that planning and the command line start fast.
 """
@@ -33,7 +33,7 @@ GLOO_OPERATIONS_PER_CHANNEL = 2
 
 
 class PredictError(ValueError):
-    """Inputs that the step-time law is not defined for."""
+    """The step-time law is not defined for these inputs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,13 +45,13 @@ class PredictInputs:
         step_time_s: Tc, mean compute time of one step of one worker.
         rtt_s: effective round-trip time of the collective (`harness.plan.conditions`).
         rate_bytes_per_s: effective rate per worker; None is unlimited.
-        message_bytes: bytes of one all-reduce; 0 means that nothing is sent.
-        messages: all-reduces of one synchronisation, issued back to back: 2 for dts with momentum and p > 1.
+        message_bytes: bytes of one all-reduce; 0 if nothing is sent.
+        messages: all-reduces in one synchronisation, issued back to back: 2 for dts with momentum and p > 1.
         delay: D in steps. period: p in steps.
-        collective: how an all-reduce travels. channels: k, of gloo.
-        buckets: (bytes, seconds after the step's start at which they are ready), in order of readiness; of
-            synchronous SGD alone.
-        step_cv: coefficient of variation of the compute time, drawn anew at each step and worker.
+        collective: how an all-reduce travels. channels: k, for gloo.
+        buckets: (bytes, seconds from the step's start until they are ready), in order of readiness; only for
+            synchronous SGD.
+        step_cv: coefficient of variation of the compute time, drawn for each step and worker.
 
     Raises:
         PredictError: a value is outside its domain.
@@ -71,11 +71,11 @@ class PredictInputs:
     step_cv: float = 0.0
 
     def __post_init__(self) -> None:
-        lowest = {"workers": 1, "delay": 0, "period": 1, "channels": 1, "message_bytes": 0, "messages": 1}
-        for name, least in lowest.items():
+        minimums = {"workers": 1, "delay": 0, "period": 1, "channels": 1, "message_bytes": 0, "messages": 1}
+        for name, minimum in minimums.items():
             value = getattr(self, name)
-            if value < least:
-                raise PredictError(f"{name}: expected at least {least}, got {value}")
+            if value < minimum:
+                raise PredictError(f"{name}: expected at least {minimum}, got {value}")
         for name in ("step_time_s", "rtt_s", "step_cv"):
             value = getattr(self, name)
             if not (value >= 0 and math.isfinite(value)):
@@ -100,7 +100,7 @@ class PredictInputs:
 
     @classmethod
     def from_json(cls, fields: Mapping[str, Any]) -> PredictInputs:
-        """Inverse of `to_json`. Raises PredictError for a field the law does not have."""
+        """The inverse of `to_json`. Raises: PredictError for an unknown field."""
         unknown = sorted(set(fields) - set(cls.__dataclass_fields__))
         if unknown:
             raise PredictError(f"law_inputs: unknown field {unknown[0]!r}")
@@ -111,13 +111,13 @@ class PredictInputs:
 
 @dataclass(frozen=True, slots=True)
 class Prediction:
-    """What the law says.
+    """The law's prediction.
 
     Attributes:
         step_time_s: T_step of the slowest worker, steady state.
-        all_reduce_s: t, of all messages of one synchronisation.
+        all_reduce_s: t, for all messages of one synchronisation.
         wire_s: t_wire, the bandwidth part of t.
-        bound: what sets the step time; "compute" means that communication is hidden.
+        bound: the resource that limits the step time; "compute" means that communication is hidden.
     """
 
     step_time_s: float
@@ -138,10 +138,10 @@ def predict(inputs: PredictInputs) -> Prediction:
 
 
 def all_reduce_time(inputs: PredictInputs, nbytes: int) -> tuple[float, float]:
-    """(latency part, bandwidth part) in seconds of one all-reduce of `nbytes`; their sum is t.
+    """Return (latency part, bandwidth part) in seconds of one all-reduce of `nbytes`; their sum is t.
 
-    The bandwidth part is 2 (N-1)/N M / rate for all: each vector leaves and comes once in N - 1 pieces of N, twice.
-    The latency part is `round_trips` RTT.
+    The bandwidth part is 2 (N-1)/N M / rate for every collective: each worker sends and receives N - 1 of the N pieces
+    of its vector, twice. The latency part is `round_trips` RTT.
     """
     n = inputs.workers
     if n == 1 or nbytes == 0:
@@ -151,11 +151,11 @@ def all_reduce_time(inputs: PredictInputs, nbytes: int) -> tuple[float, float]:
 
 
 def round_trips(collective: Collective, workers: int, nbytes: int) -> int:
-    """Round trips that follow each other in one all-reduce.
+    """The number of round trips that one all-reduce takes, one after another.
 
     gloo: R = S - S/N; with t = R (RTT + 2 min(1 MiB, M/S) / rate) and S >= M/MiB, the minimum is M/S. direct,
-    hierarchical: there and back, at any N. ring: 2(N-1) hops one way. halving-doubling: log2 N exchanges, twice, and
-    one more there and back where N is no power of two.
+    hierarchical: one round trip, at any N. ring: 2(N-1) one-way hops. halving-doubling: log2 N exchanges, twice, and
+    one more round trip if N is not a power of two.
     """
     if collective == "gloo":
         return gloo_rounds(workers, nbytes)
@@ -167,12 +167,13 @@ def round_trips(collective: Collective, workers: int, nbytes: int) -> int:
 
 
 def gloo_rounds(workers: int, nbytes: int) -> int:
-    """R = S - S/N, the round trips of gloo's ring: S segments of at most 1 MiB, at least 2N, a multiple of N.
+    """R = S - S/N, the round trips of gloo's ring. S segments of at most 1 MiB: at least 2N, a multiple of N.
 
-    Each hop waits for the receiver's "ready" note, hence a round trip and not one way (gloo/allreduce.cc).
+    Each hop waits until the receiver reports that it is ready, so it costs a round trip and not one way
+    (gloo/allreduce.cc).
     """
-    at_least = max(math.ceil(nbytes / GLOO_SEGMENT_BYTES), 2 * workers)
-    segments = _round_up(at_least, workers)
+    needed = max(math.ceil(nbytes / GLOO_SEGMENT_BYTES), 2 * workers)
+    segments = _round_up(needed, workers)
     return segments - segments // workers
 
 
@@ -181,16 +182,16 @@ def _period_law(inputs: PredictInputs, latency_s: float, wire_s: float) -> tuple
     p, d = inputs.period, inputs.delay
     compute_s = p * inputs.step_time_s
     exposed_s = max(0.0, t - d * inputs.step_time_s) / (d // p + 1)
-    # A delayed method lets a slow step be late; a synchronous one waits for the slowest of N each time.
-    waits = d == 0 and inputs.message_bytes > 0
-    slowest = expected_maximum(inputs.workers, inputs.step_cv / math.sqrt(p)) if waits else 1.0
+    # A delayed method tolerates a slow step; a synchronous one waits for the slowest of N each time.
+    synchronous = d == 0 and inputs.message_bytes > 0
+    slowest = expected_maximum(inputs.workers, inputs.step_cv / math.sqrt(p)) if synchronous else 1.0
     terms: list[tuple[float, Bound]] = [
         (compute_s * slowest + exposed_s, _exposed_bound(exposed_s, latency_s, wire_s)),
         (wire_s, "bandwidth"),
     ]
     if inputs.collective == "gloo":
-        one_s = latency_s + wire_s / inputs.messages
-        terms.append((inputs.messages * one_s / (GLOO_OPERATIONS_PER_CHANNEL * inputs.channels), "channels"))
+        message_s = latency_s + wire_s / inputs.messages
+        terms.append((inputs.messages * message_s / (GLOO_OPERATIONS_PER_CHANNEL * inputs.channels), "channels"))
     # max() keeps the first of equal terms, so a tie with compute reads as hidden communication.
     period_s, bound = max(terms, key=lambda term: term[0])
     return period_s / p, bound
@@ -205,7 +206,7 @@ def _exposed_bound(exposed_s: float, latency_s: float, wire_s: float) -> Bound:
 def _bucketed_step(inputs: PredictInputs, schedule: Sequence[tuple[int, float]]) -> tuple[float, Bound]:
     """Synchronous SGD in buckets: T = max(Tc, end of the last all-reduce).
 
-    Where no bucket has to queue that is Tc + t(last bucket).
+    If no bucket waits in a queue, this is Tc + t(last bucket).
     """
     slowest = expected_maximum(inputs.workers, inputs.step_cv)
     compute_s = inputs.step_time_s * slowest
@@ -226,9 +227,9 @@ def _bucketed_step(inputs: PredictInputs, schedule: Sequence[tuple[int, float]])
 def _last_completion(
     inputs: PredictInputs, buckets: Sequence[tuple[int, float]], slots: int
 ) -> tuple[float, float, float]:
-    """(end of the last all-reduce, its latency, its wait for and time on the wire).
+    """Return the end of the last all-reduce, its latency, and its time waiting for and on the wire.
 
-    The wire carries one bucket at a time; the latency of up to `slots` overlaps.
+    The wire carries one bucket at a time; the latencies of up to `slots` buckets overlap.
     """
     wire_free_s = 0.0
     slot_free_s = [0.0] * slots
@@ -247,9 +248,9 @@ def _last_completion(
 def expected_maximum(workers: int, cv: float) -> float:
     """E[max] of `workers` independent lognormal step times of mean 1 and coefficient of variation `cv`.
 
-    The factor a synchronous step pays for stragglers. With X = exp(s z - s^2/2), s^2 = ln(1 + cv^2), it is
-    the integral over z of X(z) N phi(z) Phi(z)^(N-1), taken by Simpson's rule. A sum of p steps has cv /
-    sqrt(p) and is again nearly lognormal.
+    Stragglers lengthen a synchronous step by this factor. With X = exp(s z - s^2/2), s^2 = ln(1 + cv^2), it is the
+    integral over z of X(z) N phi(z) Phi(z)^(N-1), computed with Simpson's rule. A sum of p steps has cv / sqrt(p)
+    and is also nearly lognormal.
     """
     if workers == 1 or cv == 0:
         return 1.0
@@ -268,9 +269,9 @@ def expected_maximum(workers: int, cv: float) -> float:
 
 
 def window_steps(delay: int, period: int, at_least: int = 20) -> int:
-    """Measured steps of a rep: at least max(`at_least`, 20, 3 (D + p)), in whole stall cycles.
+    """The number of measured steps of a rep: at least max(`at_least`, 20, 3 (D + p)), in whole stall cycles.
 
-    Stalls come once per floor(D/p)+1 messages, so a window that is not a multiple of that cycle (and of p) is
+    A worker stalls once per floor(D/p)+1 messages, so a window that is not a multiple of that cycle (and of p) is
     biased.
     """
     cycle = period * (delay // period + 1)
@@ -278,12 +279,12 @@ def window_steps(delay: int, period: int, at_least: int = 20) -> int:
 
 
 def fill_steps(delay: int, period: int) -> int:
-    """Steps before the window, a multiple of p: the first average is back, and TCP is warm (3 steps)."""
+    """The number of steps before the window, a multiple of p: until the first average arrives and TCP is warm."""
     return _round_up(max(delay + period, 3), period)
 
 
 def rep_duration_s(inputs: PredictInputs, window: int) -> float:
-    """Predicted seconds of one rep: filling the pipeline, the window, and draining the pipeline."""
+    """The predicted seconds of one rep: fill the pipeline, run the window, drain the pipeline."""
     prediction = predict(inputs)
     steps = fill_steps(inputs.delay, inputs.period) + window
     return steps * prediction.step_time_s + prediction.all_reduce_s

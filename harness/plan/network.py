@@ -1,4 +1,4 @@
-"""The network of a cell: what its `[network]` table describes, and what of it is part of the cell's identity."""
+"""The network of a cell, described by its `[network]` table, and its part of the cell's identity."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ _loaded = lru_cache(maxsize=64)(load)
 
 @dataclass(frozen=True)
 class CellNetwork:
-    """A `[network]` table with its profile found.
+    """A `[network]` table and its profile.
 
     Attributes:
-        source: catalog name or file of the profile; where that lies is not part of the identity.
-        digest: of what a named profile says, None for `uniform`.
+        source: catalog name or file of the profile; the file's folder is not part of the identity.
+        digest: hash of a named profile's values, None for `uniform`.
     """
 
     table: NetworkTable = field(default_factory=NetworkTable)
@@ -40,39 +40,39 @@ class CellNetwork:
 
     @property
     def is_uniform(self) -> bool:
-        """True for N sites of one worker, all pairs alike."""
+        """True for N sites of one worker, with equal paths between all pairs."""
         return self.source == _UNIFORM
 
     def identity(self) -> dict[str, Any]:
         """Plain data without defaults."""
-        found = self.table.identity()
-        return found if self.is_uniform else found | {"profile": self.name, "sha256": self.digest}
+        own = self.table.identity()
+        return own if self.is_uniform else own | {"profile": self.name, "sha256": self.digest}
 
     def profile(self, workers: int, scale: float) -> Profile:
-        """The sites and paths for this many workers; `scale` multiplies rates."""
+        """The sites and paths for a number of workers; `scale` multiplies rates."""
         table = self.table
         if self.is_uniform:
             given = {effect.key: getattr(table, effect.key) for effect in EFFECTS}
             effects = {key: value for key, value in given.items() if value is not None}
-            found = uniform(max(workers, 1), table.rtt or NO_DELAY, table.rate, **effects)
+            profile = uniform(max(workers, 1), table.rtt or NO_DELAY, table.rate, **effects)
         else:
-            found = _loaded(self.source)
+            profile = _loaded(self.source)
             if table.rtt_scale is not None:
-                found = found.with_rtt_scale(table.rtt_scale)
+                profile = profile.with_rtt_scale(table.rtt_scale)
             if table.rate_scale is not None:
-                found = found.with_rate_scale(table.rate_scale)
-        return found if scale == 1.0 else found.scaled(scale)
+                profile = profile.with_rate_scale(table.rate_scale)
+        return profile if scale == 1.0 else profile.scaled(scale)
 
     def placement(self, profile: Profile, workers: int) -> tuple[str, ...]:
         """The site of each rank. Raises: PlacementError."""
         return place(profile, workers, self.table.place)
 
 
-def found(table: NetworkTable, where: str) -> CellNetwork:
-    """A table with its profile.
+def with_profile(table: NetworkTable, where: str) -> CellNetwork:
+    """Find the profile that a table names.
 
     Args:
-        where: the spec; a profile file is looked for beside it first, then in the working folder.
+        where: the spec; a profile file is searched for beside it first, then in the working folder.
 
     Raises:
         SpecError: no such profile.
@@ -85,15 +85,15 @@ def found(table: NetworkTable, where: str) -> CellNetwork:
 
 
 def check_keys(table: NetworkTable, where: str, *, alone: bool) -> None:
-    """A profile has the keys that go with it; a worker alone needs no RTT. Raises: SpecError."""
+    """Check that the keys fit the profile; one worker alone needs no RTT. Raises: SpecError."""
     uniform_only, named_only = ("rtt", "rate", *(effect.key for effect in EFFECTS)), ("rtt_scale", "rate_scale")
     if table.profile == _UNIFORM:
-        _refuse(table, named_only, f"goes with a named profile; uniform takes {', '.join(uniform_only)}", where)
+        _refuse(table, named_only, f"only a named profile takes it; uniform takes {', '.join(uniform_only)}", where)
         if not alone and table.rtt is None:
             raise SpecError(f"{where}: network.rtt: the uniform profile needs an RTT; set it or sweep rtt")
     else:
         takes = f"{table.profile!r} takes {', '.join(named_only)}"
-        _refuse(table, uniform_only, f"goes with the uniform profile; {takes}", where)
+        _refuse(table, uniform_only, f"only the uniform profile takes it; {takes}", where)
 
 
 def _refuse(table: NetworkTable, keys: Iterable[str], why: str, where: str) -> None:
@@ -104,7 +104,7 @@ def _refuse(table: NetworkTable, keys: Iterable[str], why: str, where: str) -> N
 
 @lru_cache(maxsize=64)
 def _digest(source: str, where: str) -> str:
-    """Of the values alone: a better description does not make another network."""
+    """Hash a profile's values only: a better description does not make another network."""
     try:
         text = json.dumps(_values(_loaded(source).to_json()), sort_keys=True)
     except ValueError as error:

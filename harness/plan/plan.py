@@ -1,4 +1,4 @@
-"""What a run is going to do: all cells of a spec, with what `auto` became on the host. Stored with the run."""
+"""The plan of a run: all cells of a spec, and the values that the host chose for `auto`. Stored with the run."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Plan:
 
     Attributes:
         cells: the one-worker cells first, then the sweep in the order of its axes.
-        auto: what `run.testbed` and `run.emulator` became, where the spec leaves that to the host.
+        auto: the values of `run.testbed` and `run.emulator` that the host chose.
     """
 
     spec: Spec
@@ -26,36 +26,36 @@ class Plan:
     auto: Mapping[str, Any] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
-        """Plain data from which a run is read without asking any host; traces of a timeline are in it."""
+        """Plain data, enough to read a run without any host. It includes the traces of a timeline."""
         timeline = next(([*cell.timeline] for cell in self.cells if cell.timeline), None)
         spec = self.spec.to_dict() | ({} if timeline is None else {"timeline": timeline})
         return {"spec": spec, "auto": dict(self.auto), "cells": [_entry(cell) for cell in self.cells]}
 
 
 def make(spec: Spec, where: str, host: Host) -> Plan:
-    """The plan of a spec; arguments as of `expand`. Raises: SpecError."""
-    asked = _Asked(host)
-    cells = expand(spec, where, asked)
-    return Plan(spec, tuple(cells), asked.answers)
+    """Make the plan of a spec; for the arguments see `expand`. Raises: SpecError."""
+    recording = _RecordingHost(host)
+    cells = expand(spec, where, recording)
+    return Plan(spec, tuple(cells), recording.answers)
 
 
 def _entry(cell: Cell) -> dict[str, Any]:
     return {"key": cell.key, "cell": cell.slug, "base_key": cell.base_key, "axes": dict(cell.axes)}
 
 
-class _Asked:
-    """Notes what a host answers."""
+class _RecordingHost:
+    """Records the answers of a host."""
 
     def __init__(self, host: Host) -> None:
         self._host = host
         self.answers: dict[str, Any] = {}
 
     def testbed(self) -> str:
-        found = self._host.testbed()
-        self.answers["testbed"] = found
-        return found
+        testbed = self._host.testbed()
+        self.answers["testbed"] = testbed
+        return testbed
 
     def emulator(self, testbed: str) -> str:
-        found = self._host.emulator(testbed)
-        self.answers.setdefault("emulator", {})[testbed] = found
-        return found
+        emulator = self._host.emulator(testbed)
+        self.answers.setdefault("emulator", {})[testbed] = emulator
+        return emulator

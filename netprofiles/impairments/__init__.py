@@ -1,6 +1,6 @@
-"""What paths do to packets: one file for each impairment, and `Path` has a field for each.
+"""The effects of a path on packets: one file per impairment, and one field of `Path`.
 
-The record of an impairment says what it is called and how it is written. File formats, spec keys, sweep axes, timelines
-and descriptions follow from it. To add one: a file here, its field in `Path`; what an emulator and its probe make of
-it: a file in harness/emulators/impairments, its field in `Link`.
+Each impairment is defined once, with its name and its unit. File formats, spec keys, sweep axes, timelines and
+descriptions are derived from this. To add one, add a file here and a field to `Path`; for the emulators and the probe,
+add a file in harness/emulators/impairments and a field to `Link`.
 """

@@ -1,4 +1,4 @@
-"""What is said about an impairment, once."""
+"""The definition of an impairment."""
 
 from __future__ import annotations
 
@@ -14,36 +14,36 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Impairment:
-    """One thing that a path does to packets.
+    """One effect of a path on packets.
 
     Attributes:
-        key: in profiles, specs and timelines.
-        unit: what its values are.
-        title: for people.
-        wrong: what is wrong about it on a path, in words, as the end of "a -> b: ..."; None if nothing.
-        about: of one that packets meet one by one on uniform networks too: what `network.KEY` of a spec means.
-        changed: the same of `timeline.KEY`.
-        always_stored: profiles state it in JSON even where a path has none of it, as they did before recorded runs.
+        key: its key in profiles, specs and timelines.
+        unit: the type of its values.
+        title: its name for people.
+        problem: returns why a path cannot have its value, as the end of the message "a -> b: ..."; None if it can.
+        about: the description of `network.KEY` in a spec, if the impairment acts on each packet of uniform networks.
+        changed: the description of `timeline.KEY`, likewise.
+        always_stored: profiles write it to JSON even if a path does not have it; recorded runs contain it.
     """
 
     key: str
     unit: type[Quantity]
     title: str
-    wrong: Callable[[Path], str | None] = lambda path: None
+    problem: Callable[[Path], str | None] = lambda path: None
     about: str | None = None
     changed: str | None = None
     always_stored: bool = False
 
     @property
     def column(self) -> str:
-        """In CSV files, where values are bare numbers: `jitter_ms`."""
+        """Its column in CSV files, whose values are bare numbers: `jitter_ms`."""
         return self.key + self.unit.scale.column
 
     @property
     def plain(self) -> str:
-        """In JSON, in the smallest unit: `jitter_ns`."""
+        """Its key in JSON, in the smallest unit: `jitter_ns`."""
         return self.key + self.unit.scale.plain
 
     def parse(self, text: str) -> Quantity:
-        """A value with its unit. Raises: UnitError."""
+        """Parse a value with its unit. Raises: UnitError."""
         return self.unit.parse(text)

@@ -1,4 +1,4 @@
-"""How long a packet is on its way. People measure round trips, so files may give the RTT instead."""
+"""The one-way delay of a packet. People measure round trips, so files can give the RTT instead."""
 
 from __future__ import annotations
 

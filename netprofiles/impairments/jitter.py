@@ -1,4 +1,4 @@
-"""How uneven the one-way delay is: its standard deviation. Order is kept."""
+"""Jitter: the standard deviation of the one-way delay. Packets keep their order."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ if TYPE_CHECKING:
     from wanbench.netprofiles.path import Path
 
 
-def _wrong(path: Path) -> str | None:
-    # Jitter is drawn from a normal distribution: below a third of the delay, a draw that would
-    # have to arrive before it was sent (and be cut off, moving the mean) is one in 740.
+def _problem(path: Path) -> str | None:
+    # Jitter is drawn from a normal distribution. Up to a third of the delay, only one draw in 740 would
+    # arrive before it was sent; such draws are cut off, which moves the mean.
     if 3 * path.jitter.ns <= path.delay.ns:
         return None
-    most = Delay(path.delay.ns // 3)
-    return f"jitter {path.jitter} is above a third of the one-way delay {path.delay}; expected at most {most}"
+    maximum = Delay(path.delay.ns // 3)
+    return f"jitter {path.jitter} is above a third of the one-way delay {path.delay}; expected at most {maximum}"
 
 
 JITTER = Impairment(
     "jitter",
     Delay,
     "one-way jitter",
-    wrong=_wrong,
-    about='Uniform only: standard deviation of the one-way delay, as "2ms"; order is kept.',
-    changed="Jitter, or a factor on it.",
+    problem=_problem,
+    about='Uniform only: standard deviation of the one-way delay, such as "2ms". Packets keep their order.',
+    changed="New jitter, or a factor for the present one.",
     always_stored=True,
 )

@@ -1,4 +1,4 @@
-"""Packets that vanish, each with the same probability."""
+"""Packet loss: each packet is lost with the same probability."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ if TYPE_CHECKING:
     from wanbench.netprofiles.path import Path
 
 
-def _wrong(path: Path) -> str | None:
-    return "loss 100% lets nothing through; expected less" if path.loss.value == 1 else None
+def _problem(path: Path) -> str | None:
+    return "loss 100% drops every packet; expected less than 100%" if path.loss.value == 1 else None
 
 
 LOSS = Impairment(
     "loss",
     Ratio,
     "loss per packet",
-    wrong=_wrong,
-    about='Uniform only: share of packets lost on every path, as "0.1%".',
-    changed="Loss per packet.",
+    problem=_problem,
+    about='Uniform only: share of packets lost on every path, such as "0.1%".',
+    changed="New loss per packet.",
     always_stored=True,
 )

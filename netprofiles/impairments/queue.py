@@ -1,4 +1,4 @@
-"""The rate at which a path takes packets, and how many bytes may wait for it."""
+"""The rate of a path, and the number of bytes that can wait in its queue."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ if TYPE_CHECKING:
     from wanbench.netprofiles.path import Path
 
 
-def _wrong(path: Path) -> str | None:
-    holds_nothing = path.buffer == Size(0)
-    return "buffer 0B holds no packet; leave it out for one round trip at the rate" if holds_nothing else None
+def _problem(path: Path) -> str | None:
+    if path.buffer != Size(0):
+        return None
+    return "buffer 0B holds no packet; expected more, or no buffer for the default: one round trip at the rate"
 
 
 RATE = Impairment("rate", Rate, "path rate", always_stored=True)
-BUFFER = Impairment("buffer", Size, "path buffer", wrong=_wrong, always_stored=True)
+BUFFER = Impairment("buffer", Size, "path buffer", problem=_problem, always_stored=True)

@@ -135,7 +135,7 @@ def look_at_device():
 
 def test_a_device_needs_the_right_to_make_it():
     with multiprocessing.get_context("fork").Pool(1) as pool:
-        message = r"^device wan0: no right to create it; NET_ADMIN is needed in this namespace$"
+        message = r"^device wan0: not allowed to create it; it needs NET_ADMIN in this namespace$"
         with pytest.raises(TunError, match=message):
             pool.apply(open_without_right)
 

@@ -1,4 +1,4 @@
-"""The virtual testbed as its users run it: without privileges, the same bytes each time, beside the emulation."""
+"""The virtual testbed as users run it: without privileges, and with the same bytes each time."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 from cli_session import WANBENCH
 from contract import CONTRACT
 
-# nobody, with no right but to read this checkout wherever it lies
+# the user nobody, who only has the right to read this checkout
 _RIGHTS = "-all,+dac_read_search"
 NOBODY = [
     "setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups", f"--inh-caps={_RIGHTS}",
@@ -23,7 +23,7 @@ NOBODY = [
 
 
 def simulate(bench, *arguments, program=WANBENCH, seed="0"):
-    """`wanbench run ... --testbed virtual`, with a PYTHONHASHSEED of its own."""
+    """Run `wanbench run ... --testbed virtual` with the given PYTHONHASHSEED."""
     hashed = ["env", f"PYTHONHASHSEED={seed}", f"MPLCONFIGDIR={bench.folder}/tmp"]
     result = bench.run("run", *arguments, "--testbed", "virtual", program=[*hashed, *program])
     assert result.code == 0, result.err
@@ -36,7 +36,7 @@ def smoke(shared_bench):
     return shared_bench
 
 
-def test_smoke_leaves_rows_with_every_column(smoke):
+def test_smoke_stores_rows_with_every_column(smoke):
     rows = smoke.rows("smoke")
     assert len(rows) == 5
     for row in rows:
@@ -45,7 +45,7 @@ def test_smoke_leaves_rows_with_every_column(smoke):
         assert row["step_time_s"] == pytest.approx(row["predicted_step_time_s"], rel=0.05)
 
 
-def test_a_repetition_holds_its_steps_and_its_network(smoke):
+def test_a_repetition_stores_its_steps_and_its_network(smoke):
     reps = sorted((smoke.folder / "out/smoke").glob("cells/*/rep-0"))
     assert len(reps) == 5
     for rep in reps:
@@ -72,9 +72,9 @@ def _files(folder):
     }
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="becomes nobody, so it must begin as root")
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root to become the user nobody")
 def test_another_process_another_user_and_another_hash_seed_give_the_same_bytes(smoke):
-    with tempfile.TemporaryDirectory(dir="/tmp") as name:  # pytest's folders are root's alone
+    with tempfile.TemporaryDirectory(dir="/tmp") as name:  # only root can read pytest's folders
         folder = Path(name)
         folder.chmod(0o777)
         (smoke.folder / "tmp").chmod(0o777)
@@ -109,7 +109,7 @@ train = { until = "40 steps", lr = 0.1, momentum = 0.9 }
     }
 
 
-def test_ctrl_c_ends_a_long_simulation_and_the_rest_is_kept(bench):
+def test_ctrl_c_ends_a_long_simulation_and_finished_repetitions_are_kept(bench):
     command = bench.start(
         "run", "latency-sweep", "--testbed", "virtual", "--set", "run.repeats=50", "--out", "out", "--no-figures"
     )

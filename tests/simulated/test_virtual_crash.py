@@ -1,4 +1,4 @@
-"""A simulated run that is killed again and again loses nothing, and ends with what it would have ended with."""
+"""A simulated run that is killed many times loses nothing, and ends with the same result as an undisturbed run."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from cli_session import by_numbers
 from warm_command import WarmCommands
 
 ALGORITHMS = "ssgd = {}\ndelayed = { delay = 2 }\nsparse = { period = 2 }\ndts = { delay = 4, period = 2 }"
-REPS = 60  # of the one-worker cell and four others, twelve of each
+REPS = 60  # twelve for each of five cells, one of them the one-worker cell
 SPEC = by_numbers("often", ALGORITHMS, run='testbed = "virtual"').replace("repeats = 1", "repeats = 12")
 KILLS = pytest.mark.parametrize("kills", [4, pytest.param(40, marks=pytest.mark.long)])
 KILLS_AT_THE_END = pytest.mark.parametrize("kills", [2, pytest.param(10, marks=pytest.mark.long)])
@@ -33,7 +33,7 @@ def warm(tmp_path_factory):
 
 
 def files(run: Path) -> dict[str, bytes]:
-    """Everything that a run leaves, but for what tells when and by which process."""
+    """All files of a run, except those that contain times and process ids."""
     kept = [path for path in run.rglob("*") if path.is_file() and path.name not in ("events.jsonl", ".lock")]
     return {str(path.relative_to(run)): path.read_bytes() for path in kept}
 
@@ -42,16 +42,16 @@ def finished(run: Path) -> set[Path]:
     return set(run.glob("cells/*/rep-[0-9]*/result.json")) - set(run.glob("cells/*/*.*/result.json"))
 
 
-def until(what, commands, timeout_s=60):
+def until(condition, commands, timeout_s=60):
     deadline = time.monotonic() + timeout_s
-    while not what():
+    while not condition():
         assert time.monotonic() < deadline, commands.log.read_text()
         time.sleep(0.002)
 
 
 @pytest.fixture(scope="module")
 def undisturbed(warm):
-    """The files of a run that nobody killed, and how long it took to measure, and from there to its end."""
+    """(files, seconds of measuring, seconds from there to the end) of a run that was not killed."""
     commands, folder = warm
     commands.start(*RUN, "undisturbed")
     began = time.monotonic()
@@ -70,17 +70,17 @@ def test_a_run_killed_at_random_moments_loses_no_finished_repetition(warm, undis
     moments = [(done, rng.uniform(0, 2 * measuring_s / REPS)) for done in sorted(rng.sample(range(REPS - 5), kills))]
     kept: dict[Path, tuple[int, bytes]] = {}
     halfway = 0
-    for done, and_then_s in moments:
+    for done, extra_s in moments:
         commands.start(*RUN, out, "--no-figures")
         until(lambda: len(finished(run)) > done, commands)  # noqa: B023
-        time.sleep(and_then_s)
+        time.sleep(extra_s)
         assert commands.kill() == -9, f"seed {SEED}: {moments}: {commands.log.read_text()}"
         now = {path: (path.stat().st_mtime_ns, path.read_bytes()) for path in finished(run)}
         assert {path: now.get(path) for path in kept} == kept, f"seed {SEED}: {moments}"
         assert all(json.loads(row)["status"] == "ok" for _, row in now.values())
         halfway += len(list(run.glob("cells/*/rep-*.part")))
         kept = now
-    assert halfway >= kills / 4  # kills that only come between two repetitions would test little
+    assert halfway >= kills / 4  # kills only between two repetitions would test little
     assert kills <= len(kept) < REPS
     commands.start(*RUN, out)
     assert commands.wait() == 0
@@ -92,7 +92,7 @@ def test_a_run_killed_at_random_moments_loses_no_finished_repetition(warm, undis
 
 
 @KILLS_AT_THE_END
-def test_a_run_killed_while_it_writes_its_rows_and_draws_is_mended_by_the_same_command(warm, undisturbed, kills):
+def test_the_same_command_repairs_a_run_that_was_killed_while_it_wrote_rows_and_figures(warm, undisturbed, kills):
     (commands, folder), (expected, _, deriving_s) = warm, undisturbed
     run, rng = folder / "undisturbed" / "often", random.Random(SEED)
     moments = sorted(rng.uniform(0, deriving_s) for _ in range(kills))
@@ -121,12 +121,12 @@ def test_a_run_killed_while_it_writes_its_rows_and_draws_is_mended_by_the_same_c
     assert [name for name in derived if after[name] != expected[name]] == []
 
 
-def test_whatever_else_a_crash_has_left_the_same_command_ends_with_a_complete_result(warm, undisturbed):
+def test_after_any_other_crash_the_same_command_completes_the_result(warm, undisturbed):
     (commands, folder), (expected, _, _) = warm, undisturbed
     run = folder / "stale" / "often"
     shutil.copytree(folder / "undisturbed" / "often", run)
     cells = sorted((run / "cells").iterdir())
-    (cells[0] / "rep-0" / "result.json").write_bytes(b'{"status": "ok", "step_ti')  # a disk that was full
+    (cells[0] / "rep-0" / "result.json").write_bytes(b'{"status": "ok", "step_ti')  # the disk was full
     (cells[0] / "rep-1").rename(cells[0] / "rep-1.part")
     (cells[1] / "rep-0" / "result.json").unlink()
     (cells[1] / "rep-1").rename(cells[1] / "rep-1.failed-1")  # without its error.json

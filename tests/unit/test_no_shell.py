@@ -1,4 +1,4 @@
-"""No line for a shell is made of anybody's text, and nothing that could run code is unpickled: read off the source."""
+"""The source starts no shell with text from users, and unpickles nothing that could run code."""
 
 from __future__ import annotations
 
@@ -43,12 +43,12 @@ def test_no_shell_is_started_and_nothing_is_unpickled(path):
         assert not any(keyword.arg == "shell" for keyword in call.keywords), f"{path}:{call.lineno}"
 
 
-# `gate.setup` is made of shell lines: they make a revision ready whose code is run next.
+# `gate.setup` consists of shell lines, which prepare a revision before its code runs.
 SHELL_LINES = {"harness/gate/sides.py": 1}
 
 
 @pytest.mark.parametrize("path", SOURCES, ids=ids)
-def test_every_program_is_started_by_a_list_of_arguments(path):
+def test_every_program_is_started_with_a_list_of_arguments(path):
     shells = []
     for name, call in calls(path):
         if name in STARTERS:
@@ -58,7 +58,7 @@ def test_every_program_is_started_by_a_list_of_arguments(path):
     assert len(shells) == SHELL_LINES.get(ids(path), 0), f"{path}:{shells}"
 
 
-def test_the_check_sees_what_it_looks_for(tmp_path):
+def test_the_check_finds_a_shell(tmp_path):
     (tmp_path / "bad.py").write_text("import os\nos.system(f'rm {name}')\nsubprocess.run(line, shell=True)\n")
     with pytest.raises(AssertionError):
         test_no_shell_is_started_and_nothing_is_unpickled(tmp_path / "bad.py")

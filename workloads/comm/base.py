@@ -1,4 +1,4 @@
-"""The interfaces every testbed implements: Comm, Work, Clock, and the Vector they carry."""
+"""The interfaces that every testbed implements: Comm, Work, Clock, and the Vector that they carry."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import Any, Protocol, Self, runtime_checkable
 
 @runtime_checkable
 class Vector(Protocol):
-    """A flat vector of numbers: `torch.Tensor` satisfies it, and so may a stand-in without payload.
+    """A flat vector of numbers: a `torch.Tensor`, or a stand-in without payload.
 
-    Algorithms and optimisers use no more than this. What needs the values themselves (a compressor, AdamW) works on
-    tensors, and knows the sizes alone of a stand-in.
+    Algorithms and optimisers use only these methods. Code that needs the values (a compressor, AdamW) works on tensors;
+    for a stand-in it knows only the sizes.
     """
 
     def add_(self, other: Self, *, alpha: float = 1.0) -> Self:
@@ -33,10 +33,10 @@ class Vector(Protocol):
         """In place: each element = value."""
 
     def clone(self) -> Self:
-        """An independent copy."""
+        """Return an independent copy."""
 
     def new_zeros(self, size: int, /) -> Self:
-        """Another vector of `size` zeros."""
+        """Return a new vector of `size` zeros."""
 
     def numel(self) -> int:
         """The number of elements."""
@@ -45,29 +45,29 @@ class Vector(Protocol):
         """Bytes of one element on the wire."""
 
     def __getitem__(self, part: slice) -> Any:
-        """A part of it, which shares its memory."""
+        """Return a part of the vector, which shares its memory."""
 
 
 class Work(Protocol):
-    """A communication under way."""
+    """A communication in progress."""
 
     def done(self) -> bool:
         """True once `wait` would return at once. Never blocks."""
 
     def wait(self) -> None:
-        """Block until the result is there: the only place where a worker can stall.
+        """Block until the result has arrived. This is the only place where a worker can stall.
 
         Raises:
-            CommError: the peer is gone, or the deadline of the operation has passed.
+            CommError: the peer is gone, or the operation has timed out.
         """
 
 
 @runtime_checkable
 class PatientWork(Work, Protocol):
-    """A Work that can be waited for without waiting to its end."""
+    """A Work whose wait can have a time limit."""
 
     def wait_for(self, seconds: float) -> bool:
-        """As `wait`, but no longer than `seconds`; true if the result is there. Raises: CommError, as `wait`."""
+        """Wait for at most `seconds`; return True if the result has arrived. Raises: CommError, as `wait`."""
 
 
 class Comm(Protocol):
@@ -77,15 +77,15 @@ class Comm(Protocol):
     world_size: int
 
     def all_reduce(self, vector: Vector) -> Work:
-        """Replace `vector`, in place, by its mean over all ranks; returns at once.
+        """Replace `vector`, in place, with its mean over all ranks; returns at once.
 
         `vector` belongs to the operation until its `wait` returns.
         """
 
     def all_gather(self, vector: Vector, parts: Sequence[Vector]) -> Work:
-        """Fill `parts[rank]` with the `vector` of each rank, this one's too; returns at once.
+        """Fill `parts[rank]` with the `vector` of each rank, including this one; returns at once.
 
-        All vectors have one size and type. They and the parts belong to the operation until its `wait` returns.
+        All vectors have the same size and type. They and the parts belong to the operation until its `wait` returns.
         """
 
     def send(self, vector: Vector, dst: int) -> Work:
@@ -95,11 +95,11 @@ class Comm(Protocol):
         """Fill `vector` with the next message from rank `src`; returns at once."""
 
     def close(self) -> None:
-        """Release connections. Nothing may be in flight."""
+        """Release connections. No operation must be in progress."""
 
 
 class Clock(Protocol):
-    """Time as a worker sees it."""
+    """The time of a worker."""
 
     def now(self) -> int:
         """Nanoseconds since an arbitrary origin that all workers of a run share."""
@@ -109,4 +109,4 @@ class Clock(Protocol):
 
 
 class CommError(RuntimeError):
-    """A peer is gone, an operation timed out, or a message did not have the agreed size."""
+    """A peer is gone, an operation timed out, or a message has the wrong size."""

@@ -1,7 +1,7 @@
-"""How a vector is cut into blocks, and blocks into datagrams: pure arithmetic, the same on every testbed.
+"""Cut a vector into blocks, and blocks into datagrams: pure arithmetic, the same on every testbed.
 
-A block is the unit of loss, and has arrived once all of its datagrams have. A datagram is at most one packet long, so
-that no network layer cuts it up again.
+A block is the unit of loss: it arrives if all its datagrams arrive. A datagram fits into one packet, so the network
+never fragments it.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from collections.abc import Sequence
 
 MTU = 1500
 HEADER = struct.Struct("<IIIHxx")
-"""Of a datagram: token of the group, number of the exchange, number of the datagram in its vector, sending rank."""
+"""The header of a datagram: token of the group, number of the exchange, index in its vector, sending rank."""
 UDP_IP_BYTES = 28
 PAYLOAD_BYTES = MTU - UDP_IP_BYTES - HEADER.size
-"""What a datagram carries at most: 1456 bytes, which is a multiple of 8."""
+"""The maximum payload of a datagram: 1456 bytes, a multiple of 8."""
 WIRE_HEADER_BYTES = UDP_IP_BYTES + HEADER.size
 
 
@@ -22,11 +22,11 @@ class Blocks:
     """The blocks of a vector.
 
     Args:
-        numel: elements of the vector. element_size: bytes of each.
-        block_bytes: of a block, a multiple of `element_size`; the last may be shorter.
+        numel: elements of the vector. element_size: bytes per element.
+        block_bytes: size of a block, a multiple of `element_size`; the last block can be shorter.
 
     Attributes:
-        count: of blocks. datagrams: of all of them together.
+        count: number of blocks. datagrams: number of datagrams in all blocks.
     """
 
     def __init__(self, numel: int, element_size: int, block_bytes: int) -> None:
@@ -39,26 +39,26 @@ class Blocks:
         self.datagrams = (self.count - 1) * self._per_block + -(-last // self._part) if numel else 0
 
     def part(self, index: int) -> tuple[int, int]:
-        """(first element, one behind the last) of datagram `index`."""
+        """Return (first element, end) of datagram `index`; the end is exclusive."""
         block, part = divmod(index, self._per_block)
         begin = block * self._block + part * self._part
         return begin, min(begin + self._part, (block + 1) * self._block, self._numel)
 
     def arrived(self, datagrams: Sequence[int]) -> list[bool]:
-        """Which blocks are complete, given a 0 or 1 for each datagram."""
+        """Return for each block whether it is complete, from a 0 or 1 for each datagram."""
         step = self._per_block
         if step == 1:
             return [flag == 1 for flag in datagrams]
         return [all(datagrams[first : first + step]) for first in range(0, self.datagrams, step)]
 
     def runs(self, arrived: Sequence[bool]) -> list[slice]:
-        """The elements of the blocks that have arrived, neighbours joined."""
+        """Return the elements of the blocks that have arrived, with neighbouring blocks joined."""
         runs: list[slice] = []
         begin: int | None = None
-        for block, there in enumerate([*arrived, False]):
-            if there and begin is None:
+        for block, complete in enumerate([*arrived, False]):
+            if complete and begin is None:
                 begin = block * self._block
-            elif not there and begin is not None:
+            elif not complete and begin is not None:
                 runs.append(slice(begin, min(block * self._block, self._numel)))
                 begin = None
         return runs

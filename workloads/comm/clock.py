@@ -1,4 +1,4 @@
-"""The real clock, and the one that is computed."""
+"""The real clock and the simulated clock."""
 
 from __future__ import annotations
 
@@ -15,27 +15,27 @@ class MonotonicClock:
         return time.monotonic_ns()
 
     def sleep(self, seconds: float) -> None:
-        """Sleep; zero and negative durations return at once."""
+        """Sleep. Return at once if the duration is zero or negative."""
         if seconds > 0:
             time.sleep(seconds)
 
 
 class VirtualClock:
-    """One worker's view of the time of a simulation, which begins at 0."""
+    """One worker's view of simulated time, which begins at 0."""
 
     def __init__(self, fabric: Fabric, rank: int) -> None:
         self._fabric = fabric
         self._rank = rank
 
     def now(self) -> int:
-        """Nanoseconds, exactly."""
+        """Simulated nanoseconds, exact."""
         return self._fabric.now()
 
     def sleep(self, seconds: float) -> None:
         """Let other workers run until `seconds` have passed, to the nanosecond.
 
         Raises:
-            ValueError: a negative duration: here nothing is ever late, so it is a mistake.
+            ValueError: a negative duration. Simulated workers are never late, so it must be a mistake.
         """
         if not seconds >= 0:
             raise ValueError(f"virtual: a worker cannot sleep for {seconds} s; expected 0 or more")

@@ -1,9 +1,9 @@
-"""Exchanges over UDP: one socket a worker, served by an I/O thread; nothing is ever sent again.
+"""Exchanges over UDP: one socket per worker, served by an I/O thread. A datagram is never sent again.
 
-So that nothing is lost but what the network loses: no datagram is larger than a packet (the kernel refuses to cut one),
-the thread empties the socket's buffer while the worker computes, and workers send no faster than they are told, nor
-than that a peer's buffer holds what comes while that peer gets no processor for `ABSORBED_S`. What overflows all the
-same is counted by the kernel (`overflows`).
+Only the network should lose datagrams, so hosts must not. No datagram is larger than a packet; the kernel refuses to
+fragment one. The I/O thread empties the socket's buffer while the worker computes. Workers send at the given rate at
+most, and slow enough that a peer without a processor for `ABSORBED_S` can buffer everything. The kernel counts the
+datagrams that overflow the buffer nevertheless (`overflows`).
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ from wanbench.workloads.comm.mesh import Mesh
 
 ABSORBED_S = 0.01
 _WANTED_BUFFER_BYTES = 8 << 20
-_BUFFER_BYTES_PER_DATAGRAM = 2560  # what the kernel charges for a packet of 1500 bytes, rounded up
+_BUFFER_BYTES_PER_DATAGRAM = 2560  # the kernel counts so much for a packet of 1500 bytes, rounded up
 _BURST_S = 0.004  # the selector sleeps in milliseconds
-_AHEAD = 8  # exchanges that a peer may be ahead; it cannot without giving this worker up as often
+_MAX_AHEAD = 8  # exchanges; to get further ahead, a peer must give up on this worker in each
 _IP_MTU_DISCOVER, _IP_PMTUDISC_DO = 10, 2
 _READ_BUDGET = 256
 
@@ -39,7 +39,7 @@ Datagram = tuple[int, bytes, memoryview]
 
 
 class UdpExchange:
-    """See `workloads.comm.exchange.Exchange`. All but `wait` and `done` is the I/O thread's."""
+    """See `workloads.comm.exchange.Exchange`. The worker calls only `wait` and `done`; `Datagrams` calls the rest."""
 
     def __init__(self, number: int, receives: Mapping[int, torch.Tensor], terms: Terms, timeout_s: float) -> None:
         self.number, self.terms = number, terms
@@ -55,46 +55,46 @@ class UdpExchange:
         self.missing = sum(cut.datagrams for cut in self._cuts.values())
         self._unheard = {peer for peer, cut in self._cuts.items() if cut.datagrams}
         self._latest_ns = 0
-        self.left_ns: int | None = None
+        self.sent_ns: int | None = None
         self.ended_ns: int | None = None
 
     @property
     def arrived(self) -> dict[int, list[slice]]:
-        """By peer, the elements that came in time."""
+        """By peer, the elements that arrived in time."""
         return {peer: cut.runs(cut.arrived(self._flags[peer])) for peer, cut in self._cuts.items()}
 
     @property
     def blocks(self) -> tuple[int, int]:
-        """Expected, and not there in time."""
-        there = sum(cut.arrived(self._flags[peer]).count(True) for peer, cut in self._cuts.items())
+        """The number of blocks expected, and the number of blocks that did not arrive in time."""
+        arrived = sum(cut.arrived(self._flags[peer]).count(True) for peer, cut in self._cuts.items())
         expected = sum(cut.count for cut in self._cuts.values())
-        return expected, expected - there
+        return expected, expected - arrived
 
     def done(self) -> bool:
         """True once `wait` would return at once."""
         return self._event.is_set()
 
     def wait(self) -> None:
-        """Block until it has ended. Raises: CommError, if the datagrams could not be sent."""
+        """Block until the exchange has ended. Raises: CommError, if the datagrams could not be sent."""
         if not self._event.wait(self._timeout_s + self.terms.deadline_ns / 1e9):
-            raise CommError(f"udp: the datagrams of exchange {self.number} did not leave within {self._timeout_s:g} s")
+            raise CommError(f"udp: the datagrams of exchange {self.number} were not sent within {self._timeout_s:g} s")
         if self._error is not None:
             raise CommError(f"udp: exchange {self.number} failed: {self._error}")
 
-    def hear(self, peer: int, now_ns: int) -> None:
-        """A datagram of this exchange, or of a later one, came from `peer`."""
+    def heard_from(self, peer: int, now_ns: int) -> None:
+        """Note that `peer` has sent a datagram of this exchange or of a later one."""
         if peer in self._unheard:
             self._unheard.discard(peer)
             self._latest_ns = now_ns
 
-    def take(self, peer: int, index: int, body: memoryview, now_ns: int) -> None:
-        """A datagram of this exchange came; a second one is ignored. Raises: CommError, if its size is wrong."""
+    def store(self, peer: int, index: int, body: memoryview, now_ns: int) -> None:
+        """Store a datagram of this exchange; ignore a duplicate. Raises: CommError, if its size is wrong."""
         flags = self._flags.get(peer)
         if flags is None or index >= len(flags):
-            raise CommError(f"rank {peer} sent datagram {index}, and {len(flags or ())} were expected of it")
+            raise CommError(f"rank {peer} sent the datagram with index {index}; expected {len(flags or ())} datagrams")
         begin, end = (element * self._sizes[peer] for element in self._cuts[peer].part(index))
         if len(body) != end - begin:
-            raise CommError(f"rank {peer} sent {len(body)} bytes where {end - begin} were expected")
+            raise CommError(f"rank {peer} sent a datagram of {len(body)} bytes; expected {end - begin}")
         self._latest_ns = now_ns
         if not flags[index]:
             flags[index] = 1
@@ -102,15 +102,15 @@ class UdpExchange:
             self._views[peer][begin:end] = body
 
     def due_ns(self) -> int | None:
-        """When it ends if nothing more comes; None before its own datagrams have left."""
-        if self.left_ns is None:
+        """When the exchange ends if nothing more arrives; None until its own datagrams have been sent."""
+        if self.sent_ns is None:
             return None
         if not self.missing:
-            return self.left_ns
-        return self.terms.end_ns(self.left_ns, None if self._unheard else self._latest_ns)
+            return self.sent_ns
+        return self.terms.end_ns(self.sent_ns, None if self._unheard else self._latest_ns)
 
     def end(self, error: str | None = None) -> None:
-        """Nothing is taken any more."""
+        """End the exchange: later datagrams are ignored."""
         self._error = error
         self.ended_ns = time.monotonic_ns()
         self._event.set()
@@ -121,14 +121,14 @@ class Datagrams:
 
     Args:
         sock: a bound UDP socket, which this object closes.
-        rank: this worker's. addresses: of the sockets of all ranks.
-        token: 32 bits that tell this group's datagrams from those of an earlier one.
-        bytes_per_s: what the way to the peers carries; None is unlimited.
-        timeout_s: after which sending has failed.
+        rank: rank of this worker. addresses: addresses of the sockets of all ranks.
+        token: 32 bits that distinguish this group's datagrams from those of an earlier group.
+        bytes_per_s: rate of the paths to the peers; None is unlimited.
+        timeout_s: time limit for sending.
 
     Attributes:
-        buffer_bytes: of the socket, as the kernel counts them; it may be less than was asked for.
-        bytes_per_s: how fast this worker sends, headers included.
+        buffer_bytes: size of the socket's buffer as the kernel counts it; it can be less than requested.
+        bytes_per_s: rate at which this worker sends, including headers.
     """
 
     def __init__(
@@ -157,7 +157,7 @@ class Datagrams:
         self._early: dict[int, list[tuple[int, int, bytes]]] = defaultdict(list)
         self._newest = [-1] * len(addresses)
         self._outgoing: deque[tuple[UdpExchange, Iterator[Datagram]]] = deque()
-        self._held: Datagram | None = None
+        self._unsent: Datagram | None = None
         self._buffer = bytearray(2 * MTU)
         self._failed: str | None = None
         self._closing = False
@@ -181,9 +181,9 @@ class Datagrams:
             now_ns = time.monotonic_ns()
             for peer, newest in enumerate(self._newest):
                 if newest >= number:
-                    exchange.hear(peer, now_ns)
+                    exchange.heard_from(peer, now_ns)
             for peer, index, body in self._early.pop(number, ()):
-                self._give(exchange, peer, index, memoryview(body), now_ns)
+                self._store(exchange, peer, index, memoryview(body), now_ns)
             self._outgoing.append((exchange, self._cut(number, cast(Mapping[int, torch.Tensor], sends), terms)))
         os.eventfd_write(self._wake, 1)
         return exchange
@@ -200,7 +200,7 @@ class Datagrams:
         os.close(self._wake)
 
     def _cut(self, number: int, sends: Mapping[int, torch.Tensor], terms: Terms) -> Iterator[Datagram]:
-        """The datagrams of an exchange, to all peers by turns: behind oneself first, so that no one is everyone's."""
+        """Yield the datagrams of an exchange, to each peer in turn. The next rank comes first, to spread the load."""
         vectors = []
         for hop in range(1, len(self._addresses)):
             peer = (self._rank + hop) % len(self._addresses)
@@ -220,19 +220,19 @@ class Datagrams:
     def _serve(self) -> None:
         try:
             while not self._closing:
-                self._selector.select(self._patience_s())
+                self._selector.select(self._idle_s())
                 with contextlib.suppress(BlockingIOError):
                     os.eventfd_read(self._wake)
-                # What has come is taken before anything is given up: the thread itself may be late.
+                # Read all datagrams before an exchange ends, because this thread itself can be late.
                 more = self._receive()
                 self._send()
                 if not more:
                     self._end_due()
-        except Exception as error:  # whatever ends this thread, nobody may go on waiting for it
+        except Exception as error:  # no worker may wait for a thread that has ended
             self._fail(str(error) if isinstance(error, CommError) else repr(error))
 
-    def _patience_s(self) -> float | None:
-        """How long nothing will be due."""
+    def _idle_s(self) -> float | None:
+        """Seconds until something is due; None if nothing is."""
         with self._lock:
             dues = [due for exchange in self._pending.values() if (due := exchange.due_ns()) is not None]
             waiting = bool(self._outgoing) and not self._blocked
@@ -241,7 +241,7 @@ class Datagrams:
         return max(0.0, min(times)) if times else None
 
     def _receive(self) -> bool:
-        """Take what the socket holds, up to a budget; true if there may be more."""
+        """Read the datagrams in the socket, up to a budget; return True if there may be more."""
         view = memoryview(self._buffer)
         for _ in range(_READ_BUDGET):
             try:
@@ -262,41 +262,41 @@ class Datagrams:
                 self._newest[peer] = number
                 for earlier, exchange in self._pending.items():
                     if earlier <= number:
-                        exchange.hear(peer, now_ns)
-            exchange_of = self._pending.get(number)
-            if exchange_of is not None:
-                self._give(exchange_of, peer, index, body, now_ns)
-            elif self._issued <= number < self._issued + _AHEAD:
+                        exchange.heard_from(peer, now_ns)
+            current = self._pending.get(number)
+            if current is not None:
+                self._store(current, peer, index, body, now_ns)
+            elif self._issued <= number < self._issued + _MAX_AHEAD:
                 self._early[number].append((peer, index, bytes(body)))
 
-    def _give(self, exchange: UdpExchange, peer: int, index: int, body: memoryview, now_ns: int) -> None:
-        exchange.hear(peer, now_ns)
-        exchange.take(peer, index, body, now_ns)
+    def _store(self, exchange: UdpExchange, peer: int, index: int, body: memoryview, now_ns: int) -> None:
+        exchange.heard_from(peer, now_ns)
+        exchange.store(peer, index, body, now_ns)
 
     @property
     def _blocked(self) -> bool:
-        """The kernel holds as much as it takes; it says when it takes more."""
+        """True while the kernel's send buffer is full; the selector reports when it has room."""
         return bool(self._selector.get_key(self._sock).events & selectors.EVENT_WRITE)
 
     def _send(self) -> None:
-        """Send what the credit allows."""
+        """Send as many datagrams as the credit allows."""
         now_ns = time.monotonic_ns()
         self._credit = min(self._burst, self._credit + (now_ns - self._credited_ns) / 1e9 * self.bytes_per_s)
         self._credited_ns = now_ns
         full = False
         while self._outgoing and self._credit > 0:
             exchange, datagrams = self._outgoing[0]
-            datagram = self._held or next(datagrams, None)
-            self._held = None
+            datagram = self._unsent or next(datagrams, None)
+            self._unsent = None
             if datagram is None:
                 self._outgoing.popleft()
-                exchange.left_ns = time.monotonic_ns()
+                exchange.sent_ns = time.monotonic_ns()
                 continue
             peer, header, body = datagram
             try:
                 self._sock.sendmsg([header, body], (), 0, self._addresses[peer])
             except BlockingIOError:
-                self._held, full = datagram, True
+                self._unsent, full = datagram, True
                 break
             except OSError as error:
                 raise CommError(f"a datagram to rank {peer} could not be sent: {error}") from error
@@ -324,10 +324,10 @@ class Datagrams:
 
 
 class DatagramComm(DirectComm):
-    """The `direct` comm with datagrams beside its connections.
+    """The `direct` comm, with datagrams as well as connections.
 
     Args:
-        mesh, timeout_s: as `DirectComm`. datagrams: of this worker.
+        mesh, timeout_s: as for `DirectComm`. datagrams: the datagrams of this worker.
     """
 
     def __init__(self, mesh: Mesh, datagrams: Datagrams, *, timeout_s: float) -> None:
@@ -344,7 +344,7 @@ class DatagramComm(DirectComm):
 
 
 def bind(address: str, port: int = 0) -> socket.socket:
-    """A UDP socket on this address. Raises: CommError."""
+    """Open a UDP socket on an address. Raises: CommError."""
     sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     try:
         sock.bind((address, port))
@@ -355,6 +355,6 @@ def bind(address: str, port: int = 0) -> socket.socket:
 
 
 def overflows() -> int:
-    """Datagrams that found the buffer of their socket full, in this network namespace so far."""
+    """The number of datagrams dropped so far in this network namespace because their socket's buffer was full."""
     lines = [line.split() for line in Path("/proc/net/snmp").read_text().splitlines() if line.startswith("Udp:")]
     return int(dict(zip(lines[0], lines[1], strict=True))["RcvbufErrors"])

@@ -1,16 +1,16 @@
-"""The `direct` collective: every worker pushes its pieces to all others at once, over plain TCP.
+"""The `direct` collective: every worker sends its pieces to all others at once, over plain TCP.
 
 An all-reduce is a reduce-scatter and an all-gather without rounds::
 
-    rank i owns piece i.   i sends piece j of its vector to rank j           (half a round trip)
-    rank j averages the N pieces it holds and sends the result to everyone    (half a round trip)
+    rank i owns piece i.   i sends piece j of its vector to rank j          (half a round trip)
+    rank j averages its N pieces and sends the result to all ranks          (half a round trip)
 
-so it takes one round trip plus bytes / rate at any N, where gloo's ring takes 2(N-1) round trips. There is no
-rendezvous: a message leaves as soon as it is issued and waits at the receiver, in user space, if it is early.
-Pieces are averaged once, by their owner, in rank order: all ranks get the same bits. Empty pieces
-travel too, as bare headers, so that the owner of a piece sees if ranks disagree on the size; it then tells all.
+It takes one round trip plus bytes / rate at any N; gloo's ring takes 2(N-1) round trips. There is no rendezvous: a
+message is sent as soon as it is issued, and an early one waits in user space at the receiver. The owner of a piece
+averages it once, in the order of ranks, so all ranks get the same bits. Empty pieces are sent too, as headers only, so
+the owner of a piece sees if ranks disagree on the size. It then reports this to all ranks.
 
-An all-gather is everyone's vector sent to everyone: half a round trip plus (N-1) bytes / rate.
+In an all-gather, each rank sends its vector to all others: half a round trip plus (N-1) bytes / rate.
 """
 
 from __future__ import annotations
@@ -29,20 +29,20 @@ from wanbench.workloads.comm.mesh import ABORT, GATHER, MESSAGE, SCATTER, SHARE,
 
 
 def bytes_of(tensor: torch.Tensor) -> memoryview:
-    """The memory of a contiguous CPU tensor, without a copy."""
+    """Return the memory of a contiguous CPU tensor, without a copy."""
     if not tensor.is_contiguous() or tensor.device.type != "cpu":
         raise CommError("direct: a message must be a contiguous CPU tensor")
     size = tensor.numel() * tensor.element_size()
     memory: Any = (ctypes.c_char * size).from_address(tensor.data_ptr())
-    memory.tensor = tensor  # which lives as long as the I/O thread may touch it, whatever became of the operation
+    memory.tensor = tensor  # keeps it alive as long as the I/O thread can access it, even if the operation fails
     return memoryview(memory).cast("B")
 
 
 class DirectWork:
-    """An operation of the direct comm; finished by the mesh's I/O thread."""
+    """An operation of the direct comm. The mesh's I/O thread completes it."""
 
-    def __init__(self, what: str, timeout_s: float) -> None:
-        self._what = what
+    def __init__(self, name: str, timeout_s: float) -> None:
+        self._name = name
         self._timeout_s = timeout_s
         self._event = threading.Event()
         self._error: str | None = None
@@ -55,9 +55,9 @@ class DirectWork:
     def wait(self) -> None:
         """Block until finished. Raises: CommError if a peer is gone or the operation took too long."""
         if not self._event.wait(self._timeout_s):
-            raise CommError(f"direct: {self._what} took longer than {self._timeout_s:g} s")
+            raise CommError(f"direct: {self._name} took longer than {self._timeout_s:g} s")
         if self._error is not None:
-            raise CommError(f"direct: {self._what} failed: {self._error}")
+            raise CommError(f"direct: {self._name} failed: {self._error}")
 
     def wait_for(self, seconds: float) -> bool:
         if self._event.wait(seconds):
@@ -65,7 +65,7 @@ class DirectWork:
         return self._event.is_set()
 
     def complete(self, error: str | None = None) -> None:
-        """Called by the I/O thread."""
+        """End the operation. Only the I/O thread calls this."""
         self._error = error
         self.ended_ns = time.monotonic_ns()
         self._event.set()
@@ -73,7 +73,7 @@ class DirectWork:
 
 @dataclass
 class _Operation:
-    """One collective under way on this rank: over when no part is `missing` and no frame `unsent`."""
+    """A collective in progress on this rank. It ends when no part is `missing` and no frame is `unsent`."""
 
     work: DirectWork
     parts: Sequence[torch.Tensor]
@@ -82,10 +82,10 @@ class _Operation:
 
 
 class DirectComm:
-    """All-to-all connected workers; see the module's docstring for the collective.
+    """Workers with connections between all pairs; the module's docstring describes the collective.
 
     Args:
-        mesh: connections to all peers, one or more a pair.
+        mesh: connections to all peers, one or more per pair.
         timeout_s: an operation that takes longer raises CommError from its `wait`.
     """
 
@@ -98,10 +98,10 @@ class DirectComm:
         self._sequence = 0
         self._sent = [0] * mesh.world_size
         self._received = [0] * mesh.world_size
-        # Starting behind one's own rank spreads the load: no receiver is everyone's first.
+        # Each rank starts with the next one. This spreads the load: no two ranks start with the same receiver.
         self._peers = [(mesh.rank + hop) % mesh.world_size for hop in range(1, mesh.world_size)]
         self._operations: dict[int, _Operation] = {}
-        self._held: dict[tuple[int, int], dict[int, bytearray]] = {}  # parts that came, by kind and operation
+        self._held: dict[tuple[int, int], dict[int, bytearray]] = {}  # parts received early, by kind and operation
         self._early: dict[tuple[int, int], bytearray] = {}
         self._posted: dict[tuple[int, int], tuple[DirectWork, torch.Tensor]] = {}
         self._sending: set[DirectWork] = set()
@@ -111,7 +111,7 @@ class DirectComm:
     # ---------------------------------------------------------------- called by the worker
 
     def all_reduce(self, vector: Vector) -> DirectWork:
-        """Mean over all ranks, in place, in one round trip plus bytes / rate."""
+        """Compute the mean over all ranks, in place, in one round trip plus bytes / rate."""
         pieces = cast(torch.Tensor, vector).tensor_split(self.world_size)
         work, sequence = self._begin("all_reduce", pieces, sum(1 for piece in pieces if piece.numel()))
         if sequence is not None:
@@ -120,7 +120,7 @@ class DirectComm:
         return work
 
     def all_gather(self, vector: Vector, parts: Sequence[Vector]) -> DirectWork:
-        """The vectors of all ranks, each pushed to everyone at once."""
+        """Send the vector of each rank to all others at once."""
         tensor, into = cast(torch.Tensor, vector), cast(Sequence[torch.Tensor], parts)
         into[self.rank].copy_(tensor)
         work, sequence = self._begin("all_gather", into, len(self._peers))
@@ -129,12 +129,12 @@ class DirectComm:
             with self._lock:
                 early = self._held.pop((SHARE, sequence), {})
             for peer, part in early.items():
-                self._share(sequence, peer, part)
+                self._take_shared(sequence, peer, part)
         return work
 
-    def _begin(self, what: str, parts: Sequence[torch.Tensor], missing: int) -> tuple[DirectWork, int | None]:
-        """A collective and its number, None if there is nothing to do any more."""
-        work = DirectWork(what, self._timeout_s)
+    def _begin(self, name: str, parts: Sequence[torch.Tensor], missing: int) -> tuple[DirectWork, int | None]:
+        """Begin a collective; return it with its number, or None if it is already complete."""
+        work = DirectWork(name, self._timeout_s)
         with self._lock:
             if self._failed is not None or not self._peers:
                 work.complete(self._failed)
@@ -154,7 +154,7 @@ class DirectComm:
         self._mesh.send_all(zip(self._peers, frames, strict=True))
 
     def send(self, vector: Vector, dst: int) -> DirectWork:
-        """Send a copy of `vector`; messages between two ranks keep their order. Done once it left user space."""
+        """Send a copy of `vector`; messages between two ranks keep their order. Done once the kernel has it."""
         work = DirectWork(f"send to rank {dst}", self._timeout_s)
         payload = memoryview(bytes(bytes_of(cast(torch.Tensor, vector))))
         sequence = self._sent[dst]
@@ -164,11 +164,11 @@ class DirectComm:
                 work.complete(self._failed)
                 return work
             self._sending.add(work)
-        self._mesh.send_all([(dst, Frame(MESSAGE, sequence, payload, lambda: self._sent_off(work)))])
+        self._mesh.send_all([(dst, Frame(MESSAGE, sequence, payload, lambda: self._finish_send(work)))])
         return work
 
     def recv(self, vector: Vector, src: int) -> DirectWork:
-        """Receive the next message of `src` into `vector`."""
+        """Receive the next message from `src` into `vector`."""
         work = DirectWork(f"recv from rank {src}", self._timeout_s)
         key = (src, self._received[src])
         self._received[src] += 1
@@ -190,15 +190,15 @@ class DirectComm:
     # ---------------------------------------------------------------- called by the mesh's I/O thread
 
     def _buffer_for(self, kind: int, sequence: int, peer: int, nbytes: int) -> memoryview:
-        """Where the body of an arriving frame goes: a gathered piece straight into the vector."""
+        """Return the memory for the body of an arriving frame; a gathered piece goes straight into the vector."""
         if kind == GATHER:
             with self._lock:
                 operation = self._operations.get(sequence)
             if operation is None:
-                raise CommError(self._failed or f"rank {peer} answered an all_reduce that was not issued here")
+                raise CommError(self._failed or f"rank {peer} answered an all_reduce that this rank did not issue")
             piece = bytes_of(operation.parts[peer])
             if len(piece) != nbytes:
-                raise CommError(f"rank {peer} reduced {nbytes} bytes where {len(piece)} were expected")
+                raise CommError(f"rank {peer} sent a reduced piece of {nbytes} bytes; expected {len(piece)}")
             return piece
         return memoryview(bytearray(nbytes))
 
@@ -208,13 +208,13 @@ class DirectComm:
         elif kind in (SCATTER, SHARE):
             part = cast(bytearray, body.obj)
             with self._lock:
-                waits = kind == SCATTER or sequence not in self._operations
-                if waits:
+                early = kind == SCATTER or sequence not in self._operations
+                if early:
                     self._held.setdefault((kind, sequence), {})[peer] = part
             if kind == SCATTER:
                 self._try_reduce(sequence)
-            elif not waits:
-                self._share(sequence, peer, part)
+            elif not early:
+                self._take_shared(sequence, peer, part)
         elif kind == ABORT:
             raise CommError(bytes(body).decode())
         else:
@@ -226,7 +226,7 @@ class DirectComm:
             self._deliver(posted[0], posted[1], cast(bytearray, body.obj))
 
     def _try_reduce(self, sequence: int) -> None:
-        """Average the own piece once every contribution is here and the operation is issued locally."""
+        """Average this rank's piece once all contributions have arrived and the operation is issued here."""
         with self._lock:
             operation = self._operations.get(sequence)
             arrived = self._held.get((SCATTER, sequence), {})
@@ -237,7 +237,7 @@ class DirectComm:
         nbytes = own.numel() * own.element_size()
         for rank, contribution in sorted(arrived.items()):
             if len(contribution) != nbytes:
-                pieces = f"rank {rank} gave {len(contribution)} bytes of a piece where rank {self.rank} has {nbytes}"
+                pieces = f"rank {rank} sent a piece of {len(contribution)} bytes; rank {self.rank} expected {nbytes}"
                 self._fail(f"ranks disagree on the size of all_reduce {sequence}: {pieces}")
                 return
         if not nbytes:
@@ -255,32 +255,32 @@ class DirectComm:
         self._push(GATHER, sequence, [own] * len(self._peers))
         self._count_down(sequence, missing=1)
 
-    def _share(self, sequence: int, peer: int, body: bytearray) -> None:
-        """A peer's vector of an all-gather that is issued here is there."""
+    def _take_shared(self, sequence: int, peer: int, body: bytearray) -> None:
+        """Take a peer's vector for an all-gather that is issued here."""
         with self._lock:
             operation = self._operations.get(sequence)
-        if operation is None:  # it has failed meanwhile
+        if operation is None:  # it has already failed
             return
         part = operation.parts[peer]
         nbytes = part.numel() * part.element_size()
         if len(body) != nbytes:
-            sizes = f"rank {peer} gave {len(body)} bytes where rank {self.rank} expects {nbytes}"
+            sizes = f"rank {peer} sent {len(body)} bytes; rank {self.rank} expected {nbytes}"
             self._fail(f"ranks disagree on the size of all_gather {sequence}: {sizes}")
             return
         if nbytes:
             part.copy_(torch.frombuffer(body, dtype=part.dtype))
         self._count_down(sequence, missing=1)
 
-    def _sent_off(self, work: DirectWork) -> None:
+    def _finish_send(self, work: DirectWork) -> None:
         with self._lock:
             self._sending.discard(work)
         work.complete()
 
     def _count_down(self, sequence: int, *, missing: int = 0, unsent: int = 0) -> None:
-        """An operation is done when all parts are here and none of its memory waits to be sent."""
+        """Count parts and frames of an operation. It ends when all have arrived and all have been sent."""
         with self._lock:
             operation = self._operations.get(sequence)
-            if operation is None:  # it has failed meanwhile
+            if operation is None:  # it has already failed
                 return
             operation.missing -= missing
             operation.unsent -= unsent
@@ -290,17 +290,18 @@ class DirectComm:
         operation.work.complete()
 
     def _deliver(self, work: DirectWork, tensor: torch.Tensor, body: bytearray) -> None:
-        if len(body) != tensor.numel() * tensor.element_size():
-            work.complete(f"the message has {len(body)} bytes, the buffer {tensor.numel() * tensor.element_size()}")
+        nbytes = tensor.numel() * tensor.element_size()
+        if len(body) != nbytes:
+            work.complete(f"the message has {len(body)} bytes; expected {nbytes}, the size of the buffer")
             return
         if body:
             tensor.view(-1).copy_(torch.frombuffer(body, dtype=tensor.dtype))
         work.complete()
 
     def _fail(self, reason: str) -> None:
-        """A connection broke or ranks disagree: everything pending fails, here and, by telling them, at the peers.
+        """Fail all pending operations, here and at the peers, because a connection broke or ranks disagree.
 
-        An operation that one rank gives up never ends elsewhere. The first reason stays.
+        If one rank gives up an operation, it can never end on the others. The first reason is kept.
         """
         with self._lock:
             if self._failed is not None:

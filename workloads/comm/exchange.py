@@ -1,14 +1,14 @@
-"""An exchange: everyone sends everyone a vector in blocks, once, and takes what has come in time.
+"""An exchange: each worker sends a vector in blocks to each peer, once, and uses the blocks that arrive in time.
 
-When an exchange ends for a worker whose last datagram has left:
+Once a worker has sent its last datagram, its exchange ends:
 
-* at once, when all that it expects is there;
-* when it has heard of every peer, and nothing more has come for `silence`. Datagrams of a peer's later exchanges are
-  heard as well: that peer is through with this one;
+* at once, when all expected datagrams have arrived;
+* when every peer has been heard, and nothing more has arrived for `silence`. Datagrams of a peer's later exchanges
+  count too, because that peer has finished this one;
 * after `deadline` at the latest.
 
-So workers stay together although none of them is ever waited for longer than `deadline`, and what is lost costs
-`silence`. What comes before a worker has begun its exchange is kept for it.
+So workers stay together, although no worker waits for another longer than `deadline`, and a lost datagram costs
+`silence`. Datagrams that arrive before a worker begins its exchange are kept for it.
 """
 
 from __future__ import annotations
@@ -22,35 +22,35 @@ from wanbench.workloads.comm.base import Comm, Vector, Work
 
 @dataclass(frozen=True)
 class Terms:
-    """What all ranks agree on.
+    """The settings of an exchange, the same on all ranks.
 
     Attributes:
         block_bytes: size of a block, the unit of loss.
-        deadline_ns: how long an exchange lasts at most after the own datagrams have left.
-        silence_ns: how long it lasts after the last datagram once all peers have been heard.
+        deadline_ns: maximum duration of an exchange after the worker has sent its own datagrams.
+        silence_ns: how long an exchange goes on after the last datagram, once all peers have been heard.
     """
 
     block_bytes: int
     deadline_ns: int
     silence_ns: int
 
-    def end_ns(self, left_ns: int, latest_ns: int | None) -> int:
-        """When an incomplete exchange ends, if nothing more comes.
+    def end_ns(self, sent_ns: int, latest_ns: int | None) -> int:
+        """When an incomplete exchange ends, if nothing more arrives.
 
         Args:
-            left_ns: when the last own datagram left.
-            latest_ns: when the latest datagram came, or the last peer was first heard; None if one has not been.
+            sent_ns: when the worker sent its last datagram.
+            latest_ns: when the latest datagram arrived, or the last peer was first heard; None until all were heard.
         """
-        deadline = left_ns + self.deadline_ns
-        return deadline if latest_ns is None else min(deadline, max(left_ns, latest_ns) + self.silence_ns)
+        deadline = sent_ns + self.deadline_ns
+        return deadline if latest_ns is None else min(deadline, max(sent_ns, latest_ns) + self.silence_ns)
 
 
 class Exchange(Work, Protocol):
-    """An exchange under way. After `wait`:
+    """An exchange in progress. After `wait`:
 
     Attributes:
-        arrived: by peer, the elements of its vector that are there, as runs.
-        blocks: how many were expected, and how many of them did not come in time.
+        arrived: by peer, the elements of its vector that have arrived, as runs.
+        blocks: the number of blocks expected, and the number of blocks that did not arrive in time.
     """
 
     @property
@@ -64,11 +64,11 @@ class Exchange(Work, Protocol):
 
 @runtime_checkable
 class LossyComm(Comm, Protocol):
-    """A Comm that has datagrams."""
+    """A Comm that can also send datagrams."""
 
     def exchange(self, sends: Mapping[int, Vector], receives: Mapping[int, Vector], terms: Terms) -> Exchange:
-        """Send `sends[peer]` to each peer and fill `receives[peer]` with what it sent here; returns at once.
+        """Send `sends[peer]` to each peer and fill `receives[peer]` with the vector from that peer; returns at once.
 
-        Nothing is sent again, and a vector of no elements is not sent. All vectors belong to the operation until its
-        `wait` returns; then `receives` holds values where `arrived` says so, and anything elsewhere.
+        Lost blocks are not sent again. Empty vectors are not sent. All vectors belong to the operation until its `wait`
+        returns; then the elements of `receives` listed in `arrived` are valid, and the others have any value.
         """

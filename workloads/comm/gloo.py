@@ -1,8 +1,8 @@
 """torch.distributed's gloo on real sockets, with an explicit number of channels.
 
-gloo runs two operations of a context at a time, so anything an algorithm keeps in flight beyond that is
-silently serialised. A channel is one gloo context with its own TCP connections and its own two threads;
-repeating the device makes gloo deal operations round-robin over the channels.
+gloo runs two operations of a context at a time. If an algorithm keeps more in flight, gloo silently serialises them. A
+channel is one gloo context with its own TCP connections and its own two threads. If the device is repeated, gloo
+assigns operations to the channels in turn.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ THREADS_PER_CHANNEL = 2
 
 
 class GlooWork:
-    """A gloo operation under way."""
+    """A gloo operation in progress."""
 
-    def __init__(self, work: TorchWork, what: str, scale: tuple[torch.Tensor, float] | None = None) -> None:
+    def __init__(self, work: TorchWork, name: str, scale: tuple[torch.Tensor, float] | None = None) -> None:
         self._work = work
-        self._what = what
+        self._name = name
         self._scale = scale
         self._finished = False
 
     def done(self) -> bool:
-        """True for a finished collective; gloo's point-to-point work cannot be polled and stays False."""
+        """True for a finished collective. gloo's sends and receives cannot be polled: False until `wait` returns."""
         return self._finished or bool(self._work.is_completed())
 
     def wait(self) -> None:
@@ -42,7 +42,7 @@ class GlooWork:
             self._work.wait()
         except RuntimeError as error:
             reason = str(error).splitlines()[0]
-            raise CommError(f"gloo: {self._what} failed: {reason}") from error
+            raise CommError(f"gloo: {self._name} failed: {reason}") from error
         if self._scale is not None:
             tensor, factor = self._scale
             tensor.mul_(factor)
@@ -54,8 +54,8 @@ class GroupComm:
 
     Args:
         group: the group, or one of its backends.
-        rank, world_size: this worker's place.
-        first_tag: of the first message between two ranks; no other messages of the group have tags from there on.
+        rank: this worker's rank. world_size: number of workers.
+        first_tag: tag of the first message between two ranks; only this comm uses the tags from there on.
     """
 
     def __init__(self, group: Any, rank: int, world_size: int, *, first_tag: int = 0) -> None:
@@ -66,7 +66,7 @@ class GroupComm:
         self._received = [first_tag] * world_size
 
     def all_reduce(self, vector: Vector) -> GlooWork:
-        """Mean over all ranks, in place; gloo's ring of 2(N-1) rounds at least."""
+        """Compute the mean over all ranks, in place, with gloo's ring of at least 2(N-1) rounds."""
         tensor = cast(torch.Tensor, vector)
         options = AllreduceOptions()
         options.reduceOp = ReduceOp(ReduceOp.SUM)
@@ -74,7 +74,7 @@ class GroupComm:
         return GlooWork(work, "all_reduce", (tensor, 1.0 / self.world_size))
 
     def all_gather(self, vector: Vector, parts: Sequence[Vector]) -> GlooWork:
-        """All ranks' vectors; gloo's ring of N-1 rounds."""
+        """Gather the vectors of all ranks, with gloo's ring of N-1 rounds."""
         into = cast(list[torch.Tensor], list(parts))
         work = self._group.allgather([into], [cast(torch.Tensor, vector)], AllgatherOptions())
         return GlooWork(work, "all_gather")
@@ -89,30 +89,30 @@ class GroupComm:
         return work
 
     def recv(self, vector: Vector, src: int) -> GlooWork:
-        """Receive the next message of `src` into `vector`."""
+        """Receive the next message from `src` into `vector`."""
         tag = self._received[src]
         self._received[src] += 1
         return GlooWork(self._group.recv([cast(torch.Tensor, vector)], src, tag), f"recv from rank {src}")
 
     def close(self) -> None:
-        """Nothing to release: the group is somebody else's."""
+        """Release nothing: the group belongs to the program."""
 
 
 class GlooComm(GroupComm):
-    """A gloo process group of its own over one network interface.
+    """A separate gloo process group on one network interface.
 
     Args:
-        store: rendezvous that does not cross the emulated network.
-        rank, world_size: this worker's place.
-        interface: name of the emulated device, e.g. "wan0".
-        channels: gloo contexts; 2 operations run on each at a time.
-        timeout_s: an operation that takes longer fails, and the group with it.
+        store: a rendezvous that does not cross the emulated network.
+        rank: this worker's rank. world_size: number of workers.
+        interface: name of the emulated device, such as "wan0".
+        channels: number of gloo contexts; 2 operations run on each at a time.
+        timeout_s: an operation that takes longer fails, and so does the group.
     """
 
     def __init__(
         self, store: Store, rank: int, world_size: int, *, interface: str, channels: int, timeout_s: float
     ) -> None:
-        # torch's stubs know neither the options nor the operations of a single backend.
+        # torch's type stubs lack the options and the operations of a single backend.
         gloo: Any = ProcessGroupGloo
         options = gloo._Options()
         options._devices = [gloo.create_device(interface=interface) for _ in range(channels)]

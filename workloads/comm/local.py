@@ -1,7 +1,6 @@
-"""Replicas in the threads of one process: for tests, oracles and convergence studies, not for timing.
+"""Replicas in the threads of one process, for tests, oracles and convergence studies, not for timing.
 
-Give each replica a `torch.Generator` of its own: `torch.manual_seed` is global to the process, so that
-threads race for it.
+Give each replica its own `torch.Generator`: `torch.manual_seed` is global to the process, so threads would race for it.
 """
 
 from __future__ import annotations
@@ -19,14 +18,14 @@ from wanbench.workloads.comm.memory import AnyWork, MemoryComm, MemoryExchange, 
 
 T = TypeVar("T")
 Lost = Callable[[int, int, int, int], bool]
-"""(number of the exchange, sender, receiver, number of the block) -> whether it is lost."""
+"""(number of the exchange, sender, receiver, number of the block) -> True if the block is lost."""
 
 
 @dataclass
 class _Flight:
-    """An operation that ends once all that it `needs` has come, or with an `error`."""
+    """An operation in progress. It ends when all events that it `needs` have happened, or with an `error`."""
 
-    what: str
+    name: str
     needs: set[Hashable]
     number: int = 0
     rank: int = 0
@@ -36,13 +35,13 @@ class _Flight:
 
 @dataclass
 class Threads:
-    """The fabric of workers that are threads: nothing takes time but waiting for one another.
+    """The fabric of workers that are threads. Messages take no time; workers only wait for each other.
 
-    There are no deadlines: a peer that does not come fails the operation.
+    There are no deadlines: if a peer does not join, the operation fails.
 
     Attributes:
-        world_size: how many. timeout_s: after which a peer does not come.
-        lost: which blocks of exchanges do not arrive; by default all do.
+        world_size: number of workers. timeout_s: how long an operation waits for a peer.
+        lost: selects the blocks of exchanges that are lost; by default none.
     """
 
     world_size: int
@@ -50,136 +49,136 @@ class Threads:
     lost: Lost | None = None
     together: threading.Condition = field(default_factory=threading.Condition)
     _failure: str = ""
-    _come: set[Hashable] = field(default_factory=set)
+    _happened: set[Hashable] = field(default_factory=set)
     _collectives: dict[int, _Flight] = field(default_factory=dict)
 
     def fail(self, reason: str) -> None:
-        """Make every present and later wait raise `CommError`."""
+        """Make every current and later wait raise `CommError`."""
         with self.together:
             self._failure = self._failure or reason
             self.together.notify_all()
 
     def now(self) -> int:
-        """Nanoseconds of the host."""
+        """Nanoseconds of the host's clock."""
         return time.monotonic_ns()
 
     def sleep(self, rank: int, ns: int) -> None:
-        """Really."""
+        """Sleep in real time."""
         time.sleep(ns / 1e9)
 
     def all_reduce(self, rank: int, sequence: int, nbytes: int) -> _Flight:
-        """Join an all_reduce. Raises: CommError, here and in all waits for it, if ranks disagree."""
+        """Join an all_reduce. If ranks disagree, this and all waits for it raise CommError."""
         return self._join("all_reduce", rank, sequence, nbytes)
 
     def all_gather(self, rank: int, sequence: int, nbytes: int) -> _Flight:
         return self._join("all_gather", rank, sequence, nbytes)
 
-    def _join(self, what: str, rank: int, sequence: int, nbytes: int) -> _Flight:
-        name = f"{what} {sequence}"
+    def _join(self, collective: str, rank: int, sequence: int, nbytes: int) -> _Flight:
+        name = f"{collective} {sequence}"
         with self.together:
             flight = self._collectives.get(sequence)
             if flight is None:
                 everyone: set[Hashable] = {(sequence, peer) for peer in range(self.world_size)}
                 flight = self._collectives[sequence] = _Flight(name, everyone, nbytes=nbytes)
-            if (flight.what, flight.nbytes) != (name, nbytes):
+            if (flight.name, flight.nbytes) != (name, nbytes):
                 gave = f"rank {rank} gave {nbytes} bytes to {name}, others {flight.nbytes}"
-                flight.error = f"ranks disagree on {flight.what}: {gave}"
-            self._came((sequence, rank))
+                flight.error = f"ranks disagree on {flight.name}: {gave}"
+            self._announce((sequence, rank))
             if flight.error:
                 raise CommError(flight.error)
         return flight
 
     def message(self, src: int, dst: int, number: int, nbytes: int) -> _Flight:
-        """A message is there as soon as it is sent."""
-        self._came(("message", src, dst, number))
+        """Send a message. It arrives at once."""
+        self._announce(("message", src, dst, number))
         return _Flight("send", set())
 
     def expect(self, src: int, dst: int, number: int) -> _Flight:
-        """The same message, as its receiver knows it."""
+        """Return the same message as the receiver sees it."""
         return _Flight(f"message {number} from rank {src}", {("message", src, dst, number)})
 
     def exchange(
         self, rank: int, number: int, sends: Mapping[int, tuple[int, int]], expected: Mapping[int, int], terms: Terms
     ) -> _Flight:
-        """Join an exchange, which ends when all peers have joined it."""
+        """Join an exchange. It ends when all peers have joined it."""
         for peer in sends:
-            self._came(("exchange", rank, peer, number))
+            self._announce(("exchange", rank, peer, number))
         keys: set[Hashable] = {("exchange", peer, rank, number) for peer in expected}
         return _Flight(f"exchange {number}", keys, number, rank)
 
     def there(self, flight: _Flight, peer: int, cut: Blocks) -> list[bool]:
-        """Which blocks are not lost."""
+        """Return for each block whether it arrived."""
         lost = self.lost
         return [lost is None or not lost(flight.number, peer, flight.rank, block) for block in range(cut.count)]
 
     def done(self, flight: _Flight, rank: int) -> bool:
         """True if `wait` would return, or raise, at once."""
-        return flight.error != "" or flight.needs <= self._come
+        return flight.error != "" or flight.needs <= self._happened
 
     def ended(self, flight: _Flight, rank: int) -> None:
-        """Not known: threads have no common clock."""
+        """None: the fabric of threads does not record when operations end."""
 
     def wait(self, flight: _Flight, rank: int, until_ns: int | None = None) -> None:
-        """Return when the operation has ended, or at `until_ns` if not. Raises: CommError."""
+        """Return when the operation has ended, or at `until_ns`, whichever is first. Raises: CommError."""
         seconds = self.timeout_s if until_ns is None else max(0.0, (until_ns - self.now()) / 1e9)
         with self.together:
             in_time = self.together.wait_for(lambda: self._failure != "" or self.done(flight, rank), seconds)
         if self._failure or flight.error:
             raise CommError(self._failure or flight.error)
         if not in_time and until_ns is None:
-            raise CommError(f"{flight.what}: peers did not come within {self.timeout_s:g} s")
+            raise CommError(f"{flight.name}: peers did not join within {self.timeout_s:g} s")
 
-    def _came(self, what: Hashable) -> None:
+    def _announce(self, event: Hashable) -> None:
         with self.together:
-            self._come.add(what)
+            self._happened.add(event)
             self.together.notify_all()
 
 
 class LocalComm(MemoryComm):
-    """A `Comm` for one thread, in which reading what is not there shows as NaN.
+    """A `Comm` for one thread. Values that have not arrived read as NaN.
 
     Attributes:
-        most_outstanding: the largest value that `outstanding` has had.
+        max_outstanding: the largest value of `outstanding` so far.
     """
 
     def __init__(self, group: MemoryGroup, rank: int) -> None:
         super().__init__(group, rank)
-        self.most_outstanding = 0
+        self.max_outstanding = 0
         self._works: list[MemoryWork] = []
 
     @property
     def outstanding(self) -> int:
-        """Operations issued and not waited for."""
+        """The number of operations that were issued but not waited for."""
         self._works = [work for work in self._works if not work.waited]
         return len(self._works)
 
     def all_reduce(self, vector: Vector) -> MemoryWork:
-        """As `MemoryComm`; `vector` belongs to the operation: it is NaN until `wait` returns."""
+        """See `MemoryComm`. `vector` belongs to the operation and is NaN until `wait` returns."""
         given = vector.clone()
         vector.mul_(float("nan"))
         return self._collective(self.group.fabric.all_reduce, given, [vector], gather=False)
 
     def exchange(self, sends: Mapping[int, Vector], receives: Mapping[int, Vector], terms: Terms) -> MemoryExchange:
-        """As `MemoryComm`; what is lost is NaN in the receiver's vector."""
+        """See `MemoryComm`. Lost blocks are NaN in the receiver's vector."""
         for vector in receives.values():
             vector.fill_(float("nan"))
         return super().exchange(sends, receives, terms)
 
     def _issued(self, work: AnyWork) -> AnyWork:
         self._works.append(work)
-        self.most_outstanding = max(self.most_outstanding, self.outstanding)
+        self.max_outstanding = max(self.max_outstanding, self.outstanding)
         return work
 
 
 def run_replicas(
     world_size: int, body: Callable[[LocalComm], T], timeout_s: float = 60.0, lost: Lost | None = None
 ) -> list[T]:
-    """Run `body(comm)` once for each rank, each in a thread; their results in the order of ranks.
+    """Run `body(comm)` once per rank, each in its own thread; return the results in the order of ranks.
 
-    `lost`: which blocks of exchanges do not arrive; by default all do.
+    `lost` selects the blocks of exchanges that are lost; by default none.
 
     Raises:
-        Exception: what the first replica to fail raised; the others are released with a `CommError`.
+        Exception: the exception of the first replica that failed; the others are released with a `CommError`.
     """
     threads = Threads(world_size, timeout_s, lost)
     group = MemoryGroup(world_size, threads)

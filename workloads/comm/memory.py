@@ -1,7 +1,7 @@
-"""All workers in one process, which exchange vectors through its memory.
+"""All workers in one process exchange vectors through its memory.
 
-What an operation means is decided here; when it ends, and how one waits for that, by the `Fabric`: that of a simulated
-clock, or of threads (`workloads.comm.local`).
+This module computes the result of an operation. The `Fabric` decides when it ends and how a worker waits for it; there
+is one fabric for the simulated clock and one for threads (`workloads.comm.local`).
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ AnyWork = TypeVar("AnyWork", bound="MemoryWork")
 
 
 class Fabric(Protocol):
-    """Time, and what lies between the workers. All times are integer nanoseconds of one clock.
+    """The clock and the network between the workers. All times are integer nanoseconds of one clock.
 
-    A flight is an operation under way, as the fabric knows it; nobody else looks into it.
+    A flight is the fabric's record of an operation in progress; only the fabric reads it.
 
     Attributes:
-        together: held while an operation is issued and while its result is taken.
+        together: a lock, held while an operation is issued and while its result is collected.
     """
 
     @property
@@ -36,93 +36,93 @@ class Fabric(Protocol):
         """The time."""
 
     def sleep(self, rank: int, ns: int) -> None:
-        """Let `ns` pass for this worker; others run meanwhile."""
+        """Let `ns` pass for this worker while others run."""
 
     def all_reduce(self, rank: int, sequence: int, nbytes: int) -> Any:
-        """This worker joins all_reduce number `sequence`. Raises: CommError, if it brings another size."""
+        """Join all_reduce number `sequence` for this worker. Raises: CommError, if sizes differ."""
 
     def all_gather(self, rank: int, sequence: int, nbytes: int) -> Any:
-        """The same for an all_gather; all collectives share one numbering."""
+        """Join an all_gather, likewise; all collectives share one numbering."""
 
     def message(self, src: int, dst: int, number: int, nbytes: int) -> Any:
-        """Message `number` from `src` to `dst` leaves."""
+        """Send message `number` from `src` to `dst`."""
 
     def expect(self, src: int, dst: int, number: int) -> Any:
-        """The same message, as its receiver knows it, perhaps before it left."""
+        """Return the same message as the receiver sees it, possibly before it is sent."""
 
     def exchange(
         self, rank: int, number: int, sends: Mapping[int, tuple[int, int]], expected: Mapping[int, int], terms: Terms
     ) -> Any:
-        """This worker joins its exchange `number`.
+        """Join this worker's exchange `number`.
 
         Args:
             sends: (datagrams, bytes) to each peer that gets any. expected: datagrams from each peer that sends any.
         """
 
     def there(self, flight: Any, peer: int, cut: Blocks) -> Sequence[bool]:
-        """Which blocks of the vector of `peer`, so cut, had come when the exchange ended."""
+        """Return for each block of the vector of `peer` whether it had arrived when the exchange ended."""
 
     def done(self, flight: Any, rank: int) -> bool:
         """True if `wait` would return at once."""
 
     def ended(self, flight: Any, rank: int) -> int | None:
-        """When the operation ended for this worker; None while that is not known."""
+        """When the operation ended for this worker; None if that is unknown."""
 
     def wait(self, flight: Any, rank: int, until_ns: int | None = None) -> None:
-        """Return when the operation has ended for this worker, or at `until_ns` if not; others run meanwhile."""
+        """Let others run until the operation has ended for this worker, or until `until_ns`."""
 
 
 @dataclass
 class _Slot:
-    """Contributions to one collective; once all are there, what came of them."""
+    """The contributions to one collective, then its results."""
 
-    given: dict[int, Vector] = field(default_factory=dict)
+    contributions: dict[int, Vector] = field(default_factory=dict)
     results: Sequence[Vector] = ()
-    taken: int = 0
+    collected: int = 0
 
 
 class MemoryGroup:
-    """What the workers exchange. Operations are matched by their sequence number."""
+    """The vectors that the workers exchange. Operations are matched by their sequence number."""
 
     def __init__(self, world_size: int, fabric: Fabric) -> None:
         self.world_size = world_size
         self.fabric = fabric
         self.slots: dict[int, _Slot] = {}
-        self.letters: dict[tuple[int, int, int], Vector] = {}
+        self.messages: dict[tuple[int, int, int], Vector] = {}
         self.datagrams: dict[tuple[int, int, int], Vector] = {}
         self.ended: set[tuple[int, int, int]] = set()
 
-    def give(self, sequence: int, rank: int, vector: Vector, *, gather: bool) -> None:
-        """Contribute. The vector is read when the last rank contributes, so it must stay as it is until its wait."""
+    def contribute(self, sequence: int, rank: int, vector: Vector, *, gather: bool) -> None:
+        """Add a contribution. It is read when the last rank contributes, so it must not change until its wait."""
         slot = self.slots.setdefault(sequence, _Slot())
-        slot.given[rank] = vector
-        if len(slot.given) < self.world_size:
+        slot.contributions[rank] = vector
+        if len(slot.contributions) < self.world_size:
             return
-        first, *others = (slot.given[peer] for peer in range(self.world_size))
-        slot.given = {}
+        first, *others = (slot.contributions[peer] for peer in range(self.world_size))
+        slot.contributions = {}
         if gather:
             slot.results = [first.clone(), *(other.clone() for other in others)]
             return
         mean = first.clone()
-        for other in others:  # in the order of ranks, so that the bits do not depend on who came last
+        for other in others:  # in the order of ranks, so the bits do not depend on the order of arrival
             mean.add_(other)
         slot.results = [mean.mul_(1.0 / self.world_size)]
 
-    def take(self, sequence: int, vectors: Sequence[Vector]) -> None:
-        """Copy the result into a contributor's vectors: one for the mean, one a rank of what was gathered."""
+    def collect(self, sequence: int, vectors: Sequence[Vector]) -> None:
+        """Copy the results into a contributor's vectors: one for a mean, one per rank for a gather."""
         slot = self.slots[sequence]
-        for vector, found in zip(vectors, slot.results, strict=True):
-            vector.copy_(found)
-        slot.taken += 1
-        if slot.taken == self.world_size:
+        for vector, result in zip(vectors, slot.results, strict=True):
+            vector.copy_(result)
+        slot.collected += 1
+        if slot.collected == self.world_size:
             del self.slots[sequence]
 
 
 class MemoryWork:
-    """An operation under way.
+    """An operation in progress.
 
     Attributes:
-        waited: its `wait` has returned.
+        waited: True once its `wait` has returned.
     """
 
     def __init__(self, comm: MemoryComm, flight: Any) -> None:
@@ -136,14 +136,14 @@ class MemoryWork:
 
     @property
     def ended_ns(self) -> int | None:
-        """When the result was there; None while that is not known."""
+        """When the result arrived; None if that is unknown."""
         return self._comm.group.fabric.ended(self._flight, self._comm.rank)
 
     def wait(self) -> None:
-        """Let others run until this has ended; a second call returns at once.
+        """Let others run until the operation has ended; a second call returns at once.
 
         Raises:
-            CommError: the operation can never end, because a peer does not take part or ranks disagree.
+            CommError: the operation can never end, because a peer does not join or ranks disagree.
         """
         if not self.waited:
             fabric = self._comm.group.fabric
@@ -153,7 +153,7 @@ class MemoryWork:
             self.waited = True
 
     def wait_for(self, seconds: float) -> bool:
-        """Let others run until this has ended, or `seconds` have passed; true if it has. Raises: as `wait`."""
+        """Let others run until the operation has ended, for at most `seconds`; True if it has. Raises: as `wait`."""
         if not self.done():
             fabric = self._comm.group.fabric
             fabric.wait(self._flight, self._comm.rank, fabric.now() + round(seconds * 1e9))
@@ -162,7 +162,7 @@ class MemoryWork:
         return self.waited
 
     def _finish(self) -> None:
-        """The result is here."""
+        """Collect the result."""
 
 
 class _Collective(MemoryWork):
@@ -171,7 +171,7 @@ class _Collective(MemoryWork):
         self._sequence, self._vectors = sequence, vectors
 
     def _finish(self) -> None:
-        self._comm.group.take(self._sequence, self._vectors)
+        self._comm.group.collect(self._sequence, self._vectors)
 
 
 class _Reception(MemoryWork):
@@ -180,14 +180,14 @@ class _Reception(MemoryWork):
         self._key, self._vector = key, vector
 
     def _finish(self) -> None:
-        letter = self._comm.group.letters.pop(self._key)
+        message = self._comm.group.messages.pop(self._key)
         src, _, number = self._key
-        _check_size(f"message {number} from rank {src}", letter, self._vector)
-        self._vector.copy_(letter)
+        _check_size(f"message {number} from rank {src}", message, self._vector)
+        self._vector.copy_(message)
 
 
 class MemoryExchange(MemoryWork):
-    """An exchange under way. See `workloads.comm.exchange.Exchange`."""
+    """An exchange in progress. See `workloads.comm.exchange.Exchange`."""
 
     def __init__(
         self, comm: MemoryComm, flight: Any, number: int, receives: Mapping[int, Vector], cuts: Mapping[int, Blocks]
@@ -198,20 +198,20 @@ class MemoryExchange(MemoryWork):
         self.blocks = (0, 0)
 
     def _finish(self) -> None:
-        expected = there = 0
+        expected = arrived = 0
         for peer, cut in self._cuts.items():
             if not cut.count:
                 continue
             blocks = self._comm.group.fabric.there(self._flight, peer, cut)
-            expected, there = expected + cut.count, there + blocks.count(True)
+            expected, arrived = expected + cut.count, arrived + blocks.count(True)
             self.arrived[peer] = cut.runs(blocks)
             self._copy(peer, self.arrived[peer])
-        self.blocks = expected, expected - there
+        self.blocks = expected, expected - arrived
 
     def _copy(self, peer: int, runs: Sequence[slice]) -> None:
         group, key = self._comm.group, (peer, self._comm.rank, self._number)
         sent = group.datagrams.pop(key, None)
-        if sent is None:  # the peer has not come that far, and will send to nobody
+        if sent is None:  # the peer has not begun this exchange yet; its vector will not be needed
             group.ended.add(key)
             return
         _check_size(f"the vector of exchange {self._number} from rank {peer}", sent, self._receives[peer])
@@ -223,7 +223,7 @@ class MemoryComm:
     """A `Comm` for one worker of a group.
 
     Attributes:
-        rank, world_size: this worker's place.
+        rank: this worker's rank. world_size: number of workers.
     """
 
     def __init__(self, group: MemoryGroup, rank: int) -> None:
@@ -236,18 +236,18 @@ class MemoryComm:
         self._exchanged = 0
 
     def all_reduce(self, vector: Vector) -> MemoryWork:
-        """Replace `vector` by its mean over all ranks: the same bits on each."""
+        """Replace `vector` with its mean over all ranks; all ranks get the same bits."""
         return self._collective(self.group.fabric.all_reduce, vector, [vector], gather=False)
 
     def all_gather(self, vector: Vector, parts: Sequence[Vector]) -> MemoryWork:
-        """Fill `parts` with the vectors of all ranks, in their order."""
+        """Fill `parts` with the vectors of all ranks, in the order of ranks."""
         return self._collective(self.group.fabric.all_gather, vector, parts, gather=True)
 
     def send(self, vector: Vector, dst: int) -> MemoryWork:
-        """Send a copy of `vector`; done at once, as where a socket takes it."""
+        """Send a copy of `vector`. Done at once, as if a socket had buffered it."""
         key = (self.rank, dst, self._sent[dst])
         self._sent[dst] += 1
-        self.group.letters[key] = vector.clone()
+        self.group.messages[key] = vector.clone()
         return self._issued(MemoryWork(self, self.group.fabric.message(*key, _nbytes(vector))))
 
     def recv(self, vector: Vector, src: int) -> MemoryWork:
@@ -257,7 +257,7 @@ class MemoryComm:
         return self._issued(_Reception(self, self.group.fabric.expect(*key), key, vector))
 
     def exchange(self, sends: Mapping[int, Vector], receives: Mapping[int, Vector], terms: Terms) -> MemoryExchange:
-        """Send each peer its vector in blocks, some of which may be lost."""
+        """Send each peer its vector in blocks; blocks can be lost."""
         number, leaving = self._exchanged, {}
         self._exchanged += 1
         for peer, vector in sends.items():
@@ -274,7 +274,7 @@ class MemoryComm:
         return self._issued(MemoryExchange(self, flight, number, receives, cuts))
 
     def close(self) -> None:
-        """Nothing to release."""
+        """Release nothing."""
 
     def _collective(
         self, join: Callable[[int, int, int], Any], vector: Vector, into: Sequence[Vector], *, gather: bool
@@ -283,11 +283,11 @@ class MemoryComm:
         self._collectives += 1
         with self.group.fabric.together:
             flight = join(self.rank, sequence, _nbytes(vector))
-            self.group.give(sequence, self.rank, vector, gather=gather)
+            self.group.contribute(sequence, self.rank, vector, gather=gather)
         return self._issued(_Collective(self, flight, sequence, into))
 
     def _issued(self, work: AnyWork) -> AnyWork:
-        """Every operation passes here."""
+        """Return each issued operation; subclasses can record it."""
         return work
 
 
@@ -299,6 +299,6 @@ def _cut(vector: Vector, terms: Terms) -> Blocks:
     return Blocks(vector.numel(), vector.element_size(), terms.block_bytes)
 
 
-def _check_size(what: str, found: Vector, wanted: Vector) -> None:
+def _check_size(name: str, found: Vector, wanted: Vector) -> None:
     if found.numel() != wanted.numel():
-        raise CommError(f"{what} has {found.numel()} elements, expected {wanted.numel()}")
+        raise CommError(f"{name} has {found.numel()} elements; expected {wanted.numel()}")

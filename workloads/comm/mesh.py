@@ -17,7 +17,7 @@ from wanbench.workloads.comm.base import CommError
 
 SCATTER, GATHER, MESSAGE, ABORT, SHARE = 0, 1, 2, 3, 4
 _HEADER = struct.Struct("<BxxxIQ")  # kind, sequence number, bytes of the body
-_READ_BUDGET = 1 << 20  # bytes read from one connection before the others get a turn
+_READ_BUDGET = 1 << 20  # bytes to read from one connection before the next one
 
 BufferFor = Callable[[int, int, int, int], memoryview]
 Arrived = Callable[[int, int, int, memoryview], None]
@@ -47,7 +47,7 @@ class _Connection:
 
 
 def listen(address: str) -> socket.socket:
-    """A listening socket on `address`, any port; publish its `getsockname()` to the peers."""
+    """Open a listening socket on `address`, on any port; publish its `getsockname()` to the peers."""
     return socket.create_server((address, 0), backlog=1024)
 
 
@@ -59,10 +59,10 @@ def connect(
     connections: int,
     timeout_s: float,
 ) -> Mesh:
-    """Connect to every peer, `connections` times a pair: the higher rank calls, the lower accepts.
+    """Connect to every peer, with `connections` per pair. The higher rank connects, the lower accepts.
 
     Raises:
-        CommError: a peer did not answer or call within `timeout_s`; names those missing.
+        CommError: names the peers that did not accept or connect within `timeout_s`.
     """
     deadline = time.monotonic() + timeout_s
     world_size = len(addresses)
@@ -100,7 +100,7 @@ def _read_exactly(sock: socket.socket, size: int) -> bytes:
 
 
 class Mesh:
-    """The connections of one worker. `start` hands it the three callbacks and starts the I/O thread."""
+    """The connections of one worker. `start` takes three callbacks and starts the I/O thread."""
 
     def __init__(
         self, rank: int, world_size: int, links: dict[tuple[int, int], socket.socket], connections: int
@@ -116,7 +116,7 @@ class Mesh:
         self._thread: threading.Thread | None = None
 
     def start(self, buffer_for: BufferFor, arrived: Arrived, lost: Callable[[str], None]) -> None:
-        """Begin serving. All three callbacks run on the I/O thread."""
+        """Start the I/O thread. It runs all three callbacks."""
         self._buffer_for, self._arrived, self._lost = buffer_for, arrived, lost
         for connection in self._connections.values():
             connection.sock.setblocking(False)
@@ -163,13 +163,13 @@ class Mesh:
                     if events & selectors.EVENT_WRITE:
                         self._write(key.data)
                 self._take_inbox()
-        except Exception as error:  # whatever ends this thread, nobody may go on waiting for it
+        except Exception as error:  # no worker may wait for a thread that has ended
             if not self._closing:
                 self._hang_up(str(error) if isinstance(error, CommError) else repr(error))
 
     def _hang_up(self, reason: str) -> None:
-        """Say what is still to be said, then end every stream: peers must not wait for a rank that gave up."""
-        with contextlib.suppress(OSError, CommError):  # whoever is gone cannot be told
+        """Send the remaining frames, then end every stream: peers must not wait for a rank that gave up."""
+        with contextlib.suppress(OSError, CommError):  # some peers may be gone
             self._lost(reason)
         with contextlib.suppress(OSError, CommError):
             self._take_inbox()
@@ -229,7 +229,7 @@ class Mesh:
                 self._advance(connection)
 
     def _advance(self, connection: _Connection) -> None:
-        """A header or a body is complete."""
+        """Continue after a complete header or body."""
         connection.filled = 0
         if connection.body is None:
             connection.kind, connection.sequence, nbytes = _HEADER.unpack(connection.header)

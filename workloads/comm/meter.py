@@ -1,4 +1,4 @@
-"""Counts what an algorithm communicates and how long it stalls."""
+"""Count the communication of an algorithm and the time that it stalls."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ class Message:
     """One communication of one worker, in nanoseconds of the clock that all workers share.
 
     Attributes:
-        kind: "all_reduce", "all_gather", "send", "recv" or "exchange". nbytes: of the vector, or of all that are sent.
-        issued_ns: handed over. ended_ns: the result was there; None where the comm cannot tell (gloo).
-        collected_ns: its `wait` returned; None if nobody has waited for it.
-        stall_ns: time spent in that `wait`.
+        kind: "all_reduce", "all_gather", "send", "recv" or "exchange".
+        nbytes: size of the vector, or of all vectors that an exchange sends.
+        issued_ns: when it was issued. ended_ns: when the result arrived; None if the comm does not report it (gloo).
+        collected_ns: when its `wait` returned; None if it has not. stall_ns: time spent in that `wait`.
     """
 
     kind: str
@@ -31,7 +31,7 @@ class Message:
 
 
 class MeteredWork:
-    """A Work whose waiting time is added to the meter's stall."""
+    """A Work that adds its waiting time to the meter's stall."""
 
     def __init__(self, meter: MeteredComm, work: Work, message: Message | None) -> None:
         self._meter = meter
@@ -43,32 +43,33 @@ class MeteredWork:
         return self._work.done()
 
     def wait(self) -> None:
-        """As the underlying work, measured."""
+        """As the underlying work, timed."""
         begin = self._meter.clock.now()
         self._work.wait()
-        self._waited(begin, there=True)
+        self._waited(begin, arrived=True)
 
     def wait_for(self, seconds: float) -> bool:
-        """As the underlying work, measured. Raises: CommError, also if it cannot stop waiting."""
+        """As the underlying work, timed. Raises: CommError, also if it has no time limit."""
         if not isinstance(self._work, PatientWork):
-            raise CommError(f"{type(self._work).__name__} cannot be waited for without waiting to its end")
+            name = type(self._work).__name__
+            raise CommError(f"{name} cannot wait with a time limit; expected an operation that has wait_for")
         begin = self._meter.clock.now()
-        there = self._work.wait_for(seconds)
-        self._waited(begin, there=there)
-        return there
+        arrived = self._work.wait_for(seconds)
+        self._waited(begin, arrived=arrived)
+        return arrived
 
-    def _waited(self, begin: int, *, there: bool) -> None:
+    def _waited(self, begin: int, *, arrived: bool) -> None:
         end = self._meter.clock.now()
         self._meter.stall_ns += end - begin
         if self._message is not None:
             self._message.stall_ns += end - begin
-            if there and self._message.collected_ns is None:
+            if arrived and self._message.collected_ns is None:
                 self._message.collected_ns = end
                 self._message.ended_ns = getattr(self._work, "ended_ns", None)
 
 
 class MeteredExchange(MeteredWork):
-    """An exchange whose blocks are counted too, those expected and those that did not come in time."""
+    """An exchange that also counts its blocks: expected, and not arrived in time."""
 
     def __init__(self, meter: MeteredComm, work: Exchange, message: Message | None) -> None:
         super().__init__(meter, work, message)
@@ -85,7 +86,7 @@ class MeteredExchange(MeteredWork):
         return self._exchange.blocks
 
     def wait(self) -> None:
-        """As the underlying work, measured and counted."""
+        """As the underlying work, timed and counted."""
         super().wait()
         if not self._counted:
             self._counted = True
@@ -95,15 +96,15 @@ class MeteredExchange(MeteredWork):
 
 
 class MeteredComm:
-    """A Comm that counts.
+    """A Comm that counts its operations.
 
     Attributes:
-        payload_bytes: bytes this worker handed over: the vector's size per all-reduce, all-gather and send, all that
-            an exchange sends, whatever is made of it on the wire.
+        payload_bytes: bytes that this worker passed to the comm: the vector's size per all-reduce, all-gather and send,
+            and all vectors that an exchange sends. Bytes on the wire can differ.
         messages_sent: all-reduces, all-gathers, sends and exchanges issued.
-        blocks_expected: blocks that peers sent here in exchanges. blocks_lost: those that did not come in time.
+        blocks_expected: blocks that peers sent here in exchanges. blocks_lost: blocks that did not arrive in time.
         stall_ns: time spent inside `Work.wait`, the only place where a worker can stall.
-        journal: where every communication is noted, the first `JOURNAL_LIMIT` of them; None (as at first) notes none.
+        journal: a list that records the first `JOURNAL_LIMIT` communications; None, the default, records none.
     """
 
     def __init__(self, comm: Comm, clock: Clock) -> None:
@@ -119,12 +120,12 @@ class MeteredComm:
         self.journal: list[Message] | None = None
 
     def all_reduce(self, vector: Vector) -> MeteredWork:
-        """As the underlying comm, counted; a lone worker sends nothing."""
+        """As the underlying comm, counted; one worker alone sends nothing."""
         message = self._note("all_reduce", _size(vector), sends=self.world_size > 1)
         return MeteredWork(self, self._comm.all_reduce(vector), message)
 
     def all_gather(self, vector: Vector, parts: Sequence[Vector]) -> MeteredWork:
-        """As the underlying comm, counted; a lone worker sends nothing."""
+        """As the underlying comm, counted; one worker alone sends nothing."""
         message = self._note("all_gather", _size(vector), sends=self.world_size > 1)
         return MeteredWork(self, self._comm.all_gather(vector, parts), message)
 
@@ -139,9 +140,9 @@ class MeteredComm:
         return MeteredWork(self, self._comm.recv(vector, src), message)
 
     def exchange(self, sends: Mapping[int, Vector], receives: Mapping[int, Vector], terms: Terms) -> MeteredExchange:
-        """As the underlying comm, counted. Raises: CommError, if it has no datagrams."""
+        """As the underlying comm, counted. Raises: CommError, if it cannot send datagrams."""
         if not isinstance(self._comm, LossyComm):
-            raise CommError(f"{type(self._comm).__name__} has no datagrams; an exchange of blocks needs them")
+            raise CommError(f"{type(self._comm).__name__} cannot send datagrams; expected a comm that has exchange")
         message = self._note("exchange", sum(_size(vector) for vector in sends.values()), sends=True)
         return MeteredExchange(self, self._comm.exchange(sends, receives, terms), message)
 

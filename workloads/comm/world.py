@@ -1,4 +1,4 @@
-"""torch.distributed's default process group, which a user's own program has formed, as a `Comm`."""
+"""torch.distributed's default process group, formed by the user's program, as a `Comm`."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from wanbench.workloads.comm.gloo import GroupComm
 
 _TAGS = 1 << 20
 _count = itertools.count(1)
-_LET_GO_S = 0.1
+_EXIT_DELAY_S = 0.1
 
 
 def world() -> GroupComm:
-    """The default process group; operations go to it in the order of their calls, among the program's own.
+    """Return a comm for the default process group. Its operations join the program's own in the order of the calls.
 
-    Every call returns another comm, whose messages cannot be taken for those of the others; all ranks call it equally
-    often.
+    Every call returns a new comm, whose messages cannot be confused with those of the others. All ranks must call it
+    the same number of times.
 
     Raises:
         CommError: there is no group, or its backend for the CPU is not gloo.
@@ -35,26 +35,26 @@ def world() -> GroupComm:
     backends = dict(pair.split(":") for pair in dist.get_backend_config().split(","))
     if backends.get("cpu") != "gloo":
         found = backends.get("cpu") or dist.get_backend()
-        raise CommError(f"the process group has backend '{found}', expected gloo: init_process_group(\"gloo\")")
+        raise CommError(f"the process group has backend '{found}'; expected gloo: call init_process_group(\"gloo\")")
     _sleep_at_exit()
     return GroupComm(dist.group.WORLD, dist.get_rank(), dist.get_world_size(), first_tag=next(_count) * _TAGS)
 
 
 def copy_from_rank_0(tensors: list[torch.Tensor]) -> None:
-    """Give all tensors the values that they have on rank 0, with one broadcast for each of their types.
+    """Copy the values of all tensors from rank 0, with one broadcast per type.
 
-    All ranks have as many, of the same shapes and types.
+    All ranks must pass the same number of tensors, with the same shapes and types.
     """
     for dtype in dict.fromkeys(tensor.dtype for tensor in tensors):
-        alike = [tensor.detach() for tensor in tensors if tensor.dtype == dtype]
-        flat = torch.cat([tensor.reshape(-1) for tensor in alike])
+        same_type = [tensor.detach() for tensor in tensors if tensor.dtype == dtype]
+        flat = torch.cat([tensor.reshape(-1) for tensor in same_type])
         dist.broadcast(flat, src=0)
-        ends = list(itertools.accumulate(tensor.numel() for tensor in alike))
-        for tensor, part in zip(alike, flat.tensor_split(ends[:-1]), strict=True):
+        ends = list(itertools.accumulate(tensor.numel() for tensor in same_type))
+        for tensor, part in zip(same_type, flat.tensor_split(ends[:-1]), strict=True):
             tensor.copy_(part.view_as(tensor))
 
 
 @cache
 def _sleep_at_exit() -> None:
-    """A program that ends within milliseconds of its last operation may abort: pytorch/pytorch#179291."""
-    atexit.register(time.sleep, _LET_GO_S)
+    """Sleep before exit: a program can abort if it ends milliseconds after an operation (pytorch/pytorch#179291)."""
+    atexit.register(time.sleep, _EXIT_DELAY_S)

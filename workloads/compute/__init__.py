@@ -1,8 +1,8 @@
-"""What a step computes and costs, real or emulated.
+"""The computation of a step and its duration, real or emulated.
 
 Layout
     task.py        a gradient for each step, on flat vectors
-    emulated.py    how long a step takes, and when each bucket is ready; buckets.py: which gradients travel together
+    emulated.py    how long a step takes, and when each bucket is ready; buckets.py: gradients sent together
     slowdown.py    a straggler
     optim.py       the local optimizer
     phantom.py     vectors without elements

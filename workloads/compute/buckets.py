@@ -1,12 +1,12 @@
-"""Which gradients travel together, and when in the backward pass they are ready.
+"""Group gradients into buckets that are sent together, and compute when each is ready in the backward pass.
 
-The rule is the one of DistributedDataParallel (Li et al., VLDB 2020, section 3.2.3): walk the parameter
-tensors in reverse registration order, which is about the order in which the backward pass finishes them, and
-close a bucket with the tensor that makes it reach the cap. A bucket may therefore be larger than the cap.
+The rule comes from DistributedDataParallel (Li et al., VLDB 2020, section 3.2.3). It takes the parameter tensors in
+reverse registration order, which is about the order in which the backward pass finishes them. The tensor with which a
+bucket reaches the cap closes it, so a bucket can be larger than the cap.
 
-DDP's default has a smaller first bucket (1 MiB before 25 MiB), but only while `bucket_cap_mb` is left alone:
-given explicitly, it holds for every bucket. Here the cap always holds for every bucket, so `buckets =
-"25MiB"` compares with `DistributedDataParallel(..., bucket_cap_mb=25)`.
+DDP's default has a smaller first bucket (1 MiB before 25 MiB), but only if `bucket_cap_mb` is not set; a given value
+applies to every bucket. Here the cap always applies to every bucket, so `buckets = "25MiB"` corresponds to
+`DistributedDataParallel(..., bucket_cap_mb=25)`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Bucket:
     Attributes:
         first, last: its parameter tensors, by registration index; both included.
         start, stop: its elements of the flat gradient vector, `gradient[start:stop]`.
-        ready: the part of the backward pass that is over when its last gradient is complete, in (0, 1].
+        ready: the part of the backward pass that has run when its last gradient is complete, in (0, 1].
     """
 
     first: int
@@ -38,25 +38,25 @@ class Bucket:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of its message, as float32."""
+        """The size of its message in bytes, as float32."""
         return (self.stop - self.start) * FLOAT32_BYTES
 
 
 def scaled_numel(tensors: Sequence[ParameterTensor], payload_scale: float) -> int:
-    """Elements of the flat vector of a model whose messages are scaled: at least one for each tensor."""
+    """Return the size of the flat vector of a model with scaled messages: at least one element per tensor."""
     params = sum(tensor.numel for tensor in tensors)
     return max(len(tensors), round(params * payload_scale))
 
 
 def plan_buckets(tensors: Sequence[ParameterTensor], cap_bytes: int, payload_scale: float = 1.0) -> tuple[Bucket, ...]:
-    """The buckets of a model, in the order in which the backward pass completes them.
+    """Return the buckets of a model, in the order in which the backward pass completes them.
 
-    Tensors are grouped by their true sizes against the true cap; the messages are scaled afterwards. A scaled
-    run therefore sends as many messages as a full-size one. Every bucket keeps at least one element, and
-    their elements add up to `scaled_numel`.
+    Tensors are grouped by their true sizes and the true cap; the messages are scaled afterwards. So a scaled run sends
+    the same number of messages as a full-size run. Every bucket has at least one element, and the buckets together have
+    `scaled_numel` elements.
 
     Args:
-        tensors: in registration order.
+        tensors: the parameter tensors in registration order.
         cap_bytes: size at which a bucket is closed, before scaling.
         payload_scale: factor on the size of each message, in (0, 1].
 
@@ -89,13 +89,13 @@ def _group(tensors: Sequence[ParameterTensor], cap_bytes: int) -> list[tuple[int
 
 
 def _scaled_stops(sizes: Sequence[int], total: int) -> list[int]:
-    """The ends of consecutive slices of range(total), as long as `sizes` are in proportion; none is empty."""
-    whole, after = sum(sizes), len(sizes)
+    """Return the ends of consecutive slices of range(total), with lengths proportional to `sizes`; none is empty."""
+    whole, remaining = sum(sizes), len(sizes)
     stops: list[int] = []
     previous = 0
     for size_so_far in accumulate(sizes):
-        after -= 1
-        previous = min(max(round(size_so_far * total / whole), previous + 1), total - after)
+        remaining -= 1
+        previous = min(max(round(size_so_far * total / whole), previous + 1), total - remaining)
         stops.append(previous)
     return stops
 

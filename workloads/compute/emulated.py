@@ -1,8 +1,8 @@
-"""Emulated compute: how long a step takes, and when in it each bucket of gradients is ready.
+"""Emulated compute: how long a step takes, and when each bucket of gradients is ready during the step.
 
-A step is one third forward pass and two thirds backward pass: the backward pass computes two products, by the
-gradient of the output, for each one of the forward pass (Kaplan et al. 2020, section 2.1). Nothing here knows
-torch.
+One third of a step is the forward pass, two thirds are the backward pass: for each matrix product of the forward pass,
+the backward pass computes two with the gradient of the output (Kaplan et al. 2020, section 2.1). This module does not
+import torch.
 """
 
 from __future__ import annotations
@@ -22,20 +22,19 @@ STRATA = 10
 
 
 def ready_share(bucket: Bucket) -> float:
-    """The part of the step, forward pass included, that is over when `bucket` is complete; in (0, 1]."""
+    """Return the part of the step, with the forward pass, that has run when `bucket` is complete; in (0, 1]."""
     return FORWARD_SHARE + (1 - FORWARD_SHARE) * bucket.ready
 
 
 class StepTime:
     """The duration of each step of one worker: lognormal, with a given mean and coefficient of variation.
 
-    A worker's duration of a step depends on (seed, rank, step) alone, so it is the same for every algorithm,
-    on every testbed, and whatever was asked before.
+    A worker's duration of a step depends only on (seed, rank, step). So it is the same for every algorithm and on every
+    testbed, and does not depend on earlier calls.
 
-    Durations are stratified: every ten steps use each tenth of the distribution once, in random order. Each step
-    still follows the lognormal, but the mean over a window of some dozens of steps hardly differs from one window
-    to another (with cv 0.02 over 20 steps: by 0.2 % instead of 0.45 %), so that scalability compares methods and
-    not draws.
+    Durations are stratified: every ten steps use each tenth of the distribution once, in random order. Each step still
+    follows the lognormal distribution, but the means of windows of some dozens of steps hardly differ (with cv 0.02
+    over 20 steps: by 0.2 % instead of 0.45 %). So scalability compares methods and not random draws.
     """
 
     def __init__(self, mean_s: float, cv: float, *, seed: int, rank: int) -> None:
@@ -43,10 +42,10 @@ class StepTime:
         self._mean_ns = mean_s * NS_PER_S
         self._sigma = math.sqrt(math.log1p(cv * cv))
         self._seed, self._rank = seed, rank
-        self._order: tuple[int, list[int]] = (-1, [])  # of the block of steps that was asked for last
+        self._order: tuple[int, list[int]] = (-1, [])  # of the block of the last call
 
     def ns(self, step: int) -> int:
-        """Nanoseconds that step number `step` takes, at least 1."""
+        """Return the duration of step number `step` in nanoseconds, at least 1."""
         if self._sigma == 0:
             return max(1, round(self._mean_ns))
         block, place = divmod(step, STRATA)
@@ -55,36 +54,35 @@ class StepTime:
             stream(self._seed, "step_time order", self._rank, block).shuffle(order)
             self._order = block, order
         inside = stream(self._seed, "step_time", self._rank, step).random()
-        # inv_cdf is not defined at 0, which random() may return.
+        # inv_cdf is not defined at 0, which random() can return.
         quantile = max((self._order[1][place] + inside) / STRATA, 1e-12)
         z = NormalDist().inv_cdf(quantile)
-        # A lognormal's mean is exp(mu + sigma^2 / 2): without the second term, more variation would mean
-        # longer steps.
+        # The mean of a lognormal is exp(mu + sigma^2 / 2). Without the correction, more variation would make steps
+        # longer.
         return max(1, round(self._mean_ns * math.exp(self._sigma * z - self._sigma**2 / 2)))
 
 
 class EmulatedCompute:
-    """Replays the schedule of a step on the clock, behind whatever work was really done in it.
+    """Replays the schedule of a step on the clock, after any real work of the step.
 
     Attributes:
-        compute_ns: emulated time of all steps so far. What a step takes beyond it (real work that did not
-            fit, late timers) is overhead.
+        compute_ns: emulated time of all steps so far. Any further time of a step (real work that did not fit, late
+            timers) is overhead.
     """
 
     def __init__(
         self, step_time: StepTime, buckets: Sequence[Bucket], clock: Clock, slow: Slowdowns | None = None
     ) -> None:
-        """`buckets`: in the order of completion. `slow`: when compute takes longer."""
+        """`buckets`: in the order of completion. `slow`: the times when compute takes longer."""
         self._step_time, self._buckets, self._clock, self._slow = step_time, buckets, clock, slow
         self.compute_ns = 0
 
     def replay(self, step: int, began_ns: int, ready: Callable[[Bucket], None] | None) -> None:
         """Sleep until the end of step number `step`, which began at `began_ns` on the clock.
 
-        `ready` is called when the time of each bucket has come. Deadlines count from the beginning of the
-        step, so late wake-ups and slow callbacks do not add up. The real work comes first as a whole: a
-        greenlet must not switch inside autograd, and the schedule stays exact as long as the work fits the
-        forward pass.
+        `ready` is called for each bucket at its time. Deadlines count from the beginning of the step, so late wake-ups
+        and slow callbacks do not add up. All real work is done first, because a greenlet must not switch inside
+        autograd. The schedule is exact if the work fits into the time of the forward pass.
         """
         duration_ns = self._step_time.ns(step)
         if self._slow is not None:

@@ -1,7 +1,7 @@
 """The local optimiser on one flat vector: SGD with momentum, Nesterov and coupled weight decay, or AdamW.
 
-SGD is linear in the gradients, which exact compensation of late averages rests on: `SGD.respond` is one step
-on a pair of scalars, and `SGD.step` from zero is one step of the response on vectors. AdamW is not.
+SGD is linear in the gradients, so late averages can be compensated exactly: `SGD.respond` is one step on a pair of
+scalars, and `SGD.step` from zero is one step of the response on vectors. AdamW is not linear.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class OptimizerError(ValueError):
 
 
 class Optimizer(Protocol):
-    """What an algorithm may ask of any optimiser."""
+    """The interface of every optimiser to the algorithms."""
 
     @property
     def lr(self) -> float:
@@ -31,26 +31,26 @@ class Optimizer(Protocol):
 
     @property
     def momentum(self) -> float:
-        """How much of the momentum buffer a step keeps; 0 means that the buffer is never touched."""
+        """The share of the momentum buffer that a step keeps; with 0 the buffer is never used."""
 
     def advance(self, step: int) -> None:
         """Set `lr` for a step; it holds until the next call."""
 
     def step(self, w: Vector, m: Vector, g: Vector) -> None:
-        """Update `w` and momentum buffer `m`, each of shape (numel,), in place; `g` is left as it is."""
+        """Update `w` and momentum buffer `m`, each of shape (numel,), in place; `g` is not changed."""
 
 
 @dataclass(frozen=True)
 class OptimizerConfig:
-    """What all optimisers take from a spec's `[train]` table.
+    """The settings that all optimisers take from a spec's `[train]` table.
 
     Attributes:
         optimizer: the name of the optimiser.
         lr: peak learning rate.
-        weight_decay: see each.
+        weight_decay: described at each optimiser.
         schedule: "constant" or "cosine" (to 0 at `total_steps`), both after the warm-up.
-        warmup_steps: steps over which the rate grows linearly to `lr`; 0 for none.
-        total_steps: where the cosine ends; needed by "cosine" only.
+        warmup_steps: number of steps in which the rate grows linearly to `lr`; 0 for none.
+        total_steps: the step at which the cosine ends; only "cosine" needs it.
 
     Raises:
         OptimizerError: a value is out of range.
@@ -80,7 +80,7 @@ class OptimizerConfig:
             _require(longer, "total_steps", total, "more than warmup_steps, because schedule is 'cosine'")
 
     def lr_at(self, step: int) -> float:
-        """The learning rate of a step, counted from 0."""
+        """Return the learning rate of a step; steps count from 0."""
         if step < self.warmup_steps:
             return self.lr * (step + 1) / self.warmup_steps
         if self.schedule == "constant" or self.total_steps is None:
@@ -91,11 +91,11 @@ class OptimizerConfig:
 
 @dataclass(frozen=True)
 class SGDConfig(OptimizerConfig):
-    """SGD's part of a spec's `[train]` table, beside what all optimisers take.
+    """SGD's settings in a spec's `[train]` table, besides those of all optimisers.
 
     Attributes:
         optimizer: "sgd".
-        weight_decay: coupled: added to the gradient as weight_decay * w.
+        weight_decay: coupled: weight_decay * w is added to the gradient.
         momentum: beta, in [0, 1).
         nesterov: Nesterov momentum, as PyTorch defines it; needs momentum above 0.
 
@@ -119,13 +119,13 @@ class SGDConfig(OptimizerConfig):
 
 @dataclass(frozen=True)
 class AdamWConfig(OptimizerConfig):
-    """AdamW's part of a spec's `[train]` table, beside what all optimisers take.
+    """AdamW's settings in a spec's `[train]` table, besides those of all optimisers.
 
     Attributes:
         optimizer: "adamw".
         weight_decay: decoupled: w shrinks by lr * weight_decay each step.
-        beta1, beta2: of the running means of the gradient and of its square, each in [0, 1).
-        eps: added to the root of the second, above 0.
+        beta1, beta2: decay rates of the running means of the gradient and of its square, each in [0, 1).
+        eps: added to the root of the mean square, above 0.
 
     Raises:
         OptimizerError: a value is out of range.
@@ -149,7 +149,7 @@ class AdamWConfig(OptimizerConfig):
 
 
 def configured(train: Mapping[str, Any], total_steps: int | None) -> SGDConfig | AdamWConfig:
-    """The configuration that a `[train]` table describes; keys that concern no optimiser are left alone.
+    """Return the configuration that a `[train]` table describes; keys of no optimiser are ignored.
 
     Raises:
         OptimizerError: a value is out of range, or belongs to another optimiser.
@@ -161,12 +161,14 @@ def configured(train: Mapping[str, Any], total_steps: int | None) -> SGDConfig |
     for other in kinds.values():
         for key in set(other.__dataclass_fields__) - set(config.__dataclass_fields__):
             if key in train:
-                raise OptimizerError(f"{key} = {train[key]!r}; '{name}' has no such setting, '{other.kind}' has")
+                raise OptimizerError(
+                    f"{key} = {train[key]!r}; '{name}' does not take it; remove it, or set optimizer = '{other.kind}'"
+                )
     return config(**{k: v for k, v in train.items() if k in config.__dataclass_fields__}, total_steps=total_steps)
 
 
 def make(config: SGDConfig | AdamWConfig) -> SGD | AdamW:
-    """The optimiser of a configuration."""
+    """Make the optimiser of a configuration."""
     return AdamW(config) if isinstance(config, AdamWConfig) else SGD(config)
 
 
@@ -190,7 +192,7 @@ class SGD:
 
     @property
     def momentum(self) -> float:
-        """beta; 0 means that `m` is never touched."""
+        """beta; with 0, `m` is never used."""
         return self.config.momentum
 
     def advance(self, step: int) -> None:
@@ -200,7 +202,7 @@ class SGD:
     def step(self, w: Vector, m: Vector, g: Vector) -> None:
         """Update parameters `w` and momentum buffer `m`, each of shape (numel,), in place.
 
-        `g` is left as it is: the algorithm may have sent these bits. Without momentum `m` is not touched.
+        `g` is not changed, because the algorithm may have sent these bits. Without momentum, `m` is not changed.
         """
         lr, beta, decay = self.lr, self.config.momentum, self.config.weight_decay
         if beta:
@@ -210,7 +212,7 @@ class SGD:
             if not self.config.nesterov:
                 w.add_(m, alpha=-lr)
                 return
-        # q is not formed, so that no scratch vector is needed: w - lr*q = (1 - lr*wd)*w - lr*g
+        # Without computing q, no scratch vector is needed: w - lr*q = (1 - lr*wd)*w - lr*g
         if decay:
             w.mul_(1 - lr * decay)
         w.add_(g, alpha=-lr)
@@ -218,10 +220,10 @@ class SGD:
             w.add_(m, alpha=-lr * beta)
 
     def respond(self, w: float, m: float, g: float = 0.0) -> tuple[float, float]:
-        """What perturbations (w, m) of the state and g of the gradient have become after the current step.
+        """Return how perturbations (w, m) of the state and g of the gradient affect (w, m) after the current step.
 
-        `respond(0, 0, 1)` is the answer to a unit of gradient; `respond(w, m)` carries an earlier one on.
-        Exact for any learning rates, because the optimiser is linear; gradients are taken as given.
+        `respond(0, 0, 1)` is the response to a unit of gradient; `respond(w, m)` continues an earlier response. This is
+        exact for any learning rates, because the optimiser is linear; it treats the gradients as fixed.
         """
         beta = self.config.momentum
         q = g + self.config.weight_decay * w
@@ -240,7 +242,7 @@ class AdamW:
         m <- b1 m + (1 - b1) g ;  v <- b2 v + (1 - b2) g^2
         w <- w - lr (m / (1 - b1^n)) / (sqrt(v / (1 - b2^n)) + eps)
 
-    `v` is the optimiser's own: algorithms see w and m.
+    `v` belongs to the optimiser; algorithms only see w and m.
 
     Attributes:
         config: the settings.
@@ -263,7 +265,7 @@ class AdamW:
         self.lr = self.config.lr_at(step)
 
     def step(self, w: Vector, m: Vector, g: Vector) -> None:
-        """Update parameters `w` and first moment `m`, each of shape (numel,), in place; `g` is left as it is."""
+        """Update parameters `w` and first moment `m`, each of shape (numel,), in place; `g` is not changed."""
         if isinstance(w, Phantom):
             return
         self._step(cast("torch.Tensor", w), cast("torch.Tensor", m), cast("torch.Tensor", g))

@@ -1,6 +1,6 @@
-"""Vectors without elements: the size of a message, and nothing to compute on.
+"""Vectors without elements: they have the size of a message, but no values.
 
-A workload that learns nothing runs on them where thousands of workers share one process.
+A workload that does not train a model uses them when thousands of workers share one process.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from typing import Self
 
 @dataclass(frozen=True, slots=True)
 class Phantom:
-    """A flat vector of `size` elements of `bytes_each` bytes that has a length and no values.
+    """A flat vector of `size` elements of `bytes_each` bytes, without values.
 
-    It satisfies `workloads.comm.base.Vector`; arithmetic changes nothing.
+    It implements `workloads.comm.base.Vector`; arithmetic changes nothing.
     """
 
     size: int
@@ -44,11 +44,11 @@ class Phantom:
         return self
 
     def clone(self) -> Self:
-        """Itself: nothing tells two of them apart."""
+        """Return itself: equal phantoms cannot be distinguished."""
         return self
 
     def new_zeros(self, size: int, /) -> Self:
-        """Another one, of `size` elements."""
+        """Return a phantom of `size` elements."""
         return type(self)(size, self.bytes_each)
 
     def numel(self) -> int:
@@ -60,5 +60,5 @@ class Phantom:
         return self.bytes_each
 
     def __getitem__(self, part: slice) -> Phantom:
-        """A part of it."""
+        """Return a part of it."""
         return Phantom(len(range(*part.indices(self.size))), self.bytes_each)

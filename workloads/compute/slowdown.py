@@ -1,4 +1,4 @@
-"""A straggler: a worker whose compute takes longer for a while, by its own clock."""
+"""A straggler: a worker whose compute takes longer for a while, measured by its own clock."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ class Slowdown:
     """Compute takes `factor` times as long in steps that begin between two times.
 
     Attributes:
-        factor: above 0.
-        at_step: times count from the end of this many steps; None: from the beginning of the first one.
-        begin_ns, end_ns: those times; an end of None never comes.
+        factor: a number above 0.
+        at_step: times count from the end of this number of steps; None: from the beginning of the first step.
+        begin_ns, end_ns: the two times; None: the slowdown does not end.
     """
 
     factor: float
@@ -24,11 +24,11 @@ class Slowdown:
 
 
 class Slowdowns:
-    """All of one worker; those that hold at one time multiply.
+    """All slowdowns of one worker. The factors of slowdowns at the same time are multiplied.
 
     Attributes:
-        turned_ns: of each entry, in their order, when the first step began that it made slow, and the first one after
-            those; None if there was none.
+        turned_ns: for each slowdown, in order: when the first slow step began, and when the first step after the slow
+            ones began; None if there was none.
     """
 
     def __init__(self, entries: Iterable[Mapping[str, Any]]) -> None:
@@ -38,7 +38,7 @@ class Slowdowns:
         self._began: dict[int | None, int] = {}
 
     def factor(self, step: int, now_ns: int) -> float:
-        """For step number `step`, which begins now; to be asked at each step in turn."""
+        """Return the factor for step number `step`, which begins now. Call this once per step, in order."""
         if step == 0:
             self._began[None] = now_ns
         if step in self._awaited:

@@ -1,4 +1,4 @@
-"""What a worker computes between synchronisations: a gradient for each step, on flat vectors."""
+"""The computation of a worker between synchronisations: a gradient for each step, on flat vectors."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ class Task(ABC):
     """One worker's share of the computation.
 
     Attributes:
-        w: the parameters, float32 or phantoms, shape (numel,); equal on all ranks at first. An update in place is
-            all it takes.
-        slow: when compute takes longer; None where it never does.
-        shapes: of the parameter tensors that `w` consists of, in their order; () where its size is scaled.
-        numel: elements of `w` and of the gradient, after payload scaling.
-        compute_ns: time spent computing so far, in nanoseconds on the clock. For emulated compute it is the
-            emulated time; what a step takes beyond it is overhead.
+        w: the parameters, float32 or phantoms, shape (numel,); initially equal on all ranks. To train, update it in
+            place.
+        slow: the times when compute takes longer; None if it never does.
+        shapes: shapes of the parameter tensors in `w`, in order; () if its size is scaled.
+        numel: number of elements of `w` and of the gradient, after payload scaling.
+        compute_ns: compute time so far, in nanoseconds on the clock. For emulated compute this is the emulated time;
+            any further time of a step is overhead.
     """
 
     w: Vector
@@ -52,24 +52,23 @@ class Task(ABC):
         Args:
             step: counted from 0; decides the emulated duration.
             ready: called with a slice of the gradient as soon as each bucket is complete, in the order of
-                completion, which is the same on all ranks. It may start to overwrite the slice at once.
+                completion, which is the same on all ranks. It can start to overwrite the slice at once.
 
         Returns:
-            The flat gradient, shape (numel,), and the loss of the batch (None if nothing is learned). The
-            vector is the same one at every step: whoever needs it longer than until the next call keeps a
-            copy.
+            The flat gradient, shape (numel,), and the loss of the batch (None if the workload does not train a model).
+            Every step returns the same vector: keep a copy to use it after the next call.
         """
 
     @abstractmethod
     def evaluate(self) -> float | None:
-        """Test accuracy in [0, 1] of `w` as it is, None if nothing is learned. Not part of `compute_ns`."""
+        """Return the test accuracy of `w`, in [0, 1], or None if there is none. Not part of `compute_ns`."""
 
 
 class EmulatedTask(Task):
-    """Sends gradients of the right size at the right time, and learns nothing.
+    """Sends gradients of the right size at the right time, without training a model.
 
-    The gradient is a fixed vector, written anew at each step because an all-reduce overwrites it; or a phantom, for
-    simulations of many workers.
+    The gradient is a fixed vector, copied at each step because an all-reduce overwrites it. Simulations of many workers
+    use a phantom instead.
     """
 
     def __init__(self, source: Vector, compute: EmulatedCompute, clock: Clock) -> None:
@@ -89,22 +88,22 @@ class EmulatedTask(Task):
         return self._g, None
 
     def evaluate(self) -> None:
-        """Nothing is learned."""
+        """Return None: this task does not train a model."""
         return
 
 
 def random_gradient(numel: int, *, seed: int, rank: int) -> torch.Tensor:
-    """Of one rank. Random, so that compression and rounding meet no special values; fixed: a step costs one copy."""
+    """Return the gradient of one rank: random, to avoid special values; fixed, so that a step costs only a copy."""
     generator = torch.Generator().manual_seed(torch_seed(seed, "gradient", rank))
     return torch.randn(numel, generator=generator)
 
 
 class LearningTask(Task):
-    """Trains a module for real: its parameters are views of `w`, their gradients views of one flat gradient.
+    """Trains a real module: its parameters are views of `w`, their gradients views of one flat gradient.
 
-    Without `emulated`, the backward pass hands each bucket over from its hooks, as DistributedDataParallel
-    does, and a step takes the time it takes. With `emulated`, the gradients are just as real, but a step
-    takes the emulated time, so that more workers than cores still measure the network.
+    Without `emulated`, hooks in the backward pass hand over each bucket, as in DistributedDataParallel, and a step
+    takes its real time. With `emulated`, the gradients are real too, but a step takes the emulated time. So even with
+    more workers than cores, a run measures the network.
     """
 
     def __init__(
@@ -114,7 +113,7 @@ class LearningTask(Task):
         clock: Clock,
         emulated: EmulatedCompute | None = None,
     ) -> None:
-        """`buckets`: of the module's trainable parameters, unscaled, in the order of completion."""
+        """`buckets`: the buckets of the module's trainable parameters, unscaled, in the order of completion."""
         self._learner, self._clock, self._emulated = learner, clock, emulated
         parameters = list(trainable(learner.module).values())
         w = torch.cat([parameter.detach().reshape(-1) for parameter in parameters])
@@ -134,7 +133,7 @@ class LearningTask(Task):
         """See `Task.gradient`.
 
         Raises:
-            LearnerError: the batches have run out, or the loss is not one number.
+            LearnerError: there are no more batches, or the loss is not one number.
         """
         began_ns = self._clock.now()
         self._g.zero_()
@@ -170,17 +169,17 @@ class LearningTask(Task):
 class Overlap:
     """Hands over the buckets of a real backward pass as they complete.
 
-    A bucket that completes early waits for those before it: ranks may finish gradients in different orders,
-    but a collective must be issued in the same order everywhere.
+    A bucket that completes early waits for the buckets before it: ranks can finish gradients in different orders, but
+    all ranks must issue collectives in the same order.
 
     Attributes:
-        in_ready_ns: nanoseconds spent in `ready` since `begin`, which are not compute.
+        in_ready_ns: nanoseconds spent in `ready` since `begin`; they are not compute.
     """
 
     def __init__(
         self, parameters: Sequence[torch.Tensor], buckets: Sequence[Bucket], g: torch.Tensor, clock: Clock
     ) -> None:
-        """`parameters`: in registration order; their gradients are views of `g`."""
+        """`parameters`: the parameters in registration order; their gradients are views of `g`."""
         self._buckets, self._g, self._clock = buckets, g, clock
         self._ready: Ready | None = None
         self._missing: list[set[int]] = []
@@ -190,14 +189,14 @@ class Overlap:
             parameter.register_post_accumulate_grad_hook(self._hook(index))  # type: ignore[no-untyped-call]
 
     def begin(self, ready: Ready | None) -> None:
-        """A forward pass begins; `ready` will be called with each bucket of its backward pass."""
+        """Prepare for a forward pass; `ready` will be called with each bucket of its backward pass."""
         self._ready = ready
         self._missing = [set(range(bucket.first, bucket.last + 1)) for bucket in self._buckets]
         self._handed_over = 0
         self.in_ready_ns = 0
 
     def end(self) -> None:
-        """The backward pass is over: hand over the rest, zeros where a parameter took no part."""
+        """Hand over the remaining buckets after the backward pass; unused parameters have zero gradients."""
         for missing in self._missing:
             missing.clear()
         self._hand_over()
@@ -224,7 +223,7 @@ class Overlap:
 
 
 def _slices(g: Vector, ready: Ready | None) -> Callable[[Bucket], None] | None:
-    """`ready` for buckets instead of slices of `g`."""
+    """Return `ready` for buckets instead of slices of `g`."""
     if ready is None:
         return None
     return lambda bucket: ready(g[bucket.start : bucket.stop])
@@ -247,5 +246,5 @@ def _endless(learner: Learner) -> Iterator[tuple[Any, Any]]:
             yield batch
         if empty:
             raise LearnerError(
-                "the batches have run out; expected an endless iterator, or an iterable that can be iterated again"
+                "there are no more batches; expected an endless iterator, or an iterable that can be iterated again"
             )

@@ -1,7 +1,7 @@
-"""Data sets, and how they are divided over workers.
+"""Data sets, and their division among the workers.
 
 Layout
-    datasets.py    the digits, and batches of any data set; cifar10.py, imagenet.py, text.py: further ones
-    shards.py      who has which part; portion.py: what one worker learns from, and its batches
-    errors.py      what can be wrong with a workload or its data
+    datasets.py    the digits, and batches of any data set; cifar10.py, imagenet.py, text.py: further data sets
+    shards.py      divides the samples among workers; portion.py: the samples and batches of one worker
+    errors.py      WorkloadError
 """

@@ -1,4 +1,4 @@
-"""CIFAR-10 (Krizhevsky 2009) from the folder `cifar-10-batches-py`, as its authors distribute it."""
+"""CIFAR-10 (Krizhevsky 2009), read from its authors' folder `cifar-10-batches-py`."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ _EXPECTED = "expected the folder cifar-10-batches-py of the python version of CI
 
 @dataclass(frozen=True)
 class Cifar10:
-    """All images.
+    """All images and labels.
 
     Attributes:
-        train, test: uint8, shape (images, 3, 32, 32).
-        train_labels: classes 0 to 9. test_labels: the same as a tensor, int64.
-        mean, std: of the training images by channel, on a scale from 0 to 255; shape (3, 1, 1).
+        train, test: images, uint8, shape (images, 3, 32, 32).
+        train_labels: classes 0 to 9. test_labels: classes as a tensor, int64.
+        mean, std: mean and standard deviation of each channel of the training images, from 0 to 255; shape (3, 1, 1).
     """
 
     train: torch.Tensor
@@ -46,7 +46,7 @@ class Cifar10:
 
 
 def check(folder: Path) -> None:
-    """Whether `folder` is what `read` reads, from its names and its smallest part. Raises: WorkloadError."""
+    """Check the names of the files in `folder`, and the smallest file. Raises: WorkloadError."""
     if not folder.is_dir():
         raise WorkloadError(f"workload.data: {folder}: no such folder; {_EXPECTED}")
     missing = [name for name in (*TRAIN_FILES, TEST_FILE) if not (folder / name).is_file()]
@@ -59,7 +59,7 @@ def check(folder: Path) -> None:
 
 @lru_cache(maxsize=1)
 def read(folder: Path) -> Cifar10:
-    """All images of a folder. Raises: WorkloadError: they are not there, or not in the format."""
+    """Read all images of a folder. Raises: WorkloadError: they are missing, or in another format."""
     import numpy as np
     import torch
 
@@ -79,7 +79,7 @@ def read(folder: Path) -> Cifar10:
 
 
 def _statistics(images: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """Mean and standard deviation of each channel, by counting values: as floats, the images would take 0.6 GB."""
+    """Return mean and standard deviation of each channel. Counts values: as floats, the images would take 0.6 GB."""
     import torch
 
     values = torch.arange(256, dtype=torch.float64)
@@ -94,7 +94,7 @@ def _statistics(images: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
 def batches(
     data: Cifar10, batch_size: int, random: Random, indices: Sequence[int]
 ) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
-    """Endless batches, each image shifted by up to 4 pixels and mirrored at random (He et al. 2016, section 4.2)."""
+    """Yield endless batches, with images randomly shifted by up to 4 pixels and mirrored (He et al. 2016, sec. 4.2)."""
     import torch
     from torch.nn.functional import pad
 
@@ -110,7 +110,7 @@ def batches(
 
 
 def accuracy(module: torch.nn.Module, data: Cifar10) -> float:
-    """The share of test images whose class is predicted right."""
+    """Return the share of test images with the right predicted class."""
     return datasets.accuracy(
         module, lambda part: _normal(data, data.test[part]), data.test_labels, at_once=_EVALUATED_AT_ONCE
     )
@@ -121,7 +121,7 @@ def _normal(data: Cifar10, images: torch.Tensor) -> torch.Tensor:
 
 
 class _OnlyArrays(pickle.Unpickler):
-    """Pickles can run programs; these hold nothing but NumPy arrays."""
+    """Loads only NumPy arrays, because a pickle can run programs."""
 
     def find_class(self, module: str, name: str) -> Any:
         import numpy as np
@@ -132,11 +132,11 @@ class _OnlyArrays(pickle.Unpickler):
             return known[name]
         if (module, name) == ("_codecs", "encode"):
             return lambda text, encoding: text.encode(encoding)
-        raise pickle.UnpicklingError(f"it wants {module}.{name}")
+        raise pickle.UnpicklingError(f"it uses {module}.{name}")
 
 
 def _unpickled(path: Path) -> tuple[Any, list[int]]:
-    """Images (uint8, shape (images, 3072)) and labels of one file."""
+    """Return the images (uint8, shape (images, 3072)) and labels of one file."""
     import numpy as np
 
     wrong = f"workload.data: {path}: not a batch of CIFAR-10"
@@ -147,7 +147,7 @@ def _unpickled(path: Path) -> tuple[Any, list[int]]:
         raise WorkloadError(f"workload.data: {path}: cannot be read: {error.strerror}") from None
     except Exception as error:  # a broken pickle can raise anything
         raise WorkloadError(f"{wrong} ({type(error).__name__}: {error}); {_EXPECTED}") from None
-    shaped = isinstance(images, np.ndarray) and images.dtype == np.uint8 and images.shape == (len(labels), _VALUES)
-    if not shaped or not len(labels) or not all(isinstance(one, int) and 0 <= one < _CLASSES for one in labels):
-        raise WorkloadError(f"{wrong}: expected uint8 images of shape (images, {_VALUES}) and as many labels 0 to 9")
+    right_shape = isinstance(images, np.ndarray) and images.dtype == np.uint8 and images.shape == (len(labels), _VALUES)
+    if not right_shape or not len(labels) or not all(isinstance(n, int) and 0 <= n < _CLASSES for n in labels):
+        raise WorkloadError(f"{wrong}: expected uint8 images of shape (images, {_VALUES}), each with a label 0 to 9")
     return images, list(labels)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import torch
 
 TEST_SAMPLES = 360
-"""Of the 1797 digits, one in five is held out."""
+"""One in five of the 1797 digits is held out."""
 
 
 @dataclass(frozen=True)
@@ -32,15 +32,15 @@ class Split:
     test_y: torch.Tensor
 
 
-@lru_cache(maxsize=16)  # a simulation asks for it once a worker
+@lru_cache(maxsize=16)  # a simulation calls it once per worker
 def digits(folds: int | None = None, fold: int = 0) -> Split:
-    """The 8x8 handwritten digits bundled with scikit-learn (UCI, Alpaydin and Kaynak 1998).
+    """Return the 8x8 handwritten digits bundled with scikit-learn (UCI, Alpaydin and Kaynak 1998).
 
-    The test images are the same whatever the seed of a run, so that accuracies of different runs compare.
+    The test images do not depend on the seed of a run, so the accuracies of different runs can be compared.
 
     Args:
-        folds: with k, the 1797 images are cut into k parts of nearly equal size; over all k every image is tested
-            once. fold: the part to test on, 0 to k - 1.
+        folds: k cuts the 1797 images into k parts of nearly equal size; over all k parts, each image is tested once.
+        fold: the part to test on, 0 to k - 1.
     """
     import torch
     from sklearn.datasets import load_digits
@@ -49,8 +49,7 @@ def digits(folds: int | None = None, fold: int = 0) -> Split:
     x = torch.tensor(bunch.images, dtype=torch.float32).unsqueeze(1) / 16
     y = torch.tensor(bunch.target, dtype=torch.int64)
     order = list(range(len(y)))
-    # Neighbouring samples come from the same writers, so a cut without shuffling would test on strangers
-    # only.
+    # Neighbouring samples are from the same writers. Without shuffling, all test samples would be from unknown writers.
     stream(0, "digits", "split").shuffle(order)
     if folds is None:
         test, train = order[:TEST_SAMPLES], order[TEST_SAMPLES:]
@@ -62,10 +61,9 @@ def digits(folds: int | None = None, fold: int = 0) -> Split:
 def batches(
     x: torch.Tensor, y: torch.Tensor, batch_size: int, random: Random, indices: Sequence[int]
 ) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
-    """Endless batches of exactly `batch_size` of the samples `indices`, reshuffled whenever all have been
-    seen.
+    """Yield endless batches of exactly `batch_size` of the samples `indices`, reshuffled after each pass.
 
-    A batch may span two passes, so that a shard smaller than a batch works too.
+    A batch can span two passes, so a shard can be smaller than a batch.
     """
     for chosen in endless(batch_size, random, indices):
         yield x[chosen], y[chosen]
@@ -74,7 +72,7 @@ def batches(
 def accuracy(
     module: torch.nn.Module, images: Callable[[slice], torch.Tensor], labels: torch.Tensor, *, at_once: int
 ) -> float:
-    """The share of test images whose class is predicted right; `images` makes those of a part, of `at_once`."""
+    """Return the share of test images with the right predicted class. `images` loads `at_once` images at a time."""
     right = 0
     for start in range(0, len(labels), at_once):
         part = slice(start, start + at_once)
@@ -83,7 +81,7 @@ def accuracy(
 
 
 def endless(batch_size: int, random: Random, indices: Sequence[int]) -> Iterator[list[int]]:
-    """The indices of such batches."""
+    """Yield the indices of endless batches, as `batches` does."""
     waiting: list[int] = []
     while True:
         while len(waiting) < batch_size:

@@ -1,7 +1,7 @@
-"""What can be wrong with a workload or its data."""
+"""The error for a wrong workload or its data."""
 
 from __future__ import annotations
 
 
 class WorkloadError(ValueError):
-    """A workload that does not exist or makes no sense; one line that names key, expectation and value."""
+    """A workload does not exist or is invalid. One line names the key, the value and what was expected."""

@@ -1,4 +1,4 @@
-"""ImageNet (ILSVRC 2012), or any images in its layout: `train/<class>/*.JPEG` and `val/<class>/*.JPEG`."""
+"""ImageNet (ILSVRC 2012), or other images in its layout: `train/<class>/*.JPEG` and `val/<class>/*.JPEG`."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ _EXPECTED = "expected train/<class>/*.JPEG and val/<class>/*.JPEG"
 
 @dataclass(frozen=True)
 class Images:
-    """Files and their classes, in the order of names.
+    """Image files and their classes, in the order of names.
 
     Attributes:
-        train, test: paths. train_labels, test_labels: classes, counted from 0 in the order of the folders' names.
+        train, test: paths. train_labels, test_labels: classes, counted from 0 in the order of the folder names.
     """
 
     train: tuple[Path, ...]
@@ -42,13 +42,13 @@ class Images:
 
 
 def check(folder: Path) -> None:
-    """Whether `folder` has the layout that `read` reads, without listing every image. Raises: WorkloadError."""
+    """Check the layout of `folder`, without listing every image. Raises: WorkloadError."""
     if not folder.is_dir():
         raise WorkloadError(f"workload.data: {folder}: no such folder; {_EXPECTED}")
     classes = {part: _classes(folder, part) for part in PARTS}
     unknown = [name for name in classes["val"] if name not in classes["train"]]
     if unknown:
-        raise WorkloadError(f"workload.data: {folder}: val/{unknown[0]} is no class of train; {_EXPECTED}")
+        raise WorkloadError(f"workload.data: {folder}: val/{unknown[0]} is not a class of train; {_EXPECTED}")
     for part, names in classes.items():
         if not _files(folder / part / names[0]):
             wanted = ", ".join(_SUFFIXES)
@@ -58,7 +58,7 @@ def check(folder: Path) -> None:
 
 @lru_cache(maxsize=1)
 def read(folder: Path) -> Images:
-    """The files of a folder. Raises: WorkloadError: they are not there, or not in the layout."""
+    """Find the files of a folder. Raises: WorkloadError: they are missing, or in another layout."""
     check(folder)
     number = {name: index for index, name in enumerate(_classes(folder, "train"))}
     found = {
@@ -74,7 +74,7 @@ def read(folder: Path) -> Images:
 def batches(
     images: Images, batch_size: int, random: Random, indices: Sequence[int]
 ) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
-    """Endless batches: a random part of each image, resized and mirrored at random (Szegedy et al. 2015)."""
+    """Yield endless batches: a random part of each image, resized and randomly mirrored (Szegedy et al. 2015)."""
     import torch
 
     for chosen in datasets.endless(batch_size, random, indices):
@@ -83,7 +83,7 @@ def batches(
 
 
 def accuracy(module: torch.nn.Module, images: Images) -> float:
-    """The share of test images whose class is predicted right, from their middle."""
+    """Return the share of test images with the right predicted class, from their center."""
     import torch
 
     def middles(part: slice) -> torch.Tensor:
@@ -115,15 +115,15 @@ def _pillow() -> Any:
 
 
 def _opened(path: Path) -> Any:
-    """An image in three colours. Raises: WorkloadError: it is none."""
+    """Open an image as RGB. Raises: WorkloadError: it is not an image."""
     try:
         return _pillow().open(path).convert("RGB")
     except OSError as error:
-        raise WorkloadError(f"workload.data: {path}: not an image that Pillow reads ({error})") from None
+        raise WorkloadError(f"workload.data: {path}: Pillow cannot read this image: {error}") from None
 
 
 def _random_part(path: Path, random: Random) -> torch.Tensor:
-    """A part of 8 to 100 % of the area with sides of 3:4 to 4:3; the whole image where none fits."""
+    """Return a random part, 8 to 100 % of the area with sides of 3:4 to 4:3, or the whole image if none fits."""
     image = _opened(path)
     width, height = image.size
     box = (0, 0, width, height)
@@ -141,7 +141,7 @@ def _random_part(path: Path, random: Random) -> torch.Tensor:
 
 
 def _middle(path: Path) -> torch.Tensor:
-    """The shorter side resized to 256, and 224 pixels from the middle."""
+    """Resize the shorter side to 256, and return the 224 pixels in the center."""
     image = _opened(path)
     width, height = image.size
     cut = min(width, height) * SIDE / _RESIZED
@@ -151,7 +151,7 @@ def _middle(path: Path) -> torch.Tensor:
 
 
 def _tensor(image: Any) -> torch.Tensor:
-    """float32, shape (3, SIDE, SIDE), normalised by channel."""
+    """Convert an image to float32, shape (3, SIDE, SIDE), normalised by channel."""
     import numpy as np
     import torch
 

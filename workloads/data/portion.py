@@ -1,4 +1,4 @@
-"""Which part of a data set one worker learns from, and how it draws its batches."""
+"""The part of a data set that one worker trains on, and its batches."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ DEFAULT_BATCH_SIZE = 32
 
 @dataclass(frozen=True, slots=True)
 class Portion:
-    """What a built-in workload that learns is made from.
+    """The settings of one worker for a built-in workload that trains a model.
 
     Attributes:
-        rank, world_size: of the worker.
-        seed: of the repetition; initial parameters depend on nothing else.
-        batch_size: samples of one worker in one step.
-        shards: how the samples are divided over the workers.
+        rank: the worker's rank. world_size: number of workers.
+        seed: seed of the repetition; the initial parameters depend only on it.
+        batch_size: samples per worker and step.
+        shards: how the samples are divided among the workers.
         folds: None: the test samples are the same in every repetition. k: the data are cut into k parts, and a
             repetition with seed s is tested on part s mod k and trained on the others.
-        folder: of the data set, where it is not bundled.
+        folder: folder of the data set, unless it is bundled.
     """
 
     rank: int
@@ -36,9 +36,9 @@ class Portion:
     folder: Path | None = None
 
     def indices(self, labels: Sequence[int]) -> list[int]:
-        """This worker's samples, as indices into `labels`. Raises: ValueError: fewer samples than workers."""
+        """Return this worker's samples, as indices into `labels`. Raises: ValueError: fewer samples than workers."""
         return self.shards.divide(labels, self.world_size, self.seed)[self.rank]
 
     def random(self) -> Random:
-        """The stream of this worker's batches."""
+        """Return the random generator for this worker's batches."""
         return stream(self.seed, "batches", self.rank)

@@ -1,4 +1,4 @@
-"""How a data set is divided over the workers: alike (IID), or with a different mix of classes each."""
+"""Divide a data set among the workers: evenly (IID), or with a different mix of classes for each."""
 
 from __future__ import annotations
 
@@ -18,10 +18,9 @@ class Shards:
     """A rule that gives every sample to exactly one worker.
 
     Attributes:
-        alpha: None: samples are dealt out at random, as equally as possible. A number: each class is divided
-            over the workers in proportions drawn from a symmetric Dirichlet distribution with this
-            concentration (Yurochkin et al. 2019, section 4), so shards differ in size and in classes; the
-            smaller, the more.
+        alpha: None: samples are distributed at random, as evenly as possible. A number: each class is divided among
+            the workers in proportions drawn from a symmetric Dirichlet distribution with this concentration
+            (Yurochkin et al. 2019, section 4). Shards then differ in size and in classes, more so for a smaller alpha.
     """
 
     alpha: float | None = None
@@ -31,7 +30,7 @@ class Shards:
         """Read "iid" or "dirichlet:0.5".
 
         Raises:
-            ValueError: anything else.
+            ValueError: any other text.
         """
         if text == "iid":
             return cls()
@@ -45,19 +44,19 @@ class Shards:
         raise ValueError(f"{EXPECTED}, got {text!r}")
 
     def __str__(self) -> str:
-        """The text that `parse` reads."""
+        """Return the text that `parse` reads."""
         return "iid" if self.alpha is None else f"dirichlet:{self.alpha:g}"
 
     def divide(self, labels: Sequence[int], world_size: int, seed: int) -> list[list[int]]:
-        """The samples of each worker, as indices into `labels`; all workers compute the same division.
+        """Return the samples of each worker, as indices into `labels`; all workers compute the same division.
 
-        No shard is empty: a worker that got nothing takes one sample from the largest shard.
+        No shard is empty: a worker without samples takes one from the largest shard.
 
         Raises:
             ValueError: there are fewer samples than workers.
         """
         if len(labels) < world_size:
-            raise ValueError(f"{len(labels)} samples cannot be divided over {world_size} workers")
+            raise ValueError(f"{len(labels)} samples for {world_size} workers; expected at least one per worker")
         random = stream(seed, "shards", str(self))
         order = list(range(len(labels)))
         random.shuffle(order)
@@ -81,8 +80,7 @@ IID = Shards()
 def _cut(members: Sequence[int], weights: Sequence[float]) -> list[Sequence[int]]:
     """Cut `members` into consecutive parts in proportion to `weights`."""
     total = sum(weights)
-    # Gamma variates of a tiny concentration can all round to zero: then one worker gets the class, whichever
-    # is last.
+    # With a tiny concentration, all gamma variates can round to zero. Then the last worker gets the whole class.
     ends = [round(len(members) * done / total) if total > 0 else 0 for done in accumulate(weights)]
     ends[-1] = len(members)
     return [members[start:end] for start, end in zip([0, *ends[:-1]], ends, strict=True)]

@@ -1,12 +1,12 @@
-"""A worker that lives in a container: reports to the controller's socket, gives up its rights, serves.
+"""A worker in a container: it connects to the controller's socket, gives up its rights and serves.
 
     python3 -m wanbench.workloads.process.container --socket PATH [--name NAME]
 
-The container has no network of its own. Where the worker opens a TUN device the container starts as root with
-NET_ADMIN, SETUID and SETGID, which are gone for good before the controller hears that the worker is ready.
+The container starts without a network. If the worker opens a TUN device, the container starts as root with NET_ADMIN,
+SETUID and SETGID. The worker gives these up for good before it reports that it is ready.
 
-There is no parent-death signal across containers: a thread watches the control socket, and the process ends when the
-controller does, whatever it is doing.
+There is no parent-death signal across containers. A thread watches the control socket instead, and ends the process
+when the controller ends, even in the middle of work.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from typing import NoReturn
 from wanbench.workloads.process.control import Channel, short_name, text
 from wanbench.workloads.process.namespace import become_user
 
-PATIENCE_S = 60.0  # without a controller
-REPLACED = 75  # the controller lives and hung up: it wants another worker in place of this one
+PATIENCE_S = 60.0  # maximum time to wait for a controller
+REPLACED = 75  # exit status: the controller is alive but hung up, because it wants a new worker
 _RETRY_S = 0.1
 _DYING_S = 0.3
 _IMPORT_NICE = 10
@@ -37,13 +37,13 @@ _PACKAGES = Path(__file__).resolve().parents[2]
 
 
 def main() -> None:
-    """Entry of the process."""
+    """Run the process."""
     parser = argparse.ArgumentParser(prog="wanbench.workloads.process.container")
     parser.add_argument("--socket", type=Path, required=True)
     parser.add_argument("--name", default=socket.gethostname())
     arguments = parser.parse_args()
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the controller decides what Ctrl-C means
-    signal.signal(signal.SIGTERM, lambda *_: os._exit(128 + signal.SIGTERM))  # the kernel spares a PID 1 without it
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the controller handles Ctrl-C
+    signal.signal(signal.SIGTERM, lambda *_: os._exit(128 + signal.SIGTERM))  # PID 1 ignores SIGTERM without a handler
     sock = _await_controller(arguments.socket)
     wake_read, wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
     signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)
@@ -54,7 +54,7 @@ def main() -> None:
 
 
 def own_code() -> str:
-    """Hash of the code that a worker runs: controller and image must have the same."""
+    """Return the hash of the worker's code, which must be the same in the controller and in the image."""
     digest = hashlib.sha256()
     for package in ("workloads", "netprofiles"):
         for path in sorted((_PACKAGES / package).rglob("*.py")):
@@ -63,12 +63,12 @@ def own_code() -> str:
 
 
 def boot_id() -> str:
-    """The same for all processes of one running kernel, in containers or not."""
+    """Return the kernel's boot ID, the same for all processes of a running kernel, also in containers."""
     return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
 
 
 def _serve(channel: Channel, name: str) -> None:
-    """Say hello, take up the part that the controller gives this worker, obey until end of file."""
+    """Report to the controller, receive the assignment, then serve until end of file."""
     channel.send({"cmd": "hello", "name": name, "code": own_code(), "boot": boot_id()})
     try:
         importing = threading.Thread(target=_import_in_the_background)
@@ -79,39 +79,39 @@ def _serve(channel: Channel, name: str) -> None:
         from wanbench.workloads.process import worker
 
         torch.set_num_threads(1)
-        part = channel.recv()
-        if part is None:
+        assignment = channel.recv()
+        if assignment is None:
             return
-        descriptor = worker.open_attachment(text(part, "attachment"), text(part, "address"))
-        become_user(part["uid"], part["gid"])
+        descriptor = worker.open_attachment(text(assignment, "attachment"), text(assignment, "address"))
+        become_user(assignment["uid"], assignment["gid"])
     except (ImportError, OSError, ValueError, KeyError, TypeError, RuntimeError) as error:
         channel.send({"error": str(error), "kind": type(error).__name__})
         sys.exit(1)
-    channel.send({"cmd": "ready", "pid": os.getpid(), "address": part["address"]}, fds=[descriptor])
+    channel.send({"cmd": "ready", "pid": os.getpid(), "address": assignment["address"]}, fds=[descriptor])
     os.close(descriptor)
-    worker.serve(channel, part["address"])
+    worker.serve(channel, assignment["address"])
 
 
 def _import_in_the_background() -> None:
-    """A second of computing, of low priority: others may be measuring. Priority belongs to a thread and cannot rise."""
+    """Import with low priority, because other workers may be measuring. Only this thread keeps the low priority."""
     os.setpriority(os.PRIO_PROCESS, 0, _IMPORT_NICE)
-    with suppress(ImportError):  # said by the main thread, which tries again
+    with suppress(ImportError):  # the main thread tries again and reports it
         importlib.import_module("wanbench.workloads.process.worker")
 
 
 def _await_controller(path: Path) -> socket.socket:
-    """A connection to the controller, which may come up later than this worker."""
+    """Connect to the controller, which can start later than this worker."""
     deadline = time.monotonic() + PATIENCE_S
     while (sock := _connected(path)) is None:
         if time.monotonic() > deadline:
-            print(f"no controller at {path} within {PATIENCE_S:.0f} s", flush=True)
+            print(f"{path}: no controller answered within {PATIENCE_S:.0f} s", flush=True)
             sys.exit(0)
         time.sleep(_RETRY_S)
     return sock
 
 
 def _connected(path: Path) -> socket.socket | None:
-    """Connect as the owner of the socket's folder: root without capabilities may not enter the folder of another."""
+    """Connect as the owner of the socket's folder: root without capabilities cannot enter another user's folder."""
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     before = os.geteuid()
     try:
@@ -128,7 +128,7 @@ def _connected(path: Path) -> socket.socket | None:
 
 
 def _watch(sock: socket.socket, signals: int, path: Path) -> None:
-    """End this process with its controller, and at once on SIGTERM, also while the main thread is in C code."""
+    """End this process when its controller ends, or at once on SIGTERM, even while the main thread is in C code."""
     poll = select.poll()
     poll.register(sock, select.POLLRDHUP)
     poll.register(signals, select.POLLIN)
@@ -141,8 +141,8 @@ def _watch(sock: socket.socket, signals: int, path: Path) -> None:
 
 
 def _leave(path: Path) -> NoReturn:
-    """End: with REPLACED if the controller is still there, so that a container may be restarted by its status."""
-    time.sleep(_DYING_S)  # a controller that is killed closes its sockets one after the other
+    """Exit, with status REPLACED if the controller is still alive, so that the container can be restarted."""
+    time.sleep(_DYING_S)  # a killed controller closes its sockets one after another
     os._exit(0 if _connected(path) is None else REPLACED)
 
 

@@ -1,7 +1,7 @@
-"""The control channel: JSON lines over a Unix socket, with file descriptors where needed.
+"""The control channel: JSON lines over a Unix socket, with file descriptors if needed.
 
-It never crosses the emulated network. End of file means that the other side is gone. Whatever else arrives is a whole
-JSON object of bounded size, or a ControlError: the other side may be an image of somebody else's.
+It never crosses the emulated network. End of file means that the other side is gone. Anything else must be a complete
+JSON object of limited size, or it raises ControlError, because the other side can be a user's own image.
 """
 
 from __future__ import annotations
@@ -15,28 +15,28 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-MAX_MESSAGE_BYTES = 64 << 20  # rows of a second of steps are kilobytes, the largest network a megabyte
+MAX_MESSAGE_BYTES = 64 << 20  # the rows of one second take kilobytes, the largest network a megabyte
 _CHUNK = 1 << 16
 _MAX_FDS = 64
-_SHOWN = 60
+_MAX_SHOWN_BYTES = 60
 
 
 class ControlError(ValueError):
-    """What arrived is no message, or not the one that was due; one line says what it was."""
+    """Something arrived that is not a message, or not the expected one. The error shows it in one line."""
 
 
 class Channel:
-    """One end of a control connection. One thread receives; any may send."""
+    """One end of a control connection. Only one thread receives; any thread can send."""
 
     def __init__(self, sock: socket.socket) -> None:
         self.sock = sock
         self._buffer = bytearray()
-        self._searched = 0  # bytes of the buffer that hold no end of a line
+        self._searched = 0  # bytes of the buffer without a line end
         self._fds: list[int] = []
-        self._sending = threading.Lock()  # a message is sent whole
+        self._sending = threading.Lock()  # so messages do not mix
 
     def fileno(self) -> int:
-        """For selectors."""
+        """The socket's descriptor, for selectors."""
         return self.sock.fileno()
 
     def send(self, message: dict[str, Any], fds: Sequence[int] = ()) -> None:
@@ -44,29 +44,29 @@ class Channel:
         data = json.dumps(message, separators=(",", ":")).encode() + b"\n"
         with self._sending:
             if fds:
-                # Descriptors ride on the first byte; the rest may need several sends.
+                # Descriptors go with the first byte; the rest can need several sends.
                 sent = socket.send_fds(self.sock, [data], list(fds))
                 data = data[sent:]
             self.sock.sendall(data)
 
     def recv(self) -> dict[str, Any] | None:
-        """The next message, or None at end of file.
+        """Return the next message, or None at end of file.
 
         Raises:
-            TimeoutError: per the socket's timeout.
-            ControlError: something that is not a message arrived; the channel is of no further use.
+            TimeoutError: after the socket's timeout.
+            ControlError: something arrived that is not a message; the channel cannot be used further.
         """
         while (end := self._buffer.find(b"\n", self._searched)) < 0:
             self._searched = len(self._buffer)
             if self._searched > MAX_MESSAGE_BYTES:
-                raise ControlError(f"control channel: a message of more than {MAX_MESSAGE_BYTES >> 20} MiB")
+                raise ControlError(f"control channel: message too long; expected at most {MAX_MESSAGE_BYTES >> 20} MiB")
             try:
                 data, fds, flags, _ = socket.recv_fds(self.sock, _CHUNK, _MAX_FDS, socket.MSG_CMSG_CLOEXEC)
             except ConnectionError:
                 return None
             self._fds.extend(fds)
             if flags & socket.MSG_CTRUNC or len(self._fds) > _MAX_FDS:
-                raise ControlError(f"control channel: more than {_MAX_FDS} descriptors at a time")
+                raise ControlError(f"control channel: too many descriptors; expected at most {_MAX_FDS} at a time")
             if not data:
                 return None
             self._buffer += data
@@ -76,33 +76,33 @@ class Channel:
         return _message(line)
 
     def pending(self) -> bool:
-        """True if a whole message has been read ahead: `recv` will not block."""
+        """True if a complete message has been read ahead, so `recv` will not block."""
         return b"\n" in self._buffer
 
     def take_fd(self) -> int:
-        """The oldest descriptor received and not yet taken. Raises: ControlError if none came."""
+        """Return the oldest received descriptor that was not taken yet. Raises: ControlError if there is none."""
         if not self._fds:
-            raise ControlError("control channel: a message came without its descriptor")
+            raise ControlError("control channel: a message arrived without its descriptor")
         return self._fds.pop(0)
 
     def close(self) -> None:
-        """Close the socket, and the descriptors that nobody took."""
+        """Close the socket, and the received descriptors that were not taken."""
         while self._fds:
             os.close(self._fds.pop())
         self.sock.close()
 
 
 def text(message: dict[str, Any], key: str) -> str:
-    """What a message says under this key. Raises: ControlError if it says nothing there, or no text."""
+    """Return the text under a key of a message. Raises: ControlError if it is missing or not text."""
     value = message.get(key)
     if not isinstance(value, str):
-        raise ControlError(f"control channel: expected {key!r} with a text in {_shown(json.dumps(message).encode())}")
+        raise ControlError(f"control channel: expected text under {key!r}, got {_shown(json.dumps(message).encode())}")
     return value
 
 
 @contextmanager
 def short_name(path: Path) -> Iterator[str]:
-    """A name of at most 107 bytes, which is all that a socket's may have, wherever its folder is."""
+    """Yield a name for a socket within the limit of 107 bytes, however long the path of its folder."""
     folder = os.open(path.parent, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         yield f"/proc/self/fd/{folder}/{path.name}"
@@ -121,5 +121,5 @@ def _message(line: bytes) -> dict[str, Any]:
 
 
 def _shown(line: bytes) -> str:
-    """The beginning of what arrived, without anything that a terminal would obey."""
-    return repr(line[:_SHOWN])[1:] + ("..." if len(line) > _SHOWN else "")
+    """Return the beginning of a line, with control characters escaped."""
+    return repr(line[:_MAX_SHOWN_BYTES])[1:] + ("..." if len(line) > _MAX_SHOWN_BYTES else "")

@@ -2,8 +2,8 @@
 
     python -m wanbench.workloads.process.forkserver FD PARENT_PID
 
-It sets one thread and never runs a torch operation: children of a parent that has, hang. When it dies its
-workers die with it, and it dies with the controller.
+It limits torch to one thread and never runs a torch operation, because the children of a parent that has run one hang.
+When it dies, its workers die too. When the controller dies, it dies too.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     channel = Channel(socket.socket(fileno=int(sys.argv[1])))
     try:
-        become_namespace_root()  # one user namespace for all workers, so that one emulator may join their networks
+        become_namespace_root()  # one user namespace for all workers, so one emulator can join their networks
         _import_everything()
     except NamespaceError as error:
         channel.send({"error": f"the workers cannot start: {error}"})

@@ -1,9 +1,9 @@
-"""A private network stack for one worker: namespace, TCP settings, and no more rights than needed.
+"""A private network stack for one worker: namespace, TCP settings, and only the rights that it needs.
 
-Everything here is for the start of a worker, while it has a single thread: a namespace of its own, `lo` up,
-TCP pinned, and, once its device is open (`workloads.process.tun`), the rights to change any of it given up. The
-namespace has no name anywhere: the kernel removes it, with its devices, when the last process in it has
-ended and the relay has closed its device, however they end.
+All this happens at the start of a worker, while it has a single thread. The worker gets its own namespace, brings `lo`
+up and fixes the TCP settings. Once its device is open (`workloads.process.tun`), it gives up the right to change any of
+this. The namespace has no name. However the processes end, the kernel removes it with its devices when its last process
+has ended and the relay has closed its device.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ _CAPABILITY_VERSION_3 = 0x20080522
 _THREAD_END_S = 5.0
 
 _IPV4 = Path("/proc/sys/net/ipv4")
-# Default socket buffers cap one flow at about 150 Mbit/s on a path of 150 ms, and metrics cached from an
-# earlier connection would make a repetition depend on the one before it.
+# Default socket buffers limit one flow to about 150 Mbit/s on a path of 150 ms. Metrics cached from an earlier
+# connection would make a repetition depend on the previous one.
 _PINNED = {
     "tcp_no_metrics_save": "1",
     "tcp_rmem": "4096 131072 67108864",
@@ -38,8 +38,8 @@ _PINNED = {
 }
 _SETTINGS = {"congestion": "tcp_congestion_control", "slow_start_after_idle": "tcp_slow_start_after_idle"}
 
-# What could change a network, look into other processes or reach the kernel. File rights stay: a worker
-# started through sudo still writes into its user's results folder.
+# Capabilities to change a network, inspect other processes or access the kernel. The worker keeps its file rights: if
+# started through sudo, it still writes into the user's results folder.
 _DROPPED = {
     "NET_BROADCAST": 11,
     "NET_ADMIN": 12,
@@ -63,17 +63,17 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 class NamespaceError(ValueError):
-    """The host refuses a private network stack or one of its settings; the message names the remedy."""
+    """The host refuses a private network stack or one of its settings. The message names the remedy."""
 
 
 def die_with_parent(parent_pid: int | None = None, sig: int = signal.SIGKILL) -> None:
-    """End this process with the *thread* that started it, however that ends. Call it before anything else.
+    """End this process when the *thread* that started it ends, for any reason. Call it before anything else.
 
-    The kernel watches the parent's thread, not its process: start children from a thread that lives as long
-    as they shall. With `parent_pid`, a parent that ended even before this call is noticed too.
+    The kernel watches the parent's thread, not its process: start children from a thread that lives as long as they
+    should live. With `parent_pid`, this also notices a parent that ended before this call.
 
     Raises:
-        SystemExit: the parent is gone already.
+        SystemExit: the parent has already ended.
         NamespaceError: the kernel refuses.
     """
     parent = os.getppid() if parent_pid is None else parent_pid
@@ -84,7 +84,7 @@ def die_with_parent(parent_pid: int | None = None, sig: int = signal.SIGKILL) ->
 
 
 def cpu_wait_ns() -> int | None:
-    """How long this process's threads have been runnable without a processor; None where the kernel hides it."""
+    """How long this process's threads have waited for a processor; None if the kernel does not report it."""
     try:
         return sum(int(path.read_text().split()[1]) for path in Path("/proc/self/task").glob("*/schedstat"))
     except OSError:
@@ -92,14 +92,14 @@ def cpu_wait_ns() -> int | None:
 
 
 def set_timer_slack(ns: int) -> None:
-    """How late timers of this thread may fire: 50 us by default, too much for a network on a clock."""
+    """Set how late the timers of this thread can fire: 50 us by default, too late for an emulated network."""
     _libc.prctl(_PR_SET_TIMERSLACK, ns, 0, 0, 0)
 
 
 def become_namespace_root() -> None:
-    """Unless it has CAP_SYS_ADMIN, make this process root of a new user namespace, which may make networks.
+    """Unless it has CAP_SYS_ADMIN, make this process root of a new user namespace, which can create networks.
 
-    Children may then call `enter_private_network`. Must be called while the process has a single thread.
+    Its children can then call `enter_private_network`. Call this while the process has a single thread.
 
     Raises:
         NamespaceError: the kernel or its security module refuses.
@@ -119,10 +119,10 @@ def become_namespace_root() -> None:
 
 
 def enter_private_network() -> None:
-    """Move this process into a new network namespace: `lo` up, no IPv6, nothing else.
+    """Move this process into a new network namespace with only `lo`, which is up, and without IPv6.
 
-    Becomes root of a user namespace first where that is needed (`become_namespace_root`). Must be called
-    while the process has a single thread.
+    If needed, become root of a user namespace first (`become_namespace_root`). Call this while the process has a single
+    thread.
 
     Raises:
         NamespaceError: the kernel or its security module refuses.
@@ -141,11 +141,11 @@ def enter_private_network() -> None:
 def _remedy(number: int) -> str:
     """What the administrator can do about a refused namespace."""
     if number == errno.EINVAL and not Path("/proc/self/ns/user").exists():
-        return ", this kernel has none for users (CONFIG_USER_NS); run as root"
+        return "; this kernel has no user namespaces (CONFIG_USER_NS); run as root"
     if number == errno.EINVAL:
         return "; it must be created before the process starts a thread"
     if number == errno.ENOSPC:
-        return "; `sudo sysctl -w user.max_user_namespaces=15000 user.max_net_namespaces=15000`"
+        return "; too many namespaces; `sudo sysctl -w user.max_user_namespaces=15000 user.max_net_namespaces=15000`"
     if number != errno.EPERM:
         return ""
     if _read_sysctl("kernel/apparmor_restrict_unprivileged_userns") == "1":
@@ -173,17 +173,17 @@ def _loopback_up() -> None:
 
 
 def _disable_ipv6() -> None:
-    # Neighbour and router discovery would send packets of its own over the emulated network.
+    # Neighbour and router discovery would send packets over the emulated network.
     for scope in ("all", "default"):
         with contextlib.suppress(FileNotFoundError):  # a kernel without IPv6
             Path("/proc/sys/net/ipv6/conf", scope, "disable_ipv6").write_text("1")
 
 
 def set_tcp(settings: Mapping[str, object]) -> dict[str, str]:
-    """Set this namespace's TCP, read everything back, and return what is in force by sysctl name.
+    """Set TCP in this namespace, read all settings back, and return the values in force by sysctl name.
 
     Args:
-        settings: `congestion` (name) and `slow_start_after_idle` (bool); what is left out stays as it is.
+        settings: `congestion` (name) and `slow_start_after_idle` (bool); a missing setting is not changed.
 
     Raises:
         NamespaceError: an unknown key, or a value that the kernel refuses or changes.
@@ -194,12 +194,12 @@ def set_tcp(settings: Mapping[str, object]) -> dict[str, str]:
     effective = {name: _in_force(name) for name in (*_SETTINGS.values(), *_PINNED)}
     for name, text in wanted.items():
         if effective[name] != text:
-            raise NamespaceError(f"{name}: wrote {text!r}, the kernel made it {effective[name]!r}")
+            raise NamespaceError(f"{name}: wrote {text!r}, but the kernel reports {effective[name]!r}")
     return effective
 
 
 def tcp_sysctls(settings: Mapping[str, object]) -> dict[str, str]:
-    """What `set_tcp` writes, by sysctl name below net.ipv4; for the start of containers, which cannot write them.
+    """Return the values that `set_tcp` writes, by sysctl name below net.ipv4. Containers need them at their start.
 
     Raises:
         NamespaceError: an unknown key.
@@ -219,13 +219,13 @@ def _in_force(name: str) -> str:
 
 def _write_sysctl(name: str, text: str) -> None:
     try:
-        if _in_force(name) == text:  # in a container these can only be read
+        if _in_force(name) == text:  # a container can only read them
             return
         (_IPV4 / name).write_text(text)
     except OSError as error:
         if error.errno in (errno.EROFS, errno.EACCES):
             raise NamespaceError(
-                f"{name} is {_in_force(name)!r} in this container, where it cannot be changed to {text!r};"
+                f"{name} is {_in_force(name)!r} in this container and cannot be changed to {text!r};"
                 f" start the container with sysctl net.ipv4.{name}={text}"
             ) from error
         if name != "tcp_congestion_control":
@@ -234,25 +234,23 @@ def _write_sysctl(name: str, text: str) -> None:
 
 
 def congestion_refused(name: str, number: int | None) -> str:
-    """Why the kernel refuses this congestion control to a namespace, and which ones it takes."""
+    """Explain why the kernel refuses a congestion control in a namespace, and name the ones that it accepts."""
     allowed = (_IPV4 / "tcp_allowed_congestion_control").read_text().split()
-    works = f"use one of {', '.join(allowed)}"
+    remedy = f"use one of {', '.join(allowed)}"
     if number == errno.EPERM:
-        # Only the host's own default and `reno` are unrestricted, and other namespaces may default to those
-        # alone.
-        return f"tcp congestion {name!r}: the kernel restricts it to the host's own namespace; {works}"
+        # Only the host's default and `reno` are unrestricted, and other namespaces can default only to those.
+        return f"tcp congestion {name!r}: the kernel restricts it to the host's own namespace; {remedy}"
     if number == errno.ENOENT:
-        return f"tcp congestion {name!r}: not loaded; {works}, or `sudo modprobe tcp_{name}`"
-    return f"tcp congestion {name!r}: {os.strerror(number or 0)}; {works}"
+        return f"tcp congestion {name!r}: not loaded; {remedy}, or `sudo modprobe tcp_{name}`"
+    return f"tcp congestion {name!r}: {os.strerror(number or 0)}; {remedy}"
 
 
 def drop_privileges() -> None:
-    """Give up the capabilities that only the start of a worker needs, for good and for all children.
+    """Give up for good the capabilities that only the start of a worker needs; children do not get them either.
 
-    Applies to the calling thread, so call it before any other is started. `set_tcp` works afterwards: the
-    kernel lets the host's root write the sysctls of its network namespace without any capability. Root of a
-    user namespace needs NET_ADMIN for that and keeps it; there it means nothing outside the namespaces that
-    the worker owns.
+    This applies to the calling thread, so call it before starting another one. `set_tcp` works afterwards: the kernel
+    lets the host's root write the sysctls of its network namespace without any capability. Root of a user namespace
+    needs NET_ADMIN for that and keeps it; there it has no effect outside the namespaces that the worker owns.
 
     Raises:
         NamespaceError: the kernel refuses.
@@ -263,18 +261,18 @@ def drop_privileges() -> None:
         if name == "NET_ADMIN" and not _is_host_user_namespace():
             continue
         mask |= 1 << number
-        # EINVAL: a kernel that does not have it; EPERM: without CAP_SETPCAP the set cannot grow back anyway.
+        # EINVAL: the kernel does not have the capability. EPERM: without CAP_SETPCAP the set cannot grow again anyway.
         _libc.prctl(_PR_CAPBSET_DROP, number, 0, 0, 0)
     _set_capabilities(effective & ~mask, permitted & ~mask, inheritable & ~mask)
 
 
 def become_user(uid: int, gid: int) -> None:
-    """Become this user and give up every capability for good, in all threads of this process.
+    """Become a user and give up every capability for good, in all threads of this process.
 
-    Nothing to change is fine: a container may run as this user from the start.
+    A container can already run as this user; then nothing changes.
 
     Raises:
-        NamespaceError: the kernel refuses, or a thread has kept a capability.
+        NamespaceError: the kernel refuses, or a thread still has a capability.
     """
     try:
         if os.getgroups() not in ([], [gid]):
@@ -284,26 +282,26 @@ def become_user(uid: int, gid: int) -> None:
         if os.getresuid() != (uid, uid, uid):
             os.setresuid(uid, uid, uid)
     except PermissionError as error:
-        raise NamespaceError(f"cannot become user {uid}:{gid}: SETUID and SETGID are needed for it") from error
+        raise NamespaceError(f"cannot become user {uid}:{gid}: the container needs SETUID and SETGID") from error
     _libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
     _set_capabilities(0, 0, 0)
     deadline = time.monotonic() + _THREAD_END_S
     while kept := _capable_threads():
         if time.monotonic() > deadline:
-            raise NamespaceError(f"threads have kept capabilities: {', '.join(kept)}")
-        time.sleep(0.001)  # one that is just ending is left out when the others change user
+            raise NamespaceError(f"threads still have capabilities: {', '.join(kept)}; expected none")
+        time.sleep(0.001)  # a thread that is just ending does not change user with the others
 
 
 def _capable_threads() -> list[str]:
-    """Threads of this process that have a capability, with their sets."""
-    found = []
+    """Return the threads of this process that have a capability, with their capability sets."""
+    capable = []
     for task in Path("/proc/self/task").iterdir():
-        with contextlib.suppress(OSError):  # ended meanwhile
+        with contextlib.suppress(OSError):  # the thread has ended
             lines = (task / "status").read_text().splitlines()
             sets = [line.split()[1] for line in lines if line.startswith(("CapInh", "CapPrm"))]
             if any(int(mask, 16) for mask in sets):
-                found.append(f"{task.name} ({' '.join(sets)})")
-    return found
+                capable.append(f"{task.name} ({' '.join(sets)})")
+    return capable
 
 
 def _is_host_user_namespace() -> bool:

@@ -1,7 +1,7 @@
-"""A worker's side of measuring the emulated network: trains of UDP packets that carry their sending time.
+"""The worker's part of measuring the emulated network: trains of UDP packets that contain their sending time.
 
-All workers of a host share that clock, so the time a packet carries gives its one-way delay, for
-every direction on its own. `harness.emulators.probe.measure` says who sends what to whom and judges the result.
+All workers of a host share this clock, so the sending time gives the one-way delay of each direction separately.
+`harness.emulators.probe.measure` decides which worker sends which trains to which peers, and evaluates the result.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ _listener: socket.socket | None = None  # a worker takes part in one measurement
 
 
 def handle(message: Mapping[str, Any]) -> dict[str, Any]:
-    """Do what a probe message asks; `role` is one of
+    """Carry out a probe message; its `role` is one of
 
-    `listen` (`address`): open the receiving socket; answers its `port`.
+    `listen` (`address`): open the receiving socket; answers with its `port`.
     `send` (`address`, `round`, `to`: addresses and ports, `trains`): see `probe_send`.
     `receive` (`round`, `expect`, `until_ns`): see `probe_receive`.
     `close`: close the receiving socket.
@@ -44,7 +44,7 @@ def handle(message: Mapping[str, Any]) -> dict[str, Any]:
         return probe_send(message["address"], to, message["round"], message["trains"])
     if role == "receive":
         if _listener is None:
-            raise ValueError("probe: `receive` needs `listen` first")
+            raise ValueError("probe: role 'receive' before 'listen'; expected 'listen' first")
         return probe_receive(_listener, message["round"], message["expect"], message["until_ns"])
     if role not in ("listen", "close"):
         raise ValueError(f"probe: unknown role {role!r}; expected listen, send, receive or close")
@@ -58,7 +58,7 @@ def handle(message: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def open_listener(address: str) -> socket.socket:
-    """A UDP socket on any port, with room for a train while the process is not scheduled."""
+    """Open a UDP socket on any port. Its buffer holds a whole train while the process is not scheduled."""
     sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _RECEIVE_BUFFER_BYTES)
     sock.setsockopt(socket.SOL_SOCKET, _SO_TIMESTAMPNS, 1)
@@ -69,16 +69,16 @@ def open_listener(address: str) -> socket.socket:
 def probe_send(
     address: str, to: Sequence[tuple[str, int]], number: int, trains: Sequence[Mapping[str, int]]
 ) -> dict[str, Any]:
-    """Send trains of packets to every one of `to` in turn; what should have left already leaves at once.
+    """Send trains of packets to each address of `to` in turn; send a late packet at once.
 
     Args:
-        address: of this worker.
-        number: of the round; receivers ignore packets of other rounds.
-        trains: `start_ns` (monotonic clock), `packets`, `bytes` of each IP packet, and `burst` packets every
-            `spacing_ns`. A start that has passed shifts this and all later trains alike.
+        address: address of this worker.
+        number: number of the round; receivers ignore packets of other rounds.
+        trains: `start_ns` (monotonic clock), `packets`, `bytes` per IP packet, and `burst` packets every
+            `spacing_ns`. If the first start has passed, all trains are shifted by the same time.
 
     Returns:
-        `shift_ns`: how much later than asked the trains were sent.
+        `shift_ns`: how much later than requested the trains were sent.
     """
     set_timer_slack(1)
     shift = max(0, time.monotonic_ns() - trains[0]["start_ns"])
@@ -97,13 +97,13 @@ def probe_send(
 
 
 def _sleep_until(ns: int) -> None:
-    left = ns - time.monotonic_ns()
-    if left > 0:
-        time.sleep(left / 1e9)
+    remaining = ns - time.monotonic_ns()
+    if remaining > 0:
+        time.sleep(remaining / 1e9)
 
 
 def _since_arrival_ns(ancillary: list[tuple[int, int, bytes]]) -> int:
-    """How long a packet has lain in the socket: TCP answers in the kernel and does not wait for a process."""
+    """How long a packet has waited in the socket. TCP answers in the kernel, so this time is not part of the delay."""
     for _, kind, data in ancillary:
         if kind == _SO_TIMESTAMPNS:
             seconds, ns = _TIMESPEC.unpack(data)
@@ -112,24 +112,24 @@ def _since_arrival_ns(ancillary: list[tuple[int, int, bytes]]) -> int:
 
 
 def probe_receive(sock: socket.socket, number: int, expect: int, until_ns: int) -> dict[str, Any]:
-    """Receive the packets of one round, until `expect` have come or the clock reads `until_ns`.
+    """Receive the packets of one round until `expect` packets have arrived or the clock reads `until_ns`.
 
     Returns:
-        `packets`: [train, sequence number, sent ns, received ns] of each, in the order of arrival.
+        `packets`: [train, sequence number, sent ns, received ns] of each packet, in the order of arrival.
     """
     set_timer_slack(1)
     packets: list[tuple[int, int, int, int]] = []
     while len(packets) < expect:
-        left = until_ns - time.monotonic_ns()
-        if left <= 0:
+        remaining = until_ns - time.monotonic_ns()
+        if remaining <= 0:
             break
-        sock.settimeout(left / 1e9)
+        sock.settimeout(remaining / 1e9)
         try:
             data, ancillary, _, _ = sock.recvmsg(2048, _ANCILLARY_BYTES)
         except TimeoutError:
             break
         received = time.monotonic_ns() - _since_arrival_ns(ancillary)
-        got, train, sequence, sent = _STAMP.unpack_from(data)
-        if got == number:
+        round_number, train, sequence, sent = _STAMP.unpack_from(data)
+        if round_number == number:
             packets.append((train, sequence, sent, received))
     return {"packets": packets}

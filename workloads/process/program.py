@@ -1,8 +1,8 @@
-"""A program of the user's inside a worker's network: started, watched, signalled, counted, killed and started again.
+"""Run a user's program in a worker's network: start, watch, signal, count, kill and restart its processes.
 
-Any program will do. What torchrun would put into its environment comes with the request. Its rendezvous (torch's
-TCPStore, at 127.0.0.1 in every network) never crosses the emulated network: a door, one Unix socket, joins that
-port of all workers to rank 0's.
+Any program works. The request contains the environment that torchrun would set. The program's rendezvous (torch's
+TCPStore, at 127.0.0.1 in every network) never crosses the emulated network: each worker forwards the port to rank 0
+through a door, which is one Unix socket.
 """
 
 from __future__ import annotations
@@ -27,28 +27,28 @@ from wanbench.workloads.process.namespace import die_with_parent
 
 _PR_SET_CHILD_SUBREAPER = 36
 _CHUNK = 1 << 16
-_DIAL_S = 600.0  # a program may take its time to open its rendezvous
+_DIAL_S = 600.0  # a program can take long to open its rendezvous
 _RESTARTS = "TORCHELASTIC_RESTART_COUNT"
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
 class ProgramError(ValueError):
-    """A program that cannot be started."""
+    """A program cannot be started."""
 
 
 def run(channel: Channel, request: dict[str, Any], counters: Any) -> None:
-    """Run the processes of `request`, tell when each ends, and end when all have.
+    """Run the processes of `request`, report the end of each, and return when all have ended.
 
-    Meanwhile it obeys `signal` ("number"), after which nothing starts any more, `kill` ("again": whether `restart` will
-    follow) and `restart`. Where these two find something to do it answers "killed" and "restarted", with the "due_ns"
-    of the request and "at_ns", when it was done.
+    While they run, it obeys three commands: `signal` ("number"), after which nothing is started; `kill` ("again": True
+    if `restart` will follow); and `restart`. If `kill` or `restart` has an effect, it answers "killed" or "restarted",
+    with the "due_ns" of the request and "at_ns", the time of the effect.
 
     Args:
-        request: processes (a list of {"argv", "env"}, and "steps", the file that takes its steps, and "hook", for one
-            that is timed: `workloads.loop.stepping`), cwd, door (path of the Unix socket, None without), port,
-            host (True on the worker whose program opens the rendezvous). For each process two descriptors have
-            come: its stdout and its stderr. With `inherit` every env is added to this process's.
-        counters: a function without arguments, called before and after.
+        request: processes (a list of {"argv", "env"}; a timed process also has "steps", the file for its steps, and
+            "hook": `workloads.loop.stepping`), cwd, door (path of the Unix socket, or None), port, host (True on the
+            worker whose program opens the rendezvous). Two descriptors per process have arrived with it: its stdout
+            and its stderr. With `inherit`, each env is added to the environment of this process.
+        counters: a function without arguments, called before and after the program.
 
     Raises:
         ProgramError: a process cannot be started.
@@ -65,20 +65,20 @@ def run(channel: Channel, request: dict[str, Any], counters: Any) -> None:
         if not processes.watch():
             raise SystemExit(0)
     finally:
-        kill_descendants()  # what a program left in the background
+        kill_descendants()  # processes that a program left in the background
         processes.close()
     if door is not None:
         with suppress(OSError):
-            door.shutdown(socket.SHUT_RDWR)  # or the thread that accepts keeps the port for ever
+            door.shutdown(socket.SHUT_RDWR)  # otherwise the accepting thread keeps the port forever
         door.close()
     channel.send({"cmd": "program", "event": "finished", "counters_before": before, "counters_after": counters()})
 
 
 class _Processes:
-    """The processes of this worker, from their first start to the end of the last.
+    """The processes of this worker, from their first start until the last one ends.
 
     Args:
-        channel: holds the outputs that came with `request`.
+        channel: holds the descriptors for the outputs, which arrived with `request`.
     """
 
     def __init__(self, channel: Channel, request: dict[str, Any]) -> None:
@@ -86,20 +86,20 @@ class _Processes:
         self._wanted: list[dict[str, Any]] = request["processes"]
         if request.get("inherit"):
             self._wanted = [wanted | {"env": {**os.environ, **wanted["env"]}} for wanted in self._wanted]
-        self._outputs = [(channel.take_fd(), channel.take_fd()) for _ in self._wanted]  # kept for another start
-        self._running: dict[int, tuple[int, subprocess.Popen[bytes]]] = {}  # by the descriptor that tells its end
-        self._killed: list[int] = []  # and to be started again
+        self._outputs = [(channel.take_fd(), channel.take_fd()) for _ in self._wanted]  # kept for a restart
+        self._running: dict[int, tuple[int, subprocess.Popen[bytes]]] = {}  # by pidfd, readable when it ends
+        self._killed: list[int] = []  # to be restarted
         self._restarts = 0
         self._ending = False
         self._began = time.monotonic()
 
     def close(self) -> None:
-        """Give the outputs up."""
+        """Close the outputs."""
         for fd in (*self._running, *(fd for pair in self._outputs for fd in pair)):
             os.close(fd)
 
     def start(self, numbers: Iterable[int]) -> None:
-        """Start these. Raises: ProgramError."""
+        """Start processes by number. Raises: ProgramError."""
         for number in numbers:
             wanted = self._wanted[number]
             if self._restarts:
@@ -111,7 +111,7 @@ class _Processes:
             self._running[os.pidfd_open(process.pid)] = number, process
 
     def watch(self) -> bool:
-        """Report ends and obey until all have ended; false if the controller is gone."""
+        """Report ends and obey commands until all have ended; return False if the controller is gone."""
         while self._running or self._killed:
             readable, _, _ = select.select([self._channel.fileno(), *self._running], [], [])
             for end in [fd for fd in readable if fd in self._running]:
@@ -135,7 +135,9 @@ class _Processes:
         elif command == "restart":
             self._restart(message)
         else:
-            raise ControlError(f"control channel: a program is running, and {command!r} came")
+            raise ControlError(
+                f"control channel: got {command!r} while a program runs; expected signal, kill or restart"
+            )
 
     def _signal(self, number: int) -> None:
         for _, process in self._running.values():
@@ -143,7 +145,7 @@ class _Processes:
                 os.killpg(process.pid, number)
 
     def _kill(self, message: dict[str, Any]) -> None:
-        """SIGKILL for everything; what had ended by itself is told as ever."""
+        """Send SIGKILL to all processes; report as usual those that had already ended."""
         if self._ending:
             return
         for end in select.select([*self._running], [], [], 0)[0]:
@@ -163,12 +165,12 @@ class _Processes:
             self.start(numbers)
             self._answer("restarted", message, {})
 
-    def _answer(self, event: str, message: dict[str, Any], more: dict[str, Any]) -> None:
+    def _answer(self, event: str, message: dict[str, Any], details: dict[str, Any]) -> None:
         times = {"due_ns": message["due_ns"], "at_ns": time.monotonic_ns()}
-        self._channel.send({"cmd": "program", "event": event, **times, **more})
+        self._channel.send({"cmd": "program", "event": event, **times, **details})
 
     def _ended(self, end: int, *, killed: bool = False) -> int | None:
-        """Wait for a process. Returns its number if it was `killed`, and tells how it ended otherwise."""
+        """Wait for a process. If it was `killed`, return its number; otherwise report how it ended."""
         number, process = self._running.pop(end)
         os.close(end)
         code = process.wait()
@@ -184,7 +186,7 @@ def _start(wanted: dict[str, Any], cwd: str, out: int, err: int) -> subprocess.P
     if "steps" in wanted:
         env = env | stepping.environment(Path(wanted["steps"]), hook=wanted["hook"], given=env)
 
-    def as_the_user_would() -> None:
+    def restore_signals() -> None:
         die_with_parent(parent)
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1):
             signal.signal(number, signal.SIG_DFL)
@@ -197,12 +199,12 @@ def _start(wanted: dict[str, Any], cwd: str, out: int, err: int) -> subprocess.P
         stdout=out,
         stderr=err,
         start_new_session=True,
-        preexec_fn=as_the_user_would,
+        preexec_fn=restore_signals,
     )
 
 
 def _kill_descendants_at_the_end() -> None:
-    """Whatever ends this worker ends what its program has started, also what was left by processes in between."""
+    """Make every descendant end with this worker, even processes whose own parent has already ended."""
     _libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
     def leave(number: int, frame: object) -> None:
@@ -214,7 +216,7 @@ def _kill_descendants_at_the_end() -> None:
 
 
 def kill_descendants() -> None:
-    """SIGKILL all processes below this one, until there is none."""
+    """Send SIGKILL to all descendants of this process until none is left."""
     while children := _children(os.getpid()):
         for pid in children:
             with suppress(ProcessLookupError):
@@ -236,7 +238,7 @@ def _children(pid: int) -> list[int]:
 
 
 def _open_door(request: dict[str, Any]) -> socket.socket | None:
-    """On the host of the rendezvous the Unix socket that others come to, elsewhere the port their programs dial."""
+    """Open the Unix socket on the worker with the rendezvous; on other workers, open the port for the program."""
     if request["door"] is None:
         return None
     if request["host"]:
@@ -263,7 +265,7 @@ def _serve_door(door: socket.socket, request: dict[str, Any]) -> None:
 
 
 def _join(near: socket.socket, request: dict[str, Any]) -> None:
-    """Connect one end to the other, and copy until both sides have finished."""
+    """Connect both ends, and copy until both sides have finished."""
     far = _dial(request)
     if far is None:
         near.close()
@@ -293,7 +295,8 @@ def _dial(request: dict[str, Any]) -> socket.socket | None:
             if request["host"]:
                 far.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             return far
-    print("the rendezvous of rank 0 was never opened", file=sys.stderr)
+    where = f"127.0.0.1:{request['port']}"
+    print(f"{where}: the program of rank 0 did not open its rendezvous within {_DIAL_S:.0f} s", file=sys.stderr)
     return None
 
 

@@ -1,8 +1,8 @@
-"""A worker's network device, and what it counts.
+"""A worker's network device and its counters.
 
-The device is opened by the worker inside its own namespace and its file descriptor is handed to the relay,
-which reads what the worker sends and writes what the worker shall receive. It needs CAP_NET_ADMIN in that
-namespace and /dev/net/tun, at the start only.
+The worker opens the device in its own namespace and passes the file descriptor to the relay. The relay reads the
+packets that the worker sends, and writes the packets that it receives. The worker needs CAP_NET_ADMIN in its namespace
+and /dev/net/tun, but only at its start.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _COUNTERS = (
     "tx_errors",
     "tx_dropped",
 )
-_COLUMNS = (0, 1, 2, 3, 8, 9, 10, 11)  # where /proc/net/dev keeps them
+_COLUMNS = (0, 1, 2, 3, 8, 9, 10, 11)  # their columns in /proc/net/dev
 _TCP_STATE = {
     "Tcp": ("OutSegs", "RetransSegs"),
     "TcpExt": ("TCPTimeouts", "TCPLostRetransmit", "TCPFastRetrans", "TCPSACKReorder", "TCPSlowStartRetrans"),
@@ -45,15 +45,15 @@ _TCP_STATE = {
 
 
 class TunError(ValueError):
-    """The device cannot be made; the message names the fix."""
+    """The device cannot be created. The message names the fix."""
 
 
 def open_tun(name: str, address: str, *, prefix: int = 16, mtu: int = 1500, queue_packets: int = 10_000) -> int:
     """Create a TUN device in the current network namespace, configure it, bring it up; return its descriptor.
 
-    Without a virtio header the kernel computes checksums and cuts segments before the device, so that every
-    read is one IP packet of at most `mtu` bytes: loss and buffers act on real packets. The descriptor does
-    not block. The device lives as long as a descriptor of it is open.
+    Without a virtio header, the kernel computes checksums and cuts segments before the device. So every read returns
+    one IP packet of at most `mtu` bytes, and loss and buffers act on real packets. The descriptor does not block. The
+    device exists as long as a descriptor of it is open.
 
     Raises:
         TunError: no /dev/net/tun, no right to use it, or a refused setting.
@@ -67,7 +67,7 @@ def open_tun(name: str, address: str, *, prefix: int = 16, mtu: int = 1500, queu
     except OSError as error:
         os.close(fd)
         if error.errno == errno.EPERM:
-            raise TunError(f"device {name}: no right to create it; NET_ADMIN is needed in this namespace") from error
+            raise TunError(f"device {name}: not allowed to create it; it needs NET_ADMIN in this namespace") from error
         raise TunError(f"device {name}: {error.strerror}") from error
     try:
         _configure(name, address, prefix, mtu, queue_packets)
@@ -100,7 +100,7 @@ def _configure(name: str, address: str, prefix: int, mtu: int, queue_packets: in
 
 
 def _set_queue(name: str, packets: int) -> None:
-    # By netlink: the ioctl for it wants CAP_NET_ADMIN on the host, even from root of a user namespace.
+    # Use netlink: the ioctl needs CAP_NET_ADMIN on the host, even for root of a user namespace.
     link = struct.pack("BxHiII", socket.AF_UNSPEC, 0, socket.if_nametoindex(name), 0, 0)
     body = link + struct.pack("HHI", 8, _IFLA_TXQLEN, packets)
     header = struct.pack("IHHII", 16 + len(body), _RTM_SETLINK, _NLM_F_REQUEST_ACK, 1, 0)
@@ -112,10 +112,9 @@ def _set_queue(name: str, packets: int) -> None:
 
 
 def device_counters(name: str = "wan0") -> dict[str, int]:
-    """What the device has carried since it was made: rx_ and tx_ bytes, packets, errors, dropped.
+    """Return the device's counters since its creation: rx_ and tx_ bytes, packets, errors, dropped.
 
-    `tx` is what this worker sent, with IP headers; `tx_dropped` counts packets that the relay came too late
-    for.
+    `tx` counts what this worker sent, with IP headers. `tx_dropped` counts packets that the relay read too late.
 
     Raises:
         TunError: this namespace has no such device.
@@ -129,9 +128,9 @@ def device_counters(name: str = "wan0") -> dict[str, int]:
 
 
 def tcp_counters() -> dict[str, int]:
-    """TCP counters of this network namespace: segments sent and retransmitted, timeouts, reorderings.
+    """Return TCP counters of this network namespace: segments sent and retransmitted, timeouts, reorderings.
 
-    A counter that this kernel does not have is left out.
+    Counters that this kernel does not have are omitted.
     """
     state: dict[str, int] = {}
     for file in ("snmp", "netstat"):

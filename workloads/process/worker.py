@@ -1,12 +1,12 @@
 """A worker: takes commands from its control channel, runs jobs, streams rows back.
 
-Commands (one JSON object a line), each answered by one object with the same "cmd" or with "error":
-    tcp       set TCP's settings in the worker's namespace; answers with the values in force
+Commands (one JSON object per line). Each is answered with one object that has the same "cmd", or "error":
+    tcp       set the TCP settings in the worker's namespace; answers with the values in force
     probe     one side of a path measurement (wanbench.workloads.process.probing)
     counters  bytes of the emulated device and TCP's counters
-    program   run a program of the user's in this network (wanbench.workloads.process.program)
+    program   run a user's program in this network (wanbench.workloads.process.program)
     job       form the group ("joined"); on "go": warm up ("warm"), train ("rows" ...), answer; on "leave": hang up;
-              what the job prints goes to the descriptor that comes with it
+              the job prints to the descriptor that arrives with the command
 """
 
 from __future__ import annotations
@@ -43,10 +43,10 @@ _ROW_INTERVAL_S = 1.0
 
 
 def main(channel: Channel, address: str, attachment: str) -> None:
-    """Enter a network stack of its own, hand over what joins it to others, then serve until end of file.
+    """Enter a private network stack, send its attachment to the controller, then serve until end of file.
 
     Args:
-        attachment: `tun`, the descriptor of a TUN device, or `netns`, that of the namespace itself.
+        attachment: the descriptor to send: `tun`, a TUN device, or `netns`, the namespace itself.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole process group; the controller decides
     try:
@@ -62,15 +62,15 @@ def main(channel: Channel, address: str, attachment: str) -> None:
 
 
 def open_attachment(kind: str, address: str) -> int:
-    """What this worker hands over to be joined to others; see `main`. Raises: OSError, TunError."""
+    """Open the descriptor that joins this worker to the others; see `main`. Raises: OSError, TunError."""
     if kind == "netns":
         return os.open("/proc/self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
     return tun.open_tun(INTERFACE, address)
 
 
 def serve(channel: Channel, address: str) -> None:
-    """Obey the controller until end of file, or until it cannot be understood."""
-    # The controller asks a hanging worker where it is; the answer goes to its log.
+    """Obey the controller until end of file, or until a message is invalid."""
+    # The controller sends this signal to a hanging worker, which writes its stack to its log.
     faulthandler.register(signal.SIGUSR1, all_threads=False)
     try:
         while (message := channel.recv()) is not None:
@@ -88,11 +88,11 @@ def _answer(channel: Channel, message: dict[str, Any], address: str) -> dict[str
     except ControlError:
         raise
     except Exception as error:
-        if message["cmd"] == "job":  # what runs there may be the user's
+        if message["cmd"] == "job":  # a job can run the user's code
             traceback.print_exc()
             sys.stderr.flush()
         kind = type(error).__name__
-        # Our own errors are sentences; a user's KeyError says nothing without its name.
+        # Our own errors are sentences. A user's KeyError needs its name to be understood.
         ours = type(error).__module__ != "builtins"
         return {"error": str(error) if ours else f"{kind}: {error}", "kind": kind}
 
@@ -120,7 +120,7 @@ def _job(message: dict[str, Any]) -> Job:
     try:
         return Job(**message["job"])
     except (KeyError, TypeError) as error:
-        raise ControlError(f"control channel: this is no job: {error}") from None
+        raise ControlError(f"control channel: invalid job: {error}") from None
 
 
 def _counters() -> dict[str, Any]:
@@ -153,8 +153,7 @@ def _run_job(channel: Channel, job: Job, address: str) -> None:
 
 
 class _RowStream:
-    """Sends step rows in batches, about one a second, so that streaming costs nothing measurable; the end of some steps
-    at once."""
+    """Sends step rows in batches, about one per second, at no measurable cost. Reports some steps at once."""
 
     def __init__(self, channel: Channel, reported: Sequence[int]) -> None:
         self._channel, self._reported = channel, frozenset(reported)
@@ -176,10 +175,10 @@ class _RowStream:
 
 
 def join(job: Job, address: str) -> Comm:
-    """Connect this rank to its peers over the emulated device, by the collective the job names.
+    """Connect this rank to its peers over the emulated device, with the job's collective.
 
-    For an algorithm that asks for datagrams, which go with `direct`, a UDP socket as well: at the port on which the
-    peers were called, so that nobody has to be told another one.
+    An algorithm that needs datagrams uses `direct` and also gets a UDP socket. The socket uses the same port number as
+    the TCP listener, so peers already know it.
     """
     datagrams = algorithms.create(job.kind, job.params).datagrams
     if job.world_size == 1:
@@ -214,11 +213,11 @@ def _expect(channel: Channel, command: str) -> None:
     if message is None:
         raise SystemExit(0)
     if text(message, "cmd") != command:
-        raise ControlError(f"control channel: the controller sent {message['cmd']!r}, {command!r} was due")
+        raise ControlError(f"control channel: the controller sent {message['cmd']!r}; expected {command!r}")
 
 
 def _log_into(fd: int) -> None:
-    """Everything this process prints from here on, C++ included, goes to `fd`."""
+    """Send all later output of this process to `fd`, including output of C++ code."""
     sys.stdout.flush()
     sys.stderr.flush()
     os.dup2(fd, 1)
@@ -227,6 +226,6 @@ def _log_into(fd: int) -> None:
 
 
 def run_from_socket(sock: socket.socket, address: str, attachment: str) -> None:
-    """Entry for a freshly forked worker."""
+    """Run a newly forked worker."""
     torch.set_num_threads(1)
     main(Channel(sock), address, attachment)

@@ -1,4 +1,4 @@
-"""The built-in profiles are complete, sourced, physically possible, and say what their sources say."""
+"""The built-in profiles are complete, sourced and physically possible, and agree with their sources."""
 
 import itertools
 import math
@@ -58,12 +58,12 @@ def light_rtt_ms(a, b):
     return 2 * 6371 * math.acos(cosine) / 299_792.458 * 1e3
 
 
-def test_the_catalog_is_what_the_documentation_lists():
+def test_the_catalog_matches_the_documentation():
     assert catalog_names() == ["aws", "lan", "paper-dts", "sgp-poster", "world4", "world4-2025"]
 
 
 @pytest.mark.parametrize("name", catalog_names())
-def test_every_value_of_the_catalog_has_a_standing_and_a_source(name):
+def test_every_value_of_the_catalog_has_a_provenance_and_a_source(name):
     profile = load(name)
     assert profile.name == name
     for site in profile.sites:
@@ -71,7 +71,7 @@ def test_every_value_of_the_catalog_has_a_standing_and_a_source(name):
     for path in profile.paths.values():
         rate = {"rate"} if path.rate else set()
         assert set(path.provenance) == {"rtt", "jitter", "loss"} | rate
-        assert "given" not in {origin.standing for origin in path.provenance.values()}
+        assert "given" not in {origin.kind for origin in path.provenance.values()}
 
 
 @pytest.mark.parametrize("name", catalog_names())
@@ -90,24 +90,24 @@ def test_no_path_of_the_catalog_is_faster_than_light(name):
             assert profile.rtt(src, dst).ms > light_rtt_ms(a, b)
 
 
-def test_world4_is_the_campaign_of_2020():
+def test_world4_has_the_round_trips_of_2020():
     world = load("world4")
     assert [site.name for site in world.sites] == ["oregon", "ohio", "london", "tokyo"]
     assert [site.region for site in world.sites] == ["us-west-2", "us-east-2", "eu-west-2", "ap-northeast-1"]
     assert world.path("oregon", "ohio").delay == Delay.parse("24.275ms")
     assert world.path("london", "tokyo").delay == Delay.parse("104.58ms")
     assert world.path("tokyo", "london").delay == Delay.parse("104.595ms")
-    assert world.path("oregon", "ohio").provenance["rtt"].standing == "measured"
-    assert world.path("oregon", "ohio").provenance["loss"].standing == "assumed"
+    assert world.path("oregon", "ohio").provenance["rtt"].kind == "measured"
+    assert world.path("oregon", "ohio").provenance["loss"].kind == "assumed"
     assert world.path("oregon", "ohio").rate == Rate.parse("5Gbit")
 
 
-def test_jitter_of_world4_is_the_deviation_of_the_rtt_shared_by_two_directions():
+def test_jitter_of_world4_is_the_deviation_of_the_rtt_over_the_square_root_of_two():
     jitter = load("world4").path("london", "oregon").jitter
     assert jitter.ms == pytest.approx(0.79 / math.sqrt(2), abs=5e-5)
 
 
-def test_world4_2025_has_the_new_routes_and_nothing_else_new():
+def test_world4_2025_differs_from_world4_only_in_its_routes():
     old, new = load("world4"), load("world4-2025")
     assert new.path("us-west-2", "eu-west-2").delay == Delay.parse("64.42ms")
     assert new.path("tokyo", "ohio").delay == Delay.parse("67.27ms")
@@ -123,7 +123,7 @@ def test_aws_has_every_ordered_pair_of_32_regions_under_both_names():
     assert aws.max_rtt() == aws.rtt("cape-town", "melbourne")
 
 
-def test_paper_dts_gives_the_paper_s_scalability_under_the_model_it_was_fitted_with():
+def test_paper_dts_gives_the_paper_s_scalability_with_the_fitted_model():
     """T = Tc + k A + 2 (N-1)/N M / rate, N = 16 workers, k = 2 buffers, Tc = 0.3 s, M = ResNet-50."""
     profile = load("paper-dts")
     ring = ["oregon", "ohio", "london", "tokyo", "oregon"]
@@ -133,15 +133,15 @@ def test_paper_dts_gives_the_paper_s_scalability_under_the_model_it_was_fitted_w
     step = 0.3 + 2 * around + 2 * 15 / 16 * 25_557_032 * 4 / rate
     assert 0.3 / step == pytest.approx(0.008, rel=1e-3)
     for path in profile.paths.values():
-        assert path.provenance["rtt"].standing == path.provenance["rate"].standing == "fitted"
+        assert path.provenance["rtt"].kind == path.provenance["rate"].kind == "fitted"
 
 
 def test_lan_is_far_below_any_wan():
     assert load("lan").max_rtt() == Delay.parse("0.1ms")
 
 
-def test_profiles_load_with_the_standard_library_alone():
-    # -S leaves site-packages out: a worker image needs none of them to know its network.
+def test_profiles_load_with_the_standard_library_only():
+    # -S hides site-packages: a worker image loads profiles without them.
     code = "import wanbench.netprofiles; print(wanbench.netprofiles.load('aws').max_rtt())"
     done = subprocess.run(
         [sys.executable, "-S", "-c", code], cwd=FILES.parents[1], capture_output=True, text=True, check=True
@@ -180,13 +180,13 @@ def test_describe_gives_one_row_per_site_and_path_with_the_same_keys():
     assert set(path["source"]) == set(path["standing"])
 
 
-def test_render_shows_round_trips_standings_and_numbered_sources():
+def test_render_shows_round_trips_provenance_and_numbered_sources():
     page = render(load("world4"))
     lines = page.splitlines()
     assert "RTT in ms  oregon    ohio  london   tokyo" in lines
     assert "oregon        0.1   48.55  145.18  100.86" in lines
-    assert "RTT              48.55ms .. 209.175ms  measured  [3]" in lines
-    assert "loss per packet  0.00001%              assumed   [5]" in lines
+    assert "RTT              48.55ms .. 209.175ms  measured    [3]" in lines
+    assert "loss per packet  0.00001%              assumed     [5]" in lines
     assert any(line.startswith("  [3] fantoch project") for line in lines)
 
 

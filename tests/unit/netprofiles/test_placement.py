@@ -1,4 +1,4 @@
-"""Ranks land on sites as asked, or the mistake is named."""
+"""Ranks are placed on sites as requested, or the error names the mistake."""
 
 import pytest
 from hypothesis import given
@@ -15,11 +15,11 @@ def refusal(*args):
     return str(refused.value)
 
 
-def test_blocked_orders_ranks_by_site_and_gives_the_first_sites_the_rest():
+def test_blocked_orders_ranks_by_site_and_gives_the_first_sites_the_remainder():
     assert place(WORLD, 6) == ("oregon", "oregon", "ohio", "ohio", "london", "tokyo")
 
 
-def test_round_robin_deals_ranks_out():
+def test_round_robin_gives_one_rank_to_each_site_in_turn():
     assert place(WORLD, 6, "round-robin") == ("oregon", "ohio", "london", "tokyo", "oregon", "ohio")
 
 
@@ -33,11 +33,11 @@ def test_counts_follow_the_order_of_the_profile_and_accept_region_codes():
     assert place(WORLD, 3, {"ap-northeast-1": 1, "us-west-2": 2}) == ("oregon", "oregon", "tokyo")
 
 
-def test_counts_that_do_not_add_up_are_refused_with_the_sum():
+def test_counts_with_a_wrong_sum_are_refused():
     assert refusal(WORLD, 5, {"tokyo": 2, "london": 2}) == (
-        "placement has 4 workers (2 + 2), the experiment 5; expected equal"
+        "placement has 4 workers (2 + 2); expected 5, as in the experiment"
     )
-    assert refusal(WORLD, 1, {}) == "placement has 0 workers (nothing), the experiment 1; expected equal"
+    assert refusal(WORLD, 1, {}) == "placement has 0 workers (nothing); expected 1, as in the experiment"
 
 
 def test_an_unknown_site_is_refused_with_the_nearest_name():
@@ -48,19 +48,19 @@ def test_an_unknown_site_is_refused_with_the_nearest_name():
 
 def test_one_site_under_two_names_is_refused():
     assert refusal(WORLD, 2, {"tokyo": 1, "ap-northeast-1": 1}) == (
-        "placement gives 'tokyo' twice, once as 'ap-northeast-1'; expected one count a site"
+        "placement counts 'tokyo' twice, once as 'ap-northeast-1'; expected one count per site"
     )
 
 
 @pytest.mark.parametrize("count", [0, -1, 1.5, True, "2"])
-def test_a_count_is_a_whole_number_from_one(count):
+def test_a_count_is_a_whole_number_of_at_least_one(count):
     assert refusal(WORLD, 2, {"tokyo": count}) == (
-        f"placement gives 'tokyo' {count!r} workers; expected a whole number from 1"
+        f"placement gives 'tokyo' {count!r} workers; expected a whole number, 1 or more"
     )
 
 
 @pytest.mark.parametrize("workers", [0, -1])
-def test_there_is_at_least_one_worker(workers):
+def test_less_than_one_worker_is_refused(workers):
     assert refusal(WORLD, workers) == f"cannot place {workers} workers; expected at least 1"
 
 
@@ -72,7 +72,7 @@ def test_an_unknown_policy_is_refused_with_the_nearest_one():
 
 
 @given(st.integers(1, 40), st.integers(1, 9), st.sampled_from(["blocked", "round-robin"]))
-def test_sites_differ_by_one_worker_at_most(workers, sites, how):
+def test_sites_differ_by_at_most_one_worker(workers, sites, how):
     placement = place(uniform(sites, Delay(0)), workers, how)
     counts = [placement.count(f"w{index}") for index in range(sites)]
     assert sum(counts) == workers

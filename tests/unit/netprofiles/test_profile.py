@@ -1,4 +1,4 @@
-"""A profile is complete and consistent, and scaling changes what it says and nothing else."""
+"""A profile is complete and consistent, and scaling changes only the scaled values."""
 
 import json
 import pickle
@@ -31,7 +31,7 @@ def refusal(make, *args, **kwargs):
     return str(refused.value)
 
 
-def test_a_round_trip_is_the_way_there_and_the_way_back():
+def test_a_round_trip_is_the_sum_of_both_one_way_delays():
     profile = two_sites()
     assert profile.rtt("oregon", "london") == profile.rtt("london", "oregon") == ms(100)
     assert profile.rtt("oregon", "oregon") == ms(1)
@@ -52,10 +52,10 @@ def test_an_unknown_site_is_refused_with_the_nearest_name():
 
 def test_there_is_no_path_inside_a_site():
     assert refusal(two_sites().path, "oregon", "us-west-2") == (
-        "no path oregon -> us-west-2: inside a site there is only its local_rtt"
+        "no path oregon -> us-west-2: both are the same site; expected two, or use its local_rtt"
     )
     assert refusal(Path, "oregon", "oregon", ms(1)) == (
-        "oregon -> oregon: a path joins two sites; inside a site, set its local_rtt"
+        "oregon -> oregon: expected two different sites; inside a site, set its local_rtt"
     )
 
 
@@ -67,19 +67,19 @@ def test_a_missing_direction_is_refused_by_name():
     )
 
 
-def test_a_path_to_a_site_that_is_not_there_is_refused():
+def test_a_path_to_an_unknown_site_is_refused():
     profile = two_sites()
     paths = {**profile.paths, ("oregon", "londn"): Path("oregon", "londn", ms(1))}
     assert refusal(Profile, "two", "", profile.sites, paths) == (
-        "path oregon -> londn: there is no site 'londn'; did you mean 'london'?"
+        "path oregon -> londn: unknown site 'londn'; did you mean 'london'?"
     )
 
 
-def test_a_path_filed_under_another_pair_is_refused():
+def test_a_path_stored_under_another_pair_is_refused():
     profile = two_sites()
     paths = {**profile.paths, ("oregon", "london"): profile.path("london", "oregon")}
     assert refusal(Profile, "two", "", profile.sites, paths) == (
-        "path london -> oregon is filed under oregon -> london"
+        "path london -> oregon is stored as oregon -> london; expected its own pair"
     )
 
 
@@ -87,13 +87,13 @@ def test_a_path_filed_under_another_pair_is_refused():
     "second",
     [Site("oregon"), Site("portland", region="us-west-2"), Site("us-west-2"), Site("x", region="oregon")],
 )
-def test_a_name_or_region_names_one_site(second):
+def test_a_name_or_region_is_unique(second):
     first = Site("oregon", region="us-west-2")
     message = refusal(Profile, "two", "", (first, second), {})
     assert message.endswith(" names two sites; names and regions must be distinct")
 
 
-def test_a_profile_has_a_site():
+def test_a_profile_without_sites_is_refused():
     assert refusal(Profile, "none", "", (), {}) == "profile 'none' has no site; expected at least one"
 
 
@@ -104,14 +104,17 @@ def test_jitter_above_a_third_of_the_delay_is_refused():
     )
 
 
-def test_a_path_that_lets_nothing_through_is_refused():
-    assert refusal(two_sites, loss=Ratio(1.0)) == ("oregon -> london: loss 100% lets nothing through; expected less")
+def test_a_path_that_delivers_no_packet_is_refused():
+    assert refusal(two_sites, loss=Ratio(1.0)) == (
+        "oregon -> london: loss 100% drops every packet; expected less than 100%"
+    )
     assert refusal(two_sites, buffer=Size(0)) == (
-        "oregon -> london: buffer 0B holds no packet; leave it out for one round trip at the rate"
+        "oregon -> london: buffer 0B holds no packet; "
+        "expected more, or no buffer for the default: one round trip at the rate"
     )
 
 
-def test_payload_scaling_keeps_the_time_of_every_transfer_and_all_standings():
+def test_payload_scaling_keeps_the_time_and_the_provenance_of_every_transfer():
     rate, buffer = Rate.from_mbit(80), Size(1_000_000)
     profile = two_sites(rate=rate, buffer=buffer, provenance={"rate": MEASURED})
     small = profile.scaled(0.01)
@@ -135,7 +138,7 @@ def test_a_scaled_rate_is_no_longer_called_measured():
     assert path.provenance["rtt"] == MEASURED
 
 
-def test_a_scaled_rtt_takes_jitter_and_local_links_along():
+def test_a_scaled_rtt_scales_jitter_and_local_links_too():
     profile = two_sites(jitter=ms(10), provenance={"rtt": MEASURED})
     slow = profile.with_rtt_scale(3)
     path = slow.path("oregon", "london")
@@ -154,21 +157,21 @@ def test_rounding_never_turns_a_valid_profile_into_an_invalid_one():
 
 
 @pytest.mark.parametrize("factor", [0, -1, float("nan"), float("inf")])
-def test_factors_that_make_no_network_are_refused(factor):
-    assert refusal(two_sites().scaled, factor) == (
-        f"payload scale {factor} is not usable; expected a number above zero"
-    )
+def test_impossible_factors_are_refused(factor):
+    assert refusal(two_sites().scaled, factor) == (f"payload scale {factor} is invalid; expected a number above zero")
     assert refusal(two_sites().with_rate_scale, factor) == (
-        f"rate_scale {factor} is not usable; expected a number above zero"
+        f"rate_scale {factor} is invalid; expected a number above zero"
     )
 
 
-def test_an_rtt_scale_may_be_zero_but_not_negative():
-    assert refusal(two_sites().with_rtt_scale, -1) == ("rtt_scale -1 is not usable; expected a number of zero or more")
+def test_an_rtt_scale_can_be_zero_but_not_negative():
+    assert refusal(two_sites().with_rtt_scale, -1) == ("rtt_scale -1 is invalid; expected a number of zero or more")
 
 
-def test_a_rate_is_not_scaled_away():
-    assert refusal(two_sites(rate=Rate(10)).scaled, 0.01) == "a rate of 10bit x 0.01 is below 1 bit/s"
+def test_a_rate_scaled_below_one_bit_per_second_is_refused():
+    assert refusal(two_sites(rate=Rate(10)).scaled, 0.01) == (
+        "a rate of 10bit x 0.01 is below 1 bit/s; expected a larger factor"
+    )
 
 
 def test_a_uniform_profile_has_equal_paths_and_limits_sites_only():
@@ -196,7 +199,7 @@ def test_a_uniform_profile_behaves_like_one_with_its_paths_written_out():
 def test_uniform_paths_of_other_sites_are_refused():
     lazy = uniform(3, ms(100))
     sites = (Site("a"), Site("b"), Site("c"))
-    assert refusal(Profile, "mixed", "", sites, lazy.paths) == "path w0 -> w1: there is no site 'w0'"
+    assert refusal(Profile, "mixed", "", sites, lazy.paths) == "path w0 -> w1: unknown site 'w0'"
 
 
 def test_one_uniform_site_is_a_network_without_paths():
@@ -206,7 +209,7 @@ def test_one_uniform_site_is_a_network_without_paths():
 
 
 def test_a_uniform_profile_needs_a_site_and_room_for_its_jitter():
-    assert refusal(uniform, 0, ms(1)) == "a uniform profile needs at least one site, not 0"
+    assert refusal(uniform, 0, ms(1)) == "a uniform profile has 0 sites; expected at least one"
     assert refusal(uniform, 2, ms(6), jitter=ms(2)).startswith("w0 -> w1: jitter 2ms is above a third")
 
 

@@ -49,7 +49,7 @@ def test_every_algorithm_is_tested_here():
     assert {"local", *ALGORITHMS} == set(registry.kinds())
 
 
-NEW = [kind for kind in ALGORITHMS if kind not in {"ssgd", "delayed", "sparse", "dts"}]  # those: test_virtual_training
+NEW = [kind for kind in ALGORITHMS if kind not in {"ssgd", "delayed", "sparse", "dts"}]  # see test_virtual_training
 
 
 @pytest.mark.parametrize("kind", NEW)
@@ -61,7 +61,7 @@ def test_it_learns(kind):
 
 
 @pytest.mark.parametrize("kind", [kind for kind in NEW if kind not in {"osgp", "adpsgd"}])
-def test_phantoms_send_and_take_as_long_as_vectors_that_learn(kind):
+def test_phantoms_send_the_same_and_take_the_same_time_as_real_vectors(kind):
     tables = (DIGITS[1], "params = 38_282\n")
     workers = 3 if kind == "sgp" else 2
     runs = [simulated(cell_of(kind, (DIGITS[0], table), rtt="20ms", workers=workers)) for table in tables]
@@ -72,7 +72,7 @@ def test_phantoms_send_and_take_as_long_as_vectors_that_learn(kind):
 
 
 @pytest.mark.parametrize("kind", ALGORITHMS)
-def test_the_order_in_which_workers_are_switched_changes_no_row(kind):
+def test_the_switching_order_of_workers_changes_no_row(kind):
     cell = cell_of(kind, NUMBERS, rtt="60ms")
     plain, shuffled = simulated(cell), simulated(cell, shuffle=7)
     assert plain.steps.first_rank == shuffled.steps.first_rank
@@ -87,11 +87,11 @@ def test_asynchronous_averaging_never_stalls_and_synchronous_gossip_waits_for_it
         stalls[kind] = sum(outcome.window["stall_ns"] for outcome in outcomes)
     assert stalls["adpsgd"] == 0
     assert stalls["dpsgd"] > 0
-    assert stalls["sgp"] > stalls["dpsgd"]  # which sends before it computes
+    assert stalls["sgp"] > stalls["dpsgd"]  # dpsgd sends before it computes
 
 
 @pytest.mark.parametrize("kind", ALGORITHMS)
-def test_a_prediction_is_right_or_there_is_none(kind):
+def test_a_prediction_is_right_or_absent(kind):
     cell = cell_of(kind, ("params = 1000\ntensors = 2\n", "params = 400_000\ntensors = 2\nstep_cv = 0.0\n"), rtt="60ms")
     known = cell.predicted_step_time_s
     gossip = {"sgp", "osgp", "dpsgd", "ecdpsgd", "adpsgd"}
@@ -122,7 +122,7 @@ def test_a_prediction_is_right_or_there_is_none(kind):
          "algorithms.olco3: algorithm 'olco3': staleness = -1; expected a whole number, 0 or more"),
     ],
 )  # fmt: skip
-def test_what_cannot_run_is_refused_before_anything_starts(algorithm, workers, line):
+def test_a_cell_that_cannot_run_is_refused_before_anything_starts(algorithm, workers, line):
     changes = [("ssgd = {}", algorithm), ("workers = [2]", f"workers = [{workers}]")]
     assert refusal(*changes) == f"x.toml: {line}"
 
@@ -131,7 +131,7 @@ def test_what_cannot_run_is_refused_before_anything_starts(algorithm, workers, l
     "algorithm",
     ["diloco = { period = 5, outer_lr = 1.0, momentum = 0.0 }", "dts = { delay = 2, period = 2, form = 'model' }"],
 )
-def test_adamw_trains_where_nothing_asks_for_linear_steps(algorithm):
+def test_adamw_trains_with_algorithms_that_do_not_need_linear_steps(algorithm):
     adamw = ("[algorithms]", "[train]\nuntil = '40 steps'\noptimizer = 'adamw'\nlr = 0.005\n\n[algorithms]")
     (cell,) = swept(edited(VIRTUAL, ("ssgd = {}", algorithm), DIGITS, adamw))
     outcome = simulated(cell).outcomes[0]

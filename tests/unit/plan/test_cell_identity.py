@@ -1,4 +1,4 @@
-"""What makes two cells the same, and what a cell derives: its network, channels, window and names."""
+"""The identity of a cell, and the values it derives: its network, channels, window and names."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_the_order_of_the_axes_changes_neither_identity_nor_folder():
     assert {c.slug for c in one} == {c.slug for c in other}
 
 
-def test_another_value_of_an_axis_keeps_the_identity_of_the_cells_there_were():
+def test_a_new_value_on_an_axis_keeps_the_identity_of_existing_cells():
     before = cells()
     after = cells(
         edited(("[2]", "[2, 4]"), ('["10ms"]', '["5ms", "10ms"]'), ("ssgd = {}", "sparse = { period = 4 }\nssgd = {}"))
@@ -79,7 +79,7 @@ def _key(choice: dict[str, int]) -> str:
 
 @settings(max_examples=60, deadline=None)
 @given(choice=_CHOICES, flipped=st.sampled_from(sorted(_VALUES)))
-def test_a_change_of_anything_that_matters_changes_the_identity(choice, flipped):
+def test_a_change_of_any_setting_changes_the_identity(choice, flipped):
     assert _key(choice) == _key(dict(reversed(choice.items())))
     assert _key(choice) != _key({**choice, flipped: 1 - choice[flipped]})
 
@@ -101,19 +101,19 @@ def test_a_change_of_anything_that_matters_changes_the_identity(choice, flipped)
         ("run.seed", 1),
     ],
 )
-def test_what_holds_anyway_may_be_said(key, value):
+def test_writing_a_default_keeps_the_identity(key, value):
     spec = Spec.from_toml(GOOD, "x.toml")
     assert [c.key for c in expand(spec.override({key: value}), "x.toml")] == [c.key for c in expand(spec, "x.toml")]
 
 
-def test_the_default_of_one_optimizer_is_a_choice_with_another():
+def test_the_default_of_one_optimizer_changes_the_identity_with_another():
     spec = Spec.from_toml(GOOD, "x.toml").override({"train.optimizer": "adamw"})
     keys = {value: expand(spec.override({"train.lr": value}), "x.toml")[1].key for value in (0.1, 0.001)}
     assert keys[0.001] == expand(spec, "x.toml")[1].key
     assert keys[0.1] != keys[0.001]
 
 
-def test_a_workloads_own_step_time_may_be_said():
+def test_writing_a_workloads_own_step_time_keeps_the_identity():
     named = edited(('params = 1000\ntensors = 2\nstep_time = "10ms"', "name = 'resnet50-v100'"))
     spec = Spec.from_toml(named, "x.toml")
     keys = [expand(spec.override({"workload.step_time": time}), "x.toml")[1].key for time in ("300ms", "0.3s", "200ms")]
@@ -137,7 +137,7 @@ def _in_folder(folder, rtt: str = "30") -> list[Cell]:
     return expand(Spec.load(path), str(path))
 
 
-def test_a_profile_file_is_found_beside_the_spec_and_its_place_does_not_matter(tmp_path):
+def test_a_profile_file_is_found_beside_the_spec_and_its_folder_does_not_matter(tmp_path):
     here, there = _in_folder(tmp_path / "a"), _in_folder(tmp_path / "b" / "deep")
     assert here[1].profile.rtt("paris", "oslo").ms == 30
     assert [c.key for c in here] == [c.key for c in there]
@@ -148,7 +148,7 @@ def test_other_values_in_a_profile_file_make_another_cell(tmp_path):
     assert _in_folder(tmp_path / "a")[1].key != _in_folder(tmp_path / "b", rtt="31")[1].key
 
 
-def test_a_profile_file_may_be_named_from_the_working_folder_as_well(tmp_path, monkeypatch):
+def test_a_profile_file_is_also_found_in_the_working_folder(tmp_path, monkeypatch):
     beside = _in_folder(tmp_path / "a")
     shutil.copytree(tmp_path / "a" / "nets", tmp_path / "work" / "nets")
     monkeypatch.chdir(tmp_path / "work")
@@ -199,14 +199,14 @@ def test_ssgd_over_gloo_gets_a_channel_for_every_two_buckets():
     assert cell.channels == math.ceil(len(buckets) / 2)
 
 
-def test_direct_needs_one_connection_a_pair_and_an_explicit_number_is_kept():
+def test_direct_needs_one_connection_per_pair_and_an_explicit_number_is_kept():
     assert swept()[0].channels == 1
     assert swept(GOOD + "[comm]\nchannels = 3\n")[0].channels == 3
 
 
 @settings(max_examples=60, deadline=None)
 @given(delay=st.integers(0, 40), period=st.integers(1, 25), window=st.integers(1, 120))
-def test_the_window_is_whole_periods_and_long_enough_and_begins_with_a_full_pipeline(delay, period, window):
+def test_the_window_covers_whole_periods_is_long_enough_and_begins_with_a_full_pipeline(delay, period, window):
     text = edited(
         ("ssgd = {}", f"dts = {{ delay = {delay}, period = {period} }}"),
         ("[sweep]", f"[run]\nwindow = '{window} steps'\n[sweep]"),
@@ -222,7 +222,7 @@ def test_the_window_is_whole_periods_and_long_enough_and_begins_with_a_full_pipe
 # ---------------------------------------------------------------- names
 
 
-def test_a_folder_name_says_what_the_cell_is_and_stays_one_folder():
+def test_a_folder_name_describes_the_cell_and_is_one_folder():
     (cell,) = swept(edited(('rtt = ["10ms"]', '"network.rtt" = ["10ms"]\ncongestion = ["reno"]')))
     assert cell.slug == f"ssgd-w2-congestionreno-network.rtt10ms-{cell.key[:6]}"
     long = replace(cell, label="a/b" * 60)

@@ -1,4 +1,4 @@
-"""From a spec to its cells: which there are, in which order, and which combinations are refused."""
+"""From a spec to its cells: their number, their order, and the combinations that are refused."""
 
 from __future__ import annotations
 
@@ -8,9 +8,8 @@ from small_spec import GOOD, cells, edited, refusal, swept
 
 from wanbench.harness.plan.cell import BASELINE
 from wanbench.harness.spec.experiment import Spec
-from wanbench.workloads.algorithms import registry
 
-# ---------------------------------------------------------------- which cells there are
+# ---------------------------------------------------------------- the cells of a sweep
 
 SEVEN = ["ssgd", "delayed-d4", "delayed-d20", "sparse-p4", "sparse-p20", "dts-d4-p4", "dts-d20-p4"]
 
@@ -50,12 +49,12 @@ def test_a_list_of_parameters_becomes_one_labelled_algorithm_for_each_combinatio
     assert (cell.label, cell.kind, cell.params) == ("dts-d4-p4", "dts", {"delay": 4, "period": 4})
 
 
-def test_an_algorithm_may_have_a_name_of_its_own():
+def test_an_algorithm_can_be_renamed():
     text = edited(("ssgd = {}", 'mine = { kind = "dts", delay = [1, 2], period = 1 }'))
     assert [c.label for c in swept(text)] == ["mine-d1-p1", "mine-d2-p1"]
 
 
-def test_an_algorithm_of_the_users_own_is_labelled_by_the_name_in_the_spec(monkeypatch):
+def test_a_users_own_algorithm_is_labelled_by_its_name_in_the_spec(monkeypatch):
     text = edited(("ssgd = {}", 'mine = { kind = "pass_through:PassThrough", delay = 3 }'))
     assert [c.label for c in swept(text)] == ["mine-d3"]
 
@@ -64,7 +63,7 @@ def test_workers_default_to_four():
     assert [c.workers for c in swept(edited(("workers = [2]", "")))] == [4]
 
 
-def test_one_worker_cell_serves_every_network_collective_and_algorithm():
+def test_all_networks_collectives_and_algorithms_share_one_one_worker_cell():
     text = edited(
         ("ssgd = {}", "ssgd = {}\ndelayed = { delay = [1, 2] }"),
         (
@@ -82,12 +81,12 @@ def test_one_worker_cell_serves_every_network_collective_and_algorithm():
     ("axis", "values"),
     [("workload.step_time", '["10ms", "20ms"]'), ("payload_scale", "[0.5, 1.0]"), ("train.lr", "[0.1, 0.2]")],
 )
-def test_there_is_one_worker_cell_for_each_workload_and_training(axis, values):
+def test_each_workload_and_each_training_has_its_own_one_worker_cell(axis, values):
     found = cells(edited(("workers = [2]", f'workers = [2, 4]\n"{axis}" = {values}')))
     assert [c.label for c in found].count(BASELINE) == 2
 
 
-def test_one_worker_keeps_computing_what_the_others_compute_and_has_no_network():
+def test_the_one_worker_cell_has_the_same_workload_and_no_network():
     alone, *_ = cells()
     other = swept()[0]
     assert alone.task == other.task
@@ -128,7 +127,7 @@ def test_include_adds_a_point_outside_the_grid():
     assert [(c.workers, c.axes["rtt"]) for c in swept(text)] == [(2, "10ms"), (8, "500ms")]
 
 
-def test_a_point_that_is_there_already_is_not_run_twice():
+def test_an_included_point_that_is_already_in_the_grid_runs_once():
     text = GOOD + '[[sweep.include]]\nworkers = 2\nrtt = "10ms"\n'
     assert len(swept(text)) == 1
 
@@ -165,7 +164,7 @@ def test_any_dotted_key_can_be_an_axis(axis, values, read):
     assert len({c.key for c in found}) == 2
 
 
-def test_a_short_axis_is_the_dotted_key_it_stands_for():
+def test_a_short_axis_is_an_alias_of_its_dotted_key():
     short = swept(edited(('rtt = ["10ms"]', 'rtt = ["10ms"]\nloss = ["0.1%"]')))
     dotted = swept(edited(('rtt = ["10ms"]', '"network.rtt" = ["10ms"]\n"network.loss" = ["0.1%"]')))
     assert [c.key for c in short] == [c.key for c in dotted]
@@ -201,12 +200,6 @@ def test_a_short_axis_is_the_dotted_key_it_stands_for():
         ("[2]", "[]", "x.toml: sweep.workers: expected a list with at least one value, got []"),
         ("[2]", "[0]", "x.toml: sweep.workers: expected a whole number of at least 1, got 0"),
         ("[2]", "[2.5]", "x.toml: sweep.workers: expected a whole number of at least 1, got 2.5"),
-        (
-            '["10ms"]',
-            '["10ms", "80"]',
-            "x.toml (sweep): network.rtt: '80' has no unit; "
-            "a delay is a number and one of ns, us, ms, s, such as '80ms'",
-        ),
         ("[2]", '[2]\nalgorithm = ["sgd"]', "x.toml: sweep.algorithm: no algorithm 'sgd'; did you mean 'ssgd'?"),
         (
             "[2]",
@@ -227,7 +220,7 @@ def test_a_short_axis_is_the_dotted_key_it_stands_for():
         (
             "[2]",
             "[2]\nexclude = [{ workers = 2 }]",
-            "x.toml: sweep: nothing is left to run; loosen sweep.exclude",
+            "x.toml: sweep: sweep.exclude removes every cell; expected at least one left; loosen it",
         ),
     ],
 )
@@ -235,7 +228,7 @@ def test_a_wrong_sweep_is_refused_in_one_line(old, new, line):
     assert refusal((old, new)) == line
 
 
-# ---------------------------------------------------------------- combinations that make no sense
+# ---------------------------------------------------------------- impossible combinations
 
 
 @pytest.mark.parametrize(
@@ -243,42 +236,19 @@ def test_a_wrong_sweep_is_refused_in_one_line(old, new, line):
     [
         (
             [('rate = "1Gbit"', "profile = 'world4'")],
-            "x.toml: network.rtt: goes with the uniform profile; 'world4' takes rtt_scale, rate_scale",
+            "x.toml: network.rtt: only the uniform profile takes it; 'world4' takes rtt_scale, rate_scale",
         ),
         (
             [('rate = "1Gbit"', "profile = 'world4'\nloss = '1%'"), ('rtt = ["10ms"]', "")],
-            "x.toml: network.loss: goes with the uniform profile; 'world4' takes rtt_scale, rate_scale",
+            "x.toml: network.loss: only the uniform profile takes it; 'world4' takes rtt_scale, rate_scale",
         ),
         (
             [('rate = "1Gbit"', "rtt_scale = 2.0")],
-            "x.toml: network.rtt_scale: goes with a named profile; uniform takes rtt, rate, jitter, loss",
+            "x.toml: network.rtt_scale: only a named profile takes it; uniform takes rtt, rate, jitter, loss",
         ),
         (
             [('rtt = ["10ms"]', "")],
             "x.toml: network.rtt: the uniform profile needs an RTT; set it or sweep rtt",
-        ),
-        (
-            [('rate = "1Gbit"', "jitter = '2ms'")],
-            "x.toml: algorithm=ssgd, workers=2, rtt=10ms: w0 -> w1: jitter 2ms is above a third of the one-way delay "
-            "5ms; expected at most 1.666666ms",
-        ),
-        (
-            [('rate = "1Gbit"', "place = { w0 = 1 }")],
-            "x.toml: network.place: placement has 1 workers (1), the experiment 2; expected equal",
-        ),
-        (
-            [("ssgd = {}", "sgd = {}")],
-            "x.toml: algorithms.sgd: algorithm 'sgd' is unknown; did you mean 'ssgd'? "
-            f"(known: {', '.join(registry.kinds())}; your own: 'module:Class')",
-        ),
-        (
-            [("ssgd = {}", "dts = { delai = 4, period = 1 }")],
-            "x.toml: algorithms.dts: algorithm 'dts' has no parameter 'delai'; did you mean 'delay'? "
-            "(it takes delay, period, form, tensors, compression)",
-        ),
-        (
-            [("ssgd = {}", "dts = { delay = 4 }")],
-            "x.toml: algorithms.dts: algorithm 'dts' needs parameter 'period' (int)",
         ),
         (
             [("ssgd = {}", "dts = { delay = [], period = 1 }")],
@@ -286,32 +256,45 @@ def test_a_wrong_sweep_is_refused_in_one_line(old, new, line):
         ),
         (
             [("ssgd = {}", "dts = { delay = [4, 4], period = 1 }")],
-            "x.toml: algorithms.dts: there are two 'dts-d4-p1'; rename or drop one",
+            "x.toml: algorithms.dts: two algorithms are labelled 'dts-d4-p1'; rename or remove one",
         ),
         (
             [("ssgd = {}", 'a = { kind = "dts", delay = 4, period = 1 }\na-d4-p1 = { kind = "ssgd" }')],
-            "x.toml: algorithms.a-d4-p1: there are two 'a-d4-p1'; rename or drop one",
+            "x.toml: algorithms.a-d4-p1: two algorithms are labelled 'a-d4-p1'; rename or remove one",
         ),
         (
             [("ssgd = {}", 'one-worker = { kind = "local" }')],
-            "x.toml: algorithms.one-worker: 'one-worker' is what T(1) is measured with; choose another name",
-        ),
-        (
-            [("params = 1000", "params = 1000\nname = 'resnet50-v100'")],
-            "x.toml: algorithm=ssgd, workers=2, rtt=10ms: workload: "
-            "expected exactly one of name, params, model or command, got name and params",
-        ),
-        ([("[sweep]", "[train]\nlr = -1.0\n[sweep]")], "x.toml: train.lr = -1.0; expected a number above 0"),
-        (
-            [("[sweep]", "[train]\nnesterov = true\n[sweep]")],
-            "x.toml: train.nesterov = True; expected momentum above 0 with it",
-        ),
-        (
-            [('rate = "1Gbit"', "profile = 'wrld4'"), ('rtt = ["10ms"]', "")],
-            "x.toml: network.profile: no profile 'wrld4'; expected one of aws, lan, paper-dts, sgp-poster, world4, "
-            "world4-2025, or a .toml or .csv file; did you mean 'world4'?",
+            "x.toml: algorithms.one-worker: 'one-worker' is the name of the cell that measures T(1); "
+            "choose another name",
         ),
     ],
 )
-def test_parts_that_do_not_go_together_are_refused_in_one_line(changes, line):
+def test_an_impossible_combination_is_refused_in_one_line(changes, line):
     assert refusal(*changes) == line
+
+
+@pytest.mark.parametrize(
+    ("changes", "where", "value"),
+    [
+        ([('rate = "1Gbit"', "jitter = '2ms'")], "algorithm=ssgd, workers=2, rtt=10ms: w0 -> w1: jitter", "2ms"),
+        ([('rate = "1Gbit"', "place = { w0 = 1 }")], "network.place", "1 workers"),
+        ([("ssgd = {}", "sgd = {}")], "algorithms.sgd", "'ssgd'"),
+        ([("ssgd = {}", "dts = { delai = 4, period = 1 }")], "algorithms.dts", "'delai'"),
+        ([("ssgd = {}", "dts = { delay = 4 }")], "algorithms.dts", "'period'"),
+        (
+            [("params = 1000", "params = 1000\nname = 'resnet50-v100'")],
+            "algorithm=ssgd, workers=2, rtt=10ms: workload",
+            "name and params",
+        ),
+        ([('["10ms"]', '["10ms", "80"]')], "network.rtt", "'80'"),
+        ([("[sweep]", "[train]\nlr = -1.0\n[sweep]")], "train.lr", "-1.0"),
+        ([("[sweep]", "[train]\nnesterov = true\n[sweep]")], "train.nesterov", "True"),
+        ([('rate = "1Gbit"', "profile = 'wrld4'"), ('rtt = ["10ms"]', "")], "network.profile", "'wrld4'"),
+    ],
+)
+def test_an_error_found_in_another_room_names_file_key_and_value(changes, where, value):
+    message = refusal(*changes)
+    assert message.removeprefix("x.toml (sweep): ").removeprefix("x.toml: ").startswith(where)
+    assert message.startswith("x.toml")
+    assert value in message
+    assert "\n" not in message

@@ -43,7 +43,7 @@ def test_a_wrong_compressor_is_refused_before_anything_starts(algorithm, line):
     assert refusal(("ssgd = {}", algorithm)).startswith(f"x.toml: algorithms.ssgd: algorithm 'ssgd': {line}")
 
 
-def test_what_does_not_go_together_is_refused_before_anything_starts():
+def test_an_impossible_combination_is_refused_before_anything_starts():
     with_it = ("ssgd = {}", 'ssgd = { compression = "powersgd" }')
     assert refusal(with_it) == (
         "x.toml: algorithm=ssgd-powersgd, workers=2, rtt=10ms: algorithm 'ssgd': compression: 'powersgd' needs the "
@@ -53,7 +53,7 @@ def test_what_does_not_go_together_is_refused_before_anything_starts():
     assert refusal(dts).endswith("not 'adamw'; dts with form = \"model\" goes with any")
 
 
-def test_the_law_speaks_of_messages_that_are_averaged_in_one_round_and_of_no_others():
+def test_the_law_covers_only_messages_that_are_averaged_in_one_round():
     text = "dts = { delay = 0, period = 2, compression = ['fp16', 'topk', 'signsgd', 'chunkwise'] }"
     law = {cell.label: cell for cell in cells_of(text)}
     known = {label: cell.predicted_step_time_s for label, cell in law.items()}
@@ -67,7 +67,7 @@ def test_the_law_speaks_of_messages_that_are_averaged_in_one_round_and_of_no_oth
 
 
 @pytest.mark.parametrize("compression", ["topk", "fp16", "signsgd", "qsgd"])
-def test_phantoms_send_what_vectors_that_learn_send(compression):
+def test_phantoms_send_the_same_as_real_vectors(compression):
     sent = []
     for table in (DIGITS[1], "params = 38_282\n"):
         algorithm = f"delayed = {{ delay = 2, compression = '{compression}' }}"
@@ -90,7 +90,7 @@ def test_phantoms_send_what_vectors_that_learn_send(compression):
         "dts = { delay = 2, period = 2, form = 'model', compression = 'signsgd' }",
     ],
 )
-def test_it_still_learns_and_the_order_of_switching_changes_nothing(algorithm):
+def test_it_still_learns_and_the_switching_order_changes_nothing(algorithm):
     (cell,) = cells_of(f"{algorithm}\n[train]\nuntil = '150 steps'\nlr = 0.02", DIGITS)
     plain, shuffled = simulated(cell), simulated(cell, shuffle=3)
     assert plain.outcomes == shuffled.outcomes

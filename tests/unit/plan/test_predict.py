@@ -108,7 +108,7 @@ def test_gloo_took_84_to_96_percent_of_the_predicted_time(nodes, delay_ms, gbit,
         (8, RESNET50_BYTES, 91),
     ],
 )
-def test_gloo_rounds_are_those_of_its_segmented_ring(workers, nbytes, rounds):
+def test_gloo_takes_the_rounds_of_its_segmented_ring(workers, nbytes, rounds):
     assert gloo_rounds(workers, nbytes) == rounds
 
 
@@ -132,13 +132,13 @@ def test_one_worker_communicates_nothing(collective):
     assert prediction.bound == "compute"
 
 
-def test_an_algorithm_without_messages_pays_for_no_straggler():
+def test_stragglers_do_not_slow_an_algorithm_without_messages():
     assert predict(replace(BASE, message_bytes=0, step_cv=0.5)).step_time_s == BASE.step_time_s
 
 
 @pytest.mark.parametrize("message_s", [0.01, 0.3, 0.9, 1.5, 3.1, 7.0])
 @pytest.mark.parametrize(("delay", "period"), [*KINDS.values(), (5, 2), (3, 4), (8, 4)])
-def test_the_law_is_what_the_training_loop_does(delay, period, message_s):
+def test_the_law_agrees_with_the_training_loop(delay, period, message_s):
     inputs = replace(BASE, rate_bytes_per_s=None, rtt_s=message_s, delay=delay, period=period)
     simulated_s = simulated_step_time(0.3, message_s, delay, period)
     assert predict(inputs).step_time_s == pytest.approx(simulated_s, rel=1e-9)
@@ -147,13 +147,13 @@ def test_the_law_is_what_the_training_loop_does(delay, period, message_s):
 @pytest.mark.parametrize("channels", [1, 2, 3])
 @pytest.mark.parametrize("message_s", [0.3, 1.5, 7.0])
 @pytest.mark.parametrize("delay", [4, 20])
-def test_every_step_sent_through_few_channels_queues_as_the_law_says(delay, message_s, channels):
+def test_with_few_channels_messages_queue_as_the_law_predicts(delay, message_s, channels):
     inputs = replace(BASE, rate_bytes_per_s=None, rtt_s=message_s / 6, delay=delay, channels=channels)
     simulated_s = simulated_step_time(0.3, message_s, delay, 1, at_once=2 * channels)
     assert predict(replace(inputs, collective="gloo")).step_time_s == pytest.approx(simulated_s, rel=1e-2)
 
 
-def test_ssgd_falls_at_once_and_delay_is_flat_up_to_its_tolerance():
+def test_ssgd_falls_from_the_first_rtt_and_delay_is_flat_up_to_its_tolerance():
     assert scalability("ssgd", 0.1) < 0.9 * scalability("ssgd", 0.0)
     knee_s = 4 * 0.3 - predict(BASE).wire_s
     assert scalability("delayed-d4", knee_s) == pytest.approx(1.0)
@@ -183,7 +183,7 @@ def test_at_equal_delay_dts_is_never_below_delayed(delay, rtt_s):
         ({"delay": 20, "rtt_s": 0.5, "collective": "gloo"}, "channels"),
     ],
 )
-def test_the_prediction_names_what_binds(change, bound):
+def test_the_prediction_names_the_limiting_resource(change, bound):
     assert predict(replace(BASE, **change)).bound == bound
 
 
@@ -209,7 +209,7 @@ def test_buckets_share_one_wire():
     assert predict(inputs).bound == "bandwidth"
 
 
-def test_gloo_runs_two_buckets_a_channel():
+def test_gloo_runs_two_buckets_per_channel():
     buckets = tuple((1000, 0.3) for _ in range(6))
     one = replace(BASE, collective="gloo", rate_bytes_per_s=None, buckets=buckets)
     assert predict(one).step_time_s == pytest.approx(0.3 + 3 * 0.6)
@@ -217,7 +217,7 @@ def test_gloo_runs_two_buckets_a_channel():
     assert predict(replace(one, channels=3)).step_time_s == pytest.approx(0.3 + 0.6)
 
 
-def test_the_slowest_of_many_agrees_with_drawing_them():
+def test_the_expected_maximum_agrees_with_random_draws():
     sigma2 = np.log1p(0.3**2)
     draws = np.random.default_rng(1).lognormal(-sigma2 / 2, np.sqrt(sigma2), (200_000, 8))
     assert expected_maximum(8, 0.3) == pytest.approx(draws.max(axis=1).mean(), rel=2e-3)
@@ -235,7 +235,7 @@ def test_a_period_averages_stragglers_away_and_a_delay_absorbs_them():
 
 @pytest.mark.parametrize(("delay", "period"), KINDS.values())
 @pytest.mark.parametrize("at_least", [1, 20, 50])
-def test_a_window_is_long_and_made_of_whole_periods_and_stall_cycles(delay, period, at_least):
+def test_a_window_is_long_enough_and_covers_whole_periods_and_stall_cycles(delay, period, at_least):
     steps = window_steps(delay, period, at_least)
     assert steps >= max(at_least, 20, 3 * (delay + period))
     assert steps % period == 0
@@ -246,11 +246,11 @@ def test_windows_of_the_headline_algorithms_are_the_shortest_allowed():
     assert [window_steps(d, p) for d, p in KINDS.values()] == [20, 20, 63, 20, 60, 24, 72]
 
 
-def test_the_window_opens_after_the_first_average_is_back():
+def test_the_window_begins_after_the_first_average_arrives():
     assert [fill_steps(d, p) for d, p in KINDS.values()] == [3, 5, 21, 4, 20, 8, 24]
 
 
-def test_a_rep_takes_its_steps_and_the_drain():
+def test_a_rep_takes_its_steps_and_the_time_to_drain():
     inputs = replace(BASE, delay=4, rate_bytes_per_s=None)
     assert rep_duration_s(inputs, window=20) == pytest.approx(25 * 0.3 + 0.1)
 
@@ -294,8 +294,8 @@ def test_importing_the_law_loads_neither_pandas_nor_torch():
     )
 
 
-def test_median_of_steps_would_hide_every_synchronisation():
-    """Why step time is a window divided by its steps: with p > 1 the median step never synchronises."""
+def test_a_median_over_steps_would_hide_every_synchronisation():
+    """The reason that step time is the window divided by its steps: with p > 1 the median step does not synchronise."""
     steps = [0.3] * 3 + [0.3 + 1.0]
     assert statistics.median(steps * 5) == 0.3
     law = predict(replace(BASE, period=4, rtt_s=1.0, rate_bytes_per_s=None)).step_time_s
@@ -311,7 +311,7 @@ def profile_of(one_way_ms: dict[tuple[str, str], float], sites: tuple[Site, ...]
 THREE = {("a", "b"): 10, ("b", "a"): 20, ("a", "c"): 30, ("c", "a"): 40, ("b", "c"): 5, ("c", "b"): 6}
 
 
-def test_a_uniform_profile_is_its_own_rtt_and_rate():
+def test_a_uniform_profile_has_its_own_rtt_and_rate():
     network = uniform(4, Delay.from_ms(80), Rate.from_mbit(100))
     for collective in ("gloo", "direct"):
         rtt_s, rate = effective_conditions(network, ["w0", "w1", "w2", "w3"], 4, collective)
@@ -336,7 +336,7 @@ def test_the_ring_only_sees_its_neighbours():
 def test_workers_of_a_site_share_its_up_rate():
     sites = (Site("a", up=Rate.from_mbit(100)), Site("b"))
     network = profile_of({("a", "b"): 10, ("b", "a"): 10}, sites)
-    # Direct: 2 x 2 chunks leave site a, in units of the 3 that one worker sends. Ring: one hop leaves it.
+    # Direct: 2 x 2 chunks leave site a; one worker sends 3. Ring: one hop leaves the site.
     assert effective_conditions(network, ["a", "a", "b", "b"], 4, "direct")[1] == pytest.approx(12.5e6 / (4 / 3))
     assert effective_conditions(network, ["a", "a", "b", "b"], 4, "gloo")[1] == pytest.approx(12.5e6)
     assert effective_conditions(network, ["a", "b", "a", "b"], 4, "gloo")[1] == pytest.approx(12.5e6 / 2)
@@ -348,7 +348,7 @@ def test_a_path_is_shared_by_the_workers_at_its_ends():
     assert effective_conditions(network, ["a", "a", "b", "b"], 4)[1] == pytest.approx(10e6 * 3 / 4)
 
 
-def test_workers_of_one_site_see_its_local_link():
+def test_workers_of_one_site_use_its_local_link():
     network = Profile("one", "", (Site("a", up=Rate.from_mbit(1), local_rtt=Delay.from_ms(2)),), {})
     assert effective_conditions(network, ["a", "a"], 2) == (pytest.approx(0.002), None)
 
@@ -357,7 +357,7 @@ def test_one_worker_has_no_network():
     assert effective_conditions(uniform(1, Delay.from_ms(80)), ["w0"], 1) == (0.0, None)
 
 
-def test_a_thousand_alike_sites_cost_no_more_than_a_few():
+def test_a_thousand_equal_sites_cost_no_more_than_a_few():
     network = uniform(1024, Delay.from_ms(80), Rate.from_mbit(100))
     rtt_s, rate = effective_conditions(network, [f"w{i}" for i in range(1024)], 1024)
     assert (rtt_s, rate) == (pytest.approx(0.08), pytest.approx(12.5e6))

@@ -1,9 +1,9 @@
-"""Bad parameters of every algorithm: `wanbench run` says one line, with exit code 2, before anything starts."""
+"""Bad parameters of every algorithm: `wanbench run` prints one line and exits with 2, before anything starts."""
 
 from __future__ import annotations
 
 import pytest
-from command_line import as_it_was, refused  # noqa: F401  # the fixture is used by all
+from command_line import as_it_was, refused  # noqa: F401  # all tests use the fixture
 from small_spec import edited
 
 from wanbench.workloads.algorithms import registry
@@ -88,53 +88,52 @@ GOSSIP = ("sgp", "osgp", "dpsgd", "ecdpsgd", "adpsgd")
 
 
 def refusal(tmp_path, *changes):
-    """What `run` says of an edited spec; nothing may be left of it."""
+    """The error that `run` prints for an edited spec. It must leave no files."""
     virtual = ("[algorithms]", '[run]\ntestbed = "virtual"\n\n[algorithms]')
     (tmp_path / "x.toml").write_text(edited(virtual, *changes))
-    said = refused("run", "x.toml")
-    assert "\n" not in said
+    message = refused("run", "x.toml")
+    assert "\n" not in message
     assert [path.name for path in tmp_path.iterdir()] == ["x.toml"]
-    return said.removeprefix("wanbench: x.toml: ")
+    return message.removeprefix("wanbench: x.toml: ")
 
 
 @pytest.mark.parametrize(("kind", "parameters", "line"), PARAMETERS)
 def test_a_parameter_out_of_range(tmp_path, kind, parameters, line):
-    said = refusal(tmp_path, ("ssgd = {}", f"{kind} = {{ {parameters} }}"))
-    assert said == f"algorithms.{kind}: algorithm '{kind}': {line}"
+    message = refusal(tmp_path, ("ssgd = {}", f"{kind} = {{ {parameters} }}"))
+    assert message == f"algorithms.{kind}: algorithm '{kind}': {line}"
 
 
-def test_every_algorithm_with_a_parameter_is_among_them():
+def test_every_algorithm_with_a_parameter_is_tested_here():
     tested = {kind for kind, *_ in PARAMETERS}
     assert {kind for kind in registry.kinds() if registry.find(kind).parameters()} == tested
 
 
 @pytest.mark.parametrize("kind", UNKNOWN)
-def test_a_compressor_where_none_can_be_used(tmp_path, kind):
-    said = refusal(tmp_path, ("ssgd = {}", f"{kind} = {{ compression = 'topk' }}"))
-    assert said == f"algorithms.{kind}: algorithm '{kind}' has no parameter 'compression' (it takes {UNKNOWN[kind]})"
+def test_a_compressor_for_an_algorithm_that_takes_none(tmp_path, kind):
+    message = refusal(tmp_path, ("ssgd = {}", f"{kind} = {{ compression = 'topk' }}"))
+    assert message == f"algorithms.{kind}: algorithm '{kind}' has no parameter 'compression' (it takes {UNKNOWN[kind]})"
 
 
 def test_a_compressor_that_does_not_exist(tmp_path):
-    said = refusal(tmp_path, ("ssgd = {}", "dts = { delay = 1, period = 1, compression = 'topc' }"))
+    message = refusal(tmp_path, ("ssgd = {}", "dts = { delay = 1, period = 1, compression = 'topc' }"))
     known = ", ".join(["none", *compressors.kinds()])
     wrong = f"compression: compressor 'topc' is unknown; did you mean 'topk'? (known: {known})"
-    assert said == f"algorithms.dts: algorithm 'dts': {wrong}"
+    assert message == f"algorithms.dts: algorithm 'dts': {wrong}"
 
 
 @pytest.mark.parametrize("kind", GOSSIP)
-def test_gossip_of_one_worker(tmp_path, kind):
+def test_gossip_with_one_worker(tmp_path, kind):
     parameters = "{ delay = 1 }" if kind == "osgp" else "{}"
-    said = refusal(tmp_path, ("ssgd = {}", f"{kind} = {parameters}"), ("workers = [2]", "workers = [1]"))
-    assert said == f"algorithm={kind}, workers=1, rtt=10ms: algorithm '{kind}' needs at least 2 workers, got 1"
+    message = refusal(tmp_path, ("ssgd = {}", f"{kind} = {parameters}"), ("workers = [2]", "workers = [1]"))
+    assert message == f"algorithm={kind}, workers=1, rtt=10ms: algorithm '{kind}' needs at least 2 workers, got 1"
 
 
-def test_pairs_of_an_odd_number_of_workers(tmp_path):
-    said = refusal(tmp_path, ("ssgd = {}", "adpsgd = {}"), ("workers = [2]", "workers = [5]"))
-    assert said == "algorithm=adpsgd, workers=5, rtt=10ms: algorithm 'adpsgd' needs an even number of workers, got 5"
+def test_pairs_with_an_odd_number_of_workers(tmp_path):
+    message = refusal(tmp_path, ("ssgd = {}", "adpsgd = {}"), ("workers = [2]", "workers = [5]"))
+    assert message == "algorithm=adpsgd, workers=5, rtt=10ms: algorithm 'adpsgd' needs an even number of workers, got 5"
 
 
-def test_more_peers_than_there_are(tmp_path):
-    said = refusal(tmp_path, ("ssgd = {}", "sgp = { peers = 4 }"))
-    assert (
-        said == "algorithm=sgp-p4, workers=2, rtt=10ms: algorithm 'sgp': peers = 4; expected at most 1 with 2 workers"
-    )
+def test_more_peers_than_workers(tmp_path):
+    message = refusal(tmp_path, ("ssgd = {}", "sgp = { peers = 4 }"))
+    expected = "algorithm 'sgp': peers = 4; expected at most 1 with 2 workers"
+    assert message == f"algorithm=sgp-p4, workers=2, rtt=10ms: {expected}"

@@ -1,4 +1,4 @@
-"""Which repetitions run side by side, and how long it all takes."""
+"""Which repetitions run side by side, and how long a run takes."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ def test_one_alone_always_fits(load, cores):
     assert fits(load, [], cores)
 
 
-def test_another_fits_while_the_processors_carry_both():
+def test_another_fits_if_the_processors_can_run_both():
     load, cores = Load(1.0, BUDGET_SHARE), 2
     assert fits(load, [load], cores)
     assert not fits(load, [load, Load(1.0, 0.01)], cores)
 
 
 @given(loads=LOADS, slots=SLOTS, cores=CORES)
-def test_a_makespan_lies_between_perfect_sharing_and_one_after_the_other(loads, slots, cores):
+def test_a_makespan_is_between_perfect_sharing_and_one_after_the_other(loads, slots, cores):
     total = sum(load.seconds for load in loads)
     longest = max((load.seconds for load in loads), default=0.0)
     seconds = makespan(loads, slots, cores)
@@ -40,7 +40,7 @@ def test_with_one_slot_it_takes_the_sum(loads, cores):
 
 
 @given(loads=LOADS, slots=SLOTS)
-def test_what_needs_a_whole_host_runs_alone(loads, slots):
+def test_a_repetition_that_needs_the_whole_host_runs_alone(loads, slots):
     hungry = [Load(load.seconds, 1000.0) for load in loads]
     assert makespan(hungry, slots, 4) == pytest.approx(sum(load.seconds for load in loads))
 
@@ -55,7 +55,7 @@ def test_nothing_to_do_takes_no_time():
     assert makespan([], 4, 2) == 0.0
 
 
-def test_a_small_one_may_overtake_one_that_does_not_fit_yet():
+def test_a_small_repetition_can_overtake_one_that_does_not_fit_yet():
     big, small = Load(10.0, 1.4), Load(10.0, 0.1)
     assert makespan([small, big, small], slots=2, cores=2) == 20.0
 
@@ -67,19 +67,19 @@ def load(**changes: object) -> Load:
     return load_of(expand(spec, "latency-sweep")[-1])
 
 
-def test_a_repetition_takes_its_steps_and_more_where_the_network_is_slow():
+def test_a_repetition_takes_its_steps_and_more_on_a_slow_network():
     here, far = load(), load(**{"sweep.rtt": ["1000ms"]})
     assert here.seconds > 23 * 0.3
     assert far.seconds > here.seconds + 20 * 0.9
 
 
-def test_more_bytes_a_second_cost_more_processor():
+def test_more_bytes_per_second_need_more_processor_time():
     assert load(**{"workload.payload_scale": 0.02}).cpus > 1.5 * load().cpus
     assert load(**{"sweep.workers": [8]}).cpus > 2 * load().cpus
     assert load(algorithms={"sparse": {"period": 20}}).cpus < load().cpus / 5
 
 
-def test_real_compute_gets_the_host_to_itself():
+def test_real_compute_uses_the_whole_host():
     spec = Spec.from_toml(
         'schema = 1\nname = "t"\n[workload]\nname = "digits-cnn"\nstep_time = "real"\n'
         '[algorithms]\nssgd = {}\n[sweep]\nworkers = [2]\nrtt = ["1ms"]\n',
@@ -89,7 +89,7 @@ def test_real_compute_gets_the_host_to_itself():
     assert not fits(busy, [Load(1.0, 0.1)], 1)
 
 
-def test_a_lone_worker_is_nearly_free():
+def test_one_worker_alone_costs_almost_nothing():
     alone = load_of(expand(Spec.load("latency-sweep"), "latency-sweep")[0])
     assert alone.cpus < 0.05
     assert alone.seconds == pytest.approx((3 + 20) * 0.3, rel=0.3)

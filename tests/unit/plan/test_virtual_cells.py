@@ -16,14 +16,14 @@ from wanbench.netprofiles import load, place
 VIRTUAL = ("[sweep]", '[run]\ntestbed = "virtual"\n\n[sweep]')
 
 
-def test_a_simulated_cell_has_no_emulator_and_says_what_is_modelled():
+def test_a_simulated_cell_has_no_emulator_and_lists_its_models():
     for cell in cells(edited(VIRTUAL)):
         assert cell.testbed == "virtual"
         assert cell.emulator is None
         assert cell.virtual.tcp_ramp
 
 
-def test_the_model_of_tcp_is_no_part_of_an_emulated_cell():
+def test_the_model_of_tcp_is_not_part_of_an_emulated_cell():
     switched_off = ("[sweep]", "[virtual]\ntcp_ramp = false\n\n[sweep]")
     assert [cell.key for cell in cells(edited(switched_off))] == [cell.key for cell in cells()]
     plain, off = cells(edited(VIRTUAL)), cells(edited(VIRTUAL, switched_off))
@@ -41,7 +41,7 @@ def test_the_testbed_is_an_axis():
 
 
 @pytest.mark.parametrize("collective", ["ring", "halving-doubling", "hierarchical"])
-def test_collectives_that_only_a_simulation_has(collective):
+def test_some_collectives_exist_only_in_a_simulation(collective):
     asked = ("[sweep]", f'[comm]\ncollective = "{collective}"\n\n[sweep]')
     assert cells(edited(VIRTUAL, asked))[-1].comm.collective == collective
     assert refusal(asked) == (
@@ -50,14 +50,14 @@ def test_collectives_that_only_a_simulation_has(collective):
     )
 
 
-def test_an_unknown_collective_gets_the_known_ones():
+def test_the_error_for_an_unknown_collective_lists_the_known_ones():
     assert refusal(VIRTUAL, ("[sweep]", '[comm]\ncollective = "rings"\n\n[sweep]')) == (
         "x.toml: comm.collective: expected 'direct', 'gloo', 'ring', 'halving-doubling' or 'hierarchical', "
         "got 'rings'; did you mean 'ring'?"
     )
 
 
-def test_real_compute_has_no_model_to_simulate():
+def test_real_compute_cannot_be_simulated():
     real = ('params = 1000\ntensors = 2\nstep_time = "10ms"', 'name = "digits-cnn"\nstep_time = "real"')
     assert refusal(VIRTUAL, real) == (
         "x.toml: workload: digits-cnn has no compute model, which testbed virtual needs; "
@@ -66,17 +66,17 @@ def test_real_compute_has_no_model_to_simulate():
 
 
 @pytest.mark.parametrize(
-    ("change", "message"),
+    ("change", "key"),
     [
         (('rtt = ["10ms"]', 'rtt = ["-10ms"]'), "network.rtt"),
         (('step_time = "10ms"', 'step_time = "-10ms"'), "workload.step_time"),
     ],
 )
-def test_a_negative_duration_is_refused(change, message):
-    said = refusal(VIRTUAL, change)
-    assert message in said
-    assert "-10ms" in said
-    assert "\n" not in said
+def test_a_negative_duration_is_refused(change, key):
+    refused = refusal(VIRTUAL, change)
+    assert key in refused
+    assert "-10ms" in refused
+    assert "\n" not in refused
 
 
 def test_an_unknown_switch_is_refused():
@@ -104,6 +104,6 @@ def test_every_collective_has_conditions_on_every_placement(collective):
             assert round_trips(collective, workers, 1_000_000) >= 1
 
 
-def test_an_experiment_may_be_built_in():
+def test_a_built_in_experiment_can_be_simulated():
     spec = Spec.load("latency-sweep").override({"run.testbed": "virtual"})
     assert {cell.testbed for cell in expand(spec, "latency-sweep")} == {"virtual"}

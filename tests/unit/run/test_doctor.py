@@ -215,7 +215,7 @@ APPARMOR = (
             "  # until the next boot; or run as root",
         ),
         (
-            "new user namespace: Invalid argument, this kernel has none for users (CONFIG_USER_NS); run as root",
+            "new user namespace: Invalid argument; this kernel has no user namespaces (CONFIG_USER_NS); run as root",
             'sudo -E "$(command -v wanbench)" doctor  # as root',
         ),
     ],

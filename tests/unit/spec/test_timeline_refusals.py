@@ -87,8 +87,8 @@ def refused(*entries: str) -> str:
         ),
         (
             'at = "99 steps"\ncut = true',
-            "timeline.0.at: algorithm=ssgd, workers=3, rtt=10ms has 23 steps; expected fewer than "
-            "that, or a larger run.window",
+            "timeline.0.at: algorithm=ssgd, workers=3, rtt=10ms has 23 steps; expected an earlier "
+            "step, or a larger run.window",
         ),
         ('at = "5s"\ntrace = "none.csv"', "timeline.0.trace: none.csv: cannot be read: No such file or directory"),
     ],
@@ -215,7 +215,4 @@ def test_real_compute_cannot_be_slowed():
         ('params = 1000\ntensors = 2\nstep_time = "10ms"', 'name = "digits-cnn"\nstep_time = "real"'),
         ("[algorithms]", '[[timeline]]\nat = "1s"\nslow = 2.0\n[algorithms]'),
     )
-    assert (
-        said
-        == 'x.toml: timeline.0.slow: compute that is real cannot be slowed; set workload.step_time, such as "300ms"'
-    )
+    assert said == 'x.toml: timeline.0.slow: real compute cannot be slowed; set workload.step_time, such as "300ms"'

@@ -30,10 +30,10 @@ def test_a_cell_on_another_testbed_has_no_limits():
 
 def test_containers_are_refused_without_the_testbed_docker():
     assert refusal((END, f'{END}\n[containers]\nmemory = "1GiB"\n')) == (
-        "x.toml: containers: goes with the testbed docker; set run.testbed, or leave it out"
+        'x.toml: containers: only testbed docker uses it; set run.testbed = "docker", or remove it'
     )
     assert refusal((END, f'{END}"containers.memory" = ["1GiB", "2GiB"]\n')) == (
-        "x.toml: containers: goes with the testbed docker; set run.testbed, or leave it out"
+        'x.toml: containers: only testbed docker uses it; set run.testbed = "docker", or remove it'
     )
 
 

@@ -123,7 +123,7 @@ def test_vectors_that_arrive_before_the_operation_is_issued_wait_for_it():
     ("backend", "message"),
     [
         ("threads", "ranks disagree on all_gather 0: rank . gave [48] bytes to all_gather 0, others [48]$"),
-        ("direct", "ranks disagree on the size of all_gather 0: rank . gave [48] bytes where rank . expects [48]$"),
+        ("direct", "ranks disagree on the size of all_gather 0: rank . sent [48] bytes; rank . expected [48]$"),
     ],
 )
 def test_different_sizes_are_an_error_and_not_a_hang(backend, message):

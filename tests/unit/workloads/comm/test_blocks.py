@@ -16,7 +16,7 @@ def test_a_datagram_fills_a_packet_and_does_not_exceed_it():
 
 @pytest.mark.parametrize("block_bytes", [4, 400, PAYLOAD_BYTES, 2 * PAYLOAD_BYTES, 64 << 10, 1 << 30])
 @pytest.mark.parametrize("numel", [0, 1, ELEMENTS - 1, ELEMENTS, ELEMENTS + 1, 5000])
-def test_datagrams_cover_a_vector_once_and_blocks_consist_of_whole_ones(numel, block_bytes):
+def test_datagrams_cover_a_vector_once_and_blocks_consist_of_whole_datagrams(numel, block_bytes):
     cut = Blocks(numel, 4, block_bytes)
     parts = [cut.part(index) for index in range(cut.datagrams)]
     assert [element for begin, end in parts for element in range(begin, end)] == list(range(numel))

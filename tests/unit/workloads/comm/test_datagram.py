@@ -1,4 +1,4 @@
-"""Exchanges on real UDP sockets: everything arrives at loss 0, and what does not is given up in time."""
+"""Exchanges on real UDP sockets: without loss everything arrives, and a lost datagram is given up in time."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from wanbench.workloads.comm.exchange import Terms
 
 LOCALHOST, TOKEN = "127.0.0.1", 77
 SECOND = 1_000_000_000
-PATIENT = Terms(PAYLOAD_BYTES, 30 * SECOND, 20 * SECOND)  # a loaded host is late, never lossy
+PATIENT = Terms(PAYLOAD_BYTES, 30 * SECOND, 20 * SECOND)  # a busy host delays datagrams but loses none
 HASTY = Terms(PAYLOAD_BYTES, 30 * SECOND, SECOND // 10)
 ELEMENTS = PAYLOAD_BYTES // 4
 
 
 @pytest.fixture
 def group():
-    """A factory of groups, which are closed at the end."""
+    """Yield a factory of groups; close them at the end."""
     made: list[Datagrams] = []
 
     def make(world_size, bytes_per_s=None):
@@ -41,13 +41,13 @@ def group():
         return members
 
     yield make
-    for one in made:
-        one.close()
+    for member in made:
+        member.close()
 
 
 @pytest.fixture
 def alone():
-    """A rank 0 whose peer, rank 1, is a socket of the test: (datagrams, socket of rank 1)."""
+    """Yield (datagrams of rank 0, socket of rank 1); the test acts as rank 1."""
     sockets = [bind(LOCALHOST) for _ in range(2)]
     addresses = [sock.getsockname() for sock in sockets]
     member = Datagrams(sockets[0], 0, addresses, token=TOKEN, bytes_per_s=None, timeout_s=60.0)
@@ -57,7 +57,7 @@ def alone():
     sockets[1].close()
 
 
-def say(sock, number, index, values, *, token=TOKEN, rank=1):
+def send(sock, number, index, values, *, token=TOKEN, rank=1):
     sock.send(HEADER.pack(token, number, index, rank) + values.numpy().tobytes())
 
 
@@ -66,10 +66,10 @@ def vector(src, dst, number, numel):
 
 
 def exchanged(members, number, numel, terms=PATIENT):
-    """Everyone sends everyone else a vector of its own: (received, arrived, blocks) of each rank."""
+    """Send a different vector from each rank to each peer; return (received, arrived, blocks) per rank."""
     ranks = range(len(members))
 
-    def one(rank):
+    def exchange(rank):
         sends = {peer: vector(rank, peer, number, numel) for peer in ranks if peer != rank}
         receives = {peer: torch.full((numel,), torch.nan) for peer in ranks if peer != rank}
         work = members[rank].exchange(sends, receives, terms)
@@ -77,7 +77,7 @@ def exchanged(members, number, numel, terms=PATIENT):
         return receives, work.arrived, work.blocks
 
     with ThreadPoolExecutor(len(members)) as pool:
-        return list(pool.map(one, ranks))
+        return list(pool.map(exchange, ranks))
 
 
 @pytest.mark.parametrize("numel", [0, 1, ELEMENTS, 3 * ELEMENTS + 5, 100_000])
@@ -93,7 +93,7 @@ def test_without_loss_everything_arrives(group, numel, block_bytes):
                 assert arrived[peer] == ([slice(0, numel)] if numel else [])
 
 
-def test_what_comes_early_is_kept_for_the_exchange_it_belongs_to(group):
+def test_an_early_datagram_is_kept_for_its_exchange(group):
     first, second = group(2)
     works = []
     for number in range(4):  # rank 0 runs ahead of rank 1
@@ -111,12 +111,12 @@ def test_what_comes_early_is_kept_for_the_exchange_it_belongs_to(group):
         assert torch.equal(received, vector(1, 0, number, 1000))
 
 
-def test_after_silence_the_rest_is_lost(alone):
+def test_datagrams_missing_after_silence_are_lost(alone):
     member, peer = alone
     received = torch.zeros(3 * ELEMENTS)
     work = member.exchange({1: torch.ones(8)}, {1: received}, HASTY)
     for index in (0, 2):
-        say(peer, 0, index, torch.full((ELEMENTS,), 7.0))
+        send(peer, 0, index, torch.full((ELEMENTS,), 7.0))
     work.wait()
     assert work.blocks == (3, 1)
     assert work.arrived == {1: [slice(0, ELEMENTS), slice(2 * ELEMENTS, 3 * ELEMENTS)]}
@@ -129,12 +129,12 @@ def test_a_block_of_several_datagrams_needs_all_of_them(alone):
     terms = Terms(2 * PAYLOAD_BYTES, HASTY.deadline_ns, HASTY.silence_ns)
     work = member.exchange({}, {1: torch.zeros(4 * ELEMENTS)}, terms)
     for index in (0, 2, 3):
-        say(peer, 0, index, torch.ones(ELEMENTS))
+        send(peer, 0, index, torch.ones(ELEMENTS))
     work.wait()
     assert (work.blocks, work.arrived) == ((2, 1), {1: [slice(2 * ELEMENTS, 4 * ELEMENTS)]})
 
 
-def test_a_peer_that_says_nothing_is_given_up_at_the_deadline_and_not_before(alone):
+def test_a_silent_peer_is_given_up_at_the_deadline_and_not_before(alone):
     member, _ = alone
     began = time.monotonic()
     work = member.exchange({}, {1: torch.zeros(10)}, Terms(PAYLOAD_BYTES, SECOND // 2, SECOND // 100))
@@ -143,11 +143,11 @@ def test_a_peer_that_says_nothing_is_given_up_at_the_deadline_and_not_before(alo
     assert (work.blocks, work.arrived) == ((1, 1), {1: []})
 
 
-def test_a_peer_that_is_further_on_is_not_waited_for(alone):
-    """Its later datagrams say that it has sent all of this exchange."""
+def test_no_worker_waits_for_a_peer_that_is_already_in_a_later_exchange(alone):
+    """The later datagrams show that the peer has sent all datagrams of this exchange."""
     member, peer = alone
     work = member.exchange({}, {1: torch.zeros(10)}, Terms(PAYLOAD_BYTES, 3600 * SECOND, SECOND // 100))
-    say(peer, 1, 0, torch.ones(10))
+    send(peer, 1, 0, torch.ones(10))
     work.wait()  # not for an hour
     assert work.blocks == (1, 1)
     received = torch.zeros(10)
@@ -156,20 +156,20 @@ def test_a_peer_that_is_further_on_is_not_waited_for(alone):
     assert (following.blocks, float(received.sum())) == ((1, 0), 10.0)
 
 
-def test_strangers_stragglers_and_repetitions_change_nothing(alone):
+def test_foreign_late_and_duplicate_datagrams_change_nothing(alone):
     member, peer = alone
     received = torch.zeros(2 * ELEMENTS)
     first = member.exchange({}, {1: received}, HASTY)
-    say(peer, 0, 0, torch.ones(ELEMENTS))
+    send(peer, 0, 0, torch.ones(ELEMENTS))
     first.wait()
     assert first.blocks == (2, 1)
-    say(peer, 0, 1, torch.ones(ELEMENTS))  # too late
-    say(peer, 1, 0, torch.full((ELEMENTS,), 5.0), token=TOKEN + 1)  # of another group
-    say(peer, 1, 0, torch.full((ELEMENTS,), 5.0), rank=9)
+    send(peer, 0, 1, torch.ones(ELEMENTS))  # too late
+    send(peer, 1, 0, torch.full((ELEMENTS,), 5.0), token=TOKEN + 1)  # from another group
+    send(peer, 1, 0, torch.full((ELEMENTS,), 5.0), rank=9)
     peer.send(b"?")
-    say(peer, 1, 0, torch.full((ELEMENTS,), 2.0))
-    say(peer, 1, 0, torch.full((ELEMENTS,), 3.0))  # twice
-    say(peer, 1, 1, torch.full((ELEMENTS,), 2.0))
+    send(peer, 1, 0, torch.full((ELEMENTS,), 2.0))
+    send(peer, 1, 0, torch.full((ELEMENTS,), 3.0))  # twice
+    send(peer, 1, 1, torch.full((ELEMENTS,), 2.0))
     again = torch.zeros(2 * ELEMENTS)
     second = member.exchange({}, {1: again}, PATIENT)
     second.wait()
@@ -178,18 +178,18 @@ def test_strangers_stragglers_and_repetitions_change_nothing(alone):
     assert received[ELEMENTS:].eq(0).all()
 
 
-def test_ranks_that_disagree_on_a_size_are_told(alone):
+def test_a_datagram_of_the_wrong_size_is_an_error(alone):
     member, peer = alone
     work = member.exchange({}, {1: torch.zeros(10)}, PATIENT)
-    say(peer, 0, 0, torch.ones(11))
+    send(peer, 0, 0, torch.ones(11))
     with pytest.raises(CommError) as caught:
         work.wait()
-    assert str(caught.value) == "udp: exchange 0 failed: rank 1 sent 44 bytes where 40 were expected"
+    assert str(caught.value) == "udp: exchange 0 failed: rank 1 sent a datagram of 44 bytes; expected 40"
     with pytest.raises(CommError):
         member.exchange({}, {1: torch.zeros(10)}, PATIENT).wait()
 
 
-def test_a_worker_sends_no_faster_than_it_is_told(alone):
+def test_a_worker_sends_no_faster_than_its_rate(alone):
     member, peer = alone
     slow = Datagrams(bind(LOCALHOST), 1, [peer.getsockname()] * 2, token=1, bytes_per_s=150_000.0, timeout_s=60.0)
     try:
@@ -197,7 +197,7 @@ def test_a_worker_sends_no_faster_than_it_is_told(alone):
         work = slow.exchange({0: torch.zeros(50 * ELEMENTS)}, {}, PATIENT)
         work.wait()
         nbytes = 50 * (PAYLOAD_BYTES + WIRE_HEADER_BYTES)
-        assert time.monotonic() - began > 0.8 * nbytes / 150_000  # the first few go at once
+        assert time.monotonic() - began > 0.8 * nbytes / 150_000  # the first few are sent at once
     finally:
         slow.close()
     assert member.bytes_per_s == pytest.approx(
@@ -205,7 +205,7 @@ def test_a_worker_sends_no_faster_than_it_is_told(alone):
     )
 
 
-def test_the_kernel_counts_what_a_full_buffer_loses():
+def test_the_kernel_counts_the_datagrams_that_a_full_buffer_drops():
     small, sender = bind(LOCALHOST), socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     small.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
     before = overflows()
@@ -216,7 +216,7 @@ def test_the_kernel_counts_what_a_full_buffer_loses():
     sender.close()
 
 
-def test_a_port_that_is_taken_is_named():
+def test_the_error_names_a_port_that_is_in_use():
     taken = bind(LOCALHOST)
     port = taken.getsockname()[1]
     with pytest.raises(CommError, match=f"udp: cannot bind 127.0.0.1:{port}: Address already in use"):
@@ -224,7 +224,7 @@ def test_a_port_that_is_taken_is_named():
     taken.close()
 
 
-def test_closing_leaves_nothing_behind():
+def test_close_leaves_no_thread_and_no_descriptor():
     def resources():
         return len(os.listdir("/proc/self/fd")), threading.active_count()
 

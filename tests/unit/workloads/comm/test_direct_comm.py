@@ -1,4 +1,4 @@
-"""The direct collective on real TCP: means, order, and an error instead of a hang when something is wrong."""
+"""The direct collective on real TCP: means, order, and errors instead of hangs."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ LOCALHOST = "127.0.0.1"
 
 
 def connected(world_size: int, connections: int = 1, timeout_s: float = 10.0) -> list[DirectComm]:
-    """Every rank's comm, over loopback."""
+    """Return the comm of each rank, over loopback."""
     listeners = [mesh.listen(LOCALHOST) for _ in range(world_size)]
     addresses = [listener.getsockname()[:2] for listener in listeners]
 
@@ -37,7 +37,7 @@ def connected(world_size: int, connections: int = 1, timeout_s: float = 10.0) ->
 
 @pytest.fixture
 def group():
-    """A factory of groups that are closed at the end."""
+    """Yield a factory of groups; close them at the end."""
     made: list[DirectComm] = []
 
     def make(world_size: int, connections: int = 1, timeout_s: float = 10.0) -> list[DirectComm]:
@@ -61,7 +61,7 @@ def failure(action: Callable[[], object]) -> str:
 
 
 def given(rank: int, number: int, numel: int) -> torch.Tensor:
-    """What a rank contributes: random, and known to everyone."""
+    """The random contribution of a rank, which every rank can compute."""
     return torch.randn(numel, generator=torch.Generator().manual_seed(1000 * number + rank))
 
 
@@ -79,12 +79,12 @@ def test_an_all_reduce_is_the_mean_with_the_same_bits_on_every_rank(group, world
 
     results = on_every_rank(group(world_size, connections), body)
     total = given(0, 0, numel)
-    for rank in range(1, world_size):  # in the order of ranks, so that the bits are the same in every run as well
+    for rank in range(1, world_size):  # in the order of ranks, so every run has the same bits
         total += given(rank, 0, numel)
     assert all(torch.equal(result, total / world_size) for result in results)
 
 
-def test_an_all_reduce_works_on_a_slice_and_leaves_its_neighbours_alone(group):
+def test_an_all_reduce_works_on_a_slice_and_does_not_change_its_neighbours(group):
     def body(comm: DirectComm) -> list[float]:
         vector = torch.full((9,), float(comm.rank))
         comm.all_reduce(vector[3:6]).wait()
@@ -94,7 +94,7 @@ def test_an_all_reduce_works_on_a_slice_and_leaves_its_neighbours_alone(group):
 
 
 @pytest.mark.parametrize("connections", [1, 2])
-def test_many_operations_in_flight_do_not_mix_and_may_be_waited_for_in_any_order(group, connections):
+def test_many_operations_in_flight_do_not_mix_and_can_be_awaited_in_any_order(group, connections):
     numels = [(37 * number) % 501 for number in range(120)]
 
     def body(comm: DirectComm) -> list[torch.Tensor]:
@@ -112,7 +112,7 @@ def test_many_operations_in_flight_do_not_mix_and_may_be_waited_for_in_any_order
         assert torch.equal(results[0][number], results[2][number])
 
 
-def test_contributions_that_come_before_the_operation_is_issued_wait_for_it(group):
+def test_early_contributions_are_kept_until_the_operation_is_issued(group):
     early, late = group(2)
     vectors = [torch.full((10_000,), float(number)) for number in range(5)]
     works = [early.all_reduce(vector) for vector in vectors]
@@ -126,7 +126,7 @@ def test_contributions_that_come_before_the_operation_is_issued_wait_for_it(grou
         assert torch.equal(vectors[number], vector)
 
 
-def test_all_reduces_and_messages_may_be_interleaved(group):
+def test_all_reduces_and_messages_can_be_interleaved(group):
     def body(comm: DirectComm) -> list[float]:
         received, vector = torch.zeros(3), torch.full((3,), float(comm.rank))
         works = [
@@ -141,7 +141,7 @@ def test_all_reduces_and_messages_may_be_interleaved(group):
     assert on_every_rank(group(2), body) == [[11.0] * 3 + [0.5] * 3, [10.0] * 3 + [0.5] * 3]
 
 
-def test_a_lone_worker_is_its_own_mean_at_once(group):
+def test_one_worker_alone_has_its_mean_at_once(group):
     (comm,) = group(1)
     vector = torch.ones(3)
     work = comm.all_reduce(vector)
@@ -183,7 +183,7 @@ def test_receives_posted_first_are_filled_in_order_and_by_sender(group):
     assert [v.item() for v in from_two] == [20.0, 21.0, 22.0]
 
 
-def test_a_sent_vector_may_be_changed_at_once(group):
+def test_a_sent_vector_can_be_changed_at_once(group):
     first, second = group(2)
     vector = torch.arange(2_000_000.0)
     work = first.send(vector, 1)
@@ -194,7 +194,7 @@ def test_a_sent_vector_may_be_changed_at_once(group):
     assert torch.equal(received, torch.arange(2_000_000.0))
 
 
-def test_an_empty_message_is_a_message(group):
+def test_an_empty_message_is_delivered(group):
     first, second = group(2)
     first.send(torch.zeros(0), 1).wait()
     first.send(torch.ones(1), 1).wait()
@@ -204,7 +204,7 @@ def test_an_empty_message_is_a_message(group):
     assert after.item() == 1.0
 
 
-def test_polling_tells_when_a_message_is_there(group):
+def test_done_shows_when_a_message_has_arrived(group):
     first, second = group(2)
     vector = torch.zeros(1)
     work = second.recv(vector, 0)
@@ -217,14 +217,15 @@ def test_polling_tells_when_a_message_is_there(group):
 
 
 @pytest.mark.parametrize("early", [True, False])
-def test_a_message_of_another_size_is_an_error_of_the_receiver(group, early):
+def test_a_message_of_another_size_is_an_error_at_the_receiver(group, early):
     first, second = group(2)
     if early:
         first.send(torch.zeros(3), 1).wait()
         time.sleep(0.02)
     work = second.recv(torch.zeros(2), 0)
     first.send(torch.zeros(3), 1)
-    assert failure(work.wait) == "direct: recv from rank 0 failed: the message has 12 bytes, the buffer 8"
+    sizes = "the message has 12 bytes; expected 8, the size of the buffer"
+    assert failure(work.wait) == f"direct: recv from rank 0 failed: {sizes}"
 
 
 # ---------------------------------------------------------------- ranks that disagree
@@ -233,7 +234,7 @@ def test_a_message_of_another_size_is_an_error_of_the_receiver(group, early):
 @pytest.mark.parametrize("sizes", [(10, 20), (1, 2), (2, 1), (0, 5), (3, 3, 4), (4, 3, 3), (5, 6, 5), (1, 1, 0)])
 def test_different_sizes_are_an_error_on_every_rank_and_not_a_hang(group, sizes):
     def both(comm: DirectComm) -> None:
-        # A rank whose pieces happen to agree with the others' may get through the first, not through the next.
+        # If a rank's pieces happen to have the sizes of the others, its first operation can succeed, but not the next.
         comm.all_reduce(torch.zeros(sizes[comm.rank])).wait()
         comm.all_reduce(torch.zeros(10)).wait()
 
@@ -241,8 +242,8 @@ def test_different_sizes_are_an_error_on_every_rank_and_not_a_hang(group, sizes)
         return failure(lambda: both(comm))
 
     began = time.monotonic()
-    for said in on_every_rank(group(len(sizes)), body):
-        assert said.startswith("direct: all_reduce failed: ranks disagree on the size of all_reduce 0: rank ")
+    for message in on_every_rank(group(len(sizes)), body):
+        assert message.startswith("direct: all_reduce failed: ranks disagree on the size of all_reduce 0: rank ")
     assert time.monotonic() - began < 2.0
 
 
@@ -252,7 +253,7 @@ def test_the_error_names_the_ranks_that_disagree(group):
     for work in works:
         assert failure(work.wait) == (
             "direct: all_reduce failed: ranks disagree on the size of all_reduce 0: "
-            "rank 0 gave 4 bytes of a piece where rank 1 has 8"
+            "rank 0 sent a piece of 4 bytes; rank 1 expected 8"
         )
 
 
@@ -266,7 +267,7 @@ def test_after_an_error_everything_else_fails_with_the_first_reason(group):
     assert "ranks disagree" in failure(first.recv(torch.zeros(1), 1).wait)
 
 
-# ---------------------------------------------------------------- peers that go
+# ---------------------------------------------------------------- peers that disconnect
 
 
 def test_a_peer_that_closes_fails_everything_pending_and_is_named(group):
@@ -278,14 +279,14 @@ def test_a_peer_that_closes_fails_everything_pending_and_is_named(group):
     }
     going.close()
     for what, work in pending.items():
-        said = failure(work.wait)
-        assert said.startswith(f"direct: {what} failed: "), said
-        assert "rank 1" in said
+        message = failure(work.wait)
+        assert message.startswith(f"direct: {what} failed: "), message
+        assert "rank 1" in message
     assert "rank 1" in failure(staying.all_reduce(torch.zeros(1)).wait)
     assert "rank 1" in failure(third.recv(torch.zeros(1), 0).wait)
 
 
-def test_a_finished_operation_stays_finished_when_the_peer_goes(group):
+def test_a_finished_operation_stays_finished_when_the_peer_disconnects(group):
     first, second = group(2)
     works = [comm.all_reduce(torch.zeros(3)) for comm in (first, second)]
     for work in works:
@@ -295,26 +296,26 @@ def test_a_finished_operation_stays_finished_when_the_peer_goes(group):
     works[0].wait()
 
 
-def test_a_peer_that_says_nothing_is_a_timeout(group):
+def test_a_silent_peer_is_a_timeout(group):
     first, _ = group(2, timeout_s=0.1)
     assert failure(first.all_reduce(torch.zeros(3)).wait) == "direct: all_reduce took longer than 0.1 s"
 
 
-def test_connecting_names_the_ranks_that_did_not_call():
+def test_the_error_names_the_ranks_that_did_not_connect():
     listeners = [mesh.listen(LOCALHOST) for _ in range(3)]
     addresses = [listener.getsockname()[:2] for listener in listeners]
-    said: queue.Queue[str] = queue.Queue()
+    messages: queue.Queue[str] = queue.Queue()
 
     def join(rank: int) -> None:
-        said.put(failure(lambda: mesh.connect(listeners[rank], rank, addresses, connections=1, timeout_s=0.2)))
+        messages.put(failure(lambda: mesh.connect(listeners[rank], rank, addresses, connections=1, timeout_s=0.2)))
 
-    threads = [threading.Thread(target=join, args=(rank,)) for rank in (0, 1)]  # rank 2 never comes
+    threads = [threading.Thread(target=join, args=(rank,)) for rank in (0, 1)]  # rank 2 never connects
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
     listeners[2].close()
-    assert sorted([said.get(), said.get()]) == [
+    assert sorted([messages.get(), messages.get()]) == [
         "direct: rank 0 has no connection to ranks [2]: timed out",
         "direct: rank 1 has no connection to ranks [2]: timed out",
     ]
@@ -324,11 +325,11 @@ def test_connecting_to_a_rank_that_is_gone_is_an_error_at_once():
     gone, listener = mesh.listen(LOCALHOST), mesh.listen(LOCALHOST)
     addresses = [gone.getsockname()[:2], listener.getsockname()[:2]]
     gone.close()
-    said = failure(lambda: mesh.connect(listener, 1, addresses, connections=1, timeout_s=5.0))
-    assert said == "direct: rank 1 has no connection to ranks [0]: [Errno 111] Connection refused"
+    message = failure(lambda: mesh.connect(listener, 1, addresses, connections=1, timeout_s=5.0))
+    assert message == "direct: rank 1 has no connection to ranks [0]: [Errno 111] Connection refused"
 
 
-# ---------------------------------------------------------------- nothing is left
+# ---------------------------------------------------------------- cleaning up
 
 
 def resources() -> tuple[set[str], int]:
@@ -361,13 +362,13 @@ def test_a_failed_connect_leaves_no_descriptor():
     before = resources()
     listeners = [mesh.listen(LOCALHOST) for _ in range(2)]
     addresses = [listener.getsockname()[:2] for listener in listeners]
-    # Rank 1 of three reaches rank 0 and then waits for rank 2, in vain.
+    # Rank 1 of three connects to rank 0 and then waits for rank 2, which never connects.
     failure(lambda: mesh.connect(listeners[1], 1, [*addresses, (LOCALHOST, 1)], connections=1, timeout_s=0.05))
     listeners[0].close()
     assert resources() == before
 
 
-def test_small_messages_are_not_held_back(group):
+def test_small_messages_are_sent_at_once(group):
     for comm in group(2):
         for connection in comm._mesh._connections.values():
             assert connection.sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)

@@ -23,14 +23,14 @@ def test_all_ranks_get_the_mean_with_the_same_bits():
     assert torch.equal(results[0], results[2])
 
 
-def test_results_may_be_awaited_in_any_order():
+def test_results_can_be_awaited_in_any_order():
     def body(comm):
         first, second = torch.full((2,), float(comm.rank)), torch.full((3,), 10.0 * comm.rank)
         works = [comm.all_reduce(first), comm.all_reduce(second)]
         for work in reversed(works) if comm.rank else works:
             work.wait()
             work.wait()
-        return first.tolist(), second.tolist(), comm.outstanding, comm.most_outstanding
+        return first.tolist(), second.tolist(), comm.outstanding, comm.max_outstanding
 
     assert run_replicas(2, body) == [([0.5, 0.5], [5.0, 5.0, 5.0], 0, 2)] * 2
 
@@ -77,17 +77,17 @@ def test_a_message_of_another_size_is_refused():
 
     with pytest.raises(CommError) as error:
         run_replicas(1, body)
-    assert str(error.value) == "message 0 from rank 0 has 2 elements, expected 3"
+    assert str(error.value) == "message 0 from rank 0 has 2 elements; expected 3"
 
 
-def test_a_peer_that_never_comes_is_reported():
+def test_a_peer_that_never_joins_is_reported():
     def body(comm):
         if comm.rank == 0:
             comm.all_reduce(torch.ones(2)).wait()
 
     with pytest.raises(CommError) as error:
         run_replicas(2, body, timeout_s=0.05)
-    assert str(error.value) == "all_reduce 0: peers did not come within 0.05 s"
+    assert str(error.value) == "all_reduce 0: peers did not join within 0.05 s"
 
 
 def test_a_replica_that_fails_releases_the_others_and_its_error_is_raised():

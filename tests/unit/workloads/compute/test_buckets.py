@@ -15,13 +15,13 @@ def tensors(*sizes):
     return tuple(ParameterTensor(f"t{i}", (size,), float(size)) for i, size in enumerate(sizes))
 
 
-def test_the_end_of_the_model_comes_first():
+def test_the_first_bucket_is_the_end_of_the_model():
     buckets = plan_buckets(tensors(10, 20, 30), cap_bytes=1)
     assert [(b.first, b.last) for b in buckets] == [(2, 2), (1, 1), (0, 0)]
     assert [(b.start, b.stop) for b in buckets] == [(30, 60), (10, 30), (0, 10)]
 
 
-def test_a_bucket_is_closed_by_the_tensor_that_reaches_the_cap():
+def test_the_tensor_that_reaches_the_cap_closes_the_bucket():
     buckets = plan_buckets(tensors(10, 10, 10, 10), cap_bytes=60)
     assert [b.nbytes for b in buckets] == [80, 80]
 
@@ -30,13 +30,13 @@ def test_a_bucket_that_just_reaches_the_cap_is_closed():
     assert [b.nbytes for b in plan_buckets(tensors(10, 10, 10, 10), cap_bytes=80)] == [80, 80]
 
 
-def test_one_large_cap_makes_one_bucket_of_everything():
+def test_a_large_cap_makes_a_single_bucket():
     (bucket,) = plan_buckets(tensors(10, 20), cap_bytes=MIB)
     assert (bucket.first, bucket.last, bucket.start, bucket.stop, bucket.ready) == (0, 1, 0, 30, 1.0)
 
 
 @pytest.mark.parametrize("cap_mib", [1, 5, 25, 1000])
-def test_buckets_are_those_of_distributed_data_parallel_with_an_explicit_cap(cap_mib):
+def test_buckets_equal_those_of_distributed_data_parallel_with_an_explicit_cap(cap_mib):
     model = resnet50.tensors()
     meta = [torch.empty(t.shape, device="meta") for t in reversed(model)]
     theirs, _ = dist._compute_bucket_assignment_by_size(meta, [cap_mib * MIB])
@@ -54,7 +54,7 @@ def test_a_bucket_is_ready_when_the_work_of_its_tensors_is_done():
     assert [b.ready for b in plan_buckets(model, cap_bytes=1)] == [0.25, 0.75, 1.0]
 
 
-def test_scaling_changes_the_size_of_messages_but_not_their_number_nor_their_schedule():
+def test_scaling_changes_the_size_of_messages_but_not_their_number_or_schedule():
     full = plan_buckets(resnet50.tensors(), 25 * MIB)
     scaled = plan_buckets(resnet50.tensors(), 25 * MIB, payload_scale=0.01)
     assert [b.ready for b in scaled] == [b.ready for b in full]
@@ -88,6 +88,6 @@ def test_every_tensor_keeps_an_element_however_small_the_scale():
     assert scaled_numel(tensors(100, 100, 100), 1e-9) == 3
 
 
-def test_a_cap_of_nothing_is_refused():
+def test_a_cap_of_zero_is_refused():
     with pytest.raises(ValueError, match=r"^buckets: expected a cap of at least 1 byte, got 0$"):
         plan_buckets(tensors(1), 0)

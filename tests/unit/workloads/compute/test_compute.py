@@ -34,14 +34,14 @@ def test_without_variation_every_step_takes_the_mean():
 
 
 @pytest.mark.parametrize("cv", [0.02, 0.5])
-def test_variation_leaves_the_mean_and_has_the_asked_coefficient(cv):
+def test_variation_keeps_the_mean_and_has_the_given_coefficient(cv):
     times = StepTime(0.3, cv, seed=7, rank=0)
     drawn = [times.ns(step) / 1e9 for step in range(20_000)]
     assert statistics.fmean(drawn) == pytest.approx(0.3, rel=4 * cv / 20_000**0.5)
     assert statistics.stdev(drawn) / 0.3 == pytest.approx(cv, rel=0.05)
 
 
-def test_a_step_takes_the_same_time_whatever_was_asked_before():
+def test_the_duration_of_a_step_does_not_depend_on_earlier_calls():
     forward = StepTime(0.3, 0.1, seed=1, rank=2)
     backward = StepTime(0.3, 0.1, seed=1, rank=2)
     assert [forward.ns(s) for s in range(10)] == [backward.ns(s) for s in reversed(range(10))][::-1]
@@ -67,7 +67,7 @@ def test_buckets_are_handed_over_on_schedule():
     assert seen == [(HALVES[0], 200.0), (HALVES[1], 300.0)]
 
 
-def test_without_a_callback_the_step_takes_as_long():
+def test_without_a_callback_the_step_takes_the_same_time():
     clock = FakeClock()
     began = clock.now()
     steady(clock).replay(0, began, None)
@@ -82,7 +82,7 @@ def test_late_timers_do_not_add_up_within_a_step():
     assert clock.now() - began == 301 * MS
 
 
-def test_time_spent_in_callbacks_is_taken_from_the_sleep_that_follows():
+def test_time_spent_in_callbacks_shortens_the_next_sleep():
     clock = FakeClock()
     began = clock.now()
 
@@ -94,7 +94,7 @@ def test_time_spent_in_callbacks_is_taken_from_the_sleep_that_follows():
     assert clock.now() - began == 300 * MS
 
 
-def test_real_work_that_fits_leaves_the_schedule_as_it_is():
+def test_real_work_that_fits_does_not_change_the_schedule():
     clock = FakeClock()
     compute = steady(clock)
     began = clock.now()
@@ -116,7 +116,7 @@ def test_real_work_beyond_the_emulated_time_makes_the_step_longer_and_is_not_com
     assert compute.compute_ns == 600 * MS
 
 
-def test_the_mean_of_a_window_hardly_depends_on_which_window_it_is():
+def test_the_means_of_different_windows_hardly_differ():
     def means(durations):
         return [statistics.fmean(durations[begin : begin + 20]) for begin in range(0, 2000, 20)]
 

@@ -1,4 +1,4 @@
-"""A straggler computes slowly for a while, by its own clock or from a step on."""
+"""A straggler computes slowly for a while, by its own clock or from a given step."""
 
 from __future__ import annotations
 
@@ -19,29 +19,29 @@ def entry(factor, begin_s, end_s=None, at_step=None):
     }
 
 
-def factors(entries, seconds_a_step=1, steps=8):
+def factors(entries, steps=8):
     slow = Slowdowns(entries)
-    return [slow.factor(step, 100 * S + step * seconds_a_step * S) for step in range(steps)]
+    return [slow.factor(step, 100 * S + step * S) for step in range(steps)]
 
 
-def test_steps_that_begin_in_its_time_are_slow():
+def test_steps_that_begin_during_a_slowdown_are_slow():
     assert factors([entry(3.0, 2, 4)]) == [1, 1, 3, 3, 1, 1, 1, 1]
 
 
-def test_without_an_end_all_later_steps_are():
+def test_without_an_end_all_later_steps_are_slow():
     assert factors([entry(2.0, 6)]) == [1] * 6 + [2, 2]
 
 
-def test_time_may_count_from_the_end_of_a_step():
+def test_times_can_count_from_the_end_of_a_step():
     assert factors([entry(2.0, 1, 3, at_step=3)]) == [1, 1, 1, 1, 2, 2, 1, 1]
 
 
-def test_those_of_one_time_multiply():
+def test_factors_of_simultaneous_slowdowns_are_multiplied():
     assert factors([entry(2.0, 1, 4), entry(3.0, 3, 5)]) == [1, 2, 2, 6, 3, 1, 1, 1]
 
 
-def test_what_is_told_afterwards_is_when_steps_began_and_not_what_was_asked_for():
-    """Steps begin each 3 s, from 100 s on. The third passes within a step, and the last is still on at the end."""
+def test_turned_ns_records_when_steps_began_and_not_the_requested_times():
+    """Steps begin every 3 s, from 100 s on. The third slowdown ends within a step; the fourth never ends."""
     slow = Slowdowns([entry(2.0, 2, 4), entry(2.0, 2, 7), entry(2.0, 4, 5), entry(2.0, 1, at_step=3), entry(2.0, 99)])
     for step in range(6):
         slow.factor(step, 100 * S + step * 3 * S)

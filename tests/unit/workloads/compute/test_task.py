@@ -73,7 +73,7 @@ def test_an_emulated_step_hands_over_slices_of_its_gradient_on_schedule():
 
 
 @pytest.mark.parametrize("emulate", [False, True])
-def test_a_real_gradient_is_that_of_autograd(emulate):
+def test_a_real_gradient_equals_that_of_autograd(emulate):
     expected, expected_loss = reference_gradient()
     task = learning_task(emulate=emulate)
     for step in range(2):
@@ -101,7 +101,7 @@ def test_the_last_layer_is_handed_over_while_the_first_is_still_computed():
     assert events.index(15) < events.index("first layer done") < events.index(30)
 
 
-def test_emulated_time_hands_nothing_over_before_the_whole_backward_pass_is_done():
+def test_with_emulated_time_no_bucket_is_handed_over_before_the_backward_pass_ends():
     module = network()
     events = []
     module[0].weight.register_hook(lambda gradient: events.append("first layer done"))
@@ -109,7 +109,7 @@ def test_emulated_time_hands_nothing_over_before_the_whole_backward_pass_is_done
     assert events[0] == "first layer done"
 
 
-def test_views_may_be_overwritten_as_soon_as_they_are_handed_over():
+def test_views_can_be_overwritten_as_soon_as_they_are_handed_over():
     task = learning_task()
     g, _ = task.gradient(0, lambda view: view.fill_(7.0))
     assert torch.equal(g, torch.full_like(g, 7.0))
@@ -125,7 +125,7 @@ def test_updating_the_flat_vector_updates_the_module():
 
 
 class Backwards(nn.Module):
-    """Registers its layers in the order opposite to their use, and one that is not used at all."""
+    """A module that registers its layers in the opposite order of their use, and has one unused layer."""
 
     def __init__(self):
         super().__init__()
@@ -144,7 +144,7 @@ def test_buckets_keep_their_order_when_gradients_complete_in_another():
     assert seen[0].abs().sum() > 0
 
 
-def test_an_unused_parameter_has_a_zero_gradient_and_is_handed_over_all_the_same():
+def test_an_unused_parameter_has_a_zero_gradient_and_is_also_handed_over():
     seen = []
     learning_task(learner(Backwards())).gradient(0, lambda view: seen.append(view.clone()))
     assert torch.equal(seen[-1], torch.zeros(4))
@@ -196,7 +196,7 @@ def test_batches_that_end_are_iterated_again():
 def test_batches_that_run_out_are_an_error():
     task = learning_task(learner(batches=iter([BATCH])))
     task.gradient(0)
-    message = "^the batches have run out; expected an endless iterator, or an iterable that can be iterated again$"
+    message = "^there are no more batches; expected an endless iterator, or an iterable that can be iterated again$"
     with pytest.raises(LearnerError, match=message):
         task.gradient(1)
 
@@ -209,7 +209,7 @@ def test_a_loss_for_each_sample_is_an_error():
         learning_task(learner(loss=loss)).gradient(0)
 
 
-def test_evaluation_sees_the_module_in_evaluation_mode_and_costs_no_compute_time():
+def test_evaluation_uses_evaluation_mode_and_costs_no_compute_time():
     module, clock = network(), FakeClock()
 
     def evaluate():
@@ -222,5 +222,5 @@ def test_evaluation_sees_the_module_in_evaluation_mode_and_costs_no_compute_time
     assert task.compute_ns == 0
 
 
-def test_without_a_measure_of_accuracy_there_is_none():
+def test_accuracy_is_none_without_an_evaluate_function():
     assert learning_task().evaluate() is None

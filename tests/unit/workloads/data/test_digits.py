@@ -1,7 +1,7 @@
 import time
 
 import torch
-from training_alone import one_thread  # noqa: F401  # the fixture is used by all
+from training_alone import one_thread  # noqa: F401  # all tests use the fixture
 
 from wanbench.workloads.data.datasets import TEST_SAMPLES, batches, digits
 from wanbench.workloads.data.portion import Portion
@@ -42,7 +42,7 @@ def test_one_worker_learns_digits_to_95_percent_in_300_steps():
     assert learner.evaluate() > 0.95
 
 
-def test_the_tensors_announced_without_torch_are_those_of_the_module():
+def test_the_tensors_listed_without_torch_are_those_of_the_module():
     module = digits_cnn._module(torch.Generator())
     expected = [(name, tuple(p.shape)) for name, p in module.named_parameters()]
     assert [(t.name, t.shape) for t in digits_cnn.tensors()] == expected
@@ -52,21 +52,21 @@ def test_all_ranks_start_with_equal_parameters():
     assert torch.equal(task(rank=0, world_size=4).w, task(rank=3, world_size=4).w)
 
 
-def test_another_seed_starts_elsewhere():
+def test_another_seed_gives_other_parameters():
     assert not torch.equal(task(seed=1).w, task(seed=2).w)
 
 
-def test_the_same_seed_gives_the_same_losses_whatever_else_draws_random_numbers():
+def test_the_same_seed_gives_the_same_losses_despite_other_random_draws():
     first = descend(task(rank=1, world_size=4), 10)
     torch.manual_seed(99)
     assert descend(task(rank=1, world_size=4), 10) == first
 
 
-def test_ranks_see_different_batches():
+def test_ranks_get_different_batches():
     assert descend(task(rank=0, world_size=2), 3) != descend(task(rank=1, world_size=2), 3)
 
 
-def test_the_ranks_of_a_world_share_the_training_digits_out():
+def test_the_training_digits_are_divided_among_the_ranks():
     rule = Shards.parse("iid")
     seen = []
     for rank in range(3):
@@ -77,7 +77,7 @@ def test_the_ranks_of_a_world_share_the_training_digits_out():
     assert sorted(seen) == sorted(everything)
 
 
-def test_dirichlet_shards_train_too():
+def test_training_also_works_with_dirichlet_shards():
     learner = task(rank=0, world_size=4, shards="dirichlet:0.1", batch_size=8)
     losses = descend(learner, 60)
     assert losses[-1] < losses[0] / 2
@@ -95,7 +95,7 @@ def test_the_held_out_digits_cover_every_class():
     assert torch.bincount(digits().test_y).min() >= 25
 
 
-def test_over_all_folds_every_digit_is_tested_once_and_never_trained_on_meanwhile():
+def test_over_all_folds_every_digit_is_tested_once_and_never_trained_on_in_that_fold():
     tested = []
     for fold in range(5):
         data = digits(5, fold)
@@ -116,7 +116,7 @@ def test_the_seed_of_a_repetition_chooses_the_fold():
     assert shown[0] != shown[1]
 
 
-def test_batches_pass_over_a_shard_again_and_again_without_favourites():
+def test_batches_use_all_samples_of_a_shard_equally_often():
     x = torch.arange(5).float()
     produced = batches(x, x.long(), 4, stream(1, "test"), [0, 1, 2])
     seen = torch.cat([next(produced)[1] for _ in range(3)])

@@ -300,7 +300,7 @@ def test_warming_up_touches_every_channel_several_times_and_lines_all_up():
         clock = StandingClock()
         metered = MeteredComm(TollComm(comm, clock), clock)
         warm_up(metered, JOB, torch.zeros(NUMEL))
-        return metered.messages_sent, comm.most_outstanding
+        return metered.messages_sent, comm.max_outstanding
 
     assert run_replicas(2, body, timeout_s=10.0) == [(3 * 2 + 1, 2)] * 2
 

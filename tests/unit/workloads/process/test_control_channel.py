@@ -27,14 +27,14 @@ def test_a_message_arrives_as_it_was_sent(ends):
     assert right.recv() == message
 
 
-def test_both_ends_can_speak(ends):
+def test_both_ends_can_send(ends):
     left, right = ends
     left.send({"n": 1})
     right.send({"n": 2})
     assert (left.recv(), right.recv()) == ({"n": 2}, {"n": 1})
 
 
-def test_messages_keep_their_order_and_what_was_read_ahead_is_pending(ends):
+def test_messages_keep_their_order_and_pending_reports_one_that_was_read_ahead(ends):
     left, right = ends
     for number in range(3):
         left.send({"n": number})
@@ -45,7 +45,7 @@ def test_messages_keep_their_order_and_what_was_read_ahead_is_pending(ends):
     assert not right.pending()
 
 
-def test_a_message_that_comes_byte_by_byte_is_whole(ends):
+def test_a_message_that_arrives_byte_by_byte_is_complete(ends):
     left, right = ends
     left.sock.sendall(b'{"a"')
     threading.Timer(0.02, left.sock.sendall, [b": 1}"]).start()
@@ -56,7 +56,7 @@ def test_a_message_that_comes_byte_by_byte_is_whole(ends):
     assert right.recv() == {"b": 2}
 
 
-def test_a_message_larger_than_the_socket_buffer_is_whole(ends):
+def test_a_message_larger_than_the_socket_buffer_is_complete(ends):
     left, right = ends
     message = {"rows": ["x" * 1000] * 3000}
     sender = threading.Thread(target=left.send, args=(message,))
@@ -96,7 +96,7 @@ def test_descriptors_of_a_large_message_are_sent_once_and_kept_in_order(ends):
         right.take_fd()
 
 
-def test_end_of_file_is_none_again_and_again(ends):
+def test_every_recv_after_end_of_file_returns_none(ends):
     left, right = ends
     left.send({"last": True})
     left.close()
@@ -112,14 +112,14 @@ def test_half_a_message_before_the_end_is_not_a_message(ends):
     assert right.recv() is None
 
 
-def test_a_reset_connection_is_the_end_of_file(ends):
+def test_a_reset_connection_is_end_of_file(ends):
     left, right = ends
     right.send({"unread": True})  # closing with unread data resets a Unix socket
     left.close()
     assert right.recv() is None
 
 
-def test_sending_to_nobody_is_an_os_error(ends):
+def test_sending_to_a_closed_end_is_an_os_error(ends):
     left, right = ends
     right.close()
     with pytest.raises(OSError, match="Broken pipe"):

@@ -1,4 +1,4 @@
-"""Nonsense on a control channel: one line, and an end; never a traceback, never a hang."""
+"""Nonsense on a control channel ends with a one-line error, never with a traceback or a hang."""
 
 from __future__ import annotations
 
@@ -50,19 +50,19 @@ def ends():
 
 
 @pytest.mark.parametrize("line", NONSENSE)
-def test_what_is_no_json_object_is_one_line_that_a_terminal_survives(ends, line):
+def test_the_error_for_invalid_json_is_one_printable_line(ends, line):
     ours, theirs = ends
     ours.sendall(line + b"\n")
     with pytest.raises(ControlError) as caught:
         Channel(theirs).recv()
-    said = str(caught.value)
-    assert said.startswith("control channel: expected a JSON object, got ")
-    assert said.isprintable()
-    assert len(said) < 200
+    message = str(caught.value)
+    assert message.startswith("control channel: expected a JSON object, got ")
+    assert message.isprintable()
+    assert len(message) < 200
 
 
 @given(st.binary(max_size=300))
-def test_whatever_the_bytes_there_is_a_message_an_end_or_a_control_error(data):
+def test_any_bytes_give_a_message_end_of_file_or_a_control_error(data):
     ours, theirs = socket.socketpair()
     with ours, theirs:
         ours.sendall(data)
@@ -75,13 +75,13 @@ def test_whatever_the_bytes_there_is_a_message_an_end_or_a_control_error(data):
             pass
 
 
-def test_a_message_without_end_is_refused_before_it_fills_the_memory(ends, monkeypatch):
+def test_an_endless_message_is_refused_before_it_fills_the_memory(ends, monkeypatch):
     monkeypatch.setattr(control, "MAX_MESSAGE_BYTES", 3 << 20)
     ours, theirs = ends
     sender = threading.Thread(target=_send_until_closed, args=(ours, b"x" * (1 << 16)))
     sender.start()
     channel = Channel(theirs)
-    with pytest.raises(ControlError, match="a message of more than 3 MiB"):
+    with pytest.raises(ControlError, match=r"^control channel: message too long; expected at most 3 MiB$"):
         channel.recv()
     assert len(channel._buffer) < 4 << 20
     channel.close()
@@ -96,10 +96,10 @@ def test_too_many_descriptors_are_refused_and_none_stays_open(ends):
         socket.send_fds(ours, [b"{"], [null] * 30)
     os.close(null)
     channel = Channel(theirs)
-    with pytest.raises(ControlError, match="more than 64 descriptors"):
+    with pytest.raises(ControlError, match=r"^control channel: too many descriptors; expected at most 64 at a time$"):
         channel.recv()
     channel.close()
-    assert len(os.listdir("/proc/self/fd")) == before - 1  # the channel's own
+    assert len(os.listdir("/proc/self/fd")) == before - 1  # the channel's own descriptor
 
 
 def _send_until_closed(sock, data):
@@ -110,7 +110,7 @@ def _send_until_closed(sock, data):
         pass
 
 
-# ---------------------------------------------------------------- those who listen
+# ---------------------------------------------------------------- emulators and workers
 
 
 def process(module, *arguments, sock):
@@ -132,7 +132,7 @@ EMULATORS = ["wanbench.harness.emulators.relay.process", "wanbench.harness.emula
 
 @pytest.mark.parametrize("module", EMULATORS)
 @pytest.mark.parametrize("line", [b"nonsense", b"[]"])
-def test_an_emulator_says_one_line_and_ends(ends, module, line):
+def test_an_emulator_prints_one_line_and_ends(ends, module, line):
     ours, theirs = ends
     started = emulator(module, theirs)
     ours.sendall(line + b"\n")
@@ -142,22 +142,22 @@ def test_an_emulator_says_one_line_and_ends(ends, module, line):
 
 
 @pytest.mark.parametrize(
-    ("request_", "said"),
+    ("request_", "error"),
     [
-        ({}, "None: control channel: expected 'do' with a text in '{}'"),
-        ({"do": 1}, "1: control channel: expected 'do' with a text in '{\"do\": 1}'"),
+        ({}, "None: control channel: expected text under 'do', got '{}'"),
+        ({"do": 1}, "1: control channel: expected text under 'do', got '{\"do\": 1}'"),
         ({"do": "reboot"}, "reboot: unknown command 'reboot'"),
-        ({"do": "attach", "rank": 0, "address": "10.77.0.1"}, "attach: control channel: a message came without its"),
+        ({"do": "attach", "rank": 0, "address": "10.77.0.1"}, "attach: control channel: a message arrived without its"),
         ({"do": "stats"}, "stats: a value is missing or of the wrong type: 'reset'"),
         ({"do": "apply", "network": 7, "seed": 1}, "apply: a value is missing or of the wrong type: "),
     ],
 )
-def test_an_emulator_refuses_commands_it_does_not_know_and_goes_on(ends, request_, said):
+def test_an_emulator_refuses_an_invalid_command_and_continues(ends, request_, error):
     ours, theirs = ends
     started = emulator(EMULATORS[0], theirs)
     channel = Channel(ours)
     channel.send(request_)
-    assert channel.recv()["error"].startswith(said)
+    assert channel.recv()["error"].startswith(error)
     channel.send({"do": "stats", "reset": False})
     assert "ok" in channel.recv()
     ours.shutdown(socket.SHUT_RDWR)
@@ -176,7 +176,7 @@ def test_an_emulator_refuses_commands_it_does_not_know_and_goes_on(ends, request
         b'{"cmd": "job", "job": {}}',
     ],
 )
-def test_a_worker_says_what_it_did_not_understand_and_ends(ends, capfd, line):
+def test_a_worker_reports_an_invalid_message_and_ends(ends, capfd, line):
     from wanbench.workloads.process.worker import serve
 
     ours, theirs = ends
@@ -192,20 +192,20 @@ def test_a_worker_says_what_it_did_not_understand_and_ends(ends, capfd, line):
     assert capfd.readouterr().err == ""
 
 
-def test_a_worker_answers_a_command_without_its_values_in_one_line_and_goes_on(ends, capfd):
+def test_a_worker_reports_a_command_with_invalid_values_in_one_line_and_continues(ends, capfd):
     from wanbench.workloads.process.worker import serve
 
     ours, theirs = ends
     serving = threading.Thread(target=serve, args=(Channel(theirs), "10.77.0.1"))
     serving.start()
     channel = Channel(ours)
-    for request_, said in (
+    for request_, error in (
         ({"cmd": "tcp"}, "KeyError: 'settings'"),
         ({"cmd": "tcp", "settings": {"window": 1}}, "tcp: unknown setting 'window'; expected one of"),
         ({"cmd": "probe", "role": "dance"}, "ValueError: probe: unknown role 'dance'"),
     ):
         channel.send(request_)
-        assert channel.recv()["error"].startswith(said)
+        assert channel.recv()["error"].startswith(error)
     ours.shutdown(socket.SHUT_RDWR)
     serving.join(WAIT_S)
     faulthandler.unregister(signal.SIGUSR1)
@@ -213,7 +213,7 @@ def test_a_worker_answers_a_command_without_its_values_in_one_line_and_goes_on(e
 
 
 class AnyWorker(Worker):
-    """The controller's view of a worker that may say anything."""
+    """The controller's view of a worker that can send anything."""
 
     def failure(self):
         return WorkerDied(self.rank, " hung up")
@@ -224,7 +224,7 @@ class AnyWorker(Worker):
 @pytest.mark.parametrize(
     "line", [*NONSENSE, b"{}", b'{"cmd": 1}', b'{"cmd": "job"}', b'{"cmd": "program", "event": 2}']
 )
-def test_a_worker_that_talks_nonsense_fails_its_cell_with_one_line(ends, line):
+def test_a_worker_that_sends_nonsense_fails_its_cell_with_one_line(ends, line):
     ours, theirs = ends
     theirs.sendall(line + b"\n")
     with pytest.raises(WorkerDied) as caught:
@@ -233,7 +233,7 @@ def test_a_worker_that_talks_nonsense_fails_its_cell_with_one_line(ends, line):
     assert str(caught.value).isprintable()
 
 
-def test_an_emulator_that_talks_nonsense_is_one_line(monkeypatch, tmp_path):
+def test_an_emulator_that_sends_nonsense_is_reported_in_one_line(monkeypatch, tmp_path):
     (tmp_path / "babbler.py").write_text(
         "import socket, sys\nsocket.socket(fileno=int(sys.argv[2])).sendall(b'nonsense\\n')\n"
     )
@@ -244,7 +244,7 @@ def test_an_emulator_that_talks_nonsense_is_one_line(monkeypatch, tmp_path):
     assert str(caught.value) == "relay: control channel: expected a JSON object, got 'nonsense'"
 
 
-# ---------------------------------------------------------------- where containers report
+# ---------------------------------------------------------------- the socket for containers
 
 
 @pytest.fixture
@@ -261,12 +261,12 @@ def visitor(door):
     return sock
 
 
-def test_only_their_user_may_use_the_socket_where_containers_report(door):
+def test_only_the_owner_can_use_the_socket_for_containers(door):
     assert door.path.stat().st_mode & 0o777 == 0o600
 
 
 @pytest.mark.parametrize("line", [*NONSENSE, b"{}", b'{"cmd": "hello"'])
-def test_a_visitor_who_talks_nonsense_is_shown_out_and_the_next_one_let_in(door, line):
+def test_a_visitor_that_sends_nonsense_is_disconnected_and_the_next_one_accepted(door, line):
     with visitor(door) as stranger, visitor(door) as worker:
         stranger.sendall(line + b"\n")
         stranger.shutdown(socket.SHUT_WR)
@@ -278,10 +278,10 @@ def test_a_visitor_who_talks_nonsense_is_shown_out_and_the_next_one_let_in(door,
         guest.channel.close()
 
 
-def test_a_process_of_another_user_is_not_let_in(tmp_path):
+def test_a_process_of_another_user_is_refused(tmp_path):
     door = Door(tmp_path / "door.sock", {os.getuid() + 1})
     try:
-        # Hung up on before it was said, or after.
+        # The door hangs up before or after the message is sent.
         with visitor(door) as stranger, contextlib.suppress(ConnectionError):
             stranger.sendall(b'{"cmd": "hello", "name": "w"}\n')
             assert stranger.recv(1) == b""
@@ -291,7 +291,7 @@ def test_a_process_of_another_user_is_not_let_in(tmp_path):
         door.close()
 
 
-def test_a_folder_deeper_than_a_socket_name_may_be_is_fine(tmp_path):
+def test_a_socket_can_be_in_a_folder_with_a_path_longer_than_a_socket_name(tmp_path):
     deep = Path(tmp_path, *["d" * 50] * 3)
     deep.mkdir(parents=True)
     Door(deep / "door.sock").close()

@@ -1,4 +1,4 @@
-"""A worker whose program is killed and started again: real processes, in this network, below a worker of their own."""
+"""A worker whose program is killed and restarted: real processes, in this network, with their own worker."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from wanbench.workloads.process.control import Channel
 channel = Channel(socket.socket(fileno=int(sys.argv[1])))
 program.run(channel, channel.recv(), dict)
 """
-# It leaves a process of another session behind, whose id it writes down once that is there.
+# This script leaves a process in another session, which writes its id to a file.
 LEAVING = """
 echo start $TORCHELASTIC_RESTART_COUNT
 setsid sh -c 'echo $$ >> pids; exec sleep 1000' &
@@ -37,7 +37,7 @@ TERM = {"cmd": "signal", "number": signal.SIGTERM}
 
 
 class Worker:
-    """A process that obeys as workers do, with its processes' output in one file each."""
+    """A process that obeys commands as a worker does. Each of its processes prints to its own file."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -56,24 +56,24 @@ class Worker:
         self.channel.send(request, [fd for fd in outputs for _ in ("out", "err")])
         for fd in outputs:
             os.close(fd)
-        assert self.says()["event"] == "started"
+        assert self.receive()["event"] == "started"
 
-    def tell(self, *messages) -> None:
+    def send(self, *messages) -> None:
         for message in messages:
             self.channel.send(message)
 
-    def says(self):
+    def receive(self):
         message = self.channel.recv()
         assert message is not None, "the worker ended"
         return message
 
-    def says_at_the_end(self):
-        """All events up to the end of everything."""
-        found = [self.says()]
-        while found[-1]["event"] != "finished":
-            found.append(self.says())
+    def receive_to_the_end(self):
+        """Return all events until the worker has finished."""
+        received = [self.receive()]
+        while received[-1]["event"] != "finished":
+            received.append(self.receive())
         assert self.process.wait(WAIT_S) == 0
-        return found
+        return received
 
     def is_silent(self) -> bool:
         return not select.select([self.channel], [], [], 0.2)[0]
@@ -88,11 +88,11 @@ class Worker:
 
 @pytest.fixture
 def worker(tmp_path):
-    one = Worker(tmp_path)
-    yield one
-    one.process.send_signal(signal.SIGCONT)
-    one.channel.close()
-    one.process.wait(WAIT_S)
+    started = Worker(tmp_path)
+    yield started
+    started.process.send_signal(signal.SIGCONT)
+    started.channel.close()
+    started.process.wait(WAIT_S)
 
 
 def until(condition):
@@ -106,113 +106,113 @@ def events(messages):
     return [message["event"] for message in messages]
 
 
-def test_who_is_killed_goes_with_all_that_it_started_and_starts_again_where_it_was(worker):
+def test_a_killed_process_ends_with_all_its_descendants_and_restarts_in_its_place(worker):
     worker.run(LEAVING)
     until(lambda: len(worker.pids()) == 2)
-    worker.tell(KILL)
+    worker.send(KILL)
     before = time.monotonic_ns()
-    killed = worker.says()
+    killed = worker.receive()
     assert (killed["event"], killed["processes"], killed["due_ns"]) == ("killed", [0], 1)
     assert killed["at_ns"] <= time.monotonic_ns()
     first = worker.pids()
     assert [pid for pid in first if Path(f"/proc/{pid}").exists()] == []
-    assert worker.is_silent(), "it starts again when it is told to, not before"
-    worker.tell(RESTART)
-    again = worker.says()
+    assert worker.is_silent(), "it must not restart before the command"
+    worker.send(RESTART)
+    again = worker.receive()
     assert (again["event"], again["due_ns"]) == ("restarted", 2)
     assert again["at_ns"] > before
     until(lambda: len(worker.pids()) == 4)
     assert worker.printed() == "start 0\nstart 1\n"
-    worker.tell(TERM)
-    exited, finished = worker.says_at_the_end()
+    worker.send(TERM)
+    exited, finished = worker.receive_to_the_end()
     assert (exited["event"], exited["code"], finished["event"]) == ("exited", -signal.SIGTERM, "finished")
     assert [pid for pid in worker.pids() if Path(f"/proc/{pid}").exists()] == []
 
 
-def test_each_time_it_starts_again_it_is_told_the_number(worker):
+def test_each_restart_gets_its_number(worker):
     worker.run("echo start $TORCHELASTIC_RESTART_COUNT; exec sleep 1000")
     for number in range(3):
         until(lambda number=number: worker.printed().endswith(f"start {number}\n"))
-        worker.tell(KILL, RESTART)
-        assert [worker.says()["event"], worker.says()["event"]] == ["killed", "restarted"]
+        worker.send(KILL, RESTART)
+        assert [worker.receive()["event"], worker.receive()["event"]] == ["killed", "restarted"]
     until(lambda: worker.printed() == "start 0\nstart 1\nstart 2\nstart 3\n")
 
 
-def test_who_stays_dead_has_ended(worker):
+def test_a_process_killed_for_good_has_ended(worker):
     worker.run(LEAVING)
     until(lambda: len(worker.pids()) == 2)
-    worker.tell(KILL_FOR_GOOD)
-    assert events(worker.says_at_the_end()) == ["killed", "finished"]
+    worker.send(KILL_FOR_GOOD)
+    assert events(worker.receive_to_the_end()) == ["killed", "finished"]
     assert [pid for pid in worker.pids() if Path(f"/proc/{pid}").exists()] == []
 
 
-def test_what_ended_by_itself_is_not_killed_and_does_not_start_again(worker):
+def test_a_process_that_has_already_ended_is_neither_killed_nor_restarted(worker):
     worker.run("echo once", "echo $TORCHELASTIC_RESTART_COUNT; exec sleep 1000")
     until(lambda: worker.printed(1) == "0\n")
-    exited = worker.says()
+    exited = worker.receive()
     assert (exited["event"], exited["process"], exited["code"]) == ("exited", 0, 0)
-    worker.tell(KILL, RESTART)
-    assert worker.says()["processes"] == [1]
-    assert worker.says()["event"] == "restarted"
+    worker.send(KILL, RESTART)
+    assert worker.receive()["processes"] == [1]
+    assert worker.receive()["event"] == "restarted"
     until(lambda: worker.printed(1) == "0\n1\n")
-    worker.tell(TERM)
-    worker.says_at_the_end()
+    worker.send(TERM)
+    worker.receive_to_the_end()
     assert worker.printed() == "once\n"
 
 
-def test_a_failure_just_before_is_the_programs_own(worker):
-    """Both are there when the worker looks, which is stopped meanwhile."""
+def test_a_failure_just_before_the_kill_is_the_programs_own(worker):
+    """The worker is stopped, so it finds both the exit and the command when it continues."""
     os.mkfifo(worker.folder / "go")
     worker.run("echo $$ >> pids; read go < go; exit 7")
     until(worker.pids)
     os.kill(worker.process.pid, signal.SIGSTOP)
     (worker.folder / "go").write_text("go\n")
-    worker.tell(KILL, RESTART)
+    worker.send(KILL, RESTART)
     (pid,) = worker.pids()
     until(lambda: Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z")
     os.kill(worker.process.pid, signal.SIGCONT)
-    exited, finished = worker.says_at_the_end()
+    exited, finished = worker.receive_to_the_end()
     assert (exited["event"], exited["code"], finished["event"]) == ("exited", 7, "finished")
 
 
-def test_a_failure_after_it_started_again_is_a_failure(worker):
+def test_a_failure_after_a_restart_is_a_failure(worker):
     worker.run("[ $TORCHELASTIC_RESTART_COUNT = 0 ] || exit 7; echo up; exec sleep 1000")
     until(lambda: worker.printed() == "up\n")
-    worker.tell(KILL, RESTART)
-    said = worker.says_at_the_end()
-    assert events(said) == ["killed", "restarted", "exited", "finished"]
-    assert said[2]["code"] == 7
+    worker.send(KILL, RESTART)
+    messages = worker.receive_to_the_end()
+    assert events(messages) == ["killed", "restarted", "exited", "finished"]
+    assert messages[2]["code"] == 7
 
 
 @pytest.mark.parametrize("after", [(RESTART,), (KILL, RESTART)])
-def test_once_the_run_is_being_ended_nothing_starts_again(worker, after):
+def test_no_process_restarts_while_the_run_is_ending(worker, after):
     worker.run("echo up; exec sleep 1000")
     until(lambda: worker.printed() == "up\n")
-    worker.tell(KILL, TERM, *after)
-    assert events(worker.says_at_the_end()) == ["killed", "finished"]
+    worker.send(KILL, TERM, *after)
+    assert events(worker.receive_to_the_end()) == ["killed", "finished"]
     assert worker.printed() == "up\n"
 
 
-def test_who_is_being_ended_is_not_killed_by_the_timeline(worker):
+def test_the_timeline_does_not_kill_a_process_that_is_ending(worker):
     worker.run("trap 'sleep 0.3; echo saved; exit 0' TERM; echo up; while :; do sleep 0.05; done")
     until(lambda: worker.printed() == "up\n")
-    worker.tell(TERM, KILL, RESTART)
-    exited, _ = worker.says_at_the_end()
+    worker.send(TERM, KILL, RESTART)
+    exited, _ = worker.receive_to_the_end()
     assert exited["code"] == 0
     assert worker.printed().endswith("saved\n")
 
 
-def test_a_controller_that_goes_away_takes_a_worker_along_whose_program_is_dead(worker):
+def test_a_worker_whose_program_is_dead_ends_with_its_controller(worker):
     worker.run("echo up; exec sleep 1000")
     until(lambda: worker.printed() == "up\n")
-    worker.tell(KILL)
-    worker.says()
+    worker.send(KILL)
+    worker.receive()
     worker.channel.sock.shutdown(socket.SHUT_RDWR)
     assert worker.process.wait(WAIT_S) == 0
 
 
 @pytest.mark.parametrize("message", [KILL, RESTART, TERM])
-def test_a_worker_whose_program_has_ended_says_nothing(message):
+def test_a_worker_whose_program_has_ended_does_not_answer(message):
     from wanbench.workloads.process.worker import _handle
 
     ours, theirs = socket.socketpair()
