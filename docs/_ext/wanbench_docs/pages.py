@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,8 @@ from wanbench.workloads.algorithms.base import Algorithm
 from wanbench.workloads.compression import registry as compressors
 from wanbench.workloads.models.builtins import BUILTINS
 from wanbench_docs.commands import Command, Paragraph, commands, preface
+from wanbench_docs.costs import of_cost
+from wanbench_docs.curves import of_curve
 from wanbench_docs.markdown import attributes, docstring, escaped, fenced
 
 _LONG = 60  # lines of a profile
@@ -87,21 +90,25 @@ def of_columns() -> str:
 
 
 def of_algorithms() -> str:
-    """All algorithms: equations, parameters with the papers' symbols, sources."""
-    symbols = [
-        (f"[`{kind}`](#{kind})", escaped(_symbol(found, "delay")), escaped(_symbol(found, "period")))
+    """All algorithms, each with a link to its page and with the papers' symbols."""
+    rows = [
+        (f"[`{kind}`](algorithms/{kind}.md)", escaped(_symbol(found, "delay")), escaped(_symbol(found, "period")))
         for kind in algorithms.kinds()
         for found in [algorithms.find(kind)]
     ]
-    head = markdown(("algorithm", "delay D", "period p"), symbols)
-    return "\n".join([head, *(_documented(kind, algorithms.find(kind)) for kind in algorithms.kinds())])
+    return markdown(("algorithm", "delay D", "period p"), rows)
 
 
-def _without_a_peer(found: type[parameters.Parameters]) -> str:
-    """Of an algorithm that has peers; of a compressor, nothing."""
-    if found is Algorithm or not issubclass(found, Algorithm):
-        return ""
-    return f"When a peer is gone, {escaped(found.without_a_peer)}.\n"
+def of_algorithm(kind: str) -> str:
+    """Parameters of one algorithm, its behaviour without a peer, and its derivation where the module has one."""
+    found = algorithms.find(kind)
+    doc, module = inspect.getdoc(found) or "", inspect.getdoc(inspect.getmodule(found)) or ""
+    if found is Algorithm:  # its texts are for authors of algorithms
+        return "It has none.\n"
+    parts = [_parameters(found, attributes(doc)), f"When a peer is gone, {escaped(found.without_a_peer)}.\n"]
+    if len(module.splitlines()) > 1:
+        parts += ["### Details\n", docstring(module) + "\n"]
+    return "\n".join(parts)
 
 
 def _symbol(found: type[parameters.Parameters], name: str) -> str:
@@ -118,15 +125,12 @@ def of_compressors() -> str:
 
 def _documented(kind: str, found: type[parameters.Parameters]) -> str:
     doc, module = inspect.getdoc(found) or "", inspect.getdoc(inspect.getmodule(found)) or ""
-    if found is Algorithm:  # the rest is for who writes one
-        doc, module = doc.partition("\n")[0], ""
     more = docstring(module) if len(module.splitlines()) > 1 else ""
     return "\n".join(
         [
             f"## {kind}\n",
             docstring(doc) + "\n",
             _parameters(found, attributes(doc)),
-            _without_a_peer(found),
             f"Source: {escaped(found.source)}.\n",
             f"{more}\n" if more else "",
         ]
@@ -196,6 +200,9 @@ PARTS: Mapping[str, Callable[[], str]] = {
     "experiments": of_experiments,
     "workloads": of_workloads,
     "profiles": of_profiles,
+    **{f"algorithm {kind}": partial(of_algorithm, kind) for kind in algorithms.kinds()},
+    **{f"cost {kind}": partial(of_cost, kind) for kind in algorithms.kinds()},
+    **{f"curve {kind}": partial(of_curve, kind) for kind in algorithms.kinds()},
 }
 
 
