@@ -1,4 +1,4 @@
-"""Sphinx configuration: a site that needs no network, neither to build nor to read.   make docs"""
+"""Sphinx configuration. Building and reading the site needs no network.   make docs"""
 
 from __future__ import annotations
 

@@ -79,14 +79,14 @@ COSTS: Mapping[str, Cost] = {
 
 
 def tex(formula: str) -> str:
-    """A formula as LaTeX."""
+    """Return a formula as LaTeX."""
     floor = re.sub(r"(\w|\([^()]*\)) // (\w|\([^()]*\))", r"\\lfloor \1 / \2 \\rfloor", formula)
     named = re.sub(r"\bmax\b", r"\\max", re.sub(r"\bTc\b", "T_c", floor))
     return re.sub(r"\bRTT\b", r"\\mathrm{RTT}", named.replace(" * ", r"\,"))
 
 
 def of_cost(kind: str) -> str:
-    """The cost of an algorithm as a table."""
+    """Return the cost of an algorithm as a table."""
     cost = COSTS[kind]
     rows = [
         ("payload, bytes", f"${tex(cost.payload)}$"),

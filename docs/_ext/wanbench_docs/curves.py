@@ -1,4 +1,4 @@
-"""What is recorded of an algorithm, as a figure that takes the colours of the page: inline SVG, light and dark."""
+"""The recorded curve of an algorithm as inline SVG, which takes the colours of the page, light or dark."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ Curves = dict[str, dict[float, float]]
 
 @dataclass(frozen=True)
 class Recorded:
-    """A recorded run and the curve it has of an algorithm.
+    """A recorded run and its curves.
 
     Attributes:
         run: folder in results/reference.
-        x, y: of a row; a row without one of them is on no curve.
+        x, y: of a row. A row without x is on no curve.
         x_name, y_name: of the axes.
         ticks: of the y axis, which ends at the first and the last.
         conditions: for the caption.
@@ -48,7 +48,7 @@ def _column(name: str) -> Callable[[Row], float | None]:
 
 
 def _staleness(row: Row) -> float | None:
-    """Rounds of p = 4 steps by which averages are late, of rows without compression."""
+    """Return the staleness in rounds of p = 4 steps, for rows without compression."""
     fixed = {"localsgd-p4": 0.0, "cocod-p4": 1.0}
     found = re.fullmatch(r"olco3-s(\d+)-p4", row["algorithm"])
     return float(found[1]) if found else fixed.get(row["algorithm"])
@@ -83,7 +83,7 @@ RUNS: Mapping[str, Recorded] = {
 
 
 def of_curve(kind: str) -> str:
-    """The recorded curve of an algorithm with its caption, or the sentence that there is none."""
+    """Return the recorded curve of an algorithm with its caption, or the sentence that there is none."""
     recorded = RUNS.get(kind)
     if recorded is None:
         return f"{NONE}\n"
@@ -98,7 +98,7 @@ def of_curve(kind: str) -> str:
 
 
 def _curves(recorded: Recorded) -> Curves:
-    """The median of every label at every x."""
+    """Return the median at every x, for each curve."""
     found: dict[str, dict[float, list[float]]] = defaultdict(lambda: defaultdict(list))
     for line in (RECORDED / recorded.run / "rows.jsonl").read_text(encoding="utf-8").splitlines():
         row = json.loads(line)
@@ -110,7 +110,7 @@ def _curves(recorded: Recorded) -> Curves:
 
 
 def _drawing(recorded: Recorded, curves: Curves, own: set[str]) -> Iterator[str]:
-    """SVG, piece by piece. The recorded values of x are spaced evenly, whatever lies between them."""
+    """Yield the parts of the SVG. The recorded values of x are spaced evenly."""
     xs = sorted({x for curve in curves.values() for x in curve})
     low, high = recorded.ticks[0], recorded.ticks[-1]
     across = {x: _LEFT + i * (_WIDTH - _LEFT - _RIGHT) / max(1, len(xs) - 1) for i, x in enumerate(xs)}
@@ -138,7 +138,7 @@ def _drawing(recorded: Recorded, curves: Curves, own: set[str]) -> Iterator[str]
 
 
 def _labels(ends: Mapping[str, float]) -> Iterator[str]:
-    """The name of every curve at its end, moved down where it would cover the one above."""
+    """Yield the name of each curve at its end, moved down if it would cover the one above."""
     below = 0.0
     for label, y in sorted(ends.items(), key=lambda item: (item[1], item[0])):
         below = max(y + 4, below + _LABEL_GAP)

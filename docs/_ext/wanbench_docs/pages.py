@@ -1,4 +1,4 @@
-"""The generated parts of the reference, as Markdown: all from what the code says of itself."""
+"""The generated parts of the reference as Markdown, from help texts, docstrings and catalogues in the code."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _KINDS = ("string", "whole number", "number", "true", "false", "table", "list of
 
 
 def of_commands() -> str:
-    """All commands."""
+    """Return all commands."""
     return "\n".join([*map(_paragraph, preface()), *map(_command, commands())])
 
 
@@ -55,7 +55,7 @@ def _paragraph(paragraph: Paragraph) -> str:
 
 
 def of_keys() -> str:
-    """All keys of a spec, a table for each of its tables."""
+    """Return all keys of a spec, one table for each of its tables."""
     by_table: dict[str, list[keys.Key]] = {}
     for key in keys.described():
         by_table.setdefault(key.name.rpartition(".")[0], []).append(key)
@@ -68,7 +68,7 @@ def of_keys() -> str:
 
 
 def _takes(key: keys.Key) -> str:
-    """What a key takes, in two columns rather than four: phones are narrow."""
+    """Return the values and the default of a key. They share a column, because phones are narrow."""
     default = {"": "", "required": "; required"}.get(key.default, f"; default {_code(key.default)}")
     return f"*Takes* {_code(key.takes)}{default}."
 
@@ -84,13 +84,13 @@ def _code(text: str) -> str:
 
 
 def of_columns() -> str:
-    """All columns of the results."""
+    """Return all columns of the results."""
     rows = [(f"`{name}`", escaped(column.text)) for name, column in columns.COLUMNS.items()]
     return markdown(("column", "meaning"), rows)
 
 
 def of_algorithms() -> str:
-    """All algorithms, each with a link to its page and with the papers' symbols."""
+    """Return all algorithms with links to their pages and the papers' symbols."""
     rows = [
         (f"[`{kind}`](algorithms/{kind}.md)", escaped(_symbol(found, "delay")), escaped(_symbol(found, "period")))
         for kind in algorithms.kinds()
@@ -100,7 +100,7 @@ def of_algorithms() -> str:
 
 
 def of_algorithm(kind: str) -> str:
-    """Parameters of one algorithm, its behaviour without a peer, and its derivation where the module has one."""
+    """Return the parameters of an algorithm, its behaviour without a peer, and the details in its module."""
     found = algorithms.find(kind)
     doc, module = inspect.getdoc(found) or "", inspect.getdoc(inspect.getmodule(found)) or ""
     if found is Algorithm:  # its texts are for authors of algorithms
@@ -112,14 +112,14 @@ def of_algorithm(kind: str) -> str:
 
 
 def _symbol(found: type[parameters.Parameters], name: str) -> str:
-    """What the source calls a parameter; nothing where the algorithm has none."""
+    """Return the source's symbol for a parameter, or nothing if the algorithm does not have it."""
     if name not in found.parameters():
         return ""
     return found.symbols.get(name, name)
 
 
 def of_compressors() -> str:
-    """All compressors."""
+    """Return all compressors."""
     return "\n".join(_documented(kind, compressors.find(kind)) for kind in compressors.kinds())
 
 
@@ -153,7 +153,7 @@ def _items(described: Any) -> Iterable[tuple[str, Mapping[str, Any]]]:
 
 
 def of_experiments() -> str:
-    """Built-in experiments, with their text."""
+    """Return the built-in experiments with their specs."""
     parts = []
     for name in builtin_names():
         parts += [f"## {name}\n", f"{escaped(Spec.load(name).description)}\n", fenced(read(name).rstrip(), "toml")]
@@ -161,12 +161,12 @@ def of_experiments() -> str:
 
 
 def of_workloads() -> str:
-    """Built-in workloads."""
-    return markdown(("workload", "what it is"), [(f"`{n}`", escaped(b.description)) for n, b in BUILTINS.items()])
+    """Return the built-in workloads."""
+    return markdown(("workload", "description"), [(f"`{n}`", escaped(b.description)) for n, b in BUILTINS.items()])
 
 
 def of_profiles() -> str:
-    """Profiles of the catalog, with all values; of those with many sites the sites alone."""
+    """Return the profiles of the catalog, with all values if they are short."""
     parts = []
     for name in catalog_names():
         profile = load(name)
@@ -179,12 +179,12 @@ def of_profiles() -> str:
 
 
 def of_axes() -> str:
-    """Names of axes that stand for a key."""
+    """Return the short names of axes with their keys."""
     return markdown(("axis", "key"), [(f"`{axis}`", f"`{key}`") for axis, key in SHORT_AXES.items()])
 
 
 def of_starter() -> str:
-    """What `wanbench init` writes."""
+    """Return the spec that `wanbench init` writes."""
     text = STARTER.read_text(encoding="utf-8").replace("@NAME@", "my-network").replace("@FILE@", "my-network.toml")
     return fenced(text.rstrip(), "toml")
 
@@ -207,7 +207,7 @@ PARTS: Mapping[str, Callable[[], str]] = {
 
 
 def fill(text: str) -> str:
-    """A page with its generated parts in place of their marks. Raises: KeyError, for a mark that nothing fills."""
+    """Replace the marks of a page by their generated parts. Raises: KeyError, for an unknown mark."""
     lines = [_filled(line) for line in text.splitlines()]
     return "\n".join(lines) + "\n"
 
@@ -218,7 +218,7 @@ def _filled(line: str) -> str:
 
 
 def marks(folder: Path) -> Iterator[str]:
-    """The names of all marks in the pages of a folder."""
+    """Yield the names of all marks in the pages of a folder."""
     for page in sorted(folder.rglob("*.md")):
         for line in page.read_text(encoding="utf-8").splitlines():
             if line.startswith("<!-- generated: "):

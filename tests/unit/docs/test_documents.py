@@ -35,7 +35,7 @@ def run(folder, *arguments, **environment):
 
 
 def on_two_ranks(folder, program):
-    """What each rank printed."""
+    """Return the output of each rank."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = str(probe.getsockname()[1])
