@@ -1,4 +1,4 @@
-"""Headless Chromium. Made-up runs come from the unit tests' helpers."""
+"""Headless Chromium. Synthetic runs come from the unit tests' helpers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ FLAGS = (
 
 @pytest.fixture(scope="session")
 def browser(tmp_path_factory):
-    """A browser that reaches nothing but files, with an empty profile."""
+    """A browser with an empty profile that can open only files."""
     from selenium import webdriver
 
     options = webdriver.ChromeOptions()

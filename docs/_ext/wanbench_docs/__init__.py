@@ -1,8 +1,10 @@
-"""The parts of the documentation that are made from the code.
+"""The parts of the documentation that are generated from the code.
 
-commands.py   what every command says of itself, as data
+commands.py   the help of every command, as data
 markdown.py   text and docstrings as Markdown
 pages.py      the generated parts of docs/reference/
+costs.py      the cost of every algorithm, as formulas
+curves.py     the recorded curve of every algorithm, as SVG
 manual.py     the man page
-extension.py  fills the pages when Sphinx reads them; nothing else needs Sphinx
+extension.py  fills the pages when Sphinx reads them, and typesets equations; only this needs Sphinx
 """

@@ -1,4 +1,4 @@
-"""What every command says of itself, as plain data: for the reference and for the man page."""
+"""The help of every command as plain data, for the reference and the man page."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ EXAMPLE = "Example:"
 
 @dataclass(frozen=True)
 class Paragraph:
-    """Text of a help: to be filled, or as it stands where `verbatim`."""
+    """A paragraph of a help text, reflowed unless `verbatim`."""
 
     text: str
     verbatim: bool
@@ -24,7 +24,7 @@ class Paragraph:
 
 @dataclass(frozen=True)
 class Command:
-    """A command: how it is called, what it does, its options as (spelling, meaning), and examples, a line each."""
+    """A command: its usage, summary, paragraphs, options as (spelling, meaning), and examples, one line each."""
 
     name: str
     summary: str
@@ -35,7 +35,7 @@ class Command:
 
 
 def commands() -> Iterator[Command]:
-    """All commands, in the order of `wanbench --help`."""
+    """Yield all commands in the order of `wanbench --help`."""
     outer = click.Context(main, info_name="wanbench", **main.context_settings)
     for name, summary in COMMANDS.items():
         found = main.get_command(outer, name)
@@ -44,7 +44,7 @@ def commands() -> Iterator[Command]:
 
 
 def describe(summary: str, command: click.Command, context: click.Context) -> Command:
-    """One command."""
+    """Return one command."""
     paragraphs = list(_paragraphs(inspect.cleandoc(command.help or "")))
     examples = next((p.text for p in paragraphs if p.text.startswith(EXAMPLE)), "")
     return Command(
@@ -58,13 +58,13 @@ def describe(summary: str, command: click.Command, context: click.Context) -> Co
 
 
 def examples_in(text: str) -> tuple[str, ...]:
-    """Command lines in a paragraph that begins with `Example:`; one that a backslash continues is one."""
+    """Return the command lines of a paragraph that begins with `Example:`, with continued lines joined."""
     lines = re.sub(r"\\\n\s*", "", text.removeprefix(EXAMPLE)).splitlines()
     return tuple(line.strip() for line in lines if line.strip())
 
 
 def preface() -> tuple[Paragraph, ...]:
-    """What `wanbench --help` says before it lists the commands."""
+    """Return the text of `wanbench --help` before the list of commands."""
     return tuple(_paragraphs(inspect.cleandoc(main.help or "")))
 
 
@@ -76,7 +76,7 @@ def _options(command: click.Command, context: click.Context) -> Iterator[tuple[s
 
 
 def _paragraphs(text: str) -> Iterator[Paragraph]:
-    """Blocks between blank lines; one that begins with click's mark, a backspace, keeps its lines."""
+    """Yield the blocks between blank lines. One that begins with click's mark, a backspace, keeps its lines."""
     for block in re.split(r"\n\s*\n", text):
         verbatim = block.startswith("\b\n")
         lines = block.removeprefix("\b\n")

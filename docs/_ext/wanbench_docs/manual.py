@@ -1,6 +1,6 @@
-"""The man page, from what the commands say of themselves.   make man
+"""The man page, generated from the help of the commands.   make man
 
-It is committed, because `pip install` puts it where `man wanbench` finds it; a test says when it has to be made again.
+It is committed, because `pip install` installs it for `man wanbench`. A test fails when it is out of date.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from wanbench_docs.commands import Command, Paragraph, commands, preface
 
 
 def page() -> str:
-    """The page in the man macros of roff."""
+    """Return the page in the man macros of roff."""
     return "\n".join(_lines()) + "\n"
 
 
 def _lines() -> Iterator[str]:
     found = list(commands())
-    yield '.TH WANBENCH 1 "" "wanbench" "User Commands"'  # without a date: equal commands make equal bytes
+    yield '.TH WANBENCH 1 "" "wanbench" "User Commands"'  # no date: equal commands give equal bytes
     yield from (".SH NAME", r"wanbench \- which distributed training algorithm scales on this network")
     yield from (".SH SYNOPSIS", ".B wanbench", r"\fICOMMAND\fR [\fIOPTION\fR]... [\fIARGUMENT\fR]...")
     yield ".SH DESCRIPTION"
@@ -49,14 +49,14 @@ def _paragraph(paragraph: Paragraph) -> Iterator[str]:
 
 
 def _plain(text: str) -> str:
-    """With what roff would take for a command or a typographic dash as it is."""
+    """Escape characters that roff would read as a command or a typographic dash."""
     return (
         text.replace("\\", r"\e").replace("-", r"\-").replace("'", r"\(aq").replace("`", r"\(ga").replace("^", r"\(ha")
     )
 
 
 def _text(line: str) -> str:
-    """A line of its own: a dot at its beginning is no request."""
+    """Return a line of text whose leading dot is not a request."""
     plain = _plain(line).replace("~", r"\(ti")
     return rf"\&{plain}" if plain.startswith(".") else plain
 

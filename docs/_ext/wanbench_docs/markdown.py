@@ -1,4 +1,4 @@
-"""Plain text as Markdown: words as they are, docstrings with their tables and equations."""
+"""Plain text and docstrings as Markdown, with tables and equations."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ _BULLET = re.compile(r"[*-] ")
 
 
 def escaped(text: str) -> str:
-    """Text that shows as it is; what stands between single backticks is code."""
+    """Escape Markdown outside single backticks."""
     parts = _CODE.split(text)
     return "".join(part if part.startswith("`") else _SPECIAL.sub(r"\\\1", part) for part in parts)
 
 
 def fenced(text: str, language: str = "text") -> str:
-    """Text as it stands."""
+    """Return text as a code block."""
     return f"```{language}\n{text}\n```\n"
 
 
 def docstring(text: str) -> str:
-    """A docstring as Markdown: equations as they stand; `Attributes` are left out."""
+    """Return a docstring as Markdown, with equations as code and without `Attributes`."""
     blocks = _blocks(inspect.cleandoc(text).partition("\nAttributes:\n")[0])
     return "\n\n".join(_block(lines) for lines in blocks)
 
 
 def attributes(text: str) -> dict[str, str]:
-    """Name and meaning of what stands below `Attributes:`."""
+    """Return the names and meanings below `Attributes:`."""
     found: dict[str, str] = {}
     names: list[str] = []
     for line in inspect.cleandoc(text).partition("\nAttributes:\n")[2].splitlines():
@@ -48,7 +48,7 @@ def attributes(text: str) -> dict[str, str]:
 
 
 def _blocks(text: str) -> Iterator[list[str]]:
-    """Lines between blank lines, where what is indented stays together."""
+    """Yield the lines between blank lines as blocks."""
     block: list[str] = []
     for line in text.splitlines():
         if line.strip():
@@ -74,7 +74,7 @@ def _block(lines: list[str]) -> str:
 
 
 def _grid(lines: Sequence[str]) -> str:
-    """A table between rules, whose columns are where the rules are; lines above a rule in the middle are its head."""
+    """Return a table between rules. The rules mark the columns; lines above a middle rule are the head."""
     columns = [match.span() for match in re.finditer("=+", lines[0])]
     spans = [
         (begin, end) for (begin, _), end in zip(columns, [*(next_ for next_, _ in columns[1:]), None], strict=True)

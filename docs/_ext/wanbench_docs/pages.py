@@ -1,10 +1,11 @@
-"""The generated parts of the reference, as Markdown: all from what the code says of itself."""
+"""The generated parts of the reference as Markdown, from help texts, docstrings and catalogues in the code."""
 
 from __future__ import annotations
 
 import inspect
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,8 @@ from wanbench.workloads.algorithms.base import Algorithm
 from wanbench.workloads.compression import registry as compressors
 from wanbench.workloads.models.builtins import BUILTINS
 from wanbench_docs.commands import Command, Paragraph, commands, preface
+from wanbench_docs.costs import of_cost
+from wanbench_docs.curves import of_curve
 from wanbench_docs.markdown import attributes, docstring, escaped, fenced
 
 _LONG = 60  # lines of a profile
@@ -30,7 +33,7 @@ _KINDS = ("string", "whole number", "number", "true", "false", "table", "list of
 
 
 def of_commands() -> str:
-    """All commands."""
+    """Return all commands."""
     return "\n".join([*map(_paragraph, preface()), *map(_command, commands())])
 
 
@@ -52,7 +55,7 @@ def _paragraph(paragraph: Paragraph) -> str:
 
 
 def of_keys() -> str:
-    """All keys of a spec, a table for each of its tables."""
+    """Return all keys of a spec, one table for each of its tables."""
     by_table: dict[str, list[keys.Key]] = {}
     for key in keys.described():
         by_table.setdefault(key.name.rpartition(".")[0], []).append(key)
@@ -65,7 +68,7 @@ def of_keys() -> str:
 
 
 def _takes(key: keys.Key) -> str:
-    """What a key takes, in two columns rather than four: phones are narrow."""
+    """Return the values and the default of a key. They share a column, because phones are narrow."""
     default = {"": "", "required": "; required"}.get(key.default, f"; default {_code(key.default)}")
     return f"*Takes* {_code(key.takes)}{default}."
 
@@ -81,52 +84,53 @@ def _code(text: str) -> str:
 
 
 def of_columns() -> str:
-    """All columns of the results."""
+    """Return all columns of the results."""
     rows = [(f"`{name}`", escaped(column.text)) for name, column in columns.COLUMNS.items()]
     return markdown(("column", "meaning"), rows)
 
 
 def of_algorithms() -> str:
-    """All algorithms: equations, parameters with the papers' symbols, sources."""
-    symbols = [
-        (f"[`{kind}`](#{kind})", escaped(_symbol(found, "delay")), escaped(_symbol(found, "period")))
+    """Return all algorithms with links to their pages and the papers' symbols."""
+    rows = [
+        (f"[`{kind}`](algorithms/{kind}.md)", escaped(_symbol(found, "delay")), escaped(_symbol(found, "period")))
         for kind in algorithms.kinds()
         for found in [algorithms.find(kind)]
     ]
-    head = markdown(("algorithm", "delay D", "period p"), symbols)
-    return "\n".join([head, *(_documented(kind, algorithms.find(kind)) for kind in algorithms.kinds())])
+    return markdown(("algorithm", "delay D", "period p"), rows)
 
 
-def _without_a_peer(found: type[parameters.Parameters]) -> str:
-    """Of an algorithm that has peers; of a compressor, nothing."""
-    if found is Algorithm or not issubclass(found, Algorithm):
-        return ""
-    return f"When a peer is gone, {escaped(found.without_a_peer)}.\n"
+def of_algorithm(kind: str) -> str:
+    """Return the parameters of an algorithm, its behaviour without a peer, and the details in its module."""
+    found = algorithms.find(kind)
+    doc, module = inspect.getdoc(found) or "", inspect.getdoc(inspect.getmodule(found)) or ""
+    if found is Algorithm:  # its texts are for authors of algorithms
+        return "It has none.\n"
+    parts = [_parameters(found, attributes(doc)), f"When a peer is gone, {escaped(found.without_a_peer)}.\n"]
+    if len(module.splitlines()) > 1:
+        parts += ["### Details\n", docstring(module) + "\n"]
+    return "\n".join(parts)
 
 
 def _symbol(found: type[parameters.Parameters], name: str) -> str:
-    """What the source calls a parameter; nothing where the algorithm has none."""
+    """Return the source's symbol for a parameter, or nothing if the algorithm does not have it."""
     if name not in found.parameters():
         return ""
     return found.symbols.get(name, name)
 
 
 def of_compressors() -> str:
-    """All compressors."""
+    """Return all compressors."""
     return "\n".join(_documented(kind, compressors.find(kind)) for kind in compressors.kinds())
 
 
 def _documented(kind: str, found: type[parameters.Parameters]) -> str:
     doc, module = inspect.getdoc(found) or "", inspect.getdoc(inspect.getmodule(found)) or ""
-    if found is Algorithm:  # the rest is for who writes one
-        doc, module = doc.partition("\n")[0], ""
     more = docstring(module) if len(module.splitlines()) > 1 else ""
     return "\n".join(
         [
             f"## {kind}\n",
             docstring(doc) + "\n",
             _parameters(found, attributes(doc)),
-            _without_a_peer(found),
             f"Source: {escaped(found.source)}.\n",
             f"{more}\n" if more else "",
         ]
@@ -149,7 +153,7 @@ def _items(described: Any) -> Iterable[tuple[str, Mapping[str, Any]]]:
 
 
 def of_experiments() -> str:
-    """Built-in experiments, with their text."""
+    """Return the built-in experiments with their specs."""
     parts = []
     for name in builtin_names():
         parts += [f"## {name}\n", f"{escaped(Spec.load(name).description)}\n", fenced(read(name).rstrip(), "toml")]
@@ -157,12 +161,12 @@ def of_experiments() -> str:
 
 
 def of_workloads() -> str:
-    """Built-in workloads."""
-    return markdown(("workload", "what it is"), [(f"`{n}`", escaped(b.description)) for n, b in BUILTINS.items()])
+    """Return the built-in workloads."""
+    return markdown(("workload", "description"), [(f"`{n}`", escaped(b.description)) for n, b in BUILTINS.items()])
 
 
 def of_profiles() -> str:
-    """Profiles of the catalog, with all values; of those with many sites the sites alone."""
+    """Return the profiles of the catalog, with all values if they are short."""
     parts = []
     for name in catalog_names():
         profile = load(name)
@@ -175,12 +179,12 @@ def of_profiles() -> str:
 
 
 def of_axes() -> str:
-    """Names of axes that stand for a key."""
+    """Return the short names of axes with their keys."""
     return markdown(("axis", "key"), [(f"`{axis}`", f"`{key}`") for axis, key in SHORT_AXES.items()])
 
 
 def of_starter() -> str:
-    """What `wanbench init` writes."""
+    """Return the spec that `wanbench init` writes."""
     text = STARTER.read_text(encoding="utf-8").replace("@NAME@", "my-network").replace("@FILE@", "my-network.toml")
     return fenced(text.rstrip(), "toml")
 
@@ -196,11 +200,14 @@ PARTS: Mapping[str, Callable[[], str]] = {
     "experiments": of_experiments,
     "workloads": of_workloads,
     "profiles": of_profiles,
+    **{f"algorithm {kind}": partial(of_algorithm, kind) for kind in algorithms.kinds()},
+    **{f"cost {kind}": partial(of_cost, kind) for kind in algorithms.kinds()},
+    **{f"curve {kind}": partial(of_curve, kind) for kind in algorithms.kinds()},
 }
 
 
 def fill(text: str) -> str:
-    """A page with its generated parts in place of their marks. Raises: KeyError, for a mark that nothing fills."""
+    """Replace the marks of a page by their generated parts. Raises: KeyError, for an unknown mark."""
     lines = [_filled(line) for line in text.splitlines()]
     return "\n".join(lines) + "\n"
 
@@ -211,7 +218,7 @@ def _filled(line: str) -> str:
 
 
 def marks(folder: Path) -> Iterator[str]:
-    """The names of all marks in the pages of a folder."""
+    """Yield the names of all marks in the pages of a folder."""
     for page in sorted(folder.rglob("*.md")):
         for line in page.read_text(encoding="utf-8").splitlines():
             if line.startswith("<!-- generated: "):

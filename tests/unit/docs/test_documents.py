@@ -1,4 +1,4 @@
-"""The code in docs/ runs as it stands there: the tutorial, and a training loop on two ranks of gloo."""
+"""The code and commands in docs/ run as printed, and a training loop runs on two ranks of gloo."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def run(folder, *arguments, **environment):
 
 
 def on_two_ranks(folder, program):
-    """What each rank printed."""
+    """Return the output of each rank."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = str(probe.getsockname()[1])
@@ -82,9 +82,16 @@ def test_the_loop_of_the_library_document_runs_on_two_ranks(tmp_path):
     assert all(float(out.split()[-1]) > 0.4 for out in accuracies)  # 0.25 by chance
 
 
+def test_results_are_read_in_python_as_the_page_shows(tmp_path):
+    write_files("how-to/python.md", tmp_path)
+    assert "dts-d4-p2" in run(tmp_path, "results.py")
+    assert (tmp_path / "report.html").is_file()
+
+
 @pytest.mark.parametrize(
     ("document", "lines"),
     [
+        ("index.md", 3),
         ("tutorial.md", 7),
         ("how-to/own-script.md", 1),
         ("how-to/own-model.md", 2),
@@ -94,7 +101,7 @@ def test_the_loop_of_the_library_document_runs_on_two_ranks(tmp_path):
 )
 def test_a_reader_sees_what_the_document_shows(tmp_path, document, lines):
     write_files(document, tmp_path)
-    (tmp_path / "train.py").touch()  # of how-to/own-script.md, which is the reader's
+    (tmp_path / "train.py").touch()  # the reader's script in how-to/own-script.md
     simulated = [line for line in commands(document) if line.needs == ""]
     assert len(simulated) == lines
     for line in simulated:

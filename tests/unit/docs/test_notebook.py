@@ -1,4 +1,4 @@
-"""The notebook in docs/ runs, and shows what its stored outputs show."""
+"""The notebook in docs/ runs, and its stored outputs are up to date."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[3]
 
 
-def test_the_notebook_shows_what_it_says():
+def test_the_notebooks_stored_outputs_are_up_to_date():
     spec = importlib.util.spec_from_file_location("execute_notebook", ROOT / "scripts" / "execute_notebook.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
@@ -21,5 +21,5 @@ def test_the_notebook_shows_what_it_says():
 
 
 def shown(cell):
-    """Without pictures, whose bytes depend on versions of libraries."""
+    """Return the outputs without pictures, whose bytes depend on versions of libraries."""
     return [{**output["data"], "image/png": None} for output in cell.get("outputs", [])]

@@ -1,0 +1,131 @@
+"""The pages of the algorithms: one for each, whose cost is what a simulated run is charged."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from wanbench_docs import costs, curves
+
+from wanbench.harness.api import Run
+from wanbench.harness.plan.law import PredictInputs, all_reduce_time
+from wanbench.workloads.algorithms import registry
+
+PAGES = Path(__file__).resolve().parents[3] / "docs" / "reference" / "algorithms"
+SECTIONS = ["## Update", "## Cost", "## Recorded run", "## Parameters", "## Paper"]
+PARAMETERS = {
+    "ssgd": {},
+    "delayed": {"delay": 4},
+    "sparse": {"period": 4},
+    "dts": {"delay": 8, "period": 4},
+    "dga": {"delay": 9, "period": 4},
+    "localsgd": {"period": 4},
+    "cocod": {"period": 4},
+    "overlap-localsgd": {"period": 4},
+    "diloco": {"period": 4},
+    "streaming-diloco": {"period": 8, "fragments": 2, "delay": 4},
+    "olco3": {"staleness": 2, "period": 4},
+    "rps": {},
+    "gradient-sharing": {},
+    "sgp": {"peers": 2},
+    "osgp": {"delay": 2},
+    "dpsgd": {},
+    "ecdpsgd": {"compression": "none"},
+    "adpsgd": {},
+}
+SYMBOLS = {"delay": "D", "period": "p", "peers": "m", "fragments": "P", "staleness": "s"}
+WORKERS, MODEL_BYTES, COMPUTE_S = 4, 4_000_000, 0.01
+SPEC = """
+schema = 1
+name = "cost"
+workload = { params = 1_000_000, tensors = 10, step_time = "10ms", step_cv = 0 }
+network = { profile = "uniform", rate = "1000Gbit", tcp = { slow_start_after_idle = false } }
+comm = { collective = "direct" }
+virtual = { tcp_ramp = false }
+sweep = { workers = [4], rtt = ["20ms", "1s"] }
+run = { repeats = 1 }
+[algorithms]
+"""
+
+
+@pytest.fixture(scope="module")
+def rows(tmp_path_factory):
+    """The rows of a simulated run of all algorithms."""
+    folder = tmp_path_factory.mktemp("costs")
+    tables = "".join(f"{kind} = {_inline(given)}\n" for kind, given in PARAMETERS.items())
+    (folder / "cost.toml").write_text(SPEC + tables)
+    command = [sys.executable, "-m", "wanbench.harness.cli", "run", "cost.toml", "--testbed", "virtual", "--no-figures"]
+    subprocess.run(command, cwd=folder, check=True, capture_output=True)
+    return Run.open(str(folder / "results" / "cost")).rows()
+
+
+def _inline(given):
+    pairs = (f"{name} = {value!r}" for name, value in given.items())
+    return f"{{ {', '.join(pairs)} }}".replace("'", '"')
+
+
+def value(kind, formula, rtt_s=1.0):
+    """A formula with the numbers of the run."""
+    given = {symbol: PARAMETERS[kind].get(name, 1) for name, symbol in SYMBOLS.items()}
+    return eval(formula, {"max": max, "M": MODEL_BYTES, "N": WORKERS, "RTT": rtt_s, "Tc": COMPUTE_S, **given})
+
+
+def test_every_algorithm_has_a_page_with_all_sections():
+    assert sorted(page.stem for page in PAGES.glob("*.md")) == sorted(registry.kinds()) == sorted(costs.COSTS)
+    for page in PAGES.glob("*.md"):
+        text = page.read_text()
+        assert [line for line in text.splitlines() if line.startswith("## ")] == SECTIONS, page.name
+        for part in ("cost", "curve", "algorithm"):
+            assert f"<!-- generated: {part} {page.stem} -->" in text, page.name
+        assert "**Use it** " in text, page.name
+        assert "**Do not use it** " in text, page.name
+
+
+@pytest.mark.parametrize("kind", PARAMETERS)
+def test_the_cost_on_the_page_is_the_cost_in_a_run(rows, kind):
+    cost = costs.COSTS[kind]
+    found = [row for row in rows if row["kind"] == kind]
+    assert len(found) == 2
+    for row in found:
+        worker_steps = row["workers"] * row["steps_total"]
+        payload, operations = row["payload_bytes"] / worker_steps, row["messages_sent"] / worker_steps
+        if kind == "adpsgd":
+            assert payload <= value(kind, cost.payload)
+            assert operations <= value(kind, cost.operations)
+        else:  # dpsgd sends once before its first step
+            assert payload == pytest.approx(value(kind, cost.payload), rel=0.05)
+            assert operations == pytest.approx(value(kind, cost.operations), rel=0.05)
+        waited = value(kind, cost.wait, row["rtt_ms"] / 1e3)
+        assert row["step_time_s"] - COMPUTE_S == pytest.approx(waited, rel=0.02, abs=3e-4)
+
+
+def test_the_bytes_of_an_all_reduce_on_the_wire_are_those_of_the_law():
+    inputs = PredictInputs(WORKERS, 1.0, 0.0, 1.0, MODEL_BYTES)
+    _, wire_s = all_reduce_time(inputs, MODEL_BYTES)
+    assert value("ssgd", costs.COSTS["ssgd"].wire) == wire_s
+    assert value("sparse", costs.COSTS["sparse"].wire) == wire_s / 4
+
+
+def test_a_formula_is_typeset():
+    assert costs.tex("max(0, RTT - D * Tc) / (p * (D // p + 1))") == (
+        r"\max(0, \mathrm{RTT} - D\,T_c) / (p\,(\lfloor D / p \rfloor + 1))"
+    )
+
+
+def test_a_recorded_curve_is_labelled_and_its_absence_is_stated():
+    drawn = curves.of_curve("dts")
+    assert "Emulated, one repetition per cell." in drawn
+    assert ">dts-d20-p4</text>" in drawn
+    assert "`results/reference/latency-sweep`" in drawn
+    assert curves.of_curve("diloco") == "No run of this algorithm is recorded.\n"
+
+
+def test_every_recorded_algorithm_has_a_curve():
+    for kind in curves.RUNS:
+        assert f">{kind}" in curves.of_curve(kind)
+    recorded = {
+        row["kind"] for path in curves.RECORDED.glob("*/rows.jsonl") for row in Run.open(str(path.parent)).rows()
+    }
+    assert recorded - {"local"} == set(curves.RUNS)
