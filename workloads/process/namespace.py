@@ -149,10 +149,7 @@ def _remedy(number: int) -> str:
     if number != errno.EPERM:
         return ""
     if _read_sysctl("kernel/apparmor_restrict_unprivileged_userns") == "1":
-        return (
-            "; AppArmor blocks it (default of Ubuntu 24.04): run as root, or"
-            " `sudo sysctl -w kernel.apparmor_restrict_unprivileged_userns=0`"
-        )
+        return " (AppArmor's default on Ubuntu 24.04); run as root, or with the profile that `wanbench doctor` shows"
     if _read_sysctl("kernel/unprivileged_userns_clone") == "0":
         return "; run as root, or `sudo sysctl -w kernel.unprivileged_userns_clone=1`"
     return "; run as root, or in a container started with --cap-add SYS_ADMIN"
