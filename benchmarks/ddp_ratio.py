@@ -165,7 +165,7 @@ def main() -> int:
                 seconds[what] = max(float(answer["seconds"]) for answer in answers if answer)
             ratios.append(seconds["ssgd"] / seconds["ddp"])
             print(
-                f"pair {pair}: ssgd {seconds['ssgd']:.3f} s, ddp {seconds['ddp']:.3f} s per step, ratio {ratios[-1]:.3f}"
+                f"pair {pair}: ssgd {seconds['ssgd']:.3f}, ddp {seconds['ddp']:.3f} s per step, ratio {ratios[-1]:.3f}"
             )
     for channel in channels:
         channel.close()

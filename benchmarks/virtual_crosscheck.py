@@ -2,8 +2,8 @@
 
     python benchmarks/virtual_crosscheck.py [--out DIR] [EXPERIMENT ...]
 
-The default experiments are latency-sweep and world4, as built in (3 repeats; about 25 minutes on two idle cores). A second
-call resumes. Each becomes a run `crosscheck-<name>` with `testbed` as an axis, which `wanbench compare
+The default experiments are latency-sweep and world4, as built in (3 repeats; about 25 minutes on two idle cores). A
+second call resumes. Each becomes a run `crosscheck-<name>` with `testbed` as an axis, which `wanbench compare
 crosscheck-<name>` shows again. The exit code is 1 unless 90 % of the cells agree within 10 % and all within 20 %.
 """
 

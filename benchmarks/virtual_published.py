@@ -3,7 +3,7 @@
     python benchmarks/virtual_published.py        prints three tables; exits 1 if a prediction misses its limit
 
 * gloo under tc on AWS: 18 all-reduce times; nothing is fitted, TCP's windows are off, the limit is 20 %.
-* SGP poster: all-reduce SGD on 4 to 32 nodes; the workload is fitted to the first and the last, the limit is 5 % between.
+* SGP poster: all-reduce SGD on 4 to 32 nodes; the workload is fitted to the first and last, the limit between is 5 %.
 * paper-dts: the rate is fitted to a scalability of 0.008; nothing is held out, so this validates nothing.
 """
 

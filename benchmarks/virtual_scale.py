@@ -82,7 +82,8 @@ def measured(*cell: object) -> dict[str, Any]:
 def table() -> bool:
     """Print the time per step by workers, and return whether it grows no faster than N log N."""
     print(
-        f"{'collective':18}{'workers':>8}{'ms per step':>12}{'growth':>9}{'N log N':>9}{'GiB':>7}{'simulated s/step':>18}"
+        f"{'collective':18}{'workers':>8}{'ms per step':>12}{'growth':>9}{'N log N':>9}{'GiB':>7}"
+        f"{'simulated s/step':>18}"
     )
     ok = True
     for collective in COLLECTIVES:
