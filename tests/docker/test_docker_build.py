@@ -1,4 +1,4 @@
-"""`make image` without a registry, and the product on it: minutes, and packages from Debian and PyPI."""
+"""`make image` without a registry, and a run with its image: takes minutes, and packages from Debian and PyPI."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.long
 
 @pytest.fixture(scope="module")
 def built(api):
-    """The images, as `make image` makes them on a base of Debian's packages."""
+    """Return the images that `make image` builds on a base of Debian packages."""
     for goal in ("base-image-from-debian", "image"):
         done = subprocess.run(
             ["make", goal, "BASE=wanbench-base", f"PYTHON={sys.base_prefix}/bin/python3"],

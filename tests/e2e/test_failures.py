@@ -1,4 +1,4 @@
-"""One bad repetition: the reason names who failed and how, the run goes on, and running again mends it."""
+"""After a bad repetition the reason names who failed and how, the run continues, and a second run repairs it."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def test_a_killed_worker_is_named_with_its_signal(reasons):
 
 
 def test_a_stopped_worker_is_found_after_the_time_that_the_prediction_allows(reasons):
-    # 2 s of patience, and ten steps of 30 ms with ten all-reduces of 10 ms.
+    # 2 s of patience, plus ten steps of 30 ms with ten all-reduces of 10 ms.
     assert reasons["stopped"] == "hung: no worker said anything for 2 s; stopped by a signal: worker 1"
 
 

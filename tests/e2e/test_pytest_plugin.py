@@ -1,4 +1,4 @@
-"""The pytest plugin in a project of its own, in an environment of its own."""
+"""The pytest plugin in a separate project and a separate environment."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ for _ in range(30):
 
 @pytest.fixture(scope="module")
 def project(tmp_path_factory):
-    """A folder with tests, and `.venv` with wanbench installed: its files, and what its package says of itself."""
+    """A folder with tests, and `.venv` with wanbench installed: its files and its metadata."""
     folder = tmp_path_factory.mktemp("project")
     (folder / "test_mine.py").write_text(TESTS)
     (folder / "mine.py").write_text(BROKEN)
@@ -137,7 +137,7 @@ def run(project, *arguments):
 
 
 def measured(project, *arguments):
-    """The same, again while the host was too busy."""
+    """Do the same, again while the host is too busy."""
     return patiently(lambda: run(project, *arguments), lambda done: ": invalid: " in done.stdout)
 
 

@@ -1,4 +1,4 @@
-"""The parts of documents that need a host which emulates."""
+"""The parts of documents that need a host which can emulate networks."""
 
 import re
 
@@ -13,7 +13,7 @@ def emulated(document, folder, beside=""):
     said = []
     for line in commands(document):
         if line.needs == "emulated" or (beside and line.command.startswith(beside)):
-            done = patiently(  # a busy host; the tutorial says what to do
+            done = patiently(  # on a busy host; the tutorial explains this
                 lambda line=line: typed(line, folder),
                 lambda done: done.returncode == 4 and "no valid result" in done.stdout,
             )

@@ -24,7 +24,7 @@ def bench(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Bench]:
 
 @pytest.fixture(scope="module")
 def shared_bench(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[Bench]:
-    """One for all tests of a file that look at the same run."""
+    """Return one bench for all tests of a file that read the same run."""
     here = Bench(tmp_path_factory.mktemp("bench"))
     if not timed(request):
         here.program = TOLERANT
@@ -33,5 +33,5 @@ def shared_bench(tmp_path_factory: pytest.TempPathFactory, request: pytest.Fixtu
 
 
 def timed(request: pytest.FixtureRequest) -> bool:
-    """Whether the test, or for a fixture of a whole file the file, makes a claim about time."""
+    """Return whether the test, or the whole file for a module fixture, makes a claim about time."""
     return request.node.get_closest_marker("timed") is not None

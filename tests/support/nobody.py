@@ -28,7 +28,7 @@ def main() -> None:
 
 
 def open_the_way(needed: Path) -> None:
-    """Let others pass each folder above this one, and see nothing else in those that they could not pass."""
+    """Let other users pass each folder above this one, without reading those that were closed to them."""
     for folder, child in zip([*needed.parents][::-1], needed.parts[1:], strict=True):
         if not (folder / child).exists() or folder.stat().st_mode & stat.S_IXOTH:
             continue
