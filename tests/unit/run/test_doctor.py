@@ -252,6 +252,7 @@ def test_apparmor_is_satisfied_before_it_is_switched_off(monkeypatch, no_root, t
 def test_the_line_about_apparmor_is_what_a_worker_reports(monkeypatch):
     monkeypatch.setattr(namespace, "_read_sysctl", lambda name: "1" if "apparmor" in name else None)
     assert APPARMOR.endswith(namespace._remedy(errno.EPERM))
+    assert APPARMOR.endswith(namespace._remedy(errno.EACCES))
 
 
 def test_a_host_that_forbids_namespaces_may_still_use_containers(monkeypatch):
