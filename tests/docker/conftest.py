@@ -1,6 +1,6 @@
 """Fixtures: a daemon, an image that needs no registry, and a working folder for commands.
 
-make test-docker        with the daemon that runs, or as root with a private one
+make test-docker        with the running daemon, or as root with a private one
 """
 
 from __future__ import annotations

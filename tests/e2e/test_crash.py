@@ -47,9 +47,9 @@ class Ending(NamedTuple):
     """What happens to a run, and what it prints.
 
     Attributes:
-        does: to the command. code: of the command. says: its last line; None if it cannot say anything.
-        within_s: how long it may take to end. popen: how it is started. fails: the repetition that ran has failed.
-        long: another ending shows the same, but for how the signal comes.
+        does: what happens to the command. code: its exit code. says: its last line; None if it cannot print one.
+        within_s: the time that it has to end. popen: how it is started. fails: the current repetition has failed.
+        long: another ending shows the same, except how the signal is sent.
     """
 
     does: Callable[[Bench, Command], None]
@@ -209,7 +209,7 @@ def test_of_two_runs_in_two_folders_one_may_crash_and_come_back_while_the_other_
 def small_disk(bench):
     """Mount a separate disk at `out`, in a mount namespace of this test."""
     if os.geteuid() != 0:
-        pytest.skip("only root may mount: sudo make test")
+        pytest.skip("only root can mount: sudo make test")
     disk = SmallDisk(bench)
     bench.program, bench.out = disk.program, disk.seen
     yield disk

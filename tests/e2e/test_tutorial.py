@@ -8,7 +8,7 @@ from documents import as_said, commands, typed, write_files
 
 
 def emulated(document, folder, beside=""):
-    """What the emulated commands of a document say, and those that begin with `beside`; they say what it shows."""
+    """Run the emulated commands of a document, and those that begin with `beside`; return their checked output."""
     write_files(document, folder)
     said = []
     for line in commands(document):

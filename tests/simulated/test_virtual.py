@@ -1,4 +1,4 @@
-"""The virtual testbed as its users run it: without privileges, the same bytes each time, beside the emulation."""
+"""The virtual testbed as users run it: without privileges, with the same bytes each time, next to an emulation."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 from cli_session import WANBENCH
 from contract import CONTRACT
 
-# nobody, with no right but to read this checkout wherever it lies
+# user `nobody`, who can only read this checkout
 _RIGHTS = "-all,+dac_read_search"
 NOBODY = [
     "setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups", f"--inh-caps={_RIGHTS}",
@@ -23,7 +23,7 @@ NOBODY = [
 
 
 def simulate(bench, *arguments, program=WANBENCH, seed="0"):
-    """`wanbench run ... --testbed virtual`, with a PYTHONHASHSEED of its own."""
+    """Run `wanbench run ... --testbed virtual` with a given PYTHONHASHSEED."""
     hashed = ["env", f"PYTHONHASHSEED={seed}", f"MPLCONFIGDIR={bench.folder}/tmp"]
     result = bench.run("run", *arguments, "--testbed", "virtual", program=[*hashed, *program])
     assert result.code == 0, result.err
@@ -74,7 +74,7 @@ def _files(folder):
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="becomes nobody, so it must begin as root")
 def test_another_process_another_user_and_another_hash_seed_give_the_same_bytes(smoke):
-    with tempfile.TemporaryDirectory(dir="/tmp") as name:  # pytest's folders are root's alone
+    with tempfile.TemporaryDirectory(dir="/tmp") as name:  # pytest's folders are private to root
         folder = Path(name)
         folder.chmod(0o777)
         (smoke.folder / "tmp").chmod(0o777)

@@ -1,4 +1,4 @@
-"""A simulated run that is killed again and again loses nothing, and ends with what it would have ended with."""
+"""A simulated run that is killed many times loses nothing, and ends with the same results."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from cli_session import by_numbers
 from warm_command import WarmCommands
 
 ALGORITHMS = "ssgd = {}\ndelayed = { delay = 2 }\nsparse = { period = 2 }\ndts = { delay = 4, period = 2 }"
-REPS = 60  # of the one-worker cell and four others, twelve of each
+REPS = 60  # the one-worker cell and four others, twelve of each
 SPEC = by_numbers("often", ALGORITHMS, run='testbed = "virtual"').replace("repeats = 1", "repeats = 12")
 KILLS = pytest.mark.parametrize("kills", [4, pytest.param(40, marks=pytest.mark.long)])
 KILLS_AT_THE_END = pytest.mark.parametrize("kills", [2, pytest.param(10, marks=pytest.mark.long)])
@@ -33,7 +33,7 @@ def warm(tmp_path_factory):
 
 
 def files(run: Path) -> dict[str, bytes]:
-    """Everything that a run leaves, but for what tells when and by which process."""
+    """Return all files of a run, without times and process ids."""
     kept = [path for path in run.rglob("*") if path.is_file() and path.name not in ("events.jsonl", ".lock")]
     return {str(path.relative_to(run)): path.read_bytes() for path in kept}
 
@@ -51,7 +51,7 @@ def until(what, commands, timeout_s=60):
 
 @pytest.fixture(scope="module")
 def undisturbed(warm):
-    """The files of a run that nobody killed, and how long it took to measure, and from there to its end."""
+    """Return the files of an undisturbed run, its time to measure, and its time from then to the end."""
     commands, folder = warm
     commands.start(*RUN, "undisturbed")
     began = time.monotonic()
@@ -80,7 +80,7 @@ def test_a_run_killed_at_random_moments_loses_no_finished_repetition(warm, undis
         assert all(json.loads(row)["status"] == "ok" for _, row in now.values())
         halfway += len(list(run.glob("cells/*/rep-*.part")))
         kept = now
-    assert halfway >= kills / 4  # kills that only come between two repetitions would test little
+    assert halfway >= kills / 4  # kills between two repetitions alone would test little
     assert kills <= len(kept) < REPS
     commands.start(*RUN, out)
     assert commands.wait() == 0
@@ -126,7 +126,7 @@ def test_whatever_else_a_crash_has_left_the_same_command_ends_with_a_complete_re
     run = folder / "stale" / "often"
     shutil.copytree(folder / "undisturbed" / "often", run)
     cells = sorted((run / "cells").iterdir())
-    (cells[0] / "rep-0" / "result.json").write_bytes(b'{"status": "ok", "step_ti')  # a disk that was full
+    (cells[0] / "rep-0" / "result.json").write_bytes(b'{"status": "ok", "step_ti')  # as on a full disk
     (cells[0] / "rep-1").rename(cells[0] / "rep-1.part")
     (cells[1] / "rep-0" / "result.json").unlink()
     (cells[1] / "rep-1").rename(cells[1] / "rep-1.failed-1")  # without its error.json

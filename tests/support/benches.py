@@ -1,7 +1,7 @@
 """Fixtures: working folders for commands.
 
-What is marked `timed` makes a claim about time: there a repetition is valid or it is not. Elsewhere a repetition counts
-however busy the host was.
+Tests marked `timed` make a claim about time, so they need valid repetitions. Other tests accept late packets on a busy
+host.
 """
 
 from __future__ import annotations

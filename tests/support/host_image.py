@@ -3,7 +3,7 @@
     python tests/support/host_image.py SPEC ...          `wanbench SPEC ...`, with the host's system, Python and
                                                          checkout mounted read-only into every container
 
-The tests of how containers behave start in seconds this way, also where there is neither a registry nor room for torch.
+So tests of containers start in seconds, even without a registry, and without room for torch.
 """
 
 from __future__ import annotations

@@ -105,7 +105,7 @@ def namespaces(pid):
 def held_namespaces(born_before_s: float = float("inf")) -> set[str]:
     """Return the network namespaces, without this one, that processes of at least this age are in or hold open.
 
-    Numbers of namespaces are used again at once, so what younger processes hold says nothing about those before.
+    The kernel reuses the numbers of namespaces at once, so a younger process can hold a new namespace of that number.
     """
     found = set()
     for path in Path("/proc").glob("[0-9]*"):

@@ -1,7 +1,7 @@
 """A host whose relay runs late, on a simulated clock.
 
-Workers and probe are stood in for; the relay's queues and meter, the judgement, the run, its folder and the commands
-that read it are the product's.
+Workers and probe are fakes. The relay's queues and meter, the verdict, the run, its folder and the commands that read
+it are real.
 """
 
 from __future__ import annotations

@@ -36,8 +36,8 @@ def command_sweep(reps=3) -> list[dict]:
         ("law_inputs", "predicted_step_time_s", "collective", "channels", "compute_s", "stall_s", "overhead_s",
          "payload_bytes", "messages_sent", "steps_total", "accuracy", "final_loss")
     )  # fmt: skip
-    told = {"workload": "train.py", "payload_scale": 1.0, "command": ["python", "train.py"], "run": "own"}
-    return [{**row, **unknown, **told, "kind": f"command:{row['kind']}"} for row in latency_sweep(reps)]
+    known = {"workload": "train.py", "payload_scale": 1.0, "command": ["python", "train.py"], "run": "own"}
+    return [{**row, **unknown, **known, "kind": f"command:{row['kind']}"} for row in latency_sweep(reps)]
 
 
 def world4(reps=3) -> list[dict]:
@@ -89,5 +89,5 @@ def row(inputs: PredictInputs, rep: int, **fields) -> dict:
         "scalability": STEP_S / step_s, "predicted_step_time_s": law.step_time_s,
         "law_inputs": inputs.to_json(), "axes": {}, **fields,
     }  # fmt: skip
-    told = "{testbed} {workload} {payload_scale}".format(**made)
-    return {"cell_key": f"{cell} {told}", "base_key": f"{_ONE_WORKER} {told}", **made}
+    given = "{testbed} {workload} {payload_scale}".format(**made)
+    return {"cell_key": f"{cell} {given}", "base_key": f"{_ONE_WORKER} {given}", **made}

@@ -1,6 +1,6 @@
 """A `wanbench` that starts immediately, forked from a process that has imported everything, and killed like any other.
 
-Run as a program it reads command lines from stdin; for each it prints the process id, then how it ended.
+As a program it reads command lines from stdin. For each it prints the process id, and then how it ended.
 """
 
 from __future__ import annotations
