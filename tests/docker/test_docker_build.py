@@ -39,7 +39,8 @@ def test_the_doctor_finds_the_image_that_its_fix_has_made(built, bench, monkeypa
     findings = json.loads(bench.run("doctor", "--json", program=WANBENCH).out)
     (found,) = [finding for finding in findings if finding["topic"] == "image"]
     short = built["wanbench-worker"]["Id"].removeprefix("sha256:")[:12]
-    assert (found["state"], found["found"]) == ("ok", f"wanbench-worker ({short}) is there for --testbed docker")
+    assert found["state"] == "ok"
+    assert f"wanbench-worker ({short})" in found["found"]
 
 
 def test_smoke_runs_on_the_image_that_was_made(built, bench, monkeypatch):
