@@ -1,11 +1,11 @@
-# Images of wanbench.   make image   (both, from wheels that the host's pip gets; the build needs no network then)
-#                       docker compose build   (the same, from the public package indexes, where there are no wheels)
+# Images of wanbench.   make image   (both, from wheels that the host's pip downloads; the build needs no network)
+#                       docker compose build   (the same, from the public package indexes if there are no wheels)
 #
-#   worker       Python, torch for the CPU, workloads, netprofiles and the names in wanbench: what a container of
-#                `--testbed docker` runs
-#   controller   harness and what it needs on top: docker-compose.yml's service `wanbench`
+#   worker       Python, torch for the CPU, workloads, netprofiles and the public names of wanbench: the containers of
+#                `--testbed docker`
+#   controller   the worker's image, harness and its dependencies: the service `wanbench` of docker-compose.yml
 #
-# To bring a model of your own, or another torch: FROM wanbench-worker, COPY it to /wanbench, and name your image in
+# To add your own model, or another torch: FROM wanbench-worker, COPY it to /wanbench, and name your image in
 # WANBENCH_IMAGE or in a spec's [containers].
 
 ARG BASE=python:3.11-slim-bookworm
@@ -39,7 +39,7 @@ COPY --from=more-packages /added /
 COPY scripts/docker-controller.sh /usr/local/bin/
 WORKDIR /work
 USER 0:0
-# The worker's names in /wanbench would hide the installed package, which has all of them.
+# Otherwise the worker's /wanbench would hide the installed package, which has everything.
 ENV HOME=/tmp PYTHONPATH=
 ENTRYPOINT ["sh", "/usr/local/bin/docker-controller.sh"]
 CMD ["--help"]

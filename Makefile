@@ -1,113 +1,103 @@
-# make sweep   set everything up, then measure and draw the latency sweep (10 minutes on two cores)
-# make test    set everything up, then run the whole test suite; ARGS=... of the lanes are pytest's
-# make test-unit, make test-emulated   its parts: what measures nothing, and real runs on namespaces and the relay
-#              (make test-runs: what they do; make test-timed: how long it takes, with nothing beside it)
-# make test-kernel   the tests that need netem: on this kernel where it has netem, else in User-Mode Linux (16 minutes)
-# make test-docker   the tests with containers: with the Docker daemon that runs, else as root with a private one
-# make gate    the built-in experiments, simulated, against results/reference/gate; ACCEPT=1 makes changes the baseline
-# make test-long     soaks, random grids, kill matrices: what other lanes do, many times over (docs/reference/long-tests.md)
-# make test-browser  the report of a run, and the documentation site, in headless Chromium
-# make figures       redraw every committed figure from results/reference/; make check-figures compares byte by byte
-# make record PAPER=dts   measure a paper's experiments again, record them in results/reference/, and redraw
-# make docs    the documentation site, into build/site; reads without a network. make man rewrites the man page
-# make lint    ruff, mypy --strict, one-way imports
-# make image   the images of --testbed docker; make base-image-from-debian first where no registry can be reached
-# make setup   only set up: Debian/Ubuntu packages where root, a virtual environment, Python packages
+# `make` or `make help` lists the targets: the text after `##`.
 
 VENV ?= .venv
 PYTHON ?= python3
 BIN := $(VENV)/bin
 
-.PHONY: setup sweep test test-unit test-emulated test-runs test-timed test-kernel test-docker test-browser test-long \
+.DEFAULT_GOAL := help
+.PHONY: help setup sweep test test-unit test-emulated test-runs test-timed test-kernel test-docker test-browser test-long \
 	figures check-figures record lint gate docs man image base-image-from-debian clean
 
-setup:
+help: ## list the targets
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' Makefile | while IFS="$$(printf '\t')" read -r name text; do \
+		printf '%-24s %s\n' "$$name" "$$text"; done
+
+setup: ## install system packages (as root on Debian and Ubuntu), a virtual environment and Python packages
 	@VENV="$(VENV)" PYTHON="$(PYTHON)" sh scripts/setup.sh
 
-sweep: setup
+sweep: setup ## measure and draw the latency sweep; 10 minutes on two cores
 	$(BIN)/wanbench run latency-sweep --set run.repeats=1
 	$(BIN)/wanbench results latency-sweep --format pivot
 	@ls -1 results/latency-sweep/figures/*
 
-test: test-unit test-emulated
+test: test-unit test-emulated ## test-unit and test-emulated; ARGS=... goes to pytest in every test target
 
-# JOBS=0: in one process, beside something else
+# JOBS=0: in one process, if something else runs beside it
 JOBS ?= 2
-test-unit: docs
+test-unit: docs ## units and simulated runs; no privileges
 	$(BIN)/python -m pytest tests/unit tests/simulated -n $(JOBS) --dist loadfile $(ARGS)
 
-test-emulated: test-runs test-timed
+test-emulated: test-runs test-timed ## test-runs and test-timed
 
-test-runs: setup
+test-runs: setup ## real runs on namespaces and the relay: what they do
 	$(BIN)/python -m pytest tests/kernel tests/e2e -m "not timed" -n $(JOBS) --dist loadfile $(ARGS)
 
-test-timed: setup
+test-timed: setup ## real runs on namespaces and the relay: how long they take, one at a time
 	@sh scripts/setup-tests.sh programs
 	sh scripts/measured-tests.sh $(BIN)/python -m pytest tests/kernel tests/e2e -m timed $(ARGS)
 
-test-kernel: setup
+test-kernel: setup ## tests that need netem: on this kernel, or in User-Mode Linux if this kernel has no netem
 	@sh scripts/setup-tests.sh kernel docker
 	@PYTHON="$(BIN)/python" sh scripts/test-kernel.sh $(ARGS)
 
 # In CI a lane that cannot run fails.
-test-browser: docs
+test-browser: docs ## the report and the documentation site in headless Chromium
 	@sh scripts/setup-tests.sh browser
 	WANBENCH_REQUIRE="$(if $(CI),$(or $(WANBENCH_REQUIRE),browser),$(WANBENCH_REQUIRE))" sh scripts/measured-tests.sh \
 		$(BIN)/python -m pytest tests/browser $(ARGS)
 
-# As root: containers and, where this kernel has no netem, User-Mode Linux. What it says last is committed.
-test-long: docs
+# As root: containers and, if this kernel has no netem, User-Mode Linux. The page that it writes is committed.
+test-long: docs ## soaks, random grids and kill matrices, as root; writes docs/reference/long-tests.md
 	@sh scripts/setup-tests.sh kernel docker programs
 	sh scripts/with-dockerd.sh $(BIN)/python scripts/long_tests.py docs/reference/long-tests.md $(ARGS)
 
-figures: setup
+figures: setup ## redraw every committed figure from results/reference
 	$(BIN)/wanbench figures --paper all
 
-# 5: other versions of the libraries draw other bytes, which says nothing about the figures.
-check-figures: setup
+# Exit code 5: other versions of the libraries draw other bytes, so the figures cannot be compared.
+check-figures: setup ## compare every committed figure with its recorded run, byte by byte
 	$(BIN)/wanbench figures --paper all --check || [ $$? = 5 ]
 
-record: setup
+record: setup ## measure a paper's experiments again, record and redraw them: PAPER=dts
 	$(BIN)/wanbench record $(or $(PAPER),$(error which paper? make record PAPER=dts))
 
-lint: setup
+lint: setup ## ruff, mypy --strict and one-way imports
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-# What is simulated repeats exactly, so once is enough. Of dts-world only speed: what it learns takes minutes.
-gate: setup
+# Simulations repeat exactly, so one repetition is enough. For dts-world only the speed: its training takes minutes.
+gate: setup ## simulated built-in experiments against results/reference/gate; ACCEPT=1 accepts changes
 	@for name in latency-sweep world4 "dts-world --only workload.name=resnet50-v100"; do \
 		$(BIN)/wanbench check $$name --testbed virtual --set run.repeats=1 \
 			--baseline "results/reference/gate/$${name%% *}.json" $(if $(ACCEPT),--accept) || exit; \
 	done
 
-clean: setup
+clean: setup ## remove what interrupted runs left on this host
 	$(BIN)/wanbench clean
 
-# A warning fails it: a reference that leads nowhere, an image that is not there, a page that no contents list.
-docs: setup
+# A warning fails the build: a dead reference, a missing image, or a page that no table of contents lists.
+docs: setup ## the documentation site, in build/site
 	@$(BIN)/python -c 'import furo, myst_parser' 2>/dev/null || \
 		$(BIN)/python -m pip install -q --disable-pip-version-check -c $(VENV)/constraints.txt -e '.[docs]'
 	$(BIN)/python -m sphinx -W --keep-going -q -b html docs build/site
 	$(BIN)/python scripts/check_site.py build/site
 
-man: setup
+man: setup ## rewrite the man page after a change of the commands
 	@mkdir -p build
 	PYTHONPATH=.:docs/_ext $(BIN)/python -m wanbench_docs.manual >build/wanbench.1
 	mv build/wanbench.1 harness/cli/wanbench.1
 
-# BASE=... another base image, with the same minor version of Python as $(PYTHON)
-image:
+# The base image must have the same minor version of Python as $(PYTHON).
+image: ## the images of --testbed docker; BASE=... chooses a base image
 	@PYTHON="$(PYTHON)" BASE="$(BASE)" sh scripts/docker-image.sh
 
-# then: make image BASE=wanbench-base
-base-image-from-debian:
+base-image-from-debian: ## a base image without a registry, as root; then: make image BASE=wanbench-base
 	@sh scripts/base-image.sh
 
-# With the daemon that runs, else as root with a private one. In CI a lane that cannot run fails.
-test-docker: setup
+# In CI a lane that cannot run fails.
+test-docker: setup ## tests with containers: the running Docker daemon, or as root a private one
 	@sh scripts/setup-tests.sh docker
 	WANBENCH_REQUIRE="$(if $(CI),$(or $(WANBENCH_REQUIRE),docker),$(WANBENCH_REQUIRE))" sh scripts/with-dockerd.sh \
 		sh scripts/measured-tests.sh $(BIN)/python -m pytest tests/docker $(ARGS)

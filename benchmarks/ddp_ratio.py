@@ -1,10 +1,10 @@
-"""Our `ssgd` against torch's DistributedDataParallel: same model, network, buckets and channels, side by side.
+"""Compare our `ssgd` with torch's DistributedDataParallel: same model, network, buckets and channels.
 
     python benchmarks/ddp_ratio.py            prints every pair and the median ratio; exits 1 above the limit
 
-Two workers in namespaces of their own train a 22 MB multilayer perceptron over the `lan` profile (payload scale 1:
-gloo's segments depend on the message size), alternately with our engine and with DDP. Speed is only ever stated as
-a ratio measured in one run.
+Two workers in separate namespaces train a 22 MB multilayer perceptron over the `lan` profile, alternately with our
+engine and with DDP. The payload scale is 1, because gloo's segments depend on the message size. The result is a ratio
+of speeds that were measured in one run.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ BATCH = 16
 
 
 def make(rank: int, world_size: int, seed: int, batch_size: int) -> Any:
-    """A perceptron of 5.5 M parameters on random data: what a workload `model = "benchmarks.ddp_ratio:make"` is."""
+    """Return a perceptron of 5.5 M parameters and random data: the workload `model = "benchmarks.ddp_ratio:make"`."""
     layers: list[torch.nn.Module] = []
     for width in (784, WIDTH, WIDTH, WIDTH):
         layers += [torch.nn.Linear(width, WIDTH), torch.nn.ReLU()]
@@ -53,7 +53,7 @@ def make(rank: int, world_size: int, seed: int, batch_size: int) -> Any:
 
 
 def timed(step: Callable[[int], None]) -> float:
-    """Seconds a step, after a few to warm up."""
+    """Return the seconds per step, after a few warm-up steps."""
     for index in range(WARM_STEPS):
         step(index)
     begin = time.monotonic()
@@ -63,7 +63,7 @@ def timed(step: Callable[[int], None]) -> float:
 
 
 def ours(rank: int, store_path: str) -> float:
-    """One measurement of `ssgd` on the gloo collective."""
+    """Measure `ssgd` on the gloo collective once."""
     store = FileStore(store_path, WORKERS)
     comm = GlooComm(store, rank, WORKERS, interface="wan0", channels=CHANNELS, timeout_s=120)
     clock = MonotonicClock()
@@ -87,12 +87,12 @@ def ours(rank: int, store_path: str) -> float:
 
 
 def ddp(rank: int, store_path: str) -> float:
-    """One measurement of DistributedDataParallel with torch.optim.SGD."""
+    """Measure DistributedDataParallel with torch.optim.SGD once."""
     os.environ["GLOO_SOCKET_IFNAME"] = ",".join(["wan0"] * CHANNELS)
     store = FileStore(store_path, WORKERS)
     torch.distributed.init_process_group("gloo", store=store, rank=rank, world_size=WORKERS)
-    # The group must outlive the model: destroyed as the last owner, DDP's reducer joins gloo's threads while it holds
-    # the interpreter's lock, which they may be waiting for (seen with torch 2.13).
+    # The group must outlive the model. If DDP's reducer is its last owner, it joins gloo's threads while it holds the
+    # interpreter's lock, and they can be waiting for that lock (seen with torch 2.13).
     seconds = _ddp_steps(rank)
     torch.distributed.destroy_process_group()
     return seconds
@@ -116,7 +116,7 @@ def _ddp_steps(rank: int) -> float:
 
 
 def worker(rank: int, sock: socket.socket, parent: int) -> None:
-    """Sets up the namespace, then measures what it is told."""
+    """Set up the namespace, then measure on request."""
     namespace.die_with_parent(parent)
     namespace.enter_private_network()
     device = tun.open_tun("wan0", worker_address(rank))
@@ -130,7 +130,7 @@ def worker(rank: int, sock: socket.socket, parent: int) -> None:
 
 
 def fork_workers() -> list[Channel]:
-    """One process a rank, forked before torch has run anything here."""
+    """Fork one process per rank, before torch has run anything in this one."""
     channels, parent = [], os.getpid()
     for rank in range(WORKERS):
         mine, theirs = socket.socketpair()
@@ -146,7 +146,7 @@ def fork_workers() -> list[Channel]:
 
 
 def main() -> int:
-    """Alternate, print, judge."""
+    """Measure alternately, print every pair, and return the exit code."""
     channels = fork_workers()
     profile = load("lan")
     with RelayEmulator() as relay, tempfile.TemporaryDirectory() as folder:
@@ -164,7 +164,9 @@ def main() -> int:
                 answers = [channel.recv() for channel in channels]
                 seconds[what] = max(float(answer["seconds"]) for answer in answers if answer)
             ratios.append(seconds["ssgd"] / seconds["ddp"])
-            print(f"pair {pair}: ssgd {seconds['ssgd']:.3f} s, ddp {seconds['ddp']:.3f} s a step, {ratios[-1]:.3f}")
+            print(
+                f"pair {pair}: ssgd {seconds['ssgd']:.3f}, ddp {seconds['ddp']:.3f} s per step, ratio {ratios[-1]:.3f}"
+            )
     for channel in channels:
         channel.close()
     median = statistics.median(ratios)

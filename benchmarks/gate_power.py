@@ -1,9 +1,10 @@
-"""How often the gate is wrong on this host, and whether it sees a slowdown: real namespaces, real TCP.
+"""Measure how often the gate is wrong on this host, and whether it detects a slowdown: real namespaces, real TCP.
 
     python benchmarks/gate_power.py [--equal 10] [--slower 3] [--slowdown 0.15]
 
-First the same revision against itself, which must never be called a regression; then against one in which `ssgd` sleeps
-for 15 % of every step. Takes one to two minutes a check. Exits with 1 if the gate was wrong.
+First it checks a revision against itself, which must never be reported as a regression. Then it checks it against a
+revision in which `ssgd` sleeps for 15 % of every step. Each check takes one to two minutes. The exit code is 1 if the
+gate was wrong.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ _prompt = SSGD.gradient
 
 
 def _late(self, g):
-    averaged = _prompt(self, g)  # before the sleep, which would pass while messages are in flight
+    averaged = _prompt(self, g)  # before the sleep, which would otherwise overlap with messages in flight
     now = _time.monotonic()
     _time.sleep({share} * (now - getattr(self, "_before", now)))
     self._before = _time.monotonic()
@@ -76,12 +77,12 @@ def main() -> int:
     false_alarms = sum(report["counts"]["regressed"] > 0 for report in equal)
     seen = sum(_verdicts(report).get("ssgd w2 20ms") == "regressed" for report in slower)
     print(f"{false_alarms} of {asked.equal} checks of equal revisions found a regression; "
-          f"{seen} of {asked.slower} saw ssgd {asked.slowdown:.0%} slower")  # fmt: skip
+          f"{seen} of {asked.slower} detected that ssgd was {asked.slowdown:.0%} slower")  # fmt: skip
     return 0 if false_alarms == 0 and seen == asked.slower else 1
 
 
 def _repository(folder: Path, slowdown: float) -> Path:
-    """This checkout as a repository of its own, with the revisions `base` and `slow`."""
+    """Clone this checkout and add the revisions `base` and `slow`."""
     _run("git", "clone", "--quiet", "--shared", str(ROOT), str(folder), cwd=ROOT)
     _run("git", "tag", "base", cwd=folder)
     (folder / "gate-power.toml").write_text(SPEC)

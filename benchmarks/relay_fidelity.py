@@ -1,8 +1,8 @@
-"""How faithful the relay is on this host: configured against measured, lateness, and processor time per packet.
+"""Measure how faithful the relay is on this host: configured and measured values, lateness, processor time per packet.
 
     python benchmarks/relay_fidelity.py
 
-As root, or where user namespaces and /dev/net/tun are open to the user. Takes about half a minute.
+It needs root, or user namespaces and access to /dev/net/tun. It takes about half a minute.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def main() -> None:
 
 
 def measure(slot: WorkerSlot, profile: Profile) -> ProbeReport:
-    """One worker at each site, every directed path, then the shared uplink."""
+    """Probe every directed path with one worker per site, then the shared uplink."""
     network = build(profile, [site.name for site in profile.sites])
     workers = slot.prepare(Group(network.workers))
     slot.emulator.apply(network)
@@ -49,7 +49,7 @@ def measure(slot: WorkerSlot, profile: Profile) -> ProbeReport:
 
 
 def print_probe(profile: Profile, report: ProbeReport) -> None:
-    """The fidelity table; configured values on the left of each pair."""
+    """Print the fidelity table; the left value of each pair is the configured one."""
     print(f"{profile.name}, rates x {_PAYLOAD_SCALE:g}: configured and measured, per directed path")
     heads = f"{'one-way ms':>18} {'error':>7} {'jitter ms':>13} {'rate Mbit/s':>16} {'overtaken':>9} {'lost':>5}"
     print(f"{'path':<18} {heads}")
@@ -66,13 +66,13 @@ def print_probe(profile: Profile, report: ProbeReport) -> None:
             f"shared up of {shared.site} (to {', '.join(shared.to)} at once):"
             f" {shared.rate_mbit:.1f} configured, {_cell(shared.measured_rate_mbit, 0, '.1f')} Mbit/s measured"
         )
-    print(f"largest error {_cell(report.one_way_error_ms, 0)} ms; {report.repeated} measured again")
+    print(f"largest error {_cell(report.one_way_error_ms, 0)} ms; {report.repeated} paths measured again")
     print("\n".join(report.reasons) or "all within tolerance")
     print(f"probe: {report.seconds:.1f} s\n")
 
 
 def load_relay(slot: WorkerSlot) -> EmulatorStats:
-    """Steady UDP at full rate on disjoint pairs of workers, at a round trip of 100 ms."""
+    """Send steady UDP at full rate between disjoint pairs of workers, at a round trip of 100 ms."""
     profile = uniform(2 * _LOAD_FLOWS, Delay.from_ms(100), Rate.from_mbit(1.2 * _LOAD_MBIT))
     network = build(profile, [site.name for site in profile.sites])
     workers: list[Any] = list(slot.prepare(Group(network.workers)))
@@ -92,11 +92,11 @@ def load_relay(slot: WorkerSlot) -> EmulatorStats:
 
 
 def print_load(stats: EmulatorStats) -> None:
-    """What the relay did and what it cost."""
+    """Print the work and the cost of the relay."""
     print(f"{_LOAD_FLOWS} flows of {_LOAD_MBIT} Mbit/s (UDP, {_PACKET_BYTES} bytes), round trip 100 ms")
     print(f"  delivered      {stats.packets} packets, {stats.bytes * 8 / _LOAD_S / 1e6:.0f} Mbit/s")
     print(f"  dropped        {sum(stats.drops.values())}")
-    print(f"  processor      {_cell(stats.cpu_us_per_packet, 0, '.1f')} us a packet")
+    print(f"  processor      {_cell(stats.cpu_us_per_packet, 0, '.1f')} us per packet")
     print(
         f"  lateness       p50 {_cell(stats.lateness_p50_ms, 0)}, p99 {_cell(stats.lateness_p99_ms, 0)},"
         f" max {_cell(stats.lateness_max_ms, 0)} ms"

@@ -1,11 +1,11 @@
-"""What losses do to RPS and to gradient sharing: paired differences of a run of `rps-loss`, with 95 % intervals.
+"""Show the effect of loss on RPS and gradient sharing: paired differences of a run of `rps-loss`, 95 % intervals.
 
     wanbench run rps-loss && python benchmarks/rps_loss.py [RUN] [--out DIR]
 
-Repetition k of every cell has one seed, so each accuracy is compared with that of the same algorithm without loss, and
-of synchronous SGD, on the same initial model and batches. Exits 1 unless, at 10 % loss, the interval of RPS minus
-itself without loss contains no loss above one point, and its replicas are ten times closer than those of gradient
-sharing.
+Repetition k has the same seed in every cell. So each accuracy is compared with that of the same algorithm without loss,
+and with that of synchronous SGD, on the same initial model and batches. The exit code is 0 if two claims hold at 10 %
+loss: the interval of RPS minus RPS without loss stays above minus one point, and the replicas of RPS are ten times
+closer than those of gradient sharing. Otherwise it is 1.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Cells = Mapping[tuple[str, float], Mapping[int, Mapping[str, Any]]]
 
 
 def cells_of(rows: Sequence[Mapping[str, Any]]) -> Cells:
-    """Valid repetitions by (kind, loss in percent) and seed."""
+    """Return the valid repetitions by (kind, loss in percent) and seed."""
     found: dict[tuple[str, float], dict[int, Mapping[str, Any]]] = {}
     for row in rows:
         if row["workers"] > 1 and row["status"] == "ok":
@@ -35,7 +35,7 @@ def cells_of(rows: Sequence[Mapping[str, Any]]) -> Cells:
 
 
 def accuracy_change(cells: Cells, one: tuple[str, float], other: tuple[str, float]) -> PairedDifference:
-    """How much more accurate one cell is than another."""
+    """Return the paired difference in accuracy of two cells."""
     mine, theirs = ({seed: row["accuracy"] for seed, row in cells[cell].items()} for cell in (one, other))
     found = paired_difference(mine, theirs)
     if found is None:
@@ -44,12 +44,12 @@ def accuracy_change(cells: Cells, one: tuple[str, float], other: tuple[str, floa
 
 
 def mean(cells: Cells, cell: tuple[str, float], column: str) -> float:
-    """Over the repetitions."""
+    """Return the mean over the repetitions."""
     return float(np.mean([row[column] for row in cells[cell].values()]))
 
 
 def show(cells: Cells) -> None:
-    """One line a cell."""
+    """Print one line per cell."""
     header = ("algorithm", "loss %", "blocks lost %", "accuracy %", "minus itself at 0 %", "minus ssgd", "spread")
     print("{:17}  {:>6}  {:>13}  {:>10}  {:25}  {:25}  {}".format(*header))
     for kind, loss in sorted(cells, key=lambda cell: (cell[0] != "ssgd", cell[0] != "rps", cell[1])):
@@ -64,7 +64,7 @@ def show(cells: Cells) -> None:
 
 
 def main() -> int:
-    """Print the table and judge. Returns the exit code."""
+    """Print the table and return the exit code."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("run", nargs="?", default="rps-loss")
     parser.add_argument("--out", type=Path, default=Path("results"))

@@ -1,10 +1,10 @@
-"""The virtual testbed against the emulated one over whole experiments: step time by cell, and how many agree.
+"""Compare the virtual testbed with the emulated one over whole experiments: step time by cell, and how many agree.
 
     python benchmarks/virtual_crosscheck.py [--out DIR] [EXPERIMENT ...]
 
-Default: latency-sweep and world4, as built in (3 repeats; about 25 minutes on two idle cores). Run again, it resumes.
-Each becomes a run `crosscheck-<name>` with `testbed` as an axis; `wanbench compare crosscheck-<name>` shows it again.
-Exits 1 unless 90 % of the cells are within 10 % and all within 20 %.
+The default experiments are latency-sweep and world4, as built in (3 repeats; about 25 minutes on two idle cores). A
+second call resumes. Each becomes a run `crosscheck-<name>` with `testbed` as an axis, which `wanbench compare
+crosscheck-<name>` shows again. The exit code is 1 unless 90 % of the cells agree within 10 % and all within 20 %.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ MOST = 0.90
 
 
 def crosscheck(name: str, out: Path) -> bool:
-    """Run an experiment on both testbeds and print the comparison; True if they agree."""
+    """Run an experiment on both testbeds, print the comparison, and return whether they agree."""
     spec = Spec.load(name).override({"name": f"crosscheck-{name}", "sweep.testbed": ["netns", "virtual"]})
     done = run(spec, out=out, where=name)
     comparison = compare(done.rows(), "testbed")

@@ -1,10 +1,10 @@
-"""Published times against the virtual testbed: what was fitted, what is predicted, and the error of both.
+"""Compare the virtual testbed with published times: fitted values, predicted values, and the error of both.
 
     python benchmarks/virtual_published.py        prints three tables; exits 1 if a prediction misses its limit
 
-* gloo under tc on AWS: 18 all-reduce times, nothing fitted, TCP's windows off; limit 20 %.
-* SGP poster: all-reduce SGD on 4 to 32 nodes; the workload is fitted to the first and the last, limit 5 % between.
-* paper-dts: the rate is fitted to a scalability of 0.008; nothing is held out, so it proves nothing.
+* gloo under tc on AWS: 18 all-reduce times; nothing is fitted, TCP's windows are off, the limit is 20 %.
+* SGP poster: all-reduce SGD on 4 to 32 nodes; the workload is fitted to the first and last, the limit between is 5 %.
+* paper-dts: the rate is fitted to a scalability of 0.008; nothing is held out, so this validates nothing.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ GLOO_LIMIT, POSTER_LIMIT = 0.20, 0.05
 
 
 def all_reduce_ms(network: EmulatedNetwork, collective: str, nbytes: int) -> float:
-    """One all-reduce that everybody joins at once."""
+    """Simulate one all-reduce that all workers join at the same time."""
     simulation = Simulation()
     fabric = SimulatedFabric(simulation, VirtualNetwork(network), collective, 1)
     for rank in range(network.workers):
@@ -48,7 +48,7 @@ def all_reduce_ms(network: EmulatedNetwork, collective: str, nbytes: int) -> flo
 
 
 def under_tc(nodes: int, delay_ms: float, gbit: float) -> EmulatedNetwork:
-    """Nodes with delay and rate on each of them."""
+    """Return a network with delay and rate on each node."""
     queue = Queue(gbit * 125e6, 1 << 40)
     link = Link(round(delay_ms * 1e6), 0, 0.0, UNLIMITED)
     return EmulatedNetwork(
@@ -62,7 +62,7 @@ def under_tc(nodes: int, delay_ms: float, gbit: float) -> EmulatedNetwork:
 
 
 def step_time_s(cell: TrainingCell, repeats: int) -> float:
-    """Median over repetitions of the slowest worker's step."""
+    """Return the median over repetitions of the slowest worker's step time."""
     times = []
     for rep in range(repeats):
         outcomes = simulate(jobs(cell, rep, ""), network_of(cell), Tcp()).outcomes
@@ -71,7 +71,7 @@ def step_time_s(cell: TrainingCell, repeats: int) -> float:
 
 
 def gloo() -> bool:
-    """True if all 18 are within the limit."""
+    """Return whether all 18 times are within the limit."""
     print("gloo under tc (nothing fitted): nodes, delay ms, Gbit/s, MB, published ms, predicted ms, error")
     worst = 0.0
     for nodes, delay_ms, gbit, mb, published in GLOO_UNDER_TC:
@@ -84,7 +84,7 @@ def gloo() -> bool:
 
 
 def poster() -> bool:
-    """True if the two that are held out are within the limit."""
+    """Return whether the two held-out times are within the limit."""
     print("SGP poster, all-reduce SGD: nodes, published s, simulated s, error")
     ok = True
     spec = Spec.load("sgp-poster")
@@ -102,7 +102,7 @@ def poster() -> bool:
 
 
 def paper_dts() -> None:
-    """What the fitted profile gives."""
+    """Print the result of the fitted profile."""
     text = """
 schema = 1
 name = "paper-dts"
@@ -115,7 +115,7 @@ run = { testbed = "virtual" }
 """
     cell = expand(Spec.from_toml(text, "paper-dts"), "paper-dts", FixedHost())[-1]
     assert isinstance(cell, TrainingCell)
-    print(f"paper-dts, ssgd on 16 workers, ring: scalability {0.3 / step_time_s(cell, 1):.4f}; 0.008 was fitted")
+    print(f"paper-dts, ssgd on 16 workers, ring: scalability {0.3 / step_time_s(cell, 1):.4f}; it was fitted to 0.008")
 
 
 if __name__ == "__main__":

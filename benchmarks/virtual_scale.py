@@ -1,12 +1,12 @@
-"""How long the virtual testbed takes for a training step, and how much memory, by number of workers.
+"""Measure the time and memory of the virtual testbed per training step, by number of workers.
 
-    python benchmarks/virtual_scale.py            the table of all collectives, 64 to 4096 workers on `aws`
+    python benchmarks/virtual_scale.py            a table of all collectives, 64 to 4096 workers on `aws`
     python benchmarks/virtual_scale.py --large    1024 workers x 100 steps of ssgd (one bucket) and dts; exits 1 above
                                                   60 s or 2 GiB
     python benchmarks/virtual_scale.py --sweep    latency-sweep with 3 repeats at payload scale 0.01 and 1, from the
                                                   command line to the figures; exits 1 above 20 s each
 
-ResNet-50 at full size (102 MB a message), phantoms for vectors. Each line runs in a process of its own.
+The workload is ResNet-50 at full size (102 MB per message), with phantoms for vectors. Each line runs in a new process.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ COLLECTIVES = ("direct", "ring", "halving-doubling", "hierarchical")
 
 
 def spec(workers: int, collective: str, algorithm: str, window: int) -> dict[str, Any]:
-    """One cell on aws."""
+    """Return a spec with one cell on aws."""
     return {
         "schema": 1,
         "name": "virtual-scale",
@@ -41,8 +41,8 @@ def spec(workers: int, collective: str, algorithm: str, window: int) -> dict[str
 
 
 def one(workers: int, collective: str, algorithm: str, window: int) -> None:
-    """Simulate one cell and print what it took."""
-    import torch  # noqa: F401  # not what is measured
+    """Simulate one cell and print its time and memory."""
+    import torch  # noqa: F401  # its import is not measured
 
     from wanbench.harness.plan.auto import FixedHost
     from wanbench.harness.plan.cell import TrainingCell
@@ -72,7 +72,7 @@ def one(workers: int, collective: str, algorithm: str, window: int) -> None:
 
 
 def measured(*cell: object) -> dict[str, Any]:
-    """`one` in a process of its own."""
+    """Run `one` in a new process."""
     command = [sys.executable, __file__, "--one", *map(str, cell)]
     done = subprocess.run(command, check=True, capture_output=True, text=True)
     found: dict[str, Any] = json.loads(done.stdout)
@@ -80,9 +80,10 @@ def measured(*cell: object) -> dict[str, Any]:
 
 
 def table() -> bool:
-    """Time per step by workers; True if it grows no faster than N log N."""
+    """Print the time per step by workers, and return whether it grows no faster than N log N."""
     print(
-        f"{'collective':18}{'workers':>8}{'ms a step':>12}{'growth':>9}{'N log N':>9}{'GiB':>7}{'simulated s/step':>18}"
+        f"{'collective':18}{'workers':>8}{'ms per step':>12}{'growth':>9}{'N log N':>9}{'GiB':>7}"
+        f"{'simulated s/step':>18}"
     )
     ok = True
     for collective in COLLECTIVES:
@@ -103,7 +104,7 @@ def table() -> bool:
 
 
 def large() -> bool:
-    """True if both algorithms stay within the limits."""
+    """Return whether both algorithms stay within the limits."""
     ok = True
     for algorithm in ("ssgd", "dts"):
         found = measured(1024, "direct", algorithm, 100)
@@ -117,7 +118,7 @@ def large() -> bool:
 
 
 def sweep() -> bool:
-    """True if the whole command stays within the limit at both scales."""
+    """Return whether the whole command stays within the limit at both scales."""
     ok = True
     for scale in ("0.01", "1.0"):
         with tempfile.TemporaryDirectory() as out:

@@ -1,6 +1,6 @@
 #!/bin/sh
-# A base image without a registry: Debian's own packages by debootstrap, imported as one layer.
-#   SUITE=bookworm NAME=wanbench-base sh scripts/base-image.sh        (root; debootstrap and docker)
+# Makes a base image without a registry: Debian packages, installed by debootstrap and imported as one layer.
+#   SUITE=bookworm NAME=wanbench-base sh scripts/base-image.sh        (as root; needs debootstrap and docker)
 set -eu
 
 SUITE=${SUITE:-bookworm}
@@ -15,7 +15,7 @@ for tool in debootstrap docker; do
     fi
 done
 if [ "$(id -u)" != 0 ]; then
-    say "debootstrap must be root; run: sudo make base-image-from-debian"
+    say "debootstrap needs root; run: sudo make base-image-from-debian"
     exit 3
 fi
 

@@ -1,4 +1,4 @@
-"""Checks a built site: every internal link leads to a page and a place on it, and nothing is loaded from elsewhere.
+"""Check a built site: every internal link has a target, and no page loads anything from another host.
 
 python scripts/check_site.py build/site
 """
@@ -14,18 +14,18 @@ _LOADS = {"script": "src", "img": "src", "iframe": "src", "source": "src"}
 
 
 class _Page(HTMLParser):
-    """What a page links to, what it loads, and the places on it that links may name."""
+    """The links of a page, the files it loads, and the anchors on it."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
         self.links: list[str] = []
         self.loads: list[str] = []
-        self.places = {"", "top"}
+        self.anchors = {"", "top"}
         self.feed(text)
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         values = {name: value or "" for name, value in attrs}
-        self.places |= {values[key] for key in ("id", "name") if key in values}
+        self.anchors |= {values[key] for key in ("id", "name") if key in values}
         if tag == "a" and "href" in values:
             self.links.append(values["href"])
         elif tag == "link" and values.get("rel") in ("stylesheet", "icon", "preload"):
@@ -35,10 +35,10 @@ class _Page(HTMLParser):
 
 
 def problems(site: Path) -> list[str]:
-    """A line for each link that leads nowhere and for each file that comes from elsewhere."""
+    """Return a line for each link without a target and for each file from another host."""
     pages = {path: _Page(path.read_text(encoding="utf-8")) for path in sorted(site.rglob("*.html"))}
     if not pages:
-        return [f"{site}: there is no page"]
+        return [f"{site}: no pages; expected *.html"]
     found = []
     for path, page in pages.items():
         where = path.relative_to(site)
@@ -50,8 +50,8 @@ def problems(site: Path) -> list[str]:
             target = (path.parent / unquote(parts.path)).resolve() if parts.path else path
             if not target.is_file():
                 found.append(f"{where}: {address}: no such file")
-            elif target in pages and unquote(parts.fragment) not in pages[target].places:
-                found.append(f"{where}: {address}: no such place on that page")
+            elif target in pages and unquote(parts.fragment) not in pages[target].anchors:
+                found.append(f"{where}: {address}: no such anchor on that page")
     return found
 
 

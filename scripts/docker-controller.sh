@@ -1,12 +1,12 @@
 #!/bin/sh
-# Entry of the controller's image: `wanbench` as the owner of the mounted working folder, so that results are theirs.
+# Entry point of the controller's image: runs `wanbench` as the owner of the mounted folder, who then owns the results.
 #   docker-controller.sh ARGUMENT...
 set -eu
 
 owner=$(stat -c '%u' .)
 group=$(stat -c '%g' .)
-# The one capability that is kept, where the container has it. (A limit on rtprio would do as well, but not every daemon
-# may set one.)
+# The only capability that is kept, if the container has it. (A limit on rtprio would do, too, but not every daemon can
+# set one.)
 keep=-all
 if setpriv --inh-caps=+sys_nice --ambient-caps=+sys_nice true 2>/dev/null; then
     keep=-all,+sys_nice

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Inside the image's build: installs packages into /opt/wanbench, from the wheels beside this script if there are any,
-# else from the public indexes.
+# Runs while an image is built: installs packages into /opt/wanbench, from the wheels next to this script if there are
+# any, else from the public indexes.
 #   sh docker-packages.sh REQUIREMENT...
 set -eu
 
@@ -16,7 +16,7 @@ if ls "$wheels"/torch-*.whl >/dev/null 2>&1; then
         $pip --no-index --find-links "$wheels" -c /tmp/constraints "$requirement"
     done
 else
-    # Its own index has the build without CUDA, which would be gigabytes.
+    # torch's own index has the build without CUDA, which saves gigabytes.
     $pip --index-url https://download.pytorch.org/whl/cpu "$(grep '^torch==' "$wheels/constraints.txt")"
     grep -v '^torch==' "$wheels/constraints.txt" >/tmp/constraints
     $pip -c /tmp/constraints "$@"

@@ -1,9 +1,9 @@
-"""Executes a notebook in this process and stores its outputs, without Jupyter.
+"""Execute a notebook in this process and store its outputs, without Jupyter.
 
     python scripts/execute_notebook.py docs/results.ipynb
 
-Code cells may hold plain Python; the value of a last expression is shown as a notebook would show it: as HTML where it
-offers that, as a PNG where it is a figure, else as text.
+Code cells can hold plain Python. The value of the last expression is shown as a notebook shows it: as a PNG if it is a
+figure, as HTML if it offers that, else as text.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Any
 
 
 def execute(path: Path) -> dict[str, Any]:
-    """The notebook with fresh outputs; cells run in its folder. Raises: whatever a cell raises."""
+    """Return the notebook with new outputs; cells run in its folder. Raises: whatever a cell raises."""
     notebook: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     namespace: dict[str, Any] = {}
     before = Path.cwd()

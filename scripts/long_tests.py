@@ -1,9 +1,9 @@
-"""Runs the tests marked `long`, and writes the documentation's page about them.
+"""Run the tests marked `long`, and write the documentation page about them.
 
     python scripts/long_tests.py docs/reference/long-tests.md [PYTEST ARGUMENTS...]
 
-As root with a Docker daemon; those of netem run in User-Mode Linux where this kernel has none. The page says what was
-run, when, on which commit and how it ended. Exit status: 1 if anything failed.
+It needs root and a Docker daemon. Tests with netem run in User-Mode Linux if this kernel has no netem. The page shows
+the tests, the date, the commit and the outcome. The exit status is 1 if anything failed.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ LANES = {
 }
 _SUMMARY = re.compile(r"^=+ (\d.* in [\d.]+s.*?) =+$")
 NOTHING_SELECTED = 5
-PAGE = """# Tests that take long
+PAGE = """# Long tests
 
-Soaks, random grids, kill matrices and whole images: what other tests do once, done many times over. They are marked
-`long`, and left out of `make test` and of CI. `make test-long` runs them and writes this page.
+Soaks, random grids, kill matrices and whole images. They repeat many times what other tests do once. They are marked
+`long` and are not part of `make test` or of CI. `make test-long` runs them and writes this page.
 
 {host}
 
@@ -49,32 +49,32 @@ Soaks, random grids, kill matrices and whole images: what other tests do once, d
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a lane ended: its exit status, pytest's own summary, and how long it took."""
+    """How a lane ended: its exit status, pytest's summary, and its duration."""
 
     status: int
-    said: str
+    summary: str
     seconds: float
 
 
 def run(command: list[str]) -> Outcome:
-    """Run a lane; its output is shown as it comes."""
-    began, said = time.monotonic(), ""
+    """Run a lane and print its output immediately."""
+    began, summary = time.monotonic(), ""
     environment = {**os.environ, "MARKS": "netem and long", "PYTHON": sys.executable}
     with subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         for line in process.stdout:
             print(line, end="", flush=True)
-            summary = _SUMMARY.match(line)
-            said = summary[1] if summary else said
+            found = _SUMMARY.match(line)
+            summary = found[1] if found else summary
     status = 0 if process.returncode == NOTHING_SELECTED else process.returncode
-    return Outcome(status, said or f"exit status {process.returncode}", time.monotonic() - began)
+    return Outcome(status, summary or f"exit status {process.returncode}", time.monotonic() - began)
 
 
 def tests() -> dict[str, int]:
-    """Every long test, with the number of its cases."""
+    """Return every long test with its number of cases."""
     listing = [*PYTEST, "tests", "-m", "long", "--collect-only", "-q"]
-    said = subprocess.run(listing, cwd=ROOT, capture_output=True, text=True, check=True).stdout
-    return dict(Counter(re.findall(r"^(\S+?::\w+)", said, re.MULTILINE)))
+    listed = subprocess.run(listing, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    return dict(Counter(re.findall(r"^(\S+?::\w+)", listed, re.MULTILINE)))
 
 
 def git(*arguments: str) -> str:
@@ -82,8 +82,8 @@ def git(*arguments: str) -> str:
 
 
 def about() -> str:
-    """What is tested, when and where."""
-    changed = " with changes that are not committed" if git("status", "--porcelain", "--untracked-files=no") else ""
+    """Return the date, the commit and the host."""
+    changed = " with uncommitted changes" if git("status", "--porcelain", "--untracked-files=no") else ""
     return (
         f"Last run: {datetime.now(UTC):%Y-%m-%d}, commit `{git('rev-parse', '--short=12', 'HEAD')}`{changed}, "
         f"Python {platform.python_version()}, {os.cpu_count()} processors."
@@ -91,9 +91,9 @@ def about() -> str:
 
 
 def page(host: str, outcomes: dict[str, Outcome]) -> str:
-    """The page, of the lanes that have ended."""
+    """Return the page for the lanes that have ended."""
     lanes = [
-        f"| {name} | {outcomes[name].said} | {outcomes[name].seconds / 60:.0f} |"
+        f"| {name} | {outcomes[name].summary} | {outcomes[name].seconds / 60:.0f} |"
         if name in outcomes
         else f"| {name} | not run | |"
         for name in LANES

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Runs tests that measure, by a pytest command. On a host that others use, a measurement can be disturbed; a fault is
-# there again. So what fails is run once more, by itself, in a new process, and both outcomes are printed.
+# Runs a pytest command whose tests measure. A busy host can disturb a measurement, but a bug fails again. So failed
+# tests are run once more, alone and in a new process, and both outcomes are printed.
 #   sh scripts/measured-tests.sh .venv/bin/python -m pytest tests/e2e
 set -eu
 
@@ -11,6 +11,6 @@ trap 'exit 143' TERM
 
 status=0
 "$@" -o cache_dir="$cache" || status=$?
-[ "$status" = 1 ] || exit "$status" # 1: tests failed; anything else is no measurement
-echo "measured-tests: what failed is run once more"
+[ "$status" = 1 ] || exit "$status" # 1: tests failed; other codes are not about tests
+echo "measured-tests: running the failed tests once more"
 "$@" -o cache_dir="$cache" --last-failed

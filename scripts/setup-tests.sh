@@ -1,9 +1,9 @@
 #!/bin/sh
-# Installs the system packages that lanes of the tests need beside Python; quick when they are there.
-#   sh scripts/setup-tests.sh LANE...     kernel: netem, in User-Mode Linux where this kernel has none
-#                                         docker: containers, with a private daemon where none runs
-#                                         programs: what tests run under `wanbench exec`
-#                                         browser: the report, in headless Chromium
+# Installs the system packages that test lanes need. It is quick if they are installed.
+#   sh scripts/setup-tests.sh LANE...     kernel: netem, in User-Mode Linux if this kernel has none
+#                                         docker: containers, with a private daemon if none runs
+#                                         programs: programs that tests run under `wanbench exec`
+#                                         browser: the report and the site, in headless Chromium
 set -eu
 
 say() { printf 'setup-tests: %s\n' "$*" >&2; }

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Sets up a virtual environment with everything wanbench needs; quick when nothing has changed.
+# Sets up a virtual environment with everything that wanbench needs. It is quick if nothing has changed.
 #   VENV=.venv PYTHON=python3 sh scripts/setup.sh
 set -eu
 
@@ -9,7 +9,7 @@ cd "$(dirname "$0")/.."
 
 say() { printf 'setup: %s\n' "$*" >&2; }
 
-# Debian and Ubuntu ship venv apart from Python; nothing else is needed from the system.
+# Debian and Ubuntu package venv separately from Python; wanbench needs nothing else from the system.
 if ! "$PYTHON" -c 'import ensurepip, venv' 2>/dev/null; then
     packages="python3 python3-venv"
     if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
@@ -21,7 +21,7 @@ if ! "$PYTHON" -c 'import ensurepip, venv' 2>/dev/null; then
     fi
 fi
 if ! "$PYTHON" -c 'import sys; sys.exit(sys.version_info < (3, 11))'; then
-    say "Python 3.11 or newer is needed, this is $("$PYTHON" -V); choose one with: make PYTHON=python3.12 ..."
+    say "wanbench needs Python 3.11 or newer, but $PYTHON is $("$PYTHON" -V); choose another: make PYTHON=python3.12 ..."
     exit 3
 fi
 
@@ -31,11 +31,11 @@ if [ -f "$stamp" ] && [ "$(cat "$stamp")" = "$wanted" ]; then
     exit 0
 fi
 
-# A torch that is there already is used: it may be built for this machine's GPU.
+# An installed torch is used: it can be built for this machine's GPU.
 constraints=$VENV/constraints.txt
 if [ ! -d "$VENV" ]; then
     if "$PYTHON" -c 'import torch' 2>/dev/null; then
-        say "using the torch that $PYTHON has"
+        say "using the torch of $PYTHON"
         "$PYTHON" -m venv --system-site-packages "$VENV"
     else
         "$PYTHON" -m venv "$VENV"
@@ -45,11 +45,11 @@ if "$VENV/bin/python" -c 'import torch' 2>/dev/null; then
     grep -v '^torch==' constraints.txt >"$constraints"
 else
     cp constraints.txt "$constraints"
-    # By its exact version first and alone: ranges in other packages might choose a build with CUDA.
+    # First, alone and pinned: the version ranges of other packages could choose a build with CUDA.
     say "installing $(grep '^torch==' constraints.txt)"
     "$VENV/bin/python" -m pip install -q --disable-pip-version-check "$(grep '^torch==' constraints.txt)"
 fi
-say "installing wanbench and its tools"
+say "installing wanbench and the development tools"
 "$VENV/bin/python" -m pip install -q --disable-pip-version-check -c "$constraints" -e '.[dev]'
 printf '%s\n' "$wanted" >"$stamp"
 say "ready: $VENV/bin/wanbench"

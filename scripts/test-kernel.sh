@@ -1,14 +1,14 @@
 #!/bin/sh
-# Runs the tests that need netem: on this kernel where it has netem, else in User-Mode Linux. As root containers are
-# among them, with a Docker daemon of their own where none runs.
+# Runs the tests that need netem: on this kernel if it has netem, else in User-Mode Linux. As root this includes tests
+# with containers, with a private Docker daemon if none runs.
 #   PYTHON=.venv/bin/python sh scripts/test-kernel.sh [PYTEST ARGUMENTS...]
-#   MARKS="netem and long"   which of them, for pytest's -m; without it all that are not long
+#   MARKS="netem and long"   selects tests, as pytest -m; the default is all that are not long
 set -eu
 cd "$(dirname "$0")/.."
 PYTHON=${PYTHON:-.venv/bin/python}
 
 [ $# -gt 0 ] || set -- -v
-# Units are not among them, and would have to be imported to know it.
+# Unit tests are left out: no unit needs netem, and collecting them takes time.
 set -- tests/kernel tests/e2e tests/docker "$@"
 require=netem with=
 if [ "$(id -u)" = 0 ]; then
@@ -17,13 +17,13 @@ fi
 export WANBENCH_REQUIRE="$require${WANBENCH_REQUIRE:+,$WANBENCH_REQUIRE}"
 missing=$("$PYTHON" -m wanbench.harness.emulators.netem.detect)
 if [ -n "$missing" ]; then
-    echo "test-kernel: in User-Mode Linux, because: $missing" >&2
+    echo "test-kernel: using User-Mode Linux, because: $missing" >&2
     exec sh scripts/uml-run.sh --timeout 2700 $with sh scripts/measured-tests.sh "$PYTHON" -m pytest -m "${MARKS:-netem}" "$@"
 fi
-echo "test-kernel: on this kernel, which has netem" >&2
+echo "test-kernel: using this kernel, which has netem" >&2
 if [ "$(id -u)" = 0 ]; then
     exec $with sh scripts/measured-tests.sh "$PYTHON" -m pytest -m "${MARKS:-netem}" "$@"
 fi
-# Root of namespaces of its own, which end with it however it ends.
+# Root in new namespaces, which disappear with it however it ends.
 exec unshare --user --map-root-user --net --mount --pid --fork --kill-child --mount-proc \
     sh scripts/measured-tests.sh "$PYTHON" -m pytest -m "${MARKS:-netem}" "$@"

@@ -1,9 +1,9 @@
 #!/bin/sh
-# Runs a command under a kernel that has netem, on any Linux host: User-Mode Linux, an ordinary process.
+# Runs a command on a kernel that has netem, on any Linux host: User-Mode Linux, which is an ordinary process.
 #   scripts/uml-run.sh [--mem 3G] [--timeout 900] COMMAND...
-# The guest's root file system is the host's, so the command finds the same programs and files, in the same folder and
-# with the same environment; it acts with the rights of the caller. TMPDIR, /run and /dev/shm are the guest's own.
-# Its output appears as it comes; its exit status is the script's (124: timeout, 125: the guest itself failed).
+# The guest uses the host's root file system, so the command finds the same programs and files, in the same folder and
+# with the same environment, and has the caller's rights. The guest has its own TMPDIR, /run and /dev/shm.
+# Output appears immediately. The exit status is the command's (124: timeout, 125: the guest itself failed).
 set -eu
 
 memory=3G timeout=900
@@ -19,7 +19,7 @@ done
 [ $# -gt 0 ] || { echo "usage: uml-run.sh [--mem 3G] [--timeout 900] COMMAND..." >&2; exit 2; }
 
 uml=$(command -v linux.uml) || {
-    echo "uml-run: linux.uml: not found; sh scripts/setup-tests.sh kernel" >&2
+    echo "uml-run: linux.uml: not found; install it: sh scripts/setup-tests.sh kernel" >&2
     exit 125
 }
 modules=$(dirname "$(ls -d /usr/lib/uml/modules/*/kernel)")
@@ -27,7 +27,7 @@ modules=$(dirname "$(ls -d /usr/lib/uml/modules/*/kernel)")
 state=$(mktemp -d /tmp/wanbench-uml.XXXXXX)
 guest= tail=
 cleanup() {
-    # The group that `timeout` has made: the guest's processes are processes of the host.
+    # The group that `timeout` created: the guest's processes are processes of the host.
     [ -z "$guest" ] || kill -9 -- "-$guest" 2>/dev/null || kill -9 "$guest" 2>/dev/null || true
     [ -z "$tail" ] || kill "$tail" 2>/dev/null || true
     rm -rf "$state"
@@ -61,7 +61,7 @@ for module in veth sch_netem sch_htb sch_tbf cls_u32 tun bridge overlay br_netfi
 done >/dev/null 2>&1
 chmod 666 /dev/net/tun
 ip link set lo up
-sysctl -qw net.core.rmem_max=8388608  # one processor: a receiver may have to wait until a whole train has come
+sysctl -qw net.core.rmem_max=8388608  # one processor: a receiver can run only after a whole train has arrived
 (
     . '$state/environment'
     export TMPDIR='$state/tmp'
@@ -79,7 +79,7 @@ if grep -q amx_tile /proc/cpuinfo; then
     cc -shared -fPIC -O2 -o "$state/xstate.so" "$(dirname "$0")/uml-xstate.c" -ldl
     preload=$state/xstate.so
 fi
-# The guest's memory is a file in /dev/shm. Its clock is the host's, so it has to be on time where that is allowed.
+# The guest's memory is a file in /dev/shm. Its clock is the host's, so it gets priority if that is allowed.
 urgent=
 if nice -n -10 true 2>&1 | { ! grep -q .; }; then urgent="nice -n -10"; fi
 env -u TMPDIR LD_PRELOAD="$preload" $urgent timeout -k 5 "$timeout" "$uml" root=/dev/root rootfstype=hostfs rootflags=/ rw "mem=$memory" "init=$state/init" \
@@ -93,7 +93,7 @@ guest=
 wait "$tail" || true
 tail=
 if [ "$ended" = 124 ] || [ "$ended" = 137 ]; then
-    echo "uml-run: no end within $timeout s" >&2
+    echo "uml-run: stopped after $timeout s" >&2
     exit 124
 fi
 if [ ! -s "$state/status" ] || ! grep -q guest-is-done "$state/console" || grep -qi 'kernel panic' "$state/console"; then

@@ -1,9 +1,9 @@
-/* Lets User-Mode Linux 6.1 run on processors with more registers than it knows (Intel AMX); preloaded by uml-run.sh.
+/* Lets User-Mode Linux 6.1 run on processors with more registers than it knows (Intel AMX). uml-run.sh preloads it.
  *
- * It moves the extended registers of its processes as the first 2.7 kB of the xstate area. Where the processor has
- * more, ptrace still hands out a part, but only takes the whole (EFAULT otherwise), and the guest kernel panics as it
- * starts its first process. So what is written here is laid over the whole that is in force; the registers beyond stay
- * as they are. */
+ * User-Mode Linux saves and restores the extended registers of its processes as the first 2.7 kB of the xstate area. If
+ * the processor has more, ptrace still reads a part but writes only the whole (EFAULT otherwise), and the guest kernel
+ * panics when it starts its first process. So each partial write is copied over the current registers, and the whole is
+ * written; the registers beyond that part keep their values. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <elf.h>

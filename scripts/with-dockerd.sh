@@ -1,6 +1,6 @@
 #!/bin/sh
-# Runs a command with a Docker daemon: the one that answers, else (as root) a private one without any network, which
-# is gone afterwards with everything in it.
+# Runs a command with a Docker daemon: the running one, else (as root) a private one without a network, which is removed
+# afterwards with everything in it.
 #   sh scripts/with-dockerd.sh COMMAND [ARGUMENT...]
 set -eu
 
@@ -16,7 +16,7 @@ for tool in docker dockerd setpriv; do
     fi
 done
 if [ "$(id -u)" != 0 ]; then
-    say "no Docker daemon answers, and only root can start one; run as root, or: sudo systemctl start docker"
+    say "no Docker daemon responds, and only root can start one; run as root, or: sudo systemctl start docker"
     exit 3
 fi
 
@@ -29,7 +29,7 @@ finish() {
         kill -TERM "$daemon" 2>/dev/null || true
         wait "$daemon" 2>/dev/null || true
     fi
-    # What a killed daemon leaves mounted; the deepest first.
+    # A killed daemon leaves mounts; unmount the deepest first.
     awk -v folder="$folder/" 'index($2, folder) == 1 { print $2 }' /proc/mounts | sort -r |
         while read -r mounted; do umount -l "$mounted" || true; done
     rm -rf "$folder"
@@ -38,7 +38,7 @@ trap finish EXIT
 trap 'exit 130' INT
 trap 'exit 143' TERM
 
-# It ends with this script, however that ends.
+# The daemon ends with this script, however it ends.
 setpriv --pdeathsig TERM dockerd --host "unix://$folder/docker.sock" --data-root "$folder/data" \
     --exec-root "$folder/exec" --pidfile "$folder/pid" --group root \
     --bridge none --iptables=false --ip-forward=false --ip-masq=false >"$folder/log" 2>&1 &

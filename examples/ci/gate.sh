@@ -1,8 +1,8 @@
 #!/bin/sh
 # The gate in any CI system: sh gate.sh [BASE]
 #   without BASE   simulated, exact, against baselines/gate.json
-#   with BASE      measured on an emulated network, this revision by turns with BASE
-# Leaves gate.xml (JUnit), gate.md (Markdown) and results/check-gate/check.json.
+#   with BASE      measured on an emulated network, this revision alternately with BASE
+# Writes gate.xml (JUnit), gate.md (Markdown) and results/check-gate/check.json.
 set -u
 
 rm -f gate.md
@@ -15,9 +15,9 @@ code=$?
 
 case $code in
     0) ;;
-    1) echo "gate: something got slower, or a requirement is broken" >&2 ;;
-    4) echo "gate: a cell failed; that says nothing about its speed" >&2 ;;
-    5) echo "gate: no telling; on a quiet machine, try again" >&2 ;;
-    *) echo "gate: nothing was judged" >&2 ;;
+    1) echo "gate: a cell regressed, or a requirement is broken" >&2 ;;
+    4) echo "gate: a cell failed, so its speed is unknown" >&2 ;;
+    5) echo "gate: inconclusive; try again on a quiet machine" >&2 ;;
+    *) echo "gate: not checked; see the error above" >&2 ;;
 esac
 exit $code

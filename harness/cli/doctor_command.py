@@ -28,8 +28,12 @@ def command(as_json: bool) -> None:
     else:
         for finding in findings:
             click.echo(f"{finding.state:7}  {finding.topic:10}  {finding.found}")
-            for label, text in (("fix", finding.fix), ("meanwhile", finding.meanwhile)):
-                if text is not None and finding.state != "ok":
-                    click.echo(f"{'':19}  {label}: {text}")
+            if finding.state == "ok":
+                continue
+            fixes = (finding.fix or "").splitlines()
+            remarks = [("or" if at else "fix", fix) for at, fix in enumerate(fixes)]
+            remarks += [("until then", finding.meanwhile)] if finding.meanwhile else []
+            for label, text in remarks:
+                click.echo(f"{'':19}  {label}: {text}")
     if not can_run(findings):
         raise HostError("nothing can be emulated here; see the fixes above, or simulate: --testbed virtual")

@@ -1,6 +1,6 @@
-"""What this host can do, one finding a line: the exact fix for what is missing, and what works meanwhile.
+"""Check what this host can do: one finding per line, with the exact fix and what works without it.
 
-A fix is a line for a shell, with a remark behind `#`; where no command helps there is none.
+A fix is one or more lines for a shell, the best first, each with a remark after `#`. It is None if no command helps.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ import json
 import os
 import platform
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -29,10 +30,12 @@ State = Literal["ok", "missing", "note"]
 _GOVERNORS = Path("/sys/devices/system/cpu")
 _SYSTEMD = Path("/run/systemd/system")
 _MODULES = Path("/lib/modules")
+_APPARMOR = "/etc/apparmor.d/wanbench"
 _UDEV = """echo 'KERNEL=="tun", MODE="0666"' | sudo tee /etc/udev/rules.d/70-tun.rules"""
 _AS_ROOT = "or run as root"
+_RUN_AS_ROOT = 'sudo -E "$(command -v wanbench)" doctor  # run wanbench as root; nothing on the host changes'
 
-# Runs in a process of its own, which gives itself a private network and tries what a worker and a relay would do.
+# Runs in a separate process, which enters a private network and tries what a worker and a relay would do.
 _TRY = """
 import json, os
 from wanbench.workloads.process import namespace, tun
@@ -65,8 +68,8 @@ class HostCheck:
     """One line of the doctor's report.
 
     Attributes:
-        topic: what was looked at. state: `missing` keeps something from working, `note` makes it worse.
-        found: what is there, in words. fix: a line for a shell, if one helps. meanwhile: what works without it.
+        topic: what was checked. state: `missing` prevents something from working, `note` degrades it.
+        found: the finding, for people. fix: lines for a shell, the best first. meanwhile: what works without the fix.
     """
 
     topic: str
@@ -77,7 +80,7 @@ class HostCheck:
 
 
 def examine() -> list[HostCheck]:
-    """Look at everything; takes about two seconds and leaves nothing behind."""
+    """Run every check. This takes about two seconds and leaves nothing behind."""
     tried = _tried()
     parts: tuple[Callable[[], Iterator[HostCheck]], ...] = (
         _software,
@@ -93,7 +96,7 @@ def examine() -> list[HostCheck]:
 
 
 def can_run(findings: list[HostCheck]) -> bool:
-    """True if at least one testbed works with at least one emulator."""
+    """Return whether at least one testbed works with at least one emulator."""
     missing = {finding.topic for finding in findings if finding.state == "missing"}
     emulator = not {"TUN device", "netem"} <= missing
     containers = not {"Docker", "image"} & missing
@@ -110,8 +113,8 @@ def _tried() -> dict[str, Any]:
         env=child.environment(),
     )
     if done.returncode != 0:
-        said = done.stderr.strip().splitlines()[-1:] or ["it said nothing"]
-        raise HostError(f"doctor: the trial process ended with status {done.returncode}: {said[0]}")
+        last = done.stderr.strip().splitlines()[-1:] or ["it printed nothing"]
+        raise HostError(f"doctor: the trial process ended with status {done.returncode}: {last[0]}")
     answer: dict[str, Any] = json.loads(done.stdout)
     return answer
 
@@ -129,26 +132,48 @@ def _namespaces(tried: dict[str, Any]) -> Iterator[HostCheck]:
     why = tried["namespace"]
     if why is None:
         how = "as root" if os.geteuid() == 0 else "without root"
-        yield HostCheck("namespaces", "ok", f"private networks can be made, {how}")
+        yield HostCheck("namespaces", "ok", f"private networks can be created, {how}")
         return
     found, advice = _split(why)
-    command = _command(advice)
+    fix = _allow_namespaces(why, _command(advice))
+    yield HostCheck("namespaces", "missing", found, fix, "--testbed docker, if Docker works; --testbed virtual")
+
+
+def _allow_namespaces(why: str, command: str | None) -> str:
+    """Return the remedies, one per line: what weakens the whole host comes last, and says so."""
+    if "AppArmor" in why:
+        weaker = "sudo sysctl -w kernel.apparmor_restrict_unprivileged_userns=0"
+        remark = "last resort: switches this protection off for every program on the host, until the next boot"
+        return f"{_RUN_AS_ROOT}\n{_apparmor_profile()}\n{weaker}  # {remark}"
+    if command is not None and "unprivileged_userns_clone" in command:
+        return f"{_RUN_AS_ROOT}\n{command}  # lets every program on the host create namespaces, until the next boot"
     if command is not None:
-        fix = f"{command}  # until the next boot{'' if os.geteuid() == 0 else f'; {_AS_ROOT}'}"
-    elif os.geteuid() != 0:
-        fix = 'sudo -E "$(command -v wanbench)" doctor  # as root'
-    else:
-        fix = "docker run --cap-add SYS_ADMIN --device /dev/net/tun IMAGE  # a container needs this right"
-    yield HostCheck("namespaces", "missing", found, fix, "--testbed docker, where Docker works; --testbed virtual")
+        return f"{command}  # until the next boot{'' if os.geteuid() == 0 else f'; {_AS_ROOT}'}"
+    if os.geteuid() != 0:
+        return _RUN_AS_ROOT
+    return "docker run --cap-add SYS_ADMIN --device /dev/net/tun IMAGE  # containers need this capability"
+
+
+def _apparmor_profile() -> str:
+    """Return the command that installs an AppArmor profile which lets this interpreter create user namespaces.
+
+    It attaches to the interpreter because every process that creates a namespace is started as `sys.executable`. The
+    syntax is that of AppArmor 4.0; it has not been tried on Ubuntu 24.04.
+    """
+    rule = f'profile wanbench "{os.path.realpath(sys.executable)}" flags=(unconfined) {{ userns, }}'
+    text = f"'abi <abi/4.0>,' 'include <tunables/global>' {shlex.quote(rule)}"
+    install = f"printf '%s\\n' {text} | sudo tee {_APPARMOR} && sudo apparmor_parser -r {_APPARMOR}"
+    narrower = " (to narrow it: a venv created with --copies)" if os.path.islink(sys.executable) else ""
+    return f"{install}  # once: allows every program of this Python interpreter{narrower}"
 
 
 def _tun(tried: dict[str, Any]) -> Iterator[HostCheck]:
     why = choice.why_no_relay() or tried["tun"]
     if why is None:
-        yield HostCheck("TUN device", "ok", "/dev/net/tun is open to this user: the relay emulator works")
+        yield HostCheck("TUN device", "ok", "this user can open /dev/net/tun: the relay emulator works")
         return
     found, _ = _split(why)
-    meanwhile = "--emulator netem, where the kernel has it; --testbed virtual"
+    meanwhile = "--emulator netem, if the kernel has it; --testbed virtual"
     fix = _module("tun", "CONFIG_TUN")
     if "denied" in why.lower() or "not permitted" in why.lower():
         fix = f"sudo chmod 0666 /dev/net/tun  # {_AS_ROOT}; to keep it: {_UDEV}"
@@ -158,19 +183,19 @@ def _tun(tried: dict[str, Any]) -> Iterator[HostCheck]:
 def _netem() -> Iterator[HostCheck]:
     why = choice.why_no_netem()
     if why is None:
-        yield HostCheck("netem", "ok", "this kernel has sch_netem: --emulator auto takes it")
+        yield HostCheck("netem", "ok", "this kernel has sch_netem: --emulator auto uses it")
         return
     found, advice = _split(why)
     lacking = re.search(r"\((CONFIG_\w+)\): sudo modprobe (\w+)", why)
     fix = _module(lacking[2], lacking[1]) if lacking else _command(advice)
     if fix is None and lacking:
-        found += ", and no modules to load"
-        fix = "sh scripts/uml-run.sh wanbench doctor  # a kernel as a process; sh scripts/setup-tests.sh kernel gets it"
+        found += ", and no module to load"
+        fix = "sh scripts/uml-run.sh wanbench doctor  # User-Mode Linux; install: sh scripts/setup-tests.sh kernel"
     yield HostCheck("netem", "missing", found, fix, "--emulator relay")
 
 
 def _module(name: str, option: str) -> str | None:
-    """The line that loads a module of the kernel, after getting it where it comes apart; None if none can be."""
+    """Return the line that installs and loads a kernel module; None if there is none to load."""
     release = platform.release()
     load = f"sudo modprobe {name}  # {option}"
     if any((_MODULES / release).rglob(f"{name}.ko*")):
@@ -193,14 +218,14 @@ def _distribution() -> str:
 def _tcp(tried: dict[str, Any]) -> Iterator[HostCheck]:
     host = _read("/proc/sys/net/ipv4/tcp_congestion_control") or "unknown"
     usable = ", ".join(tried["tcp"]) or "none"
-    text = f"the host uses {host}; private networks may use {usable}"
+    text = f"the host uses {host}; private networks can use {usable}"
     if tried["namespace"] is not None:
         return
     if "reno" in tried["tcp"]:
         yield HostCheck("TCP", "ok", text)
         return
     fix = 'sudo sysctl -w net.ipv4.tcp_allowed_congestion_control="reno cubic"'
-    yield HostCheck("TCP", "missing", text, fix, "another one in network.tcp of a spec, --congestion of exec")
+    yield HostCheck("TCP", "missing", text, fix, "another congestion control: network.tcp in a spec, exec --congestion")
 
 
 def _docker() -> Iterator[HostCheck]:
@@ -212,7 +237,7 @@ def _docker() -> Iterator[HostCheck]:
     found, advice = _split(why)
     fix = _command(advice)
     if "another kernel" in why or "remaps users" in why:
-        fix = "docker compose run --rm wanbench doctor  # the same in a container"
+        fix = "docker compose run --rm wanbench doctor  # run wanbench in a container, too"
     elif "usermod" in why:
         fix = f"{fix}  # then log in again; {_AS_ROOT}"
     elif "no daemon" in why and shutil.which("dockerd", path=f"{os.defpath}:/usr/sbin:/sbin:/usr/local/bin") is None:
@@ -230,18 +255,24 @@ def _image() -> Iterator[HostCheck]:
     except HostError:
         ours = name == daemon.IMAGE
         fix = "make image  # without a registry: sudo make base-image-from-debian && make image BASE=wanbench-base"
-        found = f"no image {name!r} for --testbed docker"
+        found = f"--testbed docker has no image {name!r}"
         yield HostCheck("image", "missing", found, fix if ours else f"docker pull {name}", "--testbed netns")
         return
-    yield HostCheck("image", "ok", f"{name} ({digest.removeprefix('sha256:')[:12]}) is there for --testbed docker")
+    yield HostCheck("image", "ok", f"--testbed docker has its image: {name} ({digest.removeprefix('sha256:')[:12]})")
 
 
 def _processors() -> Iterator[HostCheck]:
     cores, memory = os.cpu_count() or 1, _memory_gib()
     text = f"{cores} core{'s' * (cores > 1)}, {memory:.0f} GiB of memory"
     if cores < 2:
-        found = f"{text}; workers, emulator and controller share one"
-        yield HostCheck("processors", "note", found, None, "workloads by numbers, which sleep; --testbed virtual")
+        found = f"{text}: workers, emulator and controller share it"
+        yield HostCheck(
+            "processors",
+            "note",
+            found,
+            None,
+            "workloads by numbers, which only sleep; --testbed virtual",
+        )
     else:
         yield HostCheck("processors", "ok", text)
     governors = {_read(str(path)) for path in _GOVERNORS.glob("cpu[0-9]*/cpufreq/scaling_governor")}
@@ -250,7 +281,7 @@ def _processors() -> Iterator[HostCheck]:
         yield HostCheck(
             "governor",
             "note",
-            f"processors change their speed ({', '.join(slow)}): steps vary more",
+            f"processors change their speed ({', '.join(slow)}), so step times vary more",
             "echo performance | sudo tee /sys/devices/system/cpu/cpu*/cpufreq/scaling_governor",
             "more repetitions: --set run.repeats=5",
         )
@@ -258,28 +289,28 @@ def _processors() -> Iterator[HostCheck]:
 
 def _priority(tried: dict[str, Any]) -> Iterator[HostCheck]:
     if tried["realtime"]:
-        yield HostCheck("priority", "ok", "the relay runs ahead of the workers (real-time priority)")
+        yield HostCheck("priority", "ok", "the relay has real-time priority over the workers")
         return
-    fix = None  # root is refused by a kernel with groups of real-time processes, or by its container
+    fix = None  # root is refused only by real-time group scheduling, or by its container
     if os.geteuid() != 0:
         fix = 'echo "$USER - rtprio 1" | sudo tee /etc/security/limits.d/90-wanbench.conf  # then log in again'
     yield HostCheck(
         "priority",
         "note",
-        "no right to real-time priority: with busy processors the relay delivers packets up to some ms late",
+        "no right to real-time priority: when processors are busy, the relay can deliver packets a few ms late",
         fix,
-        "repetitions with late packets are measured again",
+        "repetitions with late packets are repeated",
     )
 
 
 def _command(advice: str | None) -> str | None:
-    """The command in what an error line advises."""
+    """Return the command in the advice of an error line."""
     found = re.search(r"(?:sudo|docker|make) [^`;,)]*", advice or "")
     return found[0].strip() if found else None
 
 
 def _split(why: str) -> tuple[str, str | None]:
-    """What is wrong, and the remedy, of an error line; what to use instead is said apart."""
+    """Split an error line into its problem and its remedy, without its alternative (`or use --...`)."""
     text = re.sub(r"[;,] or use --\w+ \w+$", "", why).removeprefix("netem: ").removeprefix("docker: ")
     found, mark, fix = text.partition("; ")
     if not mark:

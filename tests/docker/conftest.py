@@ -1,6 +1,6 @@
-"""Fixtures: a daemon, an image that needs none, and a working folder for commands.
+"""Fixtures: a daemon, an image that needs no registry, and a working folder for commands.
 
-make test-docker        with the daemon that runs, or as root with a private one
+make test-docker        with the running daemon, or as root with a private one
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from wanbench.harness.testbeds.docker.daemon import Daemon, why_not
 
 @pytest.fixture(scope="session", autouse=True)
 def _lane() -> None:
-    """Skip with the reason and the remedy where containers cannot run; fail where they must."""
+    """If containers cannot run, skip with the reason and the remedy, or fail if they are required."""
     missing = why_not() or why_no_relay("containers")
     if missing is None:
         return
@@ -39,7 +39,7 @@ def api(_lane: None) -> Iterator[APIClient]:
 
 @pytest.fixture(scope="session", autouse=True)
 def image(api: APIClient) -> Iterator[str]:
-    """What the containers of these tests run unless they say otherwise."""
+    """Return the image that the containers of these tests run by default."""
     name = f"wanbench-test-{os.getpid()}"
     host_image.make(api, name)
     with pytest.MonkeyPatch.context() as patch:
@@ -61,7 +61,7 @@ def bench(tmp_path: Path, api: APIClient, image: str, request: pytest.FixtureReq
 def shared_bench(
     tmp_path_factory: pytest.TempPathFactory, api: APIClient, image: str, request: pytest.FixtureRequest
 ) -> Iterator[DockerBench]:
-    """One for all tests of a file that look at the same run."""
+    """Return one bench for all tests of a file that read the same run."""
     here = DockerBench(tmp_path_factory.mktemp("bench"), api, image)
     if not timed(request):
         here.program = TOLERANT

@@ -1,4 +1,4 @@
-"""Namespaces and containers are two ways to the same network: the same cells take the same time."""
+"""Namespaces and containers use the same network: the same cells take the same time."""
 
 from __future__ import annotations
 

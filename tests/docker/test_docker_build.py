@@ -1,4 +1,4 @@
-"""`make image` without a registry, and the product on it: minutes, and packages from Debian and PyPI."""
+"""`make image` without a registry, and a run with its image: takes minutes, and packages from Debian and PyPI."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.long
 
 @pytest.fixture(scope="module")
 def built(api):
-    """The images, as `make image` makes them on a base of Debian's packages."""
+    """Return the images that `make image` builds on a base of Debian packages."""
     for goal in ("base-image-from-debian", "image"):
         done = subprocess.run(
             ["make", goal, "BASE=wanbench-base", f"PYTHON={sys.base_prefix}/bin/python3"],
@@ -39,7 +39,8 @@ def test_the_doctor_finds_the_image_that_its_fix_has_made(built, bench, monkeypa
     findings = json.loads(bench.run("doctor", "--json", program=WANBENCH).out)
     (found,) = [finding for finding in findings if finding["topic"] == "image"]
     short = built["wanbench-worker"]["Id"].removeprefix("sha256:")[:12]
-    assert (found["state"], found["found"]) == ("ok", f"wanbench-worker ({short}) is there for --testbed docker")
+    assert found["state"] == "ok"
+    assert f"wanbench-worker ({short})" in found["found"]
 
 
 def test_smoke_runs_on_the_image_that_was_made(built, bench, monkeypatch):

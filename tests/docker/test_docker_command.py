@@ -1,4 +1,4 @@
-"""A user's own script as a workload, in containers that see the folder of the spec."""
+"""A user's script as a workload, in containers that see the folder of the spec."""
 
 import shutil
 from pathlib import Path

@@ -34,7 +34,7 @@ def compose_command() -> list[str]:
 
 
 class Project:
-    """A folder of the caller's with docker-compose.yml, and the host's files in the containers."""
+    """A folder of the caller with docker-compose.yml, and the host's files in the containers."""
 
     def __init__(self, folder: Path, command: list[str], image: str, default: str) -> None:
         self.folder = folder
@@ -99,7 +99,7 @@ def until(what, timeout_s: float = 60):
 
 
 def statuses(api) -> dict[str, str]:
-    """How every worker's container is, by service."""
+    """Return the state of every worker's container, by service."""
     found = api.containers(all=True, filters={"label": "com.docker.compose.oneoff=False"})
     return {c["Labels"]["com.docker.compose.service"]: c["Status"].partition(")")[0] for c in found}
 
@@ -117,7 +117,7 @@ def test_up_ends_with_the_figure_of_world4_and_files_of_the_callers(project, api
         (1, "ok", "docker"),
         (4, "ok", "docker"),
     }
-    # Each worker sat in the container of its site.
+    # Each worker was in the container of its site.
     assert "tokyo" in done.stdout
 
 
@@ -138,7 +138,7 @@ def test_run_gives_the_exit_code_of_wanbench(project, api):
 
 
 def training(api, rank: int) -> dict | None:
-    """The container of the worker that prints into this rank's log."""
+    """Return the container of the worker that writes the log of this rank."""
     for container in api.containers():
         with contextlib.suppress(OSError, NotFound):
             pid = api.inspect_container(container["Id"])["State"]["Pid"]
@@ -161,7 +161,7 @@ def test_a_worker_that_ends_fails_its_cell_and_comes_back_for_the_rest(project, 
     assert [row["reason"] for row in failed] == [
         f"worker 1 ended with its container {site}: docker compose ps --all shows how"
     ]
-    assert all(row["step_time_s"] for row in rows if row not in failed)  # valid or not: this host may be busy
+    assert all(row["step_time_s"] for row in rows if row not in failed)  # valid or not: this host can be busy
     assert len(rows) == 3
 
 

@@ -1,4 +1,4 @@
-"""However a run ends, no container of it is left, and none of others is touched."""
+"""However a run ends, none of its containers is left, and no other container is touched."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def measuring(bench):
 
 
 def completes(bench, finished):
-    """The same command: what was finished is kept, the rest is measured, and the host is as before."""
+    """Run the same command: finished repetitions are kept, the rest is measured, and the host is unchanged."""
     again = bench.start(*RUN)
     result = again.wait()
     assert result.code == 0, result.err
@@ -99,7 +99,7 @@ def test_where_all_of_a_run_is_killed_its_containers_end_and_clean_removes_them(
 
 
 def janitor(run: str) -> int:
-    """Process id of what removes a run's containers."""
+    """Return the id of the process that removes a run's containers."""
     for path in os.listdir("/proc"):
         with contextlib.suppress(OSError, ValueError):
             with open(f"/proc/{int(path)}/cmdline", "rb") as line:

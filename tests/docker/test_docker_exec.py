@@ -1,4 +1,4 @@
-"""`wanbench exec --testbed docker`: the user's own program in containers, its files brought along."""
+"""`wanbench exec --testbed docker`: the user's program in containers, with its files."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ import host_image
 import pytest
 
 DOCKER = ["--testbed", "docker"]
-PYTHON = ["python3"]  # the image's
+PYTHON = ["python3"]  # that of the image
 _HOST_IMAGE = f"import sys; sys.path.insert(0, {str(Path(host_image.__file__).parent)!r}); import host_image"
 TWO = ["exec", "--profile", "uniform", "--rtt", "20ms", "-n", "2", *DOCKER]
 
 
 @pytest.fixture(autouse=True)
 def _readable(bench):
-    """Nobody in particular shall read it, as in a home folder of today."""
+    """Let every user read the folder, because the containers run as another user."""
     bench.folder.chmod(0o755)
 
 
@@ -33,7 +33,7 @@ def test_a_data_parallel_script_crosses_four_regions_untouched(bench, api, image
     assert bench.containers() == []
 
 
-@pytest.mark.long  # in namespaces it is shown each time
+@pytest.mark.long  # the test in namespaces runs each time
 def test_model_averaging_of_torch_runs_untouched(bench):
     exec_claims.torchs_model_averaging_runs_untouched(bench, DOCKER, PYTHON)
 
@@ -117,7 +117,7 @@ echo devices: $(ls /sys/class/net)
 
 @pytest.fixture(scope="module")
 def seen(shared_bench):
-    """What a program meets in a container of an image that brings its own working folder."""
+    """Return what a program finds in a container whose image has a working folder."""
     bench = shared_bench
     bench.folder.chmod(0o755)
     (bench.folder / "mine").touch()
@@ -182,7 +182,7 @@ def test_a_killed_harness_leaves_no_container(bench):
 
 
 def test_a_daemon_without_support_for_gpus_is_one_line(bench, monkeypatch):
-    """The host's GPUs are made up; that the daemon cannot give them to a container is not."""
+    """Fake the host's GPUs; the daemon really cannot give them to a container."""
     if Path("/proc/driver/nvidia").exists():
         pytest.skip("this host has GPUs")
     (bench.folder / "gpus" / "0000:01:00.0").mkdir(parents=True)

@@ -1,4 +1,4 @@
-"""A container that ends, hangs or vanishes fails its cell with the reason; the rest of the run goes on."""
+"""A container that ends, hangs or vanishes fails its cell with the reason; the rest of the run continues."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def spec(name: str, algorithms: str) -> str:
 
 @pytest.fixture(scope="module")
 def unlucky(shared_bench):
-    """A run in which a worker of one cell after the other is killed, removed, paused and stopped, then relays are."""
+    """Run while a worker of each cell in turn is killed, removed, paused and stopped, and then relays."""
     bench = shared_bench
     bench.spec(
         spec(

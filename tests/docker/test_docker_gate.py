@@ -1,4 +1,4 @@
-"""`wanbench check` between two images: what is in them may differ, and what is slower is found."""
+"""`wanbench check` between two images: their contents can differ, and a slowdown is found."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from cli_session import CARRIED, by_numbers
 
 HERE = Path(host_image.__file__).parent
-# Not a change of our packages, which an image must have as we do, but of what they find there.
+# The image must have our packages unchanged, so this changes what they find in it.
 SLOW = """
 import sys
 
@@ -42,10 +42,10 @@ def slower(api, tmp_path):
 
 
 @pytest.mark.timed
-@pytest.mark.long  # on a host that others use, comparing takes many repetitions
+@pytest.mark.long  # on a busy host, a comparison takes many repetitions
 def test_an_image_that_is_slower_is_a_regression_and_its_other_cells_are_not(bench, image, slower, monkeypatch):
     bench.spec(by_numbers("images", "ssgd = {}\nsparse = { period = 4 }", run='testbed = "docker"', network=CARRIED))
-    monkeypatch.setenv("PYTHONPATH", f"{Path(__file__).parent / 'side'}:{HERE}")  # of what measures the sides
+    monkeypatch.setenv("PYTHONPATH", f"{Path(__file__).parent / 'side'}:{HERE}")  # for the runs of both sides
     sides = ("--base", f"image:{image}", "--head", f"image:{slower}")
     result = bench.start("check", "spec.toml", *sides, "--json").wait(900)
     assert result.code == 1, result.out + result.err

@@ -1,4 +1,4 @@
-"""What is said about an image that cannot serve, and what a container needs without a TUN device."""
+"""Messages about unusable images, and about containers without a TUN device."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SPEC = by_numbers("image", "ssgd = {}", run='testbed = "docker"')
 
 @pytest.fixture
 def make(api):
-    """An image of these folders, with these settings; removed at the end."""
+    """Import an image of these folders with these settings; it is removed at the end."""
     made = []
 
     def image(name: str, **settings):

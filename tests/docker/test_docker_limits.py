@@ -1,4 +1,4 @@
-"""[containers]: memory, processors and image of every worker."""
+"""The table [containers]: memory, processors and image of every worker."""
 
 from __future__ import annotations
 

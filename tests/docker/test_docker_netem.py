@@ -1,4 +1,4 @@
-"""Containers on the kernel's own netem: the harness joins them from outside, and they need no right of their own."""
+"""Containers on the kernel's netem: the harness joins them from outside, so they need no privilege."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from cli_session import by_numbers
 
 pytestmark = [pytest.mark.netem, pytest.mark.timed]
 
-# Steps that one slow processor keeps up with.
+# One slow processor can keep up with these steps.
 SPEC = by_numbers(
     "kernel",
     "ssgd = {}\ndts = { delay = 4, period = 2 }",

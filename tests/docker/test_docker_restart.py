@@ -1,4 +1,4 @@
-"""A daemon that restarts in the middle of a run fails the cell that runs; the run goes on."""
+"""A daemon that restarts during a run fails the current cell; the run continues."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SPEC = by_numbers("restarted", "ssgd = {}\ndelayed = { delay = 2 }", window=80, 
 
 
 class PrivateDaemon:
-    """A daemon of this test's own."""
+    """A private daemon for this test."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder

@@ -1,4 +1,4 @@
-"""The first command of every user, in containers: what comes out, and what the containers may do."""
+"""The first command of every user, in containers: its results, and the privileges of the containers."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_tcp_is_what_the_spec_says(rows, shared_bench):
 
 @pytest.fixture(scope="module")
 def running(shared_bench):
-    """A run whose two workers train, and the containers they are in."""
+    """Return a run whose two workers train, and their containers."""
     shared_bench.spec(SPEC)
     command = shared_bench.start("run", "spec.toml", "--out", "out", "--no-figures")
     command.until(lambda: len(shared_bench.training("ssgd")) == 2)

@@ -1,4 +1,4 @@
-"""Fixtures: a working folder for commands, on a host that can emulate."""
+"""Fixtures: a working folder for commands, on a host that can emulate networks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Compression, outer steps and gossip on real sockets, by both collectives."""
+"""Compression, outer steps and gossip on real sockets, with both collectives."""
 
 from __future__ import annotations
 
@@ -66,19 +66,19 @@ def test_values_and_indices_are_the_bytes_that_are_sent(families):
         row = families["dts-d2-p1-topk-r0.05", collective]
         assert row["payload_bytes"] == 2 * 30 * kept * 8
         assert row["messages_sent"] == 2 * 30
-    # On the wire there are headers and acknowledgements, and at the end one average of whole replicas, to compare them.
+    # The wire also carries headers, acknowledgements and, at the end, one average of whole replicas to compare them.
     direct = families["dts-d2-p1-topk-r0.05", "direct"]
     assert 1.0 < (direct["wire_bytes"] - 2 * 4 * NUMEL) / direct["payload_bytes"] < 1.2
 
 
 def test_the_bits_do_not_depend_on_how_they_travel(families):
-    """Two workers' means are rounded alike by both collectives, so that real training ends with the same loss."""
+    """Check that both collectives round the mean of two workers equally: real training ends with the same loss."""
     losses = [families["diloco-p5-fp16", how]["final_loss"] for how in ("direct", "gloo")]
     assert losses[0] == pytest.approx(losses[1], rel=1e-3)
     assert families["diloco-p5-fp16", "direct"]["replica_spread"] < 1e-6
 
 
 def test_who_does_not_wait_keeps_its_speed_and_who_does_is_predicted(families):
-    assert families["adpsgd", "direct"]["stall_s"] < 0.001  # it asks for what is there already
+    assert families["adpsgd", "direct"]["stall_s"] < 0.001  # it asks for data that has already arrived
     assert families["adpsgd", "direct"]["predicted_step_time_s"] is None
     assert families["diloco-p5-fp16", "direct"]["predicted_step_time_s"] == pytest.approx(0.08 + 0.02 / 5, rel=0.1)

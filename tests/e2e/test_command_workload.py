@@ -1,4 +1,4 @@
-"""A user's own script as a workload: swept, timed, stored and resumed like a built-in one."""
+"""A user's script as a workload: swept, timed, stored and resumed like a built-in one."""
 
 import json
 import shutil
@@ -62,8 +62,8 @@ def test_a_data_parallel_script_is_swept_and_pays_for_every_round_trip(ddp):
     rows = {row["rtt_ms"]: row for row in ddp.rows("mine") if row["workers"] == 2}
     assert set(rows) == {5, 50, 150}
     for rtt_ms, row in rows.items():
-        assert row["step_time_s"] > 2 * rtt_ms / 1e3  # gloo on two workers: 2(N-1) round trips an all-reduce
-        assert (row["steps"], row["step_times"]) == (7, "hook")  # ten, without three of warm-up
+        assert row["step_time_s"] > 2 * rtt_ms / 1e3  # gloo on two workers: 2(N-1) round trips per all-reduce
+        assert (row["steps"], row["step_times"]) == (7, "hook")  # ten, without three warm-up steps
         assert row["wire_bytes"] > 10 * 650 * 4
     assert rows[5]["step_time_s"] < rows[50]["step_time_s"] < rows[150]["step_time_s"]
     assert rows[5]["scalability"] > rows[50]["scalability"] > rows[150]["scalability"]

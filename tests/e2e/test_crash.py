@@ -1,4 +1,4 @@
-"""However a run ends, the host is as before, what was finished is kept, and the same command continues it."""
+"""However a run ends, the host is unchanged, finished repetitions are kept, and the same command resumes it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def measuring(bench, run=RUN, **start):
 
 
 def worker(command: Command) -> list[int | None]:
-    """Process id of the second worker of the cell that is measured."""
+    """Return the process id of the second worker of the measured cell."""
     return [command.training(algorithm, rank) for algorithm, rank in VICTIMS]
 
 
@@ -40,16 +40,16 @@ def ignore_sigint():
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
-# ---------------------------------------------------------------- the ways in which a run ends
+# ---------------------------------------------------------------- how a run ends
 
 
 class Ending(NamedTuple):
-    """What happens to a run, and what it says.
+    """What happens to a run, and what it prints.
 
     Attributes:
-        does: to the command. code: of the command. says: its last line; None if it cannot say anything.
-        within_s: how long it may take to end. popen: how it is started. fails: the repetition that ran has failed.
-        long: another ending shows the same, but for how the signal comes.
+        does: what happens to the command. code: its exit code. says: its last line; None if it cannot print one.
+        within_s: the time that it has to end. popen: how it is started. fails: the current repetition has failed.
+        long: another ending shows the same, except how the signal is sent.
     """
 
     does: Callable[[Bench, Command], None]
@@ -66,12 +66,12 @@ def signalled(number: int) -> Callable[[Bench, Command], None]:
 
 
 def to_all(number: int) -> Callable[[Bench, Command], None]:
-    """As a terminal does on Ctrl-C, or a batch system at the end of a job."""
+    """Signal the whole group, as a terminal does on Ctrl-C, or a batch system at the end of a job."""
     return lambda _bench, command: os.killpg(command.process.pid, number)
 
 
 def with_all_stopped(number: int) -> Callable[[Bench, Command], None]:
-    """Neither relay nor workers do anything any more."""
+    """Signal the command while its relay and its workers are stopped."""
 
     def does(_bench: Bench, command: Command) -> None:
         for pid in (*command.relays(), *filter(None, worker(command))):
@@ -118,7 +118,7 @@ def test_however_a_run_ends_nothing_is_left_or_lost_and_the_same_command_complet
         assert (result.last_line, result.out) == (ending.says, "")
     assert command.left_nothing(within_s=2)
     assert bench.finished("steady") == finished
-    # What was dropped is no failure.
+    # A dropped repetition is not a failure.
     assert {row["status"] for row in bench.rows("steady")} == ({"ok", "failed"} if ending.fails else {"ok"})
     left_in_temp(bench, command, crashed=ending.says is None)
 
@@ -132,7 +132,7 @@ def test_however_a_run_ends_nothing_is_left_or_lost_and_the_same_command_complet
 
 
 def left_in_temp(bench, command, *, crashed):
-    """Only a run that had no time to clean up leaves its folder, and `clean` would remove exactly that."""
+    """Check that only a run without time to clean up leaves its folder, and that `clean` would remove exactly that."""
     left = list(command.temp.iterdir())
     assert len(left) == crashed
     listed = bench.run("clean", "--dry-run")
@@ -142,7 +142,7 @@ def left_in_temp(bench, command, *, crashed):
 
 
 def complete(bench, finished):
-    """All three repetitions, those that were finished untouched, and nothing half-written."""
+    """Check that all three repetitions exist, finished ones untouched, and nothing half-written."""
     after = bench.finished("steady")
     assert len(after) == 3
     assert {path: after[path] for path in finished} == finished
@@ -188,7 +188,7 @@ def test_of_two_runs_in_two_folders_one_may_crash_and_come_back_while_the_other_
     first.process.kill()
     first.wait()
     before = others()
-    again = bench.run(*RUN)  # sweeps what the first has left, and not what the second uses
+    again = bench.run(*RUN)  # removes what the first left, and not what the second uses
     assert again.code == 0, again.err
     complete(bench, finished)
     assert second.process.poll() is None
@@ -207,9 +207,9 @@ def test_of_two_runs_in_two_folders_one_may_crash_and_come_back_while_the_other_
 
 @pytest.fixture
 def small_disk(bench):
-    """`out` is a disk of its own in the mount namespace of this test, which is not the host's."""
+    """Mount a separate disk at `out`, in a mount namespace of this test."""
     if os.geteuid() != 0:
-        pytest.skip("only root may mount: sudo make test")
+        pytest.skip("only root can mount: sudo make test")
     disk = SmallDisk(bench)
     bench.program, bench.out = disk.program, disk.seen
     yield disk
@@ -228,7 +228,7 @@ class SmallDisk:
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
         )  # fmt: skip
         assert self.holder.stdout.readline() == "mounted\n"
-        # From outside, and from inside; the working folder has to be looked up inside.
+        # From outside and from inside; the working folder must be resolved inside.
         self.seen = Path(f"/proc/{self.holder.pid}/root{self.path}")
         self.enter = ["nsenter", "--target", str(self.holder.pid), "--mount", "sh", "-ec", 'cd "$0" && exec "$@"']
         self.program = [*self.enter, str(bench.folder), *bench.program]
@@ -325,7 +325,7 @@ def test_a_folder_named_like_a_package_of_ours_is_not_taken_for_it(bench):
     assert result.code == 0, result.err
 
 
-# The interpreter itself may be out of others' reach, so everything is imported before the rights are given up.
+# Other users may be unable to read the interpreter, so everything is imported before the rights are dropped.
 AS_NOBODY = """
 import os, shutil, subprocess, tempfile
 import wanbench.harness.api, wanbench.harness.cli.run_command, wanbench.harness.show.tables

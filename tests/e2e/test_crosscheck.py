@@ -1,4 +1,4 @@
-"""The same spec simulated and measured."""
+"""The same spec, simulated and measured."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from wanbench.harness.spec.library import find
 
 @pytest.mark.timed
 def test_the_simulation_agrees_with_the_emulation(bench):
-    """`testbed` as an axis, and `compare --by testbed`; a small crosscheck. The large one is a benchmark."""
+    """Check `testbed` as an axis, and `compare --by testbed`, on a small scale; the large crosscheck is a benchmark."""
     text = find("smoke").read_text().replace('["10ms", "40ms"]', '["40ms", "100ms"]')
     spec = bench.spec(text.replace("workers = [2]", 'workers = [2]\ntestbed = ["netns", "virtual"]'))
     bench.measure(spec)

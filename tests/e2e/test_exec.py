@@ -1,4 +1,4 @@
-"""`wanbench exec`: the user's own program, untouched, on an emulated network."""
+"""`wanbench exec`: the user's program, unchanged, on an emulated network."""
 
 import os
 import re
@@ -60,7 +60,7 @@ def test_who_is_killed_by_the_timeline_starts_again_and_the_others_go_on(bench):
     assert bench.commands[-1].left_nothing(2.0)
 
 
-# Rank 0 looks whether rank 1 is there.
+# Rank 0 checks whether rank 1 exists.
 DYING = """
 echo up
 setsid sleep 1007 &

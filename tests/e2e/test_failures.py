@@ -1,4 +1,4 @@
-"""One bad repetition: the reason names who failed and how, the run goes on, and running again mends it."""
+"""After a bad repetition the reason names who failed and how, the run continues, and a second run repairs it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A delay of D steps is only worth something if D all-reduces really are in flight at once."""
+"""A delay of D steps helps only if D all-reduces are really in flight at the same time."""
 
 from __future__ import annotations
 

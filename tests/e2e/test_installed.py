@@ -1,10 +1,10 @@
-"""Installed, in a project that has packages of the same names as ours: real runs on an emulated network."""
+"""Installed, in a project with packages of the same names as ours: real runs on an emulated network."""
 
 import pytest
 from cli_session import patiently
 
 
-def test_a_loop_of_ones_own_imports_ones_own_workloads(environment, project):
+def test_a_users_loop_imports_the_users_workloads(environment, project):
     two = ["exec", "--profile", "uniform", "--rtt", "10ms", "-n", "2", "--", environment.program("python"), "train.py"]
     done = environment.run(project, "wanbench", *two)
     assert done.returncode == 0, done.stdout + done.stderr

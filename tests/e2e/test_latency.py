@@ -1,4 +1,4 @@
-"""The papers' claims on real sockets: what a long path costs each family, against the step-time law."""
+"""The papers' claims on real sockets: the cost of a long path for each family, compared with the step-time law."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Training over an emulated network: what it learns, and when."""
+"""Training over an emulated network: accuracy, and time to reach it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ name = "digits"
 
 [workload]
 name = "digits-cnn"
-step_time = "40ms"  # long beside its real work, so that a busy processor does not show
+step_time = "40ms"  # much longer than the real work, so that a busy processor does not matter
 
 [network]
 rtt = "40ms"
@@ -52,7 +52,7 @@ from torch import nn
 
 
 def make(rank, world_size, seed, batch_size):
-    """Learns a plane from examples that differ from rank to rank."""
+    """Return a linear model, and examples of a plane that differ between ranks."""
     generator = torch.Generator().manual_seed(1000 * seed + rank)
     true = torch.linspace(-1.0, 1.0, 8)
 
@@ -139,6 +139,6 @@ def test_a_model_of_the_users_own_is_found_in_the_working_folder(bench):
     assert row["workload"] == "mymod:make"
     assert row["accuracy"] > 0.9
     assert row["replica_spread"] < 1e-4
-    assert row["predicted_step_time_s"] is None  # real compute: nothing is known beforehand
+    assert row["predicted_step_time_s"] is None  # real compute: no prediction is possible
     (path,) = (bench.folder / "out/plane/cells").glob(f"{row['cell']}/cell.json")
     assert json.loads(path.read_text())["identity"]["workload"] == {"model": "mymod:make"}

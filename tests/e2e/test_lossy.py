@@ -1,4 +1,4 @@
-"""Blocks in UDP datagrams: real sockets on paths that lose packets, beside the simulated clock."""
+"""Blocks in UDP datagrams: real sockets on paths that lose packets, compared with the simulated clock."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ rtt = "20ms"
 rate = "50Mbit"
 
 [algorithms]
-# Patient, so that a busy processor loses nothing either. On a path that loses nothing, patience costs nothing.
+# Patient, so that a busy processor loses no blocks. Patience costs no time on a path without loss.
 rps = { deadline = "20s", silence = "SILENCE" }
 gradient-sharing = { deadline = "20s", silence = "SILENCE" }
 
@@ -38,7 +38,7 @@ repeats = 1
 
 @pytest.fixture(scope="module")
 def measured(shared_bench):
-    """Rows by (testbed, kind, loss in percent)."""
+    """Return the rows by (testbed, kind, loss in percent)."""
     found = {}
     for loss, silence in ((0, "10s"), (10, "200ms")):
         text = SPEC.replace("LOSS", f"{loss}%").replace("SILENCE", silence).replace('"lossy"', f'"lossy{loss}"')

@@ -16,7 +16,7 @@ from nobody import NOBODY
 
 pytestmark = [pytest.mark.netem, pytest.mark.timed]
 
-# What one slow processor carries with ease: bytes / rate is the same.
+# One slow processor can carry this easily: bytes / rate is the same.
 AGREEMENT = {
     "smoke": ["--set", "workload.payload_scale=0.005", "--set", "workload.step_time=100ms"],
     "world4": [
@@ -24,7 +24,7 @@ AGREEMENT = {
         *["--only", "algorithm=ssgd", "--only", "algorithm=dts-d4-p4"],
     ],
 }  # fmt: skip
-TRIES = 4  # of a host that others use
+TRIES = 4  # for a busy host
 GLOO = """
 schema = 1
 name = "gloo"
@@ -55,7 +55,7 @@ emulator = "netem"
 
 
 def step_times(rows):
-    """By algorithm and RTT, then by emulator: the median of all repetitions."""
+    """Return the median of all repetitions by algorithm and RTT, then by emulator."""
     cells = {}
     for row in rows:
         by = cells.setdefault((row["algorithm"], row["rtt_ms"]), {})
@@ -84,7 +84,7 @@ def test_netem_and_relay_agree_on_step_times(bench, capsys, experiment):
 
 @pytest.fixture
 def bench_of_nobody():
-    """A working folder that everybody may enter: pytest's own are for their user alone."""
+    """Return a working folder that every user can enter: those of pytest are private."""
     folder = Path(tempfile.mkdtemp())
     folder.chmod(0o755)
     here = Bench(folder)

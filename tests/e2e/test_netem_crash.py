@@ -1,4 +1,4 @@
-"""On netem as well: its process or the whole run is killed, nothing is left, and the same command completes the run."""
+"""With netem, too: its process or the run is killed, nothing is left, and the same command completes the run."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from cli_session import by_numbers
 
 pytestmark = pytest.mark.netem
 
-# On one slow processor a cell has to last until it has been seen.
+# On one slow processor, a cell must last until the test has seen it.
 SPEC = by_numbers("routed", "ssgd = {}\ndelayed = { delay = 2 }", window=200, run='emulator = "netem"')
 RUN = ("run", "spec.toml", "--out", "out", "--no-figures", "--jobs", "1")
 

@@ -1,4 +1,4 @@
-"""A relay that gets no processor for a while: what came late is invalid, and `verify` and the figures refuse it."""
+"""A relay without a processor for a while: late repetitions are invalid, and `verify` and figures refuse them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ LATE = re.compile(
 
 
 def interrupted_again_and_again(command):
-    """The relay, and nothing else, is stopped for 60 ms of every 150, as a host without a free processor would."""
+    """Stop only the relay for 60 ms of every 150 ms, as a host without a free processor would."""
     while command.process.poll() is None:
         measured = command.training("ssgd", rank=1)
         for pid in command.relays() if measured else []:
@@ -95,9 +95,9 @@ repeats = 1
 window = "20 steps"
 """
 OVERLOADED = {
-    # Nothing is promised, so the idle probe finds no fault; what the workers send in a burst is more than it carries.
+    # No rate is set, so the idle probe passes; a burst of the workers is more than the relay carries.
     "the workers": ({"params": 200_000, "rate": ""}, r"packets (were late by|waited) \d+\.\d ms"),
-    # The probe itself finds that one slow processor makes no gigabit a second.
+    # The probe itself finds that one slow processor cannot carry one gigabit per second.
     "the probe": (
         {"params": 1000, "rate": 'rate = "1Gbit"'},
         r"rate \S+ Mbit/s, configured 1000 Mbit/s|too few packets",

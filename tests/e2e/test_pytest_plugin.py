@@ -1,4 +1,4 @@
-"""The pytest plugin in a project of its own, in an environment of its own."""
+"""The pytest plugin in a separate project and a separate environment."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ for _ in range(30):
 
 @pytest.fixture(scope="module")
 def project(tmp_path_factory):
-    """A folder with tests, and `.venv` with wanbench installed: its files, and what its package says of itself."""
+    """A folder with tests, and `.venv` with wanbench installed: its files and its metadata."""
     folder = tmp_path_factory.mktemp("project")
     (folder / "test_mine.py").write_text(TESTS)
     (folder / "mine.py").write_text(BROKEN)
@@ -137,7 +137,7 @@ def run(project, *arguments):
 
 
 def measured(project, *arguments):
-    """The same, again while the host was too busy."""
+    """Do the same, again while the host is too busy."""
     return patiently(lambda: run(project, *arguments), lambda done: ": invalid: " in done.stdout)
 
 
@@ -159,10 +159,10 @@ def test_scalability_is_an_assertion_in_any_test_suite(project):
     assert re.match(r"wanbench: mine w2 testbed=virtual 1ms: failed: worker [01]: it broke\n", broke)
     assert "    ValueError: it broke\n" in broke
     assert outcome["test_where_there_is_no_docker"].find("skipped").get("message").startswith("wanbench: ")
-    told = [p.get("value") for p in outcome["test_ssgd_does_not"].iter("property") if p.get("name") == "wanbench"]
-    assert told == ["ssgd w2 testbed=virtual 40ms rate=1Gbit: scalability 0.291, step 0.1032 s"]
+    reported = [p.get("value") for p in outcome["test_ssgd_does_not"].iter("property") if p.get("name") == "wanbench"]
+    assert reported == ["ssgd w2 testbed=virtual 40ms rate=1Gbit: scalability 0.291, step 0.1032 s"]
     listed = done.stdout.partition("= wanbench =")[2]
-    assert told[0] in listed
+    assert reported[0] in listed
     assert "dts-d4-p2 w2 testbed=virtual 40ms rate=1Gbit: scalability 1.000" in listed
 
 

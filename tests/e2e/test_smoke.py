@@ -1,4 +1,4 @@
-"""The first command of every user: everything that a run leaves, and what running it again does."""
+"""The first command of every user: everything that a run writes, and the effect of running it again."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.timed
 
 @pytest.fixture(scope="module")
 def smoke(shared_bench):
-    """The result of `wanbench run smoke`, and where it ran."""
+    """Return the result of `wanbench run smoke`, and its folder."""
     return shared_bench.measure("smoke"), shared_bench
 
 

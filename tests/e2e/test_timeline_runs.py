@@ -1,4 +1,4 @@
-"""A network that changes while workers train: on real sockets and simulated, who waits and who goes on."""
+"""A network that changes while workers train, on real sockets and simulated: who waits and who continues."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ rtt = "60ms"
 
 @pytest.fixture(scope="module")
 def measured(shared_bench):
-    """(rows, longest step in s of rank 0) by (testbed, kind)."""
+    """Return (rows, longest step of rank 0 in s) by (testbed, kind)."""
     import pandas as pd
 
     result = shared_bench.measure(shared_bench.spec(SPEC))

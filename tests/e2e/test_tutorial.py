@@ -1,4 +1,4 @@
-"""The parts of documents that need a host which emulates."""
+"""The parts of documents that need a host which can emulate networks."""
 
 import re
 
@@ -8,12 +8,12 @@ from documents import as_said, commands, typed, write_files
 
 
 def emulated(document, folder, beside=""):
-    """What the emulated commands of a document say, and those that begin with `beside`; they say what it shows."""
+    """Run the emulated commands of a document, and those that begin with `beside`; return their checked output."""
     write_files(document, folder)
     said = []
     for line in commands(document):
         if line.needs == "emulated" or (beside and line.command.startswith(beside)):
-            done = patiently(  # a busy host; the tutorial says what to do
+            done = patiently(  # on a busy host; the tutorial explains this
                 lambda line=line: typed(line, folder),
                 lambda done: done.returncode == 4 and "no valid result" in done.stdout,
             )

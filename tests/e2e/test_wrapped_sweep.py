@@ -1,4 +1,4 @@
-"""The script of docs/how-to/own-loop.md under a spec: wanbench names the algorithm, and latency tells them apart."""
+"""The script of docs/how-to/own-loop.md under a spec: wanbench chooses the algorithm, and latency separates them."""
 
 import json
 import sys
@@ -16,7 +16,7 @@ def test_one_script_is_measured_with_two_algorithms(bench):
     assert result.code == 0, result.err
     rows = {row["algorithm"]: row for row in bench.rows("my-script") if row["workers"] == 2}
     ssgd, dts = rows["ssgd"], rows["dts-delay12-period4"]
-    assert ssgd["step_time_s"] > 2 * 0.1  # gloo on two workers: 2(N-1) round trips an all-reduce
+    assert ssgd["step_time_s"] > 2 * 0.1  # gloo on two workers: 2(N-1) round trips per all-reduce
     assert dts["step_time_s"] < ssgd["step_time_s"] / 2
     assert (ssgd["steps"], ssgd["step_times"]) == (32, "step")
     assert len(sums(bench, "ssgd")) == 1  # both ranks ended with the same parameters
@@ -25,7 +25,7 @@ def test_one_script_is_measured_with_two_algorithms(bench):
 
 
 def sums(bench, label):
-    """The different sums of parameters that ranks ended with."""
+    """Return the distinct sums of parameters with which ranks ended."""
     paths = (bench.folder / "out/my-script/cells").glob(f"{label}-w2-*/rep-0/rank-*.out.log")
     words = [path.read_text().split() for path in paths]
     assert len(words) == 2

@@ -1,4 +1,4 @@
-"""Fixtures: laboratories of workers on each emulator, that end with the test."""
+"""Fixtures: labs of workers on each emulator, which end with the test."""
 
 from __future__ import annotations
 
@@ -29,23 +29,23 @@ def _labs(kind: type[Emulator]) -> Iterator[MakeLab]:
 
 @pytest.fixture(params=[RelayEmulator, pytest.param(NetemEmulator, marks=pytest.mark.netem)], ids=["relay", "netem"])
 def emulator(request: pytest.FixtureRequest) -> type[Emulator]:
-    """Every emulator in turn."""
+    """Return every emulator, one after the other."""
     return request.param
 
 
 @pytest.fixture
 def lab(emulator: type[Emulator]) -> Iterator[MakeLab]:
-    """A factory of labs that end with the test, on every emulator in turn."""
+    """Return a factory of labs that end with the test, on every emulator, one after the other."""
     yield from _labs(emulator)
 
 
 @pytest.fixture
 def relay_lab() -> Iterator[MakeLab]:
-    """A factory of labs on the relay."""
+    """Return a factory of labs on the relay."""
     yield from _labs(RelayEmulator)
 
 
 @pytest.fixture
 def netem_lab() -> Iterator[MakeLab]:
-    """A factory of labs on netem."""
+    """Return a factory of labs on netem."""
     yield from _labs(NetemEmulator)

@@ -1,4 +1,4 @@
-"""What both emulators do alike, on real packets: workers in namespaces, the kernel's own TCP and UDP."""
+"""What both emulators do to real packets: workers in namespaces, the kernel's TCP and UDP."""
 
 import itertools
 import os
@@ -93,7 +93,7 @@ def test_a_change_in_mid_flow_reorders_and_loses_nothing(lab):
 
 
 def test_an_update_in_mid_flow_reorders_and_loses_nothing(lab):
-    """Shorter, longer and with another rate, while 400 packets are under way."""
+    """Make the path shorter, longer, and change its rate, while 400 packets are in flight."""
     here = lab(network(delay_ms=100, path_mbit=40))
     here.emulator.stats(reset=True)
     received = here.run(1, receive_udp, worker_address(1), 400, 1.0)

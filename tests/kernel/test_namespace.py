@@ -1,4 +1,4 @@
-"""What a worker does at its start, in real namespaces: each test acts in a process of its own."""
+"""What a worker does at its start, in real namespaces; each test acts in a new process."""
 
 import ctypes
 import multiprocessing
@@ -13,12 +13,12 @@ from wanbench.workloads.process.namespace import NamespaceError, drop_privileges
 from wanbench.workloads.process.tun import TunError, device_counters, open_tun, tcp_counters
 
 NOBODY = 65534
-"".encode("idna")  # sockets import it late, from a place that nobody may not read
+"".encode("idna")  # sockets import it late, from a folder that user `nobody` may be unable to read
 
 
 @pytest.fixture(params=["root", "rootless"])
 def inside(request):
-    """Call a function in a fresh process, as root or as nobody; returns its value or raises its error."""
+    """Call a function in a new process, as root or as user `nobody`; return its value or raise its error."""
 
     def call(function):
         ours, theirs = multiprocessing.Pipe()
@@ -47,7 +47,7 @@ def become_nobody():
     os.setgroups([])
     os.setresgid(NOBODY, NOBODY, NOBODY)
     os.setresuid(NOBODY, NOBODY, NOBODY)
-    ctypes.CDLL(None).prctl(4, 1, 0, 0, 0)  # dumpable, as any process that was started by the user
+    ctypes.CDLL(None).prctl(4, 1, 0, 0, 0)  # dumpable, like any process that the user started
 
 
 def test_a_private_network_has_a_loopback_and_nothing_else(inside):

@@ -1,4 +1,4 @@
-"""Netem's routers come and go with their process, and touch nothing that is not theirs."""
+"""Netem's routers start and end with their process, and touch nothing else."""
 
 import os
 import signal
@@ -39,7 +39,7 @@ def test_a_killed_process_takes_all_routers_and_the_workers_devices_with_it(nete
     after, spaces = host_state()
     assert (after, routers & spaces) == (before, set())
     while here.run(0, devices).result() != {"lo"}:
-        pass  # the kernel takes namespaces apart in its own time
+        pass  # the kernel removes namespaces with a delay
 
 
 def test_a_replaced_worker_is_joined_when_a_network_is_applied(netem_lab):
@@ -92,7 +92,7 @@ def test_a_device_that_somebody_removed_is_built_anew(netem_lab):
 
 
 def test_the_printed_commands_build_the_same_network(netem_lab):
-    """ip and tc, from iproute2, between workers that nobody has joined yet."""
+    """Run ip and tc, from iproute2, between workers that are not joined yet."""
     net = network(3, site_of=(0, 0, 1, 2), delay_ms=30, jitter_ms=0.5, loss=0.02, path_mbit=40, up_mbit=30)
     here = netem_lab(network(1))  # of four workers, one is enough to start them
     lines = [line for line in commands(net) if not line.startswith("ip netns add worker-")]

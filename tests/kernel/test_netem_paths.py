@@ -1,4 +1,4 @@
-"""What the kernel makes of a profile, measured on all of its directed paths."""
+"""A profile in the kernel, measured on all of its directed paths."""
 
 import dataclasses
 import math
@@ -13,11 +13,11 @@ from wanbench.netprofiles import load
 pytestmark = [pytest.mark.netem, pytest.mark.timed]
 
 LOSS = 0.02
-SCALE = 0.005  # of rates: what one slow processor forwards with ease
+SCALE = 0.005  # of rates: one slow processor forwards this easily
 
 
 def lossy(network):
-    """As it is, but with a loss that shows."""
+    """Return the profile with a loss that can be measured."""
     links = {pair: dataclasses.replace(link, loss=LOSS) for pair, link in network.links.items()}
     return dataclasses.replace(network, links=links)
 

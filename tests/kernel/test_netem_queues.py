@@ -1,4 +1,4 @@
-"""Queues as the kernel has them: limits, order, what is read back; tc is the witness."""
+"""Queues in the kernel: limits, order, and values read back; tc is the independent witness."""
 
 import dataclasses
 import time
@@ -17,7 +17,7 @@ FROM_0 = 0x10  # the class of site 0
 
 
 def goodput(here, *, warm_s=4.0, seconds=2.0):
-    """Mbit/s of one TCP flow from worker 0 to worker 1."""
+    """Return the Mbit/s of one TCP flow from worker 0 to worker 1."""
     received = here.run(1, receive_tcp, worker_address(1), warm_s, seconds)
     here.run(0, send_tcp, worker_address(1))
     return received.result()
@@ -31,7 +31,7 @@ def reordered(here):
 
 
 def test_a_packet_limit_of_one_delay_line_halves_a_tcp_flow(netem_lab):
-    """As netem is used in the field: 50 Mbit/s and 50 ms one way, on one qdisc with a limit of their product."""
+    """Use netem as is common: 50 Mbit/s and 50 ms one way, on one qdisc whose limit is their product."""
     here = netem_lab(network(delay_ms=50))
     tc = Witness(here.emulator.pid)
     burst = ["burst", "64k", "cburst", "64k", "quantum", "1514"]
@@ -48,9 +48,9 @@ def test_the_computed_limits_give_the_same_flow_its_rate(netem_lab):
 
 
 def test_a_buffer_holds_its_bytes_whatever_the_size_of_packets(netem_lab):
-    """64 kB are 44 large packets or 1000 small ones: sent at once, those that fit arrive, the others are counted."""
+    """Send a burst into 64 kB, which hold 44 large packets or 1000 small ones: the rest is dropped and counted."""
     for nbytes in (64, 1500):
-        link = Link(20 * MS, 0, 0.0, Queue(64_000.0, 64_000))  # so slow that little leaves meanwhile
+        link = Link(20 * MS, 0, 0.0, Queue(64_000.0, 64_000))  # so slow that few packets leave during the burst
         here = netem_lab(dataclasses.replace(network(), links={(0, 1): link, (1, 0): link}))
         sent = 2 * 64_000 // nbytes
         received = here.run(1, receive_udp, worker_address(1), sent, 1.5)
@@ -82,7 +82,7 @@ def test_without_the_rate_that_keeps_order_the_same_jitter_reorders(netem_lab):
 
 @pytest.mark.parametrize("to_ms", [5, 100])
 def test_a_delay_that_changes_under_a_tcp_flow_neither_reorders_nor_loses(netem_lab, to_ms):
-    # The buffer holds all that is sent: what is lost or overtaken is so by the change.
+    # The buffer holds everything that is sent: only the change can lose or reorder packets.
     net = network(delay_ms=40, path_mbit=20, buffer_ms=10_000)
     here = netem_lab(net)
     received = here.run(1, receive_tcp, worker_address(1), 1.0, 2.0)
@@ -130,7 +130,7 @@ def test_a_value_that_the_kernel_has_otherwise_is_named(netem_lab):
     message = r"^netem: apply: delays: to1 \(s0 -> s1\): netem: delay_ns: expected 20000000, the kernel has 21000000$"
     with pytest.raises(EmulatorError, match=message):
         here.emulator.apply(net)
-    here.emulator.apply(net)  # built anew
+    here.emulator.apply(net)  # built again
     assert "delay 20ms" in Witness(here.emulator.pid).qdiscs("delays", "to1")
 
 
@@ -148,7 +148,7 @@ def test_a_class_that_the_kernel_has_otherwise_is_named(netem_lab):
 
 
 def test_every_queue_counts_its_own_drops(netem_lab):
-    """Two sites send to a third, twice what its `down` takes."""
+    """Send from two sites to a third, twice the rate of its `down`."""
     free, narrow = UNLIMITED, Queue(1.25e6, 30_000)
     net = dataclasses.replace(network(3, delay_ms=5), down=(free, free, narrow))
     here = netem_lab(net)

@@ -1,4 +1,4 @@
-"""What only the relay does: it knows when it was late, and what it could not deliver."""
+"""What only the relay does: it reports its lateness, and the packets that it could not deliver."""
 
 import time
 

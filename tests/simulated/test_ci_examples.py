@@ -1,37 +1,46 @@
-"""The files under examples/ci do what they say, as a CI system would run them."""
+"""The files under examples/ci and .github work, as a CI system would run them."""
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import re
+import shlex
 import shutil
 import subprocess
 import sys
 from pathlib import Path
 
+import click
 import pytest
+import yaml
 
-EXAMPLES = Path(__file__).parents[2] / "examples" / "ci"
+from wanbench.harness.cli import main
+
+ROOT = Path(__file__).parents[2]
+EXAMPLES = ROOT / "examples" / "ci"
+ACTION = ROOT / ".github" / "actions" / "gate" / "action.yml"
+WORKFLOWS = [*sorted((ROOT / ".github" / "workflows").glob("*.yml")), EXAMPLES / "github-actions.yml"]
 
 
 @pytest.fixture
 def job(tmp_path):
-    """A folder with the examples in it, and `wanbench` on the path."""
+    """Return a function that runs a command in a folder with the examples, with `wanbench` on the path."""
     for path in EXAMPLES.iterdir():
         shutil.copy(path, tmp_path)
     (tmp_path / "baselines").mkdir()
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
 
-    def run(*command):
-        return subprocess.run(
-            command, cwd=tmp_path, env={**os.environ, "PATH": path}, capture_output=True, text=True, timeout=300
-        )
+    def run(*command, **variables):
+        environment = {**os.environ, "PATH": path, **variables}
+        return subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300)
 
     run.folder = tmp_path
     return run
 
 
-def test_the_shell_script_passes_without_a_baseline_and_fails_where_it_got_worse(job):
+def test_the_shell_script_passes_without_a_baseline_and_fails_after_a_regression(job):
     first = job("sh", "gate.sh")
     assert first.returncode == 0, first.stderr
     assert first.stdout.splitlines()[-1] == "5 new; 3 requirements met."
@@ -41,13 +50,13 @@ def test_the_shell_script_passes_without_a_baseline_and_fails_where_it_got_worse
     path = job.folder / "baselines" / "gate.json"
     baseline = json.loads(path.read_text())
     for name, entry in baseline["cells"].items():
-        if not name.startswith("one-worker"):  # as if the code had been faster then
+        if not name.startswith("one-worker"):  # as if the code had been faster
             entry["step_time_s"] *= 0.9
     path.write_text(json.dumps(baseline))
     worse = job("sh", "gate.sh")
     assert (worse.returncode, worse.stderr.splitlines()[-1]) == (
         1,
-        "gate: something got slower, or a requirement is broken",
+        "gate: a cell regressed, or a requirement is broken",
     )
     assert (
         (job.folder / "gate.md")
@@ -57,12 +66,91 @@ def test_the_shell_script_passes_without_a_baseline_and_fails_where_it_got_worse
     assert 'failures="5"' in (job.folder / "gate.xml").read_text()
 
 
-def test_the_workflow_calls_commands_and_options_that_exist():
-    text = (EXAMPLES / "github-actions.yml").read_text()
-    said = subprocess.run(
-        [sys.executable, "-m", "wanbench.harness.cli", "check", "--help"], capture_output=True, text=True, check=True
-    ).stdout
-    used = {word for line in text.splitlines() if "check" in line or "--" in line for word in line.split()
-            if word.startswith("--") and word not in {"--index-url"}}  # fmt: skip
-    assert used == {"--testbed", "--baseline", "--accept", "--junit", "--github", "--base", "--head", "--inconclusive"}
-    assert all(option in said for option in used)
+@pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.name)
+def test_every_step_of_a_workflow_has_a_command_line_that_parses(path):
+    text = path.read_text()
+    assert "This workflow has not run on GitHub yet" in text
+    called = [words for job in yaml.safe_load(text)["jobs"].values() for words in calls(job["steps"])]
+    assert called
+    for words in called:
+        parsed(words)
+
+
+def calls(steps):
+    """Return the command lines of wanbench that these steps of a workflow would start."""
+    found = []
+    for step in steps:
+        if step.get("uses") == "./.github/actions/gate":
+            found += recorded(gate_script(), gate_variables(filled(step["with"])))
+        else:
+            found += recorded(filled(step.get("run", "")), {})
+    return found
+
+
+def filled(value):
+    """Replace the expressions of a workflow by a word."""
+    if isinstance(value, dict):
+        return {name: filled(entry) for name, entry in value.items()}
+    return re.sub(r"\$\{\{.*?\}\}", "word", value)
+
+
+def gate_script():
+    (step,) = yaml.safe_load(ACTION.read_text())["runs"]["steps"]
+    return step["run"]
+
+
+def gate_variables(given):
+    """Return the environment that the action gives its script. Unknown and missing inputs fail."""
+    action = yaml.safe_load(ACTION.read_text())
+    assert given.keys() <= action["inputs"].keys()
+    values = {name: given.get(name, entry.get("default")) for name, entry in action["inputs"].items()}
+    assert None not in values.values()
+    return {
+        variable: values[re.fullmatch(r"\$\{\{ inputs\.(\w+) \}\}", expression)[1]]
+        for variable, expression in action["runs"]["steps"][0]["env"].items()
+    }
+
+
+# Every program but wanbench does nothing.
+STUBS = """
+wanbench() { printf '%q ' "$@"; echo; } >&3
+command_not_found_handle() { :; }
+PATH=/nowhere
+"""
+
+
+def recorded(script, variables):
+    """Return the arguments of each call of wanbench in a script of bash, which must be without errors."""
+    read, write = os.pipe()
+    started = ["bash", "-c", f"exec 3>&{write}\n{STUBS}\nset -eo pipefail\n{script}"]
+    done = subprocess.run(started, env=variables, pass_fds=[write], capture_output=True, text=True)
+    os.close(write)
+    with os.fdopen(read) as lines:
+        found = [shlex.split(line) for line in lines]
+    assert "syntax error" not in done.stderr, done.stderr
+    assert done.returncode == 0 or not found, done.stderr
+    return found
+
+
+def parsed(words):
+    """Parse the arguments of wanbench as its command line does. Raises: click.UsageError."""
+    with contextlib.suppress(click.exceptions.Exit):  # --version
+        context = main.make_context("wanbench", list(words))
+        name, command, rest = main.resolve_command(context, list(words))
+        command.make_context(name, rest, parent=context)
+
+
+def test_a_line_that_does_not_parse_is_noticed():
+    assert recorded('wanbench check "a b" --nonsense', {}) == [["check", "a b", "--nonsense"]]
+    with pytest.raises(click.UsageError, match="nonsense"):
+        parsed(["check", "a b", "--nonsense"])
+
+
+def test_the_action_checks_a_baseline_and_writes_junit_and_the_summary(job):
+    (job.folder / "step.md").touch()
+    given = gate_variables({"spec": "gate.toml", "testbed": "virtual", "baseline": "baselines/gate.json",
+                            "options": "--only workers=4 --only rtt=20ms"})  # fmt: skip
+    done = job("bash", "-ec", gate_script(), **given, GITHUB_STEP_SUMMARY=str(job.folder / "step.md"))
+    assert done.returncode == 0, done.stderr
+    assert "<testsuite" in (job.folder / "gate.xml").read_text()
+    assert (job.folder / "step.md").read_text().startswith("### wanbench check: gate")

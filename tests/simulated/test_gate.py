@@ -1,4 +1,4 @@
-"""`wanbench check` as a CI job runs it: a repository, its revisions, a baseline, exit codes. On the simulated clock."""
+"""`wanbench check` as a CI job runs it, simulated: a repository, its revisions, a baseline, exit codes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from cli_session import Bench
 from numpy._core._multiarray_umath import __cpu_dispatch__, __cpu_features__
 
 ROOT = Path(__file__).parents[2]
-# The checkout's own code: the working folder goes first on the path.
+# The code of the checkout: the working folder is first on the path.
 HERE = [sys.executable, "-m", "wanbench.harness.cli"]
 SPEC = """
 schema = 1
@@ -44,7 +44,7 @@ _quiet = SSGD.gradient
 
 
 def _chatty(self, g):
-    """One more message of one element each synchronisation."""
+    """Send one more message of one element per synchronisation."""
     averaged = _quiet(self, g)
     self.replica.comm.all_reduce(g.new_zeros(1)).wait()
     return averaged
@@ -64,7 +64,7 @@ SSGD.gradient = _broken
 
 
 class Repository:
-    """wanbench itself in a repository of its own, at revisions `base`, `comment`, `chatty` and `broken`."""
+    """A repository with a copy of wanbench, at revisions `base`, `comment`, `chatty` and `broken`."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder / "repository"
@@ -103,7 +103,7 @@ def repository(tmp_path_factory):
 
 @pytest.fixture
 def here(repository):
-    """A working folder in the repository, at `base`."""
+    """Return a working folder in the repository, at `base`."""
     repository.git("checkout", "--quiet", "--detach", "base")
     bench = Bench(repository.folder)
     yield bench
@@ -152,7 +152,7 @@ def test_cells_that_fail_are_no_regression_and_no_baseline(here, repository):
 
 
 def test_a_baseline_does_not_depend_on_the_processor(here):
-    """Jitter, loss and varying steps, with the vector instructions of numpy and the C library, and without."""
+    """Simulate jitter, loss and varying steps with the vector instructions of numpy and the C library, and without."""
     vectors = [name for name in __cpu_dispatch__ if __cpu_features__[name]]
     if not vectors:
         pytest.skip("this processor has no vector instructions to switch off")

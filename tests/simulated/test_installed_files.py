@@ -1,12 +1,14 @@
-"""Installed, in a project that has `harness`, `workloads` and `netprofiles` packages of its own."""
+"""Installed from a wheel, in a project with its own `harness`, `workloads` and `netprofiles` packages."""
 
 from __future__ import annotations
 
 import json
 import os
 import zipfile
+from importlib import metadata
 
-from installed import ROOT
+import yaml
+from installed import ROOT, build_sdist, build_wheel, check_upload
 
 PACKAGES = ("harness", "workloads", "netprofiles")
 
@@ -22,7 +24,7 @@ def test_the_wheel_holds_every_file_of_the_packages_and_nothing_else(wheel):
     }
     (manual,) = {name for name in names if name.endswith(".data/data/share/man/man1/wanbench.1")}
     assert set(names) - about - {manual} == found
-    # What is read at run time, one of each kind: a rule that left a kind out would leave it out on both sides.
+    # One file of each kind that is read at run time: a rule that dropped a kind would drop it on both sides.
     assert found > {
         "wanbench/py.typed",
         "wanbench/harness/spec/starter.toml",
@@ -39,14 +41,30 @@ def test_the_wheel_holds_every_file_of_the_packages_and_nothing_else(wheel):
     assert not [name for name in names if name.rpartition("/")[2].startswith(("test_", "conftest"))]
 
 
+def test_the_source_distribution_makes_the_same_wheel_and_both_can_be_published(wheel, tmp_path):
+    sdist = build_sdist(tmp_path)
+    again = build_wheel(tmp_path / "wheel", sdist)
+    assert set(zipfile.ZipFile(again).namelist()) == set(zipfile.ZipFile(wheel).namelist())
+    check_upload(wheel, sdist)
+
+
+def test_the_installed_program_answers_and_has_its_man_page(installed):
+    version = installed.run(installed.folder, "wanbench", "--version")
+    assert (version.returncode, version.stdout) == (0, f"wanbench {metadata.version('wanbench')}\n")
+    algorithms = installed.run(installed.folder, "wanbench", "list", "algorithms")
+    assert algorithms.returncode == 0, algorithms.stderr
+    assert {"ssgd", "dts"} <= {line.split()[0] for line in algorithms.stdout.splitlines() if line.strip()}
+    assert (installed.folder / "share" / "man" / "man1" / "wanbench.1").is_file()
+
+
 def test_only_wanbench_is_installed(installed):
     (site,) = installed.folder.glob("lib/python3*/site-packages")
     assert [path.name for path in site.iterdir() if path.name in {*PACKAGES, "tests"}] == []
-    said = installed.run(installed.folder, "python", "-c", "import wanbench.harness as h; print(h.__file__)")
-    assert said.stdout.strip() == str(site / "wanbench" / "harness" / "__init__.py")
+    imported = installed.run(installed.folder, "python", "-c", "import wanbench.harness as h; print(h.__file__)")
+    assert imported.stdout.strip() == str(site / "wanbench" / "harness" / "__init__.py")
 
 
-def test_a_users_packages_of_the_same_names_are_theirs(environment, project):
+def test_a_users_packages_of_the_same_names_are_used(environment, project):
     done = environment.run(
         project, "wanbench", "run", "mine.toml", "--testbed", "virtual", "--out", "out", "--no-figures"
     )
@@ -63,3 +81,9 @@ def test_the_fixture_of_the_plugin_works_beside_them(environment, project):
     done = environment.run(project, "python", "-m", "pytest", "-q", "-p", "no:cacheprovider")
     assert done.returncode == 0, done.stdout + done.stderr
     assert "1 passed" in done.stdout
+
+
+def test_the_citation_and_the_changelog_name_the_version_that_is_installed():
+    version = metadata.version("wanbench")
+    assert yaml.safe_load((ROOT / "CITATION.cff").read_text())["version"] == version
+    assert f"\n## [{version}]" in (ROOT / "CHANGELOG.md").read_text()

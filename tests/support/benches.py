@@ -1,7 +1,7 @@
 """Fixtures: working folders for commands.
 
-What is marked `timed` makes a claim about time: there a repetition is valid or it is not. Elsewhere a repetition counts
-however busy the host was.
+Tests marked `timed` make a claim about time, so they need valid repetitions. Other tests accept late packets on a busy
+host.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def bench(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Bench]:
 
 @pytest.fixture(scope="module")
 def shared_bench(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[Bench]:
-    """One for all tests of a file that look at the same run."""
+    """Return one bench for all tests of a file that read the same run."""
     here = Bench(tmp_path_factory.mktemp("bench"))
     if not timed(request):
         here.program = TOLERANT
@@ -33,5 +33,5 @@ def shared_bench(tmp_path_factory: pytest.TempPathFactory, request: pytest.Fixtu
 
 
 def timed(request: pytest.FixtureRequest) -> bool:
-    """Whether the test, or for a fixture of a whole file the file, makes a claim about time."""
+    """Return whether the test, or the whole file for a module fixture, makes a claim about time."""
     return request.node.get_closest_marker("timed") is not None

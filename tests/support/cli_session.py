@@ -1,4 +1,4 @@
-"""wanbench as its users run it: the command line, real processes, real sockets, real devices."""
+"""Run wanbench as users do: the command line, real processes, real sockets, real devices."""
 
 from __future__ import annotations
 
@@ -20,38 +20,38 @@ from leftovers import Snapshot, held_namespaces, namespaces, started_with
 from wanbench.harness.cli import main
 
 WANBENCH = [str(Path(sys.executable).parent / "wanbench")]
-# The same command on a host that others use: a crash is a crash however late packets were.
+# The same command for a busy host: tests of crashes accept late packets.
 _TOLERANT = (
     "import wanbench.harness.rep.train as r, wanbench.harness.rep.command as c; r.judge = c.judge = lambda *_: []; "
 )
 _MAIN = "from wanbench.harness.cli import main; main()"
 TOLERANT = [sys.executable, "-P", "-c", _TOLERANT + _MAIN]
-# With less patience for workers that say nothing as well.
+# The same, with less patience for silent workers.
 IMPATIENT = [sys.executable, "-P", "-c", _TOLERANT + "r.PATIENCE_S = 2.0; " + _MAIN]
 
 
 T = TypeVar("T")
-PATIENCE_S = 240.0  # for a host that others use, in one test
+PATIENCE_S = 240.0  # for a busy host, in one test
 
 
 class _Patience:
-    """What is left of it for all tests of a session: a lane ends in time however busy its host is."""
+    """Count the patience that is left for a session, so that a lane ends in time on a busy host."""
 
     left_s = 600.0
 
 
-_MARK = "WANBENCH_TEST_COMMAND"  # in the environment of all processes of a command, in whatever session they are
+_MARK = "WANBENCH_TEST_COMMAND"  # in the environment of every process of a command, in any session
 
 
 class Command:
-    """A `wanbench` under way, in a session of its own."""
+    """A running `wanbench` command in a new session."""
 
     def __init__(self, arguments: list[str], folder: Path, **popen: Any) -> None:
         self.log = folder / f"stderr-{time.monotonic_ns()}"
         self.temp = folder / "tmp"
         self.temp.mkdir(exist_ok=True)
         self.before = Snapshot.take()
-        self.namespaces: set[str] = set()  # that its processes have been seen in, or holding
+        self.namespaces: set[str] = set()  # in which its processes were seen, or which they held
         self.seen_s = 0.0  # when they were last seen, since boot
         with self.log.open("w") as log:
             self.process = subprocess.Popen(
@@ -76,7 +76,7 @@ class Command:
         return Result(self.process.returncode, out, self.log.read_text())
 
     def pids(self) -> list[int]:
-        """All processes of the session that are not yet gone, zombies apart."""
+        """Return all live processes of the session, without zombies."""
         status = {int(path.name): _status(int(path.name)) for path in Path("/proc").glob("[0-9]*")}
         mine = str(self.process.pid)
         pids = [pid for pid, fields in status.items() if fields and fields[3] == mine and fields[0] != "Z"]
@@ -86,11 +86,11 @@ class Command:
         return pids
 
     def processes(self) -> set[int]:
-        """All its processes that are not yet gone, in whatever session they are by now."""
+        """Return all its live processes, in any session."""
         return {*self.pids(), *started_with(f"{_MARK}={self.log}")}
 
     def left_nothing(self, within_s: float) -> bool:
-        """True once no process and no namespace of it is left, and the host is as it was before."""
+        """Return whether no process and no namespace of it is left, and the host is unchanged."""
         deadline = time.monotonic() + within_s
         while left := self.left():
             if time.monotonic() > deadline:
@@ -100,7 +100,7 @@ class Command:
         return True
 
     def left(self) -> list[str]:
-        """What it has left on the host, or changed there, a line each."""
+        """Return a line for each thing that it left or changed on the host."""
         return [
             *(f"process {pid}: {_read(pid, 'cmdline')!r}" for pid in sorted(self.processes())),
             *(f"namespace {name}" for name in sorted(self.namespaces & held_namespaces(self.seen_s))),
@@ -119,7 +119,7 @@ class Command:
         return [pid for pid in pids if module.encode() in _read(pid, "cmdline")]
 
     def training(self, algorithm: str, rank: int) -> int | None:
-        """Process id of a worker that is training this algorithm: it logs there, and serves its connections."""
+        """Return the process id of the worker that trains this algorithm: it writes its log and has connections."""
         for pid in self.pids():
             try:
                 log = os.readlink(f"/proc/{pid}/fd/1")
@@ -131,7 +131,7 @@ class Command:
         return None
 
     def until(self, what: Callable[[], Any], timeout_s: float = 60) -> Any:
-        """Wait until `what` is true; returns it."""
+        """Wait until `what` is true, and return its value."""
         deadline = time.monotonic() + timeout_s
         while not (found := what()):
             if time.monotonic() > deadline or self.process.poll() is not None:
@@ -159,7 +159,7 @@ def _read(pid: int, name: str) -> bytes:
 
 
 def _status(pid: int) -> list[str]:
-    """State, parent, process group, session, ...; empty if there is no such process."""
+    """Return state, parent, process group, session, ...; empty if the process does not exist."""
     return _read(pid, "stat").decode().rpartition(")")[2].split()
 
 
@@ -187,7 +187,7 @@ class Bench:
         return self.start(*arguments, program=program).wait()
 
     def measure(self, *arguments: str) -> Result:
-        """`wanbench run`, and again while the host was too busy for a valid repetition, as a user would."""
+        """Run `wanbench run`, again while the host is too busy for a valid repetition, as a user would."""
         result = patiently(
             lambda: self.run("run", *arguments, "--out", "out"),
             lambda result: result.code == 4 and " FAILED: " not in result.err,
@@ -200,16 +200,16 @@ class Bench:
         return f"{name}.toml"
 
     def rows(self, run: str) -> list[dict[str, Any]]:
-        """One object a repetition, as the command line gives them; in this process, which starts at once."""
+        """Return one object per repetition, as the command line prints them; read in this process, which is faster."""
         said = CliRunner().invoke(main, ["results", str(self.out / run), "--format", "json"])
         return json.loads(said.stdout)
 
     def finished(self, run: str) -> dict[Path, int]:
-        """Every finished repetition, with the time of its result."""
+        """Return every finished repetition with the time of its result."""
         return {p: p.stat().st_mtime_ns for p in (self.out / run).glob("cells/*/rep-?/result.json")}
 
     def written(self, pattern: str) -> str:
-        """What is in files that a run writes, and may be moving to where they stay."""
+        """Read files that a run is writing, or moving to their final place."""
         text = ""
         for path in self.folder.glob(pattern):
             with contextlib.suppress(FileNotFoundError):
@@ -229,7 +229,7 @@ class Bench:
 
 
 def patiently(attempt: Callable[[], T], disturbed: Callable[[T], bool]) -> T:
-    """What comes of an attempt, made again while the host disturbs it: others use it, for some seconds or minutes."""
+    """Return the result of an attempt, which is repeated while a busy host disturbs it, for seconds or minutes."""
     result, began = attempt(), time.monotonic()
     while disturbed(result) and time.monotonic() - began < min(PATIENCE_S, _Patience.left_s):
         result = attempt()
@@ -237,12 +237,12 @@ def patiently(attempt: Callable[[], T], disturbed: Callable[[T], bool]) -> T:
     return result
 
 
-# For `by_numbers` where late packets count: the relay carries it on any processor. A burst at no rate makes them late.
+# For `by_numbers` if late packets count: any processor relays this rate. Without a rate, bursts make packets late.
 CARRIED = 'rate = "100Mbit"'
 
 
 def by_numbers(name: str, algorithms: str, rtts: str = '["10ms"]', window: int = 20, **more: str) -> str:
-    """A spec of two workers with steps of 20 ms; `more` adds lines to tables."""
+    """Return a spec with two workers and steps of 20 ms; `more` adds lines to its tables."""
     return f"""
 schema = 1
 name = "{name}"

@@ -1,4 +1,4 @@
-"""The command line, called in this process, and run folders for it to show: for tests only."""
+"""Call the command line in this process, and make run folders for it to show."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from wanbench.harness.spec.experiment import Spec
 
 @pytest.fixture(autouse=True)
 def as_it_was(tmp_path, monkeypatch):
-    """`wanbench` adds the working folder to the path, and `run` installs signal handlers."""
+    """Undo what `wanbench` changes: it adds the working folder to the path, and `run` installs signal handlers."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", list(sys.path))
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
@@ -35,7 +35,7 @@ def wanbench(*args: str) -> Result:
 
 
 def refused(*args: str, code: int = 2) -> str:
-    """What is said on stderr; nothing is said on stdout."""
+    """Return the output on stderr of a refused command; stdout must be empty."""
     result = wanbench(*args)
     assert result.exit_code == code
     assert result.stdout == ""
@@ -43,14 +43,14 @@ def refused(*args: str, code: int = 2) -> str:
 
 
 def data(*args: str):
-    """What `--json` says, with nothing beside it on stdout."""
+    """Return the output of `--json`; stdout must hold nothing else."""
     result = wanbench(*args, "--json")
     assert result.exit_code == 0, result.stderr
     return json.loads(result.stdout)
 
 
 def finished(tmp_path, name: str = "smoke", statuses: tuple[str, ...] = ("ok",) * 5) -> list[dict]:
-    """A run folder as `run` leaves it, with made-up times."""
+    """Write a run folder as `run` does, with made-up times, and return its rows."""
     folder, rows = RunFolder(tmp_path / "results" / name), []
     plan = planned(Spec.load(name), name)
     folder.prepare(None, plan.to_json(), {})

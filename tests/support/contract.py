@@ -1,4 +1,4 @@
-"""Columns that every repetition of a training cell has, on every testbed."""
+"""The columns that every repetition of a training cell has, on every testbed."""
 
 CONTRACT = {
     "run", "cell", "rep", "status", "reason", "testbed", "emulator", "collective", "channels", "workload",

@@ -1,4 +1,4 @@
-"""Tiny data sets in the formats of the real ones: for tests only."""
+"""Tiny data sets in the formats of the real ones."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ CIFAR_FILES = (*(f"data_batch_{number}" for number in range(1, 6)), "test_batch"
 
 
 def cifar10(folder: Path, images: int = 20) -> Path:
-    """Batches as the authors' Python 2 wrote them: keys are bytes, protocol 2, a class shows in the brightness."""
+    """Write batches as the authors' Python 2 did: byte keys, protocol 2; the brightness tells the class."""
     folder.mkdir(parents=True)
     random = np.random.default_rng(1)
     for name in CIFAR_FILES:
@@ -24,7 +24,7 @@ def cifar10(folder: Path, images: int = 20) -> Path:
 
 
 def imagenet(folder: Path, classes: int = 3, images: int = 4) -> Path:
-    """Class folders with JPEG files of different sizes; a class shows in the colour, and one image is grey."""
+    """Write class folders with JPEG files of different sizes; the colour tells the class, and one image is grey."""
     from PIL import Image
 
     for part in ("train", "val"):
@@ -41,6 +41,6 @@ def imagenet(folder: Path, classes: int = 3, images: int = 4) -> Path:
 
 
 def given(name: str, folder: Path) -> dict[str, str]:
-    """What a `[workload]` table says of the data set of a built-in, made where it is not bundled."""
+    """Return the `data` keys of `[workload]` for a built-in, and make its data set unless it is bundled."""
     make = {"resnet110-cifar10": cifar10, "resnet50-imagenet": imagenet}.get(name)
     return {} if make is None else {"data": str(make(folder / name))}

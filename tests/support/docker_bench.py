@@ -1,4 +1,4 @@
-"""`wanbench` with containers, as its users run it."""
+"""Run `wanbench` with containers, as users do."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from docker.errors import NotFound
 PROGRAM = [sys.executable, str(Path(host_image.__file__))]
 _OTHERWISE = f"import sys; sys.path.insert(0, {str(Path(host_image.__file__).parent)!r}); import host_image; "
 _OTHERWISE += "import wanbench.harness.rep.train as r, wanbench.harness.rep.command as c; "
-# The same command on a host that others use: a crash is a crash however late packets were.
+# The same command for a busy host: tests of crashes accept late packets.
 _TOLERANT = _OTHERWISE + "r.judge = c.judge = lambda *_: []; "
 TOLERANT = [sys.executable, "-c", _TOLERANT + "host_image.main()"]
-# With less patience for workers that say nothing as well.
+# The same, with less patience for silent workers.
 IMPATIENT = [sys.executable, "-c", _TOLERANT + "r.PATIENCE_S = 2.0; host_image.main()"]
 
 
 class DockerBench(Bench):
-    """A working folder with a `wanbench` whose containers see the host's files."""
+    """A working folder and a `wanbench` whose containers see the host's files."""
 
     program = PROGRAM
 
@@ -32,15 +32,15 @@ class DockerBench(Bench):
         self.api, self.image = api, image
 
     def containers(self) -> list[dict]:
-        """Every container of the daemon, in any state, as `docker inspect` shows it."""
+        """Return every container of the daemon, in any state, as `docker inspect` shows it."""
         found = []
         for listed in self.api.containers(all=True):
-            with contextlib.suppress(NotFound):  # meanwhile removed
+            with contextlib.suppress(NotFound):  # removed in between
                 found.append(self.api.inspect_container(listed["Id"]))
         return found
 
     def training(self, algorithm: str) -> dict[int, dict]:
-        """The containers that train this algorithm by rank: their processes print into its logs."""
+        """Return the containers that train this algorithm, by rank: their processes write its logs."""
         found = {}
         for container in self.containers():
             with contextlib.suppress(OSError):

@@ -1,4 +1,4 @@
-"""The code of documents: what stands in them is what runs."""
+"""The code in documents, so that tests run exactly what readers see."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ _CONSOLE = re.compile(r"(?:^<!-- ([\w ]+) -->\n)?^```console\n(.*?)^```$", re.DO
 
 
 def blocks(document: str, language: str) -> list[str]:
-    """The blocks of a language, in their order."""
+    """Return the blocks of a language, in order."""
     return re.findall(rf"^```{language}\n(.*?)^```$", (DOCS / document).read_text(), re.DOTALL | re.MULTILINE)
 
 
 def write_files(document: str, folder: Path) -> None:
-    """Write every block that begins with `# name.suffix`, or stands below `<!-- file: NAME -->`, to that file."""
+    """Write every block that begins with `# name.suffix`, or follows `<!-- file: NAME -->`, to that file."""
     for name, block in _FILE.findall((DOCS / document).read_text()):
         (folder / name).write_text(block)
     for block in [*blocks(document, "python"), *blocks(document, "toml")]:
@@ -32,9 +32,9 @@ def write_files(document: str, folder: Path) -> None:
 
 @dataclass(frozen=True)
 class Line:
-    """A command as a reader would type it, and what it should say, where `...` stands for anything.
+    """A command as a reader types it, and its expected output, in which `...` matches anything.
 
-    `needs` is what the comment before its block says: "emulated", "host", "by hand", or nothing.
+    `needs` is the comment before its block: "emulated", "host", "by hand", or nothing.
     """
 
     command: str
@@ -43,7 +43,7 @@ class Line:
 
 
 def commands(document: str) -> list[Line]:
-    """The commands of all console blocks, in their order."""
+    """Return the commands of all console blocks, in order."""
     found = []
     for needs, block in _CONSOLE.findall((DOCS / document).read_text()):
         for part in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
@@ -53,7 +53,7 @@ def commands(document: str) -> list[Line]:
 
 
 def typed(line: Line, folder: Path) -> subprocess.CompletedProcess[str]:
-    """What happens when a reader types it in `folder`, in the environment that the tests run in."""
+    """Run it in `folder` as if a reader had typed it, in the environment of the tests."""
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
     return subprocess.run(
         ["bash", "-c", line.command],
@@ -68,5 +68,5 @@ def typed(line: Line, folder: Path) -> subprocess.CompletedProcess[str]:
 
 
 def as_said(said: str, expected: str) -> bool:
-    """Whether output is what a document shows, up to the width of gaps."""
+    """Return whether output is what a document shows, up to white space."""
     return doctest.OutputChecker().check_output(expected, said, doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE)

@@ -1,4 +1,4 @@
-"""What holds of a program under `wanbench exec`, in namespaces and in containers alike."""
+"""Claims about a program under `wanbench exec` that hold in namespaces and in containers."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ for = "500ms"
 where = 1
 kill = true
 """
-PAYLOAD = 1400 / 1428  # of a datagram
+PAYLOAD = 1400 / 1428  # share of a datagram
 
-# Each rank serves the one before it, and sends more to the next one than the path carries.
+# Each rank serves the previous rank, and sends more to the next rank than the path carries.
 IPERF3 = """
 next=$(echo "$WANBENCH_ADDRESSES" | cut -d, -f$(((RANK + 1) % 4 + 1)))
 iperf3 -s -1 -B "$WANBENCH_ADDRESS" >/dev/null &
@@ -61,14 +61,14 @@ def row_of(result, bench):
 
 
 def valid(bench, *arguments):
-    """What comes of `exec`; again while the host was too busy, as a user would."""
+    """Return the result of `exec`, which is repeated while the host is too busy, as a user would."""
     result = patiently(lambda: bench.run(*arguments), lambda result: "\nwanbench: invalid: " in result.err)
     assert result.code == 0, result.err
     return result
 
 
 def a_data_parallel_script_runs_untouched(bench, testbed, python):
-    """Replicas agree, each prints into its own log, and a step takes longer than the longest way."""
+    """Check that replicas agree, that each has its log, and that a step takes longer than the longest path."""
     result = valid(bench, *WORLD4, "0.01", *testbed, "--", *python, take(bench, "ddp.py"))
     lines = re.findall(r"^\[(\d) (\w+)\] rank (\d) of 4 local 0 step ([\d.]+) sum (\S+)$", result.out, re.M)
     assert sorted((int(prefix), site, int(rank)) for prefix, site, rank, _, _ in lines) == [
@@ -102,7 +102,7 @@ def the_round_trip_that_a_program_sees_is_the_profiles(bench, testbed, python):
 
 
 def iperf3_measures_the_rate_of_the_profile(bench, testbed):
-    """Four flows in a ring: each has a path, and the up and down of two sites, for itself."""
+    """Check four flows in a ring: each has a path, an up and a down for itself."""
     if shutil.which("iperf3") is None:
         lacking = pytest.fail if "CI" in os.environ else pytest.skip
         lacking("iperf3: not installed; sh scripts/setup-tests.sh programs")

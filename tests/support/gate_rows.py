@@ -1,4 +1,4 @@
-"""Rows of a run, for the gate to judge: for tests only."""
+"""Rows of a run for tests of the gate."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 
 def row(algorithm="ssgd", rep=0, *, rtt="100ms", workers=4, **fields) -> dict[str, Any]:
-    """One repetition, 0.5 s a step unless told otherwise."""
+    """Return one repetition, by default with 0.5 s per step."""
     axes = {"algorithm": algorithm, "workers": workers} | ({"rtt": rtt} if rtt else {})
     return {
         "run": "r", "cell": f"{algorithm}-w{workers}-rtt{rtt}-abc", "cell_key": f"{algorithm} {workers} {rtt}",
@@ -20,5 +20,5 @@ def row(algorithm="ssgd", rep=0, *, rtt="100ms", workers=4, **fields) -> dict[st
 
 
 def alone(rep=0, **fields) -> dict[str, Any]:
-    """The one-worker cell."""
+    """Return the one-worker cell."""
     return row("one-worker", rep, rtt=None, workers=1, step_time_s=0.3, scalability=1.0, **fields)

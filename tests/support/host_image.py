@@ -1,9 +1,9 @@
-"""An image without anything in it, and the `wanbench` that runs it on this host's own files.
+"""An empty image, and a `wanbench` that runs it with the files of this host.
 
     python tests/support/host_image.py SPEC ...          `wanbench SPEC ...`, with the host's system, Python and
                                                          checkout mounted read-only into every container
 
-The tests of how containers behave start in seconds this way, also where there is neither a registry nor room for torch.
+So tests of containers start in seconds, even without a registry, and without room for torch.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ PATH = f"{Path(sys.executable).parent}:/usr/bin:/bin"
 
 
 def mounted() -> list[str]:
-    """What a container needs of this host to run our Python; nothing below another of them."""
+    """Return the folders of this host that a container needs to run our Python; none is inside another."""
     python = [sys.prefix, sys.base_prefix, os.path.realpath(sys.base_prefix), str(CHECKOUT)]
     wanted = sorted({path for path in (*_SYSTEM, *python) if Path(path).exists()})
     return [path for path in wanted if not any(path.startswith(f"{other}/") for other in wanted)]
@@ -38,7 +38,7 @@ def make(
     path: str = PATH,
     python_path: str = str(CHECKOUT),
 ) -> None:
-    """Import an image of empty folders, and of these, under this name."""
+    """Import an image with empty folders and these, under this name."""
     content = io.BytesIO()
     with tarfile.open(fileobj=content, mode="w") as tar:
         for folder in ("proc", "sys", "dev", "etc", "tmp"):
@@ -52,7 +52,7 @@ def make(
 
 
 def share() -> None:
-    """Let the containers that this process makes see the host's files."""
+    """Let the containers that this process starts see the host's files."""
     import wanbench.harness.testbeds.docker.testbed as testbed
 
     product = testbed.host_options
@@ -66,7 +66,7 @@ def share() -> None:
 
 
 def main() -> None:
-    """`wanbench` with the host's files in its containers."""
+    """Run `wanbench` with the host's files in its containers."""
     from wanbench.harness.cli import main as wanbench
 
     share()

@@ -1,4 +1,4 @@
-"""wanbench installed as users have it: from a wheel, in an environment of its own, without a checkout on any path."""
+"""wanbench installed as users have it: from a wheel, in a separate environment, without a checkout on any path."""
 
 from __future__ import annotations
 
@@ -9,18 +9,30 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-_OURS = ("PYTHONPATH", "PYTEST_ADDOPTS")  # of these tests' own run
+_OURS = ("PYTHONPATH", "PYTEST_ADDOPTS")  # set for these tests
 
 
-def build_wheel(folder: Path) -> Path:
-    """The wheel that `pip wheel .` makes."""
-    _quietly(sys.executable, "-m", "pip", "wheel", "-w", folder, "--no-deps", "--no-build-isolation", ROOT)
+def build_wheel(folder: Path, source: Path = ROOT) -> Path:
+    """Return the wheel that `pip wheel SOURCE` makes from the repository, or from a source distribution."""
+    _quietly(sys.executable, "-m", "pip", "wheel", "-w", folder, "--no-deps", "--no-build-isolation", source)
     (wheel,) = folder.glob("*.whl")
     return wheel
 
 
+def build_sdist(folder: Path) -> Path:
+    """Return the source distribution that a release publishes."""
+    _quietly(sys.executable, "-m", "hatchling", "build", "-t", "sdist", "-d", folder)
+    (sdist,) = folder.glob("*.tar.gz")
+    return sdist
+
+
+def check_upload(*distributions: Path) -> None:
+    """Check that PyPI would take these distributions and render their description."""
+    _quietly(sys.executable, "-m", "twine", "check", "--strict", *distributions)
+
+
 def build_editable_wheel(folder: Path) -> Path:
-    """The wheel behind `pip install -e .`: it leads to the checkout."""
+    """Return the wheel behind `pip install -e .`, which leads to the checkout."""
     _quietly(sys.executable, "-m", "hatchling", "build", "-t", "wheel:editable", "-d", folder)
     (wheel,) = folder.glob("*.whl")
     return wheel
@@ -34,13 +46,13 @@ class Environment:
 
     @classmethod
     def make(cls, folder: Path, wheel: Path) -> Environment:
-        """Everything but wanbench is borrowed from the environment of the tests: torch is large."""
+        """Create it; everything but wanbench is borrowed from the environment of the tests, because torch is large."""
         made = cls(folder)
         _quietly(sys.executable, "-m", "venv", "--without-pip", folder)
         pip = [sys.executable, "-m", "pip", "--python", made.program("python")]
         _quietly(*pip, "install", "--no-deps", "--no-index", wheel)
         (site,) = folder.glob("lib/python3*/site-packages")
-        # Paths in there are not followed, so an editable wanbench of the tests' own environment is not borrowed.
+        # A .pth file in a borrowed folder has no effect, so an editable wanbench there is not borrowed.
         borrowed = [path for path in sys.path if path.endswith(("site-packages", "dist-packages"))]
         (site / "borrowed.pth").write_text("".join(f"{path}\n" for path in borrowed))
         return made
@@ -49,7 +61,7 @@ class Environment:
         return str(self.folder / "bin" / name)
 
     def run(self, cwd: Path, name: str, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
-        """What one of its programs does in a folder; with nothing of these tests on its path."""
+        """Run one of its programs in a folder, with nothing of these tests on its path."""
         inherited = {key: value for key, value in os.environ.items() if key not in _OURS}
         return subprocess.run(
             [self.program(name), *arguments],

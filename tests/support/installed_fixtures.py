@@ -1,4 +1,4 @@
-"""Fixtures: wanbench installed, and a project with `harness`, `workloads` and `netprofiles` packages of its own."""
+"""Fixtures: an installed wanbench, and a project with its own `harness`, `workloads` and `netprofiles` packages."""
 
 from __future__ import annotations
 

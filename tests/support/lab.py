@@ -1,4 +1,4 @@
-"""Workers without torch: processes in namespaces of their own, on an emulator, that do what a test says."""
+"""Workers without torch: processes in separate namespaces, on an emulator, that call functions for a test."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Lab:
         self.emulator = kind()
         self.pids: list[int] = []
         self._pipes: list[Connection] = []
-        self._threads: list[ThreadPoolExecutor] = []  # one a worker, which does one thing at a time
+        self._threads: list[ThreadPoolExecutor] = []  # one per worker, which does one thing at a time
         try:
             for rank in range(network.workers):
                 self.start_worker(rank)
@@ -61,7 +61,7 @@ class Lab:
         return self._threads[rank].submit(self._call, self._pipes[rank], function, arguments)
 
     def replace(self, rank: int) -> None:
-        """Kill a worker and start another one in its place; the last rank only."""
+        """Kill the worker with the last rank, and start another one in its place."""
         assert rank == len(self.pids) - 1
         os.kill(self.pids[rank], signal.SIGKILL)
         os.waitpid(self.pids.pop(), 0)
@@ -130,7 +130,7 @@ def _serve(rank: int, attachment: str, pipe: Connection, sock: socket.socket) ->
         set_tcp({"congestion": "reno", "slow_start_after_idle": True})
         drop_privileges()
     except Exception as error:
-        pipe.send(error)  # a host that lacks something fails the test with the remedy
+        pipe.send(error)  # if the host lacks something, the test fails with the remedy
         return
     with sock:
         socket.send_fds(sock, [b"."], [device])
@@ -144,7 +144,7 @@ def _serve(rank: int, attachment: str, pipe: Connection, sock: socket.socket) ->
 
 
 def probed(network: EmulatedNetwork, workers: Sequence[LabWorker], tolerance: Tolerance, tries: int = 3) -> ProbeReport:
-    """The network as probed. A host that others use disturbs now and then; a fault is there each time."""
+    """Return the probed network. A busy host disturbs some probes, but a bug disturbs all of them."""
     for _ in range(tries):
         report = probe(network, workers, tolerance=tolerance)
         if not report.reasons:

@@ -1,4 +1,4 @@
-"""What a host looks like, and what is left on it: one way to look for all tests."""
+"""Snapshots of a host, and what was left on it; all tests use this one."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from typing import NamedTuple
 
 _SIOCGIFFLAGS, _SIOCGIFMTU = 0x8913, 0x8921
 _SETTINGS = ("net", "user", "vm")  # of /proc/sys
-_COUNTERS = ("nf_conntrack_count", "dirty_", "stat_refresh")  # among them, but no settings
+_COUNTERS = ("nf_conntrack_count", "dirty_", "stat_refresh")  # these files are counters, not settings
 
 
 class Snapshot(NamedTuple):
-    """What a run may not change, by name."""
+    """The parts of a host that a run must not change, by name."""
 
     devices: Mapping[str, str]  # of this network namespace, with number, MTU and flags
-    named_namespaces: Mapping[str, str]  # as `ip netns` makes them
+    named_namespaces: Mapping[str, str]  # as `ip netns` creates them
     sysctls: Mapping[str, str]
 
     @classmethod
@@ -34,7 +34,7 @@ class Snapshot(NamedTuple):
         )
 
     def changes(self, before: Snapshot) -> list[str]:
-        """What is not as it was, a line each."""
+        """Return a line for each difference."""
         return [
             f"{kind}: {name}: {now.get(name, 'gone')}, before {then.get(name, 'absent')}"
             for kind, now, then in zip(self._fields, self, before, strict=True)
@@ -44,7 +44,7 @@ class Snapshot(NamedTuple):
 
 
 def _devices() -> Iterable[tuple[str, str]]:
-    """By system calls: /sys shows the namespace in which it was mounted."""
+    """Read them by system calls, because /sys shows the namespace in which it was mounted."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as here:
         for index, name in socket.if_nameindex():
             said = [f"number {index}"]
@@ -64,7 +64,7 @@ def _sysctls() -> Iterable[tuple[str, str]]:
 def _read(path: Path) -> str:
     try:
         return path.read_text().strip()
-    except (OSError, UnicodeDecodeError):  # some can only be written, and devices come and go
+    except (OSError, UnicodeDecodeError):  # some files are write-only, and devices come and go
         return ""
 
 
@@ -83,7 +83,7 @@ def gone_within(seconds, pids):
 
 
 def started_with(setting: str) -> set[int]:
-    """Processes that have `NAME=value` in their environment, in whatever session they are by now."""
+    """Return the processes with `NAME=value` in their environment, in any session."""
     found = set()
     for path in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
@@ -93,7 +93,7 @@ def started_with(setting: str) -> set[int]:
 
 
 def namespaces(pid):
-    """Network namespaces that a process is in, or that it holds by a descriptor."""
+    """Return the network namespaces that a process is in or holds open."""
     found = set()
     with contextlib.suppress(OSError):
         for path in [Path(f"/proc/{pid}/ns/net"), *Path(f"/proc/{pid}/fd").iterdir()]:
@@ -103,9 +103,9 @@ def namespaces(pid):
 
 
 def held_namespaces(born_before_s: float = float("inf")) -> set[str]:
-    """Network namespaces, but for this one, that a process is in or holds; of processes as old as that, since boot.
+    """Return the network namespaces, without this one, that processes of at least this age are in or hold open.
 
-    Numbers of namespaces are used again at once, so what younger processes hold says nothing about those before.
+    The kernel reuses the numbers of namespaces at once, so a younger process can hold a new namespace of that number.
     """
     found = set()
     for path in Path("/proc").glob("[0-9]*"):
@@ -117,5 +117,5 @@ def held_namespaces(born_before_s: float = float("inf")) -> set[str]:
 
 
 def host_state():
-    """Devices of this namespace, and every other network namespace that a process is in or holds."""
+    """Return the devices of this namespace, and every other network namespace that a process is in or holds open."""
     return set(Snapshot.take().devices), held_namespaces()

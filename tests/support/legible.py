@@ -1,4 +1,4 @@
-"""Whether a figure can be read: no text covers another, and none is cut."""
+"""Check that a figure can be read: no text covers another, and none is cut."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from wanbench.harness.show.figures.style import wanbench_style
 
 
 def visible_texts(axes):
-    """Title, labels and texts of a set of axes, and the labels of those ticks that are in view."""
+    """Return the title, labels and texts of a set of axes, and the labels of its visible ticks."""
     ticks = []
     for axis, (low, high) in ((axes.xaxis, sorted(axes.get_xlim())), (axes.yaxis, sorted(axes.get_ylim()))):
         ticks += [tick.label1 for tick in axis.get_major_ticks() if low <= tick.get_loc() <= high]
@@ -33,6 +33,6 @@ def assert_nothing_overlaps(figure):
         assert box.x1 <= page.x1
         assert box.y0 >= page.y0
         assert box.y1 <= page.y1
-    # A tenth of a point of contact is no overlap.
+    # A contact of a tenth of a point is not an overlap.
     slim = [box.padded(-0.2) for box in boxes]
     assert not [pair for pair in itertools.combinations(slim, 2) if pair[0].overlaps(pair[1])]

@@ -1,6 +1,7 @@
 """Run a command as a user without rights; as root:  python nobody.py COMMAND...
 
-Python may live where others cannot go, such as /root: in a mount namespace of the command, the way there is opened.
+Python can be installed where other users have no access, such as /root. So the command gets a mount namespace in which
+they have access.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ _CLONE_NEWNS = 0x20000
 
 
 def main() -> None:
-    assert ctypes.CDLL(None).unshare(_CLONE_NEWNS) == 0, "only root may"
+    assert ctypes.CDLL(None).unshare(_CLONE_NEWNS) == 0, "needs root"
     subprocess.run(["mount", "--make-rprivate", "/"], check=True)
     for needed in dict.fromkeys([sys.base_prefix, sys.prefix, *map(os.path.abspath, sys.path)]):
         open_the_way(Path(needed))
@@ -28,7 +29,7 @@ def main() -> None:
 
 
 def open_the_way(needed: Path) -> None:
-    """Let others pass each folder above this one, and see nothing else in those that they could not pass."""
+    """Let other users pass each folder above this one, without reading those that were closed to them."""
     for folder, child in zip([*needed.parents][::-1], needed.parts[1:], strict=True):
         if not (folder / child).exists() or folder.stat().st_mode & stat.S_IXOTH:
             continue

@@ -1,4 +1,4 @@
-"""Cells as on a host whose `auto` is netns and the relay: for tests only."""
+"""Cells as on a host whose `auto` is netns and the relay."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""A host on which the relay is called late, on a clock of its own: for tests only.
+"""A host whose relay runs late, on a simulated clock.
 
-Workers and probe are stood in for; the relay's queues and meter, the judgement, the run, its folder and the commands
-that read it are the product's.
+Workers and probe are fakes. The relay's queues and meter, the verdict, the run, its folder and the commands that read
+it are real.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ STEP_S = 0.02
 
 
 def relay_stats(network: EmulatedNetwork, turn_every_ms: float, monkeypatch: pytest.MonkeyPatch) -> EmulatorStats:
-    """What a relay says of a second in which its loop gets a processor only every so often."""
+    """Return the statistics of a relay whose loop gets a processor only now and then, for one second."""
     clock = SimpleNamespace(ms=0.0)
     monkeypatch.setattr("wanbench.harness.emulators.relay.stats.time.monotonic", lambda: clock.ms / 1e3)
     switch = Switch()
@@ -47,20 +47,20 @@ def relay_stats(network: EmulatedNetwork, turn_every_ms: float, monkeypatch: pyt
 
 
 def _packet(src: int, dst: int) -> bytes:
-    """An IPv4 header with what a switch looks at, and nothing in it."""
+    """Return an IPv4 header with the fields that a switch reads, without a payload."""
     return (
         b"\x45" + bytes(11) + socket.inet_aton(worker_address(src)) + socket.inet_aton(worker_address(dst)) + bytes(80)
     )
 
 
 class Testbed:
-    """One whose relay is late as `turn_every_ms` says of the algorithm and of how often it was measured before."""
+    """A testbed whose relay is late by `turn_every_ms`, which depends on the algorithm and its earlier attempts."""
 
     name = "netns"
 
     def __init__(self, turn_every_ms) -> None:
         self.turn_every_ms = turn_every_ms
-        self.measured: list[str] = []  # algorithms, in the order of measuring
+        self.measured: list[str] = []  # algorithms, in the order of measurement
 
     def open_slot(self, emulator):
         return _Slot(self)
@@ -115,7 +115,7 @@ class _Worker:
 
 
 def _told(job: dict) -> dict:
-    """What a worker says of a job that went as planned."""
+    """Return the report of a worker after a job without problems."""
     steps, end_ns = job["window_steps"], round(job["window_steps"] * STEP_S * 1e9)
     outcome = {
         "window_begin_ns": 0, "window_end_ns": end_ns, "window": {"compute_ns": end_ns, "stall_ns": 0},
@@ -131,7 +131,7 @@ def _told(job: dict) -> dict:
 
 
 def overload(monkeypatch: pytest.MonkeyPatch, turn_every_ms) -> Testbed:
-    """From here on `wanbench run` in this process measures on such a testbed, on a host that is idle otherwise."""
+    """Make `wanbench run` in this process measure on such a testbed, on an otherwise idle host."""
     probed = {"ok": True, "reasons": [], "one_way_error_ms": 0.1}
     testbed, idle = Testbed(turn_every_ms), (0.0, [0] * 8, 0, 0.0)
     monkeypatch.setattr("wanbench.harness.run.session.check_host", lambda cells: None)

@@ -1,4 +1,4 @@
-"""What one would write without thinking, as a negative control: late averages fed through the optimiser."""
+"""A negative control, the naive implementation: late averages are fed through the optimiser."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from wanbench.workloads.algorithms.base import Algorithm, Promises, at_least
 
 @dataclass
 class PassThrough(Algorithm):
-    """Feeds g_n + (gbar_{n-D} - g_{n-D}) to the optimiser: right without momentum, wrong with it."""
+    """Feed g_n + (gbar_{n-D} - g_{n-D}) to the optimiser: right without momentum, wrong with it."""
 
     kind: ClassVar[str] = "pass-through"
     promises: ClassVar[Promises] = Promises(agrees=True, exact=True, keeps_mean=True)

@@ -1,4 +1,4 @@
-"""A small spec, edited and expanded: for tests only."""
+"""A small spec, edited and expanded."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def cells(text: str = GOOD, where: str = "x.toml") -> list[Cell]:
 
 
 def swept(text: str = GOOD) -> list[Cell]:
-    """Without the one-worker cells."""
+    """Return the cells without the one-worker cells."""
     return [cell for cell in cells(text) if not cell.is_baseline]
 
 

@@ -1,4 +1,4 @@
-"""Rows as a run would leave them, made from the law and a fixed error: for tests only."""
+"""Rows as a run writes them, computed from the law and a fixed error."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ STEP_S = 0.3
 
 
 def latency_sweep(reps=3, collective="direct", workers=4, **change) -> list[dict]:
-    """Seven algorithms by six round-trip times, and the one-worker cell."""
+    """Return rows of seven algorithms by six round-trip times, and of the one-worker cell."""
     base = PredictInputs(workers, STEP_S, 0.0, 12.5e6, 1_022_281, collective=collective, step_cv=0.02)
     rows = one_worker(reps, **change)
     for rtt_ms in RTTS_MS:
@@ -31,17 +31,17 @@ def latency_sweep(reps=3, collective="direct", workers=4, **change) -> list[dict
 
 
 def command_sweep(reps=3) -> list[dict]:
-    """The same of a user's own program: of a step only its time is known, and there is no law."""
+    """Return the same for a user's program: only the time of a step is known, and no law applies."""
     unknown = dict.fromkeys(
         ("law_inputs", "predicted_step_time_s", "collective", "channels", "compute_s", "stall_s", "overhead_s",
          "payload_bytes", "messages_sent", "steps_total", "accuracy", "final_loss")
     )  # fmt: skip
-    told = {"workload": "train.py", "payload_scale": 1.0, "command": ["python", "train.py"], "run": "own"}
-    return [{**row, **unknown, **told, "kind": f"command:{row['kind']}"} for row in latency_sweep(reps)]
+    known = {"workload": "train.py", "payload_scale": 1.0, "command": ["python", "train.py"], "run": "own"}
+    return [{**row, **unknown, **known, "kind": f"command:{row['kind']}"} for row in latency_sweep(reps)]
 
 
 def world4(reps=3) -> list[dict]:
-    """Seven algorithms by two numbers of workers on a named profile."""
+    """Return rows of seven algorithms by two numbers of workers, on a named profile."""
     rows = one_worker(reps, run="world4")
     for workers in (4, 8):
         inputs = PredictInputs(workers, STEP_S, 0.21, 1.25e6, 1_022_281, step_cv=0.02)
@@ -50,7 +50,7 @@ def world4(reps=3) -> list[dict]:
 
 
 def algorithms(base: PredictInputs, reps: int, **change) -> list[dict]:
-    """Every algorithm on one network."""
+    """Return rows of every algorithm on one network."""
     rows = []
     for label, (kind, params) in ALGORITHMS.items():
         inputs = replace(base, delay=params.get("delay", 0), period=params.get("period", 1), channels=11)
@@ -60,7 +60,7 @@ def algorithms(base: PredictInputs, reps: int, **change) -> list[dict]:
 
 
 def one_worker(reps=3, **change) -> list[dict]:
-    """The cell that everything is divided by: no network, so no network columns."""
+    """Return the one-worker cell, which has no network and no network columns."""
     inputs = PredictInputs(1, STEP_S, 0.0, None, 0, step_cv=0.02)
     network = ("emulator", "collective", "channels", "profile", "rtt_ms", "rtt_max_ms", "rate_mbps", "loss_pct",
                "jitter_ms", "tcp")  # fmt: skip
@@ -69,7 +69,7 @@ def one_worker(reps=3, **change) -> list[dict]:
 
 
 def row(inputs: PredictInputs, rep: int, **fields) -> dict:
-    """One repetition, 2 to 6 % slower than the law."""
+    """Return one repetition, 2 to 6 % slower than the law."""
     law = predict(inputs)
     key = "{algorithm} {rtt_ms} {tcp}".format(**{"rtt_ms": 0.0, "tcp": "reno"} | fields)
     cell = f"{key} w{inputs.workers} {inputs.collective}".replace(" ", "-")
@@ -89,5 +89,5 @@ def row(inputs: PredictInputs, rep: int, **fields) -> dict:
         "scalability": STEP_S / step_s, "predicted_step_time_s": law.step_time_s,
         "law_inputs": inputs.to_json(), "axes": {}, **fields,
     }  # fmt: skip
-    told = "{testbed} {workload} {payload_scale}".format(**made)
-    return {"cell_key": f"{cell} {told}", "base_key": f"{_ONE_WORKER} {told}", **made}
+    given = "{testbed} {workload} {payload_scale}".format(**made)
+    return {"cell_key": f"{cell} {given}", "base_key": f"{_ONE_WORKER} {given}", **made}

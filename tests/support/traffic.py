@@ -1,4 +1,4 @@
-"""Networks to test, and what workers do on them; the functions run inside workers."""
+"""Networks for tests, and the traffic on them; the functions run inside workers."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ def network(
 
 
 def other_path(net, pair, link):
-    """The same network, but for one directed path."""
+    """Return the network with one directed path replaced."""
     return dataclasses.replace(net, links={**net.links, pair: link})
 
 
 def receive_udp(address, count, timeout_s):
-    """[(number, one-way delay in ms)] of the first `count` packets, fewer after a pause of `timeout_s`."""
+    """Return (number, one-way delay in ms) of the first `count` packets, or fewer after a pause of `timeout_s`."""
     got = []
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4 << 20)
@@ -52,7 +52,7 @@ def receive_udp(address, count, timeout_s):
 
 
 def send_udp(address, count, nbytes=64, gap_s=0.0):
-    time.sleep(0.2)  # for the receiver to listen
+    time.sleep(0.2)  # until the receiver listens
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
         for number in range(count):
             head = number.to_bytes(4, "big") + time.monotonic_ns().to_bytes(8, "big")
@@ -62,7 +62,7 @@ def send_udp(address, count, nbytes=64, gap_s=0.0):
 
 
 def receive_tcp(address, warm_s, seconds):
-    """Mbit/s of one connection, measured for `seconds` after the first `warm_s`."""
+    """Return the Mbit/s of one connection, measured for `seconds` after `warm_s`."""
     with socket.create_server((address, PORT)) as server:
         connection, _ = server.accept()
     with connection:
@@ -76,7 +76,7 @@ def receive_tcp(address, warm_s, seconds):
 
 
 def send_tcp(address):
-    """Send until the receiver hangs up."""
+    """Send until the receiver closes the connection."""
     for _ in range(100):
         try:
             sock = socket.create_connection((address, PORT))

@@ -1,4 +1,4 @@
-"""A small problem that differs from rank to rank, for tests that compare algorithms; for tests only."""
+"""A small problem that differs between ranks, for tests that compare algorithms."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ OPTIMIZERS = {
 
 
 def gradient(rank, step, w):
-    """Of a quadratic with another optimum and another curvature on each rank, with noise."""
+    """Return noisy gradients of a quadratic whose optimum and curvature differ between ranks."""
     random = torch.Generator().manual_seed(1000 * step + rank)
     return (0.5 + 0.1 * rank) * (w - rank) + torch.randn(NUMEL, generator=random, dtype=w.dtype)
 
@@ -28,7 +28,7 @@ def trained(make, config=PLAIN, steps=30, workers=WORKERS, **more):
 
 
 class Replicas:
-    """The academic version: all replicas in one place, stepped one by one."""
+    """The textbook version: all replicas in one object, stepped one after the other."""
 
     def __init__(self, config=PLAIN, workers=WORKERS):
         kind = AdamW if isinstance(config, AdamWConfig) else SGD
@@ -37,7 +37,7 @@ class Replicas:
         self.optimizers = [kind(config) for _ in range(workers)]
 
     def step(self, step, at=None):
-        """One local step of everyone; gradients are taken `at` other parameters if given."""
+        """Take one local step on every replica, with gradients `at` other parameters if given."""
         at = self.w if at is None else at
         gradients = [gradient(rank, step, at[rank]) for rank in range(len(self.w))]
         for rank, optimizer in enumerate(self.optimizers):

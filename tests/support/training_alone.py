@@ -1,4 +1,4 @@
-"""What tests of real training need beside a task: a clock that jumps, and one thread. For tests only."""
+"""A clock that jumps, and a single torch thread, for tests of real training."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import torch
 
 
 class FakeClock:
-    """Sleeping moves it on, at once."""
+    """A clock on which sleeping takes no time."""
 
     def __init__(self) -> None:
         self.time_ns = 0
@@ -23,7 +23,7 @@ class FakeClock:
 
 @pytest.fixture(autouse=True)
 def one_thread() -> Iterator[None]:
-    """As a worker computes; a module that imports it gets it for all of its tests."""
+    """Use one thread, as a worker does, in all tests of a module that imports this."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     yield

@@ -1,4 +1,4 @@
-"""Small simulated networks, and workers that only communicate: for tests only."""
+"""Small simulated networks, and workers that only communicate."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def star(
     local_ms: float = 0.0,
     delays_ms: dict[tuple[int, int], float] | None = None,
 ) -> EmulatedNetwork:
-    """Sites with `workers[i]` workers each, all `rtt_ms` apart; `rate` in bytes/s is each site's up and down."""
+    """Return sites with `workers[i]` workers each, all `rtt_ms` apart; `rate` is each site's up and down in bytes/s."""
     sites = len(workers)
     queue = UNLIMITED if rate is None else Queue(rate, 1 << 40)
     one_way = {(a, b): rtt_ms / 2 for a in range(sites) for b in range(sites) if a != b} | (delays_ms or {})
@@ -49,7 +49,7 @@ def ends(
     shuffle: int | None = None,
     seed: int = 0,
 ) -> list[list[float]]:
-    """Seconds at which each all-reduce ends for each rank; rank r joins operation i at `joins[i][r]` (or `[0]`)."""
+    """Return when each all-reduce ends on each rank, in s; rank r joins operation i at `joins[i][r]` (or `[0]`)."""
     simulation = Simulation(shuffle=shuffle)
     fabric = SimulatedFabric(simulation, VirtualNetwork(network, tcp=tcp, seed=seed), collective, channels)
     found = [[0.0] * network.workers for _ in joins]
@@ -71,5 +71,5 @@ def ends(
 
 
 def on_the_wire(payload: int) -> int:
-    """Bytes with headers."""
+    """Return the bytes with headers."""
     return payload + HEADER_BYTES * -(-payload // SEGMENT_BYTES)

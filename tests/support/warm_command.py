@@ -1,6 +1,6 @@
-"""A `wanbench` that starts at once: forked from a process that has imported everything, and killed like any other.
+"""A `wanbench` that starts immediately, forked from a process that has imported everything, and killed like any other.
 
-Run as a program it reads command lines from stdin; for each it prints the process id, then how it ended.
+As a program it reads command lines from stdin. For each it prints the process id, and then how it ended.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pathlib import Path
 
 
 class WarmCommands:
-    """Commands one after the other, in `folder`; what they print goes to `log`."""
+    """Run commands one after the other in `folder`, with their output in `log`."""
 
     def __init__(self, folder: Path) -> None:
         self.log = folder / "log"
@@ -30,18 +30,18 @@ class WarmCommands:
         self.pid = 0
 
     def start(self, *arguments: str) -> None:
-        """Begin a command."""
+        """Start a command."""
         self._parent.stdin.write(shlex.join(arguments) + "\n")
         self._parent.stdin.flush()
         self.pid = int(self._parent.stdout.readline())
 
     def kill(self) -> int:
-        """SIGKILL; how the command ended: -9, or its exit code if it was faster."""
-        os.kill(self.pid, signal.SIGKILL)  # until `wait` the process is there, if only as a zombie
+        """Send SIGKILL, and return how the command ended: -9, or its exit code if it was faster."""
+        os.kill(self.pid, signal.SIGKILL)  # until `wait` the process exists, if only as a zombie
         return self.wait()
 
     def wait(self) -> int:
-        """Exit code of the command, or minus the signal that ended it."""
+        """Return the exit code of the command, or minus the signal that ended it."""
         self._parent.stdin.write("\n")
         self._parent.stdin.flush()
         return int(self._parent.stdout.readline())
@@ -66,7 +66,7 @@ def serve() -> None:
             os.dup2(2, 1)
             main(shlex.split(line), prog_name="wanbench")
         print(child, flush=True)
-        sys.stdin.readline()  # the test has said all that it wanted to the process
+        sys.stdin.readline()  # the test needs the process no longer
         _, status = os.waitpid(child, 0)
         print(os.waitstatus_to_exitcode(status), flush=True)
 

@@ -1,4 +1,4 @@
-"""Another look at the queues of a netem network, and another hand on them: tc, in the emulator's own namespaces."""
+"""Read and change the queues of a netem network independently: with tc, in the emulator's namespaces."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ HAS = {"paths": "bfifo 110:", "delays": "netem 110:", "downs": "bfifo 101:"}
 
 
 class Witness:
-    """Runs commands where an emulator holds its routers; stages are told apart by what their devices carry."""
+    """Run commands in the namespaces of an emulator's routers; their devices distinguish the stages."""
 
     def __init__(self, pid: int) -> None:
         self._fds = [path for path in Path(f"/proc/{pid}/fd").iterdir() if os.readlink(path).startswith("net:[")]
 
     def run(self, stage: str, device: str, *command: str) -> str:
-        """The output of a command in the namespace of this stage."""
+        """Return the output of a command in the namespace of this stage."""
         for fd in self._fds:
             shown = self._run(fd, "tc", "qdisc", "show", "dev", device)
             if re.search(rf"{HAS[stage].replace('110', '11[01]')}", shown or ""):

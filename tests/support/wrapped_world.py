@@ -1,4 +1,4 @@
-"""Wrapped training loops on several ranks in the threads of one process, beside the engine on the same gradients."""
+"""Wrapped training loops on several ranks, as threads of one process, and the engine on the same gradients."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ NUMEL = 21
 
 
 class Model(torch.nn.Module):
-    """Three tensors, whose gradients are set by hand."""
+    """A model of three tensors whose gradients are set by hand."""
 
     def __init__(self, start):
         super().__init__()
@@ -31,14 +31,14 @@ class Model(torch.nn.Module):
 
 
 def recorded(ranks, dtype=torch.float32, steps=STEPS):
-    """Initial parameters, and gradients of shape (steps, ranks, numel)."""
+    """Return initial parameters, and gradients of shape (steps, ranks, numel)."""
     random = torch.Generator().manual_seed(7)
     start = torch.randn(NUMEL, generator=random, dtype=dtype)
     return start, torch.randn(steps, ranks, NUMEL, generator=random, dtype=dtype)
 
 
 def wrapped_run(make, make_optimizer, ranks=2, drain_after=(), restart_after=(), scheduler=None, dtype=torch.float32):
-    """(w of each rank after each step, w after the last drain); shapes (steps, ranks, numel), (ranks, numel)."""
+    """Return w of each rank after each step and after the last drain; shapes (steps, ranks, numel), (ranks, numel)."""
     start, gradients = recorded(ranks, dtype)
 
     def body(comm):
@@ -71,7 +71,7 @@ def wrapped_run(make, make_optimizer, ranks=2, drain_after=(), restart_after=(),
 
 
 def engine_run(make, config, ranks=2, drain_after=(), dtype=torch.float32):
-    """The same of `workloads.loop.train`'s order of calls, with its own optimiser."""
+    """Return the same for the order of calls of `workloads.loop.train`, with its optimiser."""
     start, gradients = recorded(ranks, dtype)
     trace = simulate(
         make,

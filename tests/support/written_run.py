@@ -1,4 +1,4 @@
-"""A run folder as `run` leaves it, from made-up rows: for tests only."""
+"""A run folder as `run` writes it, from made-up rows."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ MANIFEST = {"schema": 1, "argv": ["wanbench", "run", "t"], "kernel": "6.1", "ver
 
 
 def write_run(path: Path, rows: list[dict], log_tail: tuple[str, ...] = ()) -> RunFolder:
-    """Every row becomes a repetition, finished or failed."""
+    """Write every row as a repetition, finished or failed."""
     folder = RunFolder(path)
     folder.prepare(SPEC, {"description": "A run that was <made up>."}, MANIFEST)
     for row in rows:

@@ -146,13 +146,10 @@ def _remedy(number: int) -> str:
         return "; it must be created before the process starts a thread"
     if number == errno.ENOSPC:
         return "; too many namespaces; `sudo sysctl -w user.max_user_namespaces=15000 user.max_net_namespaces=15000`"
-    if number != errno.EPERM:
+    if number not in (errno.EPERM, errno.EACCES):
         return ""
     if _read_sysctl("kernel/apparmor_restrict_unprivileged_userns") == "1":
-        return (
-            "; AppArmor blocks it (default of Ubuntu 24.04): run as root, or"
-            " `sudo sysctl -w kernel.apparmor_restrict_unprivileged_userns=0`"
-        )
+        return " (AppArmor's default on Ubuntu 24.04); run as root, or with the profile that `wanbench doctor` shows"
     if _read_sysctl("kernel/unprivileged_userns_clone") == "0":
         return "; run as root, or `sudo sysctl -w kernel.unprivileged_userns_clone=1`"
     return "; run as root, or in a container started with --cap-add SYS_ADMIN"

@@ -1,4 +1,4 @@
-"""On the path of what `wanbench check` starts for a side: the containers of its `run` see the host's files."""
+"""Loaded by the `run` that `wanbench check` starts for a side: its containers see the host's files."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""Rank 1 tells rank 0 how often it was started again, and waits to be killed at first. Rank 0 ends when it is back."""
+"""Rank 1 sends rank 0 its number of restarts, and first waits to be killed. Rank 0 ends when rank 1 is back."""
 
 import os
 import socket

@@ -1,4 +1,4 @@
-"""Connects to rank 0 over the emulated network; prints the shortest time that connect() took, in ms: a round trip."""
+"""Connect to rank 0 over the emulated network, and print the shortest time of connect() in ms: a round trip."""
 
 import os
 import socket
@@ -9,7 +9,7 @@ CONNECTIONS = 25
 
 
 def connected():
-    """How long it took once someone listened."""
+    """Return the time of a connection, once rank 0 listens."""
     while True:
         began = time.monotonic()
         try:

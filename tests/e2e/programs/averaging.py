@@ -1,4 +1,4 @@
-"""torch's own local SGD: periodic model averaging every four steps; nothing here knows of wanbench."""
+"""torch's own local SGD: periodic model averaging every four steps; this script does not use wanbench."""
 
 import time
 
@@ -18,4 +18,4 @@ for _ in range(9):
     averager.average_parameters(model.parameters())
 print(f"rank {dist.get_rank()} of {dist.get_world_size()} done", flush=True)
 dist.destroy_process_group()
-time.sleep(0.2)  # or gloo's threads may meet a Python that has ended, and abort: pytorch/pytorch#179291
+time.sleep(0.2)  # otherwise gloo's threads can outlive Python and abort: pytorch/pytorch#179291

@@ -1,4 +1,4 @@
-"""A program without torch that does what WANBENCH_CASE says, if it is not alone; --rounds is filled in by the spec."""
+"""A program without torch that acts out WANBENCH_CASE, unless it is alone; the spec fills in --rounds."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""DistributedDataParallel as its tutorial has it; nothing here knows of wanbench."""
+"""DistributedDataParallel as its tutorial has it; this script does not use wanbench."""
 
 import os
 import time
@@ -28,4 +28,4 @@ def train() -> None:
 dist.init_process_group("gloo")
 train()
 dist.destroy_process_group()
-time.sleep(0.2)  # or gloo's threads may meet a Python that has ended, and abort: pytorch/pytorch#179291
+time.sleep(0.2)  # otherwise gloo's threads can outlive Python and abort: pytorch/pytorch#179291

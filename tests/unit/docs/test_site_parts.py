@@ -103,7 +103,7 @@ def test_broken_links_and_external_files_are_named(tmp_path):
     assert done.returncode == 1
     assert done.stderr.splitlines() == [
         "a.html: loads https://cdn.example/x.js",
-        "a.html: b.html#gone: no such place on that page",
+        "a.html: b.html#gone: no such anchor on that page",
         "a.html: c.html: no such file",
     ]
     (tmp_path / "a.html").write_text('<a href="b.html#here">x</a>')

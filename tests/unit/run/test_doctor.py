@@ -8,6 +8,7 @@ import re
 import shlex
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -31,7 +32,7 @@ WELL = {"namespace": None, "tun": None, "tcp": ["reno"], "realtime": True}
 
 @pytest.fixture(autouse=True)
 def _no_trials(monkeypatch, tmp_path):
-    """The host's own answers, made up: these tests are about the words."""
+    """Replace the host's answers: these tests check the words."""
     monkeypatch.setattr(doctor, "_tried", lambda: WELL)
     monkeypatch.setattr(choice, "why_no_netem", lambda testbed="netns": None)
     monkeypatch.setattr(choice, "why_no_relay", lambda testbed="netns": None)
@@ -66,8 +67,8 @@ def test_a_kernel_without_netem_and_without_modules_has_a_guest_that_has_it(monk
     assert finding("netem") == HostCheck(
         "netem",
         "missing",
-        "this kernel has no netem (CONFIG_NET_SCH_NETEM), and no modules to load",
-        "sh scripts/uml-run.sh wanbench doctor  # a kernel as a process; sh scripts/setup-tests.sh kernel gets it",
+        "this kernel has no netem (CONFIG_NET_SCH_NETEM), and no module to load",
+        "sh scripts/uml-run.sh wanbench doctor  # User-Mode Linux; install: sh scripts/setup-tests.sh kernel",
         "--emulator relay",
     )
     assert can_run(examine())
@@ -82,7 +83,7 @@ def test_a_kernel_without_netem_and_without_modules_has_a_guest_that_has_it(monk
         ("fedora", False, "sudo dnf install -y kernel-modules-extra && sudo modprobe sch_netem"),
     ],
 )
-def test_a_module_is_loaded_after_getting_it_where_it_comes_apart(monkeypatch, tmp_path, distribution, there, fix):
+def test_a_module_is_loaded_after_its_package_is_installed(monkeypatch, tmp_path, distribution, there, fix):
     monkeypatch.setattr(choice, "why_no_netem", lambda testbed="netns": NO_NETEM)
     monkeypatch.setattr(doctor, "_distribution", lambda: distribution)
     monkeypatch.setattr(platform, "release", lambda: "6.8-x")
@@ -92,7 +93,7 @@ def test_a_module_is_loaded_after_getting_it_where_it_comes_apart(monkeypatch, t
     assert finding("netem").fix.partition("  #")[0] == fix.partition("  #")[0]
 
 
-def test_a_closed_device_comes_with_the_udev_line(monkeypatch):
+def test_a_device_without_permission_comes_with_the_udev_line(monkeypatch):
     why = "/dev/net/tun: permission denied; run as root, or: sudo chmod 0666 /dev/net/tun"
     monkeypatch.setattr(choice, "why_no_relay", lambda testbed="netns": why)
     assert finding("TUN device").fix == (
@@ -102,7 +103,7 @@ def test_a_closed_device_comes_with_the_udev_line(monkeypatch):
     assert can_run(examine())  # netem works
 
 
-def test_a_device_that_is_there_and_does_not_open_is_missing(monkeypatch, tmp_path):
+def test_a_device_that_exists_and_does_not_open_is_missing(monkeypatch, tmp_path):
     (tmp_path / platform.release()).mkdir()
     why = "/dev/net/tun: no TUN driver: `sudo modprobe tun`; in a container also `--device /dev/net/tun`"
     monkeypatch.setattr(doctor, "_tried", lambda: WELL | {"tun": why})
@@ -156,17 +157,17 @@ def test_no_daemon_says_how_to_start_one_or_to_get_it(monkeypatch, tmp_path, ins
         (
             "docker: the daemon at unix:///x runs on another kernel (Docker Desktop 6.6; this is 6.8), out of reach "
             "for links made here; run wanbench there, too: docker compose run --rm wanbench run SPEC",
-            "docker compose run --rm wanbench doctor  # the same in a container",
+            "docker compose run --rm wanbench doctor  # run wanbench in a container, too",
         ),
         (
             "docker: the daemon remaps users (userns-remap), so workers cannot share a folder with this process; run "
             "wanbench in a container, too: docker compose run --rm wanbench run SPEC, or use --testbed netns",
-            "docker compose run --rm wanbench doctor  # the same in a container",
+            "docker compose run --rm wanbench doctor  # run wanbench in a container, too",
         ),
         ("docker: DOCKER_HOST=tcp://127.0.0.1:1: Connection refused", None),
     ],
 )
-def test_a_daemon_that_cannot_be_used_comes_with_the_way_to_it(monkeypatch, why, fix):
+def test_a_daemon_that_cannot_be_used_comes_with_the_way_around(monkeypatch, why, fix):
     monkeypatch.setattr(daemon, "why_not", lambda: why)
     assert finding("Docker").fix == fix
 
@@ -179,7 +180,7 @@ def test_a_daemon_without_the_image_says_how_to_make_it(monkeypatch):
     assert finding("image") == HostCheck(
         "image",
         "missing",
-        "no image 'wanbench-worker' for --testbed docker",
+        "--testbed docker has no image 'wanbench-worker'",
         "make image  # without a registry: sudo make base-image-from-debian && make image BASE=wanbench-base",
         "--testbed netns",
     )
@@ -191,22 +192,20 @@ def test_a_daemon_without_the_image_says_how_to_make_it(monkeypatch):
 
 
 APPARMOR = (
-    "new user namespace: /proc/self/uid_map: Operation not permitted; AppArmor blocks it (default of Ubuntu 24.04): "
-    "run as root, or `sudo sysctl -w kernel.apparmor_restrict_unprivileged_userns=0`"
+    "new user namespace: /proc/self/uid_map: Operation not permitted (AppArmor's default on Ubuntu 24.04); "
+    "run as root, or with the profile that `wanbench doctor` shows"
 )
+AS_ROOT = 'sudo -E "$(command -v wanbench)" doctor  # run wanbench as root; nothing on the host changes'
 
 
 @pytest.mark.parametrize(
     ("why", "fix"),
     [
         (
-            APPARMOR,
-            "sudo sysctl -w kernel.apparmor_restrict_unprivileged_userns=0  # until the next boot; or run as root",
-        ),
-        (
             "new user namespace: Operation not permitted; run as root, or `sudo sysctl -w "
             "kernel.unprivileged_userns_clone=1`",
-            "sudo sysctl -w kernel.unprivileged_userns_clone=1  # until the next boot; or run as root",
+            f"{AS_ROOT}\nsudo sysctl -w kernel.unprivileged_userns_clone=1"
+            "  # lets every program on the host create namespaces, until the next boot",
         ),
         (
             "new user namespace: No space left on device; `sudo sysctl -w user.max_user_namespaces=15000 "
@@ -216,7 +215,7 @@ APPARMOR = (
         ),
         (
             "new user namespace: Invalid argument; this kernel has no user namespaces (CONFIG_USER_NS); run as root",
-            'sudo -E "$(command -v wanbench)" doctor  # as root',
+            AS_ROOT,
         ),
     ],
 )
@@ -227,9 +226,33 @@ def test_namespaces_that_are_refused_come_with_the_setting_that_allows_them(monk
     assert found.found == why.partition(";")[0]
 
 
-def test_the_line_about_apparmor_is_what_a_worker_says_there(monkeypatch):
+def test_apparmor_is_satisfied_before_it_is_switched_off(monkeypatch, no_root, tmp_path):
+    monkeypatch.setattr(doctor, "_tried", lambda: WELL | {"namespace": APPARMOR, "tcp": []})
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
+    (tmp_path / "python").symlink_to("python3.12")
+    as_root, profile, switch_off = finding("namespaces").fix.splitlines()
+    assert as_root == AS_ROOT
+    write, load = profile.partition("  #")[0].split(" | sudo tee /etc/apparmor.d/wanbench && ")
+    assert subprocess.run(["sh", "-c", write], capture_output=True, text=True).stdout == (
+        "abi <abi/4.0>,\ninclude <tunables/global>\n"
+        f'profile wanbench "{tmp_path}/python3.12" flags=(unconfined) {{ userns, }}\n'
+    )
+    assert load == "sudo apparmor_parser -r /etc/apparmor.d/wanbench"
+    assert profile.endswith(
+        "once: allows every program of this Python interpreter (to narrow it: a venv created with --copies)"
+    )
+    assert switch_off == (
+        "sudo sysctl -w kernel.apparmor_restrict_unprivileged_userns=0"
+        "  # last resort: switches this protection off for every program on the host, until the next boot"
+    )
+    shown = [line.strip().partition(" ")[0] for line in wanbench("doctor").stdout.splitlines() if "sudo" in line]
+    assert shown == ["fix:", "or:", "or:"]
+
+
+def test_the_line_about_apparmor_is_what_a_worker_reports(monkeypatch):
     monkeypatch.setattr(namespace, "_read_sysctl", lambda name: "1" if "apparmor" in name else None)
     assert APPARMOR.endswith(namespace._remedy(errno.EPERM))
+    assert APPARMOR.endswith(namespace._remedy(errno.EACCES))
 
 
 def test_a_host_that_forbids_namespaces_may_still_use_containers(monkeypatch):
@@ -246,7 +269,7 @@ def test_slow_processors_and_a_single_one_are_notes(monkeypatch, tmp_path):
     governor.write_text("powersave\n")
     monkeypatch.setattr(os, "cpu_count", lambda: 1)
     assert (finding("processors").state, finding("governor").state) == ("note", "note")
-    assert finding("governor").found == "processors change their speed (powersave): steps vary more"
+    assert finding("governor").found == "processors change their speed (powersave), so step times vary more"
     assert can_run(examine())
 
 
@@ -256,14 +279,14 @@ def test_every_fix_is_printed_below_its_finding(monkeypatch):
     at = next(i for i, line in enumerate(lines) if line.startswith("missing  netem"))
     assert lines[at].split() == ["missing", "netem", "none", "(OPTION)"]
     assert lines[at + 1].strip() == "fix: sudo modprobe it"
-    assert lines[at + 2].strip() == "meanwhile: --emulator relay"
+    assert lines[at + 2].strip() == "until then: --emulator relay"
 
 
-def test_as_json_it_has_the_same(monkeypatch):
+def test_json_has_the_same_findings(monkeypatch):
     assert data("doctor") == json.loads(json.dumps([vars(one) for one in examine()]))
 
 
-# What a fix may start, and the Debian package that has it.
+# The programs that a fix may start, and the Debian package of each.
 PROGRAMS = {
     "sudo": "sudo",
     "modprobe": "kmod",
@@ -271,6 +294,8 @@ PROGRAMS = {
     "chmod": "coreutils",
     "tee": "coreutils",
     "echo": "coreutils",
+    "printf": "coreutils",
+    "apparmor_parser": "apparmor",
     "apt-get": "apt",
     "systemctl": "systemd",
     "service": "init-system-helpers",
@@ -283,7 +308,7 @@ PROGRAMS = {
 
 
 def every_fix(monkeypatch, tmp_path):
-    """Of a host that lacks everything, each thing in all its ways."""
+    """Yield the fixes of a host that lacks everything, each thing in every way."""
     (tmp_path / platform.release()).mkdir()
     governor = tmp_path / "cpu0" / "cpufreq" / "scaling_governor"
     governor.parent.mkdir(parents=True)
@@ -294,6 +319,8 @@ def every_fix(monkeypatch, tmp_path):
             doctor, "_tried", lambda why=why: {"namespace": why, "tun": None, "tcp": [], "realtime": False}
         )
         yield from (one.fix for one in examine())
+    monkeypatch.setattr(doctor, "_tried", lambda: WELL | {"namespace": APPARMOR})
+    yield from (one.fix for one in examine())
     monkeypatch.setattr(doctor, "_tried", lambda: WELL | {"tcp": []})
     for why in ("denied", "gone"):
         monkeypatch.setattr(choice, "why_no_relay", lambda testbed="netns", why=why: f"/dev/net/tun: {why}; do")
@@ -312,7 +339,7 @@ def every_fix(monkeypatch, tmp_path):
 
 
 def test_every_fix_is_a_line_for_a_shell_whose_programs_debian_has(monkeypatch, tmp_path, no_root):
-    fixes = {fix for fix in every_fix(monkeypatch, tmp_path) if fix is not None}
+    fixes = {line for fix in every_fix(monkeypatch, tmp_path) if fix is not None for line in fix.splitlines()}
     monkeypatch.undo()
     assert len(fixes) >= 12
     for fix in fixes:
@@ -326,7 +353,7 @@ def test_every_fix_is_a_line_for_a_shell_whose_programs_debian_has(monkeypatch, 
                     assert any(line.endswith(f"bin/{program}") for line in listed.stdout.splitlines()), program
 
 
-def test_scripts_and_goals_that_a_fix_names_are_there(monkeypatch, tmp_path, no_root):
+def test_scripts_and_targets_that_a_fix_names_exist(monkeypatch, tmp_path, no_root):
     root = Path(__file__).resolve().parents[3]
     goals = set(re.findall(r"^([\w-]+):", (root / "Makefile").read_text(), re.M))
     for fix in filter(None, every_fix(monkeypatch, tmp_path)):
