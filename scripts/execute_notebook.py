@@ -3,7 +3,7 @@
     python scripts/execute_notebook.py docs/results.ipynb
 
 Code cells may hold plain Python; the value of a last expression is shown as a notebook would show it: as HTML where it
-offers that, as a PNG where it is a figure, else as text.
+offers that, as a PNG where it is a figure or offers one, else as text.
 """
 
 from __future__ import annotations
@@ -62,6 +62,8 @@ def _shown(value: Any) -> dict[str, Any]:
         buffer = io.BytesIO()
         value.savefig(buffer, format="png", dpi=110, metadata={"Software": None})
         data["image/png"] = base64.b64encode(buffer.getvalue()).decode()
+    elif hasattr(value, "_repr_png_"):
+        data["image/png"] = base64.b64encode(value._repr_png_()).decode()
     elif hasattr(value, "_repr_html_"):
         data["text/html"] = value._repr_html_().splitlines(keepends=True)
     return data

@@ -23,7 +23,7 @@ Row = Mapping[str, Any]
 
 _MEASURES = ("algorithm", "scalability", "step_time_s", "accuracy", "accuracy_change", "megabytes_per_step")
 _MAX_NETWORKS = 8
-_DPI = 150
+_DPI = 110
 
 
 def summary(rows: Sequence[Row]) -> str:
@@ -115,7 +115,7 @@ class Picture:
         return self._drawing.draw(PAGE_IN)
 
     def __repr__(self) -> str:
-        return f"<Picture {self.name}: {self.title}>"
+        return f"<Picture {self.name}>"
 
     def _repr_png_(self) -> bytes:
         buffer = io.BytesIO()
