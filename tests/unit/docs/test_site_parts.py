@@ -49,8 +49,7 @@ def test_algorithms_that_have_peers_say_what_they_do_without_one():
     assert len(said) == len(algorithms.kinds()) - 1
     assert "When a peer is gone, steps wait." in said
     assert (
-        "When a peer is gone, steps go on: after the deadline of each exchange, without the blocks of that peer."
-        in said
+        "When a peer is gone, steps continue without that peer's blocks, after the deadline of each exchange." in said
     )
 
 

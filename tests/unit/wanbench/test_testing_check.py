@@ -167,7 +167,7 @@ def test_an_algorithm_whose_checkpoint_is_not_all_it_knows_is_caught():
 
 
 def test_a_promise_that_stands_alone_is_refused_rather_than_ignored():
-    with pytest.raises(AlgorithmError, match=r"^algorithm 'old': agrees stands alone; expected it among promises = "):
+    with pytest.raises(AlgorithmError, match=r"^algorithm 'old': agrees is not an attribute; write promises = "):
         type("Old", (Algorithm,), {"agrees": True})
 
 

@@ -260,7 +260,7 @@ def test_parameter_groups_of_different_rates_go_with_what_does_not_need_one_rate
         one(DTS(4, 4), different)
     assert str(error.value) == (
         "algorithm 'dts': exact compensation needs optimizer 'sgd', not 'sgd with parameter groups that differ in lr "
-        'and weight_decay\'; dts with form = "model" goes with any'
+        'and weight_decay\'; dts with form = "model" works with any'
     )
     _, agreeing = wrapped_run(partial(DTS, 4, 4), groups, dtype=torch.float64)
     assert torch.allclose(agreeing[0], agreeing[1], rtol=0, atol=1e-12)
@@ -386,9 +386,9 @@ def test_the_environment_names_the_algorithm():
 @pytest.mark.parametrize(
     ("environment", "message"),
     [
-        ({}, "no algorithm: name one, as in wrap(model, optimizer, SSGD()), set WANBENCH_ALGORITHM=ssgd, or run under"),
+        ({}, 'no algorithm: name one, as in wrap(model, optimizer, "ssgd"), set WANBENCH_ALGORITHM=ssgd, or run under'),
         ({"WANBENCH_ALGORITHM": "sgd"}, "WANBENCH_ALGORITHM=sgd: algorithm 'sgd' is unknown; did you mean"),
-        ({"WANBENCH_ALGORITHM": "dts", "WANBENCH_PARAMS": "4"}, "WANBENCH_PARAMS=4; expected a JSON object, such as {"),
+        ({"WANBENCH_ALGORITHM": "dts", "WANBENCH_PARAMS": "4"}, "WANBENCH_PARAMS=4: expected a JSON object, such as {"),
     ],
 )
 def test_an_environment_that_names_none_is_one_line(environment, message):
