@@ -270,7 +270,7 @@ def test_groups_that_begin_to_differ_later_are_one_line():
     wrapped, model, optimizer = one(DTS(4, 4), groups)
     optimizer.param_groups[0]["lr"] = 0.5
     model.set_gradients(recorded(1)[1][0, 0])
-    with pytest.raises(WrapError, match=r"^parameter groups differ in lr; the algorithm needs one for all$"):
+    with pytest.raises(WrapError, match=r"^parameter groups differ in lr; this algorithm needs equal ones$"):
         optimizer.step()
     assert wrapped.steps == 0
 
@@ -288,15 +288,15 @@ REFUSED = [
     (torch.optim.LBFGS, None, "optimizer LBFGS: expected torch.optim.SGD or torch.optim.AdamW"),
     (torch.optim.Adam, None, "optimizer Adam: expected torch.optim.SGD or torch.optim.AdamW"),
     (partial(MOMENTUM, dampening=0.1), None, "dampening = 0.1; expected 0"),
-    (partial(ADAMW, maximize=True), None, "maximize = True; expected a loss to minimise"),
+    (partial(ADAMW, maximize=True), None, "maximize = True; expected False: negate the loss"),
     (
         MOMENTUM,
         half,
-        "parameter 'a' is float16; expected float32 or float64: keep parameters in full precision and compute in less "
-        "with torch.autocast",
+        "parameter 'a' is float16; expected float32 or float64: keep parameters in full precision and use "
+        "torch.autocast for the compute",
     ),
-    (MOMENTUM, mixed, "parameter 'b' is float64, 'a' is not; expected one type for all"),
-    (MOMENTUM, lambda model: model.to("meta"), "parameter 'a' is on 'meta'; wrap works in the CPU's memory so far"),
+    (MOMENTUM, mixed, "parameter 'b' is float64, 'a' is not; expected equal types"),
+    (MOMENTUM, lambda model: model.to("meta"), "parameter 'a' is on 'meta'; wrap supports the CPU only"),
     (MOMENTUM, lambda model: model.requires_grad_(False), "the optimizer has no trainable parameters"),
 ]
 
