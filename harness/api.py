@@ -260,13 +260,13 @@ def measure_all(
     keep: bool = False,
     draw: bool = True,
 ) -> Tally:
-    """What `wanbench run` does, with the folder locked.
+    """Measure the cells of a plan, as `wanbench run` does, with the folder locked.
 
     Args:
-        cells: those to measure now, all of the plan if None.
+        cells: the cells to measure now; None measures all cells of the plan.
         text: the spec as the user wrote it, stored beside the plan.
         fresh: throw earlier results away. keep: accept results that other code measured.
-        draw: make the figures at the end.
+        draw: draw the figures at the end.
     """
     cells = list(plan.cells if cells is None else cells)
     repeats = plan.spec.run.repeats
@@ -274,7 +274,9 @@ def measure_all(
         folder.sweep()
         if not fresh and not keep:
             folder.refuse_mixed_code({cell.key: code_hash(cell) for cell in cells})
-        check_host(cells if fresh else [item.cell for item in pending(cells, repeats, folder)])  # nothing is lost yet
+        check_host(
+            cells if fresh else [item.cell for item in pending(cells, repeats, folder)]
+        )  # before anything is thrown away
         if fresh:
             folder.clear()
         folder.prepare(text, plan.to_json(), manifest(cells))
@@ -298,7 +300,7 @@ def measure_all(
 
 @contextmanager
 def _writable(folder: RunFolder) -> Iterator[None]:
-    """A full disk, say, is one line. Raises: HostError."""
+    """Report a full disk and the like in one line. Raises: HostError."""
     try:
         yield
     except OSError as error:
@@ -307,7 +309,7 @@ def _writable(folder: RunFolder) -> Iterator[None]:
 
 
 def _derive(folder: RunFolder, draw: bool) -> None:
-    """Rebuild what follows from the rows."""
+    """Rebuild the files that are derived from the rows."""
     from wanbench.harness.show.tables import write_parquet
 
     rows = folder.rows()
@@ -318,7 +320,7 @@ def _derive(folder: RunFolder, draw: bool) -> None:
 
         figures = folder.path / "figures"
         drawn = draw_all(rows, folder.name, figures, evidence=Evidence(folder))
-        # While results came in, there may have been too few of them for the figures there are now.
+        # Partial results can have led to other figures than the complete ones.
         for path in figures.iterdir():
             if path.suffix[1:] in FORMATS and path not in drawn:
                 path.unlink()
