@@ -54,7 +54,7 @@ def _provenance(rows: Sequence[Row]) -> str:
 
 
 class BestTable(pd.DataFrame):
-    """A table that displays the columns that matter; all of them are there to be selected."""
+    """A table that displays its main columns; all columns can be selected."""
 
     def shown(self) -> pd.DataFrame:
         """The axes of the networks, the algorithm, and what it achieves."""

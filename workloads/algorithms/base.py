@@ -10,7 +10,7 @@ The engine owns the step counter and calls, in this order::
         applied = algorithm.gradient(g)             # synchronous SGD waits here
         optimizer.step(w, m, applied)
         algorithm.stepped()                         # delayed and sparse updates live here
-    algorithm.finish()                              # also before an evaluation; training may go on after it
+    algorithm.finish()                              # also before an evaluation; training can continue after it
 
 The engine reuses `g` after `optimizer.step`, so an algorithm that needs it longer must copy it.
 """

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 DATASET = "digits"
 STEP_TIME_S = 0.02
-"""Assumed: ten times what a batch of 32 takes on one core (2 ms), so that many workers can share a core."""
+"""Assumed: ten times what a batch of 32 takes on one core (2 ms), so many workers can share a core."""
 
 _SIDE = 8
 _CHANNELS = (1, 16, 32)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 DATASET = "generated text"
 STEP_TIME_S = 0.2
-"""Assumed: ten times what a batch of 32 takes on one core (20 ms), so that many workers can share a core."""
+"""Assumed: ten times what a batch of 32 takes on one core (20 ms), so many workers can share a core."""
 
 _BLOCKS = 2
 _WIDTH = 64
