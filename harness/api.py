@@ -1,15 +1,16 @@
-"""Running experiments and reading results from Python, with the command line's words."""
+"""Run experiments and read results from Python, in the words of the command line."""
 
 from __future__ import annotations
 
+import inspect
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Never, TypeVar, cast
 
-from wanbench.harness.errors import HostError, in_words
+from wanbench.harness.errors import HostError, SpecError, in_words
 from wanbench.harness.plan.cell import Cell
 from wanbench.harness.plan.plan import Plan, make
 from wanbench.harness.results.columns import Row
@@ -19,108 +20,233 @@ from wanbench.harness.run.host import check_host
 from wanbench.harness.run.manifest import code_hash, manifest
 from wanbench.harness.run.progress import Reporter
 from wanbench.harness.run.session import Tally, execute, pending
+from wanbench.harness.spec.axes import SHORT_AXES
 from wanbench.harness.spec.experiment import Spec
+from wanbench.harness.spec.library import read
+from wanbench.harness.spec.tables import RunTable
 from wanbench.harness.testbeds import side_by_side
+from wanbench.netprofiles import did_you_mean
 
 if TYPE_CHECKING:
     import pandas as pd
 
+    from wanbench.harness.show.notebook import Picture, Pictures
+
 DEFAULT_SLOTS = 6
-_LEFT_OUT = {"kind", "params", "low", "high", "accuracy_low", "accuracy_high", "repeats", "equally_fast"}
+Method = TypeVar("Method", bound=Callable[..., Any])
 
 
-_SHOWN_NETWORKS = 8
+def method(function: Method) -> Method:
+    """A method that names the right call if its parentheses are forgotten, as in `run.best` or `run.best["kind"]`."""
+    return cast(Method, _Method(function))
+
+
+class _Method:
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self._function, self.__doc__, self.__name__ = function, function.__doc__, function.__name__
+
+    def __get__(self, instance: object, owner: type) -> object:
+        return self if instance is None else _Bound(self._function, instance)
+
+
+class _Bound(partial[Any]):
+    def __repr__(self) -> str:
+        owner, name = type(self.args[0]).__name__.lower(), self.func.__name__
+        return f"{owner}.{name} is a method; call {owner}.{name}()"
+
+    def __getitem__(self, key: object) -> None:
+        raise TypeError(repr(self))
+
+    def __getattr__(self, name: str) -> None:
+        if name.startswith("_"):  # tools ask for these, and expect this error
+            raise AttributeError(name)
+        raise TypeError(repr(self))
 
 
 class Run:
-    """A run folder, or a recorded one."""
+    """The results of one experiment: a folder that `wanbench run` wrote, or a recorded run.
+
+    It displays itself in a notebook: how many cells are finished, and the best algorithm on each network.
+
+    Example:
+        >>> run = wanbench.Run.open("latency-sweep")  # results/latency-sweep
+        >>> run.best()  # a pandas.DataFrame
+        >>> run.figure("scalability-by-rtt")
+    """
 
     def __init__(self, folder: RunFolder) -> None:
         self.folder = folder
 
     @classmethod
     def open(cls, source: str | None = None, out: str | Path = "results") -> Run:
-        """By folder, by name under `out`, or the latest. Raises: SpecError."""
+        """Open a run that exists.
+
+        Args:
+            source: its folder, or its name under `out`; None opens the latest run.
+            out: the folder that holds the runs.
+
+        Raises:
+            SpecError: there is no such run.
+        """
         return cls(open_run(source, Path(out)))
 
     @property
     def path(self) -> Path:
-        """The folder."""
+        """The folder of the run."""
         return self.folder.path
 
+    @method
     def rows(self) -> list[Row]:
-        """One object per repetition of the spec's cells, as the spec was last run, with every column."""
+        """Return one dict per repetition, with every column (see `wanbench list columns`).
+
+        Only the cells of the spec as last run are included.
+        """
         return self.folder.rows()
 
+    @method
     def results(self) -> pd.DataFrame:
-        """One line per repetition."""
+        """Return the same as `rows`, as a table with one line per repetition. Column names carry the units."""
         from wanbench.harness.analysis.summary import frame
 
         return frame(self.rows())
 
+    @method
     def cells(self) -> pd.DataFrame:
-        """One line per cell: medians of valid repetitions, least and most."""
+        """Return a table with one line per cell: medians over the valid repetitions, with minimum and maximum."""
         from wanbench.harness.analysis.summary import cells
 
         return cells(self.results())
 
+    @method
     def best(self) -> pd.DataFrame:
-        """The best algorithm of every network; see `harness.analysis.best`. Raises: AnalysisError: nothing is valid."""
-        import pandas as pd
+        """Return a table of the best algorithm on each network: the fastest that costs no accuracy.
 
-        from wanbench.harness.analysis.best import networks
+        Algorithms that are equally fast are ranked by how little they send. `kind` and `params` are what `wrap` takes.
+        Columns that do not apply to this run are left out.
 
-        lines = []
-        for network in networks(self.rows()):
-            best = network.best
-            measured = {} if best is None else asdict(best)
-            lines.append({**network.where, **measured, "equally_fast": [s.algorithm for s in network.as_fast]})
-        return pd.DataFrame(lines)
+        Raises:
+            AnalysisError: no cell with more than one worker has a valid result.
+        """
+        from wanbench.harness.show.notebook import best
+
+        return best(self.rows())
+
+    @method
+    def figures(self) -> Pictures:
+        """Return all figures of the run by name; in a notebook they display one below the other."""
+        from wanbench.harness.results.evidence import Evidence
+        from wanbench.harness.show.figures.gallery import gallery
+        from wanbench.harness.show.notebook import Picture, Pictures
+
+        drawings = gallery(self.rows(), self.folder.name, Evidence(self.folder))
+        return Pictures({drawing.name: Picture(drawing) for drawing in drawings})
+
+    def figure(self, name: str) -> Picture:
+        """Return one figure, which displays itself in a notebook; `.figure` is the matplotlib figure.
+
+        Args:
+            name: one of `run.figures()`, such as "scalability-by-rtt", or the beginning of one.
+
+        Raises:
+            SpecError: the run has no such figure.
+        """
+        found = self.figures()
+        close = [known for known in found if known.startswith(name)]
+        if not close:
+            near = did_you_mean(name, found, f"it has {', '.join(found)}" if found else "none can be drawn yet")
+            raise SpecError(f"{self.folder.name}: no figure {name!r}{near}")
+        return found[name if name in found else close[0]]
 
     def report(self, path: str | Path | None = None) -> Path:
-        """Write the page of the run, by default as report.html in its folder; returns its path."""
+        """Write the run as one self-contained HTML page and return its path.
+
+        Args:
+            path: where to write it; by default report.html in the run's folder.
+        """
         from wanbench.harness.show.report import write_report
 
         return write_report(self.folder, Path(path) if path is not None else self.path / "report.html")
 
     def __repr__(self) -> str:
-        return f"Run({str(self.path)!r})"
+        from wanbench.harness.show.notebook import summary
+
+        return f"<Run {self.folder.name}: {summary(self.rows())}; {self.path}>"
 
     def _repr_html_(self) -> str:
-        """For notebooks: how many repetitions there are of each status, and the best algorithm of some networks."""
-        from html import escape
+        from wanbench.harness.show.notebook import run_html
 
-        from wanbench.harness.analysis.summary import AnalysisError
-
-        rows = self.rows()
-        counts = {status: sum(row["status"] == status for row in rows) for status in ("ok", "invalid", "failed")}
-        said = ", ".join(f"{count} {status}" for status, count in counts.items() if count) or "nothing measured yet"
-        text = f"<p><strong>{escape(self.folder.name)}</strong>: {escape(said)}</p>"
-        try:
-            best = self.best()
-        except AnalysisError:
-            return text
-        shown = best[[name for name in best if name not in _LEFT_OUT]].dropna(axis=1, how="all")
-        table = shown.head(_SHOWN_NETWORKS).to_html(index=False, border=0, float_format=lambda x: f"{x:.4g}", na_rep="")
-        left = len(best) - _SHOWN_NETWORKS
-        return text + table + (f"<p>and {left} more networks</p>" if left > 0 else "")
+        return run_html(self.folder.name, self.rows())
 
 
-def run(spec: Spec, *, out: str | Path = "results", where: str = "spec", jobs: int | None = None) -> Run:
-    """Measure what is not finished yet and draw the figures.
+def run(
+    spec: Spec | str | Path,
+    *,
+    testbed: str | None = None,
+    emulator: str | None = None,
+    settings: Mapping[str, Any] | None = None,
+    out: str | Path = "results",
+    where: str | None = None,
+    jobs: int | None = None,
+    fresh: bool = False,
+    keep: bool = False,
+    figures: bool = True,
+    **unknown: Never,
+) -> Run:
+    """Run an experiment: measure the repetitions that are not finished yet, then draw the figures.
+
+    Example:
+        >>> wanbench.run("smoke", testbed="virtual").best()
 
     Args:
-        spec: the experiment.
-        out: folder that holds the runs; this one goes to out/<spec.name>.
-        where: how errors name the spec; profile files are looked for beside it.
-        jobs: repetitions side by side at most.
+        spec: a built-in name, the path of a TOML file, or a `Spec`.
+        testbed: "netns", "docker", "virtual" or "auto"; None keeps what the spec names. emulator: likewise.
+        settings: any other value of the spec by its dotted key, such as {"run.repeats": 1}.
+        out: the folder that holds the runs. This one is written to out/<name of the spec>.
+        where: how errors name a `Spec`. Profile files are searched beside it.
+        jobs: maximum number of repetitions that run side by side.
+        fresh: throw earlier results of this experiment away. keep: accept results that other code measured.
+        figures: False measures only, which is quicker.
+
+    Returns:
+        The run, as `Run.open` would open it.
 
     Raises:
-        SpecError: nothing was measured. HostError, Interrupted: finished repetitions are kept.
+        SpecError: the spec is wrong; nothing was measured.
+        HostError: this host cannot do it. Interrupted: Ctrl-C. Either way finished repetitions are kept.
+        TypeError: the call is wrong.
     """
-    folder = RunFolder(Path(out) / spec.name)
-    measure_all(make(spec, where, ThisHost()), folder, jobs=jobs)
+    source = None if isinstance(spec, Spec) else _source(spec)
+    if unknown:
+        raise TypeError(_unknown_option(min(unknown), unknown[min(unknown)]))
+    where = where or source or "spec"
+    loaded = spec if isinstance(spec, Spec) else Spec.load(spec)
+    named = {"run.testbed": testbed, "run.emulator": emulator}
+    changes = {key: value for key, value in named.items() if value is not None} | dict(settings or {})
+    for key in changes:
+        if key in {SHORT_AXES.get(axis, axis) for axis in loaded.sweep}:
+            raise SpecError(f"{where}: {key}: the spec sweeps it; set its axis under sweep instead")
+    loaded = loaded.override(changes, where) if changes else loaded
+    folder = RunFolder(Path(out) / loaded.name)
+    text = read(source) if source else None
+    measure_all(make(loaded, where, ThisHost()), folder, text=text, jobs=jobs, fresh=fresh, keep=keep, draw=figures)
     return Run(folder)
+
+
+def _source(spec: object) -> str:
+    """The name or path of a spec. Raises: TypeError: it is something else."""
+    if isinstance(spec, str | Path):
+        return str(spec)
+    if isinstance(spec, Mapping):
+        raise TypeError("run({...}): expected a Spec, a name or a path; call run(Spec.from_dict({...}))")
+    raise TypeError(f'run: expected a Spec, a name or a path, got {type(spec).__name__}; call run("smoke")')
+
+
+def _unknown_option(name: str, value: object) -> str:
+    known = [option for option in inspect.signature(run).parameters if option not in {"spec", "unknown"}]
+    near = did_you_mean(name, known)
+    key = f"run.{name}" if name in RunTable.model_fields else f"TABLE.{name}"
+    hint = near or f'; for a value of the spec call run(spec, settings={{"{key}": {value!r}}})'
+    return f"run: unknown option {name!r}{hint} (options: {', '.join(known)})"
 
 
 def measure_all(
@@ -134,13 +260,13 @@ def measure_all(
     keep: bool = False,
     draw: bool = True,
 ) -> Tally:
-    """What `wanbench run` does, with the folder locked.
+    """Measure the cells of a plan, as `wanbench run` does, with the folder locked.
 
     Args:
-        cells: those to measure now, all of the plan if None.
+        cells: the cells to measure now; None measures all cells of the plan.
         text: the spec as the user wrote it, stored beside the plan.
         fresh: throw earlier results away. keep: accept results that other code measured.
-        draw: make the figures at the end.
+        draw: draw the figures at the end.
     """
     cells = list(plan.cells if cells is None else cells)
     repeats = plan.spec.run.repeats
@@ -148,7 +274,9 @@ def measure_all(
         folder.sweep()
         if not fresh and not keep:
             folder.refuse_mixed_code({cell.key: code_hash(cell) for cell in cells})
-        check_host(cells if fresh else [item.cell for item in pending(cells, repeats, folder)])  # nothing is lost yet
+        check_host(
+            cells if fresh else [item.cell for item in pending(cells, repeats, folder)]
+        )  # before anything is thrown away
         if fresh:
             folder.clear()
         folder.prepare(text, plan.to_json(), manifest(cells))
@@ -172,7 +300,7 @@ def measure_all(
 
 @contextmanager
 def _writable(folder: RunFolder) -> Iterator[None]:
-    """A full disk, say, is one line. Raises: HostError."""
+    """Report a full disk and the like in one line. Raises: HostError."""
     try:
         yield
     except OSError as error:
@@ -181,7 +309,7 @@ def _writable(folder: RunFolder) -> Iterator[None]:
 
 
 def _derive(folder: RunFolder, draw: bool) -> None:
-    """Rebuild what follows from the rows."""
+    """Rebuild the files that are derived from the rows."""
     from wanbench.harness.show.tables import write_parquet
 
     rows = folder.rows()
@@ -192,7 +320,7 @@ def _derive(folder: RunFolder, draw: bool) -> None:
 
         figures = folder.path / "figures"
         drawn = draw_all(rows, folder.name, figures, evidence=Evidence(folder))
-        # While results came in, there may have been too few of them for the figures there are now.
+        # Partial results can have led to other figures than the complete ones.
         for path in figures.iterdir():
             if path.suffix[1:] in FORMATS and path not in drawn:
                 path.unlink()

@@ -2,8 +2,8 @@
 
     python scripts/execute_notebook.py docs/results.ipynb
 
-Code cells can hold plain Python. The value of the last expression is shown as a notebook shows it: as a PNG if it is a
-figure, as HTML if it offers that, else as text.
+Code cells can hold plain Python. The value of the last expression is shown as a notebook shows it: as HTML or a PNG if it
+offers that, else as text.
 """
 
 from __future__ import annotations
@@ -62,6 +62,8 @@ def _shown(value: Any) -> dict[str, Any]:
         buffer = io.BytesIO()
         value.savefig(buffer, format="png", dpi=110, metadata={"Software": None})
         data["image/png"] = base64.b64encode(buffer.getvalue()).decode()
+    elif hasattr(value, "_repr_png_"):
+        data["image/png"] = base64.b64encode(value._repr_png_()).decode()
     elif hasattr(value, "_repr_html_"):
         data["text/html"] = value._repr_html_().splitlines(keepends=True)
     return data

@@ -1,27 +1,27 @@
-"""wanbench's public face; everything else is reached through it.
+"""wanbench: which distributed training algorithm scales on your network? This is its public interface.
 
-    Spec        an experiment: Spec.load("latency-sweep").override({"run.repeats": 1})
-    run         run(spec) measures what is not finished yet and returns a Run
-    Run         a run folder: Run.open("latency-sweep").results() is a pandas.DataFrame, .best() another; .report()
-    figures     functions from results to matplotlib figures
-    step        step() in a training loop of your own tells `wanbench exec` where its steps end
-    wrap        wrap(model, optimizer, DTS(delay=4, period=4)): an algorithm in a training loop of your own
-    Wrapped     what it returns: drain(), state_dict(), load_state_dict()
-    WrapError   a model or an optimizer that it cannot work with
-    testing     oracles for algorithms of your own: testing.check(Mine, period=4)
+    run         run("smoke", testbed="virtual") measures what is not finished yet and returns a Run
+    Spec        an experiment: Spec.load("latency-sweep").override({"run.repeats": 1}), Spec.from_dict({...})
+    Run         a run folder: Run.open("latency-sweep").results() and .best() are tables, .figures(), .report()
+    figures     functions that draw results with matplotlib
+    wrap        wrap(model, optimizer, "dts", delay=4, period=4): an algorithm in your own training loop
+    Wrapped     the object that wrap returns: drain(), state_dict(), load_state_dict()
+    WrapError   the model or the optimizer is one that wrap cannot work with
+    step        step() marks the end of a training step for `wanbench exec`
+    testing     checks for your own algorithm: testing.check(Mine, period=4)
 
-    Algorithm, Replica      what an algorithm of your own derives from and sees
-    Promises                what it claims
-    Setting, AlgorithmError what its `check` is given, and refuses with
+    Algorithm, Replica           the base class of your own algorithm, and the worker's state that it sees
+    Promises                     the properties that it claims
+    Setting, AlgorithmError      what its `check` receives, and raises to refuse
     at_least, between, one_of    bounds of its parameters
     SSGD, Delayed, Sparse, DTS, DGA
     LocalSGD, CoCoD, OverlapLocalSGD, DiLoCo, StreamingDiLoCo, OLCO3
     SGP, OSGP, DPSGD, ECDPSGD, ADPSGD
     RPS, GradientSharing
 
-    TopK, DGC, Chunkwise, RandomK, PowerSGD, SignSGD, QSGD, TernGrad, FP16, BF16    what `compression` takes
+    TopK, DGC, Chunkwise, RandomK, PowerSGD, SignSGD, QSGD, TernGrad, FP16, BF16    values of `compression`
 
-Names are imported when they are first used, so `import wanbench` is instant.
+A name is imported when it is first used, so `import wanbench` takes no time.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ import importlib
 from typing import Any
 
 _MODULES = {"figures": "wanbench.harness.show.figures", "testing": "wanbench.testing"}
-# By module, the names that come from it; `__init__.pyi` says the same to type checkers and editors.
+# The public names of each module. `__init__.pyi` lists the same names for type checkers and editors.
 _NAMES = {
     "wanbench.harness.api": ("Run", "run"),
     "wanbench.harness.spec.experiment": ("Spec",),
@@ -77,7 +77,16 @@ def __getattr__(name: str) -> Any:
         return importlib.import_module(_MODULES[name])
     if name in _HOME:
         return getattr(importlib.import_module(_HOME[name]), name)
-    raise AttributeError(f"module 'wanbench' has no attribute {name!r}")
+    raise AttributeError(f"module 'wanbench' has no attribute {name!r}{_near(name)}")
+
+
+def _near(name: str) -> str:
+    """The end of the message: the closest public name, or all of them. Tools that ask for `__x__` need neither."""
+    if name.startswith("_"):
+        return ""
+    from wanbench.netprofiles.errors import did_you_mean
+
+    return did_you_mean(name, __all__, f"it has {', '.join(__all__)}")
 
 
 def __dir__() -> list[str]:

@@ -1,4 +1,4 @@
-"""What type checkers and editors see of `wanbench`; at run time `__init__.py` imports a name when it is first used."""
+"""The public names, for type checkers and editors; at run time `__init__.py` imports each on first use."""
 
 from wanbench import testing as testing
 from wanbench.harness.api import Run as Run

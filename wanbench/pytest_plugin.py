@@ -1,12 +1,12 @@
-"""Scalability as an assertion, in a test suite of your own.
+"""Scalability as an assertion in your own test suite.
 
     def test_scales_over_the_atlantic(wan):
         result = wan.run({"params": 7_000_000, "step_time": "300ms"}, profile="world4", workers=4)
         assert result.scalability > 0.7
 
-pytest loads this wherever wanbench is installed; nothing else is imported until a test uses `wan`. Where this host
-cannot emulate, such a test is skipped, or fails with `wan_missing = fail` in the ini file. A cell that fails, fails its
-test with the reason and the last lines of its log. What was measured is listed at the end of the session.
+pytest loads this plugin if wanbench is installed; nothing else is imported until a test uses `wan`. If this host cannot
+emulate networks, such a test is skipped; with `wan_missing = fail` in the ini file it fails. If a cell fails, its test
+fails with the reason and the last lines of the log. The session's summary lists all results.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ _KINDS = ("skip", "fail")
 
 @dataclass(frozen=True)
 class Measured:
-    """What one cell was measured to do; medians over its repetitions.
+    """The results of one cell: medians over its repetitions.
 
     Attributes:
-        cell: its name.
-        scalability: T(1) / T(N). step_time_s: window duration over steps, in seconds.
-        payload_bytes, messages_sent: handed over by all workers, over all steps.
-        final_loss, accuracy: None where nothing is learned.
-        rows: every column of every repetition, as `wanbench results --format json` gives them.
-        folder: logs, steps and network values.
+        cell: name of the cell.
+        scalability: T(1) / T(N); 1 is perfect. step_time_s: mean time per step in the window, in seconds.
+        payload_bytes, messages_sent: totals over all workers and steps.
+        final_loss, accuracy: None if the workload trains no model.
+        rows: every column of every repetition, as in `wanbench results --format json`.
+        folder: the run's folder, with logs, steps and network values.
     """
 
     cell: str
@@ -54,7 +54,7 @@ class Measured:
 
 
 class Wan:
-    """The fixture `wan`: one emulated network after the other, each torn down when its measurement ends."""
+    """The fixture `wan`: measures on emulated networks, each of which is removed after its measurement."""
 
     def __init__(self, node: pytest.Item, folder: Path, config: pytest.Config) -> None:
         self._node, self._folder, self._config = node, folder, config
@@ -71,22 +71,30 @@ class Wan:
         settings: Mapping[str, Any] | None = None,
         **axes: Any,
     ) -> Measured:
-        """Measure one cell, and one worker alone to compare it with.
+        """Measure one cell, and a single worker to compare it with.
 
-        Defaults come from `@pytest.mark.wan(...)`, which takes the same arguments.
+        `@pytest.mark.wan(...)` sets defaults for the same arguments.
+
+        Example:
+            >>> result = wan.run("digits-cnn", algorithm="ssgd", workers=4, rtt="100ms")
+            >>> assert result.scalability > 0.2
 
         Args:
-            what: a command line, a [workload] table, or the name of a workload.
-            workers: N. profile: of the network; `uniform` if there is none, which needs `rtt`.
-            algorithm: `"ssgd"`, or with parameters `{"dts": {"delay": 4, "period": 4}}`; default: ssgd, for a
-                command none.
-            repeats: repetitions, of which the median is taken.
+            what: a workload's name, a [workload] table, or a command line as a list.
+            workers: number of workers N.
+            profile: name or file of a network; by default `uniform`, which needs `rtt`.
+            algorithm: `"ssgd"`, or with parameters `{"dts": {"delay": 4, "period": 4}}`. The default is ssgd, and none
+                for a command.
+            repeats: number of repetitions; the results are medians over them. The default is 1.
             settings: any other value of a spec by its dotted key, such as {"run.window": "40 steps"}.
             axes: rtt, rate, jitter, loss, collective, congestion, payload_scale, testbed, emulator.
 
+        Returns:
+            The results of the cell.
+
         Raises:
             pytest.fail.Exception: a cell failed, or the arguments are wrong.
-            pytest.skip.Exception: this host cannot emulate.
+            pytest.skip.Exception: this host cannot emulate networks.
         """
         from wanbench.harness.errors import HostError, Interrupted, SpecError, WanbenchError
 
@@ -123,7 +131,9 @@ class Wan:
         plan = make(spec, "wan.run", ThisHost())
         swept = [cell for cell in plan.cells if not cell.is_baseline]
         if len(swept) != 1:
-            pytest.fail(f"wanbench: wan.run measures one cell, these are {len(swept)}", pytrace=False)
+            pytest.fail(
+                f"wanbench: wan.run measures one cell, got {len(swept)}; give one value per axis", pytrace=False
+            )
         self._runs += 1
         folder = RunFolder(self._folder / f"run-{self._runs}" / spec.name)
         measure_all(plan, folder, draw=False)
@@ -149,9 +159,10 @@ class Wan:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """--wan-testbed, --wan-missing, and the same in the ini file."""
+    """Add --wan-testbed and --wan-missing, and the same names in the ini file."""
     group = parser.getgroup("wanbench", "emulated networks")
-    testbed, missing = "where `wan` runs: netns, docker or virtual", "skip or fail tests where this host cannot emulate"
+    testbed = "testbed of the fixture `wan`: netns, docker or virtual (simulated)"
+    missing = "if this host cannot emulate networks: skip tests that use `wan` (default), or fail them"
     group.addoption("--wan-testbed", help=testbed)
     group.addoption("--wan-missing", choices=_KINDS, help=missing)
     parser.addini("wan_testbed", help=testbed, default="")
@@ -159,8 +170,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """The marker, and a value that would otherwise be noticed on the first host that cannot emulate."""
-    config.addinivalue_line("markers", "wan(workers, profile, ...): what `wan.run` takes unless told otherwise")
+    """Register the marker, and check `wan_missing` even on hosts that can emulate."""
+    config.addinivalue_line("markers", "wan(workers=..., profile=..., ...): default arguments of `wan.run`")
     kind = _option(config, "wan_missing")
     if kind not in _KINDS:
         raise pytest.UsageError(f"wan_missing = {kind}: expected skip or fail")
@@ -168,12 +179,12 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.fixture
 def wan(request: pytest.FixtureRequest, tmp_path: Path) -> Wan:
-    """Runs workloads on emulated networks: see `Wan.run`."""
+    """Measure workloads on emulated networks: `wan.run("digits-cnn", workers=4, rtt="100ms").scalability`."""
     return Wan(request.node, tmp_path / "wan", request.config)
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
-    """What was measured, a line each."""
+    """List the results, one per line."""
     reports = [report for kind in ("passed", "failed") for report in terminalreporter.getreports(kind)]
     lines = [value for report in reports for name, value in report.user_properties if name == _PROPERTY]
     if lines:
@@ -189,21 +200,23 @@ def _option(config: pytest.Config, name: str) -> str:
 def _spec(
     what: Sequence[str] | Mapping[str, Any] | str, given: Mapping[str, Any], settings: Mapping[str, Any], test: str
 ) -> Spec:
-    """The experiment of one cell. Raises: SpecError."""
+    """Return the experiment of one cell. Raises: SpecError."""
     from wanbench.harness.errors import SpecError
     from wanbench.harness.spec.axes import SHORT_AXES
     from wanbench.harness.spec.experiment import Spec
+    from wanbench.netprofiles import did_you_mean
 
     options = dict(given)
     if "workers" not in options:
-        raise SpecError("wan.run: workers: how many? give workers=4")
+        raise SpecError("wan.run: workers: missing; give a number, such as workers=4")
     workload = _workload(what)
-    algorithm = options.pop("algorithm", None if "command" in workload else "ssgd")  # a command may use none of ours
+    algorithm = options.pop("algorithm", None if "command" in workload else "ssgd")  # a command may bring its own
     repeats, workers = options.pop("repeats", 1), options.pop("workers")
     unknown = options.keys() - SHORT_AXES.keys()
     if unknown:
-        known = ", ".join(("workers", "algorithm", "repeats", *SHORT_AXES))
-        raise SpecError(f"wan.run: {min(unknown)}: unknown; expected {known}")
+        known = ("workers", "algorithm", "repeats", "settings", *SHORT_AXES)
+        near = did_you_mean(min(unknown), known)
+        raise SpecError(f"wan.run: {min(unknown)}: unknown argument{near} (known: {', '.join(known)})")
     data = {
         "schema": 1,
         "name": re.sub("[^A-Za-z0-9._-]+", "-", test).strip("-.")[:80] or "test",
@@ -220,14 +233,14 @@ def _algorithms(algorithm: str | Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _workload(what: Sequence[str] | Mapping[str, Any] | str) -> dict[str, Any]:
-    """The [workload] table: a name, a table, or a command line."""
+    """Return the [workload] table for a name, a table or a command line."""
     if isinstance(what, str):
         return {"name": what}
     return dict(what) if isinstance(what, Mapping) else {"command": [str(part) for part in what]}
 
 
 def _log_tail(cell_folder: Path) -> list[str]:
-    """The last lines that the workers of a failed cell printed."""
+    """Return the last lines printed by the workers of a failed cell."""
     errors = [json.loads(path.read_text()) for path in sorted(cell_folder.glob("rep-*.failed-*/error.json"))]
     return [f"    {line}" for line in errors[-1].get("log_tail", [])] if errors else []
 

@@ -1,8 +1,8 @@
-"""Oracles for a synchronisation algorithm: `check(Mine, period=4)`.
+"""Checks for your own synchronisation algorithm: `check(Mine, period=4)`.
 
-Replicas run in threads, in float64, on recorded random gradients, so that what synchronous SGD makes of the
-very same gradients is known. This says nothing about speed, and nothing about how training behaves where
-gradients depend on the parameters: stability and accuracy have to be measured.
+Replicas run in threads, in float64, on recorded random gradients, so their result can be compared with that of
+synchronous SGD on the same gradients. The checks do not cover speed, stability or accuracy: in a real training the
+gradients depend on the parameters, so measure those with `wanbench run`.
 """
 
 from __future__ import annotations
@@ -21,25 +21,25 @@ from wanbench.workloads.compute.optim import make as make_optimizer
 Gradient = Callable[[int, int, torch.Tensor], torch.Tensor]
 
 TOLERANCE = 1e-9
-"""Relative to the largest parameter: float64 rounding over some hundred steps stays far below."""
+"""Relative to the largest parameter; float64 rounding over some hundred steps is far smaller."""
 
 
 _SHAPES = ((2, 3),)
 
 
 class CheckError(AssertionError):
-    """An algorithm does not do what it claims. The message is one line."""
+    """An algorithm breaks one of its promises. The message is one line."""
 
 
 @dataclass(frozen=True)
 class Trace:
-    """What a simulated training run did.
+    """The result of `simulate`.
 
     Attributes:
         w_at: parameters after each step, before any drain that follows it; shape (steps, world_size, numel).
         w, m: parameters and momentum buffers after the last drain; shape (world_size, numel).
-        most_outstanding: communications issued and not waited for, at most, on any rank.
-        left_outstanding: the same after a drain, at most.
+        most_outstanding: maximum number of operations in flight on any rank.
+        left_outstanding: maximum number of operations in flight after a drain.
     """
 
     w_at: torch.Tensor
@@ -65,19 +65,22 @@ def simulate(
     """Train replicas in threads, without a network, as the engine would.
 
     Args:
-        make: a new algorithm for each replica.
+        make: returns a new algorithm; called once per replica.
         gradient: (rank, step, w) -> the gradient, shape (numel,); it must not change `w`.
         config: the optimiser's settings.
         start: initial parameters, shape (numel,), of any floating dtype.
-        steps: how many to take; a drain follows the last.
+        steps: number of steps; a drain follows the last.
         world_size: number of replicas.
         drain_after: further steps, counted from 0, after which `finish` is called, as before an evaluation.
-        restart_after: those after which, drained, a new algorithm takes over from a checkpoint of the old one.
-        shapes: of the parameter tensors in `start`, for compressors that ask for them.
-        lost: which blocks of datagrams do not arrive; by default all do.
+        restart_after: those of `drain_after` at which a new algorithm continues from a checkpoint of the old one.
+        shapes: shapes of the parameter tensors in `start`, for compressors that need them.
+        lost: which blocks of datagrams are lost; by default none.
+
+    Returns:
+        The parameters over time and at the end, and how many operations were in flight.
 
     Raises:
-        CommError: a replica waited for a message that never came.
+        CommError: a replica waited for a message that never arrived.
     """
 
     training = _Training(make, gradient, config, start, steps, {*drain_after, steps - 1}, restart_after, shapes)
@@ -93,7 +96,7 @@ def simulate(
 
 @dataclass(frozen=True)
 class _Training:
-    """What every replica does; see `simulate`."""
+    """The training of one replica; see `simulate`."""
 
     make: Callable[[], Algorithm]
     gradient: Gradient
@@ -105,7 +108,7 @@ class _Training:
     shapes: tuple[tuple[int, ...], ...]
 
     def on(self, comm: LocalComm) -> Trace:
-        """One replica's part."""
+        """Train one replica."""
         w, g = self.start.clone(), torch.empty_like(self.start)
         optimizer = make_optimizer(self.config)
         replica = Replica(w=w, m=torch.zeros_like(w), optimizer=optimizer, comm=comm, shapes=self.shapes)
@@ -120,7 +123,7 @@ class _Training:
                 for view in reversed(g.tensor_split(2)):
                     algorithm.bucket(view)
             replica.optimizer.step(w, replica.m, algorithm.gradient(g))
-            g.fill_(torch.nan)  # as an engine that reuses its buffer: nobody may still need it
+            g.fill_(torch.nan)  # as an engine that reuses its buffer: the algorithm must not need it any longer
             algorithm.stepped()
             w_at[step] = w
             if step in self.drain_after:
@@ -133,7 +136,7 @@ class _Training:
 
 
 def _restarted(old: Algorithm, new: Algorithm, begin: torch.Tensor) -> Algorithm:
-    """`new` as a program would resume it: started on the initial parameters, then given those of the checkpoint."""
+    """Return `new`, resumed as a program would: started on the initial parameters, then given the checkpoint."""
     replica, state = old.replica, old.state_dict()
     assert isinstance(replica.w, torch.Tensor)
     w = replica.w.clone()
@@ -145,7 +148,7 @@ def _restarted(old: Algorithm, new: Algorithm, begin: torch.Tensor) -> Algorithm
 
 
 def synchronous(gradients: torch.Tensor, config: SGDConfig, start: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """What `torch.optim.SGD` makes of the averages of recorded gradients: the oracle.
+    """Train with `torch.optim.SGD` on the averages of recorded gradients: the reference for `check`.
 
     Args:
         gradients: shape (steps, world_size, numel).
@@ -170,17 +173,24 @@ def synchronous(gradients: torch.Tensor, config: SGDConfig, start: torch.Tensor)
 
 
 def check(algorithm: type[Algorithm], **params: Any) -> list[str]:
-    """Run every oracle that applies to an algorithm; the properties that held.
+    """Run every check that applies to an algorithm, and return the properties that held.
 
-    All: unknown parameters are refused; nothing is in flight after `finish`, and training goes on after it;
-    no more is in flight than `in_flight` says; no gradient or message is used while it belongs to somebody
-    else; a run that goes on from its `state_dict` is equal to the bit, unless `repeats` is False. What it promises by
-    `agrees`, `exact` and `keeps_mean`: that too.
+    Every algorithm: refuses unknown parameters; has nothing in flight after `finish`, and can train on afterwards; has
+    at most `in_flight` synchronisations in flight; uses gradients and messages only while it owns them; and continues
+    from its `state_dict` with results equal to the bit, unless it promises `repeats=False`. The promises `agrees`,
+    `exact` and `keeps_mean` are checked if made.
+
+    Example:
+        >>> wanbench.testing.check(Mine, period=4)
+
+    Args:
+        algorithm: the class, a subclass of `wanbench.Algorithm`.
+        params: its parameters.
 
     Raises:
         CheckError: a property does not hold.
-        AlgorithmError: `params` are not valid, or `check` refuses every setting that is tried.
-        CommError: a replica waited for a message that never came.
+        AlgorithmError: `params` are not valid, or the algorithm refuses every setting that is tried.
+        CommError: a replica waited for a message that never arrived.
     """
     make = _maker(algorithm, params)
     first = "unknown parameters are refused"
@@ -195,7 +205,7 @@ def check(algorithm: type[Algorithm], **params: Any) -> list[str]:
                 refusal = error
             else:
                 sizes.append(world_size)
-        for world_size in sizes[:2]:  # four where three are too many, or odd
+        for world_size in sizes[:2]:  # with four if the algorithm refuses three
             held = _check_run(make, config, world_size)
     if refusal is not None and not held:
         raise refusal
@@ -239,7 +249,7 @@ def _configs() -> list[SGDConfig]:
 
 @dataclass
 class _Claims:
-    """Those of one algorithm that a run has borne out."""
+    """The claims of one algorithm that have held so far."""
 
     setting: str
     held: list[str] = field(default_factory=list)
@@ -247,7 +257,7 @@ class _Claims:
     def require(self, holds: bool, claim: str, found: str) -> None:
         """Raises: CheckError."""
         if not holds:
-            raise CheckError(f"{self.setting}: claimed that {claim}, but {found}")
+            raise CheckError(f"{self.setting}: expected that {claim}, but {found}")
         self.held.append(claim)
 
     def close(self, a: torch.Tensor, b: torch.Tensor, scale: float, claim: str) -> None:
@@ -258,7 +268,7 @@ class _Claims:
 
 def _check_run(make: Callable[[], Algorithm], config: SGDConfig, world_size: int) -> list[str]:
     sample = make()
-    # One step more than whole periods, so that the last block is a partial one.
+    # One step more than whole periods, so the last block is partial.
     period, delay = sample.period_steps, sample.delay_steps
     steps = 3 * period * (1 + delay // period) + 1
     random = torch.Generator().manual_seed(1)
@@ -285,17 +295,15 @@ def _check_run(make: Callable[[], Algorithm], config: SGDConfig, world_size: int
     if sample.promises.repeats:
         resumed = run(restart_after={steps // 2})
         same = torch.equal(resumed.w_at, trace.w_at) and torch.equal(resumed.m, trace.m)
-        claim = "a run that goes on from a checkpoint is equal to the bit"
-        claims.require(
-            same, claim, "it is not; if it depends on when messages arrive, say so by Promises(repeats=False)"
-        )
+        claim = "a run that continues from a checkpoint is equal to the bit"
+        claims.require(same, claim, "it is not; if timing changes the result, declare Promises(repeats=False)")
     return claims.held
 
 
 def _check_messages(claims: _Claims, sample: Algorithm, trace: Trace, config: SGDConfig, world_size: int) -> None:
     finite = bool(trace.w_at.isfinite().all() and trace.w.isfinite().all())
-    claim = "gradients and messages are used only while they are the algorithm's own"
-    claims.require(finite, claim, "w is not finite: one was read before its wait or kept without a copy")
+    claim = "gradients and messages are used only while the algorithm owns them"
+    claims.require(finite, claim, "w is not finite: one was read before its wait, or kept without a copy")
     left = trace.left_outstanding
     claims.require(left == 0, "nothing is in flight after finish", f"{left} operations are")
     if not sample.buckets:
@@ -303,16 +311,17 @@ def _check_messages(claims: _Claims, sample: Algorithm, trace: Trace, config: SG
         at_once = sample.tensors_per_message(config.momentum) * sample.operations(world_size)
         bound = (sample.in_flight + 1) * at_once
         most = trace.most_outstanding
-        claims.require(most <= bound, "in_flight bounds what is in flight", f"{most} operations were, not {bound}")
+        claim = "at most in_flight synchronisations are in flight"
+        claims.require(most <= bound, claim, f"{most} operations are, more than {bound}")
 
 
 def _check_result(claims: _Claims, sample: Algorithm, trace: Trace, w: torch.Tensor, m: torch.Tensor) -> None:
-    """`w` after each step and the last `m` are those of synchronous SGD."""
+    """Check the trace against `w` after each step, and the last `m`, of synchronous SGD."""
     scale = float(w.abs().max())
     if sample.promises.agrees:
         claims.close(trace.w, trace.w[:1], scale, "replicas agree after finish")
     if sample.promises.exact:
-        claims.close(trace.w, w[-1], scale, "w after finish is that of synchronous SGD")
-        claims.close(trace.m, m, scale, "m after finish is that of synchronous SGD")
+        claims.close(trace.w, w[-1], scale, "w after finish equals that of synchronous SGD")
+        claims.close(trace.m, m, scale, "m after finish equals that of synchronous SGD")
     if sample.promises.keeps_mean:
-        claims.close(trace.w_at.mean(dim=1), w, scale, "the mean of the replicas moves as with synchronous SGD")
+        claims.close(trace.w_at.mean(dim=1), w, scale, "the mean of the replicas moves as in synchronous SGD")

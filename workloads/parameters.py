@@ -1,4 +1,4 @@
-"""Objects that a spec describes: dataclasses whose fields are parameters, checked, named and labelled."""
+"""Objects that a spec describes: dataclasses whose fields are checked parameters, with a label."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from wanbench.netprofiles.errors import did_you_mean
 
 @dataclass
 class Parameters:
-    """A dataclass made of numbers, strings and booleans, checked against their annotations.
+    """A dataclass of numbers, strings and booleans, checked against their annotations.
 
     Attributes:
-        noun: what it is, for messages.
-        kind: its name in a spec; a subclass that sets none goes by its class name in lower case.
-        error: raised for a parameter that is not what it should be.
+        noun: what messages call it, such as "algorithm".
+        kind: its name in a spec; by default the class name in lower case.
+        error: the exception for a wrong parameter.
         source: authors, title, year.
-        symbols: the source's symbol of each parameter: {"delay": "t"}.
+        symbols: the source's symbol for each parameter: {"delay": "t"}.
     """
 
     noun: ClassVar[str] = "object"
@@ -36,25 +36,25 @@ class Parameters:
         """Check the parameters; a subclass that adds rules calls this first.
 
         Raises:
-            ValueError: as `error`: a parameter has the wrong type or lies outside its bounds.
+            ValueError: of type `error`: a parameter has the wrong type or is out of bounds.
         """
         for name, item in self.parameters().items():
             self._check(name, getattr(self, name), item)
 
     @classmethod
     def parameters(cls) -> dict[str, Field[Any]]:
-        """The dataclass fields that are parameters, by name."""
+        """Return the dataclass fields that are parameters, by name."""
         return {item.name: item for item in fields(cls) if item.init}
 
     def params(self) -> dict[str, object]:
-        """The values of the parameters, by name."""
+        """Return the values of the parameters, by name."""
         return {name: getattr(self, name) for name in self.parameters()}
 
     @property
     def label(self) -> str:
         """A short name with every parameter that is not at its default: `dts-d20-p4`.
 
-        A parameter goes by its initial where no other begins with it; one that is true by its name alone.
+        A parameter appears as its initial if that is unique; a true boolean appears as its name alone.
         """
         initials = [name[0] for name in self.parameters()]
         words = [self.kind]
@@ -69,7 +69,7 @@ class Parameters:
         return f"{name}{value}" if value is not True else name
 
     def refuse(self, name: str, value: object, expected: str) -> None:
-        """Raise this object's error: parameter `name` is not what was expected."""
+        """Raise this object's error for a parameter that is not as expected."""
         raise self.error(f"{self.noun} '{self.kind}': {name} = {value!r}; expected {expected}")
 
     def _check(self, name: str, value: object, item: Field[Any]) -> None:
@@ -85,7 +85,7 @@ class Parameters:
 
 @dataclass(frozen=True)
 class Interval:
-    """Numbers from `least` (left out if `open_below`) to `most` (left out if `open_above`)."""
+    """Numbers from `least` (excluded if `open_below`) to `most` (excluded if `open_above`)."""
 
     least: float
     most: float = float("inf")
@@ -93,7 +93,7 @@ class Interval:
     open_above: bool = False
 
     def holds(self, value: Any) -> bool:
-        """True for a number inside."""
+        """True for a number in the interval."""
         above = value > self.least if self.open_below else value >= self.least
         return bool(
             above and (value < self.most if self.open_above and self.most < float("inf") else value <= self.most)
@@ -101,7 +101,7 @@ class Interval:
 
     @property
     def words(self) -> str:
-        """In words."""
+        """The words for error messages."""
         if self.most == float("inf"):
             return f"above {self.least:g}" if self.open_below else f"{self.least:g} or more"
         low = f"above {self.least:g}" if self.open_below else f"from {self.least:g}"
@@ -110,7 +110,7 @@ class Interval:
 
 @dataclass(frozen=True)
 class Choice:
-    """One of some words."""
+    """One of several words."""
 
     allowed: tuple[str, ...]
 
@@ -120,34 +120,34 @@ class Choice:
 
     @property
     def words(self) -> str:
-        """In words."""
+        """The words for error messages."""
         return " or ".join(map(repr, self.allowed))
 
 
 def at_least(bound: float) -> Mapping[str, Any]:
-    """Metadata of a parameter that may not lie below `bound`: `delay: int = field(metadata=at_least(0))`."""
+    """Metadata for a parameter with a minimum: `delay: int = field(metadata=at_least(0))`."""
     return {"bound": Interval(bound)}
 
 
 def between(least: float, most: float, *, open_below: bool = False, open_above: bool = False) -> Mapping[str, Any]:
-    """Metadata of a parameter in an interval: `ratio: float = field(metadata=between(0, 1, open_below=True))`."""
+    """Metadata for a parameter in an interval: `ratio: float = field(metadata=between(0, 1, open_below=True))`."""
     return {"bound": Interval(least, most, open_below, open_above)}
 
 
 def one_of(*allowed: str) -> Mapping[str, Any]:
-    """Metadata of a parameter that is one of some words."""
+    """Metadata for a parameter that is one of several words: `form: str = field(metadata=one_of("a", "b"))`."""
     return {"choice": Choice(allowed)}
 
 
 def default_of(item: Field[Any]) -> object:
-    """The default of a field, MISSING if it has none."""
+    """Return the default of a field, or MISSING."""
     if item.default_factory is not MISSING:
         return item.default_factory()
     return item.default
 
 
 def unknown_or_missing(cls: type[Parameters], params: Mapping[str, object]) -> None:
-    """Check the names of parameters. Raises: ValueError, as `cls.error`, for one that is unknown or missing."""
+    """Check the names of parameters. Raises: ValueError: of type `cls.error`: one is unknown or missing."""
     known = {name: typename_of(item) for name, item in cls.parameters().items()}
     for name in params:
         if name not in known:
@@ -159,7 +159,7 @@ def unknown_or_missing(cls: type[Parameters], params: Mapping[str, object]) -> N
 
 
 def describe(cls: type[Parameters]) -> dict[str, object]:
-    """Kind, source and parameters with type, default and the source's symbol, as plain data."""
+    """Return kind, source, and the parameters with type, default and the source's symbol, as plain data."""
     items = {
         name: {
             "type": typename_of(item),
@@ -173,7 +173,7 @@ def describe(cls: type[Parameters]) -> dict[str, object]:
 
 
 def typename_of(item: Field[Any]) -> str:
-    """The type of a parameter as written: "int"."""
+    """Return the type of a parameter as written: "int"."""
     return item.type if isinstance(item.type, str) else getattr(item.type, "__name__", str(item.type))
 
 

@@ -1,7 +1,7 @@
-"""Workloads by name, by numbers or by model: what a spec's `[workload]` table stands for.
+"""Workloads by name, by numbers or by model, as in a spec's `[workload]` table.
 
-`info` answers without importing torch (except for `model`, which has to be made to be measured), so that
-planning and listing are quick; `make_task` builds what a worker runs.
+`info` describes a workload without importing torch, which keeps planning and listing quick. Only `model` needs torch,
+because the model must be built to be described. `make_task` builds the task that a worker runs.
 """
 
 from __future__ import annotations
@@ -28,22 +28,22 @@ if TYPE_CHECKING:
     from wanbench.workloads.models.learner import Learner
 
 
-_buckets = lru_cache(maxsize=32)(plan_buckets)  # a thousand simulated workers ask for the same ones
+_buckets = lru_cache(maxsize=32)(plan_buckets)  # a thousand simulated workers need the same ones
 
 
 @dataclass(frozen=True, slots=True)
 class WorkloadInfo:
-    """What is known of a workload before it runs.
+    """A workload as known before it runs.
 
     Attributes:
         name: a built-in's name, `by-numbers-<params>`, or a model's "package.module:make".
-        params: parameters of the model, not scaled.
-        tensors: parameter tensors.
+        params: number of parameters of the model, not scaled.
+        tensors: number of parameter tensors.
         payload_scale: factor on the size of messages and buckets, in (0, 1].
-        step_time_s: mean emulated duration of a step in seconds; None: it takes the time it takes.
-        step_cv: coefficient of variation of the emulated duration; 0 where nothing is emulated.
+        step_time_s: mean emulated duration of a step in seconds; None if compute is real.
+        step_cv: coefficient of variation of the emulated duration; 0 if compute is real.
         learns: True if gradients are real.
-        dataset: what it learns from, if known.
+        dataset: the data set it trains on, if known.
         parameters: its tensors, in registration order.
     """
 
@@ -59,12 +59,12 @@ class WorkloadInfo:
 
     @property
     def numel(self) -> int:
-        """Elements of the flat vectors, scaled."""
+        """Number of elements of the flat vectors, scaled."""
         return scaled_numel(self.parameters, self.payload_scale)
 
     @property
     def shapes(self) -> tuple[tuple[int, ...], ...]:
-        """Of its parameter tensors; () where the flat vectors are scaled, so that nothing keeps its shape."""
+        """Shapes of its parameter tensors; () if the flat vectors are scaled, which breaks up shapes."""
         return tuple(tensor.shape for tensor in self.parameters) if self.payload_scale == 1 else ()
 
     @property
@@ -73,15 +73,14 @@ class WorkloadInfo:
         return self.numel * FLOAT32_BYTES
 
     def buckets(self, bucket_bytes: int) -> tuple[Bucket, ...]:
-        """Its scaled gradient buckets, in the order of completion; `bucket_bytes`: the cap before scaling."""
+        """Return its scaled gradient buckets in order of completion; `bucket_bytes` is the cap before scaling."""
         return _buckets(self.parameters, bucket_bytes, self.payload_scale)
 
     def bucket_schedule(self, bucket_bytes: int) -> list[tuple[int, float]]:
-        """Scaled bytes of each bucket and seconds from the beginning of a step of mean length until it is
-        ready.
+        """Return the scaled bytes of each bucket, and the seconds from the beginning of a mean step until it is ready.
 
         Raises:
-            WorkloadError: nothing is emulated, so that no schedule is known beforehand.
+            WorkloadError: compute is real, so the schedule is not known beforehand.
         """
         if self.step_time_s is None:
             raise WorkloadError(f"{self.name} has no schedule before it runs: its compute is real, not emulated")
@@ -89,7 +88,7 @@ class WorkloadInfo:
         return [(b.nbytes, step_time_s * ready_share(b)) for b in self.buckets(bucket_bytes)]
 
     def to_json(self) -> dict[str, Any]:
-        """A plain dict, without the individual tensors."""
+        """Return a plain dict, without the individual tensors."""
         return {
             "name": self.name,
             "params": self.params,
@@ -104,27 +103,27 @@ class WorkloadInfo:
 
 
 def info(spec: Mapping[str, object], train: Mapping[str, object] | None = None) -> WorkloadInfo:
-    """Check a `[workload]` table, and the keys of `[train]` that concern it, and say what it stands for.
+    """Check a `[workload]` table and the keys of `[train]` that concern it, and describe the workload.
 
     The table has exactly one of
 
-    * `name`: a built-in. `step_time` and `step_cv` replace its own; `step_time = "real"` lets a workload that
-      learns take the time it takes; `data` is the folder of a data set that is not bundled, see `check_data`;
+    * `name`: a built-in. `step_time` and `step_cv` replace its own; `step_time = "real"` makes compute real if the
+      workload trains a model; `data` is the folder of a data set that is not bundled, see `check_data`;
     * `params`, with `step_time` and optionally `tensors` (default 1; the parameters are split evenly over
       them) and `step_cv` (default 0.02);
     * `model`: "package.module:make", see `workloads.models.learner`. Its compute is real unless `step_time`
       is given;
 
-    and optionally `payload_scale` where nothing is learned.
+    and, unless it trains a model, optionally `payload_scale`.
 
     Raises:
-        WorkloadError: anything else.
+        WorkloadError: the table is anything else.
         LearnerError: the model cannot be made.
     """
     train = {} if train is None else train
     kind = workload_keys.kind_of(spec, train)
     if kind == "command":
-        raise WorkloadError("workload.command: what a program computes is not known before it runs")
+        raise WorkloadError("workload.command: the compute of a program is not known before it runs")
     _check_division(spec, train)
     if kind == "model":
         return _by_model(spec, _learner(spec, 0, 1, 0, train))
@@ -132,20 +131,21 @@ def info(spec: Mapping[str, object], train: Mapping[str, object] | None = None) 
 
 
 def check_data(spec: Mapping[str, object]) -> None:
-    """Whether the data set that a `[workload]` table needs is there; quick, and without torch.
+    """Check that the data set a `[workload]` table needs exists; quick, and without torch.
 
     Raises:
-        WorkloadError: it is missing or not in its format, or a workload that needs none is given one.
+        WorkloadError: it is missing or in the wrong format, or a folder was given to a workload that needs none.
     """
     builtin = BUILTINS.get(str(spec.get("name")))
     folder = workload_keys.data_folder(spec)
     if builtin is None or builtin.check is None:
         if folder is not None:
-            raise WorkloadError(f"workload.data: {spec.get('name')} takes no folder; leave it out")
+            raise WorkloadError(f"workload.data: {spec.get('name')} takes no folder; remove the key")
         return
     if folder is None:
         raise WorkloadError(
-            f"workload.data: missing; {spec['name']} learns {builtin.dataset}, which is not bundled: name its folder"
+            f"workload.data: missing; {spec['name']} trains on {builtin.dataset}, which is not bundled; "
+            "set it to the folder of the data set"
         )
     builtin.check(folder)
 
@@ -162,17 +162,17 @@ def make_task(
     phantom: bool = False,
     slow: Sequence[Mapping[str, Any]] = (),
 ) -> Task:
-    """The task of one worker; arguments are checked as `info` does.
+    """Build the task of one worker; arguments are checked as in `info`.
 
     Args:
         spec: the `[workload]` table.
-        rank, world_size: decide this worker's data and the variation of its steps.
-        seed: of the repetition. The initial parameters depend on nothing else.
-        clock: what emulated compute sleeps on.
+        rank, world_size: determine this worker's data and the variation of its steps.
+        seed: seed of the repetition. The initial parameters depend on nothing else.
+        clock: the clock on which emulated compute sleeps.
         bucket_bytes: size at which a gradient bucket is closed, before payload scaling.
         train: the `[train]` table: `batch_size` (default 32), `shards` (default "iid") and `folds` (default none).
-        phantom: without payload, where nothing is learned.
-        slow: when emulated compute takes longer, the fields of `workloads.compute.slowdown.Slowdown`.
+        phantom: leave out the payload, unless the workload trains a model.
+        slow: when emulated compute takes longer; fields of `workloads.compute.slowdown.Slowdown`.
     """
     from wanbench.workloads.compute.task import EmulatedTask, LearningTask, random_gradient
 
@@ -193,7 +193,7 @@ def make_task(
     if learner is not None:
         task = LearningTask(learner, buckets, clock, emulated)
     else:
-        assert emulated is not None, "a workload that learns nothing has an emulated step time"
+        assert emulated is not None, "without a model to train, the step time is emulated"
         numel = buckets[0].stop
         source = Phantom(numel) if phantom else random_gradient(numel, seed=seed, rank=rank)
         task = EmulatedTask(source, emulated, clock)
@@ -204,7 +204,7 @@ def make_task(
 def _built_in_learner(
     spec: Mapping[str, object], rank: int, world_size: int, seed: int, train: Mapping[str, object]
 ) -> Learner | None:
-    """None where nothing is learned."""
+    """Return the learner of a built-in; None if it trains no model."""
     builtin = BUILTINS.get(str(spec.get("name")))
     if builtin is None or builtin.make is None:
         return None
@@ -214,13 +214,13 @@ def _built_in_learner(
 
 
 def _check_division(spec: Mapping[str, object], train: Mapping[str, object]) -> None:
-    """Only data of ours are divided by us."""
+    """Check that only built-in data sets are divided here."""
     ours = {name: builtin for name, builtin in BUILTINS.items() if builtin.make is not None}
     if "shards" in train and spec.get("name") not in ours:
-        raise WorkloadError(f"train.shards: only {', '.join(ours)} are sharded here; others bring their own data")
+        raise WorkloadError(f"train.shards: only {', '.join(ours)} take it; other workloads divide their own data")
     cut = [name for name, builtin in ours.items() if builtin.folds]
     if "folds" in train and spec.get("name") not in cut:
-        raise WorkloadError(f"train.folds: only {', '.join(cut)} is cut into folds")
+        raise WorkloadError(f"train.folds: only {', '.join(cut)} takes it")
 
 
 def _learner(spec: Mapping[str, object], rank: int, world_size: int, seed: int, train: Mapping[str, object]) -> Learner:
@@ -251,7 +251,7 @@ def _by_numbers(spec: Mapping[str, object]) -> WorkloadInfo:
     count = workload_keys.positive_int("workload.tensors", spec.get("tensors", 1))
     if count > params:
         raise WorkloadError(
-            f"workload.tensors: {count} tensors cannot share {params} parameters; expected at most as many"
+            f"workload.tensors: {count} tensors cannot share {params} parameters; expected at most {params}"
         )
     step_time_s = workload_keys.step_time_s(spec, None, may_be_real=False)
     if step_time_s is None:

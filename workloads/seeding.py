@@ -1,4 +1,4 @@
-"""One seed, many independent streams: what a stream yields depends on its name, not on the order of use."""
+"""Independent random streams from one seed. A stream depends on its name, not on the order of use."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from random import Random
 
 
 def stream(seed: int, *name: object) -> Random:
-    """The random stream `name` of `seed`; equal arguments give equal numbers on every machine.
+    """Return the random stream `name` of `seed`; equal arguments give equal numbers on every machine.
 
     Python's string seeding is stable across versions (its `version=2`, which hashes with SHA-512).
     """
@@ -14,5 +14,5 @@ def stream(seed: int, *name: object) -> Random:
 
 
 def torch_seed(seed: int, *name: object) -> int:
-    """A seed for a `torch.Generator` that belongs to the stream `name` of `seed`."""
+    """Return a seed for a `torch.Generator`, from the stream `name` of `seed`."""
     return stream(seed, *name).getrandbits(63)

@@ -1,4 +1,4 @@
-"""What a checkpoint holds: objects name those of their attributes that they go on from."""
+"""Checkpoints: an object names the attributes that it needs to continue."""
 
 from __future__ import annotations
 
@@ -9,26 +9,26 @@ from typing import Any, ClassVar
 
 
 class StateError(ValueError):
-    """An attribute cannot be saved, or was not. The message is one line."""
+    """An attribute cannot be saved, or is missing from the checkpoint. The message is one line."""
 
 
 class Stateful:
-    """An object that goes on where another one of its kind has stopped.
+    """An object that can continue where another of its kind has stopped.
 
     Attributes:
-        state: names of the attributes to save: numbers, text, tensors, random generators, other objects of this kind,
-            and lists and tables of these. What `load_state_dict` finds there is written to in place where it can be,
-            so that views stay views.
+        state: names of the attributes to save. They can be numbers, text, tensors, random generators, other objects of
+            this kind, and lists and dicts of these. `load_state_dict` writes to existing tensors in place if their
+            shapes match, so views stay views.
     """
 
     state: ClassVar[tuple[str, ...]] = ()
 
     def state_dict(self) -> dict[str, Any]:
-        """The named attributes as plain data and tensors. Raises: StateError."""
+        """Return the named attributes as plain data and tensors. Raises: StateError."""
         return {name: _saved(getattr(self, name), name) for name in self.state}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from a `state_dict` of an object that was made alike. Raises: StateError."""
+        """Continue from the `state_dict` of an object with the same parameters. Raises: StateError."""
         for name in self.state:
             if name not in state:
                 raise StateError(f"the checkpoint has no {name}")
@@ -36,7 +36,7 @@ class Stateful:
 
 
 def _saved(value: Any, where: str) -> Any:
-    import torch  # late: planning does without
+    import torch  # late: planning does not need it
 
     if value is None or isinstance(value, bool | int | float | str):
         return value
@@ -53,13 +53,13 @@ def _saved(value: Any, where: str) -> Any:
     if isinstance(value, dict):
         return {key: _saved(item, f"{where}[{key!r}]") for key, item in value.items()}
     raise StateError(
-        f"{where} is a {type(value).__name__}, which a checkpoint cannot hold; expected numbers, text, "
-        "tensors, random generators and what is made of them, or a state_dict and load_state_dict of its own"
+        f"{where} is a {type(value).__name__}, which a checkpoint cannot hold; expected numbers, text, tensors, "
+        "random generators, or lists and dicts of these, or an own state_dict and load_state_dict"
     )
 
 
 def _restored(target: Any, saved: Any) -> Any:
-    """What shall stand where `target` stands: itself with the contents of `saved`, or a copy of that."""
+    """Return the replacement of `target`: itself with the contents of `saved`, or a copy of those."""
     import torch
 
     if isinstance(target, Stateful):

@@ -1,4 +1,4 @@
-"""The keys of a spec's `[workload]` table, and those of `[train]` that concern one: read and checked."""
+"""Read and check the keys of a spec's `[workload]` table, and the keys of `[train]` that concern a workload."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from wanbench.workloads.data.shards import Shards
 KINDS = ("name", "params", "model", "command")
 REAL = "real"
 ASSUMED_STEP_CV = 0.02
-"""Assumption: steps of one machine vary by 2 %. None at all would flatter whoever waits for the slowest."""
-MAX_PROCESSES = 16  # of a command, for each worker
+"""Assumption: steps of one machine vary by 2 %. Without variation, methods that wait for the slowest look too good."""
+MAX_PROCESSES = 16  # per worker, of a command
 
 _KEYS = {
     "name": ("name", "data", "step_time", "step_cv", "payload_scale"),
@@ -27,7 +27,7 @@ _KEYS = {
 
 
 def kind_of(spec: Mapping[str, object], train: Mapping[str, object]) -> str:
-    """Which of `KINDS` a workload is; the keys of both tables are known and go together."""
+    """Return which of `KINDS` a workload is. Raises: WorkloadError: a key is unknown, or two exclude each other."""
     batch_size(train)
     shards(train)
     folds(train)
@@ -44,17 +44,17 @@ def kind_of(spec: Mapping[str, object], train: Mapping[str, object]) -> str:
             )
         if key not in _KEYS[kind]:
             takers = " or ".join(other for other in KINDS if key in _KEYS[other])
-            raise WorkloadError(f"workload.{key}: not together with {kind}; only {takers} takes it")
+            raise WorkloadError(f"workload.{key}: not allowed with {kind}; only {takers} takes it")
     return kind
 
 
 def step_time_s(spec: Mapping[str, object], default: float | None, *, may_be_real: bool) -> float | None:
-    """Mean emulated duration of a step in seconds, or None if its compute is real.
+    """Return the mean emulated duration of a step in seconds, or None if its compute is real.
 
     Args:
         spec: the `[workload]` table.
-        default: what holds without `step_time`.
-        may_be_real: whether `step_time = "real"` makes sense, that is, whether something is learned.
+        default: the value without `step_time`.
+        may_be_real: whether `step_time = "real"` is allowed: only for workloads that train a model.
     """
     if "step_time" not in spec:
         return default
@@ -73,14 +73,14 @@ def step_time_s(spec: Mapping[str, object], default: float | None, *, may_be_rea
 
 
 def step_cv(spec: Mapping[str, object], mean_s: float | None, default: float = ASSUMED_STEP_CV) -> float:
-    """Coefficient of variation of an emulated step whose mean is `mean_s`; 0 where nothing is emulated.
+    """Return the coefficient of variation of an emulated step whose mean is `mean_s`; 0 if compute is real.
 
-    `default`: what holds without `step_cv`.
+    `default`: the value without `step_cv`.
     """
     if "step_cv" not in spec:
         return 0.0 if mean_s is None else default
     if mean_s is None:
-        raise WorkloadError("workload.step_cv: real compute varies by itself; give step_time as well to emulate it")
+        raise WorkloadError("workload.step_cv: real compute has its own variation; add step_time to emulate it")
     cv = _number("workload.step_cv", spec["step_cv"], "a number of at least 0, such as 0.02")
     if not 0 <= cv < math.inf:
         raise WorkloadError(f"workload.step_cv: expected a number of at least 0, such as 0.02, got {cv!r}")
@@ -88,33 +88,33 @@ def step_cv(spec: Mapping[str, object], mean_s: float | None, default: float = A
 
 
 def payload_scale(spec: Mapping[str, object], learns: bool) -> float:
-    """Factor on the size of messages, in (0, 1]; 1 where something is learned."""
+    """Return the factor on message sizes, in (0, 1]; 1 if the workload trains a model."""
     expected = "a number above 0 and up to 1"
     scale = _number("workload.payload_scale", spec.get("payload_scale", 1.0), expected)
     if not 0 < scale <= 1:
         raise WorkloadError(f"workload.payload_scale: expected {expected}, got {scale!r}")
     if learns and scale != 1:
         raise WorkloadError(
-            f"workload.payload_scale: {scale!r} is not possible where something is learned; "
-            "real gradients cannot be scaled, so leave it at 1"
+            f"workload.payload_scale: expected 1, got {scale!r}; the workload trains a model, and real gradients "
+            "cannot be scaled"
         )
     return scale
 
 
 def positive_int(key: str, value: object) -> int:
-    """`value`, if it is a whole number of at least 1; `key` is where it stands."""
+    """Return `value` if it is a whole number of at least 1; `key` names it in errors."""
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
         raise WorkloadError(f"{key}: expected a whole number of at least 1, got {value!r}")
     return value
 
 
 def batch_size(train: Mapping[str, object]) -> int:
-    """Samples of one worker in one step, from the `[train]` table."""
+    """Return the samples per worker and step, from the `[train]` table."""
     return positive_int("train.batch_size", train.get("batch_size", DEFAULT_BATCH_SIZE))
 
 
 def shards(train: Mapping[str, object]) -> Shards:
-    """How the data are divided over the workers, from the `[train]` table."""
+    """Return how the data are divided over the workers, from the `[train]` table."""
     try:
         return Shards.parse(train.get("shards", "iid"))
     except ValueError as error:
@@ -122,17 +122,17 @@ def shards(train: Mapping[str, object]) -> Shards:
 
 
 def folds(train: Mapping[str, object]) -> int | None:
-    """Into how many parts the data are cut, from the `[train]` table; None: they are not."""
+    """Return the number of parts the data are cut into, from the `[train]` table; None without `folds`."""
     if "folds" not in train:
         return None
     count = positive_int("train.folds", train["folds"])
-    if count < 2:  # nothing would be left to train on
+    if count < 2:  # with one fold, no data are left to train on
         raise WorkloadError(f"train.folds: expected a whole number of at least 2, got {count!r}")
     return count
 
 
 def data_folder(spec: Mapping[str, object]) -> Path | None:
-    """Where the data set is, from the `[workload]` table; None: not said."""
+    """Return the folder of the data set, from the `[workload]` table; None without `data`."""
     if "data" not in spec:
         return None
     folder = spec["data"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Never
 
 from pydantic import Field, StringConstraints, ValidationError, ValidationInfo, field_validator, model_validator
 from pydantic_core import PydanticCustomError
@@ -52,6 +52,13 @@ class Spec(Table):
     timeline: list[ChangeTable] = Field(default=[])
     gate: GateTable = GateTable()
 
+    def __new__(cls, *values: Never, **keys: Any) -> Spec:
+        """An empty instance, which pydantic fills. Raises: TypeError: it is called by hand."""
+        if values or keys:
+            got = ", ".join([*map(repr, values), *(f"{key}=..." for key in keys)])
+            raise TypeError(f'Spec({got}): call Spec.load("smoke") for a name or a path, or Spec.from_dict({{...}})')
+        return super().__new__(cls)
+
     @field_validator("schema_", mode="before")
     @classmethod
     def _version(cls, version: object) -> object:
@@ -95,8 +102,20 @@ class Spec(Table):
         return cls.from_dict(data, where)
 
     @classmethod
-    def from_dict(cls, data: Mapping[str, Any], where: str) -> Spec:
-        """Validate plain data; `where` names it in errors."""
+    def from_dict(cls, data: Mapping[str, Any], where: str = "spec") -> Spec:
+        """Make a spec of plain data, with the keys of a spec file.
+
+        Example:
+            >>> workload, algorithms = {"name": "digits-cnn"}, {"ssgd": {}, "dts": {"delay": 4, "period": 4}}
+            >>> Spec.from_dict({"schema": 1, "name": "mine", "workload": workload, "algorithms": algorithms})
+
+        Args:
+            data: tables as dicts, quantities as text with a unit ("100ms"), as in TOML.
+            where: how errors name it.
+
+        Raises:
+            SpecError: a key or a value is wrong; one line each.
+        """
         try:
             return cls.model_validate(dict(data))
         except ValidationError as error:

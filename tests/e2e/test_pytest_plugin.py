@@ -154,7 +154,7 @@ def test_scalability_is_an_assertion_in_any_test_suite(project):
     }
     assert failures["test_ssgd_does_not"].get("message").startswith("AssertionError: assert 0.29")
     typo = failures["test_a_typo_is_one_line"].get("message")
-    assert typo.startswith("Failed: wanbench: wan.run: rrt: unknown; expected workers, algorithm, repeats, rtt, rate, ")
+    assert typo.startswith("Failed: wanbench: wan.run: rrt: unknown argument; did you mean 'rtt'? (known: workers, ")
     broke = failures["test_a_cell_that_fails_fails_with_its_reason"].text
     assert re.match(r"wanbench: mine w2 testbed=virtual 1ms: failed: worker [01]: it broke\n", broke)
     assert "    ValueError: it broke\n" in broke

@@ -1,16 +1,16 @@
-"""AD-PSGD: pairs of neighbours average when they can, and nobody waits for anybody.
+"""AD-PSGD: pairs of neighbours average when both are ready, and no worker waits for another.
 
-Odd ranks are active, even ones passive, so that no two wait for each other. Active i and passive j::
+Odd ranks are active, even ranks passive, so no two workers wait for each other. For active i and passive j::
 
-    i, between two steps, if it has no answer outstanding:  send x_i to a random neighbour j ;  s <- x_i
-    j, between two steps, if a message is there:            send x_j back ;  x_j <- (x_i + x_j) / 2
-    i, between two steps, if the answer is there:           x_i <- x_i + (x_j - s) / 2
+    i, between two steps, without an outstanding answer:    send x_i to a random neighbour j ;  s <- x_i
+    j, between two steps, if a message has arrived:         send x_j back ;  x_j <- (x_i + x_j) / 2
+    i, between two steps, if the answer has arrived:        x_i <- x_i + (x_j - s) / 2
 
-so that a pair's sum stays, whatever both did meanwhile. The paper's separate gossip thread is a look into the mailbox
-after each step here: an answer is at most a step of the passive worker later.
+The sum of a pair is therefore conserved, whatever steps both take in between. The paper uses a separate gossip thread;
+here each worker polls after each step, so an answer is late by at most one step of the passive worker.
 
-Before each vector goes a note of one number, 1: more follows, 0: this is the end. `finish` sends ends, so that passive
-workers know when to stop listening.
+Each vector is preceded by a note of one number: 1 means that a vector follows, 0 is the end. `finish` sends ends, so
+passive workers know when to stop listening.
 """
 
 from __future__ import annotations
@@ -25,11 +25,12 @@ from wanbench.workloads.comm.base import Comm, Vector, Work
 
 
 class Inbox:
-    """What one active neighbour sends: a note, then, unless that is the end, a vector.
+    """Messages from one active neighbour: a note, then a vector, unless the note is the end.
 
     Attributes:
         peer: the neighbour.
-        ended: its end was heard. It may finish steps before this worker does, and go on; that is for later.
+        ended: True once its end has arrived. The neighbour can finish before this worker does and continue; its later
+            messages stay queued.
     """
 
     def __init__(self, comm: Comm, peer: int, like: Vector) -> None:
@@ -40,7 +41,7 @@ class Inbox:
         self._vector_work: Work | None = None
 
     def take(self, *, wait: bool) -> Vector | None:
-        """The next vector if it is there, or with `wait` when it comes; None if not yet, or at the end.
+        """Return the next vector, or None if it has not arrived or at the end. With `wait`, wait for it.
 
         Raises:
             CommError: the peer is gone.
@@ -66,33 +67,33 @@ class Inbox:
 
 
 def note(value: float) -> Any:
-    """A vector of one number, with a value on every testbed."""
-    import torch  # late: planning does without
+    """A vector of one number, which has a value on every testbed."""
+    import torch  # late: planning does not need it
 
     return torch.tensor([value])
 
 
 @dataclass
 class ADPSGD(Algorithm):
-    """Asynchronous decentralised SGD: pairwise averages on a ring, whenever both have time (see the module).
+    """Asynchronous gossip on a ring: no worker waits for another.
 
-    Needs an even number of workers, so that the ring falls into active and passive ones, and messages that can be
-    polled, which `gloo` does not offer. Who averages with whom when depends on time, so runs repeat exactly on the
-    virtual testbed only. Momentum stays local.
+    AD-PSGD: neighbours average in pairs between steps (equations: see the module). It needs an even number of workers,
+    half of them active and half passive, and messages that can be polled, which `gloo` does not support. The pairs
+    depend on timing, so runs repeat exactly on the virtual testbed only. Momentum stays local.
     """
 
     kind = "adpsgd"
     source = "Lian, Zhang, Zhang and Liu, Asynchronous Decentralized Parallel SGD, ICML 2018"
 
-    promises = Promises(repeats=False, goes_on=True)  # messages are taken when they are there, and nobody is waited for
+    promises = Promises(repeats=False, goes_on=True)  # messages are used on arrival, and no step waits
     without_a_peer = (
-        "steps go on: nobody is waited for before `finish`. Who has no answer yet asks nobody else meanwhile"
+        "steps continue: no worker waits before `finish`. A worker whose request is unanswered asks no other neighbour"
     )
     state = ("_random",)
     least_workers = 2
 
     def operations(self, world_size: int) -> int:
-        """A note and a vector to and from each neighbour."""
+        """Send and receive a note and a vector for each of two neighbours."""
         return 8
 
     def check(self, setting: Setting) -> None:
@@ -100,7 +101,7 @@ class ADPSGD(Algorithm):
         if setting.workers % 2:
             raise AlgorithmError(f"algorithm 'adpsgd' needs an even number of workers, got {setting.workers}")
         if setting.collective == "gloo":
-            raise AlgorithmError("algorithm 'adpsgd' polls for messages, which collective 'gloo' cannot; use 'direct'")
+            raise AlgorithmError("algorithm 'adpsgd' polls for messages, which 'gloo' cannot; use collective 'direct'")
 
     def start(self, replica: Replica) -> None:
         super().start(replica)
@@ -114,7 +115,7 @@ class ADPSGD(Algorithm):
         self._sends: list[Work] = []
 
     def stepped(self) -> None:
-        """Look into the mailbox; never stalls.
+        """Poll for messages and answer them; never stalls.
 
         Raises:
             CommError: a peer is gone.
@@ -133,13 +134,13 @@ class ADPSGD(Algorithm):
             self._answer_work = self.replica.comm.recv(self._answer, peer)
 
     def finish(self) -> None:
-        """Answer everyone who still asks, and take the answer that is outstanding.
+        """Answer all remaining requests, and wait for the outstanding answer.
 
         Raises:
             CommError: a peer is gone.
         """
         if self._active:
-            # Before waiting: a passive worker hears each neighbour out in turn, and must not wait for one that waits.
+            # Before waiting: a passive worker serves its neighbours in turn, and must not wait for one that waits.
             self._sends += [self.replica.comm.send(note(0.0), peer) for peer in self._neighbours]
             if self._answer_work is not None:
                 self._take_answer()
@@ -152,7 +153,7 @@ class ADPSGD(Algorithm):
         self._sends = []
 
     def _serve(self, inbox: Inbox, *, wait: bool) -> bool:
-        """Answer a message, if there is one; False if not."""
+        """Answer one message; False if there is none."""
         theirs, w = inbox.take(wait=wait), self.replica.w
         if theirs is None:
             return False
@@ -161,13 +162,13 @@ class ADPSGD(Algorithm):
         return True
 
     def _take_answer(self) -> None:
-        assert self._answer_work is not None, "an answer is taken where one is outstanding"
+        assert self._answer_work is not None, "an answer is outstanding"
         self._answer_work.wait()
         self._answer_work = None
         self.replica.w.add_(self._answer, alpha=0.5).add_(self._sent, alpha=-0.5)
 
     def _left(self, work: Work) -> bool:
-        """True once a send is through, which is then waited for."""
+        """True if a send has finished; its work is then closed."""
         if work.done():
             work.wait()
             return True

@@ -1,4 +1,4 @@
-"""What an algorithm is: four moments of a training step, on flat vectors.
+"""The interface of an algorithm: four moments of a training step, on flat vectors.
 
 The engine owns the step counter and calls, in this order::
 
@@ -10,9 +10,9 @@ The engine owns the step counter and calls, in this order::
         applied = algorithm.gradient(g)             # synchronous SGD waits here
         optimizer.step(w, m, applied)
         algorithm.stepped()                         # delayed and sparse updates live here
-    algorithm.finish()                              # also before an evaluation; training may go on after it
+    algorithm.finish()                              # also before an evaluation; training can continue after it
 
-`g` belongs to the engine again once `optimizer.step` is through: keep a copy of what is needed longer.
+The engine reuses `g` after `optimizer.step`, so an algorithm that needs it longer must copy it.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ __all__ = [
 
 AnyUnit = TypeVar("AnyUnit", Delay, Size)
 Compression = str | Mapping[str, Any] | Compressor
-"""A compressor's name, a table with `kind` and parameters, or in Python a compressor; "none" without."""
+"""A compressor's name, a table with `kind` and parameters, or (from Python) an instance; "none" sends everything."""
 
 
 class AlgorithmError(ValueError):
-    """An algorithm or one of its parameters is not what it should be. The message is one line."""
+    """An algorithm or one of its parameters is wrong. The message is one line."""
 
 
 @dataclass
@@ -50,11 +50,11 @@ class Replica:
     Attributes:
         w: parameters, shape (numel,).
         m: momentum buffer, shape (numel,); stays zero without momentum.
-        optimizer: the local optimiser; `optimizer.lr` is the rate of the current step.
-        comm: the peers.
+        optimizer: the local optimiser; `optimizer.lr` is the learning rate of the current step.
+        comm: connects the peers.
         step: index of the current step, counted by the engine from 0.
-        shapes: of the parameter tensors that `w` consists of, in their order; () where they are not known.
-        seed: of the repetition, equal on all ranks; random draws of an algorithm derive from it.
+        shapes: shapes of the parameter tensors in `w`, in order; () if unknown.
+        seed: seed of the repetition, equal on all ranks; an algorithm derives its random draws from it.
     """
 
     w: Vector
@@ -68,14 +68,14 @@ class Replica:
 
 @dataclass(frozen=True)
 class Setting:
-    """What surrounds an algorithm, as far as it is known before anything starts.
+    """What an algorithm can check before anything starts.
 
     Attributes:
         workers: N.
         collective: how an all-reduce travels.
-        optimizer: "sgd" or "adamw". momentum, nesterov, weight_decay: of the optimiser.
-        shapes: of the parameter tensors; () where they are not known, as with a payload_scale below 1.
-        rtt_s: there and back between the workers, as the step-time law takes it.
+        optimizer: "sgd" or "adamw". momentum, nesterov, weight_decay: its settings.
+        shapes: shapes of the parameter tensors; () if unknown, as with a payload_scale below 1.
+        rtt_s: round-trip time between the workers in seconds, as in the step-time law.
     """
 
     workers: int
@@ -94,17 +94,17 @@ GATHERING = ("direct", "gloo", "ring")
 
 @dataclass(frozen=True)
 class Promises:
-    """What an algorithm claims, for `wanbench.testing.check` to test and for wanbench to rely on.
+    """The properties an algorithm claims. `wanbench.testing.check` tests them, and wanbench relies on them.
 
     Attributes:
         agrees: after `finish`, all replicas hold equal parameters, to rounding.
-        exact: after `finish`, (w, m) are, to rounding, what synchronous SGD makes of the same gradients.
-        keeps_mean: the mean of `w` over the replicas moves as synchronous SGD moves it on the same gradients.
-        repeats: what is learned does not depend on when messages arrive.
-        lawful: each `period_steps`, `tensors_per_message` all_reduces of `message_bytes` are issued and waited for
-            `delay_steps` later, and nothing else is sent: then the step-time law of `harness.plan.law` speaks of it.
-        goes_on: a peer that cannot be reached holds up no step; otherwise steps wait, once what is due from it is not
-            there, until it is back or the repetition fails.
+        exact: after `finish`, (w, m) equal those of synchronous SGD on the same gradients, to rounding.
+        keeps_mean: the mean of `w` over the replicas moves as in synchronous SGD on the same gradients.
+        repeats: training does not depend on when messages arrive.
+        lawful: every `period_steps`, the algorithm issues `tensors_per_message` all_reduces of `message_bytes` and
+            waits for them `delay_steps` later; it sends nothing else. The step-time law (`harness.plan.law`) holds.
+        goes_on: steps continue while a peer cannot be reached. Otherwise a step that needs a message from that peer
+            waits until the peer is back or the repetition fails.
     """
 
     agrees: bool = False
@@ -117,20 +117,29 @@ class Promises:
 
 @dataclass
 class Algorithm(Parameters, Stateful):
-    """No communication at all: every worker trains alone. The base class, whose methods do nothing.
+    """No communication: each worker trains alone.
 
-    A subclass is a dataclass whose fields are its parameters: numbers, strings and booleans are checked
-    against their annotation, and `field(metadata=at_least(1))` adds a lower bound. An unknown parameter is
-    an error, so none takes `**kwargs`. State is made in `start`.
+    This is also the base class of all algorithms; its methods do nothing. A subclass is a dataclass whose fields are
+    its parameters. Numbers, strings and booleans are checked against their annotation, and
+    `field(metadata=at_least(1))` adds a lower bound. Unknown parameters are errors, so a subclass takes no
+    `**kwargs`. It creates its state in `start`.
+
+    Example:
+        >>> @dataclass
+        ... class Mine(Algorithm):
+        ...     source = "my paper, Eq. 1"
+        ...     def gradient(self, g: Vector) -> Vector:
+        ...         self.replica.comm.all_reduce(g).wait()  # g <- mean over the workers
+        ...         return g
 
     Attributes:
         kind, source, symbols: see `Parameters`.
-        promises: what it claims; a property where that depends on parameters.
-        state: see `Stateful`: what `start` and the steps have made that is still needed after `finish`, w and m apart.
-        least_workers: how many it takes.
-        without_a_peer: for people: what steps do once what is due from a peer that cannot be reached is not there.
-        buckets: the engine shall hand gradients over bucket by bucket during the backward pass.
-        datagrams: it asks for `workloads.comm.exchange.LossyComm.exchange`.
+        promises: the properties it claims; override as a property if they depend on parameters.
+        state: names of the attributes that a checkpoint must hold besides w and m (see `Stateful`).
+        least_workers: minimum number of workers.
+        without_a_peer: for users: what steps do when a message from an unreachable peer is due.
+        buckets: True if the engine hands over gradients bucket by bucket during the backward pass.
+        datagrams: True if it needs `workloads.comm.exchange.LossyComm.exchange`.
     """
 
     noun: ClassVar[str] = "algorithm"
@@ -145,12 +154,12 @@ class Algorithm(Parameters, Stateful):
 
     @property
     def promises(self) -> Promises:
-        """That what is learned does not depend on when messages arrive, and no more."""
+        """Only that training does not depend on when messages arrive."""
         return Promises()
 
     @property
     def buckets(self) -> bool:
-        """See the class; not unless a subclass says so."""
+        """False, unless a subclass overrides it; see the class."""
         return False
 
     def __init_subclass__(cls) -> None:
@@ -158,7 +167,7 @@ class Algorithm(Parameters, Stateful):
         for item in fields(Promises):
             if item.name in cls.__dict__:
                 raise AlgorithmError(
-                    f"algorithm '{cls.kind}': {item.name} stands alone; expected it among "
+                    f"algorithm '{cls.kind}': {item.name} is not an attribute; write "
                     f"promises = Promises({item.name}=...)"
                 )
 
@@ -171,7 +180,7 @@ class Algorithm(Parameters, Stateful):
                 raise AlgorithmError(f"algorithm '{self.kind}': {name}: {error}") from None
 
     def _parsed(self, name: str, value: object, unit: type[AnyUnit]) -> AnyUnit:
-        """A parameter that is a text with a unit. Raises: AlgorithmError."""
+        """Parse a parameter that is text with a unit. Raises: AlgorithmError."""
         try:
             return unit.parse(str(value))
         except UnitError as error:
@@ -183,32 +192,32 @@ class Algorithm(Parameters, Stateful):
 
     @property
     def compressor(self) -> Compressor | None:
-        """The one that parameter `compression` names; None without such a parameter, or for "none"."""
+        """The compressor that parameter `compression` names; None for "none" or without that parameter."""
         return compressors.create(getattr(self, "compression", compressors.NONE))
 
     @property
     def in_one_all_reduce(self) -> bool:
-        """Whether an average takes one all_reduce, of compressed messages or not."""
+        """Whether an average takes a single all_reduce, compressed or not."""
         compressor = self.compressor
         return compressor is None or (compressor.averages and not compressor.needs_shapes)
 
     @property
     def rounds_mean(self) -> bool:
-        """Whether compression rounds the mean on its way."""
+        """Whether compression rounds the mean."""
         return self.compressor is not None and self.compressor.rounds_mean
 
     def averager(self, like: Vector, stream: int = 0) -> Averager:
-        """Averages of vectors like this one, through the algorithm's compressor. One for each stream of vectors."""
+        """Return an averager for vectors like this one, with the algorithm's compressor; one per stream of vectors."""
         replica = self.replica
         shapes = replica.shapes if like.numel() == replica.w.numel() else ()
         return Averager(self.compressor, replica.comm, like, shapes=shapes, seed=replica.seed + stream)
 
     def check(self, setting: Setting) -> None:
-        """Refuse what cannot work together, before anything starts; a subclass that adds rules calls this first.
+        """Refuse a setting that cannot work, before anything starts; a subclass that adds rules calls this first.
 
         Raises:
-            AlgorithmError: the algorithm, its compressor, the optimiser, the collective and the number of workers do
-                not go together. One line.
+            AlgorithmError: the algorithm or its compressor does not support this optimiser, collective or number of
+                workers. The message is one line.
         """
         if setting.workers < self.least_workers:
             least = self.least_workers
@@ -223,21 +232,21 @@ class Algorithm(Parameters, Stateful):
         if compressor.gathers and setting.collective not in GATHERING:
             known = ", ".join(GATHERING)
             raise AlgorithmError(
-                f"{with_it} needs an all_gather, which collective '{setting.collective}' has not; use one of {known}"
+                f"{with_it} needs an all_gather, which collective '{setting.collective}' lacks; use one of {known}"
             )
         if compressor.needs_shapes and not any(len(shape) > 1 for shape in setting.shapes):
             raise AlgorithmError(
                 f"{with_it} needs the matrices of a model; a workload by numbers has none, "
-                "and payload_scale below 1 cuts them up"
+                "and a payload_scale below 1 cuts them up"
             )
 
     def refuse_own_momentum(self) -> None:
-        """A compressor's momentum would be lost where local steps are already taken. Raises: AlgorithmError."""
+        """Refuse a compressor with momentum, which local steps would lose. Raises: AlgorithmError."""
         momentum = getattr(self.compressor, "momentum", 0.0)
         if momentum:
             raise AlgorithmError(
-                f"algorithm '{self.kind}': compression: momentum = {momentum:g}; expected 0, because local steps are "
-                "taken with the optimiser's momentum; set train.momentum"
+                f"algorithm '{self.kind}': compression: momentum = {momentum:g}; expected 0, because local steps use "
+                "the optimiser's momentum; set train.momentum instead"
             )
 
     @property
@@ -252,55 +261,55 @@ class Algorithm(Parameters, Stateful):
 
     @property
     def in_flight(self) -> int:
-        """Synchronisations under way at once, the newest included: ceil((D + 1) / p).
+        """Maximum number of synchronisations in flight, including the newest: ceil((D + 1) / p).
 
-        `finish` may add one for a partial period.
+        `finish` can add one for a partial period.
         """
         return -(-(self.delay_steps + 1) // self.period_steps)
 
     def tensors_per_message(self, momentum: float) -> int:
-        """How many vectors of the model's size one synchronisation carries, each by its own all_reduce."""
+        """Number of vectors of the model's size in one synchronisation; each has its own all_reduce."""
         del momentum
         return 1
 
     def operations(self, world_size: int) -> int:
-        """How many operations of `Comm` a message takes at once: more than one where it goes to each peer by itself."""
+        """Number of simultaneous `Comm` operations per message: more than one if each peer gets its own."""
         del world_size
         return 1
 
     def message_bytes(self, numel: int, shapes: Shapes = ()) -> int:
-        """Bytes of one message of a synchronisation of a model of `numel` float32, all of its rounds."""
+        """Bytes of one message for a model of `numel` float32 elements, summed over its rounds."""
         compressor = self.compressor
         if compressor is None:
             return numel * 4
         return sum(message.nbytes for message in compressor.messages(numel, shapes))
 
     def start(self, replica: Replica) -> None:
-        """Called once, before the first step, on every rank with equal parameters."""
+        """Prepare. Called once before the first step, on every rank, with equal parameters."""
         self.replica = replica
 
     def bucket(self, view: Vector) -> None:
-        """A part of the gradient is complete: `view` is a slice of the vector `gradient` will get."""
+        """Accept a complete part of the gradient; `view` is a slice of the vector that `gradient` will get."""
 
     def gradient(self, g: Vector) -> Vector:
-        """Given the local gradient `g`, shape (numel,), without weight decay: what the optimiser applies."""
+        """Return the gradient that the optimiser applies, given the local one: shape (numel,), without weight decay."""
         return g
 
     def stepped(self) -> None:
-        """The optimiser has stepped."""
+        """Do what follows the optimiser's step; delayed and sparse updates happen here."""
 
     def finish(self) -> None:
-        """Wait for everything in flight and apply it, a partial period included."""
+        """Wait for everything in flight and apply it, including a partial period."""
 
     def state_dict(self) -> dict[str, Any]:
-        """After `finish`: what `state` names. Raises: AlgorithmError, if it cannot be stored."""
+        """Return the attributes that `state` names; call `finish` first. Raises: AlgorithmError: cannot store one."""
         try:
             return super().state_dict()
         except StateError as error:
             raise AlgorithmError(f"algorithm '{self.kind}': {error}") from None
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """After `start`: go on from a `state_dict`; w and m are those of that time. Raises: AlgorithmError."""
+        """Continue from a `state_dict`, after `start`, with the w and m of that moment. Raises: AlgorithmError."""
         try:
             super().load_state_dict(state)
         except StateError as error:

@@ -10,17 +10,18 @@ from wanbench.workloads.algorithms.compensated import Compensated
 
 @dataclass
 class CoCoD(Compensated):
-    """Every p steps x <- (mean of x as sent p steps ago) + (x now - x as sent).
+    """Local SGD that hides latency: averages while the next p steps run.
 
-    What travels is u_j, the change of the own p steps, shape (numel,), which is the same::
+    Every p steps x <- (mean of x as sent p steps ago) + (x now - x as sent). Equivalently, worker j sends u_j, the
+    change of x over its last p steps, shape (numel,)::
 
         x_j <- x_j + (ubar - u_j)          p steps after u_j was sent
 
-    So it is DTS in model space with D = p. Momentum is local.
+    This is DTS in model space with D = p. Momentum is local.
 
     Attributes:
-        period: p, in steps; 1 or more. Also the delay.
-        compression: what is sent of the change; "none" is all of it.
+        period: p, in steps; 1 or more. It is also the delay.
+        compression: compressor of the change; "none" sends all of it.
     """
 
     kind = "cocod"

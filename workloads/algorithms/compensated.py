@@ -1,4 +1,4 @@
-"""What DTS and its special cases share: late averages of blocks of steps, corrected. `dts` has the derivation."""
+"""The common base of DTS and its special cases: late averages of blocks of steps, corrected. Derivation: `dts`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from wanbench.workloads.compute.optim import SGD
 
 @dataclass
 class Part:
-    """A vector of a block, shape (numel,), and what a unit of it has become by now in `w` and in `m`."""
+    """A vector of a block, shape (numel,), and the current effect of one unit of it on `w` and on `m`."""
 
     own: Vector
     to_w: float
@@ -23,7 +23,7 @@ class Part:
 
 @dataclass
 class Answer:
-    """A part that was sent: its average under way, and what a unit of it has become by now in `w` and in `m`."""
+    """A part that was sent: its average in flight, and the current effect of one unit of it on `w` and on `m`."""
 
     exchange: Exchange
     to_w: float
@@ -39,7 +39,7 @@ class Item:
 
 
 class Compensated(Algorithm):
-    """Local steps now, the difference to the workers' average D steps after each block of p steps."""
+    """Takes local steps, and adds the difference to the workers' average D steps after each block of p steps."""
 
     source = "Zhu, Lu, Lin and Han, Distributed Training Across the World, NeurIPS 2019 workshop"
     symbols = {"delay": "t (D = t - 1 in Eq. 3)", "period": "p"}  # noqa: RUF012
@@ -50,7 +50,7 @@ class Compensated(Algorithm):
 
     @property
     def promises(self) -> Promises:
-        """Corrections sum to zero, unless a mean is rounded; the rest goes without compression and estimates."""
+        """Corrections sum to zero unless a mean is rounded; the rest holds without compression and estimates."""
         settled = self.compressor is None and (self.model_space or self.two_tensors)
         return Promises(
             agrees=settled,
@@ -61,40 +61,40 @@ class Compensated(Algorithm):
 
     @property
     def delay_steps(self) -> int:
-        """D: parameter `delay`, 0 where there is none."""
+        """D: parameter `delay`, or 0 without one."""
         return self.delay
 
     @property
     def period_steps(self) -> int:
-        """p: parameter `period`, 1 where there is none."""
+        """p: parameter `period`, or 1 without one."""
         return self.period
 
     @property
     def two_tensors(self) -> bool:
-        """Whether momentum is corrected exactly where that takes two tensors."""
+        """Whether momentum is corrected exactly, even if that takes two tensors."""
         return True
 
     @property
     def model_space(self) -> bool:
-        """Whether what is sent is what local steps did to w, so that any optimiser will do."""
+        """Whether workers send the change of w, which works with any optimiser."""
         return False
 
     def check(self, setting: Setting) -> None:
-        """As `Algorithm.check`; the gradient form rests on SGD being linear."""
+        """As `Algorithm.check`; the gradient form needs SGD, which is linear."""
         super().check(setting)
         if setting.optimizer != "sgd" and not self.model_space:
             raise AlgorithmError(
                 f"algorithm '{self.kind}': exact compensation needs optimizer 'sgd', not '{setting.optimizer}'; "
-                'dts with form = "model" goes with any'
+                'dts with form = "model" works with any'
             )
         self.refuse_own_momentum()
 
     def tensors_per_message(self, momentum: float) -> int:
-        """Two with momentum and p > 1, where w and m answer differently to each of the block's gradients."""
+        """Two with momentum and p > 1, because w and m respond differently to each gradient of the block."""
         return 2 if momentum and self.period_steps > 1 and self.two_tensors and not self.model_space else 1
 
     def start(self, replica: Replica) -> None:
-        """Called once, before the first step. Vectors are then allocated as needed, and reused."""
+        """Prepare. Vectors are allocated when needed, and then reused."""
         super().start(replica)
         streams = self.tensors_per_message(replica.optimizer.momentum)
         self._averagers = [self.averager(replica.w, stream) for stream in range(streams)]
@@ -124,13 +124,13 @@ class Compensated(Algorithm):
             if not self._block:
                 units = [(1.0, 0.0), (0.0, 1.0)][: len(self._averagers)]
                 self._block = [Part(self._vector().zero_(), *unit) for unit in units]
-            # Without momentum there is one part only, and the step does not touch its second argument.
+            # Without momentum there is only one part, and the step does not touch its second argument.
             optimizer.step(self._block[0].own, self._block[-1].own, g)
         self._block_steps += 1
         return g
 
     def stepped(self) -> None:
-        """Issue the block if it is complete, then apply the average that is due. Only the latter can stall.
+        """Issue the block if it is complete, then apply the average that is due, which can stall.
 
         Raises:
             CommError: a peer is gone.
@@ -152,7 +152,7 @@ class Compensated(Algorithm):
             self._apply(self._items.popleft())
 
     def finish(self) -> None:
-        """Issue a partial block, then apply everything in flight with the age it has. A new block begins.
+        """Issue a partial block, then apply everything in flight at its current age. A new block begins.
 
         Raises:
             CommError: a peer is gone.
@@ -164,7 +164,7 @@ class Compensated(Algorithm):
 
     def _issue(self) -> None:
         if self.period_steps > 1 and self._estimates:
-            (total,) = self._block  # of which each gradient answers as their mean does
+            (total,) = self._block  # each of its gradients is treated as their mean
             total.to_w, total.to_m = total.to_w / self._block_steps, total.to_m / self._block_steps
         answers = []
         for part, averager in zip(self._block, self._averagers, strict=True):
@@ -188,7 +188,7 @@ class Compensated(Algorithm):
 
     @property
     def sgd(self) -> SGD:
-        """The optimiser, which `check` made sure of."""
+        """The optimiser; `check` has ensured that it is SGD."""
         return cast(SGD, self.replica.optimizer)
 
     def _vector(self) -> Vector:

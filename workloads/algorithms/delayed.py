@@ -10,11 +10,16 @@ from wanbench.workloads.algorithms.compensated import Compensated
 
 @dataclass
 class Delayed(Compensated):
-    """DTS with p = 1: the average of each step's gradients is applied D steps later.
+    """Hides latency: applies each average D steps late, corrected exactly.
+
+    This is DTS with p = 1. Without momentum, for gradients g of shape (numel,)::
+
+        w <- w - lr g_j(n)                              at step n
+        w <- w - lr (mean_j g_j(n) - g_j(n))            at the end of step n + D
 
     Attributes:
         delay: D, in steps; 1 or more, because 0 is synchronous SGD.
-        compression: what is sent of a gradient; "none" is all of it.
+        compression: compressor of the gradient; "none" sends all of it.
     """
 
     kind = "delayed"

@@ -1,4 +1,4 @@
-"""Delayed Gradient Averaging in its federated form: FedAvg whose barrier moves D steps later."""
+"""Delayed Gradient Averaging in its federated form: FedAvg with a barrier that is D steps later."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from wanbench.workloads.algorithms.compensated import Compensated
 
 @dataclass
 class DGA(Compensated):
-    """FedAvg whose average of a round of K local steps is applied D steps later, in place of the own part of it.
+    """Federated averaging without waiting: averages arrive D steps late.
 
-    On client j, with u_j what the K steps of a round did to w, shape (numel,)::
+    On client j, with u_j the change of w over a round of K local steps, shape (numel,)::
 
-        w_j <- w_j + (ubar - u_j)          D steps after the round, while the next ones go on
+        w_j <- w_j + (ubar - u_j)          D steps after the round, while later steps continue
 
-    D = 0 is FedAvg (local SGD); D may be larger than K, so that several rounds are under way. Clients then differ by
-    their last D to D + K - 1 steps. For SGD without momentum and K = 1 it is `delayed`. The momentum of the paper's
-    experiments is not published; it is local here.
+    D = 0 is FedAvg (local SGD). D can exceed K: then several rounds are in flight, and clients differ by their last
+    D to D + K - 1 steps. For SGD without momentum and K = 1 it is `delayed`. The paper does not publish its momentum;
+    here momentum is local.
 
     Attributes:
         delay: D, in steps; 0 or more.
-        period: K, local steps of a round; 1 or more.
-        compression: what is sent of a round; "none" is all of it.
+        period: K, local steps per round; 1 or more.
+        compression: compressor of a round's change; "none" sends all of it.
     """
 
     kind = "dga"

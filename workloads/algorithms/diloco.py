@@ -1,4 +1,4 @@
-"""DiLoCo: many local steps, then an outer Nesterov step with the average of what they did."""
+"""DiLoCo: many local steps, then an outer Nesterov step with the average of their changes."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ class Outer(Stateful):
         self._lr, self._momentum = lr, momentum
 
     def step(self, delta: Vector) -> Vector:
-        """Apply Delta, shape (numel,); returns theta."""
+        """Apply Delta, shape (numel,), and return theta."""
         self._b.mul_(self._momentum).add_(delta)
         return self.theta.add_(delta, alpha=-self._lr).add_(self._b, alpha=-self._lr * self._momentum)
 
 
 @dataclass
 class DiLoCo(Algorithm):
-    """H local steps from theta, then an outer Nesterov step with the mean of (theta - theta_k).
+    """Sends very rarely: many local steps, then an outer Nesterov step.
 
     On worker k, all vectors of shape (numel,)::
 
@@ -40,14 +40,14 @@ class DiLoCo(Algorithm):
         theta <- Nesterov(theta, Delta; outer_lr, momentum)
         theta_k <- theta
 
-    The local optimiser, AdamW in the paper, keeps its state. With H = 1, outer_lr = 1 and momentum = 0 it is
+    The local optimiser (AdamW in the paper) keeps its state. With H = 1, outer_lr = 1 and momentum = 0 it is
     synchronous SGD. `finish` ends a round early.
 
     Attributes:
         period: H, in steps; 1 or more.
-        outer_lr: of the outer step.
-        momentum: of the outer step.
-        compression: what is sent of theta - theta_k; "none" is all of it.
+        outer_lr: learning rate of the outer step.
+        momentum: momentum of the outer step.
+        compression: compressor of theta - theta_k; "none" sends all of it.
     """
 
     kind = "diloco"
@@ -67,7 +67,7 @@ class DiLoCo(Algorithm):
 
     @property
     def promises(self) -> Promises:
-        """Everyone goes on from theta."""
+        """All replicas continue from theta."""
         return Promises(agrees=True, lawful=self.in_one_all_reduce)
 
     def check(self, setting: Setting) -> None:
@@ -82,7 +82,7 @@ class DiLoCo(Algorithm):
         self._steps = 0
 
     def stepped(self) -> None:
-        """At the end of H steps: the outer step, waited for.
+        """After H steps: take the outer step, and wait for its average.
 
         Raises:
             CommError: a peer is gone.
@@ -92,7 +92,7 @@ class DiLoCo(Algorithm):
             self.finish()
 
     def finish(self) -> None:
-        """The outer step, unless nothing was done since the last one.
+        """Take the outer step, unless there was no step since the last one.
 
         Raises:
             CommError: a peer is gone.

@@ -1,4 +1,4 @@
-"""D-PSGD: each step averages with the neighbours on a ring, while the gradient is computed."""
+"""D-PSGD: each step averages with the neighbours on a ring while it computes the gradient."""
 
 from __future__ import annotations
 
@@ -11,14 +11,15 @@ from wanbench.workloads.comm.base import Vector
 
 @dataclass
 class DPSGD(Algorithm):
-    """Decentralised parallel SGD on a ring: X <- X W - lr G(X).
+    """Gossip on a ring: each step averages with two neighbours.
 
-    Worker i, with x_i of shape (numel,), W_ij = 1/3 for itself and its two neighbours (1/2 where N = 2)::
+    D-PSGD: X <- X W - lr G(X). On worker i, with x_i of shape (numel,), and W_ij = 1/3 for itself and its two
+    neighbours (1/2 if N = 2)::
 
-        send x_i ;  g_i at x_i meanwhile
-        x_i <- sum_j W_ij x_j + (what the optimiser makes of x_i with g_i, minus x_i)
+        send x_i ;  at the same time compute g_i at x_i
+        x_i <- sum_j W_ij x_j + (change of x_i by the optimiser's step with g_i)
 
-    W is symmetric and doubly stochastic, so the mean moves as with synchronous SGD. Replicas differ, also after
+    W is symmetric and doubly stochastic, so the mean moves as in synchronous SGD. Replicas differ, even after
     `finish`. Momentum stays local.
     """
 
@@ -30,7 +31,7 @@ class DPSGD(Algorithm):
     least_workers = 2
 
     def operations(self, world_size: int) -> int:
-        """A message to and from each neighbour."""
+        """Send and receive a message for each of two neighbours."""
         return 4
 
     def start(self, replica: Replica) -> None:
@@ -42,13 +43,13 @@ class DPSGD(Algorithm):
 
     def gradient(self, g: Vector) -> Vector:
         """Return `g`, shape (numel,), unchanged: the step is local."""
-        if not self._begun and not self._alone:  # the first step: nothing could be sent before
+        if not self._begun and not self._alone:  # the first step: nothing was sent before
             self._send()
         self._before.copy_(self.replica.w)
         return g
 
     def stepped(self) -> None:
-        """Average what was sent before the step, keep the step, and send for the next. It waits for the neighbours.
+        """Wait for the neighbours, average the parameters sent before the step, add the step, and send again.
 
         Raises:
             CommError: a peer is gone.
@@ -63,7 +64,7 @@ class DPSGD(Algorithm):
         self._send()
 
     def finish(self) -> None:
-        """Wait for what the neighbours sent; the next step will use it.
+        """Wait for the neighbours' messages, which the next step will use.
 
         Raises:
             CommError: a peer is gone.

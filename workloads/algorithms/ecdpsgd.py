@@ -17,17 +17,17 @@ if TYPE_CHECKING:
 
 @dataclass
 class ECDPSGD(Algorithm):
-    """Extrapolation-compression D-PSGD on a ring: neighbours know each other by estimates that get better with time.
+    """D-PSGD with compressed messages, for slow links.
 
-    Worker i at its step t = 1, 2, ..., all vectors of shape (numel,), W as in `dpsgd`, estimates xh_j of itself and its
-    neighbours, which begin as the parameters::
+    ECD-PSGD keeps estimates xh_j of its own and its neighbours' parameters, which improve over time. On worker i at its
+    step t = 1, 2, ..., with vectors of shape (numel,), W as in `dpsgd`, and xh_j initially the parameters::
 
-        x_i' = sum_j W_ij xh_j + (what the optimiser makes of x_i with the gradient at x_i, minus x_i)
+        x_i' = sum_j W_ij xh_j + (change of x_i by the optimiser's step with the gradient at x_i)
         z = (1 - t/2) x_i + (t/2) x_i' ;  send C(z)
-        xh_j <- (1 - 2/t) xh_j + (2/t) C(z_j)          of every neighbour, and of itself
+        xh_j <- (1 - 2/t) xh_j + (2/t) C(z_j)          for itself and every neighbour
 
-    C has to be unbiased, with an error that is bounded; those of `qsgd` and `terngrad` grow with z, and z grows with t
-    as long as steps do not shrink. So quantise finely, or let lr decay. Without compression it is D-PSGD.
+    C must be unbiased with a bounded error. The errors of `qsgd` and `terngrad` grow with z, and z grows with t unless
+    steps shrink, so quantise finely or let lr decay. Without compression it is D-PSGD.
 
     Attributes:
         compression: C: "qsgd" or "terngrad" with their parameters, or "none".
@@ -46,21 +46,21 @@ class ECDPSGD(Algorithm):
         compressor = self.compressor
         if compressor is not None and not (compressor.unbiased and isinstance(compressor, Gathered)):
             raise AlgorithmError(
-                f"algorithm 'ecdpsgd': compression: '{compressor.kind}' is biased; expected an unbiased one: "
+                f"algorithm 'ecdpsgd': compression: '{compressor.kind}' is biased; expected an unbiased compressor, "
                 "'qsgd' or 'terngrad', or 'none'"
             )
 
     @property
     def promises(self) -> Promises:
-        """The mean is kept without compression."""
+        """Without compression the mean is kept."""
         return Promises(keeps_mean=self.compressor is None)
 
     def operations(self, world_size: int) -> int:
-        """A message to and from each neighbour."""
+        """Send and receive a message for each of two neighbours."""
         return 4
 
     def _check_compressor(self, setting: Setting) -> None:
-        """No all_gather is needed here, so that any collective will do."""
+        """Accept any collective: no all_gather is needed here."""
 
     def start(self, replica: Replica) -> None:
         super().start(replica)
@@ -81,7 +81,7 @@ class ECDPSGD(Algorithm):
         return g
 
     def stepped(self) -> None:
-        """Average the estimates, keep the step, and send the extrapolation. It waits for the neighbours.
+        """Wait for the neighbours, average the estimates, add the step, and send the extrapolation.
 
         Raises:
             CommError: a peer is gone.
@@ -97,7 +97,7 @@ class ECDPSGD(Algorithm):
             self._neighbours.begin(self._own)
 
     def finish(self) -> None:
-        """Wait for what the neighbours sent, and let the estimates have it.
+        """Wait for the neighbours' messages and update the estimates.
 
         Raises:
             CommError: a peer is gone.

@@ -1,4 +1,4 @@
-"""What the gossip algorithms share: exchanges with the neighbours on a ring."""
+"""Exchanges with the neighbours on a ring, for the gossip algorithms."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from wanbench.workloads.state import Stateful
 
 
 class Neighbours(Stateful):
-    """One exchange with each neighbour on the ring, under way or arrived.
+    """One exchange with each neighbour on the ring, in flight or arrived.
 
     Attributes:
         ranks: the neighbours.
@@ -25,13 +25,13 @@ class Neighbours(Stateful):
         self._arrived: dict[int, Vector] = {}
 
     def begin(self, message: Vector) -> None:
-        """Send `message` to each neighbour, and expect one of its size from each."""
+        """Send `message` to each neighbour, and expect one of equal size from each."""
         self._arrived = {peer: message.clone() for peer in self.ranks}
         self._works = [self._comm.send(message, peer) for peer in self.ranks]
         self._works += [self._comm.recv(vector, peer) for peer, vector in self._arrived.items()]
 
     def wait(self) -> Mapping[int, Vector]:
-        """What came from each neighbour; a second call returns the same at once. Raises: CommError."""
+        """Return the message of each neighbour; a second call returns the same at once. Raises: CommError."""
         for work in self._works:
             work.wait()
         self._works = []

@@ -1,4 +1,4 @@
-"""Gradient sharing over an unreliable network: what RPS is compared with."""
+"""Gradient sharing over an unreliable network: the baseline that RPS is compared with."""
 
 from __future__ import annotations
 
@@ -10,15 +10,16 @@ from wanbench.workloads.comm.base import Vector
 
 @dataclass
 class GradientSharing(Unreliable):
-    """Reduce-scatter and all-gather of the *gradients* over an unreliable network, before each step.
+    """Baseline of RPS: averages gradients over datagrams that can be lost.
 
-    As `rps`, with gradients in the place of models: for every block of share j::
+    Before each step, a reduce-scatter and an all-gather of the *gradients*, as `rps` does with models. For gradients
+    g_i of shape (numel,) on worker i, and every block of share j::
 
-        u_j = (1 / |N_j|) sum_{i in N_j} g_i                    # at owner j; N_j: whose block arrived, and j itself
+        u_j = (1 / |N_j|) sum_{i in N_j} g_i                    # at owner j; N_j: j and the workers whose block arrived
         x_i <- x_i - lr (u_j if it arrives at i, else g_i)      # per block
 
-    Without loss this is synchronous SGD. With loss, workers apply different gradients and nothing brings their models
-    together again: they drift apart for good.
+    Without loss this is synchronous SGD. With loss, workers apply different gradients, nothing corrects the difference,
+    and their models drift apart.
     """
 
     kind = "gradient-sharing"
@@ -26,7 +27,7 @@ class GradientSharing(Unreliable):
     symbols = {"block": "as rps"}  # noqa: RUF012
 
     def gradient(self, g: Vector) -> Vector:
-        """Return `g`, shape (numel,), averaged in place as far as blocks arrive.
+        """Return `g`, shape (numel,), averaged in place over the blocks that arrive.
 
         Raises:
             CommError: datagrams cannot be sent.

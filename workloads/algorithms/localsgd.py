@@ -10,17 +10,18 @@ from wanbench.workloads.algorithms.compensated import Compensated
 
 @dataclass
 class LocalSGD(Compensated):
-    """Every p steps w <- mean_j w_j, waited for; the optimiser's state stays local.
+    """Sends less often: averages the parameters every p steps.
 
-    What travels is u_j, the change of w_j since the last average, shape (numel,), so that it can be compressed::
+    Every p steps w <- mean_j w_j; each worker waits for it, and the optimiser's state stays local. Worker j sends u_j,
+    the change of w_j since the last average, shape (numel,), which can be compressed::
 
         w_j <- w_j + (ubar - u_j)
 
-    `sparse` also averages momentum. Any optimiser will do.
+    Any optimiser works. `sparse` averages momentum as well.
 
     Attributes:
         period: p, in steps; 1 or more.
-        compression: what is sent of the change; "none" is all of it.
+        compression: compressor of the change; "none" sends all of it.
     """
 
     kind = "localsgd"

@@ -1,22 +1,22 @@
 """OLCO3, reconstructed: pipelined local SGD with compression, both compensated.
 
-**A reconstruction.** Of "Delay-Tolerant Local SGD for Efficient Distributed Training" (Xu, Yan, Gao and Huang,
-submitted to ICLR 2021) only abstract and introduction could be read: averages that arrive s rounds late, p local steps
-a round, compression, and two compensations, one for staleness, one for compression. Pseudo-code and constants could
-not. What follows fits that description, and at its limits it is what it should be:
+**A reconstruction.** Only the abstract and the introduction of "Delay-Tolerant Local SGD for Efficient Distributed
+Training" (Xu, Yan, Gao and Huang, submitted to ICLR 2021) were available: averages that arrive s rounds late, p local
+steps per round, compression, and two compensations, one for staleness and one for compression. Its pseudo-code and
+constants were not. The algorithm below fits that description, and its special cases are as expected:
 
 * without compression and with s = 1 it is CoCoD-SGD; with p = 1 it is DTS with D = s, without momentum;
 * with s = 0 it is local SGD with error feedback.
 
-On worker k, with an anchor xh (the newest global model that is known, equal on all), vectors of shape (numel,)::
+On worker k, with an anchor xh (the newest global model it knows, equal on all workers), vectors of shape (numel,)::
 
-    x = xh - (sum of own c that is sent and not averaged yet) - e       staleness and compression compensated
+    x = xh - (sum of own c sent and not averaged yet) - e               compensates staleness and compression
     p local steps from x -> x' ;  Delta = x - x'
     v = Delta + e ;  send c = C(v) ;  e = v - c
-    when the average of s rounds ago is there:  xh <- xh - cbar
+    when the average of s rounds ago arrives:  xh <- xh - cbar
 
-One way: everyone receives all c, or their sum. Two ways: each piece of the model has an owner, which compresses the
-mean again with a residual of its own (`workloads.compression.two_way`).
+One way: every worker receives all c, or their sum. Two ways: each piece of the model has an owner, which compresses the
+mean again with its own residual (`workloads.compression.two_way`).
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from wanbench.workloads.compression.base import Compressor
 
 @dataclass
 class Round:
-    """A round that is sent, and its age in steps."""
+    """A round that was sent, and its age in steps."""
 
     exchange: Exchange
     age: int = 0
@@ -47,17 +47,19 @@ class Round:
 
 @dataclass
 class OLCO3(Algorithm):
-    """Pipelined local SGD with compensated staleness and compression: a reconstruction (see the module).
+    """Delayed, sparse and compressed local SGD (a reconstruction).
+
+    The module has the equations, and the reason why this is a reconstruction.
 
     Attributes:
         staleness: s, in rounds; 0 or more. The delay is D = s p steps.
         period: p, in steps; 1 or more.
-        compression: C; "none" sends all of it.
-        two_way: compress the averages as well.
+        compression: C, the compressor of each round; "none" sends all of it.
+        two_way: True compresses the averages as well.
     """
 
     kind = "olco3"
-    source = "reconstruction, after the introduction of Xu, Yan, Gao and Huang, Delay-Tolerant Local SGD, 2021"
+    source = "reconstruction from the introduction of Xu, Yan, Gao and Huang, Delay-Tolerant Local SGD, 2021"
     symbols = {"staleness": "s", "period": "p", "compression": "C"}  # noqa: RUF012
     state = ("_anchor", "_begin", "_averager")
 
@@ -78,7 +80,7 @@ class OLCO3(Algorithm):
 
     @property
     def promises(self) -> Promises:
-        """With compression replicas differ by their residuals. Two ways: in the mean the owners' are missing."""
+        """With compression, replicas differ by their residuals; two-way, the mean also lacks the owners' residuals."""
         return Promises(
             agrees=self.compressor is None,
             keeps_mean=not (self.two_way or self.rounds_mean),
@@ -87,7 +89,7 @@ class OLCO3(Algorithm):
 
     @property
     def compressor(self) -> Compressor | None:
-        """The one that `compression` names, on one way or on both."""
+        """The compressor that `compression` names, for one way or both."""
         inner = super().compressor
         if inner is None or not self.two_way:
             return inner
@@ -96,7 +98,7 @@ class OLCO3(Algorithm):
 
         if not isinstance(inner, Gathered) or type(inner).load is not Compressor.load:
             raise AlgorithmError(
-                f"algorithm 'olco3': two_way = True; compressor '{inner.kind}' works one way only; "
+                f"algorithm 'olco3': two_way = True: compressor '{inner.kind}' works one way only; "
                 "expected one whose messages can be decoded one by one, such as 'topk'"
             )
         return TwoWay(inner)
@@ -104,10 +106,10 @@ class OLCO3(Algorithm):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.two_way and self.compressor is None:
-            self.refuse("two_way", True, "a compression with it")
+            self.refuse("two_way", True, "a compression as well")
 
     def operations(self, world_size: int) -> int:
-        """Two ways: a message to and from each peer."""
+        """Two-way: a message to and from each peer."""
         return 2 * (world_size - 1) if self.two_way else 1
 
     def check(self, setting: Setting) -> None:
@@ -122,7 +124,7 @@ class OLCO3(Algorithm):
         self._steps = 0
 
     def stepped(self) -> None:
-        """At the end of a round: send it, take the average that is due (which can stall), begin the next.
+        """At the end of a round: send it, wait for the average that is due, and begin the next.
 
         Raises:
             CommError: a peer is gone.
@@ -135,7 +137,7 @@ class OLCO3(Algorithm):
             self._next_round(self.staleness)
 
     def finish(self) -> None:
-        """End the round early, and wait for all averages.
+        """End the round early and wait for all averages.
 
         Raises:
             CommError: a peer is gone.

@@ -1,4 +1,4 @@
-"""Overlap SGP: shares are added when they come, up to D steps late."""
+"""Overlap SGP: shares are added on arrival, up to D steps late."""
 
 from __future__ import annotations
 
@@ -10,15 +10,19 @@ from wanbench.workloads.algorithms.sgp import FOREVER, PushSum
 
 @dataclass
 class OSGP(PushSum):
-    """SGP that goes on while shares are under way, and waits only for those of D steps ago.
+    """SGP that hides latency: shares can arrive up to D steps late.
 
-    Node i adds what is there at the end of each step; the weight that travels with a share keeps z_i = x_i / omega_i
-    right whenever it comes. With `gloo` nothing can be polled, so shares are added when they are due.
+    A step waits only for the shares of D steps ago. At the end of each step, node i adds the shares that have arrived::
+
+        (x_i, omega_i) <- s (x_i, omega_i) + sum of the shares that arrived ;  z_i = x_i / omega_i
+
+    The weight omega travels with its share, shape (numel + 1,), so z_i is correct whenever the share arrives. Messages
+    of `gloo` cannot be polled: there, shares are added when they are due.
 
     Attributes:
         delay: D, in steps; 1 or more.
-        peers: m, out-neighbours of a step; 1 or more, below the number of workers.
-        wait: how long each share that is due is waited for, such as "200ms"; "forever" is as long as it takes.
+        peers: m, out-neighbours per step; 1 or more, below the number of workers.
+        wait: maximum wait for each share that is due, such as "200ms"; "forever" is unlimited.
     """
 
     kind = "osgp"
@@ -31,7 +35,7 @@ class OSGP(PushSum):
 
     @property
     def promises(self) -> Promises:
-        """Messages are taken when they are there."""
+        """Shares are added on arrival, so timing changes the result."""
         return Promises(repeats=False, goes_on=self.wait_s is not None)
 
     @property

@@ -1,4 +1,4 @@
-"""Overlap-Local-SGD: every p steps towards an anchor, whose average is computed meanwhile."""
+"""Overlap-Local-SGD: a pull every p steps towards an anchor, whose average is computed during local steps."""
 
 from __future__ import annotations
 
@@ -10,21 +10,22 @@ from wanbench.workloads.comm.base import Vector, Work
 
 @dataclass
 class OverlapLocalSGD(Algorithm):
-    """Local steps, and every p of them a pull towards an anchor z that knows the average of p steps ago.
+    """Local SGD that hides latency: pulls workers towards a late average.
 
-    After p local steps, with x, z, v of shape (numel,) and z, v equal on all workers::
+    Every p local steps, each worker moves towards an anchor z, which knows the average of p steps ago. With x, z, v of
+    shape (numel,), and z and v equal on all workers::
 
         v <- momentum v + (xbar - z) ;  z <- z + v      xbar: average of the x sent p steps ago
         x <- (1 - pull) x + pull z
         send x
 
-    The authors' script: p = 2, pull 0.6, anchor momentum 0.7. After `finish` replicas differ: nothing pulls them
-    together but the anchor.
+    The authors' script uses p = 2, pull 0.6 and anchor momentum 0.7. Replicas differ even after `finish`, because only
+    the anchor pulls them together.
 
     Attributes:
         period: p, in steps; 1 or more.
-        pull: how far x goes towards z; 0 leaves x alone, 1 replaces it.
-        momentum: of the anchor.
+        pull: how far x moves towards z; 0 leaves x unchanged, 1 replaces it.
+        momentum: momentum of the anchor.
     """
 
     kind = "overlap-localsgd"
@@ -54,7 +55,7 @@ class OverlapLocalSGD(Algorithm):
         self._steps = 0
 
     def stepped(self) -> None:
-        """At the end of p steps: anchor, pull, send. It stalls if the last average is late.
+        """After p steps: update the anchor, pull, send. It stalls if the last average is late.
 
         Raises:
             CommError: a peer is gone.
@@ -67,7 +68,7 @@ class OverlapLocalSGD(Algorithm):
         self._work = self.replica.comm.all_reduce(self._message.copy_(self.replica.w))
 
     def finish(self) -> None:
-        """Let the anchor have the average that is under way.
+        """Wait for the average in flight and update the anchor.
 
         Raises:
             CommError: a peer is gone.

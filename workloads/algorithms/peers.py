@@ -1,16 +1,16 @@
-"""Who talks to whom: the graphs of gossip. Pure arithmetic on ranks."""
+"""The graphs of gossip: which ranks exchange messages. Pure arithmetic."""
 
 from __future__ import annotations
 
 
 def exponential(rank: int, step: int, world_size: int, peers: int) -> tuple[list[int], list[int]]:
-    """Ranks to send to and to receive from, in one step of the directed exponential graph.
+    """Return the ranks to send to and to receive from, in one step of the directed exponential graph.
 
-    With m peers the hops of step k are j (m + 1)^e, j = 1 .. m, e = k mod L, L = floor(log_{m+1}(N - 1)) + 1: for one
-    peer 1, 2, 4, ... in turn. Hops that are equal modulo N count once, and one to oneself not at all. (Assran et al.
-    2019; `NPeerDynamicDirectedExponentialGraph` in their code.)
+    With m peers the hops of step k are j (m + 1)^e, j = 1 .. m, e = k mod L, L = floor(log_{m+1}(N - 1)) + 1. With one
+    peer they are 1, 2, 4, ... in turn. Hops that are equal modulo N count once; a hop to the rank itself is left out.
+    (Assran et al. 2019; `NPeerDynamicDirectedExponentialGraph` in their code.)
 
-    For one peer and N a power of two, L steps of equal shares are exactly the average over all.
+    With one peer and N a power of two, L steps of equal shares give exactly the average over all ranks.
     """
     hops: list[int] = []
     for j in range(1, peers + 1):
@@ -21,7 +21,7 @@ def exponential(rank: int, step: int, world_size: int, peers: int) -> tuple[list
 
 
 def turns(world_size: int, peers: int) -> int:
-    """L: steps after which the exponential graph repeats."""
+    """L: number of steps after which the exponential graph repeats."""
     count, reach = 1, peers + 1
     while reach <= world_size - 1:
         count, reach = count + 1, reach * (peers + 1)
@@ -29,5 +29,5 @@ def turns(world_size: int, peers: int) -> int:
 
 
 def ring(rank: int, world_size: int) -> list[int]:
-    """The two neighbours on a ring; one where there are but two workers."""
+    """The two neighbours on a ring; a single one if there are only two workers."""
     return list(dict.fromkeys([(rank - 1) % world_size, (rank + 1) % world_size]))

@@ -1,4 +1,4 @@
-"""Algorithms by name: what a spec's `[algorithms]` table can say."""
+"""Algorithms by name, as in a spec's `[algorithms]` table."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def kinds() -> list[str]:
 
 
 def find(kind: str) -> type[Algorithm]:
-    """The class of a built-in kind, or of one's own: `"my_pkg.sync:Mine"`.
+    """Return the class of a built-in kind, or of your own: `"my_pkg.sync:Mine"`.
 
     Raises:
         AlgorithmError: there is no such kind, or it is not an `Algorithm`.
@@ -61,7 +61,7 @@ def find(kind: str) -> type[Algorithm]:
 
 
 def create(kind: str, params: Mapping[str, object]) -> Algorithm:
-    """An algorithm with its parameters.
+    """Return an algorithm with these parameters.
 
     Raises:
         AlgorithmError: the kind or a parameter is unknown, missing, of the wrong type or out of range.
@@ -69,21 +69,21 @@ def create(kind: str, params: Mapping[str, object]) -> Algorithm:
     cls = find(kind)
     try:
         unknown_or_missing(cls, params)
-    except AlgorithmError as error:  # under the name that the user wrote, perhaps "module:Class"
+    except AlgorithmError as error:  # name it as the user wrote it, perhaps "module:Class"
         raise AlgorithmError(str(error).replace(f"algorithm '{cls.kind}'", f"algorithm '{kind}'", 1)) from None
     return cls(**params)
 
 
 def from_environment(environment: Mapping[str, str]) -> Algorithm:
-    """The algorithm that a program is told to use.
+    """Return the algorithm that the environment of a program names.
 
     Raises:
-        AlgorithmError: it is told none, or none that there is.
+        AlgorithmError: it names none, or one that does not exist.
     """
     kind = environment.get(ALGORITHM)
     if kind is None:
         raise AlgorithmError(
-            f"no algorithm: name one, as in wrap(model, optimizer, SSGD()), set {ALGORITHM}=ssgd, or run under a spec "
+            f'no algorithm: name one, as in wrap(model, optimizer, "ssgd"), set {ALGORITHM}=ssgd, or run under a spec '
             "with [algorithms]"
         )
     text = environment.get(PARAMS, "{}")
@@ -92,7 +92,7 @@ def from_environment(environment: Mapping[str, str]) -> Algorithm:
     except ValueError:
         params = None
     if not isinstance(params, dict):
-        raise AlgorithmError(f'{PARAMS}={text}; expected a JSON object, such as {{"delay": 4}}')
+        raise AlgorithmError(f'{PARAMS}={text}: expected a JSON object, such as {{"delay": 4}}')
     try:
         return create(kind, params)
     except AlgorithmError as error:
@@ -100,10 +100,10 @@ def from_environment(environment: Mapping[str, str]) -> Algorithm:
 
 
 def expand(kind: str, params: Mapping[str, object]) -> list[dict[str, object]]:
-    """One parameter set for each combination of the parameters given as lists, the last one varying fastest.
+    """Return one parameter set per combination of the parameters given as lists; the last varies fastest.
 
     Raises:
-        AlgorithmError: a list is empty, or a resulting algorithm is refused by `create`.
+        AlgorithmError: a list is empty, or `create` refuses one of the sets.
     """
     sets = alternatives(kind, params)
     for one in sets:
@@ -112,7 +112,7 @@ def expand(kind: str, params: Mapping[str, object]) -> list[dict[str, object]]:
 
 
 def alternatives(kind: str, params: Mapping[str, object]) -> list[dict[str, object]]:
-    """The combinations of lists in a table; a table inside it, as of `compression`, has alternatives of its own.
+    """Return the combinations of the lists in a table; a nested table, as for `compression`, has its own lists.
 
     Raises:
         AlgorithmError: a list is empty.

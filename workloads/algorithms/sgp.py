@@ -1,22 +1,22 @@
 """Stochastic Gradient Push: averages by push-sum gossip over a directed graph that changes each step.
 
-Node i keeps y_i = (x_i, omega_i): the push-sum numerator x_i, shape (numel,), and its weight, which begins at 1. What
-is trained is z_i = x_i / omega_i. Step k, with m out-neighbours and equal shares s = 1 / (m + 1)::
+Node i keeps y_i = (x_i, omega_i): the push-sum numerator x_i, shape (numel,), and its weight, initially 1. The
+parameters it trains are z_i = x_i / omega_i. Step k, with m out-neighbours and equal shares s = 1 / (m + 1)::
 
-    x_i <- x_i + (what the optimiser makes of z_i with the gradient at z_i)
+    x_i <- x_i + (change of z_i by the optimiser's step with the gradient at z_i)
     send s y_i to each out-neighbour of step k
-    y_i <- s y_i + (sum of what the in-neighbours sent)
+    y_i <- s y_i + (sum of the shares from the in-neighbours)
     z_i <- x_i / omega_i
 
-The sum of all y, those under way included, never changes, so the weights add up to N and every z tends to the mean. The
-weight travels with the numerator, as the last element of the message. Momentum stays local.
+The sum of all y, including those in flight, never changes, so the weights add up to N and every z tends to the mean.
+The weight travels with the numerator, as the last element of the message. Momentum stays local.
 
-**Wait**: by default a step waits for its shares, however long. With `wait` it goes on after that time, and the
-shares are added at the end of a later step, when they are there: nothing is lost, and the weights make up for what is
-missing meanwhile, as with overlap. So a peer that is cut off holds nobody up, and comes back as itself.
+**Wait**: by default a step waits for its shares without limit. With `wait` it continues after that time and adds the
+shares at the end of a later step, once they have arrived. Nothing is lost: the weights compensate for missing shares,
+as with overlap. A peer that is cut off therefore holds up no worker, and can rejoin with its own state.
 
-**Overlap** (`osgp`): shares of step k are added when they are there, at the end of step k + D at the latest. In the
-meantime omega_i is smaller than 1, and differs from node to node where shares come at different times.
+**Overlap** (`osgp`): the shares of step k are added on arrival, at the end of step k + D at the latest. Until then
+omega_i is smaller than 1, and differs between nodes if shares arrive at different times.
 """
 
 from __future__ import annotations
@@ -37,21 +37,21 @@ FOREVER = "forever"
 
 @dataclass
 class Shares:
-    """What the in-neighbours of one step send, and the own sends of that step."""
+    """The shares from the in-neighbours of one step, and this node's sends of that step."""
 
     arriving: list[tuple[Vector, Work]]
     sends: Sequence[Work]
     age: int = 0
 
     def done(self) -> bool:
-        """True if nothing has to be waited for."""
+        """True if everything has arrived and left."""
         return all(work.done() for work in [*(work for _, work in self.arriving), *self.sends])
 
 
 class PushSum(Algorithm):
-    """Push-sum gossip on the directed exponential graph, `delay_steps` late at most."""
+    """Push-sum gossip on the directed exponential graph, at most `delay_steps` late."""
 
-    without_a_peer = "steps wait, or go on: with a `wait`, which each share that is due costs so much"
+    without_a_peer = "steps wait; with `wait` they continue, after waiting that long for each share that is due"
     state = ("_y",)
     least_workers = 2
 
@@ -60,7 +60,7 @@ class PushSum(Algorithm):
 
     @property
     def wait_s(self) -> float | None:
-        """How long a share that is due is waited for; None is as long as it takes."""
+        """Maximum wait for a share that is due, in seconds; None is unlimited."""
         return None if self.wait == FOREVER else Delay.parse(self.wait).seconds
 
     def _check(self, name: str, value: object, item: Field[Any]) -> None:
@@ -76,7 +76,7 @@ class PushSum(Algorithm):
             raise AlgorithmError(f"algorithm '{self.kind}': wait: collective 'gloo' cannot stop waiting; use 'direct'")
 
     def operations(self, world_size: int) -> int:
-        """A share to and from each peer."""
+        """Send and receive one share per peer."""
         return 2 * self.peers
 
     def start(self, replica: Replica) -> None:
@@ -88,12 +88,12 @@ class PushSum(Algorithm):
         self._omega.fill_(1.0)
         self._before = replica.w.clone()
         self._shares: deque[Shares] = deque()
-        self._late: list[tuple[Vector, Work]] = []  # shares that were not there in time
-        self._leaving: list[Work] = []  # sends that nobody waits for
+        self._late: list[tuple[Vector, Work]] = []  # shares that did not arrive in time
+        self._leaving: list[Work] = []  # sends that no step waits for
 
     @property
     def weight(self) -> float:
-        """omega; 1 where vectors have no values."""
+        """omega; 1 if vectors have no values."""
         return 1.0 if isinstance(self._y, Phantom) else float(self._omega)
 
     def gradient(self, g: Vector) -> Vector:
@@ -102,7 +102,7 @@ class PushSum(Algorithm):
         return g
 
     def stepped(self) -> None:
-        """Take the local step to the numerator, push shares, and pull those that are there or due.
+        """Add the local step to the numerator, push shares, and pull those that have arrived or are due.
 
         Raises:
             CommError: a peer is gone.
@@ -117,7 +117,7 @@ class PushSum(Algorithm):
         self._debias()
 
     def finish(self) -> None:
-        """Pull everything that is under way, however long it takes. Replicas then still differ, as gossip leaves them.
+        """Pull all shares in flight, without a time limit. As always with gossip, replicas still differ afterwards.
 
         Raises:
             CommError: a peer is gone.
@@ -154,7 +154,7 @@ class PushSum(Algorithm):
             work.wait()
 
     def _collect(self) -> None:
-        """What nobody waits for and is done by now: late shares, and sends."""
+        """Collect what has finished without being waited for: late shares and sends."""
         self._late = [share for share in self._late if not self._added(share, 0.0)]
         leaving = []
         for work in self._leaving:
@@ -165,13 +165,13 @@ class PushSum(Algorithm):
         self._leaving = leaving
 
     def _added(self, share: tuple[Vector, Work], wait_s: float) -> bool:
-        """Add a share if it is there in time."""
+        """Add a share; False if it does not arrive in time."""
         vector, work = share
         if not work.done():
             if not wait_s:
                 return False
             if not isinstance(work, PatientWork):
-                raise CommError(f"{type(work).__name__} cannot be waited for without waiting to its end")
+                raise CommError(f"{type(work).__name__} supports no wait with a time limit")
             if not work.wait_for(wait_s):
                 return False
         work.wait()
@@ -184,11 +184,13 @@ class PushSum(Algorithm):
 
 @dataclass
 class SGP(PushSum):
-    """Stochastic Gradient Push: push-sum gossip with one or more peers a step (see the module).
+    """Gossip on a directed graph: each step sends to one or a few peers.
+
+    Stochastic Gradient Push; the module has the equations.
 
     Attributes:
-        peers: m, out-neighbours of a step; 1 or more, below the number of workers.
-        wait: how long each share is waited for in its step, such as "200ms"; "forever" is as long as it takes.
+        peers: m, out-neighbours per step; 1 or more, below the number of workers.
+        wait: maximum wait for each share in its step, such as "200ms"; "forever" is unlimited.
     """
 
     kind = "sgp"
@@ -200,6 +202,6 @@ class SGP(PushSum):
 
     @property
     def promises(self) -> Promises:
-        """All nodes have as many in- as out-neighbours: weights stay 1 if no share is left out, as with a `wait`."""
+        """Nodes have as many in- as out-neighbours, so weights stay 1 unless a `wait` leaves out a share."""
         waits = self.wait_s is None
         return Promises(repeats=waits, keeps_mean=waits, goes_on=not waits)

@@ -1,4 +1,4 @@
-"""Temporally sparse updates: one synchronisation every p steps, waited for."""
+"""Temporally sparse updates: one blocking synchronisation every p steps."""
 
 from __future__ import annotations
 
@@ -10,15 +10,19 @@ from wanbench.workloads.algorithms.compensated import Compensated
 
 @dataclass
 class Sparse(Compensated):
-    """DTS with D = 0: every p steps w is averaged, and with momentum also m, and waited for.
+    """Sends less often: synchronises every p steps and waits for it.
+
+    This is DTS with D = 0. Every p steps, on vectors of shape (numel,)::
+
+        w <- mean_j w_j ;  with momentum also m <- mean_j m_j
 
     Attributes:
         period: p, in steps; 1 or more. With 1 it is synchronous SGD without buckets.
-        compression: what is sent of a block; "none" is all of it.
+        compression: compressor of the block's update; "none" sends all of it.
     """
 
     kind = "sparse"
-    source = "Zhu et al. 2019 (DTS), Eq. 4; with momentum, averaging it too as in Yu, Jin and Yang 2019"
+    source = "Zhu et al. 2019 (DTS), Eq. 4; momentum is averaged as in Yu, Jin and Yang 2019"
 
     period: int = field(metadata=at_least(1))
     compression: Compression = "none"

@@ -10,15 +10,19 @@ from wanbench.workloads.comm.base import Vector, Work
 
 @dataclass
 class SSGD(Algorithm):
-    """Synchronous SGD: w <- step(w, mean_j g_j), waited for at every step.
+    """Synchronous SGD: the baseline; exact, waits for every all-reduce.
+
+    On worker j, with gradients g_j of shape (numel,)::
+
+        w <- step(w, mean_j g_j)
 
     Each bucket's all_reduce starts while the backward pass still computes the next one, as in PyTorch's DDP.
 
-    With compression the whole gradient is compressed at once, and the step applies the mean of what was sent: classic
-    error-feedback SGD, w <- step(w, mean_j C(g_j + e_j)), e_j <- g_j + e_j - C(g_j + e_j). Replicas stay equal.
+    With compression the whole gradient is compressed at once, and the step applies the mean of the messages. This is
+    classic error-feedback SGD: w <- step(w, mean_j C(g_j + e_j)), e_j <- g_j + e_j - C(g_j + e_j). Replicas stay equal.
 
     Attributes:
-        compression: what is sent of a gradient; "none" is all of it.
+        compression: compressor of the gradient; "none" sends all of it.
     """
 
     source = "Zhu et al. 2019 (DTS), Eq. 1; buckets: Li et al., PyTorch Distributed, VLDB 2020"
@@ -33,17 +37,17 @@ class SSGD(Algorithm):
 
     @property
     def promises(self) -> Promises:
-        """Replicas stay equal; with compression the residuals of the workers are missing in them."""
+        """Replicas stay equal; with compression they lack the workers' residuals."""
         whole = self.compressor is None
         return Promises(agrees=True, exact=whole, keeps_mean=whole, lawful=self.in_one_all_reduce)
 
     def check(self, setting: Setting) -> None:
-        """As `Algorithm.check`; a compressor that has momentum goes without the optimiser's."""
+        """As `Algorithm.check`; a compressor with momentum excludes the optimiser's momentum."""
         super().check(setting)
         own = getattr(self.compressor, "momentum", 0.0)
         if own and (setting.momentum or setting.optimizer != "sgd"):
             raise AlgorithmError(
-                f"algorithm 'ssgd': compression: momentum = {own:g} takes the place of the optimiser's; "
+                f"algorithm 'ssgd': compression: momentum = {own:g} replaces the optimiser's; "
                 "expected optimizer 'sgd' with train.momentum = 0"
             )
 
@@ -59,7 +63,7 @@ class SSGD(Algorithm):
     def gradient(self, g: Vector) -> Vector:
         """Wait for all buckets, then return `g`, shape (numel,), averaged in place.
 
-        An engine that handed no buckets over gets the whole gradient reduced at once.
+        If the engine handed over no buckets, the whole gradient is reduced at once.
 
         Raises:
             CommError: a peer is gone.

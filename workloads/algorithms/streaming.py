@@ -1,4 +1,4 @@
-"""Streaming DiLoCo: the model in fragments, each synchronised in its turn, while training goes on."""
+"""Streaming DiLoCo: the model in fragments, synchronised in turn while training continues."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from wanbench.workloads.compression.base import Shapes
 
 @dataclass
 class Sync:
-    """The average of a fragment under way, and its age in steps."""
+    """The average of a fragment in flight, and its age in steps."""
 
     fragment: int
     exchange: Exchange
@@ -32,25 +32,26 @@ class Sync:
 
 @dataclass
 class StreamingDiLoCo(Algorithm):
-    """DiLoCo by P fragments in turn, each applied tau steps after it was sent and mixed with what was done meanwhile.
+    """DiLoCo in fragments: spreads the traffic and hides latency.
 
-    Every H / P steps the next fragment f, a slice of w of shape (numel / P,), leaves::
+    Each of P fragments is applied tau steps after it was sent, and mixed with the local steps taken since. Every H / P
+    steps, the next fragment f, a slice of w of shape (numel / P,), is sent::
 
         Delta_f = theta_f - w_f                                  theta: the global copy of H steps ago
         tau steps later:  theta_f <- Nesterov(theta_f, mean Delta_f)
                           w_f <- alpha w_f + (1 - alpha) theta_f
 
-    P = 1, tau = 0, alpha = 0 is DiLoCo. Fragments are equal slices of the flat vector here; the paper takes every few
-    layers. Its four-bit messages would be a compressor of their own; `qsgd` with 7 levels has four bits.
-    `finish` applies what is under way; replicas then still differ in the steps that no fragment has carried yet.
+    With P = 1, tau = 0 and alpha = 0 it is DiLoCo. Fragments are equal slices of the flat vector here; the paper groups
+    layers. The paper's four-bit format is not implemented; `qsgd` with 7 levels also has four bits. `finish` applies
+    the fragments in flight. Replicas then still differ in the steps that no fragment has carried yet.
 
     Attributes:
         period: H, steps from one synchronisation of a fragment to the next; a multiple of `fragments`.
-        fragments: P.
+        fragments: P, the number of fragments.
         delay: tau, in steps; below H.
         mixing: alpha, the share of the local fragment that is kept.
-        outer_lr, momentum: of the outer step.
-        compression: what is sent of Delta_f; "none" is all of it.
+        outer_lr, momentum: learning rate and momentum of the outer step.
+        compression: compressor of Delta_f; "none" sends all of it.
     """
 
     kind = "streaming-diloco"
@@ -80,16 +81,16 @@ class StreamingDiLoCo(Algorithm):
 
     @property
     def period_steps(self) -> int:
-        """H / P: from one message to the next."""
+        """H / P: steps from one message to the next."""
         return self.period // self.fragments
 
     @property
     def promises(self) -> Promises:
-        """Fragments are equal to an element."""
+        """Messages are all_reduces of equal size, to within one element."""
         return Promises(lawful=self.in_one_all_reduce)
 
     def check(self, setting: Setting) -> None:
-        """As `Algorithm.check`; a fragment is no whole matrix."""
+        """As `Algorithm.check`; a fragment holds no whole matrices."""
         super().check(setting)
         self.refuse_own_momentum()
         compressor = self.compressor
@@ -99,7 +100,7 @@ class StreamingDiLoCo(Algorithm):
             )
 
     def message_bytes(self, numel: int, shapes: Shapes = ()) -> int:
-        """Of the largest fragment."""
+        """Bytes of the largest fragment."""
         return super().message_bytes(-(-numel // self.fragments))
 
     def start(self, replica: Replica) -> None:
@@ -114,7 +115,7 @@ class StreamingDiLoCo(Algorithm):
         self._steps = 0
 
     def stepped(self) -> None:
-        """Send the fragment whose turn it is, then apply the one that is due; only the latter can stall.
+        """Send the next fragment if it is its turn, then apply the one that is due, which can stall.
 
         Raises:
             CommError: a peer is gone.
@@ -132,7 +133,7 @@ class StreamingDiLoCo(Algorithm):
             self._apply(self._syncs.popleft())
 
     def finish(self) -> None:
-        """Apply what is under way.
+        """Apply the fragments in flight.
 
         Raises:
             CommError: a peer is gone.

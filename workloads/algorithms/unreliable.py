@@ -1,4 +1,4 @@
-"""What the algorithms for lossy networks share: an average of blocks that travel once and may not arrive.
+"""The common base of algorithms for lossy networks: averages of blocks that are sent once and can be lost.
 
 With n workers a vector is cut into n shares, share j owned by worker j, and shares into blocks (see `Mean`).
 """
@@ -17,7 +17,7 @@ from wanbench.workloads.comm.blocks import PAYLOAD_BYTES
 from wanbench.workloads.comm.exchange import LossyComm, Terms
 
 COLLECTIVE = "direct"
-LONGEST_DEADLINE = Delay.parse("30s")  # a worker that is silent for long counts as hung
+LONGEST_DEADLINE = Delay.parse("30s")  # a worker that is silent for longer counts as hung
 _ELEMENT_BYTES = 4
 
 
@@ -26,13 +26,13 @@ class Mean:
 
     For worker i with vector v_i, and each block of share j::
 
-        send it to its owner j;  owner j:  u_j = mean of those that arrived, its own included
-        owner j sends u_j to all;  worker i:  v_i <- u_j if it arrived, else v_i stays as it is there
+        send it to its owner j;  owner j:  u_j = mean of the blocks that arrived, including its own
+        owner j sends u_j to all;  worker i:  v_i <- u_j if it arrived, else v_i is unchanged there
 
     Args:
-        comm: the peers, of which there is at least one.
-        like: a vector of the size to come.
-        terms: of the two exchanges.
+        comm: connects the peers; there is at least one.
+        like: a vector of the size to be averaged.
+        terms: block size and time limits of the two exchanges.
     """
 
     def __init__(self, comm: LossyComm, like: Vector, terms: Terms) -> None:
@@ -65,7 +65,7 @@ class Mean:
                 share[run].copy_(self._means[peer][run])
 
     def _of(self, own: Vector, arrived: Mapping[int, Sequence[slice]]) -> Vector:
-        """The mean over the blocks that are there, in the order of ranks whatever the order of arrival."""
+        """The mean over the blocks that arrived, added in the order of ranks, not of arrival."""
         total, count = own.clone().zero_(), own.clone().zero_()
         one = own.clone().fill_(1.0)
         for rank in range(self._comm.world_size):
@@ -78,18 +78,18 @@ class Mean:
 
 @dataclass
 class Unreliable(Algorithm):
-    """Sends blocks in datagrams, once; the base class of those that do.
+    """Sends blocks in datagrams, once each; the base class of algorithms that do.
 
     Attributes:
-        block: size of a block, such as "1456B", the largest that is one datagram; one that is larger takes several, and
-            is lost with any of them. A multiple of 4 bytes.
-        deadline: how long a worker waits in an exchange at most, such as "1s"; up to 30 s. There are two in a step.
-        silence: how long it waits after the last datagram once all peers have been heard, such as "50ms".
+        block: size of a block, a multiple of 4 bytes. "1456B" is the largest that fits one datagram. A larger block
+            takes several datagrams, and is lost if any of them is.
+        deadline: maximum wait in each of a step's two exchanges, such as "1s"; at most 30 s.
+        silence: wait after the last datagram once every peer has sent something, such as "50ms".
     """
 
     kind = "unreliable"
     promises = Promises(goes_on=True)
-    without_a_peer = "steps go on: after the deadline of each exchange, without the blocks of that peer"
+    without_a_peer = "steps continue without that peer's blocks, after the deadline of each exchange"
     least_workers = 2
     datagrams = True
 
@@ -114,28 +114,26 @@ class Unreliable(Algorithm):
             self.refuse(name, value, f"a multiple of {_ELEMENT_BYTES} bytes, the size of a parameter")
 
     def __post_init__(self) -> None:
-        """Check the parameters, alone and together. Raises: AlgorithmError."""
+        """Check each parameter, then all together. Raises: AlgorithmError."""
         super().__post_init__()
         if self.terms.silence_ns > self.terms.deadline_ns:
             self.refuse("silence", self.silence, f"at most the deadline, {self.deadline}")
 
     def check(self, setting: Setting) -> None:
-        """As `Algorithm.check`; it takes two, datagrams, and a deadline that they can meet."""
+        """As `Algorithm.check`; it needs the direct collective, and a deadline that datagrams can meet."""
         super().check(setting)
         if setting.collective != COLLECTIVE:
             raise AlgorithmError(
-                f"algorithm '{self.kind}' sends each block to its owner and back in datagrams, as collective "
-                f"'{COLLECTIVE}' does in streams; expected comm.collective = '{COLLECTIVE}', got '{setting.collective}'"
+                f"algorithm '{self.kind}' sends each block to its owner and back, as collective '{COLLECTIVE}' does; "
+                f"expected comm.collective = '{COLLECTIVE}', got '{setting.collective}'"
             )
         one_way_ms = setting.rtt_s * 1e3 / 2
         if self.terms.deadline_ns <= one_way_ms * 1e6:
-            self.refuse("deadline", self.deadline, f"more than the {one_way_ms:g} ms that a datagram is under way")
+            self.refuse("deadline", self.deadline, f"more than {one_way_ms:g} ms, the one-way delay of a datagram")
 
     def start(self, replica: Replica) -> None:
-        """Called once, before the first step. Raises: AlgorithmError, if `replica.comm` has no datagrams."""
+        """Prepare. Raises: AlgorithmError: `replica.comm` has no datagrams."""
         super().start(replica)
         if not isinstance(replica.comm, LossyComm):
-            raise AlgorithmError(
-                f"algorithm '{self.kind}' needs datagrams, which {type(replica.comm).__name__} has not"
-            )
+            raise AlgorithmError(f"algorithm '{self.kind}' needs datagrams, which {type(replica.comm).__name__} lacks")
         self._mean = Mean(replica.comm, replica.w, self.terms)

@@ -2,14 +2,14 @@
 
 With a compressor C, the residual e of this worker and vectors v_1, v_2, ...::
 
-    u = v + e                  what is to be sent
-    c = C(u)                   what is sent, in the eyes of all
-    e = u - c                  what is not, and is added to the next vector
+    u = v + e                  to be sent
+    c = C(u)                   sent: the vector that the receivers decode
+    e = u - c                  not sent: added to the next vector
     mean = (1/N) sum over the workers of c
 
-so that what was sent and the residual always add up to the vectors: sum of c + e = sum of v. (Seide et al. 2014; Stich,
-Cordonnier and Jaggi 2018; Karimireddy et al. 2019.) A compressor of several rounds knows c only after the first; until
-then u counts as sent and later vectors go without its residual, which keeps the sum.
+The messages and the residual always add up to the vectors: sum of c + e = sum of v. (Seide et al. 2014; Stich,
+Cordonnier and Jaggi 2018; Karimireddy et al. 2019.) A compressor with several rounds knows c only after the first
+round. Until then u counts as sent, and later vectors are compressed without its residual, which preserves the sum.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _Rounds = Generator[tuple[Work, Any], None, Vector]
 
 
 class Exchange:
-    """One average under way.
+    """One average in flight.
 
     Attributes:
         sent: c, this worker's contribution to the mean; None until it is known.
@@ -45,15 +45,15 @@ class Exchange:
         self._advance()
 
     def proceed(self, age: int, delay: int) -> None:
-        """Begin the next round, if `age` of `delay` steps are enough for it: r rounds share the delay evenly.
+        """Begin the next round if it is due at `age` of `delay` steps; r rounds share the delay evenly.
 
-        It may stall. All ranks do this at the same steps, so operations have one order.
+        It can stall. All ranks do this at the same steps, so operations have the same order everywhere.
         """
         while self._waits + 1 < self._averager.rounds and age * self._averager.rounds >= (self._waits + 1) * delay:
             self._wait()
 
     def wait(self) -> Vector:
-        """The mean, shape (numel,). It and `sent` belong to the caller until `Averager.done`.
+        """Wait for the mean, shape (numel,). The caller owns it and `sent` until `Averager.done`.
 
         Raises:
             CommError: a peer is gone.
@@ -64,17 +64,17 @@ class Exchange:
 
     @property
     def own(self) -> Vector:
-        """`sent`; until that is known, all that was to be sent."""
+        """`sent`, or the whole vector to be sent while that is unknown."""
         return self._v if self.sent is None else self.sent
 
     def delta(self) -> Vector:
-        """The mean minus this worker's own contribution, once; it takes the place of the mean."""
+        """Return the mean minus this worker's contribution. Call it once: it overwrites the mean."""
         mean = self.wait()
-        assert self.sent is not None, "the contribution is known when the mean is"
+        assert self.sent is not None, "with the mean, the contribution is known"
         return mean.add_(self.sent, alpha=-1.0)
 
     def _wait(self) -> None:
-        assert self._work is not None, "an exchange that has no mean yet waits for something"
+        assert self._work is not None, "an exchange without a mean has work in flight"
         self._work.wait()
         self._waits += 1
         self._advance()
@@ -91,18 +91,18 @@ class Exchange:
 
 
 class Averager(Stateful):
-    """A stream of vectors of one size whose means are wanted.
+    """Averages a stream of vectors of equal size.
 
     Args:
-        compressor: None sends the vectors as they are. The averager has one of its own, with the same parameters.
-        comm: the peers.
-        like: a vector of the size and type of those to come.
-        shapes: of the parameter tensors in it, if known.
-        seed: of random draws, equal on all ranks.
+        compressor: None sends the vectors as they are. The averager makes its own copy with the same parameters.
+        comm: connects the peers.
+        like: a vector of the size and type to be averaged.
+        shapes: shapes of the parameter tensors in it, if known.
+        seed: seed of random draws, equal on all ranks.
 
     Attributes:
-        rounds: communications of one average that follow each other.
-        residual: e, shape (numel,); None without a compressor that has error feedback.
+        rounds: number of consecutive communications per average.
+        residual: e, shape (numel,); None unless the compressor has error feedback.
     """
 
     state = ("residual", "_compressor")
@@ -123,7 +123,7 @@ class Averager(Stateful):
                 self.residual = like.clone().zero_()
 
     def begin(self, v: Vector) -> Exchange:
-        """Start to average `v`, shape (numel,), which is the caller's again at once."""
+        """Start to average `v`, shape (numel,). The caller can reuse `v` at once."""
         if self._compressor is None:
             return Exchange(self, v, self._dense(v))
         if isinstance(v, Phantom):
@@ -136,7 +136,7 @@ class Averager(Stateful):
         return Exchange(self, u, rounds)
 
     def keep(self, u: Vector, sent: Vector) -> None:
-        """Of `u`, `sent` is on its way; called by the exchange."""
+        """Add the part of `u` that was not `sent` to the residual; called by the exchange."""
         if self._compressor is None or isinstance(u, Phantom):
             return
         self._compressor.sent(cast("torch.Tensor", sent))
@@ -145,7 +145,7 @@ class Averager(Stateful):
             self._spare.append(u)
 
     def done(self, exchange: Exchange) -> None:
-        """Nothing of the exchange is needed any more: its vectors may be used again."""
+        """Take back the vectors of an exchange that is no longer needed."""
         if self._compressor is None and exchange.sent is not None:
             self._spare += [exchange.sent, exchange.wait()]
 

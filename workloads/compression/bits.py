@@ -11,7 +11,7 @@ def packed_bytes(numel: int, bits: int) -> int:
 
 
 def pack(codes: torch.Tensor, bits: int) -> torch.Tensor:
-    """`codes`, uint8 below 2^bits, shape (numel,), as bytes, shape (packed_bytes,)."""
+    """Return `codes` (uint8 below 2^bits, shape (numel,)) as bytes of shape (packed_bytes,)."""
     each = 8 // bits
     padded = torch.cat([codes, codes.new_zeros(-codes.numel() % each)]).view(-1, each)
     packed = padded[:, 0].clone()
@@ -21,6 +21,6 @@ def pack(codes: torch.Tensor, bits: int) -> torch.Tensor:
 
 
 def unpack(packed: torch.Tensor, bits: int, numel: int) -> torch.Tensor:
-    """Inverse of `pack`: `numel` codes, uint8."""
+    """Return `numel` codes (uint8) from bytes; the inverse of `pack`."""
     places = torch.arange(0, 8, bits, dtype=torch.uint8)
     return ((packed[:, None] >> places) & ((1 << bits) - 1)).view(-1)[:numel]

@@ -1,4 +1,4 @@
-"""Chunk-wise sparsification: every worker sends the same chunks, in turn, so that a ring can add them up."""
+"""Chunk-wise sparsification: every worker sends the same chunk in turn, so a ring can add them up."""
 
 from __future__ import annotations
 
@@ -13,18 +13,20 @@ from wanbench.workloads.parameters import between
 
 @dataclass
 class Chunkwise(Agreed):
-    """C_n(v) keeps chunk (n mod c) of v, cut into c = round(1 / ratio) chunks, and zeroes the others.
+    """Sends one chunk of the vector at a time, the same on all workers.
 
-    All workers agree on the chunk without a message: no index travels, and an all_reduce averages the values. What
-    waits for its turn stays in the residual, for c - 1 vectors. The DTS paper cites chunk-wise sparsification without
-    saying which; this is the plainest rule.
+    C_n(v) keeps chunk (n mod c) of v, shape (numel,), cut into c = round(1 / ratio) chunks, and zeroes the others.
+
+    All workers agree on the chunk without a message: no index travels, and an all_reduce averages the values. The other
+    chunks stay in the residual for c - 1 vectors. The DTS paper cites chunk-wise sparsification without naming a rule;
+    this is the simplest.
 
     Attributes:
-        ratio: the share of elements that is sent at a time, rounded to 1 / c.
+        ratio: the share of elements sent per vector, rounded to 1 / c.
     """
 
     kind = "chunkwise"
-    source = "after the chunk-wise sparsification that Zhu et al. 2019 (DTS) cite; the turn is ours"
+    source = "after the chunk-wise sparsification that Zhu et al. 2019 (DTS) cite; the order of chunks is ours"
     state = ("_turn",)
 
     ratio: float = field(default=0.01, metadata=between(0, 1, open_below=True))

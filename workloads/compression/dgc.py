@@ -16,27 +16,27 @@ from wanbench.workloads.parameters import at_least, between
 
 @dataclass
 class DGC(TopK):
-    """Top-k of the sum of momentum-corrected gradients, clipped, with a warm-up.
+    """Top-k with DGC's momentum correction, clipping and warm-up.
 
-    On each of N workers, with a momentum u and a sum v::
+    On each of N workers, with gradient g, momentum u and sum v, all of shape (numel,)::
 
         g <- g * min(1, clip N^-1/2 / ||g||)          local clipping
         u <- momentum u + g ;  v <- v + u             momentum correction
         send v where |v| is among the k largest
         u <- 0, v <- 0 there                          momentum factor masking, residual
 
-    The mean of what was sent is applied by plain SGD, so the momentum belongs here and not to `[train]`. k warms up:
-    in the first steps the share sent is ratio^((e + 1) / (E + 1)), e = 0 .. E - 1, for `warmup` vectors each, with
-    E = 5 (as coded by the authors: .316, .1, .032, .01, .0032 for ratio .001).
+    Plain SGD applies the mean of the messages, so set the momentum here and not in `[train]`. k warms up: the share
+    sent is first ratio^((e + 1) / (E + 1)), e = 0 .. E - 1, for `warmup` vectors each, with E = 5 (as coded by the
+    authors: .316, .1, .032, .01, .0032 for ratio .001).
 
-    With momentum 0 it is top-k with error feedback, clipping and warm-up: the form to use inside `dts`, which corrects
-    momentum by itself.
+    With momentum 0 it is top-k with error feedback, clipping and warm-up. Use that form inside `dts`, which corrects
+    momentum itself.
 
     Attributes:
-        ratio: the share of elements that is sent after the warm-up.
-        momentum: of the correction; the paper's 0.9 goes with train.momentum = 0.
-        clip: norm that the gradient of one worker among N may have, times sqrt(N); 0 does not clip.
-        warmup: vectors at each of the five stages of the warm-up; 0 for none. The paper's stage is an epoch.
+        ratio: the share of elements sent after the warm-up.
+        momentum: momentum of the correction; use the paper's 0.9 with train.momentum = 0.
+        clip: maximum norm of one worker's gradient, times sqrt(N); 0 does not clip.
+        warmup: number of vectors in each of the five stages of the warm-up; 0 for none. The paper's stage is an epoch.
     """
 
     kind = "dgc"
@@ -55,7 +55,7 @@ class DGC(TopK):
         self._workers, self._seen = world_size, 0
 
     def kept(self, numel: int) -> int:
-        """k, of the vector that was loaded last."""
+        """k, for the vector loaded last."""
         stage = (self._seen - 1) // self.warmup if self.warmup and self._seen else self.stages
         if stage >= self.stages:
             return super().kept(numel)
@@ -63,7 +63,7 @@ class DGC(TopK):
         return math.ceil(share * numel)
 
     def load(self, v: Vector) -> Vector:
-        """The momentum after the gradient `v`, shape (numel,), clipped; the sum over time is the residual's."""
+        """Return the momentum after the clipped gradient `v`, shape (numel,); the residual holds the sum over time."""
         self._seen += 1
         g = cast(torch.Tensor, v)
         if self.clip:
@@ -76,6 +76,6 @@ class DGC(TopK):
         return self._u
 
     def sent(self, c: torch.Tensor) -> None:
-        """Factor masking: the momentum of what was sent starts again."""
+        """Mask factors: reset the momentum of the elements that were sent."""
         if self._u is not None:
             cast(torch.Tensor, self._u).masked_fill_(c != 0, 0.0)

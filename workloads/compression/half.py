@@ -1,4 +1,4 @@
-"""Half precision: two bytes an element instead of four."""
+"""Half precision: two bytes per element instead of four."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from wanbench.workloads.compression.base import Compressor, Message, Rounds, Sha
 
 
 class Half(Compressor):
-    """C(v) rounds each element; messages are averaged in the half type, which rounds once more."""
+    """Rounds each element to two bytes; messages are averaged in that type, which rounds once more."""
 
     averages = True
     rounds_mean = True
@@ -32,7 +32,11 @@ class Half(Compressor):
 
 @dataclass
 class FP16(Half):
-    """C(v) rounds to IEEE half precision: 11 significant bits, sizes from 6e-8 to 65504."""
+    """Half the bytes: IEEE half precision, 11 significant bits.
+
+    C(v) rounds each element of v, shape (numel,); magnitudes from 6e-8 to 65504 are represented. Messages are averaged
+    in half precision, which rounds once more.
+    """
 
     kind = "fp16"
     source = "Micikevicius et al., Mixed Precision Training, ICLR 2018"
@@ -41,7 +45,10 @@ class FP16(Half):
 
 @dataclass
 class BF16(Half):
-    """C(v) rounds to bfloat16: 8 significant bits, the range of float32."""
+    """Half the bytes: bfloat16, 8 significant bits, the range of float32.
+
+    C(v) rounds each element of v, shape (numel,). Messages are averaged in bfloat16, which rounds once more.
+    """
 
     kind = "bf16"
     source = "Kalamkar et al., A Study of BFLOAT16 for Deep Learning Training, 2019"

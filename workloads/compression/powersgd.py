@@ -1,4 +1,4 @@
-"""PowerSGD: gradient matrices by low-rank factors, which add up."""
+"""PowerSGD: gradient matrices as low-rank factors, which add up."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from wanbench.workloads.parameters import at_least
 
 @dataclass
 class PowerSGD(Compressor):
-    """Low-rank factors of the gradient matrices, which add up, in two rounds.
+    """Sends low-rank factors of the gradient matrices, in two rounds.
 
     For each parameter matrix M, shape (n, m), of the vector, on worker j::
 
@@ -23,11 +23,11 @@ class PowerSGD(Compressor):
         Q_j = M_j^T P          all_reduce: Q = mean Q_j ;  kept for the next vector (warm start)
         mean = P Q^T           this worker's part of it: C(M_j) = P Q_j^T = P P^T M_j
 
-    Two all-reduces that follow each other, of rank (n + m) values for each matrix. Vectors and matrices that would not
-    shrink to half travel whole with the first. A tensor of more dimensions is a matrix of its first by all others.
+    It takes two consecutive all-reduces, of r (n + m) values per matrix in total. Vectors, and matrices that would not
+    shrink to half, are sent whole with the first. A tensor of more dimensions is a matrix of its first by all others.
 
     Attributes:
-        rank: r, columns of P and Q.
+        rank: r, the number of columns of P and Q.
         least: a matrix is compressed if n m >= least r (n + m).
     """
 
@@ -84,7 +84,7 @@ class PowerSGD(Compressor):
         right: Sequence[torch.Tensor],
         whole: torch.Tensor,
     ) -> torch.Tensor:
-        """The flat vector again."""
+        """Join matrices and whole tensors to a flat vector."""
         products, used, found = iter(zip(left, right, strict=True)), 0, []
         for _, rows, columns in parts:
             if self._low(rows, columns):
@@ -107,7 +107,7 @@ class PowerSGD(Compressor):
         return rows > 1 and rows * columns >= self.least * self._columns(rows, columns) * (rows + columns)
 
     def _parts(self, numel: int, shapes: Shapes) -> Iterator[tuple[int, int, int]]:
-        """(begin, rows, columns) of each parameter tensor; a vector is one row."""
+        """Yield (begin, rows, columns) of each parameter tensor; a vector is one row."""
         at = 0
         for shape in shapes or ((numel,),):
             rows = shape[0] if len(shape) > 1 else 1
@@ -120,7 +120,7 @@ def _flat(matrices: Sequence[torch.Tensor], like: torch.Tensor) -> torch.Tensor:
 
 
 def _cut(flat: torch.Tensor, shapes: Sequence[Sequence[int]]) -> list[torch.Tensor]:
-    """Copies of the leading parts of `flat`, by shape."""
+    """Return copies of the leading parts of `flat` in these shapes."""
     found, at = [], 0
     for rows, columns in shapes:
         found.append(flat[at : at + rows * columns].view(rows, columns).clone())

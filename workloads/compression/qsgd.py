@@ -1,4 +1,4 @@
-"""QSGD: each element to one of a few levels of the norm, at random, so that the mean is right."""
+"""QSGD: each element becomes one of a few levels of the norm, at random and without bias."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _NORM_BYTES = 4
 
 
 class Levels(Gathered):
-    """Codes -s .. s in units of norm / s, one norm a bucket; rounded up or down at random, unbiased.
+    """Codes -s .. s in units of norm / s, with one norm per bucket; rounded up or down at random, without bias.
 
     A code takes the smallest of 2, 4 or 8 bits that holds 2 s + 1 values (the QSGD paper's Elias code takes fewer).
     """
@@ -33,11 +33,11 @@ class Levels(Gathered):
         raise NotImplementedError
 
     def bucket_of(self, numel: int) -> int:
-        """Elements that share a norm."""
+        """Number of elements that share a norm."""
         raise NotImplementedError
 
     def norms(self, buckets: torch.Tensor) -> torch.Tensor:
-        """The norm of each bucket, shape (buckets,), of the elements, shape (buckets, bucket)."""
+        """The norm of each bucket, shape (buckets,), from elements of shape (buckets, bucket)."""
         raise NotImplementedError
 
     @property
@@ -53,7 +53,7 @@ class Levels(Gathered):
         return self.quantise(v, torch.rand(v.numel(), generator=self._generator, dtype=v.dtype))
 
     def quantise(self, v: torch.Tensor, draws: torch.Tensor) -> torch.Tensor:
-        """The message for `v`; an element is rounded up in size where its draw in [0, 1) lies below its fraction."""
+        """Return the message for `v`; an element is rounded away from 0 if its draw in [0, 1) is below its fraction."""
         numel, bucket = v.numel(), self.bucket_of(v.numel())
         buckets = torch.cat([v, v.new_zeros(-numel % bucket)]).view(-1, bucket)
         norms = self.norms(buckets).to(torch.float32)
@@ -74,13 +74,14 @@ class Levels(Gathered):
 
 @dataclass
 class QSGD(Levels):
-    """C(v_i) = ||v||_2 sign(v_i) l_i / s, where l_i is s |v_i| / ||v||_2 rounded up or down at random, unbiased.
+    """Rounds each element at random to a few levels; unbiased.
 
-    Sent: a float32 norm for each bucket and numel codes of 2, 4 or 8 bits.
+    C(v_i) = ||v||_2 sign(v_i) l_i / s for v of shape (numel,), where l_i is s |v_i| / ||v||_2 rounded up or down at
+    random. A message has a float32 norm per bucket and numel codes of 2, 4 or 8 bits.
 
     Attributes:
-        levels: s, 1 to 127: up to 1 in 2 bits, up to 7 in 4, up to 127 in 8.
-        bucket: d, the elements that share a norm; the variance grows with sqrt(d) / s.
+        levels: s, 1 to 127: 1 takes 2 bits per element, up to 7 takes 4, up to 127 takes 8.
+        bucket: d, the number of elements that share a norm; the variance grows with sqrt(d) / s.
     """
 
     kind = "qsgd"

@@ -14,13 +14,15 @@ from wanbench.workloads.parameters import between
 
 @dataclass
 class RandomK(Agreed):
-    """C(v) keeps k = ceil(ratio * numel) elements of v, drawn anew for each vector, and zeroes the others.
+    """Sends random elements, the same on all workers, without indices.
 
-    All workers draw the same ones, so no index travels. The k values are not scaled up: with error feedback the others
-    are sent later.
+    C(v) keeps k = ceil(ratio * numel) elements of v, shape (numel,), drawn anew for each vector, and zeroes the others.
+
+    All workers draw the same elements, so no index travels. The k values are not scaled up, because error feedback
+    sends the others later.
 
     Attributes:
-        ratio: the share of elements that is sent.
+        ratio: the share of elements sent.
     """
 
     kind = "randomk"

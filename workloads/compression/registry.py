@@ -1,4 +1,4 @@
-"""Compressors by name: what `compression` in a spec can say."""
+"""Compressors by name, as in `compression` of a spec."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def kinds() -> list[str]:
 
 
 def find(kind: str) -> type[Compressor]:
-    """The class of a kind; imports torch. Raises: CompressorError."""
+    """Return the class of a kind; imports torch. Raises: CompressorError."""
     if kind not in _BUILT_IN:
         known = ", ".join([NONE, *_BUILT_IN])
         raise CompressorError(f"compressor '{kind}' is unknown{did_you_mean(kind, _BUILT_IN)} (known: {known})")
@@ -43,10 +43,13 @@ def find(kind: str) -> type[Compressor]:
 
 
 def create(value: object) -> Compressor | None:
-    """The compressor that a value names: "topk", { kind = "topk", ratio = 0.01 }, or itself; None for "none".
+    """Return the compressor that a value describes; None for "none".
+
+    Args:
+        value: a name, a table such as { kind = "topk", ratio = 0.01 }, or a compressor.
 
     Raises:
-        CompressorError: it names none, or a parameter is unknown, of the wrong type or out of range.
+        CompressorError: it names no compressor, or a parameter is unknown, of the wrong type or out of range.
     """
     if isinstance(value, Compressor):
         return value
@@ -55,7 +58,7 @@ def create(value: object) -> Compressor | None:
     if isinstance(value, str):
         return find(value)()
     if not isinstance(value, Mapping) or not isinstance(value.get("kind"), str):
-        raise CompressorError(f'{value!r}; expected a name, or a table such as {{ kind = "topk", ratio = 0.01 }}')
+        raise CompressorError(f'{value!r}: expected a name, or a table such as {{ kind = "topk", ratio = 0.01 }}')
     params: dict[str, Any] = {key: item for key, item in value.items() if key != "kind"}
     cls = find(value["kind"])
     unknown_or_missing(cls, params)
@@ -63,7 +66,7 @@ def create(value: object) -> Compressor | None:
 
 
 def describe(kind: str) -> dict[str, object]:
-    """Parameters with type and default, source, and how its messages travel. Raises: CompressorError."""
+    """Return the parameters with type and default, the source, and how messages travel. Raises: CompressorError."""
     cls = find(kind)
     return parameters.describe(cls) | {
         "travels_by": "all_reduce" if cls.averages else "all_gather",

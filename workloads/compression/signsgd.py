@@ -1,4 +1,4 @@
-"""EF-signSGD: one bit an element and one scale."""
+"""EF-signSGD: one bit per element and one scale."""
 
 from __future__ import annotations
 
@@ -15,9 +15,11 @@ _SCALE_BYTES = 4
 
 @dataclass
 class SignSGD(Gathered):
-    """C(v) = (||v||_1 / numel) sign(v), with sign(0) = 1; the scale is that of the whole flat vector.
+    """Sends one bit per element and one scale.
 
-    Sent: numel bits and a float32. Without error feedback it need not converge (Karimireddy et al., section 3).
+    C(v) = (||v||_1 / numel) sign(v) for v of shape (numel,), with sign(0) = 1 and one scale for the whole flat vector.
+    A message has numel bits and a float32. Without error feedback it can fail to converge (Karimireddy et al., section
+    3).
     """
 
     kind = "signsgd"

@@ -11,9 +11,11 @@ from wanbench.workloads.compression.qsgd import Levels
 
 @dataclass
 class TernGrad(Levels):
-    """C(v_i) = s sign(v_i) b_i with s = max |v| and b_i = 1 with probability |v_i| / s, else 0: unbiased.
+    """Sends -1, 0 or 1 per element, drawn at random; unbiased.
 
-    Sent: 2 bits an element and a float32. One s for the whole flat vector; the paper has one a layer, and clips.
+    C(v_i) = s sign(v_i) b_i for v of shape (numel,), with s = max |v|, and b_i = 1 with probability |v_i| / s, else 0.
+    A message has 2 bits per element and a float32. Here the whole flat vector shares one s; the paper has one per
+    layer, and clips.
     """
 
     kind = "terngrad"

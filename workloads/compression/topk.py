@@ -1,4 +1,4 @@
-"""Top-k sparsification: the largest values and where they stand."""
+"""Top-k sparsification: the largest values and their indices."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ _INDEX_BYTES = 4
 
 @dataclass
 class TopK(Gathered):
-    """C(v) keeps the k = ceil(ratio * numel) elements of v that are largest in size, and zeroes the others.
+    """Sends the largest elements, with their indices.
 
-    Sent: k values and k int32 indices, in one message of bytes. The k are chosen over the whole flat vector, not
-    tensor by tensor.
+    C(v) keeps the k = ceil(ratio * numel) elements of v, shape (numel,), of largest magnitude, and zeroes the others. A
+    message has k values and k int32 indices. The k elements are chosen over the whole flat vector, not per tensor.
 
     Attributes:
-        ratio: the share of elements that is sent; 1 sends all of them, with their indices.
+        ratio: the share of elements sent; 1 sends all of them, with their indices.
     """
 
     kind = "topk"

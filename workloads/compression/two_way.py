@@ -1,4 +1,4 @@
-"""Compression on both ways: to the owner of a piece, and back from it."""
+"""Compression in both directions: to the owner of a piece, and back from it."""
 
 from __future__ import annotations
 
@@ -30,16 +30,16 @@ class AllOf:
 
 @dataclass
 class TwoWay(Gathered):
-    """The vector is cut into N pieces, each owned by a rank: a parameter server, spread over the workers.
+    """Cuts the vector into N pieces, each owned by a rank: a parameter server spread over the workers.
 
     ::
 
         worker j:  sends C(piece i of u_j) to owner i                    one way
         owner i:   cbar = mean over j ;  c2 = C(cbar + E_i) ;  E_i <- cbar + E_i - c2
-                   sends c2 to everyone, who applies it                  the other way
+                   sends c2 to all workers, which apply it               the other way
 
-    E_i is the owner's residual, for compressors with error feedback. It is not a compressor of its own in a spec:
-    `two_way = true` of an algorithm makes one of the algorithm's compressor.
+    E_i is the owner's residual, for compressors with error feedback. A spec cannot name this compressor;
+    `two_way = true` of an algorithm applies it to the algorithm's own.
 
     Attributes:
         inner: C.
@@ -52,7 +52,7 @@ class TwoWay(Gathered):
     inner: Gathered
 
     def __post_init__(self) -> None:
-        """Take over what C is like."""
+        """Copy the properties of C."""
         self.feedback = self.inner.feedback  # type: ignore[misc]
         self.unbiased = self.inner.unbiased  # type: ignore[misc]
 
@@ -62,7 +62,7 @@ class TwoWay(Gathered):
         self._residual: torch.Tensor | None = None
 
     def messages(self, numel: int, shapes: Shapes = (), bytes_each: int = 4) -> Sequence[Message]:
-        """The two rounds: what a worker sends to all owners together, and an owner to each worker, at most."""
+        """Return the sizes of both rounds: from a worker to all owners together, and from an owner to each worker."""
         workers = getattr(self, "_world_size", 1)
         sizes = [self._size(piece, bytes_each) for piece in _pieces(numel, workers)]
         return [Message(sum(sizes), 1), Message(max(sizes), 1)]

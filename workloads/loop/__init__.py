@@ -1,8 +1,8 @@
-"""A training job, and how steps are told.
+"""Training jobs, and the steps of users' programs.
 
 Layout
-    job.py         what the controller asks of a worker
-    session.py     around a job: the same in a worker process and on the simulated clock
-    train.py       the loop: the same on every testbed, for every algorithm and workload
-    stepping.py    when the steps of a user's own program end; inject/: told by torch's optimizers instead
+    job.py         the job that the controller gives to a worker
+    session.py     sets a job up and runs it, both in a worker process and on the simulated clock
+    train.py       the training loop, the same on every testbed, for every algorithm and workload
+    stepping.py    records when the steps of a user's program end; inject/: does so from torch's optimizers
 """

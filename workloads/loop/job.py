@@ -1,4 +1,4 @@
-"""What the controller asks of a worker: one repetition of one cell."""
+"""The job that the controller gives to a worker: one repetition of one cell."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ class Job:
     """One repetition, as one worker runs it. All fields are plain JSON.
 
     Attributes:
-        rank, world_size: this worker's place.
-        seed: of the repetition; every random stream derives from it.
-        workload, train, kind, params: the cell, in the spec's words.
+        rank, world_size: this worker's rank and the number of workers.
+        seed: seed of the repetition; every random stream derives from it.
+        workload, train, kind, params: the cell, with the keys of the spec.
         collective, channels: how an all-reduce travels.
         bucket_bytes: gradient bucket size before payload scaling (algorithms with buckets only).
-        steps, window_begin, window_steps: steps to run, and which of them are measured.
-        eval_every: steps between evaluations, 0 for one at the end.
-        warm_rounds, warm_in_flight: how TCP is warmed up before the first step.
-        timeout_s: an operation that takes longer has failed.
+        steps, window_begin, window_steps: steps to run, first measured step, and number of measured steps.
+        eval_every: steps between evaluations; 0 evaluates only at the end.
+        warm_rounds, warm_in_flight: rounds, and messages per round, that warm TCP up before the first step.
+        timeout_s: time limit of an operation in seconds; a longer one has failed.
         rendezvous: a file in a folder that all workers share; it never crosses the emulated network.
-        slow: when this worker computes how slowly (`workloads.compute.slowdown.Slowdown`).
-        told_steps: counts of steps after which this worker says at once that they have ended.
-        datagram_bytes_per_s: how fast datagrams may leave, headers included; None is as fast as they can be taken.
+        slow: when, and how much, this worker is slowed down (`workloads.compute.slowdown.Slowdown`).
+        told_steps: numbers of steps whose end this worker reports at once.
+        datagram_bytes_per_s: maximum rate of datagrams, headers included; None is unlimited.
     """
 
     rank: int
@@ -50,5 +50,5 @@ class Job:
     told_steps: Sequence[int] = ()
 
     def to_json(self) -> dict[str, Any]:
-        """A plain dict; `Job(**data)` is the way back."""
+        """Return a plain dict; `Job(**data)` reverses it."""
         return asdict(self)

@@ -1,4 +1,4 @@
-"""The session around a training job: the same in a worker process and on the simulated clock."""
+"""Set a training job up and run it: the same in a worker process and on the simulated clock."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from wanbench.workloads.registry import make_task
 def run(
     job: Job, comm: Comm, clock: Clock, emit: Emit, *, warm: Callable[[], None] = lambda: None, phantom: bool = False
 ) -> Outcome:
-    """Make what the job describes, open TCP's windows, and train.
+    """Build the parts of a job, open TCP's windows, and train.
 
     Args:
-        comm: to the peers, connected. clock: shared with them.
-        emit: gets one row a step.
-        warm: called when all workers are warm, before the first step; nothing before it counts.
-        phantom: where nothing is learned, work on vectors without payload.
+        comm: connected to the peers. clock: shared with them.
+        emit: called with one row per step.
+        warm: called when all workers are warm, before the first step; measurement begins after it.
+        phantom: use vectors without payload, unless the workload trains a model.
 
     Raises:
-        CommError: a peer is gone. AlgorithmError, WorkloadError, LearnerError, OptimizerError: the job makes no sense.
+        CommError: a peer is gone. AlgorithmError, WorkloadError, LearnerError, OptimizerError: the job is not valid.
     """
     metered = MeteredComm(comm, clock)
     algorithm = algorithms.create(job.kind, job.params)

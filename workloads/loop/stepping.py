@@ -1,8 +1,8 @@
-"""When the steps of a user's own program ended, told to whoever started it.
+"""Records when the steps of a user's program end, for the process that started it.
 
-`wanbench.step()` in a training loop appends one time to the file that the environment names, and the optimizer hook
-that `inject` registers to `<file>.hook` beside it. Without that variable nothing happens, so a script may
-keep the call. Standard library only: this runs inside the user's program.
+`wanbench.step()` in a training loop appends a time to the file that the environment names. The optimizer hook that
+`inject` registers appends to `<file>.hook`. Without that environment variable nothing happens, so a script can keep
+the call. This module runs inside the user's program and uses the standard library only.
 """
 
 from __future__ import annotations
@@ -23,15 +23,24 @@ _open: dict[str, int] = {}
 
 
 def step() -> None:
-    """Say that a training step has ended. What the optimizer hook says does not count then."""
+    """Mark the end of a training step, for `wanbench exec` and workloads that are commands.
+
+    Call it once per step in your training loop, if steps are not those of a torch optimizer. Steps counted from the
+    optimizer are then ignored. Outside wanbench the call does nothing.
+
+    Example:
+        >>> for batch in batches:
+        ...     train(batch)
+        ...     wanbench.step()
+    """
     _note("")
 
 
 def stepped_by_optimizer(groups: Iterable[dict[str, Any]]) -> None:
-    """What the hook calls after each `optimizer.step()`.
+    """Record a step; the hook calls this after each `optimizer.step()`.
 
     Args:
-        groups: the optimizer's `param_groups`; at the first step their size is told as well, in `<file>.model`.
+        groups: the optimizer's `param_groups`; the first step also writes their size, to `<file>.model`.
     """
     path = os.environ.get(STEPS_FILE)
     if path is not None and not os.path.exists(f"{path}.model"):
@@ -42,7 +51,7 @@ def stepped_by_optimizer(groups: Iterable[dict[str, Any]]) -> None:
 
 
 def read_model(path: Path) -> dict[str, int] | None:
-    """`params` and `tensors` of the first optimizer that stepped; None if none did, or the hook was not there."""
+    """Return `params` and `tensors` of the first optimizer that stepped; None if no step was recorded by the hook."""
     try:
         size: dict[str, int] = json.loads(Path(f"{path}.model").read_text())
     except FileNotFoundError:
@@ -50,39 +59,39 @@ def read_model(path: Path) -> dict[str, int] | None:
     return size
 
 
-def _note(who: str) -> None:
+def _note(suffix: str) -> None:
     path = os.environ.get(STEPS_FILE)
     if path is None:
         return
-    if who not in _open:
-        _open[who] = os.open(path + who, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
-    os.write(_open[who], _RECORD.pack(time.monotonic_ns()))
+    if suffix not in _open:
+        _open[suffix] = os.open(path + suffix, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+    os.write(_open[suffix], _RECORD.pack(time.monotonic_ns()))
 
 
 def reporter(path: Path) -> str | None:
-    """Who told the steps: "step", the program itself; "hook", its optimizer; None if nobody did."""
+    """Return what recorded the steps: "step" (`wanbench.step`), "hook" (the optimizer), or None if there are none."""
     return "step" if path.exists() else "hook" if Path(f"{path}{_HOOK}").exists() else None
 
 
 def read_steps(path: Path) -> list[int]:
-    """The times in ns of CLOCK_MONOTONIC at which steps ended, in order; empty if none was told."""
-    who = reporter(path)
-    data = b"" if who is None else Path(f"{path}{_HOOK if who == 'hook' else ''}").read_bytes()
+    """Return the times in ns of CLOCK_MONOTONIC at which steps ended, in order; empty if none was recorded."""
+    source = reporter(path)
+    data = b"" if source is None else Path(f"{path}{_HOOK if source == 'hook' else ''}").read_bytes()
     return [ns for (ns,) in _RECORD.iter_unpack(data[: len(data) // _RECORD.size * _RECORD.size])]
 
 
 def forget(path: Path) -> None:
-    """Remove what was told."""
+    """Remove the recorded steps."""
     for name in (path, Path(f"{path}{_HOOK}"), Path(f"{path}.model")):
         name.unlink(missing_ok=True)
 
 
 def environment(steps_file: Path, *, hook: bool, given: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """What to add to a program's environment so that its steps are told.
+    """Return the variables to add to a program's environment to record its steps.
 
     Args:
-        steps_file: written by the program. hook: also count `optimizer.step()` of torch, in Python programs.
-        given: the environment that this is added to.
+        steps_file: the file to record to. hook: also count `optimizer.step()` of torch, in Python programs.
+        given: the environment to be extended.
     """
     added = {STEPS_FILE: str(steps_file)}
     if hook:

@@ -20,21 +20,20 @@ Emit = Callable[[dict[str, Any]], None]
 
 @dataclass(frozen=True)
 class Outcome:
-    """What one worker measured.
+    """The measurements of one worker.
 
     Attributes:
-        window_begin_ns, window_end_ns: on the shared clock, around the measured steps.
-        window: sums over the measured steps: compute_ns, stall_ns, payload_bytes, messages_sent, and of exchanges
-            blocks_expected and blocks_lost.
+        window_begin_ns, window_end_ns: begin and end of the measured steps on the shared clock.
+        window: sums over the measured steps: compute_ns, stall_ns, payload_bytes, messages_sent, and for datagram
+            exchanges blocks_expected and blocks_lost.
         total: the same over all steps and the final drain.
-        final_loss: mean local loss over the last tenth of all steps (at least one), None without learning.
-        accuracy: after the last step and the drain; None without learning.
+        final_loss: mean local loss over the last tenth of all steps (at least one); None if no model is trained.
+        accuracy: accuracy after the last step and the drain; None if no model is trained.
         replica_spread: after the drain, the largest distance of this rank's parameters from the mean over the
-            ranks, relative to the largest parameter; rounding apart, 0 for algorithms whose replicas agree. None
-            where parameters are phantoms.
-        messages: of rank 0, what it sent and received in its first steps (`workloads.comm.meter.Message`); of the
-            other ranks, nothing.
-        slowed_ns: of each entry of `Job.slow`, on the shared clock, as `compute.slowdown.Slowdowns.turned_ns`.
+            ranks, relative to the largest parameter. Except for rounding, it is 0 for algorithms whose replicas agree.
+            None for vectors without payload.
+        messages: for rank 0, the messages of its first steps (`workloads.comm.meter.Message`); empty for other ranks.
+        slowed_ns: for each entry of `Job.slow`, times on the shared clock (`compute.slowdown.Slowdowns.turned_ns`).
     """
 
     window_begin_ns: int
@@ -49,7 +48,7 @@ class Outcome:
 
 
 def warm_up(comm: MeteredComm, job: Job, like: Vector) -> None:
-    """Open TCP's windows on every channel with messages of the size of `like`, then line all workers up."""
+    """Open TCP's windows on every channel with messages of the size of `like`, then synchronise all workers."""
     for _ in range(job.warm_rounds):
         buffers = [like.new_zeros(like.numel()) for _ in range(job.warm_in_flight)]
         for work in [comm.all_reduce(buffer) for buffer in buffers]:
@@ -66,9 +65,9 @@ def train(
     clock: Clock,
     emit: Emit,
 ) -> Outcome:
-    """Run `job.steps` steps; `emit` gets one row a step.
+    """Run `job.steps` steps; `emit` is called with one row per step.
 
-    Evaluations drain the pipeline, so none happens before the measured window is over.
+    Evaluations drain the pipeline, so there are none before the end of the measured window.
     """
     m = task.w.clone().zero_()
     replica = Replica(w=task.w, m=m, optimizer=optimizer, comm=comm, shapes=task.shapes, seed=job.seed)
@@ -124,13 +123,13 @@ def _spread(w: Vector, comm: MeteredComm) -> float | None:
 
 
 def make_optimizer(job: Job) -> Optimizer:
-    """The optimiser that `job.train` describes."""
+    """Return the optimiser that `job.train` describes."""
     return make(configured(job.train, job.steps))
 
 
 def _evaluates(job: Job, step: int) -> bool:
     done = step + 1
-    measured = done >= job.window_begin + job.window_steps  # one before would leave the window half a pipeline
+    measured = done >= job.window_begin + job.window_steps  # an earlier one would drain the pipeline in the window
     return job.eval_every > 0 and done % job.eval_every == 0 and done < job.steps and measured
 
 

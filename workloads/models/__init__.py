@@ -1,1 +1,1 @@
-"""Built-in models. Their shapes are known without importing torch."""
+"""Built-in models. Their shapes are available without importing torch."""

@@ -1,4 +1,4 @@
-"""The workloads that have a name, with the sources of their numbers. Imports no torch."""
+"""The built-in workloads, with the sources of their numbers. Imports no torch."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ class Builtin:
 
     Attributes:
         description: one line with the sources of its numbers.
-        tensors: its parameter tensors, in registration order.
-        step_time_s: mean duration of a step, emulated unless the spec says otherwise.
-        dataset: what it learns from, or None if it learns nothing.
-        make: makes the learner of one worker, where it learns.
-        check: whether a folder holds the data set; None where it is bundled.
+        tensors: returns its parameter tensors, in registration order.
+        step_time_s: mean duration of a step in seconds, emulated unless the spec asks for real compute.
+        dataset: the data set it trains on; None if it trains no model.
+        make: builds the learner of one worker; None if it trains no model.
+        check: checks that a folder holds the data set; None if the data set is bundled.
         folds: whether `train.folds` can cut its data.
         step_cv: coefficient of variation of the duration.
     """
@@ -44,20 +44,20 @@ class Builtin:
 
 BUILTINS: Mapping[str, Builtin] = {
     "resnet50-v100": Builtin(
-        "ResNet-50 on one V100: 25 557 032 parameters in 161 tensors (He et al. 2016), 300 ms a step "
-        "(published: Zhu, Lu, Lin, Han 2019), timing only",
+        "ResNet-50 on one V100, timing only: 25 557 032 parameters in 161 tensors (He et al. 2016), 300 ms per step "
+        "(published: Zhu, Lu, Lin, Han 2019)",
         resnet50.tensors,
         0.3,
     ),
     "resnet50-sgp-poster": Builtin(
-        "ResNet-50 on a node of 8 V100 with 311 ms a step that varies by 83 %: fitted, with the profile sgp-poster, to "
-        "the all-reduce times on 4 and 32 nodes of Assran et al. 2019 (SGP, ICML poster), timing only",
+        "ResNet-50 on a node of 8 V100, timing only: 311 ms per step, varying by 83 %; fitted, with the profile "
+        "sgp-poster, to the all-reduce times on 4 and 32 nodes of Assran et al. 2019 (SGP, ICML poster)",
         resnet50.tensors,
         0.3113,
         step_cv=0.8275,
     ),
     "digits-cnn": Builtin(
-        "a small CNN that learns scikit-learn's 8x8 digits for real; 20 ms a step (assumed)",
+        "a small CNN that really trains on scikit-learn's 8x8 digits; 20 ms per step (assumed)",
         digits_cnn.tensors,
         digits_cnn.STEP_TIME_S,
         digits_cnn.DATASET,
@@ -65,16 +65,16 @@ BUILTINS: Mapping[str, Builtin] = {
         folds=True,
     ),
     "gpt-char": Builtin(
-        "a small transformer (107 392 parameters) that learns generated text character by character for real; 200 ms a "
-        "step (assumed)",
+        "a small transformer (107 392 parameters) that really trains on generated text, character by character; 200 ms "
+        "per step (assumed)",
         gpt_char.tensors,
         gpt_char.STEP_TIME_S,
         gpt_char.DATASET,
         gpt_char.make,
     ),
     "resnet110-cifar10": Builtin(
-        "ResNet-110 (1 727 962 parameters, He et al. 2016) that learns CIFAR-10 for real from the folder that "
-        "workload.data names; 100 ms a step (assumed)",
+        "ResNet-110 (1 727 962 parameters, He et al. 2016) that really trains on CIFAR-10, in the folder "
+        "workload.data; 100 ms per step (assumed)",
         resnet110.tensors,
         resnet110.STEP_TIME_S,
         resnet110.DATASET,
@@ -82,8 +82,8 @@ BUILTINS: Mapping[str, Builtin] = {
         cifar10.check,
     ),
     "resnet50-imagenet": Builtin(
-        "ResNet-50 (25 557 032 parameters, He et al. 2016) that learns ImageNet for real from the folder that "
-        "workload.data names; 300 ms a step (published for a V100: Zhu, Lu, Lin, Han 2019)",
+        "ResNet-50 (25 557 032 parameters, He et al. 2016) that really trains on ImageNet, in the folder "
+        "workload.data; 300 ms per step (published for a V100: Zhu, Lu, Lin, Han 2019)",
         resnet50.tensors,
         0.3,
         resnet50.DATASET,

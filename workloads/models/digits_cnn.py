@@ -1,7 +1,7 @@
-"""A small convolutional network for 8x8 digits, small enough to learn in seconds on one core.
+"""A convolutional network for 8x8 digits, small enough to train in seconds on one core.
 
-No batch norm: its running statistics are not parameters, so no algorithm would average them and each worker
-would be evaluated with statistics of its own shard.
+It has no batch norm: running statistics are not parameters, so no algorithm would average them, and each worker would
+be evaluated with the statistics of its own shard.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 DATASET = "digits"
 STEP_TIME_S = 0.02
-"""Assumed: ten times what a batch of 32 takes on one core (2 ms), so that many workers can share a core."""
+"""Assumed: ten times what a batch of 32 takes on one core (2 ms), so many workers can share a core."""
 
 _SIDE = 8
 _CHANNELS = (1, 16, 32)
@@ -45,10 +45,10 @@ def tensors() -> tuple[ParameterTensor, ...]:
 
 
 def make(portion: Portion) -> Learner:
-    """The learner of one worker.
+    """Build the learner of one worker.
 
-    Initial parameters depend on the seed alone, the division of the data on it and the number of workers, and the
-    order of batches on the rank as well. Each has a random stream of its own and none touches the global one.
+    Initial parameters depend on the seed alone; the division of the data also on the number of workers; the order of
+    batches also on the rank. Each has its own random stream, and none uses the global one.
     """
     import torch
 

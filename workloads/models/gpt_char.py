@@ -1,7 +1,7 @@
 """A small transformer that predicts the next character (after Radford et al. 2019, GPT-2: pre-norm blocks, GELU).
 
-No dropout: learning is short here and the text is cheap. Layer norm has no running statistics, so replicas whose
-parameters agree, agree.
+It has no dropout, because trainings are short and text is plentiful. Layer norm has no running statistics, so replicas
+with equal parameters are equal.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 DATASET = "generated text"
 STEP_TIME_S = 0.2
-"""Assumed: ten times what a batch of 32 takes on one core (20 ms), so that many workers can share a core."""
+"""Assumed: ten times what a batch of 32 takes on one core (20 ms), so many workers can share a core."""
 
 _BLOCKS = 2
 _WIDTH = 64
@@ -33,7 +33,7 @@ _STD = 0.02
 
 
 def tensors() -> tuple[ParameterTensor, ...]:
-    """Its 29 parameter tensors (107 392 elements), with the multiply-adds of their layers' backward pass a sample."""
+    """Its 29 parameter tensors (107 392 elements), with the multiply-adds of their layers' backward pass per sample."""
     symbols = len(ALPHABET)
     blocks = [tensor for block in range(_BLOCKS) for tensor in _block(f"blocks.{block}")]
     return (
@@ -65,7 +65,7 @@ def _norm(name: str) -> Iterator[ParameterTensor]:
 
 
 def make(portion: Portion) -> Learner:
-    """The learner of one worker. Its accuracy is the share of next characters that it predicts right."""
+    """Build the learner of one worker. Its accuracy is the share of next characters predicted correctly."""
     import torch
     from torch.nn.functional import cross_entropy
 
@@ -133,7 +133,7 @@ def module_of(generator: torch.Generator) -> nn.Module:
 
 
 def _initialise(module: nn.Module, generator: torch.Generator) -> None:
-    """As GPT-2: normal weights, smaller where a block adds to the stream."""
+    """Initialise as GPT-2: normal weights, smaller in layers that add to the residual stream."""
     from torch import nn
 
     for name, parameter in module.named_parameters():

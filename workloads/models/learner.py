@@ -1,4 +1,4 @@
-"""What a model brings along to be trained here: the contract of `model = "package.module:make"`."""
+"""The contract of a user's model: `model = "package.module:make"`."""
 
 from __future__ import annotations
 
@@ -19,25 +19,24 @@ class LearnerError(ValueError):
 class Learner(NamedTuple):
     """A module, its data and its goal.
 
-    `make(rank, world_size, seed, batch_size)` returns one, or a plain tuple of the same three or four
-    members::
+    `make(rank, world_size, seed, batch_size)` returns one, or a plain tuple of the same three or four members::
 
         def make(rank, world_size, seed, batch_size):
             module = torch.nn.Linear(64, 10)
             batches = DataLoader(my_data[rank::world_size], batch_size, shuffle=True)
             return module, batches, torch.nn.functional.cross_entropy
 
-    `make` is called with torch's global random state set from `seed` alone, so modules built before anything
-    else is drawn start equal on all ranks. Then that state is set from `seed` and `rank`, so that shuffling
-    and dropout differ between ranks and repeat between runs. The data are the business of `make`: shard them
-    by `rank`.
+    Before `make`, torch's global random state is set from `seed` alone, so modules built before any other draw start
+    equal on all ranks. After it, the state is set from `seed` and `rank`, so shuffling and dropout differ between ranks
+    and repeat between runs. `make` has to shard its data by `rank`.
 
     Attributes:
         module: its trainable parameters are float32, on the CPU. Buffers (batch norm's running statistics)
             stay local to each worker: no algorithm averages them.
         batches: pairs (inputs, targets); iterated again whenever they end.
-        loss: `loss(module(inputs), targets)` is one number to minimise, the mean over the batch.
-        evaluate: test accuracy in [0, 1]; called without autograd and in evaluation mode. None: no accuracy.
+        loss: `loss(module(inputs), targets)` is the number to minimise, a mean over the batch.
+        evaluate: returns the test accuracy in [0, 1]; called without autograd and in evaluation mode. None reports no
+            accuracy.
     """
 
     module: torch.nn.Module
@@ -47,14 +46,14 @@ class Learner(NamedTuple):
 
 
 def trainable(module: torch.nn.Module) -> dict[str, torch.nn.Parameter]:
-    """The parameters that are trained, by name, in registration order; one that is shared appears once."""
+    """Return the trainable parameters by name, in registration order; a shared one appears once."""
     return {name: p for name, p in module.named_parameters() if p.requires_grad}
 
 
 def parameter_tensors(module: torch.nn.Module) -> tuple[ParameterTensor, ...]:
-    """The trainable parameters as tensors to send.
+    """Return the trainable parameters as tensors to send.
 
-    Assumption: the backward pass spends on each a time in proportion to its number of elements.
+    Assumption: the backward pass spends time on each in proportion to its number of elements.
     """
     return tuple(ParameterTensor(name, tuple(p.shape), float(p.numel())) for name, p in trainable(module).items())
 
@@ -63,8 +62,7 @@ def make_learner(path: str, rank: int, world_size: int, seed: int, batch_size: i
     """Import `make` from `path`, "package.module:make", call it and check what it returns.
 
     Raises:
-        LearnerError: `path` is malformed or cannot be imported, or `make` raises, or it returns something
-            else than a learner.
+        LearnerError: `path` is malformed or cannot be imported, or `make` raises, or it does not return a learner.
     """
     make = _load(path)
     torch.manual_seed(seed)
@@ -82,7 +80,7 @@ def _load(path: str) -> Callable[[int, int, int, int], object]:
         raise LearnerError(f'workload.model: expected "package.module:make", got {path!r}')
     try:
         module = importlib.import_module(module_name)
-    except Exception as error:  # importing runs the module, so anything can come out of it
+    except Exception as error:  # importing runs the module, which can raise anything
         problem = f"{type(error).__name__}: {error}"
         raise LearnerError(f"workload.model: cannot import {module_name!r} of {path!r}: {problem}") from error
     make = getattr(module, name, None)
@@ -96,8 +94,8 @@ def _checked(path: str, made: object) -> Learner:
     where = f"workload.model: {path!r}"
     if not isinstance(made, tuple) or len(made) not in (3, 4):
         raise LearnerError(
-            f"{where} returned {_described(made)}; expected (module, batches, loss) with or without "
-            "an evaluate function after them"
+            f"{where} returned {_described(made)}; expected (module, batches, loss) or "
+            "(module, batches, loss, evaluate)"
         )
     learner = Learner(*made)
     if not isinstance(learner.module, torch.nn.Module):

@@ -15,13 +15,13 @@ from torch.nn.functional import avg_pool2d, max_pool2d, pad
 class BasicBlock(nn.Module):
     """Two 3x3 convolutions beside a shortcut without parameters (section 3.3, option A).
 
-    Where the block halves the image, the shortcut takes every second pixel and fills the new channels with zeros.
+    If the block halves the image, the shortcut takes every second pixel and fills the new channels with zeros.
     """
 
     expansion = 1
 
     def __init__(self, inputs: int, width: int, stride: int) -> None:
-        """`inputs`, `width`: channels before and after."""
+        """Build the block; `inputs` and `width` are its channels before and after."""
         super().__init__()
         self.conv1 = nn.Conv2d(inputs, width, 3, stride, 1, bias=False)
         self.bn1 = nn.BatchNorm2d(width)
@@ -39,7 +39,7 @@ class BasicBlock(nn.Module):
 
 
 class Bottleneck(nn.Module):
-    """1x1, 3x3 and 1x1 convolution beside a shortcut, which is projected where shapes differ (option B).
+    """1x1, 3x3 and 1x1 convolutions beside a shortcut, which is projected if shapes differ (option B).
 
     The stride is in the 3x3 convolution, as PyTorch users train it ("v1.5").
     """
@@ -47,7 +47,7 @@ class Bottleneck(nn.Module):
     expansion = 4
 
     def __init__(self, inputs: int, width: int, stride: int) -> None:
-        """`inputs`: channels before; `width`: of the 3x3 convolution, a quarter of those after."""
+        """Build the block; `inputs`: channels before; `width`: of the 3x3 convolution, a quarter of those after."""
         super().__init__()
         outputs = self.expansion * width
         self.conv1 = nn.Conv2d(inputs, width, 1, bias=False)
@@ -69,12 +69,12 @@ class Bottleneck(nn.Module):
 
 
 class ResNet(nn.Module):
-    """A stem, stages of blocks that each halve the image but the first, and a classifier of what is left of it."""
+    """A stem, stages of blocks (each but the first halves the image), average pooling and a classifier."""
 
     def __init__(
         self, block: type[BasicBlock | Bottleneck], stages: Sequence[tuple[int, int]], classes: int, stem: int
     ) -> None:
-        """`stages`: width and number of blocks of each. `stem`: side of its kernel; one of 7 halves the image twice."""
+        """Build it; `stages`: widths and numbers of blocks; `stem`: side of its kernel (7 halves the image twice)."""
         super().__init__()
         inputs, self._halves = stages[0][0], stem == 7
         self.conv1 = nn.Conv2d(3, inputs, stem, 2 if self._halves else 1, stem // 2, bias=False)
@@ -89,7 +89,7 @@ class ResNet(nn.Module):
         self.fc = nn.Linear(inputs, classes)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """(batch, 3, side, side) to (batch, classes); any side that is large enough works."""
+        """(batch, 3, side, side) to (batch, classes); the side can have any sufficient size."""
         x = self.bn1(self.conv1(x)).relu()
         x = max_pool2d(x, 3, 2, 1) if self._halves else x
         for stage in range(1, self._stages + 1):
@@ -98,7 +98,7 @@ class ResNet(nn.Module):
 
 
 def initialise(module: nn.Module, generator: torch.Generator) -> None:
-    """Convolutions as He et al. 2015 (normal, fan out), batch norm as the identity, the classifier small."""
+    """Initialise convolutions as He et al. 2015 (normal, fan out), batch norm as identity, the classifier small."""
     for part in module.modules():
         if isinstance(part, nn.Conv2d):
             nn.init.kaiming_normal_(part.weight, mode="fan_out", nonlinearity="relu", generator=generator)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 DATASET = "CIFAR-10"
 STEP_TIME_S = 0.1
-"""Assumed: the order of a batch on a GPU of 2016; measure your own, or give step_time."""
+"""Assumed: the order of magnitude of a batch on a GPU of 2016. For your own hardware, set step_time."""
 
 WIDTHS = (16, 32, 64)
 BLOCKS = 18
@@ -52,21 +52,21 @@ def _classifier() -> Iterator[ParameterTensor]:
 
 
 def network() -> ResNet:
-    """6n + 2 layers with n = 18, not initialised."""
+    """Return the uninitialised network of 6n + 2 layers with n = 18."""
     from wanbench.workloads.models.residual import BasicBlock, ResNet
 
     return ResNet(BasicBlock, [(width, BLOCKS) for width in WIDTHS], CLASSES, stem=3)
 
 
 def make(portion: Portion) -> Learner:
-    """The learner of one worker. Raises: WorkloadError: the folder holds no CIFAR-10."""
+    """Build the learner of one worker. Raises: WorkloadError: the folder does not hold CIFAR-10."""
     import torch
 
     from wanbench.workloads.data import cifar10
     from wanbench.workloads.models.learner import Learner
     from wanbench.workloads.models.residual import initialise
 
-    assert portion.folder is not None, "the registry asks for it"
+    assert portion.folder is not None, "the registry requires it"
     data = cifar10.read(portion.folder)
     module = network()
     initialise(module, torch.Generator().manual_seed(torch_seed(portion.seed, "resnet110-cifar10", "init")))

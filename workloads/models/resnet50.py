@@ -1,20 +1,18 @@
-"""ResNet-50 as a list of tensors: sizes of its gradients, and when the backward pass completes them; its learner.
+"""ResNet-50 as a list of tensors (sizes of its gradients, and when the backward pass completes them), and its learner.
 
-The architecture is that of He et al. 2016 (table 1, bottleneck blocks 3-4-6-3) with the stride of a block in
-its 3x3 convolution, which is what PyTorch users train ("v1.5"), for 224x224 images and 1000 classes. Tensors
-are in torchvision's registration order.
+The architecture is that of He et al. 2016 (table 1, bottleneck blocks 3-4-6-3), for 224x224 images and 1000 classes,
+with the stride of a block in its 3x3 convolution as PyTorch users train it ("v1.5"). Tensors are in torchvision's
+registration order.
 
 The work of a tensor is its layer's multiply-adds in the backward pass, for one image:
 
-* convolution: one product of forward size for the gradient of its weight and one for the gradient of its
-  input; the first layer needs no gradient of its input. The same for the fully connected layer, all counted
-  on its weight;
+* convolution: one product of forward size for the gradient of its weight, and one for the gradient of its input,
+  which the first layer does not need. The fully connected layer is counted likewise, all on its weight;
 * batch norm: 5 operations per element of its output (two sums, then x' = a (dy - b - c x)), half on each of
   its two tensors, which complete together.
 
-Assumption: time is proportional to these counts. On a GPU batch norm is bound by memory and takes a larger
-    part of
-the time; it is spread over all layers, so the schedule changes little.
+Assumption: time is proportional to these counts. On a GPU, batch norm is bound by memory and takes a larger share of
+the time. As it is spread over all layers, the schedule changes little.
 """
 
 from __future__ import annotations
@@ -90,21 +88,21 @@ def _classifier() -> Iterator[ParameterTensor]:
 
 
 def network() -> ResNet:
-    """As a module, not initialised."""
+    """Return the uninitialised module."""
     from wanbench.workloads.models.residual import Bottleneck, ResNet
 
     return ResNet(Bottleneck, [(64 * 2**stage, count) for stage, count in enumerate(BLOCKS)], CLASSES, stem=7)
 
 
 def make(portion: Portion) -> Learner:
-    """The learner of one worker. Raises: WorkloadError: the folder does not hold images in ImageNet's layout."""
+    """Build the learner of one worker. Raises: WorkloadError: the folder does not have ImageNet's layout."""
     import torch
 
     from wanbench.workloads.data import imagenet
     from wanbench.workloads.models.learner import Learner
     from wanbench.workloads.models.residual import initialise
 
-    assert portion.folder is not None, "the registry asks for it"
+    assert portion.folder is not None, "the registry requires it"
     images = imagenet.read(portion.folder)
     module = network()
     initialise(module, torch.Generator().manual_seed(torch_seed(portion.seed, "resnet50-imagenet", "init")))

@@ -1,4 +1,4 @@
-"""What is known of a model without making it. Imports no torch."""
+"""Descriptions of models that do not have to be built. Imports no torch."""
 
 from __future__ import annotations
 
@@ -13,8 +13,7 @@ class ParameterTensor:
     Attributes:
         name: as in `named_parameters()`.
         shape: its dimensions.
-        backward_work: its share of the backward pass, in any unit that is common to the model (FLOPs, if
-            known).
+        backward_work: its share of the backward pass, in any unit common to the model (FLOPs, if known).
     """
 
     name: str

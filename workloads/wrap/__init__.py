@@ -1,1 +1,1 @@
-"""An algorithm in a training loop of the user's own."""
+"""`wrap`: an algorithm in a user's own training loop."""

@@ -1,7 +1,7 @@
 """The trainable parameters of a torch optimizer as flat vectors w, m and g, for algorithms to work on.
 
-Parameters and momentum buffers become views of w and m; gradients are copied into g, and then are views of it. Who
-replaces one of them (`load_state_dict` of an optimizer does) is followed: its values are taken over at the next step.
+Parameters and momentum buffers become views of w and m; gradients are copied into g and become views of it. If the
+program replaces one of them, as `load_state_dict` of an optimizer does, the next step copies the new values.
 """
 
 from __future__ import annotations
@@ -18,22 +18,22 @@ _MOMENTUM: Mapping[type[torch.optim.Optimizer], str] = {
 
 
 class WrapError(ValueError):
-    """A model, an optimizer or a checkpoint that `wrap` cannot work with. The message is one line."""
+    """`wrap` cannot work with this model, optimizer or checkpoint. The message is one line."""
 
 
 class FlatParameters:
-    """See the module.
+    """The flat vectors of an optimizer; see the module.
 
     Args:
         optimizer: SGD or AdamW.
-        names: of its parameters, by id, for messages.
+        names: names of its parameters by id, for messages.
 
     Attributes:
         w, m, g: parameters, momentum buffer (zero without momentum), gradient, each of shape (numel,).
-        shapes: of the parameters.
+        shapes: shapes of the parameters.
 
     Raises:
-        WrapError: there is nothing to train, or parameters are not float32 or float64, all alike, in the CPU's memory.
+        WrapError: no parameter is trainable, or parameters are not all float32 or all float64, on the CPU.
     """
 
     def __init__(self, optimizer: torch.optim.Optimizer, names: Mapping[int, str]) -> None:
@@ -50,19 +50,19 @@ class FlatParameters:
         self.follow()
 
     def follow(self) -> None:
-        """Take over the values of parameters and momentum buffers that are no views any more, or not yet.
+        """Copy the values of parameters and momentum buffers that are not views, and make them views.
 
         Raises:
-            WrapError: parameters were added, frozen or released, or their type changed.
+            WrapError: parameters were added, frozen or unfrozen, or their type changed.
         """
         now = self._trainable()
         if len(now) != len(self._parameters) or any(a is not b for a, b in zip(now, self._parameters, strict=True)):
-            raise WrapError("the trainable parameters of the optimizer changed after wrap; freeze and add them before")
+            raise WrapError("the optimizer's trainable parameters changed after wrap; add and freeze them before")
         for parameter, w, m in zip(self._parameters, self._w, self._m, strict=True):
             if parameter.data_ptr() != w.data_ptr():
                 if (parameter.dtype, parameter.device, parameter.shape) != (w.dtype, w.device, w.shape):
                     name = self._name(parameter)
-                    raise WrapError(f"parameter {name}: its type, shape or device changed after wrap; do that before")
+                    raise WrapError(f"parameter {name}: type, shape or device changed after wrap; do that before")
                 w.copy_(parameter.detach())
                 parameter.data = w
             state = self._optimizer.state.get(parameter, {})
@@ -74,7 +74,7 @@ class FlatParameters:
                 state[self._momentum] = m
 
     def collect(self) -> torch.Tensor:
-        """g, filled with the gradients, which become views of it; zero for a parameter that has none.
+        """Fill g with the gradients, which become views of it, and return it; a missing gradient counts as zero.
 
         Raises:
             WrapError: a gradient is sparse.
@@ -85,7 +85,7 @@ class FlatParameters:
                 g.zero_()
             elif grad.layout != torch.strided:
                 name = self._name(parameter)
-                raise WrapError(f"parameter {name} has a sparse gradient; expected a dense one, as of sparse=False")
+                raise WrapError(f"parameter {name} has a sparse gradient; expected a dense one, as with sparse=False")
             elif grad.data_ptr() != g.data_ptr():
                 g.copy_(grad.detach())
             parameter.grad = g
@@ -111,12 +111,12 @@ class FlatParameters:
             if parameter.dtype not in (torch.float32, torch.float64):
                 raise WrapError(
                     f"parameter {name} is {dtype}; expected float32 or float64: keep parameters in full precision "
-                    "and compute in less with torch.autocast"
+                    "and use torch.autocast for the compute"
                 )
             if parameter.dtype != first.dtype:
-                raise WrapError(f"parameter {name} is {dtype}, {self._name(first)} is not; expected one type for all")
+                raise WrapError(f"parameter {name} is {dtype}, {self._name(first)} is not; expected equal types")
             if parameter.device.type != "cpu":
-                raise WrapError(f"parameter {name} is on '{parameter.device}'; wrap works in the CPU's memory so far")
+                raise WrapError(f"parameter {name} is on '{parameter.device}'; wrap supports the CPU only")
 
     def _name(self, parameter: torch.Tensor) -> str:
         return repr(self._names.get(id(parameter), "without a name"))

@@ -1,4 +1,4 @@
-"""The optimizer of a user's own loop, as an algorithm sees it: its settings are read anew at each step."""
+"""The optimizer of a user's own loop, as an algorithm sees it: its settings are read again at each step."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from wanbench.workloads.wrap.flat import WrapError
 
 
 class _Settings(NamedTuple):
-    """What algorithms may ask for of a parameter group."""
+    """The settings of a parameter group that algorithms can use."""
 
     lr: float
     momentum: float
@@ -21,12 +21,12 @@ class _Settings(NamedTuple):
 
 
 class Followed:
-    """An `Optimizer` over a `torch.optim.SGD` or `AdamW`, whose schedulers may change it at any time.
+    """An `Optimizer` over a `torch.optim.SGD` or `AdamW`, whose settings schedulers can change at any time.
 
-    For SGD it also answers as `workloads.compute.optim.SGD` does. The step itself is torch's.
+    For SGD it also has the methods of `workloads.compute.optim.SGD`. Torch takes the step itself.
 
     Raises:
-        WrapError: the optimizer is another one, or has dampening or maximize.
+        WrapError: it is another optimizer, or has dampening or maximize.
     """
 
     def __init__(self, optimizer: torch.optim.Optimizer) -> None:
@@ -40,7 +40,7 @@ class Followed:
 
     @property
     def unequal(self) -> list[str]:
-        """The settings in which parameter groups differ now."""
+        """The settings that currently differ between parameter groups."""
         return [name for name, *values in zip(_Settings._fields, *self._groups, strict=True) if len(set(values)) > 1]
 
     @property
@@ -50,28 +50,28 @@ class Followed:
 
     @property
     def momentum(self) -> float:
-        """beta, or AdamW's beta1; 0 means that the momentum buffer is never touched."""
+        """beta, or AdamW's beta1; with 0 the momentum buffer is never used."""
         return self._one("momentum").momentum
 
     @property
     def nesterov(self) -> bool:
-        """Of SGD."""
+        """Whether SGD uses Nesterov momentum."""
         return self._one("nesterov").nesterov
 
     @property
     def weight_decay(self) -> float:
-        """Coupled with SGD, decoupled with AdamW."""
+        """Weight decay; coupled with SGD, decoupled with AdamW."""
         return self._one("weight_decay").weight_decay
 
     def advance(self, step: int) -> None:
-        """A new step begins. Raises: WrapError if momentum was switched on or off."""
+        """Begin a new step. Raises: WrapError: momentum was switched on or off."""
         del step
         before, self._groups, self._sgd = self._groups, _groups(self._optimizer), None
         if [group.momentum > 0 for group in before] != [group.momentum > 0 for group in self._groups]:
-            raise WrapError("momentum was switched on or off after wrap; do that before")
+            raise WrapError("momentum was switched on or off after wrap; set it before wrap")
 
     def step(self, w: Vector, m: Vector, g: Vector) -> None:
-        """One step of SGD on vectors of an algorithm's own."""
+        """Take one step of SGD on vectors of the algorithm."""
         self._linear().step(w, m, g)
 
     def respond(self, w: float, m: float, g: float = 0.0) -> tuple[float, float]:
@@ -80,17 +80,17 @@ class Followed:
     def _linear(self) -> SGD:
         if self._sgd is None:
             if not self.is_sgd:
-                raise WrapError("an algorithm that repeats the optimizer's step needs torch.optim.SGD")
+                raise WrapError("this algorithm repeats the optimizer's step, which needs torch.optim.SGD")
             settings = self._one(*_Settings._fields)
             self._sgd = SGD(SGDConfig(**{**settings._asdict(), "lr": 1.0}))
-            self._sgd.lr = settings.lr  # 0 is no valid setting of a spec, but schedulers begin with it
+            self._sgd.lr = settings.lr  # a spec cannot set 0, but schedulers begin with it
         return self._sgd
 
     def _one(self, *names: str) -> _Settings:
-        """The settings that all groups share."""
+        """Return the settings, of which all groups must share these. Raises: WrapError."""
         differing = [name for name in self.unequal if name in names]
         if differing:
-            raise WrapError(f"parameter groups differ in {', '.join(differing)}; the algorithm needs one for all")
+            raise WrapError(f"parameter groups differ in {', '.join(differing)}; this algorithm needs equal ones")
         return self._groups[0]
 
 
@@ -100,7 +100,7 @@ def _groups(optimizer: torch.optim.Optimizer) -> list[_Settings]:
 
 def _settings(group: dict[str, Any]) -> _Settings:
     if group["maximize"]:
-        raise WrapError("maximize = True; expected a loss to minimise")
+        raise WrapError("maximize = True; expected False: negate the loss")
     decay = float(group["weight_decay"])
     if "betas" in group:
         return _Settings(float(group["lr"]), float(cast(Any, group["betas"][0])), False, decay)

@@ -1,4 +1,4 @@
-"""`wrap`: an algorithm in a PyTorch training loop of one's own, installed by optimizer hooks."""
+"""`wrap`: an algorithm in a user's own PyTorch training loop, installed by optimizer hooks."""
 
 from __future__ import annotations
 
@@ -9,47 +9,69 @@ from typing import Any
 import torch
 
 from wanbench.workloads.algorithms.base import Algorithm, Replica, Setting
-from wanbench.workloads.algorithms.registry import from_environment
+from wanbench.workloads.algorithms.registry import create, from_environment
 from wanbench.workloads.comm.base import Comm
 from wanbench.workloads.comm.world import copy_from_rank_0, world
+from wanbench.workloads.wrap.call import check_call
 from wanbench.workloads.wrap.flat import FlatParameters, WrapError
 from wanbench.workloads.wrap.optimizer import Followed
 
 SEED = "WANBENCH_SEED"
 
 
-def wrap(model: torch.nn.Module, optimizer: torch.optim.Optimizer, algorithm: Algorithm | None = None) -> Wrapped:
-    """Let `optimizer.step()` follow an algorithm: `wrap(model, optimizer, DTS(delay=4, period=4))`.
+def wrap(
+    model: torch.nn.Module,
+    optimizer: torch.optim.Optimizer,
+    algorithm: Algorithm | str | None = None,
+    **params: Any,
+) -> Wrapped:
+    """Make `optimizer.step()` follow an algorithm, in your own training loop.
 
-    Called once, on every rank, after `torch.distributed.init_process_group("gloo")`. Parameters and buffers of the
-    model become those of rank 0. The loop stays as it is: each `optimizer.step()` is a step of the algorithm, so all
-    ranks make equally many. Before an evaluation, before a checkpoint and at the end, `drain()`.
+    Call it once on every rank, after `torch.distributed.init_process_group("gloo")`. Parameters and buffers of the
+    model are set to those of rank 0. The loop stays as it is: each `optimizer.step()` is one step of the algorithm, so
+    all ranks must make equally many. Call `drain()` before an evaluation, before a checkpoint and at the end.
+
+    Example:
+        >>> wrapped = wrap(model, optimizer, "dts", delay=4, period=4)
+        >>> for inputs, targets in batches:
+        ...     optimizer.zero_grad()
+        ...     loss(model(inputs), targets).backward()
+        ...     optimizer.step()
+        >>> wrapped.drain()
 
     Args:
-        model: not wrapped in anything that averages gradients by itself.
+        model: the bare module, not inside DistributedDataParallel or FSDP, which average gradients themselves.
         optimizer: torch.optim.SGD or torch.optim.AdamW over parameters of the model.
-        algorithm: None takes what the environment names: WANBENCH_ALGORITHM, a kind, and WANBENCH_PARAMS, its
-            parameters as JSON; a spec with `workload.command` sets both. A lone worker then trains without one.
+        algorithm: a name, or an instance such as `DTS(delay=4, period=4)`. None takes the one that the environment
+            names: WANBENCH_ALGORITHM, and WANBENCH_PARAMS with its parameters as JSON. A spec with `workload.command`
+            sets both. A single worker then trains without an algorithm.
+        params: parameters of an algorithm given by name, as in a spec. `wanbench show algorithm NAME` lists them.
+
+    Returns:
+        The wrapped loop, whose `drain` and checkpoints cover the averages in flight.
 
     Raises:
-        WrapError: model or optimizer are not what they should be.
-        AlgorithmError: the environment names no algorithm, or it does not go with optimizer or number of workers.
-        CommError: there is no process group, or not of gloo.
+        TypeError: the call is wrong; the message shows the right one.
+        WrapError: wrap cannot work with this model or optimizer.
+        AlgorithmError: no such algorithm or parameter, or it does not support this optimizer or number of workers.
+        CommError: there is no process group, or its backend is not gloo.
     """
+    check_call(model, optimizer, algorithm, params)
+    chosen = create(algorithm, params) if isinstance(algorithm, str) else algorithm
     _check(model, optimizer)
     comm = world()
-    if algorithm is None:
+    if chosen is None:
         named = from_environment(os.environ)
-        algorithm = named if comm.world_size > 1 else Algorithm()
-    return Wrapped(model, optimizer, algorithm, comm, seed=_seed(os.environ), make_equal=copy_from_rank_0)
+        chosen = named if comm.world_size > 1 else Algorithm()
+    return Wrapped(model, optimizer, chosen, comm, seed=_seed(os.environ), make_equal=copy_from_rank_0)
 
 
 class Wrapped:
-    """An algorithm at work in a training loop; made by `wrap`.
+    """An algorithm at work in a training loop, as returned by `wrap`.
 
     Attributes:
-        algorithm: which.
-        steps: how many the optimizer has made.
+        algorithm: the algorithm that runs.
+        steps: number of steps that the optimizer has made.
     """
 
     def __init__(
@@ -65,10 +87,11 @@ class Wrapped:
         """Install the hooks.
 
         Args:
-            model, optimizer, algorithm: as of `wrap`.
-            comm: the peers.
-            seed: equal on all ranks.
-            make_equal: gives the model's parameters and buffers the same values on all ranks.
+            model, optimizer: as for `wrap`.
+            algorithm: an instance.
+            comm: connects the peers.
+            seed: must be equal on all ranks.
+            make_equal: sets the model's parameters and buffers to the same values on all ranks.
         """
         followed = Followed(optimizer)
         names = {id(parameter): name for name, parameter in model.named_parameters()}
@@ -85,12 +108,14 @@ class Wrapped:
             algorithm.start(self._replica)
         optimizer.register_step_pre_hook(self._before_step)
         optimizer.register_step_post_hook(self._after_step)
-        # torch.amp.GradScaler then leaves it to the step what to do with an overflow, and never skips one.
+        # torch.amp.GradScaler then never skips a step: the step itself handles an overflow.
         optimizer._step_supports_amp_scaling = True  # type: ignore[attr-defined]
 
     @torch.no_grad()
     def drain(self) -> None:
-        """Wait for everything in flight and apply it; all ranks do this after the same step. Training may go on.
+        """Wait for all averages in flight and apply them. Training may continue afterwards.
+
+        All ranks must call this after the same step.
 
         Raises:
             CommError: a peer is gone.
@@ -100,29 +125,34 @@ class Wrapped:
         self._drained = True
 
     def state_dict(self) -> dict[str, Any]:
-        """What this rank's algorithm knows, after `drain`; it goes beside the model's and the optimizer's.
+        """Return the state of this rank's algorithm, to store beside those of the model and the optimizer.
 
-        Numbers, text, lists, tables and tensors, so that `torch.load` reads it with `weights_only`.
+        Call `drain` first. The state holds numbers, text, lists, dicts and tensors only, so `torch.load` reads it with
+        `weights_only=True`.
 
         Raises:
             WrapError: steps were made since the last `drain`.
-            AlgorithmError: an algorithm of one's own keeps what cannot be stored.
+            AlgorithmError: your own algorithm keeps something that cannot be stored.
         """
         self._refuse_in_flight("state_dict")
         return {**self._identity(), "steps": self.steps, "state": self.algorithm.state_dict()}
 
     @torch.no_grad()
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from a checkpoint of this rank, after `load_state_dict` of model and optimizer.
+        """Continue from a checkpoint of this rank. Load the states of model and optimizer first.
+
+        Args:
+            state: as returned by `state_dict` on this rank.
 
         Raises:
-            WrapError: it is that of another algorithm, rank or number of workers, or steps were made since `drain`.
-            AlgorithmError: as of `state_dict`.
+            WrapError: the checkpoint is of another algorithm, rank or number of workers, or steps were made since the
+                last `drain`.
+            AlgorithmError: the checkpoint lacks something.
         """
         self._refuse_in_flight("load_state_dict")
         for name, here in self._identity().items():
             if state.get(name) != here:
-                raise WrapError(f"checkpoint: {name} is {state.get(name)!r}, expected {here!r}")
+                raise WrapError(f"checkpoint: {name} is {state.get(name)!r}, but this is {here!r}")
         self._flat.follow()
         self.algorithm.load_state_dict(state["state"])
         self.steps, self._drained = state["steps"], True
@@ -138,7 +168,7 @@ class Wrapped:
     @torch.no_grad()
     def _before_step(self, optimizer: torch.optim.Optimizer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         if any(closure is not None for closure in (*args[1:], kwargs.get("closure"))):
-            raise WrapError("optimizer.step(closure): expected a step without one, after loss.backward()")
+            raise WrapError("optimizer.step(closure) is not supported; call loss.backward(), then optimizer.step()")
         self._flat.follow()
         g = self._flat.collect()
         _unscale(optimizer, g)
@@ -160,7 +190,7 @@ class Wrapped:
 def _seed(environment: Mapping[str, str]) -> int:
     text = environment.get(SEED, "0")
     if not text.isdecimal():
-        raise WrapError(f"{SEED}={text}; expected a whole number, 0 or more")
+        raise WrapError(f"{SEED}={text}: expected a whole number, 0 or more")
     return int(text)
 
 
@@ -168,13 +198,13 @@ def _check(model: torch.nn.Module, optimizer: torch.optim.Optimizer) -> None:
     for module in model.modules():
         name = type(module).__name__
         if name in ("DistributedDataParallel", "FullyShardedDataParallel"):
-            raise WrapError(f"the model is in a {name}, which averages by itself; give wrap the model inside")
+            raise WrapError(f"the model is in a {name}, which averages gradients itself; pass the module inside it")
     if any(isinstance(getattr(hook, "__self__", None), Wrapped) for hook in _hooks(optimizer)):
-        raise WrapError("this optimizer is wrapped already")
+        raise WrapError("this optimizer is already wrapped; call wrap once")
     own = {id(parameter) for parameter in model.parameters()}
     for group in optimizer.param_groups:
         if any(id(parameter) not in own for parameter in group["params"]):
-            raise WrapError("the optimizer has parameters that are not the model's; make it from model.parameters()")
+            raise WrapError("the optimizer has parameters that the model lacks; make it from model.parameters()")
 
 
 def _hooks(optimizer: torch.optim.Optimizer) -> Iterable[object]:
@@ -184,7 +214,7 @@ def _hooks(optimizer: torch.optim.Optimizer) -> Iterable[object]:
 def _setting(followed: Followed, comm: Comm, flat: FlatParameters) -> Setting:
     unequal = followed.unequal
     kind = "sgd" if followed.is_sgd else "adamw"
-    if unequal:  # no algorithm that needs SGD's linearity can do with these
+    if unequal:  # algorithms that need SGD's linearity refuse this
         kind += f" with parameter groups that differ in {' and '.join(unequal)}"
     return Setting(
         workers=comm.world_size,
@@ -198,7 +228,7 @@ def _setting(followed: Followed, comm: Comm, flat: FlatParameters) -> Setting:
 
 
 def _unscale(optimizer: torch.optim.Optimizer, g: torch.Tensor) -> None:
-    """What `torch.amp.GradScaler` asks for: an overflow counts as a zero gradient, so that the ranks stay in step."""
+    """Do what `torch.amp.GradScaler` leaves to the step: an overflow counts as a zero gradient on this rank."""
     found_inf, scale = getattr(optimizer, "found_inf", None), getattr(optimizer, "grad_scale", None)
     if scale is not None:
         g.mul_(float(scale.double().reciprocal()))

@@ -112,7 +112,7 @@ def test_list_gives_every_algorithm_and_compressor_one_line_with_its_source():
     assert data("list", "algorithms")["sgp"].endswith(
         "[Assran, Loizou, Ballas and Rabbat, Stochastic Gradient Push, ICML 2019]"
     )
-    assert data("list", "compressors")["topk"].startswith("([ratio])  C(v) keeps the k")
+    assert data("list", "compressors")["topk"].startswith("([ratio])  Sends the largest elements")
 
 
 def test_show_gives_equation_parameters_defaults_source_and_the_papers_symbols():
@@ -134,8 +134,8 @@ def test_show_gives_equation_parameters_defaults_source_and_the_papers_symbols()
     ("kind", "said"),
     [
         ("dts", "steps wait"),
-        ("sgp", "steps wait, or go on: with a `wait`, which each share that is due costs so much"),
-        ("rps", "steps go on: after the deadline of each exchange, without the blocks of that peer"),
+        ("sgp", "steps wait; with `wait` they continue, after waiting that long for each share that is due"),
+        ("rps", "steps continue without that peer's blocks, after the deadline of each exchange"),
     ],
 )
 def test_show_says_what_an_algorithm_does_without_a_peer(kind, said):

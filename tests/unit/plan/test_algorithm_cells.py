@@ -112,7 +112,7 @@ def test_a_prediction_is_right_or_absent(kind):
         ("rps = {}", 1, "algorithm=rps, workers=1, rtt=10ms: algorithm 'rps' needs at least 2 workers, got 1"),
         ("rps = { deadline = '5ms', silence = '1ms' }", 2,
          "algorithm=rps-d5ms-s1ms, workers=2, rtt=10ms: algorithm 'rps': deadline = '5ms'; "
-         "expected more than the 5 ms that a datagram is under way"),
+         "expected more than 5 ms, the one-way delay of a datagram"),
         ("gradient-sharing = { block = '6B' }", 2,
          "algorithms.gradient-sharing: algorithm 'gradient-sharing': block = '6B'; expected a multiple of 4 bytes, "
          "the size of a parameter"),

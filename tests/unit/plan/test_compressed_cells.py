@@ -47,10 +47,10 @@ def test_an_impossible_combination_is_refused_before_anything_starts():
     with_it = ("ssgd = {}", 'ssgd = { compression = "powersgd" }')
     assert refusal(with_it) == (
         "x.toml: algorithm=ssgd-powersgd, workers=2, rtt=10ms: algorithm 'ssgd': compression: 'powersgd' needs the "
-        "matrices of a model; a workload by numbers has none, and payload_scale below 1 cuts them up"
+        "matrices of a model; a workload by numbers has none, and a payload_scale below 1 cuts them up"
     )
     dts = ("ssgd = {}", "dts = { delay = 1, period = 1 }\n[train]\noptimizer = 'adamw'")
-    assert refusal(dts).endswith("not 'adamw'; dts with form = \"model\" goes with any")
+    assert refusal(dts).endswith("not 'adamw'; dts with form = \"model\" works with any")
 
 
 def test_the_law_covers_only_messages_that_are_averaged_in_one_round():

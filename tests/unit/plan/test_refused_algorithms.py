@@ -31,7 +31,7 @@ PARAMETERS = [
     ("streaming-diloco", "period = 2, fragments = 4", "period = 2; expected a multiple of fragments = 4"),
     ("streaming-diloco", "period = 6, fragments = 2, delay = 9", "delay = 9; expected less than period = 6"),
     ("olco3", "staleness = -1, period = 1", f"staleness = -1; expected {OR_NONE}"),
-    ("olco3", "staleness = 1, period = 1, two_way = true", "two_way = True; expected a compression with it"),
+    ("olco3", "staleness = 1, period = 1, two_way = true", "two_way = True; expected a compression as well"),
     ("sgp", "peers = 0", f"peers = 0; expected {COUNT}"),
     ("sgp", "wait = '0s'", "wait = '0s'; expected more than 0, or 'forever'"),
     ("rps", "block = '0B'", "block = '0B'; expected more than 0"),
@@ -77,7 +77,7 @@ PARAMETERS = [
     (
         "ecdpsgd",
         "compression = 'topk'",
-        "compression: 'topk' is biased; expected an unbiased one: 'qsgd' or 'terngrad', or 'none'",
+        "compression: 'topk' is biased; expected an unbiased compressor, 'qsgd' or 'terngrad', or 'none'",
     ),
 ]
 UNKNOWN = {

@@ -204,7 +204,7 @@ def test_a_row_describes_the_command_and_leaves_unknown_columns_null():
         ([("H = [1, 8]", "H = [[1]]")], "x.toml: sweep.H: expected text, numbers or true and false, got [1]"),
         ([("H = [1, 8]", "H = [1]\nh = [2]")], "x.toml: sweep.h: WANBENCH_H is what sweep.H is called as well"),
         ([("H = [1, 8]", "H = [1]\nsite = [2]")], "x.toml: sweep.site: WANBENCH_SITE says something else already"),
-        ([("[sweep]", "step_time = '1s'\n[sweep]")], "workload.step_time: not together with command; only name or"),
+        ([("[sweep]", "step_time = '1s'\n[sweep]")], "workload.step_time: not allowed with command; only name or"),
         ([("[sweep]", "warmup = '3'\n[sweep]")], "x.toml: workload.warmup: expected a count of steps, such as"),
         ([("[sweep]", "timeout = '3'\n[sweep]")], "x.toml: workload.timeout: '3' has no unit;"),
         ([("[sweep]", "step_times = 'hok'\n[sweep]")], "x.toml: workload.step_times: expected 'hook', got 'hok'"),

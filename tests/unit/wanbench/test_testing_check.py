@@ -17,16 +17,16 @@ from wanbench.workloads.algorithms.ssgd import SSGD
 
 BASICS = [
     "unknown parameters are refused",
-    "gradients and messages are used only while they are the algorithm's own",
+    "gradients and messages are used only while the algorithm owns them",
     "nothing is in flight after finish",
-    "in_flight bounds what is in flight",
+    "at most in_flight synchronisations are in flight",
 ]
-RESUMED = "a run that goes on from a checkpoint is equal to the bit"
+RESUMED = "a run that continues from a checkpoint is equal to the bit"
 CLAIMS = [
     "replicas agree after finish",
-    "w after finish is that of synchronous SGD",
-    "m after finish is that of synchronous SGD",
-    "the mean of the replicas moves as with synchronous SGD",
+    "w after finish equals that of synchronous SGD",
+    "m after finish equals that of synchronous SGD",
+    "the mean of the replicas moves as in synchronous SGD",
 ]
 
 
@@ -123,7 +123,7 @@ def failure(algorithm, **params):
 def test_late_averages_passed_through_momentum_are_caught():
     message = failure(PassThrough, delay=4)
     assert message.startswith(
-        "pass-through-d4 (workers 3, momentum 0.9): claimed that replicas agree after finish, "
+        "pass-through-d4 (workers 3, momentum 0.9): expected that replicas agree after finish, "
         "but the relative error is "
     )
 
@@ -159,15 +159,15 @@ class Unstorable(Hidden):
 
 def test_an_algorithm_whose_checkpoint_is_not_all_it_knows_is_caught():
     assert failure(Hidden).startswith(
-        "hidden (workers 1, momentum 0): claimed that a run that goes on from a checkpoint is equal to the bit, but it "
-        "is not; if it depends"
+        "hidden (workers 1, momentum 0): expected that a run that continues from a checkpoint is equal to the bit, "
+        "but it is not; if timing"
     )
     with pytest.raises(AlgorithmError, match=r"^algorithm 'unstorable': count is a range_iterator, which a checkpoint"):
         check(Unstorable)
 
 
 def test_a_promise_that_stands_alone_is_refused_rather_than_ignored():
-    with pytest.raises(AlgorithmError, match=r"^algorithm 'old': agrees stands alone; expected it among promises = "):
+    with pytest.raises(AlgorithmError, match=r"^algorithm 'old': agrees is not an attribute; write promises = "):
         type("Old", (Algorithm,), {"agrees": True})
 
 
@@ -177,7 +177,7 @@ class Lonely(Algorithm):
 
 
 def test_replicas_that_never_talk_are_caught():
-    assert failure(Lonely).startswith("lonely (workers 3, momentum 0): claimed that replicas agree after finish, but")
+    assert failure(Lonely).startswith("lonely (workers 3, momentum 0): expected that replicas agree after finish, but")
 
 
 @dataclass
@@ -208,8 +208,8 @@ class Hasty(Algorithm):
 @pytest.mark.parametrize("algorithm", [Retainer, Hasty])
 def test_a_vector_used_while_it_belongs_to_somebody_else_is_caught(algorithm):
     assert failure(algorithm) == (
-        f"{algorithm.kind} (workers 1, momentum 0): claimed that gradients and messages are used only "
-        "while they are the algorithm's own, but w is not finite: one was read before its wait or kept "
+        f"{algorithm.kind} (workers 1, momentum 0): expected that gradients and messages are used only "
+        "while the algorithm owns them, but w is not finite: one was read before its wait, or kept "
         "without a copy"
     )
 
@@ -224,7 +224,7 @@ class Forgetful(Delayed):
 
 def test_messages_left_in_flight_are_caught():
     assert failure(Forgetful, delay=3) == (
-        "forgetful-d3 (workers 1, momentum 0): claimed that nothing is in flight after finish, but 3 operations are"
+        "forgetful-d3 (workers 1, momentum 0): expected that nothing is in flight after finish, but 3 operations are"
     )
 
 
@@ -239,8 +239,8 @@ class Modest(DTS):
 
 def test_more_in_flight_than_said_is_caught():
     assert failure(Modest, delay=8, period=1) == (
-        "modest-d8-p1 (workers 1, momentum 0): claimed that in_flight bounds what is in flight, "
-        "but 9 operations were, not 2"
+        "modest-d8-p1 (workers 1, momentum 0): expected that at most in_flight synchronisations are in "
+        "flight, but 9 operations are, more than 2"
     )
 
 

@@ -192,21 +192,21 @@ def test_a_workload_is_exactly_one_thing(spec, got):
 
 
 def test_of_a_command_nothing_is_known_before_it_runs():
-    refused("workload.command: what a program computes is not known before it runs", {"command": ["train.py"]})
+    refused("workload.command: the compute of a program is not known before it runs", {"command": ["train.py"]})
 
 
 def test_what_goes_with_a_command_goes_with_nothing_else():
     refused(
-        "workload.warmup: not together with name; only command takes it", {"name": "digits-cnn", "warmup": "3 steps"}
+        "workload.warmup: not allowed with name; only command takes it", {"name": "digits-cnn", "warmup": "3 steps"}
     )
     refused(
-        "workload.step_time: not together with command; only name or params or model takes it",
+        "workload.step_time: not allowed with command; only name or params or model takes it",
         {"command": ["train.py"], "step_time": "1s"},
     )
 
 
 def test_tensors_belong_to_numbers():
-    refused("workload.tensors: not together with name; only params takes it", {"name": "digits-cnn", "tensors": 3})
+    refused("workload.tensors: not allowed with name; only params takes it", {"name": "digits-cnn", "tensors": 3})
 
 
 @pytest.mark.parametrize("params", [0, -5, 1.5, "25M", True])
@@ -219,7 +219,7 @@ def test_parameters_are_a_whole_number(params):
 
 def test_more_tensors_than_parameters_are_refused():
     refused(
-        "workload.tensors: 7 tensors cannot share 3 parameters; expected at most as many",
+        "workload.tensors: 7 tensors cannot share 3 parameters; expected at most 3",
         {**NUMBERS, "params": 3, "tensors": 7},
     )
 
@@ -270,7 +270,7 @@ def test_a_variation_is_a_finite_number(cv):
 
 def test_real_compute_takes_no_variation(model):
     refused(
-        "workload.step_cv: real compute varies by itself; give step_time as well to emulate it",
+        "workload.step_cv: real compute has its own variation; add step_time to emulate it",
         {**model, "step_cv": 0.1},
     )
 
@@ -292,8 +292,7 @@ def test_payload_scale_is_no_text():
 
 def test_real_gradients_cannot_be_scaled():
     refused(
-        "workload.payload_scale: 0.1 is not possible where something is learned; "
-        "real gradients cannot be scaled, so leave it at 1",
+        "workload.payload_scale: expected 1, got 0.1; the workload trains a model, and real gradients cannot be scaled",
         {"name": "digits-cnn", "payload_scale": 0.1},
     )
 
@@ -318,11 +317,11 @@ def test_a_wrong_rule_for_shards_is_refused():
 @pytest.mark.parametrize("spec", [NUMBERS, {"model": "a_package:a_model"}, {"name": "resnet50-v100"}])
 def test_only_data_of_ours_are_sharded_here(model, spec):
     ours = "digits-cnn, gpt-char, resnet110-cifar10, resnet50-imagenet"
-    refused(f"train.shards: only {ours} are sharded here; others bring their own data", spec, {"shards": "iid"})
+    refused(f"train.shards: only {ours} take it; other workloads divide their own data", spec, {"shards": "iid"})
 
 
 def test_only_digits_are_cut_into_folds_and_into_at_least_two():
-    refused("train.folds: only digits-cnn is cut into folds", {"name": "gpt-char"}, {"folds": 5})
+    refused("train.folds: only digits-cnn takes it", {"name": "gpt-char"}, {"folds": 5})
     refused("train.folds: expected a whole number of at least 2, got 1", {"name": "digits-cnn"}, {"folds": 1})
 
 
@@ -351,7 +350,7 @@ GOOD = (torch.nn.Linear(2, 2), [], torch.nn.functional.mse_loss)
     [
         (
             GOOD[:2],
-            " returned a tuple of 2; expected (module, batches, loss) with or without an evaluate function after them",
+            " returned a tuple of 2; expected (module, batches, loss) or (module, batches, loss, evaluate)",
         ),
         (("module", *GOOD[1:]), ": expected a torch.nn.Module first, got an object of type str"),
         ((GOOD[0], 3, GOOD[2]), ": expected batches second, got an object of type int"),

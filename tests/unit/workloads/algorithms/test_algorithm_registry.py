@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+import re
 from dataclasses import dataclass, field
 
 import pytest
@@ -10,6 +12,7 @@ from wanbench.workloads.algorithms import registry
 from wanbench.workloads.algorithms.base import Algorithm, AlgorithmError, at_least
 from wanbench.workloads.algorithms.delayed import Delayed
 from wanbench.workloads.algorithms.dts import DTS
+from wanbench.workloads.compression import registry as compressors
 from wanbench.workloads.parameters import describe
 
 
@@ -191,3 +194,10 @@ def test_expanding_refuses_what_creating_refuses():
     with pytest.raises(AlgorithmError) as error:
         registry.expand("delayed", {"delay": [4, -4]})
     assert str(error.value) == "algorithm 'delayed': delay = -4; expected a whole number, 1 or more"
+
+
+@pytest.mark.parametrize("found", [module.find(kind) for module in (registry, compressors) for kind in module.kinds()])
+def test_a_docstring_begins_with_one_short_sentence_on_what_it_is_for(found):
+    first, blank, *rest = inspect.getdoc(found).splitlines()
+    assert re.fullmatch(r"[A-Z-].{,68}\.", first)
+    assert (blank, bool(rest), bool(found.source)) == ("", True, True)

@@ -144,25 +144,25 @@ def test_the_two_rounds_of_powersgd_share_the_delay():
             {},
             {"optimizer": "adamw"},
             "algorithm 'dts': exact compensation needs optimizer 'sgd', not 'adamw'; "
-            'dts with form = "model" goes with any',
+            'dts with form = "model" works with any',
         ),
         (
             {"compression": {"kind": "dgc", "momentum": 0.9}},
             {},
-            "algorithm 'dts': compression: momentum = 0.9; expected 0, because local steps are taken with the "
-            "optimiser's momentum; set train.momentum",
+            "algorithm 'dts': compression: momentum = 0.9; expected 0, because local steps use the "
+            "optimiser's momentum; set train.momentum instead",
         ),
         (
             {"compression": "topk"},
             {"collective": "hierarchical"},
-            "algorithm 'dts': compression: 'topk' needs an all_gather, which collective 'hierarchical' has not; "
+            "algorithm 'dts': compression: 'topk' needs an all_gather, which collective 'hierarchical' lacks; "
             "use one of direct, gloo, ring",
         ),
         (
             {"compression": "powersgd"},
             {"shapes": ((100,),)},
             "algorithm 'dts': compression: 'powersgd' needs the matrices of a model; a workload by numbers has none, "
-            "and payload_scale below 1 cuts them up",
+            "and a payload_scale below 1 cuts them up",
         ),
     ],
 )

@@ -167,7 +167,7 @@ def test_adpsgd_never_moves_the_mean_whoever_meets_whom(workers):
         (
             ADPSGD(),
             {"workers": 4, "collective": "gloo"},
-            "algorithm 'adpsgd' polls for messages, which collective 'gloo' cannot; use 'direct'",
+            "algorithm 'adpsgd' polls for messages, which 'gloo' cannot; use collective 'direct'",
         ),
     ],
 )
@@ -185,7 +185,7 @@ def test_a_wrong_number_of_workers_is_named_in_one_line(algorithm, setting, mess
         (
             lambda: ECDPSGD(compression="topk"),
             "algorithm 'ecdpsgd': compression: 'topk' is biased; "
-            "expected an unbiased one: 'qsgd' or 'terngrad', or 'none'",
+            "expected an unbiased compressor, 'qsgd' or 'terngrad', or 'none'",
         ),
     ],
 )  # fmt: skip

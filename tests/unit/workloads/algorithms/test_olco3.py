@@ -145,15 +145,15 @@ def test_both_ways_train():
 @pytest.mark.parametrize(
     ("params", "message"),
     [
-        ({"two_way": True}, "algorithm 'olco3': two_way = True; expected a compression with it"),
+        ({"two_way": True}, "algorithm 'olco3': two_way = True; expected a compression as well"),
         (
             {"two_way": True, "compression": "powersgd"},
-            "algorithm 'olco3': two_way = True; compressor 'powersgd' works one way only; "
+            "algorithm 'olco3': two_way = True: compressor 'powersgd' works one way only; "
             "expected one whose messages can be decoded one by one, such as 'topk'",
         ),
         (
             {"two_way": True, "compression": "dgc"},
-            "algorithm 'olco3': two_way = True; compressor 'dgc' works one way only; "
+            "algorithm 'olco3': two_way = True: compressor 'dgc' works one way only; "
             "expected one whose messages can be decoded one by one, such as 'topk'",
         ),
         ({"staleness": -1}, "algorithm 'olco3': staleness = -1; expected a whole number, 0 or more"),

@@ -176,12 +176,12 @@ def test_a_parameter_that_cannot_be_is_named(params, line):
         (Setting(workers=1), "algorithm 'rps' needs at least 2 workers, got 1"),
         (
             Setting(workers=2, collective="gloo"),
-            "algorithm 'rps' sends each block to its owner and back in datagrams, as collective 'direct' does in "
-            "streams; expected comm.collective = 'direct', got 'gloo'",
+            "algorithm 'rps' sends each block to its owner and back, as collective 'direct' does; expected "
+            "comm.collective = 'direct', got 'gloo'",
         ),
         (
             Setting(workers=2, rtt_s=2.0),
-            "algorithm 'rps': deadline = '1s'; expected more than the 1000 ms that a datagram is under way",
+            "algorithm 'rps': deadline = '1s'; expected more than 1000 ms, the one-way delay of a datagram",
         ),
     ],
 )
@@ -196,4 +196,4 @@ def test_a_comm_without_datagrams_is_refused():
         all_reduce = all_gather = send = recv = close = GlooComm.close
 
     replica = Replica(w=START.clone(), m=START.clone(), optimizer=None, comm=Deaf())
-    assert refusal(lambda: RPS().start(replica)) == "algorithm 'rps' needs datagrams, which Deaf has not"
+    assert refusal(lambda: RPS().start(replica)) == "algorithm 'rps' needs datagrams, which Deaf lacks"

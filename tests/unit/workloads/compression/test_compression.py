@@ -308,8 +308,8 @@ def test_dgc_sends_messages_of_changing_size():
         ({"kind": "qsgd", "levels": 128}, "compressor 'qsgd': levels = 128; expected a whole number, from 1 to 127"),
         ({"kind": "dgc", "momentum": 1.0}, "compressor 'dgc': momentum = 1.0; expected a number, from 0 to below 1"),
         ({"kind": "powersgd", "rank": 0}, "compressor 'powersgd': rank = 0; expected a whole number, 1 or more"),
-        ({"ratio": 0.1}, "{'ratio': 0.1}; expected a name, or a table such as { kind = \"topk\", ratio = 0.01 }"),
-        (7, '7; expected a name, or a table such as { kind = "topk", ratio = 0.01 }'),
+        ({"ratio": 0.1}, "{'ratio': 0.1}: expected a name, or a table such as { kind = \"topk\", ratio = 0.01 }"),
+        (7, '7: expected a name, or a table such as { kind = "topk", ratio = 0.01 }'),
     ],
 )  # fmt: skip
 def test_a_mistake_is_named_in_one_line(value, message):

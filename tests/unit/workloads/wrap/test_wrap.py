@@ -129,7 +129,7 @@ def test_a_checkpoint_with_averages_in_flight_is_refused():
 
 def test_a_checkpoint_of_another_algorithm_is_refused():
     wrapped, _, _ = one(DTS(3, 2))
-    with pytest.raises(WrapError, match=r"^checkpoint: algorithm is 'dts-d3-p2', expected 'ssgd'$"):
+    with pytest.raises(WrapError, match=r"^checkpoint: algorithm is 'dts-d3-p2', but this is 'ssgd'$"):
         one(SSGD())[0].load_state_dict(wrapped.state_dict())
 
 
@@ -260,7 +260,7 @@ def test_parameter_groups_of_different_rates_go_with_what_does_not_need_one_rate
         one(DTS(4, 4), different)
     assert str(error.value) == (
         "algorithm 'dts': exact compensation needs optimizer 'sgd', not 'sgd with parameter groups that differ in lr "
-        'and weight_decay\'; dts with form = "model" goes with any'
+        'and weight_decay\'; dts with form = "model" works with any'
     )
     _, agreeing = wrapped_run(partial(DTS, 4, 4), groups, dtype=torch.float64)
     assert torch.allclose(agreeing[0], agreeing[1], rtol=0, atol=1e-12)
@@ -270,7 +270,7 @@ def test_groups_that_begin_to_differ_later_are_one_line():
     wrapped, model, optimizer = one(DTS(4, 4), groups)
     optimizer.param_groups[0]["lr"] = 0.5
     model.set_gradients(recorded(1)[1][0, 0])
-    with pytest.raises(WrapError, match=r"^parameter groups differ in lr; the algorithm needs one for all$"):
+    with pytest.raises(WrapError, match=r"^parameter groups differ in lr; this algorithm needs equal ones$"):
         optimizer.step()
     assert wrapped.steps == 0
 
@@ -288,15 +288,15 @@ REFUSED = [
     (torch.optim.LBFGS, None, "optimizer LBFGS: expected torch.optim.SGD or torch.optim.AdamW"),
     (torch.optim.Adam, None, "optimizer Adam: expected torch.optim.SGD or torch.optim.AdamW"),
     (partial(MOMENTUM, dampening=0.1), None, "dampening = 0.1; expected 0"),
-    (partial(ADAMW, maximize=True), None, "maximize = True; expected a loss to minimise"),
+    (partial(ADAMW, maximize=True), None, "maximize = True; expected False: negate the loss"),
     (
         MOMENTUM,
         half,
-        "parameter 'a' is float16; expected float32 or float64: keep parameters in full precision and compute in less "
-        "with torch.autocast",
+        "parameter 'a' is float16; expected float32 or float64: keep parameters in full precision and use "
+        "torch.autocast for the compute",
     ),
-    (MOMENTUM, mixed, "parameter 'b' is float64, 'a' is not; expected one type for all"),
-    (MOMENTUM, lambda model: model.to("meta"), "parameter 'a' is on 'meta'; wrap works in the CPU's memory so far"),
+    (MOMENTUM, mixed, "parameter 'b' is float64, 'a' is not; expected equal types"),
+    (MOMENTUM, lambda model: model.to("meta"), "parameter 'a' is on 'meta'; wrap supports the CPU only"),
     (MOMENTUM, lambda model: model.requires_grad_(False), "the optimizer has no trainable parameters"),
 ]
 
@@ -311,7 +311,10 @@ def test_what_wrap_cannot_work_with_is_one_line(optimizer, change, message):
 
 def test_a_closure_is_refused():
     _, _, optimizer = one(SSGD())
-    with pytest.raises(WrapError, match=r"^optimizer\.step\(closure\): expected a step without one, after loss"):
+    with pytest.raises(
+        WrapError,
+        match=r"^optimizer\.step\(closure\) is not supported; call loss",
+    ):
         optimizer.step(lambda: 0.0)
 
 
@@ -360,16 +363,16 @@ def test_a_model_in_distributed_data_parallel_is_refused():
     inner = torch.nn.Linear(2, 2)
     ddp = type("DistributedDataParallel", (torch.nn.Module,), {})()
     ddp.module = inner
-    with pytest.raises(WrapError, match=r"^the model is in a DistributedDataParallel, which averages by itself; give"):
+    with pytest.raises(WrapError, match=r"^the model is in a DistributedDataParallel, which averages gradients"):
         wanbench.wrap(ddp, torch.optim.SGD(ddp.parameters(), lr=0.1), SSGD())
 
 
 def test_an_optimizer_of_another_model_or_wrapped_already_is_refused():
     other = torch.nn.Linear(2, 2)
-    with pytest.raises(WrapError, match=r"^the optimizer has parameters that are not the model's; make it from model"):
+    with pytest.raises(WrapError, match=r"^the optimizer has parameters that the model lacks; make it from model"):
         wanbench.wrap(torch.nn.Linear(2, 2), torch.optim.SGD(other.parameters(), lr=0.1), SSGD())
     _, model, optimizer = one(SSGD())
-    with pytest.raises(WrapError, match=r"^this optimizer is wrapped already$"):
+    with pytest.raises(WrapError, match=r"^this optimizer is already wrapped; call wrap once$"):
         wanbench.wrap(model, optimizer, SSGD())
 
 
@@ -383,9 +386,9 @@ def test_the_environment_names_the_algorithm():
 @pytest.mark.parametrize(
     ("environment", "message"),
     [
-        ({}, "no algorithm: name one, as in wrap(model, optimizer, SSGD()), set WANBENCH_ALGORITHM=ssgd, or run under"),
+        ({}, 'no algorithm: name one, as in wrap(model, optimizer, "ssgd"), set WANBENCH_ALGORITHM=ssgd, or run under'),
         ({"WANBENCH_ALGORITHM": "sgd"}, "WANBENCH_ALGORITHM=sgd: algorithm 'sgd' is unknown; did you mean"),
-        ({"WANBENCH_ALGORITHM": "dts", "WANBENCH_PARAMS": "4"}, "WANBENCH_PARAMS=4; expected a JSON object, such as {"),
+        ({"WANBENCH_ALGORITHM": "dts", "WANBENCH_PARAMS": "4"}, "WANBENCH_PARAMS=4: expected a JSON object, such as {"),
     ],
 )
 def test_an_environment_that_names_none_is_one_line(environment, message):
