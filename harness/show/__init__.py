@@ -1,9 +1,10 @@
-"""Everything that people look at.
+"""Results as people read them.
 
 Layout
-    decision.py    the best algorithm of every network, which comes first
-    tables.py      results as text; comparison.py: a comparison; changes.py: what changed when; grid.py: aligned columns
+    headline.py    the best algorithm on every network, which comes first
+    tables.py      results as text; comparison.py: two values of an axis; timeline_table.py: changes over time;
+                   grid.py: aligned columns, widths and units
     figures/       results as figures
-    report/        one page of a run
+    report/        one HTML page per run
     papers/        figure sets of papers, from recorded runs
 """
