@@ -135,13 +135,8 @@ def _payload(rows: Sequence[Row], expected: Mapping[str, str]) -> Verdicts:
     for slug, group in _cells(_ok(rows)):
         row = group[0]
         if row["collective"] == "gloo" and row["payload_scale"] < 1 and row["testbed"] in _REAL:
-            yield (
-                slug,
-                (
-                    f"gloo with payload_scale {row['payload_scale']:g} does not represent {row['workload']}; publish it "
-                    "under its message size, or use the direct collective"
-                ),
-            )
+            what = f"gloo with payload_scale {row['payload_scale']:g} does not represent {row['workload']}"
+            yield slug, f"{what}; publish it under its message size, or use the direct collective"
 
 
 def _network(rows: Sequence[Row], expected: Mapping[str, str]) -> Verdicts:

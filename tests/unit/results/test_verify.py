@@ -284,4 +284,4 @@ def test_a_run_whose_spec_cannot_be_read_is_refused_in_one_line(tmp_path, conten
     path.write_text(content)
     said = refused("verify", "smoke")
     assert said.startswith("wanbench: results/smoke/spec.resolved.json: cannot be read (")
-    assert said.endswith("); `wanbench run` of the same experiment writes it")
+    assert said.endswith("); run the same experiment again to write it")

@@ -198,8 +198,8 @@ def test_results_of_another_schema_are_refused_in_a_line(tmp_path):
     folder = write_run(tmp_path / "results" / "t", small())
     (folder.path / "manifest.json").write_text(json.dumps({**MANIFEST, "schema": 0}))
     said = (
-        "wanbench: results/t: results of schema 0, this wanbench reads schema 1; "
-        "read it with the version that wrote it, or measure again with --fresh"
+        "wanbench: results/t: the results have schema 0, but this wanbench reads schema 1; "
+        "read them with the version that wrote them, or measure again with --fresh"
     )
     assert refused("report", "t") == refused("results", "t") == refused("report") == said
 
