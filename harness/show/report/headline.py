@@ -33,12 +33,12 @@ class Best:
 _TITLES = {
     "where": "network",
     "best": "best algorithm",
-    "params": "parameters",
     "scalability": "scalability",
     "speed_up": "speed-up\nover ssgd",
     "accuracy": "accuracy\nagainst ssgd",
     "sent": "sent per step\nper worker",
     "also": "equally fast",
+    "params": "parameters",
 }
 _NOTHING = {"-", "none", "not measured"}
 
