@@ -82,9 +82,7 @@ def against_baseline(work: Work, path: Path, *, accept: bool) -> Report:
         note = _advice(path, known is None, findings)
     notes = [note] if note else []
     if any(row["testbed"] != "virtual" for row in rows):
-        notes.append(
-            "emulated step times vary and were not compared; use --testbed virtual, or --base and --head"
-        )
+        notes.append("emulated step times vary and were not compared; use --testbed virtual, or --base and --head")
     return Report(spec.name, f"against {path}", tuple(findings), work.claims(rows), notes=tuple(notes),
                   files={"results": str(folder.path), "baseline": str(path)})  # fmt: skip
 

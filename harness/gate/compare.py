@@ -36,9 +36,7 @@ def compare(work: Work, base: str, head: str, out: Path) -> Report:
         return _recorded(work, *[side for side in known if side is not None])
     for side, source in zip(known, (base, head), strict=True):
         if side is not None:
-            raise SpecError(
-                f"{source}: a run folder can only be compared with another run folder"
-            )
+            raise SpecError(f"{source}: a run folder can only be compared with another run folder")
     check_host(work.cells)
     with ExitStack() as stack:
         stack.enter_context(RunFolder(work.folder).lock())

@@ -1,4 +1,4 @@
-"""`wanbench check` as a CI job runs it: a repository, its revisions, a baseline, exit codes. On the simulated clock."""
+"""`wanbench check` as a CI job runs it: repository, revisions, baseline and exit codes, on the simulated clock."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _quiet = SSGD.gradient
 
 
 def _chatty(self, g):
-    """One more message of one element each synchronisation."""
+    """Send one more message of one element per synchronisation."""
     averaged = _quiet(self, g)
     self.replica.comm.all_reduce(g.new_zeros(1)).wait()
     return averaged
@@ -64,7 +64,7 @@ SSGD.gradient = _broken
 
 
 class Repository:
-    """wanbench itself in a repository of its own, at revisions `base`, `comment`, `chatty` and `broken`."""
+    """wanbench in its own repository, with the revisions `base`, `comment`, `chatty` and `broken`."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder / "repository"
@@ -147,7 +147,7 @@ def test_cells_that_fail_are_no_regression_and_no_baseline(here, repository):
     assert [line[:12] for line in said] == ["ssgd w2 10ms", "ssgd w2 40ms"]
     assert all("it broke" in line for line in said)
     assert failed.out.splitlines()[-1] == "2 failed, 3 unchanged."
-    assert "not written, because cells failed" in failed.out
+    assert "not written because cells failed" in failed.out
     assert (here.folder / "f.json").read_bytes() == before
 
 
@@ -197,7 +197,7 @@ def test_a_base_that_does_not_know_the_algorithm_is_not_comparable(here):
         (here.folder / "mine.py").unlink()
         (here.folder / "new.toml").unlink()
     assert result.code == 5, result.err
-    assert "note: base cannot run this spec: " in result.out
+    assert "note: the base cannot run this spec: " in result.out
     assert result.out.splitlines()[-1] == "5 not comparable."
 
 
