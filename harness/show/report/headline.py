@@ -72,7 +72,8 @@ def headline_of(found: Sequence[NetworkStandings]) -> str:
         return ""
     (first, count), *others = wins.most_common()
     if len(found) == 1:
-        where = f"on {network_name(found[0])}"
+        name = network_name(found[0])
+        where = f"{'at' if name.startswith('RTT') else 'on'} {name}"
     elif count == len(found):
         where = f"on {'both' if count == 2 else f'all {count}'} networks"
     else:
