@@ -78,18 +78,18 @@ def _finding(cell: str, base: Entry, head: Entry, gate: GateTable) -> Judgement:
         key for key in VALUES if key in base.keys() & head.keys() and not near(base[key], head[key], gate.loss_band)
     ]
     if left:
-        said = ", ".join(change(key, base[key], head[key]) for key in left)
-        return Judgement(cell, Verdict.FAILED, f"{said}, outside ±{100 * gate.loss_band:g} %")
+        reason = ", ".join(change(key, base[key], head[key]) for key in left)
+        return Judgement(cell, Verdict.FAILED, f"{reason}, outside ±{100 * gate.loss_band:g} %")
     appeared = [key for key in (*COUNTS, *TIMES, *VALUES) if (key in base) != (key in head)]
     if appeared:
-        said = ", ".join(f"{key} is only in the {'base' if key in base else 'head'}" for key in appeared)
-        return Judgement(cell, Verdict.NOT_COMPARABLE, said)
+        reason = ", ".join(f"{key} is only in the {'base' if key in base else 'head'}" for key in appeared)
+        return Judgement(cell, Verdict.NOT_COMPARABLE, reason)
     changed = [key for key in (*TIMES, *COUNTS) if key in base and not near(base[key], head[key], gate.tolerance)]
     if not changed:
         return Judgement(cell, Verdict.UNCHANGED)
-    said = ", ".join(change(key, base[key], head[key]) for key in changed)
+    reason = ", ".join(change(key, base[key], head[key]) for key in changed)
     worse = any((head[key] < base[key]) == (key in _MORE_IS_BETTER) for key in changed)
-    return Judgement(cell, Verdict.REGRESSED if worse else Verdict.IMPROVED, said)
+    return Judgement(cell, Verdict.REGRESSED if worse else Verdict.IMPROVED, reason)
 
 
 def near(base: float, head: float, tolerance: float) -> bool:

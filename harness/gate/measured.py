@@ -77,8 +77,8 @@ class Sides:
         base, head = self._base[cell][0], self._head[cell][0]
         other = [key for key in _SAME_CELL if base.get(key) != head.get(key)]
         if other:
-            said = ", ".join(f"{key} {base.get(key)} -> {head.get(key)}" for key in other)
-            return Judgement(cell, Verdict.NOT_COMPARABLE, said)
+            reason = ", ".join(f"{key} {base.get(key)} -> {head.get(key)}" for key in other)
+            return Judgement(cell, Verdict.NOT_COMPARABLE, reason)
         counted = self.counted(cell)
         out = _out_of_band(self._base[cell], self._head[cell], self._gate.loss_band)
         if out is not None:
@@ -158,15 +158,15 @@ def _with_counts(counted: Judgement, verdict: Verdict, timing: Timing) -> Judgem
 def _together(sides: Sides, alpha: float, noise: HostNoise) -> Judgement:
     overall = rule.overall(sides.log_ratios, alpha, _threshold(noise))
     low, high = (float(np.expm1(end)) for end in rule.moments(sides.log_ratios.mean(axis=0)).interval())
-    limit, verdict, said = _threshold(noise), Verdict.UNCHANGED, ""
+    limit, verdict, reason = _threshold(noise), Verdict.UNCHANGED, ""
     if overall.slower:
         verdict = Verdict.REGRESSED
-        said = f"at least {100 * math.expm1(float(overall.low)):.1f} % slower; the limit is {100 * limit:.1f} %"
+        reason = f"at least {100 * math.expm1(float(overall.low)):.1f} % slower; the limit is {100 * limit:.1f} %"
     elif overall.doubtful:
-        said = "perhaps slower, but too little to be sure"
+        reason = "perhaps slower, but too little to be sure"
     change = _known(math.expm1(float(overall.mean)))
     timing = Timing(None, None, change, _known(low), _known(high), noise.of(ALL_CELLS), limit, sides.rounds)
-    return Judgement(ALL_CELLS, verdict, said, timing)
+    return Judgement(ALL_CELLS, verdict, reason, timing)
 
 
 def _threshold(noise: HostNoise) -> float:

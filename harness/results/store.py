@@ -14,7 +14,7 @@
                 network.json    configured and measured values of every path
                 worker-0.log ...
             rep-1.failed-1/     kept, with error.json
-        results.parquet         derived; may be deleted
+        results.parquet         derived; can be deleted
         figures/
 
 There is no other state: to resume is to run the plan minus the finished repetitions. A recorded run
