@@ -1,4 +1,4 @@
-"""Which algorithm is best on each network of a run: the fastest one that does not pay with accuracy. Pure."""
+"""The best algorithm on each network of a run: the fastest one that is about as accurate as SSGD. Pure."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 from wanbench.harness.analysis.order import absent, algorithm_order, by_value
 from wanbench.harness.analysis.paired import PairedDifference, paired_difference
-from wanbench.harness.analysis.summary import AnalysisError, axes_of, cells, frame, records
+from wanbench.harness.analysis.summary import AnalysisError, axes_of, axis_value, cells, frame, records
 from wanbench.harness.results.verify import ACCURACY_BAND
 
 REFERENCE = "ssgd"
@@ -24,13 +24,13 @@ class Standing:
 
     Attributes:
         algorithm, kind, params: label, family and settings.
-        scalability, low, high: median, least and most of the valid repetitions; NaN without a one-worker cell.
-        step_time_s: median. repeats: valid repetitions.
-        accuracy, accuracy_low, accuracy_high: median, least and most; None where nothing is learned.
-        accuracy_change: accuracy less that of the reference on the same network, None without one.
-        paired: the mean of that difference over repetitions with equal seeds, None without any.
-        workload: what was trained. cell: where its repetitions are.
-        megabytes_per_step: payload that one worker hands over a step, None where it is not recorded.
+        scalability, low, high: median, minimum and maximum of the valid repetitions; NaN without a one-worker cell.
+        step_time_s: median. repeats: number of valid repetitions.
+        accuracy, accuracy_low, accuracy_high: median, minimum and maximum; None if the workload does not train a model.
+        accuracy_change: accuracy minus that of the reference on the same network, None without a reference.
+        paired: the mean of that difference over repetitions with equal seeds, None if there are none.
+        workload, cell: the names of the workload and of the cell.
+        megabytes_per_step: payload that one worker sends per step, None if it is not recorded.
     """
 
     algorithm: str
@@ -52,22 +52,22 @@ class Standing:
 
     @property
     def change(self) -> float | None:
-        """How much more accurate than the reference: paired where there are pairs, else of medians."""
+        """Accuracy minus that of the reference: the mean over pairs if there are any, else of the medians."""
         return self.accuracy_change if self.paired is None else self.paired.mean
 
     @property
     def change_text(self) -> str:
-        """In points, with the ends of the 95 % interval where there is one; empty without a reference."""
+        """The change in percentage points, with its 95 % interval if known; empty without a reference."""
         if self.change is None:
             return ""
-        points = f"{100 * self.change:+.2f}"
+        points = f"{100 * self.change:+z.2f}"
         if self.paired is None or self.kind == REFERENCE or math.isinf(self.paired.high):
             return points
-        return f"{points} ({100 * self.paired.low:+.2f} to {100 * self.paired.high:+.2f})"
+        return f"{points} ({100 * self.paired.low:+z.2f} to {100 * self.paired.high:+z.2f})"
 
     @property
     def accurate(self) -> bool:
-        """Not further below the reference than the band that `verify` allows, as far as is known."""
+        """True unless it is known to be further below the reference than `verify` allows."""
         return self.change is None or self.change >= -ACCURACY_BAND
 
 
@@ -76,26 +76,29 @@ class NetworkStandings:
     """All algorithms on one network.
 
     Attributes:
-        where: the swept axes and their values here; empty where nothing but the algorithm is swept.
-        standings: in the order of a legend. lost: cells without a valid repetition, by label.
+        where: the swept axes and their values here; empty if only the algorithm is swept.
+        standings: in the order of a legend. lost: labels of the cells without a valid repetition.
+        name: the profile, or the RTT of a uniform network. simulated: True if every valid cell is simulated.
     """
 
     where: Mapping[str, Any]
     standings: tuple[Standing, ...]
     lost: tuple[str, ...]
+    name: str = ""
+    simulated: bool = False
 
     @property
     def best(self) -> Standing | None:
-        """Of the fastest accurate ones, that which sends least, then the fastest; None where nothing can be compared.
+        """The algorithm of `as_fast` that sends the least, then the fastest; None if nothing can be compared.
 
-        What a program of the user's sends is not known, so there it is the fastest.
+        The bytes that a user's own program sends are not known, so its fastest algorithm is the best.
         """
         sent = {id(s): math.inf if s.megabytes_per_step is None else s.megabytes_per_step for s in self.as_fast}
         return min(self.as_fast, key=lambda s: (sent[id(s)], -s.scalability), default=None)
 
     @property
     def as_fast(self) -> tuple[Standing, ...]:
-        """The accurate ones that are as fast as the fastest: within a hundredth, or their repetitions overlap."""
+        """The accurate algorithms that are as fast as the fastest: within 1 %, or with overlapping repetitions."""
         known = [s for s in self.standings if s.accurate and not math.isnan(s.scalability)]
         if not known:
             return ()
@@ -108,12 +111,12 @@ def networks(rows: Iterable[Line]) -> list[NetworkStandings]:
     """The networks of a run, in the order of their axes.
 
     Raises:
-        AnalysisError: no cell of more than one worker has a valid repetition.
+        AnalysisError: no cell with more than one worker has a valid repetition.
     """
     table = frame(rows)
     summary = [line for line in records(cells(table)) if line["workers"] != 1] if len(table) else []
     if not any(line["status"] == "ok" for line in summary):
-        raise AnalysisError("no cell of more than one worker has a valid result yet; nothing can be compared")
+        raise AnalysisError("no cell with more than one worker has a valid result yet, so there is nothing to compare")
     axes = axes_of(table)
     groups: dict[tuple[Any, ...], list[Line]] = {}
     for line in summary:
@@ -127,7 +130,7 @@ Seeds = Mapping[tuple[Any, Any], Mapping[int, float]]
 
 
 def _accuracies(rows: Iterable[Line]) -> Seeds:
-    """By run and cell: the accuracy of each seed."""
+    """The accuracy of each seed, by run and cell."""
     found: dict[tuple[Any, Any], dict[int, float]] = {}
     for row in rows:
         if row["status"] == "ok" and not absent(row["seed"]) and not absent(row["accuracy"]):
@@ -141,9 +144,14 @@ def _network(where: Mapping[str, Any], lines: Sequence[Line], seeds: Seeds) -> N
     reference = references[0] if references else None
     standings = [_standing(line, reference, seeds) for line in valid]
     standings.sort(key=lambda s: algorithm_order(s.algorithm, s.kind, s.params))
-    return NetworkStandings(
-        where, tuple(standings), tuple(str(line["algorithm"]) for line in lines if line["status"] != "ok")
-    )
+    lost = tuple(str(line["algorithm"]) for line in lines if line["status"] != "ok")
+    simulated = bool(valid) and all(line["testbed"] == "virtual" for line in valid)
+    return NetworkStandings(where, tuple(standings), lost, _name(lines[0]), simulated)
+
+
+def _name(line: Line) -> str:
+    profile = str(line["profile"] or "the network")
+    return axis_value("rtt_ms", line["rtt_ms"]) if profile == "uniform" and not absent(line["rtt_ms"]) else profile
 
 
 def _standing(line: Line, reference: Line | None, seeds: Seeds) -> Standing:
@@ -173,7 +181,7 @@ def _standing(line: Line, reference: Line | None, seeds: Seeds) -> Standing:
 
 
 def megabytes_per_step(line: Line) -> float | None:
-    """Payload that one worker hands over a step, in MB (10^6); None where a row does not say how many steps it ran."""
+    """Payload that one worker sends per step, in MB (10^6); None if the row does not record how many steps it ran."""
     payload, steps, workers = line.get("payload_bytes"), line.get("steps_total"), line["workers"]
     if payload is None or steps is None or not steps > 0 or payload != payload:
         return None
@@ -181,5 +189,5 @@ def megabytes_per_step(line: Line) -> float | None:
 
 
 def _plain(value: Any) -> Any:
-    """NaN equals NaN."""
+    """A value in which NaN equals NaN."""
     return None if absent(value) else value

@@ -1,4 +1,4 @@
-"""The same cells at two values of an axis: what the simulated clock says beside what was measured, for example."""
+"""The same cells at two values of an axis, such as simulated beside emulated."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from wanbench.harness.analysis.summary import AnalysisError, cells, frame, recor
 
 Row = Mapping[str, Any]
 
-# What follows from the axis, and so may differ between two cells that are compared along it.
+# Columns that follow from the axis, which can differ between two cells that are compared along it.
 _FOLLOWS = {"testbed": ("emulator",)}
 NEAR, FAR = 0.10, 0.20
 
@@ -25,9 +25,9 @@ class Pair:
     Attributes:
         algorithm: label. where: the other swept axes.
         base, head: the values. base_s, head_s: the step times there.
-        law_s: by the step-time law, None where there is none.
-        kind, params: of the algorithm, for its look.
-        base_range_s, head_range_s: least and most of the repetitions, None of a single one.
+        law_s: the step time by the law, None if there is no prediction.
+        kind, params: of the algorithm; they choose its colour and line style.
+        base_range_s, head_range_s: minimum and maximum over the repetitions, None for a single one.
     """
 
     algorithm: str
@@ -44,7 +44,7 @@ class Pair:
 
     @property
     def ratio(self) -> float:
-        """Head over base."""
+        """The step time of head divided by that of base."""
         return self.head_s / self.base_s
 
     def to_json(self) -> dict[str, Any]:
@@ -55,26 +55,26 @@ class Pair:
 
 @dataclass(frozen=True)
 class Comparison:
-    """All pairs along an axis, and the cells that only one of the values has."""
+    """All pairs along an axis, and the number of cells without a partner."""
 
     by: str
     pairs: tuple[Pair, ...]
     unpaired: int
 
     def within(self, share: float) -> int:
-        """How many pairs differ by at most this share of the base."""
+        """The number of pairs that differ by at most this share of the base."""
         return sum(abs(pair.ratio - 1) <= share for pair in self.pairs)
 
     @property
     def worst(self) -> Pair:
-        """The pair that differs most."""
+        """The pair that differs the most."""
         return max(self.pairs, key=lambda pair: abs(math.log(pair.ratio)))
 
 
 def compare(rows: Iterable[Row], by: str) -> Comparison:
-    """Pair the cells of more than one worker that agree in everything but an axis.
+    """Pair the cells with more than one worker that agree in everything but one axis.
 
-    The base is the first value of the axis by name, but never `virtual`: what is measured is what counts.
+    The base is the first value of the axis by name, but not `virtual`: simulations are compared with measurements.
 
     Raises:
         AnalysisError: no such axis, or no cell has a valid repetition at two of its values.
@@ -95,7 +95,7 @@ def compare(rows: Iterable[Row], by: str) -> Comparison:
     values = {value for group in groups.values() for value in group}
     if len(values) < 2:
         only = f"only {values.pop()}" if values else "no valid result"
-        raise AnalysisError(f"--by {by}: expected two values of {by} or more, and there is {only}")
+        raise AnalysisError(f"--by {by}: expected at least two values of {by}, found {only}")
     base = min(values, key=lambda value: (value == "virtual", value))
     swept = [axis for axis in fixed if len({_comparable(line[axis]) for line in lines}) > 1]
     pairs = [
@@ -140,7 +140,7 @@ def _ends(line: Row) -> tuple[float, float] | None:
 
 
 def _comparable(value: Any) -> Any:
-    """NaN equals NaN, and a number is a number."""
+    """A value in which NaN equals NaN, and numbers have one type."""
     if absent(value):
         return None
     return float(value) if isinstance(value, float) else value
@@ -154,10 +154,10 @@ _NOT_MEASURED = ("name", "description", "gate")
 
 
 def differences(base: Mapping[str, Any], head: Mapping[str, Any]) -> list[str]:
-    """Keys of two specs that differ, in words: "workload.step_time: 50ms -> 100ms"; absent is `-`.
+    """The keys in which two specs differ, as "workload.step_time: 50ms -> 100ms"; a missing key is `-`.
 
     Args:
-        base, head: plain data. What a run is called, and when it fails a build, is left out.
+        base, head: plain data. The name, the description and the gate are not compared.
     """
     mine, theirs = (dict(_flat(spec, "")) for spec in (base, head))
     keys = [key for key in {**mine, **theirs} if key.partition(".")[0] not in _NOT_MEASURED]

@@ -1,12 +1,11 @@
-"""What may be swept, and labels that tell cells apart. Pure."""
+"""The axes that can be swept, and labels that tell cells apart. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from typing import Any
 
-# What may be swept besides the algorithm, in the order in which an axis is preferred as the columns of a
-# table.
+# The axes besides the algorithm, the preferred for the columns of a table first.
 AXES = (
     "rtt_ms", "workers", "profile", "rate_mbps", "loss_pct", "jitter_ms", "tcp", "payload_scale", "channels",
     "workload", "collective", "timeline", "emulator", "testbed",
@@ -14,9 +13,10 @@ AXES = (
 
 
 def tell_apart(rows: Iterable[dict[str, Any]]) -> None:
-    """Extend the labels of cells that would look the same: no column that is shown says how they differ.
+    """Extend the labels of cells that are equal in every shown column.
 
-    What differs is an axis that has no column, such as `train.lr`; of cells of two versions of a spec, the identity.
+    Such cells differ in an axis that has no column, such as `train.lr`, or come from two versions of a spec and differ
+    in their identity.
     """
     alike: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
     for row in rows:
@@ -32,7 +32,7 @@ def tell_apart(rows: Iterable[dict[str, Any]]) -> None:
 
 
 def _differences(cells: list[dict[str, Any]]) -> dict[str, str]:
-    """What to add to the label of each cell, by identity."""
+    """The text to add to the label of each cell, by identity."""
     keys = sorted({key for cell in cells for key in cell["axes"] if len({str(c["axes"].get(key)) for c in cells}) > 1})
     added = {}
     for cell in cells:

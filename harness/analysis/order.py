@@ -1,11 +1,11 @@
-"""The one order of tables, legends and figures: of algorithms, and of values of any axis. Pure."""
+"""The order of algorithms and of axis values in tables, legends and figures. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
-# Families in the order of a legend; kinds that are not listed follow alphabetically.
+# Families in the order of a legend. Other kinds follow alphabetically.
 KINDS = (
     "local", "ssgd", "delayed", "sparse", "dts", "dga", "localsgd", "cocod", "overlap-localsgd", "diloco",
     "streaming-diloco", "olco3", "rps", "gradient-sharing", "sgp", "osgp", "dpsgd", "ecdpsgd", "adpsgd",
@@ -13,12 +13,12 @@ KINDS = (
 
 
 def absent(value: object) -> bool:
-    """True of None and NaN: what does not apply, or was not measured."""
+    """True for None and NaN: values that do not apply or were not measured."""
     return value is None or value != value
 
 
 def by_value(value: object) -> tuple[int, float, str]:
-    """Sort key of a value: numbers by size, then words, then what is absent."""
+    """Sort key of a value: numbers by size, then words, then None and NaN."""
     if absent(value):
         return 2, 0.0, ""
     return (0, float(value), "") if isinstance(value, int | float) else (1, 0.0, str(value))

@@ -1,4 +1,4 @@
-"""How much more or less accurate one algorithm is than another, from repetitions with equal seeds. Pure."""
+"""The difference in accuracy between two algorithms, from repetitions with equal seeds. Pure."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 LEVEL = 0.95
-_FEWEST = 3  # of two pairs, the interval is twelve times as wide as they are apart
+_FEWEST = 3  # the interval of two pairs is twelve times as wide as the distance between them
 
 
 @dataclass(frozen=True)
 class PairedDifference:
-    """A mean difference, with its interval.
+    """A mean difference and its interval.
 
     Attributes:
         mean: over the pairs. low, high: ends of the 95 % interval of Student's t; infinite for fewer than 3 pairs.
-        pairs: repetitions of both with the same seed.
+        pairs: number of seeds that both have.
     """
 
     mean: float
@@ -27,9 +27,9 @@ class PairedDifference:
 
 
 def paired_difference(mine: Mapping[int, float], reference: Mapping[int, float]) -> PairedDifference | None:
-    """The mean of `mine` less `reference`, both by seed; None where no seed is in both, or training diverged.
+    """The mean of `mine` minus `reference`, both by seed; None if no seed is in both, or if training diverged.
 
-    At equal seeds both began with the same weights, data and test samples, so that these cancel in the difference.
+    With equal seeds both start from the same weights, data and test samples, whose effects cancel in the difference.
     """
     differences = [mine[seed] - reference[seed] for seed in sorted(mine.keys() & reference.keys())]
     if not differences or not all(map(math.isfinite, differences)):
@@ -41,6 +41,6 @@ def paired_difference(mine: Mapping[int, float], reference: Mapping[int, float])
 
 
 def _quantile(freedom: int) -> float:
-    from scipy import stats  # takes half a second, and most runs learn nothing
+    from scipy import stats  # takes half a second, and most runs do not train a model
 
     return float(stats.t.ppf((1 + LEVEL) / 2, freedom))

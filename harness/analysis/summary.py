@@ -1,8 +1,7 @@
-"""From rows (one per repetition) to cells, axes and pivots: what tables and figures show.
+"""Rows (one per repetition) become the cells, axes and pivots that tables and figures show.
 
-A cell is summarised by the median of its valid repetitions, with their minimum and maximum. Step times are
-window averages and are never reduced by a median over steps, which would hide every synchronisation of a
-method with period above 1.
+A cell is summarised by the median of its valid repetitions, with their minimum and maximum. Step times are averages
+over the window. A median over steps would hide every synchronisation of a method with a period above 1.
 """
 
 from __future__ import annotations
@@ -24,6 +23,7 @@ from wanbench.harness.results.scalability import rescale
 
 COLUMNS = SHOWN
 
+_RATES = (("Gbit/s", 1e3), ("Mbit/s", 1.0))
 _NETWORK_AXES = ("rtt_ms", "rate_mbps", "loss_pct", "jitter_ms")
 
 AXIS_TITLES = {
@@ -43,10 +43,10 @@ class AnalysisError(ValueError):
 
 
 def frame(rows: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
-    """Rows as a DataFrame with every column, sorted so that the order of execution does not show.
+    """Rows as a DataFrame with every column, in an order that does not depend on the order of execution.
 
-    Scalability is taken of the one-worker repetitions that are among the rows; where those are missing, what a row says
-    of itself is kept. Cells that differ in nothing that is shown are told apart by their labels.
+    Scalability is computed from the one-worker repetitions among the rows. Rows without one keep their stored value.
+    Cells that no shown column tells apart get longer labels.
     """
     full: list[dict[str, Any]] = [{**empty(), **row} for row in rows]
     for row in full:
@@ -70,10 +70,10 @@ def _row_order(row: Mapping[str, Any]) -> tuple[object, ...]:
 
 
 def axes_of(table: pd.DataFrame) -> list[str]:
-    """The columns that this run sweeps, most suitable as table columns first.
+    """The columns that this run sweeps, the most suitable as table columns first.
 
-    A network value that merely follows from the profile and the number of workers (whose sites are then other
-    ones) is no axis, and neither are channels that follow from the algorithm.
+    A network value that follows from the profile and the number of workers (which changes the sites in use) is not an
+    axis. Channels that follow from the algorithm are not one either.
     """
     swept = table[table["workers"] != 1]
     found = []
@@ -83,7 +83,7 @@ def axes_of(table: pd.DataFrame) -> list[str]:
             given += ["workers", "profile", "payload_scale"]
         elif name == "channels":
             given += ["collective"]
-        # Also where each algorithm has one of its own: the speed of one workload says nothing of another.
+        # Even if each algorithm has its own workload: speeds on different workloads cannot be compared.
         several = name == "workload" and swept[name].nunique() > 1
         if several or swept.groupby(given, dropna=False)[name].nunique(dropna=False).max() > 1:
             found.append(name)
@@ -91,12 +91,10 @@ def axes_of(table: pd.DataFrame) -> list[str]:
 
 
 def cells(table: pd.DataFrame) -> pd.DataFrame:
-    """One line per cell: medians of the valid repetitions, `<measure>_min` and `<measure>_max`, the law,
-    deviation.
+    """One line per cell: medians of the valid repetitions, `<measure>_min` and `<measure>_max`, law and deviation.
 
-    `status` is ok where any repetition is valid, else that of the last one; `repeats` counts the valid ones.
-    `predicted_scalability` is dimensionless; `deviation_pct` is 100 (measured / predicted - 1) of
-    scalability.
+    `status` is ok if any repetition is valid, else that of the last one. `repeats` counts the valid repetitions.
+    `predicted_scalability` is dimensionless. `deviation_pct` is 100 (measured / predicted - 1), of scalability.
     """
     groups: dict[tuple[Any, Any], list[dict[str, Any]]] = {}
     for row in records(table):
@@ -127,9 +125,9 @@ def _cell(group: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def predicted_scalability(line: Mapping[str, Any]) -> float:
-    """What the law expects of a cell: Tc / T_step, with the measured T(1) for a Tc that is not recorded.
+    """The scalability of a cell by the law: Tc / T_step, with the measured T(1) if Tc is not recorded.
 
-    NaN where there is no prediction, as for real compute.
+    NaN if there is no prediction, as for real compute.
     """
     inputs = law_inputs(line)
     one_worker_s = line["scalability"] * line["step_time_s"] if inputs is None else inputs.step_time_s
@@ -138,13 +136,13 @@ def predicted_scalability(line: Mapping[str, Any]) -> float:
 
 
 def law_inputs(line: Mapping[str, Any]) -> PredictInputs | None:
-    """The recorded inputs of the law, or None where the row has none."""
+    """The recorded inputs of the law, or None if the row has none."""
     recorded = line.get("law_inputs")
     return PredictInputs.from_json(recorded) if isinstance(recorded, Mapping) else None
 
 
 def law_curve(line: Mapping[str, Any], rtts_ms: Sequence[float]) -> list[float] | None:
-    """Scalability by the law at other round-trip times; None where the row does not allow it."""
+    """Scalability by the law at other round-trip times; None if the row does not have its inputs."""
     inputs = law_inputs(line)
     known = line.get("predicted_step_time_s", 1.0)
     if inputs is None or inputs.step_time_s == 0 or known is None or math.isnan(known):
@@ -155,6 +153,9 @@ def law_curve(line: Mapping[str, Any], rtts_ms: Sequence[float]) -> list[float] 
 
 def axis_value(axis: str, value: object) -> str:
     """One value of an axis with its name and unit: "RTT 100 ms", "8 workers", "world4"."""
+    if axis == "rate_mbps" and isinstance(value, float) and value == value:
+        unit, factor = next((each for each in _RATES if value >= each[1]), ("kbit/s", 1e-3))
+        return f"rate {value / factor:.4g} {unit}"
     if axis in {"profile", "tcp", "collective", "workload"}:
         return str(value)
     if axis == "workers":
@@ -175,9 +176,9 @@ class Pivot:
         fixed: the other swept axes and their values here.
         column_axis: the name of the axis, one of `AXES`.
         columns: its values. algorithms: labels, in order.
-        lines: (algorithm, column) -> line of `cells`; a combination that was never run has none.
-        heading: a title in place of the one that follows from the lines. note: for the caption.
-        published: (algorithm, column) -> value, to be drawn beside.
+        lines: (algorithm, column) -> line of `cells`; a combination that was never run is missing.
+        heading: a title that replaces the default one. note: text for the caption.
+        published: (algorithm, column) -> published value, drawn beside the line's.
     """
 
     fixed: Mapping[str, Any]
@@ -191,11 +192,11 @@ class Pivot:
 
 
 def pivots(table: pd.DataFrame, prefer: Sequence[str] = AXES) -> list[Pivot]:
-    """Split a run into tables of algorithm by axis. One-worker cells are left out: they are the unit.
+    """Split a run into tables of algorithm by axis, without the one-worker cells.
 
     Args:
         table: as made by `frame`.
-        prefer: axes in the order in which to take the columns; those left over make one pivot per value.
+        prefer: axes, the preferred for the columns first. The other swept axes make one pivot per value.
 
     Raises:
         AnalysisError: there is no cell with more than one worker.
@@ -203,7 +204,7 @@ def pivots(table: pd.DataFrame, prefer: Sequence[str] = AXES) -> list[Pivot]:
     summary = cells(table)
     summary = summary[summary["workers"] != 1] if len(summary) else summary
     if not len(summary):
-        raise AnalysisError("no cell with more than one worker has a result yet; nothing can be compared")
+        raise AnalysisError("no cell with more than one worker has a result yet, so there is nothing to compare")
     swept = axes_of(table)
     column_axis = next((axis for axis in prefer if axis in swept), "workers")
     others = [axis for axis in swept if axis != column_axis]

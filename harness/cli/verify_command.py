@@ -45,7 +45,7 @@ def command(run_source: str | None, as_json: bool, out: Path) -> None:
     """
     from wanbench.harness.results import planned
     from wanbench.harness.results.store import open_run
-    from wanbench.harness.results.verify import RULES, meaning, objections, unmeasured
+    from wanbench.harness.results.verify import RULES, meaning, objections, problems_text, unmeasured
 
     folder = open_run(run_source, out)
     rows = rows_of(folder)
@@ -63,7 +63,7 @@ def command(run_source: str | None, as_json: bool, out: Path) -> None:
             for text in dict.fromkeys(one.text for one in mine):
                 click.echo(f"{'':20}{_where([one.cell for one in mine if one.text == text], folder.name)}: {text}")
     if found:
-        raise CellsFailed(f"{folder.path}: {len(found)} objections; not to be published as it is")
+        raise CellsFailed(f"{folder.path}: {problems_text(found)}")
 
 
 def _where(cells: list[str | None], run: str) -> str:

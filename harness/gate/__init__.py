@@ -1,17 +1,17 @@
-"""The gate: did scalability regress? What `wanbench check` says, and why.
+"""The gate: `wanbench check` decides whether scalability regressed, and reports why.
 
 Layout
-    verdict.py      the words: verdicts, findings, a report and its exit code (pure)
-    names.py        which cell of one side is which of the other (pure)
-    exact.py        what a simulation or a count repeats exactly, against a baseline (pure)
-    baseline.py     the committed file, one line a cell
-    rule.py         measured times: paired log-ratios, margins, Holm, two looks, all cells together (pure)
-    measured.py     rows of two sides -> findings (pure)
-    noise.py        what this host measures where nothing changed: `check --aa`
+    verdict.py      verdicts, judgements, a report and its exit code (pure)
+    names.py        names of cells that match across two sides (pure)
+    exact.py        exact values, from simulations and counts, against a baseline (pure)
+    baseline.py     the committed file, one line per cell
+    rule.py         the test of measured times: paired log-ratios, margins, Holm, two looks, all cells together (pure)
+    measured.py     from rows of two sides to judgements (pure)
+    noise.py        the noise of this host, measured with equal sides: `check --aa`
     claims.py       [[gate.require]] (pure)
     sides.py        base and head: result folders, git revisions, images
-    rounds.py pair.py  base and head by turns, each run by its own code
-    check.py        against a baseline, or by requirements alone
-    compare.py      base against head, until there is a verdict
-    text.py summary.py annotations.py junit.py    what people and CI systems read
+    rounds.py pair.py  base and head alternately, each run by its own code
+    check.py        against a baseline, or only by requirements
+    compare.py      base against head, until a verdict is reached
+    text.py summary.py annotations.py junit.py    output for people and CI systems
 """

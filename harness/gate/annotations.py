@@ -1,4 +1,4 @@
-"""Workflow commands of GitHub Actions: at most ten annotations a step are shown, so the worst come first."""
+"""Workflow commands of GitHub Actions. It shows at most ten annotations per step, so the worst come first."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from wanbench.harness.gate.verdict import Judgement, Report, Verdict
 from wanbench.harness.show.grid import some
 
 MOST = 10
-_NAMED = 5  # cells that get an annotation of their own
+_NAMED = 5  # cells that get their own annotation
 _LISTED = 10  # names of cells in one annotation
 _LEVELS = {
     Verdict.FAILED: "error",
@@ -18,10 +18,10 @@ _LEVELS = {
 
 
 def commands(report: Report, spec_file: str) -> list[str]:
-    """Lines to print: one for each verdict that needs attention, and the worst cells, within the limit.
+    """Lines to print: one per verdict that needs attention, then the worst cells, within the limit.
 
     Args:
-        spec_file: where an annotation points to.
+        spec_file: the file that annotations point to.
     """
     lines = []
     for verdict, level in _LEVELS.items():
@@ -34,19 +34,19 @@ def commands(report: Report, spec_file: str) -> list[str]:
 
 
 def _worst(report: Report) -> list[Judgement]:
-    """The cells that changed most, of those that fail a build."""
+    """The cells that slowed down the most, among those that fail a build."""
     loud = [f for f in report.findings if f.verdict in {Verdict.FAILED, Verdict.REGRESSED}]
     return sorted(loud, key=lambda finding: finding.change or 0.0, reverse=True)[:_NAMED]
 
 
 def _finding(finding: Judgement, spec_file: str) -> str:
-    change = "" if finding.change is None else f" {100 * finding.change:+.1f} %"
+    change = "" if finding.change is None else f" {100 * finding.change:+z.1f} %"
     text = f"{finding.cell}: {finding.verdict}{change}" + (f", {finding.text}" if finding.text else "")
     return _command("error", spec_file, text)
 
 
 def _command(level: str, file: str, text: str) -> str:
-    """A line as "Workflow commands for GitHub Actions" has it; properties escape commas and colons as well."""
+    """A line in the format of "Workflow commands for GitHub Actions". Properties also escape commas and colons."""
     properties = _escaped(file).replace(",", "%2C").replace(":", "%3A")
     return f"::{level} file={properties},title=wanbench check::{_escaped(text)}"
 

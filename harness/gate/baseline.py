@@ -1,4 +1,4 @@
-"""The baseline: a file to commit. Sorted JSON, one line a cell, so that a diff says which cells changed, and how."""
+"""The baseline, a file to commit: sorted JSON with one line per cell, so that a diff shows the changed cells."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ _SCHEMA = 1
 
 
 def read(path: Path) -> dict[str, Entry] | None:
-    """Entries by name of cell; None if there is no such file. Raises: SpecError."""
+    """Read the entries by name of cell; None if the file does not exist. Raises: SpecError."""
     try:
         data = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         return None
     except (OSError, ValueError) as error:
-        raise SpecError(f"{path}: not a baseline: {error}; `check --baseline {path} --accept` writes one") from None
+        raise SpecError(f"{path}: not a baseline: {error}; write one with `check --baseline {path} --accept`") from None
     if not isinstance(data, dict) or data.get("schema") != _SCHEMA:
         found = data.get("schema") if isinstance(data, dict) else type(data).__name__
         raise SpecError(f"{path}: not a baseline: expected schema {_SCHEMA}, got {found!r}")
@@ -29,7 +29,7 @@ def read(path: Path) -> dict[str, Entry] | None:
     if not isinstance(cells, dict) or not all(
         isinstance(entry, dict) and "testbed" in entry for entry in cells.values()
     ):
-        raise SpecError(f"{path}: not a baseline: expected cells, each with its testbed; `--accept` writes them")
+        raise SpecError(f"{path}: not a baseline: expected cells, each with its testbed; write them with `--accept`")
     return cells
 
 
@@ -40,7 +40,7 @@ def write(path: Path, experiment: str, cells: Mapping[str, Entry]) -> None:
 
 
 def text(experiment: str, cells: Mapping[str, Any]) -> str:
-    """The file's content; floats are written so that they are read back equal to the bit."""
+    """The content of the file. Floats are written exactly."""
     lines = [f"  {json.dumps(cell)}: {json.dumps(cells[cell], sort_keys=True)}" for cell in sorted(cells)]
     body = ",\n".join(lines)
     return f'{{\n "experiment": {json.dumps(experiment)},\n "schema": {_SCHEMA},\n "cells": {{\n{body}\n }}\n}}\n'

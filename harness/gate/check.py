@@ -1,4 +1,4 @@
-"""Runs what `check` judges, and judges it."""
+"""Measure the cells that `check` judges, and judge them."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from wanbench.harness.results.store import RunFolder
 from wanbench.harness.spec.experiment import Spec
 
 _KEY = "cell"
-_OTHER_SPEC = "the baseline is of another spec: this cell has another identity there"
+_OTHER_SPEC = "the baseline has a different spec: this cell has a different identity there"
 
 
 @dataclass(frozen=True)
 class Work:
-    """What to judge, and how to measure it.
+    """The cells to judge, and how to measure them.
 
     Attributes:
-        plan: of the experiment. cells: those to judge. where: the spec's source, for errors. file: the spec's.
-        folder: takes the results; earlier ones there are thrown away. options: of `run`, where sides are measured.
-        jobs: repetitions side by side at most. noise_path: the noise of this host.
-        partial: some cells of the spec were left out.
+        plan: of the experiment. cells: those to judge. where: the name of the spec in errors. file: the spec's file.
+        folder: for the results; earlier ones are removed. options: for `run`, which measures the sides.
+        jobs: maximum number of repetitions at the same time. noise_path: the file with the noise of this host.
+        partial: True if some cells of the spec are left out.
     """
 
     plan: Plan
@@ -48,26 +48,26 @@ class Work:
         return self.plan.spec
 
     def measured(self, folder: RunFolder) -> list[Row]:
-        """Rows of these cells, by the code as it is now."""
+        """Measure these cells with the current code, and return their rows."""
         measure_all(self.plan, folder, cells=self.cells, jobs=self.jobs, fresh=True, draw=False)
         return folder.rows()
 
     def claims(self, rows: Sequence[Row]) -> tuple[Judgement, ...]:
-        """What becomes of the requirements. Raises: SpecError."""
+        """Judge the requirements. Raises: SpecError."""
         return tuple(claims.judge(self.spec.gate.require, rows, self.where, partial=self.partial))
 
 
 def against_baseline(work: Work, path: Path, *, accept: bool) -> Report:
-    """Measure every cell, and compare what is exact with the baseline.
+    """Measure every cell, and compare the exact values with the baseline.
 
     Args:
-        path: of the baseline. A missing one passes: there is nothing yet to compare with. Where cells were left out,
-            it may have them.
-        accept: write what was found to the baseline, unless a cell failed.
+        path: of the baseline. A missing baseline passes, because there is nothing to compare with yet. It can have
+            cells that are left out here.
+        accept: write the results to the baseline, unless a cell failed.
 
     Raises:
-        SpecError: the file is no baseline, or a requirement is wrong.
-        HostError: this host cannot, or the baseline cannot be written.
+        SpecError: the file is not a baseline, or a requirement is wrong.
+        HostError: this host cannot run the cells, or the baseline cannot be written.
     """
     spec, folder = work.spec, RunFolder(work.folder)
     known = baseline.read(path)
@@ -82,13 +82,13 @@ def against_baseline(work: Work, path: Path, *, accept: bool) -> Report:
         note = _advice(path, known is None, findings)
     notes = [note] if note else []
     if any(row["testbed"] != "virtual" for row in rows):
-        notes.append("step times vary here and were not compared; --testbed virtual, or --base and --head, do that")
+        notes.append("emulated step times vary and were not compared; use --testbed virtual, or --base and --head")
     return Report(spec.name, f"against {path}", tuple(findings), work.claims(rows), notes=tuple(notes),
                   files={"results": str(folder.path), "baseline": str(path)})  # fmt: skip
 
 
 def _of_its_spec(finding: Judgement, before: Mapping[str, Entry], rows: Sequence[Row]) -> Judgement:
-    """A cell of the same name but of another spec has not got better or worse; on another emulator it is the same."""
+    """A cell of another spec is neither better nor worse. A cell on another emulator is still the same cell."""
     now, then = _identities(rows).get(finding.cell, {}), before.get(finding.cell, {})
     known = _KEY in now and _KEY in then and finding.verdict is not Verdict.FAILED
     if not known or now[_KEY] == then[_KEY] or now["emulator"] != then["emulator"]:
@@ -97,41 +97,41 @@ def _of_its_spec(finding: Judgement, before: Mapping[str, Entry], rows: Sequence
 
 
 def _identities(rows: Sequence[Row]) -> dict[str, Entry]:
-    """What a baseline keeps of every cell beside its values, by name."""
+    """The identity and emulator of every cell, by name, which a baseline keeps beside its values."""
     firsts = {cell: group[0] for cell, group in by_name(rows).items()}
     return {cell: {_KEY: row["cell_key"], "emulator": row["emulator"]} for cell, row in firsts.items()}
 
 
 def _advice(path: Path, first: bool, findings: list[Judgement]) -> str:
-    """What the reader may do; empty where there is nothing to do."""
+    """The next step for the reader; empty if there is none."""
     if first:
-        return f"{path}: no baseline yet, so nothing to compare with; --accept writes it"
+        return f"{path}: there is no baseline to compare with yet; write it with --accept"
     changed = {Verdict.REGRESSED, Verdict.IMPROVED, Verdict.NEW}
     meant = any(finding.verdict in changed or finding.text == _OTHER_SPEC for finding in findings)
-    return "if the changes are meant, --accept makes them the baseline" if meant else ""
+    return "if the changes are intended, write them to the baseline with --accept" if meant else ""
 
 
 def _accepted(
     path: Path, experiment: str, rows: Sequence[Row], other: Mapping[str, Entry], findings: list[Judgement]
 ) -> tuple[list[Judgement], str]:
-    """Rewrite the baseline: what had changed is accepted, and still says how. Cells that failed are no baseline.
+    """Rewrite the baseline, and accept the changes, which stay in the report. Nothing is written if a cell failed.
 
     Args:
-        other: entries of cells that were left out, which stay.
+        other: entries of cells that were left out here; they are kept.
     """
     found = exact.entries(rows)
     if found.keys() != by_name(rows).keys():
-        return findings, f"{path}: not written, because cells failed"
+        return findings, f"{path}: the baseline was not written because cells failed"
     identities = _identities(rows)
     baseline.write(path, experiment, {**other, **{cell: {**found[cell], **identities[cell]} for cell in found}})
     same = Verdict.UNCHANGED
     accepted = [f if f.verdict is same else Judgement(f.cell, Verdict.ACCEPTED, f.text) for f in findings]
     changed = sum(finding.verdict is Verdict.ACCEPTED for finding in accepted)
-    return accepted, f"{path}: written; {changed} of its {len(found) + len(other)} cells changed"
+    return accepted, f"{path}: the baseline was written; {changed} of its {len(found) + len(other)} cells changed"
 
 
 def claims_only(work: Work, folder: RunFolder) -> Report:
-    """Measure every cell, and judge the requirements. Raises: as `against_baseline`."""
+    """Measure every cell, and judge only the requirements. Raises: as `against_baseline`."""
     rows = work.measured(folder)
     failed = [
         Judgement(cell, Verdict.FAILED, exact.why_failed(group[-1]) or "")

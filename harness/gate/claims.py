@@ -23,16 +23,16 @@ _LISTED = 5  # cells in an error
 def judge(
     requirements: Sequence[Requirement], rows: Iterable[Row], where: str, *, partial: bool = False
 ) -> list[Judgement]:
-    """One finding for every cell that a requirement speaks of; where several do, it must hold for each.
+    """One judgement per requirement and matching cell. A requirement must hold for each of its cells.
 
     A metric is the median over a cell's valid repetitions.
 
     Args:
         where: how errors name the spec.
-        partial: some cells of the spec were left out; requirements that speak of none of the others are passed over.
+        partial: True if some cells of the spec are left out; requirements without a cell are then skipped.
 
     Raises:
-        SpecError: a requirement names no cell, no metric, or a metric that its cells do not have.
+        SpecError: a requirement matches no cell, or its metric is unknown or null.
     """
     cells = by_name(rows)
     return [
@@ -44,7 +44,7 @@ def judge(
 
 
 def _has_cells(requirement: Requirement, cells: Mapping[str, list[Row]]) -> bool:
-    """True if there is a cell for it, and one to divide by."""
+    """True if the requirement has a cell, and one to divide by if it needs one."""
     asked = [wanted for wanted in (requirement.where, requirement.over) if wanted is not None]
     return all(any(_matches(group[0], wanted) for group in cells.values()) for wanted in asked)
 
@@ -55,7 +55,7 @@ def _judge(requirement: Requirement, cells: Mapping[str, list[Row]], where: str)
         raise SpecError(f"{where}.metric: no metric {requirement.metric!r}{near}")
     chosen = [cell for cell, group in cells.items() if _matches(group[0], requirement.where)]
     if not chosen:
-        raise SpecError(f"{where}.where: no cell with {_said(requirement.where)}; cells: {some([*cells], _LISTED)}")
+        raise SpecError(f"{where}.where: no cell with {_in_words(requirement.where)}; cells: {some([*cells], _LISTED)}")
     return [_claim(requirement, cell, cells, where) for cell in chosen]
 
 
@@ -82,12 +82,12 @@ def _value(metric: str, cell: str, cells: Mapping[str, list[Row]], where: str) -
     values = [row.get(metric) for row in cells[cell] if row["status"] == "ok"]
     numbers = [float(value) for value in values if isinstance(value, int | float)]
     if not numbers:
-        raise SpecError(f"{where}.metric: {cell} has no {metric}; nothing of the kind applies to it, or was measured")
+        raise SpecError(f"{where}.metric: {cell} has no {metric}: it does not apply or was not measured")
     return statistics.median(numbers)
 
 
 def _below(requirement: Requirement, row: Row, cells: Mapping[str, list[Row]], where: str) -> str:
-    """The cell to divide by: what `over` says, and in everything else like the cell itself."""
+    """The cell to divide by: it has the values of `over`, and the other axes of the cell itself."""
     over = requirement.over or {}
     found = [
         cell
@@ -101,15 +101,14 @@ def _below(requirement: Requirement, row: Row, cells: Mapping[str, list[Row]], w
     ]
     if len(found) != 1:
         raise SpecError(
-            f"{where}.over: expected one cell with {_said(over)} for {by_name([row]).popitem()[0]}, "
-            f"there are {len(found)}"
-            + (f": {some(found, _LISTED)}" if found else f"; cells: {some([*cells], _LISTED)}")
+            f"{where}.over: expected one cell with {_in_words(over)} for {by_name([row]).popitem()[0]}, "
+            f"found {len(found)}" + (f": {some(found, _LISTED)}" if found else f"; cells: {some([*cells], _LISTED)}")
         )
     return found[0]
 
 
 def _matches(row: Row, wanted: Mapping[str, Any]) -> bool:
-    """True if the row has these values, by axis or by column."""
+    """True if the row has these values in its axes or columns."""
     return all(_same(row["axes"].get(key, row.get(key)), value) for key, value in wanted.items())
 
 
@@ -117,5 +116,5 @@ def _same(value: Any, wanted: Any) -> bool:
     return bool(value == wanted or str(value) == str(wanted))
 
 
-def _said(wanted: Mapping[str, Any]) -> str:
+def _in_words(wanted: Mapping[str, Any]) -> str:
     return ", ".join(f"{key} = {value!r}" for key, value in wanted.items())

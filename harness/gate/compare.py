@@ -1,4 +1,4 @@
-"""Base against head: measured by turns, or from recorded results, until there is a verdict."""
+"""Base against head, measured alternately until a verdict is reached, or from recorded results."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def compare(work: Work, base: str, head: str, out: Path) -> Report:
         return _recorded(work, *[side for side in known if side is not None])
     for side, source in zip(known, (base, head), strict=True):
         if side is not None:
-            raise SpecError(f"{source}: a run folder is compared with another one, not with what is measured now")
+            raise SpecError(f"{source}: a run folder can only be compared with another run folder")
     check_host(work.cells)
     with ExitStack() as stack:
         stack.enter_context(RunFolder(work.folder).lock())
@@ -54,7 +54,7 @@ def compare(work: Work, base: str, head: str, out: Path) -> Report:
 
 
 def _without_base(work: Work, why: str) -> Report:
-    """What can be said of the head alone."""
+    """The report if only the head can be judged."""
     nothing = Judgement("base", Verdict.NOT_COMPARABLE, why)
     if not work.spec.gate.require:
         return Report(work.spec.name, "against nothing", (nothing,))
@@ -63,23 +63,23 @@ def _without_base(work: Work, why: str) -> Report:
 
 
 def measure_noise(work: Work) -> Report:
-    """The working folder against itself, in as many rounds as there may be; what differs is written to the host's file.
+    """Compare the working folder with itself in all rounds, and write the differences to the host's noise file.
 
-    Equal sides cannot have changed: where one seems to, the host is too noisy to tell.
+    Equal sides cannot differ. If one seems to have changed, the host is too noisy to decide.
     """
     check_host(work.cells)
     with RunFolder(work.folder).lock():
         pair = _pair(work, sides.working_folder("base"), sides.working_folder("head"))
         pair.measure(rule.LOOKS[-1], ())
     both = pair.sides(work.spec.gate)
-    notes = ["both sides are the same code: what differs is the noise of this host"]
+    notes = ["both sides are the same code, so every difference is noise of this host"]
     known = HostNoise(work.noise_path, {})
     if both.timed:
         cells = dict(zip(both.timed, rule.noise(both.log_ratios).tolist(), strict=True))
         cells[ALL_CELLS] = float(rule.noise(both.log_ratios.mean(axis=0)))
         noise.write(work.noise_path, work.spec.name, _on(work), cells)
         known = HostNoise(work.noise_path, cells)
-        notes.append(f"{work.noise_path}: written, {len(both.timed)} cells")
+        notes.append(f"{work.noise_path}: the noise of {len(both.timed)} cells was written")
     found, together = measured.findings(both, work.spec.gate, 1, known)
     doubted = tuple(_doubted(finding) for finding in found)
     overall = together and _doubted(together)
@@ -90,14 +90,16 @@ def measure_noise(work: Work) -> Report:
 def _doubted(finding: Judgement) -> Judgement:
     if finding.verdict not in {Verdict.REGRESSED, Verdict.IMPROVED}:
         return finding
-    return replace(finding, verdict=Verdict.INCONCLUSIVE, text="equal sides differ: this host is too noisy for it")
+    return replace(
+        finding, verdict=Verdict.INCONCLUSIVE, text="equal sides differ: this host is too noisy for this cell"
+    )
 
 
 def _measured(work: Work, base: Side, head: Side) -> Report:
-    """By turns, in two looks."""
+    """Measure base and head alternately, and judge them up to twice."""
     pair = _pair(work, base, head)
     known = _noise(work)
-    against = f"{head.title} against {base.title}, measured by turns"
+    against = f"{head.title} against {base.title}, measured alternately"
     try:
         first = 1 if pair.simulated else rule.LOOKS[0]
         pair.measure(first, ())
@@ -106,7 +108,11 @@ def _measured(work: Work, base: Side, head: Side) -> Report:
         again = measured.further(both, work.spec.gate, len(rule.LOOKS), known)
         if again:
             early = {finding.cell for finding in found if finding.verdict is Verdict.REGRESSED}
-            print(f"check: {len(again)} cells are undecided after {first} rounds", file=sys.stderr, flush=True)
+            print(
+                f"check: {len(again)} cells are undecided after {first} rounds",
+                file=sys.stderr,
+                flush=True,
+            )
             pair.measure(rule.LOOKS[-1], again)
             both = pair.sides(work.spec.gate)
             found, together = measured.findings(both, work.spec.gate, len(rule.LOOKS), known, early)
@@ -127,32 +133,32 @@ def _noise(work: Work) -> HostNoise:
 
 
 def _on(work: Work) -> str:
-    """Testbed and emulator of the cells whose times vary, which have a noise of their own."""
+    """Testbed and emulator of the emulated cells, each pair of which has its own noise."""
     emulated = [cell for cell in work.cells if cell.testbed != "virtual"]
     return ", ".join(sorted({f"{cell.testbed} and {cell.emulator}" for cell in emulated}))
 
 
 def _cannot_run(work: Work, against: str, error: CannotRun) -> Report:
-    """The code of the base is too old for the spec, which is nobody's regression."""
+    """The code of the base cannot run the spec, which is not a regression."""
     cells = (Judgement(name_of(cell), Verdict.NOT_COMPARABLE, "") for cell in work.cells)
-    return Report(work.spec.name, against, tuple(cells), notes=(f"base cannot run this spec: {error}",))
+    return Report(work.spec.name, against, tuple(cells), notes=(f"the base cannot run this spec: {error}",))
 
 
 def _recorded(work: Work, base: Side, head: Side) -> Report:
-    """Two result folders, as they are."""
+    """Compare two result folders without measuring."""
     assert base.recorded is not None
     assert head.recorded is not None
     wanted = {name_of(cell) for cell in work.cells}
     rows = [[row for row in side.rows() if name(row) in wanted] for side in (base.recorded, head.recorded)]
     for side, mine in zip((base, head), rows, strict=True):
         if not mine:
-            raise SpecError(f"--{side.role} {side.title}: has no result of a cell of {work.spec.name}")
+            raise SpecError(f"--{side.role} {side.title}: has no results of cells of {work.spec.name}")
     machines = [side.manifest() for side in (base.recorded, head.recorded)]
     both = Sides(rows[0], rows[1], work.spec.gate, other_machine(*machines))
     known = _noise(work)
     found, together = measured.findings(both, work.spec.gate, 1, known)
     notes = [
-        "these results were measured apart: what changed on the host meanwhile counts as a change",
+        "base and head were measured at different times, so changes of the host count as changes of the code",
         *([known.remark] if known.remark else []),
     ]
     return Report(work.spec.name, f"{head.title} against {base.title}", tuple(found), work.claims(rows[1]), together,

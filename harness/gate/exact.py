@@ -1,7 +1,7 @@
-"""What repeats exactly, and so has no noise: any change is a change.
+"""Values that repeat exactly and have no noise, so that any change counts.
 
-The simulated clock counts whole nanoseconds, and what algorithms communicate is counted on every testbed. What
-depends on the rounding of floating-point numbers (loss, accuracy) may differ from machine to machine, and has a band.
+The simulated clock counts whole nanoseconds, and messages and bytes are counted on every testbed. Loss and accuracy
+depend on the rounding of floating-point numbers and can differ between machines, so they have a tolerance band.
 """
 
 from __future__ import annotations
@@ -20,11 +20,12 @@ Entry = Mapping[str, Any]
 COUNTS = ("payload_bytes", "messages_sent")
 TIMES = ("step_time_s", "scalability")
 VALUES = ("final_loss", "accuracy")
+_SMALL_PCT = 0.001  # below, a change is shown with all digits
 _MORE_IS_BETTER = {"scalability", "accuracy"}
 
 
 def entries(rows: Iterable[Row]) -> dict[str, Entry]:
-    """What is exact of every cell whose first repetition is valid, by name; None does not appear."""
+    """The exact values of every cell whose first repetition is valid, by name, without those that are None."""
     found: dict[str, Entry] = {}
     for cell, group in by_name(rows).items():
         row = group[0]
@@ -36,7 +37,7 @@ def entries(rows: Iterable[Row]) -> dict[str, Entry]:
 
 
 def why_failed(row: Row) -> str | None:
-    """Why a repetition counts as failed, whatever it measured; None if it does not."""
+    """The reason why a repetition counts as failed; None if it does not."""
     if row["status"] != "ok":
         return f"{row['status']}: {row['reason']}"
     diverged = [key for key in VALUES if row.get(key) is not None and not math.isfinite(row[key])]
@@ -44,21 +45,21 @@ def why_failed(row: Row) -> str | None:
 
 
 def compare(base: Mapping[str, Entry], rows: Iterable[Row], gate: GateTable) -> list[Judgement]:
-    """One finding for every cell that either side has.
+    """One judgement for every cell of either side.
 
     Args:
-        base: as made by `entries`, of the baseline.
-        rows: of the head, one a repetition. gate: how much of it may change.
+        base: the result of `entries` in the baseline.
+        rows: of the head, one per repetition. gate: the tolerances.
     """
     rows = list(rows)
     head, groups = entries(rows), by_name(rows)
     findings = []
     for cell in sorted(base.keys() | groups.keys()):
         if cell not in groups:
-            findings.append(Judgement(cell, Verdict.NOT_COMPARABLE, "in the baseline, but no cell of this run"))
+            findings.append(Judgement(cell, Verdict.NOT_COMPARABLE, "in the baseline, but not in this run"))
         elif cell not in head:
             findings.append(
-                Judgement(cell, Verdict.FAILED, why_failed(groups[cell][0]) or "its first repetition is missing")
+                Judgement(cell, Verdict.FAILED, why_failed(groups[cell][0]) or "the first repetition is missing")
             )
         elif cell not in base:
             findings.append(Judgement(cell, Verdict.NEW, "not in the baseline"))
@@ -77,18 +78,18 @@ def _finding(cell: str, base: Entry, head: Entry, gate: GateTable) -> Judgement:
         key for key in VALUES if key in base.keys() & head.keys() and not near(base[key], head[key], gate.loss_band)
     ]
     if left:
-        said = ", ".join(change(key, base[key], head[key]) for key in left)
-        return Judgement(cell, Verdict.FAILED, f"{said}, band {gate.loss_band:.0%}")
+        reason = ", ".join(change(key, base[key], head[key]) for key in left)
+        return Judgement(cell, Verdict.FAILED, f"{reason}, outside ±{100 * gate.loss_band:g} %")
     appeared = [key for key in (*COUNTS, *TIMES, *VALUES) if (key in base) != (key in head)]
     if appeared:
-        said = ", ".join(f"{key} {'is gone' if key in base else 'was not there'}" for key in appeared)
-        return Judgement(cell, Verdict.NOT_COMPARABLE, said)
+        reason = ", ".join(f"{key} is only in the {'base' if key in base else 'head'}" for key in appeared)
+        return Judgement(cell, Verdict.NOT_COMPARABLE, reason)
     changed = [key for key in (*TIMES, *COUNTS) if key in base and not near(base[key], head[key], gate.tolerance)]
     if not changed:
         return Judgement(cell, Verdict.UNCHANGED)
-    said = ", ".join(change(key, base[key], head[key]) for key in changed)
+    reason = ", ".join(change(key, base[key], head[key]) for key in changed)
     worse = any((head[key] < base[key]) == (key in _MORE_IS_BETTER) for key in changed)
-    return Judgement(cell, Verdict.REGRESSED if worse else Verdict.IMPROVED, said)
+    return Judgement(cell, Verdict.REGRESSED if worse else Verdict.IMPROVED, reason)
 
 
 def near(base: float, head: float, tolerance: float) -> bool:
@@ -97,9 +98,13 @@ def near(base: float, head: float, tolerance: float) -> bool:
 
 
 def change(key: str, base: float, head: float) -> str:
-    """In words."""
-    share = f" ({100 * (head / base - 1):+.3g} %)" if base else ""
-    return f"{key} {_number(base)} -> {_number(head)}{share}"
+    """A change as "messages_sent 20 -> 40 (+100 %)"."""
+    if not base:
+        return f"{key} {base:g} -> {head:g}"
+    percent = 100 * (head / base - 1)
+    if abs(percent) < _SMALL_PCT:
+        return f"{key} {base} -> {head} (by less than {_SMALL_PCT:g} %)"
+    return f"{key} {_number(base)} -> {_number(head)} ({percent:+.3g} %)"
 
 
 def _number(value: float) -> str:

@@ -1,4 +1,4 @@
-"""A report as JUnit XML: a test case for every cell and every requirement."""
+"""A report as JUnit XML, with a test case per cell and per requirement."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from wanbench.harness.gate.verdict import Judgement, Report, Verdict
 from wanbench.harness.results.store import write_text
 
 _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-# How a verdict that is no success appears.
+# The element of each verdict that is not a success.
 _ELEMENTS = {
     Verdict.FAILED: "error",
     Verdict.REGRESSED: "failure",
@@ -35,8 +35,8 @@ def as_junit(report: Report) -> str:
         if element is not None:
             ElementTree.SubElement(case, element, message=_message(finding, str(finding.verdict)))
         elif finding.text:
-            said = claim_word(finding) if group == "requirements" else str(finding.verdict)
-            ElementTree.SubElement(case, "system-out").text = _message(finding, said)
+            result = claim_word(finding) if group == "requirements" else str(finding.verdict)
+            ElementTree.SubElement(case, "system-out").text = _message(finding, result)
     ElementTree.indent(suite)
     return '<?xml version="1.0" encoding="utf-8"?>\n' + ElementTree.tostring(suite, encoding="unicode") + "\n"
 
@@ -48,6 +48,6 @@ def write(path: Path, report: Report) -> None:
 
 
 def _message(finding: Judgement, verdict: str) -> str:
-    change = "" if finding.change is None else f" ({100 * finding.change:+.1f} %)"
+    change = "" if finding.change is None else f" ({100 * finding.change:+z.1f} %)"
     text = f"{verdict}{change}" + (f": {finding.text}" if finding.text else "")
     return _NOT_XML.sub("?", text)

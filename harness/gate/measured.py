@@ -1,4 +1,4 @@
-"""Rows of base and head, measured side by side, and what they say of every cell. Pure."""
+"""Judgements of every cell from the rows of base and head, measured side by side. Pure."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from wanbench.harness.spec.tables import GateTable
 
 Row = Mapping[str, Any]
 
-# Where these differ, times are of different things.
+# If these columns differ, the times cannot be compared.
 _SAME_CELL = (
     "testbed", "emulator", "collective", "workload", "payload_scale", "kind", "params", "workers", "profile", "rtt_ms",
     "rtt_max_ms", "rate_mbps", "loss_pct", "jitter_ms", "tcp", "steps", "seed",
@@ -26,18 +26,18 @@ _SAME_CELL = (
 
 
 class Sides:
-    """Base and head so far: what settles a cell before its times are looked at, and the times of the others.
+    """The results of base and head so far: cells that are settled without their times, and the times of the others.
 
     Attributes:
-        settled: verdicts that no measuring changes: failed, not comparable, new; and all of simulated cells.
+        settled: verdicts that further measuring cannot change: failed, not comparable, new, and all simulated cells.
         timed: names of the other cells, in order.
-        log_ratios: of their step times, head over base, shape (cells, rounds); NaN where there is no pair.
+        log_ratios: of their step times, head over base, shape (cells, rounds); NaN for a missing pair.
     """
 
     def __init__(
         self, base: Sequence[Row], head: Sequence[Row], gate: GateTable, other_machine: str | None = None
     ) -> None:
-        """`other_machine`: why the times of the two sides are not comparable, None if they are."""
+        """`other_machine`: the reason if the times of the two sides cannot be compared, else None."""
         self._base, self._head = by_name(base), by_name(head)
         self._gate, self._other_machine = gate, other_machine
         counted = exact.compare(exact.entries(_without_values(base)), _without_values(head), gate)
@@ -51,12 +51,12 @@ class Sides:
         self.log_ratios = self._ratios()
 
     def counted(self, cell: str) -> Judgement:
-        """The verdict on what has no noise, by the first repetitions: messages, bytes, and simulated times."""
+        """The verdict on values without noise in the first repetitions: messages, bytes, and simulated times."""
         return self._counted[cell]
 
     @property
     def rounds(self) -> int:
-        """In which every cell has a pair."""
+        """The number of rounds in which every cell has a pair."""
         return int((~np.isnan(self.log_ratios)).all(axis=0).sum())
 
     def times(self, cell: str) -> tuple[list[float], list[float]]:
@@ -67,18 +67,18 @@ class Sides:
 
     def _settle(self, cell: str) -> Judgement | None:
         if cell not in self._head:
-            return Judgement(cell, Verdict.NOT_COMPARABLE, "in base, but no cell of head")
+            return Judgement(cell, Verdict.NOT_COMPARABLE, "only in the base")
         if (why := _why_failed(self._head[cell])) is not None:
             return Judgement(cell, Verdict.FAILED, f"head, {why}")
         if cell not in self._base:
-            return Judgement(cell, Verdict.NEW, "base has no such cell")
+            return Judgement(cell, Verdict.NEW, "only in the head")
         if (why := _why_failed(self._base[cell])) is not None:
             return Judgement(cell, Verdict.NOT_COMPARABLE, f"base, {why}")
         base, head = self._base[cell][0], self._head[cell][0]
         other = [key for key in _SAME_CELL if base.get(key) != head.get(key)]
         if other:
-            said = ", ".join(f"{key} {base.get(key)} -> {head.get(key)}" for key in other)
-            return Judgement(cell, Verdict.NOT_COMPARABLE, said)
+            reason = ", ".join(f"{key} {base.get(key)} -> {head.get(key)}" for key in other)
+            return Judgement(cell, Verdict.NOT_COMPARABLE, reason)
         counted = self.counted(cell)
         out = _out_of_band(self._base[cell], self._head[cell], self._gate.loss_band)
         if out is not None:
@@ -109,11 +109,11 @@ def further(sides: Sides, gate: GateTable, looks: int, noise: HostNoise) -> list
 def findings(
     sides: Sides, gate: GateTable, looks: int, noise: HostNoise, regressed: Collection[str] = ()
 ) -> tuple[list[Judgement], Judgement | None]:
-    """The verdict on every cell, and on all measured ones together (None where no time was measured).
+    """The verdict on every cell, and on all measured cells together (None if no time was measured).
 
     Args:
-        looks: how often the data are judged; each look has its share of the error rate.
-        regressed: cells that were found so at an earlier look.
+        looks: the number of times that the data are judged; the error rate is divided by it.
+        regressed: cells that regressed at an earlier look.
     """
     if not sides.timed:
         return list(sides.settled.values()), None
@@ -149,7 +149,7 @@ def _verdict(decision: rule.Decision, index: int) -> Verdict:
 
 
 def _with_counts(counted: Judgement, verdict: Verdict, timing: Timing) -> Judgement:
-    """What was counted has no noise: it may only make a verdict worse, or good where times say nothing new."""
+    """Combine the verdicts on counts and times: the worse one holds, because counts have no noise."""
     same = counted.verdict is Verdict.UNCHANGED
     worst = verdict if same else min(counted.verdict, verdict, key=ORDER.index)
     return Judgement(timing=timing, cell=counted.cell, verdict=worst, text="" if same else counted.text)
@@ -158,15 +158,15 @@ def _with_counts(counted: Judgement, verdict: Verdict, timing: Timing) -> Judgem
 def _together(sides: Sides, alpha: float, noise: HostNoise) -> Judgement:
     overall = rule.overall(sides.log_ratios, alpha, _threshold(noise))
     low, high = (float(np.expm1(end)) for end in rule.moments(sides.log_ratios.mean(axis=0)).interval())
-    limit, verdict, said = _threshold(noise), Verdict.UNCHANGED, ""
+    limit, verdict, reason = _threshold(noise), Verdict.UNCHANGED, ""
     if overall.slower:
         verdict = Verdict.REGRESSED
-        said = f"at least {100 * math.expm1(float(overall.low)):.1f} % slower, limit {100 * limit:.1f} %"
+        reason = f"at least {100 * math.expm1(float(overall.low)):.1f} % slower; the limit is {100 * limit:.1f} %"
     elif overall.doubtful:
-        said = "slower by less than could be told"
+        reason = "perhaps slower, but too little to be sure"
     change = _known(math.expm1(float(overall.mean)))
     timing = Timing(None, None, change, _known(low), _known(high), noise.of(ALL_CELLS), limit, sides.rounds)
-    return Judgement(ALL_CELLS, verdict, said, timing)
+    return Judgement(ALL_CELLS, verdict, reason, timing)
 
 
 def _threshold(noise: HostNoise) -> float:
@@ -178,7 +178,7 @@ def _margins(cells: Sequence[str], gate: GateTable, noise: HostNoise) -> Floats:
 
 
 def _why_failed(rows: Sequence[Row]) -> str | None:
-    """Of the first repetition that did."""
+    """The reason of the first repetition that failed."""
     found = ((row["rep"], exact.why_failed(row)) for row in rows)
     return next((f"rep {rep}: {why}" for rep, why in found if why is not None), None)
 
@@ -196,19 +196,19 @@ def _known(value: float) -> float | None:
 
 
 def _out_of_band(base: Sequence[Row], head: Sequence[Row], band: float) -> str | None:
-    """What is learned must not depend on how fast it is: medians over the repetitions."""
+    """The change if the median of a trained value leaves its band: speed must not change the result of training."""
     for key in exact.VALUES:
         sides = [[row[key] for row in rows if row.get(key) is not None] for rows in (base, head)]
         if not all(sides):
             continue
         before, after = map(statistics.median, sides)
         if not exact.near(before, after, band):
-            return f"{exact.change(key, before, after)}, band {band:.0%}"
+            return f"{exact.change(key, before, after)}, outside ±{100 * band:g} %"
     return None
 
 
 def other_machine(base: Mapping[str, Any], head: Mapping[str, Any]) -> str | None:
-    """Why times of two runs cannot be compared, None if they can.
+    """The reason if times of two runs cannot be compared, else None.
 
     Args:
         base, head: manifests of their folders.
@@ -218,7 +218,7 @@ def other_machine(base: Mapping[str, Any], head: Mapping[str, Any]) -> str | Non
 
 
 def _machine(manifest: Mapping[str, Any]) -> dict[str, str]:
-    """What times depend on, as far as it matters: major version of the kernel, minor one of torch."""
+    """The properties that times depend on: processor, major version of the kernel, minor version of torch."""
     torch = str(manifest.get("versions", {}).get("torch"))
     return {
         "processor": str(manifest.get("cpu")),

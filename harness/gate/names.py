@@ -1,4 +1,4 @@
-"""Which cell of one side is which of the other: by algorithm and axes, which outlive a change of the program."""
+"""Names that match the cells of two sides: algorithm and axes, which do not depend on the version of the program."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ Row = Mapping[str, Any]
 
 
 def name(row: Row) -> str:
-    """What people call a cell: algorithm, workers, and the other axes."""
+    """The readable name of a cell: algorithm, workers, and the other axes."""
     axes = {key: value for key, value in sorted(row["axes"].items()) if key not in {"algorithm", "workers"}}
     values = [str(value) if key == "rtt" else f"{key}={value}" for key, value in axes.items()]
     return " ".join([str(row["algorithm"]), f"w{row['workers']}", *values])
 
 
 def name_of(cell: Cell) -> str:
-    """The same, of a cell that has no row yet."""
+    """The same for a cell that has no row yet."""
     return name({"axes": cell.axes, "algorithm": cell.label, "workers": cell.workers})
 
 
 def by_name(rows: Iterable[Row]) -> dict[str, list[Row]]:
     """Repetitions of each cell, in order.
 
-    One-worker cells of a sweep over testbeds or workloads have no axis to tell them apart: those are named by
-    testbed and workload as well, and by their identity where even that is not enough.
+    One-worker cells of a sweep over testbeds or workloads have no axis that tells them apart. Their names also contain
+    testbed and workload, and the identity if necessary.
     """
     cells: dict[str, list[Row]] = {}
     for row in rows:

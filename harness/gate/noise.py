@@ -1,7 +1,7 @@
-"""What this host measures where nothing changed: written by `check --aa`, read by every later check.
+"""The noise of this host: the change that it measures between equal sides. Written by `check --aa`, read by checks.
 
-One file per host, $XDG_STATE_HOME/wanbench/noise.json (~/.local/state/wanbench/noise.json), because noise belongs to
-the machine and not to the repository. It says which machine it is of; on another one it is not used.
+There is one file per host, $XDG_STATE_HOME/wanbench/noise.json (~/.local/state/wanbench/noise.json), because noise is a
+property of the machine and not of the repository. The file names its machine and is not used on another one.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ ALL_CELLS = "all cells"
 
 @dataclass(frozen=True)
 class HostNoise:
-    """Relative size of the change that a first look sees of equal sides; see `harness.gate.rule.noise`.
+    """The relative change that a first look sees between equal sides; see `harness.gate.rule.noise`.
 
     Attributes:
-        path: the file. cells: by experiment and name of cell. remark: why nothing is known, None if something is.
+        path: the file. cells: by name of cell. remark: the reason if no noise is known, else None.
     """
 
     path: Path
@@ -40,31 +40,31 @@ class HostNoise:
 
 
 def default_path() -> Path:
-    """Where this host's file is."""
+    """The path of this host's file."""
     state = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
     return Path(state) / "wanbench" / "noise.json"
 
 
 def read(path: Path, experiment: str, on: str) -> HostNoise:
-    """What is known of an experiment's cells on this host, `on` a testbed and emulator.
+    """Read the noise of an experiment's cells on this host, `on` a testbed and emulator.
 
     Raises:
-        SpecError: the file is something else.
+        SpecError: the file is not a noise file.
     """
-    unknown = f"the noise of this host is not known; `wanbench check {experiment} --aa` measures it ({path})"
+    unknown = f"the noise of this host is not known; measure it with `wanbench check {experiment} --aa` ({path})"
     data = _load(path)
     if data is None:
         return HostNoise(path, {}, unknown)
     if data["host"] != _host():
         return HostNoise(
-            path, {}, f"{path}: measured on another machine ({data['host']['cpu']}), so not used; {unknown}"
+            path, {}, f"{path}: not used, because another machine measured it ({data['host']['cpu']}); {unknown}"
         )
     cells = data["experiments"].get(f"{experiment} on {on}", {})
     return HostNoise(path, cells, None if cells else unknown)
 
 
 def write(path: Path, experiment: str, on: str, cells: Mapping[str, float]) -> None:
-    """Add or replace the cells of one experiment; what was measured on another machine goes. Raises: HostError."""
+    """Add or replace the cells of one experiment, and drop those of another machine. Raises: HostError."""
     data = _load(path)
     if data is None or data["host"] != _host():
         data = {"schema": _SCHEMA, "host": _host(), "experiments": {}}
@@ -80,12 +80,12 @@ def _load(path: Path) -> dict[str, Any] | None:
     except FileNotFoundError:
         return None
     except (OSError, ValueError) as error:
-        raise SpecError(f"{path}: not a file of `check --aa`: {error}; remove it") from None
+        raise SpecError(f"{path}: not a noise file of `check --aa`: {error}; remove it") from None
     if not isinstance(data, dict) or data.get("schema") != _SCHEMA or not {"host", "experiments"} <= data.keys():
-        raise SpecError(f"{path}: not a file of `check --aa`: expected schema {_SCHEMA}; remove it")
+        raise SpecError(f"{path}: not a noise file of `check --aa`: expected schema {_SCHEMA}; remove it")
     return data
 
 
 def _host() -> dict[str, Any]:
-    """What makes two machines the same for our purpose."""
+    """The properties that two machines must share to count as the same."""
     return {"cpu": cpu_model(), "cores": os.cpu_count(), "kernel": platform.release().partition(".")[0]}

@@ -1,4 +1,4 @@
-"""Both sides of a comparison under way: which cells to measure next, and what is known of them."""
+"""Both sides of a comparison under way: the cells to measure next, and the results so far."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Pair:
     """Both sides of a comparison under way."""
 
     def __init__(self, cells: Sequence[Cell], order: RunRequest, folder: Path, base: Side, head: Side) -> None:
-        """`cells`: those to compare. `folder`: takes the results of both sides; earlier ones go."""
+        """`cells`: those to compare. `folder`: for the results of both sides; earlier ones are removed."""
         self._cells = cells
         self._done = 0
         for side in (base, head):
@@ -32,9 +32,9 @@ class Pair:
         self.files = {"base": str(self.base.folder.path), "head": str(self.head.folder.path)}
 
     def measure(self, rounds: int, only: Collection[str]) -> None:
-        """Up to this many rounds, of some cells (all if empty); what has failed or is exact is not measured again.
+        """Measure up to this many rounds of the cells in `only` (all if empty), except failed and exact ones.
 
-        Raises: as `Measurement.measure`; CannotRun is the base's alone.
+        Raises: as `Measurement.measure`; CannotRun only for the base.
         """
         for index, side in turns(self._done, rounds, self.base, self.head):
             leave_out = self._left_out(only) if index else ()
@@ -43,7 +43,7 @@ class Pair:
                 break
             self._measure(side, index + 1, leave_out)
         self._done = rounds
-        for side in (self.base, self.head):  # the host was busy: once more, now that the others are done
+        for side in (self.base, self.head):  # if the host was busy: once more, after the other cells
             doubtful = {name(row) for row in side.rows() if row["status"] == "invalid"}
             leave_out = self._left_out(doubtful)
             if doubtful and leave_out is not None:
@@ -58,21 +58,21 @@ class Pair:
             raise
 
     def sides(self, gate: GateTable) -> Sides:
-        """What is known of both."""
+        """The results of both sides so far."""
         machines = [side.folder.manifest() for side in (self.base, self.head)]
         return Sides(self.base.rows(), self.head.rows(), gate, other_machine(*machines))
 
     def _left_out(self, only: Collection[str]) -> list[Mapping[str, Any]] | None:
-        """Axes of the cells to leave out, None if no other is left; the one-worker cells go with the others."""
+        """Axes of the cells to leave out, None if no other cell is left. One-worker cells follow the others."""
         settled = self._settled()
         swept = [cell for cell in self._cells if not cell.is_baseline]
         names = {name_of(cell): cell for cell in swept}
         keep = [cell for cell in names if cell not in settled and (not only or cell in only)]
         if not keep and any(cell not in settled for cell in names):
-            keep = [next(cell for cell in names if cell not in settled)]  # for the sake of a one-worker cell
+            keep = [next(cell for cell in names if cell not in settled)]  # so that its one-worker cell is measured
         return [dict(cell.axes) for text, cell in names.items() if text not in keep] if keep else None
 
     def _settled(self) -> set[str]:
-        """Cells that more repetitions do not change: failed on a side, or simulated."""
+        """Cells that more repetitions cannot change: failed on one side, or simulated."""
         rows = [*self.base.rows(), *self.head.rows()]
         return {name(row) for row in rows if row["status"] == "failed" or row["testbed"] == "virtual"}

@@ -1,7 +1,7 @@
-"""Base and head by turns: A B, B A, A B, ... Each is measured by its own code, one repetition of all cells at a time.
+"""Base and head alternately: A B, B A, A B, ... Each is measured by its own code, one repetition at a time.
 
-All that is asked of the code of a revision is `wanbench run`, which resumes: repetition r is what `run.repeats = r + 1`
-adds. So a base that never heard of `check` can be measured.
+The code of a revision only needs `wanbench run`, which resumes: `run.repeats = r + 1` adds repetition r. So a base
+without `check` can be measured too.
 """
 
 from __future__ import annotations
@@ -36,23 +36,22 @@ from wanbench.harness.results.store import RunFolder
 from wanbench.harness.run.session import stoppable
 from wanbench.workloads.process.namespace import die_with_parent
 
-_GRACE_S = 60.0  # for a run that was told to stop
+_GRACE_S = 60.0  # for a run that was asked to stop
 _TICK_S = 0.2
 
 Axes = Mapping[str, Any]
 
 
 class CannotRun(Exception):
-    """The code of a side refuses the spec; the message is what it said."""
+    """The code of a side refuses the spec, with this message."""
 
 
 @dataclass(frozen=True)
 class RunRequest:
-    """What is to be measured: the command line of `run`, but for the repetitions.
+    """The command line of `run` without the number of repetitions.
 
     Attributes:
-        spec: file. name: of the experiment. excluded: `sweep.exclude` of the spec.
-        options: further arguments.
+        spec: its file. name: of the experiment. excluded: `sweep.exclude` of the spec. options: further arguments.
     """
 
     spec: Path
@@ -62,26 +61,26 @@ class RunRequest:
 
 
 class Measurement:
-    """The repetitions of one side, in a folder of its own."""
+    """The repetitions of one side, in its own folder."""
 
     def __init__(self, side: Side, request: RunRequest, out: Path) -> None:
         self.side, self._request, self._out = side, request, out
         self.folder = RunFolder(out / request.name)
-        self._said: set[str] = set()
+        self._passed_on: set[str] = set()
 
     def rows(self) -> list[Row]:
-        """So far."""
+        """The rows so far."""
         if not self.folder.path.is_dir():
             return []
         found = self.folder.read()
-        return [*found.rows, *found.earlier]  # a round that leaves cells out has a plan without them
+        return [*found.rows, *found.earlier]  # the plan of a round does not have the cells that it leaves out
 
     def measure(self, repeats: int, leave_out: Iterable[Axes]) -> None:
-        """Repetitions up to `repeats` of all cells but some.
+        """Measure up to `repeats` repetitions of all cells except those left out.
 
         Raises:
             CannotRun: the side's code refuses the spec.
-            HostError: it says that this host cannot, or ended in a way of its own.
+            HostError: this host cannot run it, or it ended with an unexpected status.
             Interrupted: the user stopped it.
         """
         left_out = [*self._request.excluded, *leave_out]
@@ -99,21 +98,21 @@ class Measurement:
             raise HostError(f"{self.side.role} ({self.side.title}): `wanbench run` ended with status {code}: {last}")
 
     def _say(self, line: str) -> None:
-        """Pass a line on; what every round says is said once."""
-        if line not in self._said:
-            self._said.add(line)
+        """Pass a line on, but only once if rounds repeat it."""
+        if line not in self._passed_on:
+            self._passed_on.add(line)
             print(f"{self.side.role}: {line}", file=sys.stderr, flush=True)
 
 
 def turns(first: int, last: int, base: Measurement, head: Measurement) -> Iterable[tuple[int, Measurement]]:
-    """(round, side) in the order of measuring: which side goes first alternates, so a steady drift cancels."""
+    """(round, side) in the order of measuring. The first side alternates, so that a steady drift cancels."""
     for index in range(first, last):
         for side in (base, head) if index % 2 == 0 else (head, base):
             yield index, side
 
 
 def toml(value: Any) -> str:
-    """Plain data as a TOML value. Raises: SpecError: it has none."""
+    """Plain data as a TOML value. Raises: SpecError: TOML cannot hold it."""
     if isinstance(value, Mapping):
         return "{" + ", ".join(f"{json.dumps(key)} = {toml(item)}" for key, item in value.items()) + "}"
     if isinstance(value, Sequence) and not isinstance(value, str):
@@ -124,11 +123,11 @@ def toml(value: Any) -> str:
 
 
 def _run(command: Sequence[str], side: Side, say: Callable[[str], None]) -> tuple[int, str]:
-    """(exit status, last line on stderr); `say` gets every line. Raises: Interrupted."""
+    """Run a command: (exit status, last line on stderr). `say` gets every line. Raises: Interrupted."""
     parent = os.getpid()
     path = os.pathsep.join(filter(None, [*side.path, os.environ.get("PYTHONPATH")]))
     last = ""
-    # An exception from a signal handler may get lost while Python forks; an event does not.
+    # An exception from a signal handler can get lost while Python forks, but an event cannot.
     with stoppable() as stopped:
         process = subprocess.Popen(
             command,
@@ -149,7 +148,7 @@ def _run(command: Sequence[str], side: Side, say: Callable[[str], None]) -> tupl
 
 
 def _lines(process: subprocess.Popen[bytes], stopped: threading.Event) -> Iterator[str]:
-    """What the process says on stderr; it is told to stop when we are, and killed if it does not."""
+    """The lines of the process on stderr. It is interrupted when we are, and killed if it does not stop."""
     assert process.stderr is not None
     rest, deadline_s = b"", math.inf
     while True:

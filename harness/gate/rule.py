@@ -1,12 +1,12 @@
-"""The decision rule for measured step times. Pure, and vectorised: what a test simulates is what a build is judged by.
+"""The decision rule for measured step times. Pure and vectorised, so that tests simulate the rule that builds use.
 
 A sample is one number per repetition and cell. Base and head alternate, and repetition r of both shares a seed, so
 d_r = log(head_r / base_r) is free of the host's drift. A cell has regressed if the mean of d is above
-log(1 + margin) by a one-sided t-test, Holm-corrected over all cells (Holm 1979). Samples are taken in two looks, each
-at half the error rate (Bonferroni): only what is undecided after the first is measured further. A change of all cells
-alike, too small to be seen in one, is looked for in the mean over cells.
+log(1 + margin) by a one-sided t-test, Holm-corrected over all cells (Holm 1979). There are two looks at the
+samples, each at half the error rate (Bonferroni). Only cells that are undecided after the first look are measured
+further. The mean over cells shows a change of all cells that is too small to be seen in one.
 
-Arrays of log-ratios have the shape (..., cells, rounds); NaN where there is no pair.
+Arrays of log-ratios have the shape (..., cells, rounds), with NaN for a missing pair.
 """
 
 from __future__ import annotations
@@ -22,28 +22,28 @@ Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
 
 LOOKS = (5, 10)
-"""Rounds after which to judge."""
+"""The number of rounds at each look."""
 OVERALL = 0.01
-"""A slowdown of all cells together that counts."""
+"""The relative slowdown of all cells together that counts."""
 _UNCHANGED_CONFIDENCE = 0.95
 _NOISES_PER_MARGIN = 2.0
 
 
 @dataclass(frozen=True)
 class Moments:
-    """Of the log-ratios of each cell, shape (..., cells): how many, their mean, its standard error (NaN below two)."""
+    """Count, mean and standard error (NaN for fewer than two) of each cell's log-ratios, shape (..., cells)."""
 
     pairs: NDArray[np.int64]
     mean: Floats
     error: Floats
 
     def interval(self, confidence: float = 0.95) -> tuple[Floats, Floats]:
-        """Two-sided, of the mean."""
+        """The two-sided interval of the mean."""
         reach = stats.t.ppf((1 + confidence) / 2, np.maximum(self.pairs - 1, 1)) * self.error
         return self.mean - reach, self.mean + reach
 
     def p_above(self, bound: Floats | float) -> Floats:
-        """One-sided p-value of "the mean is at most `bound`"; 1 where there is nothing to tell from."""
+        """One-sided p-value of "the mean is at most `bound`"; 1 for fewer than two pairs."""
         return self._tail(self.mean - bound)
 
     def p_below(self, bound: Floats | float) -> Floats:
@@ -58,7 +58,7 @@ class Moments:
 
 
 def moments(d: Floats) -> Moments:
-    """Along the last axis, NaN left out."""
+    """Moments along the last axis, without NaN."""
     there = ~np.isnan(d)
     pairs = there.sum(axis=-1)
     mean = np.where(there, d, 0).sum(axis=-1) / np.maximum(pairs, 1)
@@ -69,7 +69,7 @@ def moments(d: Floats) -> Moments:
 
 
 def holm(p: Floats, alpha: float) -> Bools:
-    """Which hypotheses to reject, along the last axis, with a family-wise error rate of at most alpha (Holm 1979)."""
+    """The hypotheses to reject, along the last axis, with a family-wise error rate of at most alpha (Holm 1979)."""
     count = p.shape[-1]
     order = np.argsort(p, axis=-1)
     small = np.take_along_axis(p, order, axis=-1) <= alpha / (count - np.arange(count))
@@ -80,7 +80,7 @@ def holm(p: Floats, alpha: float) -> Bools:
 
 @dataclass(frozen=True)
 class Decision:
-    """For each cell; where none is true, there is no telling."""
+    """The verdicts on each cell. If none is true, the cell is undecided."""
 
     regressed: Bools
     improved: Bools
@@ -88,7 +88,7 @@ class Decision:
 
     @property
     def undecided(self) -> Bools:
-        """Cells to measure further."""
+        """The cells to measure further."""
         undecided: Bools = ~(self.regressed | self.improved | self.unchanged)
         return undecided
 
@@ -97,7 +97,7 @@ def decide(d: Floats, margins: Floats | float, alpha: float) -> Decision:
     """Judge every cell.
 
     Args:
-        margins: relative slowdown that does not count yet, of each cell.
+        margins: the relative slowdown of each cell that does not count yet.
         alpha: family-wise error rate of this look.
     """
     found, bound = moments(d), np.log1p(margins)
@@ -109,10 +109,10 @@ def decide(d: Floats, margins: Floats | float, alpha: float) -> Decision:
 
 @dataclass(frozen=True)
 class Overall:
-    """All cells together: the mean of their log-ratios as one sample a round.
+    """All cells together: the mean of their log-ratios is one sample per round.
 
     Attributes:
-        mean: of it. low: its lower one-sided bound, which is judged.
+        mean: of the samples. low: its lower one-sided bound, which is judged.
         slower: low is above the threshold. doubtful: it is not, but the mean is above half the threshold.
     """
 
@@ -123,7 +123,7 @@ class Overall:
 
 
 def overall(d: Floats, alpha: float, threshold: Floats | float = OVERALL) -> Overall:
-    """Judge all cells together, by the rounds in which every cell has a pair, at the error rate `alpha`."""
+    """Judge all cells together at the error rate `alpha`, from the rounds in which every cell has a pair."""
     found = moments(d.mean(axis=-2))
     reach = stats.t.ppf(1 - alpha, np.maximum(found.pairs - 1, 1)) * found.error
     bound = np.log1p(threshold)
@@ -132,7 +132,7 @@ def overall(d: Floats, alpha: float, threshold: Floats | float = OVERALL) -> Ove
 
 
 def to_measure_further(d: Floats, margins: Floats | float, alpha: float, threshold: Floats | float = OVERALL) -> Bools:
-    """After the first look: undecided cells, and all of them where a general slowdown is in doubt."""
+    """The cells to measure after the first look: the undecided ones, or all if a general slowdown is in doubt."""
     undecided = decide(d, margins, alpha).undecided
     doubtful: Any = overall(d, alpha, threshold).doubtful
     further: Bools = undecided | np.asarray(doubtful)[..., None]
@@ -140,10 +140,10 @@ def to_measure_further(d: Floats, margins: Floats | float, alpha: float, thresho
 
 
 def noise(d: Floats) -> Floats:
-    """What a first look makes of sides that are equal: the size of its mean log-ratio, about zero, of each cell.
+    """The noise of each cell: the typical size of the mean log-ratio that a first look finds between equal sides.
 
-    The root mean square of d over the square root of the rounds of a first look. A bias of the first or second place
-    counts as noise, because it is about zero and not about the mean.
+    It is the root mean square of d divided by the square root of the rounds of a first look. Because it is taken about
+    zero and not about the mean, a bias from which side runs first counts as noise.
     """
     there = ~np.isnan(d)
     square = np.where(there, d, 0) ** 2
@@ -151,7 +151,7 @@ def noise(d: Floats) -> Floats:
 
 
 def margin(max_slowdown: float, measured_noise: Floats | float | None) -> Floats | float:
-    """What a change must exceed: the user's limit, or twice the noise where that is more."""
+    """The margin that a change must exceed: the user's limit, or twice the noise if that is larger."""
     if measured_noise is None:
         return max_slowdown
     return np.maximum(max_slowdown, _NOISES_PER_MARGIN * np.asarray(measured_noise))

@@ -1,7 +1,7 @@
-"""Base and head: a result folder, a git revision, an image, or the working folder as it is.
+"""Base and head: a result folder, a git revision, an image, or the current working folder.
 
-A revision is checked out into a folder of its own that borrows the objects of the repository: nothing is written to the
-repository, so nothing is left in it however this ends.
+A revision is checked out into its own folder, which borrows the objects of the repository. Nothing is written to the
+repository, so nothing is left in it, even after a crash.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ WORKING = "the working folder"
 
 
 class NoBase(Exception):
-    """A revision cannot be looked up here, which is nobody's mistake: no git, or a shallow clone without it."""
+    """A revision cannot be found for lack of git or because the clone is shallow, which is not an error of the user."""
 
 
 @dataclass(frozen=True)
 class Side:
-    """One of the two that are compared.
+    """One side of a comparison.
 
     Attributes:
-        role: "base" or "head". title: what it is, for people.
-        recorded: its results, if they are there already; else it is measured.
-        folder: working folder of what measures it. python: the interpreter.
-        path: goes first on PYTHONPATH. assignments: of the spec, as `--set` takes them.
+        role: "base" or "head". title: a readable description.
+        recorded: its results if they already exist; else it is measured.
+        folder, python: working folder and interpreter for measuring.
+        path: entries at the front of PYTHONPATH. assignments: changes of the spec, in the form of `--set`.
     """
 
     role: str
@@ -48,7 +48,7 @@ class Side:
 
 
 def recorded(role: str, source: str, out: Path) -> Side | None:
-    """The side if it is a run folder, or the name of one under `out`."""
+    """The side if `source` is a run folder or the name of one under `out`, else None."""
     if source == HERE or not any((p / "manifest.json").is_file() for p in (Path(source), out / source)):
         return None
     folder = open_run(source, out)
@@ -57,15 +57,15 @@ def recorded(role: str, source: str, out: Path) -> Side | None:
 
 @contextmanager
 def opened(role: str, source: str, setup: Sequence[str], scratch: Path) -> Iterator[Side]:
-    """A side to measure; a checkout lives in `scratch` until the end.
+    """Yield a side to measure. A checkout is kept in `scratch` until the end.
 
     Args:
         source: a git revision, `image:NAME`, or `.`.
         setup: shell commands to run in a checkout.
 
     Raises:
-        NoBase: no git here, or a shallow clone that lacks the revision.
-        SpecError: no such revision, or no repository here.
+        NoBase: git is not installed, or a shallow clone lacks the revision.
+        SpecError: there is no such revision or no repository.
         HostError: git refuses, or `setup` fails.
     """
     if source == HERE:
@@ -97,7 +97,7 @@ def _is_wanbench(folder: Path) -> bool:
 
 
 def _checkout_side(role: str, title: str, folder: Path, inside: Path) -> Side:
-    """What runs there is the checkout's own: its environment if `setup` made one, its wanbench if it is wanbench."""
+    """A checkout that uses its own environment if `setup` made one, and its own wanbench if it contains one."""
     python = folder / ".venv" / "bin" / "python"
     return Side(
         role,
@@ -109,9 +109,9 @@ def _checkout_side(role: str, title: str, folder: Path, inside: Path) -> Side:
 
 
 def _resolved(role: str, source: str) -> tuple[Path, str]:
-    """(top of the repository, full hash) of a revision, seen from the working folder."""
+    """(top of the repository, full hash) of a revision, relative to the working folder."""
     if shutil.which("git") is None:
-        raise NoBase(f"--{role} {source}: not a run folder, and git is not installed to look for a revision")
+        raise NoBase(f"--{role} {source}: not a run folder, and finding a revision needs git; install it")
     try:
         top = Path(_git("rev-parse", "--show-toplevel")).resolve()
     except HostError as error:
@@ -129,7 +129,7 @@ def _resolved(role: str, source: str) -> tuple[Path, str]:
 
 
 def _check_out(top: Path, revision: str, folder: Path) -> None:
-    """The files of a revision, in a repository that borrows all objects from the one at `top`."""
+    """Check out a revision into a repository that borrows all objects from the one at `top`."""
     objects = (top / _git("rev-parse", "--git-path", "objects", cwd=top)).resolve()
     shallow = (top / _git("rev-parse", "--git-path", "shallow", cwd=top)).resolve()
     _git("init", "--quiet", "--template=", str(folder), cwd=top)
@@ -149,7 +149,7 @@ def _set_up(role: str, source: str, setup: Sequence[str], folder: Path) -> None:
 
 
 def _git(*arguments: str, cwd: Path | None = None) -> str:
-    """What git says. Raises: HostError, with its own words."""
+    """Run git and return its output. Raises: HostError with the message of git."""
     environment = {key: value for key, value in os.environ.items() if key not in {"GIT_DIR", "GIT_WORK_TREE"}}
     done = subprocess.run(
         ["git", *arguments], cwd=cwd, env=environment, capture_output=True, text=True, stdin=subprocess.DEVNULL

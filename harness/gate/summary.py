@@ -1,4 +1,4 @@
-"""A report in Markdown, for the summary of a CI step: verdicts first, so that what is cut off is what matters least."""
+"""A report in Markdown for the summary of a CI step. The worst verdicts come first, so that cutting loses the least."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ _QUIET = {Verdict.UNCHANGED, Verdict.NEW}
 
 
 def as_markdown(report: Report, limit_bytes: int = GITHUB_LIMIT_BYTES) -> str:
-    """The report in at most this many bytes of UTF-8, ending in a newline. What is left out is counted."""
+    """The report in at most this many bytes of UTF-8, ending in a newline. Omitted lines are counted."""
     parts = [f"### wanbench check: {_escaped(report.experiment)}", "", f"**{totals(report)}**", "",
              f"{_escaped(report.against)}", ""]  # fmt: skip
     parts += [f"> {_escaped(note)}" for note in report.notes] + [""] * bool(report.notes)
     lines = ["\n".join(parts)]
     if report.claims:
         rows = [(claim.cell, claim_word(claim), claim.text) for claim in by_severity(report.claims)]
-        lines += _table(("requirement", "", ""), rows)
+        lines += _table(("requirement", "result", "value"), rows)
     timed = any(finding.timing for finding in report.cells)
     cells = by_severity(report.compared)
     shown = cells if timed else [finding for finding in cells if finding.verdict not in _QUIET]
     if shown:
-        header = ("cell", "verdict", "", *(TIMING_HEADER if timed else ()))
+        header = ("cell", "verdict", "reason", *(TIMING_HEADER if timed else ()))
         lines += _table(header, [_row(finding, timed) for finding in shown])
     return _cut(lines, limit_bytes)
 
 
 def append(path: Path, report: Report) -> None:
-    """Add the report to a file, which may hold other summaries of the same step. Raises: HostError."""
+    """Append the report to a file that can hold other summaries of the same step. Raises: HostError."""
     with writing(path, "the summary"):
         used = path.stat().st_size if path.exists() else 0
         with path.open("a", encoding="utf-8") as handle:
@@ -53,17 +53,17 @@ def _escaped(text: str) -> str:
 
 
 def _cut(lines: Sequence[str], limit: int) -> str:
-    """As many whole lines as fit, and how many do not."""
+    """As many whole lines as fit, and the number of the others."""
     text = "\n".join(lines) + "\n"
     if len(text.encode()) <= limit:
         return text
     kept, used = [], 0
-    reserve = len(f"\n{len(lines)} more lines; see the job's log\n")
+    reserve = len(f"\n{len(lines)} more lines; see the log of the job\n")
     for line in lines:
         used += len(line.encode()) + 1
         if used + reserve > limit:
             break
         kept.append(line)
-    remark = f"\n{len(lines) - len(kept)} more lines; see the job's log\n"
+    remark = f"\n{len(lines) - len(kept)} more lines; see the log of the job\n"
     whole = "".join(f"{line}\n" for line in kept) + remark
     return whole if len(whole.encode()) <= limit else ""

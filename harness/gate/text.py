@@ -1,4 +1,4 @@
-"""A report as people read it on a terminal: what is not as it was, then how much there is of everything."""
+"""A report for a terminal: the cells that changed, then the number of cells per verdict."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from wanbench.harness.gate.verdict import ORDER, Judgement, Report, Timing, Verdict, by_severity
 from wanbench.harness.show.grid import aligned
 
-_CLAIM_WORDS = {Verdict.UNCHANGED: "holds", Verdict.REGRESSED: "BROKEN"}
+_CLAIM_WORDS = {Verdict.UNCHANGED: "met", Verdict.REGRESSED: "NOT MET"}
 _QUIET = (Verdict.NEW, Verdict.UNCHANGED)
 TIMING_HEADER = ("base s/step", "head s/step", "change", "95 % interval", "noise", "margin", "pairs")
 
@@ -22,25 +22,25 @@ def as_text(report: Report) -> str:
 
 
 def totals(report: Report) -> str:
-    """In one line."""
+    """The number of cells per verdict and of requirements that are not met, in one line."""
     counted = [(sum(finding.verdict is verdict for finding in report.compared), str(verdict)) for verdict in ORDER]
-    said = ", ".join(f"{count} {word}" for count, word in counted if count) or "no cell was compared"
+    verdicts = ", ".join(f"{count} {word}" for count, word in counted if count) or "no cell was compared"
     broken = sum(claim.verdict is not Verdict.UNCHANGED for claim in report.claims)
     if not report.claims:
-        return f"{said}."
+        return f"{verdicts}."
     total = len(report.claims)
     plural = f"{total} requirement{'s' * (total > 1)}"
-    return f"{said}; " + (f"{broken} of {plural} broken." if broken else f"{plural} met.")
+    return f"{verdicts}; " + (f"{broken} of {plural} not met." if broken else f"{plural} met.")
 
 
 def word(finding: Judgement) -> str:
-    """The verdict; one that needs attention in capitals."""
+    """The verdict, in capitals if it needs attention."""
     loud = finding.verdict in {Verdict.FAILED, Verdict.REGRESSED, Verdict.IMPROVED}
     return str(finding.verdict).upper() if loud else str(finding.verdict)
 
 
 def claim_word(finding: Judgement) -> str:
-    """What became of a requirement."""
+    """The verdict on a requirement."""
     return _CLAIM_WORDS.get(finding.verdict, word(finding))
 
 
@@ -49,10 +49,10 @@ def timing_columns(timing: Timing | None) -> list[str]:
     if timing is None:
         return [""] * len(TIMING_HEADER)
     times = ["" if time is None else f"{time:.4f}" for time in (timing.base_s, timing.head_s)]
-    change = "" if timing.change is None else f"{100 * timing.change:+.1f} %"
+    change = "" if timing.change is None else f"{100 * timing.change:+z.1f} %"
     known = timing.low is not None and timing.high is not None
-    interval = f"[{100 * (timing.low or 0):+.1f}, {100 * (timing.high or 0):+.1f}]" if known else ""
-    noise = "not known" if timing.noise is None else f"{100 * timing.noise:.1f} %"
+    interval = f"[{100 * (timing.low or 0):+z.1f}, {100 * (timing.high or 0):+z.1f}]" if known else ""
+    noise = "unknown" if timing.noise is None else f"{100 * timing.noise:.1f} %"
     return [*times, change, interval, noise, f"{100 * timing.margin:.1f} %", str(timing.pairs)]
 
 

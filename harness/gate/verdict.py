@@ -1,4 +1,4 @@
-"""The words of the gate: a verdict for each cell, and what they add up to."""
+"""The verdicts of the gate on cells, and the report and exit code that follow from them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from wanbench.harness.errors import EXIT_FAILED, EXIT_INCONCLUSIVE, EXIT_OK, EXI
 
 
 class Verdict(StrEnum):
-    """What became of a cell, the worst first."""
+    """The verdict on a cell, the worst first."""
 
     FAILED = "failed"
     REGRESSED = "regressed"
@@ -24,7 +24,7 @@ class Verdict(StrEnum):
 
 
 ORDER = tuple(Verdict)
-# Correctness first: a cell that failed is no slower or faster cell.
+# Correctness first: a failed cell is neither slower nor faster.
 _EXIT = (
     ({Verdict.FAILED}, EXIT_FAILED),
     ({Verdict.REGRESSED}, EXIT_REGRESSION),
@@ -39,9 +39,9 @@ class Timing:
     Attributes:
         base_s, head_s: medians over repetitions, in seconds.
         change, low, high: head over base minus 1, and its two-sided 95 % interval; None with fewer than two pairs.
-        noise: measured between equal sides on this host (None: never), margin: what a change must exceed; both
+        noise: measured between equal sides on this host, None if unknown. margin: the change that counts. Both are
             relative.
-        pairs: repetitions of both sides.
+        pairs: number of repetitions that both sides have.
     """
 
     base_s: float | None
@@ -59,9 +59,9 @@ class Judgement:
     """The verdict on one cell, or on one requirement.
 
     Attributes:
-        cell: its name, or the requirement in words.
-        text: what was found, in one line; empty where nothing changed.
-        timing: None where times were not measured side by side.
+        cell: its name, or the text of the requirement.
+        text: the reason, in one line; empty if nothing changed.
+        timing: None if times were not measured side by side.
     """
 
     cell: str
@@ -71,12 +71,12 @@ class Judgement:
 
     @property
     def change(self) -> float | None:
-        """Of the step time, relative; None where it was not measured side by side."""
+        """The relative change of the step time; None if it was not measured side by side."""
         return None if self.timing is None else self.timing.change
 
 
 def by_severity(findings: Iterable[Judgement]) -> list[Judgement]:
-    """The worst first; among equals as they came."""
+    """The judgements, the worst first; equal ones keep their order."""
     return sorted(findings, key=lambda finding: ORDER.index(finding.verdict))
 
 
@@ -85,11 +85,11 @@ class Report:
     """Everything that `check` found.
 
     Attributes:
-        experiment: its name. against: what was compared, in words.
-        cells: one finding a cell. claims: one a requirement.
-        overall: all cells together, where step times were measured.
-        notes: what the reader should know, a line each.
-        files: what was written or may be looked into, by what it is.
+        experiment: its name. against: a description of the comparison.
+        cells: one judgement per cell. claims: one per requirement and cell.
+        overall: all cells together, if step times were measured.
+        notes: remarks for the reader, one line each.
+        files: paths of the results, by kind.
     """
 
     experiment: str
@@ -102,20 +102,20 @@ class Report:
 
     @property
     def compared(self) -> tuple[Judgement, ...]:
-        """Of each cell, and of all together."""
+        """The judgement on each cell, and on all together."""
         return self.cells if self.overall is None else (*self.cells, self.overall)
 
     @property
     def findings(self) -> tuple[Judgement, ...]:
-        """All, the worst first."""
+        """All judgements, the worst first."""
         return tuple(by_severity([*self.compared, *self.claims]))
 
     def count(self, verdict: Verdict) -> int:
-        """How many cells and requirements."""
+        """The number of cells and requirements with this verdict."""
         return sum(finding.verdict is verdict for finding in self.findings)
 
     def exit_code(self, *, undecided: int = EXIT_INCONCLUSIVE) -> int:
-        """What `check` ends with. `undecided`: the code where nothing got worse but something is not known."""
+        """The exit code of `check`. `undecided`: the code if nothing regressed but something is undecided."""
         found = {finding.verdict for finding in self.findings}
         code = next((code for verdicts, code in _EXIT if verdicts & found), EXIT_OK)
         return undecided if code == EXIT_INCONCLUSIVE else code

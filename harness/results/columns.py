@@ -1,7 +1,7 @@
-"""THE catalogue of result columns: a row's type, checks, tables, parquet files and reference are made from it.
+"""THE catalogue of result columns, from which a row's type, checks, tables, Parquet files and reference are made.
 
-A column that does not apply to a repetition is null, and so is one that was not measured; nothing is ever filled in.
-To add a column, add a line here and measure it where rows are made (`results.row`).
+A column that does not apply to a repetition, or that was not measured, is null. Nothing is ever filled in.
+To add a column, add a line here and set its value where rows are made (`results.row`).
 """
 
 from __future__ import annotations
@@ -15,27 +15,27 @@ Status = Literal["ok", "invalid", "failed"]
 
 @dataclass(frozen=True)
 class Column:
-    """What one column means.
+    """The description of one column.
 
     Attributes:
-        meaning: a sentence. unit: of the numbers. applies: to which repetitions; the others have null.
-        least, above: bounds of its numbers.
-        measure: a cell shows its median over repetitions, with least and most.
-        shown: part of tables and CSV; the others are in JSON and parquet files alone.
+        meaning: a sentence. unit: of the numbers. applies: the repetitions that have it; the others have null.
+        minimum, above: inclusive and exclusive lower bound of the numbers.
+        measure: a cell shows the median, minimum and maximum over its repetitions.
+        shown: part of tables and CSV; the others are only in JSON and Parquet files.
     """
 
     meaning: str
     unit: str | None = None
     applies: str | None = None
-    least: float | None = None
+    minimum: float | None = None
     above: float | None = None
     measure: bool = False
     shown: bool = True
 
     @property
     def text(self) -> str:
-        """The meaning, with what it applies to."""
-        return self.meaning if self.applies is None else f"{self.meaning} Of {self.applies} only."
+        """The meaning, and when the column is not null."""
+        return self.meaning if self.applies is None else f"{self.meaning} Null except for {self.applies}."
 
 
 class Row(TypedDict):
@@ -43,165 +43,228 @@ class Row(TypedDict):
 
     run: Annotated[str | None, Column("Name of the run.")]
     cell: Annotated[
-        str, Column("Name of the cell: algorithm, workers, the other axes, and the beginning of its identity.")
+        str, Column("Name of the cell: algorithm, workers, other axes, and the first characters of its identity.")
     ]
     rep: Annotated[int, Column("Number of the repetition, from 0.")]
-    status: Annotated[Status, Column("ok, invalid (the emulation was not faithful; never counted) or failed.")]
-    reason: Annotated[str | None, Column("Why it is invalid or failed.", applies="what is not ok")]
-    testbed: Annotated[str, Column("netns, docker or virtual.")]
-    emulator: Annotated[str | None, Column("netem or relay.", applies="emulated, several workers")]
-    collective: Annotated[str | None, Column("How all-reduces travelled.", applies="training on several workers")]
-    channels: Annotated[int | None, Column("Channels of gloo; two operations at a time run on each.", above=0)]
-    workload: Annotated[str, Column("A built-in's name, by-numbers-PARAMS, a model's name, or the program's.")]
-    payload_scale: Annotated[float | None, Column("Factor on messages, buckets and rates; 1 for a command.", above=0)]
-    algorithm: Annotated[str, Column("Label: kind and all parameters that are not at their default.")]
-    kind: Annotated[str, Column("The algorithm's kind; one-worker cells have local.")]
-    params: Annotated[Mapping[str, Any], Column("Parameters of the algorithm, as given.")]
-    workers: Annotated[int, Column("N. Rows with 1 are T(1), which scalability divides.", least=1)]
-    profile: Annotated[str | None, Column("The network's name.", applies="several workers")]
+    status: Annotated[
+        Status, Column("ok, failed, or invalid: the emulation was not faithful, so no summary counts the repetition.")
+    ]
+    reason: Annotated[
+        str | None, Column("Reason why the repetition failed or is invalid.", applies="repetitions that are not ok")
+    ]
+    testbed: Annotated[str, Column("Environment of the workers: netns, docker or virtual (simulated).")]
+    emulator: Annotated[
+        str | None, Column("Emulator of the network: netem or relay.", applies="emulated cells with several workers")
+    ]
+    collective: Annotated[
+        str | None,
+        Column("Implementation of all-reduce, such as gloo or direct.", applies="training on several workers"),
+    ]
+    channels: Annotated[int | None, Column("Number of gloo channels. Each runs two operations at a time.", above=0)]
+    workload: Annotated[str, Column("Name of the built-in workload, model or program, or by-numbers-PARAMS.")]
+    payload_scale: Annotated[
+        float | None, Column("Factor by which messages, buckets and rates are multiplied; 1 for a command.", above=0)
+    ]
+    algorithm: Annotated[
+        str, Column("Label of the algorithm: its kind, and the parameters that differ from their defaults.")
+    ]
+    kind: Annotated[str, Column("Kind of the algorithm; local for one-worker cells.")]
+    params: Annotated[Mapping[str, Any], Column("Parameters of the algorithm, as given in the spec.")]
+    workers: Annotated[
+        int, Column("Number of workers N. Rows with 1 measure T(1), the numerator of scalability.", minimum=1)
+    ]
+    profile: Annotated[str | None, Column("Name of the network profile.", applies="cells with several workers")]
     rtt_ms: Annotated[
         float | None,
-        Column("Configured round-trip time: the median over the pairs of sites in use.", unit="ms", least=0),
+        Column("Configured round-trip time, median over the pairs of sites in use.", unit="ms", minimum=0),
     ]
-    rtt_max_ms: Annotated[float | None, Column("The longest of them.", unit="ms", least=0)]
+    rtt_max_ms: Annotated[
+        float | None,
+        Column("Configured round-trip time, maximum over the pairs of sites in use.", unit="ms", minimum=0),
+    ]
     rate_mbps: Annotated[
         float | None,
         Column(
-            "Configured rate, payload scale applied; null where paths differ or are unlimited.", unit="Mbit/s", above=0
+            "Configured rate, including the payload scale; null if paths differ or are unlimited.",
+            unit="Mbit/s",
+            above=0,
         ),
     ]
-    loss_pct: Annotated[float | None, Column("Configured loss per packet; null where paths differ.", unit="%", least=0)]
+    loss_pct: Annotated[float | None, Column("Configured loss per packet; null if paths differ.", unit="%", minimum=0)]
     jitter_ms: Annotated[
         float | None,
-        Column("Configured standard deviation of the one-way delay; null where paths differ.", unit="ms", least=0),
+        Column("Configured standard deviation of the one-way delay; null if paths differ.", unit="ms", minimum=0),
     ]
-    tcp: Annotated[str | None, Column("TCP's congestion control; emulated, it was set and read back.")]
-    timeline: Annotated[str | None, Column("What changes when, in words.", applies="timelines")]
-    seed: Annotated[int, Column("Of this repetition.")]
-    steps: Annotated[int | None, Column("Measured steps: the window.", above=0)]
-    steps_total: Annotated[int | None, Column("All steps, those before and after the window included.", least=0)]
+    tcp: Annotated[str | None, Column("TCP congestion control. In emulated cells it was set and read back.")]
+    timeline: Annotated[
+        str | None, Column("Changes of the network and of workers, with their times.", applies="cells with a timeline")
+    ]
+    seed: Annotated[int, Column("Seed of this repetition.")]
+    steps: Annotated[int | None, Column("Number of measured steps, which form the window.", above=0)]
+    steps_total: Annotated[
+        int | None, Column("Number of all steps, including those before and after the window.", minimum=0)
+    ]
     step_time_s: Annotated[
         float | None,
-        Column("Window / steps of the slowest worker. Never a median over steps.", unit="s", above=0, measure=True),
+        Column(
+            "Duration of the window / steps, of the slowest worker. Never a median over steps.",
+            unit="s",
+            above=0,
+            measure=True,
+        ),
     ]
     compute_s: Annotated[
         float | None,
         Column(
-            "Of that, a step's mean computing time on the same worker.",
+            "Mean computing time per step on the same worker, part of step_time_s. Not available for commands.",
             unit="s",
-            applies="training",
-            least=0,
+            minimum=0,
             measure=True,
         ),
     ]
     stall_s: Annotated[
         float | None,
         Column(
-            "Of that, a step's mean time in waits for messages.", unit="s", applies="training", least=0, measure=True
+            "Mean time per step spent waiting for messages, part of step_time_s. Not available for commands.",
+            unit="s",
+            minimum=0,
+            measure=True,
         ),
     ]
     overhead_s: Annotated[
-        float | None, Column("What is left of step_time_s.", unit="s", applies="training", measure=True)
+        float | None,
+        Column("Rest of step_time_s after computing and waiting. Not available for commands.", unit="s", measure=True),
     ]
     scalability: Annotated[
-        float | None, Column("T(1) / T(N): median step time of one worker over step_time_s.", above=0, measure=True)
+        float | None,
+        Column("T(1) / T(N): median step time of one worker, divided by step_time_s.", above=0, measure=True),
     ]
     predicted_step_time_s: Annotated[
         float | None,
-        Column("What the step-time law expects; null where it does not speak of the cell.", unit="s", above=0),
+        Column("Step time predicted by the step-time law; null if the law does not cover the cell.", unit="s", above=0),
     ]
     payload_bytes: Annotated[
-        int | None, Column("What algorithms sent, of all workers, steps and the drain.", unit="bytes", least=0)
+        int | None,
+        Column("Bytes that the algorithm sent, over all workers and steps and the drain.", unit="bytes", minimum=0),
     ]
     wire_bytes: Annotated[
         int | None,
         Column(
-            "What left the workers' devices, headers and retransmissions included.",
+            "Bytes that left the workers' network devices, including headers and retransmissions.",
             unit="bytes",
-            applies="emulated",
-            least=0,
+            applies="emulated cells",
+            minimum=0,
         ),
     ]
-    messages_sent: Annotated[int | None, Column("Operations begun, of all workers, steps and the drain.", least=0)]
+    messages_sent: Annotated[
+        int | None, Column("Number of operations started, over all workers and steps and the drain.", minimum=0)
+    ]
     blocks_lost_pct: Annotated[
         float | None,
         Column(
-            "Of the datagrams' blocks, those that did not come in time.",
+            "Share of the blocks sent by datagram that did not arrive in time.",
             unit="%",
-            applies="datagrams",
-            least=0,
+            applies="algorithms that send datagrams",
+            minimum=0,
             measure=True,
         ),
     ]
     retransmits: Annotated[
-        int | None, Column("TCP segments sent again, of all workers.", applies="emulated", least=0, shown=False)
+        int | None,
+        Column(
+            "Number of TCP segments sent again, over all workers.", applies="emulated cells", minimum=0, shown=False
+        ),
     ]
     tcp_timeouts: Annotated[
-        int | None, Column("Retransmission timeouts, of all workers.", applies="emulated", least=0, shown=False)
+        int | None,
+        Column(
+            "Number of TCP retransmission timeouts, over all workers.", applies="emulated cells", minimum=0, shown=False
+        ),
     ]
     final_loss: Annotated[
         float | None,
-        Column("Local loss in the last tenth of the steps, mean over the workers.", applies="learning", measure=True),
+        Column(
+            "Local loss in the last tenth of the steps, mean over the workers.",
+            applies="workloads that train a model",
+            measure=True,
+        ),
     ]
     accuracy: Annotated[
-        float | None, Column("Of rank 0 on the test set after the drain.", applies="learning", measure=True)
+        float | None,
+        Column(
+            "Accuracy of rank 0 on the test set after the drain.", applies="workloads that train a model", measure=True
+        ),
     ]
     replica_spread: Annotated[
         float | None,
-        Column("Largest distance of a replica from the mean of all, over the mean's largest value.", measure=True),
+        Column(
+            "Largest distance of a replica from the mean of all replicas, relative to the largest value of the mean.",
+            measure=True,
+        ),
     ]
     time_to_target_s: Annotated[
         float | None,
         Column(
-            "From the start of training to the first evaluation at train.target or above.",
+            "Time from the start of training to the first evaluation at train.target or above.",
             unit="s",
-            least=0,
+            minimum=0,
             measure=True,
         ),
     ]
     one_way_error_ms: Annotated[
         float | None,
-        Column("Largest error of a one-way delay, configured against measured, over all paths.", unit="ms"),
+        Column("Largest difference between configured and measured one-way delay, over all paths.", unit="ms"),
     ]
     lateness_p99_ms: Annotated[
         float | None,
         Column(
-            "How late the emulator delivered packets, 99th percentile; null where it cannot know.", unit="ms", least=0
+            "Delay of packets beyond their due time in the emulator, 99th percentile; null if it is not known.",
+            unit="ms",
+            minimum=0,
         ),
     ]
     overdue_pct: Annotated[
-        float | None, Column("Share of the time in which a packet was late by more than 1 ms.", unit="%", least=0)
+        float | None, Column("Share of the time in which a packet was late by more than 1 ms.", unit="%", minimum=0)
     ]
-    host_cpu_pct: Annotated[float | None, Column("Use of all processors of the host meanwhile.", unit="%", least=0)]
+    host_cpu_pct: Annotated[
+        float | None, Column("Use of all processors of the host during the repetition.", unit="%", minimum=0)
+    ]
     emulator_cpu_us_per_packet: Annotated[
-        float | None, Column("Processor time of the emulator for a packet.", unit="µs", least=0, shown=False)
+        float | None, Column("Processor time of the emulator per packet.", unit="µs", minimum=0, shown=False)
     ]
-    image: Annotated[str | None, Column("Digest of the containers' image.", applies="containers")]
+    image: Annotated[str | None, Column("Digest of the container image.", applies="cells that run in containers")]
     cell_key: Annotated[
-        str, Column("Identity of the cell: hash of everything that influences its measurement.", shown=False)
+        str, Column("Identity of the cell: a hash of everything that influences its results.", shown=False)
     ]
-    base_key: Annotated[str | None, Column("Identity of the one-worker cell that scalability divides by.", shown=False)]
-    code: Annotated[str, Column("Hash of the code that measured it.", shown=False)]
-    axes: Annotated[Mapping[str, Any], Column("The swept values of this cell.", shown=False)]
+    base_key: Annotated[str | None, Column("Identity of the one-worker cell that gives T(1).", shown=False)]
+    code: Annotated[str, Column("Hash of the code that measured the repetition.", shown=False)]
+    axes: Annotated[Mapping[str, Any], Column("Swept values of this cell.", shown=False)]
     events: Annotated[
         list[dict[str, Any]] | None,
-        Column("Changes of the network and of workers: when each was due, and when it came.", shown=False),
+        Column("Changes of the network and of workers, with the due and the actual time of each.", shown=False),
     ]
-    law_inputs: Annotated[Mapping[str, Any] | None, Column("The numbers that the step-time law read.", shown=False)]
+    law_inputs: Annotated[Mapping[str, Any] | None, Column("Inputs of the step-time law.", shown=False)]
     message_bytes: Annotated[
-        int | None, Column("Bytes of one all-reduce, by the law's inputs.", unit="bytes", least=0, shown=False)
+        int | None, Column("Size of one all-reduce, from the inputs of the law.", unit="bytes", minimum=0, shown=False)
     ]
-    messages_per_sync: Annotated[int | None, Column("All-reduces of one synchronisation.", least=0, shown=False)]
+    messages_per_sync: Annotated[
+        int | None, Column("Number of all-reduces per synchronisation.", minimum=0, shown=False)
+    ]
     step_times: Annotated[
         str | None,
         Column(
-            "Of a command, who told its steps: step, hook, or total where nobody did.", applies="commands", shown=False
+            "Source of the reported steps: step, hook, or total if the command reported none.",
+            applies="commands",
+            shown=False,
         ),
     ]
     command: Annotated[
-        list[str] | None, Column("Of a command, its arguments as filled in.", applies="commands", shown=False)
+        list[str] | None,
+        Column("Arguments of the command, with placeholders filled in.", applies="commands", shown=False),
     ]
-    processes_per_worker: Annotated[int | None, Column("Of a command.", applies="commands", least=0, shown=False)]
+    processes_per_worker: Annotated[
+        int | None, Column("Number of processes per worker.", applies="commands", minimum=0, shown=False)
+    ]
 
 
 _HINTS = get_type_hints(Row, include_extras=True)
@@ -212,5 +275,5 @@ MEASURES = tuple(name for name, column in COLUMNS.items() if column.measure)
 
 
 def empty() -> dict[str, Any]:
-    """A row of which nothing is known."""
+    """A row without any known value."""
     return {name: {} if kind == Mapping[str, Any] else None for name, kind in TYPES.items()}

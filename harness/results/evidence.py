@@ -1,7 +1,7 @@
-"""What a repetition left beside its row: learning curves, the first measured steps of rank 0, the measured network.
+"""The data of a repetition beside its row: learning curves, the first measured steps of rank 0, the measured network.
 
-A run folder keeps them as Parquet and JSON beside each row; a recorded run keeps one small line a repetition in
-evidence.jsonl. Both are read alike; what is missing or cannot be read is None.
+A run folder keeps them as Parquet and JSON beside each row. A recorded run keeps one small line per repetition in
+evidence.jsonl. Both are read in the same way. Data that are missing or cannot be read are None.
 """
 
 from __future__ import annotations
@@ -29,36 +29,35 @@ Row = Mapping[str, Any]
 
 
 class Evidence:
-    """Of the repetitions of one run.
+    """The evidence of all repetitions of one run.
 
     Args:
-        folder: with a folder a repetition, or recorded.
+        folder: a run folder, or a recorded run.
     """
 
     def __init__(self, folder: RunFolder) -> None:
         self._path = folder.path
 
     def curve(self, row: Row) -> dict[str, list[float]] | None:
-        """`step`, `end_s` since training began, `accuracy` of rank 0 and `loss`, the mean over ranks since the last
-        evaluation; one entry an evaluation. None where nothing is learned.
+        """Lists with one entry per evaluation: `step`, `end_s` since the start of training, `accuracy` of rank 0, and
+        `loss`, the mean over ranks since the last evaluation. None if the workload does not train a model.
         """
         found: dict[str, list[float]] | None = self._of(row, CURVE)
         return found
 
     def trace(self, row: Row) -> dict[str, Any] | None:
-        """`first` measured step, and as columns, in nanoseconds of one clock, `steps` and `messages` of rank 0."""
+        """The `first` measured step, and the columns of `steps` and `messages` of rank 0, in nanoseconds."""
         found: dict[str, Any] | None = self._of(row, TRACE)
         return found
 
     def network(self, row: Row) -> list[dict[str, Any]] | None:
-        """One entry a directed path: what was configured, and what the probe measured where there was one."""
+        """One entry per directed path: its configuration, and the values that the probe measured, if it ran."""
         found: list[dict[str, Any]] | None = self._of(row, NETWORK)
         return found
 
     def pace(self, row: Row) -> dict[str, dict[str, Any]] | None:
-        """Of the worker that took the longest in all, `slowest`, and of that which was through first, `fastest`, of
-        those with as many steps as most have: `rank`, and of each step `end_s`, since all workers began, and
-        `step_time_s`.
+        """`slowest`, the worker that finished last, and `fastest`, the first to finish among the workers with the usual
+        number of steps. Each has its `rank`, and for each step `end_s` since the start and `step_time_s`.
         """
         found: dict[str, dict[str, Any]] | None = self._of(row, PACE)
         return found
@@ -85,7 +84,7 @@ class Evidence:
         try:
             return read(rep, row)
         except (OSError, ValueError, KeyError, TypeError, IndexError, AttributeError, StopIteration):
-            return None  # missing, cut short, or of a program that did not write it yet
+            return None  # missing, cut short, or from a version that did not write it
 
 
 def _curve(rep: Path, row: Row) -> dict[str, list[float]] | None:
@@ -110,7 +109,7 @@ def _curve(rep: Path, row: Row) -> dict[str, list[float]] | None:
         curve["loss"].append(round(float(losses[(losses.index > since) & (losses.index <= step)].mean()), 5))
         since = step
     last = first.iloc[-1]
-    if int(last["step"]) + 1 not in curve["step"]:  # the end is evaluated too, after the last row was written
+    if int(last["step"]) + 1 not in curve["step"]:  # the final evaluation comes after the last row was written
         curve["step"].append(int(last["step"]) + 1)
         curve["end_s"].append(round((float(last["end_ns"]) - begin_ns) / 1e9, 4))
         curve["accuracy"].append(round(float(row["accuracy"]), 5))
@@ -133,7 +132,7 @@ def _trace(rep: Path, row: Row) -> dict[str, Any] | None:
 
 
 def window_begin(row: Row) -> int:
-    """The first measured step of a row: the pipeline is full. Raises: KeyError, TypeError without the law's inputs."""
+    """The first measured step, when the pipeline is full. Raises: KeyError, TypeError: no inputs of the law."""
     from wanbench.harness.plan.law import fill_steps
 
     return fill_steps(int(row["law_inputs"]["delay"]), int(row["law_inputs"]["period"]))
@@ -146,7 +145,9 @@ def _pace(rep: Path, row: Row) -> dict[str, dict[str, Any]]:
     came = next(event for event in row["events"] if event["at_ns"] is not None)
     begin_ns = came["at_ns"] - came["actual_s"] * 1e9
     ends = steps.groupby("rank")["end_ns"].agg(["max", "size"])
-    through = ends["max"][ends["size"] == ends["size"].mode().max()]  # who was killed for good ended before them
+    through = ends["max"][
+        ends["size"] == ends["size"].mode().max()
+    ]  # a worker that was killed for good ended before them
     found = {}
     for which, rank in (("slowest", ends["max"].idxmax()), ("fastest", through.idxmin())):
         mine = steps[steps["rank"] == rank].sort_values("step")
@@ -191,7 +192,7 @@ def _network(rep: Path, row: Row) -> list[dict[str, Any]] | None:
 
 
 def _tightest(configured: Mapping[str, Any], item: Mapping[str, Any]) -> float | None:
-    """Bytes/s of the slowest queue between two sites."""
+    """The rate of the slowest queue between two sites, in bytes/s."""
     queues = (configured["up"][item["src"]], item["link"]["queue"], configured["down"][item["dst"]])
     rates = [queue["rate_bytes_per_s"] for queue in queues if queue["rate_bytes_per_s"] is not None]
     return min(rates, default=None)

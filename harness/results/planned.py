@@ -1,4 +1,4 @@
-"""The plan of a run as it was last run, read from its folder; no host is asked."""
+"""The plan of the last run, read from its folder without asking the host."""
 
 from __future__ import annotations
 
@@ -26,10 +26,11 @@ class PlannedCell:
 
 @dataclass(frozen=True)
 class Planned:
-    """What is stored of a plan.
+    """A stored plan.
 
     Attributes:
-        spec: plain data, overrides applied. auto: what `auto` became where it ran. cells: by identity.
+        spec: plain data, with overrides applied. auto: the values chosen for `auto` on the host that ran it.
+        cells: by identity.
     """
 
     spec: Mapping[str, Any]
@@ -38,17 +39,17 @@ class Planned:
 
     @property
     def names(self) -> dict[str, str]:
-        """Name of every cell by its identity."""
+        """The name of every cell by its identity."""
         return {key: cell.name for key, cell in self.cells.items()}
 
     @property
     def repeats(self) -> int:
-        """Repetitions of every cell."""
+        """The number of repetitions of every cell."""
         return int(self.spec.get("run", {}).get("repeats", _REPEATS))
 
 
 def read(folder: Path) -> Planned:
-    """The plan in a run's folder. Raises: SpecError."""
+    """Read the plan in a run's folder. Raises: SpecError."""
     path = folder / FILE
     try:
         data = json.loads(path.read_text(encoding="utf-8"))
@@ -59,7 +60,7 @@ def read(folder: Path) -> Planned:
         return Planned(dict(data["spec"]), dict(data.get("auto", {})), cells)
     except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
         raise SpecError(
-            f"{path}: cannot be read ({_reason(error)}); `wanbench run` of the same experiment writes it"
+            f"{path}: cannot be read ({_reason(error)}); run the same experiment again to write it"
         ) from None
 
 

@@ -1,9 +1,9 @@
-"""Recorded runs: what figures need of a run, small enough to be kept with the code.
+"""Recorded runs: the data of a run that figures need, small enough to be kept with the code.
 
 results/reference/<run>/
-    spec.toml, spec.resolved.json, manifest.json    as in the run's folder, without the host's paths
-    rows.jsonl                                      one repetition a line, in a fixed order
-    evidence.jsonl                                  learning curve, first steps and network of a repetition
+    spec.toml, spec.resolved.json, manifest.json    as in the run's folder, without paths of the host
+    rows.jsonl                                      one line per repetition, in a fixed order
+    evidence.jsonl                                  learning curve, first steps and network of each repetition
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from wanbench.harness.results.store import RECORDED, RunFolder, write_json, writ
 
 
 def record(folder: RunFolder, to: Path, wanted: Collection[str]) -> RunFolder:
-    """Write the recording of a run, replacing an older one.
+    """Write the recording of a run, and replace an older one.
 
     Args:
         folder: of a finished run. to: the folder of the recording.
-        wanted: of `CURVE`, `TRACE`, `NETWORK` and `PACE`: what figures need beside rows.
+        wanted: the evidence that figures need beside rows: any of `CURVE`, `TRACE`, `NETWORK` and `PACE`.
 
     Raises:
         CellsFailed: the run has no valid repetition, or files that cannot be read.
@@ -34,7 +34,7 @@ def record(folder: RunFolder, to: Path, wanted: Collection[str]) -> RunFolder:
         raise CellsFailed(f"{folder.path / found.problems[0]}; run the experiment again before recording it")
     rows = found.rows
     if not any(row["status"] == "ok" for row in rows):
-        raise CellsFailed(f"{folder.path}: no valid repetition; there is nothing to record")
+        raise CellsFailed(f"{folder.path}: no valid repetition, so there is nothing to record")
     rows.sort(key=lambda row: (row["cell"], row["rep"]))
     shutil.rmtree(to, ignore_errors=True)
     to.mkdir(parents=True)
@@ -54,7 +54,7 @@ def _evidence(row: Mapping[str, Any], evidence: Evidence, wanted: Collection[str
     if row["status"] != "ok" or row["workers"] == 1:
         return None
     readers = {CURVE: evidence.curve, TRACE: evidence.trace, NETWORK: evidence.network, PACE: evidence.pace}
-    first = {TRACE, NETWORK, PACE}  # of the first repetition only: they show what happened, not how it varies
+    first = {TRACE, NETWORK, PACE}  # from the first repetition only: they show one example, not how repetitions vary
     found = {what: readers[what](row) for what in sorted(wanted) if row["rep"] == 0 or what not in first}
     kept = {what: value for what, value in found.items() if value is not None}
     return {"cell": row["cell"], "rep": row["rep"], **kept} if kept else None

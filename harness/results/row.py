@@ -16,7 +16,7 @@ from wanbench.harness.timeline.changes import described
 
 @dataclass
 class Measured:
-    """What came back from the workers of a repetition."""
+    """The reports of the workers of a repetition."""
 
     rows: list[dict[str, Any]] = field(default_factory=list)
     finished: dict[int, dict[str, Any]] = field(default_factory=dict)
@@ -33,10 +33,10 @@ def measured_row(
     report: Mapping[str, Any] | None,
     verdict: list[str],
 ) -> Row:
-    """The repetition as one row; what does not apply is None.
+    """The repetition as one row. Values that do not apply are None.
 
     Args:
-        trained: the columns that say how long steps took. report: of the probe. verdict: why it is invalid.
+        trained: the columns about steps and training. report: of the probe. verdict: reasons why it is invalid.
     """
     measurements = {
         "status": "invalid" if verdict else "ok",
@@ -54,7 +54,7 @@ def measured_row(
 
 
 def trained(cell: TrainingCell, measured: Measured) -> dict[str, Any]:
-    """The columns that follow from what the workers say of their training, on every testbed."""
+    """The columns that follow from the workers' reports of their training, on every testbed."""
     outcomes = [measured.finished[rank]["outcome"] for rank in range(cell.workers)]
     slowest = max(outcomes, key=lambda o: o["window_end_ns"] - o["window_begin_ns"])
     seconds = (slowest["window_end_ns"] - slowest["window_begin_ns"]) / 1e9
@@ -81,7 +81,7 @@ def trained(cell: TrainingCell, measured: Measured) -> dict[str, Any]:
 
 
 def describe(cell: Cell, rep: int) -> Row:
-    """The columns of a row that are known before anything is measured; run, code and the others are left empty."""
+    """The columns of a row that are known before measuring. The others, including run and code, are empty."""
     alone = cell.workers == 1
     known = {
         **empty(),
@@ -110,7 +110,7 @@ def describe(cell: Cell, rep: int) -> Row:
 
 
 def _of_our_loop(cell: TrainingCell) -> dict[str, Any]:
-    """What is known beforehand of a workload that we train."""
+    """The columns that are known before training with our loop."""
     law, alone = cell.law_inputs, cell.workers == 1
     return {
         "collective": None if alone else cell.comm.collective,
@@ -125,7 +125,7 @@ def _of_our_loop(cell: TrainingCell) -> dict[str, Any]:
 
 
 def _of_a_command(cell: CommandCell) -> dict[str, Any]:
-    """What is known beforehand of a program. Its messages are as it sends them: nothing is scaled."""
+    """The columns that are known before running a command. Its messages are not scaled."""
     return {
         "workload": name_of(cell.command),
         "payload_scale": cell.rate_scale,
@@ -135,12 +135,12 @@ def _of_a_command(cell: CommandCell) -> dict[str, Any]:
 
 
 def _conditions(cell: Cell) -> dict[str, float | None]:
-    """What the paths in use have in common; None where they differ, have none, or nobody communicates."""
+    """The conditions that all paths in use share; None if they differ, or if no path is in use."""
     profile, sites = cell.profile, dict.fromkeys(cell.placement)
     pairs = [(a, b) for a in sites for b in sites if a != b]
     paths = [profile.path(a, b) for a, b in pairs]
     rtts = sorted(profile.rtt(a, b).ms for a, b in pairs)
-    if cell.network.is_uniform:  # paths are unlimited, each site's own link is not
+    if cell.network.is_uniform:  # paths are unlimited, but each site's own link is not
         rates = {site.up.mbit if site.up else None for site in profile.sites}
     else:
         rates = {path.rate.mbit if path.rate else None for path in paths}
@@ -173,7 +173,7 @@ def _counted(measured: Measured, name: str) -> int:
 
 
 def cpu_wait_pct(measured: Measured, seconds: float) -> float | None:
-    """How long the unluckiest worker was ready to run and had no processor, in percent of the time."""
+    """The share of the time that a worker was ready to run but had no processor, in percent; maximum over workers."""
     pairs = [
         (m["counters_before"]["cpu_wait_ns"], m["counters_after"]["cpu_wait_ns"]) for m in measured.finished.values()
     ]
@@ -182,13 +182,13 @@ def cpu_wait_pct(measured: Measured, seconds: float) -> float | None:
 
 
 def _blocks_lost_pct(outcomes: Sequence[Mapping[str, Any]]) -> float | None:
-    """Of the blocks that ranks expected from each other, those that did not come in time; None without datagrams."""
+    """The share of expected blocks that did not arrive in time, in percent; None without datagrams."""
     expected = sum(o["total"]["blocks_expected"] for o in outcomes)
     return 100.0 * sum(o["total"]["blocks_lost"] for o in outcomes) / expected if expected else None
 
 
 def udp_overflows(measured: Measured) -> int:
-    """Datagrams lost in the workers' own sockets."""
+    """The number of datagrams lost in the workers' own sockets."""
     return sum(
         m["counters_after"]["udp_overflows"] - m["counters_before"]["udp_overflows"] for m in measured.finished.values()
     )

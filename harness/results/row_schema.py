@@ -1,4 +1,4 @@
-"""What a stored row must hold to be one: a file that someone edited, or that a full disk cut short, is not shown."""
+"""The check of a stored row, so that an edited file, or one that a full disk cut short, is not shown as a result."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from wanbench.harness.plan.law import PredictInputs
 from wanbench.harness.results.columns import COLUMNS, TYPES, Column, Status
 
 _REQUIRED = (str, int, Status)
-_MOST = 1 << 53  # what every reader of JSON keeps exactly
+_MOST = 1 << 53  # the largest integer that every JSON reader keeps exactly
 
 
 def flaw(row: object) -> str | None:
-    """What keeps `row` from being one repetition's row, in words; None if nothing does.
+    """Return the error that makes `row` no valid row, or None.
 
-    Columns whose type admits no null must be there. The others may be absent or null, as in rows of an earlier version,
-    but where they hold a value it is of their type. A loss may be infinite or no number: training can diverge.
+    Columns whose type does not allow null are required. Others can be missing or null, as in rows of an earlier
+    version, but a value must be of the right type. A loss can be infinite or NaN, because training can diverge.
     """
     if not isinstance(row, Mapping):
         return "expected an object"
@@ -40,21 +40,21 @@ def _either(words: tuple[str, ...]) -> str:
 
 
 def _expected(kind: Any, column: Column, value: Any) -> str | None:
-    """What a value should have been, None if it is that."""
+    """The type or range that was expected of a value; None if the value has it."""
     kinds = get_args(kind) if isinstance(kind, UnionType) else (kind,)
     if kind is Status or str in kinds:
-        return None if isinstance(value, str) else "text"
+        return None if isinstance(value, str) else "a string"
     if Mapping[str, Any] in kinds:
         return None if isinstance(value, Mapping) else "an object"
     if list[dict[str, Any]] in kinds:
         return None if _is_events(value) else "a list of objects"
     if list[str] in kinds:
-        return None if isinstance(value, list) and all(isinstance(item, str) for item in value) else "a list of texts"
+        return None if isinstance(value, list) and all(isinstance(item, str) for item in value) else "a list of strings"
     if int in kinds and not _is_count(value):
         return "a whole number"
     if not _is_number(value):
         return _bounds(column)
-    inside = (column.least is None or column.least <= value <= _MOST) and (
+    inside = (column.minimum is None or column.minimum <= value <= _MOST) and (
         column.above is None or column.above < value <= _MOST
     )
     return None if inside else _bounds(column)
@@ -63,11 +63,11 @@ def _expected(kind: Any, column: Column, value: Any) -> str | None:
 def _bounds(column: Column) -> str:
     if column.above is not None:
         return f"a number above {column.above:g}"
-    return "a number" if column.least is None else f"a number of at least {column.least:g}"
+    return "a number" if column.minimum is None else f"a number of at least {column.minimum:g}"
 
 
 def _flaw_of_parameters(params: Mapping[str, Any]) -> str | None:
-    """They are the looks of an algorithm's line, and its place in a legend."""
+    """Check the parameters that choose an algorithm's line style and its place in a legend."""
     for name in ("delay", "period"):
         if name in params and not _is_count(params[name]):
             return f"params.{name}: expected a whole number, got {params[name]!r}"[:200]

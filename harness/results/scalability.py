@@ -1,4 +1,4 @@
-"""T(1) / T(N). Pure standard library: the controller computes it while it runs."""
+"""T(1) / T(N). Uses only the standard library, because the controller computes it during a run."""
 
 from __future__ import annotations
 
@@ -20,9 +20,7 @@ def one_worker_step_times(rows: Iterable[Row]) -> dict[tuple[Any, Any], float]:
 
 
 def rescale(rows: Sequence[Any]) -> None:
-    """Take every scalability of the one-worker repetitions among these rows; where those are missing, what is there
-    is kept.
-    """
+    """Compute every scalability from the one-worker repetitions among these rows. Rows without one keep their value."""
     one_worker = one_worker_step_times(rows)
     for row in rows:
         row["scalability"] = scalability(row, one_worker) or row["scalability"]
@@ -31,7 +29,7 @@ def rescale(rows: Sequence[Any]) -> None:
 def scalability(row: Row, one_worker: OneWorker) -> float | None:
     """T(1) / T(N) of one repetition; 1.0 is the limit.
 
-    None where it has no step time, or the one-worker cell that it names (`base_key`) has none yet.
+    None if it has no step time, or if its one-worker cell (`base_key`) has none yet.
     """
     step_time_s = row.get("step_time_s")
     one_worker_s = one_worker.get((row.get("run"), row.get("base_key")))

@@ -1,4 +1,4 @@
-"""Step rows in columns: a million of dicts would take a gigabyte."""
+"""Step rows in columns, because a million dicts would take a gigabyte."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Steps:
         self.first_rank: list[dict[str, Any]] = []
 
     def add(self, row: dict[str, Any]) -> None:
-        """One row; all have the same keys, such as those of `workloads.loop.train`."""
+        """Add one row. All rows have the same keys, such as those of `workloads.loop.train`."""
         if not self._columns:
             self._columns = {name: array("q" if name in _INTEGERS else "d") for name in row}
         for name, value in row.items():
@@ -33,12 +33,12 @@ class Steps:
             self.first_rank.append(row)
 
     def extend(self, rows: Iterable[dict[str, Any]]) -> None:
-        """More rows."""
+        """Add several rows."""
         for row in rows:
             self.add(row)
 
     def write(self, path: Path) -> None:
-        """One row per rank and step, as Parquet; no file where there is none."""
+        """Write one row per rank and step, as Parquet. Without rows, no file is written."""
         import pandas as pd
 
         if not self._columns:

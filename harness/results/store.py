@@ -2,23 +2,23 @@
 
     results/<experiment>/
         spec.toml               as the user wrote it
-        spec.resolved.json      overrides applied, what `auto` became, and the cells: the plan
+        spec.resolved.json      the plan: overrides applied, values chosen for `auto`, and the cells
         manifest.json           machine, kernel, versions, git, command line
-        events.jsonl            what happened, in order; append-only
+        events.jsonl            events in order; append-only
         cells/<slug>/
             cell.json           the resolved cell; its hash is its identity
-            rep-0/              presence = finished
+            rep-0/              exists only when finished
                 result.json     one row
                 steps.parquet   one row per rank and step
                 messages.parquet   one row per message of rank 0, in its first steps
                 network.json    configured and measured values of every path
                 worker-0.log ...
             rep-1.failed-1/     kept, with error.json
-        results.parquet         derived; may be deleted
+        results.parquet         derived; can be deleted
         figures/
 
-There is no other state: resuming is the plan minus what is finished. A recorded run (harness/results/record.py) has one
-rows.jsonl in place of cells/.
+There is no other state: to resume is to run the plan minus the finished repetitions. A recorded run
+(harness/results/record.py) has one rows.jsonl instead of cells/.
 """
 
 from __future__ import annotations
@@ -50,12 +50,12 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
 @dataclass(frozen=True)
 class Found:
-    """What a run's folder holds.
+    """The content of a run's folder.
 
     Attributes:
-        rows: of the cells of its plan. earlier: of cells that an earlier version of its spec had; kept, and never shown
-            beside the others unasked.
-        problems: a line for every file, or line of rows.jsonl, that cannot be read: its place in the folder, and why.
+        rows: of the cells of its plan. earlier: of cells from an earlier version of its spec; kept, and shown only on
+            request.
+        problems: a line for every file, or line of rows.jsonl, that cannot be read: its path in the folder, and why.
     """
 
     rows: list[Row]
@@ -64,7 +64,7 @@ class Found:
 
     @property
     def note(self) -> str | None:
-        """That rows are left out, in words."""
+        """A sentence about the rows that are left out, None if there are none."""
         if not self.earlier:
             return None
         some = "1 repetition" if len(self.earlier) == 1 else f"{len(self.earlier)} repetitions"
@@ -84,7 +84,7 @@ class RunFolder:
         return self.path.name
 
     def prepare(self, spec_text: str | None, plan: Mapping[str, Any], manifest: Mapping[str, Any]) -> None:
-        """Make the folder, or take up the one that is there. Raises: HostError if it cannot be written."""
+        """Make the folder, or continue in an existing one. Raises: HostError if it cannot be written."""
         try:
             (self.path / "cells").mkdir(parents=True, exist_ok=True)
             if spec_text is not None:
@@ -97,19 +97,19 @@ class RunFolder:
             ) from None
 
     def refuse_links(self) -> None:
-        """A run may come from somebody else: nothing in it leads out of it, or blocks. Raises: SpecError."""
+        """Refuse links and devices, because a run can come from a stranger. Raises: SpecError."""
         for folder, folders, files in os.walk(self.path):
             for name in (*folders, *files):
-                with contextlib.suppress(FileNotFoundError):  # it may be going on
+                with contextlib.suppress(FileNotFoundError):  # the run can be under way
                     mode = os.lstat(os.path.join(folder, name)).st_mode
                     if not stat.S_ISDIR(mode) and not stat.S_ISREG(mode):
                         raise SpecError(
-                            f"{Path(folder, name)}: neither a file nor a folder, and a run has nothing else; remove it"
+                            f"{Path(folder, name)}: neither a file nor a folder, which a run cannot contain; remove it"
                         )
 
     @contextlib.contextmanager
     def lock(self) -> Iterator[None]:
-        """One run at a time. Raises: HostError if another process holds it, or it cannot be written; SpecError."""
+        """Hold the folder for one run. Raises: HostError: another process holds it, or it is read-only; SpecError."""
         self.refuse_links()
         try:
             self.path.mkdir(parents=True, exist_ok=True)
@@ -128,7 +128,7 @@ class RunFolder:
             yield
 
     def sweep(self) -> None:
-        """Remove what an interrupted run left half-written; for whoever holds the lock."""
+        """Remove files that an interrupted run left half-written. The caller holds the lock."""
         for pattern in (".*.part", "figures/.*.part", "cells/*/.*.part"):
             for path in self.path.glob(pattern):
                 path.unlink(missing_ok=True)
@@ -136,7 +136,7 @@ class RunFolder:
             shutil.rmtree(path, ignore_errors=True)
         journal = self.path / "events.jsonl"
         if journal.exists() and journal.read_bytes()[-1:] not in (b"", b"\n"):
-            with journal.open("ab") as handle:  # the next event has a line of its own
+            with journal.open("ab") as handle:  # the next event starts its own line
                 handle.write(b"\n")
 
     def clear(self) -> None:
@@ -147,13 +147,13 @@ class RunFolder:
             (self.path / name).unlink(missing_ok=True)
 
     def refuse_mixed_code(self, current: Mapping[str, str]) -> None:
-        """Results of different code are not put side by side unasked.
+        """Refuse to mix results of different code.
 
         Args:
-            current: hash of the measuring code by the identity of each cell.
+            current: hash of the current code by the identity of each cell.
 
         Raises:
-            SpecError: there are finished repetitions of these cells that other code measured.
+            SpecError: other code measured some finished repetitions of these cells.
         """
         other = [
             row
@@ -161,8 +161,9 @@ class RunFolder:
             if row["status"] == "ok" and current.get(row["cell_key"], row["code"]) != row["code"]
         ]
         if other:
+            count = "1 repetition was" if len(other) == 1 else f"{len(other)} repetitions were"
             raise SpecError(
-                f"{self.path}: {len(other)} repetitions were measured by other code (e.g. {other[0]['cell']}); "
+                f"{self.path}: {count} measured by other code (e.g. {other[0]['cell']}); "
                 "--keep keeps them, --fresh measures everything again"
             )
 
@@ -175,7 +176,7 @@ class RunFolder:
     # ---------------------------------------------------------------- repetitions
 
     def cell_folder(self, cell: Cell) -> Path:
-        """Where a cell's repetitions live: its identity decides, so an axis that came later does not move it."""
+        """The folder of a cell's repetitions. It follows from the identity, so a new axis does not move it."""
         folder = self.path / "cells" / cell.slug
         if not folder.is_dir():
             return next(folder.parent.glob(f"*-{cell.key[:6]}"), folder)
@@ -186,12 +187,12 @@ class RunFolder:
         return _read_row(self.cell_folder(cell) / f"rep-{rep}" / "result.json") is not None
 
     def failures(self, cell: Cell, rep: int) -> list[dict[str, Any]]:
-        """What went wrong in earlier tries of this repetition, oldest first."""
+        """The errors of earlier tries of this repetition, oldest first."""
         found = sorted(self.cell_folder(cell).glob(f"rep-{rep}.failed-*/error.json"), key=_try_number)
         return [{"row": row} for path in found if (row := _read_row(path)) is not None]
 
     def begin(self, cell: Cell, rep: int) -> Path:
-        """An empty folder to work in; leftovers of an interrupted try are removed."""
+        """Make an empty folder to work in, and remove leftovers of an interrupted try."""
         folder = self.cell_folder(cell)
         folder.mkdir(parents=True, exist_ok=True)
         write_json(folder / "cell.json", {"identity": cell.identity(), "axes": cell.axes, "base_key": cell.base_key})
@@ -204,8 +205,8 @@ class RunFolder:
         """Write the row and publish the repetition by one rename."""
         write_json(part / "result.json", row)
         final = self.cell_folder(cell) / f"rep-{rep}"
-        shutil.rmtree(final, ignore_errors=True)  # one that cannot be read
-        # A power cut after the rename must not find the files still in memory.
+        shutil.rmtree(final, ignore_errors=True)  # an earlier result that cannot be read
+        # The files must be on disk before the rename, in case of a power cut.
         for path in (*part.iterdir(), part):
             _to_disk(path)
         part.rename(final)
@@ -221,23 +222,23 @@ class RunFolder:
         return final
 
     def rows(self) -> list[Row]:
-        """One row per repetition of the plan's cells, finished or failed; one that cannot be read is not finished."""
+        """One row per repetition of the plan's cells, finished or failed. An unreadable one counts as not finished."""
         return self.read().rows
 
     def read(self) -> Found:
-        """Everything that the folder holds."""
+        """Read everything that the folder holds."""
         problems: list[str] = []
         rows = self._all_rows(problems)
         for row in rows:
             row["run"] = self.name
         found = Found(rows, [], problems)
-        with contextlib.suppress(SpecError):  # else what it should hold is not known
+        with contextlib.suppress(SpecError):  # without a plan, all rows are kept
             planned = planning.read(self.path)
             mine = {id(row) for row in rows if row["cell_key"] in planned.cells and row["rep"] < planned.repeats}
             found = Found(
                 [row for row in rows if id(row) in mine], [row for row in rows if id(row) not in mine], problems
             )
-            for row in found.rows:  # an axis may have come that names the same cells otherwise
+            for row in found.rows:  # an axis added later can change the names of the same cells
                 cell = planned.cells[row["cell_key"]]
                 row["base_key"], row["axes"] = cell.base_key, cell.axes
         for each in (found.rows, found.earlier):
@@ -280,13 +281,13 @@ class RunFolder:
         return sorted(self.path.glob("cells/*/rep-*.failed-*/error.json"), key=_try_number)
 
     def manifest(self) -> dict[str, Any]:
-        """The manifest of the last `run`."""
+        """Read the manifest of the last `run`."""
         manifest: dict[str, Any] = json.loads((self.path / "manifest.json").read_text())
         return manifest
 
 
 def open_run(source: str | None, root: Path) -> RunFolder:
-    """A run by folder, by name under `root`, or the latest. Raises: SpecError."""
+    """Open a run by folder, by its name under `root`, or the latest one. Raises: SpecError."""
     if source is None:
         runs = sorted(root.glob("*/manifest.json"), key=lambda path: path.stat().st_mtime)
         if not runs:
@@ -300,34 +301,34 @@ def open_run(source: str | None, root: Path) -> RunFolder:
 
 
 def _openable(folder: RunFolder) -> RunFolder:
-    """Of this schema, and without links. Raises: SpecError."""
+    """Check the schema, and that there are no links. Raises: SpecError."""
     folder.refuse_links()
     try:
         schema = folder.manifest()["schema"]
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
-        return folder  # it says nothing about its schema; the rows are judged one by one anyway
+        return folder  # the schema is not recorded; the rows are checked one by one anyway
     if schema != SCHEMA:
         raise SpecError(
-            f"{folder.path}: results of schema {_printable(schema)}, this wanbench reads schema {SCHEMA}; "
-            "read it with the version that wrote it, or measure again with --fresh"
+            f"{folder.path}: the results have schema {_printable(schema)}, but this wanbench reads schema {SCHEMA}; "
+            "read them with the version that wrote them, or measure again with --fresh"
         )
     return folder
 
 
 def write_text(path: Path, text: str) -> None:
-    """Replace a file in one step: readers see the old or the new one."""
+    """Replace a file in one step, so that readers see the old or the new content."""
     part = path.with_name(f".{path.name}.{os.getpid()}.part")
     part.write_text(text, encoding="utf-8")
     part.replace(path)
 
 
 def write_json(path: Path, data: Any) -> None:
-    """Write JSON in one step, readable and with a stable order of keys."""
+    """Write JSON in one step, indented and with sorted keys."""
     write_text(path, json.dumps(data, indent=1, sort_keys=True) + "\n")
 
 
 def _to_disk(path: Path) -> None:
-    """Wait until a file, or the names in a folder, would survive a power cut."""
+    """Wait until a file, or the entries of a folder, are on disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -336,7 +337,7 @@ def _to_disk(path: Path) -> None:
 
 
 def _read_row(path: Path) -> Row | None:
-    """The row in a result.json or an error.json; None if there is none, or a full disk cut it short."""
+    """The row in a result.json or an error.json; None if it is missing or cannot be read."""
     try:
         return _load_row(path)
     except (OSError, ValueError):
@@ -344,16 +345,16 @@ def _read_row(path: Path) -> Row | None:
 
 
 def _load_row(path: Path) -> Row:
-    """Raises: OSError; ValueError: what is wrong with it."""
+    """Read a row. Raises: OSError; ValueError: the error in it."""
     row = _parsed_row(path.read_text(encoding="utf-8"))
     if path.parent.name.partition(".")[0] != f"rep-{row['rep']}":
-        raise ValueError(f"it is of repetition {row['rep']}")  # a folder that someone copied
-    # The folder names the cell, also where an axis that came later would name it otherwise.
+        raise ValueError(f"rep: expected the number in the folder's name, got {row['rep']}")  # a copied folder
+    # The folder names the cell, even if an axis added later changes the name.
     return {**row, "cell": _printable(path.parent.parent.name)}
 
 
 def _parsed_row(text: str) -> Row:
-    """Raises: ValueError: what is wrong with it."""
+    """Parse a row. Raises: ValueError: the error in it."""
     try:
         data = json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -366,7 +367,7 @@ def _parsed_row(text: str) -> Row:
 
 
 def _printable(value: Any) -> Any:
-    """Without what a terminal would obey: a row may come from somebody else's run."""
+    """Text without control characters of a terminal, because a run can come from a stranger."""
     return _CONTROL.sub(" ", value) if isinstance(value, str) else value
 
 

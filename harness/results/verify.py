@@ -1,4 +1,4 @@
-"""May these numbers be published? The rules, each with its reason, judged from the stored rows alone. Pure."""
+"""The rules by which the numbers of a run can be published, judged from the stored rows alone. Pure."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Row = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Objection:
-    """A rule that is broken, and by which cell (None: by the run as a whole)."""
+    """A broken rule and the cell that breaks it (None: the run as a whole)."""
 
     rule: str
     cell: str | None
@@ -34,10 +34,10 @@ class Objection:
 
 
 def objections(rows: Sequence[Row], expected: Mapping[str, str]) -> list[Objection]:
-    """Everything that speaks against publishing; empty if nothing does.
+    """The problems that must be solved before publishing, if any.
 
     Args:
-        rows: of the run, one a repetition.
+        rows: of the run, one per repetition.
         expected: slug of every cell of the experiment by its identity.
     """
     return [
@@ -47,11 +47,16 @@ def objections(rows: Sequence[Row], expected: Mapping[str, str]) -> list[Objecti
     ]  # fmt: skip
 
 
+def problems_text(found: Sequence[Objection]) -> str:
+    """The verdict on a run with problems, as "1 problem: do not publish yet"."""
+    return f"{len(found)} problem{'s' * (len(found) > 1)}: do not publish yet"
+
+
 Verdicts = Iterator[tuple[str | None, str]]
 
 
 def _complete(rows: Sequence[Row], expected: Mapping[str, str]) -> Verdicts:
-    """Every cell has a valid result: what failed is part of the story."""
+    """Every cell has a valid result."""
     valid = {row["cell_key"] for row in _ok(rows)}
     last = {row["cell_key"]: row for row in rows if row["status"] != "ok"}
     for key, slug in expected.items():
@@ -61,31 +66,31 @@ def _complete(rows: Sequence[Row], expected: Mapping[str, str]) -> Verdicts:
 
 
 def _fidelity(rows: Sequence[Row], expected: Mapping[str, str]) -> Verdicts:
-    """The emulated network was measured, and is what was configured."""
+    """The emulated network was measured and matches its configuration."""
     for slug, group in _cells(_ok(rows)):
         emulated = [row for row in group if row["testbed"] in _REAL and row["workers"] > 1]
         unprobed = [row["rep"] for row in emulated if row["one_way_error_ms"] is None]
         if unprobed:
-            yield slug, f"rep {_list(unprobed)}: the network was never measured"
+            yield slug, f"rep {_list(unprobed)}: the emulated network was not measured; run it again"
 
 
 def _reps(rows: Sequence[Row], expected: Mapping[str, str]) -> Verdicts:
-    """Enough repetitions of what varies, with seeds of their own, that agree."""
+    """Every emulated cell has enough repetitions; they have different seeds, and their step times agree."""
     for slug, group in _cells(_ok(rows)):
         if group[0]["testbed"] not in _REAL:
             continue
         if len(group) < MIN_REPS:
-            yield slug, f"{len(group)} valid repetition{'s' * (len(group) > 1)}, at least {MIN_REPS} are needed"
+            yield slug, f"{len(group)} valid repetition{'s' * (len(group) > 1)}; at least {MIN_REPS} are needed"
         if len({row["seed"] for row in group}) < len(group):
-            yield slug, "two repetitions share a seed"
+            yield slug, "two repetitions have the same seed"
         times = [row["step_time_s"] for row in group]
         spread = 100 * (max(times) - min(times)) / statistics.median(times)
         if spread > MAX_SPREAD_PCT:
-            yield slug, f"step times of its repetitions differ by {spread:.1f} %, limit {MAX_SPREAD_PCT:g} %"
+            yield slug, f"step times of the repetitions differ by {spread:.1f} %; the limit is {MAX_SPREAD_PCT:g} %"
 
 
 def _window(rows: Sequence[Row], expected: Mapping[str, str]) -> Verdicts:
-    """Stalls come in lumps: the window is a multiple of the period and spans the pipeline several times."""
+    """The window covers whole periods and several times the depth of the pipeline."""
     for slug, group in _cells(_ok(rows)):
         if group[0].get("command"):
             yield from _window_of_a_command(slug, group)
@@ -104,16 +109,19 @@ def _window(rows: Sequence[Row], expected: Mapping[str, str]) -> Verdicts:
 
 
 def _window_of_a_command(slug: str, group: Sequence[Row]) -> Verdicts:
-    """Only the program knows its period, so that no more than the number of steps can be asked for."""
+    """Judge the number of steps only, because wanbench does not know the period of a command."""
     for row in group:
         if row["steps"] is None:
-            yield slug, f"rep {row['rep']}: no steps were told; the whole program was timed, its start included"
+            yield (
+                slug,
+                f"rep {row['rep']}: the program reported no steps, so its whole run was timed, including its start",
+            )
         elif row["steps"] < MIN_STEPS:
             yield slug, f"rep {row['rep']}: {row['steps']} measured steps; at least {MIN_STEPS} are needed"
 
 
 def _code(rows: Sequence[Row], expected: Mapping[str, str]) -> Verdicts:
-    """All cells of one kind were measured by the same code."""
+    """All cells of one kind of algorithm were measured by the same code."""
     by_kind: dict[tuple[str, ...], set[str]] = defaultdict(set)
     for row in _ok(rows):
         by_kind[row["kind"], *filter(looks_like_a_file, row.get("command") or ())].add(row["code"])
@@ -123,90 +131,92 @@ def _code(rows: Sequence[Row], expected: Mapping[str, str]) -> Verdicts:
 
 
 def _payload(rows: Sequence[Row], expected: Mapping[str, str]) -> Verdicts:
-    """gloo's segments of 1 MiB do not scale: a scaled message is another message, not this workload's."""
+    """gloo was not run with scaled messages under the name of a full-size workload: its segments do not scale."""
     for slug, group in _cells(_ok(rows)):
         row = group[0]
         if row["collective"] == "gloo" and row["payload_scale"] < 1 and row["testbed"] in _REAL:
-            yield (
-                slug,
-                (
-                    f"gloo with payload_scale {row['payload_scale']:g} is not {row['workload']}: publish it by its "
-                    "message size, or use direct"
-                ),
-            )
+            what = f"gloo with payload_scale {row['payload_scale']:g} does not represent {row['workload']}"
+            yield slug, f"{what}; publish it under its message size, or use the direct collective"
 
 
 def _network(rows: Sequence[Row], expected: Mapping[str, str]) -> Verdicts:
-    """What was compared is known: congestion control pinned, one worker measured beside many."""
+    """Congestion control was pinned, and every cell has a one-worker cell to compare with."""
     for slug, group in _cells(_ok(rows)):
         if group[0]["workers"] == 1:
             continue
         if group[0]["tcp"] is None and group[0]["testbed"] in _REAL:
-            yield slug, "TCP's congestion control was not pinned"
+            yield slug, "TCP congestion control was not pinned; set network.tcp.congestion"
         if all(row["scalability"] is None for row in group):
-            yield slug, "no step time of one worker to compare with"
+            yield slug, "no step time of its one-worker cell to compare with"
 
 
 def _timeline(rows: Sequence[Row], expected: Mapping[str, str]) -> Verdicts:
-    """A network that changed is not compared with one that did not, and all its changes came, when they were due."""
+    """All cells have the same timeline, and every change happened on time."""
     several = [row for row in _ok(rows) if row["workers"] > 1]
     if len({row.get("timeline") for row in several}) > 1:
-        yield None, "cells of different timelines stand side by side: their step times are not of the same network"
+        yield None, "the cells have different timelines, so their step times cannot be compared"
     for slug, group in _cells(several):
         for row in group:
             events = row.get("events") or []
             missed = [event["what"] for event in events if event["actual_s"] is None]
-            # A worker gets slow with its next step, and that may take long by design: behind a cut, say.
+            # A worker slows down at its next step, which can be late by design, for example behind a cut.
             prompt = [event for event in events if not event.get("with_step")]
             late = [event["actual_s"] - event["asked_s"] for event in prompt if event["actual_s"] is not None]
             if missed:
-                why = "due after the end, or over within one step"
-                yield slug, f"rep {row['rep']}: {missed[0]!r} never came, the first of {len(missed)}: {why}"
+                why = "they were due after the end, or over within one step"
+                count = f"{len(missed)} of {len(events)} changes"
+                yield slug, f"rep {row['rep']}: {count} never happened, first {missed[0]!r}: {why}"
             if max(late, default=0.0) > MAX_EVENT_LATE_S:
-                limit = f"limit {MAX_EVENT_LATE_S:g} s"
-                yield slug, f"rep {row['rep']}: a change came {max(late):.2f} s after it was due, {limit}"
+                limit = f"the limit is {MAX_EVENT_LATE_S:g} s"
+                yield slug, f"rep {row['rep']}: a change happened {max(late):.2f} s after it was due; {limit}"
 
 
 def _processor(rows: Sequence[Row], expected: Mapping[str, str]) -> Verdicts:
-    """With emulated compute what a step takes beyond compute and stall is this host, not the network."""
+    """With emulated compute, the host adds little to a step beyond compute and stall."""
     for slug, group in _cells(_ok(rows)):
         for row in group:
             if row["predicted_step_time_s"] is None or row["algorithm"] == BASELINE:
                 continue
             share = 100 * row["overhead_s"] / row["step_time_s"]
             if share > MAX_OVERHEAD_PCT:
-                limit = f"limit {MAX_OVERHEAD_PCT:g} %"
-                yield slug, f"rep {row['rep']}: {share:.1f} % of a step is overhead of this host, {limit}"
+                limit = f"the limit is {MAX_OVERHEAD_PCT:g} %"
+                yield slug, f"rep {row['rep']}: {share:.1f} % of a step is overhead of the host; {limit}"
 
 
 def _accuracy(rows: Sequence[Row], expected: Mapping[str, str]) -> Verdicts:
-    """Speeds compare where accuracy does: within a band of ssgd's, after equally many samples of the same workload."""
+    """Accuracy is close to that of ssgd after as many steps of the same workload, so that speeds can be compared."""
     references: dict[Any, list[Row]] = defaultdict(list)
     for row in _ok(rows):
         if row["kind"] == "ssgd":
             references[_task(row)].append(row)
-    for slug, group in _cells(row for row in _ok(rows) if _learns(row) and row["workers"] > 1):
+    for slug, group in _cells(row for row in _ok(rows) if _trains(row) and row["workers"] > 1):
         reference = references.get(_task(group[0]), [])
         if not reference:
-            yield slug, f"{group[0]['workload']} learns, and there is no ssgd on as many workers to compare with"
+            yield (
+                slug,
+                f"no ssgd on as many workers trains {group[0]['workload']}, so there is no accuracy to compare with",
+            )
             continue
         mine, theirs = ({row["steps_total"] for row in one if row.get("steps_total")} for one in (group, reference))
         if mine and theirs and mine != theirs:
-            yield slug, f"accuracy after {_list(sorted(mine))} steps, that of ssgd after {_list(sorted(theirs))}"
+            yield (
+                slug,
+                f"accuracy is known after {_list(sorted(mine))} steps, that of ssgd after {_list(sorted(theirs))}",
+            )
             continue
         yield from ((slug, text) for text in _outside(group, reference))
 
 
 def _outside(group: Sequence[Row], reference: Sequence[Row]) -> Iterator[str]:
-    """By how much it learns worse than the reference, if it does."""
+    """Yield a text if the accuracy, or else the loss, is too far from that of the reference."""
     mine, theirs = _mean(group, "accuracy"), _mean(reference, "accuracy")
     if mine is not None and theirs is not None:
         if not mine >= theirs - ACCURACY_BAND:
-            yield f"accuracy {mine:.3f}, ssgd has {theirs:.3f}; the band is {ACCURACY_BAND:g}"
+            yield f"accuracy {mine:.3f}; the limit is {ACCURACY_BAND:g} below that of ssgd ({theirs:.3f})"
         return
     mine, theirs = _mean(group, "final_loss"), _mean(reference, "final_loss")
     if mine is not None and theirs is not None and not mine <= theirs * LOSS_BAND:
-        yield f"final loss {mine:.3f}, ssgd has {theirs:.3f}; the band is a factor of {LOSS_BAND:g}"
+        yield f"final loss {mine:.3f}; the limit is {LOSS_BAND:g} times that of ssgd ({theirs:.3f})"
 
 
 RULES: Mapping[str, Callable[[Sequence[Row], Mapping[str, str]], Verdicts]] = {
@@ -224,14 +234,14 @@ RULES: Mapping[str, Callable[[Sequence[Row], Mapping[str, str]], Verdicts]] = {
 
 
 def meaning(rule: str) -> str:
-    """What a rule asks for, in a sentence."""
+    """The requirement of a rule, as a sentence."""
     return (RULES[rule].__doc__ or "").strip()
 
 
 def unmeasured(rows: Iterable[Row]) -> list[str]:
-    """Workloads of which only the speed is known: no accuracy, of another workload least of all, goes with it."""
+    """Workloads that do not train a model, so only their speeds can be published."""
     rows = [row for row in _ok(rows) if row["workers"] > 1]
-    return sorted({row["workload"] for row in rows} - {row["workload"] for row in rows if _learns(row)})
+    return sorted({row["workload"] for row in rows} - {row["workload"] for row in rows if _trains(row)})
 
 
 def _ok(rows: Iterable[Row]) -> list[Row]:
@@ -245,12 +255,12 @@ def _cells(rows: Iterable[Row]) -> Iterator[tuple[str, list[Row]]]:
     yield from groups.items()
 
 
-def _learns(row: Row) -> bool:
+def _trains(row: Row) -> bool:
     return row.get("accuracy") is not None or row.get("final_loss") is not None
 
 
 def _task(row: Row) -> tuple[Any, ...]:
-    """What must be equal for accuracies to compare."""
+    """The values that must be equal for two accuracies to be compared."""
     training = {key: value for key, value in (row.get("axes") or {}).items() if key.startswith("train.")}
     return row["workload"], row["workers"], row["testbed"], row.get("timeline"), str(sorted(training.items()))
 

@@ -1,10 +1,11 @@
-"""Everything that people look at.
+"""Results as people read them.
 
 Layout
-    decision.py    the best algorithm of every network, which comes first
-    tables.py      results as text; comparison.py: a comparison; changes.py: what changed when; grid.py: aligned columns
+    headline.py    the best algorithm on every network, which comes first
+    tables.py      results as text; comparison.py: two values of an axis; timeline_table.py: changes over time;
+                   grid.py: aligned columns, widths and units
     figures/       results as figures
-    report/        one page of a run
-    notebook.py    what a run shows of itself in a notebook
+    report/        one HTML page per run
+    notebook.py    what a run displays of itself in a notebook
     papers/        figure sets of papers, from recorded runs
 """

@@ -1,4 +1,4 @@
-"""What an accuracy is of: claims about one data set do not hold for another."""
+"""The data set of an accuracy: a claim about one data set does not hold for another."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ _OF_THE_PAPERS = "ImageNet"
 
 
 def data_set(workload: str) -> str:
-    """The data set of a workload by name, "digits, not ImageNet"; of a model of the user's, its name."""
+    """The data set of a built-in workload, as "digits, not ImageNet"; for a user's own model, the workload's name."""
     builtin = BUILTINS.get(workload)
     if builtin is None or builtin.dataset is None:
         return workload

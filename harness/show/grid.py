@@ -1,29 +1,89 @@
-"""Tables as text, aligned or in Markdown, and the words of their entries."""
+"""Tables as text, aligned or in Markdown, and how their entries are written."""
 
 from __future__ import annotations
 
+import shutil
+import sys
 from collections.abc import Iterable, Sequence
 
 from wanbench.harness.analysis.order import absent
 
+_PIPED_WIDTH = 110
+_LONGEST = 32
+_SIZES = (("GB", 1e9), ("MB", 1e6), ("kB", 1e3))
+
+
+def width_of_output() -> int:
+    """The width of the terminal that stdout writes to, or a fixed width when stdout is a file or a pipe."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else _PIPED_WIDTH
+
 
 def aligned(header: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
-    """Columns padded to their widest entry, the first flush left.
+    """Columns padded to their widest entry; the first and those of words are flush left, numbers flush right.
 
-    A line that is shorter than the header ends in a remark, which may run on to the right.
+    A title can have several lines. A line that is shorter than the header ends in a remark, which can extend to the
+    right.
     """
     complete = [line if len(line) == len(header) else line[:-1] for line in lines]
+    titles = [title.split("\n") for title in header]
+    height = max(map(len, titles))
+    titles = [[""] * (height - len(title)) + title for title in titles]
     widths = [
-        max(len(title), *(len(line[i]) for line in complete if i < len(line)), 0) for i, title in enumerate(header)
+        max(*map(len, title), *(len(line[i]) for line in complete if i < len(line)), 0)
+        for i, title in enumerate(titles)
     ]
+    left = [i == 0 or _is_words([line[i] for line in complete if i < len(line)]) for i in range(len(header))]
     text = []
-    for line in [header, ["-" * width for width in widths], *lines]:
-        padded = [entry.rjust(width) for entry, width in zip(line, widths, strict=False)]
-        padded[0] = line[0].ljust(widths[0])
+    for line in [*zip(*titles, strict=True), ["-" * width for width in widths], *lines]:
+        columns = zip(line, widths, left, strict=False)
+        padded = [entry.ljust(width) if words else entry.rjust(width) for entry, width, words in columns]
         if len(line) < len(header):
             padded[-1] = line[-1]
         text.append("  ".join(padded).rstrip())
     return "\n".join(text) + "\n"
+
+
+def _is_words(entries: Sequence[str]) -> bool:
+    words = [entry for entry in entries if entry not in ("", "-")]
+    return bool(words) and all(word[0].isalpha() for word in words)
+
+
+def fitted(
+    header: Sequence[str], lines: Sequence[Sequence[str]], drop: Sequence[str], width: int
+) -> tuple[str, list[str]]:
+    """An aligned table that is at most `width` characters wide if possible, and the titles of the dropped columns.
+
+    A table that is too wide first has its long entries shortened, then loses columns. Remarks are never shortened.
+
+    Args:
+        drop: titles of the columns that can be dropped, in this order. They are to the right of any remark.
+    """
+    dropped: list[str] = []
+    if _width(header, lines) > width:
+        lines = [[line[0], *map(_shortened, line[1:])] if len(line) == len(header) else line for line in lines]
+    for title in dict.fromkeys(drop):
+        if title not in header or _width(header, lines) <= width:
+            continue
+        kept = [place for place, other in enumerate(header) if other != title]
+        lines = [[line[place] for place in kept if place < len(line)] for line in lines]
+        header = [header[place] for place in kept]
+        dropped.append(title.replace("\n", " "))
+    return aligned(header, lines), dropped
+
+
+def _width(header: Sequence[str], lines: Sequence[Sequence[str]]) -> int:
+    text = aligned(header, [line for line in lines if len(line) == len(header)])
+    return max(map(len, text.splitlines()))
+
+
+def _shortened(entry: str) -> str:
+    return entry if len(entry) <= _LONGEST else f"{entry[: _LONGEST - 1]}…"
+
+
+def left_out(dropped: Sequence[str], where: str) -> str:
+    """A line that names the columns that `fitted` dropped, and where they are shown; "" if it dropped none."""
+    plural = "s" if len(dropped) > 1 else ""
+    return f"Column{plural} left out to fit the width: {', '.join(dropped)}. {where}\n" if dropped else ""
 
 
 def markdown(header: Sequence[str], lines: Iterable[Sequence[str]], *, numbers: bool = False) -> str:
@@ -38,13 +98,19 @@ def markdown(header: Sequence[str], lines: Iterable[Sequence[str]], *, numbers: 
 
 
 def some(names: Sequence[str], most: int) -> str:
-    """The first of many, and how many more there are."""
+    """The first `most` names, and how many more there are."""
     more = f" and {len(names) - most} more" if len(names) > most else ""
     return ", ".join(names[:most]) + more
 
 
 def shown(value: object) -> str:
-    """An entry: numbers without superfluous digits, "-" for what is absent."""
+    """An entry: numbers without superfluous digits, "-" for None and NaN."""
     if absent(value):
         return "-"
     return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def size(size_bytes: float) -> str:
+    """Bytes in the unit that suits them, three digits: "36 B", "7.66 kB", "102 MB"."""
+    unit, factor = next((each for each in _SIZES if size_bytes >= 0.9995 * each[1]), ("B", 1.0))
+    return f"{float(f'{size_bytes / factor:.3g}'):g} {unit}"

@@ -1,31 +1,35 @@
-"""What `results` opens with: the best algorithm of every network, what it gains and what it costs. Pure."""
+"""The opening of `results`: the best algorithm on every network, its gain and its cost. Pure for a given width."""
 
 from __future__ import annotations
 
-import dataclasses
 import textwrap
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from wanbench.harness.analysis.best import networks
 from wanbench.harness.analysis.summary import AnalysisError
-from wanbench.harness.show.grid import aligned, some
-from wanbench.harness.show.report.headline import best_note, best_of, headline_of
+from wanbench.harness.show.grid import fitted, left_out, some, width_of_output
+from wanbench.harness.show.report.headline import best_note, best_of, best_titles, headline_of
 
-_HEADER = ("network", "best", "parameters", "scalability", "times ssgd", "accuracy", "MB a step", "equally fast")
-_WIDTH = 110
-_ALSO = 3
+_DROP = ("parameters", "equally fast", "sent per step\nper worker")
+_ALSO = 2
 
 
-def headline(rows: Iterable[Mapping[str, Any]]) -> str:
-    """A sentence, a line a network and what the columns mean; nothing where nothing can be compared yet."""
+def headline(rows: Iterable[Mapping[str, Any]], width: int | None = None) -> str:
+    """A sentence, a table with a line per network, and the meaning of its columns; "" if nothing can be compared yet.
+
+    Args:
+        rows: one per repetition. width: in characters; None: that of the terminal.
+    """
     try:
         found = networks(rows)
     except AnalysisError:
         return ""
-    lines = []
-    for network in found:
-        *entries, also = dataclasses.astuple(best_of(network))
-        lines.append([*entries, some(also.split(", "), _ALSO)])
-    note = textwrap.fill(best_note(found), _WIDTH)
-    return f"{headline_of(found)}\n\n{aligned(_HEADER, lines)}\n{note}\n".lstrip()
+    width = width or width_of_output()
+    best = [replace(row, also=some(row.also.split(", "), _ALSO)) for row in map(best_of, found)]
+    titles = best_titles(best)
+    lines = [[getattr(row, field) for field in titles] for row in best]
+    table, dropped = fitted([*titles.values()], lines, _DROP, width)
+    note = f"{best_note(found)} {left_out(dropped, '`wanbench report` shows them.')}"
+    return f"{headline_of(found)}\n\n{table}\n{textwrap.fill(note, width, break_on_hyphens=False)}\n".lstrip()

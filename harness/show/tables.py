@@ -1,8 +1,7 @@
-"""Results as text: an aligned table of cells, a pivot of measured beside predicted, Markdown, CSV, JSON,
-Parquet.
+"""Results as text: an aligned table of cells, a pivot of results beside the law, Markdown, CSV, JSON and Parquet.
 
-`table`, `pivot` and `md` show one entry per cell (median of its repetitions); `csv`, `json` and `parquet`
-carry one object per repetition with every column, for machines.
+`table`, `pivot` and `md` show one entry per cell, the median of its repetitions. `csv`, `json` and `parquet` have one
+object per repetition with every column, for machines.
 """
 
 from __future__ import annotations
@@ -30,40 +29,45 @@ from wanbench.harness.analysis.summary import (
     pivots,
     records,
 )
-from wanbench.harness.show.grid import aligned, markdown, shown
+from wanbench.harness.show.grid import aligned, fitted, left_out, markdown, shown, width_of_output
 from wanbench.netprofiles.errors import did_you_mean
 
 Row = Mapping[str, Any]
 TextFormat = Literal["table", "pivot", "md", "csv", "json"]
 
-# A cell of the pivot that holds no number: what happened instead.
+# Entries of the pivot for cells that have no number.
 _ABSENT = "."
 _MARKS = {"failed": "failed", "invalid": "invalid"}
+_SPREAD = "min..max"
+# Columns of the table that can be left out, the least important first.
+_DROP = ("overhead ms", "compute ms", "deviation", _SPREAD, "replica spread", "law", "stall ms")
 
 
 def render(rows: Sequence[Row], form: TextFormat, sort: str | None = None) -> str:
     """`rows` in one of the text formats, ending in a newline.
 
     Args:
-        rows: one a repetition. form: how. sort: of a table only, by which column.
+        rows: one per repetition. form: the format. sort: the column to sort a table by.
 
     Raises:
-        AnalysisError: `pivot` or `md` of rows without any cell of more than one worker; an unknown column.
+        AnalysisError: `pivot` or `md` of rows without a cell with more than one worker; an unknown column.
     """
     if form == "table":
         return as_table(rows, sort)
     if sort is not None:
-        raise AnalysisError(f"--sort goes with --format table, not {form}")
+        raise AnalysisError(f"--sort: cannot sort --format {form}; use --format table")
     writers = {"pivot": as_pivot, "md": as_markdown, "csv": as_csv, "json": as_json}
     return writers[form](rows)
 
 
-def as_table(rows: Sequence[Row], sort: str | None = None) -> str:
-    """One aligned line per cell: its axes, step time with its parts in ms, scalability beside the law; medians of
-    repetitions, and in `least..most` how far they reach.
+def as_table(rows: Sequence[Row], sort: str | None = None, width: int | None = None) -> str:
+    """One aligned line per cell: its axes, step time and its parts in ms, and scalability beside the law.
+
+    Entries are medians over the repetitions; `min..max` is their range.
 
     Args:
-        rows: one a repetition. sort: a column of the results, "-" before it for the largest first.
+        rows: one per repetition. sort: a column of the results; "-" before it sorts the largest first.
+        width: in characters; None: that of the terminal. Columns that do not fit are left out and named.
 
     Raises:
         AnalysisError: there is no such column.
@@ -71,19 +75,22 @@ def as_table(rows: Sequence[Row], sort: str | None = None) -> str:
     table = frame(rows)
     axes = [axis for axis in AXES if axis in {"workers", *axes_of(table)}] if len(table) else []
     header = [
-        "algorithm", *(AXIS_TITLES.get(axis, axis) for axis in axes), "reps", "step ms", "least..most", "compute ms",
-        "stall ms", "overhead ms", "scalability", "least..most", "law", "deviation",
+        "algorithm", *(AXIS_TITLES.get(axis, axis) for axis in axes), "reps", "step ms", _SPREAD, "compute ms",
+        "stall ms", "overhead ms", "scalability", _SPREAD, "law", "deviation",
     ]  # fmt: skip
-    learned, lossy = (len(table) > 0 and bool(table[name].notna().any()) for name in ("accuracy", "blocks_lost_pct"))
-    header += ["accuracy %", "least..most", "points from ssgd (95 %)"] if learned else []
+    trained, lossy = (len(table) > 0 and bool(table[name].notna().any()) for name in ("accuracy", "blocks_lost_pct"))
+    header += ["accuracy %", _SPREAD, "points from ssgd (95 %)"] if trained else []
     header += ["blocks lost %", "replica spread"] if lossy else []
     found = records(cells(table)) if len(table) else []
-    changes = _changes(rows) if learned else None
-    return aligned(header, [_table_line(line, axes, changes, lossy) for line in _sorted(found, sort)])
+    changes = _changes(rows) if trained else None
+    lines = [_table_line(line, axes, changes, lossy) for line in _sorted(found, sort)]
+    text, dropped = fitted(header, lines, _DROP, width or width_of_output())
+    note = left_out(list(dict.fromkeys(dropped)), "`--format csv` has all columns.")
+    return f"{text}\n{note}" if note else text
 
 
 def _changes(rows: Sequence[Row]) -> Mapping[str, str]:
-    """By cell, how much more accurate than ssgd on the same network, with an interval over equal seeds."""
+    """Accuracy minus that of ssgd on the same network, with an interval over equal seeds, by cell."""
     try:
         return {s.cell: s.change_text for network in networks(rows) for s in network.standings}
     except AnalysisError:
@@ -91,7 +98,7 @@ def _changes(rows: Sequence[Row]) -> Mapping[str, str]:
 
 
 def _sorted(lines: list[dict[str, Any]], sort: str | None) -> list[dict[str, Any]]:
-    """Failed cells, and those without a value, last."""
+    """Failed cells and cells without a value come last."""
     if sort is None or not lines:
         return lines
     name, down = sort.removeprefix("-"), sort.startswith("-")
@@ -106,12 +113,12 @@ def _sorted(lines: list[dict[str, Any]], sort: str | None) -> list[dict[str, Any
 
 
 def _table_line(line: Row, axes: Sequence[str], changes: Mapping[str, str] | None, lossy: bool) -> list[str]:
-    """`changes`: of accuracies against ssgd, by cell; None where nothing is learned."""
+    """`changes`: in accuracy against ssgd, by cell; None if no workload trains a model."""
     where = [str(line["algorithm"]), *(shown(line[axis]) for axis in axes)]
     if line["status"] != "ok":
         return [*where, "0", f"{line['status']}: {line['reason']}" if line["reason"] else str(line["status"])]
     parts = [_number(line[f"{part}_s"], 1e3, 1) for part in ("compute", "stall", "overhead")]
-    deviation = "" if math.isnan(line["deviation_pct"]) else f"{line['deviation_pct']:+.1f} %"
+    deviation = "" if math.isnan(line["deviation_pct"]) else f"{line['deviation_pct']:+z.1f} %"
     accuracy = []
     if changes is not None:
         spread = _range(line, "accuracy", 100, 2)
@@ -133,14 +140,14 @@ def _table_line(line: Row, axes: Sequence[str], changes: Mapping[str, str] | Non
 
 
 def _range(line: Row, name: str, scale: float, digits: int) -> str:
-    """From the least to the most of several repetitions."""
+    """The range of several repetitions."""
     if line["repeats"] < 2 or absent(line[name]):
         return ""
-    return f"{line[f'{name}_min'] * scale:.{digits}f}..{line[f'{name}_max'] * scale:.{digits}f}"
+    return "..".join(_number(line[f"{name}_{end}"], scale, digits) for end in ("min", "max"))
 
 
 def as_pivot(rows: Sequence[Row]) -> str:
-    """Scalability of every algorithm along the main axis, measured and, in parentheses, predicted by the law."""
+    """Scalability of every algorithm along the main axis, with the prediction of the law in parentheses."""
     blocks = [_pivot_heading(pivot) + "\n" + aligned(*_pivot_grid(pivot)) for pivot in pivots(frame(rows))]
     return _LEGEND + "\n\n" + "\n".join(blocks)
 
@@ -154,8 +161,8 @@ def as_markdown(rows: Sequence[Row]) -> str:
 
 
 _LEGEND = (
-    "Scalability T(1)/T(N): measured (predicted by the step-time law); 1 is the limit. "
-    f"`failed`, `invalid`: no valid repetition; `{_ABSENT}`: not run."
+    "Scalability T(1)/T(N), in parentheses as predicted by the step-time law; 1 is the limit.\n"
+    f"`failed`, `invalid`: no valid repetition. `{_ABSENT}`: not run."
 )
 
 
@@ -180,17 +187,17 @@ def _pivot_entry(line: Row | None) -> str:
     if line["status"] != "ok":
         return _MARKS.get(str(line["status"]), _ABSENT)
     law = line["predicted_scalability"]
-    measured = "?" if math.isnan(line["scalability"]) else f"{line['scalability']:.2f}"
-    return measured if math.isnan(law) else f"{measured} ({law:.2f})"
+    found = "?" if math.isnan(line["scalability"]) else f"{line['scalability']:.2f}"
+    return found if math.isnan(law) else f"{found} ({law:.2f})"
 
 
 def as_csv(rows: Sequence[Row]) -> str:
-    """One line per repetition; params and other structured values are JSON in their field."""
+    """One line per repetition. params and other structured values are written as JSON."""
     return objects_as_csv(rows, COLUMNS)
 
 
 def objects_as_csv(objects: Sequence[Row], first: Sequence[str] = ()) -> str:
-    """Any objects; the columns `first` come first, also where no object has them."""
+    """Any objects. The columns `first` come first, even if no object has them."""
     columns = _columns(objects, first)
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
@@ -201,19 +208,19 @@ def objects_as_csv(objects: Sequence[Row], first: Sequence[str] = ()) -> str:
 
 
 def as_json(rows: Sequence[Row]) -> str:
-    """An array with one object per repetition; what does not apply, or is no finite number, is null."""
+    """An array with one object per repetition. Values that do not apply and numbers that are not finite are null."""
     columns = _columns(rows)
     objects = [{name: in_json(row.get(name)) for name in columns} for row in rows]
     return json.dumps(objects, indent=1, allow_nan=False) + "\n"
 
 
 def write_parquet(rows: Sequence[Row], path: Path) -> None:
-    """One row per repetition, by one atomic rename. Structured values become JSON strings."""
+    """Write one row per repetition, by one atomic rename. Structured values become JSON strings."""
     write_objects(rows, path, COLUMNS)
 
 
 def write_objects(objects: Sequence[Row], path: Path, first: Sequence[str] = ()) -> None:
-    """Any objects, by one atomic rename; the columns `first` come first, also where no object has them."""
+    """Write any objects, by one atomic rename. The columns `first` come first, even if no object has them."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -227,7 +234,7 @@ def write_objects(objects: Sequence[Row], path: Path, first: Sequence[str] = ())
 
 
 def _column(values: list[Any]) -> Any:
-    """Integers beside floats become floats; anything else that is mixed becomes text."""
+    """Integers mixed with floats become floats. Other mixed types become text."""
     import pyarrow as pa
 
     kinds = {type(value) for value in values if value is not None}
@@ -247,9 +254,9 @@ def _flat(value: Any) -> Any:
 
 
 def in_json(value: Any) -> Any:
-    """The loss of training that diverged may be infinite, which JSON cannot say."""
+    """`value`, or None if it is not finite: the loss of diverged training is infinite, which JSON cannot hold."""
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def _number(value: float, scale: float, digits: int, unit: str = "") -> str:
-    return "" if absent(value) else f"{value * scale:.{digits}f}{unit}"
+def _number(value: float, scale: float, digits: int) -> str:
+    return "" if absent(value) else f"{value * scale:z.{digits}f}"

@@ -1,4 +1,4 @@
-"""What changed in the repetitions of a run, and when, as text. Pure."""
+"""The changes of a timeline and when they happened, as text. Pure."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from typing import Any
 
 from wanbench.harness.show.grid import aligned
 
-_HEADER = ("change", "due s", "came s", "late by at most ms", "repetitions")
+_HEADER = ("change", "due (s)", "actual (s)", "max delay (ms)", "repetitions")
 _MOST = 12
 
 
 def timeline_table(rows: Iterable[Mapping[str, Any]]) -> str:
-    """A line a timeline, and one for each of its changes over all valid repetitions; "" where nothing changed."""
+    """A table of changes per timeline, over all valid repetitions; "" if no network changes."""
     changing: dict[str, list[Mapping[str, Any]]] = {}
     for row in rows:
         if row.get("timeline") and row["status"] == "ok":
@@ -21,22 +21,22 @@ def timeline_table(rows: Iterable[Mapping[str, Any]]) -> str:
 
 
 def _changes(rows: Iterable[Mapping[str, Any]]) -> str:
-    """Changes are matched by their place in the order of a repetition's."""
+    """Changes of different repetitions are matched by their position."""
     events: dict[tuple[int, str], list[Mapping[str, Any]]] = {}
     for row in rows:
         for place, event in enumerate(row.get("events") or []):
             events.setdefault((place, event["what"]), []).append(event)
     lines = []
     for (_, what), each in sorted(events.items())[:_MOST]:
-        came = [event for event in each if event["actual_s"] is not None]
-        late_ms = max((1e3 * (event["actual_s"] - event["asked_s"]) for event in came), default=None)
+        happened = [event for event in each if event["actual_s"] is not None]
+        late_ms = max((1e3 * (event["actual_s"] - event["asked_s"]) for event in happened), default=None)
         lines.append(
             [
                 what,
                 _span([event["asked_s"] for event in each]),
-                _span([event["actual_s"] for event in came]) if came else "never",
-                "" if late_ms is None else f"{late_ms:.1f}",
-                f"{len(came)} of {len(each)}",
+                _span([event["actual_s"] for event in happened]) if happened else "never",
+                "" if late_ms is None else f"{late_ms:z.1f}",
+                f"{len(happened)} of {len(each)}",
             ]
         )
     more = f"and {len(events) - _MOST} more\n" if len(events) > _MOST else ""
@@ -44,5 +44,5 @@ def _changes(rows: Iterable[Mapping[str, Any]]) -> str:
 
 
 def _span(seconds: list[float]) -> str:
-    least, most = (f"{value:.3f}" for value in (min(seconds), max(seconds)))
-    return least if least == most else f"{least}..{most}"
+    low, high = (f"{value:z.3f}" for value in (min(seconds), max(seconds)))
+    return low if low == high else f"{low}..{high}"

@@ -61,7 +61,7 @@ def test_the_shell_script_passes_without_a_baseline_and_fails_after_a_regression
     assert (
         (job.folder / "gate.md")
         .read_text()
-        .startswith("### wanbench check: gate\n\n**4 regressed, 1 unchanged; 1 of 3 requirements broken.**")
+        .startswith("### wanbench check: gate\n\n**4 regressed, 1 unchanged; 1 of 3 requirements not met.**")
     )
     assert 'failures="5"' in (job.folder / "gate.xml").read_text()
 

@@ -1,4 +1,4 @@
-"""`wanbench check` as a CI job runs it, simulated: a repository, its revisions, a baseline, exit codes."""
+"""`wanbench check` as a CI job runs it: repository, revisions, baseline and exit codes, on the simulated clock."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ SSGD.gradient = _broken
 
 
 class Repository:
-    """A repository with a copy of wanbench, at revisions `base`, `comment`, `chatty` and `broken`."""
+    """wanbench in its own repository, with the revisions `base`, `comment`, `chatty` and `broken`."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder / "repository"
@@ -147,7 +147,7 @@ def test_cells_that_fail_are_no_regression_and_no_baseline(here, repository):
     assert [line[:12] for line in said] == ["ssgd w2 10ms", "ssgd w2 40ms"]
     assert all("it broke" in line for line in said)
     assert failed.out.splitlines()[-1] == "2 failed, 3 unchanged."
-    assert "not written, because cells failed" in failed.out
+    assert "not written because cells failed" in failed.out
     assert (here.folder / "f.json").read_bytes() == before
 
 
@@ -197,7 +197,7 @@ def test_a_base_that_does_not_know_the_algorithm_is_not_comparable(here):
         (here.folder / "mine.py").unlink()
         (here.folder / "new.toml").unlink()
     assert result.code == 5, result.err
-    assert "note: base cannot run this spec: " in result.out
+    assert "note: the base cannot run this spec: " in result.out
     assert result.out.splitlines()[-1] == "5 not comparable."
 
 

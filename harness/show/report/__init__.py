@@ -1,13 +1,13 @@
-"""`wanbench report`: one self-contained page of a run.
+"""`wanbench report`: one self-contained HTML page per run.
 
 Layout
-    content.py     what the page says, as plain data; its parts: headline.py, cell_table.py, findings.py
-    plain.py       small things that all parts use
-    page.html.j2   its structure; every value is escaped by the template engine
+    content.py     the content as plain data; its parts: headline.py, cell_table.py, findings.py
+    plain.py       values and addresses as text
+    page.html.j2   the structure; the template engine escapes every value
     page.css       light, dark, print, phone
     page.js        sorting, filtering, notes on data points, copying
 
-All that comes from result files is untrusted: it reaches the page as text, never as markup.
+Everything that comes from result files is untrusted: it reaches the page as text, never as markup.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _HERE = Path(__file__).parent
 
 
 def write_report(folder: RunFolder, path: Path) -> Path:
-    """Write the page of a run to `path`, in one step; links to raw files are relative to it.
+    """Write the page of a run to `path` in one step. Links to raw files are relative to it.
 
     Raises:
         OSError: the page cannot be written.
@@ -33,7 +33,7 @@ def write_report(folder: RunFolder, path: Path) -> Path:
 
 
 def page(folder: RunFolder, path: Path) -> str:
-    """The HTML of a run, to lie at `path`."""
+    """The HTML of a run, with links relative to `path`."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
     from markupsafe import Markup
 
@@ -46,13 +46,13 @@ def page(folder: RunFolder, path: Path) -> str:
         page=content,
         css=Markup((_HERE / "page.css").read_text(encoding="utf-8")),
         js=Markup((_HERE / "page.js").read_text(encoding="utf-8")),
-        # The drawings are our own markup, in which text from the run is escaped already.
+        # The drawings are our own markup. Text from the run is already escaped in them.
         svg={figure.name: Markup(figure.svg) for figure in content.figures},
         data=Markup(_for_script(content.results)),
     )
 
 
 def _for_script(data: object) -> str:
-    """JSON that cannot end the <script> element it stands in."""
+    """JSON that cannot end the <script> element around it."""
     text = json.dumps(data, separators=(",", ":"), sort_keys=True, allow_nan=False)
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")

@@ -1,4 +1,4 @@
-"""The table of all cells: what is shown of each, and what it is sorted by."""
+"""The table of all cells: the text of each entry, and its sort key."""
 
 from __future__ import annotations
 
@@ -13,12 +13,13 @@ from wanbench.harness.analysis.labels import AXES
 from wanbench.harness.analysis.order import absent
 from wanbench.harness.analysis.summary import AXIS_TITLES, axes_of
 from wanbench.harness.results.store import RECORDED, RunFolder
+from wanbench.harness.show.grid import size
 from wanbench.harness.show.report.plain import Row, plain, relative
 
 
 @dataclass(frozen=True)
 class Entry:
-    """One field of the table of cells: what is shown, and what it is sorted by."""
+    """One entry of the table: its text and its sort key."""
 
     text: str
     sort: float | str
@@ -26,7 +27,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class Line:
-    """One cell in the table."""
+    """One line of the table: a cell."""
 
     status: str
     entries: tuple[Entry, ...]
@@ -34,36 +35,40 @@ class Line:
 
 
 def shown_axes(table: Any) -> list[str]:
-    """The columns for what a run sweeps, and always the workers."""
+    """The swept axes, and always the number of workers."""
     swept = axes_of(table) if len(table) and (table["workers"] != 1).any() else []
     return [axis for axis in AXES if axis in {"workers", *swept}]
 
 
-# (title, what it means); the swept axes come between the first and the second.
+# (title, meaning). The swept axes come between the first and the second.
 _FIELDS = (
-    ("algorithm", "label"),
-    ("status", "ok where any repetition is valid"),
-    ("reps", "valid repetitions"),
-    ("step ms", "median over repetitions of the window's duration / steps, of the slowest worker"),
-    ("compute ms", "of a step"),
-    ("stall ms", "waiting for the network"),
-    ("overhead ms", "the rest of a step"),
-    ("scalability", "T(1) / T(N), median"),
-    ("least", "scalability of the worst repetition"),
-    ("most", "scalability of the best repetition"),
-    ("law", "scalability by the step-time law"),
-    ("deviation %", "of the measured from the predicted scalability"),
-    ("accuracy %", "median at the end"),
-    ("MB a step", "payload that one worker hands over"),
-    ("late p99 ms", "99th percentile of how late the emulator delivered, last repetition"),
-    ("error ms", "largest error of a measured one-way delay, last repetition"),
+    ("algorithm", "kind and parameters of the algorithm"),
+    ("status", "ok if at least one repetition is valid"),
+    ("reps", "number of valid repetitions"),
+    ("step ms", "step time of the slowest worker: duration of the window / steps, median over the repetitions"),
+    ("compute ms", "computing time per step"),
+    ("stall ms", "time per step spent waiting for messages"),
+    ("overhead ms", "rest of the step time"),
+    ("scalability", "T(1) / T(N), median over the repetitions"),
+    ("min", "lowest scalability of a repetition"),
+    ("max", "highest scalability of a repetition"),
+    ("law", "scalability predicted by the step-time law"),
+    ("deviation %", "difference between scalability and its prediction"),
+    ("accuracy %", "final accuracy on the test set, median over the repetitions"),
+    ("sent per step", "payload that one worker sends per step"),
+    ("late p99 ms", "delay of packets beyond their due time in the emulator, 99th percentile, last repetition"),
+    ("error ms", "largest error of a one-way delay on the idle network, last repetition"),
 )
 
 
 def header(axes: Sequence[str]) -> tuple[tuple[str, str], ...]:
-    """(title, what it means) of every column but the last."""
+    """(title, meaning) of every column but the last."""
     first, *others = _FIELDS
-    return (first, *((AXIS_TITLES.get(axis, axis).replace("_", " "), "swept") for axis in axes), *others)
+    return (
+        first,
+        *((AXIS_TITLES.get(axis, axis).replace("_", " "), "swept by this experiment") for axis in axes),
+        *others,
+    )
 
 
 def cell_line(line: Row, axes: Sequence[str], rows: Sequence[Row], folder: RunFolder, path: Path) -> Line:
@@ -74,7 +79,10 @@ def cell_line(line: Row, axes: Sequence[str], rows: Sequence[Row], folder: RunFo
     def number(value: Any, digits: int, scale: float = 1.0) -> Entry:
         if absent(value) or not ok:
             return Entry("", math.inf)
-        return Entry(f"{float(value) * scale:.{digits}f}", float(value) * scale)
+        return Entry(f"{float(value) * scale:z.{digits}f}", float(value) * scale)
+
+    def sent(megabytes: float | None) -> Entry:
+        return Entry("", math.inf) if megabytes is None or not ok else Entry(size(megabytes * 1e6), megabytes)
 
     entries = [
         Entry(str(line["algorithm"]), str(line["algorithm"])),
@@ -88,7 +96,7 @@ def cell_line(line: Row, axes: Sequence[str], rows: Sequence[Row], folder: RunFo
         number(line["predicted_scalability"], 3),
         number(line["deviation_pct"], 1) if not one else Entry("", math.inf),
         number(line["accuracy"], 2, 100),
-        number(megabytes_per_step(line), 3),
+        sent(megabytes_per_step(line)),
         number(line["lateness_p99_ms"], 2),
         number(line["one_way_error_ms"], 3),
     ]

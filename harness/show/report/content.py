@@ -1,8 +1,8 @@
-"""What the page of a run says. Plain data, no markup."""
+"""The content of the page of a run, as plain data without markup."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,7 @@ from wanbench.harness.show.report.findings import (
     findings_of,
     objections_to,
 )
-from wanbench.harness.show.report.headline import Best, best_note, best_of, headline_of, verdict_of
+from wanbench.harness.show.report.headline import Best, best_note, best_of, best_titles, headline_of, verdict_of
 from wanbench.harness.show.report.plain import Row, plain, relative
 from wanbench.harness.show.tables import in_json
 
@@ -43,7 +43,7 @@ class Drawn:
 
 @dataclass(frozen=True)
 class Content:
-    """All of the page; names are those of the template."""
+    """The whole page. The template uses these names."""
 
     run: str
     description: str
@@ -52,6 +52,7 @@ class Content:
     counts: tuple[tuple[str, int], ...]
     facts: tuple[tuple[str, str], ...]
     headline: str
+    best_titles: Mapping[str, str]
     best: tuple[Best, ...]
     best_note: str
     figures: tuple[Drawn, ...]
@@ -70,7 +71,7 @@ class Content:
 
 
 def content_of(folder: RunFolder, path: Path) -> Content:
-    """Read a run folder for a page at `path`. Files that cannot be read are named on the page."""
+    """Read a run folder for a page at `path`. The page names files that cannot be read."""
     stored = folder.read()
     unreadable = stored.problems
     rows = [{**row, "run": folder.name} for row in stored.rows]
@@ -80,6 +81,7 @@ def content_of(folder: RunFolder, path: Path) -> Content:
         found = networks(rows)
     except AnalysisError:
         found = []
+    best = tuple(best_of(network) for network in found)
     broken, why_unjudged = objections_to(folder, rows)
     figures, left = _figures(rows, folder)
     lost = sorted((row for row in rows if row["status"] != "ok"), key=lambda row: (row["cell"], row["rep"]))
@@ -90,7 +92,7 @@ def content_of(folder: RunFolder, path: Path) -> Content:
     if stored.note:
         text = f"{text} {stored.note[0].upper()}{stored.note[1:]}."
     if not rows and (folder.path / "result.json").is_file():
-        text = "A run of `wanbench exec`: what came of it is in result.json, the network in network.json."
+        text = "A run of `wanbench exec`. Its result is in result.json, its network in network.json."
     return Content(
         run=folder.name,
         description=_description(folder),
@@ -99,7 +101,8 @@ def content_of(folder: RunFolder, path: Path) -> Content:
         counts=tuple((status, sum(row["status"] == status for row in rows)) for status in ("ok", "invalid", "failed")),
         facts=_facts(summary),
         headline=headline_of(found),
-        best=tuple(best_of(network) for network in found),
+        best_titles={field: title.replace("\n", " ") for field, title in best_titles(best).items()},
+        best=best,
         best_note=best_note(found),
         figures=figures,
         figures_left=left,
@@ -127,7 +130,9 @@ def _facts(summary: Sequence[Row]) -> tuple[tuple[str, str], ...]:
             facts.append((AXIS_TITLES.get(name, name).replace("_", " "), ", ".join(values)))
     repeats = sorted({int(line["repeats"]) for line in lines if line["repeats"]})
     if repeats:
-        facts.append(("valid repeats", f"{repeats[0]}" if len(repeats) == 1 else f"{repeats[0]} to {repeats[-1]}"))
+        facts.append(
+            ("valid repetitions per cell", f"{repeats[0]}" if len(repeats) == 1 else f"{repeats[0]} to {repeats[-1]}")
+        )
     return tuple(facts)
 
 
@@ -137,7 +142,7 @@ def _figures(rows: Sequence[Row], folder: RunFolder) -> tuple[tuple[Drawn, ...],
     from wanbench.harness.show.figures.style import PAGE_IN
 
     drawings = gallery(rows, folder.name, Evidence(folder))
-    # With many figures those that exist once are kept: trade-off, learning, timeline, network.
+    # If there are too many figures, the single ones are kept: trade-off, learning, timeline, network.
     many = [d for d in drawings if d.name.startswith(("scalability", "step-time"))]
     dropped = {id(d) for d in many[max(0, _MOST_FIGURES - (len(drawings) - len(many))) :]}
     kept = [d for d in drawings if id(d) not in dropped]
@@ -178,6 +183,6 @@ def _text(path: Path) -> str | None:
 
 
 def _results(rows: Sequence[Row]) -> dict[str, Any]:
-    """The rows by columns, for programs that find the page; JSON has no infinite loss, so it is null."""
+    """The rows as columns, for programs that read the page. An infinite loss is null, because JSON cannot hold it."""
     names = [name for name in COLUMNS if any(row.get(name) is not None for row in rows)]
     return {"columns": names, "rows": [[in_json(row.get(name)) for name in names] for row in rows]}

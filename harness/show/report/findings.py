@@ -1,8 +1,9 @@
-"""What speaks against a run: broken rules, how faithful the emulation was, failures with the end of their logs."""
+"""The checks of a run: the rules of `verify`, the fidelity of the emulation, and failures with their logs."""
 
 from __future__ import annotations
 
 import json
+import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +19,7 @@ _TAIL_LINES = 30
 
 @dataclass(frozen=True)
 class RuleOutcome:
-    """A rule of `verify`: what it asks for, and what breaks it (text, cells)."""
+    """A rule of `verify`, its requirement, and its problems as (text, cells)."""
 
     rule: str
     meaning: str
@@ -38,7 +39,7 @@ class Failure:
 
 
 def objections_to(folder: RunFolder, rows: Sequence[Row]) -> tuple[list[Objection], str | None]:
-    """By the rules of `verify`, and why they could not be applied, if so."""
+    """The problems by the rules of `verify`, and the reason if the rules could not be applied."""
     try:
         return objections(rows, planned.read(folder.path).names), None
     except SpecError as error:
@@ -46,13 +47,17 @@ def objections_to(folder: RunFolder, rows: Sequence[Row]) -> tuple[list[Objectio
         try:
             return objections(rows, known), " ".join(str(error).replace(f"{folder.path}/", "").split())
         except (KeyError, TypeError, ValueError) as unjudged:
-            return [], f"the rules cannot be applied to these rows ({type(unjudged).__name__}: {unjudged})"
+            return [], _unjudged(unjudged)
     except (KeyError, TypeError, ValueError) as error:
-        return [], f"the rules cannot be applied to these rows ({type(error).__name__}: {error})"
+        return [], _unjudged(error)
+
+
+def _unjudged(error: Exception) -> str:
+    return f"rows: the checks cannot be applied ({type(error).__name__}: {error}); run the experiment again"
 
 
 def findings_of(broken: Sequence[Objection]) -> tuple[RuleOutcome, ...]:
-    """Every rule, with what breaks it."""
+    """Every rule with its problems."""
     findings = []
     for rule in RULES:
         texts: dict[str, list[str]] = {}
@@ -64,31 +69,29 @@ def findings_of(broken: Sequence[Objection]) -> tuple[RuleOutcome, ...]:
 
 
 def fidelity_of(rows: Sequence[Row]) -> tuple[tuple[str, str], ...]:
-    """The worst of what the valid repetitions say of the emulation."""
+    """The maximum and the median of the quality indicators of the valid repetitions."""
     ok = [row for row in rows if row["status"] == "ok" and row["workers"] != 1]
     if not ok:
         return ()
     simulated = sum(row["testbed"] == "virtual" for row in ok)
     facts = [("repetitions on a simulated network", f"{simulated} of {len(ok)}")] if simulated else []
     named = (
-        ("one_way_error_ms", "largest error of a one-way delay on the idle network", "ms"),
-        ("lateness_p99_ms", "latest packets, 99th percentile", "ms"),
-        ("overdue_pct", "time during which packets were overdue", "%"),
-        ("host_cpu_pct", "processor use of this host", "%"),
-        ("retransmits", "segments that TCP sent again", ""),
+        ("one_way_error_ms", "error of one-way delays on the idle network", "ms"),
+        ("lateness_p99_ms", "lateness of packets, 99th percentile", "ms"),
+        ("overdue_pct", "time with overdue packets", "%"),
+        ("host_cpu_pct", "processor use of the host", "%"),
+        ("retransmits", "TCP segments sent again", ""),
     )
     for name, text, unit in named:
         values = [row[name] for row in ok if isinstance(row.get(name), int | float)]
         if values:
-            middle = sorted(values)[len(values) // 2]
-            facts.append(
-                (text, f"{max(values):.3g} {unit} at worst, {middle:.3g} {unit} in the middle".replace("  ", " "))
-            )
+            largest, median = (f"{value:z.3g} {unit}".rstrip() for value in (max(values), statistics.median(values)))
+            facts.append((text, f"maximum {largest}, median {median}"))
     return tuple(facts)
 
 
 def failure_of(folder: RunFolder, row: Row, path: Path) -> Failure:
-    """A repetition that failed or is invalid, with the last try's log."""
+    """A repetition that failed or is invalid, with the end of its last log."""
     tail, link = "", None
     kept = sorted(folder.path.glob(f"cells/{_literal(row['cell'])}/rep-{row['rep']}.failed-*/error.json"))
     if kept:
@@ -98,7 +101,7 @@ def failure_of(folder: RunFolder, row: Row, path: Path) -> Failure:
             tail = "\n".join(str(line) for line in found[-_TAIL_LINES:])
         except (OSError, ValueError, AttributeError, TypeError):
             tail = "(the log cannot be read)"
-    return Failure(str(row["cell"]), row["rep"], row["status"], row["reason"] or "no reason is recorded", tail, link)
+    return Failure(str(row["cell"]), row["rep"], row["status"], row["reason"] or "no reason was recorded", tail, link)
 
 
 def _literal(name: str) -> str:
@@ -108,7 +111,7 @@ def _literal(name: str) -> str:
 
 
 def environment_of(folder: RunFolder) -> tuple[tuple[str, str], ...]:
-    """The manifest, flat."""
+    """The manifest as pairs of name and value."""
     try:
         manifest = folder.manifest()
         items = [(str(key), value) for key, value in manifest.items()]

@@ -1,86 +1,114 @@
-"""What comes first: may it be published, and which algorithm is best on each network."""
+"""The first lines about a run: whether it can be published, and the best algorithm on each network."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from wanbench.harness.analysis.best import NetworkStandings, Standing
 from wanbench.harness.analysis.summary import axis_value
-from wanbench.harness.results.verify import ACCURACY_BAND, Objection
+from wanbench.harness.results.verify import ACCURACY_BAND, Objection, problems_text
 from wanbench.harness.show.data_set import data_set
+from wanbench.harness.show.grid import size, some
 from wanbench.harness.show.report.plain import Row, plain
+
+_NAMED = 6
 
 
 @dataclass(frozen=True)
 class Best:
-    """A row of the headline table."""
+    """A row of the table of best algorithms."""
 
     where: str
     best: str
     params: str
     scalability: str
-    faster: str
+    speed_up: str
     accuracy: str
-    megabytes: str
+    sent: str
     also: str
+
+
+_TITLES = {
+    "where": "network",
+    "best": "best algorithm",
+    "scalability": "scalability",
+    "speed_up": "speed-up\nover ssgd",
+    "accuracy": "accuracy\nagainst ssgd",
+    "sent": "sent per step\nper worker",
+    "also": "equally fast",
+    "params": "parameters",
+}
+_NOTHING = {"-", "none", "not measured"}
+
+
+def best_titles(rows: Sequence[Best]) -> dict[str, str]:
+    """Titles of the columns that have something to show, by field of `Best`."""
+    return {
+        field: title
+        for field, title in _TITLES.items()
+        if field in ("where", "best") or any(getattr(row, field) not in _NOTHING for row in rows)
+    }
 
 
 def verdict_of(rows: Sequence[Row], broken: Sequence[Objection], unjudged: str | None) -> tuple[str, str]:
     """publishable, objections or nothing, and a sentence."""
     if not any(row["status"] == "ok" for row in rows):
-        what = "Nothing was measured yet." if not rows else "No repetition is valid: there is nothing to compare."
-        return "nothing", what
+        return "nothing", "No repetition is valid, so there is nothing to compare." if rows else "No results yet."
     if unjudged:
-        return "objections", "Whether this may be published cannot be said: see what could not be read."
+        return "objections", "The checks could not run: do not publish yet. See “Files that could not be read”."
     if broken:
         rules = ", ".join(dict.fromkeys(one.rule for one in broken))
-        count = f"{len(broken)} objection{'s' if len(broken) > 1 else ''}"
-        return "objections", f"Not to be published as it is: {count} ({rules})."
+        return "objections", f"{problems_text(broken)} ({rules})."
     simulated = all(row["testbed"] == "virtual" for row in rows)
-    what = "these numbers, as those of a simulation" if simulated else "these numbers"
-    return "publishable", f"Nothing speaks against publishing {what}."
+    return "publishable", f"All checks passed{' (simulated results)' if simulated else ''}."
 
 
 def headline_of(found: Sequence[NetworkStandings]) -> str:
-    """Which algorithm is best on how many networks."""
-    wins: dict[str, int] = {}
-    for network in found:
-        if network.best is not None:
-            wins[network.best.algorithm] = wins.get(network.best.algorithm, 0) + 1
+    """The fastest algorithm and the number of networks on which it is, as a sentence; "" if there is none."""
+    wins = Counter(network.best.algorithm for network in found if network.best is not None)
     if not wins:
         return ""
-    total = sum(wins.values())
-    ranked = sorted(wins.items(), key=lambda item: -item[1])
-    said = ", ".join(f"{algorithm} on {count}" for algorithm, count in ranked)
-    return f"Best of {total} network{'s' if total > 1 else ''}: {said}."
+    (first, count), *others = wins.most_common()
+    if len(found) == 1:
+        name = network_name(found[0])
+        where = f"{'at' if name.startswith('RTT') else 'on'} {name}"
+    elif count == len(found):
+        where = f"on {'both' if count == 2 else f'all {count}'} networks"
+    else:
+        where = "; ".join([f"on {count} of {len(found)} networks", *(f"{name} on {times}" for name, times in others)])
+    kind = "fastest"
+    if _inaccurate(found):
+        kind = f"the fastest within {100 * ACCURACY_BAND:g} points of ssgd's accuracy"
+    simulated = {network.simulated for network in found if network.best is not None}
+    provenance = "emulated and simulated" if len(simulated) > 1 else "simulated" if True in simulated else "emulated"
+    return f"{first} is {kind} {where} ({provenance})."
 
 
 def best_of(network: NetworkStandings) -> Best:
     """The row of a network."""
-    where = where_text(network.where)
+    where = network_name(network)
     best = network.best
     if best is None:
-        said = "nothing valid" if not network.standings else "no step time of one worker to compare with"
-        return Best(where, "-", said, "-", "-", "-", "-", ", ".join(network.lost))
+        why = "no one-worker cell to compare with" if network.standings else "no valid result"
+        return Best(where, "-", why, "-", "-", "-", "-", "-")
     reference = next((s for s in network.standings if s.kind == "ssgd"), None)
-    faster = "-" if reference is None else f"{reference.step_time_s / best.step_time_s:.2f}"
     others = [s.algorithm for s in network.as_fast if s is not best]
     return Best(
         where=where,
         best=best.algorithm,
         params=", ".join(f"{k} = {plain(v)}" for k, v in best.params.items()) or "none",
         scalability=_spread(best),
-        faster=faster,
+        speed_up="-" if reference is None else f"{reference.step_time_s / best.step_time_s:.2f}×",
         accuracy=_accuracy(best),
-        megabytes="-" if best.megabytes_per_step is None else f"{best.megabytes_per_step:.3g}",
+        sent="-" if best.megabytes_per_step is None else size(best.megabytes_per_step * 1e6),
         also=", ".join(others) or "-",
     )
 
 
 def _spread(standing: Standing) -> str:
-    if standing.repeats == 1:
+    if standing.repeats == 1 or f"{standing.low:.3f}" == f"{standing.high:.3f}":
         return f"{standing.scalability:.3f}"
     return f"{standing.scalability:.3f} ({standing.low:.3f} to {standing.high:.3f})"
 
@@ -95,22 +123,33 @@ def _accuracy(standing: Standing) -> str:
 
 
 def best_note(found: Sequence[NetworkStandings]) -> str:
-    """What "best" means, and who was left out."""
-    slower = sorted({s.algorithm for network in found for s in network.standings if not s.accurate})
+    """The definition of "fastest", and the algorithms that are left out."""
     text = (
-        "Best: the highest scalability T(1)/T(N); within a hundredth, or where repetitions overlap, algorithms count "
-        "as equally fast, and the one that sends least is named. MB: payload of one worker, a step. "
+        "Fastest: the highest scalability T(1)/T(N). Algorithms within 1 % of it, or with overlapping repetitions, are "
+        "equally fast; the table names the one that sends the least. "
     )
-    learned = sorted({s.workload for n in found for s in n.standings if s.accuracy is not None})
-    if any(s.change is not None for network in found for s in network.standings):
-        text += f"Accuracy: on {' and '.join(map(data_set, learned))}, against ssgd"
-        paired = any(s.paired is not None and s.paired.pairs > 2 for network in found for s in network.standings)
-        text += ", the mean over equal seeds with its 95 % interval. " if paired else ". "
-        text += f"Algorithms more than {100 * ACCURACY_BAND:g} points of accuracy below ssgd are left out"
-        return text + (f" (somewhere: {', '.join(slower)})." if slower else " (none is).")
-    return text + "Nothing is learned in this run, so what speed costs in accuracy was not measured."
+    trained = _trained(found)
+    if not any(s.change is not None for network in found for s in network.standings):
+        return text + ("There is no ssgd whose accuracy to compare with." if trained else _SPEED_ALONE)
+    text += f"Accuracy: on {' and '.join(map(data_set, trained))}, minus that of ssgd"
+    if any(s.paired is not None and s.paired.pairs > 2 for network in found for s in network.standings):
+        text += "; the mean over equal seeds, with its 95 % interval"
+    points, slower = f"{100 * ACCURACY_BAND:g} points less accurate than ssgd", _inaccurate(found)
+    left_out = f"Left out where they are more than {points}: {some(slower, _NAMED)}."
+    return f"{text}. " + (left_out if slower else f"No algorithm is more than {points}.")
 
 
-def where_text(where: Mapping[str, Any]) -> str:
-    """The swept axes of a network in words."""
-    return ", ".join(axis_value(axis, value) for axis, value in where.items()) or "the only one"
+_SPEED_ALONE = "This run does not train a model, so it does not show what speed costs in accuracy."
+
+
+def _trained(found: Sequence[NetworkStandings]) -> list[str]:
+    return sorted({s.workload for network in found for s in network.standings if s.accuracy is not None})
+
+
+def _inaccurate(found: Sequence[NetworkStandings]) -> list[str]:
+    return sorted({s.algorithm for network in found for s in network.standings if not s.accurate})
+
+
+def network_name(network: NetworkStandings) -> str:
+    """The swept axes of a network and their values, or its name if nothing but the algorithm is swept."""
+    return ", ".join(axis_value(axis, value) for axis, value in network.where.items()) or network.name

@@ -5,7 +5,7 @@
   if (table) {
     const body = table.tBodies[0];
     const rows = Array.from(body.rows);
-    const said = rows.map((row) => row.textContent.toLowerCase());
+    const texts = rows.map((row) => row.textContent.toLowerCase());
     const heads = Array.from(table.querySelectorAll("thead th[aria-sort]"));
 
     const key = (row, column) => {
@@ -21,7 +21,7 @@
         head.setAttribute("aria-sort", down ? "descending" : "ascending");
         const keyed = rows.map((row, place) => [key(row, column), place, row]);
         keyed.sort((a, b) => {
-          // What is missing stays last, whichever way.
+          // Missing values stay last in both directions.
           const gone = (a[0] === Infinity) - (b[0] === Infinity);
           return gone || (down ? -1 : 1) * compare(a[0], b[0]) || a[1] - b[1];
         });
@@ -34,7 +34,7 @@
       const status = $("status").value;
       let shown = 0;
       rows.forEach((row, place) => {
-        const fits = words.every((word) => said[place].includes(word)) && (!status || row.dataset.status === status);
+        const fits = words.every((word) => texts[place].includes(word)) && (!status || row.dataset.status === status);
         row.hidden = !fits;
         shown += fits;
       });
@@ -60,10 +60,10 @@
     $("copy").addEventListener("click", async () => {
       try {
         await navigator.clipboard.writeText($("text").textContent);
-        $("copied").textContent = "copied";
+        $("copied").textContent = "Copied.";
       } catch {
         getSelection().selectAllChildren($("text"));
-        $("copied").textContent = "selected; copy with Ctrl+C";
+        $("copied").textContent = "Selected. Press Ctrl+C to copy.";
       }
     });
   }

@@ -116,7 +116,7 @@ def test_every_further_axis_makes_a_pivot_of_its_own():
 def test_a_run_with_one_worker_only_has_nothing_to_compare():
     with pytest.raises(AnalysisError) as caught:
         pivots(frame(synthetic_rows.one_worker()))
-    assert str(caught.value) == "no cell with more than one worker has a result yet; nothing can be compared"
+    assert str(caught.value) == "no cell with more than one worker has a result yet, so there is nothing to compare"
 
 
 def test_an_empty_run_has_nothing_to_compare():

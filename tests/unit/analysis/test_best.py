@@ -1,4 +1,4 @@
-"""Which algorithm is called best, and which are called equally fast."""
+"""The best algorithm, and those that are equally fast."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_a_network_with_failures_says_which():
 
 
 def learned(**accuracies):
-    """Three repetitions an algorithm on one network; accuracies by seed 1, 2 and 3."""
+    """Three repetitions per algorithm on one network, with the accuracies of seeds 1, 2 and 3."""
     rows = [row for row in synthetic_rows.latency_sweep() if row["rtt_ms"] == 100.0 and row["kind"] in accuracies]
     for row in rows:
         row["accuracy"] = accuracies[row["kind"]][row["rep"]]
@@ -106,7 +106,10 @@ def test_workloads_are_never_joined_also_where_each_algorithm_has_one_of_its_own
 
 def test_nothing_valid_is_an_error():
     rows = [{**row, "status": "invalid"} for row in synthetic_rows.latency_sweep(reps=1)]
-    with pytest.raises(AnalysisError, match=r"^no cell of more than one worker has a valid result yet; nothing can be"):
+    with pytest.raises(
+        AnalysisError,
+        match=r"^no cell with more than one worker has a valid result yet, so there is nothing to compare$",
+    ):
         networks(rows)
 
 

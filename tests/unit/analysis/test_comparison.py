@@ -28,7 +28,7 @@ ROWS = [
 ]
 
 
-def test_cells_are_paired_and_what_was_measured_is_the_base():
+def test_cells_are_paired_and_the_emulated_one_is_the_base():
     found = compare(ROWS, "testbed")
     assert [(p.base, p.head, p.where, p.ratio) for p in found.pairs] == [
         ("netns", "virtual", {"rtt_ms": 10.0}, 0.95),
@@ -54,14 +54,14 @@ def test_two_runs_are_compared_as_wholes():
     assert [pair.ratio for pair in compare(rows, "run").pairs] == [0.95, 1.25]
 
 
-def test_the_table_ends_in_one_line_that_says_how_near_they_are():
+def test_the_table_ends_in_a_line_about_the_agreement():
     table = as_table(compare(ROWS, "testbed"))
     assert table.splitlines()[0].split() == [
-        "algorithm", "rtt_ms", "netns", "s/step", "least..most", "virtual", "s/step", "least..most", "ratio", "law",
+        "algorithm", "rtt_ms", "netns", "s/step", "min..max", "virtual", "s/step", "min..max", "ratio", "law",
         "law", "ratio",
     ]  # fmt: skip
     assert table.splitlines()[-1] == (
-        "1 of 2 cells within 10%, 1 within 20%; worst 1.250 (ssgd, rtt_ms 20); 1 cell has no partner"
+        "1 of 2 cells agree within 10 %, 1 within 20 %; worst ratio 1.250 (ssgd, rtt_ms 20); 1 cell has no partner"
     )
 
 
@@ -69,12 +69,12 @@ def test_the_table_ends_in_one_line_that_says_how_near_they_are():
     ("rows", "by", "message"),
     [
         (ROWS, "testbad", "--by testbad: not an axis; expected one of run, rtt_ms, workers, "),
-        (ROWS[:2], "testbed", "--by testbed: expected two values of testbed or more, and there is only virtual"),
-        ([], "testbed", "--by testbed: expected two values of testbed or more, and there is no valid result"),
+        (ROWS[:2], "testbed", "--by testbed: expected at least two values of testbed, found only virtual"),
+        ([], "testbed", "--by testbed: expected at least two values of testbed, found no valid result"),
         (ROWS[1:3], "testbed", "--by testbed: no cell has a valid repetition at two values of testbed"),
     ],
 )
-def test_what_cannot_be_compared_is_said(rows, by, message):
+def test_rows_that_cannot_be_compared_are_refused(rows, by, message):
     with pytest.raises(AnalysisError) as caught:
         compare(rows, by)
     assert str(caught.value).startswith(message)
@@ -88,7 +88,7 @@ def test_the_parity_figure_has_equal_bytes_for_equal_rows(tmp_path):
     assert [path.read_bytes() for path in first] == [path.read_bytes() for path in second]
 
 
-def test_what_else_differs_between_two_runs_is_named_key_by_key():
+def test_specs_of_two_runs_are_compared_key_by_key():
     base = {"name": "a", "workload": {"params": 1, "step_time": "50ms"}, "run": {"seed": 1}, "gate": {"alpha": 0.1}}
     head = {"name": "b", "workload": {"params": 1, "step_time": "100ms"}, "comm": {"collective": "gloo"}}
     assert differences(base, base) == []

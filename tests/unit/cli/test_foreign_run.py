@@ -30,7 +30,7 @@ def test_a_link_out_of_a_run_is_refused_before_anything_is_read_or_written(run, 
     precious.write_text("mine")
     (run / name).symlink_to(precious)
     said = refused(*command.split())
-    assert said == f"wanbench: results/smoke/{name}: neither a file nor a folder, and a run has nothing else; remove it"
+    assert said == f"wanbench: results/smoke/{name}: neither a file nor a folder, which a run cannot contain; remove it"
     assert precious.read_text() == "mine"
 
 

@@ -1,4 +1,4 @@
-"""[[gate.require]]: absolute and relative claims."""
+"""[[gate.require]]: absolute and relative requirements."""
 
 from __future__ import annotations
 
@@ -95,14 +95,14 @@ def test_a_claim_about_no_cell_is_refused():
 
 def test_a_claim_about_what_a_cell_does_not_have_is_refused():
     assert refusal(metric="accuracy", where={"algorithm": "dts"}, min=0.9) == (
-        "x.toml: gate.require.0.metric: dts w4 20ms has no accuracy; nothing of the kind applies to it, or was measured"
+        "x.toml: gate.require.0.metric: dts w4 20ms has no accuracy: it does not apply or was not measured"
     )
 
 
 def test_a_claim_over_no_cell_is_refused():
     over = {"algorithm": "sparse"}
     assert refusal(metric="step_time_s", where={"algorithm": "dts", "rtt": "20ms"}, over=over, max=1) == (
-        "x.toml: gate.require.0.over: expected one cell with algorithm = 'sparse' for dts w4 20ms, there are 0; "
+        "x.toml: gate.require.0.over: expected one cell with algorithm = 'sparse' for dts w4 20ms, found 0; "
         "cells: dts w4 20ms, dts w4 500ms, one-worker w1, ssgd w4 20ms, ssgd w4 500ms"
     )
 

@@ -1,4 +1,4 @@
-"""What repeats exactly against a baseline: every change is named."""
+"""Exact values against a baseline: every change is named."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_nothing_changed():
         ),
         ({"messages_sent": 40}, "messages_sent 20 -> 40 (+100 %)"),
         ({"payload_bytes": 1001}, "payload_bytes 1000 -> 1001 (+0.1 %)"),
-        ({"scalability": 0.5999999999}, "scalability 0.6 -> 0.6 (-1.67e-08 %)"),
+        ({"scalability": 0.5999999999}, "scalability 0.6 -> 0.5999999999 (by less than 0.001 %)"),
         ({"step_time_s": 0.4, "messages_sent": 21}, "step_time_s 0.5 -> 0.4 (-20 %), messages_sent 20 -> 21 (+5 %)"),
     ],
 )
@@ -41,7 +41,7 @@ def test_anything_that_got_worse_is_a_regression_with_its_size(changed, text):
     assert judged(row(), row(**changed)) == Judgement("ssgd w4 100ms", Verdict.REGRESSED, text)
 
 
-def test_what_only_got_better_is_named_and_no_failure():
+def test_an_improvement_is_named_and_not_a_failure():
     finding = judged(row(), row(step_time_s=0.4, scalability=0.75, messages_sent=10))
     assert (finding.verdict, finding.text) == (
         Verdict.IMPROVED,
@@ -55,11 +55,11 @@ def test_the_tolerance_is_relative_and_zero_by_default():
     assert judged(row(), slower, tolerance=1e-6).verdict is Verdict.UNCHANGED
 
 
-def test_what_depends_on_rounding_has_a_band_of_its_own():
+def test_values_that_depend_on_rounding_have_their_own_band():
     learned = row(final_loss=0.50, accuracy=0.9)
     assert judged(learned, row(final_loss=0.54, accuracy=0.9)).verdict is Verdict.UNCHANGED
     finding = judged(learned, row(final_loss=0.60, accuracy=0.9, step_time_s=0.1))
-    assert finding == Judgement("ssgd w4 100ms", Verdict.FAILED, "final_loss 0.5 -> 0.6 (+20 %), band 10%")
+    assert finding == Judgement("ssgd w4 100ms", Verdict.FAILED, "final_loss 0.5 -> 0.6 (+20 %), outside ±10 %")
 
 
 def test_a_loss_that_is_no_number_fails_whatever_the_time_says():
@@ -77,7 +77,7 @@ def test_cells_that_one_side_alone_has():
     both = compare(entries([row("ssgd"), row("dts")]), [row("ssgd"), row("sparse")], GateTable())
     assert {finding.cell: (finding.verdict, finding.text) for finding in both} == {
         "ssgd w4 100ms": (Verdict.UNCHANGED, ""),
-        "dts w4 100ms": (Verdict.NOT_COMPARABLE, "in the baseline, but no cell of this run"),
+        "dts w4 100ms": (Verdict.NOT_COMPARABLE, "in the baseline, but not in this run"),
         "sparse w4 100ms": (Verdict.NEW, "not in the baseline"),
     }
 
@@ -121,7 +121,7 @@ def test_there_may_be_no_baseline_yet(tmp_path):
         ("{", "Expecting property name"),
         ("[]", "expected schema 1, got 'list'"),
         ('{"schema": 2}', "expected schema 1, got 2"),
-        ('{"schema": 1, "cells": {"a": {}}}', "expected cells, each with its testbed; `--accept` writes them"),
+        ('{"schema": 1, "cells": {"a": {}}}', "expected cells, each with its testbed; write them with `--accept`"),
     ],
 )
 def test_a_file_that_is_no_baseline_is_refused(tmp_path, text, said):

@@ -1,4 +1,4 @@
-"""Rows of base and head, measured by turns: the verdict on every cell."""
+"""Rows of base and head, measured alternately: the verdict on every cell."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_all_cells_a_little_slower_are_seen_together():
     assert {finding.verdict for finding in found.values()} == {Verdict.UNCHANGED}
     assert together.verdict is Verdict.REGRESSED
     assert together.cell == "all cells"
-    assert together.text.endswith("% slower, limit 1.0 %")
+    assert together.text.endswith("% slower; the limit is 1.0 %")
 
 
 def test_the_margin_grows_with_the_measured_noise():
@@ -78,7 +78,7 @@ def test_what_is_undecided_after_the_first_look_is_measured_further():
     wild = [row("unsure", r, testbed="netns", step_time_s=0.5 * float(np.exp(x))) for r, x in
             enumerate(rng.normal(0.01, 0.2, 5))]  # fmt: skip
     sides = Sides(base, [*side("sure", seed=1), *wild], GateTable())
-    noise = HostNoise(Path("n"), {ALL_CELLS: 0.5})  # so that all cells together are no reason
+    noise = HostNoise(Path("n"), {ALL_CELLS: 0.5})  # so that all cells together are not a reason
     assert further(sides, LIMITS, 2, noise) == ["unsure w4 100ms"]
     assert judged(base, [*side("sure", seed=1), *wild], noise)[0]["unsure"].verdict is Verdict.INCONCLUSIVE
 
@@ -100,7 +100,7 @@ def test_correctness_goes_before_time():
     faster = side(factor=0.5, seed=1, final_loss=0.9)
     assert verdict(side(final_loss=0.5), faster) == (
         Verdict.FAILED,
-        "final_loss 0.5 -> 0.9 (+80 %), band 10%",
+        "final_loss 0.5 -> 0.9 (+80 %), outside ±10 %",
     )
 
 
@@ -131,14 +131,14 @@ def test_another_machine_is_not_comparable_unless_the_clock_is_simulated():
 def test_simulated_cells_are_judged_exactly():
     assert verdict([row()], [row(step_time_s=0.5000001)]) == (
         Verdict.REGRESSED,
-        "step_time_s 0.5 -> 0.5 (+2e-05 %)",
+        "step_time_s 0.5 -> 0.5000001 (by less than 0.001 %)",
     )
 
 
 def test_cells_of_one_side_alone():
     found, _ = judged([*side("ssgd"), *side("gone")], [*side("ssgd", seed=1), *side("new")])
-    assert found["gone"] == Judgement("gone w4 100ms", Verdict.NOT_COMPARABLE, "in base, but no cell of head")
-    assert found["new"] == Judgement("new w4 100ms", Verdict.NEW, "base has no such cell")
+    assert found["gone"] == Judgement("gone w4 100ms", Verdict.NOT_COMPARABLE, "only in the base")
+    assert found["new"] == Judgement("new w4 100ms", Verdict.NEW, "only in the head")
 
 
 def test_repetitions_are_paired_by_their_number():

@@ -1,4 +1,4 @@
-"""What people and CI systems read of a report."""
+"""The outputs of a report for people and CI systems."""
 
 from __future__ import annotations
 
@@ -59,22 +59,22 @@ def test_the_text_shows_noise_beside_every_change_and_the_worst_first():
     assert as_text(REPORT) == (
         "wan-gate: head against base\n"
         "\n"
-        "cell            base s/step  head s/step   change   95 % interval      noise  margin  pairs  verdict\n"
-        "--------------  -----------  -----------  -------  --------------  ---------  ------  -----  -------\n"
-        "rps w4                                                                                       "
+        "cell            base s/step  head s/step   change   95 % interval    noise  margin  pairs  verdict\n"
+        "--------------  -----------  -----------  -------  --------------  -------  ------  -----  -------\n"
+        "rps w4                                                                                     "
         "FAILED     head, rep 0: failed: it | <broke>\n"
-        "diloco w4 80ms       0.4120       0.4980  +20.9 %  [+18.1, +23.8]      1.9 %   5.0 %     10  "
+        "diloco w4 80ms       0.4120       0.4980  +20.9 %  [+18.1, +23.8]    1.9 %   5.0 %     10  "
         "REGRESSED  messages_sent 4 -> 8 (+100 %)\n"
-        "diloco w4 1ms                                                                                inconclusive\n"
-        "ddp w4 80ms          1.8740       1.8690   -0.3 %    [-1.5, +0.9]  not known   5.0 %      5  unchanged\n"
+        "diloco w4 1ms                                                                              inconclusive\n"
+        "ddp w4 80ms          1.8740       1.8690   -0.3 %    [-1.5, +0.9]  unknown   5.0 %      5  unchanged\n"
         "\n"
         "requirement\n"
         "-----------------------------------\n"
-        "scalability of ddp: at least 0.9     BROKEN     is 0.5\n"
-        "scalability of diloco: at least 0.9  holds      is 0.99\n"
+        "scalability of ddp: at least 0.9     NOT MET    is 0.5\n"
+        "scalability of diloco: at least 0.9  met        is 0.99\n"
         "\n"
         "note: the noise of this host is not known\n"
-        "1 failed, 1 regressed, 1 inconclusive, 1 unchanged; 1 of 2 requirements broken.\n"
+        "1 failed, 1 regressed, 1 inconclusive, 1 unchanged; 1 of 2 requirements not met.\n"
     )
 
 
@@ -83,7 +83,7 @@ def test_the_summary_begins_with_the_verdicts_and_escapes_what_markdown_would_re
     assert text.splitlines()[:3] == [
         "### wanbench check: wan-gate",
         "",
-        "**1 failed, 1 regressed, 1 inconclusive, 1 unchanged; 1 of 2 requirements broken.**",
+        "**1 failed, 1 regressed, 1 inconclusive, 1 unchanged; 1 of 2 requirements not met.**",
     ]
     assert "| rps w4 | FAILED | head, rep 0: failed: it \\| &lt;broke>  |" in text
     cells = [line for line in text.splitlines() if " w4" in line]
@@ -123,7 +123,7 @@ def test_github_shows_ten_annotations_so_the_worst_come_first():
     assert len(annotations.commands(all_kinds, "s.toml")) == annotations.MOST
 
 
-def test_nothing_to_say_is_no_annotation():
+def test_an_unchanged_report_has_no_annotation():
     assert annotations.commands(report(Verdict.UNCHANGED), "s.toml") == []
 
 
@@ -140,7 +140,7 @@ def test_junit_has_a_case_for_every_cell_and_requirement(tmp_path):
     assert found["diloco w4 80ms"] == [("failure", "regressed (+20.9 %): messages_sent 4 -> 8 (+100 %)")]
     assert found["diloco w4 1ms"] == [("skipped", "inconclusive")]
     assert found["ddp w4 80ms"] == []
-    assert "<system-out>holds: is 0.99</system-out>" in junit.as_junit(REPORT)
+    assert "<system-out>met: is 0.99</system-out>" in junit.as_junit(REPORT)
 
 
 def test_junit_survives_what_xml_cannot_hold():
@@ -148,7 +148,7 @@ def test_junit_survives_what_xml_cannot_hold():
     assert ElementTree.fromstring(text)[0][0].get("message") == "failed: a?[31mb"
 
 
-def test_json_says_everything():
+def test_json_has_everything():
     data = json.loads(json.dumps(REPORT.to_json(4)))
     assert (data["exit_code"], data["counts"]["regressed"]) == (4, 2)
     assert data["cells"][1]["timing"]["change"] == 0.209
@@ -165,7 +165,7 @@ def test_what_cannot_be_written_is_one_line(tmp_path):
 def test_the_noise_of_a_host_is_kept_by_experiment_and_testbed_and_not_used_on_another_machine(tmp_path, monkeypatch):
     path = tmp_path / "state" / "noise.json"
     assert noise.read(path, "a", "netns").remark == (
-        f"the noise of this host is not known; `wanbench check a --aa` measures it ({path})"
+        f"the noise of this host is not known; measure it with `wanbench check a --aa` ({path})"
     )
     noise.write(path, "a", "netns", {"c": 0.02})
     noise.write(path, "b", "netns", {"c": 0.5})
@@ -179,7 +179,7 @@ def test_the_noise_of_a_host_is_kept_by_experiment_and_testbed_and_not_used_on_a
     monkeypatch.setattr(noise, "cpu_model", lambda: "another")
     moved = noise.read(path, "a", "netns")
     assert moved.cells == {}
-    assert "measured on another machine" in moved.remark
+    assert "another machine measured it" in moved.remark
     noise.write(path, "a", "netns", {"c": 0.01})
     assert noise.read(path, "b", "netns").cells == {}
 

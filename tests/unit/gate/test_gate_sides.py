@@ -109,7 +109,7 @@ def test_without_git_there_is_no_revision(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(NoBase) as caught, opened("base", "main", (), tmp_path):
         pass
-    assert str(caught.value) == "--base main: not a run folder, and git is not installed to look for a revision"
+    assert str(caught.value) == "--base main: not a run folder, and finding a revision needs git; install it"
 
 
 def test_an_image_is_a_side(tmp_path):

@@ -190,12 +190,12 @@ def test_a_result_that_cannot_be_read_hides_no_other_and_is_measured_again(folde
         ({"step_time_s": -1}, "step_time_s: expected a number above 0, got -1"),
         ({"step_time_s": float("inf")}, "step_time_s: expected a number above 0, got inf"),
         ({"stall_s": "long"}, "stall_s: expected a number of at least 0, got 'long'"),
-        ({"algorithm": 7}, "algorithm: expected text, got 7"),
+        ({"algorithm": 7}, "algorithm: expected a string, got 7"),
         ({"seed": True}, "seed: expected a whole number, got True"),
         ({"axes": []}, "axes: expected an object, got []"),
         ({"params": {"delay": "x"}}, "params.delay: expected a whole number, got 'x'"),
         ({"law_inputs": {"workers": 0}}, "law_inputs: PredictInputs.__init__() missing 4 required"),
-        ({"rep": 1}, "it is of repetition 1"),
+        ({"rep": 1}, "rep: expected the number in the folder's name, got 1"),
     ],
 )
 def test_a_row_that_is_none_is_left_out_and_named_with_the_reason(folder, change, reason):
@@ -340,7 +340,7 @@ def test_results_of_other_code_are_refused_unless_kept_or_thrown_away(folder):
     with pytest.raises(SpecError) as caught:
         folder.refuse_mixed_code({first.key: "new", second.key: "new"})
     assert str(caught.value) == (
-        f"{folder.path}: 1 repetitions were measured by other code (e.g. {first.slug}); "
+        f"{folder.path}: 1 repetition was measured by other code (e.g. {first.slug}); "
         "--keep keeps them, --fresh measures everything again"
     )
     folder.clear()

@@ -1,4 +1,4 @@
-"""`verify`: what speaks against publishing, rule by rule."""
+"""`verify`: the problems that forbid publishing, rule by rule."""
 
 import pytest
 from command_line import as_it_was, finished, refused, wanbench  # noqa: F401  # the fixture is used by all
@@ -20,7 +20,7 @@ from wanbench.harness.results.verify import (
 
 @pytest.fixture
 def rows():
-    """A sweep that may be published: three repetitions, and nothing wrong."""
+    """A sweep without problems, with three repetitions."""
     found = latency_sweep()
     for row in found:
         row["cell_key"] = row["cell"]
@@ -37,7 +37,7 @@ def expected(rows):
 
 
 def objected(rows, cells=None):
-    """(rule, text) of every objection to the one cell that a test spoils."""
+    """(rule, text) of every problem of the one cell that a test spoils."""
     return [(one.rule, one.text) for one in objections(rows, cells or expected(rows))]
 
 
@@ -46,7 +46,7 @@ def the(rows, algorithm="dts-d20-p4", rtt_ms=100.0):
     return [row for row in rows if row["algorithm"] == algorithm and row["rtt_ms"] == rtt_ms]
 
 
-def test_nothing_speaks_against_a_clean_run(rows):
+def test_a_clean_run_has_no_problem(rows):
     assert objections(rows, expected(rows)) == []
 
 
@@ -63,44 +63,45 @@ def test_a_cell_that_failed_or_was_never_run_counts(rows):
 
 def test_a_network_that_was_never_measured(rows):
     the(rows)[1]["one_way_error_ms"] = None
-    assert objected(rows) == [("fidelity", "rep 1: the network was never measured")]
+    assert objected(rows) == [("fidelity", "rep 1: the emulated network was not measured; run it again")]
 
 
 def test_too_few_repetitions(rows):
     gone = the(rows)[2]
     assert objected([row for row in rows if row is not gone]) == [
-        ("reps", "2 valid repetitions, at least 3 are needed")
+        ("reps", "2 valid repetitions; at least 3 are needed")
     ]
 
 
-NEVER = "due after the end, or over within one step"
+NEVER = "they were due after the end, or over within one step"
 
 
 def changing(rows, *actual_s):
-    """All rows with a timeline; the changes of one cell came at these times, and were due at 5 s."""
+    """Give all rows a timeline. The changes of one cell were due at 5 s and happened at these times."""
     for row in rows:
         row["timeline"] = "worker 3: cut off at 5 s"
     for row in the(rows):
         row["events"] = [{"what": "worker 3: cut off", "asked_s": 5.0, "actual_s": at, "at_ns": 0} for at in actual_s]
 
 
-def test_changes_that_came_in_time_are_no_objection(rows):
+def test_changes_on_time_are_no_problem(rows):
     changing(rows, 5.001, 5.09)
     assert objected(rows) == []
 
 
-def test_a_change_that_did_not_come_or_came_late(rows):
+def test_a_change_that_never_happened_or_was_late(rows):
     changing(rows, 5.2)
     assert objected(rows) == [
-        ("timeline", f"rep {rep}: a change came 0.20 s after it was due, limit 0.1 s") for rep in range(3)
+        ("timeline", f"rep {rep}: a change happened 0.20 s after it was due; the limit is 0.1 s") for rep in range(3)
     ]
     changing(rows, None)
     assert objected(rows) == [
-        ("timeline", f"rep {rep}: 'worker 3: cut off' never came, the first of 1: {NEVER}") for rep in range(3)
+        ("timeline", f"rep {rep}: 1 of 1 changes never happened, first 'worker 3: cut off': {NEVER}")
+        for rep in range(3)
     ]
 
 
-def test_a_worker_that_got_slow_with_its_next_step_was_not_late(rows):
+def test_a_worker_that_slows_down_at_its_next_step_is_not_late(rows):
     changing(rows, 9.0)
     for row in the(rows):
         row["events"] = [event | {"what": "worker 3: compute × 2", "with_step": True} for event in row["events"]]
@@ -112,7 +113,7 @@ def test_a_network_that_changes_is_not_compared_with_one_that_stays(rows):
     for row in the(rows):
         row["timeline"] = None
     assert objected(rows) == [
-        ("timeline", "cells of different timelines stand side by side: their step times are not of the same network")
+        ("timeline", "the cells have different timelines, so their step times cannot be compared")
     ]
 
 
@@ -123,7 +124,7 @@ def test_one_repetition_is_enough_where_nothing_varies(rows):
 
 def test_repetitions_that_share_a_seed(rows):
     the(rows)[1]["seed"] = the(rows)[0]["seed"]
-    assert objected(rows) == [("reps", "two repetitions share a seed")]
+    assert objected(rows) == [("reps", "two repetitions have the same seed")]
 
 
 def test_repetitions_that_disagree(rows):
@@ -131,7 +132,7 @@ def test_repetitions_that_disagree(rows):
     spoiled = max(the(rows), key=lambda row: row["step_time_s"])
     spoiled["step_time_s"] = min(row["step_time_s"] for row in the(rows)) + 0.12 * middle
     spoiled["overhead_s"] = 0.0
-    assert objected(rows) == [("reps", "step times of its repetitions differ by 12.0 %, limit 10 %")]
+    assert objected(rows) == [("reps", "step times of the repetitions differ by 12.0 %; the limit is 10 %")]
 
 
 @pytest.mark.parametrize("steps", [68, 73])
@@ -150,29 +151,32 @@ def test_code_that_changed_between_cells_of_a_kind(rows):
 def test_gloo_with_scaled_messages_under_the_name_of_the_workload(rows):
     for row in the(rows):
         row.update(collective="gloo", payload_scale=0.01)
-    text = "gloo with payload_scale 0.01 is not resnet50-v100: publish it by its message size, or use direct"
+    text = (
+        "gloo with payload_scale 0.01 does not represent resnet50-v100; publish it under its message size, or use the "
+        "direct collective"
+    )
     assert objected(rows) == [("payload", text)]
     for row in the(rows):
         row.update(payload_scale=1.0)
     assert objected(rows) == []
 
 
-def test_congestion_control_that_nobody_chose(rows):
+def test_congestion_control_that_was_not_chosen(rows):
     for row in the(rows):
         row["tcp"] = None
-    assert objected(rows) == [("network", "TCP's congestion control was not pinned")]
+    assert objected(rows) == [("network", "TCP congestion control was not pinned; set network.tcp.congestion")]
 
 
 def test_no_step_time_of_one_worker(rows):
     for row in the(rows):
         row["scalability"] = None
-    assert objected(rows) == [("network", "no step time of one worker to compare with")]
+    assert objected(rows) == [("network", "no step time of its one-worker cell to compare with")]
 
 
 def test_a_host_that_was_too_busy_to_emulate_compute(rows):
     row = the(rows)[0]
     row["overhead_s"] = 0.06 * row["step_time_s"]
-    assert objected(rows) == [("processor", "rep 0: 6.0 % of a step is overhead of this host, limit 5 %")]
+    assert objected(rows) == [("processor", "rep 0: 6.0 % of a step is overhead of the host; the limit is 5 %")]
 
 
 def learned(rows, **values):
@@ -182,11 +186,11 @@ def learned(rows, **values):
         row.update(values)
 
 
-def test_speed_that_was_paid_for_with_accuracy(rows):
+def test_a_loss_of_accuracy_beyond_the_limit(rows):
     learned(rows, accuracy=0.93)
     assert objected(rows) == []
     learned(rows, accuracy=0.92)
-    assert objected(rows) == [("accuracy", "accuracy 0.920, ssgd has 0.950; the band is 0.02")]
+    assert objected(rows) == [("accuracy", "accuracy 0.920; the limit is 0.02 below that of ssgd (0.950)")]
 
 
 def test_accuracies_after_unequal_steps_do_not_compare(rows):
@@ -195,22 +199,24 @@ def test_accuracies_after_unequal_steps_do_not_compare(rows):
         row["steps_total"] = 300
     for row in the(rows):
         row["steps_total"] = 400
-    assert objected(rows) == [("accuracy", "accuracy after 400 steps, that of ssgd after 300")]
+    assert objected(rows) == [("accuracy", "accuracy is known after 400 steps, that of ssgd after 300")]
 
 
-def test_what_learns_needs_an_ssgd_of_the_same_workload_beside_it(rows):
+def test_training_needs_an_ssgd_of_the_same_workload_to_compare_with(rows):
     learned(rows)
     for row in the(rows):
         row["workload"] = "gpt-char"
-    assert objected(rows) == [("accuracy", "gpt-char learns, and there is no ssgd on as many workers to compare with")]
+    assert objected(rows) == [
+        ("accuracy", "no ssgd on as many workers trains gpt-char, so there is no accuracy to compare with")
+    ]
 
 
 def test_training_that_diverged_is_outside_every_band(rows):
     learned(rows, accuracy=None, final_loss=float("nan"))
-    assert objected(rows) == [("accuracy", "final loss nan, ssgd has 0.200; the band is a factor of 1.1")]
+    assert objected(rows) == [("accuracy", "final loss nan; the limit is 1.1 times that of ssgd (0.200)")]
 
 
-def test_a_rate_of_learning_of_its_own_is_compared_with_ssgd_at_the_same(rows):
+def test_a_cell_is_compared_with_ssgd_at_the_same_learning_rate(rows):
     learned(rows, accuracy=0.90)
     for row in (*the(rows), *the(rows, "ssgd")):
         row["axes"] = {"train.lr": 0.01}
@@ -225,13 +231,13 @@ def test_workloads_that_only_have_a_speed_are_named(rows):
     assert unmeasured(rows) == []
 
 
-def test_speed_that_was_paid_for_with_loss_where_there_is_no_accuracy(rows):
+def test_a_higher_loss_counts_if_there_is_no_accuracy(rows):
     learned(rows)
     for row in rows:
         row["accuracy"] = None
     for row in the(rows):
         row["final_loss"] = 0.23
-    assert objected(rows) == [("accuracy", "final loss 0.230, ssgd has 0.200; the band is a factor of 1.1")]
+    assert objected(rows) == [("accuracy", "final loss 0.230; the limit is 1.1 times that of ssgd (0.200)")]
 
 
 def test_the_help_states_every_rule_and_every_limit():
@@ -251,14 +257,14 @@ def test_the_help_states_every_rule_and_every_limit():
         assert limit in said
 
 
-def test_every_rule_says_what_it_asks_for(tmp_path):
+def test_the_command_prints_every_rule_and_the_verdict(tmp_path):
     finished(tmp_path)
     result = wanbench("verify", "smoke")
     assert result.exit_code == 4
     for rule in RULES:
         assert f"  {rule}" in result.stdout
-    assert "1 valid repetition, at least 3 are needed" in result.stdout
-    assert "objections; not to be published as it is" in result.stderr
+    assert "1 valid repetition; at least 3 are needed" in result.stdout
+    assert "problems: do not publish yet" in result.stderr
 
 
 def test_a_result_that_cannot_be_read_is_named_and_counts_as_not_run(tmp_path):
@@ -278,4 +284,4 @@ def test_a_run_whose_spec_cannot_be_read_is_refused_in_one_line(tmp_path, conten
     path.write_text(content)
     said = refused("verify", "smoke")
     assert said.startswith("wanbench: results/smoke/spec.resolved.json: cannot be read (")
-    assert said.endswith("); `wanbench run` of the same experiment writes it")
+    assert said.endswith("); run the same experiment again to write it")

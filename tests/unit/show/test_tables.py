@@ -12,12 +12,15 @@ import pytest
 import synthetic_rows
 
 from wanbench.harness.analysis.summary import COLUMNS
-from wanbench.harness.show.tables import render, write_parquet
+from wanbench.harness.show.grid import size
+from wanbench.harness.show.tables import as_table, render, write_parquet
+
+WIDE = 250
 
 
 @pytest.fixture
 def rows():
-    """Two algorithms, three round-trip times; one cell failed, one is invalid, one is not there."""
+    """Two algorithms, three round-trip times; one cell failed, one is invalid, one was not run."""
     kept = [
         row
         for row in synthetic_rows.latency_sweep(reps=2)
@@ -33,22 +36,22 @@ def rows():
     return [row for row in kept if (row["algorithm"], row["rtt_ms"]) != ("sparse-p4", 500.0)]
 
 
-def test_a_table_shows_lost_blocks_and_how_far_replicas_are_apart_where_blocks_were_sent(rows):
+def test_a_table_shows_lost_blocks_and_the_spread_of_replicas_if_blocks_were_sent(rows):
     assert "blocks lost %" not in render(rows, "table")
     for row in rows:
         if row["algorithm"] == "sparse-p4" and row["rtt_ms"] == 100.0:
             row.update(blocks_lost_pct=9.876, replica_spread=0.0123)
-    header, _, *lines = render(rows, "table").splitlines()
+    header, _, *lines = as_table(rows, width=WIDE).splitlines()
     assert header.endswith("blocks lost %  replica spread")
     assert [line.split()[-2:] for line in lines if "sparse-p4" in line and " 100 " in line] == [["9.88", "0.01230"]]
 
 
-def test_a_pivot_shows_measured_beside_predicted_and_says_what_is_absent(rows):
-    heading, _, title, header, _, ssgd, sparse = render(rows, "pivot").splitlines()
-    assert heading == (
-        "Scalability T(1)/T(N): measured (predicted by the step-time law); 1 is the limit. "
-        "`failed`, `invalid`: no valid repetition; `.`: not run."
-    )
+def test_a_pivot_shows_scalability_beside_the_law_and_marks_missing_cells(rows):
+    *heading, _, title, header, _, ssgd, sparse = render(rows, "pivot").splitlines()
+    assert heading == [
+        "Scalability T(1)/T(N), in parentheses as predicted by the step-time law; 1 is the limit.",
+        "`failed`, `invalid`: no valid repetition. `.`: not run.",
+    ]
     assert title == "algorithm by RTT (ms)"
     assert header.split() == ["algorithm", "0", "100", "500"]
     assert ssgd.split()[:3] == ["ssgd", "0.65", "(0.70)"]
@@ -71,22 +74,22 @@ def test_collectives_are_separate_pivots():
 
 def test_a_profile_sweep_has_workers_as_columns():
     lines = render(synthetic_rows.world4(reps=1), "pivot").splitlines()
-    assert lines[2:4] == ["algorithm by workers", "algorithm              4            8"]
+    assert lines[3:5] == ["algorithm by workers", "algorithm              4            8"]
 
 
 def test_the_table_has_a_line_per_cell_and_names_the_reason_of_a_failure(rows):
-    lines = render(rows, "table").splitlines()
+    lines = as_table(rows, width=WIDE).splitlines()
     assert lines[0].split()[:4] == ["algorithm", "RTT", "(ms)", "workers"]
     assert len(lines) == 2 + 6
     assert lines[5] == "ssgd             500        4     0  failed: worker 2 ended with exit code 1"
 
 
-def test_accuracy_is_shown_where_something_was_learned(rows):
+def test_accuracy_is_shown_if_a_model_was_trained(rows):
     assert "accuracy" not in render(rows, "table")
     for row in rows:
         row["accuracy"] = 0.9712
-    lines = render(rows, "table").splitlines()
-    assert lines[0].endswith("  accuracy %   least..most  points from ssgd (95 %)")
+    lines = as_table(rows, width=WIDE).splitlines()
+    assert lines[0].endswith("  accuracy %      min..max  points from ssgd (95 %)")
     assert {line.split()[-1] for line in lines[2:] if line.startswith("ssgd") and "failed" not in line} == {"+0.00"}
     assert "  97.12  97.12..97.12" in lines[2]
 
@@ -95,7 +98,7 @@ def test_an_empty_run_is_an_empty_table():
     assert len(render([], "table").splitlines()) == 2
 
 
-def test_json_has_an_object_per_repetition_with_every_column_and_null_for_what_is_absent(rows):
+def test_json_has_an_object_per_repetition_with_every_column_and_null_for_missing_values(rows):
     rows[0]["accuracy"] = math.nan
     objects = json.loads(render(rows, "json"))
     assert len(objects) == len(rows)
@@ -128,3 +131,28 @@ def test_parquet_keeps_numbers_as_numbers(rows, tmp_path):
     assert table["lateness_p99_ms"].tolist()[:2] == [1.0, 0.5]
     assert set(table["params"]) == {"{}", '{"period": 4}'}
     assert [each.name for each in tmp_path.iterdir()] == ["results.parquet"]
+
+
+def test_a_narrow_table_leaves_columns_out_and_names_them(rows):
+    lines = as_table(rows, width=80).splitlines()
+    assert lines[-1] == (
+        "Columns left out to fit the width: overhead ms, compute ms, deviation, min..max. "
+        "`--format csv` has all columns."
+    )
+    complete = [line for line in lines[:-2] if "failed" not in line]
+    assert max(map(len, complete)) <= 80
+    assert "ssgd             500        4     0  failed: worker 2 ended with exit code 1" in lines
+
+
+def test_no_number_is_a_negative_zero(rows):
+    for row in rows:
+        row["overhead_s"] = -1e-9
+    assert "-0.0" not in as_table(rows, width=WIDE)
+
+
+@pytest.mark.parametrize(
+    ("size_bytes", "text"),
+    [(0, "0 B"), (35.6, "35.6 B"), (999.6, "1 kB"), (7660, "7.66 kB"), (102_228_128, "102 MB"), (2.5e12, "2500 GB")],
+)
+def test_bytes_are_shown_in_the_unit_that_suits_them(size_bytes, text):
+    assert size(size_bytes) == text

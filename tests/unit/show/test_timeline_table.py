@@ -1,4 +1,4 @@
-"""What `results` says of changes: due, come, how late."""
+"""The changes of a timeline in `results`: due, actual, delay."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ def row(*events, timeline="worker 3: cut off at 6 s for 5 s", status="ok"):
     ]}  # fmt: skip
 
 
-def test_changes_are_told_over_all_valid_repetitions():
+def test_changes_are_reported_over_all_valid_repetitions():
     rows = [
         row(("worker 3: cut off", 6.0, 6.001), ("worker 3: healed", 11.0, 11.002)),
         row(("worker 3: cut off", 6.0, 6.004), ("worker 3: healed", 11.0, None)),
         row(("worker 3: cut off", 6.0, 9.0), status="invalid"),
     ]
-    said = [line.split() for line in timeline_table(rows).splitlines()]
-    assert said[0] == ["timeline:", "worker", "3:", "cut", "off", "at", "6", "s", "for", "5", "s"]
-    assert said[-2] == ["worker", "3:", "cut", "off", "6.000", "6.001..6.004", "4.0", "2", "of", "2"]
-    assert said[-1] == ["worker", "3:", "healed", "11.000", "11.002", "2.0", "1", "of", "2"]
+    lines = [line.split() for line in timeline_table(rows).splitlines()]
+    assert lines[0] == ["timeline:", "worker", "3:", "cut", "off", "at", "6", "s", "for", "5", "s"]
+    assert lines[-2] == ["worker", "3:", "cut", "off", "6.000", "6.001..6.004", "4.0", "2", "of", "2"]
+    assert lines[-1] == ["worker", "3:", "healed", "11.000", "11.002", "2.0", "1", "of", "2"]
 
 
-def test_why_a_change_never_came_is_not_guessed():
-    """Training had ended, or the program that was to be killed, or a worker made no step in that time."""
+def test_a_change_that_never_happened_has_no_reason():
+    """Training or the program can have ended before, or a worker can have made no step in that time."""
     assert timeline_table([row(("worker 3: killed", 6.0, None))]).splitlines()[-1].split()[-5:] == [
         "6.000",
         "never",
@@ -34,5 +34,5 @@ def test_why_a_change_never_came_is_not_guessed():
     ]
 
 
-def test_of_a_network_that_stays_nothing_is_said():
+def test_a_network_that_does_not_change_has_no_table():
     assert timeline_table([row(timeline=None)]) == ""
