@@ -5,13 +5,16 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import ClassVar, Self
 
 from wanbench.netprofiles.errors import UnitError, did_you_mean
 
 _QUANTITY = re.compile(r"([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d{1,2})?)\s*([A-Za-zµ%/]*)", re.ASCII)
+_BITS = {f"{prefix}{end}".lower(): f"{prefix}bit" for prefix in ("", "k", "M", "G") for end in ("bit", "bps", "bit/s")}
+_BITS_OR_BYTES = re.compile(r"([KMG]?)B(?:PS|/S)?", re.IGNORECASE)
+_BYTES = {"": "bytes", "k": "kilobytes", "m": "megabytes", "g": "gigabytes"}
 
 
 @dataclass(frozen=True)
@@ -19,9 +22,10 @@ class Scale:
     """How one kind of quantity is written.
 
     Attributes:
-        units: as multiples of the smallest one.
-        plain: the end of a name in JSON, where it is a bare number of the smallest unit.
-        column, unit: the end of a name in CSV, where it is a bare number of this unit. span: such numbers, in words.
+        units: multiples of the smallest unit.
+        plain: suffix of the JSON name, whose value is a bare number of the smallest unit.
+        column, unit: suffix of the CSV name, and the unit of its bare numbers. span: the range of such numbers.
+        spellings: other spellings of units, in lower case.
     """
 
     kind: str
@@ -32,6 +36,7 @@ class Scale:
     column: str
     unit: str = ""
     span: str = "0 or more"
+    spellings: Mapping[str, str] = field(default_factory=dict)
 
     def expected(self) -> str:
         units = ", ".join(self.units)
@@ -42,6 +47,7 @@ class Scale:
         number, unit = _split(text, self.expected())
         if not unit:
             raise UnitError(f"{text!r} has no unit; {self.expected()}")
+        unit = self.spellings.get(unit.lower(), unit)
         if unit not in self.units:
             near = did_you_mean(unit, self.units, cutoff=0.5)
             raise UnitError(f"{text!r} has the unknown unit {unit!r}; {self.expected()}{near}")
@@ -77,6 +83,20 @@ def _split(text: str, expected: str) -> tuple[Decimal, str]:
     if number < 0:
         raise UnitError(f"{text!r} is negative; {expected}")
     return number, match[2]
+
+
+def _refuse_bytes(text: str) -> None:
+    """Ask what '10GB' means as a rate. Raises: UnitError."""
+    quantity = _QUANTITY.fullmatch(text.strip())
+    unit = _BITS_OR_BYTES.fullmatch(quantity[2]) if quantity else None
+    if quantity is None or unit is None or (quantity[2].lower() in _BITS and "Bps" not in quantity[2]):
+        return
+    number, prefix = Decimal(quantity[1]), unit[1].lower()
+    bit = f"{prefix if prefix == 'k' else prefix.upper()}bit"
+    raise UnitError(
+        f"{text!r}: bits or bytes? write '{_plain(number)}{bit}', or '{_plain(number * 8)}{bit}' for "
+        f"{_plain(number)} {_BYTES[prefix]} per second"
+    )
 
 
 def _plain(number: Decimal) -> str:
@@ -159,9 +179,20 @@ class Rate(_Counted):
         "_mbps",
         "Mbit",
         "above 0",
+        _BITS,
     )
 
     bps: int
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Read a rate in bits per second, such as '10Gbit' or '100Mbps'.
+
+        Raises:
+            UnitError: as for any quantity, and where the unit may mean bytes.
+        """
+        _refuse_bytes(text)
+        return cls(cls.scale.parse(text))
 
     def __post_init__(self) -> None:
         self.scale.check(self.bps)
