@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from wanbench.harness.cli.options import load_spec, planned, select, spec_options
+from wanbench.harness.cli.options import load_spec, planned, read_source, select, spec_options
 from wanbench.harness.errors import EXIT_INCONCLUSIVE, EXIT_OK, Interrupted, SpecError
 
 if TYPE_CHECKING:
@@ -56,6 +56,7 @@ if TYPE_CHECKING:
 def command(
     spec_source: str,
     assignments: tuple[str, ...],
+    drop: tuple[str, ...],
     only: tuple[str, ...],
     testbed: str | None,
     emulator: str | None,
@@ -82,10 +83,13 @@ def command(
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.default_int_handler)
     try:
-        spec = load_spec(spec_source, assignments, testbed, emulator)
+        if spec_source == "-":
+            raise SpecError("check -: give a file or a name; check reads the spec more than once")
+        spec = load_spec(read_source(spec_source), assignments, drop, testbed, emulator)
         plan = planned(spec, spec_source)
         cells = select(plan, only)
-        options["run"] = _options(only, testbed, emulator, assignments, options["jobs"])
+        given = {"--only": only, "--set": assignments, "--drop": drop}
+        options["run"] = _options(given, testbed, emulator, options["jobs"])
         report = _judged(plan, cells, spec_source, out, options | {"only": only})
     except KeyboardInterrupt:
         raise Interrupted("interrupted; nothing was judged") from None
@@ -137,10 +141,10 @@ def _refuse(options: dict[str, Any]) -> None:
 
 
 def _options(
-    only: tuple[str, ...], testbed: str | None, emulator: str | None, assignments: tuple[str, ...], jobs: int | None
+    repeated: dict[str, tuple[str, ...]], testbed: str | None, emulator: str | None, jobs: int | None
 ) -> tuple[str, ...]:
-    """The options that each side's `run` gets as well."""
-    given = [("--only", value) for value in only] + [("--set", value) for value in assignments]
+    """The options that are passed on to the `run` of each side."""
+    given = [(name, value) for name, values in repeated.items() for value in values]
     given += [(f"--{name}", value) for name, value in (("testbed", testbed), ("emulator", emulator)) if value]
     given += [("--jobs", str(jobs))] if jobs else []
     return tuple(part for pair in given for part in pair)

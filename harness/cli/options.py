@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import click
 
@@ -27,7 +28,10 @@ def spec_options(function: F) -> F:
         (
             click.argument("spec_source", metavar="SPEC", shell_complete=completing.specs),
             click.option("--set", "assignments", multiple=True, metavar="KEY=VALUE",
-                         help="Replace a value of the spec, e.g. --set run.repeats=1."),
+                         help="Set a value of the spec, e.g. --set run.repeats=1 or --set 'sweep.workers=[2, 4]'. "
+                              "Repeatable."),
+            click.option("--drop", multiple=True, metavar="KEY",
+                         help="Remove a key of the spec, e.g. --drop sweep.rtt. Repeatable."),
             click.option("--only", multiple=True, metavar="AXIS=VALUE",
                          help="Keep only cells with this value, e.g. --only algorithm=ssgd. Repeatable."),
             click.option("--testbed", help="Short for --set run.testbed=..."),
@@ -48,7 +52,32 @@ def out_option(function: F) -> F:
     return option(function)
 
 
-def load_spec(source: str, assignments: tuple[str, ...], testbed: str | None, emulator: str | None) -> Spec:
+class SpecSource(NamedTuple):
+    """A spec as the user gave it: what errors call it, and its text."""
+
+    where: str
+    text: str
+
+
+def read_source(source: str) -> SpecSource:
+    """Read a file, a built-in experiment by name, or standard input for "-". Raises: SpecError."""
+    from wanbench.harness.spec.library import read
+
+    if source != "-":
+        return SpecSource(source, read(source))
+    try:
+        return SpecSource("<stdin>", sys.stdin.buffer.read().decode("utf-8"))
+    except UnicodeDecodeError:
+        raise SpecError("<stdin>: not text; expected TOML in UTF-8") from None
+
+
+def load_spec(
+    source: SpecSource,
+    assignments: tuple[str, ...],
+    drop: tuple[str, ...],
+    testbed: str | None,
+    emulator: str | None,
+) -> Spec:
     """The spec with overrides applied. Raises: SpecError."""
     from wanbench.harness.spec.axes import SHORT_AXES
     from wanbench.harness.spec.experiment import Spec, parse_assignment
@@ -56,14 +85,30 @@ def load_spec(source: str, assignments: tuple[str, ...], testbed: str | None, em
     changes = dict(parse_assignment(text) for text in assignments)
     given = {"run.testbed": testbed, "run.emulator": emulator}
     changes |= {key: value for key, value in given.items() if value is not None}
-    spec = Spec.load(source)
+    spec = Spec.from_toml(source.text, source.where)
+    drop += _replaced_by_profile(spec, changes)
     for key in changes:
-        swept = next((axis for axis in spec.sweep if key in {axis, SHORT_AXES.get(axis)}), None)
+        axes = (axis for axis in spec.sweep if f"sweep.{axis}" not in drop)
+        swept = next((axis for axis in axes if key in {axis, SHORT_AXES.get(axis)}), None)
         if swept is not None:
             raise SpecError(
-                f"--set {key}=...: {spec.name} sweeps it; use --only {swept}=VALUE, or --set 'sweep.{swept}=[...]'"
+                f"--set {key}=...: {spec.name} sweeps this key; add --drop sweep.{swept}, or use --only {swept}=VALUE "
+                f"or --set 'sweep.{swept}=[...]'"
             )
-    return spec.override(changes) if changes else spec
+    return spec.override(changes, "--set" if changes else "--drop", drop) if changes or drop else spec
+
+
+def _replaced_by_profile(spec: Spec, changes: Mapping[str, Any]) -> tuple[str, ...]:
+    """Keys of a uniform network that a named profile, set on the command line, replaces; each is reported."""
+    from wanbench.netprofiles.path import EFFECTS
+
+    profile = changes.get("network.profile", "uniform")
+    uniform_only = ("rtt", "rate", *(effect.key for effect in EFFECTS)) if profile != "uniform" else ()
+    keys = [f"network.{name}" for name in uniform_only if name in spec.network.model_fields_set]
+    replaced = tuple(key for key in keys if key not in changes)
+    for key in replaced:
+        click.echo(f"wanbench: {key} is dropped: {profile} has its own", err=True)
+    return replaced
 
 
 def planned(spec: Spec, source: str) -> Plan:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from wanbench.harness.cli.options import load_spec, planned, select, spec_options
+from wanbench.harness.cli.options import load_spec, planned, read_source, select, spec_options
 from wanbench.harness.errors import SpecError
 
 if TYPE_CHECKING:
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 def command(
     spec_source: str,
     assignments: tuple[str, ...],
+    drop: tuple[str, ...],
     only: tuple[str, ...],
     testbed: str | None,
     emulator: str | None,
@@ -44,8 +45,9 @@ def command(
 
     if as_json and as_tc:
         raise SpecError("--tc and --json: choose one")
-    spec = load_spec(spec_source, assignments, testbed, emulator)
-    cells = select(planned(spec, spec_source), only)
+    source = read_source(spec_source)
+    spec = load_spec(source, assignments, drop, testbed, emulator)
+    cells = select(planned(spec, source.where), only)
     if as_tc:
         _print_tc(cells)
         return

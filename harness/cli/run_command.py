@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from wanbench.harness.cli.options import load_spec, planned, select, spec_options
+from wanbench.harness.cli.options import load_spec, planned, read_source, select, spec_options
 from wanbench.harness.errors import CellsFailed, Interrupted, SpecError
 
 
@@ -24,6 +24,7 @@ from wanbench.harness.errors import CellsFailed, Interrupted, SpecError
 def command(
     spec_source: str,
     assignments: tuple[str, ...],
+    drop: tuple[str, ...],
     only: tuple[str, ...],
     testbed: str | None,
     emulator: str | None,
@@ -46,17 +47,17 @@ def command(
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.default_int_handler)
     try:
-        spec = load_spec(spec_source, assignments, testbed, emulator)
-        plan = planned(spec, spec_source)
+        source = read_source(spec_source)
+        spec = load_spec(source, assignments, drop, testbed, emulator)
+        plan = planned(spec, source.where)
         cells = select(plan, only)
 
         from wanbench.harness.api import measure_all
         from wanbench.harness.results.store import RunFolder
-        from wanbench.harness.spec.library import read
 
-        folder, text = RunFolder(out / spec.name), read(spec_source)
+        folder = RunFolder(out / spec.name)
         draw = not no_figures
-        tally = measure_all(plan, folder, cells=cells, text=text, jobs=jobs, fresh=fresh, keep=keep, draw=draw)
+        tally = measure_all(plan, folder, cells=cells, text=source.text, jobs=jobs, fresh=fresh, keep=keep, draw=draw)
     except KeyboardInterrupt:
         raise Interrupted("interrupted; finished repetitions are kept; the same command continues") from None
     click.echo(folder.path)

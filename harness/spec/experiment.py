@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import difflib
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -102,9 +103,11 @@ class Spec(Table):
         except ValidationError as error:
             raise SpecError("\n".join(explained(error, cls, data, where))) from None
 
-    def override(self, assignments: Mapping[str, Any], where: str = "--set") -> Spec:
-        """A copy with dotted keys replaced. Raises: SpecError."""
+    def override(self, assignments: Mapping[str, Any], where: str = "--set", drop: Iterable[str] = ()) -> Spec:
+        """A copy without the dotted keys `drop`, and with others set. Raises: SpecError."""
         data = self.to_dict()
+        for key in drop:
+            drop_dotted(data, key)
         for key, value in assignments.items():
             set_dotted(data, key, value, where)
         return Spec.from_dict(data, where)
@@ -116,13 +119,40 @@ class Spec(Table):
 
 def set_dotted(data: dict[str, Any], key: str, value: Any, where: str) -> None:
     """data["a"]["b"] = value for key "a.b", making tables on the way. Raises: SpecError."""
-    *tables, last = key.split(".")
+    *tables, last = _parts(key)
     for table in tables:
         below = data.setdefault(table, {})
         if not isinstance(below, dict):
             raise SpecError(f"{where}: {key}: {table!r} is a value, not a table")
         data = below
     data[last] = value
+
+
+def drop_dotted(data: dict[str, Any], key: str) -> None:
+    """Remove data["a"]["b"] for key "a.b". Raises: SpecError."""
+    *tables, last = _parts(key)
+    table: Any = data
+    for name in tables:
+        table = table.get(name) if isinstance(table, dict) else None
+    if not isinstance(table, dict) or last not in table:
+        known = list(_dotted(data))
+        close = difflib.get_close_matches(key, known, 1) or [name for name in known if name.endswith(f".{key}")]
+        hint = f"did you mean {close[0]!r}?" if close else f"keys: {', '.join(known)}"
+        raise SpecError(f"--drop {key}: the spec does not set this key; {hint}")
+    del table[last]
+
+
+def _parts(key: str) -> list[str]:
+    """Tables and key; an axis of the sweep may itself have dots."""
+    table, _, axis = key.partition(".")
+    return [table, axis] if table == "sweep" and axis else key.split(".")
+
+
+def _dotted(data: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
+    for key, value in data.items():
+        yield f"{prefix}{key}"
+        if isinstance(value, Mapping):
+            yield from _dotted(value, f"{prefix}{key}.")
 
 
 def parse_assignment(text: str) -> tuple[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 import time
@@ -264,6 +265,44 @@ def test_a_wrong_spec_or_option_is_one_line_and_exit_code_2(command, args, line)
     assert refused(command, *args) == f"wanbench: {line}"
 
 
+def test_an_axis_is_dropped_and_a_named_profile_replaces_the_uniform_network():
+    args = ("--set", "network.profile=world4", "--drop", "sweep.rtt", "--set", "sweep.workers=[2,4]")
+    result = wanbench("plan", "latency-sweep", *args, "--json")
+    assert result.stderr == "wanbench: network.rate is dropped: world4 has its own\n"
+    cells = json.loads(result.stdout)["cells"]
+    assert {axis for cell in cells for axis in cell["axes"]} == {"algorithm", "workers"}
+    assert {cell["workers"] for cell in cells} == {1, 2, 4}
+
+
+@pytest.mark.parametrize("key", ["sweep.rtts", "rtt"])
+def test_a_key_that_cannot_be_dropped_gets_a_near_miss(key):
+    assert refused("plan", "smoke", "--drop", key) == (
+        f"wanbench: --drop {key}: the spec does not set this key; did you mean 'sweep.rtt'?"
+    )
+
+
+def test_a_required_key_cannot_be_dropped():
+    assert refused("plan", "smoke", "--drop", "algorithms").startswith("wanbench: --drop: algorithms: ")
+
+
+def test_a_spec_is_read_from_standard_input():
+    assert wanbench("plan", "-", stdin=read("smoke")).stdout == wanbench("plan", "smoke").stdout
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [("x =", "<stdin>: not valid TOML"), (read("smoke").replace("10ms", "10"), "<stdin>"), ("", "<stdin>: schema")],
+)
+def test_a_mistake_on_standard_input_is_named(text, said):
+    result = wanbench("plan", "-", stdin=text)
+    assert result.exit_code == 2
+    assert result.stderr.startswith(f"wanbench: {said}")
+
+
+def test_check_needs_a_spec_that_can_be_read_again():
+    assert refused("check", "-").startswith("wanbench: check -: give a file or a name")
+
+
 def test_plan_says_what_is_finished_and_what_failed_before(tmp_path):
     finished(tmp_path, statuses=("ok", "failed", "invalid"))
     cells = data("plan", "smoke")["cells"]
@@ -364,5 +403,6 @@ def test_a_bug_is_not_dressed_up_as_the_users_mistake(measured):
 
 def test_setting_what_the_sweep_sets_is_refused_instead_of_ignored():
     assert refused("plan", "latency-sweep", "--set", "network.rtt=5ms") == (
-        "wanbench: --set network.rtt=...: latency-sweep sweeps it; use --only rtt=VALUE, or --set 'sweep.rtt=[...]'"
+        "wanbench: --set network.rtt=...: latency-sweep sweeps this key; add --drop sweep.rtt, or use --only rtt=VALUE "
+        "or --set 'sweep.rtt=[...]'"
     )
