@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from wanbench.harness.cli import terminal
 from wanbench.harness.cli.options import load_spec, planned, read_source, select, spec_options
 from wanbench.harness.errors import EXIT_INCONCLUSIVE, EXIT_OK, Interrupted, SpecError
 
@@ -171,5 +172,7 @@ def _write(report: Report, code: int, source: str, folder: Path, options: dict[s
 def _say(report: Report, code: int, as_json: bool) -> None:
     from wanbench.harness.gate.text import as_text
 
-    text = json.dumps(report.to_json(code), indent=1) + "\n" if as_json else as_text(report)
-    click.echo(text, nl=False)
+    if as_json:
+        click.echo(json.dumps(report.to_json(code), indent=1))
+    else:
+        terminal.show(as_text(report).removesuffix("\n"))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from wanbench.harness.cli import completing
+from wanbench.harness.cli import completing, terminal
 from wanbench.harness.cli.options import out_option, rows_of
 from wanbench.harness.errors import SpecError
 
@@ -60,7 +60,11 @@ def command(
         comparison = compare(rows, axis)
     except ValueError as error:
         raise SpecError(f"{folder.path}: {error}") from None
-    click.echo(_text(comparison, "json" if as_json else form, sort, folder.path), nl=False)
+    text = _text(comparison, "json" if as_json else form, sort, folder.path).removesuffix("\n")
+    if form == "table" and not as_json:
+        terminal.show(text)
+    else:
+        click.echo(text)
     if head_source is not None:
         for line in _specs_differ(folder.path, head.path):
             click.echo(line, err=True)

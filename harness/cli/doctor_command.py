@@ -7,6 +7,7 @@ import json
 
 import click
 
+from wanbench.harness.cli.terminal import show_entry
 from wanbench.harness.errors import HostError
 
 
@@ -27,9 +28,9 @@ def command(as_json: bool) -> None:
         click.echo(json.dumps([dataclasses.asdict(finding) for finding in findings], indent=1))
     else:
         for finding in findings:
-            click.echo(f"{finding.state:7}  {finding.topic:10}  {finding.found}")
-            for label, text in (("fix", finding.fix), ("meanwhile", finding.meanwhile)):
+            show_entry(f"{finding.state:7}  {finding.topic:10}  ", finding.found)
+            for label, text in (("fix", finding.fix), ("until then", finding.meanwhile)):
                 if text is not None and finding.state != "ok":
-                    click.echo(f"{'':19}  {label}: {text}")
+                    show_entry(f"{'':21}{label}: ", text)
     if not can_run(findings):
         raise HostError("nothing can be emulated here; see the fixes above, or simulate: --testbed virtual")

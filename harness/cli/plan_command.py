@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from wanbench.harness.cli import terminal
 from wanbench.harness.cli.options import load_spec, planned, read_source, select, spec_options
 from wanbench.harness.errors import SpecError
 
@@ -114,14 +115,15 @@ def _print(name: str, repeats: int, lines: list[dict[str, Any]], todo: int, seco
     from wanbench.harness.run.progress import clock
 
     took = "as long as the command takes" if seconds is None else f"about {clock(seconds)}"
-    click.echo(f"{name}: {len(lines)} cells x {repeats} = {len(lines) * repeats} reps; {todo} to run, {took}")
-    for text in dict.fromkeys(line["timeline"] for line in lines if line["timeline"] is not None):
-        click.echo(f"timeline: {text}")
+    text = [f"{name}: {len(lines)} cells x {repeats} = {len(lines) * repeats} reps; {todo} to run, {took}"]
+    text += [f"timeline: {each}" for each in dict.fromkeys(line["timeline"] for line in lines) if each is not None]
     width = max(len(line["cell"]) for line in lines)
-    click.echo(f"{'cell':{width}}  {'steps':>5}  {'law s/step':>10}  {'bound by':9}  to run")
+    text.append(f"{'cell':{width}}  {'steps':>5}  {'law s/step':>10}  {'bound by':9}  to run")
+    text.append("  ".join("-" * column for column in (width, 5, 10, 9, 6)))
     for line in lines:
         law = "unknown" if line["predicted_step_time_s"] is None else f"{line['predicted_step_time_s']:.3f}"
         bound = line["bound"] or "-"
-        click.echo(
+        text.append(
             f"{line['cell']:{width}}  {line['steps'] or '-':>5}  {law:>10}  {bound:9}  {line['to_run']}  {line['why']}"
         )
+    terminal.show("\n".join(text))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from wanbench.harness.cli import completing
+from wanbench.harness.cli import completing, terminal
 from wanbench.harness.cli.options import out_option, rows_of
 from wanbench.harness.errors import SpecError
 
@@ -56,7 +56,11 @@ def command(run_source: str | None, form: str, sort: str | None, earlier: bool, 
         if form in ("table", "pivot") and not earlier
         else ""
     )
-    click.echo(f"{opening}\n{text}".lstrip(), nl=False)
+    whole = f"{opening}\n{text}".lstrip()
+    if form in ("table", "pivot"):
+        terminal.show(whole.removesuffix("\n"))
+    else:
+        click.echo(whole, nl=False)
     click.echo(_state(folder.path.name, rows), err=True)
 
 

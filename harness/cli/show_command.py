@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from wanbench.harness.cli import completing
+from wanbench.harness.cli import completing, terminal
 from wanbench.harness.cli.list_command import UNIFORM
 from wanbench.harness.errors import SpecError
 from wanbench.workloads import parameters
@@ -35,7 +35,12 @@ def command(kind: str, name: str, as_json: bool) -> None:
         text, data = show[kind](name)
     except ValueError as error:
         raise SpecError(str(error)) from None
-    click.echo(json.dumps(data, indent=1) if as_json else text.rstrip())
+    if as_json:
+        click.echo(json.dumps(data, indent=1))
+    elif kind == "experiment":
+        click.echo(text.rstrip())  # a TOML file to copy
+    else:
+        terminal.show(text.rstrip())
 
 
 def _algorithm(name: str) -> tuple[str, object]:

@@ -10,9 +10,11 @@ import click
 
 from wanbench.harness.cli import completing
 from wanbench.harness.cli.options import out_option, rows_of
+from wanbench.harness.cli.terminal import show_entry
 from wanbench.harness.errors import CellsFailed
 
 _NAMED = 3
+_INDENT = " " * 20
 
 
 @click.command("verify", short_help="May the numbers of a run be published?")
@@ -55,19 +57,20 @@ def command(run_source: str | None, as_json: bool, out: Path) -> None:
     else:
         for rule in RULES:
             mine = [one for one in found if one.rule == rule]
-            click.echo(f"{'REFUSED' if mine else 'ok':7}  {rule:9}  {meaning(rule)}")
+            show_entry(f"{'REFUSED' if mine else 'ok':7}  {rule:9}  ", meaning(rule))
             if rule == "accuracy" and unmeasured(rows):
-                click.echo(
-                    f"{'':20}not measured: nothing is learned by {', '.join(unmeasured(rows))}; publish speeds alone"
-                )
+                names = ", ".join(unmeasured(rows))
+                show_entry(_INDENT, f"not measured: {names} does not train a model; publish its speeds only")
             for text in dict.fromkeys(one.text for one in mine):
-                click.echo(f"{'':20}{_where([one.cell for one in mine if one.text == text], folder.name)}: {text}")
+                cells = _named([one.cell for one in mine if one.text == text], folder.name)
+                show_entry(_INDENT, f"{cells}: {text}")
     if found:
-        raise CellsFailed(f"{folder.path}: {len(found)} objections; not to be published as it is")
+        problems = "1 problem" if len(found) == 1 else f"{len(found)} problems"
+        raise CellsFailed(f"{folder.path}: {problems}: do not publish yet")
 
 
-def _where(cells: list[str | None], run: str) -> str:
-    """Which cells, in a line."""
+def _named(cells: list[str | None], run: str) -> str:
+    """The first few cells by name, or the run."""
     from wanbench.harness.show.grid import some
 
     return some([cell or run for cell in cells], _NAMED)

@@ -101,7 +101,7 @@ def test_list_has_a_line_for_everything_a_spec_can_name(kind, names):
 
 
 def test_list_shows_parameters_of_algorithms():
-    assert data("list", "algorithms")["dts"].startswith("(delay, period, [form], [tensors], [compression])  ")
+    assert " (delay, period, [form], [tensors], [compression]) [" in data("list", "algorithms")["dts"]
 
 
 def test_list_gives_every_algorithm_and_compressor_one_line_with_its_source():
@@ -113,7 +113,7 @@ def test_list_gives_every_algorithm_and_compressor_one_line_with_its_source():
     assert data("list", "algorithms")["sgp"].endswith(
         "[Assran, Loizou, Ballas and Rabbat, Stochastic Gradient Push, ICML 2019]"
     )
-    assert data("list", "compressors")["topk"].startswith("([ratio])  C(v) keeps the k")
+    assert " ([ratio]) [" in data("list", "compressors")["topk"]
 
 
 def test_show_gives_equation_parameters_defaults_source_and_the_papers_symbols():
@@ -203,7 +203,7 @@ def test_show_refuses_an_unknown_name_with_a_near_miss(kind, name, near):
 
 def test_plan_shows_every_cell_with_its_predicted_step_time():
     cells = expand(Spec.load("smoke"), "smoke")
-    head, columns, *lines = wanbench("plan", "smoke").stdout.splitlines()
+    head, columns, _, *lines = wanbench("plan", "smoke").stdout.splitlines()
     assert head.startswith("smoke: 5 cells x 1 = 5 reps; 5 to run, about ")
     assert columns.split() == ["cell", "steps", "law", "s/step", "bound", "by", "to", "run"]
     assert [line.split()[0] for line in lines] == [cell.slug for cell in cells]

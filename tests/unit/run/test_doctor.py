@@ -256,7 +256,7 @@ def test_every_fix_is_printed_below_its_finding(monkeypatch):
     at = next(i for i, line in enumerate(lines) if line.startswith("missing  netem"))
     assert lines[at].split() == ["missing", "netem", "none", "(OPTION)"]
     assert lines[at + 1].strip() == "fix: sudo modprobe it"
-    assert lines[at + 2].strip() == "meanwhile: --emulator relay"
+    assert lines[at + 2].strip() == "until then: --emulator relay"
 
 
 def test_as_json_it_has_the_same(monkeypatch):
