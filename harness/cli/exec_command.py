@@ -22,6 +22,10 @@ if TYPE_CHECKING:
     from wanbench.netprofiles import Profile
 
 
+# A worker's network has no DNS, about which torch's rendezvous would warn in every process.
+_QUIET = {} if "TORCH_CPP_LOG_LEVEL" in os.environ else {"TORCH_CPP_LOG_LEVEL": "ERROR"}
+
+
 @click.command(
     "exec",
     short_help="Run any program on an emulated network, as torchrun would.",
@@ -111,7 +115,7 @@ def command(argv: tuple[str, ...], out: Path, name: str | None, **options: Any) 
     profile = _profile(options)
     sites = _check(argv, profile, options)
     mounts, cwd = _files(options)
-    environment = dict(filter(None, map(_variable, options["environment"])))
+    environment = _QUIET | dict(filter(None, map(_variable, options["environment"])))
     gpus = assign_gpus(len(sites), options["processes"]) if options["device"] == "cuda" else ()
     spec = _spec(argv, profile, sites, options)
     plan = make(spec, "exec", ThisHost())

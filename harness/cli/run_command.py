@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import shlex
 import signal
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
+from wanbench.harness.cli import terminal
 from wanbench.harness.cli.options import load_spec, planned, read_source, select, spec_options
 from wanbench.harness.errors import CellsFailed, Interrupted, SpecError
+
+if TYPE_CHECKING:
+    from wanbench.harness.results.store import RunFolder
 
 
 @click.command("run", short_help="Run an experiment; run it again to resume.")
@@ -60,7 +66,37 @@ def command(
         tally = measure_all(plan, folder, cells=cells, text=source.text, jobs=jobs, fresh=fresh, keep=keep, draw=draw)
     except KeyboardInterrupt:
         raise Interrupted("interrupted; finished repetitions are kept; the same command continues") from None
+    if tally.ok or not tally.failed:
+        _conclude(folder, out)
     click.echo(folder.path)
     if tally.failed:
-        names = ", ".join(dict.fromkeys(tally.failed))
-        raise CellsFailed(f"{len(tally.failed)} repetitions have no valid result: {names}")
+        raise CellsFailed(_missing(folder, tally.failed))
+
+
+def _conclude(folder: RunFolder, out: Path) -> None:
+    """Report the best algorithm of every network, and the commands to use next."""
+    from wanbench.harness.show.headline import headline
+
+    decision = headline(folder.rows())
+    if not decision:
+        return
+    elsewhere = "" if out == Path("results") else f" --out {shlex.quote(str(out))}"
+    name = shlex.quote(folder.name) + elsewhere
+    terminal.show(f"\n{decision}", err=True)
+    click.echo(f"Next: wanbench report {name}                  figures and tables on one page", err=True)
+    click.echo(f"      wanbench results {name} --format pivot  scalability by algorithm", err=True)
+    click.echo(f"      wanbench verify {name}                  may these numbers be published?", err=True)
+
+
+def _missing(folder: RunFolder, failed: list[str]) -> str:
+    """Name the cells without a valid result, and what to do about them."""
+    statuses = {str(row["cell"]): row["status"] for row in folder.rows()}
+    invalid = [cell for cell in dict.fromkeys(failed) if statuses.get(cell) == "invalid"]
+    broken = [cell for cell in dict.fromkeys(failed) if cell not in invalid]
+    count = "1 repetition has" if len(failed) == 1 else f"{len(failed)} repetitions have"
+    parts = [f"{count} no valid result"]
+    if broken:
+        parts.append(f"failed: {', '.join(broken)} (logs: {folder.path}/cells/CELL/)")
+    if invalid:
+        parts.append(f"invalid, because this host could not keep up: {', '.join(invalid)} (try --jobs 1)")
+    return "; ".join(parts) + "; the same command runs only these again"

@@ -1,4 +1,4 @@
-"""Text for stdout: on a terminal no line is wider than the terminal, elsewhere every line keeps its width."""
+"""Text for the user: on a terminal no line is wider than the terminal, elsewhere every line keeps its width."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import shutil
 import sys
 import textwrap
 from collections.abc import Iterator
+from typing import TextIO
 
 import click
 
@@ -16,10 +17,10 @@ _PROSE = re.compile(r"\S+( \S+)*")
 _RULE = re.compile(r"-+(  -+)+\s*")
 
 
-def show(text: str) -> None:
+def show(text: str, *, err: bool = False) -> None:
     """Print text that may hold tables."""
-    columns = _columns()
-    click.echo(text if columns is None else fitted(text, columns))
+    columns = _columns(sys.stderr if err else sys.stdout)
+    click.echo(text if columns is None else fitted(text, columns), err=err)
 
 
 def show_entries(entries: dict[str, str]) -> None:
@@ -31,7 +32,7 @@ def show_entries(entries: dict[str, str]) -> None:
 
 def show_entry(head: str, text: str) -> None:
     """Print `text` behind `head`; lines that follow are indented alike."""
-    columns = _columns()
+    columns = _columns(sys.stdout)
     if columns is None:
         click.echo(head + text)
         return
@@ -86,6 +87,6 @@ def _cut(line: str, columns: int) -> str:
     return line if len(line) <= columns else line[: columns - len(_CUT)] + _CUT
 
 
-def _columns() -> int | None:
-    """The width of the terminal on stdout; None if stdout is not a terminal."""
-    return max(_LEAST, shutil.get_terminal_size().columns) if sys.stdout.isatty() else None
+def _columns(stream: TextIO) -> int | None:
+    """The width of the terminal that a stream leads to; None if it leads elsewhere."""
+    return max(_LEAST, shutil.get_terminal_size().columns) if stream.isatty() else None

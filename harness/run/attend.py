@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import math
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 from wanbench.harness.emulators.base import EmulatorError
 from wanbench.harness.errors import CellsFailed, HostError, RepFailed, SpecError
@@ -18,6 +19,7 @@ from wanbench.harness.rep.train import group_of
 from wanbench.harness.results.columns import Row
 from wanbench.harness.results.store import RunFolder
 from wanbench.harness.run.manifest import code_hash
+from wanbench.harness.run.progress import brief
 from wanbench.harness.run.session import control_folder
 from wanbench.harness.testbeds import contained, opened
 from wanbench.harness.testbeds.base import EmulatedSlot, FolderMount, Slot, WorkerDied
@@ -62,7 +64,7 @@ def attend(cell: CommandCell, own: Own, folder: RunFolder, say: Callable[[str], 
         slot = testbed.open_slot(cell.emulator or "")
         part = folder.begin(cell, 0)
         try:
-            row, ended = _measured(cell, own, slot, part, control, say)
+            row, ended, reported = _measured(cell, own, slot, part, control, say)
         except WorkerDied as error:
             if error.kind == "ProgramError":
                 raise SpecError(f"{error}{_WHERE_IN_A_CONTAINER if in_containers else ''}") from None
@@ -78,18 +80,56 @@ def attend(cell: CommandCell, own: Own, folder: RunFolder, say: Callable[[str], 
         folder.finish(cell, 0, part, row)
     else:
         folder.fail(cell, 0, part, {"row": row, "log_tail": []})
-        say(f"{row['status']}: {row['reason']}")
-    say(f"{row['step_time_s'] or 0:.1f} s, {(row['wire_bytes'] or 0) / 1e6:.1f} MB on the wire; {folder.path}")
+        new = "; ".join(reason for reason in (row["reason"] or "").split("; ") if reason not in reported)
+        if row["status"] == "failed":
+            say(f"failed: {new}")
+        elif new:
+            say(
+                f"warning: times are not reliable, so `verify` refuses this run: {brief(new)}; close other programs and run it again"
+            )
+    say(f"{row['step_time_s'] or 0:.1f} s, {_size(row['wire_bytes'] or 0)} on the wire; {folder.path}")
     return ended.code
+
+
+def _size(count: int) -> str:
+    """Bytes in a unit of which there are at least one tenth."""
+    unit, scale = next(((u, s) for u, s in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)) if count >= s / 10), ("bytes", 1))
+    return f"{count / scale:.1f} {unit}" if scale > 1 else f"{count} bytes"
+
+
+def differences(report: Mapping[str, Any], emulator: str | None) -> Iterator[str]:
+    """How the network differs from its profile, in at most two lines: rates that are not reached, and all else.
+
+    Args:
+        report: of the probe. emulator: its name.
+    """
+    others: list[str] = []
+    missed: list[tuple[float, float]] = []
+    for row in filter(None, [*report["rows"], report["shared_up"]]):
+        rate, measured = row["rate_mbit"], row["measured_rate_mbit"]
+        below = rate is not None and measured is not None and measured < rate
+        about_rate = [reason for reason in row["reasons"] if below and ": rate " in reason]
+        missed += [(measured, rate)] if about_rate else []
+        others += [reason for reason in row["reasons"] if reason not in about_rate]
+    if missed:
+        measured, rate = min(missed, key=lambda pair: pair[0] / pair[1])
+        yield (
+            f"note: {emulator} does not reach the profile's rates on this host ({measured:.3g} of {rate:.5g} Mbit/s), so "
+            f"`verify` refuses this run; for rates that it reaches, use --rate-scale "
+            f"{10.0 ** math.floor(math.log10(measured / rate)):g}"
+        )
+    if others:
+        yield f"warning: the network is not as configured, so `verify` refuses this run: {brief('; '.join(others))}"
 
 
 def _measured(
     cell: CommandCell, own: Own, slot: Slot, part: Path, control: Path, say: Callable[[str], None]
-) -> tuple[Row, Ended]:
-    """The network, idle, and then the program on it."""
+) -> tuple[Row, Ended, list[str]]:
+    """Probe the idle network, then run the program on it. Also return what was wrong with the network."""
     group = replace(group_of(cell, own.mounts), gpus=own.gpus if contained(cell.testbed) else ())
     report = probe_cell(cell, slot, group) if cell.workers > 1 else None
-    for reason in report["reasons"] if report else ():
-        say(f"warning: {reason}")
+    for line in differences(report, cell.emulator) if report else ():
+        say(line)
     attended = command.Attended(say, group, own.fitted)
-    return command.run(cell, 0, cast(EmulatedSlot, slot), part, control, report, attended)
+    row, ended = command.run(cell, 0, cast(EmulatedSlot, slot), part, control, report, attended)
+    return row, ended, report["reasons"] if report else []

@@ -62,7 +62,7 @@ def test_a_late_relay_makes_a_repetition_invalid_twice_and_verify_and_figures_re
     verified = bench.run("verify", "out/late")
     assert verified.code == 4
     assert f"{row['cell']}: invalid: {row['reason']}" in verified.out
-    assert verified.last_line.endswith("objections; not to be published as it is")
+    assert verified.last_line.endswith("do not publish yet")
 
     bench.measure("spec.toml", "--no-figures", "--jobs", "1")
     assert {row["status"] for row in bench.rows("late")} == {"ok"}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 import time
@@ -373,7 +374,33 @@ def test_failed_cells_are_exit_code_4_and_the_folder_is_still_printed(measured):
     measured[0].outcome = Tally(ok=1, failed=["a", "b", "a"])
     result = wanbench("run", "smoke")
     assert (result.exit_code, result.stdout) == (4, "results/smoke\n")
-    assert result.stderr == "wanbench: 3 repetitions have no valid result: a, b\n"
+    assert result.stderr == (
+        "wanbench: 3 repetitions have no valid result; failed: a, b (logs: results/smoke/cells/CELL/); "
+        "the same command runs only these again\n"
+    )
+
+
+def test_invalid_cells_are_told_from_failed_ones(measured, tmp_path):
+    rows = finished(tmp_path, statuses=("ok", "ok", "invalid", "failed"))
+    measured[0].outcome = Tally(ok=1, failed=[row["cell"] for row in rows[2:]])
+    said = wanbench("run", "smoke").stderr.splitlines()[-1]
+    assert f"failed: {rows[3]['cell']} (logs" in said
+    assert f"could not keep up: {rows[2]['cell']} (try --jobs 1)" in said
+
+
+def test_run_ends_with_the_decision_and_what_to_do_next(measured, tmp_path):
+    finished(tmp_path)
+    result = wanbench("run", "smoke", "--out", str(tmp_path / "results"))
+    assert result.stdout == f"{tmp_path}/results/smoke\n"
+    assert "dts-d4-p2" in result.stderr
+    commands = re.findall("wanbench (.*?)(?:  |$)", result.stderr, re.M)
+    assert [command.split()[:2] for command in commands] == [
+        ["report", "smoke"],
+        ["results", "smoke"],
+        ["verify", "smoke"],
+    ]
+    for command in commands:
+        assert wanbench(*command.split()).exit_code != 2, command
 
 
 def test_ctrl_c_anywhere_else_is_exit_code_130_too(monkeypatch):

@@ -56,7 +56,7 @@ def test_a_table_that_fits_stays_as_it_is():
 @pytest.mark.parametrize("columns", [60, 100])
 def test_no_line_is_wider_than_the_terminal(tmp_path, monkeypatch, args, columns):
     finished(tmp_path, statuses=("ok", "ok", "ok", "failed", "ok"))
-    monkeypatch.setattr(terminal, "_columns", lambda: columns)
+    monkeypatch.setattr(terminal, "_columns", lambda _: columns)
     lines = wanbench(*args).stdout.splitlines()
     assert lines
     assert max(map(len, lines)) <= columns

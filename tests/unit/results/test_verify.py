@@ -258,7 +258,7 @@ def test_every_rule_says_what_it_asks_for(tmp_path):
     for rule in RULES:
         assert f"  {rule}" in result.stdout
     assert "1 valid repetition, at least 3 are needed" in result.stdout
-    assert "objections; not to be published as it is" in result.stderr
+    assert "do not publish yet" in result.stderr
 
 
 def test_a_result_that_cannot_be_read_is_named_and_counts_as_not_run(tmp_path):
