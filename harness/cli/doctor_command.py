@@ -11,15 +11,15 @@ from wanbench.harness.cli.terminal import show_entry
 from wanbench.harness.errors import HostError
 
 
-@click.command("doctor", short_help="What this host can do, and the exact fix for what it cannot.")
-@click.option("--json", "as_json", is_flag=True, help="For machines.")
+@click.command("doctor", short_help="Check what this host can run, and how to fix what it cannot.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def command(as_json: bool) -> None:
-    """Look at kernel, permissions, Docker and processors; say what works, what is missing, and how to mend it.
+    """Check kernel, permissions, Docker and processors: what works, what is missing, and how to fix it.
+
+    The exit code is 0 if experiments can run here, 3 if not.
 
     \b
     Example:  wanbench doctor --json
-
-    Exit code 0 if experiments can run here, 3 if not.
     """
     from wanbench.harness.run.doctor import can_run, examine
 

@@ -15,11 +15,13 @@ UNIFORM = "N sites of one worker, all pairs alike; takes rtt, rate, jitter, loss
 KINDS = ("algorithms", "compressors", "workloads", "profiles", "experiments", "keys", "columns")
 
 
-@click.command("list", short_help="List what a spec can name, its keys, or the columns of results.")
+@click.command("list", short_help="List algorithms, workloads, profiles, experiments, spec keys or result columns.")
 @click.argument("kind", type=click.Choice(KINDS))
-@click.option("--json", "as_json", is_flag=True, help="For machines.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def command(kind: str, as_json: bool) -> None:
-    """List what a spec can name, the keys that it can have, or the columns of results.
+    """List the names that a spec can use, the keys that it can have, or the columns of results.
+
+    Parameters of an algorithm or compressor are in parentheses, those with a default in brackets.
 
     \b
     Example:  wanbench list algorithms

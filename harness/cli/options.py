@@ -23,7 +23,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def spec_options(function: F) -> F:
-    """SPEC and everything that changes it."""
+    """Add SPEC and the options that change it."""
     for decorate in reversed(
         (
             click.argument("spec_source", metavar="SPEC", shell_complete=completing.specs),
@@ -33,9 +33,9 @@ def spec_options(function: F) -> F:
             click.option("--drop", multiple=True, metavar="KEY",
                          help="Remove a key of the spec, e.g. --drop sweep.rtt. Repeatable."),
             click.option("--only", multiple=True, metavar="AXIS=VALUE",
-                         help="Keep only cells with this value, e.g. --only algorithm=ssgd. Repeatable."),
-            click.option("--testbed", help="Short for --set run.testbed=..."),
-            click.option("--emulator", help="Short for --set run.emulator=..."),
+                         help="Keep only the cells with this value, e.g. --only algorithm=ssgd. Repeatable."),
+            click.option("--testbed", help="Same as --set run.testbed=..."),
+            click.option("--emulator", help="Same as --set run.emulator=..."),
             out_option,
         )
     ):  # fmt: skip
@@ -44,7 +44,7 @@ def spec_options(function: F) -> F:
 
 
 def out_option(function: F) -> F:
-    """--out: where the folders of all runs are."""
+    """Add --out, the folder that holds the runs."""
     option = click.option(
         "--out", type=click.Path(file_okay=False, path_type=Path), default=Path("results"), show_default=True,
         help="Folder that holds the runs.",
@@ -120,7 +120,7 @@ def planned(spec: Spec, source: str) -> Plan:
 
 
 def select(plan: Plan, only: tuple[str, ...]) -> list[Cell]:
-    """All cells of a plan, or those that `--only` keeps, with the one-worker cells they need. Raises: SpecError."""
+    """The cells that `--only` keeps, with the one-worker cells that they need. Raises: SpecError."""
     cells = list(plan.cells)
     wanted: dict[str, set[str]] = {}
     for text in only:
@@ -144,7 +144,7 @@ def select(plan: Plan, only: tuple[str, ...]) -> list[Cell]:
 
 
 def _value(cell: Cell, axis: str) -> str:
-    """What a cell has there: where only others of the spec's `include` name the axis, the spec's own value."""
+    """A cell's value of an axis; the spec's own value if only other entries of `include` set the axis."""
     from wanbench.harness.spec.axes import SHORT_AXES
 
     if axis in cell.axes:
@@ -156,10 +156,10 @@ def _value(cell: Cell, axis: str) -> str:
 
 
 def rows_of(folder: RunFolder, *, earlier: bool = False) -> list[Row]:
-    """One row a repetition; what is left out, and files that cannot be read, are named on stderr.
+    """One row per repetition. Rows that are left out, and files that cannot be read, are reported on stderr.
 
     Args:
-        earlier: also those of cells that only an earlier version of the spec had.
+        earlier: include the cells that only an earlier version of the spec had.
     """
     found = folder.read()
     for problem in found.problems:

@@ -18,11 +18,13 @@ if TYPE_CHECKING:
     from wanbench.harness.results.store import RunFolder
 
 
-@click.command("plan", short_help="The cells of an experiment, their predicted step times, and what will run.")
+@click.command("plan", short_help="Show the cells of an experiment, their predicted step times, and how long it takes.")
 @spec_options
-@click.option("--jobs", type=click.IntRange(min=1), default=6, show_default=True, help="Reps side by side, at most.")
-@click.option("--json", "as_json", is_flag=True, help="For machines.")
-@click.option("--tc", "as_tc", is_flag=True, help="Only the ip and tc commands that build each network.")
+@click.option(
+    "--jobs", type=click.IntRange(min=1), default=6, show_default=True, help="Maximum number of repetitions at a time."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.option("--tc", "as_tc", is_flag=True, help="Print only the ip and tc commands that build each network.")
 def command(
     spec_source: str,
     assignments: tuple[str, ...],
@@ -35,7 +37,10 @@ def command(
     as_json: bool,
     as_tc: bool,
 ) -> None:
-    """Show what `run` would do: every cell, the step time the law predicts, why it runs or not, how long it takes.
+    """Show what `run` would do for SPEC: a TOML file, a built-in name, or - for standard input.
+
+    Each cell has the step time that the step-time law predicts, and why it runs or not. The first line has the time
+    that the run takes.
 
     \b
     Example:  wanbench plan latency-sweep --only rtt=100ms
@@ -65,7 +70,7 @@ def command(
 
 
 def _print_tc(cells: list[Cell]) -> None:
-    """Every distinct network as commands, whether or not this host can run them."""
+    """Print the commands for every distinct network, even if this host cannot run them."""
     from wanbench.harness.emulators.netem.commands import commands
     from wanbench.harness.rep.train import network_of
 

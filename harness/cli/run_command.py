@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 @click.option(
     "--jobs",
     type=click.IntRange(min=1),
-    help="Reps side by side, at most; default: what the processors carry, up to 6.",
+    help="Maximum number of repetitions at a time; default: as many as the processors can carry, up to 6.",
 )
-@click.option("--fresh", is_flag=True, help="Throw earlier results of this experiment away.")
-@click.option("--keep", is_flag=True, help="Keep results that other code measured.")
-@click.option("--no-figures", is_flag=True, help="Measure only.")
+@click.option("--fresh", is_flag=True, help="Delete earlier results of this experiment.")
+@click.option("--keep", is_flag=True, help="Keep results that were measured with other code.")
+@click.option("--no-figures", is_flag=True, help="Do not draw figures.")
 def command(
     spec_source: str,
     assignments: tuple[str, ...],
@@ -40,12 +40,15 @@ def command(
     keep: bool,
     no_figures: bool,
 ) -> None:
-    """Run the experiment SPEC (a TOML file or a built-in name). Finished repetitions are not run again.
+    """Run the experiment SPEC: a TOML file, a built-in name, or - for standard input.
+
+    Finished repetitions are not run again, so the same command resumes an interrupted run. The last line on stdout is
+    the run's folder. Progress, the best algorithm of every network and the next commands are printed on stderr.
 
     \b
-    Example:  wanbench run latency-sweep --set run.repeats=1 --only algorithm=ssgd --only rtt=100ms
-
-    The last line on stdout is the run's folder.
+    Example:  wanbench run smoke
+              wanbench run latency-sweep --set run.repeats=1 --only algorithm=ssgd --only rtt=100ms
+              wanbench run latency-sweep --set network.profile=world4 --drop sweep.rtt --set 'sweep.workers=[2, 4]'
     """
     if fresh and keep:
         raise SpecError("--fresh and --keep: choose one")

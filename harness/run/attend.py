@@ -1,4 +1,4 @@
-"""One repetition of a command's cell with its user looking on: `wanbench exec`."""
+"""One repetition of a command while the user watches: `wanbench exec`."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ from wanbench.harness.run.session import control_folder
 from wanbench.harness.testbeds import contained, opened
 from wanbench.harness.testbeds.base import EmulatedSlot, FolderMount, Slot, WorkerDied
 
-_WHERE_IN_A_CONTAINER = "; it must be in the image, or below a folder that is mounted: the current one, or --mount"
+_WHERE_IN_A_CONTAINER = "; it must be in the image or in a mounted folder: the current one, or one given with --mount"
 
 
 @dataclass(frozen=True)
 class Own:
-    """What a program has that no spec says.
+    """Settings of a program that no spec has.
 
     Attributes:
-        cwd: working folder. environment: beside what torchrun would set.
-        mounts: folders of the host that containers see. gpus: of each worker, as `Group` has them.
+        cwd: working folder. environment: variables in addition to those that torchrun sets.
+        mounts: folders of the host that containers see. gpus: those of each worker, as in `Group`.
     """
 
     cwd: Path
@@ -42,22 +42,22 @@ class Own:
     gpus: tuple[str, ...] = ()
 
     def fitted(self, program: Program) -> Program:
-        """The program with all this; nobody asks for its steps, so that it may make none."""
+        """The program with these settings. Its steps are not counted, so it need not have any."""
         return replace(program, cwd=self.cwd, environment=self.environment, gpus=self.gpus, steps=None, hook=False)
 
 
 def attend(cell: CommandCell, own: Own, folder: RunFolder, say: Callable[[str], None]) -> int:
-    """Run the program to its end, its output copied to ours; returns its status, 128 + n after signal n.
+    """Run the program to its end, copy its output to ours, and return its status (128 + n after signal n).
 
-    SIGINT and SIGTERM are passed on to all processes; what has not ended ten seconds later is killed. So is
-    everything else when one process fails.
+    SIGINT and SIGTERM are passed on to all processes. Processes that still run ten seconds later are killed, as are
+    all others when one process fails.
 
     Args:
-        folder: takes the row, as that of any run. say: one line for the user.
+        folder: receives the row, as in any run. say: prints one line for the user.
 
     Raises:
-        HostError: the testbed or the emulator does not start. CellsFailed: it ended under the program.
-        SpecError: there is no such program where the workers are.
+        HostError: the testbed or the emulator does not start. CellsFailed: it ended while the program ran.
+        SpecError: the workers cannot find the program.
     """
     in_containers = contained(cell.testbed)
     with control_folder() as control, closing(opened(cell.testbed, control)) as testbed:
@@ -72,7 +72,7 @@ def attend(cell: CommandCell, own: Own, folder: RunFolder, say: Callable[[str], 
                 raise HostError(str(error)) from None
             raise CellsFailed(f"{error}; the program was ended") from None
         except TimeoutError:
-            raise HostError("a worker does not answer") from None
+            raise HostError("a worker does not answer; run the command again") from None
         except (EmulatorError, RepFailed) as error:
             raise CellsFailed(f"{error}; the program was ended") from None
     row["run"], row["code"] = folder.name, code_hash(cell)
@@ -84,9 +84,7 @@ def attend(cell: CommandCell, own: Own, folder: RunFolder, say: Callable[[str], 
         if row["status"] == "failed":
             say(f"failed: {new}")
         elif new:
-            say(
-                f"warning: times are not reliable, so `verify` refuses this run: {brief(new)}; close other programs and run it again"
-            )
+            say(f"warning: `verify` refuses these times: {brief(new)}; close other programs and run it again")
     say(f"{row['step_time_s'] or 0:.1f} s, {_size(row['wire_bytes'] or 0)} on the wire; {folder.path}")
     return ended.code
 
@@ -114,8 +112,8 @@ def differences(report: Mapping[str, Any], emulator: str | None) -> Iterator[str
     if missed:
         measured, rate = min(missed, key=lambda pair: pair[0] / pair[1])
         yield (
-            f"note: {emulator} does not reach the profile's rates on this host ({measured:.3g} of {rate:.5g} Mbit/s), so "
-            f"`verify` refuses this run; for rates that it reaches, use --rate-scale "
+            f"note: {emulator} does not reach the profile's rates on this host ({measured:.3g} of {rate:.5g} Mbit/s), "
+            f"so `verify` refuses this run; for rates that it reaches, use --rate-scale "
             f"{10.0 ** math.floor(math.log10(measured / rate)):g}"
         )
     if others:

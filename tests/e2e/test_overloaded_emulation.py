@@ -52,7 +52,7 @@ def test_a_late_relay_makes_a_repetition_invalid_twice_and_verify_and_figures_re
         "rep-0.failed-1",
         "rep-0.failed-2",
     ]
-    assert LATE.search(result.err.partition("invalid, to be measured again: ")[2])
+    assert LATE.search(result.err.partition("invalid, will be measured again: ")[2])
 
     figures = bench.run("figures", "out/late")
     assert (figures.code, figures.out) == (2, "")

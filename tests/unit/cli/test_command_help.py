@@ -86,11 +86,10 @@ def test_the_example_of_a_light_command_does_what_it_says(example):
 
 @pytest.mark.parametrize("name", ["plan", "run"])
 def test_the_example_of_a_sweep_names_cells_that_exist(name):
-    (example,) = EXAMPLES[name]
-    given = parsed(arguments(example))
-    words = [word for text in given["only"] for word in ("--only", text)]  # type: ignore[attr-defined]
-    done = wanbench("plan", str(given["spec_source"]), *words, "--testbed", "virtual")
-    assert done.exit_code == 0, done.stderr
+    for example in EXAMPLES[name]:
+        _, *words = arguments(example)
+        done = wanbench("plan", *words, "--testbed", "virtual")
+        assert done.exit_code == 0, done.stderr
 
 
 # ---------------------------------------------------------------- completion

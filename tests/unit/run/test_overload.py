@@ -89,7 +89,7 @@ def test_an_overloaded_repetition_is_measured_once_more_and_never_published(host
     assert {row["reason"] for row in by_status["invalid"]} == {REASON.format(late="29.0")}
     tries = sorted(path.name for path in Path("results/busy/cells").glob("delayed*/*") if path.is_dir())
     assert tries == [f"rep-{rep}.failed-{attempt}" for rep in range(3) for attempt in (1, 2)]
-    assert result.stderr.count("invalid, to be measured again: packets were late") == 3
+    assert result.stderr.count("invalid, will be measured again: packets were late") == 3
     assert result.stderr.count("INVALID: packets were late") == 3
 
 
