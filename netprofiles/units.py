@@ -1,4 +1,4 @@
-"""Delay, Rate, Size and Ratio: text is parsed once at the edge, and no bare number travels inside."""
+"""Delay, Rate, Size and Ratio: text is parsed once at the edge, and inside no quantity is a bare number."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class Scale:
         return _plain(Decimal(value) / self.units[unit]) + unit
 
     def largest(self, value: int, units: tuple[str, ...]) -> str:
-        """In the first of `units`, given from large to small, of which `value` holds at least one."""
+        """As text in the largest of `units`, given from large to small, that is at most `value`."""
         return self.text(value, next(unit for unit in units if value >= self.units[unit]))
 
 
@@ -100,12 +100,12 @@ def _refuse_bytes(text: str) -> None:
 
 
 def _plain(number: Decimal) -> str:
-    """The decimal without exponent and without trailing zeros."""
+    """The decimal without an exponent and without trailing zeros."""
     return format(number.normalize(), "f")
 
 
 class _Counted:
-    """A whole number of the smallest unit, never negative; the one field of a subclass holds it."""
+    """A whole number of the smallest unit, never negative. A subclass holds it in its only field."""
 
     __slots__ = ()
     __match_args__: ClassVar[tuple[str, ...]]
@@ -133,7 +133,7 @@ class _Counted:
 
     @property
     def shown(self) -> float | str:
-        """As in a CSV file."""
+        """As written to a CSV file."""
         return self.plain / self.scale.units[self.scale.unit] if self.scale.unit else str(self)
 
 
@@ -197,7 +197,7 @@ class Rate(_Counted):
     def __post_init__(self) -> None:
         self.scale.check(self.bps)
         if self.bps == 0:
-            raise UnitError("a rate must be above zero; leave it out where nothing limits it")
+            raise UnitError("a rate must be above zero; remove it if nothing limits it")
 
     @classmethod
     def from_mbit(cls, mbit: float) -> Self:
@@ -242,20 +242,20 @@ class Size(_Counted):
 
 @dataclass(frozen=True, order=True, slots=True)
 class Ratio:
-    """A share between 0 and 1, such as the packets a path loses."""
+    """A share between 0 and 1, such as the share of packets that a path loses."""
 
     scale: ClassVar = Scale("a ratio", "0.1%", "", {}, "", "_pct", "%", "0 to 100")
 
     value: float
 
     def __post_init__(self) -> None:
-        # "not (inside)" rather than "outside", so that NaN is refused too.
+        # "not (inside)" instead of "outside" also refuses NaN.
         if not 0 <= self.value <= 1:
             raise UnitError(f"a ratio is a number from 0 to 1, or from 0% to 100%, not {self.value}")
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Read '0.1%' or, the same, '0.001'.
+        """Read '0.1%', or '0.001' for the same value.
 
         Raises:
             UnitError: not a number, an unknown unit, or outside 0 to 1.
@@ -277,7 +277,7 @@ class Ratio:
 
     @property
     def shown(self) -> float:
-        """As in a CSV file."""
+        """As written to a CSV file."""
         return self.percent
 
     @property

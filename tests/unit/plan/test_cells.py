@@ -190,7 +190,7 @@ def test_a_short_axis_is_the_dotted_key_it_stands_for():
         (
             "workers = [2]",
             '"run.repeats" = [1, 2]',
-            "x.toml: sweep.run.repeats: is the same for all cells; set it in [run]",
+            "x.toml: sweep.run.repeats: applies to all cells; set it in [run]",
         ),
         (
             "workers = [2]",
