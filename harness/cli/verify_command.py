@@ -25,7 +25,7 @@ def command(run_source: str | None, as_json: bool, out: Path) -> None:
     """Check RUN (a folder, or a name under --out; default: the latest) against the rules of publication.
 
     \b
-    complete   every cell has a valid repetition; the reason of an invalid one says what the emulator did not reach
+    complete   every cell has a valid repetition; the reason column explains an invalid one
     fidelity   the network of every valid repetition was measured before it ran
     reps       a cell has 3 valid repetitions with different seeds; their step times differ by at most 10 %
     window     at least 20 steps and 3 (D + p) steps were measured, in multiples of p

@@ -35,7 +35,7 @@ def wanbench(*args: str, stdin: str | None = None) -> Result:
 
 
 def refused(*args: str, code: int = 2) -> str:
-    """What is said on stderr; nothing is said on stdout."""
+    """The text on stderr; stdout must be empty."""
     result = wanbench(*args)
     assert result.exit_code == code
     assert result.stdout == ""
@@ -43,7 +43,7 @@ def refused(*args: str, code: int = 2) -> str:
 
 
 def data(*args: str):
-    """What `--json` says, with nothing beside it on stdout."""
+    """The parsed output of `--json`, which must be all of stdout."""
     result = wanbench(*args, "--json")
     assert result.exit_code == 0, result.stderr
     return json.loads(result.stdout)

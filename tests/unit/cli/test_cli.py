@@ -1,4 +1,4 @@
-"""The command line: instant help, data on stdout, one line on stderr, and the documented exit codes."""
+"""The command line: instant help, data on stdout, one line per error on stderr, documented exit codes."""
 
 from __future__ import annotations
 
@@ -319,7 +319,7 @@ def test_plan_says_what_is_finished_and_what_failed_before(tmp_path):
 
 @pytest.fixture
 def measured(monkeypatch):
-    """What `run` hands to the harness; `outcome` is what it gets back or has raised."""
+    """The calls that `run` makes to the harness; `outcome` is returned or raised."""
     calls = []
 
     def measure_all(plan, folder, cells=None, **options):
