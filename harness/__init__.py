@@ -1,21 +1,22 @@
-"""What orchestrates: a spec becomes a plan, its cells run on a testbed, rows become tables, figures and verdicts.
+"""Orchestration: a spec becomes a plan, cells run on a testbed, and rows become tables, figures and verdicts.
 
-Rooms, from the top floor down; each uses those below it
-    cli/           one file a command, imported when it is called
+Rooms, from the top floor down; each uses only the rooms below it
+    cli/           one file per command, imported when it is called
     gate/          `wanbench check`: did scalability regress?
-    api.py         the same words in Python: run, Run
-    run/           one invocation: which repetitions run when, what is said of them, what this host can do
+    api.py         the same in Python: run, Run
+    run/           one invocation: schedule, progress, checks of this host
     rep/           one repetition: a training or a program, measured and judged
     testbeds/      what workers run in: network namespaces, containers, a simulated clock; one interface
-    show/          everything that people look at: tables, figures, the report, figure sets of papers
-    analysis/      what follows from rows: scalability, pivots, the best algorithm, comparisons (pure)
+    show/          output for people: tables, figures, the report, figure sets of papers
+    analysis/      results computed from rows: scalability, pivots, the best algorithm, comparisons (pure)
     results/       the catalogue of columns, rows, the run folder, evidence, rules of publication
-    plan/          from a spec to its cells, each with its identity; the step-time law; what it all costs
-    timeline/      networks that change, workers that are slow or killed
-    emulators/     what makes a path slow, and the probe that measures it
+    plan/          from a spec to its cells, each with its identity; the step-time law; the load of a cell
+    timeline/      changes of the network over time; slow and killed workers
+    emulators/     netem and relay, which make paths slow, and the probe that measures them
     spec/          from TOML to typed tables, each key with its description; the built-in experiments
-    process/       our own modules in a child process; whose a running process is
-    errors.py      every error that the user may see, and its exit code
+    process/       our modules in a child process; the owner of a running process
+    errors.py      every error that a user can see, and its exit code
 
-calibrate.py and measure.py belong to the commands of that name: a script as a workload, ping and iperf3 as a profile.
+calibrate.py and measure.py are the commands of that name: they make a workload from a script, and a profile from ping
+and iperf3 output.
 """

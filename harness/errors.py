@@ -1,14 +1,14 @@
-"""Every error the user may see, and the exit code it ends with.
+"""Every error that a user can see, and its exit code.
 
 WanbenchError
     SpecError           2   the spec, a profile, an option or a name is wrong
-    HostError           3   this host cannot do what was asked
-    CellsFailed         4   the run went on to its end, but some cells failed
+    HostError           3   this host cannot do it
+    CellsFailed         4   the run is complete, but some cells failed
     Interrupted       130   Ctrl-C or SIGTERM; the same command resumes
     RepFailed               one repetition failed; the run goes on
 
-`check` ends without an error where there is a verdict: 1 something got worse, 4 something failed, 5 inconclusive or not
-comparable.
+`check` raises no error if there is a verdict. Its exit codes are then 1 (regression), 4 (a cell failed) and 5
+(inconclusive or not comparable).
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ EXIT_INTERRUPTED = 130
 
 
 class WanbenchError(Exception):
-    """Base of all errors that are shown as one line."""
+    """Base of all errors that are reported as one line."""
 
     exit_code = 1
 
 
 class SpecError(WanbenchError):
-    """What the user wrote is wrong: the message says where, what was expected and what to do."""
+    """The user's input is wrong. The message names the place, what was expected and what to do."""
 
     exit_code = EXIT_SPEC
 
@@ -53,7 +53,7 @@ class Interrupted(WanbenchError):
 
 
 class RepFailed(WanbenchError):
-    """A repetition ended without a result; `log_tail` holds the last lines a worker printed."""
+    """A repetition ended without a result. `log_tail` has the last lines that a worker printed."""
 
     def __init__(self, reason: str, log_tail: tuple[str, ...] = ()) -> None:
         super().__init__(reason)
@@ -61,13 +61,13 @@ class RepFailed(WanbenchError):
 
 
 def in_words(error: OSError) -> str:
-    """What the system says, "No space left on device", also where a library has put a sentence of its own."""
+    """The system's message, such as "No space left on device", even if a library replaced it with its own."""
     return os.strerror(error.errno) if error.errno else str(error)
 
 
 @contextmanager
 def writing(path: Path, what: str, instead: str = "") -> Iterator[None]:
-    """Make the folder of a file, then write `what` there. Raises: HostError, which ends in `instead`."""
+    """Make the folder of a file that is written inside the context. Raises: HostError, which ends in `instead`."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         yield

@@ -1,17 +1,20 @@
-"""Delay, Rate, Size and Ratio: text is parsed once at the edge, and no bare number travels inside."""
+"""Delay, Rate, Size and Ratio: text is parsed once at the edge, and inside no quantity is a bare number."""
 
 from __future__ import annotations
 
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import ClassVar, Self
 
 from wanbench.netprofiles.errors import UnitError, did_you_mean
 
 _QUANTITY = re.compile(r"([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d{1,2})?)\s*([A-Za-zµ%/]*)", re.ASCII)
+_BITS = {f"{prefix}{end}".lower(): f"{prefix}bit" for prefix in ("", "k", "M", "G") for end in ("bit", "bps", "bit/s")}
+_BITS_OR_BYTES = re.compile(r"([KMG]?)B(?:PS|/S)?", re.IGNORECASE)
+_BYTES = {"": "bytes", "k": "kilobytes", "m": "megabytes", "g": "gigabytes"}
 
 
 @dataclass(frozen=True)
@@ -19,9 +22,10 @@ class Scale:
     """How one kind of quantity is written.
 
     Attributes:
-        units: as multiples of the smallest one.
-        plain: the end of a name in JSON, where it is a bare number of the smallest unit.
-        column, unit: the end of a name in CSV, where it is a bare number of this unit. span: such numbers, in words.
+        units: multiples of the smallest unit.
+        plain: suffix of the JSON name, whose value is a bare number of the smallest unit.
+        column, unit: suffix of the CSV name, and the unit of its bare numbers. span: the range of such numbers.
+        spellings: other spellings of units, in lower case.
     """
 
     kind: str
@@ -32,6 +36,7 @@ class Scale:
     column: str
     unit: str = ""
     span: str = "0 or more"
+    spellings: Mapping[str, str] = field(default_factory=dict)
 
     def expected(self) -> str:
         units = ", ".join(self.units)
@@ -42,6 +47,7 @@ class Scale:
         number, unit = _split(text, self.expected())
         if not unit:
             raise UnitError(f"{text!r} has no unit; {self.expected()}")
+        unit = self.spellings.get(unit.lower(), unit)
         if unit not in self.units:
             near = did_you_mean(unit, self.units, cutoff=0.5)
             raise UnitError(f"{text!r} has the unknown unit {unit!r}; {self.expected()}{near}")
@@ -65,7 +71,7 @@ class Scale:
         return _plain(Decimal(value) / self.units[unit]) + unit
 
     def largest(self, value: int, units: tuple[str, ...]) -> str:
-        """In the first of `units`, given from large to small, of which `value` holds at least one."""
+        """As text in the largest of `units`, given from large to small, that is at most `value`."""
         return self.text(value, next(unit for unit in units if value >= self.units[unit]))
 
 
@@ -79,13 +85,27 @@ def _split(text: str, expected: str) -> tuple[Decimal, str]:
     return number, match[2]
 
 
+def _refuse_bytes(text: str) -> None:
+    """Ask what '10GB' means as a rate. Raises: UnitError."""
+    quantity = _QUANTITY.fullmatch(text.strip())
+    unit = _BITS_OR_BYTES.fullmatch(quantity[2]) if quantity else None
+    if quantity is None or unit is None or (quantity[2].lower() in _BITS and "Bps" not in quantity[2]):
+        return
+    number, prefix = Decimal(quantity[1]), unit[1].lower()
+    bit = f"{prefix if prefix == 'k' else prefix.upper()}bit"
+    raise UnitError(
+        f"{text!r}: bits or bytes? write '{_plain(number)}{bit}', or '{_plain(number * 8)}{bit}' for "
+        f"{_plain(number)} {_BYTES[prefix]} per second"
+    )
+
+
 def _plain(number: Decimal) -> str:
-    """The decimal without exponent and without trailing zeros."""
+    """The decimal without an exponent and without trailing zeros."""
     return format(number.normalize(), "f")
 
 
 class _Counted:
-    """A whole number of the smallest unit, never negative; the one field of a subclass holds it."""
+    """A whole number of the smallest unit, never negative. A subclass holds it in its only field."""
 
     __slots__ = ()
     __match_args__: ClassVar[tuple[str, ...]]
@@ -113,7 +133,7 @@ class _Counted:
 
     @property
     def shown(self) -> float | str:
-        """As in a CSV file."""
+        """As written to a CSV file."""
         return self.plain / self.scale.units[self.scale.unit] if self.scale.unit else str(self)
 
 
@@ -159,14 +179,25 @@ class Rate(_Counted):
         "_mbps",
         "Mbit",
         "above 0",
+        _BITS,
     )
 
     bps: int
 
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Read a rate in bits per second, such as '10Gbit' or '100Mbps'.
+
+        Raises:
+            UnitError: as for any quantity, and where the unit may mean bytes.
+        """
+        _refuse_bytes(text)
+        return cls(cls.scale.parse(text))
+
     def __post_init__(self) -> None:
         self.scale.check(self.bps)
         if self.bps == 0:
-            raise UnitError("a rate must be above zero; leave it out where nothing limits it")
+            raise UnitError("a rate must be above zero; remove it if nothing limits it")
 
     @classmethod
     def from_mbit(cls, mbit: float) -> Self:
@@ -211,20 +242,20 @@ class Size(_Counted):
 
 @dataclass(frozen=True, order=True, slots=True)
 class Ratio:
-    """A share between 0 and 1, such as the packets a path loses."""
+    """A share between 0 and 1, such as the share of packets that a path loses."""
 
     scale: ClassVar = Scale("a ratio", "0.1%", "", {}, "", "_pct", "%", "0 to 100")
 
     value: float
 
     def __post_init__(self) -> None:
-        # "not (inside)" rather than "outside", so that NaN is refused too.
+        # "not (inside)" instead of "outside" also refuses NaN.
         if not 0 <= self.value <= 1:
             raise UnitError(f"a ratio is a number from 0 to 1, or from 0% to 100%, not {self.value}")
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Read '0.1%' or, the same, '0.001'.
+        """Read '0.1%', or '0.001' for the same value.
 
         Raises:
             UnitError: not a number, an unknown unit, or outside 0 to 1.
@@ -246,7 +277,7 @@ class Ratio:
 
     @property
     def shown(self) -> float:
-        """As in a CSV file."""
+        """As written to a CSV file."""
         return self.percent
 
     @property

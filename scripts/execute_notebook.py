@@ -2,8 +2,8 @@
 
     python scripts/execute_notebook.py docs/results.ipynb
 
-Code cells can hold plain Python. The value of the last expression is shown as a notebook shows it: as HTML or a PNG if it
-offers that, else as text.
+Code cells can hold plain Python. The value of the last expression is shown as a notebook shows it: as HTML or a PNG
+if it offers that, else as text.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
-"""The command line. One file a command, imported when it is called: `--help` must be instant."""
+"""The command line: one file per command, imported when it is called, so that `--help` is instant."""
 
 from __future__ import annotations
 
 import importlib
+import inspect
 import os
 import sys
 from typing import Any
@@ -11,26 +12,26 @@ import click
 
 from wanbench.harness.errors import EXIT_HOST, EXIT_INTERRUPTED, WanbenchError, in_words
 
-# name -> what `wanbench --help` says, so that listing the commands imports none of them
+# name -> summary in `wanbench --help`, so that listing the commands imports none of them
 COMMANDS = {
-    "doctor": "What this host can do, and the exact fix for what it cannot.",
+    "doctor": "Check what this host can run, and how to fix what it cannot.",
     "init": "Write a commented starter spec.",
-    "plan": "The cells of an experiment, their predicted step times, and what will run.",
+    "plan": "Show the cells of an experiment, their predicted step times, and how long it takes.",
     "run": "Run an experiment; run it again to resume.",
-    "exec": "Run any program on an emulated network, as torchrun would.",
+    "exec": "Run any training program on an emulated network, as torchrun would.",
     "results": "Show the results of a run.",
-    "figures": "Draw the figures of a run, or of a paper.",
-    "report": "One page of a run, to look at and to pass on.",
+    "figures": "Draw the figures of a run or of a paper.",
+    "report": "Write one HTML page about a run, to read and to share.",
     "compare": "Compare the cells of a run along an axis, or two runs.",
-    "check": "Fail where scalability regressed: the gate of a CI build.",
-    "record": "Measure a paper's experiments and keep what its figures need.",
-    "verify": "May the numbers of a run be published?",
-    "calibrate": "A workload by numbers from a real training script.",
-    "measure": "A profile from output of ping and iperf3, or from live hosts.",
-    "list": "List what a spec can name, its keys, or the columns of results.",
-    "show": "Show one algorithm, compressor, workload, profile or experiment.",
-    "completion": "Completion of commands, options and names in your shell.",
-    "clean": "Remove what a crashed run may have left on this host.",
+    "check": "Fail a CI build when scalability regresses.",
+    "record": "Measure a paper's experiments and store what its figures need.",
+    "verify": "Check whether the numbers of a run may be published.",
+    "calibrate": "Measure a training script and print it as a workload for a spec.",
+    "measure": "Make a profile from ping and iperf3 output, or from live hosts.",
+    "list": "List algorithms, workloads, profiles, experiments, spec keys or result columns.",
+    "show": "Show one algorithm, compressor, workload, profile or experiment in full.",
+    "completion": "Print the completion script for your shell.",
+    "clean": "Remove what a crashed run left on this host.",
 }
 
 
@@ -43,6 +44,7 @@ class _LazyGroup(click.Group):
             return None
         module = importlib.import_module(f"wanbench.harness.cli.{name}_command")
         command: click.Command = module.command
+        _examples_last(command)
         return command
 
     def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:
@@ -60,7 +62,7 @@ class _LazyGroup(click.Group):
         return super().resolve_command(context, args)
 
     def invoke(self, context: click.Context) -> Any:
-        """Errors that are the user's to mend are one line, with the documented exit code."""
+        """Report errors that the user can fix as one line, with the documented exit code."""
         try:
             return super().invoke(context)
         except WanbenchError as error:
@@ -70,14 +72,22 @@ class _LazyGroup(click.Group):
             click.echo("wanbench: interrupted", err=True)
             context.exit(EXIT_INTERRUPTED)
         except BrokenPipeError:
-            # What is still in the buffer would fail once more, when the interpreter flushes it.
+            # The interpreter would fail again when it flushes the rest of the buffer.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             context.exit(0)
-        except OSError as error:  # a full or read-only disk, a folder that others may not read
+        except OSError as error:  # a full or read-only disk, or a folder that may not be read
             if error.errno is None:
                 raise
             click.echo(": ".join(filter(None, ["wanbench", str(error.filename or ""), in_words(error)])), err=True)
             context.exit(EXIT_HOST)
+
+
+def _examples_last(command: click.Command) -> None:
+    """Move the examples of a help text behind the options, where a reader of a terminal ends."""
+    before, mark, rest = inspect.cleandoc(command.help or "").partition("\b\nExample:")
+    if mark:
+        examples, _, after = rest.partition("\n\n")
+        command.help, command.epilog = before + after, mark + examples
 
 
 @click.group(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
@@ -96,7 +106,7 @@ def main() -> None:
     Exit codes: 0 ok, 1 regression (check), 2 usage or spec, 3 this host cannot, 4 cells failed, 5 inconclusive
     (check), 130 interrupted (run again to resume).
     """
-    # Models and algorithms of the user's own, "pkg:make", are looked for in the working folder as well: behind the
-    # standard library, and before what is installed, as scripts in that folder would find them.
+    # A user's models and algorithms, "pkg:make", are also imported from the working folder: after the standard
+    # library and before installed packages, as for a script in that folder.
     installed = (place for place, folder in enumerate(sys.path) if folder.endswith("site-packages"))
     sys.path.insert(next(installed, len(sys.path)), os.getcwd())

@@ -7,18 +7,18 @@ import click
 
 @click.command(
     "calibrate",
-    short_help="A workload by numbers from a real training script.",
+    short_help="Measure a training script and print it as a workload for a spec.",
     context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
 )
 @click.argument("argv", nargs=-1, type=click.UNPROCESSED, required=True, metavar="-- CMD...")
 def command(argv: tuple[str, ...]) -> None:
-    """Run CMD alone on this host, measure its optimizer's steps, and print the workload as a table for a spec.
+    """Run CMD alone on this host, measure its optimizer steps, and print them as a [workload] table for a spec.
+
+    The script stays unchanged: a hook in torch's optimizers reports the steps. A loop with gradient accumulation calls
+    wanbench.step() where a step ends.
 
     \b
     Example:  wanbench calibrate -- python train.py --steps 100 > workload.toml
-
-    The script is untouched: torch's optimizers tell their steps by a hook. A loop with gradient accumulation calls
-    wanbench.step() where its steps end.
     """
     from wanbench.harness.calibrate import calibrate
 

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from wanbench.harness.cli.options import load_spec, planned, select, spec_options
+from wanbench.harness.cli import terminal
+from wanbench.harness.cli.options import load_spec, planned, read_source, select, spec_options
 from wanbench.harness.errors import EXIT_INCONCLUSIVE, EXIT_OK, Interrupted, SpecError
 
 if TYPE_CHECKING:
@@ -19,43 +20,53 @@ if TYPE_CHECKING:
     from wanbench.harness.plan.plan import Plan
 
 
-@click.command("check", short_help="Fail where scalability regressed: the gate of a CI build.")
+@click.command("check", short_help="Fail a CI build when scalability regresses.")
 @spec_options
 @click.option(
     "--baseline",
     type=click.Path(dir_okay=False, path_type=Path),
     metavar="FILE",
-    help="Compare what repeats exactly with this file; a missing one passes.",
+    help="Compare results that repeat exactly with this file; passes if the file does not exist.",
 )
 @click.option("--accept", is_flag=True, help="Write the results to the baseline.")
 @click.option(
-    "--base", metavar="REV|RUN|image:NAME", help="Measure this by turns with --head, or compare two run folders."
+    "--base",
+    metavar="REV|RUN|image:NAME",
+    help="Measure this version alternately with --head, or compare two run folders.",
 )
-@click.option("--head", metavar="REV|RUN|image:NAME", help="Default: the working folder as it is (`.`).")
-@click.option("--aa", is_flag=True, help="Measure how much equal sides differ on this host; later checks allow for it.")
+@click.option(
+    "--head", metavar="REV|RUN|image:NAME", help="The other version or run; default: the working folder (`.`)."
+)
+@click.option(
+    "--aa", is_flag=True, help="Measure how much two equal sides differ on this host; later checks allow for it."
+)
 @click.option(
     "--noise",
     type=click.Path(dir_okay=False, path_type=Path),
     metavar="FILE",
-    help="Where the noise of this host is kept; default: ~/.local/state/wanbench/noise.json.",
+    help="File with the noise of this host; default: ~/.local/state/wanbench/noise.json.",
 )
 @click.option(
     "--inconclusive",
     type=click.Choice(["fail", "pass"]),
     default="fail",
     show_default=True,
-    help="What to do where there is no telling: exit with 5, or with 0.",
+    help="Exit code of an inconclusive comparison: 5 (fail) or 0 (pass).",
 )
-@click.option("--jobs", type=click.IntRange(min=1), help="Reps side by side, at most.")
+@click.option("--jobs", type=click.IntRange(min=1), help="Maximum number of repetitions at a time.")
 @click.option(
-    "--summary", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE", help="Append a summary in Markdown."
+    "--summary",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Append a Markdown summary to this file.",
 )
 @click.option("--junit", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE", help="Write JUnit XML.")
-@click.option("--github", is_flag=True, help="Annotations, and the summary of the step.")
-@click.option("--json", "as_json", is_flag=True, help="For machines.")
+@click.option("--github", is_flag=True, help="Write GitHub annotations and the step summary.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def command(
     spec_source: str,
     assignments: tuple[str, ...],
+    drop: tuple[str, ...],
     only: tuple[str, ...],
     testbed: str | None,
     emulator: str | None,
@@ -64,31 +75,34 @@ def command(
     as_json: bool,
     **options: Any,
 ) -> None:
-    """Judge SPEC against a baseline file or another version, and by its [[gate.require]].
+    """Compare SPEC with a baseline file or another version, and test its [[gate.require]] claims.
+
+    Values that repeat exactly (simulated times, messages, bytes) are compared exactly. For measured step times, base
+    and head run alternately on this host, 5 to 10 times each. In simulated builds of 44 cells whose repetitions vary
+    by 3 %, a cell that was 15 % slower was found 9 times in 10, and none of 2000 builds without a change failed.
+
+    \b
+    Exit codes: 0 nothing got worse   1 a cell regressed, or a requirement is broken   4 a cell failed
+                5 inconclusive or not comparable   2 usage or spec   3 this host cannot   130 interrupted
 
     \b
     Example:  wanbench check latency-sweep --testbed virtual --baseline baselines/latency-sweep.json
               wanbench check gate.toml --aa
               wanbench check gate.toml --base origin/main --github
-
-    What repeats exactly (simulated times, messages, bytes) is compared exactly. Measured step times are compared
-    side by side, base and head by turns, 5 to 10 times. In simulated builds of 44 cells whose repetitions vary by 3 %,
-    a cell that is 15 % slower was found 9 times in 10, and of 2000 builds where nothing changed none failed.
-
-    \b
-    Exit codes: 0 nothing got worse   1 a cell regressed, or a requirement is broken   4 a cell failed
-                5 inconclusive or not comparable   2 usage or spec   3 this host cannot   130 interrupted
     """  # fmt: skip
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.default_int_handler)
     try:
-        spec = load_spec(spec_source, assignments, testbed, emulator)
+        if spec_source == "-":
+            raise SpecError("check -: give a file or a name; check reads the spec more than once")
+        spec = load_spec(read_source(spec_source), assignments, drop, testbed, emulator)
         plan = planned(spec, spec_source)
         cells = select(plan, only)
-        options["run"] = _options(only, testbed, emulator, assignments, options["jobs"])
+        given = {"--only": only, "--set": assignments, "--drop": drop}
+        options["run"] = _options(given, testbed, emulator, options["jobs"])
         report = _judged(plan, cells, spec_source, out, options | {"only": only})
     except KeyboardInterrupt:
-        raise Interrupted("interrupted; nothing was judged") from None
+        raise Interrupted("interrupted; there is no verdict") from None
     code = report.exit_code(undecided=EXIT_OK if inconclusive == "pass" else EXIT_INCONCLUSIVE)
     _write(report, code, spec_source, out / f"check-{spec.name}", options)
     _say(report, code, as_json)
@@ -121,33 +135,33 @@ def _judged(plan: Plan, cells: list[Cell], source: str, out: Path, options: dict
     if options["baseline"] is not None:
         return against_baseline(work, options["baseline"], accept=options["accept"])
     if not plan.spec.gate.require:
-        raise SpecError(f"{source}: nothing to check; give --baseline FILE, --base REV, or [[gate.require]]")
+        raise SpecError(f"{source}: nothing to check; give --baseline FILE or --base REV, or write [[gate.require]]")
     return claims_only(work, RunFolder(work.folder))
 
 
 def _refuse(options: dict[str, Any]) -> None:
-    """Combinations that say two things at once."""
+    """Refuse options that contradict each other. Raises: SpecError."""
     modes = [f"--{name}" for name in ("baseline", "base", "aa") if options[name]]
     if len(modes) > 1:
         raise SpecError(f"{' and '.join(modes)}: choose one")
     if options["head"] and not options["base"]:
-        raise SpecError("--head: compared with what? give --base")
+        raise SpecError("--head: needs --base to compare with")
     if options["accept"] and not options["baseline"]:
-        raise SpecError("--accept: writes a baseline; say which with --baseline FILE")
+        raise SpecError("--accept: needs --baseline FILE, the file to write")
 
 
 def _options(
-    only: tuple[str, ...], testbed: str | None, emulator: str | None, assignments: tuple[str, ...], jobs: int | None
+    repeated: dict[str, tuple[str, ...]], testbed: str | None, emulator: str | None, jobs: int | None
 ) -> tuple[str, ...]:
-    """The options that each side's `run` gets as well."""
-    given = [("--only", value) for value in only] + [("--set", value) for value in assignments]
+    """The options that are passed on to the `run` of each side."""
+    given = [(name, value) for name, values in repeated.items() for value in values]
     given += [(f"--{name}", value) for name, value in (("testbed", testbed), ("emulator", emulator)) if value]
     given += [("--jobs", str(jobs))] if jobs else []
     return tuple(part for pair in given for part in pair)
 
 
 def _write(report: Report, code: int, source: str, folder: Path, options: dict[str, Any]) -> None:
-    """What CI systems read. JSON always."""
+    """Write check.json, and the files for CI systems that were asked for."""
     from wanbench.harness.gate import annotations, junit, summary
     from wanbench.harness.results.store import write_json
     from wanbench.harness.spec.library import find
@@ -167,5 +181,7 @@ def _write(report: Report, code: int, source: str, folder: Path, options: dict[s
 def _say(report: Report, code: int, as_json: bool) -> None:
     from wanbench.harness.gate.text import as_text
 
-    text = json.dumps(report.to_json(code), indent=1) + "\n" if as_json else as_text(report)
-    click.echo(text, nl=False)
+    if as_json:
+        click.echo(json.dumps(report.to_json(code), indent=1))
+    else:
+        terminal.show(as_text(report).removesuffix("\n"))

@@ -7,12 +7,12 @@ from contextlib import closing
 import click
 
 
-@click.command("clean", short_help="Remove what a crashed run may have left on this host.")
-@click.option("--dry-run", is_flag=True, help="Only list.")
+@click.command("clean", short_help="Remove what a crashed run left on this host.")
+@click.option("--dry-run", is_flag=True, help="List what would be removed.")
 def command(dry_run: bool) -> None:
-    """Remove temporary folders and containers of runs whose process is gone; nothing else is ever left.
+    """Remove temporary folders and containers of runs whose process is gone; nothing else can remain.
 
-    Namespaces, devices and processes of a run end with it, whatever ends it. Containers are known by their label
+    The namespaces, devices and processes of a run always end with it. Containers are found by their label
     org.wanbench.run, never by name. Results are not touched.
 
     \b
@@ -25,7 +25,7 @@ def command(dry_run: bool) -> None:
     try:
         found += [f"container {name}" for name in _containers(dry_run)]
     except HostError as error:
-        click.echo(f"wanbench: containers were not looked for: {error}", err=True)
+        click.echo(f"wanbench: containers were not checked: {error}", err=True)
     for what in found:
         click.echo(f"{'would remove' if dry_run else 'removed'} {what}")
     if not found:
@@ -33,7 +33,7 @@ def command(dry_run: bool) -> None:
 
 
 def _containers(dry_run: bool) -> list[str]:
-    """Names of the containers that were, or would be, removed. Raises: HostError."""
+    """Remove stale containers unless `dry_run`, and return their names. Raises: HostError."""
     from wanbench.harness.testbeds.docker.daemon import is_there, stale, sweep, usable
 
     if not is_there():

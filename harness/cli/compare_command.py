@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from wanbench.harness.cli import completing
+from wanbench.harness.cli import completing, terminal
 from wanbench.harness.cli.options import out_option, rows_of
 from wanbench.harness.errors import SpecError
 
@@ -21,11 +21,16 @@ FORMATS = ("table", "md", "csv", "json", "parquet")
 @click.command("compare", short_help="Compare the cells of a run along an axis, or two runs.")
 @click.argument("run_source", metavar="RUN", shell_complete=completing.runs)
 @click.argument("head_source", metavar="[HEAD]", required=False, shell_complete=completing.runs)
-@click.option("--by", default=None, metavar="AXIS", help="testbed, emulator, collective ...; of two runs: run.")
+@click.option(
+    "--by",
+    default=None,
+    metavar="AXIS",
+    help="testbed, emulator, collective ...; default: testbed, or run if there are two.",
+)
 @click.option("--format", "form", type=click.Choice(FORMATS), default="table", show_default=True)
-@click.option("--json", "as_json", is_flag=True, help="Short for --format json.")
-@click.option("--sort", type=click.Choice(("ratio", "-ratio")), help="By ratio; -ratio: largest first.")
-@click.option("--no-figures", is_flag=True, help="The table only.")
+@click.option("--json", "as_json", is_flag=True, help="Same as --format json.")
+@click.option("--sort", type=click.Choice(("ratio", "-ratio")), help="Sort by ratio; -ratio puts the largest first.")
+@click.option("--no-figures", is_flag=True, help="Print the table only.")
 @out_option
 def command(
     run_source: str,
@@ -39,9 +44,8 @@ def command(
 ) -> None:
     """Show the step time of every cell of RUN at both values of an axis, their ratio, and what the law predicts.
 
-    Step times are medians in seconds, with the least and the most of their repetitions. With HEAD, cells of two
-    runs are compared. Informs only: the exit code is 0 whatever the ratios are. A parity
-    figure goes to the figures of RUN.
+    Step times are medians in seconds, with the minimum and maximum of the repetitions. With HEAD, the cells of two runs
+    are compared. A parity figure is added to the figures of RUN. The exit code is 0 for any ratio: `check` is the gate.
 
     \b
     Example:  wanbench compare crosscheck --by testbed
@@ -60,7 +64,11 @@ def command(
         comparison = compare(rows, axis)
     except ValueError as error:
         raise SpecError(f"{folder.path}: {error}") from None
-    click.echo(_text(comparison, "json" if as_json else form, sort, folder.path), nl=False)
+    text = _text(comparison, "json" if as_json else form, sort, folder.path).removesuffix("\n")
+    if form == "table" and not as_json:
+        terminal.show(text)
+    else:
+        click.echo(text)
     if head_source is not None:
         for line in _specs_differ(folder.path, head.path):
             click.echo(line, err=True)
@@ -72,19 +80,19 @@ def command(
 
 
 def _specs_differ(base: Path, head: Path) -> list[str]:
-    """What else is not the same in two runs: their specs, key by key."""
+    """One line for each key in which the specs of two runs differ."""
     from wanbench.harness.analysis.compare import differences
     from wanbench.harness.results import planned
 
     try:
         found = differences(planned.read(base).spec, planned.read(head).spec)
     except SpecError as error:
-        return [f"wanbench: whether the specs of both runs are equal is not known: {error}"]
-    return [f"wanbench: the specs differ too: {text}" for text in found]
+        return [f"wanbench: the specs of the runs cannot be compared: {error}"]
+    return [f"wanbench: the specs also differ: {text}" for text in found]
 
 
 def _text(comparison: Comparison, form: str, sort: str | None, folder: Path) -> str:
-    """What goes to stdout; of Parquet, the path of the file."""
+    """The comparison in a format; for Parquet, write the file and return its path."""
     from wanbench.harness.show.comparison import as_markdown, as_table
     from wanbench.harness.show.tables import objects_as_csv, write_objects
 

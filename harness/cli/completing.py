@@ -1,4 +1,4 @@
-"""What a shell offers for an argument: names of experiments, runs and all else, and files where files go as well."""
+"""Shell completion of arguments: names of experiments, runs and profiles, and files if a file is accepted."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from click.shell_completion import CompletionItem
 
 
 def specs(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Built-in experiments; files where none fits."""
+    """Built-in experiments, and files."""
     from wanbench.harness.spec.library import builtin_names
 
     return [CompletionItem(incomplete, type="file"), *_beginning(builtin_names(), incomplete)]
 
 
 def runs(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Runs below --out; folders where none fits."""
+    """Runs below --out, and folders."""
     found = Path(context.params.get("out") or "results").glob("*/manifest.json")
     return [CompletionItem(incomplete, type="dir"), *_beginning((path.parent.name for path in found), incomplete)]
 
 
 def profiles(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """The catalog; files where nothing fits."""
+    """Profiles of the catalog, and files."""
     from wanbench.netprofiles import catalog_names
 
     return [CompletionItem(incomplete, type="file"), *_beginning(["uniform", *catalog_names()], incomplete)]
@@ -38,7 +38,7 @@ def papers(context: click.Context, parameter: click.Parameter, incomplete: str) 
 
 
 def shown(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """What `show KIND` knows."""
+    """Names for `show KIND`."""
     from wanbench.harness.cli.list_command import LISTS
 
     kind: Any = context.params.get("kind")

@@ -9,17 +9,17 @@ _SHELLS = ("bash", "zsh", "fish")
 _VARIABLE = "_WANBENCH_COMPLETE"
 
 
-@click.command("completion", short_help="Completion of commands, options and names in your shell.")
+@click.command("completion", short_help="Print the completion script for your shell.")
 @click.argument("shell", type=click.Choice(_SHELLS))
 def command(shell: str) -> None:
-    """Print a script for SHELL that completes commands, options, and names of experiments, runs and all else.
+    """Print a script that completes commands, options and names (experiments, runs, profiles) in SHELL.
+
+    In zsh, the folder must be in fpath before compinit runs: put fpath+=~/.zfunc into ~/.zshrc.
 
     \b
     Example:  wanbench completion bash > ~/.local/share/bash-completion/completions/wanbench
               wanbench completion zsh > ~/.zfunc/_wanbench
               wanbench completion fish > ~/.config/fish/completions/wanbench.fish
-
-    In zsh the folder has to be in fpath before compinit: fpath+=~/.zfunc in ~/.zshrc.
     """
     from wanbench.harness.cli import main
 

@@ -7,18 +7,19 @@ import json
 
 import click
 
+from wanbench.harness.cli.terminal import show_entry
 from wanbench.harness.errors import HostError
 
 
-@click.command("doctor", short_help="What this host can do, and the exact fix for what it cannot.")
-@click.option("--json", "as_json", is_flag=True, help="For machines.")
+@click.command("doctor", short_help="Check what this host can run, and how to fix what it cannot.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def command(as_json: bool) -> None:
-    """Look at kernel, permissions, Docker and processors; say what works, what is missing, and how to mend it.
+    """Check kernel, permissions, Docker and processors: what works, what is missing, and how to fix it.
+
+    The exit code is 0 if experiments can run here, 3 if not.
 
     \b
     Example:  wanbench doctor --json
-
-    Exit code 0 if experiments can run here, 3 if not.
     """
     from wanbench.harness.run.doctor import can_run, examine
 
@@ -27,13 +28,13 @@ def command(as_json: bool) -> None:
         click.echo(json.dumps([dataclasses.asdict(finding) for finding in findings], indent=1))
     else:
         for finding in findings:
-            click.echo(f"{finding.state:7}  {finding.topic:10}  {finding.found}")
+            show_entry(f"{finding.state:7}  {finding.topic:10}  ", finding.found)
             if finding.state == "ok":
                 continue
             fixes = (finding.fix or "").splitlines()
             remarks = [("or" if at else "fix", fix) for at, fix in enumerate(fixes)]
             remarks += [("until then", finding.meanwhile)] if finding.meanwhile else []
             for label, text in remarks:
-                click.echo(f"{'':19}  {label}: {text}")
+                show_entry(f"{'':21}{label}: ", text)
     if not can_run(findings):
         raise HostError("nothing can be emulated here; see the fixes above, or simulate: --testbed virtual")

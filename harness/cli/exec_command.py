@@ -22,9 +22,13 @@ if TYPE_CHECKING:
     from wanbench.netprofiles import Profile
 
 
+# A worker's network has no DNS, about which torch's rendezvous would warn in every process.
+_QUIET = {} if "TORCH_CPP_LOG_LEVEL" in os.environ else {"TORCH_CPP_LOG_LEVEL": "ERROR"}
+
+
 @click.command(
     "exec",
-    short_help="Run any program on an emulated network, as torchrun would.",
+    short_help="Run any training program on an emulated network, as torchrun would.",
     context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
 )
 @click.option(
@@ -33,52 +37,60 @@ if TYPE_CHECKING:
     shell_complete=completing.profiles,
     help="Catalog name, TOML or CSV file, or `uniform` (with --rtt).",
 )
-@click.option("-n", "--workers", type=click.IntRange(min=1), required=True, help="Workers, each with its own network.")
+@click.option(
+    "-n", "--workers", type=click.IntRange(min=1), required=True, help="Number of workers, each with its own network."
+)
 @click.option(
     "--nproc-per-node",
     "processes",
     type=click.IntRange(1, 16),
     default=1,
     show_default=True,
-    help="Processes in each worker's network.",
+    help="Processes per worker; they share its network.",
 )
-@click.option("--place", default="blocked", show_default=True, help="blocked or round-robin: how ranks go to sites.")
-@click.option("--rtt", help="uniform: round-trip time, e.g. 100ms.")
-@click.option("--rate", help="uniform: each worker's own link, e.g. 100Mbit.")
-@click.option("--rate-scale", type=click.FloatRange(min=0, min_open=True), help="Multiply all rates.")
+@click.option(
+    "--place", default="blocked", show_default=True, help="How ranks are placed on sites: blocked or round-robin."
+)
+@click.option("--rtt", help="Uniform only: round-trip time, e.g. 100ms.")
+@click.option("--rate", help="Uniform only: rate of each worker's link, e.g. 100Mbit.")
+@click.option("--rate-scale", type=click.FloatRange(min=0, min_open=True), help="Factor on all rates.")
 @click.option(
     "--timeline",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="TOML file of [[timeline]] tables: what changes while CMD runs, and who is killed.",
+    help="TOML file of [[timeline]] tables: network changes and killed workers while CMD runs.",
 )
 @click.option("--testbed", default="netns", show_default=True, help="netns or docker.")
 @click.option("--emulator", default="auto", show_default=True, help="auto, netem or relay.")
-@click.option("--image", help="docker: the containers' image; default: $WANBENCH_IMAGE, or wanbench-worker.")
+@click.option("--image", help="Docker only: image of the containers; default: $WANBENCH_IMAGE, or wanbench-worker.")
 @click.option(
     "--mount",
     "mounts",
     multiple=True,
     metavar="SOURCE[:TARGET][:rw]",
-    help="docker: another folder or file that containers see, read-only without :rw. Repeatable.",
+    help="Docker only: mount another folder or file, read-only without :rw. Repeatable.",
 )
 @click.option(
     "--workdir",
     metavar="PATH",
-    help="docker: working folder in the image; the current one is then not mounted.",
+    help="Docker only: working folder in the image; the current folder is then not mounted.",
 )
 @click.option(
-    "--env", "environment", multiple=True, metavar="NAME[=VALUE]", help="Set or pass on a variable. Repeatable."
+    "--env",
+    "environment",
+    multiple=True,
+    metavar="NAME[=VALUE]",
+    help="Set an environment variable, or pass it on. Repeatable.",
 )
 @click.option(
     "--device",
     type=click.Choice(["cpu", "cuda"]),
     default="cpu",
     show_default=True,
-    help="cuda: one NVIDIA GPU for each process, shared among workers if there are too few.",
+    help="cuda: one NVIDIA GPU per process, shared if there are too few.",
 )
-@click.option("--congestion", default="reno", show_default=True, help="TCP's congestion control.")
-@click.option("--name", help="Name of the run; default: the program's.")
+@click.option("--congestion", default="reno", show_default=True, help="TCP congestion control.")
+@click.option("--name", help="Name of the run; default: the name of the program.")
 @out_option
 @click.argument("argv", nargs=-1, type=click.UNPROCESSED, required=True, metavar="-- CMD...")
 def command(argv: tuple[str, ...], out: Path, name: str | None, **options: Any) -> None:
@@ -90,14 +102,14 @@ def command(argv: tuple[str, ...], out: Path, name: str | None, **options: Any) 
               wanbench exec --profile world4 -n 4 --testbed docker --image my-trainer --mount ~/data:/data \\
                             -- python train.py
 
-    Output is prefixed with rank and site, and kept in the run's folder, which `results`, `report` and `verify` read.
-    Exits with the status of the first process that failed. The rendezvous (MASTER_ADDR) does not cross the emulated
-    network; WANBENCH_ADDRESSES names all workers' addresses on it.
+    Output is prefixed with rank and site, and stored in the run's folder, which `results`, `report` and `verify` read.
+    The exit code is the status of the first process that failed. The rendezvous (MASTER_ADDR) does not cross the
+    emulated network. WANBENCH_ADDRESSES holds the addresses of all workers on it.
 
-    In containers (--testbed docker) CMD meets the image's programs and environment. The current folder is mounted
-    read-only at its own path and is the working folder, so `python train.py` finds train.py; results go where --mount
-    ends in :rw, or to stdout. Variables are passed on by --env only. Containers run as you, or as user 65532 if you are
-    root: what they read must then be readable by all.
+    In containers (--testbed docker), CMD uses the programs and the environment of the image. The current folder is
+    mounted read-only at its own path and is the working folder, so `python train.py` finds train.py. Results are
+    written to a folder mounted with :rw, or to stdout. Only --env passes variables on. Containers run as you, or as
+    user 65532 if you are root: the files that they read must then be readable by all users.
     """
     from wanbench.harness.plan.cell import CommandCell
     from wanbench.harness.plan.plan import make
@@ -111,7 +123,7 @@ def command(argv: tuple[str, ...], out: Path, name: str | None, **options: Any) 
     profile = _profile(options)
     sites = _check(argv, profile, options)
     mounts, cwd = _files(options)
-    environment = dict(filter(None, map(_variable, options["environment"])))
+    environment = _QUIET | dict(filter(None, map(_variable, options["environment"])))
     gpus = assign_gpus(len(sites), options["processes"]) if options["device"] == "cuda" else ()
     spec = _spec(argv, profile, sites, options)
     plan = make(spec, "exec", ThisHost())
@@ -175,7 +187,7 @@ def _spec(argv: tuple[str, ...], profile: Profile, sites: tuple[str, ...], optio
 
 
 def _timeline(path: Path, profile: Profile, sites: tuple[str, ...]) -> list[dict[str, Any]]:
-    """Of a spec, once it is known to suit a program."""
+    """The [[timeline]] tables of a file, if they suit a program. Raises: SpecError."""
     from wanbench.harness.emulators.plan import build
     from wanbench.harness.timeline.changes import changes_of
     from wanbench.harness.timeline.file import read_timeline, schedule_for_program
@@ -186,7 +198,7 @@ def _timeline(path: Path, profile: Profile, sites: tuple[str, ...]) -> list[dict
 
 
 def _files(options: dict[str, Any]) -> tuple[tuple[FolderMount, ...], Path]:
-    """What of this host containers see, and the working folder."""
+    """The folders of this host that containers see, and the working folder. Raises: SpecError."""
     from wanbench.harness import testbeds
     from wanbench.harness.testbeds.docker import mounts
 
@@ -194,12 +206,12 @@ def _files(options: dict[str, Any]) -> tuple[tuple[FolderMount, ...], Path]:
     if options["testbed"] != "docker":
         for option, value in (("--image", image), ("--mount", options["mounts"]), ("--workdir", workdir)):
             if value:
-                raise SpecError(f"{option} goes with --testbed docker; on {options['testbed']} programs see this host")
+                raise SpecError(f"{option}: needs --testbed docker; on {options['testbed']} programs see this host")
         return (), Path.cwd()
     if workdir is not None and not Path(workdir).is_absolute():
         raise SpecError(f"--workdir {workdir}: expected an absolute path in the image, such as /app")
     if workdir is None and testbeds.adopted() is not None:
-        raise SpecError("--workdir: needed here, where containers that are there already cannot see the current folder")
+        raise SpecError("--workdir: required here: containers that already run cannot see the current folder")
     own = [mounts.current(Path.cwd())] if workdir is None else []
     asked = [mounts.parse(text) for text in options["mounts"]]
     folders = {mount.target: mount for mount in [*own, *asked]}  # --mount .:rw makes the current folder writable
@@ -207,7 +219,7 @@ def _files(options: dict[str, Any]) -> tuple[tuple[FolderMount, ...], Path]:
 
 
 def _variable(text: str) -> tuple[str, str] | None:
-    """NAME=VALUE, or this process's value of NAME if it has one, as `docker run --env` does."""
+    """Parse NAME=VALUE, or take NAME from this process's environment if set, as `docker run --env` does."""
     name, equals, value = text.partition("=")
     if not name or "\0" in text:
         raise SpecError(f"--env {text!r}: expected NAME=VALUE, or the NAME of a variable to pass on")
@@ -217,7 +229,7 @@ def _variable(text: str) -> tuple[str, str] | None:
 
 
 def _name(given: str | None, argv: tuple[str, ...]) -> str:
-    """Of the run's folder: the option, or made of the program's."""
+    """The name of the run: the option, or one made from the name of the program. Raises: SpecError."""
     if given is None:
         return re.sub(r"[^A-Za-z0-9._]+", "-", Path(argv[0]).stem).strip("-.")[:40] or "program"
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,79}", given):

@@ -15,12 +15,14 @@ REFERENCE = Path("results/reference")
 EXIT_DIFFERENT, EXIT_NOT_COMPARABLE = 1, 5
 
 
-@click.command("figures", short_help="Draw the figures of a run, or of a paper.")
+@click.command("figures", short_help="Draw the figures of a run or of a paper.")
 @click.argument("run_source", metavar="[RUN]", required=False, shell_complete=completing.runs)
-@click.option("-o", "--to", type=click.Path(file_okay=False, path_type=Path), help="Where to; default: RUN/figures.")
-@click.option("--formats", default="svg,pdf,png", show_default=True, help="Comma-separated file types of a run.")
-@click.option("--paper", metavar="NAME", help="A paper's figures, from results/reference/; dts, ..., or all.")
-@click.option("--check", is_flag=True, help="With --paper: compare with the committed files, byte for byte.")
+@click.option(
+    "-o", "--to", type=click.Path(file_okay=False, path_type=Path), help="Folder to write to; default: RUN/figures."
+)
+@click.option("--formats", default="svg,pdf,png", show_default=True, help="Comma-separated file types.")
+@click.option("--paper", metavar="NAME", help="Draw a paper's figures from results/reference/: dts, ..., or all.")
+@click.option("--check", is_flag=True, help="With --paper: compare with the committed files byte by byte.")
 @out_option
 @click.pass_context
 def command(
@@ -34,8 +36,8 @@ def command(
 ) -> None:
     """Draw the figures of RUN (a folder, or a name under --out; default: the latest), deterministic to the byte.
 
-    With --paper, figures are drawn from recorded runs and nothing else. --check draws nothing: it names what would be
-    drawn otherwise now, and ends with 1; with 5, if only other versions of the libraries can be the reason.
+    With --paper, figures are drawn from recorded runs only. --check writes nothing: it lists the files that would
+    change and exits with 1, or with 5 if only other library versions can be the reason.
 
     \b
     Example:  wanbench figures latency-sweep -o /tmp/figures
@@ -43,11 +45,11 @@ def command(
     """
     if paper is not None:
         if run_source is not None:
-            raise SpecError("--paper draws from recorded runs; leave RUN out")
+            raise SpecError("--paper draws from recorded runs; remove RUN")
         _paper(context, paper, to, check=check)
         return
     if check:
-        raise SpecError("--check goes with --paper")
+        raise SpecError("--check: needs --paper")
     from wanbench.harness.results.store import open_run
 
     wanted = tuple(formats.split(","))
@@ -71,7 +73,7 @@ def _paper(context: click.Context, name: str, to: Path | None, *, check: bool) -
     from wanbench.harness.show.papers.drawing import check_paper, draw_paper
 
     if not REFERENCE.is_dir():
-        raise SpecError(f"{REFERENCE}: there are no recorded runs here; call it where wanbench is checked out")
+        raise SpecError(f"{REFERENCE}: no recorded runs here; use this command in a checkout of wanbench")
     worst = 0
     for one in papers.names() if name == "all" else [name]:
         paper = papers.load(one)

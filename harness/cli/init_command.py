@@ -15,7 +15,7 @@ STARTER = Path(__file__).parents[1] / "spec" / "starter.toml"
 @click.command("init", short_help="Write a commented starter spec.")
 @click.argument("file", type=click.Path(dir_okay=False, path_type=Path), default="experiment.toml")
 def command(file: Path) -> None:
-    """Write an experiment to start from into FILE (default: experiment.toml), with every choice explained.
+    """Write a starter experiment to FILE (default: experiment.toml), with every choice explained.
 
     \b
     Example:  wanbench init my-network.toml
@@ -28,7 +28,7 @@ def command(file: Path) -> None:
         with file.open("x", encoding="utf-8") as handle:
             handle.write(text)
     except FileExistsError:
-        raise SpecError(f"{file}: is there already; choose another name") from None
+        raise SpecError(f"{file}: already exists; choose another name") from None
     except OSError as error:
         raise HostError(f"{file}: cannot be written: {error.strerror}") from None
     click.echo(file)

@@ -8,17 +8,20 @@ from dataclasses import MISSING
 
 import click
 
+from wanbench.harness.cli.terminal import show_entries
 from wanbench.workloads.parameters import Parameters, default_of
 
 UNIFORM = "N sites of one worker, all pairs alike; takes rtt, rate, jitter, loss"
 KINDS = ("algorithms", "compressors", "workloads", "profiles", "experiments", "keys", "columns")
 
 
-@click.command("list", short_help="List what a spec can name, its keys, or the columns of results.")
+@click.command("list", short_help="List algorithms, workloads, profiles, experiments, spec keys or result columns.")
 @click.argument("kind", type=click.Choice(KINDS))
-@click.option("--json", "as_json", is_flag=True, help="For machines.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def command(kind: str, as_json: bool) -> None:
-    """List what a spec can name, the keys that it can have, or the columns of results.
+    """List the names that a spec can use, the keys that it can have, or the columns of results.
+
+    Parameters of an algorithm or compressor are in parentheses, those with a default in brackets.
 
     \b
     Example:  wanbench list algorithms
@@ -27,9 +30,7 @@ def command(kind: str, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps(found, indent=1))
         return
-    width = max(len(name) for name in found)
-    for name, text in found.items():
-        click.echo(f"{name:{width}}  {text}")
+    show_entries(found)
 
 
 def _algorithms() -> dict[str, str]:
@@ -45,9 +46,10 @@ def _compressors() -> dict[str, str]:
 
 
 def _line(cls: type[Parameters]) -> str:
-    """Parameters, those with a default in brackets; what it is; where it comes from."""
+    """A sentence on its purpose, its parameters (in brackets those with a default), and its source."""
     names = [name if default_of(item) is MISSING else f"[{name}]" for name, item in cls.parameters().items()]
-    return f"({', '.join(names)})  {_first_line(cls)} [{cls.source}]"
+    takes = f" ({', '.join(names)})" if names else ""
+    return f"{_first_line(cls)}{takes} [{cls.source}]"
 
 
 def _workloads() -> dict[str, str]:

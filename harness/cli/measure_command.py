@@ -16,15 +16,16 @@ if TYPE_CHECKING:
 _FORM = "expected SRC,DST=FILE or SRC,DST@HOST"
 
 
-@click.command("measure", short_help="A profile from output of ping and iperf3, or from live hosts.")
+@click.command("measure", short_help="Make a profile from ping and iperf3 output, or from live hosts.")
 @click.argument("sources", nargs=-1, required=True, metavar="SRC,DST=FILE|SRC,DST@HOST...")
 @click.option("-o", "--output", type=click.Path(dir_okay=False, path_type=Path), required=True, help="File to write.")
-@click.option("--rate", is_flag=True, help="Of live hosts, measure the rate as well: they must run `iperf3 -s`.")
+@click.option("--rate", is_flag=True, help="Also measure the rate to live hosts, which must run `iperf3 -s`.")
 def command(sources: tuple[str, ...], output: Path, rate: bool) -> None:
-    """Write a profile of what was measured between sites, each value with its source.
+    """Write a profile from measurements between sites, each value with its source.
 
-    SRC,DST=FILE reads the output of `ping` or the JSON of `iperf3 -J`, taken on a machine at SRC towards one at DST;
-    several files may tell about the same pair. SRC,DST@HOST pings HOST, at DST, from this machine, at SRC.
+    SRC,DST=FILE reads the output of `ping` or the JSON of `iperf3 -J`, measured from a machine at SRC to one at DST.
+    Several files may describe the same pair. SRC,DST@HOST pings HOST, which is at DST, from this machine, which is at
+    SRC.
 
     \b
     Example:  wanbench measure home,london=ping.txt home,london=iperf3.json home,tokyo@203.0.113.7 -o mine.toml
@@ -36,7 +37,7 @@ def command(sources: tuple[str, ...], output: Path, rate: bool) -> None:
     if output.suffix != ".toml":
         raise SpecError(f"{output}: expected a name that ends in .toml")
     if output.exists():
-        raise SpecError(f"{output}: is there already; choose another name")
+        raise SpecError(f"{output}: already exists; choose another name")
     readings: dict[tuple[str, str], list[Reading]] = {}
     for source in sources:
         pair, found = _readings(source, rate)
@@ -50,7 +51,7 @@ def command(sources: tuple[str, ...], output: Path, rate: bool) -> None:
         load(str(output))
     except ProfileError as error:
         output.unlink()
-        raise SpecError(f"what was measured is no network: {error}") from None
+        raise SpecError(f"the measurements do not make a profile: {error}") from None
     click.echo(output)
 
 
@@ -71,5 +72,5 @@ def _readings(source: str, rate: bool) -> tuple[tuple[str, str], list[Reading]]:
     except OSError as error:
         raise SpecError(f"{file}: cannot be read: {error.strerror}") from None
     except UnicodeDecodeError:
-        raise SpecError(f"{file}: is not text in UTF-8") from None
+        raise SpecError(f"{file}: not a text file; expected UTF-8") from None
     return pair, [read(text, file.name, day)]

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import click
 
@@ -22,16 +23,19 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def spec_options(function: F) -> F:
-    """SPEC and everything that changes it."""
+    """Add SPEC and the options that change it."""
     for decorate in reversed(
         (
             click.argument("spec_source", metavar="SPEC", shell_complete=completing.specs),
             click.option("--set", "assignments", multiple=True, metavar="KEY=VALUE",
-                         help="Replace a value of the spec, e.g. --set run.repeats=1."),
+                         help="Set a value of the spec, e.g. --set run.repeats=1 or --set 'sweep.workers=[2, 4]'. "
+                              "Repeatable."),
+            click.option("--drop", multiple=True, metavar="KEY",
+                         help="Remove a key of the spec, e.g. --drop sweep.rtt. Repeatable."),
             click.option("--only", multiple=True, metavar="AXIS=VALUE",
-                         help="Keep only cells with this value, e.g. --only algorithm=ssgd. Repeatable."),
-            click.option("--testbed", help="Short for --set run.testbed=..."),
-            click.option("--emulator", help="Short for --set run.emulator=..."),
+                         help="Keep only the cells with this value, e.g. --only algorithm=ssgd. Repeatable."),
+            click.option("--testbed", help="Same as --set run.testbed=..."),
+            click.option("--emulator", help="Same as --set run.emulator=..."),
             out_option,
         )
     ):  # fmt: skip
@@ -40,7 +44,7 @@ def spec_options(function: F) -> F:
 
 
 def out_option(function: F) -> F:
-    """--out: where the folders of all runs are."""
+    """Add --out, the folder that holds the runs."""
     option = click.option(
         "--out", type=click.Path(file_okay=False, path_type=Path), default=Path("results"), show_default=True,
         help="Folder that holds the runs.",
@@ -48,7 +52,32 @@ def out_option(function: F) -> F:
     return option(function)
 
 
-def load_spec(source: str, assignments: tuple[str, ...], testbed: str | None, emulator: str | None) -> Spec:
+class SpecSource(NamedTuple):
+    """A spec as the user gave it: what errors call it, and its text."""
+
+    where: str
+    text: str
+
+
+def read_source(source: str) -> SpecSource:
+    """Read a file, a built-in experiment by name, or standard input for "-". Raises: SpecError."""
+    from wanbench.harness.spec.library import read
+
+    if source != "-":
+        return SpecSource(source, read(source))
+    try:
+        return SpecSource("<stdin>", sys.stdin.buffer.read().decode("utf-8"))
+    except UnicodeDecodeError:
+        raise SpecError("<stdin>: not text; expected TOML in UTF-8") from None
+
+
+def load_spec(
+    source: SpecSource,
+    assignments: tuple[str, ...],
+    drop: tuple[str, ...],
+    testbed: str | None,
+    emulator: str | None,
+) -> Spec:
     """The spec with overrides applied. Raises: SpecError."""
     from wanbench.harness.spec.axes import SHORT_AXES
     from wanbench.harness.spec.experiment import Spec, parse_assignment
@@ -56,14 +85,30 @@ def load_spec(source: str, assignments: tuple[str, ...], testbed: str | None, em
     changes = dict(parse_assignment(text) for text in assignments)
     given = {"run.testbed": testbed, "run.emulator": emulator}
     changes |= {key: value for key, value in given.items() if value is not None}
-    spec = Spec.load(source)
+    spec = Spec.from_toml(source.text, source.where)
+    drop += _replaced_by_profile(spec, changes)
     for key in changes:
-        swept = next((axis for axis in spec.sweep if key in {axis, SHORT_AXES.get(axis)}), None)
+        axes = (axis for axis in spec.sweep if f"sweep.{axis}" not in drop)
+        swept = next((axis for axis in axes if key in {axis, SHORT_AXES.get(axis)}), None)
         if swept is not None:
             raise SpecError(
-                f"--set {key}=...: {spec.name} sweeps it; use --only {swept}=VALUE, or --set 'sweep.{swept}=[...]'"
+                f"--set {key}=...: {spec.name} sweeps this key; add --drop sweep.{swept}, or use --only {swept}=VALUE "
+                f"or --set 'sweep.{swept}=[...]'"
             )
-    return spec.override(changes) if changes else spec
+    return spec.override(changes, "--set" if changes else "--drop", drop) if changes or drop else spec
+
+
+def _replaced_by_profile(spec: Spec, changes: Mapping[str, Any]) -> tuple[str, ...]:
+    """Keys of a uniform network that a named profile, set on the command line, replaces; each is reported."""
+    from wanbench.netprofiles.path import EFFECTS
+
+    profile = changes.get("network.profile", "uniform")
+    uniform_only = ("rtt", "rate", *(effect.key for effect in EFFECTS)) if profile != "uniform" else ()
+    keys = [f"network.{name}" for name in uniform_only if name in spec.network.model_fields_set]
+    replaced = tuple(key for key in keys if key not in changes)
+    for key in replaced:
+        click.echo(f"wanbench: {key} is dropped: {profile} has its own", err=True)
+    return replaced
 
 
 def planned(spec: Spec, source: str) -> Plan:
@@ -75,7 +120,7 @@ def planned(spec: Spec, source: str) -> Plan:
 
 
 def select(plan: Plan, only: tuple[str, ...]) -> list[Cell]:
-    """All cells of a plan, or those that `--only` keeps, with the one-worker cells they need. Raises: SpecError."""
+    """The cells that `--only` keeps, with the one-worker cells that they need. Raises: SpecError."""
     cells = list(plan.cells)
     wanted: dict[str, set[str]] = {}
     for text in only:
@@ -99,7 +144,7 @@ def select(plan: Plan, only: tuple[str, ...]) -> list[Cell]:
 
 
 def _value(cell: Cell, axis: str) -> str:
-    """What a cell has there: where only others of the spec's `include` name the axis, the spec's own value."""
+    """A cell's value of an axis; the spec's own value if only other entries of `include` set the axis."""
     from wanbench.harness.spec.axes import SHORT_AXES
 
     if axis in cell.axes:
@@ -111,10 +156,10 @@ def _value(cell: Cell, axis: str) -> str:
 
 
 def rows_of(folder: RunFolder, *, earlier: bool = False) -> list[Row]:
-    """One row a repetition; what is left out, and files that cannot be read, are named on stderr.
+    """One row per repetition. Rows that are left out, and files that cannot be read, are reported on stderr.
 
     Args:
-        earlier: also those of cells that only an earlier version of the spec had.
+        earlier: include the cells that only an earlier version of the spec had.
     """
     found = folder.read()
     for problem in found.problems:

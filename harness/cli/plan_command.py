@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from wanbench.harness.cli.options import load_spec, planned, select, spec_options
+from wanbench.harness.cli import terminal
+from wanbench.harness.cli.options import load_spec, planned, read_source, select, spec_options
 from wanbench.harness.errors import SpecError
 
 if TYPE_CHECKING:
@@ -17,14 +18,17 @@ if TYPE_CHECKING:
     from wanbench.harness.results.store import RunFolder
 
 
-@click.command("plan", short_help="The cells of an experiment, their predicted step times, and what will run.")
+@click.command("plan", short_help="Show the cells of an experiment, their predicted step times, and how long it takes.")
 @spec_options
-@click.option("--jobs", type=click.IntRange(min=1), default=6, show_default=True, help="Reps side by side, at most.")
-@click.option("--json", "as_json", is_flag=True, help="For machines.")
-@click.option("--tc", "as_tc", is_flag=True, help="Only the ip and tc commands that build each network.")
+@click.option(
+    "--jobs", type=click.IntRange(min=1), default=6, show_default=True, help="Maximum number of repetitions at a time."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.option("--tc", "as_tc", is_flag=True, help="Print only the ip and tc commands that build each network.")
 def command(
     spec_source: str,
     assignments: tuple[str, ...],
+    drop: tuple[str, ...],
     only: tuple[str, ...],
     testbed: str | None,
     emulator: str | None,
@@ -33,7 +37,10 @@ def command(
     as_json: bool,
     as_tc: bool,
 ) -> None:
-    """Show what `run` would do: every cell, the step time the law predicts, why it runs or not, how long it takes.
+    """Show what `run` would do for SPEC: a TOML file, a built-in name, or - for standard input.
+
+    Each cell has the step time that the step-time law predicts, and why it runs or not. The first line has the time
+    that the run takes.
 
     \b
     Example:  wanbench plan latency-sweep --only rtt=100ms
@@ -44,8 +51,9 @@ def command(
 
     if as_json and as_tc:
         raise SpecError("--tc and --json: choose one")
-    spec = load_spec(spec_source, assignments, testbed, emulator)
-    cells = select(planned(spec, spec_source), only)
+    source = read_source(spec_source)
+    spec = load_spec(source, assignments, drop, testbed, emulator)
+    cells = select(planned(spec, source.where), only)
     if as_tc:
         _print_tc(cells)
         return
@@ -62,7 +70,7 @@ def command(
 
 
 def _print_tc(cells: list[Cell]) -> None:
-    """Every distinct network as commands, whether or not this host can run them."""
+    """Print the commands for every distinct network, even if this host cannot run them."""
     from wanbench.harness.emulators.netem.commands import commands
     from wanbench.harness.rep.train import network_of
 
@@ -112,14 +120,15 @@ def _print(name: str, repeats: int, lines: list[dict[str, Any]], todo: int, seco
     from wanbench.harness.run.progress import clock
 
     took = "as long as the command takes" if seconds is None else f"about {clock(seconds)}"
-    click.echo(f"{name}: {len(lines)} cells x {repeats} = {len(lines) * repeats} reps; {todo} to run, {took}")
-    for text in dict.fromkeys(line["timeline"] for line in lines if line["timeline"] is not None):
-        click.echo(f"timeline: {text}")
+    text = [f"{name}: {len(lines)} cells x {repeats} = {len(lines) * repeats} reps; {todo} to run, {took}"]
+    text += [f"timeline: {each}" for each in dict.fromkeys(line["timeline"] for line in lines) if each is not None]
     width = max(len(line["cell"]) for line in lines)
-    click.echo(f"{'cell':{width}}  {'steps':>5}  {'law s/step':>10}  {'bound by':9}  to run")
+    text.append(f"{'cell':{width}}  {'steps':>5}  {'law s/step':>10}  {'bound by':9}  to run")
+    text.append("  ".join("-" * column for column in (width, 5, 10, 9, 6)))
     for line in lines:
         law = "unknown" if line["predicted_step_time_s"] is None else f"{line['predicted_step_time_s']:.3f}"
         bound = line["bound"] or "-"
-        click.echo(
+        text.append(
             f"{line['cell']:{width}}  {line['steps'] or '-':>5}  {law:>10}  {bound:9}  {line['to_run']}  {line['why']}"
         )
+    terminal.show("\n".join(text))

@@ -11,17 +11,18 @@ from wanbench.harness.cli.options import out_option
 from wanbench.harness.errors import CellsFailed, SpecError
 
 
-@click.command("record", short_help="Measure a paper's experiments and keep what its figures need.")
+@click.command("record", short_help="Measure a paper's experiments and store what its figures need.")
 @click.argument("name", metavar="PAPER", shell_complete=completing.papers)
-@click.option("--only", multiple=True, metavar="RUN", help="Of its experiments, only this one. Repeatable.")
-@click.option("--fresh", is_flag=True, help="Throw earlier results of these experiments away.")
-@click.option("--keep", is_flag=True, help="Keep results that other code measured.")
-@click.option("--jobs", type=click.IntRange(min=1), help="Repetitions side by side at most.")
+@click.option("--only", multiple=True, metavar="RUN", help="Only this experiment of the paper. Repeatable.")
+@click.option("--fresh", is_flag=True, help="Delete earlier results of these experiments.")
+@click.option("--keep", is_flag=True, help="Keep results that were measured with other code.")
+@click.option("--jobs", type=click.IntRange(min=1), help="Maximum number of repetitions at a time.")
 @out_option
 def command(name: str, only: tuple[str, ...], fresh: bool, keep: bool, jobs: int | None, out: Path) -> None:
-    """Run the experiments of PAPER (what is finished under --out is not run again), record them, draw the figures.
+    """Run the experiments of PAPER, record them and draw the figures.
 
-    Recordings and figures go to results/reference/. Some experiments are emulated and take minutes.
+    Repetitions that are finished under --out are not run again. Recordings and figures are written to
+    results/reference/. Some experiments are emulated and take minutes.
 
     \b
     Example:  wanbench record dts --only dts-latency
@@ -44,7 +45,7 @@ def command(name: str, only: tuple[str, ...], fresh: bool, keep: bool, jobs: int
         spec, folder = Spec.load(run), RunFolder(out / run)
         tally = measure_all(planned(spec, run), folder, text=read(run), jobs=jobs, fresh=fresh, keep=keep, draw=False)
         if tally.failed:
-            raise CellsFailed(f"{folder.path}: {len(tally.failed)} repetitions failed; nothing of it is recorded")
+            raise CellsFailed(f"{folder.path}: {len(tally.failed)} repetitions failed, so it is not recorded")
         click.echo(record(folder, REFERENCE / run, wanted_evidence(paper, run)).path)
     for path in draw_paper(paper, REFERENCE, REFERENCE / name):
         click.echo(path)

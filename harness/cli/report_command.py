@@ -11,16 +11,18 @@ from wanbench.harness.cli.options import out_option, rows_of
 from wanbench.harness.errors import HostError
 
 
-@click.command("report", short_help="One page of a run, to look at and to pass on.")
+@click.command("report", short_help="Write one HTML page about a run, to read and to share.")
 @click.argument("run_source", metavar="[RUN]", required=False, shell_complete=completing.runs)
-@click.option("-o", "--to", type=click.Path(dir_okay=False, path_type=Path), help="Where to; default: RUN/report.html.")
+@click.option(
+    "-o", "--to", type=click.Path(dir_okay=False, path_type=Path), help="File to write; default: RUN/report.html."
+)
 @out_option
 def command(run_source: str | None, to: Path | None, out: Path) -> None:
     """Write one self-contained HTML page of RUN (a folder, or a name under --out; default: the latest).
 
-    The best algorithm of every network comes first, then figures with their values, a table of all cells to sort and
-    filter, what speaks against publishing, failures with the end of their logs, the environment and the spec. The page
-    loads nothing from anywhere and prints well. Its path is printed.
+    The page shows the best algorithm of every network, figures with their values, a table of all cells to sort and
+    filter, problems that forbid publishing, failures with the end of their logs, the environment and the spec. It
+    needs no network and can be printed. The command prints its path.
 
     \b
     Example:  wanbench report latency-sweep -o report.html

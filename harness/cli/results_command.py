@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from wanbench.harness.cli import completing
+from wanbench.harness.cli import completing, terminal
 from wanbench.harness.cli.options import out_option, rows_of
 from wanbench.harness.errors import SpecError
 
@@ -21,15 +21,17 @@ _FORMATS = ("table", "pivot", "md", "csv", "json", "parquet")
 @click.command("results", short_help="Show the results of a run.")
 @click.argument("run_source", metavar="[RUN]", required=False, shell_complete=completing.runs)
 @click.option("--format", "form", type=click.Choice(_FORMATS), default="table", show_default=True)
-@click.option("--sort", metavar="COLUMN", help="Of a table: step_time_s, scalability, ...; -COLUMN: largest first.")
-@click.option("--all", "earlier", is_flag=True, help="Also repetitions of earlier versions of the spec.")
+@click.option(
+    "--sort", metavar="COLUMN", help="Sort a table by step_time_s, scalability, ...; -COLUMN puts the largest first."
+)
+@click.option("--all", "earlier", is_flag=True, help="Include repetitions of earlier versions of the spec.")
 @out_option
 def command(run_source: str | None, form: str, sort: str | None, earlier: bool, out: Path) -> None:
-    """Show RUN (a folder, or a name under --out; default: the latest): what is finished, and what failed and why.
+    """Show what is finished in RUN (a folder, or a name under --out; default: the latest), and what failed and why.
 
-    table and pivot open with the decision: the best algorithm of every network, its speed, what it costs in accuracy
-    and in bytes; then what changed when, where the network did. Then they show one entry a cell; md shows the entries
-    alone. csv, json and parquet have one object a repetition. With parquet the path of the file is printed.
+    table and pivot start with the best algorithm of every network: its speed, and its cost in accuracy and bytes. If
+    the network changed over time, they then list the changes. After that they show one entry per cell; md shows only
+    these entries. csv, json and parquet have one object per repetition. parquet prints the path of its file.
 
     \b
     Example:  wanbench results latency-sweep --format pivot
@@ -56,7 +58,11 @@ def command(run_source: str | None, form: str, sort: str | None, earlier: bool, 
         if form in ("table", "pivot") and not earlier
         else ""
     )
-    click.echo(f"{opening}\n{text}".lstrip(), nl=False)
+    whole = f"{opening}\n{text}".lstrip()
+    if form in ("table", "pivot"):
+        terminal.show(whole.removesuffix("\n"))
+    else:
+        click.echo(whole, nl=False)
     click.echo(_state(folder.path.name, rows), err=True)
 
 

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import shlex
 import signal
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from wanbench.harness.cli.options import load_spec, planned, select, spec_options
+from wanbench.harness.cli import terminal
+from wanbench.harness.cli.options import load_spec, planned, read_source, select, spec_options
 from wanbench.harness.errors import CellsFailed, Interrupted, SpecError
+
+if TYPE_CHECKING:
+    from wanbench.harness.results.store import RunFolder
 
 
 @click.command("run", short_help="Run an experiment; run it again to resume.")
@@ -16,14 +22,15 @@ from wanbench.harness.errors import CellsFailed, Interrupted, SpecError
 @click.option(
     "--jobs",
     type=click.IntRange(min=1),
-    help="Reps side by side, at most; default: what the processors carry, up to 6.",
+    help="Maximum number of repetitions at a time; default: as many as the processors can carry, up to 6.",
 )
-@click.option("--fresh", is_flag=True, help="Throw earlier results of this experiment away.")
-@click.option("--keep", is_flag=True, help="Keep results that other code measured.")
-@click.option("--no-figures", is_flag=True, help="Measure only.")
+@click.option("--fresh", is_flag=True, help="Delete earlier results of this experiment.")
+@click.option("--keep", is_flag=True, help="Keep results that were measured with other code.")
+@click.option("--no-figures", is_flag=True, help="Do not draw figures.")
 def command(
     spec_source: str,
     assignments: tuple[str, ...],
+    drop: tuple[str, ...],
     only: tuple[str, ...],
     testbed: str | None,
     emulator: str | None,
@@ -33,12 +40,15 @@ def command(
     keep: bool,
     no_figures: bool,
 ) -> None:
-    """Run the experiment SPEC (a TOML file or a built-in name). Finished repetitions are not run again.
+    """Run the experiment SPEC: a TOML file, a built-in name, or - for standard input.
+
+    Finished repetitions are not run again, so the same command resumes an interrupted run. The last line on stdout is
+    the run's folder. Progress, the best algorithm of every network and the next commands are printed on stderr.
 
     \b
-    Example:  wanbench run latency-sweep --set run.repeats=1 --only algorithm=ssgd --only rtt=100ms
-
-    The last line on stdout is the run's folder.
+    Example:  wanbench run smoke
+              wanbench run latency-sweep --set run.repeats=1 --only algorithm=ssgd --only rtt=100ms
+              wanbench run latency-sweep --set network.profile=world4 --drop sweep.rtt --set 'sweep.workers=[2, 4]'
     """
     if fresh and keep:
         raise SpecError("--fresh and --keep: choose one")
@@ -46,20 +56,50 @@ def command(
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.default_int_handler)
     try:
-        spec = load_spec(spec_source, assignments, testbed, emulator)
-        plan = planned(spec, spec_source)
+        source = read_source(spec_source)
+        spec = load_spec(source, assignments, drop, testbed, emulator)
+        plan = planned(spec, source.where)
         cells = select(plan, only)
 
         from wanbench.harness.api import measure_all
         from wanbench.harness.results.store import RunFolder
-        from wanbench.harness.spec.library import read
 
-        folder, text = RunFolder(out / spec.name), read(spec_source)
+        folder = RunFolder(out / spec.name)
         draw = not no_figures
-        tally = measure_all(plan, folder, cells=cells, text=text, jobs=jobs, fresh=fresh, keep=keep, draw=draw)
+        tally = measure_all(plan, folder, cells=cells, text=source.text, jobs=jobs, fresh=fresh, keep=keep, draw=draw)
     except KeyboardInterrupt:
         raise Interrupted("interrupted; finished repetitions are kept; the same command continues") from None
+    if tally.ok or not tally.failed:
+        _conclude(folder, out)
     click.echo(folder.path)
     if tally.failed:
-        names = ", ".join(dict.fromkeys(tally.failed))
-        raise CellsFailed(f"{len(tally.failed)} repetitions have no valid result: {names}")
+        raise CellsFailed(_missing(folder, tally.failed))
+
+
+def _conclude(folder: RunFolder, out: Path) -> None:
+    """Report the best algorithm of every network, and the commands to use next."""
+    from wanbench.harness.show.headline import headline
+
+    decision = headline(folder.rows())
+    if not decision:
+        return
+    elsewhere = "" if out == Path("results") else f" --out {shlex.quote(str(out))}"
+    name = shlex.quote(folder.name) + elsewhere
+    terminal.show(f"\n{decision}", err=True)
+    click.echo(f"Next: wanbench report {name}                  figures and tables on one page", err=True)
+    click.echo(f"      wanbench results {name} --format pivot  scalability by algorithm", err=True)
+    click.echo(f"      wanbench verify {name}                  may these numbers be published?", err=True)
+
+
+def _missing(folder: RunFolder, failed: list[str]) -> str:
+    """Name the cells without a valid result, and what to do about them."""
+    statuses = {str(row["cell"]): row["status"] for row in folder.rows()}
+    invalid = [cell for cell in dict.fromkeys(failed) if statuses.get(cell) == "invalid"]
+    broken = [cell for cell in dict.fromkeys(failed) if cell not in invalid]
+    count = "1 repetition has" if len(failed) == 1 else f"{len(failed)} repetitions have"
+    parts = [f"{count} no valid result"]
+    if broken:
+        parts.append(f"failed: {', '.join(broken)} (logs: {folder.path}/cells/CELL/)")
+    if invalid:
+        parts.append(f"invalid, because this host could not keep up: {', '.join(invalid)} (try --jobs 1)")
+    return "; ".join(parts) + "; the same command runs only these again"

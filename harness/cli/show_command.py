@@ -8,18 +8,18 @@ from typing import Any
 
 import click
 
-from wanbench.harness.cli import completing
+from wanbench.harness.cli import completing, terminal
 from wanbench.harness.cli.list_command import UNIFORM
 from wanbench.harness.errors import SpecError
 from wanbench.workloads import parameters
 
 
-@click.command("show", short_help="Show one algorithm, compressor, workload, profile or experiment.")
+@click.command("show", short_help="Show one algorithm, compressor, workload, profile or experiment in full.")
 @click.argument("kind", type=click.Choice(["algorithm", "compressor", "workload", "profile", "experiment"]))
 @click.argument("name", shell_complete=completing.shown)
-@click.option("--json", "as_json", is_flag=True, help="For machines.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def command(kind: str, name: str, as_json: bool) -> None:
-    """Show NAME in full: equations of an algorithm, values of a profile with their sources, the text of an experiment.
+    """Show NAME in full: an algorithm's equations, a profile's values with their sources, an experiment's text.
 
     \b
     Example:  wanbench show profile world4
@@ -35,7 +35,12 @@ def command(kind: str, name: str, as_json: bool) -> None:
         text, data = show[kind](name)
     except ValueError as error:
         raise SpecError(str(error)) from None
-    click.echo(json.dumps(data, indent=1) if as_json else text.rstrip())
+    if as_json:
+        click.echo(json.dumps(data, indent=1))
+    elif kind == "experiment":
+        click.echo(text.rstrip())  # a TOML file to copy
+    else:
+        terminal.show(text.rstrip())
 
 
 def _algorithm(name: str) -> tuple[str, object]:
@@ -44,7 +49,7 @@ def _algorithm(name: str) -> tuple[str, object]:
 
     found = registry.find(name)
     data = parameters.describe(found) | {"kind": name}
-    if found is not Algorithm:  # alone, nobody is missed
+    if found is not Algorithm:  # the base class trains alone and misses no peer
         data["without_a_peer"] = found.without_a_peer
     return _documented(found, data)
 
@@ -56,7 +61,7 @@ def _compressor(name: str) -> tuple[str, object]:
 
 
 def _documented(cls: type[parameters.Parameters], data: dict[str, Any]) -> tuple[str, object]:
-    """What it says of itself, a table of its parameters, its source, and its module's equations."""
+    """The docstring, a table of the parameters, the source, and the equations of the module."""
     doc, module = inspect.getdoc(cls) or "", inspect.getdoc(inspect.getmodule(cls)) or ""
     facts = [f"{key.replace('_', ' '):16}{_word(data[key])}" for key in data if key not in {"kind", "parameters"}]
     rows = [("parameter", "type", "default", "in the paper")] if data["parameters"] else []
@@ -96,7 +101,7 @@ def _profile(name: str) -> tuple[str, object]:
     from wanbench.netprofiles import load
     from wanbench.netprofiles.describe import describe, render
 
-    if name == "uniform":  # has no values but those of a spec
+    if name == "uniform":  # its values come from a spec
         return f"uniform: {UNIFORM}", {"name": name, "description": UNIFORM}
     profile = load(name)
     return render(profile), describe(profile)

@@ -1,12 +1,13 @@
-"""One repetition of a command's cell with its user looking on: `wanbench exec`."""
+"""One repetition of a command while the user watches: `wanbench exec`."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import math
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 from wanbench.harness.emulators.base import EmulatorError
 from wanbench.harness.errors import CellsFailed, HostError, RepFailed, SpecError
@@ -18,20 +19,21 @@ from wanbench.harness.rep.train import group_of
 from wanbench.harness.results.columns import Row
 from wanbench.harness.results.store import RunFolder
 from wanbench.harness.run.manifest import code_hash
+from wanbench.harness.run.progress import brief
 from wanbench.harness.run.session import control_folder
 from wanbench.harness.testbeds import contained, opened
 from wanbench.harness.testbeds.base import EmulatedSlot, FolderMount, Slot, WorkerDied
 
-_WHERE_IN_A_CONTAINER = "; it must be in the image, or below a folder that is mounted: the current one, or --mount"
+_WHERE_IN_A_CONTAINER = "; it must be in the image or in a mounted folder: the current one, or one given with --mount"
 
 
 @dataclass(frozen=True)
 class Own:
-    """What a program has that no spec says.
+    """Settings of a program that no spec has.
 
     Attributes:
-        cwd: working folder. environment: beside what torchrun would set.
-        mounts: folders of the host that containers see. gpus: of each worker, as `Group` has them.
+        cwd: working folder. environment: variables in addition to those that torchrun sets.
+        mounts: folders of the host that containers see. gpus: those of each worker, as in `Group`.
     """
 
     cwd: Path
@@ -40,29 +42,29 @@ class Own:
     gpus: tuple[str, ...] = ()
 
     def fitted(self, program: Program) -> Program:
-        """The program with all this; nobody asks for its steps, so that it may make none."""
+        """The program with these settings. Its steps are not counted, so it need not have any."""
         return replace(program, cwd=self.cwd, environment=self.environment, gpus=self.gpus, steps=None, hook=False)
 
 
 def attend(cell: CommandCell, own: Own, folder: RunFolder, say: Callable[[str], None]) -> int:
-    """Run the program to its end, its output copied to ours; returns its status, 128 + n after signal n.
+    """Run the program to its end, copy its output to ours, and return its status (128 + n after signal n).
 
-    SIGINT and SIGTERM are passed on to all processes; what has not ended ten seconds later is killed. So is
-    everything else when one process fails.
+    SIGINT and SIGTERM are passed on to all processes. Processes that still run ten seconds later are killed, as are
+    all others when one process fails.
 
     Args:
-        folder: takes the row, as that of any run. say: one line for the user.
+        folder: receives the row, as in any run. say: prints one line for the user.
 
     Raises:
-        HostError: the testbed or the emulator does not start. CellsFailed: it ended under the program.
-        SpecError: there is no such program where the workers are.
+        HostError: the testbed or the emulator does not start. CellsFailed: it ended while the program ran.
+        SpecError: the workers cannot find the program.
     """
     in_containers = contained(cell.testbed)
     with control_folder() as control, closing(opened(cell.testbed, control)) as testbed:
         slot = testbed.open_slot(cell.emulator or "")
         part = folder.begin(cell, 0)
         try:
-            row, ended = _measured(cell, own, slot, part, control, say)
+            row, ended, reported = _measured(cell, own, slot, part, control, say)
         except WorkerDied as error:
             if error.kind == "ProgramError":
                 raise SpecError(f"{error}{_WHERE_IN_A_CONTAINER if in_containers else ''}") from None
@@ -70,7 +72,7 @@ def attend(cell: CommandCell, own: Own, folder: RunFolder, say: Callable[[str], 
                 raise HostError(str(error)) from None
             raise CellsFailed(f"{error}; the program was ended") from None
         except TimeoutError:
-            raise HostError("a worker does not answer") from None
+            raise HostError("a worker does not answer; run the command again") from None
         except (EmulatorError, RepFailed) as error:
             raise CellsFailed(f"{error}; the program was ended") from None
     row["run"], row["code"] = folder.name, code_hash(cell)
@@ -78,18 +80,54 @@ def attend(cell: CommandCell, own: Own, folder: RunFolder, say: Callable[[str], 
         folder.finish(cell, 0, part, row)
     else:
         folder.fail(cell, 0, part, {"row": row, "log_tail": []})
-        say(f"{row['status']}: {row['reason']}")
-    say(f"{row['step_time_s'] or 0:.1f} s, {(row['wire_bytes'] or 0) / 1e6:.1f} MB on the wire; {folder.path}")
+        new = "; ".join(reason for reason in (row["reason"] or "").split("; ") if reason not in reported)
+        if row["status"] == "failed":
+            say(f"failed: {new}")
+        elif new:
+            say(f"warning: `verify` refuses these times: {brief(new)}; close other programs and run it again")
+    say(f"{row['step_time_s'] or 0:.1f} s, {_size(row['wire_bytes'] or 0)} on the wire; {folder.path}")
     return ended.code
+
+
+def _size(count: int) -> str:
+    """Bytes in a unit of which there are at least one tenth."""
+    unit, scale = next(((u, s) for u, s in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)) if count >= s / 10), ("bytes", 1))
+    return f"{count / scale:.1f} {unit}" if scale > 1 else f"{count} bytes"
+
+
+def differences(report: Mapping[str, Any], emulator: str | None) -> Iterator[str]:
+    """How the network differs from its profile, in at most two lines: rates that are not reached, and all else.
+
+    Args:
+        report: of the probe. emulator: its name.
+    """
+    others: list[str] = []
+    missed: list[tuple[float, float]] = []
+    for row in filter(None, [*report["rows"], report["shared_up"]]):
+        rate, measured = row["rate_mbit"], row["measured_rate_mbit"]
+        below = rate is not None and measured is not None and measured < rate
+        about_rate = [reason for reason in row["reasons"] if below and ": rate " in reason]
+        missed += [(measured, rate)] if about_rate else []
+        others += [reason for reason in row["reasons"] if reason not in about_rate]
+    if missed:
+        measured, rate = min(missed, key=lambda pair: pair[0] / pair[1])
+        yield (
+            f"note: {emulator} does not reach the profile's rates on this host ({measured:.3g} of {rate:.5g} Mbit/s), "
+            f"so `verify` refuses this run; for rates that it reaches, use --rate-scale "
+            f"{10.0 ** math.floor(math.log10(measured / rate)):g}"
+        )
+    if others:
+        yield f"warning: the network is not as configured, so `verify` refuses this run: {brief('; '.join(others))}"
 
 
 def _measured(
     cell: CommandCell, own: Own, slot: Slot, part: Path, control: Path, say: Callable[[str], None]
-) -> tuple[Row, Ended]:
-    """The network, idle, and then the program on it."""
+) -> tuple[Row, Ended, list[str]]:
+    """Probe the idle network, then run the program on it. Also return what was wrong with the network."""
     group = replace(group_of(cell, own.mounts), gpus=own.gpus if contained(cell.testbed) else ())
     report = probe_cell(cell, slot, group) if cell.workers > 1 else None
-    for reason in report["reasons"] if report else ():
-        say(f"warning: {reason}")
+    for line in differences(report, cell.emulator) if report else ():
+        say(line)
     attended = command.Attended(say, group, own.fitted)
-    return command.run(cell, 0, cast(EmulatedSlot, slot), part, control, report, attended)
+    row, ended = command.run(cell, 0, cast(EmulatedSlot, slot), part, control, report, attended)
+    return row, ended, report["reasons"] if report else []

@@ -10,18 +10,18 @@ from wanbench.harness.emulators import choice
 
 
 class ThisHost:
-    """The host that runs, as `plan.auto.Host`."""
+    """This host, as a `plan.auto.Host`."""
 
     def testbed(self) -> str:
-        """Containers where some wait for us, else network namespaces."""
+        """docker if containers already wait for a run, else netns."""
         return testbeds.chosen()
 
     def emulator(self, testbed: str) -> str:
-        """netem where the kernel has it and this user may use it, else the relay."""
+        """netem if the kernel has it and this user may use it, else relay."""
         return choice.chosen(testbeds.home_of(testbed))[0]
 
 
 def explained(auto: Mapping[str, Any]) -> Iterator[str]:
-    """Which emulator `auto` became, and why, a line for each testbed."""
+    """Yield one line per testbed: the emulator that `auto` chose, and why."""
     for testbed, emulator in auto.get("emulator", {}).items():
         yield f"emulator {emulator}: {choice.chosen(testbeds.home_of(testbed))[1]}"

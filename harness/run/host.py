@@ -1,4 +1,4 @@
-"""What this host can do, and what an earlier run may have left on it."""
+"""Checks of this host before a run, and leftovers of earlier runs."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ from wanbench.workloads.data.errors import WorkloadError
 from wanbench.workloads.registry import check_data
 
 _OWNER = "owner.json"
-_WORKER_BYTES = 120 << 20  # private memory of a worker beside its vectors, generous
-_PROGRAM_BYTES = 16 << 20  # of an interpreter without anything
-_SIMULATED_BYTES = 256 << 10  # of a simulated worker: its stack, its rows, its share of a round of messages
+_WORKER_BYTES = 120 << 20  # private memory of a worker in addition to its vectors; generous
+_PROGRAM_BYTES = 16 << 20  # of a bare interpreter
+_SIMULATED_BYTES = 256 << 10  # of a simulated worker: stack, rows, its share of a round of messages
 _VECTORS = 4  # parameters, momentum, gradient, accumulator
 
 
 def check_host(cells: Iterable[Cell]) -> None:
-    """Refuse early, in one line, what cannot work.
+    """Refuse cells that cannot run here, before anything is measured.
 
     Raises:
-        HostError: this host cannot do it. SpecError: a command or a data set is not there.
+        HostError: this host cannot run them. SpecError: a command or a data set does not exist.
     """
     cells = list(cells)
     _check_data(cells)
@@ -57,7 +57,7 @@ def check_host(cells: Iterable[Cell]) -> None:
 
 
 def _check_data(cells: Iterable[Cell]) -> None:
-    """Every data set is there and in its format, and can be shown to containers."""
+    """Check that every data set exists in its format, and that containers can see it. Raises: SpecError."""
     trained = {cell.task.model_dump_json(): cell for cell in cells if isinstance(cell, TrainingCell)}
     for cell in trained.values():
         try:
@@ -69,22 +69,22 @@ def _check_data(cells: Iterable[Cell]) -> None:
 
 
 def _check_command(cell: CommandCell) -> None:
-    """The program is there, or its folder can be shown to containers."""
+    """Check that the program exists, or that containers can see its folder. Raises: SpecError."""
     if testbeds.contained(cell.testbed):
-        _check_shown(cell.folder.resolve(), "workload.command", "the folder that it runs in")
+        _check_shown(cell.folder.resolve(), "workload.command", "its working folder")
     else:
         check_there(cell.command[0], cell.folder, "workload.command: ")
 
 
 def _check_shown(folder: Path, key: str, what: str) -> None:
     if testbeds.adopted() is not None:
-        raise SpecError(f"{key}: containers that are there already do not see {what}")
+        raise SpecError(f"{key}: containers that already run cannot see {what}")
     current(folder)
 
 
 def memory_bytes(cell: Cell) -> int:
-    """Memory that a cell's workers need: vectors, and two copies of every message in flight and of the next."""
-    if isinstance(cell, CommandCell):  # and what it makes for itself, which only it knows
+    """Memory for the workers of a cell: vectors, and two copies of each message in flight and of the next one."""
+    if isinstance(cell, CommandCell):  # in addition to what the program itself allocates, which is unknown
         return cell.workers * (_WORKER_BYTES + cell.processes * _PROGRAM_BYTES)
     assert isinstance(cell, TrainingCell)
     model = cell.workload.message_bytes
@@ -107,11 +107,11 @@ def write_owner(folder: Path) -> None:
 
 
 def stale_folders() -> list[Path]:
-    """Control folders whose owner is gone. Others' folders, and those without our mark, are left alone."""
+    """Control folders whose owner is gone, without folders of other users and folders without our mark."""
     found = []
     for folder in Path(tempfile.gettempdir()).glob("wanbench-*"):
         try:
-            # What somebody else has put there, such as a pipe, is not even opened.
+            # Files of other users, such as a pipe, are not opened.
             if folder.lstat().st_uid != os.geteuid() or not stat.S_ISREG((folder / _OWNER).lstat().st_mode):
                 continue
             if owner.is_gone(json.loads((folder / _OWNER).read_text())):
@@ -122,7 +122,7 @@ def stale_folders() -> list[Path]:
 
 
 def sweep_stale() -> list[Path]:
-    """Remove what `stale_folders` lists."""
+    """Remove the folders that `stale_folders` lists, and return them."""
     found = stale_folders()
     for folder in found:
         shutil.rmtree(folder, ignore_errors=True)

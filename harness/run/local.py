@@ -1,8 +1,8 @@
-"""Executes repetitions in slots, side by side: `submit(task) -> Future`, nothing more.
+"""Executes repetitions in slots, side by side. The interface is `submit(task) -> Future`.
 
-State lives in the run folder, never here. Slots stay open for the whole run, and the one that was used last is used
-next: its workers are there. The emulator that a slot starts is tied to the life of the thread that started it, so
-threads live as long as the engine.
+All state is in the run folder. Slots stay open for the whole run, and the slot that was used last is used next, because
+its workers already run. The emulator of a slot ends with the thread that started it, so threads live as long as the
+engine.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 
 class Kind(NamedTuple):
-    """What a repetition runs on, by name."""
+    """Names of the testbed and the emulator that a repetition runs on."""
 
     testbed: str
     emulator: str | None
@@ -32,8 +32,8 @@ class LocalEngine:
     """Slots on this host.
 
     Args:
-        open_testbed: starts the testbed of a name; called once for each name, closed with the engine.
-        slots: how many repetitions may run at a time.
+        open_testbed: starts a testbed by name; called once per name. The testbed is closed with the engine.
+        slots: maximum number of repetitions at a time.
     """
 
     def __init__(self, open_testbed: Callable[[str], Testbed], slots: int) -> None:
@@ -63,7 +63,7 @@ class LocalEngine:
         return future
 
     def close(self) -> None:
-        """Kill what is running and remove everything. Running tasks end with an error nobody reads."""
+        """Kill running tasks and remove everything. Their errors are not reported."""
         for testbed in self._testbeds.values():
             testbed.kill()
         for _ in self._threads:

@@ -1,4 +1,4 @@
-"""What a run was made with: machine, kernel, versions, code."""
+"""The environment of a run: machine, kernel, versions, code."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from wanbench.harness.plan.cell import Cell, CommandCell, TrainingCell
 from wanbench.harness.spec.command import files
 
 _ROOT = Path(__file__).resolve().parents[2]
-# What influences a measurement; drawing and printing do not.
+# Code that influences a measurement. Code that draws or prints does not.
 _MEASURING = (
     "workloads/**/*.py",
     "netprofiles/*.py",
@@ -43,7 +43,7 @@ def _own_hash() -> str:
 def code_hash(cell: Cell) -> str:
     """Hash of the code that measures a cell: ours, torch's version, and the user's algorithm or model file.
 
-    Of a command all files that it names belong to it.
+    For a command, it covers all files that the command names.
     """
     digest = hashlib.sha256(_own_hash().encode())
     if isinstance(cell, CommandCell):
@@ -65,7 +65,7 @@ def _content(path: Path, mtime_ns: int, size: int) -> bytes:
 
 
 def manifest(cells: Iterable[Cell]) -> dict[str, Any]:
-    """Facts about this host and this program, for the run folder."""
+    """Facts about this host and this program, stored in the run folder."""
     return {
         "schema": 1,
         "argv": sys.argv,
@@ -82,7 +82,7 @@ def manifest(cells: Iterable[Cell]) -> dict[str, Any]:
 
 
 def cpu_model() -> str | None:
-    """What /proc/cpuinfo calls the processor."""
+    """The name of the processor in /proc/cpuinfo."""
     for line in (_read("/proc/cpuinfo") or "").splitlines():
         if line.startswith("model name"):
             return line.partition(":")[2].strip()
@@ -90,7 +90,7 @@ def cpu_model() -> str | None:
 
 
 def _git_revision() -> str | None:
-    """The revision of the code, None outside a checkout or without git."""
+    """The revision of the code; None outside a checkout or without git."""
     command = ["git", "-C", str(_ROOT), "describe", "--always", "--dirty", "--abbrev=12"]
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=5)

@@ -1,4 +1,4 @@
-"""What a run says while it goes on: a bar with an ETA on a terminal, one plain line per event elsewhere.
+"""Progress of a run: a bar with the remaining time on a terminal, one plain line per event elsewhere.
 
 Everything goes to stderr; stdout is data.
 """
@@ -8,58 +8,59 @@ from __future__ import annotations
 import os
 import sys
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn
+if TYPE_CHECKING:
+    from rich.progress import Progress
 
 _MOST_REASONS = 3
 
 
 def brief(reason: str) -> str:
-    """The first of many reasons, which stand in the row, all of them."""
+    """The first few reasons, and the number of the others. The row has all of them."""
     reasons = reason.split("; ")
     more = len(reasons) - _MOST_REASONS + 1
     return reason if more <= 1 else f"{'; '.join(reasons[: _MOST_REASONS - 1])}; and {more} more"
 
 
 class Reporter:
-    """Tells the user how a run goes on."""
+    """Reports the progress of a run to the user."""
 
     def __init__(self, total: int) -> None:
         self.total = total
         self.done = 0
-        self._console = Console(stderr=True, highlight=False, no_color="NO_COLOR" in os.environ)
         self._bar: Progress | None = None
         self._task: Any = None
         self._ready_at = 0.0
-        if self._console.is_terminal and total:
-            columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[eta]}"))
-            self._bar = Progress(*columns, console=self._console, transient=True)
+        if sys.stderr.isatty() and total:
+            from rich.console import Console
+            from rich.progress import BarColumn, Progress, TextColumn
+
+            console = Console(stderr=True, highlight=False, no_color="NO_COLOR" in os.environ)
+            self._bar = Progress(BarColumn(), TextColumn("{task.fields[eta]}"), console=console, transient=True)
             self._task = self._bar.add_task("", total=total, eta="")
             self._bar.start()
 
     def say(self, line: str) -> None:
-        """One line."""
+        """Print one line."""
         if self._bar is not None:
             self._bar.console.print(line, markup=False, soft_wrap=True)
         else:
             print(line, file=sys.stderr, flush=True)
 
     def finished(self, line: str) -> None:
-        """A repetition has a result."""
+        """Report the result of a repetition."""
         self.done += 1
         self.say(f"[{self.done:>{len(str(self.total))}}/{self.total}] {line}{self._eta_suffix()}")
         self._refresh()
 
-    def eta(self, seconds: float, running: int) -> None:
-        """How long the rest will take, and how many repetitions run now."""
+    def eta(self, seconds: float) -> None:
+        """Update the remaining time."""
         self._ready_at = time.monotonic() + seconds
-        self._running = running
         self._refresh()
 
     def close(self) -> None:
-        """Take the bar away."""
+        """Remove the bar."""
         if self._bar is not None:
             self._bar.stop()
             self._bar = None
@@ -73,11 +74,11 @@ class Reporter:
     def _refresh(self) -> None:
         if self._bar is not None:
             text = f"{self.done}/{self.total} reps, about {self._left()} left"
-            self._bar.update(self._task, completed=self.done, description="", eta=text)
+            self._bar.update(self._task, completed=self.done, eta=text)
 
 
 def clock(seconds: float) -> str:
-    """Seconds as people say them: 45 s, 3 min 20 s, 2 h 05 min."""
+    """Seconds in readable units: 45 s, 3 min 20 s, 2 h 05 min."""
     whole = round(seconds)
     if whole < 90:
         return f"{whole} s"

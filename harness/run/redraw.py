@@ -1,4 +1,4 @@
-"""Redraws the figures while results come in, in a process of the lowest priority."""
+"""Redraws the figures while results come in, in a process with the lowest priority."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _EVERY_S = 20.0
 
 
 class Redrawer:
-    """Starts at most one drawing process at a time, and not too often: drawing takes a processor's second."""
+    """Starts at most one drawing process at a time, with pauses: drawing takes a second of processor time."""
 
     def __init__(self, run_folder: Path) -> None:
         self._folder = run_folder
@@ -22,7 +22,7 @@ class Redrawer:
         self._last = time.monotonic()
 
     def changed(self) -> None:
-        """There is a new result."""
+        """Redraw the figures for a new result, unless they were redrawn just now."""
         if self._process is not None and self._process.poll() is None:
             return
         if time.monotonic() - self._last < _EVERY_S:
@@ -46,6 +46,6 @@ class Redrawer:
 
 
 def _modest(parent: int) -> None:
-    """In the child: lowest priority, and gone with the run."""
+    """Give this child process the lowest priority, and end it with the run."""
     die_with_parent(parent)
     os.nice(19)

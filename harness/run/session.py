@@ -1,4 +1,4 @@
-"""Executes the cells of an experiment that are not finished yet. Running again is resuming."""
+"""Executes the cells of an experiment that are not finished yet. Running it again resumes it."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Item:
 
 @dataclass
 class Tally:
-    """What became of the repetitions of this invocation."""
+    """Outcome of the repetitions of this invocation."""
 
     ok: int = 0
     failed: list[str] = field(default_factory=list)
@@ -61,12 +61,12 @@ class Tally:
 def execute(todo: list[Item], folder: RunFolder, slots: int, cores: int, say: Reporter, *, draw: bool = True) -> Tally:
     """Measure every repetition of `todo`.
 
-    Repetition is the outer loop and the cell the inner one, so slow drift hits all cells alike. One-worker
-    cells, probes and second tries have the host to themselves; the rest runs side by side as far as the
-    processors carry it.
+    The outer loop is over repetitions and the inner loop over cells, so slow drift affects all cells alike. One-worker
+    cells, probes and second tries run alone on the host. All others run side by side, as many as the processors can
+    carry.
 
     Args:
-        slots: repetitions at a time, at most. cores: processors to share among them.
+        slots: maximum number of repetitions at a time. cores: number of processors.
         draw: redraw the figures as results come in.
 
     Raises:
@@ -100,7 +100,7 @@ def pending(cells: list[Cell], repeats: int, folder: RunFolder) -> list[Item]:
 
 
 class _Session:
-    """One invocation: the engine and what is known so far."""
+    """One invocation: the engine, and the results so far."""
 
     def __init__(
         self,
@@ -119,15 +119,15 @@ class _Session:
         self.cores, self.slots = cores, slots
         self.rows = folder.rows()  # of earlier invocations and of this one
         self.probes: dict[_Network, Mapping[str, Any]] = {}
-        self.lasted_s: list[float] = []  # of commands
+        self.lasted_s: list[float] = []  # durations of commands
         self.again: list[Item] = []  # invalid at the first try
 
     def run(self, todo: list[Item]) -> None:
-        """Everything; what was doubtful the first time is probed and measured again, alone, at the end."""
+        """Run everything. Networks and repetitions that fail a check are tried again at the end, alone on the host."""
         self._side_by_side([item for item in todo if simulated(_kind(item.cell).testbed)], slots=1)
         todo = [item for item in todo if not simulated(_kind(item.cell).testbed)]
         self._side_by_side([item for item in todo if item.cell.is_baseline], slots=1)
-        again, self.again = self.again, []  # now, because all others are compared with them
+        again, self.again = self.again, []  # now, because all other cells are compared with them
         self._side_by_side(again, slots=1)
         rest = [item for item in todo if not item.cell.is_baseline]
         self._probe(rest)
@@ -164,7 +164,7 @@ class _Session:
         return self.probes[_network(item.cell)]
 
     def _side_by_side(self, items: list[Item], slots: int) -> None:
-        """As many at a time as slots and processors allow."""
+        """Run as many at a time as slots and processors allow."""
         queue = list(items)
         running: dict[Future[Row], tuple[Item, Path]] = {}
         while queue or running:
@@ -177,19 +177,19 @@ class _Session:
                 running[self._submit(chosen, part)] = (chosen, part)
                 continue
             loads = [self._load(item) for item in (*(item for item, _ in running.values()), *queue)]
-            self.say.eta(makespan(loads, slots, self.cores), len(running))
+            self.say.eta(makespan(loads, slots, self.cores))
             for future in self._first(set(running)):
                 item, part = running.pop(future)
                 self._settle(item, part, future)
 
     def _load(self, item: Item) -> Load:
-        """How long a command takes is known from those that have ended."""
+        """The load of a repetition; for a command, its duration is estimated from those that have ended."""
         if isinstance(item.cell, CommandCell) and self.lasted_s:
             return replace(item.load, seconds=statistics.fmean(self.lasted_s))
         return item.load
 
     def _choose(self, queue: list[Item], loads: list[Load], slots: int) -> Item | None:
-        """The first repetition that may start now. Cells of the same repetition index go before later ones."""
+        """The first repetition that may start now; lower repetition numbers go first."""
         if len(loads) >= slots:
             return None
         return next((item for item in queue if fits(item.load, loads, self.cores)), None)
@@ -201,7 +201,7 @@ class _Session:
         )
 
     def _settle(self, item: Item, part: Path, future: Future[Row]) -> None:
-        """A repetition ended: publish it, try again, or keep the failure."""
+        """Handle a repetition that ended: publish it, try again, or keep the failure."""
         known: Any = {"run": self.folder.name, "code": code_hash(item.cell)}
         try:
             row = future.result() | known
@@ -215,7 +215,7 @@ class _Session:
                 self.folder.fail(item.cell, item.rep, part, {"row": row})
                 self.folder.event("invalid", cell=item.cell.slug, rep=item.rep, reason=row["reason"])
                 self.say.say(
-                    f"{item.cell.title}  rep {item.rep}  invalid, to be measured again: {brief(row['reason'] or '')}"
+                    f"{item.cell.title}  rep {item.rep}  invalid, will be measured again: {brief(row['reason'] or '')}"
                 )
                 self.again.append(item)
                 return
@@ -255,7 +255,7 @@ def _kind(cell: Cell) -> Kind:
 
 
 def _network(cell: Cell) -> _Network:
-    """What is probed once: a network as one kind of slot builds it."""
+    """Identity of a network for probing: the network, and the kind of slot that builds it."""
     return _kind(cell), network_of(cell).key()
 
 
@@ -269,7 +269,7 @@ def _line(item: Item, row: Row) -> str:
 
 @contextmanager
 def control_folder() -> Iterator[Path]:
-    """A private folder for rendezvous files and logs; removed at the end, and by the next run after a crash."""
+    """A private folder for rendezvous files and logs. It is removed at the end, or after a crash by the next run."""
     sweep_stale()
     folder = Path(tempfile.mkdtemp(prefix="wanbench-"))
     try:
@@ -281,7 +281,7 @@ def control_folder() -> Iterator[Path]:
 
 @contextmanager
 def stoppable() -> Iterator[threading.Event]:
-    """Turn SIGINT and SIGTERM into an event. SIGINT is installed explicitly: background jobs inherit it ignored."""
+    """Turn SIGINT and SIGTERM into an event. SIGINT needs a handler: background jobs inherit it ignored."""
     event = threading.Event()
     before = {s: signal.signal(s, lambda *_: event.set()) for s in (signal.SIGINT, signal.SIGTERM)}
     try:

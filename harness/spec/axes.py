@@ -1,6 +1,6 @@
-"""The axes of a sweep: every combination of their values, as specs with the values filled in. Pure.
+"""The axes of a sweep: every combination of their values, as specs with these values set. Pure.
 
-Where the workload is a command, an axis of any other name is the command's own: `harness.spec.command` fills it in.
+If the workload is a command, an axis with any other name belongs to the command: `harness.spec.command` sets it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from wanbench.harness.errors import SpecError
 from wanbench.harness.spec.experiment import Spec, set_dotted
 from wanbench.netprofiles.path import EFFECTS
 
-# Axes that may be named without their table.
+# Axes with a short name, without their table.
 SHORT_AXES = {
     "rtt": "network.rtt",
     "rate": "network.rate",
@@ -28,7 +28,7 @@ SHORT_AXES = {
     "testbed": "run.testbed",
     "emulator": "run.emulator",
 }
-_OWN = ("workers", "algorithm")  # axes that stand for no key
+_OWN = ("workers", "algorithm")  # axes that are not keys of the spec
 _TABLES = ("workload", "network", "comm", "algorithms", "train", "run", "containers", "virtual")
 _DEFAULT_WORKERS = 4
 _OF_A_COMMAND = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -37,15 +37,15 @@ Axes = dict[str, Any]
 
 
 def is_commands_own(key: str) -> bool:
-    """True for an axis that only a command can mean."""
+    """True for an axis that only a command can read."""
     return _OF_A_COMMAND.fullmatch(key) is not None and key not in (*_OWN, *SHORT_AXES)
 
 
 def points(spec: Spec, where: str) -> Iterator[tuple[Axes, Spec]]:
-    """Every combination of the axes, then every entry of `include`, as (values for people, the spec with them).
+    """Every combination of the axes, then every entry of `include`, as (axis values, the spec with these values).
 
     Raises:
-        SpecError: an axis or a value is wrong; one line.
+        SpecError: an axis or a value is wrong.
     """
     axes = {key: values for key, values in spec.sweep.items() if key not in {"include", "exclude"}}
     command = spec.workload.command is not None
@@ -63,7 +63,7 @@ def points(spec: Spec, where: str) -> Iterator[tuple[Axes, Spec]]:
 
 
 def excluded(spec: Spec, axes: Mapping[str, Any]) -> bool:
-    """True if an entry of `sweep.exclude` names only values that these axes have; a list names any of its values."""
+    """True if these axes match an entry of `sweep.exclude`, where a list matches any of its values."""
     return any(all(_is(axes.get(key), value) for key, value in rule.items()) for rule in spec.sweep.get("exclude", []))
 
 
@@ -90,7 +90,7 @@ def _filled_in(spec: Spec, combination: Axes, where: str) -> Spec:
 
 
 def _check_axis(key: str, where: str, command: bool) -> None:
-    """An axis is a short name, a dotted key of a table that describes a cell, or a command's own."""
+    """Check that an axis is a short name, a dotted key of a cell's table, or a command's own. Raises: SpecError."""
     if command and is_commands_own(key):
         return
     table, dot, rest = key.partition(".")
@@ -103,11 +103,11 @@ def _check_axis(key: str, where: str, command: bool) -> None:
         hint = f"did you mean '{close[0]}.{rest}'?" if close else f"expected a key of {', '.join(_TABLES)}"
         raise SpecError(f"{where}: sweep.{key}: cannot be swept; {hint}")
     if key == "run.repeats":
-        raise SpecError(f"{where}: sweep.{key}: is the same for all cells; set it in [run]")
+        raise SpecError(f"{where}: sweep.{key}: applies to all cells; set it in [run]")
 
 
 def _tables(spec: Spec, name: str, where: str) -> list[Mapping[str, Any]]:
-    """`sweep.include` or `sweep.exclude`."""
+    """The entries of `sweep.include` or `sweep.exclude`. Raises: SpecError."""
     given = spec.sweep.get(name, [])
     if not isinstance(given, list) or not all(isinstance(item, dict) and item for item in given):
         raise SpecError(f"{where}: sweep.{name}: expected tables, such as [[sweep.{name}]] with workers = 2")

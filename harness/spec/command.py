@@ -1,7 +1,8 @@
-"""A command as a workload: what a cell fills in, what it is called, and which files it is made of.
+"""A command as a workload: the values that a cell fills in, its label, and its files.
 
-The user's script chooses its algorithm, or leaves that to `wanbench.wrap`, which asks the environment; so what its own
-axes say (`H = [1, 8, 64]`) is part of the algorithm's label, as the parameters of a built-in one are: `ddp-H8`.
+The user's script chooses its algorithm, or leaves the choice to `wanbench.wrap`, which reads the environment. The
+values of the script's own axes (`H = [1, 8, 64]`) are therefore part of the algorithm's label, like the parameters of a
+built-in one: `ddp-H8`.
 """
 
 from __future__ import annotations
@@ -25,11 +26,11 @@ from wanbench.workloads.algorithms.registry import ALGORITHM, PARAMS, alternativ
 
 DEFAULT_WARMUP = "3 steps"
 DEFAULT_TIMEOUT = Delay.parse("600s")
-# What the environment of a program says already.
+# Names that the environment of a program already uses.
 _TAKEN = ("address", "addresses", "adopt", "image", "params", "seed", "site", "sites", "steps_file")
 _NOT_OURS = {
-    "comm": "a command communicates by itself",
-    "train": "a command trains by itself",
+    "comm": "a command does its own communication",
+    "train": "a command does its own training",
     "virtual": "a command cannot be simulated",
 }
 
@@ -37,18 +38,18 @@ Values = Mapping[str, Any]
 
 
 def check(spec: Spec, axes: Values, where: str) -> None:
-    """What does not go together with a command. Raises: SpecError."""
+    """Refuse keys that do not apply to a command. Raises: SpecError."""
     for table, why in _NOT_OURS.items():
         if table in spec.model_fields_set:
-            raise SpecError(f"{where}: {table}: goes with wanbench's own training loop; {why}")
+            raise SpecError(f"{where}: {table}: only applies to wanbench's own training loop; {why}; remove this table")
     if "window" in spec.run.model_fields_set:
         raise SpecError(
-            f"{where}: run.window: a command decides how many steps it makes; workload.warmup leaves some out"
+            f"{where}: run.window: a command decides on its number of steps; remove this key, or set workload.warmup"
         )
     if spec.run.testbed == "virtual":
         raise SpecError(
-            f"{where}: run.testbed: a command cannot be simulated; `wanbench calibrate -- CMD` makes a workload by "
-            "numbers of it, which can"
+            f"{where}: run.testbed: a command cannot be simulated; `wanbench calibrate -- CMD` turns it into a "
+            "workload by numbers, which can"
         )
     seen: dict[str, str] = {}
     for key, value in axes.items():
@@ -58,14 +59,14 @@ def check(spec: Spec, axes: Values, where: str) -> None:
             continue
         name = variable(key)
         if is_commands_own(key) and key.lower() in _TAKEN:
-            raise SpecError(f"{where}: sweep.{key}: {name} says something else already; choose another name")
+            raise SpecError(f"{where}: sweep.{key}: the variable {name} is already in use; choose another name")
         if name in seen:
-            raise SpecError(f"{where}: sweep.{key}: {name} is what sweep.{seen[name]} is called as well; rename one")
+            raise SpecError(f"{where}: sweep.{key}: uses the same variable {name} as sweep.{seen[name]}; rename one")
         seen[name] = key
 
 
 def check_used(spec: Spec, axes: Values, folder: Path, where: str) -> None:
-    """Every axis of the command's own is read by it, as far as one can see. Raises: SpecError."""
+    """Refuse an axis that the command does not read, as far as its files show. Raises: SpecError."""
     command = spec.workload.command or []
     sources = _sources(command, folder)
     for key in filter(is_commands_own, axes):
@@ -82,9 +83,9 @@ def check_used(spec: Spec, axes: Values, folder: Path, where: str) -> None:
 
 
 def algorithms(spec: Spec, where: str) -> dict[str, tuple[str, dict[str, Any]]]:
-    """(name, parameters) of what `[algorithms]` lists, by label; lists expanded. Without it the command's own name.
+    """(name, parameters) of the entries of `[algorithms]` by label, with lists expanded; without entries, the command.
 
-    `kind` is among the parameters where it is given: what `wanbench.wrap` shall make of that name.
+    A given `kind` is one of the parameters: it names the algorithm that `wanbench.wrap` uses. Raises: SpecError.
     """
     found: dict[str, tuple[str, dict[str, Any]]] = {}
     for name, table in (spec.algorithms or {name_of(spec.workload.command or []).partition(".")[0]: {}}).items():
@@ -97,18 +98,18 @@ def algorithms(spec: Spec, where: str) -> dict[str, tuple[str, dict[str, Any]]]:
         for params in sets:
             label = name + suffix(params)
             if label in found:
-                raise SpecError(f"{where}: algorithms.{name}: there are two {label!r}; rename or drop one")
+                raise SpecError(f"{where}: algorithms.{name}: {label!r} exists twice; rename or drop one")
             found[label] = name, params
     return found
 
 
 def suffix(params: Values) -> str:
-    """ "-H8-outer0.7": what parameters add to a label."""
+    """The part of a label that parameters add, such as "-H8-outer0.7"."""
     return "".join(f"-{key}{as_text(value)}" for key, value in params.items() if key != "kind")
 
 
 def name_of(command: Sequence[str]) -> str:
-    """What people call it: the script, or the module after `-m`, or the program."""
+    """The short name of a command: its script, the module after `-m`, or the program."""
     if "-m" in command[1:-1]:
         return command[command.index("-m") + 1]
     scripts = [argument for argument in command[1:] if re.fullmatch(r"[^-{}\s][^{}\s]*\.(py|sh)", argument)]
@@ -121,21 +122,21 @@ def filled(command: Sequence[str], values: Values, where: str) -> list[str]:
         for name in _placeholders(argument, where):
             if name not in values:
                 close = difflib.get_close_matches(name, list(values), 1)
-                hint = f"did you mean {close[0]!r}?" if close else f"known here: {', '.join(sorted(values))}"
+                hint = f"did you mean {close[0]!r}?" if close else f"known names: {', '.join(sorted(values))}"
                 raise SpecError(
-                    f"{where}: workload.command: {{{name}}} in {argument!r} is no axis of this sweep; {hint} "
+                    f"{where}: workload.command: {{{name}}} in {argument!r} is not an axis of this sweep; {hint} "
                     "(braces are written {{ and }})"
                 )
     return ["".join(_parts(argument, values)) for argument in command]
 
 
 def placeholders(command: Sequence[str], where: str) -> set[str]:
-    """The names that a command asks for. Raises: SpecError."""
+    """The placeholders of a command. Raises: SpecError."""
     return {name for argument in command for name in _placeholders(argument, where)}
 
 
 def environment(name: str, params: Values, axes: Values) -> dict[str, str]:
-    """What a program is told about its algorithm, and of these axes."""
+    """The environment variables that pass its algorithm and these axes to a program."""
     others = {key: value for key, value in params.items() if key != "kind"}
     return {**axis_environment(axes), ALGORITHM: str(params.get("kind", name)), PARAMS: json.dumps(others)}
 
@@ -151,9 +152,9 @@ def variable(axis: str) -> str:
 
 
 def check_there(program: str, folder: Path, key: str = "") -> None:
-    """The program of a command is on this host; `key` is where it was named. Raises: SpecError."""
+    """Check that the program of a command exists on this host; `key` prefixes the error. Raises: SpecError."""
     if shutil.which(str(folder / program) if "/" in program else program) is None:
-        raise SpecError(f"{key}{program}: no such program here; give a path, or a command that PATH has")
+        raise SpecError(f"{key}{program}: no such program here; give a path, or a command on PATH")
 
 
 def looks_like_a_file(argument: str) -> bool:
@@ -162,7 +163,7 @@ def looks_like_a_file(argument: str) -> bool:
 
 
 def as_text(value: object) -> str:
-    """A value as TOML has it; a table by its kind, such as a compressor's, and the rest."""
+    """A value as in TOML; a table, such as a compressor, as its kind and its other values."""
     if isinstance(value, Mapping):
         return f"{value.get('kind', '')}{suffix(value)}"
     return str(value).lower() if isinstance(value, bool) else str(value)
@@ -186,7 +187,7 @@ def _is_file(path: Path) -> bool:
 
 
 def _sources(command: Sequence[str], folder: Path) -> list[str] | None:
-    """The text of the scripts that a command names; None if there may be some that cannot be seen from here."""
+    """The text of the scripts that a command names; None if a script may exist that is not visible here."""
     found = [path.read_text(errors="replace") for path in files(command[1:], folder)]
     hidden = "-m" in command or any(map(looks_like_a_file, command[1:]))
     return None if hidden and not found else found

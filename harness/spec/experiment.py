@@ -1,9 +1,10 @@
-"""An experiment as the user writes it: strict types at the boundary, one clear line per mistake."""
+"""An experiment as the user writes it: strict types, and one clear line per mistake."""
 
 from __future__ import annotations
 
+import difflib
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Never
 
@@ -32,18 +33,18 @@ Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$",
 class Spec(Table):
     """A whole experiment file."""
 
-    schema_: int = Field(alias="schema", description="The version of this format: 1.")
-    name: Name = Field(description="The experiment's name; results go to results/NAME.")
-    description: str = Field(default="", description="One sentence on what it asks.")
+    schema_: int = Field(alias="schema", description="Version of this format: 1.")
+    name: Name = Field(description="Name of the experiment; results are stored in results/NAME.")
+    description: str = Field(default="", description="One sentence about the question that it answers.")
     workload: WorkloadTable
     network: NetworkTable = NetworkTable()
     comm: CommTable = CommTable()
     algorithms: dict[str, dict[str, Any]] = Field(
-        description="One table an algorithm: its parameters, and `kind` where the key is a name of your own."
+        description="One table per algorithm with its parameters, and with `kind` if the key is your own name for it."
     )
     sweep: dict[str, Any] = Field(
         default={},
-        description="Axes and their values, all crossed; [[sweep.include]] and [[sweep.exclude]] add and drop points.",
+        description="Axes and their values; all combinations run, with [[sweep.include]], without [[sweep.exclude]].",
     )
     train: TrainTable = TrainTable()
     run: RunTable = RunTable()
@@ -62,14 +63,14 @@ class Spec(Table):
     @field_validator("schema_", mode="before")
     @classmethod
     def _version(cls, version: object) -> object:
-        if type(version) is not int or version != 1:  # true and 1.0 equal 1
-            raise ValueError(f"expected 1, the only version there is, got {as_written(version)}")
+        if type(version) is not int or version != 1:  # not true or 1.0, which equal 1
+            raise ValueError(f"expected 1, the only version so far, got {as_written(version)}")
         return version
 
     @model_validator(mode="before")
     @classmethod
     def _algorithms_of_a_command(cls, data: Any) -> Any:
-        """A command brings its own; every other workload needs one."""
+        """Only a command needs no algorithm."""
         workload = data.get("workload")
         if isinstance(workload, dict) and "command" in workload:
             return {"algorithms": {}, **data}
@@ -97,7 +98,7 @@ class Spec(Table):
         """Parse TOML text; `where` names it in errors."""
         try:
             data = tomllib.loads(text)
-        except ValueError as error:  # that of tomllib, or of a number of too many digits
+        except ValueError as error:  # from tomllib, or for a number with too many digits
             raise SpecError(f"{where}: not valid TOML: {error}") from None
         return cls.from_dict(data, where)
 
@@ -121,21 +122,23 @@ class Spec(Table):
         except ValidationError as error:
             raise SpecError("\n".join(explained(error, cls, data, where))) from None
 
-    def override(self, assignments: Mapping[str, Any], where: str = "--set") -> Spec:
-        """A copy with dotted keys replaced. Raises: SpecError."""
+    def override(self, assignments: Mapping[str, Any], where: str = "--set", drop: Iterable[str] = ()) -> Spec:
+        """A copy without the dotted keys `drop`, and with others set. Raises: SpecError."""
         data = self.to_dict()
+        for key in drop:
+            drop_dotted(data, key)
         for key, value in assignments.items():
             set_dotted(data, key, value, where)
         return Spec.from_dict(data, where)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data; absent keys stay absent."""
+        """Plain data, without the keys that are not set."""
         return self.plain()
 
 
 def set_dotted(data: dict[str, Any], key: str, value: Any, where: str) -> None:
-    """data["a"]["b"] = value for key "a.b", making tables on the way. Raises: SpecError."""
-    *tables, last = key.split(".")
+    """Set data["a"]["b"] for key "a.b", and make missing tables. Raises: SpecError."""
+    *tables, last = _parts(key)
     for table in tables:
         below = data.setdefault(table, {})
         if not isinstance(below, dict):
@@ -144,8 +147,35 @@ def set_dotted(data: dict[str, Any], key: str, value: Any, where: str) -> None:
     data[last] = value
 
 
+def drop_dotted(data: dict[str, Any], key: str) -> None:
+    """Remove data["a"]["b"] for key "a.b". Raises: SpecError."""
+    *tables, last = _parts(key)
+    table: Any = data
+    for name in tables:
+        table = table.get(name) if isinstance(table, dict) else None
+    if not isinstance(table, dict) or last not in table:
+        known = list(_dotted(data))
+        close = difflib.get_close_matches(key, known, 1) or [name for name in known if name.endswith(f".{key}")]
+        hint = f"did you mean {close[0]!r}?" if close else f"keys: {', '.join(known)}"
+        raise SpecError(f"--drop {key}: the spec does not set this key; {hint}")
+    del table[last]
+
+
+def _parts(key: str) -> list[str]:
+    """Tables and key; an axis of the sweep may itself have dots."""
+    table, _, axis = key.partition(".")
+    return [table, axis] if table == "sweep" and axis else key.split(".")
+
+
+def _dotted(data: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
+    for key, value in data.items():
+        yield f"{prefix}{key}"
+        if isinstance(value, Mapping):
+            yield from _dotted(value, f"{prefix}{key}.")
+
+
 def parse_assignment(text: str) -> tuple[str, Any]:
-    """`key=value` from the command line; the value is TOML, or a bare string. Raises: SpecError."""
+    """Parse `key=value` from the command line. The value is TOML or a bare string. Raises: SpecError."""
     key, equals, raw = text.partition("=")
     if not equals or not key.strip():
         raise SpecError(f"--set {text}: expected key=value, e.g. --set run.repeats=1")

@@ -1,4 +1,4 @@
-"""Every key of a spec in words: what `wanbench list keys` says, and the reference in docs/ with it."""
+"""A description of every key of a spec, for `wanbench list keys` and the reference in docs/."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from wanbench.netprofiles import Delay, Rate, Ratio, Size
 
 @dataclass(frozen=True)
 class Key:
-    """One key: where it stands, what it takes, what holds without it ("" where nothing does), what it means."""
+    """One key: its dotted name, the type of its value, its default ("" without one), and its meaning."""
 
     name: str
     takes: str
@@ -26,7 +26,7 @@ class Key:
 
 
 def described() -> Iterator[Key]:
-    """All keys in the order of the spec's tables. Raises: KeyError, for a key that nobody described."""
+    """All keys in the order of the spec's tables. Raises: KeyError: a key has no description."""
     return _keys(Spec, "")
 
 
@@ -45,7 +45,7 @@ def _keys(table: type[BaseModel], prefix: str) -> Iterator[Key]:
 
 
 def _members(annotation: Any) -> list[Any]:
-    """The types that a union, a list or an annotated type is made of."""
+    """A type, and all types inside it."""
     parts = [part for part in get_args(annotation) if part is not type(None)]
     return [annotation, *(inner for part in parts for inner in _members(part))]
 
@@ -56,7 +56,7 @@ _WORDS = {int: "whole number", float: "number", bool: "true or false"} | dict.fr
 
 
 def takes(annotation: Any) -> str:
-    """A type in words, as a reader of TOML would say it."""
+    """A type in the words of TOML."""
     origin, parts = get_origin(annotation), get_args(annotation)
     if origin is typing.Annotated:
         return takes(parts[0])

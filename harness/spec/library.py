@@ -1,4 +1,4 @@
-"""The built-in experiments, and the text behind a path or a name."""
+"""The built-in experiments, and the text of a spec by path or name."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def builtin_names() -> list[str]:
 
 
 def find(source: str) -> Path:
-    """The file behind a path or a built-in name. Raises: SpecError."""
+    """The file of a path or a built-in name. Raises: SpecError."""
     if source in builtin_names():
         return _BUILT_IN / f"{source}.toml"
     path = Path(source)

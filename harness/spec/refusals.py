@@ -1,4 +1,4 @@
-"""What pydantic finds wrong with a table, as one line a key."""
+"""Validation errors of pydantic as one line per key."""
 
 from __future__ import annotations
 
@@ -41,17 +41,17 @@ _SHAPES = {
 
 
 def explained(error: ValidationError, model: type[BaseModel], data: Mapping[str, Any], where: str) -> list[str]:
-    """One line per key that is wrong: file, dotted key, what was expected, near miss."""
+    """One line per wrong key: file, dotted key, what was expected, near miss."""
     found: dict[tuple[str | int, ...], list[Any]] = {}
     for item in error.errors(include_url=False):
         found.setdefault(_location(item, data), []).append(item)
-    # A table that may also be a word is wrong in one entry, not as a whole.
+    # If a key takes a table or a word, name the wrong entry of the table, not the whole table.
     inner = [key for key in found if not any(other != key and other[: len(key)] == key for other in found)]
     return [f"{where}: {'.'.join(map(str, key)) or 'the file'}: {_explain(found[key], key, model)}" for key in inner]
 
 
 def _location(item: Any, data: Any) -> tuple[str | int, ...]:
-    """Where the mistake stands in the file: pydantic adds names of its own for the members of a union."""
+    """The place of a mistake in the file, without the names that pydantic adds for members of a union."""
     location: list[str | int] = []
     for part in item["loc"]:
         inside = part in data if isinstance(data, dict) else isinstance(data, list) and isinstance(part, int)
@@ -80,7 +80,7 @@ def _explain(items: list[Any], location: tuple[str | int, ...], model: type[Base
 
 
 def _expected(item: Any) -> str:
-    """In words, what a key takes."""
+    """What a key expects."""
     kind, context = item["type"], item.get("ctx", {})
     if kind == "string_pattern_mismatch":
         return next(words for part, words in _SHAPES.items() if part in context["pattern"])

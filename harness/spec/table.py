@@ -1,6 +1,6 @@
-"""What every table of a spec is: strict, frozen, without unknown keys, and with quantities as types.
+"""The base of all tables of a spec: strict, frozen, without unknown keys, with quantities as types.
 
-A quantity is parsed once, here: "100ms" becomes a `Delay`. Plain data of a table have it as text again.
+A quantity is parsed once, here: "100ms" becomes a `Delay`. The plain data of a table have it as text again.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class Table(BaseModel):
         return self.model_dump(by_alias=True, exclude_none=True, exclude_unset=True)
 
     def identity(self) -> dict[str, Any]:
-        """Plain data without what is at its default: a key that comes later leaves older cells what they are."""
+        """Plain data without default values, so that a new key does not change the identity of older cells."""
         implied = self._implied()
         return {
             key: value
@@ -32,7 +32,7 @@ class Table(BaseModel):
         }
 
     def _implied(self) -> Mapping[str, object]:
-        """Of keys without a default of their own: the value that holds where none is given."""
+        """Values that hold for keys without a default."""
         return {}
 
 
@@ -42,7 +42,7 @@ class _Parsed(Protocol):
 
 
 def unit(parse: Callable[[str], object], text: str | None) -> str | None:
-    """Check a quantity's spelling and keep the text."""
+    """Check the spelling of a quantity, and return its text. Raises: ValueError."""
     if text is not None:
         _parsed(parse, text)
     return text
@@ -62,7 +62,7 @@ def _reader(kind: type[_Parsed]) -> BeforeValidator:
 
 
 def quantity(kind: type[_Parsed]) -> Any:
-    """The annotation of a key whose value is of this kind."""
+    """The annotation of a key that takes this kind of quantity."""
     return Annotated[InstanceOf[kind], _reader(kind), _AS_TEXT]  # type: ignore[misc, valid-type]
 
 

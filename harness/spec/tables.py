@@ -26,45 +26,51 @@ def count(steps: str) -> int:
 
 
 class WorkloadTable(Table):
-    """[workload]: exactly one of name, params, model, command."""
+    """[workload]: exactly one of name, params, model and command."""
 
     name: str | None = Field(default=None, description="A built-in workload: `wanbench list workloads`.")
-    params: int | None = Field(default=None, description="By numbers: parameters of the model, as 7_000_000_000.")
-    tensors: int | None = Field(default=None, description="By numbers: into how many tensors they are divided.")
-    model: str | None = Field(
-        default=None, description='A model of your own, "pkg.module:make", trained by wanbench\'s loop.'
+    params: int | None = Field(
+        default=None, description="Workload by numbers: parameters of the model, such as 7_000_000_000."
     )
+    tensors: int | None = Field(
+        default=None, description="Workload by numbers: number of tensors that hold the parameters."
+    )
+    model: str | None = Field(default=None, description='Your own model, "pkg.module:make", which wanbench trains.')
     command: Annotated[list[str], Field(min_length=1)] | None = Field(
-        default=None, description="A program of your own, as a list of arguments; {AXIS} is filled in from the sweep."
+        default=None,
+        description="Your own program, as a list of arguments. {AXIS} is replaced by the value of that axis.",
     )
     data: str | None = Field(
-        default=None, description="The folder of a data set that is not bundled; looked for beside the spec first."
+        default=None,
+        description="Folder of a data set that is not bundled. A relative path is tried beside the spec first.",
     )
     step_time: str | None = Field(
         default=None,
-        description='Mean time of a step of one worker, as "300ms"; "real": what a model that learns takes.',
+        description='Mean time of a step on one worker, such as "300ms"; "real" runs the model and takes its own time.',
     )
     step_cv: float | None = Field(
-        default=None, description="Standard deviation over mean of the step time, drawn anew for each step and worker."
+        default=None,
+        description="Standard deviation of the step time over its mean; each step of each worker draws a new time.",
     )
     payload_scale: float | None = Field(
-        default=None, description="Factor above 0, up to 1, on message sizes, bucket sizes and rates."
+        default=None, description="Factor on message sizes, bucket sizes and rates, above 0 and at most 1."
     )
     step_times: Literal["hook"] | None = Field(
-        default=None, description='Of a command: "hook": torch\'s optimizers tell its steps, the program is untouched.'
+        default=None,
+        description='Commands only: "hook" counts the steps of torch\'s optimizers in the unchanged program.',
     )
     warmup: Steps | None = Field(
-        default=None, description="Of a command: steps left out at the beginning; 3 steps if not given."
+        default=None, description="Commands only: first steps that are left out; default: 3 steps."
     )
     nproc_per_worker: int | None = Field(
         default=None,
         ge=1,
         le=MAX_PROCESSES,
-        description="Of a command: processes in each worker's network; 1 if not given.",
+        description="Commands only: number of processes per worker; default: 1.",
     )
     timeout: DelayValue | None = Field(
         default=None,
-        description="Of a command: a repetition that lasts longer is ended, and has failed; 600s if not given.",
+        description="Commands only: a repetition that takes longer fails; default: 600s.",
     )
 
     def _implied(self) -> Mapping[str, object]:
@@ -72,28 +78,30 @@ class WorkloadTable(Table):
 
 
 class TcpTable(Table):
-    """[network.tcp]: pinned, read back and recorded; never inherited from the host."""
+    """[network.tcp]: set, read back and recorded; never inherited from the host."""
 
-    congestion: str = Field(default="reno", description="TCP's congestion control; set, read back and recorded.")
+    congestion: str = Field(default="reno", description="TCP congestion control. It is set, read back and recorded.")
     slow_start_after_idle: bool = Field(
-        default=True, description="Whether TCP forgets its window in a pause, as Linux does by default."
+        default=True, description="Whether TCP resets its congestion window after a pause, as Linux does by default."
     )
 
 
 class _Ends(Table):
     profile: str = Field(
         default="uniform",
-        description='A catalog name, a .toml or .csv file, or "uniform": N sites of one worker, all pairs alike.',
+        description='A catalog name, a .toml or .csv file, or "uniform": one worker per site, all paths equal.',
     )
-    rtt: DelayValue | None = Field(default=None, description='Uniform only: round-trip time of every pair, as "80ms".')
+    rtt: DelayValue | None = Field(
+        default=None, description='Uniform only: round-trip time between all sites, such as "80ms".'
+    )
     rate: RateValue | None = Field(
-        default=None, description='Uniform only: `up` and `down` of every worker\'s site, as "1Gbit".'
+        default=None, description='Uniform only: rate of each worker\'s link in both directions, such as "1Gbit".'
     )
 
 
 if TYPE_CHECKING:
     _Effects = _Ends
-else:  # a key for each effect: jitter, loss
+else:  # one key per effect: jitter, loss
     _Effects = create_model(
         "_Effects",
         __base__=_Ends,
@@ -105,13 +113,13 @@ else:  # a key for each effect: jitter, loss
 
 
 class NetworkTable(_Effects):
-    """[network]: which sites, how far apart, how fast; uniform networks have a key for each impairment."""
+    """[network]: sites, delays and rates. Uniform networks have a key for each impairment."""
 
     rtt_scale: float | None = Field(default=None, gt=0, description="Named profiles only: factor on all delays.")
     rate_scale: float | None = Field(default=None, gt=0, description="Named profiles only: factor on all rates.")
     place: Literal["blocked", "round-robin"] | dict[str, int] = Field(
         default="blocked",
-        description="Which worker sits where: ranks in blocks by site, in turn, or { SITE = COUNT }.",
+        description="Placement of ranks on sites: in blocks, in turn (round-robin), or { SITE = COUNT }.",
     )
     tcp: TcpTable = TcpTable()
 
@@ -120,52 +128,57 @@ class NetworkTable(_Effects):
 
 
 class CommTable(Table):
-    """[comm]: how an all-reduce travels."""
+    """[comm]: how workers communicate."""
 
     collective: Literal["direct", "gloo", "ring", "halving-doubling", "hierarchical"] = Field(
-        default="direct", description="How an all-reduce travels; the last three are simulated only."
+        default="direct", description="Algorithm of the all-reduce; the last three are simulated only."
     )
     channels: Literal["auto"] | Annotated[int, Field(ge=1, le=64)] = Field(
-        default="auto", description="Of gloo, which runs two operations on each; auto: enough for what is in flight."
+        default="auto",
+        description="Channels of gloo, which runs two operations on each; auto: enough for all operations in flight.",
     )
     buckets: SizeValue = Field(
-        default=Size.parse("25MiB"), description="Of ssgd: how large the parts are that leave during the backward pass."
+        default=Size.parse("25MiB"),
+        description="ssgd only: size of the gradient buckets that are sent during the backward pass.",
     )
 
 
 class TrainTable(Table):
-    """[train]: only what the optimiser and the data need."""
+    """[train]: the optimizer and the data."""
 
-    optimizer: Literal["sgd", "adamw"] = Field(default="sgd", description="The local optimizer.")
+    optimizer: Literal["sgd", "adamw"] = Field(default="sgd", description="Optimizer of each worker.")
     lr: float | None = Field(
-        default=None, description=f"Learning rate; if not given {SGDConfig.lr:g}, with adamw {AdamWConfig.lr:g}."
+        default=None, description=f"Learning rate; default: {SGDConfig.lr:g}, or {AdamWConfig.lr:g} with adamw."
     )
-    momentum: float = Field(default=0.0, description="Of sgd.")
-    nesterov: bool = Field(default=False, description="Of sgd with momentum.")
+    momentum: float = Field(default=0.0, description="Momentum of sgd.")
+    nesterov: bool = Field(default=False, description="Whether sgd uses Nesterov momentum.")
     weight_decay: float | None = Field(
         default=None,
-        description="Added to the gradient by sgd; decoupled in adamw. "
-        f"If not given {SGDConfig.weight_decay:g}, with adamw {AdamWConfig.weight_decay:g}.",
+        description="Weight decay: added to the gradient by sgd, decoupled in adamw; "
+        f"default: {SGDConfig.weight_decay:g}, or {AdamWConfig.weight_decay:g} with adamw.",
     )
-    beta1: float = Field(default=AdamWConfig.beta1, description="Of adamw.")
-    beta2: float = Field(default=AdamWConfig.beta2, description="Of adamw.")
-    eps: float = Field(default=AdamWConfig.eps, description="Of adamw.")
-    schedule: Literal["constant", "cosine"] = Field(default="constant", description="The course of the learning rate.")
-    warmup_steps: int = Field(default=0, ge=0, description="Steps in which the learning rate grows to its value.")
-    batch_size: int = Field(default=DEFAULT_BATCH_SIZE, ge=1, description="Samples of one worker in one step.")
+    beta1: float = Field(default=AdamWConfig.beta1, description="Decay of adamw's first moment.")
+    beta2: float = Field(default=AdamWConfig.beta2, description="Decay of adamw's second moment.")
+    eps: float = Field(default=AdamWConfig.eps, description="Constant in the denominator of adamw.")
+    schedule: Literal["constant", "cosine"] = Field(default="constant", description="Schedule of the learning rate.")
+    warmup_steps: int = Field(
+        default=0, ge=0, description="Number of steps in which the learning rate grows to its value."
+    )
+    batch_size: int = Field(default=DEFAULT_BATCH_SIZE, ge=1, description="Samples per worker and step.")
     shards: str = Field(
         default="iid",
-        description='How data are divided: "iid", or "dirichlet:0.5" for a different mix of classes on each worker.',
+        description='Division of the data: "iid", or "dirichlet:0.5" for a different mix of classes on each worker.',
     )
     folds: int | None = Field(
-        default=None, description="Of digits: cut the images into so many parts; each seed is tested on one, in turn."
+        default=None,
+        description="Digits only: number of parts of the images. Each seed is tested on one part, in turn.",
     )
-    eval_every: int = Field(default=0, ge=0, description="Steps between evaluations; 0: at the end only.")
+    eval_every: int = Field(default=0, ge=0, description="Number of steps between evaluations; 0: only at the end.")
     target: float | None = Field(
-        default=None, gt=0, le=1, description="An accuracy; the time to reach it becomes time_to_target_s."
+        default=None, gt=0, le=1, description="Accuracy to reach; the column time_to_target_s is the time until then."
     )
     until: Steps | None = Field(
-        default=None, description='How long to train, at least, as "300 steps"; not shorter than the window.'
+        default=None, description='Minimum length of training, such as "300 steps"; at least the window.'
     )
 
     def _implied(self) -> Mapping[str, object]:
@@ -174,47 +187,50 @@ class TrainTable(Table):
 
 
 class RunTable(Table):
-    """[run]: where and how often."""
+    """[run]: where cells run, and how often."""
 
     testbed: Literal["auto", "netns", "docker", "virtual"] = Field(
-        default="auto", description="What workers run in; auto is netns, never virtual."
+        default="auto", description="Testbed of the workers; auto is netns, never virtual."
     )
     emulator: Literal["auto", "netem", "relay"] = Field(
-        default="auto", description="What makes paths slow; auto is netem where the kernel has it, else relay."
+        default="auto", description="Emulator of the paths; auto is netem if the kernel has it, else relay."
     )
-    window: Steps = Field(default="20 steps", description="Measured steps, at least; in multiples of the period.")
-    repeats: int = Field(default=3, ge=1, description="Repetitions of every cell, with seeds of their own.")
-    seed: int = Field(default=1, ge=0, description="Of the first repetition; the next ones count up.")
+    window: Steps = Field(
+        default="20 steps", description="Minimum number of measured steps. The window covers whole periods."
+    )
+    repeats: int = Field(default=3, ge=1, description="Number of repetitions of every cell. Each has its own seed.")
+    seed: int = Field(default=1, ge=0, description="First seed; later repetitions add 1.")
 
 
 class ContainersTable(Table):
-    """[containers]: what surrounds each worker of the testbed docker."""
+    """[containers]: the workers' containers on the docker testbed."""
 
     image: Annotated[str, StringConstraints(min_length=1)] | None = Field(
-        default=None, description="Of the testbed docker: what workers run; $WANBENCH_IMAGE, or wanbench-worker."
+        default=None, description="Image of the workers; default: $WANBENCH_IMAGE, or wanbench-worker."
     )
-    memory: SizeValue | None = Field(default=None, description='Of each worker, swap included, as "2GiB".')
+    memory: SizeValue | None = Field(
+        default=None, description='Memory limit of each worker, including swap, such as "2GiB".'
+    )
     cpuset: CpuSet | Annotated[list[CpuSet], Field(min_length=1)] | None = Field(
-        default=None, description='Processors, as "0-3", or a list of such by rank, repeated as often as needed.'
+        default=None,
+        description='Processors of each worker, such as "0-3", or a list by rank, repeated as often as needed.',
     )
 
 
 class VirtualTable(Table):
-    """[virtual]: what the simulated clock's model of the network leaves out."""
+    """[virtual]: the network model of the simulated clock."""
 
-    tcp_ramp: bool = Field(default=True, description="Whether simulated TCP has a window that grows.")
+    tcp_ramp: bool = Field(default=True, description="Whether simulated TCP has a growing window.")
 
 
 class Requirement(Table):
     """[[gate.require]]: a claim about a metric; read by `check`."""
 
-    metric: str = Field(description="A column, such as scalability.")
-    where: Where = Field(description="The cells that are meant: { algorithm = LABEL, rtt = ... }.")
-    over: Where | None = Field(
-        default=None, description="Other cells, to divide by: the claim is then about the ratio."
-    )
-    min: float | None = Field(default=None, description="At least this much.")
-    max: float | None = Field(default=None, description="At most this much.")
+    metric: str = Field(description="Result column, such as scalability.")
+    where: Where = Field(description="Cells that the claim covers: { algorithm = LABEL, rtt = ... }.")
+    over: Where | None = Field(default=None, description="Other cells to divide by; the claim is then about the ratio.")
+    min: float | None = Field(default=None, description="Minimum of the metric or ratio.")
+    max: float | None = Field(default=None, description="Maximum of the metric or ratio.")
 
     @model_validator(mode="after")
     def _bounded(self) -> Requirement:
@@ -224,15 +240,17 @@ class Requirement(Table):
 
 
 class GateTable(Table):
-    """[gate]: when a change fails a build; read by `check`."""
+    """[gate]: which changes fail a build; read by `check`."""
 
     tolerance: float = Field(
-        default=0.0, ge=0, description="Relative change that is accepted of what a simulation repeats exactly."
+        default=0.0, ge=0, description="Accepted relative change of values that a simulation repeats exactly."
     )
     loss_band: float = Field(
-        default=0.1, gt=0, description="Relative change of a loss that is accepted, since it depends on rounding."
+        default=0.1, gt=0, description="Accepted relative change of a loss, which depends on rounding."
     )
-    max_slowdown: float = Field(default=0.05, gt=0, description="Relative change of a measured step time that counts.")
+    max_slowdown: float = Field(
+        default=0.05, gt=0, description="Relative change of a measured step time that counts as a regression."
+    )
     alpha: float = Field(default=0.05, gt=0, le=0.5, description="Family-wise error rate of a measured comparison.")
-    setup: list[str] = Field(default=[], description="Lines for a shell that a fresh checkout of the base needs.")
+    setup: list[str] = Field(default=[], description="Shell commands that set up a fresh checkout of the base.")
     require: list[Requirement] = Field(default=[])

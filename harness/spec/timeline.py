@@ -1,4 +1,4 @@
-"""[[timeline]] of a spec: one change of the network or of workers, as the user writes it."""
+"""A [[timeline]] entry of a spec: one change of the network or of workers, as the user writes it."""
 
 from __future__ import annotations
 
@@ -70,21 +70,21 @@ Span = Annotated[str, AfterValidator(_span)]
 
 class _Moments(Table):
     at: Annotated[str, AfterValidator(_moment)] = Field(
-        description='When, as "5s" or "40 steps" from the beginning of training.'
+        description='Start of the change, such as "5s" or "40 steps" after training began.'
     )
-    for_: Span | None = _key("How long; without it, to the end.", alias="for")
+    for_: Span | None = _key("Duration; default: until the end.", alias="for")
     where: str | Annotated[int, Field(ge=0)] | None = _key(
-        'A path "a -> b", a pair "a <-> b", a site, or a worker; everywhere if not given.'
+        'A path "a -> b", a pair "a <-> b", a site, or the number of a worker; default: everywhere.'
     )
-    every: Span | None = _key("Again after so long.")
-    times: int | None = _key("So often.", ge=1, le=1000)
-    rtt: DelayOrFactor = _key("Round-trip time, or a factor on it.")
-    one_way: DelayOrFactor = _key("One-way delay, or a factor on it.")
+    every: Span | None = _key("Interval between repetitions.")
+    times: int | None = _key("Number of repetitions.", ge=1, le=1000)
+    rtt: DelayOrFactor = _key("New round-trip time, or a factor on it.")
+    one_way: DelayOrFactor = _key("New one-way delay, or a factor on it.")
 
 
 if TYPE_CHECKING:
     _Effects = _Moments
-else:  # a key for each effect: a delay is a value or a factor, a share is a value
+else:  # one key per effect: a delay is a value or a factor, a ratio is a value
     _Effects = create_model(
         "_Effects",
         __base__=_Moments,
@@ -99,21 +99,21 @@ else:  # a key for each effect: a delay is a value or a factor, a share is a val
 
 
 class ChangeTable(_Effects):
-    """One change: when, where, what, for how long. Exactly one of `KINDS` says what.
+    """One change: when, where, what and for how long. Exactly one of `KINDS` is the change.
 
-    A trace is a CSV file, or, as in the resolved spec of a run, its lines.
+    A trace is a CSV file or, in the resolved spec of a run, its lines.
     """
 
-    rate: RateOrFactor = _key("Rate, or a factor on it.")
-    cut: bool | None = _key("Nothing passes.")
-    traffic: Annotated[str | None, _spelled(Rate)] = _key("Rate that others take.")
+    rate: RateOrFactor = _key("New rate, or a factor on it.")
+    cut: bool | None = _key("Whether all packets are lost.")
+    traffic: Annotated[str | None, _spelled(Rate)] = _key("Rate of the traffic of others.")
     trace: str | Annotated[list[dict[str, float | int]], Field(min_length=1)] | None = _key(
-        "A CSV file of values over time."
+        "CSV file of values over time."
     )
     slow: Annotated[float, Field(gt=0, le=_MOST_FACTOR)] | None = _key(
-        'Factor on emulated compute, from the next step on; of at = "9 steps" a worker counts its own.'
+        'Factor on emulated compute from the next step on. With at = "9 steps", each worker counts its own steps.'
     )
-    kill: bool | None = _key("Of a command: a worker's processes are killed, and started again when `for` is over.")
+    kill: bool | None = _key("Commands only: kill the processes of a worker, and start them again after `for`.")
 
     @field_validator("trace")
     @classmethod
@@ -126,8 +126,7 @@ class ChangeTable(_Effects):
     @classmethod
     def _true(cls, value: bool | None, info: Any) -> bool | None:
         if value is False:
-            nothing = {"cut": "nothing is cut off", "kill": "nobody is killed"}[info.field_name]
-            raise ValueError(f"expected true; leave it out where {nothing}")
+            raise ValueError(f"expected true; remove {info.field_name} if nothing changes")
         return value
 
     @model_validator(mode="after")
@@ -137,12 +136,12 @@ class ChangeTable(_Effects):
             got = f"got {' and '.join(given)}" if given else "got none"
             raise ValueError(f"expected exactly one of {', '.join(KINDS)}, {got}")
         if self.times is not None and self.every is None:
-            raise ValueError('times: says how often, and nothing says how far apart; add every = "2s"')
+            raise ValueError('times: needs an interval; add every = "2s"')
         if self.every is not None:
             if self.for_ is None:
-                raise ValueError('every: what comes again has to end first; add for = "1s"')
+                raise ValueError('every: a change that repeats needs a duration; add for = "1s"')
             if self.times is None:
-                raise ValueError("every: add times, such as times = 5")
+                raise ValueError("every: needs a number of repetitions; add times = 5")
             if Delay.parse(self.every).ns <= Delay.parse(self.for_).ns:
                 raise ValueError(f"every: expected more than for, {self.for_}, got {self.every}")
         directed = isinstance(self.where, str) and "->" in self.where.replace("<->", "")
@@ -150,12 +149,12 @@ class ChangeTable(_Effects):
             raise ValueError('rtt: a directed path has a one-way delay; use one_way, or where = "a <-> b"')
         for how in ("slow", "kill"):
             if getattr(self, how) is not None and isinstance(self.where, str) and "->" in self.where:
-                raise ValueError(f"where: workers are {_DONE[how]}, not paths; name a site or a worker's number")
+                raise ValueError(f"where: only workers are {_DONE[how]}, not paths; name a site or a worker's number")
         if self.kill is not None and self.where is None:
-            raise ValueError("where: not everybody can be killed; name a site or a worker's number")
+            raise ValueError("where: required with kill; name a site or a worker's number")
         return self
 
     @property
     def kind(self) -> str:
-        """The one of `KINDS` that it is."""
+        """Which of `KINDS` it is."""
         return next(name for name in KINDS if getattr(self, name) is not None)

@@ -1,4 +1,4 @@
-"""A recorded trace of a path: lines of values, from a CSV file."""
+"""A recorded trace of a path: the lines of a CSV file."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ TIME = "time_s"
 TRACED = {each.column: each for each in (RTT, ONE_WAY, *EFFECTS, RATE)}
 VALUES = tuple(TRACED)
 MOST_LINES = 2000
-LONGEST_S, LEAST_MBPS, MOST_MBPS = 10**6, 1e-6, 10**6  # any time or delay, and any rate; nanoseconds fit 64 bits
+LONGEST_S, LEAST_MBPS, MOST_MBPS = 10**6, 1e-6, 10**6  # limits of all times, delays and rates; nanoseconds fit 64 bits
 
 Point = dict[str, float]
 
 
 def read_trace(path: Path, where: str) -> list[Point]:
-    """The lines of a trace, each `time_s` and what is valid from then on.
+    """Read the lines of a trace: `time_s`, and the values from then on.
 
-    Columns: `time_s`, which grows from line to line, and at least one of `VALUES`; an empty field leaves the value as
-    it was in the line before, or, in the first line, as it is without the trace.
+    Columns: `time_s`, which grows from line to line, and at least one of `VALUES`. An empty field keeps the value of
+    the line before; in the first line, it keeps the value of the path without the trace.
 
     Raises:
-        SpecError: no such file, or a line that is none; `where` names the spec's key.
+        SpecError: no such file, or a wrong line; `where` names the key in the spec.
     """
     points: list[Point] = []
     try:
@@ -55,7 +55,7 @@ def read_trace(path: Path, where: str) -> list[Point]:
 
 
 def check_points(points: Sequence[Mapping[str, float]]) -> None:
-    """See that these are the lines of a trace. Raises: ValueError."""
+    """Check the lines of a trace. Raises: ValueError."""
     if not 1 <= len(points) <= MOST_LINES:
         raise ValueError(f"expected 1 to {MOST_LINES} lines of values, got {len(points)}")
     for point in points:
@@ -85,14 +85,14 @@ def _check_columns(names: Iterable[str]) -> None:
         known = f"{TIME} and at least one of {', '.join(VALUES)}"
         raise ValueError(f"expected the columns {known}, got {', '.join(map(repr, given)) or 'none'}")
     if "rtt_ms" in given and "one_way_ms" in given:
-        raise ValueError("rtt_ms and one_way_ms say the same; keep one")
+        raise ValueError("rtt_ms and one_way_ms set the same delay; keep one")
 
 
 def _point(fields: Mapping[str, str]) -> Point:
     point: Point = {}
     for name, text in fields.items():
         if name is None or text is None:
-            raise ValueError("expected as many fields as the first line has")
+            raise ValueError("expected as many fields as in the first line")
         if text.strip():
             try:
                 point[name] = float(text)

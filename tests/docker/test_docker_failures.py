@@ -61,7 +61,7 @@ def reasons(unlucky):
 def test_the_rest_of_the_run_finishes_and_the_exit_code_is_4(unlucky, reasons):
     _, result, _, _ = unlucky
     assert result.code == 4
-    assert result.last_line.startswith("wanbench: 6 repetitions have no valid result: ")
+    assert result.last_line.startswith("wanbench: 6 repetitions have no valid result")
     assert {name for name, reason in reasons.items() if reason is None} == {"one-worker", "spared-d4"}
 
 

@@ -128,7 +128,7 @@ def test_a_program_that_is_not_there_is_one_line(bench):
     result = bench.run("run", bench.spec(text), "--out", "out")
     assert result.code == 2
     assert result.last_line == (
-        "wanbench: workload.command: no-such-python: no such program here; give a path, or a command that PATH has"
+        "wanbench: workload.command: no-such-python: no such program here; give a path, or a command on PATH"
     )
 
 

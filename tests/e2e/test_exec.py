@@ -116,7 +116,7 @@ def test_a_program_killed_by_a_signal_counts_as_128_and_the_signal(bench):
 def test_a_program_that_is_not_there_is_one_line(bench):
     result = bench.run(*TWO, "no-such-program")
     assert result.code == 2
-    assert result.err == "wanbench: no-such-program: no such program here; give a path, or a command that PATH has\n"
+    assert result.err == "wanbench: no-such-program: no such program here; give a path, or a command on PATH\n"
 
 
 TRAPPING = "trap 'echo got it; exit 0' INT TERM; echo up; while :; do sleep 0.1; done"

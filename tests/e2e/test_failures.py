@@ -87,7 +87,7 @@ def test_the_run_goes_on_and_says_at_the_end_what_failed(unlucky):
     assert {row["algorithm"] for row in rows if row["status"] == "ok"} == {"one-worker", "spared"}
     assert result.code == 4
     assert result.out == "out/unlucky\n"
-    assert result.last_line.startswith("wanbench: 7 repetitions have no valid result: ")
+    assert result.last_line.startswith("wanbench: 7 repetitions have no valid result")
     assert all(name in result.last_line for name in FAILING)
 
 

@@ -52,7 +52,7 @@ def test_a_late_relay_makes_a_repetition_invalid_twice_and_verify_and_figures_re
         "rep-0.failed-1",
         "rep-0.failed-2",
     ]
-    assert LATE.search(result.err.partition("invalid, to be measured again: ")[2])
+    assert LATE.search(result.err.partition("invalid, will be measured again: ")[2])
 
     figures = bench.run("figures", "out/late")
     assert (figures.code, figures.out) == (2, "")
@@ -62,7 +62,7 @@ def test_a_late_relay_makes_a_repetition_invalid_twice_and_verify_and_figures_re
     verified = bench.run("verify", "out/late")
     assert verified.code == 4
     assert f"{row['cell']}: invalid: {row['reason']}" in verified.out
-    assert verified.last_line.endswith("objections; not to be published as it is")
+    assert verified.last_line.endswith("do not publish yet")
 
     bench.measure("spec.toml", "--no-figures", "--jobs", "1")
     assert {row["status"] for row in bench.rows("late")} == {"ok"}

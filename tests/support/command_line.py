@@ -27,8 +27,8 @@ def as_it_was(tmp_path, monkeypatch):
         signal.signal(number, handler)
 
 
-def wanbench(*args: str) -> Result:
-    result = CliRunner().invoke(main, args, prog_name="wanbench")
+def wanbench(*args: str, stdin: str | None = None) -> Result:
+    result = CliRunner().invoke(main, args, input=stdin, prog_name="wanbench")
     if result.exception is not None and not isinstance(result.exception, SystemExit):
         raise result.exception
     return result

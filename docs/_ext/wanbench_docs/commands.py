@@ -45,7 +45,7 @@ def commands() -> Iterator[Command]:
 
 def describe(summary: str, command: click.Command, context: click.Context) -> Command:
     """Return one command."""
-    paragraphs = list(_paragraphs(inspect.cleandoc(command.help or "")))
+    paragraphs = list(_paragraphs(inspect.cleandoc(f"{command.help or ''}\n\n{command.epilog or ''}")))
     examples = next((p.text for p in paragraphs if p.text.startswith(EXAMPLE)), "")
     return Command(
         str(context.info_name),

@@ -1,7 +1,9 @@
-"""The command line: instant help, data on stdout, one line on stderr, and the documented exit codes."""
+"""The command line: instant help, data on stdout, one line per error on stderr, documented exit codes."""
 
 from __future__ import annotations
 
+import json
+import re
 import subprocess
 import sys
 import time
@@ -100,7 +102,7 @@ def test_list_has_a_line_for_everything_a_spec_can_name(kind, names):
 
 
 def test_list_shows_parameters_of_algorithms():
-    assert data("list", "algorithms")["dts"].startswith("(delay, period, [form], [tensors], [compression])  ")
+    assert " (delay, period, [form], [tensors], [compression]) [" in data("list", "algorithms")["dts"]
 
 
 def test_list_gives_every_algorithm_and_compressor_one_line_with_its_source():
@@ -112,7 +114,7 @@ def test_list_gives_every_algorithm_and_compressor_one_line_with_its_source():
     assert data("list", "algorithms")["sgp"].endswith(
         "[Assran, Loizou, Ballas and Rabbat, Stochastic Gradient Push, ICML 2019]"
     )
-    assert data("list", "compressors")["topk"].startswith("([ratio])  Sends the largest elements")
+    assert " ([ratio]) [" in data("list", "compressors")["topk"]
 
 
 def test_show_gives_equation_parameters_defaults_source_and_the_papers_symbols():
@@ -202,7 +204,7 @@ def test_show_refuses_an_unknown_name_with_a_near_miss(kind, name, near):
 
 def test_plan_shows_every_cell_with_its_predicted_step_time():
     cells = expand(Spec.load("smoke"), "smoke")
-    head, columns, *lines = wanbench("plan", "smoke").stdout.splitlines()
+    head, columns, _, *lines = wanbench("plan", "smoke").stdout.splitlines()
     assert head.startswith("smoke: 5 cells x 1 = 5 reps; 5 to run, about ")
     assert columns.split() == ["cell", "steps", "law", "s/step", "bound", "by", "to", "run"]
     assert [line.split()[0] for line in lines] == [cell.slug for cell in cells]
@@ -264,6 +266,44 @@ def test_a_wrong_spec_or_option_is_one_line_and_exit_code_2(command, args, line)
     assert refused(command, *args) == f"wanbench: {line}"
 
 
+def test_an_axis_is_dropped_and_a_named_profile_replaces_the_uniform_network():
+    args = ("--set", "network.profile=world4", "--drop", "sweep.rtt", "--set", "sweep.workers=[2,4]")
+    result = wanbench("plan", "latency-sweep", *args, "--json")
+    assert result.stderr == "wanbench: network.rate is dropped: world4 has its own\n"
+    cells = json.loads(result.stdout)["cells"]
+    assert {axis for cell in cells for axis in cell["axes"]} == {"algorithm", "workers"}
+    assert {cell["workers"] for cell in cells} == {1, 2, 4}
+
+
+@pytest.mark.parametrize("key", ["sweep.rtts", "rtt"])
+def test_a_key_that_cannot_be_dropped_gets_a_near_miss(key):
+    assert refused("plan", "smoke", "--drop", key) == (
+        f"wanbench: --drop {key}: the spec does not set this key; did you mean 'sweep.rtt'?"
+    )
+
+
+def test_a_required_key_cannot_be_dropped():
+    assert refused("plan", "smoke", "--drop", "algorithms").startswith("wanbench: --drop: algorithms: ")
+
+
+def test_a_spec_is_read_from_standard_input():
+    assert wanbench("plan", "-", stdin=read("smoke")).stdout == wanbench("plan", "smoke").stdout
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [("x =", "<stdin>: not valid TOML"), (read("smoke").replace("10ms", "10"), "<stdin>"), ("", "<stdin>: schema")],
+)
+def test_a_mistake_on_standard_input_is_named(text, said):
+    result = wanbench("plan", "-", stdin=text)
+    assert result.exit_code == 2
+    assert result.stderr.startswith(f"wanbench: {said}")
+
+
+def test_check_needs_a_spec_that_can_be_read_again():
+    assert refused("check", "-").startswith("wanbench: check -: give a file or a name")
+
+
 def test_plan_says_what_is_finished_and_what_failed_before(tmp_path):
     finished(tmp_path, statuses=("ok", "failed", "invalid"))
     cells = data("plan", "smoke")["cells"]
@@ -279,7 +319,7 @@ def test_plan_says_what_is_finished_and_what_failed_before(tmp_path):
 
 @pytest.fixture
 def measured(monkeypatch):
-    """What `run` hands to the harness; `outcome` is what it gets back or has raised."""
+    """The calls that `run` makes to the harness; `outcome` is returned or raised."""
     calls = []
 
     def measure_all(plan, folder, cells=None, **options):
@@ -334,7 +374,33 @@ def test_failed_cells_are_exit_code_4_and_the_folder_is_still_printed(measured):
     measured[0].outcome = Tally(ok=1, failed=["a", "b", "a"])
     result = wanbench("run", "smoke")
     assert (result.exit_code, result.stdout) == (4, "results/smoke\n")
-    assert result.stderr == "wanbench: 3 repetitions have no valid result: a, b\n"
+    assert result.stderr == (
+        "wanbench: 3 repetitions have no valid result; failed: a, b (logs: results/smoke/cells/CELL/); "
+        "the same command runs only these again\n"
+    )
+
+
+def test_invalid_cells_are_told_from_failed_ones(measured, tmp_path):
+    rows = finished(tmp_path, statuses=("ok", "ok", "invalid", "failed"))
+    measured[0].outcome = Tally(ok=1, failed=[row["cell"] for row in rows[2:]])
+    said = wanbench("run", "smoke").stderr.splitlines()[-1]
+    assert f"failed: {rows[3]['cell']} (logs" in said
+    assert f"could not keep up: {rows[2]['cell']} (try --jobs 1)" in said
+
+
+def test_run_ends_with_the_decision_and_what_to_do_next(measured, tmp_path):
+    finished(tmp_path)
+    result = wanbench("run", "smoke", "--out", str(tmp_path / "results"))
+    assert result.stdout == f"{tmp_path}/results/smoke\n"
+    assert "dts-d4-p2" in result.stderr
+    commands = re.findall("wanbench (.*?)(?:  |$)", result.stderr, re.M)
+    assert [command.split()[:2] for command in commands] == [
+        ["report", "smoke"],
+        ["results", "smoke"],
+        ["verify", "smoke"],
+    ]
+    for command in commands:
+        assert wanbench(*command.split()).exit_code != 2, command
 
 
 def test_ctrl_c_anywhere_else_is_exit_code_130_too(monkeypatch):
@@ -364,5 +430,6 @@ def test_a_bug_is_not_dressed_up_as_the_users_mistake(measured):
 
 def test_setting_what_the_sweep_sets_is_refused_instead_of_ignored():
     assert refused("plan", "latency-sweep", "--set", "network.rtt=5ms") == (
-        "wanbench: --set network.rtt=...: latency-sweep sweeps it; use --only rtt=VALUE, or --set 'sweep.rtt=[...]'"
+        "wanbench: --set network.rtt=...: latency-sweep sweeps this key; add --drop sweep.rtt, or use --only rtt=VALUE "
+        "or --set 'sweep.rtt=[...]'"
     )

@@ -56,7 +56,7 @@ def test_the_claim_of_the_starter_can_be_checked(tmp_path):
 
 def test_a_file_that_is_there_is_left_alone(tmp_path):
     (tmp_path / "experiment.toml").write_text("mine")
-    assert refused("init") == "wanbench: experiment.toml: is there already; choose another name"
+    assert refused("init") == "wanbench: experiment.toml: already exists; choose another name"
     assert (tmp_path / "experiment.toml").read_text() == "mine"
 
 

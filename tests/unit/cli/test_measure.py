@@ -93,4 +93,4 @@ def test_what_cannot_be_used_is_one_line_and_writes_nothing(tmp_path, source, li
 def test_a_profile_that_is_there_is_left_alone(tmp_path):
     (tmp_path / "mine.toml").write_text("mine")
     line = refused("measure", "a,b=x", "-o", "mine.toml")
-    assert line == "wanbench: mine.toml: is there already; choose another name"
+    assert line == "wanbench: mine.toml: already exists; choose another name"

@@ -25,9 +25,12 @@ def spec(tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ((), "wanbench: t.toml: nothing to check; give --baseline FILE, --base REV, or [[gate.require]]"),
-        (("--accept",), "wanbench: --accept: writes a baseline; say which with --baseline FILE"),
-        (("--head", "HEAD"), "wanbench: --head: compared with what? give --base"),
+        (
+            (),
+            "wanbench: t.toml: nothing to check; give --baseline FILE or --base REV, or write [[gate.require]]",
+        ),
+        (("--accept",), "wanbench: --accept: needs --baseline FILE, the file to write"),
+        (("--head", "HEAD"), "wanbench: --head: needs --base to compare with"),
         (("--aa", "--base", "main"), "wanbench: --base and --aa: choose one"),
         (("--baseline", "b.json", "--aa"), "wanbench: --baseline and --aa: choose one"),
     ],

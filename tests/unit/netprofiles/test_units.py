@@ -36,6 +36,23 @@ def test_a_rate_is_read_to_the_bit_per_second(text, bps):
 
 
 @pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("10Gbps", "10Gbit"), ("100mbps", "100Mbit"), ("100 MBPS", "100Mbit"), ("10gbit", "10Gbit"),
+        ("1.5Gbit/s", "1.5Gbit"), ("64kbps", "64kbit"), ("9bps", "9bit"),
+    ],
+)  # fmt: skip
+def test_bits_per_second_may_be_spelled_in_several_ways(text, shown):
+    assert str(Rate.parse(text)) == shown
+
+
+@pytest.mark.parametrize("text", ["10GB", "10GB/s", "10 gb", "10Gb/s", "10GBps", "1.5MB", "8kB/s", "100B"])
+def test_a_rate_that_may_be_bytes_is_a_question(text):
+    with pytest.raises(UnitError, match="bits or bytes"):
+        Rate.parse(text)
+
+
+@pytest.mark.parametrize(
     ("text", "size"),
     [("25MiB", 25 * 2**20), ("64kB", 64_000), ("1500B", 1500), ("0B", 0), ("0.5KiB", 512), ("1GB", 10**9)],
 )
@@ -66,9 +83,9 @@ _RATIO = "a ratio is a number from 0 to 1, or a percentage, such as '0.1%'"
         (Delay, "", f"'' is not a quantity; {_DELAY}"),
         (Delay, "0.1ns", f"'0.1ns' is not a whole number of ns; {_DELAY}"),
         (Delay, "1e999999999s", f"'1e999999999s' is not a quantity; {_DELAY}"),
-        (Rate, "10gbit", f"'10gbit' has the unknown unit 'gbit'; {_RATE}; did you mean 'Gbit'?"),
-        (Rate, "10Gbps", f"'10Gbps' has the unknown unit 'Gbps'; {_RATE}; did you mean 'Gbit'?"),
-        (Rate, "0Mbit", "a rate must be above zero; leave it out where nothing limits it"),
+        (Rate, "10Gbits", f"'10Gbits' has the unknown unit 'Gbits'; {_RATE}; did you mean 'Gbit'?"),
+        (Rate, "10 GB", "'10 GB': bits or bytes? write '10Gbit', or '80Gbit' for 10 gigabytes per second"),
+        (Rate, "0Mbit", "a rate must be above zero; remove it if nothing limits it"),
         (Size, "25mib", f"'25mib' has the unknown unit 'mib'; {_SIZE}; did you mean 'MiB'?"),
         (Size, "0.5B", f"'0.5B' is not a whole number of bytes; {_SIZE}"),
         (Ratio, "5", f"'5' is above 1; {_RATIO}; did you mean '5%'?"),
@@ -92,7 +109,7 @@ def test_text_that_is_no_quantity_is_refused_with_what_was_expected(kind, text, 
         (lambda: Delay(True), "a delay counts whole ns, not True"),
         (lambda: Delay.from_ms(float("nan")), "a delay must be finite, not nan"),
         (lambda: Rate.from_mbit(float("inf")), "a rate must be finite, not inf"),
-        (lambda: Rate(0), "a rate must be above zero; leave it out where nothing limits it"),
+        (lambda: Rate(0), "a rate must be above zero; remove it if nothing limits it"),
         (lambda: Size(-1), "a size cannot be negative: -1 bytes"),
         (lambda: Ratio(float("nan")), "a ratio is a number from 0 to 1, or from 0% to 100%, not nan"),
         (lambda: Ratio(1.01), "a ratio is a number from 0 to 1, or from 0% to 100%, not 1.01"),

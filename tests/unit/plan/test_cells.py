@@ -189,7 +189,7 @@ def test_a_short_axis_is_an_alias_of_its_dotted_key():
         (
             "workers = [2]",
             '"run.repeats" = [1, 2]',
-            "x.toml: sweep.run.repeats: is the same for all cells; set it in [run]",
+            "x.toml: sweep.run.repeats: applies to all cells; set it in [run]",
         ),
         (
             "workers = [2]",

@@ -133,9 +133,9 @@ def test_containers_get_the_mounts_of_their_group(tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "line"),
     [
-        (("--image", "x"), "--image goes with --testbed docker; on netns programs see this host"),
-        (("--mount", "."), "--mount goes with --testbed docker; on netns programs see this host"),
-        (("--workdir", "/app"), "--workdir goes with --testbed docker; on netns programs see this host"),
+        (("--image", "x"), "--image: needs --testbed docker; on netns programs see this host"),
+        (("--mount", "."), "--mount: needs --testbed docker; on netns programs see this host"),
+        (("--workdir", "/app"), "--workdir: needs --testbed docker; on netns programs see this host"),
         (
             ("--testbed", "docker", "--workdir", "app"),
             "--workdir app: expected an absolute path in the image, such as /app",
@@ -153,9 +153,7 @@ def test_impossible_options_are_refused_in_one_line(arguments, line, tmp_path):
 def test_adopted_containers_need_a_working_folder(monkeypatch, tmp_path):
     monkeypatch.setenv("WANBENCH_ADOPT", str(tmp_path))
     said = refused(*EXEC, "--testbed", "docker", "--", "true")
-    assert said == (
-        "wanbench: --workdir: needed here, where containers that are there already cannot see the current folder"
-    )
+    assert said == ("wanbench: --workdir: required here: containers that already run cannot see the current folder")
 
 
 # ---------------------------------------------------------------- GPUs

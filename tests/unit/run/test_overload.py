@@ -78,7 +78,9 @@ def test_an_overloaded_repetition_is_measured_once_more_and_never_published(host
     result = run()
     assert result.exit_code == 4
     assert result.stdout == "results/busy\n"
-    assert result.stderr.splitlines()[-1].startswith("wanbench: 3 repetitions have no valid result: delayed-d4-w2-")
+    last = result.stderr.splitlines()[-1]
+    assert last.startswith("wanbench: 3 repetitions have no valid result")
+    assert "could not keep up: delayed-d4-w2-" in last
     assert Counter(testbed.measured) == {"local": 3, "ssgd": 3, "delayed": 6}
     assert testbed.measured[-3:] == ["delayed"] * 3  # alone, at the end
     by_status = {status: [row for row in rows() if row["status"] == status] for status in ("ok", "invalid")}
@@ -87,7 +89,7 @@ def test_an_overloaded_repetition_is_measured_once_more_and_never_published(host
     assert {row["reason"] for row in by_status["invalid"]} == {REASON.format(late="29.0")}
     tries = sorted(path.name for path in Path("results/busy/cells").glob("delayed*/*") if path.is_dir())
     assert tries == [f"rep-{rep}.failed-{attempt}" for rep in range(3) for attempt in (1, 2)]
-    assert result.stderr.count("invalid, to be measured again: packets were late") == 3
+    assert result.stderr.count("invalid, will be measured again: packets were late") == 3
     assert result.stderr.count("INVALID: packets were late") == 3
 
 
@@ -100,7 +102,7 @@ def test_verify_refuses_what_was_measured_on_an_overloaded_host(host, run):
     assert objection["rule"] == "complete"
     assert objection["text"] == "invalid: " + REASON.format(late="29.0")
     assert "REFUSED  complete   Every cell has a valid result" in result.stdout
-    assert result.stderr == "wanbench: results/busy: 1 objections; not to be published as it is\n"
+    assert result.stderr == "wanbench: results/busy: 1 problem: do not publish yet\n"
 
 
 def test_numbers_of_an_overloaded_repetition_change_no_figure_and_no_table(host, run):

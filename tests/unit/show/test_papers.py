@@ -267,4 +267,4 @@ def test_an_unknown_paper_lists_those_there_are(tmp_path):
     known = ", ".join(papers.names())
     said = f"wanbench: paper 'dtss': not known; expected one of {known}, or all"
     assert refused("figures", "--paper", "dtss") == said
-    assert refused("figures", "--check") == "wanbench: --check goes with --paper"
+    assert refused("figures", "--check") == "wanbench: --check: needs --paper"

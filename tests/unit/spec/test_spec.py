@@ -104,7 +104,7 @@ def test_a_mistake_is_one_line_with_file_key_and_what_was_expected(old, new, lin
 @pytest.mark.parametrize("version", ["true", "1.0", "2", "'1'"])
 def test_a_schema_that_merely_equals_1_is_refused(version):
     got = version.replace('"', "'")
-    line = f"x.toml: schema: expected 1, the only version there is, got {got}"
+    line = f"x.toml: schema: expected 1, the only version so far, got {got}"
     assert refusal(edited("schema = 1", f"schema = {version}")) == line
 
 

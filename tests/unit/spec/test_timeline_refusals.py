@@ -27,11 +27,11 @@ def refused(*entries: str) -> str:
         ('at = "5s"', "timeline.0: expected exactly one of {kinds}, got none"),
         ('at = "5s"\ncut = true\nrtt = 2.0', "timeline.0: expected exactly one of {kinds}, got rtt and cut"),
         ('at = "5s"\ncutt = true', "timeline.0.cutt: unknown key; did you mean 'cut'?"),
-        ('at = "5s"\ncut = false', "timeline.0.cut: expected true; leave it out where nothing is cut off"),
+        ('at = "5s"\ncut = false', "timeline.0.cut: expected true; remove cut if nothing changes"),
         ('at = "5s"\nfor = "0s"\ncut = true', "timeline.0.for: expected more than 0, got '0s'"),
         (
             'at = "5s"\nevery = "1s"\ntimes = 2\ncut = true',
-            'timeline.0: every: what comes again has to end first; add for = "1s"',
+            'timeline.0: every: a change that repeats needs a duration; add for = "1s"',
         ),
         (
             'at = "5s"\nfor = "2s"\nevery = "2s"\ntimes = 2\ncut = true',
@@ -39,7 +39,7 @@ def refused(*entries: str) -> str:
         ),
         (
             'at = "5s"\ntimes = 2\ncut = true',
-            'timeline.0: times: says how often, and nothing says how far apart; add every = "2s"',
+            'timeline.0: times: needs an interval; add every = "2s"',
         ),
         (
             'at = "5s"\nwhere = "w7"\ncut = true',
@@ -56,16 +56,16 @@ def refused(*entries: str) -> str:
         ),
         (
             'at = "5s"\nwhere = "w0 -> w1"\nslow = 2.0',
-            "timeline.0: where: workers are slow, not paths; name a site or a worker's number",
+            "timeline.0: where: only workers are slow, not paths; name a site or a worker's number",
         ),
-        ('at = "5s"\nwhere = 1\nkill = false', "timeline.0.kill: expected true; leave it out where nobody is killed"),
+        ('at = "5s"\nwhere = 1\nkill = false', "timeline.0.kill: expected true; remove kill if nothing changes"),
         (
             'at = "5s"\nkill = true',
-            "timeline.0: where: not everybody can be killed; name a site or a worker's number",
+            "timeline.0: where: required with kill; name a site or a worker's number",
         ),
         (
             'at = "5s"\nwhere = "w0 <-> w1"\nkill = true',
-            "timeline.0: where: workers are killed, not paths; name a site or a worker's number",
+            "timeline.0: where: only workers are killed, not paths; name a site or a worker's number",
         ),
         (
             'at = "5s"\nwhere = 1\nkill = true',
