@@ -131,7 +131,7 @@ def test_failed_and_invalid_repetitions_are_listed_with_their_logs_and_left_out_
     assert "packets were late" in text
     assert "ValueError: no" in text
     shown = " ".join(Markup(text).text.split())
-    assert "1 cell failed or invalid; left out: 1 failed or invalid repeat" in shown
+    assert "1 cell failed or invalid; left out: 1 failed or invalid repetition" in shown
 
 
 def test_a_run_with_nothing_valid_says_so_and_has_no_axes(tmp_path):
