@@ -18,11 +18,12 @@ from wanbench.harness.show.figures.names import human
 from wanbench.harness.show.figures.style import COLUMN_IN, PAGE_IN, Style, line, styles, wanbench_style
 
 Curve = Mapping[str, Sequence[float]]
+Key = tuple[str, str]  # label and kind
 
 
 @wanbench_style()
 def learning(
-    curves: Mapping[tuple[str, str], tuple[Mapping[str, Any], Sequence[Curve]]],
+    curves: Mapping[Key, tuple[Mapping[str, Any], Sequence[Curve]]],
     data_set: str,
     subject: str,
     about: str,
@@ -43,41 +44,54 @@ def learning(
     looks = styles([(label, kind, params) for (label, kind), (params, _) in curves.items()])
     ends = {key: _last(found) for key, found in known.items()}
     names = {key: human(*key, curves[key][0]) for key in known}
-    page = width_in > COLUMN_IN
     timed = _times_differ(list(ends.values()))
+    side_by_side = timed and width_in > COLUMN_IN
     labels = {
-        key: f"{names[key]} ({_seconds(ends[key])})" if page and timed else names[key].replace(" + ", "\n+ ")
-        for key in known
+        key: f"{name} ({_seconds(ends[key])})" if side_by_side else name.replace(" + ", "\n+ ")
+        for key, name in names.items()
     }
     strip, panel_in = strip_in(list(labels.values())), max(1.9, least_in(list(labels.values())))
-    across = 2 if page and timed else 1
-    more = "; in parentheses: time of the last step" if page and timed else ""
+    more = "; in parentheses: time of the last step" if side_by_side else ""
     sheet = Panels(
         width_in, f"{_finding(ends, names)}\n{subject}", f"{about.removesuffix('.')}{more}.", {},
-        count=2 if timed else 1, across=across, panel_in=panel_in, between_in=0.36 if across == 1 else 0.0,
-        gap_in=strip + 0.27, left_in=0.35, right_in=strip if across == 1 else 0.1,
+        count=2 if timed else 1, across=2 if side_by_side else 1, panel_in=panel_in, left_in=0.35,
+        between_in=0.0 if side_by_side else 0.36, gap_in=strip + 0.27, right_in=0.1 if side_by_side else strip,
     )  # fmt: skip
     steps = sheet.panel(0, f"{data_set}: accuracy (%)")
-    _draw(steps, "step", known, looks)
-    steps.set_xlim(left=0)
-    steps.set_ylim(top=101)
-    steps.set_xlabel("step")
-    last = [
-        End(labels[key], line(looks[key[0]]), end.step, 100 * end.accuracy, f"{100 * end.accuracy:.1f} %")
-        for key, end in ends.items()
-    ]
-    label_ends(steps, last, (sheet.panel_width_in, panel_in))
+    _by_step(steps, known, looks, labels, (sheet.panel_width_in, panel_in))
     if timed:
         seconds = sheet.panel(1, f"{data_set}: accuracy (%)")
-        _draw(seconds, "end_s", known, looks)
-        times = [time for found in known.values() for curve in found for time in curve["end_s"] if time > 0]
-        logarithmic(seconds.xaxis, min(times) / 1.1, max(times) * 1.1)
-        seconds.set_xlabel("seconds, logarithmic")
+        _by_time(seconds, known, looks)
         seconds.set_ylim(steps.get_ylim())
     return sheet.figure
 
 
-def _draw(axes: Axes, x: str, known: Mapping[tuple[str, str], Sequence[Curve]], looks: Mapping[str, Style]) -> None:
+def _by_step(
+    axes: Axes,
+    known: Mapping[Key, Sequence[Curve]],
+    looks: Mapping[str, Style],
+    labels: Mapping[Key, str],
+    axes_in: tuple[float, float],
+) -> None:
+    _draw(axes, "step", known, looks)
+    axes.set_xlim(left=0)
+    axes.set_ylim(top=101)
+    axes.set_xlabel("step")
+    last = []
+    for key, found in known.items():
+        end = _last(found)
+        last.append(End(labels[key], line(looks[key[0]]), end.step, 100 * end.accuracy, _percent(end)))
+    label_ends(axes, last, axes_in)
+
+
+def _by_time(axes: Axes, known: Mapping[Key, Sequence[Curve]], looks: Mapping[str, Style]) -> None:
+    _draw(axes, "end_s", known, looks)
+    times = [time for found in known.values() for curve in found for time in curve["end_s"] if time > 0]
+    logarithmic(axes.xaxis, min(times) / 1.1, max(times) * 1.1)
+    axes.set_xlabel("seconds, logarithmic")
+
+
+def _draw(axes: Axes, x: str, known: Mapping[Key, Sequence[Curve]], looks: Mapping[str, Style]) -> None:
     for (name, _), found in known.items():
         _curve(axes, x, found, looks[name], name)
 
@@ -105,7 +119,7 @@ def _times_differ(ends: Sequence[_Last]) -> bool:
     return max(paces) > 1.05 * min(paces)
 
 
-def _finding(ends: Mapping[tuple[str, str], _Last], names: Mapping[tuple[str, str], str]) -> str:
+def _finding(ends: Mapping[Key, _Last], names: Mapping[Key, str]) -> str:
     """ "ssgd trains to 96.7 % in 42 s; dts-d20-p4 to 97.2 % in 7.0 s"."""
     if _times_differ(list(ends.values())):
         slow = min(ends, key=lambda key: (key[1] != "ssgd", -ends[key].seconds))

@@ -94,16 +94,32 @@ def trend(
     for index, measure in enumerate(measures):
         _panel(sheet.panel(index, measure.label), series, measure, x, looks, aside_pt)
         sheet.label(index, x)
-    places = [place for each in series for place, _ in each.points if place is not None]
     for axes, measure in zip(sheet.figure.axes, measures, strict=True):
-        span = (max(places) - min(places) or 1.0) / (1 - 2 * margin)
-        axes.set_xlim(min(places) - margin * span, max(places) + margin * span)
-        if log_x:
-            logarithmic(axes.xaxis, *_stretched(places))
-        if measure.log:
-            logarithmic(axes.yaxis, *_stretched([value for each in series for value in _drawn(each, measure)]))
+        _limit(axes, series, measures, measure, margin, log_x=log_x)
         label_ends(axes, _ends(axes, series, measure, looks, aside_pt), (sheet.panel_width_in, panel_in))
     return sheet.figure
+
+
+def _limit(
+    axes: Axes, series: Sequence[Series], measures: Sequence[Measure], measure: Measure, margin: float, *, log_x: bool
+) -> None:
+    """Limits and ticks of a panel; all panels have the same x axis."""
+    shown = {
+        place for each in series for one in measures for place, cell in each.points if cell[one.column] > _least(one)
+    }
+    places = sorted(place for place in shown if place is not None)
+    span = (places[-1] - places[0] or 1.0) / (1 - 2 * margin)
+    axes.set_xlim(places[0] - margin * span, places[-1] + margin * span)
+    axes.set_xticks(places, [f"{place:g}" for place in places])
+    if log_x:
+        logarithmic(axes.xaxis, *_stretched(places))
+    if measure.log:
+        logarithmic(axes.yaxis, *_stretched([value for each in series for value in _drawn(each, measure)]))
+
+
+def _least(measure: Measure) -> float:
+    """Values above this one are drawn."""
+    return 0.0 if measure.log else -math.inf
 
 
 def _looks(series: Sequence[Series]) -> dict[str, dict[str, Any]]:
@@ -135,8 +151,6 @@ def _panel(
 ) -> None:
     for each in series:
         _draw(axes, each, measure, x, looks[each.label], aside_pt.get(each.label, 0.0))
-    places = {place for each in series for place, _ in each.points if place is not None}
-    axes.set_xticks(sorted(places), [f"{place:g}" for place in sorted(places)])
 
 
 def _drawn(series: Series, measure: Measure) -> list[float]:
@@ -159,8 +173,7 @@ def _ends(
     """The last point of each line; a level ends at the edge."""
     ends = []
     for each in series:
-        least = 0.0 if measure.log else -math.inf
-        found = [(place, cell[measure.column]) for place, cell in each.points if cell[measure.column] > least]
+        found = [(at, cell[measure.column]) for at, cell in each.points if cell[measure.column] > _least(measure)]
         if found:
             place, value = found[-1]
             text = measure.text.format(measure.scale * value)
@@ -175,8 +188,7 @@ def _level(series: Series) -> bool:
 
 
 def _draw(axes: Axes, series: Series, measure: Measure, x: str, look: Looks, aside_pt: float) -> None:
-    least = 0.0 if measure.log else -math.inf
-    found = [(place, cell) for place, cell in series.points if cell[measure.column] > least]
+    found = [(place, cell) for place, cell in series.points if cell[measure.column] > _least(measure)]
     if not found:
         return
     names = (measure.column, f"{measure.column}_min", f"{measure.column}_max")
