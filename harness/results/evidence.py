@@ -32,11 +32,11 @@ class Evidence:
     """The evidence of all repetitions of one run.
 
     Args:
-        folder: a run folder, or a recorded run.
+        folder: a run folder, or a recorded run. Its path is kept as `path`.
     """
 
     def __init__(self, folder: RunFolder) -> None:
-        self._path = folder.path
+        self.path = folder.path
 
     def curve(self, row: Row) -> dict[str, list[float]] | None:
         """Lists with one entry per evaluation: `step`, `end_s` since the start of training, `accuracy` of rank 0, and
@@ -64,7 +64,7 @@ class Evidence:
 
     @cached_property
     def _recorded(self) -> dict[tuple[str, int], dict[str, Any]] | None:
-        path = self._path / FILE
+        path = self.path / FILE
         if not path.is_file():
             return None
         found = {}
@@ -79,7 +79,7 @@ class Evidence:
     def _of(self, row: Row, what: str) -> Any:
         if self._recorded is not None:
             return self._recorded.get((row["cell"], row["rep"]), {}).get(what)
-        rep = self._path / "cells" / str(row["cell"]) / f"rep-{row['rep']}"
+        rep = self.path / "cells" / str(row["cell"]) / f"rep-{row['rep']}"
         read: Any = {CURVE: _curve, TRACE: _trace, NETWORK: _network, PACE: _pace}[what]
         try:
             return read(rep, row)

@@ -1,4 +1,4 @@
-"""Check that a figure can be read: no text covers another, and none is cut."""
+"""Check that a figure can be read: no text is small or cut, and none covers another."""
 
 from __future__ import annotations
 
@@ -23,6 +23,8 @@ def assert_nothing_overlaps(figure):
         canvas = FigureCanvasAgg(figure)
         canvas.draw()
         renderer = canvas.get_renderer()
+        texts = [*figure.texts, *(text for axes in figure.axes for text in visible_texts(axes))]
+        assert min(text.get_fontsize() for text in texts) >= 6
         boxes = [text.get_window_extent(renderer) for text in figure.texts]
         boxes += [legend.get_window_extent(renderer) for legend in figure.legends]
         for axes in figure.axes:

@@ -4,17 +4,23 @@ Layout
     wanbench.mplstyle  fonts, lines and file settings
     style.py           the look of every algorithm; saving with equal bytes for equal data
     layout.py          strips of a figure, in inches
-    caption.py         title and caption
+    caption.py         subject and caption
+    finding.py         titles that state a finding, computed from the data
+    names.py           names of algorithms and families that a reader understands
+    ends.py            names at the ends of curves
+    beside.py          names beside points
+    bar_rows.py        what the bar charts share
     hover.py           a figure as part of a web page, with a note on every point
     gallery.py         which figures a run has
     pareto.py          scalability against accuracy
     scalability.py     scalability against round-trip time, with the step-time law
-    bars.py            scalability where no round-trip time is swept
+    bars.py            scalability of runs without a round-trip time axis
     step_time.py       compute, stall and overhead of a step
     learning.py        accuracy against steps and time
     timeline.py        steps and messages of one worker
-    pace.py            step time against time, where the network changes
+    pace.py            step time against time, while the network changes
     network.py         the network as configured and measured
+    trend.py           measures against any quantity, with published values
     parity.py          the same cells at two values of an axis
 
 Only matplotlib's object interface is used: no pyplot, no global state.
@@ -69,8 +75,8 @@ def draw_all(
     and equal rows give equal bytes.
 
     Args:
-        rows: results, one a repetition. run_name: for the captions. outdir: made if missing.
-        formats: of `FORMATS`. cells_total: cells of the run, if it is still going on.
+        rows: results, one per repetition. run_name: for the captions. outdir: made if missing.
+        formats: of `FORMATS`. cells_total: cells of the run, if it is not finished.
         evidence: for learning curves, the timeline and the network.
 
     Returns:

@@ -1,7 +1,8 @@
-"""What a figure says about itself: a title and a caption that stand alone in a paper or a pull request."""
+"""The words around a figure: its subject, and a caption with the conditions, so that it can stand alone."""
 
 from __future__ import annotations
 
+import re
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -12,28 +13,39 @@ from wanbench.harness.show.grid import shown
 
 Line = Mapping[str, Any]
 
+_UNIT = re.compile(r"(\d) (%|ms|s|kB|MB|GB|Mbit/s|Gbit/s)(?!\w)")  # a number and its unit stay in one line
 
-def title(pivot: Pivot) -> str:
+
+def subject(pivot: Pivot) -> str:
     """What was synchronised, and how: "resnet50-v100, direct all-reduce, 8 workers".
 
-    What a byte costs gloo depends on the size of the message, so its scaled runs are named by the size that
-    travelled, and not by a workload of another size.
+    The cost of a byte depends on the message size with gloo. Its scaled runs are therefore named by the size that was
+    sent, not by a workload of another size.
     """
-    if pivot.heading is not None:
-        return pivot.heading
     lines = list(pivot.lines.values())
     size = message_size(pivot)
     scaled_gloo = any(line["collective"] == "gloo" and line["payload_scale"] < 1 for line in lines)
-    subject = f"{size} messages" if scaled_gloo and size else _each(lines, "workload")
+    workload = f"{size} messages" if scaled_gloo and size else _each(lines, "workload")
     fixed = {k: v for k, v in pivot.fixed.items() if k not in {"collective", "workload"}}
-    parts = [subject, *_all_reduce(lines)]
-    return ", ".join(parts + [axis_value(axis, value) for axis, value in fixed.items()])
+    return ", ".join([workload, *_all_reduce(lines), *(axis_value(axis, value) for axis, value in fixed.items())])
+
+
+def titled(pivot: Pivot, finding: str | None) -> str:
+    """The two lines of a title: the finding; the subject, and whether the network is emulated or simulated."""
+    network = network_kind(list(pivot.lines.values()))
+    return f"{finding or 'Scalability'}\n{pivot.heading or subject(pivot)}; {network} network"
+
+
+def network_kind(lines: Sequence[Line]) -> str:
+    """ "emulated" or "simulated"."""
+    kinds = {"simulated" if line["testbed"] == "virtual" else "emulated" for line in lines}
+    return " and ".join(sorted(kinds))
 
 
 def message_size(pivot: Pivot) -> str | None:
-    """The true size of one message, scale applied, as "1.0 MB"; None if no row recorded it.
+    """The true size of the largest message of a run, scale applied, as "1.0 MB"; None if no row recorded it.
 
-    The largest of the run is meant, which is the model: compressed messages and fragments are smaller.
+    The largest message is the whole model. Compressed messages and fragments are smaller.
     """
     sizes = [inputs.message_bytes for line in pivot.lines.values() if (inputs := law_inputs(line))]
     most = max((size for size in sizes if size > 0), default=None)
@@ -48,12 +60,12 @@ def message_size(pivot: Pivot) -> str | None:
 def caption(
     pivot: Pivot, run_name: str, marks: str | None, progress: str | None = None, *, whiskers: bool = True
 ) -> str:
-    """Workload, scale, network, testbed, collective, repeats.
+    """Testbed, workload, scale, network, collective, repetitions.
 
     Args:
-        pivot: what is drawn. run_name: comes first. marks: explains what is drawn, if that takes words.
-        progress: of a run that is going on, "14 of 42 cells".
-        whiskers: the figure shows the spread of repeats, if there is one.
+        pivot: what is drawn. run_name: the first word. marks: explains what is drawn, if it needs words.
+        progress: of a run that is not finished, "14 of 42 cells".
+        whiskers: the figure shows the spread of repetitions, if there is one.
     """
     lines = list(pivot.lines.values())
     valid = [line for line in lines if line["status"] == "ok"]
@@ -61,15 +73,15 @@ def caption(
     lost_reps = sum(int(line["repeats_lost"]) for line in valid)
     parts = [
         progress,
-        _workload(pivot, lines),
-        f"{_each(lines, 'workers')} workers",
-        _network(pivot, lines),
         _testbed(lines),
+        f"{_each(lines, 'workers')} workers",
+        _workload(pivot, lines),
+        _network(pivot, lines),
         *(f"{text}{_channels(lines)}" for text in _all_reduce(lines)),
         f"TCP {_each(lines, 'tcp')}",
         _repeats(valid, whiskers),
         f"{lost} cell{'s' if lost > 1 else ''} failed or invalid" if lost else None,
-        f"left out: {lost_reps} failed or invalid repeat{'s' if lost_reps > 1 else ''}" if lost_reps else None,
+        f"left out: {lost_reps} failed or invalid repetition{'s' if lost_reps > 1 else ''}" if lost_reps else None,
         marks,
         pivot.note,
     ]
@@ -77,9 +89,9 @@ def caption(
 
 
 def wrapped(text: str, width_in: float, font_pt: float, *, bold: bool = False) -> list[str]:
-    """`text` in lines that fit a figure of that width, by the average width of DejaVu Sans with some reserve."""
+    """`text` in lines that fit a figure of that width, by the average width of DejaVu Sans with a reserve."""
     char_in = (0.64 if bold else 0.545) * font_pt / 72
-    return textwrap.wrap(text, int((width_in - 0.16) / char_in))
+    return textwrap.wrap(_UNIT.sub("\\1\u00a0\\2", text), int((width_in - 0.16) / char_in))
 
 
 def _workload(pivot: Pivot, lines: Sequence[Line]) -> str:
@@ -87,7 +99,7 @@ def _workload(pivot: Pivot, lines: Sequence[Line]) -> str:
     if any(line["payload_scale"] != 1 for line in lines):
         text += f" with messages and rates × {_each(lines, 'payload_scale')}"
     size = message_size(pivot)
-    return f"{text} ({size} a message)" if size else text
+    return f"{text} ({size} per message)" if size else text
 
 
 def _network(pivot: Pivot, lines: Sequence[Line]) -> str:
@@ -97,29 +109,29 @@ def _network(pivot: Pivot, lines: Sequence[Line]) -> str:
         if pivot.column_axis != "rtt_ms":
             text += f", RTT {_each(lines, 'rtt_ms')} ms"
     elif pivot.column_axis != "rtt_ms" and any(not absent(line["rtt_ms"]) for line in lines):
-        text += f", RTT {_each(lines, 'rtt_ms')} ms in the middle, {_each(lines, 'rtt_max_ms')} ms at most"
+        text += f", median RTT {_each(lines, 'rtt_ms', _ms)} ms, longest {_each(lines, 'rtt_max_ms', _ms)} ms"
     if any(line["jitter_ms"] > 0 for line in lines):
         text += f", jitter {_each(lines, 'jitter_ms')} ms"
     if any(line["loss_pct"] > 0 for line in lines):
-        text += f", loss {_each(lines, 'loss_pct')} %"
+        text += f", loss {_each(lines, 'loss_pct', _percent)} %"
     return text
 
 
 def _testbed(lines: Sequence[Line]) -> str:
     if all(line["testbed"] == "virtual" for line in lines):
-        return "testbed virtual: simulated network and clock"
+        return "simulated network and clock"
     emulators = _each([line for line in lines if line["emulator"]], "emulator")
-    return f"testbed {_each(lines, 'testbed')}: network emulated by {emulators}"
+    return f"network emulated by {emulators} (testbed {_each(lines, 'testbed')})"
 
 
 def _all_reduce(lines: Sequence[Line]) -> list[str]:
-    """Nothing where it is a program of the user's that decides."""
+    """Empty for a user's own program, which chooses its collective."""
     collective = _each(lines, "collective")
     return [f"{collective} all-reduce"] if collective else []
 
 
 def has_law(pivot: Pivot) -> bool:
-    """True if a step time was predicted for any cell, or can be from what is measured."""
+    """True if the step-time law predicts any cell."""
     return not all(absent(line["predicted_step_time_s"]) for line in pivot.lines.values())
 
 
@@ -137,9 +149,17 @@ def _repeats(valid: Sequence[Line], whiskers: bool) -> str | None:
     if not counts:
         return None
     if counts[-1] == 1:
-        return "one repeat"
+        return "one repetition"
     span = f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
-    return f"median of {span} repeats" + (", whiskers from least to most" if whiskers else "")
+    return f"median of {span} repetitions" + (", whiskers: minimum and maximum" if whiskers else "")
+
+
+def _ms(value: object) -> str:
+    return f"{float(str(value)):.4g}"
+
+
+def _percent(value: object) -> str:
+    return f"{value:g}" if (isinstance(value, float) and value >= 1e-3) or not value else "below 0.001"
 
 
 def _rate(mbps: object) -> str:
@@ -148,7 +168,7 @@ def _rate(mbps: object) -> str:
 
 
 def _each(lines: Sequence[Line], key: str, show: Callable[[object], str] = shown) -> str:
-    """The distinct values of a column in words: "4", "4 and 8", "5 to 9" are the workers of some runs."""
+    """The distinct values of a column in words: "4", "4 and 8", "5 to 9"."""
     values = sorted({line[key] for line in lines if not absent(line[key])})
     if len(values) > 3 and not isinstance(values[0], str):
         return f"{show(values[0])} to {show(values[-1])}"

@@ -23,22 +23,25 @@ from wanbench.harness.analysis.summary import (
     pivots,
     records,
 )
+from wanbench.harness.errors import SpecError
+from wanbench.harness.results import planned
 from wanbench.harness.results.evidence import Evidence
 from wanbench.harness.results.verify import ACCURACY_BAND
 from wanbench.harness.show.data_set import data_set
 from wanbench.harness.show.figures.bars import scalability_bars
-from wanbench.harness.show.figures.caption import caption, title
+from wanbench.harness.show.figures.caption import caption, network_kind, subject
 from wanbench.harness.show.figures.learning import learning
+from wanbench.harness.show.figures.names import human
 from wanbench.harness.show.figures.network import MOST_SITES, network_matrix
 from wanbench.harness.show.figures.pace import MARKS as PACE_MARKS
 from wanbench.harness.show.figures.pace import Pace, pace
-from wanbench.harness.show.figures.pareto import pareto
+from wanbench.harness.show.figures.pareto import drawn_points, pareto, pareto_front
 from wanbench.harness.show.figures.scalability import scalability_by_rtt
 from wanbench.harness.show.figures.step_time import step_time
 from wanbench.harness.show.figures.timeline import MARKS, Trace, timeline
 from wanbench.harness.show.grid import shown
 
-# Collectives differ too much to share a figure.
+# Results of different collectives differ too much to share a figure.
 _COLUMN_AXES = [axis for axis in AXES if axis != "collective"]
 _TIMELINE_ROWS = 6
 
@@ -61,11 +64,11 @@ class Drawing:
 def gallery(
     rows: Sequence[Row], run_name: str, evidence: Evidence | None = None, progress: str | None = None
 ) -> list[Drawing]:
-    """The drawings of a run; empty if no cell of more than one worker has a valid result.
+    """Return the drawings of a run; empty if no cell of more than one worker has a valid result.
 
     Args:
-        rows: one a repetition. run_name: for the captions.
-        evidence: for the figures that need more than rows. progress: of a run that is going on, "14 of 42 cells".
+        rows: one per repetition. run_name: for the captions.
+        evidence: for the figures that need more than rows. progress: of a run that is not finished, "14 of 42 cells".
     """
     table = frame(rows)
     if not len(table) or not any(table[table["workers"] != 1]["status"] == "ok"):
@@ -82,10 +85,10 @@ def gallery(
 
 
 class _Run:
-    """What several drawings need of a run.
+    """The parts of a run that several drawings need.
 
     Attributes:
-        rows: one a repetition. table: the same. name: for the captions.
+        rows: one per repetition. table: the same. name: for the captions.
         lines: of `analysis.summary.cells`. valid: rows of valid repetitions; neither has one-worker cells.
     """
 
@@ -101,7 +104,7 @@ class _Run:
         return whole([line for line in self.lines if line["cell"] in kept])
 
     def middle(self, rows: Sequence[Row]) -> list[Row]:
-        """Those of the rows that are on one network, the middle one of those that the run sweeps; in order."""
+        """The rows on the middle one of the networks that the run sweeps, in order."""
         axes = axes_of(self.table)
         places: dict[tuple[Any, ...], list[Row]] = {}
         for row in rows:
@@ -109,19 +112,30 @@ class _Run:
         return sorted(places[sorted(places)[len(places) // 2]], key=_order) if places else []
 
     def one_each(self) -> list[Row]:
-        """One repetition an algorithm on the network in the middle, as many as fit; of each family in turn."""
+        """One repetition of as many algorithms as fit, on the middle network: the best, then each family in turn."""
+        rows = self.middle(self.valid)
         by_kind: dict[str, dict[str, Row]] = {}
-        for row in self.middle(self.valid):
+        for row in rows:
             by_kind.setdefault(row["kind"], {}).setdefault(row["algorithm"], row)
         turns = [row for turn in zip_longest(*(found.values() for found in by_kind.values())) for row in turn if row]
+        best = self._best(rows)
+        turns.sort(key=lambda row: row["algorithm"] != best)
         return sorted(turns[:_TIMELINE_ROWS], key=_order)
+
+    def _best(self, rows: Sequence[Row]) -> str | None:
+        """The best algorithm among repetitions on one network."""
+        if not rows:
+            return None
+        alone = [row for row in self.rows if row["workers"] == 1]
+        found = [network.best for network in networks([*alone, *rows])]
+        return next((best.algorithm for best in found if best is not None), None)
 
 
 def _of_pivot(pivot: Pivot, run_name: str, progress: str | None) -> list[Drawing]:
     by_rtt = pivot.column_axis == "rtt_ms"
     speed = scalability_by_rtt if by_rtt else scalability_bars
     name = "scalability-by-rtt" if by_rtt else "scalability"
-    slug, heading = _slug(pivot), title(pivot)
+    slug, heading = _slug(pivot), subject(pivot)
     return [
         Drawing(name + slug, f"Scalability: {heading}", lambda width: speed(pivot, run_name, width, progress)),
         Drawing(
@@ -136,14 +150,16 @@ def _trade_off(run: _Run, progress: str | None) -> list[Drawing]:
     found = networks(run.rows)
     if not any(s.accuracy_change is not None and not absent(s.scalability) for n in found for s in n.standings):
         return []
-    marks = f"bars from least to most; grey: at most {100 * ACCURACY_BAND:g} points below ssgd"
-    about = caption(whole(run.lines), run.name, marks, progress, whiskers=False)
-    learned = _data_sets(run.lines)
-    return [Drawing("pareto", "Speed and accuracy", lambda width: pareto(found, learned, about, width))]
+    marks = f"bars: minimum and maximum; grey: at most {100 * ACCURACY_BAND:g} points below ssgd"
+    marks += "; dashed: not dominated" if any(len(pareto_front(drawn_points(n))) > 1 for n in found) else ""
+    pivot = whole(run.lines)
+    about = caption(pivot, run.name, marks, progress, whiskers=False)
+    learned, what = _data_sets(run.lines), _subject(pivot)
+    return [Drawing("pareto", "Speed and accuracy", lambda width: pareto(found, learned, what, about, width))]
 
 
 def _learning(run: _Run, evidence: Evidence) -> list[Drawing]:
-    """Of one network, the one in the middle: what is learned hardly depends on it."""
+    """Learning curves on the middle network only: accuracy hardly depends on the network."""
     chosen = run.middle([row for row in run.valid if row["accuracy"] is not None])
     curves: dict[tuple[str, str], tuple[Row, list[Any]]] = {}
     for row in chosen:
@@ -153,25 +169,25 @@ def _learning(run: _Run, evidence: Evidence) -> list[Drawing]:
     if not curves:
         return []
     pivot = run.cells_of(chosen)
-    about = caption(pivot, run.name, "bands from least to most", whiskers=False)
-    learned = _data_sets(pivot.lines.values())
-    return [Drawing("learning", f"Learning {learned}", lambda width: learning(curves, learned, about, width))]
+    about = caption(pivot, run.name, "bands: minimum and maximum", whiskers=False)
+    learned, what = _data_sets(pivot.lines.values()), _subject(pivot)
+    return [Drawing("learning", f"Learning {learned}", lambda width: learning(curves, learned, what, about, width))]
 
 
 def _timeline(run: _Run, evidence: Evidence) -> list[Drawing]:
-    """One repetition an algorithm on the network in the middle; the smallest setting of each family first."""
+    """One repetition per algorithm on the middle network: the best, and the smallest settings of each family."""
     picked = run.one_each()
     traces = [trace for row in picked if (trace := trace_of(row, evidence)) is not None]
     if not traces:
         return []
     pivot, heading = run.cells_of(picked), "A worker's steps and messages in flight"
     about = caption(pivot, run.name, MARKS, whiskers=False)
-    above = f"{title(pivot)}: {heading.lower()}"
+    above = ", ".join(filter(None, [_subject(pivot), _delays(picked[0], evidence)]))
     return [Drawing("timeline", heading, lambda width: timeline(traces, above, about, width))]
 
 
 def _pace(run: _Run, evidence: Evidence) -> list[Drawing]:
-    """As `_timeline`, of runs whose network changes."""
+    """Like `_timeline`, for runs whose network changes."""
     picked = [row for row in run.one_each() if row.get("events")]
     paces = [
         Pace(row["algorithm"], row["kind"], row["params"] or {}, found["slowest"], found["fastest"], _marks(row))
@@ -182,57 +198,70 @@ def _pace(run: _Run, evidence: Evidence) -> list[Drawing]:
         return []
     pivot, heading = run.cells_of(picked), "Step time against time"
     about = caption(pivot, run.name, f"{PACE_MARKS}; {picked[0]['timeline']}", whiskers=False)
-    above = f"{title(pivot)}: {heading.lower()}"
+    above = _subject(pivot)
     return [Drawing("pace", heading, lambda width: pace(paces, above, about, width))]
 
 
 def _marks(row: Row) -> list[tuple[float, str]]:
-    """(seconds, what) of the changes that came."""
+    """(seconds, what) of the changes that took place."""
     return [(event["actual_s"], event["what"]) for event in row["events"] if event["actual_s"] is not None]
 
 
 def trace_of(row: Row, evidence: Evidence) -> Trace | None:
-    """What is known of rank 0; None where a repetition did not record it, or cannot be read."""
+    """The steps and messages of rank 0; None if they were not recorded, or cannot be read."""
     found = evidence.trace(row)
     if found is None or not found["messages"] or not found["steps"].get("step"):
         return None
     events = [(event["at_ns"], event["what"]) for event in row.get("events") or [] if event["at_ns"] is not None]
     steps, messages = pd.DataFrame(found["steps"]), pd.DataFrame(found["messages"])
-    return Trace(row["algorithm"], steps, messages, found["first"], events)
+    return Trace(human(row["algorithm"], row["kind"], row["params"]), steps, messages, found["first"], events)
 
 
 def _matrix(run: _Run, evidence: Evidence) -> list[Drawing]:
-    """One a profile."""
+    """One drawing per profile."""
     profiles = dict.fromkeys(str(row["profile"]) for row in run.valid)
     return [drawing for profile in profiles for drawing in _matrix_of(profile, run, evidence)]
 
 
 def _matrix_of(profile: str, run: _Run, evidence: Evidence) -> list[Drawing]:
-    """The network of the longest round trips with most sites that fit."""
+    """The network with the longest round trips and the most sites that fit."""
     mine = [row for row in run.valid if row["profile"] == profile and row["workers"] <= 4 * MOST_SITES]
     mine.sort(key=lambda row: (-(row["rtt_max_ms"] or 0), -row["workers"], row["testbed"] == "virtual"))
     paths = next((found for row in mine[:3] if (found := evidence.network(row))), None) or []
     if not 2 <= len({path[end] for path in paths for end in ("src", "dst")}) <= MOST_SITES:
         return []
     row = mine[0]
-    testbed = "simulated" if row["testbed"] == "virtual" else f"emulated by {row['emulator']} on {row['testbed']}"
-    about = f"{run.name}: profile {profile}, longest round trip {row['rtt_max_ms']:g} ms, {testbed}"
-    heading = f"The network {profile}, as configured and measured"
+    delays, kind = _delays(row, evidence), network_kind([row])
+    testbed = kind if kind == "simulated" else f"emulated by {row['emulator']} (testbed {row['testbed']})"
+    about = f"{run.name}: profile {profile}, longest round trip {row['rtt_max_ms']:.4g} ms; {testbed}"
+    what = f"{kind} network, {delays or profile}"
     name = f"network-{_safe(profile)}"
-    return [Drawing(name, heading, lambda width: network_matrix(paths, heading, about, width))]
+    return [Drawing(name, f"The network {profile}", lambda width: network_matrix(paths, what, about, width))]
+
+
+def _subject(pivot: Pivot) -> str:
+    return f"{subject(pivot)}; {network_kind(list(pivot.lines.values()))} network"
+
+
+def _delays(row: Row, evidence: Evidence) -> str:
+    """A profile whose delays were scaled: "world4 with delays × 4"; empty if they were not."""
+    try:
+        scale = planned.read(evidence.path).spec.get("network", {}).get("rtt_scale")
+    except SpecError:
+        scale = None
+    scale = row["axes"].get("network.rtt_scale", scale) if row.get("axes") else scale
+    return f"{row['profile']} with delays × {float(scale):g}" if scale not in {None, 1} else ""
 
 
 def whole(lines: Sequence[Row]) -> Pivot:
-    """All cells as one pivot, for captions and titles: nothing is swept in it."""
+    """All cells as one pivot without an axis, for captions and titles."""
     uniform = all(line["profile"] == "uniform" for line in lines)
-    rtts = {line["rtt_ms"] for line in lines if not absent(line["rtt_ms"])}
-    return Pivot(
-        {"rtt_ms": rtts.pop()} if uniform and len(rtts) == 1 else {},
-        "",
-        (),
-        (),
-        {(line["cell"], None): line for line in lines},
-    )
+    fixed = {}
+    for axis in ("rtt_ms", "loss_pct"):
+        values = {line[axis] for line in lines if not absent(line[axis])}
+        if uniform and len(values) == 1 and (axis == "rtt_ms" or values != {0.0}):
+            fixed[axis] = values.pop()
+    return Pivot(fixed, "", (), (), {(line["cell"], None): line for line in lines})
 
 
 def _order(row: Row) -> tuple[Any, ...]:
@@ -240,12 +269,12 @@ def _order(row: Row) -> tuple[Any, ...]:
 
 
 def _data_sets(lines: Iterable[Row]) -> str:
-    """What the accuracies of these cells are of."""
+    """The data sets of these cells' accuracies."""
     return " and ".join(sorted({data_set(line["workload"]) for line in lines if not absent(line["accuracy"])}))
 
 
 def _slug(pivot: Pivot) -> str:
-    """ "-gloo-workers-8": what tells this pivot's figures from those of the others."""
+    """ "-gloo-workers-8": the part of the file names that differs between pivots."""
     parts = [
         f"{value}" if axis in {"collective", "profile", "tcp", "testbed", "emulator"} else f"{axis}-{shown(value)}"
         for axis, value in pivot.fixed.items()

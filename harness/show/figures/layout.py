@@ -1,4 +1,4 @@
-"""Figures laid out in inches: title, legend, axes and caption have a strip each, so that nothing overlaps."""
+"""Figures laid out in inches: title, legend, axes and caption each have their own strip and cannot overlap."""
 
 from __future__ import annotations
 
@@ -8,17 +8,20 @@ from typing import Any
 
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
+from matplotlib.axis import Axis
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
+from matplotlib.textpath import TextPath
 
 from wanbench.harness.analysis.summary import Pivot
 from wanbench.harness.show.figures.caption import has_law, wrapped
 from wanbench.harness.show.figures.style import FAINT, INK, PUBLISHED
 
-_TITLE_PT, _CAPTION_PT = 8.5, 6.0
-_TITLE_ROW_IN, _LEGEND_ROW_IN, _CAPTION_ROW_IN = 0.15, 0.155, 0.108
-_LEFT_IN, _RIGHT_IN, _BELOW_AXES_IN = 0.48, 0.10, 0.44
+_TITLE_PT, _SUBJECT_PT, _CAPTION_PT = 8.5, 7.0, 6.0
+_TITLE_ROW_IN, _SUBJECT_ROW_IN, _LEGEND_ROW_IN, _CAPTION_ROW_IN = 0.15, 0.125, 0.145, 0.108
+_LEFT_IN, _RIGHT_IN, _BELOW_AXES_IN = 0.45, 0.10, 0.38
 _MARGIN_IN = 0.08
+_PANEL_TITLE_IN = 0.19
 _GAP_IN, _OWN_Y_GAP_IN = 0.16, 0.55  # between two panels of a row
 
 
@@ -27,8 +30,9 @@ class Sheet:
 
     Args:
         width_in: figure width. axes_in: height of the axes area, between legend and x labels.
-        title: bold, top left. caption: small, bottom. entries: of the legend, a handle by label.
-        left_in: room for the y labels.
+        title: top left; the first line is the finding, in bold, the next one the subject.
+        caption: small, bottom. entries: of the legend, a handle by label.
+        left_in: room for the y labels. right_in: room for labels on the right.
     """
 
     def __init__(
@@ -39,31 +43,38 @@ class Sheet:
         caption: str,
         entries: Mapping[str, Artist],
         left_in: float = _LEFT_IN,
+        right_in: float = _RIGHT_IN,
     ) -> None:
         self.width_in = width_in
-        title_lines = wrapped(title, width_in, _TITLE_PT, bold=True)
+        finding, _, subject = title.partition("\n")
+        title_lines = wrapped(finding, width_in, _TITLE_PT, bold=True)
+        subject_lines = wrapped(subject, width_in, _SUBJECT_PT)
         caption_lines = wrapped(caption, width_in, _CAPTION_PT)
         columns = _legend_columns([*entries], width_in) if entries else 1
-        title_in = _TITLE_ROW_IN * len(title_lines) + 0.11
-        legend_in = _LEGEND_ROW_IN * math.ceil(len(entries) / columns) + 0.08
+        finding_in = 0.07 + _TITLE_ROW_IN * len(title_lines) + 0.02
+        title_in = finding_in + _SUBJECT_ROW_IN * len(subject_lines) + 0.06
+        legend_in = _LEGEND_ROW_IN * math.ceil(len(entries) / columns) + 0.06
         caption_in = _CAPTION_ROW_IN * len(caption_lines) + 0.10
         self.height_in = title_in + legend_in + axes_in + _BELOW_AXES_IN + caption_in
         self.figure = Figure(figsize=(width_in, self.height_in))
         self.left = left_in / width_in
-        self.right = 1 - _RIGHT_IN / width_in
+        self.right = 1 - right_in / width_in
         self.top = 1 - (title_in + legend_in) / self.height_in
         self.bottom = (_BELOW_AXES_IN + caption_in) / self.height_in
         self._text(title_lines, 1 - 0.07 / self.height_in, "top", fontsize=_TITLE_PT, fontweight="bold")
+        self._text(subject_lines, 1 - finding_in / self.height_in, "top", fontsize=_SUBJECT_PT, color=FAINT)
         self._text(caption_lines, 0.06 / self.height_in, "bottom", fontsize=_CAPTION_PT, color=FAINT)
         if entries:
             self._legend(entries, columns, 1 - title_in / self.height_in)
 
     def _text(self, lines: Sequence[str], y: float, va: str, **look: Any) -> None:
         # A user's "$" is a dollar sign, not mathematics.
+        if not lines:
+            return
         self.figure.text(_MARGIN_IN / self.width_in, y, "\n".join(lines), va=va, parse_math=False, **look)
 
     def _legend(self, entries: Mapping[str, Artist], columns: int, top: float) -> None:
-        """In its strip under the title, read line by line: matplotlib fills columns first."""
+        """Fill the strip under the title line by line; matplotlib would fill columns first."""
         labels = [label for column in range(columns) for label in [*entries][column::columns]]
         self.figure.legend(
             [entries[label] for label in labels],
@@ -75,21 +86,25 @@ class Sheet:
             borderaxespad=0.0,
         )
 
+    @property
+    def axes_in(self) -> tuple[float, float]:
+        """Width and height of the axes area."""
+        return (self.right - self.left) * self.width_in, (self.top - self.bottom) * self.height_in
+
     def axes(self) -> Axes:
         """One set of axes that fills the area."""
         return self.figure.add_axes((self.left, self.bottom, self.right - self.left, self.top - self.bottom))
 
 
 class Panels(Sheet):
-    """A sheet of equal axes in rows, each with a title of its own.
+    """A sheet of equal axes in rows, each with its own title.
 
     Args:
-        count: of panels. across: in a row. panel_in: height of one, without its title.
-        between_in: room under every row but the last, where rows have x labels of their own.
-        own_y: each panel has a y axis of its own, not one a row.
+        count: of panels. across: panels per row. panel_in: height of one, without its title.
+        between_in: room under every row but the last, for x labels of its own.
+        own_y: each panel has its own y axis; otherwise each row has one.
+        title_in: room for the title of a panel. gap_in: between the panels of a row.
     """
-
-    TITLE_IN = 0.22
 
     def __init__(
         self,
@@ -103,27 +118,37 @@ class Panels(Sheet):
         panel_in: float,
         between_in: float = 0.0,
         own_y: bool = False,
+        title_in: float = _PANEL_TITLE_IN,
+        gap_in: float | None = None,
         left_in: float = _LEFT_IN,
+        right_in: float = _RIGHT_IN,
     ) -> None:
         self._count, self._across, self._panel_in, self._own_y = count, across, panel_in, own_y
-        self._pitch_in = panel_in + self.TITLE_IN + between_in
+        self._title_in = title_in
+        self._gap_in = gap_in if gap_in is not None else _OWN_Y_GAP_IN if own_y else _GAP_IN
+        self._pitch_in = panel_in + title_in + between_in
         axes_in = math.ceil(count / across) * self._pitch_in - between_in
-        super().__init__(width_in, axes_in, title, caption, entries, left_in)
+        super().__init__(width_in, axes_in, title, caption, entries, left_in, right_in)
+
+    @property
+    def panel_width_in(self) -> float:
+        """Width of the axes of a panel."""
+        return (self.axes_in[0] + self._gap_in) / self._across - self._gap_in
 
     def panel(self, index: int, title: str = "") -> Axes:
         """Number `index`, in reading order."""
-        gap = (_OWN_Y_GAP_IN if self._own_y else _GAP_IN) / self.width_in
-        pitch = (self.right - self.left + gap) / self._across
+        width = self.panel_width_in / self.width_in
+        pitch = width + self._gap_in / self.width_in
         left = self.left + (index % self._across) * pitch
         top = self.top - (index // self._across) * self._pitch_in / self.height_in
-        bottom = top - (self._panel_in + self.TITLE_IN) / self.height_in
-        axes = self.figure.add_axes((left, bottom, pitch - gap, self._panel_in / self.height_in))
+        bottom = top - (self._panel_in + self._title_in) / self.height_in
+        axes = self.figure.add_axes((left, bottom, width, self._panel_in / self.height_in))
         if title:
             axes.set_title(title, fontsize=7, fontweight="normal", pad=2)
         return axes
 
     def label(self, index: int, x: str, y: str = "", **look: Any) -> None:
-        """Say once what the axes of number `index` have in common with those beside and below it."""
+        """Label the axes of number `index`; labels shared with the axes beside and below are written once."""
         axes = self.figure.axes[index]
         first, last = index % self._across == 0, index + self._across >= self._count
         axes.tick_params(labelleft=first or self._own_y, labelbottom=last)
@@ -134,7 +159,7 @@ class Panels(Sheet):
 
 
 def entries_beside(pivot: Pivot, tick: str) -> dict[str, Artist]:
-    """Of the legend: the law, drawn as a tick on every bar, and what a paper printed; none where there is none."""
+    """Legend entries of the law, a tick on every bar, and of published values, if the pivot has them."""
     found: dict[str, Artist] = {}
     if has_law(pivot):
         found["step-time law"] = Line2D([], [], color=INK, linestyle="", marker=tick, markersize=7)
@@ -144,6 +169,36 @@ def entries_beside(pivot: Pivot, tick: str) -> dict[str, Artist]:
 
 
 def _legend_columns(entries: Sequence[str], width_in: float) -> int:
-    """As many as fit the width, but no more than five."""
-    entry_in = (7 * (3.0 + 0.8 + 1.4) + 0.6 * 7 * max(len(entry) for entry in entries)) / 72
-    return max(1, min(len(entries), 5, int((width_in - _MARGIN_IN) / entry_in)))
+    """As many as fit the width; each column is as wide as its widest entry."""
+    widths = [(6.5 * (2.2 + 0.8 + 1.4) + 0.6 * 6.5 * len(entry)) / 72 for entry in entries]
+    for columns in range(len(entries), 1, -1):
+        if sum(max(widths[column::columns]) for column in range(columns)) <= width_in - 2 * _MARGIN_IN:
+            return columns
+    return 1
+
+
+def text_in(text: str, font_pt: float) -> float:
+    """The width of a text in inches, with a reserve for rounding to pixels."""
+    return 1.03 * float(TextPath((0, 0), text, size=font_pt, usetex=False).get_extents().width) / 72 + 0.02
+
+
+def logarithmic(axis: Axis, low: float, high: float) -> None:
+    """Make an axis logarithmic between two limits, with plain numbers at round values."""
+    axes = axis.axes
+    scale, limit = (axes.set_xscale, axes.set_xlim) if axis is axes.xaxis else (axes.set_yscale, axes.set_ylim)
+    scale("log")
+    limit(low, high)
+    ticks = _round_numbers(low, high)
+    axis.set_ticks(ticks, [f"{tick:g}" for tick in ticks])
+    axis.set_ticks([], minor=True)
+
+
+def _round_numbers(low: float, high: float) -> list[float]:
+    """Powers of ten if three are in view, else 1, 2 and 5 of every decade, else more."""
+    choices = ((1,), (1, 2, 5), (1, 1.5, 2, 3, 4, 5, 7), tuple(tenth / 10 for tenth in range(10, 100, 2)))
+    for digits in choices:
+        ticks = [digit * 10.0**power for power in range(-9, 10) for digit in digits]
+        ticks = [tick for tick in ticks if low <= tick <= high]
+        if len(ticks) >= (3 if digits == (1,) else 4):
+            break
+    return ticks

@@ -1,63 +1,141 @@
-"""Learning curves: accuracy against steps, and against time on the emulated network."""
+"""Learning curves: accuracy against steps, and against time on the emulated or simulated network."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
 
 from wanbench.harness.analysis.summary import AnalysisError
+from wanbench.harness.show.figures.ends import End, label_ends, least_in, strip_in
 from wanbench.harness.show.figures.hover import note
-from wanbench.harness.show.figures.layout import Panels
+from wanbench.harness.show.figures.layout import Panels, logarithmic
+from wanbench.harness.show.figures.names import human
 from wanbench.harness.show.figures.style import COLUMN_IN, PAGE_IN, Style, line, styles, wanbench_style
 
 Curve = Mapping[str, Sequence[float]]
+Key = tuple[str, str]  # label and kind
 
 
 @wanbench_style()
 def learning(
-    curves: Mapping[tuple[str, str], tuple[Mapping[str, Any], Sequence[Curve]]],
+    curves: Mapping[Key, tuple[Mapping[str, Any], Sequence[Curve]]],
     data_set: str,
+    subject: str,
     about: str,
     width_in: float = PAGE_IN,
 ) -> Figure:
-    """One curve an algorithm: the median over repetitions, with the band from least to most.
+    """One curve per algorithm: the median over repetitions, with a band from minimum to maximum.
 
     Args:
-        curves: (label, kind) -> (params, one curve a repetition, as `results.evidence.Evidence.curve` gives them).
-        data_set: what the accuracy is of; the axis says so. about: the caption.
+        curves: (label, kind) -> (params, one curve per repetition, as `results.evidence.Evidence.curve` gives them).
+        data_set: of the accuracy; the axis names it. subject: below the title. about: the caption.
 
     Raises:
         AnalysisError: there is no curve.
     """
-    if not any(found for _, found in curves.values()):
+    known = {key: found for key, (_, found) in curves.items() if found}
+    if not known:
         raise AnalysisError("no repetition has evaluated its accuracy; there is no learning curve to draw")
     looks = styles([(label, kind, params) for (label, kind), (params, _) in curves.items()])
-    across = 2 if width_in > COLUMN_IN else 1
-    entries = {label: Line2D([], [], **line(look)) for label, look in looks.items()}
-    between_in = 0.42 if across == 1 else 0.0
+    ends = {key: _last(found) for key, found in known.items()}
+    names = {key: human(*key, curves[key][0]) for key in known}
+    timed = _times_differ(list(ends.values()))
+    side_by_side = timed and width_in > COLUMN_IN
+    labels = {
+        key: f"{name} ({_seconds(ends[key])})" if side_by_side else name.replace(" + ", "\n+ ")
+        for key, name in names.items()
+    }
+    strip, panel_in = strip_in(list(labels.values())), max(1.9, least_in(list(labels.values())))
+    more = "; in parentheses: time of the last step" if side_by_side else ""
     sheet = Panels(
-        width_in, f"Learning {data_set}", about, entries,
-        count=2, across=across, panel_in=1.9, between_in=between_in, left_in=0.62,
+        width_in, f"{_finding(ends, names)}\n{subject}", f"{about.removesuffix('.')}{more}.", {},
+        count=2 if timed else 1, across=2 if side_by_side else 1, panel_in=panel_in, left_in=0.35,
+        between_in=0.0 if side_by_side else 0.36, gap_in=strip + 0.27, right_in=0.1 if side_by_side else strip,
     )  # fmt: skip
-    for index, (x, label) in enumerate((("step", "step"), ("end_s", "seconds on this network"))):
-        axes = sheet.panel(index)
-        for (name, _), (_, found) in curves.items():
-            if found:
-                _curve(axes, x, found, looks[name], name)
-        axes.set_xlabel(label)
-        axes.set_xlim(left=0)
-        axes.set_ylim(top=101)
-        if index == 0 or across == 1:
-            axes.set_ylabel(f"{data_set}:\naccuracy (%)")
-        else:
-            axes.tick_params(labelleft=False)
-    sheet.figure.axes[1].set_ylim(sheet.figure.axes[0].get_ylim())
+    steps = sheet.panel(0, f"{data_set}: accuracy (%)")
+    _by_step(steps, known, looks, labels, (sheet.panel_width_in, panel_in))
+    if timed:
+        seconds = sheet.panel(1, f"{data_set}: accuracy (%)")
+        _by_time(seconds, known, looks)
+        seconds.set_ylim(steps.get_ylim())
     return sheet.figure
+
+
+def _by_step(
+    axes: Axes,
+    known: Mapping[Key, Sequence[Curve]],
+    looks: Mapping[str, Style],
+    labels: Mapping[Key, str],
+    axes_in: tuple[float, float],
+) -> None:
+    _draw(axes, "step", known, looks)
+    axes.set_xlim(left=0)
+    axes.set_ylim(top=101)
+    axes.set_xlabel("step")
+    last = []
+    for key, found in known.items():
+        end = _last(found)
+        last.append(End(labels[key], line(looks[key[0]]), end.step, 100 * end.accuracy, _percent(end)))
+    label_ends(axes, last, axes_in)
+
+
+def _by_time(axes: Axes, known: Mapping[Key, Sequence[Curve]], looks: Mapping[str, Style]) -> None:
+    _draw(axes, "end_s", known, looks)
+    times = [time for found in known.values() for curve in found for time in curve["end_s"] if time > 0]
+    logarithmic(axes.xaxis, min(times) / 1.1, max(times) * 1.1)
+    axes.set_xlabel("seconds, logarithmic")
+
+
+def _draw(axes: Axes, x: str, known: Mapping[Key, Sequence[Curve]], looks: Mapping[str, Style]) -> None:
+    for (name, _), found in known.items():
+        _curve(axes, x, found, looks[name], name)
+
+
+@dataclass(frozen=True)
+class _Last:
+    """Medians of the last evaluation."""
+
+    step: float
+    seconds: float
+    accuracy: float
+
+
+def _last(found: Sequence[Curve]) -> _Last:
+    shortest = min(len(curve["step"]) for curve in found) - 1
+    step, seconds, accuracy = (
+        float(np.median([curve[name][shortest] for curve in found])) for name in ("step", "end_s", "accuracy")
+    )
+    return _Last(step, seconds, accuracy)
+
+
+def _times_differ(ends: Sequence[_Last]) -> bool:
+    """False if time against accuracy would show what steps show already."""
+    paces = [end.seconds / end.step for end in ends]
+    return max(paces) > 1.05 * min(paces)
+
+
+def _finding(ends: Mapping[Key, _Last], names: Mapping[Key, str]) -> str:
+    """ "ssgd trains to 96.7 % in 42 s; dts-d20-p4 to 97.2 % in 7.0 s"."""
+    if _times_differ(list(ends.values())):
+        slow = min(ends, key=lambda key: (key[1] != "ssgd", -ends[key].seconds))
+        fast = min(reversed(list(ends)), key=lambda key: (round(ends[key].seconds, 1), -ends[key].accuracy))
+    else:
+        slow, fast = (pick(ends, key=lambda key: ends[key].accuracy) for pick in (max, min))
+    text = f"{names[slow]} trains to {_percent(ends[slow])} in {_seconds(ends[slow])}"
+    return text if slow == fast else f"{text}; {names[fast]} to {_percent(ends[fast])} in {_seconds(ends[fast])}"
+
+
+def _percent(end: _Last) -> str:
+    return f"{100 * end.accuracy:.1f} %"
+
+
+def _seconds(end: _Last) -> str:
+    return f"{end.seconds:.0f} s" if end.seconds >= 10 else f"{end.seconds:.1f} s"
 
 
 def _curve(axes: Axes, x: str, found: Sequence[Curve], look: Style, name: str) -> None:

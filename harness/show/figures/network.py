@@ -1,7 +1,8 @@
-"""The emulated network as a matrix: one-way delay and rate of every directed path, measured beside configured."""
+"""The network as a matrix: configured and, if emulated, measured one-way delay and rate of every directed path."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -22,11 +23,12 @@ _SHADES = LinearSegmentedColormap.from_list("delay", ["#EAF1F8", "#A9C4E0"])
 
 
 @wanbench_style()
-def network_matrix(paths: Sequence[Mapping[str, Any]], title: str, about: str, width_in: float = PAGE_IN) -> Figure:
-    """From the row's site to the column's.
+def network_matrix(paths: Sequence[Mapping[str, Any]], subject: str, about: str, width_in: float = PAGE_IN) -> Figure:
+    """From the site of the row to the site of the column.
 
     Args:
-        paths: as `harness.results.evidence.Evidence.network` gives them. title, about: above and below the figure.
+        paths: as `harness.results.evidence.Evidence.network` gives them. subject, about: below the title, and below
+        the figure.
 
     Raises:
         AnalysisError: no path, or more sites than can be read.
@@ -39,6 +41,7 @@ def network_matrix(paths: Sequence[Mapping[str, Any]], title: str, about: str, w
     measured = any(path["measured_one_way_ms"] is not None for path in paths)
     which = "configured" if not measured else "measured" if small else "measured (configured)"
     caption = f"{about}; from row to column: {which} one-way delay and rate."
+    title = f"{_finding(paths)}\n{subject}"
     sheet = Sheet(width_in, _ROW_IN * len(sites), title, caption, {}, left_in=left_in)
     axes = sheet.axes()
     most = max(path["one_way_ms"] for path in paths) or 1.0
@@ -53,6 +56,20 @@ def network_matrix(paths: Sequence[Mapping[str, Any]], title: str, about: str, w
     for spine in axes.spines.values():
         spine.set_visible(False)
     return sheet.figure
+
+
+def _finding(paths: Sequence[Mapping[str, Any]]) -> str:
+    """ "Measured delays are within 0.6 ms of the configured ones"; of a simulation, the span of its delays."""
+    delays = [path["one_way_ms"] for path in paths]
+    found = [(path["measured_one_way_ms"], path["one_way_ms"]) for path in paths]
+    errors = [abs(measured - configured) for measured, configured in found if measured is not None]
+    if not errors:
+        return f"One-way delays from {min(delays):.4g} to {max(delays):.4g} ms"
+    return f"All measured one-way delays are within {_rounded_up(max(errors))} ms of the configured ones"
+
+
+def _rounded_up(value: float) -> str:
+    return f"{math.ceil(10 * value) / 10:g}"
 
 
 def _entry(axes: Axes, path: Mapping[str, Any], place: tuple[int, int], most_ms: float, *, small: bool) -> None:
@@ -75,7 +92,7 @@ def _entry(axes: Axes, path: Mapping[str, Any], place: tuple[int, int], most_ms:
         x,
         y,
         delay + (f"\n{rate}" if rate else ""),
-        fontsize=5.5 if small else 6.5,
+        fontsize=6 if small else 6.5,
         ha="center",
         va="center",
         color=_TEXT,

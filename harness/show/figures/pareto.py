@@ -1,4 +1,4 @@
-"""Scalability against accuracy: one point an algorithm and setting, one panel a network; up and right is better."""
+"""Scalability against accuracy: one point per algorithm and setting, one panel per network; up and right is better."""
 
 from __future__ import annotations
 
@@ -6,55 +6,105 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from wanbench.harness.analysis.best import NetworkStandings, Standing
+from wanbench.harness.analysis.best import REFERENCE, NetworkStandings, Standing
 from wanbench.harness.analysis.summary import AnalysisError, axis_value
 from wanbench.harness.results.verify import ACCURACY_BAND
+from wanbench.harness.show.figures import beside
 from wanbench.harness.show.figures.hover import note
 from wanbench.harness.show.figures.layout import Panels
+from wanbench.harness.show.figures.names import human
 from wanbench.harness.show.figures.style import COLUMN_IN, FAINT, PAGE_IN, Style, point, styles, wanbench_style
 
-_PANEL_IN = 1.55
+_PANEL_IN = 1.7
 _FRONT: dict[str, Any] = {"color": FAINT, "linewidth": 0.6, "linestyle": (0, (2, 1.5))}
 
 
 @wanbench_style()
-def pareto(found: Sequence[NetworkStandings], data_set: str, about: str, width_in: float = PAGE_IN) -> Figure:
-    """Every network of a run in which something is learned.
+def pareto(
+    found: Sequence[NetworkStandings], data_set: str, subject: str, about: str, width_in: float = PAGE_IN
+) -> Figure:
+    """Every network of a run that trains a model.
 
     Args:
-        found: from `harness.analysis.best.networks`. data_set: what the accuracy is of; the axis says so.
-        about: the caption: workload, testbed, repeats.
+        found: from `harness.analysis.best.networks`. data_set: of the accuracy.
+        subject: below the title. about: the caption: workload, testbed, repetitions.
 
     Raises:
-        AnalysisError: no algorithm has both a scalability and an accuracy beside that of ssgd.
+        AnalysisError: no algorithm has both a scalability and an accuracy to compare with that of ssgd.
     """
-    shown = [network for network in found if any(_has_point(s) for s in network.standings)]
+    shown = [network for network in found if drawn_points(network)]
     if not shown:
         raise AnalysisError("no accuracy beside that of ssgd on the same network; there is no trade-off to draw")
     standings = {s.algorithm: s for network in shown for s in network.standings}
     looks = styles([(s.algorithm, s.kind, s.params) for s in standings.values()])
+    title = f"{_finding(shown[-1])}\n{data_set}: {subject}"
+    labelled = _sheet(shown, looks, {}, title, about, width_in)
+    if labelled is not None:
+        return labelled
+    # Too many points for names beside them.
+    entries = {human(s.algorithm, s.kind, s.params): looks[s.algorithm] for s in standings.values()}
+    with_legend = _sheet(shown, looks, entries, title, about, width_in)
+    assert with_legend is not None
+    return with_legend
+
+
+def _sheet(
+    shown: Sequence[NetworkStandings],
+    looks: dict[str, Style],
+    legend: dict[str, Style],
+    title: str,
+    about: str,
+    width_in: float,
+) -> Figure | None:
+    """The figure; None if there is no legend, and no room for a name beside every point."""
     across = min(len(shown), 3 if width_in > COLUMN_IN else 1)
     low, high = _limits(shown)
-    entries = {label: Line2D([], [], **point(look)) for label, look in looks.items()}
-    entries["not dominated"] = Line2D([], [], **_FRONT)
-    heading = f"Speed and what it costs: {data_set}"
-    sheet = Panels(width_in, heading, about, entries, count=len(shown), across=across, panel_in=_PANEL_IN, left_in=0.62)
+    entries: dict[str, Artist] = {label: Line2D([], [], **point(look)) for label, look in legend.items()}
+    sheet = Panels(width_in, title, about, entries, count=len(shown), across=across, panel_in=_PANEL_IN, left_in=0.56)
     for index, network in enumerate(shown):
-        axes = sheet.panel(index, _where(network))
+        axes = sheet.panel(index, _where(network) if len(shown) > 1 else "")
         _panel(axes, network, looks)
         axes.set_xlim(0, 1.06)
         axes.set_ylim(low, high)
-        y = f"{data_set}:\naccuracy, points against ssgd"
-        sheet.label(index, "scalability  T(1) / T(N)", y, fontsize=7)
+        sheet.label(index, "scalability  T(1) / T(N)", "accuracy against ssgd (points)", fontsize=6.5)
+        if not legend:
+            size = (sheet.panel_width_in, _PANEL_IN)
+            placed = beside.places(axes, [_point(s) for s in drawn_points(network)], size)
+            if placed is None:
+                return None
+            beside.write(axes, placed, size)
     return sheet.figure
 
 
-def _has_point(standing: Standing) -> bool:
-    return standing.accuracy_change is not None and not math.isnan(standing.scalability)
+def _finding(network: NetworkStandings) -> str:
+    """ "At RTT 500 ms, dts-d20-p4 is 21 times as fast as ssgd; accuracy +0.56 points"."""
+    reference = next((s for s in network.standings if s.kind == REFERENCE), None)
+    best = network.best
+    if best is None or reference is None or best.kind == REFERENCE or best.accuracy_change is None:
+        return "Speed and accuracy"
+    times, name = reference.step_time_s / best.step_time_s, human(best.algorithm, best.kind, best.params)
+    where = f"At {_where(network)}, " if network.where else ""
+    return f"{where}{name} is {times:.2g} times as fast as ssgd; accuracy {100 * best.accuracy_change:+.2f} points"
+
+
+def _point(standing: Standing) -> beside.Point:
+    change, accuracy = standing.accuracy_change or 0.0, standing.accuracy or 0.0
+    low, high = (
+        100 * ((accuracy if end is None else end) - accuracy + change)
+        for end in (standing.accuracy_low, standing.accuracy_high)
+    )
+    name = human(standing.algorithm, standing.kind, standing.params)
+    return beside.Point(name, standing.scalability, 100 * change, low, high)
+
+
+def drawn_points(network: NetworkStandings) -> list[Standing]:
+    """The algorithms that have both a scalability and an accuracy to compare."""
+    return [s for s in network.standings if s.accuracy_change is not None and not math.isnan(s.scalability)]
 
 
 def _limits(found: Sequence[NetworkStandings]) -> tuple[float, float]:
@@ -65,12 +115,12 @@ def _limits(found: Sequence[NetworkStandings]) -> tuple[float, float]:
         for end in (s.accuracy_low, s.accuracy_high)
         if s.accuracy_change is not None and s.accuracy is not None and end is not None
     ]
-    margin = 0.12 * max(max(changes) - min(changes), 2.0)
-    return min(*changes, -100 * ACCURACY_BAND) - margin, max(*changes, 0.0) + margin
+    margin = 0.15 * max(max(changes) - min(changes), 1.0)
+    return min(*changes, 0.0) - 2 * margin, max(*changes, 0.0) + margin
 
 
 def _panel(axes: Axes, network: NetworkStandings, looks: dict[str, Style]) -> None:
-    drawn = [s for s in network.standings if _has_point(s)]
+    drawn = drawn_points(network)
     front = pareto_front(drawn)
     axes.axhspan(-100 * ACCURACY_BAND, 0, color=FAINT, alpha=0.10, linewidth=0, zorder=0)
     axes.plot(
@@ -86,14 +136,13 @@ def _panel(axes: Axes, network: NetworkStandings, looks: dict[str, Style]) -> No
             reference = (standing.accuracy or 0.0) - (standing.accuracy_change or 0.0)
             ends = [100 * ((end or 0.0) - reference) for end in (standing.accuracy_low, standing.accuracy_high)]
             axes.vlines(standing.scalability, ends[0], ends[1], color=look.colour, linewidth=0.7)
-        said = (
-            f"{standing.algorithm}, {_where(network)}: scalability {standing.scalability:.3f}, accuracy {y:+.2f} points"
-        )
+        where = f"{standing.algorithm}, {_where(network)}"
+        said = f"{where}: scalability {standing.scalability:.3f}, accuracy {y:+.2f} points"
         note(axes, standing.scalability, y, said)
 
 
 def pareto_front(standings: Sequence[Standing]) -> list[Standing]:
-    """Those that no other beats in scalability without being less accurate, slowest first."""
+    """The algorithms that no other one beats in scalability without being less accurate, slowest first."""
     front = [
         s
         for s in standings

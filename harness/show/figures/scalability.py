@@ -1,4 +1,4 @@
-"""Scalability against round-trip time: one curve an algorithm, the step-time law as a thin line behind it."""
+"""Scalability against round-trip time: one curve per algorithm, with the step-time law as a thin line behind it."""
 
 from __future__ import annotations
 
@@ -9,15 +9,17 @@ from typing import Any
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
 
 from wanbench.harness.analysis.summary import Pivot, law_curve
-from wanbench.harness.show.figures.caption import caption, has_law, title
+from wanbench.harness.show.figures.caption import caption, has_law, titled
+from wanbench.harness.show.figures.ends import End, label_ends, least_in, strip_in
+from wanbench.harness.show.figures.finding import column_of, names_of, speed
 from wanbench.harness.show.figures.hover import note
 from wanbench.harness.show.figures.layout import Sheet
 from wanbench.harness.show.figures.style import COLUMN_IN, FAINT, PAGE_IN, Style, line, looks_of, wanbench_style
 
 _LAW_POINTS = 240
+_FOUND: dict[str, Any] = {"color": FAINT, "linewidth": 0.6, "linestyle": (0, (1, 2)), "zorder": 1}
 _LABEL_GAP_IN = 0.27
 _NOTHING = {"scalability": math.nan, "scalability_min": math.nan, "scalability_max": math.nan, "repeats": 0}
 
@@ -30,17 +32,17 @@ def scalability_by_rtt(pivot: Pivot, run_name: str, width_in: float = PAGE_IN, p
         pivot: median, minimum and maximum of every cell; points without a valid repetition are left out.
         run_name: shown at the caption's beginning.
         width_in: `PAGE_IN` or `COLUMN_IN`.
-        progress: of a run that is going on, "14 of 42 cells".
+        progress: of a run that is not finished, "14 of 42 cells".
     """
-    looks = looks_of(pivot)
+    looks, names = looks_of(pivot), names_of(pivot)
+    if width_in <= COLUMN_IN:
+        names = {label: name.replace(" + ", "\n+ ") for label, name in names.items()}
     text = caption(pivot, run_name, "thin lines: step-time law" if has_law(pivot) else None, progress)
-    height_in = 2.9 if width_in > COLUMN_IN else 2.15
-    entries = {label: Line2D([], [], **line(look)) for label, look in looks.items()}
-    if has_law(pivot):
-        entries["step-time law"] = Line2D([], [], color=FAINT, linewidth=0.5)
-    sheet = Sheet(width_in, height_in, title(pivot), text, entries)
+    labels = list(names.values())
+    height_in = max(2.7 if width_in > COLUMN_IN else 2.1, least_in(labels))
+    sheet = Sheet(width_in, height_in, titled(pivot, speed(pivot)), text, {}, right_in=strip_in(labels))
     axes = sheet.axes()
-    _scale(axes, [float(rtt) for rtt in pivot.columns], (sheet.right - sheet.left) * width_in)
+    _scale(axes, [float(rtt) for rtt in pivot.columns], sheet.axes_in[0])
     for label, look in looks.items():
         _law(axes, [pivot.lines[label, rtt] for rtt in pivot.columns if (label, rtt) in pivot.lines], look)
         _curve(axes, pivot, label, look)
@@ -48,11 +50,25 @@ def scalability_by_rtt(pivot: Pivot, run_name: str, width_in: float = PAGE_IN, p
     axes.set_yticks(np.linspace(0, 1, 6))
     axes.set_ylabel("scalability  T(1) / T(N)")
     axes.set_xlabel("round-trip time (ms)")
+    if (found := column_of(pivot)) is not None:
+        axes.axvline(found, **_FOUND)
+    label_ends(axes, _ends(pivot, looks, names), sheet.axes_in)
     return sheet.figure
 
 
+def _ends(pivot: Pivot, looks: Mapping[str, Style], names: Mapping[str, str]) -> list[End]:
+    """The last valid point of every curve."""
+    ends = []
+    for label, look in looks.items():
+        points = [(rtt, pivot.lines.get((label, rtt), _NOTHING)["scalability"]) for rtt in pivot.columns]
+        valid = [point for point in points if not math.isnan(point[1])]
+        if valid:
+            ends.append(End(names[label], line(look), *valid[-1], f"{valid[-1][1]:.2f}"))
+    return ends
+
+
 def _scale(axes: Axes, rtts: Sequence[float], width_in: float) -> None:
-    """Zero and a second on one axis: linear up to the least RTT, then logarithmic; ticks where measured."""
+    """Zero and a second on one axis: linear up to the smallest RTT, then logarithmic; ticks at the RTTs of the run."""
     positive = [rtt for rtt in rtts if rtt > 0]
     if positive and max(positive) > 8 * min(positive):
         axes.set_xscale("symlog", linthresh=min(positive), linscale=0.6)
@@ -81,7 +97,7 @@ def _law(axes: Axes, lines: Sequence[Mapping[str, Any]], look: Style) -> None:
 
 
 def _curve(axes: Axes, pivot: Pivot, label: str, look: Style) -> None:
-    """The measured curve, broken where a cell has no valid repetition."""
+    """The curve of medians, interrupted at a cell without a valid repetition."""
     lines = [pivot.lines.get((label, rtt), _NOTHING) for rtt in pivot.columns]
     middle, low, high = (
         np.array([each[name] for each in lines], dtype=float)

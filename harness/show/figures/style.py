@@ -1,8 +1,7 @@
 """One table of looks: which colour, marker and line an algorithm has, in every figure of every run.
 
-A family keeps one colour (Paul Tol's "bright" set, safe for colour-blind readers) and one marker; its
-parameters choose the line and whether the marker is filled. Family and parameters therefore show without
-colour too.
+A family keeps one colour (Paul Tol's "bright" set, safe for colour-blind readers) and one marker. Its
+parameters choose the dashes and the filled part of the marker, so a greyscale print still shows both.
 """
 
 from __future__ import annotations
@@ -17,67 +16,61 @@ from pathlib import Path
 from typing import Any
 
 import matplotlib
-from matplotlib.colors import to_hex, to_rgb
 from matplotlib.figure import Figure
 from matplotlib.typing import FillStyleType
 
 from wanbench.harness.analysis.summary import Pivot
 
-COLUMN_IN, PAGE_IN = 3.35, 7.0
+COLUMN_IN, PAGE_IN = 3.3, 6.3
 FORMATS = ("svg", "pdf", "png")
 INK, FAINT = "#222222", "#5F5F5F"
 
-# What a paper printed, beside what was measured.
+# A value that a paper printed, beside ours.
 PUBLISHED: dict[str, Any] = {
     "marker": "D", "color": INK, "fillstyle": "none", "linestyle": "", "markersize": 5, "markeredgewidth": 0.9,
 }  # fmt: skip
 
-# (colour, marker, hatch of a bar). Colours repeat, markers and hatches do not: in grey every family is still its own.
-FAMILIES: Mapping[str, tuple[str, Any, str]] = {
-    "local": ("#BBBBBB", "x", ""),
-    "ssgd": ("#222222", "o", ""),
-    "delayed": ("#4477AA", "s", "////"),
-    "sparse": ("#228833", "^", "...."),
-    "dts": ("#EE6677", "D", "\\\\\\\\"),
-    "olco3": ("#AA3377", "v", "xxxx"),
-    "rps": ("#CCBB44", "P", "++++"),
-    "sgp": ("#66CCEE", "h", "----"),
-    "osgp": ("#332288", "H", "|||"),
-    "dpsgd": ("#EE7733", "<", "oo"),
-    "ecdpsgd": ("#777777", "8", "--|"),
-    "adpsgd": ("#882255", ">", "OO"),
-    "dga": ("#4477AA", (3, 1, 0), "x."),
-    "localsgd": ("#117733", "p", "**"),
-    "cocod": ("#999933", "X", "/..."),
-    "overlap-localsgd": ("#44AA99", "d", "\\\\|"),
-    "diloco": ("#DDCC77", (4, 1, 0), "/o"),
-    "streaming-diloco": ("#CC6677", (6, 1, 0), "\\\\o"),
-    "gradient-sharing": ("#661100", "*", "O."),
+# (colour, marker). Colours repeat and markers do not: each family can be told from the others in grey.
+FAMILIES: Mapping[str, tuple[str, Any]] = {
+    "local": ("#BBBBBB", "x"),
+    "ssgd": ("#222222", "o"),
+    "delayed": ("#4477AA", "s"),
+    "sparse": ("#228833", "^"),
+    "dts": ("#EE6677", "D"),
+    "olco3": ("#AA3377", "v"),
+    "rps": ("#CCBB44", "P"),
+    "sgp": ("#66CCEE", "h"),
+    "osgp": ("#332288", "H"),
+    "dpsgd": ("#EE7733", "<"),
+    "ecdpsgd": ("#777777", "8"),
+    "adpsgd": ("#882255", ">"),
+    "dga": ("#4477AA", (3, 1, 0)),
+    "localsgd": ("#117733", "p"),
+    "cocod": ("#999933", "X"),
+    "overlap-localsgd": ("#44AA99", "d"),
+    "diloco": ("#DDCC77", (4, 1, 0)),
+    "streaming-diloco": ("#CC6677", (6, 1, 0)),
+    "gradient-sharing": ("#661100", "*"),
 }
 # For kinds that users bring: any of these, chosen by name.
 _OTHERS = (
-    ("#AA3377", (3, 0, 30), "*|"),
-    ("#66CCEE", (5, 1, 180), "oo/"),
-    ("#CCBB44", (3, 0, -30), "||||/"),
-    ("#777777", (7, 1, 0), "**/"),
-    ("#4477AA", (7, 0, 0), "OO-"),
+    ("#AA3377", (3, 0, 30)),
+    ("#66CCEE", (5, 1, 180)),
+    ("#CCBB44", (3, 0, -30)),
+    ("#777777", (7, 1, 0)),
+    ("#4477AA", (7, 0, 0)),
 )
 
-# (dash pattern, which part of the marker is filled, share of white in a bar), by delay or, without one,
-# period.
-_VARIANTS: tuple[tuple[Any, FillStyleType, float], ...] = (
-    ("-", "full", 0.0),
-    ((0, (4, 1.5)), "none", 1.0),
-    ((0, (1, 1.2)), "left", 0.35),
-    ((0, (5, 1.5, 1, 1.5)), "top", 0.8),
-    ((0, (2.5, 1)), "right", 0.55),
-    ((0, (6, 1.5, 1, 1.5, 1, 1.5)), "bottom", 0.9),
+# (dash pattern, filled part of the marker), by delay and period.
+_VARIANTS: tuple[tuple[Any, FillStyleType], ...] = (
+    ("-", "full"),
+    ((0, (4, 1.5)), "none"),
+    ((0, (1, 1.2)), "left"),
+    ((0, (5, 1.5, 1, 1.5)), "top"),
+    ((0, (2.5, 1)), "right"),
+    ((0, (6, 1.5, 1, 1.5, 1, 1.5)), "bottom"),
 )
-# A bar of full colour has no room for a hatch, which is what tells families of one colour apart.
-_FIRST_OF_ITS_COLOUR = {colour: kind for kind, (colour, _, _) in reversed(list(FAMILIES.items()))}.values()
-_SHADE = 0.35
-
-# Sizes that papers use come first, so that they never share a look.
+# The sizes that papers use come first and never share a look.
 _KNOWN_SIZES = (4, 20, 8, 12, 2, 16)
 
 
@@ -88,43 +81,37 @@ class Style:
     Attributes:
         colour: of line, marker and bar. marker: its shape. dashes: the line's pattern.
         fill: the part of the marker that is filled.
-        bar: the colour inside a bar. hatch: of a bar, empty where it is of the full colour.
     """
 
     colour: str
     marker: Any
     dashes: Any
     fill: FillStyleType
-    bar: str
-    hatch: str
 
 
 def styles(algorithms: Sequence[tuple[str, str, Mapping[str, Any]]]) -> dict[str, Style]:
     """The look of every (label, kind, params).
 
-    A look depends on kind and parameters alone. Only where two of one family would look the same does the
-    later one take the family's next free look.
+    A look depends on kind and parameters alone. If two of one family would look the same, the later one takes
+    the family's next free look.
     """
     chosen: dict[str, Style] = {}
     taken: set[tuple[str, Any, int]] = set()
     for label, kind, params in algorithms:
-        colour, marker, hatch = FAMILIES.get(kind) or _OTHERS[zlib.crc32(kind.encode()) % len(_OTHERS)]
+        colour, marker = FAMILIES.get(kind) or _OTHERS[zlib.crc32(kind.encode()) % len(_OTHERS)]
         wanted = _variant(params)
         for step in range(len(_VARIANTS)):
             variant = (wanted + step) % len(_VARIANTS)
             if (colour, marker, variant) not in taken:
                 break
         taken.add((colour, marker, variant))
-        dashes, fill, white = _VARIANTS[variant]
-        if kind not in _FIRST_OF_ITS_COLOUR:
-            white = max(white, _SHADE)
-        chosen[label] = Style(colour, marker, dashes, fill, _tint(colour, white), hatch if white else "")
+        chosen[label] = Style(colour, marker, *_VARIANTS[variant])
     return chosen
 
 
 def line(look: Style) -> dict[str, Any]:
     """The look as a curve."""
-    # Hollow markers are larger: where curves coincide, as several do at 1, each is still seen round the other.
+    # Hollow markers are larger: they show around the marker of a curve that coincides, as several do at 1.
     size = {"full": 3.8, "none": 6.2}.get(look.fill, 5.0)
     return {
         "color": look.colour,
@@ -148,22 +135,18 @@ def point(look: Style) -> dict[str, Any]:
     }
 
 
-def _tint(colour: str, white: float) -> str:
-    red, green, blue = ((1 - white) * part + white for part in to_rgb(colour))
-    return to_hex((red, green, blue))
-
-
 def looks_of(pivot: Pivot) -> dict[str, Style]:
-    """The look of every algorithm of a pivot, in the order of the legend."""
+    """The look of every algorithm of a pivot, in the order of tables."""
     lines = {label: line for (label, _), line in pivot.lines.items()}
     return styles([(label, lines[label]["kind"], lines[label]["params"] or {}) for label in pivot.algorithms])
 
 
 def _variant(params: Mapping[str, Any]) -> int:
-    size = params.get("delay", params.get("period"))
-    if size is None:
+    delay, period = params.get("delay", params.get("staleness")), params.get("period")
+    sizes = [_KNOWN_SIZES.index(size) if size in _KNOWN_SIZES else int(size) for size in (delay, period) if size]
+    if not sizes:
         return 0 if not params else zlib.crc32(repr(sorted(params.items())).encode()) % len(_VARIANTS)
-    return _KNOWN_SIZES.index(size) if size in _KNOWN_SIZES else int(size) % len(_VARIANTS)
+    return sum(place * size for place, size in enumerate(sizes, start=1)) % len(_VARIANTS)
 
 
 @contextmanager

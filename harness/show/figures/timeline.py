@@ -1,4 +1,4 @@
-"""What one worker did, on a time axis: its steps, where it stalled, and its messages in flight, as recorded."""
+"""One worker on a time axis: its steps, its stalls, and its messages in flight, as recorded."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ _FLYING, _WAITING = "#4477AA", "#BBBBBB"
 _LANE_IN, _STEP_LANES = 0.052, 3
 _MOST_LANES = 14
 MARKS = (
-    "rank 0 of one repetition each; steps: compute, and stalls inside them; below, messages from issue to arrival, "
-    "and until they are used"
+    "rank 0 of one repetition each; upper bar: steps, with the stalls inside them; lower bars: messages, from issue to "
+    "arrival and until they are used"
 )
 
 
@@ -50,10 +50,11 @@ class Trace:
 
 @wanbench_style()
 def timeline(traces: Sequence[Trace], title: str, about: str, width_in: float = PAGE_IN) -> Figure:
-    """One row an algorithm, all on the same time axis, from the first measured step on.
+    """One row per algorithm, all on one time axis that begins with the first measured step.
 
     Args:
-        traces: from top to bottom. title: above. about: the caption, with `MARKS`. width_in: of the figure.
+        traces: from top to bottom. title: the subject, below the finding. about: the caption, with `MARKS`.
+        width_in: of the figure.
 
     Raises:
         AnalysisError: there is no trace.
@@ -67,9 +68,10 @@ def timeline(traces: Sequence[Trace], title: str, about: str, width_in: float = 
     entries["in flight"] = Patch(facecolor=_FLYING, linewidth=0)
     entries["arrived, not yet used"] = Patch(facecolor=_WAITING, linewidth=0)
     panel_in = _LANE_IN * (lanes + _STEP_LANES)
-    sheet = Panels(width_in, title, about, entries, count=len(shown), across=1, panel_in=panel_in, left_in=0.12)
+    heading = f"{_finding(shown, span_s)}\n{title}"
+    sheet = Panels(width_in, heading, about, entries, count=len(shown), across=1, panel_in=panel_in, left_in=0.12)
     for index, view in enumerate(shown):
-        axes = sheet.panel(index, view.title)
+        axes = sheet.panel(index, f"{view.label}: {_steps(view.done)}")
         _draw(axes, view, lanes)
         axes.set_xlim(0, span_s)
         sheet.label(index, "seconds since the first measured step began")
@@ -78,12 +80,18 @@ def timeline(traces: Sequence[Trace], title: str, about: str, width_in: float = 
 
 @dataclass(frozen=True)
 class _View:
-    """What is seen of a trace, in seconds from its first measured step on: (number, begin, end) of steps."""
+    """The visible part of a trace, in seconds since its first measured step began.
 
-    title: str
+    Attributes:
+        label: of the algorithm. done: complete steps in view. steps: (number, begin, end).
+        lanes: (begin, arrival, use, note) of messages.
+    """
+
+    label: str
+    done: int
     steps: list[tuple[int, float, float]]
     stalls: list[tuple[float, float]]
-    lanes: list[list[tuple[float, float, float, str]]]  # begin, arrival, use, what to say
+    lanes: list[list[tuple[float, float, float, str]]]
     events: list[tuple[float, str]]
 
 
@@ -105,10 +113,27 @@ def _view(trace: Trace, span_s: float) -> _View:
         times = f"issued at {begin:.3f} s, arrived {arrived:.3f} s, used {used:.3f} s"
         flights.append((begin, min(arrived, used), used, f"{row['nbytes'] / 1e6:.3g} MB {row['kind']}: {times}"))
     done = [step for step in steps if step[1] >= -1e-9 and step[2] <= span_s]
-    count = "1 step" if len(done) == 1 else f"{len(done)} steps"
-    title = f"{trace.label}: {count} in {span_s:.1f} s"
     events = [((at - origin) / 1e9, what) for at, what in trace.events if 0 <= (at - origin) / 1e9 < span_s]
-    return _View(title, [step for step in steps if step[2] > 0 and step[1] < span_s], stalls, _lanes(flights), events)
+    return _View(
+        trace.label,
+        len(done),
+        [step for step in steps if step[2] > 0 and step[1] < span_s],
+        stalls,
+        _lanes(flights),
+        events,
+    )
+
+
+def _steps(count: int) -> str:
+    return "1 step" if count == 1 else f"{count} steps"
+
+
+def _finding(shown: Sequence[_View], span_s: float) -> str:
+    """ "In 3.6 s, ssgd completes 3 steps; dts-d4-p4 11"; of equally fast ones, the one with fewer messages."""
+    slow = min(shown, key=lambda view: (view.label != "ssgd", view.done))
+    fast = max(shown, key=lambda view: (view.done, -sum(map(len, view.lanes))))
+    text = f"In {span_s:.1f} s, {slow.label} completes {_steps(slow.done)}"
+    return text if slow.done == fast.done else f"{text}; {fast.label} {fast.done}"
 
 
 def _lanes(flights: list[tuple[float, float, float, str]]) -> list[list[tuple[float, float, float, str]]]:

@@ -1,4 +1,4 @@
-"""Measures against a quantity that is no axis of a table: packets lost, staleness, bytes; one line a series."""
+"""Measures against a quantity: packets lost, staleness, bytes, workers; one line per series."""
 
 from __future__ import annotations
 
@@ -11,13 +11,15 @@ import numpy as np
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
 from matplotlib.transforms import ScaledTranslation
 
 from wanbench.harness.analysis.summary import AnalysisError
+from wanbench.harness.show.figures.ends import End, label_ends, least_in, strip_in
 from wanbench.harness.show.figures.hover import note
-from wanbench.harness.show.figures.layout import Panels
-from wanbench.harness.show.figures.style import COLUMN_IN, PAGE_IN, Style, line, styles, wanbench_style
+from wanbench.harness.show.figures.layout import Panels, logarithmic
+from wanbench.harness.show.figures.style import COLUMN_IN, PAGE_IN, line, styles, wanbench_style
+
+Looks = Mapping[str, Any]
 
 _PANEL_IN = 1.9
 _APART_PT = 2.4  # between the markers of two series at one place, so that whiskers do not cover each other
@@ -28,14 +30,16 @@ class Series:
     """Cells that belong together.
 
     Attributes:
-        label: in the legend. kind, params: decide its look. points: (x, line of `analysis.summary.cells`), by x.
-        Without an x, a single cell is drawn as a level across the panel: it is compared with, but has no such quantity.
+        label: at the end of its line. kind, params: decide its look. points: (x, line of `analysis.summary.cells`), by
+        x. A single cell without an x is a reference, and is drawn as a level across the panel.
+        published: the values are printed in a paper.
     """
 
     label: str
     kind: str
     params: Mapping[str, Any]
     points: tuple[tuple[float | None, Mapping[str, Any]], ...]
+    published: bool = False
 
 
 @dataclass(frozen=True)
@@ -44,13 +48,14 @@ class Measure:
 
     Attributes:
         column: its name. label: of the axis. scale: from the column's unit to the label's.
-        log: a logarithmic axis, on which zero is not drawn.
+        log: a logarithmic axis, on which zero is not drawn. text: format of a value, in the label's unit.
     """
 
     column: str
     label: str
     scale: float = 1.0
     log: bool = False
+    text: str = "{:.3g}"
 
 
 @wanbench_style()
@@ -58,85 +63,154 @@ def trend(
     series: Sequence[Series],
     x: str,
     measures: Sequence[Measure],
-    heading: str,
+    title: str,
     about: str,
     width_in: float = PAGE_IN,
     *,
     log_x: bool = False,
 ) -> Figure:
-    """One panel a measure; medians of repetitions, whiskers from least to most.
+    """One panel per measure, with medians of repetitions and whiskers from minimum to maximum.
 
     Args:
-        series: one line each. x: label of the common axis. measures: one or two. heading: the title.
+        series: one line each. x: label of the common axis. measures: one or two. title: the finding, and the subject.
         about: the caption. log_x: a logarithmic axis.
 
     Raises:
-        AnalysisError: nothing has this measure.
+        AnalysisError: no repetition has this measure.
     """
     for measure in measures:
         if all(math.isnan(cell[measure.column]) for each in series for _, cell in each.points):
             raise AnalysisError(f"no repetition has {measure.column}; there is nothing to draw")
-    looks = styles([(each.label, each.kind, each.params) for each in series])
+    looks = _looks(series)
     across = len(measures) if width_in > COLUMN_IN else 1
-    entries = {each.label: Line2D([], [], **_look(each, looks[each.label])) for each in series}
+    panel_in = max(_PANEL_IN, least_in([each.label for each in series]))
+    strip = strip_in([each.label for each in series])
     sheet = Panels(
-        width_in, heading, about, entries,
-        count=len(measures), across=across, panel_in=_PANEL_IN, own_y=True, left_in=0.62,
+        width_in, title, about, {},
+        count=len(measures), across=across, panel_in=panel_in, own_y=True, gap_in=strip + 0.42, right_in=strip,
     )  # fmt: skip
+    aside_pt = _aside_pt(series)
+    margin = (max(aside_pt.values(), default=0.0) + 4) / 72 / sheet.panel_width_in
     for index, measure in enumerate(measures):
-        _panel(sheet.panel(index, measure.label), series, measure, x, looks, log_x=log_x)
+        _panel(sheet.panel(index, measure.label), series, measure, x, looks, aside_pt)
         sheet.label(index, x)
-    limits = [axes.get_xlim() for axes in sheet.figure.axes]
-    for axes in sheet.figure.axes:
-        axes.set_xlim(min(low for low, _ in limits), max(high for _, high in limits))
+    for axes, measure in zip(sheet.figure.axes, measures, strict=True):
+        _limit(axes, series, measures, measure, margin, log_x=log_x)
+        label_ends(axes, _ends(axes, series, measure, looks, aside_pt), (sheet.panel_width_in, panel_in))
     return sheet.figure
 
 
-def _panel(
-    axes: Axes, series: Sequence[Series], measure: Measure, x: str, looks: Mapping[str, Style], *, log_x: bool
+def _limit(
+    axes: Axes, series: Sequence[Series], measures: Sequence[Measure], measure: Measure, margin: float, *, log_x: bool
 ) -> None:
-    axes.set_yscale("log" if measure.log else "linear")
+    """Limits and ticks of a panel; all panels have the same x axis."""
+    shown = {
+        place for each in series for one in measures for place, cell in each.points if cell[one.column] > _least(one)
+    }
+    places = sorted(place for place in shown if place is not None)
+    span = (places[-1] - places[0] or 1.0) / (1 - 2 * margin)
+    axes.set_xlim(places[0] - margin * span, places[-1] + margin * span)
+    axes.set_xticks(places, [f"{place:g}" for place in places])
     if log_x:
-        axes.set_xscale("log")
-    for place, each in enumerate(series):
-        aside_pt = _APART_PT * (place - (len(series) - 1) / 2)
-        _draw(axes, each, measure, x, looks[each.label], aside_pt)
-    if not log_x:
-        axes.set_xticks(sorted({place for each in series for place, _ in each.points if place is not None}))
+        logarithmic(axes.xaxis, *_stretched(places))
+    if measure.log:
+        logarithmic(axes.yaxis, *_stretched([value for each in series for value in _drawn(each, measure)]))
+
+
+def _least(measure: Measure) -> float:
+    """Values above this one are drawn."""
+    return 0.0 if measure.log else -math.inf
+
+
+def _looks(series: Sequence[Series]) -> dict[str, dict[str, Any]]:
+    looks = styles([(each.label, each.kind, each.params) for each in series if not each.published])
+    families = {each.kind: looks[each.label] for each in series if not each.published}
+    found = {}
+    for each in series:
+        look = line(families[each.kind] if each.published else looks[each.label])
+        if each.published:
+            look |= {"linestyle": (0, (1, 2)), "linewidth": 0.8, "marker": "D", "fillstyle": "none", "markersize": 4.0}
+        found[each.label] = {**look, "marker": "", "linewidth": 0.9} if _level(each) else look
+    return found
+
+
+def _aside_pt(series: Sequence[Series]) -> dict[str, float]:
+    """How far each series is moved to the right; not at all beside published values."""
+    apart = 0.0 if any(each.published for each in series) else _APART_PT
+    moved = [each for each in series if not _level(each)]
+    return {each.label: apart * (place - (len(moved) - 1) / 2) for place, each in enumerate(moved)}
+
+
+def _panel(
+    axes: Axes,
+    series: Sequence[Series],
+    measure: Measure,
+    x: str,
+    looks: Mapping[str, Looks],
+    aside_pt: Mapping[str, float],
+) -> None:
+    for each in series:
+        _draw(axes, each, measure, x, looks[each.label], aside_pt.get(each.label, 0.0))
+
+
+def _drawn(series: Series, measure: Measure) -> list[float]:
+    """Values and whiskers that are in view on a logarithmic axis."""
+    names = (measure.column, f"{measure.column}_min", f"{measure.column}_max")
+    return [measure.scale * cell[name] for _, cell in series.points for name in names if cell[name] > 0]
+
+
+def _stretched(values: Sequence[float]) -> tuple[float, float]:
+    return min(values) / 1.25, max(values) * 1.25
+
+
+def _ends(
+    axes: Axes,
+    series: Sequence[Series],
+    measure: Measure,
+    looks: Mapping[str, Looks],
+    aside_pt: Mapping[str, float],
+) -> list[End]:
+    """The last point of each line; a level ends at the edge."""
+    ends = []
+    for each in series:
+        found = [(at, cell[measure.column]) for at, cell in each.points if cell[measure.column] > _least(measure)]
+        if found:
+            place, value = found[-1]
+            text = measure.text.format(measure.scale * value)
+            at = axes.get_xlim()[1] if place is None else place
+            aside_in = aside_pt.get(each.label, 0.0) / 72
+            ends.append(End(each.label, dict(looks[each.label]), at, measure.scale * value, text, aside_in))
+    return ends
 
 
 def _level(series: Series) -> bool:
     return len(series.points) == 1 and series.points[0][0] is None
 
 
-def _look(series: Series, look: Style) -> dict[str, Any]:
-    return {**line(look), "marker": "", "linewidth": 0.9} if _level(series) else line(look)
-
-
-def _draw(axes: Axes, series: Series, measure: Measure, x: str, look: Style, aside_pt: float) -> None:
-    least = 0.0 if measure.log else -math.inf
-    found = [(place, cell) for place, cell in series.points if cell[measure.column] > least]
+def _draw(axes: Axes, series: Series, measure: Measure, x: str, look: Looks, aside_pt: float) -> None:
+    found = [(place, cell) for place, cell in series.points if cell[measure.column] > _least(measure)]
     if not found:
         return
     names = (measure.column, f"{measure.column}_min", f"{measure.column}_max")
     middle, low, high = (measure.scale * np.array([float(cell[name]) for _, cell in found]) for name in names)
     if _level(series):
-        axes.axhline(float(middle[0]), zorder=2, **_look(series, look))
+        axes.axhline(float(middle[0]), zorder=2, **look)
         return
     at = [float(place) for place, _ in found if place is not None]
     drawn: list[Artist] = []
-    drawn += axes.plot(at, middle, clip_on=False, zorder=4 if look.fill == "full" else 5, **line(look))
+    drawn += axes.plot(at, middle, clip_on=False, zorder=4 if look["fillstyle"] == "full" else 5, **look)
     if any(cell["repeats"] > 1 for _, cell in found):
         whiskers = axes.errorbar(
-            at, middle, yerr=[middle - low, high - middle], fmt="none", ecolor=look.colour,
+            at, middle, yerr=[middle - low, high - middle], fmt="none", ecolor=look["color"],
             elinewidth=0.7, capsize=1.6, capthick=0.7, zorder=3,
         )  # fmt: skip
         drawn += whiskers.get_children()
-    # Afterwards, so that the limits of the axes are those of the data.
+    # Moved after drawing: the limits of the axes stay those of the data.
     figure = axes.get_figure(root=True)
     assert figure is not None
     aside = axes.transData + ScaledTranslation(aside_pt / 72, 0, figure.dpi_scale_trans)
     for artist in drawn:
         artist.set_transform(aside)
+        artist.set_clip_on(False)
     for place, value in zip(at, middle, strict=True):
         note(axes, place, float(value), f"{series.label}: {measure.label} {value:.4g} at {x} {place:g}")

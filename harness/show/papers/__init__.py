@@ -1,9 +1,9 @@
-"""Figure sets of papers: one declarative file a paper says which recorded runs its figures are drawn from.
+"""Figure sets of papers: one declarative file per paper names the recorded runs from which its figures are drawn.
 
     <name>.toml     title, citation, runs (experiments), figures, published values
     load(name)      as typed data, or one clear line
 
-Published values are those that a paper's text prints. What exists only as a picture is not here.
+Published values are those that a paper prints as text. Values that exist only in a picture are left out.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ from wanbench.harness.errors import SpecError
 _HERE = Path(__file__).parent
 
 Kind = Literal["scalability", "step-time", "pareto", "learning", "timeline", "network", "table", "trend"]
-_TITLED = ("scalability", "step-time", "table", "trend")
+_TITLED = ("table", "trend")
+_WITH_SUBJECT = ("scalability", "step-time", "trend")
 
 
 class _Table(BaseModel):
@@ -28,10 +29,11 @@ class _Table(BaseModel):
 
 
 class Published(_Table):
-    """A value that the paper prints: of which algorithm, at which value of the column axis, and where it stands.
+    """A value that the paper prints.
 
     Attributes:
-        mark: what a table says beside it, such as "fitted".
+        algorithm, at: the algorithm, and the value of the column axis. source: the place in the paper.
+        mark: a word beside it in a table, such as "fitted".
     """
 
     algorithm: str
@@ -47,9 +49,11 @@ class Figure(_Table):
     Attributes:
         name: of its files. run: the recorded run. kind: how it is drawn.
         algorithms: labels, "delayed-*" matches several; empty is all. where: rows to keep, by column.
-        title: replaces that of the kind. published: values to draw beside, with their source in the caption.
-        published_in: the figure that lists the published values of this one's algorithms, instead.
-        note: goes into the caption. columns: of a table.
+        title: of a trend or a table. In a trend, "{series|x|measure}" is replaced by the value that is drawn; the
+        other kinds compute their title. subject: the line below the title, instead of the workload and collective.
+        published: values to draw beside ours, with their source in the caption.
+        published_in: another figure, whose list of published values is used.
+        note: added to the caption. columns: of a table.
         x, y, series: of a trend, as `harness.show.papers.trend.trend_drawing` reads them.
     """
 
@@ -59,6 +63,7 @@ class Figure(_Table):
     algorithms: list[str] = []
     where: dict[str, float | int | str] = {}
     title: str | None = None
+    subject: str | None = None
     published: list[Published] = []
     published_in: str | None = None
     note: str | None = None
@@ -69,7 +74,7 @@ class Figure(_Table):
 
 
 class Paper(_Table):
-    """A paper's figure set, which is the whole file.
+    """A paper's figure set: the whole file.
 
     Attributes:
         name: as on the command line. runs: experiments, in the order of recording.
@@ -84,7 +89,7 @@ class Paper(_Table):
 
 
 def names() -> list[str]:
-    """The papers there are."""
+    """The known papers."""
     return sorted(path.stem for path in _HERE.glob("*.toml"))
 
 
@@ -113,7 +118,9 @@ def parse(name: str, text: str) -> Paper:
         if figure.run not in paper.runs:
             raise SpecError(f"{where}: {figure.run!r} is none of its runs")
         if figure.title is not None and figure.kind not in _TITLED:
-            raise SpecError(f"{where}: a {figure.kind} has a title of its own")
+            raise SpecError(f"{where}: title: a {figure.kind} computes its own; remove the key")
+        if figure.subject is not None and figure.kind not in _WITH_SUBJECT:
+            raise SpecError(f"{where}: subject: expected in {', '.join(_WITH_SUBJECT)} only; remove the key")
         if {figure.x is not None, bool(figure.y)} != {figure.kind == "trend"}:
             raise SpecError(f"{where}: x and y are of a trend, which has both")
     return paper.model_copy(update={"figures": [_with_published(figure, paper, file) for figure in paper.figures]})

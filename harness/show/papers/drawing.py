@@ -1,8 +1,8 @@
-"""Draws a paper's figures from recorded runs, and tells whether the committed ones are still what would be drawn.
+"""Draws a paper's figures from recorded runs, and checks that the committed figures are up to date.
 
 results/reference/<run>/            recordings (harness/results/record.py)
 results/reference/<paper>/          <figure>.svg, .png, -column.pdf; tables as .md
-results/reference/<paper>/index.json    of every file its hash, and the repetitions it was drawn from
+results/reference/<paper>/index.json    the hash of every file, and the repetitions it was drawn from
 """
 
 from __future__ import annotations
@@ -46,10 +46,10 @@ Row = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Difference:
-    """One committed file that is not what would be drawn now.
+    """One committed file that differs from the figure as drawn now.
 
     Attributes:
-        file: its name. why: in a clause. comparable: False where other library versions may be the reason.
+        file: its name. why: the reason, as a clause. comparable: False if other library versions may be the reason.
     """
 
     file: str
@@ -58,12 +58,12 @@ class Difference:
 
 
 def wanted_evidence(paper: Paper, run: str) -> set[str]:
-    """What the figures of a run need beside its rows."""
+    """The evidence that the figures of a run need in addition to its rows."""
     return {_EVIDENCE[figure.kind] for figure in paper.figures if figure.run == run and figure.kind in _EVIDENCE}
 
 
 def versions() -> dict[str, str]:
-    """Of what decides the bytes of a figure."""
+    """Versions of the libraries that determine the bytes of a figure."""
     return {
         "matplotlib": matplotlib.__version__,
         "freetype": ft2font.__freetype_version__,
@@ -75,10 +75,10 @@ def versions() -> dict[str, str]:
 
 
 def draw_paper(paper: Paper, reference: Path, to: Path) -> list[Path]:
-    """Draw every figure of a paper into `to`, with an index; files of figures that it no longer has are removed.
+    """Draw every figure of a paper into `to`, with an index; remove the files of figures that it no longer has.
 
     Raises:
-        SpecError: a run is not recorded, or has nothing to show in a figure.
+        SpecError: a run is not recorded, or has nothing to draw for a figure.
     """
     to.mkdir(parents=True, exist_ok=True)
     written, index = [], {}
@@ -96,7 +96,7 @@ def draw_paper(paper: Paper, reference: Path, to: Path) -> list[Path]:
 
 
 def check_paper(paper: Paper, reference: Path, scratch: Path) -> list[Difference]:
-    """Draw into `scratch` and compare with what is committed, byte for byte.
+    """Draw into `scratch` and compare with the committed files, byte for byte.
 
     Raises:
         SpecError: nothing is committed, or a run is not recorded.
@@ -146,7 +146,7 @@ def _check(
 
 
 def drawing(figure: Wanted, paper: Paper, reference: Path) -> Drawing:
-    """A figure, of any kind but a table. Raises: SpecError: its run is not recorded. AnalysisError: nothing to show."""
+    """A figure of any kind but a table. Raises: SpecError: its run is not recorded. AnalysisError: nothing to draw."""
     folder = _recorded(reference, figure.run)
     return _drawing(figure, paper, _select(figure, folder.rows()), folder)
 
@@ -174,7 +174,7 @@ def _recorded(reference: Path, run: str) -> RunFolder:
 
 
 def _select(figure: Wanted, rows: Sequence[Row]) -> list[Row]:
-    """The rows of a figure's algorithms and places, and the one-worker rows that scalability divides by."""
+    """The rows that a figure selects, and the one-worker rows that scalability needs."""
     return [
         row
         for row in rows
@@ -207,7 +207,7 @@ def _drawing(figure: Wanted, paper: Paper, rows: Sequence[Row], folder: RunFolde
     if figure.kind in {"scalability", "step-time"}:
         return _of_pivot(figure, paper, rows, folder)
     if figure.kind == "trend":
-        return trend_drawing(figure, rows, folder.name)
+        return trend_drawing(figure, rows, folder.name, paper.citation)
     prefix = {"pareto": "pareto", "learning": "learning", "timeline": "timeline", "network": "network-"}[figure.kind]
     for drawing in gallery(rows, folder.name, Evidence(folder)):
         if drawing.name.startswith(prefix):
@@ -222,11 +222,11 @@ def _of_pivot(figure: Wanted, paper: Paper, rows: Sequence[Row], folder: RunFold
     pivot = _annotated(found[0], figure, paper)
     by_rtt = pivot.column_axis == "rtt_ms"
     draw = step_time if figure.kind == "step-time" else scalability_by_rtt if by_rtt else scalability_bars
-    return Drawing(figure.name, figure.title or figure.name, lambda width: draw(pivot, folder.name, width))
+    return Drawing(figure.name, figure.name, lambda width: draw(pivot, folder.name, width))
 
 
 def _annotated(pivot: Pivot, figure: Wanted, paper: Paper) -> Pivot:
-    """The pivot with a title, a note and published values; each must belong to a bar that is drawn."""
+    """The pivot with a subject, a note and published values; each value must belong to a bar that is drawn."""
     published = {}
     for one in figure.published:
         column = next((column for column in pivot.columns if str(column) == one.at), None)
@@ -236,7 +236,7 @@ def _annotated(pivot: Pivot, figure: Wanted, paper: Paper) -> Pivot:
     sources = "; ".join(f"{one.value:g} {one.source}" for one in figure.published)
     cited = f"diamonds: published, {paper.citation} ({sources})" if sources else None
     note = "; ".join(filter(None, [cited, figure.note])) or None
-    return replace(pivot, heading=figure.title, note=note, published=published)
+    return replace(pivot, heading=figure.subject, note=note, published=published)
 
 
 def _hash(path: Path) -> str:

@@ -1,4 +1,4 @@
-"""A paper's table as Markdown: medians of repetitions, with least and most."""
+"""A paper's table as Markdown: medians of repetitions, with minimum and maximum."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ Line = Mapping[str, Any]
 
 
 def table(figure: Figure, rows: Sequence[Line], run_name: str) -> str:
-    """One line an algorithm: several columns at one place, or one column at every place of the swept axis.
+    """One line per algorithm: several columns at one value of the swept axis, or one column at every value.
 
     Raises:
-        AnalysisError: an unknown column, or several columns at several places; a published value without a place.
+        AnalysisError: an unknown column, several columns at several values, or a published value without an entry.
     """
     for name in figure.columns:
         if name not in _COLUMNS:
@@ -44,13 +44,13 @@ def table(figure: Figure, rows: Sequence[Line], run_name: str) -> str:
         for label in pivot.algorithms
     ]
     grid = markdown(["algorithm", *titles], body, numbers=True)
-    marks = "in parentheses: from least to most" + ("; in brackets: published" if published else "")
+    marks = "in parentheses: minimum to maximum" + ("; in brackets: published" if published else "")
     about = caption(replace(pivot, note=figure.note), run_name, marks, whiskers=False)
     return f"**{figure.title or figure.name}**\n\n{grid}\n{about}\n"
 
 
 def _published(figure: Figure, pivot: Pivot) -> dict[tuple[str, Any], str]:
-    """What the paper prints, for the entries of a table with one column."""
+    """The published values of the entries of a table with one column."""
     columns = {str(column): column for column in pivot.columns}
     found = {}
     for one in figure.published:
@@ -102,5 +102,5 @@ _COLUMNS: Mapping[str, tuple[str, Callable[[Line, Line | None], str]]] = {
     "step_time_s": ("step time s", _spread("step_time_s", 3)),
     "scalability": ("scalability", _spread("scalability", 3)),
     "speedup": ("speed-up", _speedup),
-    "megabytes_per_step": ("MB a step and worker", _megabytes),
+    "megabytes_per_step": ("MB per step per worker", _megabytes),
 }

@@ -34,7 +34,7 @@ name = "speed"
 run = "t"
 kind = "scalability"
 where = { rtt_ms = 40.0 }
-title = "Speed"
+subject = "Speed"
 published = [{ algorithm = "ssgd", at = "2", value = 0.5, source = "table 1" }]
 
 [[figure]]
@@ -209,7 +209,9 @@ def test_a_paper_without_recordings_says_so(reference):
         (('run = "t"\nkind = "timeline"', 'run = "u"\nkind = "timeline"'),
          "papers/p.toml: figure flights: 'u' is none of its runs"),
         (('kind = "timeline"', 'kind = "timeline"\ntitle = "x"'),
-         "papers/p.toml: figure flights: a timeline has a title of its own"),
+         "papers/p.toml: figure flights: title: a timeline computes its own; remove the key"),
+        (('kind = "timeline"', 'kind = "timeline"\nsubject = "x"'),
+         "papers/p.toml: figure flights: subject: expected in scalability, step-time, trend only; remove the key"),
         (('kind = "timeline"', 'kind = "timeline"\nx = "rtt_ms"'),
          "papers/p.toml: figure flights: x and y are of a trend, which has both"),
         (('kind = "timeline"', 'kind = "timeline"\npublished_in = "sped"'),

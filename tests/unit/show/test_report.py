@@ -130,7 +130,7 @@ def test_failed_and_invalid_repetitions_are_listed_with_their_logs_and_left_out_
     assert "packets were late" in text
     assert "ValueError: no" in text
     shown = " ".join(Markup(text).text.split())
-    assert "1 cell failed or invalid; left out: 1 failed or invalid repeat" in shown
+    assert "1 cell failed or invalid; left out: 1 failed or invalid repetition" in shown
 
 
 def test_a_run_without_a_valid_repetition_has_a_message_and_no_axes(tmp_path):

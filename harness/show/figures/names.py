@@ -1,0 +1,47 @@
+"""Names of algorithms that a reader understands: "dts-d4-p20 + top-k 1 %", and of families: "DTS"."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+FAMILY_NAMES = {
+    "ssgd": "SSGD",
+    "delayed": "delayed updates",
+    "sparse": "sparse updates",
+    "dts": "DTS",
+    "olco3": "OLCO3",
+    "rps": "RPS",
+    "sgp": "SGP",
+    "osgp": "overlapped SGP",
+    "dpsgd": "D-PSGD",
+    "ecdpsgd": "ECD-PSGD",
+    "adpsgd": "AD-PSGD",
+    "dga": "DGA",
+    "localsgd": "local SGD",
+    "cocod": "CoCoD-SGD",
+    "diloco": "DiLoCo",
+}
+_COMPRESSIONS = {"topk": "top-k", "chunkwise": "chunk-wise", "signsgd": "signSGD"}
+_LETTERS = {"delay": "d", "staleness": "s", "period": "p"}
+
+
+def human(label: str, kind: str, params: Mapping[str, Any] | None) -> str:
+    """The label; of a compressed algorithm its family and settings, and the compression in words."""
+    compression = (params or {}).get("compression", "none")
+    if compression == "none" or " " in label:
+        return label
+    settings = [f"{letter}{params[name]}" for name, letter in _LETTERS.items() if params and name in params]
+    return f"{'-'.join([kind, *settings])} + {compressed(compression)}"
+
+
+def compressed(compression: Any) -> str:
+    """A compression in words: "top-k 1 %", "no compression"."""
+    if compression == "none":
+        return "no compression"
+    if not isinstance(compression, Mapping):
+        return _COMPRESSIONS.get(str(compression), str(compression))
+    kind = str(compression["kind"])
+    share = [f"{100 * compression['ratio']:g} %"] if "ratio" in compression else []
+    others = [f"{name} {value}" for name, value in compression.items() if name not in {"kind", "ratio"}]
+    return " ".join([_COMPRESSIONS.get(kind, kind), *share, *others])

@@ -1,0 +1,59 @@
+"""Names beside curves and points, and titles that state a finding: computed from what is drawn."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import synthetic_rows
+from matplotlib.figure import Figure
+
+from wanbench.harness.analysis.summary import frame, pivots
+from wanbench.harness.show.figures import beside
+from wanbench.harness.show.figures.ends import spread
+from wanbench.harness.show.figures.finding import percent, speed, waiting
+from wanbench.harness.show.figures.names import human
+
+
+def test_labels_keep_their_place_if_there_is_room_and_never_overlap():
+    assert spread([0.5, 1.5], [0.2, 0.2], 2.0) == pytest.approx([0.5, 1.5])
+    assert spread([1.0, 1.0, 1.0], [0.2, 0.2, 0.2], 2.0) == pytest.approx([0.8, 1.0, 1.2])
+    assert spread([1.95, 2.0], [0.2, 0.2], 2.0) == pytest.approx([1.7, 1.9])
+
+
+def test_points_that_coincide_share_a_label_and_too_many_points_have_none():
+    axes = Figure(figsize=(3, 2)).add_axes((0, 0, 1, 1))
+    same = [beside.Point(name, 0.5, 0.5, 0.4, 0.6) for name in ("a", "b")]
+    assert [label for label, _, _ in beside.places(axes, same, (3.0, 2.0)) or []] == ["a, b"]
+    crowd = [beside.Point("a long name" * 3, 0.5 + 0.02 * k, 0.5, 0.5, 0.5) for k in range(40)]
+    assert beside.places(axes, crowd, (3.0, 2.0)) is None
+
+
+def test_a_title_states_what_is_drawn():
+    rows = synthetic_rows.latency_sweep()
+    (pivot,) = pivots(frame(rows))
+    kept = percent(pivot.lines["ssgd", 500.0]["scalability"])
+    found = speed(pivot)
+    assert found is not None
+    assert found.startswith(f"At 500 ms, SSGD keeps {kept} of its speed; ")
+    assert (waiting(pivot) or "").startswith("At 500 ms, SSGD waits ")
+    assert (
+        speed(pivots(frame([row for row in rows if row["workers"] != 1 and not row.update(scalability=None)]))[0])
+        is None
+    )
+
+
+@pytest.mark.parametrize(
+    ("share", "text"), [(0.364, "36 %"), (0.008, "0.8 %"), (0.0, "0 %"), (0.996, "100 %"), (math.nan, "-")]
+)
+def test_a_share_has_as_many_digits_as_it_needs(share, text):
+    assert percent(share) == text
+
+
+def test_a_compressed_algorithm_has_a_name_that_explains_it():
+    topk = {"delay": 20, "period": 20, "compression": {"kind": "topk", "ratio": 0.01}}
+    assert human("topk-d20-p20-topk", "dts", topk) == "dts-d20-p20 + top-k 1 %"
+    assert human("olco3-s4-p4-signsgd", "olco3", {"staleness": 4, "period": 4, "compression": "signsgd"}) == (
+        "olco3-s4-p4 + signSGD"
+    )
+    assert human("dts-d4-p4", "dts", {"delay": 4, "period": 4}) == "dts-d4-p4"
