@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from matplotlib.axes import Axes
 
@@ -12,6 +13,7 @@ from wanbench.harness.show.figures.layout import text_in
 from wanbench.harness.show.figures.style import INK
 
 _FONT_PT, _HEIGHT_IN = 6.0, 0.1
+_BACKGROUND: dict[str, Any] = {"facecolor": "white", "alpha": 0.75, "edgecolor": "none", "pad": 0.4}
 _MARKER_IN, _SAME_IN = 0.045, 0.03
 _DIRECTIONS = ((1, 0), (-1, 0), (0.6, 1), (-0.6, 1), (0.6, -1), (-0.6, -1), (0, 1), (0, -1))
 _DISTANCES_IN = (0.06, 0.1, 0.16, 0.24)
@@ -78,7 +80,7 @@ def write(axes: Axes, placed: Sequence[tuple[str, float, float]], axes_in: tuple
     for label, left, middle in placed:
         axes.text(
             left / axes_in[0], middle / axes_in[1], label, transform=axes.transAxes, fontsize=_FONT_PT, va="center",
-            color=INK, parse_math=False, zorder=6,
+            color=INK, parse_math=False, zorder=6, bbox=_BACKGROUND,
         )  # fmt: skip
 
 

@@ -150,7 +150,10 @@ def _trade_off(run: _Run, progress: str | None) -> list[Drawing]:
     found = networks(run.rows)
     if not any(s.accuracy_change is not None and not absent(s.scalability) for n in found for s in n.standings):
         return []
-    marks = f"bars: minimum and maximum; grey: at most {100 * ACCURACY_BAND:g} points below ssgd"
+    marks = (
+        f"bars: minimum and maximum; grey: at most {100 * ACCURACY_BAND:g} points below ssgd; "
+        "title: 95 % interval of paired seeds"
+    )
     marks += "; dashed: not dominated" if any(len(pareto_front(drawn_points(n))) > 1 for n in found) else ""
     pivot = whole(run.lines)
     about = caption(pivot, run.name, marks, progress, whiskers=False)

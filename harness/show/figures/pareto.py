@@ -82,14 +82,21 @@ def _sheet(
 
 
 def _finding(network: NetworkStandings) -> str:
-    """ "At RTT 500 ms, dts-d20-p4 is 21 times as fast as ssgd; accuracy +0.56 points"."""
+    """ "At 500 ms, dts-d20-p4 is 21 times as fast as ssgd; accuracy -1.4 to +2.1 points", the 95 % interval."""
     reference = next((s for s in network.standings if s.kind == REFERENCE), None)
     best = network.best
     if best is None or reference is None or best.kind == REFERENCE or best.accuracy_change is None:
         return "Speed and accuracy"
     times, name = reference.step_time_s / best.step_time_s, human(best.algorithm, best.kind, best.params)
-    where = f"At {_where(network)}, " if network.where else ""
-    return f"{where}{name} is {times:.2g} times as fast as ssgd; accuracy {100 * best.accuracy_change:+.2f} points"
+    where = f"At {_where(network).removeprefix('RTT ')}, " if network.where else ""
+    return f"{where}{name} is {times:.2g} times as fast as ssgd; accuracy {_change(best)} points"
+
+
+def _change(standing: Standing) -> str:
+    paired = standing.paired
+    if paired is None or math.isinf(paired.high):
+        return standing.change_text
+    return f"{100 * paired.low:+z.1f} to {100 * paired.high:+z.1f}"
 
 
 def _point(standing: Standing) -> beside.Point:

@@ -246,9 +246,9 @@ def test_the_help_states_every_rule_and_every_limit():
         assert f"\n  {rule} " in text
     said = " ".join(text.split())
     for limit in (
-        f"{MIN_REPS} valid repetitions of a cell",
+        f"a cell has {MIN_REPS} valid repetitions",
         f"differ by at most {MAX_SPREAD_PCT:g} %",
-        f"at least {window_steps(0, 1, 0)} steps and 3 (D + p), in multiples of p",
+        f"at least {window_steps(0, 1, 0)} steps and 3 (D + p) steps were measured, in multiples of p",
         f"at most {MAX_EVENT_LATE_S:g} s after it was due",
         f"at most {MAX_OVERHEAD_PCT:g} % of a step",
         f"accuracy within {ACCURACY_BAND:g} of ssgd's",

@@ -1,0 +1,59 @@
+"""The README's commands, in its order, in a fresh clone."""
+
+import os
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+from cli_session import patiently
+from documents import as_said, blocks, commands, typed
+
+ROOT = Path(__file__).resolve().parents[2]
+README = "../README.md"
+
+pytestmark = pytest.mark.timed
+
+
+@pytest.fixture(scope="module")
+def clone(tmp_path_factory):
+    """What is committed, and this checkout's virtual environment with the clone's code."""
+    folder = tmp_path_factory.mktemp("readme") / "wanbench"
+    subprocess.run(["git", "clone", "-q", ROOT, folder], check=True)
+    (folder / ".venv").symlink_to(ROOT / ".venv")
+    return folder
+
+
+def test_every_command_prints_what_the_readme_shows(clone, monkeypatch):
+    monkeypatch.setenv("PYTHONPATH", str(clone))
+    typed_lines = [line for line in commands(README) if line.needs != "docker"]
+    assert len(typed_lines) >= 10
+    for line in typed_lines:
+        done = patiently(  # a busy host
+            lambda line=line: typed(line, clone),
+            lambda done: done.returncode == 4 and "no valid result" in done.stdout,
+        )
+        assert done.returncode == 0, f"$ {line.command}\n{done.stdout}"
+        assert as_said(done.stdout, line.says), f"$ {line.command}\n{done.stdout}"
+        assert "warning" not in done.stdout, f"$ {line.command}\n{done.stdout}"
+
+
+def test_the_python_example_runs(clone):
+    (example,) = [block for block in blocks(README, "python") if block.startswith("import wanbench")]
+    done = subprocess.run(
+        [".venv/bin/python", "-c", example],
+        cwd=clone,
+        env={**os.environ, "PYTHONPATH": str(clone)},
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "scalability" in done.stdout
+
+
+def test_it_can_be_read_in_five_minutes():
+    text = (ROOT / "README.md").read_text()
+    assert len(text.split()) <= 900
+    for link in re.findall(r"\]\(([^)#:]+)\)", text):
+        assert (ROOT / link).exists(), link
