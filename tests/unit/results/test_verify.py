@@ -251,8 +251,8 @@ def test_the_help_states_every_rule_and_every_limit():
         f"at least {window_steps(0, 1, 0)} steps and 3 (D + p) steps were measured, in multiples of p",
         f"at most {MAX_EVENT_LATE_S:g} s after it was due",
         f"at most {MAX_OVERHEAD_PCT:g} % of a step",
-        f"accuracy within {ACCURACY_BAND:g} of ssgd's",
-        f"a loss within a factor of {LOSS_BAND:g}",
+        f"accuracy is within {ACCURACY_BAND:g} of ssgd's",
+        f"the loss is within a factor of {LOSS_BAND:g}",
     ):
         assert limit in said
 
