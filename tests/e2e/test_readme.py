@@ -26,16 +26,27 @@ def clone(tmp_path_factory):
 
 def test_every_command_prints_what_the_readme_shows(clone, monkeypatch):
     monkeypatch.setenv("PYTHONPATH", str(clone))
-    typed_lines = [line for line in commands(README) if line.needs != "docker"]
-    assert len(typed_lines) >= 10
-    for line in typed_lines:
+    lines = [line for line in commands(README) if line.needs != "docker"]
+    assert len(lines) >= 10
+    for line in lines:
         done = patiently(  # a busy host
             lambda line=line: typed(line, clone),
             lambda done: done.returncode == 4 and "no valid result" in done.stdout,
         )
         assert done.returncode == 0, f"$ {line.command}\n{done.stdout}"
-        assert as_said(done.stdout, line.says), f"$ {line.command}\n{done.stdout}"
+        assert shows(done.stdout, line), f"$ {line.command}\n{done.stdout}"
         assert "warning" not in done.stdout, f"$ {line.command}\n{done.stdout}"
+
+
+def shows(output, line):
+    """Measured numbers differ from run to run, and workers print in any order."""
+    if line.needs != "emulated":
+        return as_said(output, line.says)
+    return words(output) == words(line.says)
+
+
+def words(text):
+    return sorted(re.sub(r"\d+(\.\d+)?", "N", text).split())
 
 
 def test_the_python_example_runs(clone):
