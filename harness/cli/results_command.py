@@ -68,5 +68,5 @@ def command(run_source: str | None, form: str, sort: str | None, earlier: bool, 
 
 def _state(name: str, rows: Sequence[Row]) -> str:
     counts = {status: sum(row["status"] == status for row in rows) for status in ("ok", "invalid", "failed")}
-    said = ", ".join(f"{count} {status}" for status, count in counts.items() if count) or "nothing measured yet"
-    return f"{name}: {said}"
+    text = ", ".join(f"{count} {status}" for status, count in counts.items() if count) or "nothing measured yet"
+    return f"{name}: {text}"

@@ -64,8 +64,8 @@ def _bar(axes: Axes, pivot: Pivot, key: bar_rows.Key, name: str, place: int, loo
     if line is not None and not math.isnan(line["scalability"]):
         height, law = line["scalability"], line["predicted_scalability"]
         axes.barh(place, height, 0.7, color=look.colour, linewidth=0, zorder=2)
-        said = f"{name}: scalability {height:.3f}"
-        note(axes, height, place, said + ("" if math.isnan(law) else f", law {law:.3f}"))
+        text = f"{name}: scalability {height:.3f}"
+        note(axes, height, place, text + ("" if math.isnan(law) else f", law {law:.3f}"))
         if line["repeats"] > 1:
             axes.hlines(place, line["scalability_min"], line["scalability_max"], color=INK, linewidth=0.7, zorder=3)
         if not math.isnan(law):

@@ -98,8 +98,8 @@ def _draw(axes: Axes, one: Pace, look: Style) -> None:
         for end, seconds in zip(worker["end_s"], worker["step_time_s"], strict=True):
             times += [end - seconds, end]
             values += [seconds, seconds]
-            said = f"{one.label}, worker {worker['rank']}: a step of {seconds:.3f} s, ended at {end:.2f} s"
-            note(axes, end - seconds / 2, seconds, said)
+            text = f"{one.label}, worker {worker['rank']}: a step of {seconds:.3f} s, ended at {end:.2f} s"
+            note(axes, end - seconds / 2, seconds, text)
         axes.plot(times, values, color=look.colour, **line)
     longest = _longest_s(one)
     axes.set_ylim(0, longest * 1.25)

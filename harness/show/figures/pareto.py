@@ -144,8 +144,8 @@ def _panel(axes: Axes, network: NetworkStandings, looks: dict[str, Style]) -> No
             ends = [100 * ((end or 0.0) - reference) for end in (standing.accuracy_low, standing.accuracy_high)]
             axes.vlines(standing.scalability, ends[0], ends[1], color=look.colour, linewidth=0.7)
         where = f"{standing.algorithm}, {_where(network)}"
-        said = f"{where}: scalability {standing.scalability:.3f}, accuracy {y:+.2f} points"
-        note(axes, standing.scalability, y, said)
+        text = f"{where}: scalability {standing.scalability:.3f}, accuracy {y:+.2f} points"
+        note(axes, standing.scalability, y, text)
 
 
 def pareto_front(standings: Sequence[Standing]) -> list[Standing]:

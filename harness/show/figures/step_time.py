@@ -106,5 +106,5 @@ def _bar(axes: Axes, line: Mapping[str, Any] | None, name: str, place: int, part
     if not math.isnan(law_s):
         axes.plot([law_s, law_s], [place - 0.42, place + 0.42], color=INK, linewidth=0.9, zorder=3)
     known_parts = [f"{label} {line[column]:.4f} s" for column, label, _, _ in PARTS if not math.isnan(line[column])]
-    said = ", ".join([f"{line['step_time_s']:.4f} s per step", *known_parts])
-    note(axes, line["step_time_s"] / 2, place, f"{name}: {said}")
+    text = ", ".join([f"{line['step_time_s']:.4f} s per step", *known_parts])
+    note(axes, line["step_time_s"] / 2, place, f"{name}: {text}")

@@ -157,11 +157,11 @@ def _draw(axes: Axes, view: _View, lanes: int) -> None:
             look: dict[str, Any] = {"color": _STALL[2], "hatch": _STALL[3], "edgecolor": "white", "linewidth": 0}
             axes.barh(0.5, end - begin, 2.2, begin, zorder=3, **look)
     for place, lane in enumerate(view.lanes[:lanes]):
-        for begin, arrived, used, said in lane:
+        for begin, arrived, used, text in lane:
             y = _STEP_LANES - 0.5 + place
             axes.barh(y, used - begin, 0.34, begin, color=_WAITING, linewidth=0, zorder=2)
             axes.barh(y, arrived - begin, 0.7, begin, color=_FLYING, linewidth=0, zorder=3)
-            note(axes, max(begin, 0.0), y, said)
+            note(axes, max(begin, 0.0), y, text)
     for at, what in view.events:
         axes.axvline(at, **MARK)
         note(axes, at, -0.5, f"{what}, at {at:.3f} s")

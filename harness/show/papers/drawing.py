@@ -128,8 +128,8 @@ def _check(
     lost = _lost(next((known[name]["reps"] for name in names), {}), rows)
     if lost or problems:
         why = f"lost {some(lost, 3)}" if lost else ""
-        said = "; ".join(filter(None, [why, *problems[:1]]))
-        return [Difference(name, f"{said} ({folder.path})", True) for name in names]
+        reason = "; ".join(filter(None, [why, *problems[:1]]))
+        return [Difference(name, f"{reason} ({folder.path})", True) for name in names]
     found = []
     for path in _draw(figure, paper, rows, folder, scratch):
         committed = reference / paper.name / path.name
