@@ -5,7 +5,7 @@
 # Writes gate.xml (JUnit), gate.md (Markdown) and results/check-gate/check.json.
 set -u
 
-rm -f gate.md
+rm -f gate.md gate.xml
 if [ $# -eq 0 ]; then
     wanbench check gate.toml --testbed virtual --baseline baselines/gate.json --junit gate.xml --summary gate.md
 else

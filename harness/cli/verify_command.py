@@ -47,7 +47,7 @@ def command(run_source: str | None, as_json: bool, out: Path) -> None:
     """
     from wanbench.harness.results import planned
     from wanbench.harness.results.store import open_run
-    from wanbench.harness.results.verify import RULES, meaning, objections, problems_text, unmeasured
+    from wanbench.harness.results.verify import RULES, meaning, not_applicable, objections, problems_text, unmeasured
 
     folder = open_run(run_source, out)
     rows = rows_of(folder)
@@ -57,8 +57,10 @@ def command(run_source: str | None, as_json: bool, out: Path) -> None:
     else:
         for rule in RULES:
             mine = [one for one in found if one.rule == rule]
-            show_entry(f"{'REFUSED' if mine else 'ok':7}  {rule:9}  ", meaning(rule))
-            if rule == "accuracy" and unmeasured(rows):
+            exempt = not_applicable(rule, rows)
+            verdict = "REFUSED" if mine else "ok" if exempt is None else "-"
+            show_entry(f"{verdict:7}  {rule:9}  ", meaning(rule) if exempt is None else f"Not applicable: {exempt}.")
+            if rule == "accuracy" and exempt is None and unmeasured(rows):
                 names = ", ".join(unmeasured(rows))
                 show_entry(_INDENT, f"not measured: {names} does not train a model; publish its speeds only")
             for text in dict.fromkeys(one.text for one in mine):

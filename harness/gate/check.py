@@ -18,7 +18,7 @@ from wanbench.harness.results.store import RunFolder
 from wanbench.harness.spec.experiment import Spec
 
 _KEY = "cell"
-_OTHER_SPEC = "the baseline has a different spec: this cell has a different identity there"
+_OTHER_SPEC = "the spec of this cell has changed since the baseline was written; accept it with --accept"
 
 
 @dataclass(frozen=True)

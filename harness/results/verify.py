@@ -47,6 +47,9 @@ def objections(rows: Sequence[Row], expected: Mapping[str, str]) -> list[Objecti
     ]  # fmt: skip
 
 
+_EMULATED_ONLY = {"fidelity", "payload", "network", "processor"}
+
+
 def problems_text(found: Sequence[Objection]) -> str:
     """The verdict on a run with problems, as "1 problem: do not publish yet"."""
     return f"{len(found)} problem{'s' * (len(found) > 1)}: do not publish yet"
@@ -236,6 +239,16 @@ RULES: Mapping[str, Callable[[Sequence[Row], Mapping[str, str]], Verdicts]] = {
 def meaning(rule: str) -> str:
     """The requirement of a rule, as a sentence."""
     return (RULES[rule].__doc__ or "").strip()
+
+
+def not_applicable(rule: str, rows: Iterable[Row]) -> str | None:
+    """Why a rule does not apply to any row, None if it does."""
+    valid = _ok(rows)
+    if rule in _EMULATED_ONLY and valid and not any(row["testbed"] in _REAL for row in valid):
+        return "simulated"
+    if rule == "accuracy" and valid and not any(_trains(row) for row in valid):
+        return "no model is trained; publish speeds only"
+    return None
 
 
 def unmeasured(rows: Iterable[Row]) -> list[str]:

@@ -22,6 +22,7 @@ def headline(rows: Iterable[Mapping[str, Any]], width: int | None = None) -> str
     Args:
         rows: one per repetition. width: in characters; None: that of the terminal.
     """
+    rows = list(rows)
     try:
         found = networks(rows)
     except AnalysisError:
@@ -31,5 +32,11 @@ def headline(rows: Iterable[Mapping[str, Any]], width: int | None = None) -> str
     titles = best_titles(best)
     lines = [[getattr(row, field) for field in titles] for row in best]
     table, dropped = fitted([*titles.values()], lines, _DROP, width)
-    note = f"{best_note(found)} {left_out(dropped, '`wanbench report` shows them.')}"
+    note = f"{best_note(found)}{_scaled(rows)} {left_out(dropped, '`wanbench report` shows them.')}"
     return f"{headline_of(found)}\n\n{table}\n{textwrap.fill(note, width, break_on_hyphens=False)}\n".lstrip()
+
+
+def _scaled(rows: Iterable[Mapping[str, Any]]) -> str:
+    """How the bytes sent relate to those of the model."""
+    scales = sorted({row["payload_scale"] for row in rows if row.get("payload_scale") not in (None, 1)})
+    return f" Messages, rates and bytes sent are × {some([f'{scale:g}' for scale in scales], _ALSO)}." if scales else ""

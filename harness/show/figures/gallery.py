@@ -237,6 +237,8 @@ def _matrix_of(profile: str, run: _Run, evidence: Evidence) -> list[Drawing]:
     delays, kind = _delays(row, evidence), network_kind([row])
     testbed = kind if kind == "simulated" else f"emulated by {row['emulator']} (testbed {row['testbed']})"
     about = f"{run.name}: profile {profile}, longest round trip {row['rtt_max_ms']:.4g} ms; {testbed}"
+    if row["payload_scale"] != 1:
+        about += f"; rates × {row['payload_scale']:g}"
     what = f"{kind} network, {delays or profile}"
     name = f"network-{_safe(profile)}"
     return [Drawing(name, f"The network {profile}", lambda width: network_matrix(paths, what, about, width))]

@@ -139,7 +139,10 @@ def best_note(found: Sequence[NetworkStandings]) -> str:
     return f"{text}. " + (left_out if slower else f"No algorithm is more than {points}.")
 
 
-_SPEED_ALONE = "This run does not train a model, so it does not show what speed costs in accuracy."
+_SPEED_ALONE = (
+    "This run does not train a model, so it does not show what speed costs in accuracy; a workload that learns does "
+    "(`wanbench list workloads`)."
+)
 
 
 def _trained(found: Sequence[NetworkStandings]) -> list[str]:

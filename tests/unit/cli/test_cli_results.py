@@ -98,7 +98,7 @@ def test_without_an_accuracy_the_opening_has_no_column_for_it(tmp_path):
     lines = wanbench("results", "t").stdout.splitlines()
     assert "accuracy" not in " ".join(lines[:5])
     note = " ".join(lines[11:17])
-    assert "This run does not train a model, so it does not show what speed costs in accuracy." in note
+    assert "This run does not train a model, so it does not show what speed costs in accuracy;" in note
 
 
 def test_parquet_prints_the_path_of_the_file(tmp_path):

@@ -175,6 +175,6 @@ def test_a_baseline_of_another_spec_is_not_a_regression(spec):
     assert wanbench(*check).exit_code == 0
     edited = wanbench(*check, "--set", "workload.params=2000")
     assert edited.exit_code == 5
-    assert "the baseline has a different spec" in edited.stdout
+    assert "the spec of this cell has changed since the baseline" in edited.stdout
     assert "REGRESSED" not in edited.stdout
     assert "write them to the baseline with --accept" in edited.stdout
