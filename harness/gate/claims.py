@@ -56,7 +56,7 @@ def _judge(requirement: Requirement, cells: Mapping[str, list[Row]], where: str)
     chosen = [cell for cell, group in cells.items() if _matches(group[0], requirement.where)]
     if not chosen:
         raise SpecError(
-            f"{where}.where: no cell with {_in_words(requirement.where)}; name one of the cells: {some([*cells], _LISTED)}"
+            f"{where}.where: no cell with {_in_words(requirement.where)}; expected one of: {some([*cells], _LISTED)}"
         )
     return [_claim(requirement, cell, cells, where) for cell in chosen]
 

@@ -88,7 +88,7 @@ def test_a_metric_that_is_none_is_refused_with_a_near_miss():
 
 def test_a_claim_about_no_cell_is_refused():
     assert refusal(where={"algorithm": "dts", "rtt": "1ms"}, min=0.9) == (
-        "x.toml: gate.require.0.where: no cell with algorithm = 'dts', rtt = '1ms'; name one of the cells: dts w4 20ms, dts w4 500ms, "
+        "x.toml: gate.require.0.where: no cell with algorithm = 'dts', rtt = '1ms'; expected one of: dts w4 20ms, dts w4 500ms, "
         "one-worker w1, ssgd w4 20ms, ssgd w4 500ms"
     )
 
