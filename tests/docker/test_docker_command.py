@@ -23,7 +23,7 @@ testbed = "docker"
 """
 
 
-def test_a_data_parallel_script_is_a_workload_in_containers_as_well(bench):
+def test_a_data_parallel_script_is_a_workload_in_containers(bench):
     bench.folder.chmod(0o755)
     shutil.copy(PROGRAMS / "ddp.py", bench.folder)
     bench.measure(bench.spec(SPEC))

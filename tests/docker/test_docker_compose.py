@@ -104,7 +104,7 @@ def statuses(api) -> dict[str, str]:
     return {c["Labels"]["com.docker.compose.service"]: c["Status"].partition(")")[0] for c in found}
 
 
-def test_up_ends_with_the_figure_of_world4_and_files_of_the_callers(project, api):
+def test_up_ends_with_the_figure_of_world4_and_files_owned_by_the_caller(project, api):
     done = patiently(lambda: project("up", "--no-color"), lambda done: done.returncode == 4)
     assert done.returncode == 0, done.stdout + done.stderr
     figures = list(project.folder.glob("results/world4/figures/*.svg"))
@@ -121,7 +121,7 @@ def test_up_ends_with_the_figure_of_world4_and_files_of_the_callers(project, api
     assert "tokyo" in done.stdout
 
 
-def test_run_gives_the_exit_code_of_wanbench(project, api):
+def test_run_returns_the_exit_code_of_wanbench(project, api):
     project.spec(by_numbers("mine", "ssgd = {}", network=CARRIED))
     run = ("run", "--rm", "wanbench", "run", "spec.toml", "--no-figures")
     done = patiently(lambda: project(*run), lambda done: done.returncode == 4)
@@ -147,7 +147,7 @@ def training(api, rank: int) -> dict | None:
     return None
 
 
-def test_a_worker_that_ends_fails_its_cell_and_comes_back_for_the_rest(project, api):
+def test_a_worker_that_ends_fails_its_cell_and_restarts_for_the_rest(project, api):
     project.spec(by_numbers("unlucky", "ssgd = {}\ndelayed = { delay = 2 }", window=100, network=CARRIED))
     running = project.start("run", "--rm", "wanbench", "run", "spec.toml", "--no-figures", "--out", "out")
     victim = until(lambda: training(api, 1))
@@ -165,7 +165,7 @@ def test_a_worker_that_ends_fails_its_cell_and_comes_back_for_the_rest(project, 
     assert len(rows) == 3
 
 
-def test_workers_end_with_a_controller_that_is_killed(project, api):
+def test_workers_end_if_the_controller_is_killed(project, api):
     project.spec(by_numbers("killed", "ssgd = {}", window=500, network=CARRIED))
     running = project.start("run", "--rm", "wanbench", "run", "spec.toml", "--no-figures", "--out", "out")
     until(lambda: list(project.folder.glob("out/killed/cells/*-w2-*/rep-0.part/worker-1.log")))

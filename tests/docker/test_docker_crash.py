@@ -60,7 +60,7 @@ def relay_stopped(bench, command):
 @pytest.mark.parametrize(
     "hanging", [paused, *(pytest.param(each, marks=pytest.mark.long) for each in (None, relay_stopped))]
 )
-def test_a_killed_run_leaves_nothing_whatever_hangs_and_is_continued(bench, hanging):
+def test_a_killed_run_leaves_nothing_even_if_containers_hang_and_is_resumed(bench, hanging):
     with measuring(bench) as command:
         finished = bench.finished("steady")
         if hanging is not None:
@@ -73,7 +73,7 @@ def test_a_killed_run_leaves_nothing_whatever_hangs_and_is_continued(bench, hang
     completes(bench, finished)
 
 
-def test_where_all_of_a_run_is_killed_its_containers_end_and_clean_removes_them(bench):
+def test_if_all_of_a_run_is_killed_its_containers_end_and_clean_removes_them(bench):
     with measuring(bench) as command:
         labels = bench.containers()[0]["Config"]["Labels"]
         os.killpg(janitor(labels["org.wanbench.run"]), signal.SIGKILL)
@@ -124,7 +124,7 @@ def test_an_interrupted_run_ends_soon_and_leaves_no_container(bench, number):
 
 
 @pytest.mark.long
-def test_of_two_runs_in_two_folders_one_may_be_killed_while_the_other_goes_on(bench):
+def test_one_of_two_runs_can_be_killed_while_the_other_continues(bench):
     bench.spec(spec("steady", "ssgd = {}\ndelayed = { delay = 2 }"))
     other = tuple("other" if word == "out" else word for word in RUN)
     second = bench.start(*other, "--set", "run.repeats=9")
@@ -150,11 +150,11 @@ def test_of_two_runs_in_two_folders_one_may_be_killed_while_the_other_goes_on(be
 
 
 def runs(bench) -> set[str]:
-    """Whose containers there are."""
+    """Return the runs that own containers."""
     return {container["Config"]["Labels"]["org.wanbench.run"] for container in bench.containers()}
 
 
-def test_an_interrupt_while_containers_start_is_one_as_well(bench):
+def test_an_interrupt_while_containers_start_ends_the_run_too(bench):
     bench.spec(spec("steady", "ssgd = {}"))
     command = bench.start(*RUN)
     command.until(bench.containers)

@@ -15,7 +15,7 @@ import host_image
 import pytest
 
 DOCKER = ["--testbed", "docker"]
-PYTHON = ["python3"]  # that of the image
+PYTHON = ["python3"]  # the user of the image
 _HOST_IMAGE = f"import sys; sys.path.insert(0, {str(Path(host_image.__file__).parent)!r}); import host_image"
 TWO = ["exec", "--profile", "uniform", "--rtt", "20ms", "-n", "2", *DOCKER]
 
@@ -27,20 +27,20 @@ def _readable(bench):
 
 
 @pytest.mark.timed
-def test_a_data_parallel_script_crosses_four_regions_untouched(bench, api, image):
-    row = exec_claims.a_data_parallel_script_runs_untouched(bench, DOCKER, PYTHON)
+def test_an_unchanged_data_parallel_script_runs_across_four_regions(bench, api, image):
+    row = exec_claims.a_data_parallel_script_runs_unchanged(bench, DOCKER, PYTHON)
     assert (row["testbed"], row["image"]) == ("docker", api.inspect_image(image)["Id"])
     assert bench.containers() == []
 
 
 @pytest.mark.long  # the test in namespaces runs each time
-def test_model_averaging_of_torch_runs_untouched(bench):
-    exec_claims.torchs_model_averaging_runs_untouched(bench, DOCKER, PYTHON)
+def test_torchs_model_averaging_runs_unchanged(bench):
+    exec_claims.torchs_model_averaging_runs_unchanged(bench, DOCKER, PYTHON)
 
 
 @pytest.mark.timed
-def test_the_round_trip_that_a_program_sees_is_the_profiles(bench):
-    exec_claims.the_round_trip_that_a_program_sees_is_the_profiles(bench, DOCKER, PYTHON)
+def test_a_program_sees_the_round_trip_of_the_profile(bench):
+    exec_claims.a_program_sees_the_round_trip_of_the_profile(bench, DOCKER, PYTHON)
 
 
 @pytest.mark.timed
@@ -48,17 +48,17 @@ def test_iperf3_measures_the_rate_of_the_profile(bench):
     exec_claims.iperf3_measures_the_rate_of_the_profile(bench, DOCKER)
 
 
-def test_a_program_in_the_middle_that_fails_is_named_with_its_site(bench):
-    exec_claims.the_first_failure_is_the_commands(bench, DOCKER)
+def test_the_first_program_that_fails_is_named_with_its_site(bench):
+    exec_claims.the_first_failure_sets_the_exit_code(bench, DOCKER)
     assert bench.containers() == []
 
 
-def test_who_is_killed_by_the_timeline_starts_again_and_the_others_go_on(bench):
-    exec_claims.who_is_killed_starts_again_on_the_same_network_and_the_others_go_on(bench, DOCKER, PYTHON)
+def test_a_worker_killed_by_the_timeline_restarts_and_the_others_continue(bench):
+    exec_claims.a_killed_worker_restarts_on_the_same_network_and_the_others_continue(bench, DOCKER, PYTHON)
     assert bench.containers() == []
 
 
-def test_the_image_is_the_one_that_is_named(bench, api, image, monkeypatch):
+def test_the_named_image_is_used(bench, api, image, monkeypatch):
     monkeypatch.delenv("WANBENCH_IMAGE")
     named = f"{image}-named"
     api.tag(image, named)
@@ -79,7 +79,7 @@ def test_the_image_is_the_one_that_is_named(bench, api, image, monkeypatch):
 WRITES = "echo x >here || echo here refused; echo x >/data/made || echo data refused; cat /data/read"
 
 
-def test_the_current_folder_can_be_read_and_a_mount_written_where_it_says_so(bench, tmp_path):
+def test_the_current_folder_is_readable_and_a_mount_is_writable_if_configured(bench, tmp_path):
     data = tmp_path / "its-data"
     data.mkdir()
     data.chmod(0o777)
@@ -95,7 +95,7 @@ def test_the_current_folder_can_be_read_and_a_mount_written_where_it_says_so(ben
     assert not (bench.folder / "here").exists()
 
 
-def test_a_program_that_the_image_does_not_have_is_one_line(bench):
+def test_a_program_missing_from_the_image_is_reported_in_one_line(bench):
     result = bench.run(*TWO, "--", "no-such-program")
     assert result.code == 2
     assert re.fullmatch(
@@ -124,25 +124,25 @@ def seen(shared_bench):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("SECRET", "token")
         patch.setenv("ASKED", "for")
-        asked = ["--env", "ASKED", "--env", "GIVEN=value", "--workdir", "/tmp"]
-        result = bench.run(*TWO, *asked, "--", "sh", "-c", LOOK)
+        options = ["--env", "ASKED", "--env", "GIVEN=value", "--workdir", "/tmp"]
+        result = bench.run(*TWO, *options, "--", "sh", "-c", LOOK)
     assert result.code == 0, result.err
     return (exec_claims.run_folder(result, bench) / "rank-0.log").read_text().splitlines()
 
 
-def test_the_environment_is_the_images_with_what_is_asked_for(seen):
+def test_the_environment_is_that_of_the_image_plus_requested_variables(seen):
     mine = dict(line.split("=", 1) for line in seen if "=" in line)
     assert (mine["ASKED"], mine["GIVEN"], mine["HOME"], mine["PATH"]) == ("for", "value", "/tmp", host_image.PATH)
     assert "SECRET" not in mine
     assert (mine["RANK"], mine["NCCL_SOCKET_IFNAME"], mine["NCCL_NET"]) == ("0", "wan0", "Socket")
 
 
-def test_a_working_folder_of_the_image_leaves_the_current_one_outside(seen):
+def test_with_a_working_folder_of_the_image_the_current_one_is_not_mounted(seen):
     assert "/tmp" in seen
     assert "mine is not there" in seen
 
 
-def test_a_program_in_a_container_may_do_nothing_that_a_user_may_not(seen):
+def test_a_program_in_a_container_has_only_the_rights_of_a_user(seen):
     status = {name: values.split() for name, colon, values in (line.partition(":") for line in seen) if colon}
     user = "65532" if os.getuid() == 0 else str(os.getuid())
     assert status["Uid"] == [user] * 4
@@ -152,7 +152,7 @@ def test_a_program_in_a_container_may_do_nothing_that_a_user_may_not(seen):
     assert "eth0" not in status["devices"]
 
 
-def test_a_signal_is_passed_on_and_what_a_run_shares_is_for_its_user_and_its_workers_alone(bench):
+def test_a_signal_is_passed_on_and_only_the_user_and_the_workers_can_read_shared_files(bench):
     trapping = "trap 'echo got it; exit 0' INT TERM; echo up; while :; do sleep 0.1; done"
     command = bench.start(*TWO, "--", "sh", "-c", trapping)
     command.until(lambda: _logs(bench).count("up") == 2)
@@ -181,7 +181,7 @@ def test_a_killed_harness_leaves_no_container(bench):
     assert bench.containers() == []
 
 
-def test_a_daemon_without_support_for_gpus_is_one_line(bench, monkeypatch):
+def test_a_daemon_without_support_for_gpus_is_reported_in_one_line(bench, monkeypatch):
     """Fake the host's GPUs; the daemon really cannot give them to a container."""
     if Path("/proc/driver/nvidia").exists():
         pytest.skip("this host has GPUs")

@@ -70,11 +70,11 @@ def test_a_killed_container_is_named_with_its_signal(reasons):
     assert reasons["terminated-d3"] == "worker 1 was killed by SIGTERM"
 
 
-def test_a_removed_container_is_said_to_be_removed(reasons):
+def test_a_removed_container_is_reported_as_removed(reasons):
     assert reasons["removed-d1"] == "worker 1 was lost: someone removed its container"
 
 
-def test_a_paused_container_hangs_its_cell_and_is_named(reasons):
+def test_a_paused_container_fails_its_cell_and_is_named(reasons):
     assert reasons["paused-d2"] == "hung: no message from any worker for 2 s; stopped by a signal: worker 1"
 
 

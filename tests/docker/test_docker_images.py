@@ -41,7 +41,7 @@ def refusal(bench, image: str) -> str:
     return result.last_line
 
 
-def test_an_image_that_is_not_there_is_named_with_the_remedy(bench, monkeypatch):
+def test_a_missing_image_is_named_with_the_remedy(bench, monkeypatch):
     assert refusal(bench, "not-there") == "wanbench: docker: no image 'not-there' on this host; docker pull not-there"
     monkeypatch.delenv("WANBENCH_IMAGE")
     bench.spec(SPEC)
@@ -61,7 +61,7 @@ def test_an_image_of_other_code_is_refused(bench, make, tmp_path):
     assert line.endswith(": the image has another version of wanbench; build it again")
 
 
-def test_an_image_without_our_packages_is_refused_with_what_python_said(bench, make):
+def test_an_image_without_our_packages_is_refused_with_pythons_message(bench, make):
     image = make(
         "wanbench-test-bare", python_path="/nowhere", path="/usr/bin:/bin:" + str(Path(os.sys.base_prefix) / "bin")
     )
@@ -76,7 +76,7 @@ def test_an_image_without_python_is_refused(bench, make):
     assert '"python3": executable file not found in $PATH' in line
 
 
-def test_a_processor_that_is_not_there_is_refused_in_the_daemons_words(bench, image):
+def test_a_missing_processor_is_refused_with_the_daemons_message(bench, image):
     bench.spec(SPEC + '\n[containers]\ncpuset = "999"\n')
     result = bench.run(*RUN)
     assert result.code == 3

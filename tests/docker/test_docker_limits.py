@@ -22,7 +22,7 @@ def test_a_worker_without_enough_memory_fails_its_cell_with_the_limit(bench):
     assert bench.containers() == []
 
 
-def test_limits_and_processors_of_a_container_are_those_of_the_spec(bench):
+def test_the_spec_sets_the_limits_and_processors_of_a_container(bench):
     bench.spec(spec("limits", "ssgd = {}") + '\n[containers]\nmemory = "1GiB"\ncpuset = ["0", "0-1"]\n')
     command = bench.start(*RUN)
     found = command.until(lambda: len(bench.training("ssgd")) == 2 and bench.training("ssgd"))

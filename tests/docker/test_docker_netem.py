@@ -28,10 +28,10 @@ def rows(shared_bench):
 def test_cells_in_containers_with_netem_are_valid_and_near_the_law(rows):
     assert len(rows) == 2
     for row in rows:
-        said = f"{row['algorithm']}: {row['step_time_s']:.4f} s, law {row['predicted_step_time_s']:.4f} s"
-        print(f"{said}, one-way error {row['one_way_error_ms']:.2f} ms")
+        summary = f"{row['algorithm']}: {row['step_time_s']:.4f} s, law {row['predicted_step_time_s']:.4f} s"
+        print(f"{summary}, one-way error {row['one_way_error_ms']:.2f} ms")
         assert (row["status"], row["testbed"], row["emulator"]) == ("ok", "docker", "netem")
-        assert row["step_time_s"] == pytest.approx(row["predicted_step_time_s"], rel=0.15), said
+        assert row["step_time_s"] == pytest.approx(row["predicted_step_time_s"], rel=0.15), summary
         assert row["one_way_error_ms"] <= 0.5
 
 

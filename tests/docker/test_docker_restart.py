@@ -77,7 +77,7 @@ def private(tmp_path_factory, monkeypatch):
             subprocess.run(["umount", "-l", line.split()[1]], check=False)
 
 
-def test_a_cell_whose_daemon_restarts_fails_and_the_rest_goes_on(private, tmp_path, monkeypatch):
+def test_a_cell_whose_daemon_restarts_fails_and_the_rest_continues(private, tmp_path, monkeypatch):
     api = APIClient(base_url=private.address, version="auto")
     host_image.make(api, "wanbench-restart")
     monkeypatch.setenv("WANBENCH_IMAGE", "wanbench-restart")

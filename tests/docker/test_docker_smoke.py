@@ -38,7 +38,7 @@ def test_no_container_is_left(rows, shared_bench):
     assert shared_bench.containers() == []
 
 
-def test_tcp_is_what_the_spec_says(rows, shared_bench):
+def test_tcp_is_configured_as_in_the_spec(rows, shared_bench):
     for path in (shared_bench.folder / "out/smoke").glob("cells/*-w2-*/rep-0/network.json"):
         tcp = json.loads(path.read_text())["tcp"]
         assert (tcp["tcp_congestion_control"], tcp["tcp_slow_start_after_idle"]) == ("reno", "0")
@@ -64,7 +64,7 @@ def test_containers_carry_their_run_and_its_owner(running):
         assert json.loads(container["Config"]["Labels"][OWNER_LABEL])["pid"] == command.process.pid
 
 
-def test_a_running_worker_is_nobody_in_particular_and_may_do_nothing(running):
+def test_a_running_worker_has_no_privileges(running):
     for container in running[1]:
         lines = Path(f"/proc/{container['State']['Pid']}/status").read_text().splitlines()
         status = {key: value.split() for key, _, value in (line.partition(":") for line in lines)}
@@ -73,7 +73,7 @@ def test_a_running_worker_is_nobody_in_particular_and_may_do_nothing(running):
         assert status["NoNewPrivs"] == ["1"]
 
 
-def test_a_container_gets_no_more_than_its_worker_needs_at_its_start(running):
+def test_a_container_gets_only_the_privileges_that_its_worker_needs_at_its_start(running):
     for container in running[1]:
         host = container["HostConfig"]
         assert (host["Privileged"], host["NetworkMode"], host["PidMode"], host["IpcMode"]) == (

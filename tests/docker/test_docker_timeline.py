@@ -17,7 +17,7 @@ rtt = "80ms"
 """
 
 
-def test_who_waits_stalls_through_a_cut_and_every_change_comes(bench):
+def test_a_waiting_worker_stalls_through_a_cut_and_every_change_happens(bench):
     import pandas as pd
 
     run = 'testbed = "docker"\nemulator = "relay"'

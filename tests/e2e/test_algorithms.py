@@ -60,7 +60,7 @@ def test_all_of_them_learn(families, collective):
     assert all(accuracy > 0.4 for accuracy in learned.values()), learned
 
 
-def test_values_and_indices_are_the_bytes_that_are_sent(families):
+def test_the_bytes_sent_are_values_and_indices(families):
     kept = 1915  # of 38 282, rounded up
     for collective in ("direct", "gloo"):
         row = families["dts-d2-p1-topk-r0.05", collective]
@@ -78,7 +78,7 @@ def test_the_bits_do_not_depend_on_how_they_travel(families):
     assert families["diloco-p5-fp16", "direct"]["replica_spread"] < 1e-6
 
 
-def test_who_does_not_wait_keeps_its_speed_and_who_does_is_predicted(families):
+def test_algorithms_that_do_not_wait_keep_their_speed_and_the_others_match_the_prediction(families):
     assert families["adpsgd", "direct"]["stall_s"] < 0.001  # it asks for data that has already arrived
     assert families["adpsgd", "direct"]["predicted_step_time_s"] is None
     assert families["diloco-p5-fp16", "direct"]["predicted_step_time_s"] == pytest.approx(0.08 + 0.02 / 5, rel=0.1)

@@ -71,7 +71,7 @@ def test_a_data_parallel_script_is_swept_and_pays_for_every_round_trip(ddp):
     assert {rows[50][name] for name in unknown} == {None}
 
 
-def test_its_steps_logs_and_figures_are_kept(ddp):
+def test_its_steps_logs_and_figures_are_stored(ddp):
     (rep,) = (ddp.folder / "out/mine/cells").glob("ddp-w2-rtt50ms-*/rep-0")
     steps = pd.read_parquet(rep / "steps.parquet")
     assert steps.groupby("rank").size().to_dict() == {0: 10, 1: 10}
@@ -82,7 +82,7 @@ def test_its_steps_logs_and_figures_are_kept(ddp):
     }
 
 
-def test_a_changed_script_is_not_mixed_with_what_the_old_one_measured(ddp):
+def test_results_of_a_changed_script_are_not_mixed_with_old_results(ddp):
     script = ddp.folder / "ddp.py"
     script.write_text(script.read_text() + "# another one\n")
     result = ddp.run("run", "spec.toml", "--out", "out")
@@ -91,7 +91,7 @@ def test_a_changed_script_is_not_mixed_with_what_the_old_one_measured(ddp):
     assert ddp.run("run", "spec.toml", "--out", "out", "--keep").code == 0
 
 
-def test_a_failure_and_a_hang_cost_their_cells_and_no_others(bench):
+def test_a_failure_and_a_hang_fail_only_their_own_cells(bench):
     spec = cases(bench, "failing", "hanging", "stepping", "silent")
     result = bench.run("run", spec, "--out", "out")
     assert result.code == 4
@@ -122,7 +122,7 @@ def test_an_interrupted_command_leaves_nothing_and_the_run_is_resumed(bench):
     assert finished.items() <= bench.finished("cases").items()
 
 
-def test_a_program_that_is_not_there_is_one_line(bench):
+def test_a_missing_program_is_reported_in_one_line(bench):
     spec = cases(bench, "stepping")
     text = (bench.folder / spec).read_text().replace(sys.executable, "no-such-python")
     result = bench.run("run", bench.spec(text), "--out", "out")

@@ -22,7 +22,7 @@ VICTIMS = (("ssgd", 1), ("delayed-d2", 1))
 
 
 def measuring(bench, run=RUN, **start):
-    """A run in the middle of its second cell."""
+    """Start a run, and return it in the middle of its second cell."""
     bench.spec(SPEC)
     command = bench.start(*run, **start)
     command.until(lambda: len(bench.finished("steady")) == 1 and any(worker(command)))
@@ -36,7 +36,7 @@ def worker(command: Command) -> list[int | None]:
 
 
 def ignore_sigint():
-    """As a shell does with background jobs."""
+    """Ignore SIGINT, as a shell does for background jobs."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
@@ -47,14 +47,14 @@ class Ending(NamedTuple):
     """What happens to a run, and what it prints.
 
     Attributes:
-        does: what happens to the command. code: its exit code. says: its last line; None if it cannot print one.
+        does: what happens to the command. code: its exit code. prints: its last line; None if it cannot print one.
         within_s: the time that it has to end. popen: how it is started. fails: the current repetition has failed.
         long: another ending shows the same, except how the signal is sent.
     """
 
     does: Callable[[Bench, Command], None]
     code: int
-    says: str | None
+    prints: str | None
     within_s: float = 4
     popen: dict = {}  # noqa: RUF012 - never changed
     fails: bool = False
@@ -104,7 +104,7 @@ ENDINGS = {
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=[pytest.mark.long] * ending.long) for name, ending in ENDINGS.items()]
 )
-def test_however_a_run_ends_nothing_is_left_or_lost_and_the_same_command_completes_it(bench, name):
+def test_after_any_end_nothing_is_left_or_lost_and_the_same_command_completes_the_run(bench, name):
     ending = ENDINGS[name]
     command = measuring(bench, **ending.popen)
     finished = bench.finished("steady")
@@ -114,13 +114,13 @@ def test_however_a_run_ends_nothing_is_left_or_lost_and_the_same_command_complet
     result = command.wait(timeout_s=ending.within_s)
     assert result.code == ending.code
     assert "Traceback" not in result.err
-    if ending.says is not None:
-        assert (result.last_line, result.out) == (ending.says, "")
+    if ending.prints is not None:
+        assert (result.last_line, result.out) == (ending.prints, "")
     assert command.left_nothing(within_s=2)
     assert bench.finished("steady") == finished
     # A dropped repetition is not a failure.
     assert {row["status"] for row in bench.rows("steady")} == ({"ok", "failed"} if ending.fails else {"ok"})
-    left_in_temp(bench, command, crashed=ending.says is None)
+    left_in_temp(bench, command, crashed=ending.prints is None)
 
     again = bench.start(*RUN)
     result = again.wait()
@@ -152,7 +152,7 @@ def complete(bench, finished):
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_an_interrupt_while_workers_are_started_is_one_as_well(bench, number):
+def test_an_interrupt_while_workers_start_ends_the_run_too(bench, number):
     bench.spec(SPEC)
     command = bench.start(*RUN, preexec_fn=ignore_sigint)
     command.until(lambda: len(command.pids()) >= 2)  # the workers' parent imports torch
@@ -163,7 +163,7 @@ def test_an_interrupt_while_workers_are_started_is_one_as_well(bench, number):
     assert command.left_nothing(within_s=1)
 
 
-# ---------------------------------------------------------------- several at once
+# ---------------------------------------------------------------- several runs at once
 
 
 def test_two_runs_in_one_folder_do_not_mix(bench):
@@ -177,7 +177,7 @@ def test_two_runs_in_one_folder_do_not_mix(bench):
     complete(bench, finished)
 
 
-def test_of_two_runs_in_two_folders_one_may_crash_and_come_back_while_the_other_goes_on(bench):
+def test_one_of_two_runs_can_crash_and_resume_while_the_other_continues(bench):
     bench.spec(SPEC)
     other = tuple("other" if word == "out" else word for word in RUN)
     others = lambda: len(list((bench.folder / "other").glob("steady/cells/*/rep-?/result.json")))  # noqa: E731
@@ -188,7 +188,7 @@ def test_of_two_runs_in_two_folders_one_may_crash_and_come_back_while_the_other_
     first.process.kill()
     first.wait()
     before = others()
-    again = bench.run(*RUN)  # removes what the first left, and not what the second uses
+    again = bench.run(*RUN)  # removes the leftovers of the first run, but nothing that the second run uses
     assert again.code == 0, again.err
     complete(bench, finished)
     assert second.process.poll() is None
@@ -248,7 +248,7 @@ class SmallDisk:
         self.holder.communicate()
 
 
-def test_a_full_disk_ends_the_run_in_one_line_and_is_no_loss_once_there_is_space(bench, small_disk):
+def test_a_full_disk_ends_the_run_in_one_line_and_the_run_resumes_once_there_is_space(bench, small_disk):
     command = measuring(bench)
     finished = bench.finished("steady")
     small_disk.fill()
@@ -269,7 +269,7 @@ def test_a_full_disk_ends_the_run_in_one_line_and_is_no_loss_once_there_is_space
     complete(bench, finished)
 
 
-def test_results_that_are_read_only_can_be_read_and_the_run_goes_on_once_they_are_not(bench, small_disk):
+def test_read_only_results_can_be_read_and_the_run_resumes_once_they_are_writable(bench, small_disk):
     command = measuring(bench)
     command.process.kill()
     command.wait()
@@ -291,7 +291,7 @@ def test_results_that_are_read_only_can_be_read_and_the_run_goes_on_once_they_ar
     complete(bench, finished)
 
 
-def test_a_file_where_the_results_should_go_is_said_in_one_line(bench):
+def test_a_file_in_place_of_the_results_folder_is_reported_in_one_line(bench):
     bench.spec(SPEC)
     (bench.folder / "out").mkdir()
     (bench.folder / "out" / "steady").write_text("mine")
@@ -316,7 +316,7 @@ def test_results_that_cannot_be_written_end_the_run_in_one_line(bench):
     assert command.left_nothing(within_s=2)
 
 
-def test_a_folder_named_like_a_package_of_ours_is_not_taken_for_it(bench):
+def test_a_folder_named_like_one_of_our_packages_is_not_imported(bench):
     for name in ("workloads", "harness"):
         (bench.folder / name).mkdir()
         (bench.folder / name / "__init__.py").write_text("raise RuntimeError('not this one')\n")
@@ -336,7 +336,7 @@ main()
 """
 
 
-def test_without_the_right_to_make_devices_the_remedy_is_one_line(bench):
+def test_without_the_right_to_create_devices_the_remedy_is_printed_in_one_line(bench):
     if os.geteuid() != 0 or os.stat("/dev/net/tun").st_mode & 0o006:
         pytest.skip("needs root, and a /dev/net/tun that is closed to others: sudo chmod 0600 /dev/net/tun")
     for folder in (bench.folder, *bench.folder.parents[:2]):

@@ -24,7 +24,7 @@ def test_the_simulation_agrees_with_the_emulation(bench):
     assert (bench.folder / "out/smoke/figures/parity-by-testbed.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_what_is_learned_is_equal_to_the_last_bit_on_both(bench):
+def test_trained_models_are_equal_to_the_last_bit_on_both(bench):
     spec = bench.spec(
         """
 schema = 1

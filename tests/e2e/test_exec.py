@@ -16,7 +16,7 @@ TWO = ["exec", "--profile", "uniform", "--rtt", "20ms", "-n", "2", "--"]
 
 
 @pytest.mark.timed
-def test_a_data_parallel_script_runs_untouched_and_its_replicas_agree(bench):
+def test_a_data_parallel_script_runs_unchanged_and_its_replicas_agree(bench):
     result = exec_claims.valid(bench, "exec", "--profile", "uniform", "--rtt", "40ms", "-n", "2",
                                "--nproc-per-node", "2", "--", *PYTHON, str(PROGRAMS / "ddp.py"))  # fmt: skip
     lines = re.findall(r"\[(\d) w(\d)\] rank (\d) of 4 local (\d) step ([\d.]+) sum (\S+)", result.out)
@@ -33,17 +33,17 @@ def test_a_data_parallel_script_runs_untouched_and_its_replicas_agree(bench):
 
 
 @pytest.mark.timed
-def test_a_data_parallel_script_crosses_four_regions_untouched(bench):
-    exec_claims.a_data_parallel_script_runs_untouched(bench, [], PYTHON)
+def test_an_unchanged_data_parallel_script_runs_across_four_regions(bench):
+    exec_claims.a_data_parallel_script_runs_unchanged(bench, [], PYTHON)
 
 
-def test_model_averaging_of_torch_runs_untouched(bench):
-    exec_claims.torchs_model_averaging_runs_untouched(bench, [], PYTHON)
+def test_torchs_model_averaging_runs_unchanged(bench):
+    exec_claims.torchs_model_averaging_runs_unchanged(bench, [], PYTHON)
 
 
 @pytest.mark.timed
-def test_the_round_trip_that_a_program_sees_is_the_profiles(bench):
-    exec_claims.the_round_trip_that_a_program_sees_is_the_profiles(bench, [], PYTHON)
+def test_a_program_sees_the_round_trip_of_the_profile(bench):
+    exec_claims.a_program_sees_the_round_trip_of_the_profile(bench, [], PYTHON)
 
 
 @pytest.mark.timed
@@ -51,12 +51,12 @@ def test_iperf3_measures_the_rate_of_the_profile(bench):
     exec_claims.iperf3_measures_the_rate_of_the_profile(bench, [])
 
 
-def test_a_program_in_the_middle_that_fails_is_named_with_its_site(bench):
-    exec_claims.the_first_failure_is_the_commands(bench, [])
+def test_the_first_program_that_fails_is_named_with_its_site(bench):
+    exec_claims.the_first_failure_sets_the_exit_code(bench, [])
 
 
-def test_who_is_killed_by_the_timeline_starts_again_and_the_others_go_on(bench):
-    exec_claims.who_is_killed_starts_again_on_the_same_network_and_the_others_go_on(bench, [], PYTHON)
+def test_a_worker_killed_by_the_timeline_restarts_and_the_others_continue(bench):
+    exec_claims.a_killed_worker_restarts_on_the_same_network_and_the_others_continue(bench, [], PYTHON)
     assert bench.commands[-1].left_nothing(2.0)
 
 
@@ -73,7 +73,7 @@ exec sleep 1006
 """
 
 
-def test_a_run_that_is_ended_while_a_worker_is_dead_starts_nothing_and_leaves_nothing(bench):
+def test_a_run_ended_while_a_worker_is_dead_starts_nothing_and_leaves_nothing(bench):
     (bench.folder / "killed.toml").write_text(exec_claims.KILLED.replace("500ms", "600s"))
     command = bench.start(*TWO[:-1], "--timeline", "killed.toml", "--", "sh", "-c", DYING)
     command.until(lambda: "rank 1 is gone" in _logs(bench))
@@ -83,7 +83,7 @@ def test_a_run_that_is_ended_while_a_worker_is_dead_starts_nothing_and_leaves_no
     assert command.left_nothing(2.0)
 
 
-def test_what_is_asked_for_by_env_is_in_the_environment(bench):
+def test_variables_passed_by_env_are_in_the_environment(bench):
     result = bench.run(*TWO[:-1], "--env", "GREETING=hello there", "--", "sh", "-c", "echo $RANK says $GREETING")
     assert result.code == 0, result.err
     assert sorted(re.findall(r"\d says .*", result.out)) == ["0 says hello there", "1 says hello there"]
@@ -99,7 +99,7 @@ def test_nccl_is_pointed_at_the_emulated_device(bench):
     assert len(re.findall(r"\] +wan0:", result.out)) == 2
 
 
-def test_the_status_of_the_first_failure_ends_the_others_and_is_ours(bench):
+def test_the_first_failure_ends_the_others_and_sets_the_exit_code(bench):
     began = time.monotonic()
     result = bench.run(*TWO, "sh", "-c", "if [ $RANK = 1 ]; then echo no >&2; exit 7; fi; sleep 100")
     assert result.code == 7
@@ -108,12 +108,12 @@ def test_the_status_of_the_first_failure_ends_the_others_and_is_ours(bench):
     assert time.monotonic() - began < 60
 
 
-def test_a_program_killed_by_a_signal_counts_as_128_and_the_signal(bench):
+def test_a_program_killed_by_a_signal_exits_with_128_plus_the_signal(bench):
     result = bench.run(*TWO, "sh", "-c", "if [ $RANK = 0 ]; then kill -KILL $$; fi; sleep 100")
     assert result.code == 128 + signal.SIGKILL
 
 
-def test_a_program_that_is_not_there_is_one_line(bench):
+def test_a_missing_program_is_reported_in_one_line(bench):
     result = bench.run(*TWO, "no-such-program")
     assert result.code == 2
     assert result.err == "wanbench: no-such-program: no such program here; give a path, or a command on PATH\n"
@@ -133,7 +133,7 @@ def test_a_signal_is_passed_on_and_nothing_is_left(bench, number):
     assert command.left_nothing(2.0)
 
 
-def test_what_a_run_shares_is_for_its_user_alone(bench):
+def test_only_the_user_can_read_the_shared_files_of_a_run(bench):
     command = bench.start(*TWO, "sh", "-c", TRAPPING)
     command.until(lambda: _logs(bench).count("up") == 2)
     (control,) = command.temp.glob("wanbench-*")
@@ -144,13 +144,13 @@ def test_what_a_run_shares_is_for_its_user_alone(bench):
     assert command.wait().code == 128 + signal.SIGTERM
 
 
-def test_what_a_program_leaves_in_the_background_ends_with_it(bench):
+def test_background_processes_of_a_program_end_with_it(bench):
     result = bench.run(*TWO, "sh", "-c", "setsid sleep 1000 & sleep 0.2; echo left")
     assert result.code == 0
     assert bench.commands[-1].left_nothing(2.0)
 
 
-def test_a_killed_harness_leaves_no_program_even_of_another_session(bench):
+def test_a_killed_harness_leaves_no_program_even_in_another_session(bench):
     command = bench.start(*TWO, "sh", "-c", "setsid sleep 1001 & echo up; sleep 1002")
     command.until(lambda: _logs(bench).count("up") == 2)
     command.process.kill()
@@ -173,7 +173,7 @@ def _logs(bench):
         (["--profile", "world4", "-n", "2", "--place", "moon"], "--place"),
     ],
 )
-def test_bad_input_is_one_line_and_runs_nothing(bench, arguments, words):
+def test_bad_input_is_reported_in_one_line_and_nothing_runs(bench, arguments, words):
     result = bench.run("exec", *arguments, "--", "true")
     assert result.code == 2
     assert len(result.err.splitlines()) == 1

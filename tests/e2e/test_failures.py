@@ -60,7 +60,7 @@ FAILING = {"killed", "stopped", "relayless", "frozen", "raising-d1", "waiting-d1
 
 @pytest.fixture(scope="module")
 def unlucky(shared_bench):
-    """A run whose workers and relays are killed and stopped, and whose algorithms are broken."""
+    """Run while workers and relays are killed and stopped, with broken algorithms."""
     bench = shared_bench
     bench.spec(by_numbers("unlucky", ALGORITHMS, window=60))
     (bench.folder / "mine.py").write_text(MINE.format(broken=True))
@@ -81,7 +81,7 @@ def reasons(unlucky):
     return {row["algorithm"]: row["reason"] for row in unlucky[3]}
 
 
-def test_the_run_goes_on_and_says_at_the_end_what_failed(unlucky):
+def test_the_run_continues_and_lists_the_failures_at_its_end(unlucky):
     _, result, _, rows, _ = unlucky
     assert {row["algorithm"] for row in rows if row["status"] == "failed"} == FAILING
     assert {row["algorithm"] for row in rows if row["status"] == "ok"} == {"one-worker", "spared"}
@@ -108,7 +108,7 @@ def test_a_stopped_relay_is_named(reasons):
     assert reasons["frozen"] == "hung: no message from any worker for 2 s; stopped by a signal: relay"
 
 
-def test_a_worker_that_runs_out_of_memory_says_so(reasons):
+def test_a_worker_that_runs_out_of_memory_reports_it(reasons):
     assert reasons["greedy-d1"].startswith("worker 1: RuntimeError: ")
     assert "can't allocate memory: you tried to allocate 268435456 bytes" in reasons["greedy-d1"]
     assert "\n" not in reasons["greedy-d1"]

@@ -111,7 +111,7 @@ def test_it_learns_and_the_replicas_agree(digits, cell):
 
 
 @pytest.mark.parametrize("algorithm", ["ssgd", "dts-d2-p2"])
-def test_evaluations_are_rows_and_the_time_to_target_is_theirs(digits, algorithm):
+def test_evaluations_are_rows_and_set_the_time_to_target(digits, algorithm):
     bench, rows = digits
     row = rows[algorithm, "iid"]
     (folder,) = (bench.folder / "out/digits/cells").glob(f"{row['cell']}/rep-0")
@@ -126,13 +126,13 @@ def test_evaluations_are_rows_and_the_time_to_target_is_theirs(digits, algorithm
     assert steps["loss"].notna().all()
 
 
-def test_a_delay_costs_no_step_time_where_a_synchronous_step_waits(digits):
+def test_a_delay_costs_no_step_time_although_a_synchronous_step_waits(digits):
     _, rows = digits
     assert rows["dts-d2-p2", "iid"]["scalability"] > 0.9
     assert rows["ssgd", "iid"]["scalability"] < 0.6
 
 
-def test_a_model_of_the_users_own_is_found_in_the_working_folder(bench):
+def test_a_users_model_is_found_in_the_working_folder(bench):
     (bench.folder / "mymod.py").write_text(MODEL)
     bench.measure(bench.spec(MODEL_SPEC), "--no-figures")
     (row,) = [row for row in bench.rows("plane") if row["workers"] == 2]

@@ -49,7 +49,7 @@ def measured(shared_bench):
 
 
 @pytest.mark.parametrize("kind", ["rps", "gradient-sharing"])
-def test_without_loss_nothing_is_lost_and_the_last_bit_is_that_of_the_simulation(measured, kind):
+def test_without_loss_no_block_is_lost_and_the_result_equals_the_simulation_to_the_bit(measured, kind):
     real, simulated = (measured[testbed, kind, 0] for testbed in ("netns", "virtual"))
     assert real["blocks_lost_pct"] == simulated["blocks_lost_pct"] == 0
     assert real["replica_spread"] < 1e-6
@@ -64,7 +64,7 @@ def test_at_ten_percent_a_tenth_of_the_blocks_is_lost_on_both(measured, kind):
 
 
 @pytest.mark.parametrize("testbed", ["netns", "virtual"])
-def test_models_that_are_averaged_stay_together_and_those_that_share_gradients_do_not(measured, testbed):
+def test_averaged_models_stay_close_and_models_that_share_gradients_do_not(measured, testbed):
     rps, sharing = (measured[testbed, kind, 10]["replica_spread"] for kind in ("rps", "gradient-sharing"))
     assert 0 < rps < sharing
     assert measured[testbed, "rps", 10]["accuracy"] > 0.4

@@ -109,7 +109,7 @@ for _ in range(30):
 
 @pytest.fixture(scope="module")
 def project(tmp_path_factory):
-    """A folder with tests, and `.venv` with wanbench installed: its files and its metadata."""
+    """Make a folder with tests, and `.venv` with the files and the metadata of wanbench."""
     folder = tmp_path_factory.mktemp("project")
     (folder / "test_mine.py").write_text(TESTS)
     (folder / "mine.py").write_text(BROKEN)
@@ -137,7 +137,7 @@ def run(project, *arguments):
 
 
 def measured(project, *arguments):
-    """Do the same, again while the host is too busy."""
+    """Run the tests, and repeat them while the host is too busy."""
     return patiently(lambda: run(project, *arguments), lambda done: ": invalid: " in done.stdout)
 
 
@@ -166,7 +166,7 @@ def test_scalability_is_an_assertion_in_any_test_suite(project):
     assert "dts-d4-p2 w2 testbed=virtual 40ms rate=1Gbit: scalability 1.000" in listed
 
 
-def test_a_host_that_cannot_emulate_fails_where_it_must_not_be_missed(project):
+def test_a_host_that_cannot_emulate_fails_tests_that_require_emulation(project):
     done = run(project, "--wan-missing", "fail", "-k", "no_docker")
     assert done.returncode == 1
     assert "FAILED test_mine.py::test_where_there_is_no_docker - Failed: wanbench: " in done.stdout
@@ -178,7 +178,7 @@ def test_a_wrong_setting_is_a_usage_error(project):
 
 
 @pytest.mark.timed
-def test_a_program_of_ones_own_is_measured_on_an_emulated_network(project):
+def test_a_users_program_is_measured_on_an_emulated_network(project):
     done = measured(project, "own.py", "--wan-missing", "fail")
     assert done.returncode == 1, done.stdout + done.stderr
     assert "1 failed, 1 passed" in done.stdout
@@ -187,7 +187,7 @@ def test_a_program_of_ones_own_is_measured_on_an_emulated_network(project):
 
 
 @pytest.mark.timed
-def test_the_example_of_the_readme_holds_on_an_emulated_network(project):
+def test_the_example_of_the_readme_passes_on_an_emulated_network(project):
     (example,) = re.findall(r"```python\n(def test_.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
     (project / "example.py").write_text(example)
     done = measured(project, "example.py", "--wan-testbed", "netns", "--wan-missing", "fail")

@@ -45,7 +45,7 @@ def test_every_repetition_has_its_result_steps_network_and_logs(smoke):
         assert steps.groupby("rank")["step"].apply(lambda s: list(s) == list(range(len(s)))).all()
 
 
-def test_network_json_holds_what_was_configured_and_what_was_measured(smoke):
+def test_network_json_holds_the_configured_and_the_measured_network(smoke):
     _, bench = smoke
     found = sorted((bench.folder / "out/smoke").glob("cells/*-w2-*/rep-0/network.json"))
     assert len(found) == 4
@@ -61,7 +61,7 @@ def test_network_json_holds_what_was_configured_and_what_was_measured(smoke):
         assert network["tcp"]["tcp_slow_start_after_idle"] == "0"
 
 
-def test_there_is_one_object_a_repetition_with_every_column(rows):
+def test_each_repetition_is_one_object_with_every_column(rows):
     assert len(rows) == 5
     assert len({(row["cell"], row["rep"]) for row in rows}) == 5
     for row in rows:
@@ -93,7 +93,7 @@ def test_a_lone_worker_has_no_network(rows):
     assert {name: alone[name] for name in absent} == dict.fromkeys(absent)
 
 
-def test_figures_are_there_in_all_formats(smoke):
+def test_figures_exist_in_all_formats(smoke):
     _, bench = smoke
     for form, magic in (("svg", b"<?xml"), ("pdf", b"%PDF"), ("png", b"\x89PNG")):
         figures = list((bench.folder / "out/smoke/figures").glob(f"*.{form}"))

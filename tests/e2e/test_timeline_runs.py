@@ -62,28 +62,28 @@ def measured(shared_bench):
 
 
 @pytest.mark.parametrize("testbed", ["netns", "virtual"])
-def test_every_change_came_in_order_and_not_before_its_time(measured, testbed):
+def test_every_change_happened_in_order_and_not_before_its_time(measured, testbed):
     for kind in ("ssgd", "sgp"):
         events = measured[testbed, kind][0]["events"]
-        said = {event["what"]: event for event in events}
-        assert set(said) == {"worker 1: cut off", "worker 1: healed", "everywhere: rtt 60ms"}
-        assert [said[f"worker 1: {what}"]["asked_s"] for what in ("cut off", "healed")] == [1.0, 2.0]
+        reported = {event["what"]: event for event in events}
+        assert set(reported) == {"worker 1: cut off", "worker 1: healed", "everywhere: rtt 60ms"}
+        assert [reported[f"worker 1: {what}"]["asked_s"] for what in ("cut off", "healed")] == [1.0, 2.0]
         assert all(event["actual_s"] >= event["asked_s"] for event in events)
 
 
 @pytest.mark.parametrize("testbed", ["netns", "virtual"])
-def test_who_waits_stalls_through_the_cut_and_who_does_not_goes_on(measured, testbed):
+def test_waiting_workers_stall_through_the_cut_and_others_continue(measured, testbed):
     assert measured[testbed, "ssgd"][1] > 0.9
     assert measured[testbed, "sgp"][1] < measured[testbed, "ssgd"][1] / 2
 
 
-def test_the_simulation_tells_the_same_story(measured):
+def test_the_simulation_agrees_with_the_emulation(measured):
     for kind in ("ssgd", "sgp"):
         real, simulated = (measured[testbed, kind][0]["step_time_s"] for testbed in ("netns", "virtual"))
         assert real == pytest.approx(simulated, rel=0.25)
 
 
-def test_the_figure_of_step_time_against_time_is_drawn_and_events_are_kept(shared_bench, measured):
+def test_the_figure_of_step_time_against_time_is_drawn_and_events_are_stored(shared_bench, measured):
     assert (shared_bench.out / "cut" / "figures" / "pace.svg").stat().st_size > 1000
     (kept,) = (shared_bench.out / "cut" / "cells").glob("ssgd-w2*netns*/rep-0/events.json")
     assert json.loads(kept.read_text()) == measured["netns", "ssgd"][0]["events"]
@@ -123,7 +123,7 @@ cut = true
 """
 
 
-def test_who_goes_on_without_a_peer_comes_to_the_end_though_it_never_comes_back(shared_bench):
+def test_workers_that_continue_without_a_peer_finish_even_if_it_never_returns(shared_bench):
     result = shared_bench.measure(shared_bench.spec(LOST))
     rows = [row for row in shared_bench.rows("lost") if row["workers"] == 3]
     assert {row["kind"] for row in rows} == {"sgp", "rps"}, result.err

@@ -1,4 +1,4 @@
-"""What both emulators do to real packets: workers in namespaces, the kernel's TCP and UDP."""
+"""The effect of both emulators on real packets: workers in namespaces, the kernel's TCP and UDP."""
 
 import itertools
 import os
@@ -27,7 +27,7 @@ pytestmark = pytest.mark.timed
 # ---------------------------------------------------------------- fidelity
 
 
-def test_the_one_way_delay_of_every_direction_is_its_own(lab):
+def test_every_direction_has_its_own_one_way_delay(lab):
     net = network(delay_ms=20)
     there_and_back = {(0, 1): Link(35 * MS, 0, 0.0, UNLIMITED), (1, 0): Link(10 * MS, 0, 0.0, UNLIMITED)}
     net = EmulatedNetwork(net.sites, net.site_of, net.up, net.down, net.local_delay_ns, there_and_back)
@@ -62,7 +62,7 @@ def test_a_full_buffer_drops_and_tcp_notices(lab):
     assert here.run(0, tcp_counters).result()["RetransSegs"] > 0
 
 
-def test_loss_is_counted_and_is_what_does_not_arrive(lab):
+def test_counted_losses_are_the_packets_that_do_not_arrive(lab):
     here = lab(network(loss=0.2))
     got = one_way(here, 0, 1, 500, nbytes=64, gap_s=0.0002)
     stats = here.emulator.stats()
@@ -110,7 +110,7 @@ def test_an_update_in_mid_flow_reorders_and_loses_nothing(lab):
     assert [(path.src, path.dst, path.packets) for path in stats.paths] == [("s0", "s1", 400)]
 
 
-def test_a_cut_loses_what_comes_while_it_lasts_and_nothing_else(lab):
+def test_a_cut_loses_only_packets_sent_during_it(lab):
     net = network(delay_ms=50)
     here = lab(net)
     cut = {pair: Link(link.delay_ns, 0, 1.0, link.queue) for pair, link in net.links.items()}
@@ -148,7 +148,7 @@ def test_the_probe_finds_the_network_that_was_applied(lab):
     assert report.one_way_error_ms < 1.3
 
 
-def test_the_probe_names_a_network_that_is_another_one(lab):
+def test_the_probe_reports_a_network_that_differs(lab):
     net = network(delay_ms=30, path_mbit=40)
     here = lab(net)
     here.emulator.update(other_path(net, (1, 0), Link(36 * MS, 0, 0.0, Queue(2.5e6, 10**6))))
@@ -157,7 +157,7 @@ def test_the_probe_names_a_network_that_is_another_one(lab):
     assert re.match(r"s1 -> s0: rate (19\.[89]\d*|20(\.[01]\d*)?) Mbit/s, configured 40 ", rate)
 
 
-# ---------------------------------------------------------------- life and death
+# ---------------------------------------------------------------- start and end
 
 
 def test_close_leaves_nothing_behind(lab):
@@ -206,7 +206,7 @@ def test_sigkill_of_the_controller_leaves_nothing_behind(emulator):
     assert not ours & spaces
 
 
-def test_an_emulator_that_was_killed_says_so(emulator):
+def test_a_killed_emulator_is_reported_as_killed(emulator):
     here = emulator()
     os.kill(here.pid, signal.SIGKILL)
     with pytest.raises(EmulatorError, match=f"^{here.name}: the process was killed by SIGKILL$"):
@@ -214,7 +214,7 @@ def test_an_emulator_that_was_killed_says_so(emulator):
     here.close()
 
 
-def test_a_closed_emulator_says_so(emulator):
+def test_a_closed_emulator_is_reported_as_closed(emulator):
     here = emulator()
     here.close()
     with pytest.raises(EmulatorError, match=f"^{here.name}: the emulator was closed$"):

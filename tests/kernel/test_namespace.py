@@ -76,7 +76,7 @@ def test_tcp_settings_are_in_force_and_read_back(inside):
     }
 
 
-def test_tcp_settings_can_change_after_the_privileges_are_gone(inside):
+def test_tcp_settings_can_change_after_privileges_are_dropped(inside):
     def tcp():
         enter_private_network()
         drop_privileges()
@@ -86,7 +86,7 @@ def test_tcp_settings_can_change_after_the_privileges_are_gone(inside):
     assert inside(tcp) == ("0", "1")
 
 
-def test_a_congestion_control_that_is_not_loaded_is_refused_with_what_works(inside):
+def test_a_congestion_control_that_is_not_loaded_is_refused_with_the_available_ones(inside):
     def tcp():
         enter_private_network()
         set_tcp({"congestion": "nosuch"})
@@ -133,7 +133,7 @@ def look_at_device():
     return answer
 
 
-def test_a_device_needs_the_right_to_make_it():
+def test_creating_a_device_needs_the_right_to_do_so():
     with multiprocessing.get_context("fork").Pool(1) as pool:
         message = r"^device wan0: not allowed to create it; it needs NET_ADMIN in this namespace$"
         with pytest.raises(TunError, match=message):
@@ -146,12 +146,12 @@ def open_without_right():
     open_tun("wan0", "10.99.0.1")
 
 
-def test_a_device_that_is_not_there_is_named():
+def test_a_missing_device_is_named():
     with pytest.raises(TunError, match=r"^device wan9: not in this network namespace$"):
         device_counters("wan9")
 
 
-def test_the_doctor_finds_what_the_other_tests_use_and_leaves_nothing():
+def test_doctor_finds_the_features_that_other_tests_use_and_leaves_nothing():
     before = set(os.listdir("/sys/class/net"))
     tried = doctor._tried()
     assert tried["namespace"] is None

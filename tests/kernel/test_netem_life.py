@@ -19,12 +19,12 @@ pytestmark = [pytest.mark.netem, pytest.mark.timed]
 
 
 def devices():
-    """Of the worker that calls it."""
+    """Return the network devices of the worker that calls this."""
     return {name for _, name in socket.if_nameindex()}
 
 
 def as_root_of(pid, command):
-    """In the network namespace of a process."""
+    """Run a command as root in the network namespace of a process."""
     subprocess.run(["nsenter", "-t", str(pid), "-n", "sh", "-ec", command], check=True)
 
 
@@ -51,7 +51,7 @@ def test_a_replaced_worker_is_joined_when_a_network_is_applied(netem_lab):
     assert len(one_way(here, 0, 1, 10, nbytes=64, gap_s=0.001)) == 10
 
 
-def test_other_places_are_built_in_place_of_those_before(netem_lab):
+def test_new_places_replace_the_previous_ones(netem_lab):
     here = netem_lab(network(3))
     for net in (network(2), network(3, site_of=(2, 0, 1)), network(2), network(3)):
         here.emulator.apply(network(1))
@@ -66,7 +66,7 @@ def test_a_worker_that_is_not_attached_is_named():
         here.apply(network())
 
 
-def test_a_device_of_somebody_else_is_refused_and_stays(netem_lab):
+def test_a_device_of_another_program_is_refused_and_kept(netem_lab):
     here = netem_lab(network())
     here.replace(1)
     as_root_of(here.pids[1], "ip link add wan0 type veth peer name theirs")
@@ -77,7 +77,7 @@ def test_a_device_of_somebody_else_is_refused_and_stays(netem_lab):
     assert here.run(0, devices).result() == {"lo"}
 
 
-def test_a_device_that_somebody_removed_is_built_anew(netem_lab):
+def test_a_removed_device_is_built_again(netem_lab):
     net = network(delay_ms=10)
     here = netem_lab(net)
     as_root_of(here.pids[1], "ip link del wan0")

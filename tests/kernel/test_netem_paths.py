@@ -40,7 +40,7 @@ def printed(report):
 
 
 @pytest.mark.parametrize("loss", ["as measured", "2 %"])
-def test_all_twelve_paths_of_world4_are_what_the_profile_says(netem_lab, capsys, loss):
+def test_all_twelve_paths_of_world4_match_the_profile(netem_lab, capsys, loss):
     profile = load("world4").scaled(SCALE)
     network = build(profile, [site.name for site in profile.sites])
     if loss != "as measured":
@@ -75,7 +75,7 @@ def test_a_free_network_is_fast_and_drops_nothing(netem_lab):
     assert set(here.emulator.stats().drops.values()) == {0}
 
 
-def test_networks_follow_each_other_in_place(netem_lab):
+def test_networks_replace_each_other_in_place(netem_lab):
     profile = load("world4").scaled(SCALE)
     network = build(profile, [site.name for site in profile.sites])
     here = netem_lab(network)

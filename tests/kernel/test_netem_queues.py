@@ -108,7 +108,7 @@ def test_a_rate_changes_under_a_flow(netem_lab):
 # ---------------------------------------------------------------- read back
 
 
-def test_tc_shows_what_was_asked_for(netem_lab):
+def test_tc_shows_the_configured_values(netem_lab):
     net = network(delay_ms=50, jitter_ms=2, loss=0.25, path_mbit=100, up_mbit=200)
     tc = Witness(netem_lab(net).emulator.pid)
     (line,) = [line for line in tc.qdiscs("delays", "to1").splitlines() if "netem" in line]
@@ -122,7 +122,7 @@ def test_tc_shows_what_was_asked_for(netem_lab):
     assert "rate 200Mbit ceil 200Mbit" in tc.classes("downs", "to1")
 
 
-def test_a_value_that_the_kernel_has_otherwise_is_named(netem_lab):
+def test_a_value_that_differs_in_the_kernel_is_named(netem_lab):
     net = network(delay_ms=20, path_mbit=100)
     here = netem_lab(net)
     tc = Witness(here.emulator.pid)
@@ -134,7 +134,7 @@ def test_a_value_that_the_kernel_has_otherwise_is_named(netem_lab):
     assert "delay 20ms" in Witness(here.emulator.pid).qdiscs("delays", "to1")
 
 
-def test_a_class_that_the_kernel_has_otherwise_is_named(netem_lab):
+def test_a_class_that_differs_in_the_kernel_is_named(netem_lab):
     net = network(delay_ms=20, path_mbit=100)
     here = netem_lab(net)
     rates = ["rate", "90mbit", "ceil", "100mbit", "burst", "25000", "cburst", "25000", "quantum", "1514"]
@@ -144,7 +144,7 @@ def test_a_class_that_the_kernel_has_otherwise_is_named(netem_lab):
         here.emulator.update(other_path(net, (1, 0), Link(5 * MS, 0, 0.0, UNLIMITED)))
 
 
-# ---------------------------------------------------------------- accounts
+# ---------------------------------------------------------------- counters
 
 
 def test_every_queue_counts_its_own_drops(netem_lab):
@@ -168,7 +168,7 @@ def test_every_queue_counts_its_own_drops(netem_lab):
     assert (stats.lateness_p99_ms, stats.overdue_pct, stats.not_ipv4, stats.cpu_s) == (None,) * 4
 
 
-def test_a_reset_begins_a_new_period(netem_lab):
+def test_a_reset_starts_a_new_period(netem_lab):
     here = netem_lab(network())
     one_way(here, 0, 1, 20, nbytes=64, gap_s=0.001)
     assert here.emulator.stats(reset=True).packets == 20

@@ -23,14 +23,14 @@ def test_lateness_cpu_and_traffic_are_reported_for_the_period(relay_lab):
     assert here.emulator.stats().packets == 0
 
 
-def test_a_packet_to_nobody_is_counted(relay_lab):
+def test_a_packet_to_an_unknown_address_is_counted(relay_lab):
     here = relay_lab(network())
     here.run(0, send_udp, worker_address(9), 3).result()
     time.sleep(0.1)
     assert here.emulator.stats().drops["unknown"] == 3
 
 
-def test_a_replaced_worker_gets_nothing_meant_for_the_one_before(relay_lab):
+def test_a_replaced_worker_gets_no_packets_of_its_predecessor(relay_lab):
     here = relay_lab(network(delay_ms=600))
     here.run(0, send_udp, worker_address(1), 50).result()
     here.replace(1)

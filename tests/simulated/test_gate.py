@@ -114,7 +114,7 @@ def check(bench, *arguments, program=HERE):
     return bench.run("check", "spec.toml", *arguments, program=program)
 
 
-def test_one_more_message_fails_the_gate_and_a_remark_passes(here, repository):
+def test_one_more_message_fails_the_gate_and_a_changed_comment_passes(here, repository):
     accepted = check(here, "--baseline", "b.json", "--accept")
     assert (accepted.code, accepted.out.splitlines()[-1]) == (0, "5 accepted.")
     before = (here.folder / "b.json").read_bytes()
@@ -137,15 +137,15 @@ def test_one_more_message_fails_the_gate_and_a_remark_passes(here, repository):
     assert (here.folder / "b.json").read_bytes() == before
 
 
-def test_cells_that_fail_are_no_regression_and_no_baseline(here, repository):
+def test_failed_cells_are_neither_a_regression_nor_a_baseline(here, repository):
     assert check(here, "--baseline", "f.json", "--accept").code == 0
     before = (here.folder / "f.json").read_bytes()
     repository.git("checkout", "--quiet", "broken")
     failed = check(here, "--baseline", "f.json", "--accept")
     assert failed.code == 4, failed.out + failed.err
-    said = [line for line in failed.out.splitlines() if "FAILED" in line]
-    assert [line[:12] for line in said] == ["ssgd w2 10ms", "ssgd w2 40ms"]
-    assert all("it broke" in line for line in said)
+    failures = [line for line in failed.out.splitlines() if "FAILED" in line]
+    assert [line[:12] for line in failures] == ["ssgd w2 10ms", "ssgd w2 40ms"]
+    assert all("it broke" in line for line in failures)
     assert failed.out.splitlines()[-1] == "2 failed, 3 unchanged."
     assert "not written because cells failed" in failed.out
     assert (here.folder / "f.json").read_bytes() == before
@@ -169,7 +169,7 @@ def test_a_baseline_does_not_depend_on_the_processor(here):
     assert again.out.splitlines()[-1] == "5 unchanged."
 
 
-def test_revisions_are_run_by_their_own_code_and_leave_nothing_in_the_repository(here, repository):
+def test_each_revision_runs_its_own_code_and_leaves_nothing_in_the_repository(here, repository):
     kept = repository.git("for-each-ref"), repository.git("worktree", "list")
     worse = check(here, "--base", "base", "--head", "chatty", "--json")
     assert worse.code == 1, worse.err
@@ -211,7 +211,7 @@ def test_an_interrupted_check_ends_its_sides_and_leaves_nothing(here):
     assert list((here.folder / "tmp").glob("wanbench-*")) == []
 
 
-def test_a_killed_check_takes_its_sides_along_and_clean_removes_its_checkouts(here):
+def test_the_sides_of_a_killed_check_end_and_clean_removes_its_checkouts(here):
     command = here.start("check", "spec.toml", "--base", "base", "--head", "base", program=HERE)
     command.until(lambda: "check: round 1 of 1, base" in command.log.read_text())
     os.kill(command.process.pid, signal.SIGKILL)

@@ -48,7 +48,7 @@ def test_the_source_distribution_makes_the_same_wheel_and_both_can_be_published(
     check_upload(wheel, sdist)
 
 
-def test_the_installed_program_answers_and_has_its_man_page(installed):
+def test_the_installed_program_runs_and_has_its_man_page(installed):
     version = installed.run(installed.folder, "wanbench", "--version")
     assert (version.returncode, version.stdout) == (0, f"wanbench {metadata.version('wanbench')}\n")
     algorithms = installed.run(installed.folder, "wanbench", "list", "algorithms")
@@ -83,7 +83,7 @@ def test_the_fixture_of_the_plugin_works_beside_them(environment, project):
     assert "1 passed" in done.stdout
 
 
-def test_the_citation_and_the_changelog_name_the_version_that_is_installed():
+def test_the_citation_and_the_changelog_name_the_installed_version():
     version = metadata.version("wanbench")
     assert yaml.safe_load((ROOT / "CITATION.cff").read_text())["version"] == version
     assert f"\n## [{version}]" in (ROOT / "CHANGELOG.md").read_text()

@@ -33,7 +33,7 @@ def warm(tmp_path_factory):
 
 
 def files(run: Path) -> dict[str, bytes]:
-    """All files of a run, except those that contain times and process ids."""
+    """Return all files of a run, except those that contain times and process ids."""
     kept = [path for path in run.rglob("*") if path.is_file() and path.name not in ("events.jsonl", ".lock")]
     return {str(path.relative_to(run)): path.read_bytes() for path in kept}
 
@@ -51,7 +51,7 @@ def until(condition, commands, timeout_s=60):
 
 @pytest.fixture(scope="module")
 def undisturbed(warm):
-    """(files, seconds of measuring, seconds from there to the end) of a run that was not killed."""
+    """Return (files, seconds of measuring, seconds from there to the end) of a run that was not killed."""
     commands, folder = warm
     commands.start(*RUN, "undisturbed")
     began = time.monotonic()

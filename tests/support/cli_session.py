@@ -201,8 +201,8 @@ class Bench:
 
     def rows(self, run: str) -> list[dict[str, Any]]:
         """Return one object per repetition, as the command line prints them; read in this process, which is faster."""
-        said = CliRunner().invoke(main, ["results", str(self.out / run), "--format", "json"])
-        return json.loads(said.stdout)
+        result = CliRunner().invoke(main, ["results", str(self.out / run), "--format", "json"])
+        return json.loads(result.stdout)
 
     def finished(self, run: str) -> dict[Path, int]:
         """Return every finished repetition with the time of its result."""

@@ -38,7 +38,7 @@ class Line:
     """
 
     command: str
-    says: str
+    output: str
     needs: str
 
 
@@ -47,13 +47,13 @@ def commands(document: str) -> list[Line]:
     found = []
     for needs, block in _CONSOLE.findall((DOCS / document).read_text()):
         for part in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
-            command, _, says = part.partition("\n")
-            found.append(Line(command, says, needs))
+            command, _, output = part.partition("\n")
+            found.append(Line(command, output, needs))
     return found
 
 
 def typed(line: Line, folder: Path) -> subprocess.CompletedProcess[str]:
-    """Run it in `folder` as if a reader had typed it, in the environment of the tests."""
+    """Run a command in `folder` as if a reader had typed it, in the environment of the tests."""
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
     return subprocess.run(
         ["bash", "-c", line.command],
@@ -67,6 +67,6 @@ def typed(line: Line, folder: Path) -> subprocess.CompletedProcess[str]:
     )
 
 
-def as_said(said: str, expected: str) -> bool:
-    """Return whether output is what a document shows, up to white space."""
-    return doctest.OutputChecker().check_output(expected, said, doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE)
+def matches(output: str, expected: str) -> bool:
+    """Return whether output equals that in a document, up to white space."""
+    return doctest.OutputChecker().check_output(expected, output, doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE)

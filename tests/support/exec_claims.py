@@ -41,20 +41,20 @@ exit 1
 
 
 def take(bench, name):
-    """A program of the user's in their own folder."""
+    """Copy a program to the user's folder, and return its name."""
     shutil.copy(PROGRAMS / name, bench.folder / name)
     bench.folder.chmod(0o755)
     return name
 
 
 def run_folder(result, bench):
-    """Of the repetition, finished or failed."""
+    """Return the folder of the repetition, finished or failed."""
     (folder,) = (bench.folder / result.last_line.rpartition("; ")[2]).glob("cells/*/rep-0*")
     return folder
 
 
 def row_of(result, bench):
-    """As the command line gives it."""
+    """Return the row that the command line prints."""
     run = result.last_line.rpartition("; ")[2]
     (row,) = json.loads(bench.run("results", run, "--format", "json").out)
     return row
@@ -67,7 +67,7 @@ def valid(bench, *arguments):
     return result
 
 
-def a_data_parallel_script_runs_untouched(bench, testbed, python):
+def a_data_parallel_script_runs_unchanged(bench, testbed, python):
     """Check that replicas agree, that each has its log, and that a step takes longer than the longest path."""
     result = valid(bench, *WORLD4, "0.01", *testbed, "--", *python, take(bench, "ddp.py"))
     lines = re.findall(r"^\[(\d) (\w+)\] rank (\d) of 4 local 0 step ([\d.]+) sum (\S+)$", result.out, re.M)
@@ -86,13 +86,13 @@ def a_data_parallel_script_runs_untouched(bench, testbed, python):
     return row
 
 
-def torchs_model_averaging_runs_untouched(bench, testbed, python):
+def torchs_model_averaging_runs_unchanged(bench, testbed, python):
     result = bench.run(*WORLD4, "0.01", *testbed, "--", *python, take(bench, "averaging.py"))
     assert result.code == 0, result.err
     assert sorted(re.findall(r"^\[\d \w+\] rank (\d) of 4 done$", result.out, re.M)) == ["0", "1", "2", "3"]
 
 
-def the_round_trip_that_a_program_sees_is_the_profiles(bench, testbed, python):
+def a_program_sees_the_round_trip_of_the_profile(bench, testbed, python):
     result = bench.run(*WORLD4, "0.01", *testbed, "--", *python, take(bench, "ask.py"))
     assert result.code == 0, result.err
     seen = dict(re.findall(r"\] (\w+) ([\d.]+)$", result.out, re.M))
@@ -119,7 +119,7 @@ def iperf3_measures_the_rate_of_the_profile(bench, testbed):
         assert 0.85 < 1e3 * int(kbps) / (configured * PAYLOAD) < 1.03
 
 
-def the_first_failure_is_the_commands(bench, testbed):
+def the_first_failure_sets_the_exit_code(bench, testbed):
     bench.folder.chmod(0o755)
     script = "if [ $RANK = 2 ]; then echo no >&2; exit 7; fi; sleep 100"
     result = bench.run(*WORLD4, "0.01", *testbed, "--", "sh", "-c", script)
@@ -130,7 +130,7 @@ def the_first_failure_is_the_commands(bench, testbed):
     assert (row["status"], row["reason"]) == ("failed", "rank 2 failed with status 7")
 
 
-def who_is_killed_starts_again_on_the_same_network_and_the_others_go_on(bench, testbed, python):
+def a_killed_worker_restarts_on_the_same_network_and_the_others_continue(bench, testbed, python):
     (bench.folder / "killed.toml").write_text(KILLED)
     two = ["exec", "--profile", "uniform", "--rtt", "20ms", "-n", "2", "--timeline", "killed.toml"]
     result = valid(bench, *two, *testbed, "--", *python, take(bench, "again.py"))

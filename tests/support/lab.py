@@ -71,7 +71,7 @@ class Lab:
 
     @property
     def workers(self) -> list[LabWorker]:
-        """For a probe."""
+        """Return the workers, as a probe uses them."""
         return [LabWorker(pipe) for pipe in self._pipes]
 
     def close(self) -> None:

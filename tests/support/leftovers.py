@@ -47,11 +47,11 @@ def _devices() -> Iterable[tuple[str, str]]:
     """Read them by system calls, because /sys shows the namespace in which it was mounted."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as here:
         for index, name in socket.if_nameindex():
-            said = [f"number {index}"]
+            values = [f"number {index}"]
             for what, request, form in (("MTU", _SIOCGIFMTU, "i"), ("flags", _SIOCGIFFLAGS, "h")):
                 answer = fcntl.ioctl(here, request, struct.pack("16s24x", name.encode()))
-                said.append(f"{what} {struct.unpack_from(form, answer, 16)[0]}")
-            yield name, ", ".join(said)
+                values.append(f"{what} {struct.unpack_from(form, answer, 16)[0]}")
+            yield name, ", ".join(values)
 
 
 def _sysctls() -> Iterable[tuple[str, str]]:

@@ -86,9 +86,9 @@ class _Slot:
         return [_Worker(rank, self) for rank in range(group.workers)]
 
     def events(self, ranks, silence_s):
-        """Every worker joins, warms up, takes `STEP_S` for each step, and leaves."""
+        """Yield the events of workers that join, warm up, take `STEP_S` for each step, and leave."""
         for event in ("joined", "warm", "rows", "finished", "left"):
-            yield from ((rank, {"event": event, **_told(self.jobs[rank])}) for rank in range(ranks))
+            yield from ((rank, {"event": event, **_report(self.jobs[rank])}) for rank in range(ranks))
 
     def apply(self, network, *, seed=0):
         self.network = network
@@ -114,7 +114,7 @@ class _Worker:
         return {"tcp": {"congestion": "reno"}}
 
 
-def _told(job: dict) -> dict:
+def _report(job: dict) -> dict:
     """Return the report of a worker after a job without problems."""
     steps, end_ns = job["window_steps"], round(job["window_steps"] * STEP_S * 1e9)
     outcome = {

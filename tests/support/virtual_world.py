@@ -71,5 +71,5 @@ def ends(
 
 
 def on_the_wire(payload: int) -> int:
-    """Return the bytes with headers."""
+    """Return the bytes on the wire, with headers."""
     return payload + HEADER_BYTES * -(-payload // SEGMENT_BYTES)

@@ -20,7 +20,7 @@ def summary(rows, **wanted):
     return line
 
 
-def test_a_frame_fills_in_scalability_that_was_not_stored():
+def test_a_frame_computes_scalability_that_was_not_stored():
     rows = [{**row, "scalability": None} for row in synthetic_rows.latency_sweep(reps=1)]
     table = frame(rows)
     expected = synthetic_rows.STEP_S / table["step_time_s"]
@@ -76,7 +76,7 @@ def test_the_law_curve_passes_through_the_cells_predictions():
     assert law_curve(line, [500.0]) == [pytest.approx(line["predicted_scalability"])]
 
 
-def test_the_order_of_execution_does_not_show():
+def test_the_order_of_execution_does_not_matter():
     rows = synthetic_rows.latency_sweep(reps=2)
     shuffled = random.Random(1).sample(rows, len(rows))
     assert frame(rows).equals(frame(shuffled))
@@ -100,7 +100,7 @@ def test_a_profile_whose_rtt_follows_from_its_workers_pivots_by_workers():
     assert pivot.columns == (4, 8)
 
 
-def test_channels_that_follow_from_the_algorithm_are_no_axis():
+def test_channels_that_follow_from_the_algorithm_are_not_an_axis():
     rows = synthetic_rows.latency_sweep(reps=1)
     for row in rows:
         if row["kind"] == "dts":
@@ -108,12 +108,12 @@ def test_channels_that_follow_from_the_algorithm_are_no_axis():
     assert axes_of(frame(rows)) == ["rtt_ms"]
 
 
-def test_every_further_axis_makes_a_pivot_of_its_own():
+def test_every_further_axis_makes_a_separate_pivot():
     rows = synthetic_rows.latency_sweep(reps=1) + synthetic_rows.latency_sweep(reps=1, collective="gloo")
     assert [pivot.fixed for pivot in pivots(frame(rows))] == [{"collective": "direct"}, {"collective": "gloo"}]
 
 
-def test_a_run_with_one_worker_only_has_nothing_to_compare():
+def test_a_run_with_only_one_worker_has_nothing_to_compare():
     with pytest.raises(AnalysisError) as caught:
         pivots(frame(synthetic_rows.one_worker()))
     assert str(caught.value) == "no cell with more than one worker has a result yet, so there is nothing to compare"

@@ -1,4 +1,4 @@
-"""The best algorithm, and those that are equally fast."""
+"""The best algorithm, and algorithms that are equally fast."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ def test_the_fastest_is_best():
     assert network(standing("a", 0.5), standing("b", 0.9)).best.algorithm == "b"
 
 
-def test_speed_bought_with_more_accuracy_than_the_band_does_not_count():
+def test_an_algorithm_that_loses_more_accuracy_than_allowed_is_not_best():
     found = network(standing("a", 0.5, 0.0), standing("b", 0.9, -0.021), standing("c", 0.8, -0.019))
     assert found.best.algorithm == "c"
 
 
-def test_within_a_hundredth_the_one_that_sends_least_is_named():
+def test_within_one_per_cent_the_algorithm_that_sends_least_is_best():
     found = network(standing("a", 0.995, megabytes=4.0), standing("b", 1.0, megabytes=100.0), standing("c", 0.98))
     assert found.best.algorithm == "a"
     assert [s.algorithm for s in found.as_fast] == ["a", "b"]
@@ -52,7 +52,7 @@ def test_without_a_one_worker_cell_nothing_is_best():
     assert network(standing("a", math.nan)).best is None
 
 
-def test_a_network_with_failures_says_which():
+def test_the_failures_of_a_network_are_listed():
     rows = synthetic_rows.latency_sweep(reps=1)
     for row in rows:
         if row["algorithm"] == "ssgd" and row["rtt_ms"] == 1000.0:
@@ -71,7 +71,7 @@ def learned(**accuracies):
     return networks(rows)[0].standings
 
 
-def test_changes_are_paired_by_seed_so_that_what_seeds_share_cancels():
+def test_accuracies_are_compared_by_seed_so_common_effects_cancel():
     ssgd, sparse = (
         s for s in learned(ssgd=(0.90, 0.95, 0.80), sparse=(0.91, 0.96, 0.81)) if s.algorithm != "sparse-p20"
     )
@@ -80,20 +80,20 @@ def test_changes_are_paired_by_seed_so_that_what_seeds_share_cancels():
     assert ssgd.change == 0
 
 
-def test_the_interval_is_that_of_student():
+def test_the_interval_follows_students_t():
     found = paired_difference({1: 0.1, 2: 0.3, 3: 0.2, 4: 0.2}, dict.fromkeys(range(1, 9), 0.0))
     assert found.mean == pytest.approx(0.2)
     assert found.high - found.mean == pytest.approx(3.18245 * 0.0816497 / 2, rel=1e-5)  # t(0.975, 3), s, sqrt(4)
 
 
-def test_two_pairs_have_a_mean_and_no_interval_and_no_pair_has_neither():
+def test_two_pairs_have_a_mean_without_an_interval_and_no_pair_has_neither():
     assert paired_difference({1: 0.5, 2: 0.7}, {1: 0.4, 2: 0.4}).mean == pytest.approx(0.2)
     assert paired_difference({1: 1.0}, {1: 0.0}).high == math.inf
     assert paired_difference({1: 0.5}, {2: 0.5}) is None
     assert paired_difference({1: math.nan, 2: 0.5}, {1: 0.5, 2: 0.5}) is None
 
 
-def test_workloads_are_never_joined_also_where_each_algorithm_has_one_of_its_own():
+def test_workloads_are_never_joined_even_if_each_algorithm_has_its_own():
     rows = [row for row in synthetic_rows.latency_sweep(reps=1) if row["rtt_ms"] in (0.0, 100.0) or row["workers"] == 1]
     for row in rows:
         if row["kind"] == "dts":
@@ -104,7 +104,7 @@ def test_workloads_are_never_joined_also_where_each_algorithm_has_one_of_its_own
     }  # fmt: skip
 
 
-def test_nothing_valid_is_an_error():
+def test_a_run_without_a_valid_repetition_is_an_error():
     rows = [{**row, "status": "invalid"} for row in synthetic_rows.latency_sweep(reps=1)]
     with pytest.raises(
         AnalysisError,
@@ -113,13 +113,13 @@ def test_nothing_valid_is_an_error():
         networks(rows)
 
 
-def test_payload_is_of_one_worker_and_one_step():
+def test_payload_is_per_worker_and_step():
     line = {"payload_bytes": 4 * 50 * 3_000_000, "steps_total": 50, "workers": 4}
     assert megabytes_per_step(line) == pytest.approx(3.0)
     assert megabytes_per_step({**line, "steps_total": None}) is None
 
 
-def test_the_front_holds_what_no_other_beats_in_both():
+def test_the_front_holds_algorithms_that_no_other_beats_in_both():
     a, b, c, d = (
         standing("a", 0.2, 0.0),
         standing("b", 0.6, -0.01),

@@ -38,7 +38,7 @@ def test_cells_are_paired_and_the_emulated_one_is_the_base():
     assert found.worst.where == {"rtt_ms": 20.0}
 
 
-def test_the_median_of_the_repeats_counts():
+def test_the_median_of_the_repetitions_is_compared():
     rows = [cell("netns", 10.0, s, rep=i) for i, s in enumerate((1.0, 1.1, 5.0))] + [cell("virtual", 10.0, 1.1)]
     assert compare(rows, "testbed").pairs[0].ratio == pytest.approx(1.0)
 
@@ -49,12 +49,12 @@ def test_failed_cells_and_lone_workers_are_left_out():
     assert len(compare(rows, "testbed").pairs) == 2
 
 
-def test_two_runs_are_compared_as_wholes():
+def test_two_complete_runs_are_compared():
     rows = [{**each, "run": each["testbed"]} for each in ROWS]
     assert [pair.ratio for pair in compare(rows, "run").pairs] == [0.95, 1.25]
 
 
-def test_the_table_ends_in_a_line_about_the_agreement():
+def test_the_table_ends_with_a_line_about_the_agreement():
     table = as_table(compare(ROWS, "testbed"))
     assert table.splitlines()[0].split() == [
         "algorithm", "rtt_ms", "netns", "s/step", "min..max", "virtual", "s/step", "min..max", "ratio", "law",

@@ -1,4 +1,4 @@
-"""`calibrate`: a real script becomes a workload by numbers."""
+"""`calibrate`: turn the measured steps of a real script into a workload."""
 
 import sys
 import tomllib
@@ -35,23 +35,23 @@ def ends(durations_ms):
     return found
 
 
-def test_the_first_steps_do_not_count():
+def test_the_first_steps_are_left_out():
     found = summarised(ends([500] * 5 + [20] * 30), MODEL, 100)
     assert (found.step_time_s, found.step_cv, found.steps) == (0.02, 0, 30)
 
 
-def test_the_mean_counts_every_step_and_the_variation_leaves_out_the_odd_ones():
+def test_the_mean_includes_every_step_and_the_variation_leaves_out_outliers():
     found = summarised(ends([20] * 5 + [20] * 38 + [400, 20]), MODEL, 100)
     assert found.step_time_s == pytest.approx((39 * 0.02 + 0.4) / 40)
     assert found.step_cv == 0
 
 
-def test_too_few_steps_are_one_line():
+def test_too_few_steps_are_reported_in_one_line():
     with pytest.raises(SpecError, match=r"^11 steps were seen, expected at least 26; let the script run longer$"):
         summarised(ends([20] * 10), MODEL, 100)
 
 
-def test_no_steps_are_one_line():
+def test_a_script_without_steps_is_reported_in_one_line():
     with pytest.raises(SpecError, match=r"^no step was seen: steps of torch's optimizers are detected,"):
         summarised([], None, 100)
 
@@ -64,16 +64,16 @@ def test_the_table_is_a_workload_of_a_spec(tmp_path):
     assert len(expand(spec, "x.toml")) == 2
 
 
-def test_a_data_parallel_script_is_measured_alone_and_untouched(tmp_path, capfd):
+def test_a_data_parallel_script_is_measured_alone_and_unchanged(tmp_path, capfd):
     (tmp_path / "train.py").write_text(SCRIPT)
     found = calibrate([sys.executable, str(tmp_path / "train.py")])
     assert (found.params, found.tensors, found.steps) == (650, 2, 34)
     assert found.step_time_s > 0.02
     assert found.memory_mib > 50
-    assert capfd.readouterr().out == ""  # stdout is the table's
+    assert capfd.readouterr().out == ""  # stdout holds only the table
 
 
-def test_a_script_that_fails_is_one_line(tmp_path):
+def test_a_script_that_fails_is_reported_in_one_line(tmp_path):
     with pytest.raises(HostError, match=r"python\S* ended with status 3; nothing was measured$"):
         calibrate([sys.executable, "-c", "raise SystemExit(3)"])
     with pytest.raises(HostError, match=r"^no-such-program: No such file or directory$"):

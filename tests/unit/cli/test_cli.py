@@ -38,7 +38,7 @@ def test_help_imports_nothing_heavy(args):
     assert HEAVY.isdisjoint(done.stderr.split())
 
 
-def test_help_is_nearly_as_fast_as_python_and_click_alone():
+def test_help_is_nearly_as_fast_as_python_with_click():
     def seconds(*args: str) -> float:
         began = time.perf_counter()
         subprocess.run([sys.executable, *args], capture_output=True, check=True)
@@ -50,13 +50,13 @@ def test_help_is_nearly_as_fast_as_python_and_click_alone():
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_every_command_has_a_help_with_an_example_of_itself(name):
+def test_the_help_of_every_command_has_an_example_with_that_command(name):
     text = wanbench(name, "--help").stdout
     assert f"Example:  wanbench {name} " in text
     assert wanbench(name, "-h").stdout == text
 
 
-def test_the_list_of_commands_says_what_each_command_says_of_itself():
+def test_the_list_of_commands_shows_the_first_line_of_each_help():
     for name, summary in COMMANDS.items():
         assert main.get_command(None, name).short_help == summary  # type: ignore[arg-type]
         assert summary in " ".join(wanbench("--help").stdout.split())
@@ -68,11 +68,11 @@ def test_the_exit_codes_are_documented():
     assert "130 interrupted (run again to resume)" in text
 
 
-def test_the_version_is_the_packages():
+def test_the_version_is_that_of_the_package():
     assert wanbench("--version").stdout.startswith("wanbench 0.")
 
 
-def test_an_unknown_command_gets_a_near_miss():
+def test_an_unknown_command_is_answered_with_a_similar_one():
     assert refused("rnu").splitlines()[-1] == "Error: no such command 'rnu'; did you mean 'run'?"
     assert refused("qqqq").splitlines()[-1] == "Error: no such command 'qqqq'; see `wanbench --help`"
 
@@ -93,7 +93,7 @@ def test_an_unknown_option_is_a_usage_error():
         ("experiments", builtin_names()),
     ],
 )
-def test_list_has_a_line_for_everything_a_spec_can_name(kind, names):
+def test_list_has_a_line_for_every_name_that_a_spec_can_use(kind, names):
     listed = data("list", kind)
     assert list(listed) == names
     assert all(listed.values())
@@ -133,23 +133,23 @@ def test_show_gives_equation_parameters_defaults_source_and_the_papers_symbols()
 
 
 @pytest.mark.parametrize(
-    ("kind", "said"),
+    ("kind", "behaviour"),
     [
         ("dts", "steps wait"),
         ("sgp", "steps wait; with `wait` they continue, after waiting that long for each share that is due"),
         ("rps", "steps continue without that peer's blocks, after the deadline of each exchange"),
     ],
 )
-def test_show_says_what_an_algorithm_does_without_a_peer(kind, said):
-    assert f"without a peer  {said}" in wanbench("show", "algorithm", kind).stdout.splitlines()
-    assert data("show", "algorithm", kind)["without_a_peer"] == said
+def test_show_explains_what_an_algorithm_does_without_a_peer(kind, behaviour):
+    assert f"without a peer  {behaviour}" in wanbench("show", "algorithm", kind).stdout.splitlines()
+    assert data("show", "algorithm", kind)["without_a_peer"] == behaviour
 
 
-def test_training_alone_misses_nobody():
+def test_training_alone_has_no_behaviour_without_a_peer():
     assert "without_a_peer" not in data("show", "algorithm", "local")
 
 
-def test_show_refuses_a_compressor_that_is_not_there():
+def test_show_refuses_an_unknown_compressor():
     assert (
         refused("show", "compressor", "topp")
         .strip()
@@ -171,12 +171,12 @@ def test_list_refuses_what_cannot_be_listed():
         *(("experiment", name) for name in builtin_names()),
     ],
 )
-def test_everything_that_is_listed_can_be_shown(kind, name):
+def test_every_listed_name_can_be_shown(kind, name):
     assert len(wanbench("show", kind, name).stdout) > 20
     assert data("show", kind, name)
 
 
-def test_show_says_what_something_is():
+def test_show_describes_every_kind_of_name():
     assert "Zhu, Lu, Lin and Han" in wanbench("show", "algorithm", "dts").stdout
     assert data("show", "workload", "resnet50-v100")["params"] == 25_557_032
     assert wanbench("show", "experiment", "smoke").stdout.strip() == read("smoke").strip()
@@ -192,11 +192,11 @@ def test_show_says_what_something_is():
         ("experiment", "smok", "smoke"),
     ],
 )
-def test_show_refuses_an_unknown_name_with_a_near_miss(kind, name, near):
-    said = refused("show", kind, name)
-    assert said.startswith("wanbench: ")
-    assert f"did you mean '{near}'?" in said
-    assert "\n" not in said
+def test_show_refuses_an_unknown_name_and_suggests_a_similar_one(kind, name, near):
+    message = refused("show", kind, name)
+    assert message.startswith("wanbench: ")
+    assert f"did you mean '{near}'?" in message
+    assert "\n" not in message
 
 
 # ---------------------------------------------------------------- plan
@@ -212,7 +212,7 @@ def test_plan_shows_every_cell_with_its_predicted_step_time():
     assert all(line.endswith("1  new") for line in lines)
 
 
-def test_plan_as_json_has_what_the_table_has():
+def test_plan_as_json_holds_the_values_of_the_table():
     plan = data("plan", "smoke")
     assert plan["run"] == "results/smoke"
     assert plan["predicted_s"] > 1.0
@@ -234,7 +234,7 @@ def test_only_keeps_cells_and_the_one_worker_cells_they_need():
     assert len(both) == 5, "the same axis twice is either"
 
 
-def test_only_finds_the_specs_own_value_where_other_cells_name_the_axis():
+def test_only_finds_the_specs_own_value_if_other_cells_name_the_axis():
     cells = data("plan", "dts-world", "--only", "workload.name=resnet50-v100")["cells"]
     assert len(cells) == 1 + 27
     assert {cell["axes"].get("workload.name") for cell in cells} == {None}
@@ -262,7 +262,7 @@ def test_set_testbed_and_emulator_change_the_spec():
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("command", ["plan", "run"])
-def test_a_wrong_spec_or_option_is_one_line_and_exit_code_2(command, args, line):
+def test_a_wrong_spec_or_option_is_reported_in_one_line_with_exit_code_2(command, args, line):
     assert refused(command, *args) == f"wanbench: {line}"
 
 
@@ -276,7 +276,7 @@ def test_an_axis_is_dropped_and_a_named_profile_replaces_the_uniform_network():
 
 
 @pytest.mark.parametrize("key", ["sweep.rtts", "rtt"])
-def test_a_key_that_cannot_be_dropped_gets_a_near_miss(key):
+def test_a_key_that_cannot_be_dropped_is_answered_with_a_similar_one(key):
     assert refused("plan", "smoke", "--drop", key) == (
         f"wanbench: --drop {key}: the spec does not set this key; did you mean 'sweep.rtt'?"
     )
@@ -291,20 +291,20 @@ def test_a_spec_is_read_from_standard_input():
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [("x =", "<stdin>: not valid TOML"), (read("smoke").replace("10ms", "10"), "<stdin>"), ("", "<stdin>: schema")],
 )
-def test_a_mistake_on_standard_input_is_named(text, said):
+def test_a_mistake_on_standard_input_is_named(text, message):
     result = wanbench("plan", "-", stdin=text)
     assert result.exit_code == 2
-    assert result.stderr.startswith(f"wanbench: {said}")
+    assert result.stderr.startswith(f"wanbench: {message}")
 
 
 def test_check_needs_a_spec_that_can_be_read_again():
     assert refused("check", "-").startswith("wanbench: check -: give a file or a name")
 
 
-def test_plan_says_what_is_finished_and_what_failed_before(tmp_path):
+def test_plan_shows_finished_and_failed_cells(tmp_path):
     finished(tmp_path, statuses=("ok", "failed", "invalid"))
     cells = data("plan", "smoke")["cells"]
     assert [(cell["to_run"], cell["why"]) for cell in cells] == [
@@ -319,7 +319,7 @@ def test_plan_says_what_is_finished_and_what_failed_before(tmp_path):
 
 @pytest.fixture
 def measured(monkeypatch):
-    """The calls that `run` makes to the harness; `outcome` is returned or raised."""
+    """Record the calls of `run` to the harness; `outcome` is returned or raised."""
     calls = []
 
     def measure_all(plan, folder, cells=None, **options):
@@ -338,7 +338,7 @@ def test_run_prints_the_folder_and_nothing_else_on_stdout(measured):
     assert (result.exit_code, result.stdout, result.stderr) == (0, "elsewhere/smoke\n", "")
 
 
-def test_run_hands_over_the_spec_as_written_and_as_meant(measured):
+def test_run_passes_the_spec_as_written_and_as_resolved(measured):
     _, (calls) = measured
     wanbench(
         "run", "smoke", "--set", "run.repeats=2", "--only", "algorithm=ssgd", "--jobs", "3", "--keep", "--no-figures"
@@ -351,23 +351,23 @@ def test_run_hands_over_the_spec_as_written_and_as_meant(measured):
 
 
 @pytest.mark.parametrize(
-    ("outcome", "code", "said"),
+    ("outcome", "code", "message"),
     [
         (SpecError("x.toml: wrong"), 2, "x.toml: wrong"),
         (HostError("/dev/net/tun: not there"), 3, "/dev/net/tun: not there"),
         (Interrupted("interrupted; the same command continues"), 130, "interrupted; the same command continues"),
     ],
 )
-def test_an_error_is_one_line_with_the_documented_exit_code(measured, outcome, code, said):
+def test_an_error_is_one_line_with_the_documented_exit_code(measured, outcome, code, message):
     measured[0].outcome = outcome
-    assert refused("run", "smoke", code=code) == f"wanbench: {said}"
+    assert refused("run", "smoke", code=code) == f"wanbench: {message}"
 
 
-def test_ctrl_c_before_the_first_cell_is_the_same_as_during_one(measured):
+def test_ctrl_c_before_the_first_cell_acts_as_during_a_cell(measured):
     measured[0].outcome = KeyboardInterrupt()
-    said = refused("run", "smoke", code=130)
-    assert said.startswith("wanbench: interrupted; ")
-    assert said.endswith("the same command continues")
+    message = refused("run", "smoke", code=130)
+    assert message.startswith("wanbench: interrupted; ")
+    assert message.endswith("the same command continues")
 
 
 def test_failed_cells_are_exit_code_4_and_the_folder_is_still_printed(measured):
@@ -380,15 +380,15 @@ def test_failed_cells_are_exit_code_4_and_the_folder_is_still_printed(measured):
     )
 
 
-def test_invalid_cells_are_told_from_failed_ones(measured, tmp_path):
+def test_invalid_cells_are_distinguished_from_failed_ones(measured, tmp_path):
     rows = finished(tmp_path, statuses=("ok", "ok", "invalid", "failed"))
     measured[0].outcome = Tally(ok=1, failed=[row["cell"] for row in rows[2:]])
-    said = wanbench("run", "smoke").stderr.splitlines()[-1]
-    assert f"failed: {rows[3]['cell']} (logs" in said
-    assert f"could not keep up: {rows[2]['cell']} (try --jobs 1)" in said
+    last = wanbench("run", "smoke").stderr.splitlines()[-1]
+    assert f"failed: {rows[3]['cell']} (logs" in last
+    assert f"could not keep up: {rows[2]['cell']} (try --jobs 1)" in last
 
 
-def test_run_ends_with_the_decision_and_what_to_do_next(measured, tmp_path):
+def test_run_ends_with_the_result_and_the_next_step(measured, tmp_path):
     finished(tmp_path)
     result = wanbench("run", "smoke", "--out", str(tmp_path / "results"))
     assert result.stdout == f"{tmp_path}/results/smoke\n"
@@ -403,7 +403,7 @@ def test_run_ends_with_the_decision_and_what_to_do_next(measured, tmp_path):
         assert wanbench(*command.split()).exit_code != 2, command
 
 
-def test_ctrl_c_anywhere_else_is_exit_code_130_too(monkeypatch):
+def test_ctrl_c_in_any_command_is_exit_code_130(monkeypatch):
     def interrupted(*_args):
         raise KeyboardInterrupt
 
@@ -422,7 +422,7 @@ def test_a_number_of_jobs_is_at_least_one(jobs, measured):
     assert measured[1] == []
 
 
-def test_a_bug_is_not_dressed_up_as_the_users_mistake(measured):
+def test_a_bug_is_not_reported_as_the_users_mistake(measured):
     measured[0].outcome = KeyError("oops")
     with pytest.raises(KeyError):
         wanbench("run", "smoke")

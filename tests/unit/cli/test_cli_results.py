@@ -1,4 +1,4 @@
-"""What the command line shows and draws of results, and cleans up."""
+"""The commands that show, draw and clean up results."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ def latency_sweep(failed=None, **change):
 # ---------------------------------------------------------------- results
 
 
-def test_results_of_nothing_says_how_to_start():
+def test_results_without_any_run_explains_how_to_start():
     for command in ("results", "figures"):
         assert refused(command) == "wanbench: results: no results here; start with `wanbench run smoke`"
 
 
-def test_results_of_an_unknown_run_lists_those_there_are(tmp_path):
+def test_results_of_an_unknown_run_lists_the_existing_runs(tmp_path):
     finished(tmp_path)
-    said = "wanbench: smok: not a run folder, and no run of that name under results (there: smoke)"
-    assert refused("results", "smok") == refused("figures", "smok") == said
+    message = "wanbench: smok: not a run folder, and no run of that name under results (there: smoke)"
+    assert refused("results", "smok") == refused("figures", "smok") == message
 
 
-def test_results_of_a_run_that_has_not_measured_anything_is_empty_and_says_so(tmp_path):
+def test_results_of_a_run_without_repetitions_is_reported_as_empty(tmp_path):
     RunFolder(tmp_path / "results" / "t").prepare(None, {}, {})
     result = wanbench("results", "t", "--format", "json")
     assert (json.loads(result.stdout), result.stderr) == ([], "t: nothing measured yet\n")
@@ -49,7 +49,7 @@ def test_results_of_a_run_that_has_not_measured_anything_is_empty_and_says_so(tm
     )
 
 
-def test_results_for_machines_have_one_object_a_repetition_on_stdout(tmp_path):
+def test_results_as_json_have_one_object_per_repetition_on_stdout(tmp_path):
     rows = finished(tmp_path, statuses=("ok", "ok", "failed", "invalid", "ok"))
     result = wanbench("results", "smoke", "--format", "json")
     found = json.loads(result.stdout)
@@ -62,7 +62,7 @@ def test_results_for_machines_have_one_object_a_repetition_on_stdout(tmp_path):
 
 
 @pytest.mark.parametrize("form", ["table", "pivot", "md"])
-def test_results_for_people_name_every_algorithm(tmp_path, form):
+def test_results_as_text_name_every_algorithm(tmp_path, form):
     finished(tmp_path)
     text = wanbench("results", "smoke", "--format", form).stdout
     assert "ssgd" in text
@@ -71,7 +71,7 @@ def test_results_for_people_name_every_algorithm(tmp_path, form):
 
 
 @pytest.mark.parametrize("form", ["table", "pivot"])
-def test_results_open_with_the_decision(tmp_path, form):
+def test_results_begin_with_the_best_algorithm(tmp_path, form):
     rows = [row for row in latency_sweep(reps=3) if row["kind"] != "sparse" and row["algorithm"] != "dts-d4-p4"]
     for row in rows:
         if row["workers"] > 1:
@@ -85,15 +85,15 @@ def test_results_open_with_the_decision(tmp_path, form):
     assert lines[0] == "dts-d20-p4 is the fastest within 2 points of ssgd's accuracy on all 6 networks (emulated)."
     assert lines[3].split("  ")[0] == "network"
     assert lines[5].startswith("RTT 0 ms     dts-d20-p4  ")
-    # The mean of three differences, and 4.303 s / sqrt(3) on both sides of it.
+    # The mean of three differences, plus or minus 4.303 s / sqrt(3).
     assert "  -0.30 points (-0.55 to -0.05)" in lines[5]
     assert max(map(len, lines[:20])) <= 110
-    said = " ".join(lines[11:18])
-    assert "Accuracy: on digits, not ImageNet, minus that of ssgd; the mean over equal seeds, with its 95 %" in said
-    assert "Left out where they are more than 2 points less accurate than ssgd: delayed-d20, delayed-d4." in said
+    notes = " ".join(lines[11:18])
+    assert "Accuracy: on digits, not ImageNet, minus that of ssgd; the mean over equal seeds, with its 95 %" in notes
+    assert "Left out where they are more than 2 points less accurate than ssgd: delayed-d20, delayed-d4." in notes
 
 
-def test_without_an_accuracy_the_opening_has_no_column_for_it(tmp_path):
+def test_without_an_accuracy_the_first_table_has_no_column_for_it(tmp_path):
     write_run(tmp_path / "results" / "t", latency_sweep(reps=2))
     lines = wanbench("results", "t").stdout.splitlines()
     assert "accuracy" not in " ".join(lines[:5])
@@ -108,7 +108,7 @@ def test_parquet_prints_the_path_of_the_file(tmp_path):
     assert (tmp_path / path).stat().st_size > 0
 
 
-def test_a_table_is_sorted_by_any_column_and_failures_come_last(tmp_path):
+def test_a_table_is_sorted_by_any_column_with_failures_last(tmp_path):
     write_run(tmp_path / "results" / "t", latency_sweep(reps=2, failed=("ssgd", 20.0)))
     printed = wanbench("results", "t", "--sort", "-scalability").stdout.splitlines()
     lines = printed[next(at for at, line in enumerate(printed) if line.startswith("algorithm")) : printed.index("", -3)]
@@ -154,14 +154,14 @@ def test_figures_refuses_an_unknown_format(tmp_path):
 
 
 @pytest.mark.parametrize("statuses", [("failed",), ("ok",), ("ok", "failed", "invalid")])
-def test_figures_of_nothing_comparable_are_refused(tmp_path, statuses):
+def test_figures_without_comparable_cells_are_refused(tmp_path, statuses):
     finished(tmp_path, statuses=statuses)
     assert refused("figures") == (
         "wanbench: results/smoke: no finished repetition of more than one worker yet; nothing to draw"
     )
 
 
-def test_figures_prints_the_files_it_made(tmp_path):
+def test_figures_prints_the_files_it_wrote(tmp_path):
     finished(tmp_path)
     result = wanbench("figures", "smoke", "--formats", "svg", "--to", "drawn")
     paths = result.stdout.split()
@@ -169,16 +169,16 @@ def test_figures_prints_the_files_it_made(tmp_path):
     assert all(path.startswith("drawn/") and path.endswith(".svg") and (tmp_path / path).is_file() for path in paths)
 
 
-def test_figures_that_cannot_be_written_are_one_line(tmp_path):
+def test_figures_that_cannot_be_written_are_reported_in_one_line(tmp_path):
     finished(tmp_path)
     (tmp_path / "file").write_text("mine")
     assert refused("figures", "smoke", "--to", "file/drawn", code=3) == "wanbench: file/drawn: Not a directory"
 
 
-# ---------------------------------------------------------------- clean, and pipes
+# ---------------------------------------------------------------- clean and pipes
 
 
-def test_clean_without_leftovers_says_so_on_stderr(monkeypatch):
+def test_clean_without_leftovers_reports_it_on_stderr(monkeypatch):
     monkeypatch.setattr("wanbench.harness.run.host.stale_folders", list)
     result = wanbench("clean")
     assert (result.exit_code, result.stdout, result.stderr) == (0, "", "nothing to clean\n")
@@ -194,7 +194,7 @@ def test_clean_lists_before_it_removes(tmp_path, monkeypatch):
     assert not stale.exists()
 
 
-def test_a_reader_that_stops_listening_is_no_error():
+def test_a_reader_that_closes_the_pipe_is_not_an_error():
     with subprocess.Popen(
         [sys.executable, "-m", "wanbench.harness.cli", "list", "profiles"],
         stdout=subprocess.PIPE,

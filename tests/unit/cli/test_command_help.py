@@ -24,18 +24,18 @@ ROOT = Path(__file__).resolve().parents[3]
 
 EXAMPLES = {command.name: command.examples for command in described.commands()}
 ALL = [(name, example) for name, examples in EXAMPLES.items() for example in examples]
-LIGHT = ("list", "show", "init", "completion")  # commands whose examples can simply be run
+LIGHT = ("list", "show", "init", "completion")  # commands whose examples can be run without a network
 
 
 def arguments(example: str) -> list[str]:
-    """The arguments that a shell passes on, without its own syntax."""
+    """Return the arguments that a shell passes on, without its own syntax."""
     words = shlex.split(example)
     assert words[0] == "wanbench"
     return words[1 : words.index(">") if ">" in words else None]
 
 
 def parsed(args: list[str]) -> dict[str, object]:
-    """The values that a command receives. Raises: click.UsageError."""
+    """Return the values that a command receives. Raises: click.UsageError."""
     outer = main.make_context("wanbench", list(args))
     command = main.get_command(outer, args[0])
     assert command is not None
@@ -48,7 +48,7 @@ def test_every_command_has_an_example(name):
 
 
 @pytest.mark.parametrize("example", [example for _, example in ALL])
-def test_an_example_is_accepted_as_it_stands(example):
+def test_every_example_is_accepted_unchanged(example):
     given = parsed(arguments(example))
     spec = str(given.get("spec_source", "own.toml"))
     assert spec in builtin_names() or spec.endswith(".toml")
@@ -64,7 +64,7 @@ def test_commands_in_a_document_are_accepted(document):
             parsed(arguments(line.command.partition(" #")[0]))
 
 
-def test_the_examples_of_the_first_help_are_accepted():
+def test_the_examples_of_the_main_help_are_accepted():
     (lines,) = [p.text for p in described.preface() if p.text.startswith("Try:")]
     tried = [line.strip() for line in lines.removeprefix("Try:").splitlines()]
     assert len(tried) == 3
@@ -78,7 +78,7 @@ def test_a_mistake_in_an_example_would_be_found():
 
 
 @pytest.mark.parametrize("example", [example for name, example in ALL if name in LIGHT])
-def test_the_example_of_a_light_command_does_what_it_says(example):
+def test_the_example_of_a_light_command_runs(example):
     result = wanbench(*arguments(example))
     assert result.exit_code == 0
     assert result.stdout
@@ -96,7 +96,7 @@ def test_the_example_of_a_sweep_names_cells_that_exist(name):
 
 
 def completed(*words: str) -> set[str]:
-    """The completions that a shell offers for the last word."""
+    """Return the completions that a shell offers for the last word."""
     from click.shell_completion import BashComplete
 
     found = BashComplete(main, {}, "wanbench", "_X").get_completions(list(words[:-1]), words[-1])
@@ -118,7 +118,7 @@ def test_commands_options_and_names_are_completed(tmp_path):
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_the_script_is_one_that_the_shell_can_read(shell):
+def test_the_shell_can_read_the_completion_script(shell):
     script = wanbench("completion", shell).stdout
     assert "_WANBENCH_COMPLETE" in script
     if shutil.which(shell):
@@ -144,12 +144,12 @@ def test_bash_completes_with_the_script(tmp_path):
 # ---------------------------------------------------------------- man page
 
 
-def test_the_man_page_is_what_the_commands_say_of_themselves():
+def test_the_man_page_holds_the_help_of_every_command():
     assert (ROOT / "harness" / "cli" / "wanbench.1").read_text() == manual.page(), "the commands changed: make man"
 
 
 @pytest.mark.skipif(shutil.which("groff") is None, reason="there is no groff")
-def test_the_man_page_is_set_without_a_warning():
+def test_the_man_page_is_rendered_without_a_warning():
     done = subprocess.run(
         ["groff", "-man", "-ww", "-Tutf8", ROOT / "harness" / "cli" / "wanbench.1"], capture_output=True, check=True
     )

@@ -1,4 +1,4 @@
-"""Whatever a file says, the answer is an experiment or a network, or one line for each mistake."""
+"""Any file is either a valid experiment or network, or is refused with one line for each mistake."""
 
 import json
 import random
@@ -30,7 +30,7 @@ GARBAGE = (
 
 
 def mutant(text: str, rng: random.Random) -> str:
-    """One to three things that go wrong in an editor, or that someone tries."""
+    """Return a spec with one to three changes such as typing mistakes."""
     for _ in range(rng.randint(1, 3)):
         lines = text.splitlines()
         here, there = rng.randrange(len(lines)), rng.randrange(len(lines))
@@ -57,7 +57,7 @@ def mutant(text: str, rng: random.Random) -> str:
 
 
 def is_refused_clearly(*command: str, where: str) -> bool:
-    """Exit code 2 with one line for each mistake; false if it is exit code 0. A traceback would be raised here."""
+    """Return whether it is refused with exit code 2 and one line for each mistake; false for exit code 0."""
     result = wanbench(*command)
     if result.exit_code == 0:
         return False
@@ -68,14 +68,14 @@ def is_refused_clearly(*command: str, where: str) -> bool:
 
 
 def is_clear(error: str, where: str) -> bool:
-    """One line for each mistake, and each names the file."""
+    """Return whether each mistake has one line, which names the file."""
     lines = error.splitlines()
     return bool(lines) and all(where in line and len(line) < 1000 for line in lines)
 
 
 @MUTANTS
 @pytest.mark.parametrize("path", SPECS, ids=lambda path: path.stem)
-def test_a_mutilated_spec_is_cells_or_one_line(path, mutants):
+def test_a_damaged_spec_becomes_cells_or_is_refused_clearly(path, mutants):
     rng = random.Random(path.stem)
     refused = []
     for _ in range(mutants // len(SPECS) + 1):
@@ -84,7 +84,7 @@ def test_a_mutilated_spec_is_cells_or_one_line(path, mutants):
             expand(Spec.from_toml(text, "x.toml"), "x.toml")
         except SpecError as error:
             refused.append((text, str(error)))
-    assert len(refused) > mutants // len(SPECS) // 4  # most mutants are no experiments: the test tests something
+    assert len(refused) > mutants // len(SPECS) // 4  # most mutants are not valid, so the refusal is really tested
     assert [(text, error) for text, error in refused if not is_clear(error, "x.toml")] == []
     for text, _ in refused[::10]:
         Path("x.toml").write_text(text)
@@ -97,7 +97,7 @@ def test_a_mutilated_spec_is_cells_or_one_line(path, mutants):
     [*((path.read_text(), ".toml") for path in PROFILES), (CSV, ".csv")],
     ids=[*(path.stem for path in PROFILES), "csv"],
 )
-def test_a_mutilated_profile_is_a_network_or_one_line(text, suffix, mutants, tmp_path):
+def test_a_damaged_profile_becomes_a_network_or_is_refused_clearly(text, suffix, mutants, tmp_path):
     rng = random.Random(len(text))
     file = tmp_path / f"mine{suffix}"
     for table in CATALOG.glob("*.csv"):
@@ -121,12 +121,12 @@ VALUES = (None, True, -1, 0, 1e400, 1 << 80, -0.0, 1e300, "", "x", "\0", "nan", 
 
 
 def damage(folder: Path, rng: random.Random) -> None:
-    """One thing that a crash, a full disk or an editor does to a run folder."""
+    """Damage a run folder as a crash, a full disk or an editor does."""
     files = sorted(path for path in folder.rglob("*.json"))
     file = rng.choice(files)
     text = file.read_text()
     match rng.randrange(8):
-        case 0 | 1 | 2:  # of the row, or of what is in it
+        case 0 | 1 | 2:  # of the row or of its values
             data = json.loads(text)
             inside = rng.choice([data, *(value for value in data.values() if isinstance(value, dict) and value)])
             inside[rng.choice([*inside, "unheard of"])] = rng.choice(VALUES)
@@ -158,7 +158,7 @@ COMMANDS = (
 
 
 @DAMAGED
-def test_damaged_results_are_named_and_left_out_or_refused_in_one_line(damaged, tmp_path):
+def test_damaged_results_are_reported_and_left_out_or_refused_in_one_line(damaged, tmp_path):
     rng = random.Random("results")
     finished(tmp_path)
     good = tmp_path / "good"

@@ -1,4 +1,4 @@
-"""`wanbench init`: a spec to start from."""
+"""`wanbench init`: write a spec to start from."""
 
 import re
 
@@ -10,7 +10,7 @@ from wanbench.harness.spec.experiment import Spec
 
 
 @pytest.mark.parametrize(("file", "name"), [("my Network.toml", "my-network"), ("experiment.toml", "experiment")])
-def test_the_starter_is_an_experiment_as_it_stands(tmp_path, file, name):
+def test_the_starter_is_a_valid_experiment(tmp_path, file, name):
     result = wanbench("init", file)
     assert result.exit_code == 0
     assert result.stdout == f"{file}\n"
@@ -31,7 +31,7 @@ def test_every_commented_alternative_is_a_key_that_exists(tmp_path):
     expand(Spec.load(tmp_path / "named.toml"), "named.toml")
 
 
-def test_the_commented_command_is_a_workload_as_well(tmp_path):
+def test_the_commented_command_is_a_valid_workload(tmp_path):
     wanbench("init")
     text = (tmp_path / "experiment.toml").read_text()
     for line in ("command =", "step_times =", "warmup =", "H     ="):
@@ -54,13 +54,13 @@ def test_the_claim_of_the_starter_can_be_checked(tmp_path):
     assert (result.exit_code, result.stdout.splitlines()[-1]) == (0, "no cell was compared; 1 requirement met.")
 
 
-def test_a_file_that_is_there_is_left_alone(tmp_path):
+def test_an_existing_file_is_not_changed(tmp_path):
     (tmp_path / "experiment.toml").write_text("mine")
     assert refused("init") == "wanbench: experiment.toml: already exists; choose another name"
     assert (tmp_path / "experiment.toml").read_text() == "mine"
 
 
-def test_a_folder_that_is_not_there_is_one_line():
+def test_a_missing_folder_is_reported_in_one_line():
     assert (
         refused("init", "no/where.toml", code=3)
         == "wanbench: no/where.toml: cannot be written: No such file or directory"

@@ -1,4 +1,4 @@
-"""`measure`: from what ping and iperf3 print to a profile with sources."""
+"""`measure`: turn the output of ping and iperf3 into a profile with sources."""
 
 import json
 import os
@@ -30,7 +30,7 @@ IPERF = json.dumps(
 )
 
 
-def test_one_late_answer_moves_neither_the_round_trip_nor_the_jitter():
+def test_one_late_answer_changes_neither_the_round_trip_nor_the_jitter():
     reading = read(PING, "ping.txt", DAY)
     assert reading.rtt_ms == 85.0
     assert reading.jitter_ms == pytest.approx(0.11, abs=0.04)
@@ -38,11 +38,11 @@ def test_one_late_answer_moves_neither_the_round_trip_nor_the_jitter():
     assert reading.source == "ping, 11 of 12 answers, ping.txt, 2026-11-21"
 
 
-def test_no_lost_packet_is_no_measured_loss():
+def test_without_a_lost_packet_no_loss_is_written():
     assert read(PING.replace("12 packets transmitted", "11 packets transmitted"), "x", DAY).loss_pct is None
 
 
-def test_the_rate_is_what_arrived():
+def test_the_rate_is_that_of_the_receiver():
     reading = read(IPERF, "iperf.json", DAY)
     assert reading.rate_mbps == 940
     assert reading.source == "iperf3, one flow, 10 s, iperf.json, 2026-11-21"
@@ -81,7 +81,7 @@ def test_files_become_a_profile_that_names_its_sources(tmp_path):
         ),
     ],
 )
-def test_what_cannot_be_used_is_one_line_and_writes_nothing(tmp_path, source, line):
+def test_unusable_input_is_reported_in_one_line_and_nothing_is_written(tmp_path, source, line):
     (tmp_path / "iperf.json").write_text(IPERF)
     (tmp_path / "prose.txt").write_text("it was fast")
     (tmp_path / "failed.json").write_text('{"error": "unable to connect to server"}')
@@ -90,7 +90,7 @@ def test_what_cannot_be_used_is_one_line_and_writes_nothing(tmp_path, source, li
     assert not (tmp_path / "mine.toml").exists()
 
 
-def test_a_profile_that_is_there_is_left_alone(tmp_path):
+def test_an_existing_profile_is_not_changed(tmp_path):
     (tmp_path / "mine.toml").write_text("mine")
     line = refused("measure", "a,b=x", "-o", "mine.toml")
     assert line == "wanbench: mine.toml: already exists; choose another name"

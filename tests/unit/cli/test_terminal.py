@@ -1,4 +1,4 @@
-"""On a terminal no line is wider than the terminal; in a pipe every line keeps its width."""
+"""On a terminal, no line is wider than the terminal; in a pipe, every line keeps its width."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ one worker over that of four.
     )
 
 
-def test_a_paragraph_is_filled_again():
+def test_a_paragraph_is_wrapped_to_the_new_width():
     text = "a sentence of four words and\nmore of them\n\nanother"
     assert terminal.fitted(text, 20) == "a sentence of four\nwords and more of\nthem\n\nanother"
 
 
-def test_a_table_that_fits_stays_as_it_is():
+def test_a_table_that_fits_is_not_changed():
     assert terminal.fitted(TABLE, 100) == TABLE
 
 

@@ -8,7 +8,7 @@ import subprocess
 import sys
 
 import pytest
-from documents import as_said, blocks, commands, typed, write_files
+from documents import blocks, commands, matches, typed, write_files
 
 from wanbench.harness.api import Run
 
@@ -107,7 +107,7 @@ def test_a_reader_sees_what_the_document_shows(tmp_path, document, lines):
     for line in simulated:
         done = typed(line, tmp_path)
         assert done.returncode == 0, done.stdout
-        assert as_said(done.stdout, line.says), f"$ {line.command}\n{done.stdout}"
+        assert matches(done.stdout, line.output), f"$ {line.command}\n{done.stdout}"
 
 
 def path(folder):

@@ -29,7 +29,7 @@ def refusal(**table) -> str:
     return str(caught.value)
 
 
-def test_a_claim_that_holds():
+def test_a_claim_that_holds_passes():
     assert claims(where={"algorithm": "dts", "rtt": "500ms"}, min=0.9) == [
         Judgement("scalability of dts w4 500ms: at least 0.9", Verdict.UNCHANGED, "is 1")
     ]
@@ -41,7 +41,7 @@ def test_a_claim_that_is_broken_is_a_regression():
     ]
 
 
-def test_a_claim_speaks_of_every_cell_that_fits():
+def test_a_claim_applies_to_every_matching_cell():
     found = claims(where={"algorithm": "dts"}, min=0.9)
     assert [finding.cell for finding in found] == [
         "scalability of dts w4 20ms: at least 0.9",
@@ -49,7 +49,7 @@ def test_a_claim_speaks_of_every_cell_that_fits():
     ]
 
 
-def test_one_algorithm_over_another_on_the_same_network():
+def test_a_claim_compares_two_algorithms_on_the_same_network():
     found = claims("step_time_s", where={"algorithm": "dts"}, over={"algorithm": "ssgd"}, max=0.5)
     assert [(finding.cell, finding.verdict, finding.text) for finding in found] == [
         ("step_time_s of dts w4 20ms over ssgd w4 20ms: at most 0.5", Verdict.REGRESSED, "is 0.75"),
@@ -57,7 +57,7 @@ def test_one_algorithm_over_another_on_the_same_network():
     ]
 
 
-def test_over_one_worker_alone():
+def test_a_claim_compares_with_one_worker_alone():
     (found,) = claims(
         "step_time_s",
         where={"algorithm": "ssgd", "rtt": "20ms"},
@@ -73,33 +73,33 @@ def test_a_metric_is_the_median_of_valid_repetitions():
     assert claims(rows=rows, where={"algorithm": "ssgd"}, min=0.8)[0].text == "is 0.8"
 
 
-def test_a_claim_about_a_cell_that_failed_fails():
+def test_a_claim_about_a_failed_cell_fails():
     rows = [row(status="failed", reason="it broke", scalability=None)]
     assert claims(rows=rows, where={"algorithm": "ssgd"}, min=0.8) == [
         Judgement("scalability of ssgd w4 100ms: at least 0.8", Verdict.FAILED, "ssgd w4 100ms: failed: it broke")
     ]
 
 
-def test_a_metric_that_is_none_is_refused_with_a_near_miss():
+def test_an_unknown_metric_is_refused_and_a_similar_one_suggested():
     assert refusal(metric="scalabilty", where={"algorithm": "dts"}, min=0.9) == (
         "x.toml: gate.require.0.metric: no metric 'scalabilty'; did you mean 'scalability'?"
     )
 
 
-def test_a_claim_about_no_cell_is_refused():
+def test_a_claim_that_matches_no_cell_is_refused():
     assert refusal(where={"algorithm": "dts", "rtt": "1ms"}, min=0.9) == (
         "x.toml: gate.require.0.where: no cell with algorithm = 'dts', rtt = '1ms'; expected one of: dts w4 20ms, dts w4 500ms, "
         "one-worker w1, ssgd w4 20ms, ssgd w4 500ms"
     )
 
 
-def test_a_claim_about_what_a_cell_does_not_have_is_refused():
+def test_a_claim_about_a_metric_that_a_cell_lacks_is_refused():
     assert refusal(metric="accuracy", where={"algorithm": "dts"}, min=0.9) == (
         "x.toml: gate.require.0.metric: dts w4 20ms has no accuracy: it does not apply or was not measured"
     )
 
 
-def test_a_claim_over_no_cell_is_refused():
+def test_a_claim_whose_reference_matches_no_cell_is_refused():
     over = {"algorithm": "sparse"}
     assert refusal(metric="step_time_s", where={"algorithm": "dts", "rtt": "20ms"}, over=over, max=1) == (
         "x.toml: gate.require.0.over: expected one cell with algorithm = 'sparse' for dts w4 20ms, found 0; "

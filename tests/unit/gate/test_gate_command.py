@@ -23,7 +23,7 @@ def spec(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (
             (),
@@ -35,11 +35,11 @@ def spec(tmp_path):
         (("--baseline", "b.json", "--aa"), "wanbench: --baseline and --aa: choose one"),
     ],
 )
-def test_contradictory_options_are_refused_in_one_line(spec, arguments, said):
-    assert refused("check", "t.toml", *arguments) == said
+def test_contradictory_options_are_refused_in_one_line(spec, arguments, message):
+    assert refused("check", "t.toml", *arguments) == message
 
 
-def test_an_unknown_key_of_the_gate_gets_a_near_miss(spec):
+def test_an_unknown_key_of_the_gate_is_answered_with_a_similar_one(spec):
     spec.write_text(SPEC + "\n[gate]\nmax_slowdwn = 0.1\n")
     assert refused("check", "t.toml") == "wanbench: t.toml: gate.max_slowdwn: unknown key; did you mean 'max_slowdown'?"
 
@@ -78,7 +78,7 @@ def test_accepting_a_part_keeps_the_rest(spec):
     assert spec.with_name("b.json").read_bytes() == before
 
 
-def test_requirements_alone_can_be_checked_and_a_broken_one_is_a_regression(spec):
+def test_requirements_are_checked_without_a_baseline_and_a_broken_one_is_a_regression(spec):
     spec.write_text(SPEC + REQUIRE.format(min=0.1))
     assert wanbench("check", "t.toml").exit_code == 0
     spec.write_text(SPEC + REQUIRE.format(min=0.9))
@@ -88,14 +88,14 @@ def test_requirements_alone_can_be_checked_and_a_broken_one_is_a_regression(spec
     assert "scalability of ssgd w2 10ms: at least 0.9  NOT MET" in broken.stdout
 
 
-def test_a_requirement_on_cells_that_only_leaves_out_is_skipped(spec):
+def test_a_requirement_on_cells_excluded_by_only_is_skipped(spec):
     text = SPEC.replace("ssgd = {}", "ssgd = {}\nsparse = { period = 2 }") + REQUIRE.format(min=0.99)
     spec.write_text(text)
     assert wanbench("check", "t.toml").exit_code == 1
     assert wanbench("check", "t.toml", "--only", "algorithm=sparse-p2").exit_code == 0
 
 
-def test_github_gets_annotations_on_stderr_and_the_summary_of_the_step(spec, monkeypatch, tmp_path):
+def test_github_gets_annotations_on_stderr_and_a_step_summary(spec, monkeypatch, tmp_path):
     spec.write_text(SPEC + REQUIRE.format(min=0.9))
     monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(tmp_path / "step.md"))
     result = wanbench("check", "t.toml", "--github")
@@ -157,7 +157,7 @@ def test_results_of_another_experiment_are_refused(spec, tmp_path):
     )
 
 
-def test_an_undecided_check_is_exit_code_5_unless_it_is_allowed_to_pass(spec, tmp_path):
+def test_an_undecided_check_has_exit_code_5_unless_it_is_allowed_to_pass(spec, tmp_path):
     _recorded(tmp_path, "old", 1.0)
     _recorded(tmp_path, "new", 1.0)
     for path in (tmp_path / "new").glob("cells/ssgd*/rep-*/result.json"):

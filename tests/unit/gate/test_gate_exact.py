@@ -1,4 +1,4 @@
-"""Exact values against a baseline: every change is named."""
+"""Exact values against a baseline: every change is reported."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def judged(before, after, **bands) -> Judgement:
     return finding
 
 
-def test_nothing_changed():
+def test_equal_rows_are_unchanged():
     assert judged(row(), row()) == Judgement("ssgd w4 100ms", Verdict.UNCHANGED)
 
 
@@ -37,11 +37,11 @@ def test_nothing_changed():
         ({"step_time_s": 0.4, "messages_sent": 21}, "step_time_s 0.5 -> 0.4 (-20 %), messages_sent 20 -> 21 (+5 %)"),
     ],
 )
-def test_anything_that_got_worse_is_a_regression_with_its_size(changed, text):
+def test_every_worse_value_is_a_regression_with_its_size(changed, text):
     assert judged(row(), row(**changed)) == Judgement("ssgd w4 100ms", Verdict.REGRESSED, text)
 
 
-def test_an_improvement_is_named_and_not_a_failure():
+def test_an_improvement_is_reported_and_not_a_failure():
     finding = judged(row(), row(step_time_s=0.4, scalability=0.75, messages_sent=10))
     assert (finding.verdict, finding.text) == (
         Verdict.IMPROVED,
@@ -55,14 +55,14 @@ def test_the_tolerance_is_relative_and_zero_by_default():
     assert judged(row(), slower, tolerance=1e-6).verdict is Verdict.UNCHANGED
 
 
-def test_values_that_depend_on_rounding_have_their_own_band():
+def test_values_that_depend_on_rounding_have_their_own_tolerance():
     learned = row(final_loss=0.50, accuracy=0.9)
     assert judged(learned, row(final_loss=0.54, accuracy=0.9)).verdict is Verdict.UNCHANGED
     finding = judged(learned, row(final_loss=0.60, accuracy=0.9, step_time_s=0.1))
     assert finding == Judgement("ssgd w4 100ms", Verdict.FAILED, "final_loss 0.5 -> 0.6 (+20 %), outside ±10 %")
 
 
-def test_a_loss_that_is_no_number_fails_whatever_the_time_says():
+def test_a_loss_that_is_not_a_number_fails_at_any_step_time():
     assert judged(row(final_loss=0.5), row(final_loss=float("nan"), step_time_s=0.1)) == Judgement(
         "ssgd w4 100ms", Verdict.FAILED, "final_loss is nan"
     )
@@ -73,7 +73,7 @@ def test_a_cell_that_failed_fails():
     assert judged(row(), broken) == Judgement("ssgd w4 100ms", Verdict.FAILED, "failed: worker 1: it broke")
 
 
-def test_cells_that_one_side_alone_has():
+def test_cells_of_only_one_side_are_reported():
     both = compare(entries([row("ssgd"), row("dts")]), [row("ssgd"), row("sparse")], GateTable())
     assert {finding.cell: (finding.verdict, finding.text) for finding in both} == {
         "ssgd w4 100ms": (Verdict.UNCHANGED, ""),
@@ -87,18 +87,18 @@ def test_another_window_is_another_measurement():
     assert judged(row(), row(steps=40)).verdict is Verdict.NOT_COMPARABLE
 
 
-def test_measured_times_are_not_exact_but_what_was_counted_is():
+def test_measured_times_are_not_exact_but_counts_are():
     before, slower = row(testbed="netns"), row(testbed="netns", step_time_s=0.9, scalability=0.3)
     assert judged(before, slower).verdict is Verdict.UNCHANGED
     assert judged(before, row(testbed="netns", messages_sent=21)).verdict is Verdict.REGRESSED
 
 
-def test_one_worker_cells_of_a_sweep_over_testbeds_have_names_of_their_own():
+def test_one_worker_cells_of_a_sweep_over_testbeds_have_separate_names():
     rows = [alone(), alone(testbed="netns", cell_key="other"), row()]
     assert list(by_name(rows)) == ["one-worker w1 (netns w)", "one-worker w1 (virtual w)", "ssgd w4 100ms"]
 
 
-def test_a_baseline_is_sorted_one_line_a_cell_and_reads_back_equal(tmp_path):
+def test_a_baseline_is_sorted_with_one_line_per_cell_and_reads_back_equal(tmp_path):
     path = tmp_path / "new" / "b.json"
     cells = entries([row("ssgd", step_time_s=0.1 + 0.2), row("dts")])
     baseline.write(path, "mine", cells)
@@ -111,12 +111,12 @@ def test_a_baseline_is_sorted_one_line_a_cell_and_reads_back_equal(tmp_path):
     assert path.read_text() == text
 
 
-def test_there_may_be_no_baseline_yet(tmp_path):
+def test_a_missing_baseline_is_read_as_none(tmp_path):
     assert baseline.read(tmp_path / "none.json") is None
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("{", "Expecting property name"),
         ("[]", "expected schema 1, got 'list'"),
@@ -124,10 +124,10 @@ def test_there_may_be_no_baseline_yet(tmp_path):
         ('{"schema": 1, "cells": {"a": {}}}', "expected cells, each with its testbed; write them with `--accept`"),
     ],
 )
-def test_a_file_that_is_no_baseline_is_refused(tmp_path, text, said):
+def test_a_file_that_is_not_a_baseline_is_refused(tmp_path, text, message):
     path = tmp_path / "b.json"
     path.write_text(text)
     with pytest.raises(SpecError) as caught:
         baseline.read(path)
     assert str(caught.value).startswith(f"{path}: not a baseline: ")
-    assert said in str(caught.value)
+    assert message in str(caught.value)

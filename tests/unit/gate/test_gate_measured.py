@@ -18,7 +18,7 @@ UNKNOWN = HostNoise(Path("noise.json"), {})
 
 
 def side(algorithm="ssgd", factor=1.0, rounds=5, seed=0, testbed="netns", **fields):
-    """Repetitions of a cell that vary by 0.5 %."""
+    """Return repetitions of a cell that vary by 0.5 %."""
     times = 0.5 * factor * np.exp(np.random.default_rng(seed).normal(0, 0.005, rounds))
     return [row(algorithm, rep, testbed=testbed, step_time_s=float(time), **fields) for rep, time in enumerate(times)]
 
@@ -51,7 +51,7 @@ def test_every_cell_gets_its_verdict_and_its_numbers():
     assert together.verdict is Verdict.UNCHANGED
 
 
-def test_all_cells_a_little_slower_are_seen_together():
+def test_a_small_slowdown_of_all_cells_is_found_jointly():
     names = [f"a{i}" for i in range(20)]
     base = [r for i, name in enumerate(names) for r in side(name, seed=i)]
     head = [r for i, name in enumerate(names) for r in side(name, 1.02, seed=100 + i)]
@@ -72,31 +72,31 @@ def test_the_margin_grows_with_the_measured_noise():
     assert together.verdict is Verdict.UNCHANGED
 
 
-def test_what_is_undecided_after_the_first_look_is_measured_further():
+def test_cells_undecided_after_the_first_look_get_more_rounds():
     rng = np.random.default_rng(3)
     base = [*side("sure"), *[row("unsure", r, testbed="netns", step_time_s=0.5) for r in range(5)]]
     wild = [row("unsure", r, testbed="netns", step_time_s=0.5 * float(np.exp(x))) for r, x in
             enumerate(rng.normal(0.01, 0.2, 5))]  # fmt: skip
     sides = Sides(base, [*side("sure", seed=1), *wild], GateTable())
-    noise = HostNoise(Path("n"), {ALL_CELLS: 0.5})  # so that all cells together are not a reason
+    noise = HostNoise(Path("n"), {ALL_CELLS: 0.5})  # so the joint test of all cells is no reason to measure further
     assert further(sides, LIMITS, 2, noise) == ["unsure w4 100ms"]
     assert judged(base, [*side("sure", seed=1), *wild], noise)[0]["unsure"].verdict is Verdict.INCONCLUSIVE
 
 
-def test_what_regressed_at_the_first_look_stays_regressed():
+def test_a_cell_that_regressed_at_the_first_look_stays_regressed():
     sides = Sides(side(), side(seed=1), GateTable())
     found, _ = findings(sides, LIMITS, 2, UNKNOWN, ["ssgd w4 100ms"])
     assert found[0].verdict is Verdict.REGRESSED
 
 
-def test_messages_are_exact_where_times_vary():
+def test_message_counts_are_exact_even_if_times_vary():
     base, head = side(), side(seed=1)
     for one in head:
         one["messages_sent"] = 40
     assert verdict(base, head) == (Verdict.REGRESSED, "messages_sent 20 -> 40 (+100 %)")
 
 
-def test_correctness_goes_before_time():
+def test_correctness_is_judged_before_time():
     faster = side(factor=0.5, seed=1, final_loss=0.9)
     assert verdict(side(final_loss=0.5), faster) == (
         Verdict.FAILED,
@@ -104,7 +104,7 @@ def test_correctness_goes_before_time():
     )
 
 
-def test_a_repetition_of_head_that_is_not_faithful_fails_its_cell():
+def test_an_invalid_repetition_of_head_fails_its_cell():
     head = [*side(rounds=4, seed=1), row(rep=4, testbed="netns", status="invalid", reason="packets were late")]
     assert verdict(side(), head) == (Verdict.FAILED, "head, rep 4: invalid: packets were late")
 
@@ -135,13 +135,13 @@ def test_simulated_cells_are_judged_exactly():
     )
 
 
-def test_cells_of_one_side_alone():
+def test_cells_of_only_one_side_are_reported():
     found, _ = judged([*side("ssgd"), *side("gone")], [*side("ssgd", seed=1), *side("new")])
     assert found["gone"] == Judgement("gone w4 100ms", Verdict.NOT_COMPARABLE, "only in the base")
     assert found["new"] == Judgement("new w4 100ms", Verdict.NEW, "only in the head")
 
 
-def test_repetitions_are_paired_by_their_number():
+def test_repetitions_are_paired_by_number():
     """A host that doubles its speed after two rounds changes nothing."""
     base, head = side(), side(seed=1)
     for one in (*base[2:], *head[2:]):

@@ -45,7 +45,7 @@ def report(*verdicts: Verdict) -> Report:
         ((Verdict.IMPROVED, Verdict.NOT_COMPARABLE), 5),
     ],
 )
-def test_the_exit_code_is_that_of_the_worst_verdict(verdicts, code):
+def test_the_exit_code_follows_the_worst_verdict(verdicts, code):
     assert report(*verdicts).exit_code() == code
     assert report(*verdicts).exit_code(undecided=0) == (0 if code == 5 else code)
 
@@ -55,7 +55,7 @@ def test_a_broken_requirement_is_a_regression():
     assert broken.exit_code() == 1
 
 
-def test_the_text_shows_noise_beside_every_change_and_the_worst_first():
+def test_the_text_shows_the_noise_of_every_change_and_the_worst_cell_first():
     assert as_text(REPORT) == (
         "wan-gate: head against base\n"
         "\n"
@@ -78,7 +78,7 @@ def test_the_text_shows_noise_beside_every_change_and_the_worst_first():
     )
 
 
-def test_the_summary_begins_with_the_verdicts_and_escapes_what_markdown_would_read():
+def test_the_summary_begins_with_the_verdicts_and_escapes_markdown():
     text = summary.as_markdown(REPORT)
     assert text.splitlines()[:3] == [
         "### wanbench check: wan-gate",
@@ -91,16 +91,16 @@ def test_the_summary_begins_with_the_verdicts_and_escapes_what_markdown_would_re
 
 
 @pytest.mark.parametrize("limit", [400, 700, 2000])
-def test_a_summary_that_is_too_long_loses_its_last_lines_and_says_how_many(limit):
+def test_a_summary_that_is_too_long_is_cut_and_shows_how_many_lines_are_missing(limit):
     many = report(*[Verdict.REGRESSED] * 500)
     text = summary.as_markdown(many, limit)
     assert len(text.encode()) <= limit
     assert "**500 regressed.**" in text
     shown = text.count("REGRESSED")
-    assert f"{501 - shown} more lines" in text  # with the empty one that ends the table
+    assert f"{501 - shown} more lines" in text  # including the empty line that ends the table
 
 
-def test_summaries_of_one_step_add_up_to_what_github_takes(tmp_path):
+def test_the_summaries_of_one_step_together_fit_githubs_limit(tmp_path):
     path = tmp_path / "summary.md"
     path.write_text("x" * (summary.GITHUB_LIMIT_BYTES - 500))
     summary.append(path, report(*[Verdict.REGRESSED] * 500))
@@ -143,26 +143,26 @@ def test_junit_has_a_case_for_every_cell_and_requirement(tmp_path):
     assert "<system-out>met: is 0.99</system-out>" in junit.as_junit(REPORT)
 
 
-def test_junit_survives_what_xml_cannot_hold():
+def test_junit_replaces_characters_that_xml_cannot_hold():
     text = junit.as_junit(Report("e", "b", cells=(Judgement("c", Verdict.FAILED, "a\x1b[31mb"),)))
     assert ElementTree.fromstring(text)[0][0].get("message") == "failed: a?[31mb"
 
 
-def test_json_has_everything():
+def test_json_holds_the_whole_report():
     data = json.loads(json.dumps(REPORT.to_json(4)))
     assert (data["exit_code"], data["counts"]["regressed"]) == (4, 2)
     assert data["cells"][1]["timing"]["change"] == 0.209
     assert data["requirements"][0]["verdict"] == "regressed"
 
 
-def test_what_cannot_be_written_is_one_line(tmp_path):
+def test_an_unwritable_output_is_reported_in_one_line(tmp_path):
     (tmp_path / "file").write_text("")
     for write in (junit.write, summary.append):
         with pytest.raises(HostError, match="cannot write"):
             write(tmp_path / "file" / "x", REPORT)
 
 
-def test_the_noise_of_a_host_is_kept_by_experiment_and_testbed_and_not_used_on_another_machine(tmp_path, monkeypatch):
+def test_noise_is_stored_by_experiment_and_testbed_and_not_used_on_another_machine(tmp_path, monkeypatch):
     path = tmp_path / "state" / "noise.json"
     assert noise.read(path, "a", "netns").remark == (
         f"the noise of this host is not known; measure it with `wanbench check a --aa` ({path})"
@@ -184,7 +184,7 @@ def test_the_noise_of_a_host_is_kept_by_experiment_and_testbed_and_not_used_on_a
     assert noise.read(path, "b", "netns").cells == {}
 
 
-def test_the_noise_is_where_the_users_state_is(monkeypatch, tmp_path):
+def test_the_noise_is_stored_in_the_users_state_folder(monkeypatch, tmp_path):
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     assert noise.default_path() == tmp_path / "wanbench" / "noise.json"
     monkeypatch.delenv("XDG_STATE_HOME")

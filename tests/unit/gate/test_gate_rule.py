@@ -1,4 +1,4 @@
-"""The decision rule on simulated step times: what the gate can see, and how often it is wrong."""
+"""The decision rule on simulated step times: which changes it detects, and how often it is wrong."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ CELLS, SIGMA, DRIFT, MARGIN, ALPHA = 44, 0.03, 0.04, 0.05, 0.05
 
 
 def log_ratios(random, trials, effect=0.0):
-    """Log-ratios of base and head by turns, 3 % noise, on a host that drifts by 4 %; (trials, cells, rounds).
+    """Return log-ratios of base and head, measured alternately with 3 % noise; shape (trials, cells, rounds).
 
-    The host is another one each round, by 4 %, and slows down by 4 % over the rounds besides.
+    The host's speed varies by 4 % between rounds, and falls by a further 4 % over all rounds.
     """
     rounds = LOOKS[-1]
     places = np.array([[0, 1] if r % 2 == 0 else [1, 0] for r in range(rounds)]) + 2 * np.arange(rounds)[:, None]
-    trend = DRIFT * places / (2 * rounds - 1)  # (rounds, sides), by the place in time
+    trend = DRIFT * places / (2 * rounds - 1)  # (rounds, sides), in the order of measurement
     session = random.normal(0, DRIFT, (trials, 1, rounds, 1))
     times = random.normal(0, SIGMA, (trials, CELLS, rounds, 2)) + trend + session
     return times[..., 1] - times[..., 0] + np.log1p(np.asarray(effect))[..., None]
 
 
 def judged(d, margins=MARGIN):
-    """What two looks say: which cells have regressed, whether all of them are slower, and which remain undecided."""
+    """Return the result of two looks: regressed cells, whether all cells together are slower, and undecided cells."""
     first = d[..., : LOOKS[0]]
     further = to_measure_further(first, margins, ALPHA / 2)
     early = decide(first, margins, ALPHA / 2)
@@ -68,17 +68,17 @@ def test_all_cells_two_per_cent_slower_are_caught_together(random):
     assert regressed.any(axis=1).mean() < 0.01
 
 
-def test_all_cells_slower_by_exactly_what_counts_are_called_so_one_build_in_twenty_at_most(random):
+def test_a_slowdown_of_all_cells_at_the_limit_is_reported_in_at_most_one_build_in_twenty(random):
     _, slower, _ = judged(log_ratios(random, 2000, np.full(CELLS, OVERALL)))
     assert slower.mean() <= ALPHA + 3 * np.sqrt(ALPHA * (1 - ALPHA) / 2000)
 
 
-def test_slowdowns_of_exactly_the_margin_are_called_so_one_build_in_twenty_at_most(random):
+def test_slowdowns_of_exactly_the_margin_are_reported_in_at_most_one_build_in_twenty(random):
     regressed, _, _ = judged(log_ratios(random, 2000, np.full(CELLS, MARGIN)))
     assert regressed.any(axis=1).mean() <= ALPHA + 3 * np.sqrt(ALPHA * (1 - ALPHA) / 2000)
 
 
-def test_with_the_noise_of_ten_measured_rounds_the_gate_sees_almost_as_much(random):
+def test_with_the_noise_of_ten_measured_rounds_the_gate_detects_almost_as_much(random):
     """The margin follows from an A/A run of the same host, as `check --aa` records it."""
     measured = noise(log_ratios(random, 1000))
     effect = np.zeros(CELLS)
@@ -89,17 +89,17 @@ def test_with_the_noise_of_ten_measured_rounds_the_gate_sees_almost_as_much(rand
     assert not np.delete(regressed, 7, axis=1).any()
 
 
-def test_noise_is_the_size_of_the_mean_change_that_a_first_look_sees_of_equal_sides(random):
+def test_noise_is_the_mean_change_that_a_first_look_finds_between_equal_sides(random):
     d = random.normal(0, 0.04, (500, 1, LOOKS[-1]))
     seen = d[..., : LOOKS[0]].mean(axis=-1)
     assert float(noise(d).mean()) == pytest.approx(float(seen.std()), rel=0.1)
 
 
-def test_a_bias_of_the_second_place_is_noise():
+def test_a_bias_towards_the_side_measured_second_is_noise():
     assert noise(np.full((1, 10), 0.05))[0] == pytest.approx(0.05 / np.sqrt(5))
 
 
-def test_the_margin_is_the_users_limit_or_twice_the_noise():
+def test_the_margin_is_the_larger_of_the_users_limit_and_twice_the_noise():
     assert margin(0.05, None) == 0.05
     assert margin(0.05, np.array([0.01, 0.04])) == pytest.approx([0.05, 0.08])
 
@@ -123,7 +123,7 @@ def test_a_round_without_a_pair_is_left_out(random):
     assert overall(holed, ALPHA).mean == pytest.approx(float(d.mean()))
 
 
-def test_one_pair_or_none_decides_nothing():
+def test_fewer_than_two_pairs_decide_nothing():
     d = np.array([[0.5, np.nan], [np.nan, np.nan]])
     assert decide(d, MARGIN, ALPHA).undecided.all()
 
@@ -145,7 +145,7 @@ def _holm_by_the_book(p, alpha):
     return rejected
 
 
-def test_holm_is_holms_step_down(random):
+def test_holm_equals_the_textbook_step_down(random):
     p = random.uniform(0, 0.05, (50, 6))
     expected = [_holm_by_the_book(list(row), ALPHA) for row in p]
     assert holm(p, ALPHA).tolist() == expected

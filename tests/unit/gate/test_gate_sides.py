@@ -20,7 +20,7 @@ def git(folder, *arguments) -> str:
 
 @pytest.fixture
 def repository(tmp_path, monkeypatch):
-    """Two commits of one file; the working folder is a folder below its top, on a detached head."""
+    """Make a repository with two commits of one file; the working folder is a subfolder, on a detached head."""
     top = tmp_path / "repository"
     (top / "below").mkdir(parents=True)
     git(top, "init", "--quiet", "--initial-branch", "main")
@@ -37,7 +37,7 @@ def everything(folder) -> dict[str, bytes]:
     return {str(path): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
 
 
-def test_a_revision_is_checked_out_beside_the_repository_and_taken_away(repository, tmp_path):
+def test_a_revision_is_checked_out_beside_the_repository_and_removed(repository, tmp_path):
     before = everything(repository)
     with opened("base", "HEAD~1", (), tmp_path / "scratch") as side:
         assert side.folder == tmp_path / "scratch" / "base" / "below"
@@ -50,7 +50,7 @@ def test_a_revision_is_checked_out_beside_the_repository_and_taken_away(reposito
     assert everything(repository) == before
 
 
-def test_a_shallow_clone_serves_what_it_has_and_says_what_to_fetch(repository, tmp_path, monkeypatch):
+def test_a_shallow_clone_provides_its_revisions_and_explains_what_to_fetch(repository, tmp_path, monkeypatch):
     clone = tmp_path / "clone"
     git(tmp_path, "clone", "--quiet", "--depth", "1", "--branch", "main", f"file://{repository}", str(clone))
     monkeypatch.chdir(clone)
@@ -63,14 +63,14 @@ def test_a_shallow_clone_serves_what_it_has_and_says_what_to_fetch(repository, t
     )
 
 
-def test_set_up_runs_in_the_checkout_and_may_make_its_environment(repository, tmp_path, capfd):
+def test_set_up_runs_in_the_checkout_and_can_create_its_environment(repository, tmp_path, capfd):
     setup = ["mkdir -p .venv/bin", "cp below/file .venv/bin/python; echo done"]
     with opened("head", "HEAD", setup, tmp_path) as side:
         assert side.python == str(tmp_path / "head" / ".venv" / "bin" / "python")
     assert capfd.readouterr() == ("", f"head: {setup[0]}\nhead: {setup[1]}\ndone\n")
 
 
-def test_set_up_that_fails_says_which_and_how(repository, tmp_path):
+def test_a_failed_set_up_is_reported_with_its_command_and_status(repository, tmp_path):
     with pytest.raises(HostError) as caught, opened("base", "HEAD", ["true", "exit 7"], tmp_path):
         pass
     assert str(caught.value) == "--base HEAD: gate.setup: `exit 7` ended with status 7"
@@ -87,7 +87,7 @@ def test_wanbench_itself_is_run_by_its_own_code(repository, tmp_path):
         assert side.path == (str(tmp_path / "base"),)
 
 
-def test_a_revision_that_is_none(repository, tmp_path):
+def test_an_unknown_revision_is_refused(repository, tmp_path):
     with pytest.raises(SpecError) as caught, opened("base", "mian", (), tmp_path):
         pass
     assert str(caught.value) == (
@@ -95,7 +95,7 @@ def test_a_revision_that_is_none(repository, tmp_path):
     )
 
 
-def test_a_revision_outside_of_a_repository(tmp_path, monkeypatch):
+def test_a_revision_outside_a_repository_is_refused(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path.parent))
     with pytest.raises(SpecError) as caught, opened("base", "main", (), tmp_path):
@@ -105,20 +105,20 @@ def test_a_revision_outside_of_a_repository(tmp_path, monkeypatch):
     )
 
 
-def test_without_git_there_is_no_revision(tmp_path, monkeypatch):
+def test_a_revision_without_git_is_refused(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(NoBase) as caught, opened("base", "main", (), tmp_path):
         pass
     assert str(caught.value) == "--base main: not a run folder, and finding a revision needs git; install it"
 
 
-def test_an_image_is_a_side(tmp_path):
+def test_an_image_can_be_a_side(tmp_path):
     with opened("head", "image:mine:2", (), tmp_path) as side:
         assert side.title == "image:mine:2"
         assert side.assignments == ("run.testbed=docker", "containers.image=mine:2")
 
 
-def test_the_working_folder_is_never_a_run_folder(tmp_path, monkeypatch):
+def test_the_working_folder_is_not_taken_for_a_run_folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "manifest.json").write_text("{}")
     assert recorded("head", ".", tmp_path) is None
@@ -127,14 +127,14 @@ def test_the_working_folder_is_never_a_run_folder(tmp_path, monkeypatch):
         assert side.title == sides.WORKING
 
 
-def test_sides_take_turns_in_going_first(tmp_path):
+def test_sides_are_measured_first_alternately(tmp_path):
     order = RunRequest(tmp_path / "s.toml", "s", (), ())
     base, head = (Measurement(sides.Side(role, role), order, tmp_path / role) for role in ("base", "head"))
     assert "".join(side.side.role[0] for _, side in turns(0, 4, base, head)) == "bhhbbhhb"
     assert [index for index, _ in turns(5, 7, base, head)] == [5, 5, 6, 6]
 
 
-def test_what_is_left_out_is_told_in_toml():
+def test_excluded_cells_are_written_as_toml():
     import tomllib
 
     rules = [{"algorithm": "ssgd", "rtt": "1ms", "workers": 4, "run.seed": 1.5}, {"network.place": {"a b": 2}}]
@@ -144,7 +144,7 @@ def test_what_is_left_out_is_told_in_toml():
 
 
 @pytest.mark.parametrize(
-    ("status", "error", "said"),
+    ("status", "error", "message"),
     [
         (2, CannotRun, "no such key"),
         (3, HostError, "base (main (abc)): no such key"),
@@ -152,8 +152,8 @@ def test_what_is_left_out_is_told_in_toml():
         (130, Interrupted, "interrupted; nothing was judged"),
     ],
 )
-def test_a_side_that_cannot_be_measured_says_why(tmp_path, status, error, said):
-    """What is run is any program here: only its status and its last line count."""
+def test_a_side_that_cannot_be_measured_is_reported_with_the_reason(tmp_path, status, error, message):
+    """Run a stand-in program: only its exit status and its last line matter."""
     program = tmp_path / "python"
     program.write_text(f"#!/bin/sh\necho something else >&2; echo 'wanbench: no such key' >&2; exit {status}\n")
     program.chmod(0o755)
@@ -161,4 +161,4 @@ def test_a_side_that_cannot_be_measured_says_why(tmp_path, status, error, said):
     measurement = Measurement(side, RunRequest(tmp_path / "s.toml", "s", (), ()), tmp_path)
     with pytest.raises(error) as caught:
         measurement.measure(1, ())
-    assert str(caught.value) == said
+    assert str(caught.value) == message

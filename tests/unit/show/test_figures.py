@@ -46,14 +46,14 @@ def only(rows, algorithm):
     return [row for row in rows if row["algorithm"] in {"one-worker", algorithm}]
 
 
-def test_the_headline_algorithms_look_different_from_each_other():
+def test_the_main_algorithms_look_different_from_each_other():
     looks = styles(LABELS)
     assert len(set(looks.values())) == len(looks)
-    # Without colour: shape, fill and dashes still tell them apart.
+    # Without colour, shape, fill and dashes still distinguish them.
     assert len({(look.marker, look.fill, str(look.dashes)) for look in looks.values()}) == len(looks)
 
 
-def test_a_family_keeps_its_colour_and_an_algorithm_its_look_in_every_run():
+def test_families_keep_their_colour_and_algorithms_their_look_in_every_run():
     alone = styles([("dts-d20-p4", "dts", {"delay": 20, "period": 4})])
     assert alone["dts-d20-p4"] == styles(LABELS)["dts-d20-p4"]
     assert styles(LABELS)["dts-d4-p4"].colour == alone["dts-d20-p4"].colour
@@ -64,7 +64,7 @@ def test_algorithms_of_one_family_and_size_still_differ():
     assert len(set(looks.values())) == 3
 
 
-def test_families_can_be_told_apart_in_colour_and_in_grey():
+def test_families_can_be_distinguished_in_colour_and_in_grey():
     families = [(kind, kind, {}) for kind in FAMILIES]
     looks = styles(families)
     assert len({str(look.marker) for look in looks.values()}) == len(families)
@@ -73,17 +73,17 @@ def test_families_can_be_told_apart_in_colour_and_in_grey():
         assert np.abs(np.array(to_rgb(look.colour)) - white).max() > 0.25, kind
 
 
-def test_all_algorithms_in_two_sizes_fit_one_figure_without_two_that_look_alike():
+def test_all_algorithms_in_two_sizes_look_different_in_one_figure():
     looks = styles([(f"{kind}-{size}", kind, {"period": size}) for kind in list(FAMILIES)[1:] for size in (4, 20)])
     assert len(set(looks.values())) == len(looks) == 2 * (len(FAMILIES) - 1)
 
 
-def test_a_users_own_kind_has_a_look():
+def test_a_users_algorithm_has_a_look():
     looks = styles([("mine", "my_pkg.sync:Mine", {"strength": 0.5}), *LABELS])
     assert len(set(looks.values())) == len(LABELS) + 1
 
 
-def test_curves_pass_through_the_medians_and_bars_span_the_repeats(sweep):
+def test_curves_pass_through_the_medians_and_bars_span_the_repetitions(sweep):
     figure = scalability_by_rtt(sweep, "latency-sweep")
     (axes,) = figure.axes
     medians = [sweep.lines[("ssgd", rtt_ms)]["scalability"] for rtt_ms in sweep.columns]
@@ -91,7 +91,7 @@ def test_curves_pass_through_the_medians_and_bars_span_the_repeats(sweep):
     assert len([each for each in axes.containers if isinstance(each, ErrorbarContainer)]) == 7
 
 
-def test_one_repeat_has_no_error_bars():
+def test_a_single_repetition_has_no_error_bars():
     (pivot,) = pivots(frame(synthetic_rows.latency_sweep(reps=1)))
     (axes,) = scalability_by_rtt(pivot, "latency-sweep").axes
     assert not [each for each in axes.containers if isinstance(each, ErrorbarContainer)]
@@ -147,7 +147,7 @@ def test_bars_are_as_long_as_the_medians(profile_sweep):
     assert lengths == {round(line["scalability"], 9) for line in profile_sweep.lines.values()}
 
 
-def test_a_bar_without_a_number_says_why():
+def test_a_bar_without_a_number_shows_the_reason():
     rows = synthetic_rows.world4(reps=1)
     rows = [row for row in rows if (row["algorithm"], row["workers"]) != ("ssgd", 4)]
     for row in rows:
@@ -197,7 +197,7 @@ def test_no_text_overlaps_or_is_cut_in_figures_of_recorded_evidence(run, width_i
         assert_nothing_overlaps(drawing.draw(width_in))
 
 
-def test_both_collectives_of_a_run_are_drawn_apart(tmp_path):
+def test_both_collectives_of_a_run_are_drawn_separately(tmp_path):
     rows = synthetic_rows.latency_sweep(reps=1) + synthetic_rows.latency_sweep(reps=1, collective="gloo")
     paths = draw_all(only(rows, "ssgd"), "latency-sweep", tmp_path, ["png"])
     assert [path.name for path in paths] == [
@@ -254,15 +254,15 @@ def test_pdf_fonts_are_embedded_as_truetype(sweep, tmp_path):
     assert b"CreationDate" not in content
 
 
-def test_notes_sit_on_their_points_and_draw_nothing_elsewhere(sweep, tmp_path):
+def test_notes_are_on_their_points_and_change_nothing_else(sweep, tmp_path):
     figure = scalability_by_rtt(sweep, "r")
     text = inline_svg(figure, "f0", "a figure")
     hits = re.findall(
         r'<circle class="hit" cx="([\d.]+)" cy="([\d.]+)"[^>]*aria-label="ssgd, RTT 100 ms: ([^"]*)"', text
     )
-    ((left, top, said),) = hits
+    ((left, top, note),) = hits
     line = sweep.lines["ssgd", 100.0]
-    assert said == f"scalability {line['scalability']:.3f}, law {line['predicted_scalability']:.3f}"
+    assert note == f"scalability {line['scalability']:.3f}, law {line['predicted_scalability']:.3f}"
     (axes,) = figure.axes
     x, y = axes.transData.transform((100.0, line["scalability"])) * 72 / figure.dpi
     assert (float(left), float(top)) == pytest.approx((x, figure.get_figheight() * 72 - y), abs=0.1)
@@ -301,7 +301,7 @@ def test_drawing_does_not_touch_pyplot():
     assert done.stdout == "False\n"
 
 
-def test_every_algorithm_that_comes_along_has_a_look_of_its_own():
+def test_every_built_in_algorithm_has_its_own_look():
     from wanbench.harness.analysis.order import KINDS
     from wanbench.harness.show.figures.style import FAMILIES
     from wanbench.workloads.algorithms import registry

@@ -1,4 +1,4 @@
-"""Names beside curves and points, and titles that state a finding: computed from what is drawn."""
+"""Names beside curves and points, and titles that state a finding, are computed from the data drawn."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from wanbench.harness.show.figures.finding import percent, speed, waiting
 from wanbench.harness.show.figures.names import human
 
 
-def test_labels_keep_their_place_if_there_is_room_and_never_overlap():
+def test_labels_stay_in_place_if_there_is_room_and_never_overlap():
     assert spread([0.5, 1.5], [0.2, 0.2], 2.0) == pytest.approx([0.5, 1.5])
     assert spread([1.0, 1.0, 1.0], [0.2, 0.2, 0.2], 2.0) == pytest.approx([0.8, 1.0, 1.2])
     assert spread([1.95, 2.0], [0.2, 0.2], 2.0) == pytest.approx([1.7, 1.9])
@@ -46,11 +46,11 @@ def test_a_title_states_what_is_drawn():
 @pytest.mark.parametrize(
     ("share", "text"), [(0.364, "36 %"), (0.008, "0.8 %"), (0.0, "0 %"), (0.996, "100 %"), (math.nan, "-")]
 )
-def test_a_share_has_as_many_digits_as_it_needs(share, text):
+def test_a_share_has_enough_digits(share, text):
     assert percent(share) == text
 
 
-def test_a_compressed_algorithm_has_a_name_that_explains_it():
+def test_a_compressed_algorithm_has_an_explicit_name():
     topk = {"delay": 20, "period": 20, "compression": {"kind": "topk", "ratio": 0.01}}
     assert human("topk-d20-p20-topk", "dts", topk) == "dts-d20-p20 + top-k 1 %"
     assert human("olco3-s4-p4-signsgd", "olco3", {"staleness": 4, "period": 4, "compression": "signsgd"}) == (

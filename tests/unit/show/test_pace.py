@@ -1,4 +1,4 @@
-"""Step time against time: what changed is named where there is room, and never over another name."""
+"""Step time against time: changes are labelled where there is room, and labels never overlap."""
 
 import pandas as pd
 import pytest

@@ -1,4 +1,4 @@
-"""Figure sets of papers: drawn from recordings and nothing else, and what differs is named."""
+"""Figure sets of papers are drawn only from recordings, and every difference is reported."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ run = { testbed = "virtual", repeats = 2 }
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
-    """Simulated; half a second."""
+    """Return a simulated run; it takes half a second."""
     from wanbench.harness.api import run
     from wanbench.harness.spec.experiment import Spec
 
@@ -70,7 +70,7 @@ def run(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def drawn(run, tmp_path_factory):
-    """The recording of a run, and one paper with its figures."""
+    """Record a run and draw the figures of one paper."""
     reference = tmp_path_factory.mktemp("reference")
     record(run.folder, reference / "t", {TRACE, NETWORK, CURVE})
     drawing.draw_paper(papers.parse("p", SET), reference, reference / "p")
@@ -79,7 +79,7 @@ def drawn(run, tmp_path_factory):
 
 @pytest.fixture
 def reference(drawn, tmp_path, monkeypatch):
-    """results/reference/ with the same, to be changed."""
+    """Return a copy of results/reference that the test can change."""
     monkeypatch.setattr(papers, "load", lambda name: papers.parse("p", SET))
     monkeypatch.setattr(papers, "names", lambda: ["p"])
     return Path(shutil.copytree(drawn, tmp_path / "results" / "reference"))
@@ -90,7 +90,7 @@ def check():
     return result.exit_code, result.stdout.splitlines()
 
 
-def test_record_measures_keeps_and_draws(tmp_path, monkeypatch):
+def test_record_measures_stores_and_draws(tmp_path, monkeypatch):
     from wanbench.harness.spec.experiment import Spec
 
     monkeypatch.setattr(papers, "load", lambda name: papers.parse("p", SET))
@@ -104,7 +104,7 @@ def test_record_measures_keeps_and_draws(tmp_path, monkeypatch):
     assert refused("record", "p", "--only", "u") == "wanbench: --only u: not an experiment of p; expected one of t"
 
 
-def test_a_run_with_a_result_cut_short_is_not_recorded(run, tmp_path):
+def test_a_run_with_a_truncated_result_is_not_recorded(run, tmp_path):
     copy = RunFolder(shutil.copytree(run.path, tmp_path / "t"))
     broken = next(copy.path.glob("cells/ssgd*/rep-0/result.json"))
     broken.write_text("{")
@@ -113,7 +113,7 @@ def test_a_run_with_a_result_cut_short_is_not_recorded(run, tmp_path):
     assert not (tmp_path / "recorded").exists()
 
 
-def test_a_recording_says_what_the_run_says(run, reference):
+def test_a_recording_holds_the_values_of_the_run(run, reference):
     recorded = RunFolder(reference / "t")
     order = lambda row: (row["cell"], row["rep"])  # noqa: E731
     assert sorted(recorded.rows(), key=order) == sorted([{**row, "run": "t"} for row in run.rows()], key=order)
@@ -134,32 +134,32 @@ def test_figures_are_drawn_in_three_formats_and_tables_as_text(reference):
     assert "| algorithm | scalability, RTT (ms) 10.0 |" in (reference / "p" / "numbers.md").read_text()
 
 
-def test_drawn_again_nothing_differs(reference):
+def test_drawing_again_changes_nothing(reference):
     assert check() == (0, [])
 
 
-def test_a_lost_repetition_names_the_figures_that_lost_it(reference):
+def test_a_missing_repetition_is_reported_for_every_figure_that_shows_it(reference):
     rows = (reference / "t" / "rows.jsonl").read_text().splitlines()
     (lost,) = [line for line in rows if '"ssgd"' in line and '"rtt_ms": 40.0' in line and '"rep": 1' in line]
     (reference / "t" / "rows.jsonl").write_text("\n".join(line for line in rows if line != lost))
     cell = json.loads(lost)["cell"]
-    code, said = check()
+    code, lines = check()
     assert code == 1
     where = f"lost {cell} rep 1 (results/reference/t)"
-    assert f"results/reference/p/speed.svg: {where}" in said
-    assert f"results/reference/p/numbers.md: {where}" in said
+    assert f"results/reference/p/speed.svg: {where}" in lines
+    assert f"results/reference/p/numbers.md: {where}" in lines
 
 
-def test_a_line_cut_short_is_named(reference):
+def test_a_truncated_line_is_reported(reference):
     path = reference / "t" / "rows.jsonl"
     path.write_text(path.read_text()[:-40])
-    code, said = check()
+    code, lines = check()
     assert code == 1
-    assert "rows.jsonl line 10: not a result: not JSON (" in said[0]
-    assert said[0].endswith(" (results/reference/t)")
+    assert "rows.jsonl line 10: not a result: not JSON (" in lines[0]
+    assert lines[0].endswith(" (results/reference/t)")
 
 
-def test_a_changed_and_a_stray_file_are_named(reference):
+def test_changed_and_unexpected_files_are_reported(reference):
     (reference / "p" / "speed.svg").write_text("edited")
     (reference / "p" / "old.png").write_text("left over")
     assert check() == (
@@ -171,10 +171,10 @@ def test_a_changed_and_a_stray_file_are_named(reference):
     )
 
 
-def test_other_libraries_are_not_comparable(reference, monkeypatch):
+def test_recordings_with_other_libraries_are_not_comparable(reference, monkeypatch):
     monkeypatch.setattr(drawing, "versions", lambda: {**versions, "matplotlib": "9.9"})
     versions = json.loads((reference / "p" / "index.json").read_text())["versions"]
-    assert check() == (0, [])  # other versions alone change nothing
+    assert check() == (0, [])  # other versions alone do not matter
     index = json.loads((reference / "p" / "index.json").read_text())
     changed = reference / "p" / "numbers.md"
     changed.write_text("drawn otherwise by another version")
@@ -191,18 +191,18 @@ def test_a_published_value_must_have_a_bar(reference):
     paper = papers.parse("p", SET.replace('at = "2"', 'at = "3"'))
     with pytest.raises(SpecError) as caught:
         drawing.draw_paper(paper, reference, reference / "p")
-    said = "results/reference/t: figure speed: published ssgd at 3: no such bar is drawn"
-    assert str(caught.value).endswith(said)
+    message = "results/reference/t: figure speed: published ssgd at 3: no such bar is drawn"
+    assert str(caught.value).endswith(message)
 
 
-def test_a_paper_without_recordings_says_so(reference):
+def test_a_paper_without_recordings_is_reported(reference):
     (reference / "t" / "manifest.json").unlink()
-    said = f"wanbench: {'results/reference/t'}: not recorded yet; run `wanbench record`"
-    assert refused("figures", "--paper", "p", "--check") == said
+    message = f"wanbench: {'results/reference/t'}: not recorded yet; run `wanbench record`"
+    assert refused("figures", "--paper", "p", "--check") == message
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "message"),
     [
         (("schema = 1", "schema = 2"), "papers/p.toml: schema: expected 1, got 2"),
         (('kind = "table"', 'kind = "pie"'), "papers/p.toml: figure.2.kind: input should be 'scalability', "),
@@ -220,13 +220,13 @@ def test_a_paper_without_recordings_says_so(reference):
         (("[[figure]]", "[[figure"), "papers/p.toml: not TOML: "),
     ],
 )  # fmt: skip
-def test_a_wrong_file_is_refused_in_a_line(change, said):
+def test_a_wrong_file_is_refused_in_one_line(change, message):
     with pytest.raises(SpecError) as caught:
         papers.parse("p", SET.replace(*change))
-    assert str(caught.value).startswith(said)
+    assert str(caught.value).startswith(message)
 
 
-def test_published_values_stand_in_a_table_beside_ours(run):
+def test_published_values_are_in_a_table_beside_ours(run):
     figure = papers.parse("p", SET).figures[2]
     values = [papers.Published(algorithm="ssgd", at="10.0", value=0.5, source="text", mark="fitted"),
               papers.Published(algorithm="ssgd", at="40.0", value=0.25, source="")]  # fmt: skip
@@ -264,9 +264,9 @@ def test_every_paper_names_experiments_that_exist():
         assert set(papers.load(name).runs) <= set(builtin_names())
 
 
-def test_an_unknown_paper_lists_those_there_are(tmp_path):
+def test_an_unknown_paper_is_answered_with_the_known_ones(tmp_path):
     (tmp_path / "results" / "reference").mkdir(parents=True)
     known = ", ".join(papers.names())
-    said = f"wanbench: paper 'dtss': not known; expected one of {known}, or all"
-    assert refused("figures", "--paper", "dtss") == said
+    message = f"wanbench: paper 'dtss': not known; expected one of {known}, or all"
+    assert refused("figures", "--paper", "dtss") == message
     assert refused("figures", "--check") == "wanbench: --check: needs --paper"

@@ -1,4 +1,4 @@
-"""The page of a run: its first lines, what it leaves out, and that text from a file never becomes markup."""
+"""The page of a run: its first lines, the repetitions it leaves out, and text from files never becoming markup."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ EVIL = '<img src=x onerror="alert(1)"></script><script>alert(2)</script>'
 
 
 class Markup(html.parser.HTMLParser):
-    """Collects tags, the text outside of scripts and styles, and what a page would load."""
+    """Collect tags, the text outside scripts and styles, and the resources that a page would load."""
 
     def __init__(self, text):
         super().__init__()
@@ -81,12 +81,12 @@ def test_the_page_loads_nothing_and_is_complete(tmp_path):
     assert seen.tags.count("tr") == 1 + 6 + 1 + 13
 
 
-def test_every_point_of_a_curve_has_a_note(tmp_path):
+def test_every_point_of_a_curve_has_a_tooltip(tmp_path):
     text = report(tmp_path, small())
     assert len(re.findall(r'<circle class="hit"[^>]* aria-label="ssgd, RTT [^"]* ms: scalability', text)) == 6
 
 
-def test_ids_are_unique_and_references_hit(tmp_path):
+def test_ids_are_unique_and_references_resolve(tmp_path):
     text = report(tmp_path, small())
     ids = re.findall(r'\bid="([^"]+)"', text)
     assert len(ids) == len(set(ids))
@@ -94,7 +94,7 @@ def test_ids_are_unique_and_references_hit(tmp_path):
 
 
 @pytest.mark.parametrize("field", ["algorithm", "reason", "workload", "profile", "tcp", "cell"])
-def test_what_a_file_says_is_text_and_never_markup(tmp_path, field):
+def test_values_from_a_file_are_text_and_never_markup(tmp_path, field):
     rows = small()
     evil = EVIL.replace("/", "∕") if field == "cell" else EVIL
     for row in rows:
@@ -108,7 +108,7 @@ def test_what_a_file_says_is_text_and_never_markup(tmp_path, field):
     assert "onerror" in seen.text + json.dumps(json.loads(re.search(r'id="results">(.*?)</script>', text)[1]))
 
 
-def test_spec_log_and_manifest_are_text_too(tmp_path):
+def test_spec_log_and_manifest_are_never_markup(tmp_path):
     rows = small()
     rows[-1].update(status="failed", reason="it broke")
     folder = write_run(tmp_path / "t", rows, log_tail=(EVIL, "the end"))
@@ -141,32 +141,32 @@ def test_a_run_without_a_valid_repetition_has_a_message_and_no_axes(tmp_path):
     assert "There is nothing to draw yet." in text
 
 
-def test_a_run_that_has_measured_nothing_yet_is_a_page_too(tmp_path):
+def test_a_run_without_repetitions_has_a_page(tmp_path):
     text = report(tmp_path, [])
     assert "No results yet." in text
     assert "No cell has a result yet." in text
 
 
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("content", "message"),
     [
         ("{", "not JSON (Expecting property name enclosed in double quotes: line 1 column 2 (char 1))"),
         ("[]", "expected an object"),
         ('{"status": "ok", "step_time_s": "fast"}', "rep: missing"),
     ],
 )
-def test_a_file_that_is_no_result_is_named_and_left_out(tmp_path, content, said):
+def test_a_file_that_is_not_a_result_is_reported_and_left_out(tmp_path, content, message):
     folder = write_run(tmp_path / "results" / "t", small())
     broken = next(folder.path.glob("cells/ssgd*/rep-1/result.json"))
     broken.write_text(content)
-    problem = f"{broken.relative_to(folder.path)}: not a result, so not finished: {said}"
+    problem = f"{broken.relative_to(folder.path)}: not a result, so not finished: {message}"
     assert problem in content_of(folder, folder.path / "report.html").unreadable
     result = wanbench("report", "t")
     assert result.stderr == f"wanbench: results/t/{problem}\n"
     assert result.stdout == "results/t/report.html\n"
 
 
-def test_a_run_of_a_users_own_program_is_a_page_with_a_best_and_without_a_law(tmp_path):
+def test_the_page_of_a_users_program_has_a_best_algorithm_and_no_law(tmp_path):
     rows = synthetic_rows.command_sweep(reps=2)
     folder = write_run(tmp_path / "own", rows)
     content = content_of(folder, folder.path / "report.html")
@@ -181,7 +181,7 @@ def test_a_run_of_a_users_own_program_is_a_page_with_a_best_and_without_a_law(tm
 
 
 @pytest.mark.parametrize("loss", [float("inf"), float("nan")])
-def test_training_that_diverged_has_a_page_whose_data_is_json(tmp_path, loss):
+def test_the_page_of_diverged_training_holds_valid_json(tmp_path, loss):
     rows = small()
     folder = write_run(tmp_path / "t", [{**row, "final_loss": loss} for row in rows])
     text = page(folder, folder.path / "report.html")
@@ -194,17 +194,17 @@ def test_training_that_diverged_has_a_page_whose_data_is_json(tmp_path, loss):
     assert len(found["rows"]) == len(rows)
 
 
-def test_results_of_another_schema_are_refused_in_a_line(tmp_path):
+def test_results_of_another_schema_are_refused_in_one_line(tmp_path):
     folder = write_run(tmp_path / "results" / "t", small())
     (folder.path / "manifest.json").write_text(json.dumps({**MANIFEST, "schema": 0}))
-    said = (
+    message = (
         "wanbench: results/t: the results have schema 0, but this wanbench reads schema 1; "
         "read them with the version that wrote them, or measure again with --fresh"
     )
-    assert refused("report", "t") == refused("results", "t") == refused("report") == said
+    assert refused("report", "t") == refused("results", "t") == refused("report") == message
 
 
-def test_evidence_that_was_cut_short_costs_only_its_figure(tmp_path):
+def test_truncated_evidence_removes_only_its_figure(tmp_path):
     from wanbench.harness.api import run
     from wanbench.harness.spec.experiment import Spec
 
@@ -227,7 +227,7 @@ run = { testbed = "virtual", repeats = 1 }
     assert "All checks passed (simulated results)." in rest
 
 
-def test_a_run_of_exec_names_its_files(tmp_path):
+def test_the_page_of_an_exec_run_lists_its_files(tmp_path):
     folder = write_run(tmp_path / "t", [])
     (folder.path / "result.json").write_text("{}")
     assert "A run of `wanbench exec`" in page(folder, folder.path / "report.html")

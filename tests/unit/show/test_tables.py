@@ -20,7 +20,7 @@ WIDE = 250
 
 @pytest.fixture
 def rows():
-    """Two algorithms, three round-trip times; one cell failed, one is invalid, one was not run."""
+    """Return rows of two algorithms and three round-trip times: one cell failed, one is invalid, one was not run."""
     kept = [
         row
         for row in synthetic_rows.latency_sweep(reps=2)
@@ -60,7 +60,7 @@ def test_a_pivot_shows_scalability_beside_the_law_and_marks_missing_cells(rows):
     assert sparse.split()[-1] == "."
 
 
-def test_markdown_holds_the_same_pivot(rows):
+def test_markdown_has_the_same_pivot(rows):
     text = render(rows, "md")
     assert "| algorithm | 0 | 100 | 500 |\n| :-- | --: | --: | --: |\n| ssgd | 0.65 (0.70) |" in text
 
@@ -77,7 +77,7 @@ def test_a_profile_sweep_has_workers_as_columns():
     assert lines[3:5] == ["algorithm by workers", "algorithm              4            8"]
 
 
-def test_the_table_has_a_line_per_cell_and_names_the_reason_of_a_failure(rows):
+def test_the_table_has_a_line_per_cell_and_shows_the_reason_of_a_failure(rows):
     lines = as_table(rows, width=WIDE).splitlines()
     assert lines[0].split()[:4] == ["algorithm", "RTT", "(ms)", "workers"]
     assert len(lines) == 2 + 6
@@ -144,7 +144,7 @@ def test_a_narrow_table_leaves_columns_out_and_names_them(rows):
     assert "ssgd             500        4     0  failed: worker 2 ended with exit code 1" in lines
 
 
-def test_no_number_is_a_negative_zero(rows):
+def test_no_number_is_shown_as_negative_zero(rows):
     for row in rows:
         row["overhead_s"] = -1e-9
     assert "-0.0" not in as_table(rows, width=WIDE)

@@ -7,7 +7,7 @@ from wanbench.harness.show.timeline_table import timeline_table
 
 def row(*events, timeline="worker 3: cut off at 6 s for 5 s", status="ok"):
     return {"timeline": timeline, "status": status, "events": [
-        {"what": what, "asked_s": asked, "actual_s": actual, "at_ns": 0} for what, asked, actual in events
+        {"what": what, "asked_s": due, "actual_s": actual, "at_ns": 0} for what, due, actual in events
     ]}  # fmt: skip
 
 
@@ -23,8 +23,8 @@ def test_changes_are_reported_over_all_valid_repetitions():
     assert lines[-1] == ["worker", "3:", "healed", "11.000", "11.002", "2.0", "1", "of", "2"]
 
 
-def test_a_change_that_never_happened_has_no_reason():
-    """Training or the program can have ended before, or a worker can have made no step in that time."""
+def test_a_change_that_did_not_happen_is_shown_without_a_reason():
+    """Training may have ended before the change, or a worker may have made no step in that time."""
     assert timeline_table([row(("worker 3: killed", 6.0, None))]).splitlines()[-1].split()[-5:] == [
         "6.000",
         "never",

@@ -1,4 +1,4 @@
-"""Measures against a quantity that is no axis: which cells are a series, and what is drawn of them."""
+"""Measures against a quantity that is not an axis: which cells form a series, and which values are drawn."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ TOPK = {"kind": "topk", "ratio": 0.1}
 
 
 def rows():
-    """ssgd, and olco3 by staleness and compression; accuracies are made up."""
+    """Return rows of ssgd, and of olco3 by staleness and compression, with made-up accuracies."""
     base = synthetic_rows.latency_sweep(reps=3)
     ssgd = [row for row in base if row["algorithm"] in {"one-worker", "ssgd"} and row["rtt_ms"] in {0.0, 100.0}]
     found = [dict(row, accuracy=0.9) for row in ssgd if row["algorithm"] == "one-worker" or row["rtt_ms"] == 100.0]
@@ -38,14 +38,14 @@ def wanted(**change):
 
 
 def curves(figure):
-    """Lines with markers: neither levels nor whiskers."""
+    """Return the lines with markers, which are neither levels nor whiskers."""
     (axes,) = figure.axes
     lines = [line for line in axes.get_lines() if line.get_marker() not in {"", "None"}]
-    # A marker on a part of a line is a sample beside a name; one without a line is the end of a whisker.
+    # A marker on part of a line belongs to the legend; a marker without a line is the end of a whisker.
     return [line for line in lines if line.get_markevery() is None and line.get_linestyle() != "None"]
 
 
-def test_a_series_is_what_has_the_same_parameter_and_medians_are_drawn():
+def test_cells_with_the_same_parameter_form_a_series_of_medians():
     figure = trend_drawing(wanted(), rows(), "r").draw(PAGE_IN)
     drawn = [(list(line.get_xdata()), [round(y, 6) for y in line.get_ydata()]) for line in curves(figure)]
     assert drawn.count(([0.0, 4.0], [82.0, 86.0])) == 2
@@ -53,25 +53,25 @@ def test_a_series_is_what_has_the_same_parameter_and_medians_are_drawn():
     assert {"ssgd", "olco3, no compression", "olco3, top-k 10 %"} <= {text.get_text() for text in axes.texts}
 
 
-def test_what_has_no_such_parameter_is_a_level():
+def test_a_cell_without_the_parameter_is_drawn_as_a_level():
     (axes,) = trend_drawing(wanted(), rows(), "r").draw(PAGE_IN).axes
     assert [list(line.get_ydata()) for line in axes.get_lines()].count([90.0, 90.0]) == 1
 
 
-def test_an_accuracy_says_of_what_it_is():
+def test_an_accuracy_names_its_data_set():
     learned = [{**row, "workload": "digits-cnn"} for row in rows()]
     (axes,) = trend_drawing(wanted(), learned, "r").draw(PAGE_IN).axes
     assert axes.get_title(loc="left") == "digits, not ImageNet: accuracy (%)"
 
 
-def test_bytes_are_an_axis_too():
+def test_bytes_can_be_the_axis():
     (axes,) = trend_drawing(wanted(x="megabytes_per_step", series="params.staleness"), rows(), "r").draw(PAGE_IN).axes
     assert (axes.get_xlabel(), axes.get_xscale()) == ("kB per step per worker", "log")
     assert sorted(len(line.get_xdata()) for line in curves(axes.get_figure())) == [1, 2, 2]
 
 
 @pytest.mark.parametrize("width_in", [PAGE_IN, COLUMN_IN])
-def test_it_can_be_read(width_in):
+def test_the_figure_is_legible(width_in):
     assert_nothing_overlaps(trend_drawing(wanted(y=["accuracy", "scalability"]), rows(), "r").draw(width_in))
 
 

@@ -16,7 +16,7 @@ import wanbench
 
 
 def _stub() -> dict[str, str]:
-    """By name, the module that type checkers and editors look for it in."""
+    """Return the module of each name, as type checkers and editors see it."""
     tree = ast.parse(Path(wanbench.__file__).with_suffix(".pyi").read_text(encoding="utf-8"))
     imports = [node for node in tree.body if isinstance(node, ast.ImportFrom)]
     assert len(imports) == len(tree.body) - 1  # and the docstring
@@ -24,24 +24,24 @@ def _stub() -> dict[str, str]:
     return {alias.name: node.module or "" for node in imports for alias in node.names}
 
 
-def test_the_public_names_are_those_that_can_be_imported():
+def test_every_list_of_public_names_agrees():
     assert wanbench.__all__ == sorted([*wanbench._MODULES, *wanbench._HOME]) == dir(wanbench)
 
 
-def test_type_checkers_and_editors_are_told_the_same_names_and_homes():
+def test_type_checkers_and_editors_see_the_same_names_and_modules():
     modules = {name: home.rpartition(".")[0] for name, home in wanbench._MODULES.items()}
     assert _stub() == wanbench._HOME | modules
     assert Path(wanbench.__file__).with_name("py.typed").is_file()
 
 
 @pytest.mark.parametrize("name", wanbench.__all__)
-def test_every_public_name_is_there_and_documented(name):
+def test_every_public_name_exists_and_is_documented(name):
     found = getattr(wanbench, name)
     assert found.__doc__
     assert found is getattr(importlib.import_module(_stub()[name]), name)
 
 
-def test_the_module_doc_names_everything_public():
+def test_the_module_docstring_lists_every_public_name():
     for name in wanbench.__all__:
         assert name in wanbench.__doc__
 

@@ -1,4 +1,4 @@
-"""Experiments from Python: by name, path or data; and what a run shows of itself."""
+"""Experiments from Python by name, path or data, and the display of runs in notebooks."""
 
 from __future__ import annotations
 
@@ -49,12 +49,12 @@ def test_an_experiment_runs_from_a_dict_or_a_path(tmp_path):
         ([{}, {"cell": "b", "testbed": "virtual"}], "2 cells ok; emulated by relay on netns and simulated (virtual)"),
     ],
 )
-def test_a_summary_counts_cells_and_tells_emulated_from_simulated(changes, text):
+def test_a_summary_counts_cells_and_distinguishes_emulated_from_simulated(changes, text):
     row = {"cell": "a", "status": "ok", "testbed": "netns", "emulator": "relay"}
     assert summary([{**row, **change} for change in changes]) == text
 
 
-def test_the_best_algorithms_display_as_a_short_table_and_hold_all_columns(tmp_path):
+def test_the_best_algorithms_are_shown_as_a_short_table_and_hold_all_columns(tmp_path):
     best = wanbench.Run(write_run(tmp_path / "t", synthetic_rows.latency_sweep(reps=1))).best()
     head = best.to_string().splitlines()[0].split()
     assert repr(best).splitlines()[0].split() == head[: len(repr(best).splitlines()[0].split())]
@@ -64,7 +64,7 @@ def test_the_best_algorithms_display_as_a_short_table_and_hold_all_columns(tmp_p
     assert wanbench.Spec.from_dict({**SPEC, "algorithms": {kind: params}}).algorithms == {kind: params}
 
 
-def test_figures_display_themselves(tmp_path):
+def test_figures_are_displayed_in_notebooks(tmp_path):
     run = wanbench.Run(write_run(tmp_path / "t", synthetic_rows.latency_sweep(reps=1)))
     picture = run.figure("scalability")
     assert picture._repr_png_().startswith(b"\x89PNG")

@@ -41,11 +41,11 @@ CLAIMS = [
         (DTS, {"delay": 20, "period": 4}),
     ],
 )
-def test_compensated_algorithms_hold_every_property(algorithm, params):
+def test_compensated_algorithms_have_every_property(algorithm, params):
     assert check(algorithm, **params) == [*BASICS, *CLAIMS, RESUMED]
 
 
-def test_synchronous_sgd_holds_every_property_but_the_one_that_buckets_void():
+def test_synchronous_sgd_has_every_property_except_the_one_that_buckets_break():
     assert check(SSGD) == [*BASICS[:3], *CLAIMS, RESUMED]
 
 
@@ -90,12 +90,12 @@ EVERY = [
 
 
 @pytest.mark.parametrize(("kind", "params"), EVERY, ids=str)
-def test_every_registered_algorithm_holds_what_it_claims(kind, params):
+def test_every_registered_algorithm_has_the_properties_it_claims(kind, params):
     held = check(registry.find(kind), **params)
     assert held[:3] == BASICS[:3]
 
 
-def test_what_a_compressed_algorithm_claims_is_what_is_left():
+def test_compression_and_model_space_reduce_the_checked_claims():
     assert check(SSGD, compression={"kind": "topk", "ratio": 0.3})[3:] == [BASICS[3], CLAIMS[0], RESUMED]
     assert check(DTS, delay=3, period=2, compression={"kind": "topk", "ratio": 0.3}) == [*BASICS, CLAIMS[3], RESUMED]
     assert check(DTS, delay=3, period=2, form="model") == [*BASICS, CLAIMS[0], CLAIMS[3], RESUMED]
@@ -133,12 +133,12 @@ class Swallower(Algorithm):
         pass
 
 
-def test_an_algorithm_that_swallows_unknown_parameters_is_caught():
+def test_an_algorithm_that_ignores_unknown_parameters_is_caught():
     assert failure(Swallower) == "Swallower: an unknown parameter is accepted; expected TypeError, so no **kwargs"
 
 
 class Hidden(Algorithm):
-    """Keeps what it knows where no checkpoint looks."""
+    """Keep state in a place that checkpoints leave out."""
 
     def start(self, replica):
         super().start(replica)
@@ -157,7 +157,7 @@ class Unstorable(Hidden):
         self.count = iter(range(4))
 
 
-def test_an_algorithm_whose_checkpoint_is_not_all_it_knows_is_caught():
+def test_an_algorithm_whose_checkpoint_is_incomplete_is_caught():
     assert failure(Hidden).startswith(
         "hidden (workers 1, momentum 0): expected that a run that continues from a checkpoint is equal to the bit, "
         "but it is not; if timing"
@@ -166,7 +166,7 @@ def test_an_algorithm_whose_checkpoint_is_not_all_it_knows_is_caught():
         check(Unstorable)
 
 
-def test_a_promise_that_stands_alone_is_refused_rather_than_ignored():
+def test_a_promise_outside_promises_is_refused_and_not_ignored():
     with pytest.raises(AlgorithmError, match=r"^algorithm 'old': agrees is not an attribute; write promises = "):
         type("Old", (Algorithm,), {"agrees": True})
 
@@ -176,13 +176,13 @@ class Lonely(Algorithm):
     promises = Promises(agrees=True)
 
 
-def test_replicas_that_never_talk_are_caught():
+def test_replicas_that_never_communicate_are_caught():
     assert failure(Lonely).startswith("lonely (workers 3, momentum 0): expected that replicas agree after finish, but")
 
 
 @dataclass
 class Retainer(Algorithm):
-    """Adds the previous gradient without having copied it."""
+    """Add the previous gradient without having copied it."""
 
     def start(self, replica):
         super().start(replica)
@@ -198,7 +198,7 @@ class Retainer(Algorithm):
 
 @dataclass
 class Hasty(Algorithm):
-    """Uses an average before it is there."""
+    """Use an average before it has arrived."""
 
     def gradient(self, g):
         self.replica.comm.all_reduce(g)
@@ -206,7 +206,7 @@ class Hasty(Algorithm):
 
 
 @pytest.mark.parametrize("algorithm", [Retainer, Hasty])
-def test_a_vector_used_while_it_belongs_to_somebody_else_is_caught(algorithm):
+def test_a_vector_used_while_the_algorithm_does_not_own_it_is_caught(algorithm):
     assert failure(algorithm) == (
         f"{algorithm.kind} (workers 1, momentum 0): expected that gradients and messages are used only "
         "while the algorithm owns them, but w is not finite: one was read before its wait, or kept "
@@ -216,7 +216,7 @@ def test_a_vector_used_while_it_belongs_to_somebody_else_is_caught(algorithm):
 
 @dataclass
 class Forgetful(Delayed):
-    """Leaves its last messages on the way."""
+    """Leave the last messages in flight."""
 
     def finish(self):
         pass
@@ -230,21 +230,21 @@ def test_messages_left_in_flight_are_caught():
 
 @dataclass
 class Modest(DTS):
-    """Says that it keeps fewer messages in flight than it does."""
+    """Claim fewer messages in flight than there are."""
 
     @property
     def in_flight(self):
         return 1
 
 
-def test_more_in_flight_than_said_is_caught():
+def test_more_messages_in_flight_than_claimed_are_caught():
     assert failure(Modest, delay=8, period=1) == (
         "modest-d8-p1 (workers 1, momentum 0): expected that at most in_flight synchronisations are in "
         "flight, but 9 operations are, more than 2"
     )
 
 
-def test_an_algorithm_that_refuses_every_setting_is_not_passed_unseen():
+def test_an_algorithm_that_refuses_every_setting_does_not_pass():
     @dataclass
     class Choosy(Algorithm):
         def check(self, setting):

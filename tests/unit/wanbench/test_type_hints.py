@@ -35,7 +35,7 @@ wanbench.foo
 """
 
 
-def test_a_program_of_a_user_passes_and_its_mistakes_are_found(tmp_path):
+def test_a_users_program_passes_and_its_mistakes_are_found(tmp_path):
     (tmp_path / "right.py").write_text(PROGRAM)
     (tmp_path / "wrong.py").write_text(WRONG)
     command = [sys.executable, "-m", "mypy", "--strict", "--config-file=", f"--cache-dir={ROOT / '.mypy_cache'}"]

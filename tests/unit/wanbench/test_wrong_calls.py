@@ -75,7 +75,7 @@ def test_a_wrong_call_is_answered_with_the_right_one(call, error, message):
     assert str(raised.value) == message
 
 
-def test_a_name_that_is_like_no_other_is_answered_with_all_of_them():
+def test_a_name_without_a_similar_one_is_answered_with_all_names():
     with pytest.raises(AttributeError, match=f"has no attribute 'foo'; it has {', '.join(wanbench.__all__)}$"):
         wanbench.foo  # noqa: B018
     with pytest.raises(AttributeError, match=r"has no attribute '__wrapped__'$"):
@@ -93,7 +93,7 @@ def test_a_method_without_parentheses_shows_how_to_call_it(finished, name):
     assert not hasattr(found, "_repr_html_")
 
 
-def test_a_figure_that_the_run_lacks_is_answered_with_those_it_has(finished):
+def test_a_figure_that_the_run_lacks_is_answered_with_the_available_ones(finished):
     with pytest.raises(SpecError, match=r"^finished: no figure 'scalibility'; did you mean 'scalability-by-rtt'\?$"):
         finished.figure("scalibility")
     with pytest.raises(SpecError, match=r"^finished: no figure 'x'; it has scalability-by-rtt, step-time$"):

@@ -1,4 +1,4 @@
-"""Algorithms are found by name, and every mistake in a spec is named in one line."""
+"""Algorithms are found by name, and every mistake in a spec is reported in one line."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ MINE = f"{__name__}:Mine"
 KNOWN = ", ".join(registry.kinds())
 
 
-def test_the_four_kinds_of_the_dts_paper_come_first_beside_training_alone():
+def test_the_kinds_of_the_dts_paper_and_training_alone_are_listed_first():
     assert registry.kinds()[:5] == ["local", "ssgd", "delayed", "sparse", "dts"]
 
 
@@ -57,7 +57,7 @@ def test_the_four_kinds_of_the_dts_paper_come_first_beside_training_alone():
         ("dts", {"delay": 4, "period": 4, "form": "model", "tensors": 1}, "dts-d4-p4-fmodel-t1"),
     ],
 )
-def test_a_label_names_the_kind_and_every_parameter_that_is_not_at_its_default(kind, params, label):
+def test_a_label_shows_the_kind_and_every_parameter_that_differs_from_its_default(kind, params, label):
     assert registry.create(kind, params).label == label
 
 
@@ -83,17 +83,17 @@ def test_delayed_is_dts_with_period_one_and_sparse_is_dts_without_delay():
 @pytest.mark.parametrize(
     ("delay", "period", "in_flight"), [(0, 1, 1), (0, 4, 1), (3, 4, 1), (4, 4, 2), (20, 4, 6), (20, 1, 21)]
 )
-def test_in_flight_counts_the_newest_message_too(delay, period, in_flight):
+def test_in_flight_includes_the_newest_message(delay, period, in_flight):
     assert DTS(delay=delay, period=period).in_flight == in_flight
 
 
-def test_two_tensors_are_sent_only_with_momentum_and_a_period():
+def test_two_tensors_are_sent_only_with_both_momentum_and_a_period():
     assert DTS(delay=4, period=4).tensors_per_message(0.9) == 2
     assert DTS(delay=4, period=4).tensors_per_message(0.0) == 1
     assert Delayed(delay=4).tensors_per_message(0.9) == 1
 
 
-def test_a_list_expands_into_one_algorithm_each():
+def test_each_value_of_a_list_becomes_one_algorithm():
     assert registry.expand("delayed", {"delay": [4, 20]}) == [{"delay": 4}, {"delay": 20}]
     assert registry.expand("dts", {"delay": [4, 20], "period": 4}) == [
         {"delay": 4, "period": 4},
@@ -103,7 +103,7 @@ def test_a_list_expands_into_one_algorithm_each():
     assert registry.expand("ssgd", {}) == [{}]
 
 
-def test_an_algorithm_of_ones_own_is_found_by_module_and_class():
+def test_a_users_algorithm_is_found_by_module_and_class():
     algorithm = registry.create(MINE, {"period": 3, "power": 2})
     assert isinstance(algorithm, Mine)
     assert algorithm.params() == {"period": 3, "power": 2, "mode": "fast"}
@@ -178,7 +178,7 @@ def test_parameters_are_listed_with_their_types():
         ),
     ],
 )
-def test_a_mistake_is_named_in_one_line(kind, params, message):
+def test_a_mistake_is_reported_in_one_line(kind, params, message):
     with pytest.raises(AlgorithmError) as error:
         registry.create(kind, params)
     assert str(error.value) == message
@@ -190,14 +190,14 @@ def test_an_empty_list_is_refused():
     assert str(error.value) == "algorithm 'delayed': delay = []; expected a value or a list with at least one"
 
 
-def test_expanding_refuses_what_creating_refuses():
+def test_expand_refuses_the_same_parameters_as_create():
     with pytest.raises(AlgorithmError) as error:
         registry.expand("delayed", {"delay": [4, -4]})
     assert str(error.value) == "algorithm 'delayed': delay = -4; expected a whole number, 1 or more"
 
 
 @pytest.mark.parametrize("found", [module.find(kind) for module in (registry, compressors) for kind in module.kinds()])
-def test_a_docstring_begins_with_one_short_sentence_on_what_it_is_for(found):
+def test_a_docstring_begins_with_one_short_sentence_about_its_purpose(found):
     first, blank, *rest = inspect.getdoc(found).splitlines()
     assert re.fullmatch(r"[A-Z-].{,68}\.", first)
     assert (blank, bool(rest), bool(found.source)) == ("", True, True)

@@ -69,7 +69,7 @@ def test_one_fragment_without_delay_and_mixing_is_diloco():
 
 
 @pytest.mark.parametrize(("delay", "mixing"), [(0, 0.0), (1, 0.5), (4, 0.25)])
-def test_fragments_leave_in_turn_and_are_mixed_in_later(delay, mixing):
+def test_fragments_are_sent_in_turn_and_mixed_in_later(delay, mixing):
     period, fragments = 6, 3
     make = lambda: StreamingDiLoCo(period=period, fragments=fragments, delay=delay, mixing=mixing)  # noqa: E731
     trace, replicas = trained(make), Replicas()
@@ -86,7 +86,7 @@ def test_fragments_leave_in_turn_and_are_mixed_in_later(delay, mixing):
         assert_equal(trace.w_at[step], replicas.w)
 
 
-def test_its_messages_are_fragments():
+def test_each_message_is_a_fragment():
     streaming = StreamingDiLoCo(period=6, fragments=4 - 1, delay=3)
     assert (streaming.period_steps, streaming.delay_steps, streaming.in_flight) == (2, 3, 2)
     assert streaming.message_bytes(100) == 4 * 34
@@ -114,13 +114,13 @@ def test_its_messages_are_fragments():
         ),
     ],
 )
-def test_a_mistake_is_named_in_one_line(params, message):
+def test_a_mistake_is_reported_in_one_line(params, message):
     with pytest.raises(AlgorithmError) as caught:
         StreamingDiLoCo(**params)
     assert str(caught.value) == message
 
 
-def test_fragments_are_no_matrices():
+def test_fragments_are_not_matrices():
     streaming = StreamingDiLoCo(period=6, fragments=3, compression="powersgd")
     with pytest.raises(AlgorithmError) as caught:
         streaming.check(Setting(workers=4, shapes=((10, 10),)))

@@ -1,4 +1,4 @@
-"""How far replicas drift apart while averages are under way, measured against theory.
+"""How far replicas drift apart while averages are in flight, compared with theory.
 
 In units of lr^2 sigma^2 (1 - 1/J), with independent gradient noise of variance sigma^2 on J workers, the
 variance of w_j about the mean is D without momentum, and with momentum beta the sum over a < D of
@@ -22,7 +22,7 @@ MONTE_CARLO_ERROR = 0.04
 
 
 def drift(make, momentum, steps):
-    """Variance about the mean of the replicas after each step, in these units; every element is a sample."""
+    """The variance of the replicas around their mean after each step, in these units. Every element is a sample."""
     random = torch.Generator().manual_seed(11)
     noise = SIGMA * torch.randn(steps, WORKERS, SAMPLES, generator=random)
     trace = simulate(
@@ -44,7 +44,7 @@ def test_without_momentum_replicas_differ_by_their_last_delay_gradients(delay):
 
 
 @pytest.mark.parametrize(("delay", "expected"), [(1, 1), (4, 23.8), (8, 122), (12, 301), (16, 545), (20, 839)])
-def test_with_momentum_the_drift_is_that_of_the_uncompensated_steps_alone(delay, expected):
+def test_with_momentum_only_the_uncompensated_steps_cause_drift(delay, expected):
     theory = sum(((1 - 0.9 ** (a + 1)) / 0.1) ** 2 for a in range(delay))
     assert theory == pytest.approx(expected, rel=0.01)
     measured = drift(lambda: Delayed(delay=delay), 0.9, delay + 5)
@@ -57,7 +57,7 @@ def test_pass_through_drifts_further(delay, expected):
     assert float(measured[-1]) == pytest.approx(expected, rel=MONTE_CARLO_ERROR)
 
 
-def test_a_period_adds_up_to_itself_minus_one_steps():
+def test_a_period_adds_at_most_its_length_minus_one_steps():
     delay, period = 5, 4
     measured = drift(lambda: DTS(delay=delay, period=period), 0.0, 24)[-period:]
     terms = sorted(float(value) for value in measured)

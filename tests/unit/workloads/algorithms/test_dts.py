@@ -1,4 +1,4 @@
-"""Exact compensation: once drained, no trace is left of averages having come late or in blocks."""
+"""Exact compensation: after the drain, late or blocked averages leave no trace."""
 
 from __future__ import annotations
 
@@ -55,8 +55,8 @@ def assert_equal(actual, expected):
 @pytest.mark.parametrize("config", OPTIMIZERS.values(), ids=OPTIMIZERS)
 @pytest.mark.parametrize("period", [1, 3, 4])
 @pytest.mark.parametrize("delay", [0, 1, 4, 20])
-def test_after_the_drain_every_replica_is_as_if_each_average_had_come_in_time(delay, period, config):
-    gradients = recorded(62)  # neither a multiple of 3 nor of 4: the last block is a partial one
+def test_after_the_drain_every_replica_is_as_if_no_average_had_been_late(delay, period, config):
+    gradients = recorded(62)  # not a multiple of 3 or 4: the last block is partial
     trace = replay(lambda: DTS(delay=delay, period=period), gradients, config)
     w, m = synchronous(gradients, config, START)
     assert_equal(trace.w, w[-1])
@@ -71,7 +71,7 @@ def test_after_the_drain_every_replica_is_as_if_each_average_had_come_in_time(de
     steps=st.integers(1, 40),
     drains=st.sets(st.integers(0, 39), max_size=4),
 )
-def test_it_may_be_drained_at_any_step_and_go_on(delay, period, config, steps, drains):
+def test_it_can_be_drained_at_any_step_and_continue(delay, period, config, steps, drains):
     gradients = recorded(steps)
     trace = replay(lambda: DTS(delay=delay, period=period), gradients, config, drains)
     w, m = synchronous(gradients, config, START)
@@ -81,7 +81,7 @@ def test_it_may_be_drained_at_any_step_and_go_on(delay, period, config, steps, d
 
 
 @pytest.mark.parametrize("config", OPTIMIZERS.values(), ids=OPTIMIZERS)
-def test_the_mean_of_the_replicas_is_never_moved_by_compensation(config):
+def test_compensation_never_moves_the_mean_of_the_replicas(config):
     gradients = recorded(50)
     trace = replay(lambda: DTS(delay=5, period=4), gradients, config)
     w, _ = synchronous(gradients, config, START)
@@ -99,7 +99,7 @@ def test_delayed_and_sparse_are_exact_too(make):
     assert_equal(trace.m, m)
 
 
-def test_pass_through_of_late_averages_is_exact_without_momentum_only():
+def test_passing_late_averages_through_is_exact_only_without_momentum():
     gradients = recorded(62)
     for momentum, exact in [(0.0, True), (0.9, False)]:
         trace = replay(lambda: PassThrough(delay=4), gradients, SGDConfig(lr=0.05, momentum=momentum))
@@ -110,7 +110,7 @@ def test_pass_through_of_late_averages_is_exact_without_momentum_only():
 
 @dataclass
 class WeightsOnly(DTS):
-    """Averages the block's answer in `w` and leaves that in `m` local: one tensor instead of two."""
+    """Average the block's change of `w`, and keep that of `m` local: one tensor instead of two."""
 
     def _issue(self):
         self._block, self._averagers = self._block[:1], self._averagers[:1]
@@ -128,13 +128,13 @@ def test_with_momentum_and_a_period_one_averaged_tensor_is_not_enough():
 
 
 def noisy_quadratic(rank, step, w):
-    """Another optimum and another curvature on each rank, and noise."""
+    """A quadratic whose optimum and curvature differ between ranks, with noise."""
     random = torch.Generator().manual_seed(1000 * step + rank)
     return (0.5 + 0.1 * rank) * (w - rank) + torch.randn(NUMEL, generator=random, dtype=w.dtype)
 
 
 @pytest.mark.parametrize("config", OPTIMIZERS.values(), ids=OPTIMIZERS)
-def test_without_delay_and_period_it_trains_as_synchronous_sgd(config):
+def test_without_delay_and_period_it_is_synchronous_sgd(config):
     run = {"gradient": noisy_quadratic, "config": config, "start": START, "steps": 40, "world_size": WORKERS}
     late, in_time = simulate(lambda: DTS(delay=0, period=1), **run), simulate(SSGD, **run)
     assert_equal(late.w_at, in_time.w_at)
@@ -156,7 +156,7 @@ def test_without_delay_it_averages_parameters_and_momentum_every_period(momentum
 
 @pytest.mark.parametrize(("delay", "period"), [(3, 4), (4, 4), (7, 3)])
 def test_without_momentum_it_is_cocod_sgd(delay, period):
-    """Model-space form: x <- mean(x as sent) + (x now - x as sent), later sent copies corrected alike."""
+    """Model-space form: x <- mean(x as sent) + (x now - x as sent), later sent copies are corrected in the same way."""
     config, steps = SGDConfig(lr=0.05), 30
     trace = simulate(
         lambda: DTS(delay=delay, period=period),
@@ -190,7 +190,7 @@ def test_in_float32_the_drained_replicas_agree_to_rounding():
 
 
 class Scalar:
-    """A stand-in without payload: it has the operations of the Vector protocol and counts its copies."""
+    """A vector without values: it has the operations of the Vector protocol and counts its copies."""
 
     copies = 0
 
@@ -222,7 +222,7 @@ class Scalar:
 
 
 class Events:
-    """A comm of one worker that writes down what is issued and what is waited for."""
+    """A comm of one worker that records what is issued and what is waited for."""
 
     rank, world_size = 0, 1
 
@@ -257,14 +257,14 @@ def stand_in(algorithm, momentum=0.0):
     return step, comm.log
 
 
-def test_a_message_leaves_before_the_wait_of_its_step_and_averages_are_applied_in_the_order_of_issue():
+def test_a_message_is_sent_before_the_wait_of_its_step_and_averages_are_applied_in_order():
     step, log = stand_in(Delayed(delay=2))
     for _ in range(5):
         step()
     assert log == ["issue 0", "issue 1", "issue 2", "wait 0", "issue 3", "wait 1", "issue 4", "wait 2"]
 
 
-def test_a_block_leaves_at_its_end_and_is_waited_for_a_delay_later():
+def test_a_block_is_sent_at_its_end_and_awaited_one_delay_later():
     step, log = stand_in(DTS(delay=3, period=2))
     seen = []
     for _ in range(8):
@@ -274,14 +274,14 @@ def test_a_block_leaves_at_its_end_and_is_waited_for_a_delay_later():
     assert seen == [[], ["issue 0"], [], ["issue 0"], ["wait 0"], ["issue 0"], ["wait 0"], ["issue 0"]]
 
 
-def test_with_momentum_the_two_tensors_of_a_block_leave_back_to_back():
+def test_with_momentum_the_two_tensors_of_a_block_are_sent_back_to_back():
     step, log = stand_in(DTS(delay=0, period=2), momentum=0.9)
     step()
     step()
     assert log == ["issue 0", "issue 1", "wait 0", "wait 1"]
 
 
-def test_draining_sends_the_partial_block_and_waits_for_everything():
+def test_drain_sends_the_partial_block_and_waits_for_all_messages():
     algorithm = DTS(delay=9, period=2)
     step, log = stand_in(algorithm)
     for _ in range(5):

@@ -26,7 +26,7 @@ def test_without_momentum_and_decay_model_space_is_gradient_space(delay, period)
 
 
 @pytest.mark.parametrize("config", OPTIMIZERS.values(), ids=OPTIMIZERS)
-def test_in_model_space_the_drained_parameters_are_those_of_synchronous_sgd_with_momentum_left_local(config):
+def test_in_model_space_the_drained_parameters_are_those_of_synchronous_sgd_with_local_momentum(config):
     gradients = recorded(62)
     trace = replay(lambda: DTS(delay=5, period=4, form="model"), gradients, config, drain_after={30})
     w, m = synchronous(gradients, config, START)
@@ -35,7 +35,7 @@ def test_in_model_space_the_drained_parameters_are_those_of_synchronous_sgd_with
     assert (float((trace.m - trace.m[0]).abs().max()) > 0.1) == (config.momentum > 0)
 
 
-def test_model_space_goes_with_adamw_and_the_replicas_agree():
+def test_model_space_works_with_adamw_and_the_replicas_agree():
     config = AdamWConfig(lr=0.02)
     trace = trained(lambda: DTS(delay=3, period=2, form="model"), config, 60)
     assert_equal(trace.w, trace.w[0])
@@ -44,7 +44,7 @@ def test_model_space_goes_with_adamw_and_the_replicas_agree():
     assert float((trace.w[0] - START).abs().max()) > 0.1
 
 
-def test_one_tensor_is_exact_where_gradients_are_constant_through_a_block_and_close_elsewhere():
+def test_one_tensor_is_exact_if_gradients_are_constant_within_a_block_and_close_otherwise():
     config = OPTIMIZERS["nesterov, weight decay, schedule"]
     gradients = recorded(60)
     constant = gradients.view(15, 4, WORKERS, NUMEL)[:, :1].expand(15, 4, WORKERS, NUMEL).reshape(60, WORKERS, NUMEL)
@@ -82,8 +82,8 @@ def test_compression_never_moves_the_mean_of_the_replicas(config, compression):
 
 
 @pytest.mark.parametrize(("delay", "period"), [(0, 1), (4, 1), (5, 3)])
-def test_after_the_drain_compressed_replicas_differ_by_their_residuals_alone(delay, period):
-    """w_j = w_0 - lr (sum of cbar + e_j), and what was sent and e_j add up to all gradients."""
+def test_after_the_drain_compressed_replicas_differ_only_by_their_residuals(delay, period):
+    """w_j = w_0 - lr (sum of cbar + e_j), and the values sent plus e_j equal the sum of all gradients."""
     lr, gradients, residuals = 0.05, recorded(24), {}
 
     class Watched(DTS):
@@ -94,7 +94,7 @@ def test_after_the_drain_compressed_replicas_differ_by_their_residuals_alone(del
     compression = {"kind": "topk", "ratio": 0.3}
     trace = replay(lambda: Watched(delay=delay, period=period, compression=compression), gradients, SGDConfig(lr=lr))
     e = torch.stack([residuals[rank] for rank in range(WORKERS)])
-    # With a period, what is sent is the block's step, -lr times its gradients; without, the gradient itself.
+    # With a period the block's step is sent, -lr times its gradients; without one, the gradient itself.
     expected = e - e.mean(dim=0) if period > 1 else -lr * (e - e.mean(dim=0))
     assert_equal(trace.w - trace.w.mean(dim=0), expected)
     assert float(expected.abs().max()) > 0.05 * lr
@@ -107,7 +107,7 @@ def test_top_k_of_everything_changes_nothing():
 
 
 class Rounds(DTS):
-    """Notes at which step each all_reduce is issued."""
+    """Record the step at which each all_reduce is issued."""
 
     def start(self, replica):
         super().start(replica)
@@ -132,8 +132,8 @@ def test_the_two_rounds_of_powersgd_share_the_delay():
         world_size=WORKERS,
         shapes=((2, 3),),
     )
-    # Blocks end with steps 2 and 5: P leaves then, Q two steps later. The last step drains: Q of the second block,
-    # then both of the partial third.
+    # Blocks end with steps 2 and 5: P is sent then, Q two steps later. The last step drains: Q of the second block,
+    # then P and Q of the partial third.
     assert logs == [[2, 4, 5, 6, 6, 6]] * WORKERS
 
 
@@ -166,7 +166,7 @@ def test_the_two_rounds_of_powersgd_share_the_delay():
         ),
     ],
 )
-def test_what_does_not_go_together_is_refused_in_one_line(params, setting, message):
+def test_parameters_that_exclude_each_other_are_refused_in_one_line(params, setting, message):
     with pytest.raises(AlgorithmError) as caught:
         DTS(delay=4, period=4, **params).check(Setting(workers=4, **setting))
     assert str(caught.value) == message

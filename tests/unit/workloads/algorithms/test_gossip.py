@@ -21,7 +21,7 @@ WORKERS = 5
 
 
 def pushed(x, step, peers):
-    """What all nodes hold after pushing equal shares."""
+    """Return the values of all nodes after each has pushed equal shares."""
     out = torch.zeros_like(x)
     for rank in range(len(x)):
         outs, _ = exponential(rank, step, len(x), peers)
@@ -40,7 +40,7 @@ def test_sgp_steps_and_pushes(peers, config):
         assert_equal(trace.w_at[step], replicas.w)
 
 
-def test_a_turn_of_the_graph_makes_eight_replicas_equal():
+def test_one_round_of_the_graph_makes_eight_replicas_equal():
     def first_step_only(rank, step, w):
         return torch.full_like(w, rank) if step == 0 else torch.zeros_like(w)
 
@@ -49,7 +49,7 @@ def test_a_turn_of_the_graph_makes_eight_replicas_equal():
 
 
 class Weighed(OSGP):
-    """Notes its weight after each step and at the end."""
+    """Record the weight after each step and at the end."""
 
     def start(self, replica):
         super().start(replica)
@@ -68,8 +68,8 @@ notes: dict = {}
 
 
 @pytest.mark.parametrize("delay", [1, 3])
-def test_overlap_sgp_adds_late_shares_and_divides_by_the_weight_that_came_along(delay, monkeypatch):
-    monkeypatch.setattr(MemoryWork, "done", lambda work: False)  # nothing is ever there before it is waited for
+def test_overlap_sgp_adds_late_shares_and_divides_by_their_weights(delay, monkeypatch):
+    monkeypatch.setattr(MemoryWork, "done", lambda work: False)  # nothing arrives before it is waited for
     notes.clear()
     trace = trained(lambda: Weighed(delay=delay), workers=WORKERS)
     replicas, under_way = Replicas(workers=WORKERS), []
@@ -88,11 +88,11 @@ def test_overlap_sgp_adds_late_shares_and_divides_by_the_weight_that_came_along(
         assert_equal(trace.w_at[step], replicas.w)
         for rank in range(WORKERS):
             assert notes[rank][step] == pytest.approx(float(omega[rank]))
-    assert float(omega.max()) < 0.7  # the rest is under way
+    assert float(omega.max()) < 0.7  # the rest is in flight
     assert sum(weights[-1] for weights in notes.values()) == pytest.approx(WORKERS)
 
 
-def test_overlap_sgp_takes_what_is_there_and_the_weights_add_up_to_the_workers():
+def test_overlap_sgp_uses_arrived_shares_and_the_weights_sum_to_the_number_of_workers():
     notes.clear()
     trace = trained(lambda: Weighed(delay=4), workers=WORKERS, drain_after={11})
     assert sum(weights[-1] for weights in notes.values()) == pytest.approx(WORKERS)
@@ -112,7 +112,7 @@ def doubly_stochastic(workers):
 
 @pytest.mark.parametrize("config", OPTIMIZERS.values(), ids=OPTIMIZERS)
 @pytest.mark.parametrize("workers", [2, 3, WORKERS])
-def test_dpsgd_averages_what_was_before_the_step_and_adds_the_step(workers, config):
+def test_dpsgd_averages_the_models_before_the_step_and_adds_the_step(workers, config):
     trace, replicas = trained(DPSGD, config, workers=workers, drain_after={7}), Replicas(config, workers)
     for step in range(30):
         before = replicas.w.clone()
@@ -140,7 +140,7 @@ def test_ecd_psgd_with_a_fine_quantiser_stays_close_and_its_noise_does_not_grow(
 
 
 @pytest.mark.parametrize("workers", [2, 4, 6])
-def test_adpsgd_never_moves_the_mean_whoever_meets_whom(workers):
+def test_adpsgd_never_moves_the_mean_for_any_pairing(workers):
     gradients = torch.randn(40, workers, NUMEL, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     run = {"gradient": lambda rank, step, w: gradients[step, rank], "config": PLAIN, "start": START, "steps": 40}
     trace = simulate(ADPSGD, **run, world_size=workers, drain_after={3, 20})
@@ -148,7 +148,7 @@ def test_adpsgd_never_moves_the_mean_whoever_meets_whom(workers):
     expected = START - PLAIN.lr * gradients.mean(dim=1).sum(dim=0)
     torch.testing.assert_close(trace.w.mean(dim=0), expected)
     alone = START - PLAIN.lr * gradients.sum(dim=0)
-    assert float((trace.w - alone).abs().max()) > 1e-3, "nobody met anybody"
+    assert float((trace.w - alone).abs().max()) > 1e-3, "no two workers met"
 
 
 # ---------------------------------------------------------------- mistakes
@@ -171,7 +171,7 @@ def test_adpsgd_never_moves_the_mean_whoever_meets_whom(workers):
         ),
     ],
 )
-def test_a_wrong_number_of_workers_is_named_in_one_line(algorithm, setting, message):
+def test_a_wrong_number_of_workers_is_reported_in_one_line(algorithm, setting, message):
     with pytest.raises(AlgorithmError) as caught:
         algorithm.check(Setting(**setting))
     assert str(caught.value) == message
@@ -189,7 +189,7 @@ def test_a_wrong_number_of_workers_is_named_in_one_line(algorithm, setting, mess
         ),
     ],
 )  # fmt: skip
-def test_a_mistake_is_named_in_one_line(make, message):
+def test_a_mistake_is_reported_in_one_line(make, message):
     with pytest.raises(AlgorithmError) as caught:
         make()
     assert str(caught.value) == message

@@ -47,7 +47,7 @@ def test_cocod_adds_the_progress_since_sending_to_the_average(config):
 
 
 @pytest.mark.parametrize(("delay", "period"), [(0, 5), (2, 5), (5, 5), (12, 5)])
-def test_dga_swaps_the_own_part_of_a_round_for_the_average_however_late_it_is(delay, period):
+def test_dga_replaces_a_workers_own_part_of_a_round_by_the_average_at_any_delay(delay, period):
     trace, replicas, rounds = trained(lambda: DGA(delay=delay, period=period)), Replicas(), []
     u = torch.zeros_like(replicas.w)
     for step in range(30):
@@ -64,17 +64,17 @@ def test_dga_swaps_the_own_part_of_a_round_for_the_average_however_late_it_is(de
     assert_equal(trace.w, trace.w[0])
 
 
-def test_dga_without_delay_is_federated_averaging_and_with_rounds_of_one_step_delayed():
+def test_dga_is_federated_averaging_without_delay_and_delayed_with_rounds_of_one_step():
     assert_equal(trained(lambda: DGA(delay=0, period=4)).w_at, trained(lambda: LocalSGD(period=4)).w_at)
     assert_equal(trained(lambda: DGA(delay=6, period=1)).w_at, trained(lambda: DTS(delay=6, period=1)).w_at)
 
 
 @pytest.mark.parametrize("config", OPTIMIZERS.values(), ids=OPTIMIZERS)
-def test_overlap_local_sgd_pulls_towards_an_anchor_that_knows_the_last_round(config):
+def test_overlap_local_sgd_pulls_towards_the_anchor_of_the_last_round(config):
     period, pull, beta = 3, 0.6, 0.7
     trace = trained(lambda: OverlapLocalSGD(period=period, pull=pull, momentum=beta), config)
     replicas, z, v, sent = Replicas(config), START.clone(), torch.zeros_like(START), None
-    for step in range(29):  # the drain after the last step moves the anchor only
+    for step in range(29):  # the drain after the last step moves only the anchor
         replicas.step(step)
         if (step + 1) % period == 0:
             if sent is not None:
@@ -99,12 +99,12 @@ def test_compressed_replicas_keep_their_mean(make):
     plain, compressed = (
         trained(lambda c=c: make(c), SGDConfig(lr=1e-9)) for c in ("none", {"kind": "topk", "ratio": 0.2})
     )
-    # With next to no learning rate the gradients are those of the start, whatever is sent.
+    # With a tiny learning rate the gradients are those of the start, whatever is sent.
     scale = float((plain.w - START).abs().max())
     assert float((compressed.w.mean(dim=0) - plain.w.mean(dim=0)).abs().max()) < 1e-5 * scale
 
 
-def test_they_go_with_any_optimiser():
+def test_they_work_with_any_optimiser():
     for algorithm in (LocalSGD(period=3), CoCoD(period=3), DGA(delay=1, period=3), OverlapLocalSGD(period=3)):
         algorithm.check(Setting(workers=4, optimizer="adamw"))
 
@@ -124,7 +124,7 @@ def test_they_go_with_any_optimiser():
         ),
     ],
 )
-def test_a_mistake_is_named_in_one_line(make, message):
+def test_a_mistake_is_reported_in_one_line(make, message):
     with pytest.raises(AlgorithmError) as caught:
         make()
     assert str(caught.value) == message

@@ -1,4 +1,4 @@
-"""OLCO3, a reconstruction: its limits are the algorithms they should be, and both ways of it keep their sums."""
+"""OLCO3, a reconstruction: its limiting cases are known algorithms, and both directions keep their sums."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_with_rounds_of_one_step_compressed_it_is_dts_compressed_in_model_space(
     assert_equal(olco3.w_at, dts.w_at)
 
 
-def test_in_time_it_is_local_sgd_with_error_feedback():
+def test_without_delay_it_is_local_sgd_with_error_feedback():
     in_time = trained(lambda: OLCO3(staleness=0, period=4, compression=TOPK))
     topk, replicas = TopK(ratio=0.3), Replicas()
     anchor, e = START.clone(), torch.zeros_like(replicas.w)
@@ -60,8 +60,8 @@ def test_in_time_it_is_local_sgd_with_error_feedback():
 
 
 @pytest.mark.parametrize("compression", [TOPK, "signsgd", {"kind": "powersgd", "rank": 1, "least": 0}, "randomk"])
-def test_replicas_differ_by_what_is_under_way_and_by_their_residuals(compression):
-    """x + residual + own contributions under way is the anchor, the same on all: so the drain leaves e alone."""
+def test_replicas_differ_by_contributions_in_flight_and_by_their_residuals(compression):
+    """x + residual + own contributions in flight is the anchor, equal on all: so only e is left after the drain."""
     residuals = {}
 
     class Watched(OLCO3):
@@ -75,7 +75,7 @@ def test_replicas_differ_by_what_is_under_way_and_by_their_residuals(compression
     assert float((trace.w - trace.w[0]).abs().max()) > 1e-3
 
 
-# ---------------------------------------------------------------- two ways
+# ---------------------------------------------------------------- two directions
 
 
 def vectors(rank, count, numel):
@@ -96,7 +96,7 @@ def two_way(inner, count=40, numel=10, workers=3):
 
 
 @pytest.mark.parametrize("inner", [lambda: TopK(ratio=0.3), SignSGD], ids=["topk", "signsgd"])
-def test_on_both_ways_nothing_is_lost_but_the_residuals(inner):
+def test_with_both_directions_compressed_only_the_residuals_are_missing(inner):
     ranks = two_way(inner)
     given = torch.stack([vectors(rank, 40, 10) for rank in range(3)])
     owners = torch.cat([owner for *_, owner in ranks])
@@ -108,7 +108,7 @@ def test_on_both_ways_nothing_is_lost_but_the_residuals(inner):
     assert float(owners.abs().max()) > 0.1
 
 
-def test_two_ways_with_everything_sent_is_the_mean():
+def test_with_everything_sent_in_both_directions_the_result_is_the_mean():
     ranks = two_way(lambda: TopK(ratio=1.0))
     mean = torch.stack([vectors(rank, 40, 10) for rank in range(3)]).mean(dim=0)
     for means, *_ in ranks:
@@ -116,7 +116,7 @@ def test_two_ways_with_everything_sent_is_the_mean():
 
 
 @pytest.mark.parametrize("numel", [12, 13])
-def test_both_ways_are_counted_and_a_phantom_sends_as_much(numel):
+def test_both_directions_are_counted_and_a_phantom_sends_as_much(numel):
     def body(comm):
         counted = []
         for v in (torch.ones(numel), Phantom(numel)):
@@ -136,7 +136,7 @@ def test_a_lone_worker_compresses_and_sends_nothing():
     torch.testing.assert_close(means, sent)
 
 
-def test_both_ways_train():
+def test_training_with_both_directions_compressed_converges():
     trace = trained(lambda: OLCO3(staleness=1, period=2, compression=TOPK, two_way=True), steps=60)
     best = trained(lambda: OLCO3(staleness=1, period=2), steps=60)
     assert float((trace.w.mean(dim=0) - best.w[0]).norm()) < 0.5 * float((START - best.w[0]).norm())
@@ -159,11 +159,11 @@ def test_both_ways_train():
         ({"staleness": -1}, "algorithm 'olco3': staleness = -1; expected a whole number, 0 or more"),
     ],
 )
-def test_a_mistake_is_named_in_one_line(params, message):
+def test_a_mistake_is_reported_in_one_line(params, message):
     with pytest.raises(AlgorithmError) as caught:
         OLCO3(**{"staleness": 1, "period": 2, **params})
     assert str(caught.value) == message
 
 
-def test_a_label_says_that_both_ways_are_compressed():
+def test_a_label_shows_that_both_directions_are_compressed():
     assert OLCO3(staleness=1, period=2, compression=TOPK, two_way=True).label == "olco3-s1-p2-topk-r0.3-two_way"

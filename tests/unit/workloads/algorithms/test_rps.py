@@ -24,7 +24,7 @@ OWNER = [element * WORKERS // NUMEL for element in range(NUMEL)]
 
 
 def lost(number, src, dst, block):
-    """A third of all blocks, the same ones in every run."""
+    """Return whether a block is lost: a third of all blocks, the same in every run."""
     return random.Random(f"{number}/{src}/{dst}/{block}").random() < 1 / 3
 
 
@@ -37,7 +37,7 @@ def block_of(element):
 
 
 def averaged(v, step):
-    """The rule of the paper, element by element; `v` has the shape (workers, numel)."""
+    """Apply the paper's rule element by element; `v` has the shape (workers, numel)."""
     out = v.clone()
     for element, owner in enumerate(OWNER):
         block = block_of(element)
@@ -85,12 +85,12 @@ def test_without_loss_and_momentum_rps_is_synchronous_sgd():
 
 
 @pytest.mark.parametrize("kind", [RPS, GradientSharing])
-def test_when_nothing_arrives_everyone_trains_alone(kind):
+def test_if_nothing_arrives_every_worker_trains_alone(kind):
     assert_equal(trained(kind, lost=everything_lost).w_at, trained(Algorithm).w_at)
 
 
 @pytest.mark.parametrize("workers", [7, 9])
-def test_more_workers_than_parameters_leave_some_without_a_share(workers):
+def test_with_more_workers_than_parameters_some_have_no_share(workers):
     assert_equal(trained(RPS, workers=workers).w_at, trained(SSGD, workers=workers).w_at)
 
 
@@ -99,8 +99,8 @@ def test_the_oracles_hold(kind):
     assert "nothing is in flight after finish" in check(kind)
 
 
-# n = 16, updates of variance 1 in each step: variance over the replicas, once steady. From our own simulation of the
-# rule with whole (worker, block) messages lost independently; no figure of the paper.
+# n = 16, updates of variance 1 in each step: steady variance over the replicas, from our own simulation of the
+# rule with whole (worker, block) messages lost independently, not from a figure of the paper.
 STEADY = {0.1: 0.092, 0.3: 0.37}
 
 
@@ -110,7 +110,7 @@ def noise(rank, step, w):
 
 @lru_cache
 def spread(kind, loss, steps=40, workers=16, blocks=3):
-    """Variance over the replicas after each step, mean over parameters that nothing pulls anywhere."""
+    """The variance over the replicas after each step, averaged over parameters with zero-mean gradients."""
     draws = torch.rand(2 * steps, workers, workers, blocks, generator=torch.Generator().manual_seed(1)).tolist()
 
     def some(number, src, dst, block):
@@ -133,7 +133,7 @@ def test_the_replicas_of_rps_stay_as_close_as_the_rule_says(loss):
     assert float(spread(RPS, loss)[5:].mean()) == pytest.approx(STEADY[loss], rel=0.1)
 
 
-def test_gradient_sharing_drifts_apart_for_good_and_rps_does_not():
+def test_gradient_sharing_drifts_apart_without_limit_and_rps_does_not():
     sharing, rps = (spread(kind, 0.1) for kind in (GradientSharing, RPS))
     # Independent errors add up: the variance grows in proportion to the steps.
     assert float(sharing[39] / sharing[9]) == pytest.approx(4.0, rel=0.25)
@@ -165,7 +165,7 @@ def refusal(action):
          "GB, GiB, such as '25MiB'; did you mean 'kB'?"),
     ],
 )  # fmt: skip
-def test_a_parameter_that_cannot_be_is_named(params, line):
+def test_an_impossible_parameter_is_named(params, line):
     assert refusal(lambda: RPS(**params)) == f"algorithm 'rps': {line}"
     assert refusal(lambda: GradientSharing(**params)) == f"algorithm 'gradient-sharing': {line}"
 
@@ -185,7 +185,7 @@ def test_a_parameter_that_cannot_be_is_named(params, line):
         ),
     ],
 )
-def test_a_setting_in_which_it_cannot_run_is_refused(setting, line):
+def test_an_unsupported_setting_is_refused(setting, line):
     assert refusal(lambda: RPS().check(setting)) == line
     RPS().check(Setting(workers=2, rtt_s=1.9))
 

@@ -1,4 +1,4 @@
-"""Push-sum gossip that goes on without a share: what comes late is added, so that nothing of the sum is lost."""
+"""Push-sum gossip that continues without a share: late shares are added, and the sum is kept."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from wanbench.workloads.compute.optim import SGDConfig, make
 
 
 class Mailbox:
-    """Two ranks in one thread; nothing gets through while it is cut."""
+    """A connection of two ranks in one thread; nothing arrives while it is cut."""
 
     def __init__(self) -> None:
         self.letters = {0: deque(), 1: deque()}
@@ -32,7 +32,7 @@ class Sent:
 
 class Received:
     def __init__(self, box, rank, vector):
-        self.box, self.rank, self.vector, self.here, self.asked = box, rank, vector, False, []
+        self.box, self.rank, self.vector, self.here, self.timeouts = box, rank, vector, False, []
         box.waiting = [*getattr(box, "waiting", []), self]
 
     def done(self):
@@ -45,10 +45,10 @@ class Received:
         return self.here
 
     def wait(self):
-        assert self.done(), "nobody may wait for what does not come"
+        assert self.done(), "no rank may wait for a share that never arrives"
 
     def wait_for(self, seconds):
-        self.asked.append(seconds)
+        self.timeouts.append(seconds)
         return self.done() and not self.box.slow
 
 
@@ -77,7 +77,7 @@ def two(wait="200ms"):
 
 
 def step(algorithms, number):
-    """`stepped` of both in one thread: everyone sends before anyone waits."""
+    """Call `stepped` for both ranks in one thread: both send before either waits."""
     for algorithm in algorithms:
         algorithm.replica.step = number
         algorithm._push()
@@ -89,21 +89,21 @@ def step(algorithms, number):
 
 
 def mass(box, algorithms):
-    """The sum of all (x, omega), those under way included."""
+    """The sum of all (x, omega), including those in flight."""
     inside = sum(torch.cat([a._x, a._omega]) for a in algorithms)
     return inside + sum((letter for letters in box.letters.values() for letter in letters), torch.zeros(4))
 
 
-def test_a_step_asks_for_a_share_no_longer_than_it_may_and_goes_on():
+def test_a_step_waits_for_a_share_no_longer_than_its_limit_and_continues():
     box, algorithms = two()
     box.cut = True
     step(algorithms, 0)
-    assert [work.asked for work in box.waiting] == [[0.2], [0.2]]
+    assert [work.timeouts for work in box.waiting] == [[0.2], [0.2]]
     assert [len(algorithm._late) for algorithm in algorithms] == [1, 1]
     assert [algorithm.weight for algorithm in algorithms] == [0.5, 0.5]
 
 
-def test_nothing_of_the_sum_is_lost_and_the_weights_come_back_to_one():
+def test_the_sum_is_kept_and_the_weights_return_to_one():
     box, algorithms = two()
     before = mass(box, algorithms)
     for number in range(6):
@@ -114,7 +114,7 @@ def test_nothing_of_the_sum_is_lost_and_the_weights_come_back_to_one():
     assert [algorithm.weight for algorithm in algorithms] == [1.0, 1.0]
 
 
-def test_in_the_end_every_share_is_waited_for_however_long():
+def test_at_the_end_every_share_is_waited_for_without_limit():
     box, algorithms = two()
     before = mass(box, algorithms)
     box.cut = True
@@ -131,7 +131,7 @@ def test_gloo_cannot_stop_waiting():
         SGP(wait="1s").check(Setting(workers=4, collective="gloo"))
 
 
-def test_a_direct_operation_is_waited_for_as_long_as_asked():
+def test_a_direct_operation_is_waited_for_as_long_as_requested():
     work = DirectWork("recv from rank 1", timeout_s=5.0)
     assert not work.wait_for(0.01)
     work.complete()

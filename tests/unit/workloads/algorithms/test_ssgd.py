@@ -18,7 +18,7 @@ def replica(comm, numel=4):
     return Replica(w=torch.ones(numel), m=torch.zeros(numel), optimizer=SGD(SGDConfig()), comm=comm)
 
 
-def test_every_step_is_that_of_one_worker_with_the_averaged_gradient():
+def test_every_step_equals_one_worker_with_the_averaged_gradient():
     random = torch.Generator().manual_seed(3)
     gradients = torch.randn(30, 4, 5, generator=random, dtype=torch.float64)
     start = torch.ones(5, dtype=torch.float64)
@@ -38,7 +38,7 @@ def test_replicas_stay_equal_to_the_bit():
 
 
 @pytest.mark.parametrize("bucketed", [True, False])
-def test_gradients_are_averaged_with_or_without_buckets(bucketed):
+def test_gradients_are_averaged_with_and_without_buckets(bucketed):
     def body(comm):
         algorithm = SSGD()
         algorithm.start(replica(comm))
@@ -56,7 +56,7 @@ def test_gradients_are_averaged_with_or_without_buckets(bucketed):
         assert [result.tolist() for result in results] == [[1.0] * 4, [2.0] * 4, [3.0] * 4]
 
 
-def test_a_bucket_leaves_before_the_gradient_is_complete():
+def test_a_bucket_is_sent_before_the_gradient_is_complete():
     def body(comm):
         algorithm = SSGD()
         algorithm.start(replica(comm))
@@ -66,7 +66,7 @@ def test_a_bucket_leaves_before_the_gradient_is_complete():
     assert run_replicas(2, body) == [1, 1]
 
 
-def test_it_has_no_delay_and_compresses_only_if_told_to():
+def test_it_has_no_delay_and_compresses_only_if_configured():
     assert (SSGD().delay_steps, SSGD().period_steps, SSGD().in_flight) == (0, 1, 1)
     assert SSGD().params() == {"compression": "none"}
     assert SSGD().label == "ssgd"

@@ -23,7 +23,7 @@ LIMITS = {1: 1.00, 2: 0.526, 3: 0.303, 4: 0.197, 8: 0.068, 12: 0.037, 16: 0.025,
 
 
 def converges(make, momentum, step_sizes, steps):
-    """Whether two replicas come together, for each a = lr * lambda: every element is a problem of its own."""
+    """Return whether two replicas converge for each a = lr * lambda: every element is a separate problem."""
     curvature = torch.tensor(step_sizes, dtype=torch.float64)
 
     def gradient(rank, step, w):
@@ -38,7 +38,7 @@ def converges(make, momentum, step_sizes, steps):
 
 
 def largest_stable(delay, momentum):
-    """By bisection on the spectral radius of the recurrence."""
+    """Return the largest stable a, by bisection on the spectral radius of the recurrence."""
     c = np.array([(1 - momentum ** (k + 1)) / (1 - momentum) for k in range(delay)])
     low, high = 0.0, 4.0
     for _ in range(40):
@@ -79,7 +79,7 @@ def test_exact_compensation_is_less_stable_than_pass_through():
 
 
 @pytest.mark.parametrize(("delay", "limit"), [(4, 0.092), (8, 0.029), (20, 0.0084)])
-def test_blocks_as_long_as_the_delay_halve_the_limit_again(delay, limit):
+def test_blocks_as_long_as_the_delay_halve_the_limit(delay, limit):
     step_sizes = [0.93 * limit, 1.07 * limit]
     assert converges(lambda: DTS(delay=delay, period=delay), 0.9, step_sizes, 2000) == [True, False]
 

@@ -1,4 +1,4 @@
-"""Compressors: what is sent, what it costs, and that nothing is lost on the way."""
+"""Compressors: what they send, how many bytes it costs, and that nothing is lost."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def vectors(rank, count, numel=NUMEL, dtype=torch.float64):
 
 
 def averaged(setting, count, *, workers=3, in_flight=1, shapes=SHAPES, given=vectors):
-    """Per rank: means and contributions, shape (count, numel), the residual, and the vectors themselves."""
+    """Return, per rank, means and contributions of shape (count, numel), the residual, and the vectors."""
 
     def body(comm):
         mine = given(comm.rank, count)
@@ -54,7 +54,7 @@ def averaged(setting, count, *, workers=3, in_flight=1, shapes=SHAPES, given=vec
         for v in mine:
             copy = v.clone()
             under_way.append(averager.begin(copy))
-            copy.fill_(torch.nan)  # it is ours again
+            copy.fill_(torch.nan)  # the vector can be changed again
             if len(under_way) == in_flight:
                 exchange = under_way.pop(0)
                 means.append(exchange.wait().clone())
@@ -69,13 +69,13 @@ def averaged(setting, count, *, workers=3, in_flight=1, shapes=SHAPES, given=vec
     return run_replicas(workers, body)
 
 
-def test_every_compressor_is_tested_here():
+def test_every_compressor_is_tested():
     assert set(SETTINGS) == {"none", *registry.kinds()}
 
 
 @pytest.mark.parametrize("in_flight", [1, 3])
 @pytest.mark.parametrize("name", SETTINGS)
-def test_the_mean_is_that_of_what_was_sent_with_the_same_bits_on_every_rank(name, in_flight):
+def test_the_mean_of_the_values_sent_has_the_same_bits_on_every_rank(name, in_flight):
     ranks = averaged(SETTINGS[name], 8, in_flight=in_flight)
     sent = torch.stack([rank[1] for rank in ranks]).mean(dim=0)
     # A mean in a half type is rounded to it.
@@ -87,13 +87,13 @@ def test_the_mean_is_that_of_what_was_sent_with_the_same_bits_on_every_rank(name
 
 @pytest.mark.parametrize("in_flight", [1, 3])
 @pytest.mark.parametrize("name", [name for name in SETTINGS if name not in {"qsgd", "terngrad"}])
-def test_what_was_sent_and_the_residual_add_up_to_what_was_given(name, in_flight):
+def test_values_sent_plus_residual_equal_the_input(name, in_flight):
     for _, sent, residual, mine in averaged(SETTINGS[name], 20, in_flight=in_flight):
         torch.testing.assert_close(sent.sum(dim=0) + residual, mine.sum(dim=0), rtol=1e-9, atol=1e-9)
 
 
 @pytest.mark.parametrize("name", [name for name in SETTINGS if name not in {"none", "qsgd", "terngrad"}])
-def test_something_is_lost_at_first_so_that_the_residual_matters(name):
+def test_the_first_message_is_incomplete_and_leaves_a_residual(name):
     assert all(float(residual.abs().max()) > 1e-5 for _, _, residual, _ in averaged(SETTINGS[name], 1))
 
 
@@ -148,13 +148,13 @@ def test_top_k_with_ratio_one_is_the_identity():
         torch.testing.assert_close(means, torch.stack([vectors(rank, 3) for rank in range(3)]).mean(dim=0))
 
 
-def test_top_k_keeps_the_largest_in_size():
+def test_top_k_keeps_the_largest_magnitudes():
     v = torch.tensor([0.1, -5.0, 2.0, 0.0, -3.0])
     topk = TopK(ratio=0.4)
     assert topk.decode(topk.encode(v), v).tolist() == [0.0, -5.0, 0.0, 0.0, -3.0]
 
 
-def test_chunks_are_sent_in_turn_and_every_element_comes():
+def test_chunks_are_sent_in_turn_and_every_element_arrives():
     ones = lambda rank, count: torch.ones(count, 10)  # noqa: E731
     (_, sent, residual, _), *_ = averaged({"kind": "chunkwise", "ratio": 0.25}, 4, shapes=(), given=ones)
     assert [row.nonzero().view(-1).tolist() for row in sent] == [[0, 1, 2], [3, 4, 5], [6, 7, 8], [7, 8, 9]]
@@ -162,7 +162,7 @@ def test_chunks_are_sent_in_turn_and_every_element_comes():
     assert residual.tolist() == [3, 3, 3, 2, 2, 2, 1, 0, 0, 0]
 
 
-def test_random_elements_are_the_same_on_all_ranks_and_others_each_time():
+def test_random_elements_are_equal_on_all_ranks_and_change_each_time():
     ranks = averaged({"kind": "randomk", "ratio": 0.1}, 5)
     places = [[row.nonzero().view(-1).tolist() for row in sent] for _, sent, *_ in ranks]
     assert places[0] == places[1] == places[2]
@@ -170,14 +170,14 @@ def test_random_elements_are_the_same_on_all_ranks_and_others_each_time():
     assert {len(place) for place in places[0]} == {15}
 
 
-def test_sign_sgd_sends_the_mean_size_and_the_signs():
+def test_sign_sgd_sends_the_mean_magnitude_and_the_signs():
     v = torch.tensor([1.0, -3.0, 0.0, 4.0, -2.0])
     assert SignSGD().decode(SignSGD().encode(v), v).tolist() == [2.0, -2.0, 2.0, 2.0, -2.0]
 
 
 @pytest.mark.parametrize("bits", [1, 2, 4, 8])
 @pytest.mark.parametrize("numel", [1, 7, 8, 33])
-def test_packed_codes_come_back(bits, numel):
+def test_packed_codes_are_unpacked_unchanged(bits, numel):
     codes = torch.randint(1 << bits, (numel,), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
     packed = pack(codes, bits)
     assert packed.numel() == packed_bytes(numel, bits)
@@ -186,7 +186,7 @@ def test_packed_codes_come_back(bits, numel):
 
 @pytest.mark.parametrize("compressor", [QSGD(levels=4), QSGD(levels=4, bucket=2), TernGrad()], ids=lambda c: c.label)
 def test_random_rounding_is_unbiased_by_exact_expectation(compressor):
-    """A draw decides by being below a fraction; with fractions in hundredths, a hundred draws are the expectation."""
+    """A draw below the fraction rounds up. Fractions are hundredths, so a hundred draws give the exact expectation."""
     v = torch.tensor([0.36, -0.48, 0.64, -0.48], dtype=torch.float64)  # norm 1; in pairs .6 (-.8) and .8 (-.6)
     draws = (torch.arange(1600, dtype=torch.float64) + 0.5) / 1600
     found = torch.stack([compressor.decode(compressor.quantise(v, draw.expand(4)), v) for draw in draws])
@@ -212,7 +212,7 @@ def test_workers_round_independently():
 
 def test_power_sgd_of_matrices_of_low_rank_is_their_mean():
     def low_rank(rank, count):
-        random = torch.Generator().manual_seed(7)  # all of them in one space of two dimensions
+        random = torch.Generator().manual_seed(7)  # all in the same two-dimensional space
         left = torch.randn(8, 2, generator=random, dtype=torch.float64)
         weights = torch.randn(count, 2, 10, generator=torch.Generator().manual_seed(rank), dtype=torch.float64)
         return (left @ weights).view(count, 80)
@@ -241,7 +241,7 @@ def test_power_sgd_improves_on_a_constant_matrix_because_its_factors_are_kept():
     assert errors[-1] < 0.1 * errors[0]
 
 
-def test_half_precision_cuts_off_what_would_overflow_and_sends_it_later():
+def test_half_precision_clips_values_that_would_overflow_and_sends_the_rest_later():
     huge = lambda rank, count: torch.tensor([[1e5]] + [[0.0]] * (count - 1))  # noqa: E731
     for means, _, residual, _ in averaged("fp16", 30, shapes=(), given=huge):
         assert means.isfinite().all()
@@ -258,14 +258,14 @@ def dgc(**params):
     return compressor
 
 
-def test_dgc_corrects_momentum_and_masks_it_where_something_was_sent():
+def test_dgc_corrects_momentum_and_masks_it_at_the_elements_sent():
     compressor = dgc(ratio=0.5, momentum=0.5)
     assert compressor.load(torch.tensor([1.0, 4.0])).tolist() == [1.0, 4.0]
     compressor.sent(torch.tensor([0.0, 4.0]))
     assert compressor.load(torch.tensor([1.0, 4.0])).tolist() == [1.5, 4.0]
 
 
-def test_while_nothing_is_sent_dgc_sums_up_what_momentum_sgd_would_have_applied():
+def test_while_nothing_is_sent_dgc_sums_the_updates_of_momentum_sgd():
     u, compressor = torch.zeros(3), dgc(ratio=0.001, momentum=0.9)
     for g in vectors(0, 6, 3, torch.float32):
         u = 0.9 * u + g
@@ -312,7 +312,7 @@ def test_dgc_sends_messages_of_changing_size():
         (7, '7: expected a name, or a table such as { kind = "topk", ratio = 0.01 }'),
     ],
 )  # fmt: skip
-def test_a_mistake_is_named_in_one_line(value, message):
+def test_a_mistake_is_reported_in_one_line(value, message):
     with pytest.raises(CompressorError) as caught:
         registry.create(value)
     assert str(caught.value) == message

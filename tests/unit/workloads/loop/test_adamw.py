@@ -1,4 +1,4 @@
-"""AdamW on flat vectors is torch.optim.AdamW."""
+"""AdamW on flat vectors equals torch.optim.AdamW."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ CONFIGS = [
 
 
 @pytest.mark.parametrize("config", CONFIGS, ids=str)
-def test_it_steps_as_torch_does(config):
+def test_its_steps_equal_those_of_torch(config):
     w = torch.linspace(-1, 1, 7, dtype=torch.float64)
     m, ours, parameter = torch.zeros_like(w), AdamW(config), w.clone().requires_grad_()
     theirs = torch.optim.AdamW(
@@ -36,12 +36,12 @@ def test_it_steps_as_torch_does(config):
     torch.testing.assert_close(m, theirs.state[parameter]["exp_avg"], rtol=1e-12, atol=1e-12)
 
 
-def test_a_phantom_has_nothing_to_step():
+def test_a_step_of_a_phantom_does_nothing():
     phantom = Phantom(1000)
     AdamW(AdamWConfig()).step(phantom, phantom, phantom)
 
 
-def test_a_train_table_says_which_optimiser():
+def test_a_train_table_selects_the_optimiser():
     assert isinstance(make(configured({"lr": 0.1, "batch_size": 32}, 10)), SGD)
     adamw = make(configured({"optimizer": "adamw", "beta1": 0.95}, 10))
     assert isinstance(adamw, AdamW)
@@ -63,7 +63,7 @@ def test_a_train_table_says_which_optimiser():
         ({"optimizer": "adamw", "lr": 0}, "lr = 0; expected a number above 0"),
     ],
 )
-def test_a_mistake_is_named_in_one_line(train, message):
+def test_a_mistake_is_reported_in_one_line(train, message):
     with pytest.raises(OptimizerError) as caught:
         configured(train, None)
     assert str(caught.value) == message

@@ -1,4 +1,4 @@
-"""The optimiser follows PyTorch's conventions, and answers exactly how it responds to a perturbation."""
+"""The optimiser follows PyTorch's conventions, and computes its exact response to a perturbation."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def random(*shape, dtype=torch.float64):
 
 @settings(deadline=None, max_examples=60)
 @given(configs())
-def test_it_steps_as_torch_optim_does(config):
+def test_its_steps_equal_those_of_torch_optim(config):
     gradients, start = random(20, 5), torch.linspace(-1, 1, 5, dtype=torch.float64)
     w, m = run(config, gradients, start)
     expected_w, expected_m = synchronous(gradients[:, None], config, start)
@@ -61,7 +61,7 @@ def test_without_weight_decay_and_nesterov_its_float32_bits_are_those_of_torch_o
 
 
 @pytest.mark.parametrize("nesterov", [False, True])
-def test_the_gradient_keeps_its_bits(nesterov):
+def test_the_gradient_is_not_changed(nesterov):
     g = random(8, dtype=torch.float32)
     before = g.clone()
     optimizer = SGD(SGDConfig(lr=0.1, momentum=0.9, nesterov=nesterov, weight_decay=0.1))
@@ -69,7 +69,7 @@ def test_the_gradient_keeps_its_bits(nesterov):
     assert torch.equal(g, before)
 
 
-def test_without_momentum_the_buffer_is_not_touched():
+def test_without_momentum_the_buffer_is_not_changed():
     m = torch.full((3,), torch.nan)
     w = torch.ones(3)
     SGD(SGDConfig(lr=0.1, weight_decay=0.1)).step(w, m, torch.ones(3))
@@ -96,7 +96,7 @@ def test_its_response_is_the_difference_between_a_perturbed_and_an_unperturbed_s
 
 @pytest.mark.parametrize("nesterov", [False, True])
 @pytest.mark.parametrize("delay", [0, 1, 4, 20])
-def test_at_a_constant_rate_the_response_has_its_closed_form(delay, nesterov):
+def test_at_a_constant_rate_the_response_equals_its_closed_form(delay, nesterov):
     lr, beta = 0.1, 0.9
     optimizer = SGD(SGDConfig(lr=lr, momentum=beta, nesterov=nesterov))
     w, m = optimizer.respond(0.0, 0.0, 1.0)
@@ -106,7 +106,7 @@ def test_at_a_constant_rate_the_response_has_its_closed_form(delay, nesterov):
     assert w == pytest.approx(-lr * (1 - beta ** (delay + 1 + nesterov)) / (1 - beta))
 
 
-def test_the_rate_warms_up_linearly_and_then_follows_half_a_cosine_down_to_zero():
+def test_the_rate_warms_up_linearly_and_then_falls_to_zero_along_half_a_cosine():
     config = SGDConfig(lr=0.4, schedule="cosine", warmup_steps=4, total_steps=12)
     assert [config.lr_at(step) for step in range(5)] == pytest.approx([0.1, 0.2, 0.3, 0.4, 0.4])
     assert config.lr_at(8) == pytest.approx(0.2)
@@ -114,12 +114,12 @@ def test_the_rate_warms_up_linearly_and_then_follows_half_a_cosine_down_to_zero(
     assert config.lr_at(500) == pytest.approx(0.0, abs=1e-15)
 
 
-def test_a_constant_rate_stays_after_its_warm_up():
+def test_a_constant_rate_does_not_change_after_the_warm_up():
     config = SGDConfig(lr=0.4, warmup_steps=2)
     assert [config.lr_at(step) for step in (0, 1, 2, 1000)] == [0.2, 0.4, 0.4, 0.4]
 
 
-def test_the_rate_of_a_step_holds_until_the_next():
+def test_the_rate_of_a_step_is_used_until_the_next_step():
     optimizer = SGD(SGDConfig(lr=0.4, warmup_steps=4))
     assert optimizer.lr == pytest.approx(0.1)
     optimizer.advance(2)
@@ -152,7 +152,7 @@ def test_a_setting_out_of_range_is_refused(settings, message):
     assert str(error.value) == message
 
 
-def test_algorithms_and_optimiser_load_without_torch():
+def test_algorithms_and_optimiser_are_imported_without_torch():
     code = "import sys, wanbench.workloads.compute.optim, wanbench.workloads.algorithms.registry; "
     code += "sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0

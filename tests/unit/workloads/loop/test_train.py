@@ -1,4 +1,4 @@
-"""The training loop on a clock that stands still unless told: every number it reports can be foretold."""
+"""The training loop on a clock that only tests advance, so every reported number is predictable."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ BYTES = 4 * NUMEL
 
 
 class StandingClock:
-    """Time passes where it is made to pass."""
+    """A clock that only `sleep` advances."""
 
     def __init__(self) -> None:
         self.ns = 5_000_000_000
@@ -33,7 +33,7 @@ class StandingClock:
 
 
 class TollWork:
-    """A work whose wait takes 7 ms."""
+    """An operation whose wait takes 7 ms."""
 
     def __init__(self, work, clock: StandingClock) -> None:
         self.work, self.clock = work, clock
@@ -47,7 +47,7 @@ class TollWork:
 
 
 class TollComm:
-    """Replicas in threads; issuing is free, waiting is not."""
+    """Replicas in threads: issuing takes no time, waiting does."""
 
     def __init__(self, comm: LocalComm, clock: StandingClock) -> None:
         self.comm, self.clock = comm, clock
@@ -64,7 +64,7 @@ class TollComm:
 
 
 class ToyTask(Task):
-    """Ten milliseconds of compute and one of overhead a step; the first steps are ten times as slow."""
+    """A task with 10 ms of compute and 1 ms of overhead per step; the first steps are ten times as slow."""
 
     compute_ns = 0
 
@@ -95,7 +95,7 @@ class ToyTask(Task):
 
 @dataclass
 class Trained:
-    """What one rank leaves."""
+    """The results of one rank."""
 
     outcome: Outcome
     task: ToyTask
@@ -111,7 +111,7 @@ JOB = Job(
 
 
 def trained(learns: bool = True, **changes) -> list[Trained]:
-    """Every rank's result, of two unless told otherwise."""
+    """Return the results of all ranks, two by default."""
     job = replace(JOB, **changes)
 
     def body(comm: LocalComm) -> Trained:
@@ -138,7 +138,7 @@ every_kind = pytest.mark.parametrize("kind", KINDS, ids=[kind["kind"] for kind i
 
 
 @every_kind
-def test_there_is_one_row_a_step_whose_parts_add_up_to_the_nanosecond(kind):
+def test_each_step_has_one_row_whose_parts_add_up_to_the_nanosecond(kind):
     for rank, result in enumerate(trained(**kind)):
         assert [(row["rank"], row["step"]) for row in result.rows] == [(rank, step) for step in range(JOB.steps)]
         end_ns = 5_000_000_000
@@ -162,7 +162,7 @@ def test_a_delayed_step_stalls_only_when_an_average_is_due():
     assert {row["stall_s"] for row in rows} == {0.0, STALL_NS / 1e9}
 
 
-def test_an_algorithm_without_buckets_is_not_handed_any():
+def test_an_algorithm_without_buckets_gets_none():
     for rows in (result.rows for result in trained(kind="sparse", params={"period": 1})):
         assert {row["messages_sent"] for row in rows} == {1}
 
@@ -200,7 +200,7 @@ def test_the_pipeline_is_full_when_the_window_begins_and_stays_so(eval_every):
 # ---------------------------------------------------------------- evaluations
 
 
-def test_evaluations_come_after_the_window_at_every_eval_every_steps():
+def test_evaluations_start_after_the_window_and_follow_every_eval_every_steps():
     for result in trained(eval_every=3):
         assert [row["step"] + 1 for row in result.rows if row["accuracy"] is not None] == [18, 21, 24]
         assert result.outcome.accuracy == 0.5
@@ -230,13 +230,13 @@ def test_the_time_of_an_evaluation_and_of_its_drain_is_in_no_step():
     assert max(row["step_time_s"] for row in result.rows[6:]) == (COMPUTE_NS + OVERHEAD_NS + STALL_NS) / 1e9
 
 
-def test_training_goes_on_after_an_evaluation_as_if_there_had_been_none():
+def test_training_continues_after_an_evaluation_as_if_there_had_been_none():
     with_evaluations, without = trained(eval_every=3)[0], trained()[0]
     # SGD's corrections are linear: draining early applies the same averages, so the end is the same.
     torch.testing.assert_close(with_evaluations.task.w, without.task.w, rtol=1e-5, atol=1e-5)
 
 
-# ---------------------------------------------------------------- totals and what is learned
+# ---------------------------------------------------------------- totals and the trained model
 
 
 @pytest.mark.parametrize(("steps", "messages"), [(26, 13), (25, 13), (24, 12)])
@@ -255,7 +255,7 @@ def test_the_final_loss_is_the_mean_over_the_last_tenth_of_the_steps():
     assert [row["loss"] for row in trained()[0].rows[:3]] == [1.0, 2.0, 3.0]
 
 
-def test_where_nothing_is_learned_there_is_no_loss_and_no_accuracy():
+def test_without_a_model_there_is_no_loss_and_no_accuracy():
     result = trained(learns=False, eval_every=3)[0]
     assert (result.outcome.final_loss, result.outcome.accuracy) == (None, None)
     assert {row["loss"] for row in result.rows} == {row["accuracy"] for row in result.rows} == {None}
@@ -266,7 +266,7 @@ def test_replicas_that_agree_have_no_spread(kind):
     assert max(result.outcome.replica_spread for result in trained(**kind)) < 1e-5
 
 
-def test_replicas_that_never_speak_drift_apart_and_the_spread_shows_it():
+def test_replicas_that_never_communicate_drift_apart_and_the_spread_shows_it():
     spreads = [result.outcome.replica_spread for result in trained(kind="local", params={})]
     # Gradients are step + rank, so w is -0.1 * (325 + 26 rank): half the difference over the mean.
     assert spreads == pytest.approx([13 / 338, 13 / 338], rel=1e-4)
@@ -284,9 +284,9 @@ def test_a_lone_worker_sends_nothing_and_never_stalls_on_a_peer():
 # ---------------------------------------------------------------- the parts
 
 
-def test_the_optimizer_is_the_one_that_the_job_describes():
-    told = {"lr": 0.5, "momentum": 0.9, "schedule": "cosine", "warmup_steps": 2, "batch_size": 32, "shards": "iid"}
-    optimizer = make_optimizer(replace(JOB, train=told))
+def test_the_optimizer_is_built_from_the_job():
+    settings = {"lr": 0.5, "momentum": 0.9, "schedule": "cosine", "warmup_steps": 2, "batch_size": 32, "shards": "iid"}
+    optimizer = make_optimizer(replace(JOB, train=settings))
     rates = []
     for step in (0, 1, 2, 26):
         optimizer.advance(step)
@@ -295,7 +295,7 @@ def test_the_optimizer_is_the_one_that_the_job_describes():
     assert optimizer.momentum == 0.9
 
 
-def test_warming_up_touches_every_channel_several_times_and_lines_all_up():
+def test_the_warm_up_uses_every_channel_several_times_and_synchronizes_all_workers():
     def body(comm: LocalComm) -> tuple[int, int]:
         clock = StandingClock()
         metered = MeteredComm(TollComm(comm, clock), clock)
@@ -305,7 +305,7 @@ def test_warming_up_touches_every_channel_several_times_and_lines_all_up():
     assert run_replicas(2, body, timeout_s=10.0) == [(3 * 2 + 1, 2)] * 2
 
 
-def test_the_meter_counts_what_is_handed_over_and_only_waiting_is_stall():
+def test_the_meter_counts_the_bytes_passed_to_it_and_only_waiting_is_stall():
     def body(comm: LocalComm) -> tuple[int, int, int]:
         clock = StandingClock()
         metered = MeteredComm(TollComm(comm, clock), clock)

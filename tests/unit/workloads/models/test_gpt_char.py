@@ -1,4 +1,4 @@
-"""The small transformer and the text that it learns."""
+"""The small transformer and its training text."""
 
 import ast
 import subprocess
@@ -22,18 +22,18 @@ def test_one_worker_learns_to_predict_half_of_the_characters_in_120_steps():
         g, _ = task.gradient(step)
         momentum.mul_(0.9).add_(g)
         task.w.add_(momentum, alpha=-0.1)
-    # The commonest character alone is 18 %; what one cannot know, as names and numbers, keeps it below 1.
+    # The most common character makes up 18 %. Names and numbers cannot be predicted, so accuracy stays below 1.
     assert 0.40 < task.evaluate() < 0.95
 
 
-def test_the_tensors_announced_without_torch_are_those_of_the_module():
+def test_the_tensors_listed_without_torch_are_those_of_the_module():
     module = gpt_char.module_of(torch.Generator())
     expected = [(name, tuple(p.shape)) for name, p in module.named_parameters()]
     assert [(t.name, t.shape) for t in gpt_char.tensors()] == expected
     assert info({"name": "gpt-char"}).params == 107_392
 
 
-def test_no_character_sees_a_later_one():
+def test_no_prediction_depends_on_a_later_character():
     module = gpt_char.module_of(torch.Generator().manual_seed(1))
     sample = text().test[:1, :-1]
     changed = sample.clone()
@@ -52,20 +52,20 @@ def test_targets_are_the_next_characters():
 def test_the_text_is_the_same_in_every_process():
     code = "from wanbench.workloads.data.text import TOPICS, _windows; print([_windows(topic) for topic in TOPICS])"
     surroundings = {"PYTHONHASHSEED": "7", "PYTHONPATH": ":".join(sys.path)}
-    said = subprocess.run([sys.executable, "-c", code], env=surroundings, capture_output=True, text=True, check=True)
-    assert ast.literal_eval(said.stdout) == [_windows(topic) for topic in TOPICS]
+    result = subprocess.run([sys.executable, "-c", code], env=surroundings, capture_output=True, text=True, check=True)
+    assert ast.literal_eval(result.stdout) == [_windows(topic) for topic in TOPICS]
 
 
-def test_it_reads_as_sentences():
+def test_the_text_consists_of_sentences():
     written = "".join(ALPHABET[index] for index in text().train[0])
     assert " plus " in written
     assert " makes " in "".join(ALPHABET[i] for window in text().train[:5] for i in window)
     assert len(text().topics) == len(text().train) == 8 * 320
 
 
-def test_dirichlet_shards_differ_in_topics_and_all_text_is_dealt_out():
+def test_dirichlet_shards_differ_in_topics_and_cover_all_text():
     shards = [Portion(rank, 4, 1, shards=Shards(0.1)).indices(text().topics) for rank in range(4)]
     assert sorted(index for shard in shards for index in shard) == list(range(len(text().topics)))
     mixed = [[sum(text().topics[i] == t for i in shard) / len(shard) for t in range(8)] for shard in shards]
-    assert max(max(shares) for shares in mixed) > 0.3  # dealt out at random, each would be an eighth
+    assert max(max(shares) for shares in mixed) > 0.3  # if assigned at random, each would be an eighth
     assert min(min(shares) for shares in mixed) < 0.02

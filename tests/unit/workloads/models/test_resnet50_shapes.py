@@ -8,7 +8,7 @@ from wanbench.workloads.models import resnet50
 
 
 class Bottleneck(nn.Module):
-    """The block as torchvision registers it, written independently of the table under test."""
+    """A block with the modules of torchvision's, written independently of the table under test."""
 
     def __init__(self, inputs, width, stride):
         super().__init__()
@@ -64,7 +64,7 @@ def test_names_shapes_and_order_are_those_of_the_module(module):
     assert [(t.name, t.shape) for t in resnet50.tensors()] == expected
 
 
-def test_the_work_of_products_is_what_torch_counts_in_the_backward_pass(module):
+def test_the_work_of_products_equals_torchs_count_for_the_backward_pass(module):
     output = module(torch.empty(1, 3, 224, 224, device="meta"))
     with FlopCounterMode(display=False) as counter:
         output.sum().backward()
@@ -84,7 +84,7 @@ def test_batch_norm_is_a_small_part_of_the_work():
     assert 0 < norms / sum(t.backward_work for t in tensors) < 0.02
 
 
-def test_the_last_layers_hold_most_parameters_but_little_of_the_time():
+def test_the_last_layers_have_most_parameters_but_take_little_time():
     first, *_ = plan_buckets(resnet50.tensors(), 25 << 20)
     assert first.nbytes / (25_557_032 * 4) > 0.25
     assert first.ready < 0.1

@@ -1,4 +1,4 @@
-"""`wrap`: a loop of one's own does what the engine does; checkpoints are exact; what cannot work is one line."""
+"""`wrap`: a user's loop trains exactly as the engine, checkpoints are exact, and misuse is reported in one line."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from wanbench.workloads.wrap.wrapped import Wrapped
 MOMENTUM = partial(torch.optim.SGD, lr=0.05, momentum=0.9)
 ADAMW = partial(torch.optim.AdamW, lr=0.01)
 
-# ---------------------------------------------------------------- as the engine
+# ---------------------------------------------------------------- equal to the engine
 
 
 @pytest.mark.parametrize(
@@ -51,14 +51,14 @@ def test_a_wrapped_loop_equals_the_engine_to_the_bit_with_sgd(make, optimizer, c
     ],
     ids=["model space", "diloco", "nesterov", "weight decay"],
 )
-def test_a_wrapped_loop_equals_the_engine_to_rounding_where_torch_rounds_otherwise(make, optimizer, config):
+def test_a_wrapped_loop_equals_the_engine_up_to_rounding_if_torch_rounds_differently(make, optimizer, config):
     wrapped = wrapped_run(make, optimizer, ranks=3, dtype=torch.float64)
     engine = engine_run(make, config, ranks=3, dtype=torch.float64)
     assert torch.allclose(wrapped[0], engine[0], rtol=0, atol=1e-12)
     assert torch.allclose(wrapped[1], engine[1], rtol=0, atol=1e-12)
 
 
-def test_a_scheduler_of_the_loop_is_followed():
+def test_the_loops_scheduler_sets_the_learning_rate():
     cosine = SGDConfig(lr=0.05, momentum=0.9, schedule="cosine", total_steps=STEPS)
     schedule = partial(torch.optim.lr_scheduler.CosineAnnealingLR, T_max=STEPS)
     wrapped = wrapped_run(partial(DTS, 4, 4), MOMENTUM, scheduler=schedule, dtype=torch.float64)
@@ -66,7 +66,7 @@ def test_a_scheduler_of_the_loop_is_followed():
     assert torch.allclose(wrapped[1], engine[1], rtol=0, atol=1e-12)
 
 
-def test_a_learning_rate_that_begins_at_zero_is_no_error():
+def test_a_learning_rate_that_starts_at_zero_is_accepted():
     schedule = partial(torch.optim.lr_scheduler.LambdaLR, lr_lambda=lambda step: step / STEPS)
     _, last = wrapped_run(partial(DTS, 4, 4), MOMENTUM, scheduler=schedule, dtype=torch.float64)
     assert torch.allclose(last[0], last[1], rtol=0, atol=1e-12)
@@ -93,7 +93,7 @@ def test_drain_makes_replicas_agree():
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_a_run_that_goes_on_from_a_checkpoint_equals_one_that_did_not_stop(kind, params, optimizer):
+def test_a_run_resumed_from_a_checkpoint_equals_an_uninterrupted_one(kind, params, optimizer):
     make = partial(registry.create, kind, params)
     whole, resumed = wrapped_run(make, optimizer, drain_after={9}), wrapped_run(make, optimizer, restart_after={9})
     assert torch.equal(whole[0], resumed[0])
@@ -133,7 +133,7 @@ def test_a_checkpoint_of_another_algorithm_is_refused():
         one(SSGD())[0].load_state_dict(wrapped.state_dict())
 
 
-# ---------------------------------------------------------------- what a loop does besides
+# ---------------------------------------------------------------- other features of a loop
 
 
 def test_two_ranks_of_ssgd_equal_one_process_on_both_batches():
@@ -214,10 +214,10 @@ def test_an_overflow_on_one_rank_counts_as_a_zero_gradient_and_keeps_the_ranks_i
     assert torch.allclose(w, start - 0.1 * g.mean(dim=1).sum(dim=0), atol=1e-6)
     assert torch.equal(w, other[0])
     assert (steps, other[1]) == (3, 3)
-    assert (scale, other[2]) == (4.0, 8.0)  # each rank's scaler looks at its own gradients
+    assert (scale, other[2]) == (4.0, 8.0)  # each rank's scaler checks its own gradients
 
 
-def test_accumulated_gradients_are_one_step():
+def test_accumulated_gradients_count_as_one_step():
     wrapped, model, optimizer = one(SSGD(), partial(torch.optim.SGD, lr=1.0))
     start = model.flat()
     for _ in range(3):
@@ -251,7 +251,7 @@ def groups(parameters, **settings):
     return torch.optim.SGD([{"params": [first], **settings}, {"params": others}], lr=0.05, momentum=0.9)
 
 
-def test_parameter_groups_of_different_rates_go_with_what_does_not_need_one_rate():
+def test_parameter_groups_with_different_rates_work_if_the_algorithm_needs_no_single_rate():
     different = partial(groups, lr=0.5, weight_decay=0.1)
     make = partial(DTS, 4, 4, form="model")
     _, last = wrapped_run(make, different, dtype=torch.float64)
@@ -266,7 +266,7 @@ def test_parameter_groups_of_different_rates_go_with_what_does_not_need_one_rate
     assert torch.allclose(agreeing[0], agreeing[1], rtol=0, atol=1e-12)
 
 
-def test_groups_that_begin_to_differ_later_are_one_line():
+def test_groups_that_start_to_differ_later_are_reported_in_one_line():
     wrapped, model, optimizer = one(DTS(4, 4), groups)
     optimizer.param_groups[0]["lr"] = 0.5
     model.set_gradients(recorded(1)[1][0, 0])
@@ -302,7 +302,7 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("optimizer", "change", "message"), REFUSED, ids=[message for *_, message in REFUSED])
-def test_what_wrap_cannot_work_with_is_one_line(optimizer, change, message):
+def test_an_unsupported_setup_is_reported_in_one_line(optimizer, change, message):
     model = Model(recorded(1)[0])
     with pytest.raises(WrapError) as error:
         one(SSGD(), optimizer, model if change is None else change(model))
@@ -334,7 +334,7 @@ def test_a_model_that_changes_after_wrap_is_refused(change):
         wrapped.drain()
 
 
-def test_values_loaded_into_the_model_and_the_optimizer_are_taken_over():
+def test_values_loaded_into_the_model_and_the_optimizer_are_used():
     _, model, optimizer = one(SSGD())
     model.set_gradients(recorded(1)[1][0, 0])
     optimizer.step()
@@ -349,7 +349,7 @@ def test_values_loaded_into_the_model_and_the_optimizer_are_taken_over():
 # ---------------------------------------------------------------- wrap itself
 
 
-def test_without_a_process_group_the_message_says_how_to_make_one():
+def test_without_a_process_group_the_message_explains_how_to_create_one():
     model = torch.nn.Linear(2, 2)
     with pytest.raises(CommError) as error:
         wanbench.wrap(model, torch.optim.SGD(model.parameters(), lr=0.1), SSGD())
@@ -367,7 +367,7 @@ def test_a_model_in_distributed_data_parallel_is_refused():
         wanbench.wrap(ddp, torch.optim.SGD(ddp.parameters(), lr=0.1), SSGD())
 
 
-def test_an_optimizer_of_another_model_or_wrapped_already_is_refused():
+def test_an_optimizer_that_belongs_to_another_model_or_is_wrapped_is_refused():
     other = torch.nn.Linear(2, 2)
     with pytest.raises(WrapError, match=r"^the optimizer has parameters that the model lacks; make it from model"):
         wanbench.wrap(torch.nn.Linear(2, 2), torch.optim.SGD(other.parameters(), lr=0.1), SSGD())
@@ -376,7 +376,7 @@ def test_an_optimizer_of_another_model_or_wrapped_already_is_refused():
         wanbench.wrap(model, optimizer, SSGD())
 
 
-def test_the_environment_names_the_algorithm():
+def test_the_environment_selects_the_algorithm():
     environment = {"WANBENCH_ALGORITHM": "dts", "WANBENCH_PARAMS": '{"delay": 4, "period": 2, "compression": "topk"}'}
     assert registry.from_environment(environment) == DTS(4, 2, compression="topk")
     assert registry.from_environment({"WANBENCH_ALGORITHM": "ssgd"}) == SSGD()
@@ -391,14 +391,14 @@ def test_the_environment_names_the_algorithm():
         ({"WANBENCH_ALGORITHM": "dts", "WANBENCH_PARAMS": "4"}, "WANBENCH_PARAMS=4: expected a JSON object, such as {"),
     ],
 )
-def test_an_environment_that_names_none_is_one_line(environment, message):
+def test_an_environment_without_an_algorithm_is_reported_in_one_line(environment, message):
     with pytest.raises(AlgorithmError) as error:
         registry.from_environment(environment)
     assert str(error.value).startswith(message)
     assert "\n" not in str(error.value)
 
 
-def test_a_compressor_is_what_its_name_stands_for():
+def test_a_compressor_is_found_by_name():
     assert DTS(4, 2, compression=TopK(0.1)).label == "dts-d4-p2-topk-r0.1"
     table = {"kind": "topk", "ratio": 0.1}
     assert DTS(4, 2, compression=TopK(0.1)).compressor == DTS(4, 2, compression=table).compressor

@@ -1,4 +1,4 @@
-"""A wrong call of `wrap` is answered with the right one, in one line; a right one works by name."""
+"""A wrong call of `wrap` is answered with the right one, in one line. Algorithms are found by name."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_a_wrong_call_is_answered_with_the_right_one(call, message):
         ("dts", {"delay": 4}, r"^algorithm 'dts' .*'period'"),
     ],
 )
-def test_a_wrong_name_or_parameter_is_answered_with_a_near_one(name, params, mistake):
+def test_a_wrong_name_or_parameter_is_answered_with_a_similar_one(name, params, mistake):
     with pytest.raises(AlgorithmError, match=mistake):
         wrap(MODEL, OPTIMIZER, name, **params)
 
