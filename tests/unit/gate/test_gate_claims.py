@@ -88,8 +88,8 @@ def test_an_unknown_metric_is_refused_and_a_similar_one_suggested():
 
 def test_a_claim_that_matches_no_cell_is_refused():
     assert refusal(where={"algorithm": "dts", "rtt": "1ms"}, min=0.9) == (
-        "x.toml: gate.require.0.where: no cell with algorithm = 'dts', rtt = '1ms'; expected one of: dts w4 20ms, dts w4 500ms, "
-        "one-worker w1, ssgd w4 20ms, ssgd w4 500ms"
+        "x.toml: gate.require.0.where: no cell with algorithm = 'dts', rtt = '1ms'; expected one of: "
+        "dts w4 20ms, dts w4 500ms, one-worker w1, ssgd w4 20ms, ssgd w4 500ms"
     )
 
 
