@@ -69,7 +69,7 @@ class Found:
             return None
         some = "1 repetition" if len(self.earlier) == 1 else f"{len(self.earlier)} repetitions"
         verb = "is" if len(self.earlier) == 1 else "are"
-        return f"{some} of an earlier version of this spec {verb} not shown; `wanbench results --all` shows them"
+        return f"{some} of an earlier spec or another testbed {verb} not shown; `wanbench results --all` shows them"
 
 
 class RunFolder:

@@ -73,7 +73,8 @@ def as_table(rows: Sequence[Row], sort: str | None = None, width: int | None = N
         AnalysisError: there is no such column.
     """
     table = frame(rows)
-    axes = [axis for axis in AXES if axis in {"workers", *axes_of(table)}] if len(table) else []
+    mixed = {"testbed"} if " and " in _kind(rows) else set()
+    axes = [axis for axis in AXES if axis in {"workers", *axes_of(table), *mixed}] if len(table) else []
     header = [
         "algorithm", *(AXIS_TITLES.get(axis, axis) for axis in axes), "reps", "step ms", _SPREAD, "compute ms",
         "stall ms", "overhead ms", "scalability", _SPREAD, "law", "deviation",
@@ -86,7 +87,7 @@ def as_table(rows: Sequence[Row], sort: str | None = None, width: int | None = N
     lines = [_table_line(line, axes, changes, lossy) for line in _sorted(found, sort)]
     text, dropped = fitted(header, lines, _DROP, width or width_of_output())
     note = left_out(list(dict.fromkeys(dropped)), "`--format csv` has all columns.")
-    return f"{text}\n{note}" if note else text
+    return "\n".join([text, " ".join(filter(None, [f"The results are {_kind(rows)}.", note]))]) if rows else text
 
 
 def _changes(rows: Sequence[Row]) -> Mapping[str, str]:
@@ -149,7 +150,7 @@ def _range(line: Row, name: str, scale: float, digits: int) -> str:
 def as_pivot(rows: Sequence[Row]) -> str:
     """Scalability of every algorithm along the main axis, with the prediction of the law in parentheses."""
     blocks = [_pivot_heading(pivot) + "\n" + aligned(*_pivot_grid(pivot)) for pivot in pivots(frame(rows))]
-    return _LEGEND + "\n\n" + "\n".join(blocks)
+    return _legend(rows) + "\n\n" + "\n".join(blocks)
 
 
 def as_markdown(rows: Sequence[Row]) -> str:
@@ -157,13 +158,19 @@ def as_markdown(rows: Sequence[Row]) -> str:
     blocks = (
         f"**{_pivot_heading(pivot)}**\n\n{markdown(*_pivot_grid(pivot), numbers=True)}" for pivot in pivots(frame(rows))
     )
-    return "\n".join([*blocks, f"{_LEGEND}\n"])
+    return "\n".join([*blocks, f"{_legend(rows)}\n"])
 
 
-_LEGEND = (
-    "Scalability T(1)/T(N), in parentheses as predicted by the step-time law; 1 is the limit.\n"
-    f"`failed`, `invalid`: no valid repetition. `{_ABSENT}`: not run."
-)
+def _legend(rows: Sequence[Row]) -> str:
+    return (
+        f"Scalability T(1)/T(N), {_kind(rows)}, and in parentheses as predicted by the step-time law; 1 is the limit.\n"
+        f"`failed`, `invalid`: no valid repetition. `{_ABSENT}`: not run."
+    )
+
+
+def _kind(rows: Sequence[Row]) -> str:
+    """ "emulated", "simulated" or both."""
+    return " and ".join(sorted({"simulated" if row["testbed"] == "virtual" else "emulated" for row in rows}))
 
 
 def _pivot_heading(pivot: Pivot) -> str:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import difflib
 import itertools
 import json
+import os
 import re
 import shutil
 import string
@@ -153,7 +154,10 @@ def variable(axis: str) -> str:
 
 def check_there(program: str, folder: Path, key: str = "") -> None:
     """Check that the program of a command exists on this host; `key` prefixes the error. Raises: SpecError."""
-    if shutil.which(str(folder / program) if "/" in program else program) is None:
+    path = folder / program
+    if "/" in program and path.is_file() and not os.access(path, os.X_OK):
+        raise SpecError(f"{key}{program}: not executable; use chmod +x, or its interpreter, as in: python {program}")
+    if shutil.which(str(path) if "/" in program else program) is None:
         raise SpecError(f"{key}{program}: no such program here; give a path, or a command on PATH")
 
 

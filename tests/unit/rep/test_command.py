@@ -13,7 +13,7 @@ from wanbench.harness.rep.command import program_of, step_time
 from wanbench.harness.results.row import describe
 from wanbench.harness.results.scalability import one_worker_step_times, scalability
 from wanbench.harness.run.manifest import code_hash
-from wanbench.harness.spec.command import filled, name_of
+from wanbench.harness.spec.command import check_there, filled, name_of
 from wanbench.harness.spec.experiment import Spec
 
 GOOD = """\
@@ -309,3 +309,12 @@ def test_a_program_that_ends_within_its_warm_up_is_an_error():
     message = "workload.warmup: rank 1 reported 3 steps, and the first 3 are warm-up; let it run longer"
     with pytest.raises(RepFailed, match=f"^{message}$"):
         timed({0: ("hook", ends(1, 2, 3, 4)), 1: ("hook", ends(1, 2, 3))})
+
+
+def test_a_script_that_is_not_executable_is_refused_with_the_remedy(tmp_path):
+    (tmp_path / "train.py").touch(mode=0o644)
+    with pytest.raises(SpecError) as refused:
+        check_there("./train.py", tmp_path)
+    assert (
+        str(refused.value) == "./train.py: not executable; use chmod +x, or its interpreter, as in: python ./train.py"
+    )

@@ -104,7 +104,7 @@ def test_what_an_earlier_version_of_the_spec_measured_is_kept_and_named(tmp_path
     (tmp_path / "t.toml").write_text(TEXT)
     assert wanbench("run", "t.toml", "--no-figures").exit_code == 0
     again = wanbench("run", "t.toml", "--no-figures", "--set", "workload.step_time=100ms")
-    left_out = "6 repetitions of an earlier version of this spec are not shown; `wanbench results --all` shows them"
+    left_out = "6 repetitions of an earlier spec or another testbed are not shown; `wanbench results --all` shows them"
     assert left_out in again.stderr
     shown = wanbench("results", "edited")
     assert shown.stderr.splitlines() == [f"wanbench: edited: {left_out}", "edited: 6 ok"]

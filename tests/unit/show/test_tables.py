@@ -49,7 +49,7 @@ def test_a_table_shows_lost_blocks_and_the_spread_of_replicas_if_blocks_were_sen
 def test_a_pivot_shows_scalability_beside_the_law_and_marks_missing_cells(rows):
     *heading, _, title, header, _, ssgd, sparse = render(rows, "pivot").splitlines()
     assert heading == [
-        "Scalability T(1)/T(N), in parentheses as predicted by the step-time law; 1 is the limit.",
+        "Scalability T(1)/T(N), emulated, and in parentheses as predicted by the step-time law; 1 is the limit.",
         "`failed`, `invalid`: no valid repetition. `.`: not run.",
     ]
     assert title == "algorithm by RTT (ms)"
@@ -80,7 +80,8 @@ def test_a_profile_sweep_has_workers_as_columns():
 def test_the_table_has_a_line_per_cell_and_shows_the_reason_of_a_failure(rows):
     lines = as_table(rows, width=WIDE).splitlines()
     assert lines[0].split()[:4] == ["algorithm", "RTT", "(ms)", "workers"]
-    assert len(lines) == 2 + 6
+    assert len(lines) == 2 + 6 + 2
+    assert lines[-1] == "The results are emulated."
     assert lines[5] == "ssgd             500        4     0  failed: worker 2 ended with exit code 1"
 
 
@@ -136,7 +137,7 @@ def test_parquet_keeps_numbers_as_numbers(rows, tmp_path):
 def test_a_narrow_table_leaves_columns_out_and_names_them(rows):
     lines = as_table(rows, width=80).splitlines()
     assert lines[-1] == (
-        "Columns left out to fit the width: overhead ms, compute ms, deviation, min..max. "
+        "The results are emulated. Columns left out to fit the width: overhead ms, compute ms, deviation, min..max. "
         "`--format csv` has all columns."
     )
     complete = [line for line in lines[:-2] if "failed" not in line]
