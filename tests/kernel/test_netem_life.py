@@ -70,7 +70,7 @@ def test_a_device_of_another_program_is_refused_and_kept(netem_lab):
     here = netem_lab(network())
     here.replace(1)
     as_root_of(here.pids[1], "ip link add wan0 type veth peer name theirs")
-    message = r"^netem: apply: site-s1: w1 to worker-1: wan0: it exists already, and is not ours$"
+    message = r"^netem: apply: site-s1: w1 to worker-1: wan0: it exists already, and wanbench did not make it$"
     with pytest.raises(EmulatorError, match=message):
         here.emulator.apply(network())
     assert here.run(1, devices).result() == {"lo", "wan0", "theirs"}

@@ -315,6 +315,5 @@ def test_a_script_that_is_not_executable_is_refused_with_the_remedy(tmp_path):
     (tmp_path / "train.py").touch(mode=0o644)
     with pytest.raises(SpecError) as refused:
         check_there("./train.py", tmp_path)
-    assert (
-        str(refused.value) == "./train.py: not executable; use chmod +x, or its interpreter, as in: python ./train.py"
-    )
+    remedy = "use chmod +x, or its interpreter, as in: python ./train.py"
+    assert str(refused.value) == f"./train.py: not executable; {remedy}"
