@@ -99,8 +99,8 @@ def test_a_program_missing_from_the_image_is_reported_in_one_line(bench):
     result = bench.run(*TWO, "--", "no-such-program")
     assert result.code == 2
     assert re.fullmatch(
-        r"wanbench: worker \d: no-such-program: No such file or directory; it must be in the image, or below a folder "
-        r"that is mounted: the current one, or --mount",
+        r"wanbench: worker \d: no-such-program: No such file or directory; it must be in the image or in a mounted "
+        r"folder: the current one, or one given with --mount",
         result.last_line,
     )
     assert bench.containers() == []

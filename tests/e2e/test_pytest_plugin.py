@@ -187,8 +187,8 @@ def test_a_users_program_is_measured_on_an_emulated_network(project):
 
 
 @pytest.mark.timed
-def test_the_example_of_the_readme_passes_on_an_emulated_network(project):
-    (example,) = re.findall(r"```python\n(def test_.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+def test_the_example_of_the_guide_passes_on_an_emulated_network(project):
+    (example,) = re.findall(r"```python\n(def test_.*?)```", (ROOT / "docs/how-to/ci.md").read_text(), re.DOTALL)
     (project / "example.py").write_text(example)
     done = measured(project, "example.py", "--wan-testbed", "netns", "--wan-missing", "fail")
     assert done.returncode == 0, done.stdout + done.stderr
