@@ -393,7 +393,7 @@ def test_run_ends_with_the_result_and_the_next_step(measured, tmp_path):
     result = wanbench("run", "smoke", "--out", str(tmp_path / "results"))
     assert result.stdout == f"{tmp_path}/results/smoke\n"
     assert "dts-d4-p2" in result.stderr
-    commands = re.findall("wanbench (.*?)(?:  |$)", result.stderr, re.M)
+    commands = re.findall("^(?:Next:|     ) wanbench (.*?)(?:  |$)", result.stderr, re.M)
     assert [command.split()[:2] for command in commands] == [
         ["report", "smoke"],
         ["results", "smoke"],
