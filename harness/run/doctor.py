@@ -15,7 +15,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Literal
@@ -92,7 +92,11 @@ def examine() -> list[HostCheck]:
         _processors,
         lambda: _priority(tried),
     )
-    return [finding for part in parts for finding in part()]
+    findings = [finding for part in parts for finding in part()]
+    if can_run(findings):
+        return findings
+    # What works beside one missing part does not work beside all of them.
+    return [replace(finding, meanwhile="--testbed virtual") if finding.meanwhile else finding for finding in findings]
 
 
 def can_run(findings: list[HostCheck]) -> bool:

@@ -255,6 +255,14 @@ def test_the_line_about_apparmor_is_what_a_worker_reports(monkeypatch):
     assert APPARMOR.endswith(namespace._remedy(errno.EACCES))
 
 
+def test_a_host_that_can_emulate_nothing_is_sent_to_the_simulation(monkeypatch):
+    monkeypatch.setattr(doctor, "_tried", lambda: WELL | {"namespace": APPARMOR})
+    monkeypatch.setattr(daemon, "why_not", lambda: NO_DAEMON)
+    found = examine()
+    assert not can_run(found)
+    assert {one.meanwhile for one in found if one.state == "missing"} == {"--testbed virtual"}
+
+
 def test_a_host_that_forbids_namespaces_may_still_use_containers(monkeypatch):
     monkeypatch.setattr(doctor, "_tried", lambda: WELL | {"namespace": "refused; run as root", "realtime": False})
     assert finding("priority").state == "note"
