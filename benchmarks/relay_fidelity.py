@@ -78,7 +78,13 @@ def load_relay(slot: WorkerSlot) -> EmulatorStats:
     workers: list[Any] = list(slot.prepare(Group(network.workers)))
     slot.emulator.apply(network)
     per_s = _LOAD_MBIT * 125_000 / _PACKET_BYTES
-    train = {"packets": int(per_s * _LOAD_S), "bytes": _PACKET_BYTES, "burst": 8, "spacing_ns": int(8e9 / per_s)}
+    train = {
+        "packets": int(per_s * _LOAD_S),
+        "segment": 1,
+        "bytes": _PACKET_BYTES,
+        "burst": 8,
+        "spacing_ns": int(8e9 / per_s),
+    }
     slot.emulator.stats(reset=True)
     start_ns = time.monotonic_ns() + int(_LEAD_S * 1e9)
     for rank in range(0, network.workers, 2):

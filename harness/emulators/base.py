@@ -46,9 +46,12 @@ class EmulatorStats:
         emulator: `relay` or `netem`.
         seconds: length of the period.
         packets, bytes: delivered to workers, local traffic included.
+        segments: number of pieces in which they were delivered, fewer with segmentation offload.
+        offload: whether the workers' devices have segmentation offload, so that the emulator moves segments.
         drops: dropped packets by cause: `up`, `path`, `down` (full queues), `loss` (configured), `unknown`
-            (no such worker), `refused` (the device of the worker, or of a router with netem, was full), `gone` (the
-            worker had ended). A cause that an emulator cannot see is absent: `unknown` and `gone` for netem.
+            (no such worker), `idle` (from or to a worker that the network does not use, but an earlier one did),
+            `refused` (the device of the worker, or of a router with netem, was full), `gone` (the worker had ended).
+            A cause that an emulator cannot see is absent: `unknown`, `idle` and `gone` for netem.
         not_ipv4: packets of other protocols, which are ignored.
         lateness_*_ms: actual minus due time of delivery, over packets.
         read_lag_*_ms: the longest time that a packet can have waited to be read, over turns of the loop.
@@ -60,6 +63,8 @@ class EmulatorStats:
     emulator: str
     seconds: float
     packets: int
+    segments: int | None
+    offload: bool | None
     bytes: int
     drops: Mapping[str, int]
     not_ipv4: int | None

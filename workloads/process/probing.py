@@ -10,18 +10,22 @@ import socket
 import struct
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from wanbench.workloads.process.namespace import set_timer_slack
 
-_STAMP = struct.Struct("<IIIq")  # round, train, sequence number, sending time in ns
+_STAMP = struct.Struct("<IIIq")  # round, train, sequence number of the segment, sending time in ns
 HEADERS_BYTES = 28  # IPv4 and UDP
 SMALLEST_BYTES = HEADERS_BYTES + _STAMP.size
 _RECEIVE_BUFFER_BYTES = 4 << 20
+_LARGEST_READ = 1 << 16
 
+_UDP_SEGMENT, _UDP_GRO = 103, 104  # Linux; Python has no names for them
 _SO_TIMESTAMPNS = 35  # Linux; Python has no name for it
 _TIMESPEC = struct.Struct("qq")
-_ANCILLARY_BYTES = socket.CMSG_SPACE(_TIMESPEC.size)
+_INT = struct.Struct("i")
+_ANCILLARY_BYTES = socket.CMSG_SPACE(_TIMESPEC.size) + socket.CMSG_SPACE(_INT.size)
 
 _listener: socket.socket | None = None  # a worker takes part in one measurement at a time
 
@@ -58,10 +62,14 @@ def handle(message: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def open_listener(address: str) -> socket.socket:
-    """Open a UDP socket on any port. Its buffer holds a whole train while the process is not scheduled."""
+    """Open a UDP socket on any port, which takes datagrams of one segment together.
+
+    Its buffer holds a train of single packets while the process is not scheduled.
+    """
     sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _RECEIVE_BUFFER_BYTES)
     sock.setsockopt(socket.SOL_SOCKET, _SO_TIMESTAMPNS, 1)
+    sock.setsockopt(socket.IPPROTO_UDP, _UDP_GRO, 1)
     sock.bind((address, 0))
     return sock
 
@@ -74,8 +82,9 @@ def probe_send(
     Args:
         address: address of this worker.
         number: number of the round; receivers ignore packets of other rounds.
-        trains: `start_ns` (monotonic clock), `packets`, `bytes` per IP packet, and `burst` packets every
-            `spacing_ns`. If the first start has passed, all trains are shifted by the same time.
+        trains: `start_ns` (monotonic clock), `packets`, `bytes` per IP packet, `segment` packets per call of the
+            kernel, and `burst` packets every `spacing_ns`. If the first start has passed, all trains are shifted by
+            the same time.
 
     Returns:
         `shift_ns`: how much later than requested the trains were sent.
@@ -86,14 +95,26 @@ def probe_send(
         sock.bind((address, 0))
         for index, train in enumerate(trains):
             padding = bytes(train["bytes"] - SMALLEST_BYTES)
-            due = train["start_ns"] + shift
-            for sequence in range(train["packets"]):
+            segment, due = train["segment"], train["start_ns"] + shift
+            for sequence in range(0, train["packets"], segment):
                 if sequence % train["burst"] == 0:
                     _sleep_until(due)
                     due += train["spacing_ns"]
                 for receiver in to:
-                    sock.sendto(_STAMP.pack(number, index, sequence, time.monotonic_ns()) + padding, receiver)
+                    datagram = _STAMP.pack(number, index, sequence, time.monotonic_ns()) + padding
+                    _send(sock, datagram, min(segment, train["packets"] - sequence), receiver)
     return {"shift_ns": shift}
+
+
+def _send(sock: socket.socket, datagram: bytes, times: int, to: tuple[str, int]) -> None:
+    """Send a datagram `times` times, in one call if the device has segmentation offload."""
+    if times > 1:
+        size = [(socket.IPPROTO_UDP, _UDP_SEGMENT, struct.pack("H", len(datagram)))]
+        with suppress(OSError):  # the device has no checksum offload
+            sock.sendmsg([datagram * times], size, 0, to)
+            return
+    for _ in range(times):
+        sock.sendto(datagram, to)
 
 
 def _sleep_until(ns: int) -> None:
@@ -102,34 +123,40 @@ def _sleep_until(ns: int) -> None:
         time.sleep(remaining / 1e9)
 
 
-def _since_arrival_ns(ancillary: list[tuple[int, int, bytes]]) -> int:
+def _since_arrival_ns(ancillary: dict[int, bytes]) -> int:
     """How long a packet has waited in the socket. TCP answers in the kernel, so this time is not part of the delay."""
-    for _, kind, data in ancillary:
-        if kind == _SO_TIMESTAMPNS:
-            seconds, ns = _TIMESPEC.unpack(data)
-            return time.time_ns() - int(seconds * 1_000_000_000 + ns)
-    return 0
+    if _SO_TIMESTAMPNS not in ancillary:
+        return 0
+    seconds, ns = _TIMESPEC.unpack(ancillary[_SO_TIMESTAMPNS])
+    return time.time_ns() - int(seconds * 1_000_000_000 + ns)
 
 
 def probe_receive(sock: socket.socket, number: int, expect: int, until_ns: int) -> dict[str, Any]:
     """Receive the packets of one round until `expect` packets have arrived or the clock reads `until_ns`.
 
     Returns:
-        `packets`: [train, sequence number, sent ns, received ns] of each packet, in the order of arrival.
+        `segments`: [train, sequence number, sent ns, received ns, packets] of each segment, in the order in which
+            their last packets arrived.
     """
     set_timer_slack(1)
-    packets: list[tuple[int, int, int, int]] = []
-    while len(packets) < expect:
+    segments: dict[tuple[int, int], list[int]] = {}
+    arrived = 0
+    while arrived < expect:
         remaining = until_ns - time.monotonic_ns()
         if remaining <= 0:
             break
         sock.settimeout(remaining / 1e9)
         try:
-            data, ancillary, _, _ = sock.recvmsg(2048, _ANCILLARY_BYTES)
+            data, messages, _, _ = sock.recvmsg(_LARGEST_READ, _ANCILLARY_BYTES)
         except TimeoutError:
             break
+        ancillary = {kind: value for _, kind, value in messages}
         received = time.monotonic_ns() - _since_arrival_ns(ancillary)
-        round_number, train, sequence, sent = _STAMP.unpack_from(data)
-        if round_number == number:
-            packets.append((train, sequence, sent, received))
-    return {"packets": packets}
+        size = _INT.unpack(ancillary[_UDP_GRO])[0] if _UDP_GRO in ancillary else len(data)
+        for offset in range(0, len(data), size):
+            round_number, train, sequence, sent = _STAMP.unpack_from(data, offset)
+            if round_number == number:
+                before = segments.pop((train, sequence), None)
+                segments[train, sequence] = [train, sequence, sent, received, before[4] + 1 if before else 1]
+                arrived += 1
+    return {"segments": list(segments.values())}

@@ -14,8 +14,10 @@ import socket
 import struct
 from pathlib import Path
 
-_TUNSETIFF = 0x400454CA
-_IFF_TUN, _IFF_NO_PI = 0x0001, 0x1000
+_TUNSETIFF, _TUNGETIFF, _TUNSETOFFLOAD, _TUNSETVNETHDRSZ = 0x400454CA, 0x800454D2, 0x400454D0, 0x400454D8
+_IFF_TUN, _IFF_NO_PI, _IFF_VNET_HDR = 0x0001, 0x1000, 0x4000
+_CSUM, _TSO4, _USO4 = 0x01, 0x02, 0x20  # what the reader of the device does itself; USO4 came with Linux 6.2
+VIRTIO_HEADER_BYTES = 10
 _SIOCSIFFLAGS, _SIOCSIFADDR, _SIOCSIFNETMASK, _SIOCSIFMTU, _SIOCSIFTXQLEN = (
     0x8914,
     0x8916,
@@ -48,33 +50,63 @@ class TunError(ValueError):
     """The device cannot be created. The message names the fix."""
 
 
-def open_tun(name: str, address: str, *, prefix: int = 16, mtu: int = 1500, queue_packets: int = 10_000) -> int:
+def open_tun(
+    name: str, address: str, *, prefix: int = 16, mtu: int = 1500, queue_packets: int = 10_000, segments: bool = True
+) -> int:
     """Create a TUN device in the current network namespace, configure it, bring it up; return its descriptor.
 
-    Without a virtio header, the kernel computes checksums and cuts segments before the device. So every read returns
-    one IP packet of at most `mtu` bytes, and loss and buffers act on real packets. The descriptor does not block. The
-    device exists as long as a descriptor of it is open.
+    With `segments`, the device has segmentation offload: a read or write moves up to 64 KB of one TCP or UDP flow,
+    behind a virtio header that states the size of its packets (`passes_segments`). Otherwise, or if the kernel refuses
+    it, a read returns one IP packet of at most `mtu` bytes. The descriptor does not block. The device exists as long
+    as a descriptor of it is open.
 
     Raises:
         TunError: no /dev/net/tun, no right to use it, or a refused setting.
     """
-    try:
-        fd = os.open(_CLONE_DEVICE, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
-    except OSError as error:
-        raise TunError(_cannot_open(error)) from error
-    try:
-        fcntl.ioctl(fd, _TUNSETIFF, struct.pack("16sH22x", name.encode(), _IFF_TUN | _IFF_NO_PI))
-    except OSError as error:
+    fd = _open(name, _IFF_VNET_HDR if segments else 0)
+    if segments and not _offload(fd):
         os.close(fd)
-        if error.errno == errno.EPERM:
-            raise TunError(f"device {name}: not allowed to create it; it needs NET_ADMIN in this namespace") from error
-        raise TunError(f"device {name}: {error.strerror}") from error
+        fd = _open(name, 0)
     try:
         _configure(name, address, prefix, mtu, queue_packets)
     except OSError as error:
         os.close(fd)
         raise TunError(f"device {name}: cannot set {address}/{prefix} mtu {mtu}: {error.strerror}") from error
     return fd
+
+
+def passes_segments(fd: int) -> bool:
+    """Whether reads and writes of a TUN device have a virtio header, and can move segments. Raises: OSError."""
+    reply = fcntl.ioctl(fd, _TUNGETIFF, bytes(40))
+    return bool(struct.unpack_from("H", reply, 16)[0] & _IFF_VNET_HDR)
+
+
+def _open(name: str, flags: int) -> int:
+    try:
+        fd = os.open(_CLONE_DEVICE, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError as error:
+        raise TunError(_cannot_open(error)) from error
+    try:
+        fcntl.ioctl(fd, _TUNSETIFF, struct.pack("16sH22x", name.encode(), _IFF_TUN | _IFF_NO_PI | flags))
+    except OSError as error:
+        os.close(fd)
+        if error.errno == errno.EPERM:
+            raise TunError(f"device {name}: not allowed to create it; it needs NET_ADMIN in this namespace") from error
+        raise TunError(f"device {name}: {error.strerror}") from error
+    return fd
+
+
+def _offload(fd: int) -> bool:
+    """Take over checksums and segmentation from the kernel. Return false if it refuses."""
+    try:
+        fcntl.ioctl(fd, _TUNSETVNETHDRSZ, struct.pack("i", VIRTIO_HEADER_BYTES))
+        try:
+            fcntl.ioctl(fd, _TUNSETOFFLOAD, _CSUM | _TSO4 | _USO4)
+        except OSError:
+            fcntl.ioctl(fd, _TUNSETOFFLOAD, _CSUM | _TSO4)
+    except OSError:
+        return False
+    return True
 
 
 def _cannot_open(error: OSError) -> str:

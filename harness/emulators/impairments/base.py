@@ -11,9 +11,6 @@ if TYPE_CHECKING:
     from wanbench.harness.emulators.plan import Link
     from wanbench.harness.emulators.probe.report import Arrival, PathProbe
 
-Copy = tuple[float, bytes]
-"""One copy of a packet: its delay in nanoseconds, never negative, and its bytes."""
-
 CERTAIN = 2**32 - 1
 """A probability of 1 in netem's units."""
 
@@ -57,9 +54,13 @@ class Impairment:
     is_random: ClassVar[bool] = False
     is_share: ClassVar[bool] = False
 
-    def relay(self, value: float, random: Random, copies: list[Copy]) -> list[Copy]:
-        """Apply the impairment to the copies of a packet. The relay calls the last field of `Link` first."""
-        return copies
+    def relay(self, value: float, random: Random, delay_ns: float, packets: int, span_ns: float) -> float:
+        """Return the delay of a segment's last packet, never negative, in place of `delay_ns`.
+
+        Args:
+            packets: number of its packets, sent evenly within `span_ns`; none overtakes another.
+        """
+        return delay_ns
 
     def netem(self, value: Any) -> Mapping[str, int]:
         """The keywords of a netem leaf, as `netem.plugin` takes and reads them."""

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from random import Random
+from statistics import NormalDist
 
-from wanbench.harness.emulators.impairments.base import Copy, Impairment, Observation
+from wanbench.harness.emulators.impairments.base import Impairment, Observation
 from wanbench.harness.emulators.impairments.delay import us
 
 _SHARE = 0.5
 _NOISE_MS = 0.3  # added by the wake-up of a process
 _SAMPLES = 30
+_NORMAL = NormalDist()
+_SMALLEST, _LARGEST = 1e-300, 1 - 2**-53  # inv_cdf needs a number between 0 and 1
 
 
 class Jitter(Impairment):
@@ -18,8 +21,13 @@ class Jitter(Impairment):
 
     is_random = True
 
-    def relay(self, value: float, random: Random, copies: list[Copy]) -> list[Copy]:
-        return [(max(0.0, random.gauss(delay, value)), packet) for delay, packet in copies]
+    def relay(self, value: float, random: Random, delay_ns: float, packets: int, span_ns: float) -> float:
+        # Packets keep their order, so the last one waits for the slowest of those sent within one deviation before it.
+        close = min(packets, 1 + packets * value / span_ns) if span_ns else packets
+        if close <= 1:
+            return max(0.0, random.gauss(delay_ns, value))
+        slowest = max(random.random(), _SMALLEST) ** (1 / close)
+        return max(0.0, delay_ns + value * _NORMAL.inv_cdf(min(slowest, _LARGEST)))
 
     def netem(self, value: int) -> Mapping[str, int]:
         return {"jitter_ns": value}

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from random import Random
 
-from wanbench.harness.emulators.impairments.base import CERTAIN, Copy, Impairment, Observation
+from wanbench.harness.emulators.impairments.base import CERTAIN, Impairment, Observation
 
 _CONFIDENCE = 0.99
 
@@ -15,9 +15,6 @@ class Loss(Impairment):
     """The probability that a packet is lost."""
 
     is_random = is_share = True
-
-    def relay(self, value: float, random: Random, copies: list[Copy]) -> list[Copy]:
-        return [copy for copy in copies if random.random() >= value]
 
     def netem(self, value: float) -> Mapping[str, int]:
         return {"loss": round(value * CERTAIN)}
@@ -31,6 +28,13 @@ class Loss(Impairment):
         if low <= row.lost <= high:
             return []
         return [f"{row.lost} of {row.sent} packets lost, expected {low} to {high} with a loss of {100 * row.loss:g} %"]
+
+
+def loss_gaps(loss: float, burst: float, random: Random) -> Iterator[int]:
+    """Yield, without end, the number of packets that pass before the next lost one."""
+    passes = math.log1p(-loss) if loss < 1 else -math.inf
+    while True:
+        yield int(math.log(1.0 - random.random()) / passes)
 
 
 def binomial_interval(trials: int, probability: float, confidence: float) -> tuple[int, int]:

@@ -173,6 +173,8 @@ class Meter:
 
 # The kernel does not report when a packet should have left.
 _UNKNOWN = (
+    "segments",
+    "offload",
     "lateness_p50_ms",
     "lateness_p99_ms",
     "lateness_max_ms",

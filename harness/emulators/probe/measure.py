@@ -134,9 +134,9 @@ class _Prober:
             to.append(network.sites[dst])
             # The arrival time minus the delay of the path is the departure from the queue under test.
             delay_ns = network.links[site, dst].delay_ns
-            departures.extend(received - delay_ns for *_, received in arrivals)
+            departures.extend(received - delay_ns for _, _, _, received, _ in arrivals)
         jitter_ms = max(network.links[site, network.sites.index(name)].jitter_ns for name in to) / 1e6
-        nbytes = flows[0].trains[0]["bytes"]
+        nbytes = flows[0].trains[0]["bytes"] * flows[0].trains[0]["segment"]
         return judge_shared_up(network.sites[site], tuple(to), rate, departures, nbytes, jitter_ms=jitter_ms)
 
     def close(self) -> None:
@@ -162,7 +162,7 @@ class _Prober:
         for flow in flows:
             for receiver in flow.receivers:
                 wait_s = max(0.0, end_ns - time.monotonic_ns()) / 1e9 + _ANSWER_S
-                yield receiver, self._workers[receiver].receive(wait_s)["packets"]
+                yield receiver, self._workers[receiver].receive(wait_s)["segments"]
 
     def _command(self, rank: int, message: dict[str, Any]) -> None:
         self._workers[rank].send({"cmd": "probe", "round": self._number, **message})

@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from wanbench.harness.emulators.plan import EmulatedNetwork, slowest
 
 Pair = tuple[int, int]
-Train = dict[str, int]  # start_ns, packets, bytes, burst, spacing_ns: see wanbench.workloads.process.probing.probe_send
+# start_ns, packets, segment, bytes, burst, spacing_ns: see wanbench.workloads.process.probing.probe_send
+Train = dict[str, int]
 
 _SMALL_BYTES, _LARGE_BYTES = 64, 1500
 _TRAIN_S = 0.050
@@ -22,6 +23,8 @@ _PAUSE_NS = 20_000_000  # lets a train drain before the next begins
 _SINGLE_PACKETS = (10, 40)
 _SINGLE_S = 2.0  # limit for all single packets together, if jitter requires wide gaps
 _BURST_PACKETS = (16, 600)
+# A fast path passes so many packets within a wake-up of the receiver. It gets longer trains, of segments.
+_SEGMENT_PACKETS, _SEGMENTS_S = 43, 0.020
 _LOSS_PACKETS = 5000  # per path; a loss that is expected to hit fewer than five of them is not probed
 _LOSSES_TO_SEE = 5
 _LOSS_PACKETS_PER_MS = 20  # of all paths of a round together
@@ -101,7 +104,8 @@ def shared_up_flows(network: EmulatedNetwork, start_ns: int) -> tuple[int, float
         if up is None or not to:
             continue
         train = burst_train(up, network.up[site].buffer_bytes, start_ns)
-        train["packets"] = max(4, train["packets"] // len(to))
+        segments = train["packets"] // train["segment"]
+        train["packets"] = train["burst"] = max(4, segments // len(to)) * train["segment"]
         delay_ns = max(network.links[site, dst].delay_ns for dst in to)
         flows = []
         for index, sender in enumerate(ranks[site][: len(to)]):
@@ -130,8 +134,14 @@ def burst_train(rate: float, buffer_bytes: int, start_ns: int) -> Train:
     min_packets, max_packets = _BURST_PACKETS
     total = min(rate * _TRAIN_S, buffer_bytes)
     size = max(_SMALL_BYTES, min(_LARGE_BYTES, int(total / min_packets)))
-    packets = max(min_packets, min(max_packets, int(total / size)))
-    return {"start_ns": start_ns, "packets": packets, "bytes": size, "burst": packets, "spacing_ns": 0}
+    packets, segment = max(min_packets, min(max_packets, int(total / size))), 1
+    long = int(min(rate * _SEGMENTS_S, buffer_bytes) / size)
+    if long > max_packets:
+        segment = _SEGMENT_PACKETS
+        packets = long // segment * segment
+    return {
+        "start_ns": start_ns, "packets": packets, "segment": segment, "bytes": size, "burst": packets, "spacing_ns": 0,
+    }  # fmt: skip
 
 
 def wire_ns(network: EmulatedNetwork, pair: Pair) -> float:
@@ -148,6 +158,7 @@ def _single_train(network: EmulatedNetwork, pair: Pair, start_ns: int) -> Train:
     return {
         "start_ns": start_ns,
         "packets": packets,
+        "segment": 1,
         "bytes": _SMALL_BYTES,
         "burst": 1,
         "spacing_ns": int(spacing_ns),
@@ -189,7 +200,7 @@ def _loss_trains(loss: float, rate: float | None, paths: int, start_ns: int) -> 
     while packets > 0:
         count = min(per_train, packets)
         start_ns = _end(trains[-1]) if trains else start_ns
-        train = {"packets": count, "bytes": _SMALL_BYTES, "burst": burst, "spacing_ns": spacing_ns}
+        train = {"packets": count, "segment": 1, "bytes": _SMALL_BYTES, "burst": burst, "spacing_ns": spacing_ns}
         trains.append(train | {"start_ns": start_ns})
         packets -= count
     return trains

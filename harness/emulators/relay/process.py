@@ -17,11 +17,13 @@ import time
 from typing import Any
 
 from wanbench.harness.emulators.plan import EmulatedNetwork, worker_address
-from wanbench.harness.emulators.relay.queues import Port, Switch
+from wanbench.harness.emulators.relay.segment import NO_OFFLOAD, VIRTIO_BYTES, Segment
 from wanbench.harness.emulators.relay.stats import Meter
+from wanbench.harness.emulators.relay.switch import Port, Switch
 from wanbench.harness.emulators.serve import answer, main
 from wanbench.workloads.process.control import Channel
 from wanbench.workloads.process.namespace import set_timer_slack
+from wanbench.workloads.process.tun import passes_segments
 
 # A wake-up costs about as much as two packets, so each one acts on everything due within this time.
 _COALESCE_NS = 100_000
@@ -29,9 +31,11 @@ _COALESCE_NS = 100_000
 # 2 ms as long as there is traffic, and notices if a wake-up is late. This costs half a percent of a core.
 _WATCH_NS = 2_000_000
 _QUIET_NS = 1_000_000_000
+# A turn of the loop reads this much from each port, and writes this much, so that nobody waits long.
 _READS_PER_PORT = 32
 _WRITES_PER_TURN = 64
-_PACKET_BYTES = 1536
+_BYTES_PER_PORT = _BYTES_PER_TURN = 1 << 19
+_PACKET_BYTES, _SEGMENT_BYTES = 1536, VIRTIO_BYTES + 65_535
 
 
 def _now() -> float:
@@ -70,31 +74,40 @@ class Relay:
                 elif fd in ports:
                     last_read = began
                     self._read(ports[fd])
-            for packet in switch.release(_now() + _COALESCE_NS, _WRITES_PER_TURN):
-                self._write(*packet)
+            for segment in switch.release(_now() + _COALESCE_NS, _WRITES_PER_TURN, _BYTES_PER_TURN):
+                self._write(segment)
 
     def _read(self, port: Port) -> None:
         """Read what the worker has sent, up to a limit, so that the other workers get their turn."""
-        accept, read, fd, now = self._switch.accept, os.read, port.fd, _now()
+        accept, read, fd, now, seen = self._switch.accept, os.read, port.fd, _now(), 0
         try:
-            for _ in range(_READS_PER_PORT):
-                accept(read(fd, _PACKET_BYTES), port, now)
+            if not port.segments:
+                for _ in range(_READS_PER_PORT):
+                    accept(NO_OFFLOAD + read(fd, _PACKET_BYTES), port, now)
+            else:
+                for _ in range(_READS_PER_PORT):
+                    data = read(fd, _SEGMENT_BYTES)
+                    accept(data, port, now)
+                    seen += len(data)
+                    if seen > _BYTES_PER_PORT:
+                        break
         except BlockingIOError:
             pass
         except OSError:  # the namespace of the worker is gone, and its device with it
             self._detach(port)
 
-    def _write(self, due: float, packet: bytes, port: Port) -> None:
+    def _write(self, segment: Segment) -> None:
+        port = segment.port
         try:
-            os.write(port.fd, packet)
+            os.write(port.fd, segment.data if port.segments else segment.data[VIRTIO_BYTES:])
         except BlockingIOError:
-            self._meter.refused += 1
+            self._meter.refused += segment.packets
         except OSError as error:
-            self._meter.gone += 1
+            self._meter.gone += segment.packets
             if port.fd >= 0 and error.errno in (errno.EBADFD, errno.ENODEV):
                 self._detach(port)
         else:
-            self._meter.delivered(len(packet), due, _now())
+            self._meter.delivered(segment, _now())
 
     def _detach(self, port: Port) -> None:
         """Close a port. Packets in flight to it will be counted as gone."""
@@ -119,12 +132,20 @@ class Relay:
         return self._meter.report(reset=reset)
 
     def attach(self, rank: int, fd: int) -> None:
-        """Connect the device of a worker. It replaces the one before."""
+        """Connect the device of a worker. It replaces the one before.
+
+        Raises:
+            ValueError: it passes single packets and the others segments, or the reverse.
+        """
+        segments = passes_segments(fd)
         old = self._switch.ports.get(rank)
         if old is not None:
             self._detach(old)
+        if any(port.segments != segments for port in self._ports.values()):
+            os.close(fd)
+            raise ValueError(f"the device of worker {rank} has segmentation offload {segments}, unlike the others")
         os.set_blocking(fd, False)
-        port = self._switch.attach(rank, socket.inet_aton(worker_address(rank)), fd)
+        port = self._switch.attach(rank, socket.inet_aton(worker_address(rank)), fd, segments=segments)
         self._ports[fd] = port
         self._watched.append(fd)
 

@@ -6,7 +6,8 @@ import time
 from itertools import accumulate
 from typing import Any
 
-from wanbench.harness.emulators.relay.queues import Switch
+from wanbench.harness.emulators.relay.segment import Segment
+from wanbench.harness.emulators.relay.switch import Switch
 
 _BIN_NS = 20_000
 _BINS = 1000  # up to 20 ms; beyond that only the maximum is known
@@ -56,14 +57,16 @@ class Meter:
         self._since, self._cpu = time.monotonic(), time.process_time()
         self._lateness, self._lag = Histogram(), Histogram()
         self._overdue_ns = self._overdue_until = 0.0
-        self._packets = self._bytes = 0
+        self._segments = self._packets = self._bytes = 0
         self.refused = self.gone = 0
         self._switch.reset_counters()
 
-    def delivered(self, nbytes: int, due: float, now: float) -> None:
-        """Count a packet that was written to its worker."""
-        self._packets += 1
-        self._bytes += nbytes
+    def delivered(self, segment: Segment, now: float) -> None:
+        """Count a segment that was written to its worker."""
+        due = segment.last
+        self._segments += 1
+        self._packets += segment.packets
+        self._bytes += segment.nbytes
         self._lateness.add(now - due)
         if now - due > _OVERDUE_NS:
             self._overdue(due, now)
@@ -93,6 +96,8 @@ class Meter:
             "emulator": "relay",
             "seconds": seconds,
             "packets": self._packets,
+            "segments": self._segments,
+            "offload": all(port.segments for port in switch.ports.values()) if switch.ports else None,
             "bytes": self._bytes,
             "drops": switch.drops() | {"refused": self.refused, "gone": self.gone},
             "not_ipv4": switch.not_ipv4,

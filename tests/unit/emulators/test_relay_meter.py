@@ -2,10 +2,15 @@
 
 import pytest
 
-from wanbench.harness.emulators.relay.queues import Switch
+from wanbench.harness.emulators.relay.segment import NO_OFFLOAD, Segment
 from wanbench.harness.emulators.relay.stats import Meter
+from wanbench.harness.emulators.relay.switch import Switch
 
 MS = 1e6
+
+
+def packet(due):
+    return Segment(NO_OFFLOAD + bytes(1500), None, due)
 
 
 @pytest.fixture
@@ -18,19 +23,19 @@ def meter(monkeypatch):
 
 def test_packets_delayed_by_one_pause_count_as_one_pause(meter):
     for due in range(10):  # due in ten consecutive milliseconds, all written 20 ms after the first
-        meter.delivered(1500, due * MS, 20 * MS)
+        meter.delivered(packet(due * MS), 20 * MS)
     assert meter.report(reset=False)["overdue_pct"] == pytest.approx(2.0)
 
 
 def test_pauses_add_up_and_punctual_packets_add_nothing(meter):
-    meter.delivered(1500, 0.0, 5 * MS)
-    meter.delivered(1500, 6 * MS, 6.9 * MS)
-    meter.delivered(1500, 10 * MS, 15 * MS)
+    meter.delivered(packet(0.0), 5 * MS)
+    meter.delivered(packet(6 * MS), 6.9 * MS)
+    meter.delivered(packet(10 * MS), 15 * MS)
     assert meter.report(reset=False)["overdue_pct"] == pytest.approx(1.0)
 
 
 def test_a_turn_without_reads_and_the_packets_it_delayed_count_once(meter):
-    meter.delivered(1500, 2 * MS, 6 * MS)
+    meter.delivered(packet(2 * MS), 6 * MS)
     meter.turn(0.0, 8 * MS)  # the same pause, longer at its end
     assert meter.report(reset=False)["overdue_pct"] == pytest.approx(0.6)
 
@@ -38,5 +43,5 @@ def test_a_turn_without_reads_and_the_packets_it_delayed_count_once(meter):
 def test_a_late_wake_up_counts_even_if_no_packet_was_due(meter):
     meter.overslept(2 * MS, 2.9 * MS)
     meter.overslept(4 * MS, 14 * MS)
-    meter.delivered(1500, 6 * MS, 15 * MS)  # due in that time, and written at its end
+    meter.delivered(packet(6 * MS), 15 * MS)  # due in that time, and written at its end
     assert meter.report(reset=False)["overdue_pct"] == pytest.approx(1.1)
