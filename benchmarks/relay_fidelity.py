@@ -1,117 +1,201 @@
-"""Measure how faithful the relay is on this host: configured and measured values, lateness, processor time per packet.
+"""Measure how faithful an emulator is on this host, from 5 Mbit/s to 10 Gbit/s, and what it costs.
 
-    python benchmarks/relay_fidelity.py
+    python benchmarks/relay_fidelity.py [--seconds 4] [--rates 5,100,1000,10000]
 
-It needs root, or user namespaces and access to /dev/net/tun. It takes about half a minute.
+Each line is a network of four workers, each on its own site: configured and measured one-way delay, rate and loss, then
+TCP. The relay moves segments, then single packets. The last lines are netem, on this kernel or, if it has no netem, in
+User-Mode Linux, which is a single slow processor. It needs root, or user namespaces and access to /dev/net/tun, and
+takes about two minutes.
 """
 
 from __future__ import annotations
 
-import tempfile
+import argparse
+import json
+import os
+import socket
+import subprocess
+import sys
 import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from wanbench.harness.emulators.base import EmulatorStats
-from wanbench.harness.emulators.plan import build, worker_address
-from wanbench.harness.emulators.probe.measure import probe
-from wanbench.harness.emulators.probe.report import ProbeReport
-from wanbench.harness.testbeds.base import Group
-from wanbench.harness.testbeds.netns import NetnsTestbed
-from wanbench.harness.testbeds.slot import WorkerSlot
-from wanbench.netprofiles import Delay, Profile, Rate, load, uniform
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))
 
-_PAYLOAD_SCALE = 0.01
-_LOAD_MBIT, _LOAD_S, _LOAD_FLOWS = 100, 4.0, 4
-_PACKET_BYTES = 1500
-_LEAD_S = 0.2
+from tests.support.lab import Lab  # noqa: E402
+from wanbench.harness.emulators import choice  # noqa: E402
+from wanbench.harness.emulators.plan import EmulatedNetwork, build, worker_address  # noqa: E402
+from wanbench.harness.emulators.probe.measure import probe  # noqa: E402
+from wanbench.harness.emulators.probe.report import TOLERANCES  # noqa: E402
+from wanbench.harness.emulators.process import Emulator  # noqa: E402
+from wanbench.netprofiles import Delay, Rate, Ratio, uniform  # noqa: E402
+from wanbench.workloads.process.tun import tcp_counters  # noqa: E402
+
+_RTT_MS, _LOSS = 10.0, 0.01
+_WORKERS = 4
+_PORT = 5001
+_MARK = "relay_fidelity: "
+_COLUMNS = (
+    ("emulator", 19, ""), ("rate", 6, ".0f"), ("measured", 13, ""), ("one-way", 7, ".1f"), ("measured", 11, ""),
+    ("over", 4, ""), ("loss %", 6, ".2f"), ("TCP 1 flow", 10, ".0f"), ("retrans", 7, ""), ("4 flows", 7, ".0f"),
+    ("late p50", 8, ".2f"), ("p99", 5, ".2f"), ("packets", 7, ".1f"), ("ms/MB", 5, ".2f"),
+)  # fmt: skip
 
 
 def main() -> None:
-    """Print three tables: every path of world4, the shared uplink, and the relay under load."""
-    with tempfile.TemporaryDirectory() as folder:
-        testbed = NetnsTestbed(Path(folder))
-        try:
-            slot = testbed.open_slot("relay")
-            profile = load("world4").scaled(_PAYLOAD_SCALE)
-            print_probe(profile, measure(slot, profile))
-            print_load(load_relay(slot))
-        finally:
-            testbed.close()
-
-
-def measure(slot: WorkerSlot, profile: Profile) -> ProbeReport:
-    """Probe every directed path with one worker per site, then the shared uplink."""
-    network = build(profile, [site.name for site in profile.sites])
-    workers = slot.prepare(Group(network.workers))
-    slot.emulator.apply(network)
-    return probe(network, workers)
-
-
-def print_probe(profile: Profile, report: ProbeReport) -> None:
-    """Print the fidelity table; the left value of each pair is the configured one."""
-    print(f"{profile.name}, rates x {_PAYLOAD_SCALE:g}: configured and measured, per directed path")
-    heads = f"{'one-way ms':>18} {'error':>7} {'jitter ms':>13} {'rate Mbit/s':>16} {'overtaken':>9} {'lost':>5}"
-    print(f"{'path':<18} {heads}")
-    for row in report.rows:
-        print(
-            f"{row.src + ' -> ' + row.dst:<18} {row.one_way_ms:>9.2f}{_cell(row.measured_one_way_ms, 9)}"
-            f"{_cell(row.error_ms, 8, '+.2f')} {row.jitter_ms:>6.2f}{_cell(row.measured_jitter_ms, 7)}"
-            f" {_cell(row.rate_mbit, 7, '.1f')}{_cell(row.measured_rate_mbit, 8, '.1f')} {row.inversions:>9}"
-            f" {row.lost:>5}"
-        )
-    if report.shared_up is not None:
-        shared = report.shared_up
-        print(
-            f"shared up of {shared.site} (to {', '.join(shared.to)} at once):"
-            f" {shared.rate_mbit:.1f} configured, {_cell(shared.measured_rate_mbit, 0, '.1f')} Mbit/s measured"
-        )
-    print(f"largest error {_cell(report.one_way_error_ms, 0)} ms; {report.repeated} paths measured again")
-    print("\n".join(report.reasons) or "all within tolerance")
-    print(f"probe: {report.seconds:.1f} s\n")
-
-
-def load_relay(slot: WorkerSlot) -> EmulatorStats:
-    """Send steady UDP at full rate between disjoint pairs of workers, at a round trip of 100 ms."""
-    profile = uniform(2 * _LOAD_FLOWS, Delay.from_ms(100), Rate.from_mbit(1.2 * _LOAD_MBIT))
-    network = build(profile, [site.name for site in profile.sites])
-    workers: list[Any] = list(slot.prepare(Group(network.workers)))
-    slot.emulator.apply(network)
-    per_s = _LOAD_MBIT * 125_000 / _PACKET_BYTES
-    train = {
-        "packets": int(per_s * _LOAD_S),
-        "segment": 1,
-        "bytes": _PACKET_BYTES,
-        "burst": 8,
-        "spacing_ns": int(8e9 / per_s),
-    }
-    slot.emulator.stats(reset=True)
-    start_ns = time.monotonic_ns() + int(_LEAD_S * 1e9)
-    for rank in range(0, network.workers, 2):
-        address = worker_address(rank + 1)
-        message = {"role": "send", "address": worker_address(rank), "to": [[address, 9]], "round": 0}
-        workers[rank].send({"cmd": "probe", **message, "trains": [train | {"start_ns": start_ns}]})
-    for rank in range(0, network.workers, 2):
-        workers[rank].receive(_LOAD_S * 3)
-    time.sleep(_LEAD_S)
-    return slot.emulator.stats(reset=True)
-
-
-def print_load(stats: EmulatorStats) -> None:
-    """Print the work and the cost of the relay."""
-    print(f"{_LOAD_FLOWS} flows of {_LOAD_MBIT} Mbit/s (UDP, {_PACKET_BYTES} bytes), round trip 100 ms")
-    print(f"  delivered      {stats.packets} packets, {stats.bytes * 8 / _LOAD_S / 1e6:.0f} Mbit/s")
-    print(f"  dropped        {sum(stats.drops.values())}")
-    print(f"  processor      {_cell(stats.cpu_us_per_packet, 0, '.1f')} us per packet")
+    """Print one table."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--rates", default="5,100,1000,10000", help="in Mbit/s, separated by commas")
+    parser.add_argument("--seconds", type=float, default=4.0, help="duration of each TCP transfer")
+    parser.add_argument("--emulator", choices=("relay", "single", "netem"), help="print the lines of one as JSON")
+    asked = parser.parse_args()
+    rates = [float(rate) for rate in asked.rates.split(",")]
+    if asked.emulator:
+        for rate in rates:
+            print(_MARK + json.dumps(measure(asked.emulator, rate, asked.seconds)), flush=True)
+        return
+    print(f"Rates in Mbit/s, times in ms. Round trip {_RTT_MS:g} ms; loss is configured as {100 * _LOSS:g} %.")
     print(
-        f"  lateness       p50 {_cell(stats.lateness_p50_ms, 0)}, p99 {_cell(stats.lateness_p99_ms, 0)},"
-        f" max {_cell(stats.lateness_max_ms, 0)} ms"
+        "measured: minimum and maximum of all paths. over: packets that overtook others. 4 flows: in a ring, at once."
     )
-    print(f"  read lag       p99 {_cell(stats.read_lag_p99_ms, 0)}, max {_cell(stats.read_lag_max_ms, 0)} ms")
+    print(
+        "late: beyond the due time. packets: per segment. ms/MB: processor time of the emulator per MB of one flow.\n"
+    )
+    print(" ".join(name.rjust(width) for name, width, _ in _COLUMNS))
+    for emulator in ("relay", "single", "netem"):
+        for line in lines_of(emulator, asked):
+            cells = [_cell(value, width, form) for value, (_, width, form) in zip(line, _COLUMNS, strict=True)]
+            print(" ".join(cells), flush=True)
 
 
-def _cell(value: float | None, width: int, spec: str = ".2f") -> str:
-    return ("-" if value is None else format(value, spec)).rjust(width)
+def lines_of(emulator: str, asked: argparse.Namespace) -> Iterator[list[Any]]:
+    """Yield the measured lines of one emulator, from a process of its own."""
+    command = [
+        sys.executable,
+        __file__,
+        "--emulator",
+        emulator,
+        "--rates",
+        asked.rates,
+        "--seconds",
+        str(asked.seconds),
+    ]
+    guest = emulator == "netem" and choice.kernel_lacks() is not None
+    command = ["sh", str(ROOT / "scripts/uml-run.sh"), *command] if guest else command
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT) as process:
+        assert process.stdout is not None
+        for text in process.stdout:
+            if _MARK in text:
+                line = json.loads(text.partition(_MARK)[2])
+                yield [f"{line[0]}{', in UML' if guest else ''}", *line[1:]]
+
+
+def measure(emulator: str, mbit: float, seconds: float) -> list[Any]:
+    """Return one line of the table."""
+    os.environ["WANBENCH_OFFLOAD"] = "on" if emulator == "relay" else "off"
+    kind = "netem" if emulator == "netem" else "relay"
+    network = network_of(mbit)
+    lab = Lab(network, starter(kind))
+    try:
+        report = probe(network, lab.workers, tolerance=TOLERANCES[kind])
+        rates = [row.measured_rate_mbit for row in report.rows if row.measured_rate_mbit is not None]
+        delays = [row.measured_one_way_ms for row in report.rows if row.measured_one_way_ms is not None]
+        overtaken = sum(row.inversions for row in report.rows)
+        lab.emulator.stats(reset=True)
+        one, resent = flows(lab, [(0, 1)], seconds)
+        stats = lab.emulator.stats(reset=True)
+        four, _ = flows(lab, [(rank, (rank + 1) % _WORKERS) for rank in range(_WORKERS)], seconds)
+        lab.emulator.apply(network_of(mbit, _LOSS))
+        lossy = probe(network_of(mbit, _LOSS), lab.workers, tolerance=TOLERANCES[kind]).rows
+    finally:
+        lab.close()
+    name = {"relay": "relay", "single": "relay, one by one", "netem": "netem"}[emulator]
+    per_segment = stats.packets / stats.segments if stats.segments else None
+    ms_per_mb = None if stats.cpu_s is None else stats.cpu_s * 1e3 / (stats.bytes / 1e6)
+    return [
+        name, mbit, _range(rates), _RTT_MS / 2, _range(delays, ".2f"), overtaken,
+        100 * sum(row.lost for row in lossy) / sum(row.sent for row in lossy), one, resent, four,
+        stats.lateness_p50_ms, stats.lateness_p99_ms, per_segment, ms_per_mb,
+    ]  # fmt: skip
+
+
+def network_of(mbit: float, loss: float = 0.0) -> EmulatedNetwork:
+    """A uniform network with these up and down rates."""
+    profile = uniform(_WORKERS, Delay.from_ms(_RTT_MS), Rate.from_mbit(mbit), loss=Ratio(loss))
+    return build(profile, [site.name for site in profile.sites])
+
+
+def starter(kind: str) -> type[Emulator]:
+    """The class of an emulator."""
+    from wanbench.harness.emulators.netem.emulator import NetemEmulator
+    from wanbench.harness.emulators.relay.emulator import RelayEmulator
+
+    return NetemEmulator if kind == "netem" else RelayEmulator
+
+
+def flows(lab: Lab, pairs: list[tuple[int, int]], seconds: float) -> tuple[float, int]:
+    """Send over TCP between pairs of workers at once. Return the sum of their goodputs in Mbit/s, and retransmits."""
+    to = dict(pairs)
+    begin = time.monotonic() + 0.5
+    ends = [
+        lab.run(
+            rank,
+            exchange,
+            worker_address(rank) if rank in to.values() else None,
+            worker_address(to[rank]) if rank in to else None,
+            begin,
+            seconds,
+        )
+        for rank in range(_WORKERS)
+    ]
+    done = [end.result() for end in ends]
+    return sum(mbit for mbit, _ in done), sum(resent for _, resent in done)
+
+
+def exchange(address: str | None, to: str | None, begin: float, seconds: float) -> tuple[float, int]:
+    """Receive at an address, and send to another, in a worker. Return received Mbit/s and retransmitted segments."""
+    before = tcp_counters()["RetransSegs"]
+    with ThreadPoolExecutor(2) as threads:
+        received = threads.submit(receive, address) if address else None
+        if to:
+            threads.submit(send, to, begin, seconds).result()
+        mbit = received.result() if received else 0.0
+    return mbit, tcp_counters()["RetransSegs"] - before
+
+
+def receive(address: str) -> float:
+    """Receive one connection until its end. Return its rate in Mbit/s, without the first tenth of its time."""
+    with socket.create_server((address, _PORT)) as listener:
+        connection, _ = listener.accept()
+    marks = []
+    total, buffer = 0, bytearray(1 << 20)
+    with connection:
+        while count := connection.recv_into(buffer):
+            total += count
+            marks.append((time.monotonic(), total))
+    first, last = marks[0][0], marks[-1]
+    begin = next(mark for mark in marks if mark[0] >= first + (last[0] - first) / 10)
+    return (last[1] - begin[1]) * 8 / (last[0] - begin[0]) / 1e6
+
+
+def send(to: str, begin: float, seconds: float) -> None:
+    """Send from `begin`, in seconds of the monotonic clock."""
+    time.sleep(max(0.0, begin - time.monotonic()))
+    data = bytes(1 << 20)
+    with socket.create_connection((to, _PORT)) as connection:
+        while time.monotonic() < begin + seconds:
+            connection.sendall(data)
+
+
+def _range(values: list[float], form: str = ".4g") -> str:
+    return f"{min(values):{form}}-{max(values):{form}}" if values else "-"
+
+
+def _cell(value: Any, width: int, form: str) -> str:
+    return ("-" if value is None else format(value, form)).rjust(width)
 
 
 if __name__ == "__main__":

@@ -16,7 +16,8 @@ from pathlib import Path
 
 _TUNSETIFF, _TUNGETIFF, _TUNSETOFFLOAD, _TUNSETVNETHDRSZ = 0x400454CA, 0x800454D2, 0x400454D0, 0x400454D8
 _IFF_TUN, _IFF_NO_PI, _IFF_VNET_HDR = 0x0001, 0x1000, 0x4000
-_CSUM, _TSO4, _USO4 = 0x01, 0x02, 0x20  # what the reader of the device does itself; USO4 came with Linux 6.2
+# What the reader of the device does itself. USO is one bit for IPv4 and one for IPv6, only together, since Linux 6.2.
+_CSUM, _TSO4, _USO = 0x01, 0x02, 0x20 | 0x40
 VIRTIO_HEADER_BYTES = 10
 _SIOCSIFFLAGS, _SIOCSIFADDR, _SIOCSIFNETMASK, _SIOCSIFMTU, _SIOCSIFTXQLEN = (
     0x8914,
@@ -50,21 +51,20 @@ class TunError(ValueError):
     """The device cannot be created. The message names the fix."""
 
 
-def open_tun(
-    name: str, address: str, *, prefix: int = 16, mtu: int = 1500, queue_packets: int = 10_000, segments: bool = True
-) -> int:
+def open_tun(name: str, address: str, *, prefix: int = 16, mtu: int = 1500, queue_packets: int = 10_000) -> int:
     """Create a TUN device in the current network namespace, configure it, bring it up; return its descriptor.
 
-    With `segments`, the device has segmentation offload: a read or write moves up to 64 KB of one TCP or UDP flow,
-    behind a virtio header that states the size of its packets (`passes_segments`). Otherwise, or if the kernel refuses
-    it, a read returns one IP packet of at most `mtu` bytes. The descriptor does not block. The device exists as long
-    as a descriptor of it is open.
+    The device has segmentation offload: a read or write moves up to 64 KB of one TCP or UDP flow, behind a virtio
+    header with the size of its packets (`passes_segments`). If the kernel refuses it, or the environment has
+    WANBENCH_OFFLOAD=off, a read returns one IP packet of at most `mtu` bytes. The descriptor does not block. The device
+    exists as long as a descriptor of it is open.
 
     Raises:
         TunError: no /dev/net/tun, no right to use it, or a refused setting.
     """
-    fd = _open(name, _IFF_VNET_HDR if segments else 0)
-    if segments and not _offload(fd):
+    wanted = os.environ.get("WANBENCH_OFFLOAD") != "off"
+    fd = _open(name, _IFF_VNET_HDR if wanted else 0)
+    if wanted and not _offload(fd):
         os.close(fd)
         fd = _open(name, 0)
     try:
@@ -101,7 +101,7 @@ def _offload(fd: int) -> bool:
     try:
         fcntl.ioctl(fd, _TUNSETVNETHDRSZ, struct.pack("i", VIRTIO_HEADER_BYTES))
         try:
-            fcntl.ioctl(fd, _TUNSETOFFLOAD, _CSUM | _TSO4 | _USO4)
+            fcntl.ioctl(fd, _TUNSETOFFLOAD, _CSUM | _TSO4 | _USO)
         except OSError:
             fcntl.ioctl(fd, _TUNSETOFFLOAD, _CSUM | _TSO4)
     except OSError:

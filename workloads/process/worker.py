@@ -65,7 +65,7 @@ def open_attachment(kind: str, address: str) -> int:
     """Open the descriptor that joins this worker to the others; see `main`. Raises: OSError, TunError."""
     if kind == "netns":
         return os.open("/proc/self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
-    return tun.open_tun(INTERFACE, address, segments=os.environ.get("WANBENCH_OFFLOAD") != "off")
+    return tun.open_tun(INTERFACE, address)
 
 
 def serve(channel: Channel, address: str) -> None:

@@ -143,7 +143,9 @@ class Relay:
             self._detach(old)
         if any(port.segments != segments for port in self._ports.values()):
             os.close(fd)
-            raise ValueError(f"the device of worker {rank} has segmentation offload {segments}, unlike the others")
+            raise ValueError(
+                f"the device of worker {rank} has {'' if segments else 'no '}segmentation offload, unlike others"
+            )
         os.set_blocking(fd, False)
         port = self._switch.attach(rank, socket.inet_aton(worker_address(rank)), fd, segments=segments)
         self._ports[fd] = port

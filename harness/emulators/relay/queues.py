@@ -57,6 +57,13 @@ class TailDrop:
             self.scale = 1.0
         if start < first:
             start = first
+        if segment.packets == 1:
+            left = start + segment.nbytes * ns
+            if left - first > self.buffer_ns:
+                self.busy = start
+                return False
+            self.busy = segment.first = segment.last = left
+            return True
         head_left = start + segment.head * ns
         left = max(start + segment.nbytes * ns, last + segment.tail * ns)
         if segment.tail < segment.head:  # a short last packet can have to wait for the one before it
@@ -69,8 +76,11 @@ class TailDrop:
         self.busy = left
         return True
 
-    def admit_some(self, segment: Segment) -> Iterator[Segment]:
-        """Yield the packets that fit, as few segments, at the end of the queue. The others are dropped."""
+    def admit_some(self, segment: Segment) -> Iterable[Segment]:
+        """Return the packets that fit, as few segments, at the end of the queue. The others are dropped."""
+        if segment.packets == 1:
+            self.drops += 1
+            return ()
         left: list[float] = []
         lost: list[int] = []
         for index in range(segment.packets):
@@ -83,19 +93,15 @@ class TailDrop:
             else:
                 lost.append(index)
         self.drops += len(lost)
-        leaving = iter(left)
-        for piece in segment.without(lost):
+        leaving, pieces = iter(left), list(segment.without(lost))
+        for piece in pieces:
             dues = list(islice(leaving, piece.packets))
             piece.first, piece.last = dues[0], dues[-1]
-            yield piece
+        return pieces
 
-    def through(self, segments: Iterable[Segment]) -> Iterator[Segment]:
-        """Yield the packets that pass, at the end of the queue."""
-        for segment in segments:
-            if self.admit(segment):
-                yield segment
-            else:
-                yield from self.admit_some(segment)
+    def through(self, segment: Segment) -> Iterable[Segment]:
+        """Return the packets that pass, at the end of the queue."""
+        return (segment,) if self.admit(segment) else self.admit_some(segment)
 
 
 class Stage:
@@ -162,15 +168,17 @@ class DirectedPath(Stage):
             self.gaps = loss_gaps(loss, 0.0, self.rng)
             self.gap = next(self.gaps)
 
-    def survivors(self, segment: Segment) -> Iterator[Segment]:
-        """Yield the packets that are not lost, as few segments."""
+    def survivors(self, segment: Segment) -> Iterable[Segment]:
+        """Return the packets that are not lost, as few segments."""
+        if not self.loss:
+            return (segment,)
         lost = []
         while self.gap < segment.packets:
             lost.append(self.gap)
             self.gap += 1 + next(self.gaps)
         self.gap -= segment.packets
         self.lost += len(lost)
-        return segment.without(lost) if lost else iter((segment,))
+        return segment.without(lost) if lost else (segment,)
 
     def send(self, segment: Segment) -> None:
         """Delay a segment. Nothing overtakes the one before it."""

@@ -21,9 +21,8 @@ VIRTIO_BYTES = _VIRTIO.size
 NO_OFFLOAD = bytes(VIRTIO_BYTES)
 """The header of a packet whose checksums are complete."""
 _UDP_SEGMENT = 5  # gso_type; TCP over IPv4 is 1, with an ECN bit
-_TCP, _UDP = 6, 17
 _FIN, _PSH, _CWR = 0x01, 0x08, 0x80
-_U16, _U32 = struct.Struct(">H"), struct.Struct(">I")
+_U16, _U32, _LENGTH_IDENT = struct.Struct(">H"), struct.Struct(">I"), struct.Struct(">HH")
 
 
 class Segment:
@@ -63,9 +62,15 @@ class Segment:
 
     def part(self, begin: int, end: int, first: float, last: float) -> Segment:
         """Return the packets `begin` to `end` (exclusive), which reach the present place at `first` to `last`."""
-        whole = begin == 0 and end == self.packets
-        piece = Segment(self.data if whole else _cut(self.data, begin, end, self.packets), self.port, first)
-        piece.last = last
+        piece = Segment.__new__(Segment)
+        piece.port, piece.first, piece.last = self.port, first, last
+        piece.packets, piece.head = end - begin, self.head
+        piece.tail = self.tail if end == self.packets else self.head
+        piece.nbytes = (piece.packets - 1) * self.head + piece.tail
+        if piece.packets == 1:
+            piece.head = piece.tail
+        whole = piece.packets == self.packets
+        piece.data = self.data if whole else _cut(self.data, begin, end, self.packets)
         return piece
 
     def without(self, lost: Sequence[int]) -> Iterator[Segment]:
@@ -94,37 +99,33 @@ def _cut(data: bytes, begin: int, end: int, packets: int) -> bytes:
 
     The checksum of TCP or UDP remains unfinished (VIRTIO_NET_HDR_F_NEEDS_CSUM), but it includes the length.
     """
-    flags, kind, head, size, start, offset = _VIRTIO.unpack_from(data)
-    headers = _header_bytes(data)
-    payload = data[VIRTIO_BYTES + headers + begin * size : VIRTIO_BYTES + headers + end * size]
-    out = bytearray(data[: VIRTIO_BYTES + headers])
-    single = end - begin == 1
-    _VIRTIO.pack_into(out, 0, flags, 0 if single else kind, head, 0 if single else size, start, offset)
-    ip, transport = VIRTIO_BYTES, VIRTIO_BYTES + (out[VIRTIO_BYTES] & 0xF) * 4
-    length = headers + len(payload)
-    _U16.pack_into(out, ip + 2, length)
-    _U16.pack_into(out, ip + 4, (_U16.unpack_from(out, ip + 4)[0] + begin) & 0xFFFF)
-    _U16.pack_into(out, ip + 10, 0)
-    _U16.pack_into(out, ip + 10, ~_folded(out[ip:transport]) & 0xFFFF)
-    before = len(data) - transport
-    now = length - (transport - ip)
-    check = transport + (6 if kind == _UDP_SEGMENT else 16)
-    _U16.pack_into(out, check, _fold(_U16.unpack_from(out, check)[0] + (~before & 0xFFFF) + now))
-    if kind == _UDP_SEGMENT:
-        _U16.pack_into(out, transport + 4, now)
+    flags, _, head, size, start, offset = _VIRTIO.unpack_from(data)
+    transport = VIRTIO_BYTES + (data[VIRTIO_BYTES] & 0xF) * 4
+    headers = VIRTIO_BYTES + _header_bytes(data)
+    out = bytearray(data[:headers])
+    out += memoryview(data)[headers + begin * size : headers + end * size]
+    if end - begin == 1:
+        _VIRTIO.pack_into(out, 0, flags, 0, head, 0, start, offset)
+    shorter = 0xFFFF - (len(data) - len(out))  # to add in ones' complement
+    _, ident = _LENGTH_IDENT.unpack_from(data, VIRTIO_BYTES + 2)
+    (check,) = _U16.unpack_from(data, VIRTIO_BYTES + 10)
+    later = (ident + begin) & 0xFFFF
+    _LENGTH_IDENT.pack_into(out, VIRTIO_BYTES + 2, len(out) - VIRTIO_BYTES, later)
+    unchecked = _fold((check ^ 0xFFFF) + shorter + (ident ^ 0xFFFF) + later)
+    _U16.pack_into(out, VIRTIO_BYTES + 10, unchecked ^ 0xFFFF)
+    at = VIRTIO_BYTES + start + offset
+    _U16.pack_into(out, at, _fold(_U16.unpack_from(data, at)[0] + shorter))
+    if data[1] == _UDP_SEGMENT:
+        _U16.pack_into(out, transport + 4, len(out) - transport)
     else:
-        sequence = _U32.unpack_from(out, transport + 4)[0]
+        (sequence,) = _U32.unpack_from(data, transport + 4)
         _U32.pack_into(out, transport + 4, (sequence + begin * size) & 0xFFFFFFFF)
         out[transport + 13] &= 0xFF & ~((_CWR if begin else 0) | (0 if end == packets else _FIN | _PSH))
-    return bytes(out) + payload
-
-
-def _folded(data: bytes | bytearray) -> int:
-    """The ones' complement sum of 16-bit words."""
-    return _fold(sum(word for (word,) in _U16.iter_unpack(data)))
+    return bytes(out)
 
 
 def _fold(total: int) -> int:
+    """Add the carries of a ones' complement sum of 16-bit words."""
     while total >> 16:
         total = (total & 0xFFFF) + (total >> 16)
     return total

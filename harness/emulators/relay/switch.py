@@ -5,7 +5,6 @@ Pure, like its queues and paths (`queues.py`).
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from heapq import heappop, heappush, heapreplace
 
 from wanbench.harness.emulators.plan import EmulatedNetwork
@@ -177,17 +176,21 @@ class Switch:
             return
         path, port = route
         whole = Segment(data, port, now)
-        passed: Iterable[Segment] = (whole,)
-        if whole.nbytes > path.longest and whole.packets > 1:
-            passed = whole.chunks(max(1, int(path.longest // whole.head)))
-        if path.up is not None:
-            passed = path.up.through(passed)
-        for queued in path.queue.through(passed):
-            for segment in path.survivors(queued) if path.loss else (queued,):
-                waiting = bool(path.fifo)
-                path.send(segment)
-                if not waiting:
-                    heappush(self._heap, (segment.last, path.serial, path))
+        if whole.nbytes <= path.longest or whole.packets == 1:
+            self._enter(whole, path)
+        else:
+            for chunk in whole.chunks(max(1, int(path.longest // whole.head))):
+                self._enter(chunk, path)
+
+    def _enter(self, segment: Segment, path: DirectedPath) -> None:
+        for sent in (segment,) if path.up is None else path.up.through(segment):
+            # An unlimited queue holds nothing, and the path keeps the order.
+            for queued in path.queue.through(sent) if path.queue.ns_per_byte else (sent,):
+                for survivor in path.survivors(queued):
+                    waiting = bool(path.fifo)
+                    path.send(survivor)
+                    if not waiting:
+                        heappush(self._heap, (survivor.last, path.serial, path))
 
     def _unrouted(self, data: bytes) -> None:
         """Count a packet without a path."""
@@ -221,7 +224,7 @@ class Switch:
                 ready.append(segment)
                 nbytes -= segment.nbytes
                 continue
-            for passed in down.queue.through((segment,)):
+            for passed in down.queue.through(segment):
                 if not down.fifo:
                     heappush(heap, (passed.last, down.serial, down))
                 elif passed.last < down.fifo[-1].last:  # packets in front keep the due times of a slower rate

@@ -67,7 +67,7 @@ def number_of(segment):
 
 def left(queue, now, size):
     """When the last byte of a packet has left the queue, or None if it was dropped."""
-    (sent,) = list(queue.through([Segment(packet(1, 0, size), None, now)])) or [None]
+    (sent,) = list(queue.through(Segment(packet(1, 0, size), None, now))) or [None]
     return sent and sent.last
 
 

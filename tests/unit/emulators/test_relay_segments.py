@@ -107,6 +107,11 @@ queues = st.builds(Queue, st.floats(1e5, 1e8), st.integers(1500, 40_000).map(lam
 bursts = st.lists(st.tuples(st.integers(0, 20 * MS), st.integers(1, 20_000)), min_size=1, max_size=12)
 
 
+def pass_both(one_after_another, segment):
+    first, second = one_after_another
+    return [piece for sent in first.through(segment) for piece in second.through(sent)]
+
+
 @given(queues, queues, bursts)
 def test_two_queues_treat_a_segment_as_its_packets(first, second, sent):
     """The oracle sends every packet alone. Both have the same losses, and the same time of the last packet."""
@@ -114,8 +119,8 @@ def test_two_queues_treat_a_segment_as_its_packets(first, second, sent):
     for number, (now, nbytes) in enumerate(sorted(sent)):
         whole = Segment(tcp(bytes(nbytes), 1448, sequence=number * 100_000), None, float(now))
         singles = [whole.part(index, index + 1, float(now), float(now)) for index in range(whole.packets)]
-        by_segment = list(together[1].through(together[0].through([whole])))
-        by_packet = [piece for single in singles for piece in alone[1].through(alone[0].through([single]))]
+        by_segment = pass_both(together, whole)
+        by_packet = [piece for single in singles for piece in pass_both(alone, single)]
         assert sum(piece.packets for piece in by_segment) == len(by_packet)
         assert [piece.last for piece in by_segment][-1:] == pytest.approx([piece.last for piece in by_packet][-1:])
         assert [queue.drops for queue in together] == [queue.drops for queue in alone]
