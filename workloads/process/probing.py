@@ -11,6 +11,7 @@ import struct
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from itertools import groupby
 from typing import Any
 
 from wanbench.workloads.process.namespace import set_timer_slack
@@ -153,10 +154,18 @@ def probe_receive(sock: socket.socket, number: int, expect: int, until_ns: int) 
         ancillary = {kind: value for _, kind, value in messages}
         received = time.monotonic_ns() - _since_arrival_ns(ancillary)
         size = _INT.unpack(ancillary[_UDP_GRO])[0] if _UDP_GRO in ancillary else len(data)
-        for offset in range(0, len(data), size):
-            round_number, train, sequence, sent = _STAMP.unpack_from(data, offset)
+        for (round_number, train, sequence, sent), packets in _counted(data, size):
             if round_number == number:
                 before = segments.pop((train, sequence), None)
-                segments[train, sequence] = [train, sequence, sent, received, before[4] + 1 if before else 1]
-                arrived += 1
+                segments[train, sequence] = [train, sequence, sent, received, packets + (before[4] if before else 0)]
+                arrived += packets
     return {"segments": list(segments.values())}
+
+
+def _counted(data: bytes, size: int) -> list[tuple[tuple[int, ...], int]]:
+    """Return the stamps in datagrams of `size` bytes, in their order, and how often each follows itself."""
+    first, last = _STAMP.unpack_from(data), _STAMP.unpack_from(data, (len(data) - 1) // size * size)
+    if first == last:  # the usual case: 10 Gbit/s leave no time for 20,000 stamps in 20 ms
+        return [(first, -(-len(data) // size))]
+    stamps = (_STAMP.unpack_from(data, offset) for offset in range(0, len(data), size))
+    return [(stamp, len(list(same))) for stamp, same in groupby(stamps)]
