@@ -45,6 +45,8 @@ class EmulatorStats:
     Attributes:
         emulator: `relay` or `netem`.
         seconds: length of the period.
+        sent_bytes: IP bytes that workers sent, each packet with its headers. With segmentation offload, only the
+            emulator can count them.
         packets, bytes: delivered to workers, local traffic included.
         segments: number of pieces in which they were delivered, fewer with segmentation offload.
         offload: whether the workers' devices have segmentation offload, so that the emulator moves segments.
@@ -62,6 +64,7 @@ class EmulatorStats:
 
     emulator: str
     seconds: float
+    sent_bytes: int | None
     packets: int
     segments: int | None
     offload: bool | None

@@ -150,7 +150,7 @@ class Row(TypedDict):
     wire_bytes: Annotated[
         int | None,
         Column(
-            "Bytes that left the workers' network devices, including headers and retransmissions.",
+            "Bytes that the workers sent, including headers and retransmissions.",
             unit="bytes",
             applies="emulated cells",
             minimum=0,
@@ -228,6 +228,15 @@ class Row(TypedDict):
     ]
     host_cpu_pct: Annotated[
         float | None, Column("Use of all processors of the host during the repetition.", unit="%", minimum=0)
+    ]
+    packets_per_segment: Annotated[
+        float | None,
+        Column(
+            "Packets that the emulator moved together, on average; 1 if the kernel refused segmentation offload.",
+            applies="cells on the relay",
+            minimum=1,
+            shown=False,
+        ),
     ]
     emulator_cpu_us_per_packet: Annotated[
         float | None, Column("Processor time of the emulator per packet.", unit="µs", minimum=0, shown=False)

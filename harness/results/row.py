@@ -41,12 +41,13 @@ def measured_row(
     measurements = {
         "status": "invalid" if verdict else "ok",
         "reason": "; ".join(verdict) or None,
-        "wire_bytes": _wire_bytes(measured) if cell.workers > 1 else 0,
+        "wire_bytes": _wire_bytes(measured, stats) if cell.workers > 1 else 0,
         "retransmits": _counted(measured, "RetransSegs"),
         "tcp_timeouts": _counted(measured, "TCPTimeouts"),
         "one_way_error_ms": report["one_way_error_ms"] if report else None,
         "lateness_p99_ms": stats.lateness_p99_ms if cell.workers > 1 else None,
         "overdue_pct": stats.overdue_pct if cell.workers > 1 else None,
+        "packets_per_segment": stats.packets / stats.segments if stats.segments and cell.workers > 1 else None,
         "emulator_cpu_us_per_packet": stats.cpu_us_per_packet if cell.workers > 1 else None,
         "host_cpu_pct": host["cpu_pct"],
     }
@@ -157,8 +158,10 @@ def _only(values: set[float | None] | set[float]) -> float | None:
     return next(iter(values)) if len(values) == 1 else None
 
 
-def _wire_bytes(measured: Measured) -> int:
-    """Bytes that left the workers' emulated devices between the first step and the end of the drain."""
+def _wire_bytes(measured: Measured, stats: EmulatorStats) -> int:
+    """Bytes that left the workers between the first step and the end of the drain, with the headers of all packets."""
+    if stats.sent_bytes is not None:
+        return stats.sent_bytes
     return sum(
         m["counters_after"]["device"]["tx_bytes"] - m["counters_before"]["device"]["tx_bytes"]
         for m in measured.finished.values()

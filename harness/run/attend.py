@@ -13,7 +13,7 @@ from wanbench.harness.emulators.base import EmulatorError
 from wanbench.harness.errors import CellsFailed, HostError, RepFailed, SpecError
 from wanbench.harness.plan.cell import CommandCell
 from wanbench.harness.rep import command
-from wanbench.harness.rep.measure import probe_cell
+from wanbench.harness.rep.measure import SINGLE_PACKETS, probe_cell
 from wanbench.harness.rep.program import Ended, Program
 from wanbench.harness.rep.train import group_of
 from wanbench.harness.results.columns import Row
@@ -96,11 +96,13 @@ def _size(count: int) -> str:
 
 
 def differences(report: Mapping[str, Any], emulator: str | None) -> Iterator[str]:
-    """How the network differs from its profile, in at most two lines: rates that are not reached, and all else.
+    """How the network differs from its profile, a line each: no offload, rates that are not reached, and all else.
 
     Args:
         report: of the probe. emulator: its name.
     """
+    if report.get("offload") is False:
+        yield SINGLE_PACKETS
     others: list[str] = []
     missed: list[tuple[float, float]] = []
     for row in filter(None, [*report["rows"], report["shared_up"]]):

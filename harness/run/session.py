@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 from wanbench.harness.errors import Interrupted, RepFailed
 from wanbench.harness.plan.cell import Cell, CommandCell
 from wanbench.harness.plan.load import Load, fits, load_of, makespan
-from wanbench.harness.rep.measure import measure, probe_cell
+from wanbench.harness.rep.measure import SINGLE_PACKETS, measure, probe_cell
 from wanbench.harness.rep.train import network_of
 from wanbench.harness.results.columns import Row
 from wanbench.harness.results.row import describe
@@ -151,6 +151,9 @@ class _Session:
                     break
             for reason in report["reasons"]:
                 self.say.say(f"probe: {cell.title}: {reason}")
+
+        if any(self.probes[key].get("offload") is False for key in networks):
+            self.say.say(SINGLE_PACKETS)
 
     def _probed(self, cell: Cell) -> Mapping[str, Any]:
         try:

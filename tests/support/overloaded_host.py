@@ -14,8 +14,9 @@ import pytest
 
 from wanbench.harness.emulators.base import EmulatorStats
 from wanbench.harness.emulators.plan import EmulatedNetwork, worker_address
-from wanbench.harness.emulators.relay.queues import Switch
+from wanbench.harness.emulators.relay.segment import NO_OFFLOAD
 from wanbench.harness.emulators.relay.stats import Meter
+from wanbench.harness.emulators.relay.switch import Switch
 from wanbench.harness.testbeds.training import train
 
 MS = 1e6
@@ -39,8 +40,8 @@ def relay_stats(network: EmulatedNetwork, turn_every_ms: float, monkeypatch: pyt
         while arrives <= clock.ms:
             switch.accept(_packet(0, 1), ports[0], arrives * MS)
             arrives = next(sent)
-        for due, packet, _ in switch.release(clock.ms * MS, 10_000):
-            meter.delivered(len(packet), due, clock.ms * MS)
+        for segment in switch.release(clock.ms * MS, 10_000):
+            meter.delivered(segment, clock.ms * MS)
     stats = EmulatorStats.from_json(meter.report(reset=False))
     monkeypatch.undo()
     return stats
@@ -48,9 +49,8 @@ def relay_stats(network: EmulatedNetwork, turn_every_ms: float, monkeypatch: pyt
 
 def _packet(src: int, dst: int) -> bytes:
     """Return an IPv4 header with the fields that a switch reads, without a payload."""
-    return (
-        b"\x45" + bytes(11) + socket.inet_aton(worker_address(src)) + socket.inet_aton(worker_address(dst)) + bytes(80)
-    )
+    addresses = socket.inet_aton(worker_address(src)) + socket.inet_aton(worker_address(dst))
+    return NO_OFFLOAD + b"\x45" + bytes(11) + addresses + bytes(80)
 
 
 class Testbed:

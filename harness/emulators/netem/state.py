@@ -173,6 +173,7 @@ class Meter:
 
 # The kernel does not report when a packet should have left.
 _UNKNOWN = (
+    "sent_bytes",
     "segments",
     "offload",
     "lateness_p50_ms",

@@ -95,6 +95,7 @@ class Meter:
         answer = {
             "emulator": "relay",
             "seconds": seconds,
+            "sent_bytes": sum(port.sent for port in switch.ports.values()),
             "packets": self._packets,
             "segments": self._segments,
             "offload": all(port.segments for port in switch.ports.values()) if switch.ports else None,

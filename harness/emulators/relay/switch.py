@@ -23,15 +23,17 @@ class Port:
     Attributes:
         fd: the descriptor of its device, or -1 once the device is gone.
         segments: whether the device has segmentation offload.
+        sent: IP bytes that the worker sent.
     """
 
-    __slots__ = ("address", "fd", "rank", "routes", "segments")
+    __slots__ = ("address", "fd", "rank", "routes", "segments", "sent")
 
     def __init__(self, rank: int, address: bytes, fd: int, *, segments: bool) -> None:
         self.rank = rank
         self.address = address
         self.fd = fd
         self.segments = segments
+        self.sent = 0
         self.routes: dict[bytes, tuple[DirectedPath, Port]] = {}
 
 
@@ -122,6 +124,8 @@ class Switch:
     def reset_counters(self) -> None:
         """Set all counters to zero."""
         self.unknown = self.idle = self.not_ipv4 = 0
+        for port in self.ports.values():
+            port.sent = 0
         for queue in self._queues():
             queue.drops = 0
         for path in self.paths.values():
@@ -176,6 +180,7 @@ class Switch:
             return
         path, port = route
         whole = Segment(data, port, now)
+        source.sent += whole.nbytes
         if whole.nbytes <= path.longest or whole.packets == 1:
             self._enter(whole, path)
         else:

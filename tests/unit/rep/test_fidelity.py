@@ -28,8 +28,8 @@ def cell(rtt: str = "10ms", step_time: str = "10ms", workers: int = 2) -> Cell:
 def stats(**fields) -> EmulatorStats:
     drops = {"up": 0, "path": 0, "down": 0, "loss": 0, "unknown": 0, "refused": 0, "gone": 0}
     given = {
-        "emulator": "relay", "seconds": 10.0, "packets": 1000, "segments": 1000, "offload": True, "bytes": 10**6,
-        "not_ipv4": 0, "paths": (),
+        "emulator": "relay", "seconds": 10.0, "sent_bytes": 10**6, "packets": 1000, "segments": 1000,
+        "offload": True, "bytes": 10**6, "not_ipv4": 0, "paths": (),
         "sites": (), "lateness_p50_ms": 0.1, "lateness_p99_ms": 0.5, "lateness_max_ms": 50.0,
         "read_lag_p99_ms": 0.5, "read_lag_max_ms": 50.0, "overdue_pct": 1.3, "cpu_s": 1.0,
         "cpu_us_per_packet": 10.0, **fields,

@@ -27,7 +27,7 @@ def finding(topic):
     return found
 
 
-WELL = {"namespace": None, "tun": None, "tcp": ["reno"], "realtime": True}
+WELL = {"namespace": None, "tun": None, "offload": True, "tcp": ["reno"], "realtime": True}
 
 
 @pytest.fixture(autouse=True)
@@ -49,6 +49,14 @@ def _no_trials(monkeypatch, tmp_path):
 @pytest.fixture
 def no_root(monkeypatch):
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
+
+
+def test_a_kernel_without_segmentation_offload_is_noted_with_the_consequence(monkeypatch):
+    monkeypatch.setattr(doctor, "_tried", lambda: {**WELL, "offload": False})
+    device = finding("TUN device")
+    assert device.state == "note"
+    assert "single packets, about 0.5 Gbit/s per core" in device.found
+    assert can_run(examine())
 
 
 def test_a_host_with_everything_is_all_ok():
@@ -324,7 +332,9 @@ def every_fix(monkeypatch, tmp_path):
     for number in (errno.EPERM, errno.ENOSPC, errno.EINVAL):
         why = f"new user namespace: no{namespace._remedy(number)}"
         monkeypatch.setattr(
-            doctor, "_tried", lambda why=why: {"namespace": why, "tun": None, "tcp": [], "realtime": False}
+            doctor,
+            "_tried",
+            lambda why=why: {"namespace": why, "tun": None, "offload": True, "tcp": [], "realtime": False},
         )
         yield from (one.fix for one in examine())
     monkeypatch.setattr(doctor, "_tried", lambda: WELL | {"namespace": APPARMOR})
