@@ -28,6 +28,7 @@ COMMANDS = {
     "verify": "Check whether the numbers of a run may be published.",
     "calibrate": "Measure a training script and print it as a workload for a spec.",
     "measure": "Make a profile from ping and iperf3 output, or from live hosts.",
+    "trace": "Convert a recording of a network to a trace for a timeline.",
     "list": "List algorithms, workloads, profiles, experiments, spec keys or result columns.",
     "show": "Show one algorithm, compressor, workload, profile or experiment in full.",
     "completion": "Print the completion script for your shell.",

@@ -5,6 +5,7 @@ Layout
     edits.py     the effect of a change on a network
     schedule.py  the network at each time
     file.py      a timeline without a spec, for `wanbench exec`
+    convert.py   recordings of other tools as traces, for `wanbench trace`
     kill.py      programs that are killed and started again
 
 spec/timeline.py and spec/trace.py read [[timeline]] of a spec and recorded traces. testbeds/player.py applies a

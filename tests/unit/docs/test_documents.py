@@ -93,6 +93,7 @@ def test_results_are_read_in_python_as_the_page_shows(tmp_path):
     [
         ("index.md", 3),
         ("tutorial.md", 7),
+        ("changing-networks.md", 2),
         ("how-to/own-script.md", 1),
         ("how-to/own-model.md", 2),
         ("how-to/own-profile.md", 2),

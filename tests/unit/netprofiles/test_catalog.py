@@ -59,7 +59,8 @@ def light_rtt_ms(a, b):
 
 
 def test_the_catalog_matches_the_documentation():
-    assert catalog_names() == ["aws", "lan", "paper-dts", "sgp-poster", "world4", "world4-2025"]
+    homes = ["home-5g", "home-fibre", "home-starlink", "mixed-cloud-home"]
+    assert catalog_names() == sorted(["aws", "lan", "paper-dts", "sgp-poster", "world4", "world4-2025", *homes])
 
 
 @pytest.mark.parametrize("name", catalog_names())
@@ -136,6 +137,39 @@ def test_paper_dts_gives_the_paper_s_scalability_with_the_fitted_model():
         assert path.provenance["rtt"].kind == path.provenance["rate"].kind == "fitted"
 
 
+# Of one connection, in ms: its round trip, and the jitter of one direction.
+ACCESS = {"fibre": (8, 0.5), "starlink": (25.7, 8.9), "5g": (44, 1.41)}
+MIXED = {"ohio": "fibre", "tokyo": "5g"}
+
+
+@pytest.mark.parametrize(
+    ("name", "connections"),
+    [
+        *((f"home-{kind}", dict.fromkeys(["oregon", "ohio", "london", "tokyo"], kind)) for kind in ACCESS),
+        ("mixed-cloud-home", MIXED),
+    ],
+)
+def test_a_home_adds_its_connection_to_the_places_of_world4_2025(name, connections):
+    homes, places = load(name), load("world4-2025")
+    for pair, path in homes.paths.items():
+        ends = [ACCESS[connections[site]] for site in pair if site in connections]
+        assert homes.rtt(*pair).ms == pytest.approx(places.rtt(*pair).ms + sum(rtt for rtt, _ in ends), abs=0.06)
+        if ends:
+            assert path.jitter.ms == pytest.approx(math.hypot(*(jitter for _, jitter in ends)), abs=0.06)
+            assert path.rate is None
+        else:
+            assert (path.loss, path.rate) == (places.paths[pair].loss, places.paths[pair].rate)
+
+
+def test_a_home_in_the_mixed_profile_has_the_rates_of_its_own_profile():
+    mixed = load("mixed-cloud-home")
+    for site, kind in MIXED.items():
+        home = load(f"home-{kind}").site(site)
+        assert (mixed.site(site).up, mixed.site(site).down) == (home.up, home.down)
+        assert home.up < home.down
+    assert mixed.site("us-west-2").up == load("world4-2025").site("oregon").up
+
+
 def test_lan_is_far_below_any_wan():
     assert load("lan").max_rtt() == Delay.parse("0.1ms")
 
@@ -153,8 +187,8 @@ def test_an_unknown_profile_is_refused_with_the_nearest_name():
     with pytest.raises(ProfileError) as refused:
         load("wrold4")
     assert str(refused.value) == (
-        "no profile 'wrold4'; expected one of aws, lan, paper-dts, sgp-poster, world4, world4-2025, or a .toml or .csv "
-        "file; did you mean 'world4'?"
+        "no profile 'wrold4'; expected one of aws, home-5g, home-fibre, home-starlink, lan, mixed-cloud-home, "
+        "paper-dts, sgp-poster, world4, world4-2025, or a .toml or .csv file; did you mean 'world4'?"
     )
 
 

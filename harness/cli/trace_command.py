@@ -1,0 +1,51 @@
+"""wanbench trace"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from wanbench.harness.errors import SpecError
+
+
+@click.command("trace", short_help="Convert a recording of a network to a trace for a timeline.")
+@click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
+@click.option("--every", metavar="TIME", help="Length of a step, such as 500ms. [default: 1s; at most 2000 steps]")
+@click.option(
+    "--columns",
+    metavar="OURS=THEIRS[:UNIT],...",
+    help="Columns of a CSV file: time_s, and any of rtt_ms, rate_mbps, loss_pct and the other columns of a trace.",
+)
+def command(file: Path, every: str | None, columns: str | None) -> None:
+    """Print FILE as a trace: a CSV file for the key `trace` of a [[timeline]].
+
+    FILE is a mahimahi trace, the JSON of `iperf3 --json`, the output of `ping` (best with -D), or CSV. The format is
+    recognised by its content.
+
+    Each step has the mean rate (bytes are kept), the median round trip and the share of lost packets of its time. If
+    nothing passes in a step, its loss is 100 %.
+
+    \b
+    Example:  wanbench trace ping.log > day.csv
+              wanbench trace Verizon-LTE.down --every 500ms > lte.csv
+              wanbench trace 5g.csv --columns time_s=Timestamp,rate_mbps=DL_bitrate:kbps > 5g-trace.csv
+    """
+    from wanbench.harness.timeline.convert import convert
+    from wanbench.netprofiles import Delay, UnitError
+
+    try:
+        step = Delay.parse(every) if every is not None else None
+        if step is not None and not step.ns:
+            raise UnitError("expected more than 0, such as '1s'")
+        text = file.read_text(encoding="utf-8-sig")
+    except UnitError as error:
+        raise SpecError(f"--every: {error}") from None
+    except OSError as error:
+        raise SpecError(f"{file}: cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise SpecError(f"{file}: not a text file; expected UTF-8") from None
+    made = convert(text, str(file), step.seconds if step else None, columns)
+    click.echo(made.to_csv(), nl=False)
+    for remark in made.remarks:
+        click.echo(remark, err=True)

@@ -1,0 +1,238 @@
+"""Recordings of other tools become traces that a timeline can read, and keep their bytes, delays and losses."""
+
+import json
+
+import pytest
+
+from wanbench.harness.errors import SpecError
+from wanbench.harness.spec.trace import read_trace
+from wanbench.harness.timeline.convert import convert
+
+
+def column(made, name):
+    return [point.get(name) for point in made.points]
+
+
+def refusal(text, **how):
+    with pytest.raises(SpecError) as refused:
+        convert(text, "f", **how)
+    return str(refused.value)
+
+
+# ---------------------------------------------------------------- mahimahi
+
+
+def test_a_mahimahi_trace_keeps_its_bytes():
+    times = [0, 0, 3, 3, 3, 400, 999, 1000, 1001, 1500, 2250]
+    made = convert("\n".join(map(str, times)), "f", every_s=0.5)
+    lengths = [0.5, 0.5, 0.5, 0.75]  # the last step takes the rest
+    assert column(made, "time_s") == [0, 0.5, 1, 1.5]
+    megabits = sum(rate * length for rate, length in zip(column(made, "rate_mbps"), lengths, strict=True))
+    assert megabits == pytest.approx(len(times) * 1500 * 8 / 1e6)
+
+
+def test_a_packet_of_mahimahi_leaves_at_the_end_of_its_millisecond():
+    # At 1000 ms the packet is the last of the first second; at 0 ms it is the last of the trace, which repeats.
+    assert column(convert("1000\n1001\n2000\n", "f"), "rate_mbps") == [0.012, 0.024]
+    assert column(convert("0\n1000\n2000\n", "f"), "rate_mbps") == [0.012, 0.024]
+
+
+def test_a_silent_step_is_an_outage_and_the_others_lose_nothing():
+    made = convert("500\n3000\n", "f")
+    assert made.points == [
+        {"time_s": 0, "rate_mbps": 0.012, "loss_pct": 0},
+        {"time_s": 1, "loss_pct": 100},
+        {"time_s": 2, "rate_mbps": 0.012, "loss_pct": 0},
+    ]
+    assert made.remarks == (
+        "f: mahimahi, 3 s, 3 lines of 1 s",
+        "in 1 of them nothing passes, so every packet is lost; a longer --every averages over such gaps",
+    )
+
+
+def test_the_times_of_mahimahi_must_not_decrease():
+    assert refusal("3\n2\n") == "f: line 2: expected 3 or more, as in the line before, got 2"
+    assert "above 0 ms" in refusal("0\n")
+
+
+# ---------------------------------------------------------------- iperf3
+
+
+def interval(start, end, mbps, rtts=(), **more):
+    whole = {"start": start, "end": end, "bits_per_second": mbps * 1e6, "omitted": False, **more}
+    return {"sum": whole, "streams": [{"rtt": rtt} for rtt in rtts]}
+
+
+def report(*intervals):
+    return json.dumps({"start": {}, "intervals": intervals, "end": {}})
+
+
+def test_intervals_of_iperf3_are_weighted_by_their_time():
+    made = convert(report(interval(0, 0.5, 10), interval(0.5, 1.5, 40), interval(1.5, 2, 20)), "f")
+    assert column(made, "rate_mbps") == [25, 30]
+
+
+def test_the_round_trip_of_iperf3_is_the_median_of_its_streams():
+    made = convert(report(interval(0, 1, 10, [20_000, 30_000, 90_000]), interval(1, 2, 10, [0])), "f")
+    assert column(made, "rtt_ms") == [30, None]
+
+
+def test_omitted_intervals_of_iperf3_do_not_count():
+    made = convert(report(interval(0, 2, 99, omitted=True), interval(2, 3, 5), interval(3, 4, 6)), "f")
+    assert made.points == [{"time_s": 0, "rate_mbps": 5}, {"time_s": 1, "rate_mbps": 6}]
+
+
+def test_the_loss_of_udp_is_taken():
+    assert column(convert(report(interval(0, 1, 10, lost_percent=2.5)), "f"), "loss_pct") == [2.5]
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ('{"error": "unable to connect", "intervals": []}', "iperf3 failed: unable to connect"),
+        ('{"intervals": []}', "iperf3 reported no interval; measure for longer"),
+        ('{"a": 1}', "not a report of iperf3; expected the JSON of `iperf3 -c HOST --json`"),
+        ("{", "not a report of iperf3; expected the JSON of `iperf3 -c HOST --json`"),
+    ],
+)
+def test_json_that_is_no_report_is_refused(text, reason):
+    assert refusal(text) == f"f: {reason}"
+
+
+# ---------------------------------------------------------------- ping
+
+
+def answers(*pings, stamped=0.0):
+    """The lines of ping for answers (icmp_seq, ms), one sent every `stamped` seconds."""
+    stamps = [f"[{1_700_000_000 + number * stamped:.6f}] " if stamped else "" for number, _ in pings]
+    lines = [
+        f"{stamp}64 bytes from 192.0.2.1: icmp_seq={number % 65536} ttl=52 time={ms} ms"
+        for stamp, (number, ms) in zip(stamps, pings, strict=True)
+    ]
+    return "\n".join(["PING 192.0.2.1 (192.0.2.1) 56(84) bytes of data.", *lines, ""])
+
+
+STATISTICS = "--- 192.0.2.1 ping statistics ---\n{} packets transmitted, {} received, 9% packet loss, time {}ms\n"
+
+
+def test_a_step_has_the_median_round_trip_and_the_share_of_lost_pings():
+    made = convert(answers((1, 80), (2, 81), (3, 300), (4, 90), (6, 92), stamped=0.5), "f", every_s=1.5)
+    assert made.points == [
+        {"time_s": 0, "rtt_ms": 81, "loss_pct": 0},
+        {"time_s": 1.5, "rtt_ms": 91, "loss_pct": pytest.approx(100 / 3, abs=1e-6)},
+    ]
+    assert made.remarks == ("f: one ping per 0.5 s, 3 s, 2 lines of 1.5 s",)
+
+
+def test_pings_lost_at_both_ends_count_if_ping_has_counted_them():
+    assert column(convert(answers((2, 80), (3, 80)), "f"), "loss_pct") == [0, 0]
+    made = convert(answers((2, 80), (3, 80)) + STATISTICS.format(4, 2, 3000), "f")
+    assert column(made, "loss_pct") == [100, 0, 0, 100]
+    assert column(made, "rtt_ms") == [None, 80, 80, None]
+
+
+def test_without_stamps_the_statistics_give_the_interval():
+    made = convert(answers(*((n, 80) for n in range(1, 12))) + STATISTICS.format(11, 11, 2000), "f")
+    assert made.remarks == ("f: one ping per 0.2 s, 2.2 s, 2 lines of 1 s",)
+
+
+def test_a_duplicate_counts_once_and_the_counter_of_ping_starts_again():
+    made = convert(answers((65534, 80), (65535, 80), (65535, 500), (65537, 82), stamped=1), "f")
+    assert column(made, "rtt_ms") == [80, 80, None, 82]
+    assert column(made, "loss_pct") == [0, 0, 100, 0]
+
+
+# ---------------------------------------------------------------- CSV
+
+LOG = (
+    "Timestamp,DL_bitrate,PINGAVG\n"
+    "2019.12.16_13.59.59,8000,-\n"
+    "2019.12.16_13.59.59,12000,40\n"
+    "2019.12.16_14.00.01,40000,-\n"
+)
+
+
+def test_columns_of_any_csv_file_are_taken_with_their_units():
+    made = convert(LOG, "f", columns="time_s=Timestamp,rate_mbps=DL_bitrate:kbps,rtt_ms=PINGAVG")
+    assert made.points == [
+        {"time_s": 0, "rate_mbps": 10, "rtt_ms": 40},  # two values of one second: their mean, until the next
+        {"time_s": 1, "rate_mbps": 10},
+        {"time_s": 2, "rate_mbps": 40},
+        {"time_s": 3, "rate_mbps": 40},
+    ]
+
+
+def test_dates_and_fractions_of_seconds_are_read():
+    text = "t,r\n2024-05-27T15:12:28.250000,5\n2024-05-27T15:12:28.750000,7\n2024-05-27T15:12:29.250000,9\n"
+    assert column(convert(text, "f", every_s=0.5, columns="time_s=t,rate_mbps=r"), "rate_mbps") == [5, 7, 9]
+
+
+def test_a_trace_of_ours_is_resampled_without_a_map():
+    made = convert("time_s,rate_mbps,loss_pct\n0,10,1\n1,20,2\n3,50,3\n", "f", every_s=2)
+    assert made.points == [
+        {"time_s": 0, "rate_mbps": 15, "loss_pct": 1.5},
+        {"time_s": 2, "rate_mbps": pytest.approx(40), "loss_pct": 3},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("columns", "reason"),
+    [
+        (
+            "time_s=Timestamp,rate_mbps=DL",
+            "--columns: rate_mbps: no column 'DL' in the file; it has Timestamp, DL_bitrate, PINGAVG",
+        ),
+        ("time_s=Timestamp", "--columns: expected time_s and at least one of"),
+        ("time_s=Timestamp,speed=DL_bitrate", "--columns: 'speed': expected one of time_s,"),
+        (
+            "time_s=Timestamp,rate_mbps=DL_bitrate:kB",
+            "--columns: rate_mbps: unknown unit 'kB'; expected one of bit, kbit, Mbit, Gbit",
+        ),
+        ("time_s=DL_bitrate,rtt_ms=PINGAVG", "no line has a value of"),
+        ("time_s=PINGAVG,rate_mbps=DL_bitrate", "line 2: time_s: expected a number or a date and time, got '-'"),
+        ("time_s=DL_bitrate,rtt_ms=Timestamp", "line 2: rtt_ms: expected a number, got '2019.12.16_13.59.59'"),
+    ],
+)
+def test_a_wrong_map_is_refused(columns, reason):
+    text = LOG.replace(",40\n", ",-\n") if "no line" in reason else LOG
+    assert refusal(text, columns=columns).startswith(f"f: {reason}")
+
+
+def test_lines_out_of_order_are_refused():
+    assert refusal("time_s,rtt_ms\n5,1\n4,1\n").startswith("f: line 3: ")
+
+
+# ---------------------------------------------------------------- all of them
+
+
+def test_a_long_recording_gets_longer_steps_and_a_short_step_is_refused():
+    text = "time_s,rtt_ms\n0,80\n5000,90\n"
+    assert convert(text, "f").remarks == ("f: CSV, 10000 s, 2 lines of 5 s",)
+    assert refusal(text, every_s=1) == "f: --every 1s makes 10000 steps; expected at most 2000, e.g. 5s"
+
+
+def test_text_of_no_known_format_is_refused():
+    assert refusal("it was fast\n") == (
+        "f: expected a mahimahi trace, JSON of iperf3, output of ping, or CSV; for CSV, add --columns "
+        "time_s=NAME,rate_mbps=NAME"
+    )
+    assert "expected a mahimahi trace" in refusal("")
+
+
+def test_a_value_that_a_trace_cannot_have_is_refused():
+    assert "loss_pct" in refusal("time_s,loss_pct\n0,101\n")
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["500\n3000\n3001\n", report(interval(0, 1, 12.3456, [20_111])), answers((1, 80.123), (4, 81)), LOG],
+    ids=["mahimahi", "iperf3", "ping", "csv"],
+)
+def test_a_timeline_reads_what_is_written(tmp_path, text):
+    made = convert(text, "f", columns="time_s=Timestamp,rate_mbps=DL_bitrate:kbps" if text is LOG else None)
+    (tmp_path / "made.csv").write_text(made.to_csv())
+    lines = read_trace(tmp_path / "made.csv", "timeline.0.trace")
+    assert [line["time_s"] for line in lines] == column(made, "time_s")
+    assert all(
+        line[name] == value for line, point in zip(lines, made.points, strict=True) for name, value in point.items()
+    )
