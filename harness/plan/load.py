@@ -89,9 +89,9 @@ def load_of(cell: Cell) -> Load:
     computing = cell.workers * (_CPU_SHARE_PER_WORKER + (0.5 if cell.workload.learns else 0.0))
     return Load(
         seconds,
-        computing + per_byte * sent / predict(inputs).step_time_s,
-        memory,
-        computing + per_byte * cell.workers * (inputs.rate_bytes_per_s or 0.0),
+        cpus=computing + per_byte * sent / predict(inputs).step_time_s,
+        memory_bytes=memory,
+        peak_cpus=computing + per_byte * cell.workers * (inputs.rate_bytes_per_s or 0.0),
     )
 
 

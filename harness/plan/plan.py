@@ -11,6 +11,7 @@ from wanbench.harness.plan import scale
 from wanbench.harness.plan.auto import Host
 from wanbench.harness.plan.cell import Cell
 from wanbench.harness.plan.expand import expand
+from wanbench.harness.plan.load import Capacity
 from wanbench.harness.spec.experiment import Spec
 
 
@@ -57,7 +58,7 @@ def make(spec: Spec, where: str, host: Host, earlier: Mapping[str, Any] | None =
     def at(value: float) -> tuple[Cell, ...]:
         return tuple(expand(spec.override({"workload.payload_scale": value}, where), where, recording))
 
-    value, why = scale.chosen(at, host.capacity, (earlier or {}).get("payload_scale"))
+    value, why = scale.chosen(at, recording.capacity, (earlier or {}).get("payload_scale"))
     if why is not None:
         recording.answers["payload_scale"] = value
     return Plan(spec.override({"workload.payload_scale": value}, where), at(value), recording.answers, why)
@@ -83,3 +84,6 @@ class _RecordingHost:
         emulator = self._host.emulator(testbed)
         self.answers.setdefault("emulator", {})[testbed] = emulator
         return emulator
+
+    def capacity(self) -> Capacity:
+        return self._host.capacity()
