@@ -65,9 +65,8 @@ def command(
     known = all(isinstance(cell, TrainingCell) for cell in cells)
     seconds = makespan(todo, jobs, ThisHost().capacity()) if known or not todo else None
     if as_json:
-        click.echo(
-            json.dumps({"run": str(folder.path), "auto": plan.auto, "cells": lines, "predicted_s": seconds}, indent=1)
-        )
+        found = {"run": str(folder.path), "payload_scale": plan.spec.workload.payload_scale}
+        click.echo(json.dumps({**found, "cells": lines, "predicted_s": seconds}, indent=1))
         return
     _print(spec.name, spec.run.repeats, lines, len(todo), seconds, [*scale_explained(plan)])
 

@@ -230,16 +230,16 @@ SCALED = ("smoke", "--set", "workload.payload_scale=auto", "--testbed", "netns",
 
 def test_plan_says_which_payload_scale_auto_is_and_why():
     plan, lines = data("plan", *SCALED), wanbench("plan", *SCALED).stdout.splitlines()
-    assert lines[1].startswith(f"payload_scale {plan['auto']['payload_scale']:g}: the ")
-    assert data("plan", *SCALED[:3], "--testbed", "virtual")["auto"] == {}
+    assert lines[1].startswith(f"payload_scale {plan['payload_scale']:g}: the ")
+    assert data("plan", *SCALED[:3], "--testbed", "virtual")["payload_scale"] == 1
 
 
 def test_a_plan_that_continues_a_run_keeps_its_payload_scale(tmp_path):
     spec = Spec.load("smoke").override({"workload.payload_scale": "auto"})
     stored = make(spec, "smoke", FixedHost(), {"payload_scale": 0.02})
     RunFolder(tmp_path / "results/smoke").prepare(None, stored.to_json(), {})
-    assert data("plan", *SCALED)["auto"] == {"payload_scale": 0.02}
-    assert data("plan", *SCALED, "--out", "elsewhere")["auto"] != {"payload_scale": 0.02}
+    assert data("plan", *SCALED)["payload_scale"] == 0.02
+    assert data("plan", *SCALED, "--out", "elsewhere")["payload_scale"] != 0.02
 
 
 def test_run_keeps_the_payload_scale_of_the_run_that_it_continues_unless_it_is_fresh(measured, tmp_path):
