@@ -16,7 +16,7 @@ setup: ## install system packages (as root on Debian and Ubuntu), a virtual envi
 	@VENV="$(VENV)" PYTHON="$(PYTHON)" sh scripts/setup.sh
 
 sweep: setup ## measure and draw the latency sweep; 10 minutes on two cores
-	$(BIN)/wanbench run latency-sweep --set run.repeats=1
+	$(BIN)/wanbench run latency-sweep --set run.repeats=1 --set workload.payload_scale=auto --drop gate
 	$(BIN)/wanbench results latency-sweep --format pivot
 	@ls -1 results/latency-sweep/figures/*
 

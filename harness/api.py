@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -12,8 +11,10 @@ from typing import TYPE_CHECKING, Any, Never, TypeVar, cast
 
 from wanbench.harness.errors import HostError, SpecError, in_words
 from wanbench.harness.plan.cell import Cell
+from wanbench.harness.plan.load import DEFAULT_SLOTS
 from wanbench.harness.plan.plan import Plan, make
 from wanbench.harness.results.columns import Row
+from wanbench.harness.results.planned import auto_of
 from wanbench.harness.results.store import RunFolder, open_run
 from wanbench.harness.run.auto import ThisHost, explained
 from wanbench.harness.run.host import check_host
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
 
     from wanbench.harness.show.notebook import Picture, Pictures
 
-DEFAULT_SLOTS = 6
 Method = TypeVar("Method", bound=Callable[..., Any])
 
 
@@ -228,7 +228,8 @@ def run(
     loaded = loaded.override(changes, where) if changes else loaded
     folder = RunFolder(Path(out) / loaded.name)
     text = read(source) if source else None
-    measure_all(make(loaded, where, ThisHost()), folder, text=text, jobs=jobs, fresh=fresh, keep=keep, draw=figures)
+    plan = make(loaded, where, ThisHost(), {} if fresh else auto_of(folder.path))
+    measure_all(plan, folder, text=text, jobs=jobs, fresh=fresh, keep=keep, draw=figures)
     return Run(folder)
 
 
@@ -288,10 +289,10 @@ def measure_all(
         total = len(cells) * repeats
         say.say(f"{plan.spec.name}: {len(cells)} cells x {repeats} = {total} reps, {len(todo)} to do")
         if todo:
-            for line in explained(plan.auto):
+            for line in explained(plan):
                 say.say(line)
         try:
-            tally = execute(todo, folder, side_by_side(jobs or DEFAULT_SLOTS), os.cpu_count() or 1, say, draw=draw)
+            tally = execute(todo, folder, side_by_side(jobs or DEFAULT_SLOTS), ThisHost().capacity(), say, draw=draw)
         finally:
             say.close()
         _derive(folder, draw)

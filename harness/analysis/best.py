@@ -31,6 +31,7 @@ class Standing:
         paired: the mean of that difference over repetitions with equal seeds, None if there are none.
         workload, cell: the names of the workload and of the cell.
         megabytes_per_step: payload that one worker sends per step, None if it is not recorded.
+        unscaled_megabytes_per_step: the same before `payload_scale`, None if that is 1.
     """
 
     algorithm: str
@@ -49,6 +50,7 @@ class Standing:
     paired: PairedDifference | None = None
     workload: str = ""
     cell: str = ""
+    unscaled_megabytes_per_step: float | None = None
 
     @property
     def change(self) -> float | None:
@@ -177,6 +179,7 @@ def _standing(line: Line, reference: Line | None, seeds: Seeds) -> Standing:
         paired=paired,
         workload=str(line["workload"]),
         cell=str(line["cell"]),
+        unscaled_megabytes_per_step=unscaled_megabytes_per_step(line),
     )
 
 
@@ -186,6 +189,12 @@ def megabytes_per_step(line: Line) -> float | None:
     if payload is None or steps is None or not steps > 0 or payload != payload:
         return None
     return float(payload) / float(steps) / float(workers) / 1e6
+
+
+def unscaled_megabytes_per_step(line: Line) -> float | None:
+    """`megabytes_per_step` of the workload itself, before `payload_scale`; None if that is 1."""
+    sent = megabytes_per_step(line)
+    return None if sent is None or line["payload_scale"] == 1 else sent / float(line["payload_scale"])
 
 
 def _plain(value: Any) -> Any:

@@ -90,12 +90,15 @@ def command(
               wanbench check gate.toml --aa
               wanbench check gate.toml --base origin/main --github
     """  # fmt: skip
+    from wanbench.harness.plan.scale import refuse_gated
+
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.default_int_handler)
     try:
         if spec_source == "-":
             raise SpecError("check -: give a file or a name; check reads the spec more than once")
         spec = load_spec(read_source(spec_source), assignments, drop, testbed, emulator)
+        refuse_gated(spec, spec_source)
         plan = planned(spec, spec_source)
         cells = select(plan, only)
         given = {"--only": only, "--set": assignments, "--drop": drop}

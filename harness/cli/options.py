@@ -111,12 +111,13 @@ def _replaced_by_profile(spec: Spec, changes: Mapping[str, Any]) -> tuple[str, .
     return replaced
 
 
-def planned(spec: Spec, source: str) -> Plan:
-    """The plan of a spec on this host. Raises: SpecError."""
+def planned(spec: Spec, source: str, folder: Path | None = None) -> Plan:
+    """The plan of a spec on this host; `folder` has the run that it continues. Raises: SpecError."""
     from wanbench.harness.plan.plan import make
+    from wanbench.harness.results.planned import auto_of
     from wanbench.harness.run.auto import ThisHost
 
-    return make(spec, source, ThisHost())
+    return make(spec, source, ThisHost(), None if folder is None else auto_of(folder))
 
 
 def select(plan: Plan, only: tuple[str, ...]) -> list[Cell]:

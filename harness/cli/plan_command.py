@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -48,12 +47,14 @@ def command(
     from wanbench.harness.plan.cell import TrainingCell
     from wanbench.harness.plan.load import load_of, makespan
     from wanbench.harness.results.store import RunFolder
+    from wanbench.harness.run.auto import ThisHost, scale_explained
 
     if as_json and as_tc:
         raise SpecError("--tc and --json: choose one")
     source = read_source(spec_source)
     spec = load_spec(source, assignments, drop, testbed, emulator)
-    cells = select(planned(spec, source.where), only)
+    plan = planned(spec, source.where, out / spec.name)
+    cells = select(plan, only)
     if as_tc:
         _print_tc(cells)
         return
@@ -62,11 +63,12 @@ def command(
     todo = [load_of(cell) for cell, line in zip(cells, lines, strict=True) for _ in range(line["to_run"])]
     todo.sort(key=lambda load: -load.seconds)
     known = all(isinstance(cell, TrainingCell) for cell in cells)
-    seconds = makespan(todo, jobs, os.cpu_count() or 1) if known or not todo else None
+    seconds = makespan(todo, jobs, ThisHost().capacity()) if known or not todo else None
     if as_json:
-        click.echo(json.dumps({"run": str(folder.path), "cells": lines, "predicted_s": seconds}, indent=1))
+        found = {"run": str(folder.path), "payload_scale": plan.spec.workload.payload_scale}
+        click.echo(json.dumps({**found, "cells": lines, "predicted_s": seconds}, indent=1))
         return
-    _print(spec.name, spec.run.repeats, lines, len(todo), seconds)
+    _print(spec.name, spec.run.repeats, lines, len(todo), seconds, [*scale_explained(plan)])
 
 
 def _print_tc(cells: list[Cell]) -> None:
@@ -116,11 +118,13 @@ def _line(cell: Cell, folder: RunFolder, repeats: int) -> dict[str, Any]:
     return line
 
 
-def _print(name: str, repeats: int, lines: list[dict[str, Any]], todo: int, seconds: float | None) -> None:
+def _print(
+    name: str, repeats: int, lines: list[dict[str, Any]], todo: int, seconds: float | None, notes: list[str]
+) -> None:
     from wanbench.harness.run.progress import clock
 
     took = "as long as the command takes" if seconds is None else f"about {clock(seconds)}"
-    text = [f"{name}: {len(lines)} cells x {repeats} = {len(lines) * repeats} reps; {todo} to run, {took}"]
+    text = [f"{name}: {len(lines)} cells x {repeats} = {len(lines) * repeats} reps; {todo} to run, {took}", *notes]
     text += [f"timeline: {each}" for each in dict.fromkeys(line["timeline"] for line in lines) if each is not None]
     width = max(len(line["cell"]) for line in lines)
     text.append(f"{'cell':{width}}  {'steps':>5}  {'law s/step':>10}  {'bound by':9}  to run")

@@ -58,7 +58,7 @@ def command(
     try:
         source = read_source(spec_source)
         spec = load_spec(source, assignments, drop, testbed, emulator)
-        plan = planned(spec, source.where)
+        plan = planned(spec, source.where, None if fresh else out / spec.name)
         cells = select(plan, only)
 
         from wanbench.harness.api import measure_all

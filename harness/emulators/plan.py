@@ -29,6 +29,8 @@ if TYPE_CHECKING:  # the relay process imports this module and must start fast
 DEVICE = "wan0"
 PREFIX = 16
 MTU = 1500
+SEGMENT_BYTES = 65_535
+"""IP bytes of the longest segment that a kernel makes."""
 MAX_WORKERS = 250 * 256
 
 # On a network without delay, a buffer of one round trip would be empty, yet TCP sends bursts of up to 64 kB
@@ -36,6 +38,9 @@ MAX_WORKERS = 250 * 256
 # without loss. Even cheap routers hold more.
 _FLOOR_SECONDS = 0.050
 _FLOOR_BYTES = 64 * MTU
+
+# How long a segment lasts: this share of the round trip, within these limits in ns.
+_SEGMENT_SHARE, _SEGMENT_NS = 0.01, (250_000, 1_000_000)
 
 
 class PlanError(ValueError):
@@ -121,6 +126,19 @@ class EmulatedNetwork:
     def rate(self, src: int, dst: int) -> float | None:
         """The rate in bytes/s that one flow can reach; None is unlimited."""
         return slowest(*self.queues(src, dst))
+
+    def longest_segment(self, src: int, dst: int) -> float:
+        """The IP bytes of the longest segment that an emulator moves together between two sites.
+
+        A receiver gets a segment when its last packet is due, so it must not last long at the rate of its path. A
+        single packet always passes.
+        """
+        rate = self.rate(src, dst)
+        if rate is None:
+            return SEGMENT_BYTES
+        round_trip_ns = self.links[src, dst].delay_ns + self.links[dst, src].delay_ns
+        lasts_ns = min(max(_SEGMENT_SHARE * round_trip_ns, _SEGMENT_NS[0]), _SEGMENT_NS[1])
+        return min(rate * lasts_ns / 1e9, SEGMENT_BYTES)
 
     def same_places(self, other: EmulatedNetwork | None) -> bool:
         """Whether both networks have the same sites and workers, with any paths between them."""

@@ -189,7 +189,9 @@ class TrainingCell(Cell):
     @property
     def rate_scale(self) -> float:
         """The workload's payload scale."""
-        return self.task.payload_scale or 1.0
+        scale = self.task.payload_scale
+        assert scale != "auto", "resolved by the plan"
+        return scale or 1.0
 
     def tables(self) -> Mapping[str, object]:
         """See `Cell.tables`."""

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import heapq
-import os
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from wanbench.harness.emulators.plan import MTU, SEGMENT_BYTES, EmulatedNetwork, build
 from wanbench.harness.plan.cell import Cell, CommandCell, TrainingCell
 from wanbench.harness.plan.law import predict, rep_duration_s
 from wanbench.harness.timeline.changes import planned_outage_s
 
-# Processor seconds, measured on one 2-core machine; they only decide how many cells run together.
-_CPU_S_PER_PACKET = 30e-6  # relay, both ends' TCP stacks and the copies
+# Processor seconds to carry a segment and its acknowledgement: emulator, both ends' TCP stacks, copies and additions.
+# Measured on one 2-core machine: 30 us for a segment of one packet, 2 s per GB in the largest segments.
+_CPU_S_PER_SEGMENT, _CPU_S_PER_BYTE = 27.7e-6, 1.575e-9
 _CPU_SHARE_PER_WORKER = 0.01
 _SIMULATED_S, _SIMULATED_S_PER_STEP = 0.02, 1e-4  # per simulated repetition, and per worker and step in it
 _FLOPS = 20e9  # per second, one core, small layers
@@ -20,39 +22,104 @@ _LEARNING_S = 1e-3  # per real gradient, besides its matrix products
 GUESSED_STEP_S = 5.0  # one step of real compute
 WARM_ROUNDS = 3  # all-reduces before training begins
 GUESSED_COMMAND_S = 30.0  # a program, until one like it has ended
-_PACKET_BYTES = 1448
-_ACK_FACTOR = 1.5
+DEFAULT_SLOTS = 6  # repetitions at a time
 # Above this share of the cores, emulated packets are late, and steps that compete for a processor take longer.
 BUDGET_SHARE = 0.6
+MEMORY_SHARE = 0.8  # of the available memory; the rest is for what the estimate does not know
+_WORKER_BYTES = 120 << 20  # private memory of a worker in addition to its vectors; generous
+_PROGRAM_BYTES = 16 << 20  # of a bare interpreter
+_SIMULATED_BYTES = 256 << 10  # of a simulated worker: stack, rows, its share of a round of messages
+_VECTORS = 4  # parameters, momentum, gradient, accumulator
+
+
+@dataclass(frozen=True)
+class Capacity:
+    """What a host has: its processors, and its available memory."""
+
+    cores: int
+    memory_bytes: float
+
+    @property
+    def cpu_limit(self) -> float:
+        """The number of processors that may be busy."""
+        return BUDGET_SHARE * self.cores
+
+    @property
+    def memory_limit(self) -> float:
+        """The bytes that repetitions may use."""
+        return MEMORY_SHARE * self.memory_bytes
 
 
 @dataclass(frozen=True)
 class Load:
-    """The cost of a repetition: predicted seconds, and the average number of busy processors."""
+    """The predicted cost of a repetition.
+
+    Attributes:
+        cpus: average number of busy processors; infinite if it needs the whole host.
+        memory_bytes: of its workers and of the packets on their way.
+        peak_cpus: number of busy processors while all workers send at their rate; 0 without a rate.
+    """
 
     seconds: float
     cpus: float
+    memory_bytes: float = 0.0
+    peak_cpus: float = 0.0
 
 
 def load_of(cell: Cell) -> Load:
     """Estimate the load from the step-time law and the bytes that cross the emulator."""
+    memory = memory_bytes(cell)
     if isinstance(cell, CommandCell):
-        return Load(GUESSED_COMMAND_S, float(os.cpu_count() or 1))
+        return Load(GUESSED_COMMAND_S, math.inf, memory)
     assert isinstance(cell, TrainingCell)
     if cell.testbed == "virtual":
-        return Load(_SIMULATED_S + _simulated_step_s(cell) * cell.workers * cell.steps, 1.0)
+        return Load(_SIMULATED_S + _simulated_step_s(cell) * cell.workers * cell.steps, 1.0, memory)
     seconds = expected_seconds(cell)
     if cell.workload.step_time_s is None:
-        return Load(seconds, float(os.cpu_count() or 1))
+        return Load(seconds, math.inf, memory)
     if cell.workers == 1:
-        return Load(seconds, _CPU_SHARE_PER_WORKER)
+        return Load(seconds, _CPU_SHARE_PER_WORKER, memory)
     inputs = cell.law_inputs
     message = inputs.messages * inputs.message_bytes
     sent = 2 * (cell.workers - 1) * message / inputs.period  # bytes per step, all workers
-    packets = sent / _PACKET_BYTES * _ACK_FACTOR
-    cpus = packets * _CPU_S_PER_PACKET / predict(inputs).step_time_s
-    learning = cell.workers * 0.5 if cell.workload.learns else 0.0
-    return Load(seconds, cpus + cell.workers * _CPU_SHARE_PER_WORKER + learning)
+    per_byte = _cpu_s_per_byte(build(cell.profile, cell.placement))
+    computing = cell.workers * (_CPU_SHARE_PER_WORKER + (0.5 if cell.workload.learns else 0.0))
+    return Load(
+        seconds,
+        cpus=computing + per_byte * sent / predict(inputs).step_time_s,
+        memory_bytes=memory,
+        peak_cpus=computing + per_byte * cell.workers * (inputs.rate_bytes_per_s or 0.0),
+    )
+
+
+def _cpu_s_per_byte(network: EmulatedNetwork) -> float:
+    """Processor seconds per byte, in segments as long as the fastest path allows."""
+    longest = max((network.longest_segment(*pair) for pair in network.links), default=SEGMENT_BYTES)
+    return _CPU_S_PER_SEGMENT / max(longest, MTU) + _CPU_S_PER_BYTE
+
+
+def memory_bytes(cell: Cell) -> float:
+    """Memory for a cell: vectors, two copies of each message in flight and of the next one, and packets on the way."""
+    if isinstance(cell, CommandCell):  # in addition to what the program itself allocates, which is unknown
+        return cell.workers * (_WORKER_BYTES + cell.processes * _PROGRAM_BYTES)
+    assert isinstance(cell, TrainingCell)
+    model = cell.workload.message_bytes
+    in_flight = cell.algorithm().in_flight * cell.messages_per_sync
+    started = in_flight + cell.messages_per_sync
+    if cell.testbed == "virtual":
+        return cell.workers * (_SIMULATED_BYTES + ((_VECTORS + started) * model if cell.workload.learns else 0))
+    own = cell.workers * (_WORKER_BYTES + (_VECTORS + 2 * started) * model)
+    if cell.workers == 1:
+        return own
+    return own + min(cell.workers * in_flight * model, _room(build(cell.profile, cell.placement)))
+
+
+def _room(network: EmulatedNetwork) -> float:
+    """Bytes that fit into the paths and their buffers; infinite if a path has no rate."""
+    rates = {pair: network.rate(*pair) for pair in network.links}
+    flying = sum(math.inf if rate is None else rate * network.links[p].delay_ns / 1e9 for p, rate in rates.items())
+    queues = (*network.up, *network.down, *(link.queue for link in network.links.values()))
+    return flying + sum(queue.buffer_bytes for queue in queues if queue.rate_bytes_per_s is not None)
 
 
 def expected_seconds(cell: TrainingCell) -> float:
@@ -72,12 +139,16 @@ def _simulated_step_s(cell: TrainingCell) -> float:
     return _LEARNING_S + 1.5 * backward * cell.train.batch_size / _FLOPS
 
 
-def fits(load: Load, running: Sequence[Load], cores: int) -> bool:
+def fits(load: Load, running: Sequence[Load], host: Capacity) -> bool:
     """True if a repetition can start beside those running. A repetition alone always fits."""
-    return not running or load.cpus + sum(other.cpus for other in running) <= BUDGET_SHARE * cores
+    loads = (load, *running)
+    return not running or (
+        sum(each.cpus for each in loads) <= host.cpu_limit
+        and sum(each.memory_bytes for each in loads) <= host.memory_limit
+    )
 
 
-def makespan(loads: Sequence[Load], slots: int, cores: int) -> float:
+def makespan(loads: Sequence[Load], slots: int, host: Capacity) -> float:
     """Predicted seconds until all repetitions end, if they start in order under the rules of a real run."""
     pending = list(loads)
     running: list[tuple[float, int]] = []
@@ -85,7 +156,7 @@ def makespan(loads: Sequence[Load], slots: int, cores: int) -> float:
     now, serial = 0.0, 0
     while pending or running:
         chosen = next(
-            (i for i, load in enumerate(pending) if len(active) < slots and fits(load, list(active.values()), cores)),
+            (i for i, load in enumerate(pending) if len(active) < slots and fits(load, list(active.values()), host)),
             None,
         )
         if chosen is not None:

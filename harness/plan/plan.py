@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 
+from wanbench.harness.plan import scale
 from wanbench.harness.plan.auto import Host
 from wanbench.harness.plan.cell import Cell
 from wanbench.harness.plan.expand import expand
+from wanbench.harness.plan.load import Capacity
 from wanbench.harness.spec.experiment import Spec
 
 
@@ -18,12 +21,14 @@ class Plan:
 
     Attributes:
         cells: the one-worker cells first, then the sweep in the order of its axes.
-        auto: the values of `run.testbed` and `run.emulator` that the host chose.
+        auto: the values of `run.testbed`, `run.emulator` and `workload.payload_scale` that the host chose.
+        why_scale: the reason for the last one; None if the host did not choose it.
     """
 
     spec: Spec
     cells: tuple[Cell, ...]
     auto: Mapping[str, Any] = field(default_factory=dict)
+    why_scale: str | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Plain data, enough to read a run without any host. It includes the traces of a timeline."""
@@ -32,11 +37,31 @@ class Plan:
         return {"spec": spec, "auto": dict(self.auto), "cells": [_entry(cell) for cell in self.cells]}
 
 
-def make(spec: Spec, where: str, host: Host) -> Plan:
-    """Make the plan of a spec; for the arguments see `expand`. Raises: SpecError."""
+def make(spec: Spec, where: str, host: Host, earlier: Mapping[str, Any] | None = None) -> Plan:
+    """Make the plan of a spec.
+
+    Args:
+        where, host: see `expand`.
+        earlier: the values of `auto` in the run that this plan continues. Its payload scale is kept: with another one,
+            every finished cell would be another cell.
+
+    Raises:
+        SpecError: the spec is wrong.
+    """
     recording = _RecordingHost(host)
-    cells = expand(spec, where, recording)
-    return Plan(spec, tuple(cells), recording.answers)
+    if spec.workload.payload_scale != "auto":
+        return Plan(spec, tuple(expand(spec, where, recording)), recording.answers)
+    if spec.gate.require:
+        scale.refuse_gated(spec, where)
+
+    @cache
+    def at(value: float) -> tuple[Cell, ...]:
+        return tuple(expand(spec.override({"workload.payload_scale": value}, where), where, recording))
+
+    value, why = scale.chosen(at, recording.capacity, (earlier or {}).get("payload_scale"))
+    if why is not None:
+        recording.answers["payload_scale"] = value
+    return Plan(spec.override({"workload.payload_scale": value}, where), at(value), recording.answers, why)
 
 
 def _entry(cell: Cell) -> dict[str, Any]:
@@ -59,3 +84,6 @@ class _RecordingHost:
         emulator = self._host.emulator(testbed)
         self.answers.setdefault("emulator", {})[testbed] = emulator
         return emulator
+
+    def capacity(self) -> Capacity:
+        return self._host.capacity()

@@ -145,7 +145,12 @@ class Row(TypedDict):
     ]
     payload_bytes: Annotated[
         int | None,
-        Column("Bytes that the algorithm sent, over all workers and steps and the drain.", unit="bytes", minimum=0),
+        Column(
+            "Bytes that the algorithm sent, over all workers and steps and the drain; divided by payload_scale, those "
+            "of the workload itself.",
+            unit="bytes",
+            minimum=0,
+        ),
     ]
     wire_bytes: Annotated[
         int | None,

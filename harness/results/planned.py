@@ -64,5 +64,13 @@ def read(folder: Path) -> Planned:
         ) from None
 
 
+def auto_of(folder: Path) -> Mapping[str, Any]:
+    """The values that `auto` had in a folder's last run; none if it has no plan that can be read."""
+    try:
+        return read(folder).auto
+    except SpecError:
+        return {}
+
+
 def _reason(error: Exception) -> str:
     return f"{error} is missing" if isinstance(error, KeyError) else str(error)

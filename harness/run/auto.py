@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+import os
+from collections.abc import Iterator
 
 from wanbench.harness import testbeds
 from wanbench.harness.emulators import choice
+from wanbench.harness.plan.load import Capacity
+from wanbench.harness.plan.plan import Plan
+from wanbench.harness.run.host import available_bytes
 
 
 class ThisHost:
@@ -20,8 +23,19 @@ class ThisHost:
         """netem if the kernel has it and this user may use it, else relay."""
         return choice.chosen(testbeds.home_of(testbed))[0]
 
+    def capacity(self) -> Capacity:
+        """All processors, and the memory that is available now."""
+        return Capacity(os.cpu_count() or 1, available_bytes())
 
-def explained(auto: Mapping[str, Any]) -> Iterator[str]:
-    """Yield one line per testbed: the emulator that `auto` chose, and why."""
-    for testbed, emulator in auto.get("emulator", {}).items():
+
+def explained(plan: Plan) -> Iterator[str]:
+    """Yield one line per testbed: the emulator that `auto` chose, and why; then the payload scale that it chose."""
+    for testbed, emulator in plan.auto.get("emulator", {}).items():
         yield f"emulator {emulator}: {choice.chosen(testbeds.home_of(testbed))[1]}"
+    yield from scale_explained(plan)
+
+
+def scale_explained(plan: Plan) -> Iterator[str]:
+    """Yield a line about the payload scale if `auto` chose it."""
+    if plan.why_scale is not None:
+        yield f"payload_scale {plan.auto['payload_scale']:g}: {plan.why_scale}"

@@ -14,6 +14,7 @@ from wanbench.harness import testbeds
 from wanbench.harness.emulators import choice
 from wanbench.harness.errors import HostError, SpecError
 from wanbench.harness.plan.cell import Cell, CommandCell, TrainingCell
+from wanbench.harness.plan.load import memory_bytes
 from wanbench.harness.process import owner
 from wanbench.harness.spec.command import check_there
 from wanbench.harness.testbeds.docker.mounts import current
@@ -21,10 +22,6 @@ from wanbench.workloads.data.errors import WorkloadError
 from wanbench.workloads.registry import check_data
 
 _OWNER = "owner.json"
-_WORKER_BYTES = 120 << 20  # private memory of a worker in addition to its vectors; generous
-_PROGRAM_BYTES = 16 << 20  # of a bare interpreter
-_SIMULATED_BYTES = 256 << 10  # of a simulated worker: stack, rows, its share of a round of messages
-_VECTORS = 4  # parameters, momentum, gradient, accumulator
 
 
 def check_host(cells: Iterable[Cell]) -> None:
@@ -46,7 +43,7 @@ def check_host(cells: Iterable[Cell]) -> None:
                 choice.check(emulator, testbeds.home_of(testbed))
         except HostError as error:
             raise HostError(f"{error} (`--testbed virtual` simulates this)") from None
-    available = _available_bytes()
+    available = available_bytes()
     for cell in cells:
         needed = memory_bytes(cell)
         if needed > available:
@@ -82,19 +79,8 @@ def _check_shown(folder: Path, key: str, what: str) -> None:
     current(folder)
 
 
-def memory_bytes(cell: Cell) -> int:
-    """Memory for the workers of a cell: vectors, and two copies of each message in flight and of the next one."""
-    if isinstance(cell, CommandCell):  # in addition to what the program itself allocates, which is unknown
-        return cell.workers * (_WORKER_BYTES + cell.processes * _PROGRAM_BYTES)
-    assert isinstance(cell, TrainingCell)
-    model = cell.workload.message_bytes
-    in_flight = (cell.algorithm().in_flight + 1) * cell.messages_per_sync
-    if testbeds.simulated(cell.testbed):
-        return cell.workers * (_SIMULATED_BYTES + ((_VECTORS + in_flight) * model if cell.workload.learns else 0))
-    return cell.workers * (_WORKER_BYTES + (_VECTORS + 2 * in_flight) * model)
-
-
-def _available_bytes() -> int:
+def available_bytes() -> int:
+    """Memory that programs can still use. Raises: HostError: it is not known."""
     for line in Path("/proc/meminfo").read_text().splitlines():
         if line.startswith("MemAvailable:"):
             return int(line.split()[1]) * 1024

@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 
 from wanbench.harness.errors import Interrupted, RepFailed
 from wanbench.harness.plan.cell import Cell, CommandCell
-from wanbench.harness.plan.load import Load, fits, load_of, makespan
+from wanbench.harness.plan.load import Capacity, Load, fits, load_of, makespan
 from wanbench.harness.rep.measure import SINGLE_PACKETS, measure, probe_cell
 from wanbench.harness.rep.train import network_of
 from wanbench.harness.results.columns import Row
@@ -58,7 +58,9 @@ class Tally:
     failed: list[str] = field(default_factory=list)
 
 
-def execute(todo: list[Item], folder: RunFolder, slots: int, cores: int, say: Reporter, *, draw: bool = True) -> Tally:
+def execute(
+    todo: list[Item], folder: RunFolder, slots: int, host: Capacity, say: Reporter, *, draw: bool = True
+) -> Tally:
     """Measure every repetition of `todo`.
 
     The outer loop is over repetitions and the inner loop over cells, so slow drift affects all cells alike. One-worker
@@ -66,7 +68,7 @@ def execute(todo: list[Item], folder: RunFolder, slots: int, cores: int, say: Re
     carry.
 
     Args:
-        slots: maximum number of repetitions at a time. cores: number of processors.
+        slots: maximum number of repetitions at a time. host: its processors and memory.
         draw: redraw the figures as results come in.
 
     Raises:
@@ -80,7 +82,7 @@ def execute(todo: list[Item], folder: RunFolder, slots: int, cores: int, say: Re
     with control_folder() as control, stoppable() as stopped:
         engine = LocalEngine(partial(opened, control=control), slots)
         redrawer = Redrawer(folder.path) if draw else None
-        session = _Session(folder, engine, control, say, tally, stopped, redrawer, cores, slots)
+        session = _Session(folder, engine, control, say, tally, stopped, redrawer, host, slots)
         try:
             session.run(todo)
         finally:
@@ -111,12 +113,12 @@ class _Session:
         tally: Tally,
         stopped: threading.Event,
         redrawer: Redrawer | None,
-        cores: int,
+        host: Capacity,
         slots: int,
     ) -> None:
         self.folder, self.engine, self.control = folder, engine, control
         self.say, self.tally, self.stopped, self.redrawer = say, tally, stopped, redrawer
-        self.cores, self.slots = cores, slots
+        self.host, self.slots = host, slots
         self.rows = folder.rows()  # of earlier invocations and of this one
         self.probes: dict[_Network, Mapping[str, Any]] = {}
         self.lasted_s: list[float] = []  # durations of commands
@@ -180,7 +182,7 @@ class _Session:
                 running[self._submit(chosen, part)] = (chosen, part)
                 continue
             loads = [self._load(item) for item in (*(item for item, _ in running.values()), *queue)]
-            self.say.eta(makespan(loads, slots, self.cores))
+            self.say.eta(makespan(loads, slots, self.host))
             for future in self._first(set(running)):
                 item, part = running.pop(future)
                 self._settle(item, part, future)
@@ -195,7 +197,7 @@ class _Session:
         """The first repetition that may start now; lower repetition numbers go first."""
         if len(loads) >= slots:
             return None
-        return next((item for item in queue if fits(item.load, loads, self.cores)), None)
+        return next((item for item in queue if fits(item.load, loads, self.host)), None)
 
     def _submit(self, item: Item, part: Path) -> Future[Row]:
         probe = self.probes.get(_network(item.cell)) if not item.cell.is_baseline else None

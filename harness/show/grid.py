@@ -110,6 +110,13 @@ def shown(value: object) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
+def sent(megabytes: float | None, unscaled: float | None) -> str:
+    """Bytes sent, and those of the workload if its messages are scaled: "1.02 MB (102 MB unscaled)"."""
+    if megabytes is None:
+        return "-"
+    return size(megabytes * 1e6) + ("" if unscaled is None else f" ({size(unscaled * 1e6)} unscaled)")
+
+
 def size(size_bytes: float) -> str:
     """Bytes in the unit that suits them, three digits: "36 B", "7.66 kB", "102 MB"."""
     unit, factor = next((each for each in _SIZES if size_bytes >= 0.9995 * each[1]), ("B", 1.0))

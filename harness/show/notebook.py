@@ -21,7 +21,10 @@ from wanbench.harness.show.figures.style import PAGE_IN
 
 Row = Mapping[str, Any]
 
-_MEASURES = ("algorithm", "scalability", "step_time_s", "accuracy", "accuracy_change", "megabytes_per_step")
+_MEASURES = (
+    *("algorithm", "scalability", "step_time_s", "accuracy", "accuracy_change"),
+    *("megabytes_per_step", "unscaled_megabytes_per_step"),
+)
 _MAX_NETWORKS = 8
 _DPI = 110
 

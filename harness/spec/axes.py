@@ -85,6 +85,10 @@ def _filled_in(spec: Spec, combination: Axes, where: str) -> Spec:
         if dotted in named:
             raise SpecError(f"{where}: sweep: {named[dotted]} and {key} are the same axis; keep one")
         named[dotted] = key
+        if (dotted, value) == ("workload.payload_scale", "auto"):
+            raise SpecError(
+                f'{where}: sweep.{key}: "auto" is one value for all cells; sweep numbers, or set {dotted} = "auto"'
+            )
         set_dotted(data, dotted, value, f"{where} (sweep)")
     return Spec.from_dict(data, f"{where} (sweep)")
 

@@ -52,8 +52,10 @@ class WorkloadTable(Table):
         default=None,
         description="Standard deviation of the step time over its mean; each step of each worker draws a new time.",
     )
-    payload_scale: float | None = Field(
-        default=None, description="Factor on message sizes, bucket sizes and rates, above 0 and at most 1."
+    payload_scale: float | Literal["auto"] | None = Field(
+        default=None,
+        description="Factor on message sizes, bucket sizes and rates, above 0 and at most 1; auto: the largest of 1, "
+        "0.5, 0.2, 0.1, 0.05, 0.02 and 0.01 that this host carries; 1 on testbed virtual.",
     )
     step_times: Literal["hook"] | None = Field(
         default=None,

@@ -12,9 +12,6 @@ from wanbench.harness.emulators.relay.queues import DirectedPath, Down, Stage, T
 from wanbench.harness.emulators.relay.segment import VIRTIO_BYTES, Segment
 
 _DESTINATION = slice(VIRTIO_BYTES + 16, VIRTIO_BYTES + 20)
-# A receiver gets a segment when its last packet is due, so a segment must be short: at the rate of its path, this share
-# of the round trip, within these limits in ns.
-_LONGEST_SHARE, _LONGEST_NS = 0.01, (250_000.0, 1_000_000.0)
 
 
 class Port:
@@ -102,7 +99,7 @@ class Switch:
         for (src, dst), link in network.links.items():
             path = self.paths[src, dst]
             path.configure(link)
-            path.longest = longest_segment(network, src, dst)
+            path.longest = network.longest_segment(src, dst)
 
     def _route(self) -> None:
         """Resolve every destination address once, so that a packet costs one lookup."""
@@ -236,13 +233,3 @@ class Switch:
                     passed.last = down.fifo[-1].last
                 down.fifo.append(passed)
         return ready
-
-
-def longest_segment(network: EmulatedNetwork, src: int, dst: int) -> float:
-    """The IP bytes of the longest segment on a path, where a single packet always passes."""
-    rate = network.rate(src, dst)
-    if rate is None:
-        return float("inf")
-    round_trip_ns = network.links[src, dst].delay_ns + network.links[dst, src].delay_ns
-    low, high = _LONGEST_NS
-    return rate * min(high, max(low, _LONGEST_SHARE * round_trip_ns)) / 1e9

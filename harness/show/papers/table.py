@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from wanbench.harness.analysis.best import megabytes_per_step
+from wanbench.harness.analysis.best import megabytes_per_step, unscaled_megabytes_per_step
 from wanbench.harness.analysis.summary import AXIS_TITLES, AnalysisError, Pivot, frame, pivots
 from wanbench.harness.show.figures.caption import caption
 from wanbench.harness.show.grid import markdown
@@ -91,8 +91,10 @@ def _speedup(line: Line, reference: Line | None) -> str:
 
 
 def _megabytes(line: Line, reference: Line | None) -> str:
-    found = megabytes_per_step(line)
-    return "-" if found is None else f"{found:.3g}"
+    found, unscaled = megabytes_per_step(line), unscaled_megabytes_per_step(line)
+    if found is None:
+        return "-"
+    return f"{found:.3g}" + ("" if unscaled is None else f" ({unscaled:.3g} unscaled)")
 
 
 _COLUMNS: Mapping[str, tuple[str, Callable[[Line, Line | None], str]]] = {

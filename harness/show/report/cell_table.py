@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from wanbench.harness.analysis.best import megabytes_per_step
+from wanbench.harness.analysis.best import megabytes_per_step, unscaled_megabytes_per_step
 from wanbench.harness.analysis.labels import AXES
 from wanbench.harness.analysis.order import absent
 from wanbench.harness.analysis.summary import AXIS_TITLES, axes_of
 from wanbench.harness.results.store import RECORDED, RunFolder
-from wanbench.harness.show.grid import size
+from wanbench.harness.show.grid import sent
 from wanbench.harness.show.report.plain import Row, plain, relative
 
 
@@ -55,7 +55,7 @@ _FIELDS = (
     ("law", "scalability predicted by the step-time law"),
     ("deviation %", "difference between scalability and its prediction"),
     ("accuracy %", "final accuracy on the test set, median over the repetitions"),
-    ("sent per step", "payload that one worker sends per step"),
+    ("sent per step", "payload that one worker sends per step; unscaled: before the payload scale"),
     ("late p99 ms", "delay of packets beyond their due time in the emulator, 99th percentile, last repetition"),
     ("error ms", "largest error of a one-way delay on the idle network, last repetition"),
 )
@@ -81,9 +81,7 @@ def cell_line(line: Row, axes: Sequence[str], rows: Sequence[Row], folder: RunFo
             return Entry("", math.inf)
         return Entry(f"{float(value) * scale:z.{digits}f}", float(value) * scale)
 
-    def sent(megabytes: float | None) -> Entry:
-        return Entry("", math.inf) if megabytes is None or not ok else Entry(size(megabytes * 1e6), megabytes)
-
+    megabytes = megabytes_per_step(line) if ok else None
     entries = [
         Entry(str(line["algorithm"]), str(line["algorithm"])),
         *(_axis(line[axis]) for axis in axes),
@@ -96,7 +94,9 @@ def cell_line(line: Row, axes: Sequence[str], rows: Sequence[Row], folder: RunFo
         number(line["predicted_scalability"], 3),
         number(line["deviation_pct"], 1) if not one else Entry("", math.inf),
         number(line["accuracy"], 2, 100),
-        sent(megabytes_per_step(line)),
+        Entry("", math.inf)
+        if megabytes is None
+        else Entry(sent(megabytes, unscaled_megabytes_per_step(line)), megabytes),
         number(line["lateness_p99_ms"], 2),
         number(line["one_way_error_ms"], 3),
     ]

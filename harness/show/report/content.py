@@ -126,7 +126,7 @@ def _facts(summary: Sequence[Row]) -> tuple[tuple[str, str], ...]:
     facts = []
     for name in names:
         values = dict.fromkeys(plain(line[name]) for line in lines if not absent(line[name]))
-        if values:
+        if values and (name != "payload_scale" or any(line[name] != 1 for line in lines)):
             facts.append((AXIS_TITLES.get(name, name).replace("_", " "), ", ".join(values)))
     repeats = sorted({int(line["repeats"]) for line in lines if line["repeats"]})
     if repeats:

@@ -10,7 +10,7 @@ from wanbench.harness.analysis.best import NetworkStandings, Standing
 from wanbench.harness.analysis.summary import axis_value
 from wanbench.harness.results.verify import ACCURACY_BAND, Objection, problems_text
 from wanbench.harness.show.data_set import data_set
-from wanbench.harness.show.grid import size, some
+from wanbench.harness.show.grid import sent, some
 from wanbench.harness.show.report.plain import Row, plain
 
 _NAMED = 6
@@ -102,7 +102,7 @@ def best_of(network: NetworkStandings) -> Best:
         scalability=_spread(best),
         speed_up="-" if reference is None else f"{reference.step_time_s / best.step_time_s:.2f}×",
         accuracy=_accuracy(best),
-        sent="-" if best.megabytes_per_step is None else size(best.megabytes_per_step * 1e6),
+        sent=sent(best.megabytes_per_step, best.unscaled_megabytes_per_step),
         also=", ".join(others) or "-",
     )
 

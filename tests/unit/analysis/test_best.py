@@ -7,7 +7,13 @@ import math
 import pytest
 import synthetic_rows
 
-from wanbench.harness.analysis.best import NetworkStandings, Standing, megabytes_per_step, networks
+from wanbench.harness.analysis.best import (
+    NetworkStandings,
+    Standing,
+    megabytes_per_step,
+    networks,
+    unscaled_megabytes_per_step,
+)
 from wanbench.harness.analysis.paired import paired_difference
 from wanbench.harness.analysis.summary import AnalysisError
 from wanbench.harness.show.figures.pareto import pareto_front
@@ -117,6 +123,13 @@ def test_payload_is_per_worker_and_step():
     line = {"payload_bytes": 4 * 50 * 3_000_000, "steps_total": 50, "workers": 4}
     assert megabytes_per_step(line) == pytest.approx(3.0)
     assert megabytes_per_step({**line, "steps_total": None}) is None
+
+
+def test_the_workload_itself_sends_the_bytes_divided_by_the_payload_scale():
+    line = {"payload_bytes": 4 * 50 * 3_000_000, "steps_total": 50, "workers": 4, "payload_scale": 0.01}
+    assert unscaled_megabytes_per_step(line) == pytest.approx(300.0)
+    assert unscaled_megabytes_per_step({**line, "payload_scale": 1.0}) is None
+    assert unscaled_megabytes_per_step({**line, "payload_bytes": None}) is None
 
 
 def test_the_front_holds_algorithms_that_no_other_beats_in_both():

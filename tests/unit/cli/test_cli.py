@@ -15,6 +15,9 @@ from on_relay import expand
 from wanbench.harness.api import Tally
 from wanbench.harness.cli import COMMANDS, main
 from wanbench.harness.errors import HostError, Interrupted, SpecError
+from wanbench.harness.plan.auto import FixedHost
+from wanbench.harness.plan.plan import make
+from wanbench.harness.results.store import RunFolder
 from wanbench.harness.spec.experiment import Spec
 from wanbench.harness.spec.library import builtin_names, read
 from wanbench.netprofiles import catalog_names
@@ -220,6 +223,34 @@ def test_plan_as_json_holds_the_values_of_the_table():
     assert (alone["algorithm"], alone["channels"]) == ("one-worker", None)
     assert [cell["axes"]["rtt"] for cell in others] == ["10ms", "10ms", "40ms", "40ms"]
     assert {cell["to_run"] for cell in plan["cells"]} == {1}
+
+
+SCALED = ("smoke", "--set", "workload.payload_scale=auto", "--testbed", "netns", "--emulator", "relay")
+
+
+def test_plan_says_which_payload_scale_auto_is_and_why():
+    plan, lines = data("plan", *SCALED), wanbench("plan", *SCALED).stdout.splitlines()
+    assert lines[1].startswith(f"payload_scale {plan['payload_scale']:g}: the ")
+    assert data("plan", *SCALED[:3], "--testbed", "virtual")["payload_scale"] == 1
+
+
+def test_a_plan_that_continues_a_run_keeps_its_payload_scale(tmp_path):
+    spec = Spec.load("smoke").override({"workload.payload_scale": "auto"})
+    stored = make(spec, "smoke", FixedHost(), {"payload_scale": 0.02})
+    RunFolder(tmp_path / "results/smoke").prepare(None, stored.to_json(), {})
+    assert data("plan", *SCALED)["payload_scale"] == 0.02
+    assert data("plan", *SCALED, "--out", "elsewhere")["payload_scale"] != 0.02
+
+
+def test_run_keeps_the_payload_scale_of_the_run_that_it_continues_unless_it_is_fresh(measured, tmp_path):
+    _, calls = measured
+    spec = Spec.load("smoke").override({"workload.payload_scale": "auto"})
+    stored = make(spec, "smoke", FixedHost(), {"payload_scale": 0.02})
+    RunFolder(tmp_path / "results/smoke").prepare(None, stored.to_json(), {})
+    wanbench("run", *SCALED)
+    wanbench("run", *SCALED, "--fresh")
+    kept, fresh = [{cell.rate_scale for cell in call["cells"]} for call in calls]
+    assert kept == {0.02} != fresh
 
 
 def test_plan_writes_nothing(tmp_path):

@@ -39,6 +39,12 @@ def test_contradictory_options_are_refused_in_one_line(spec, arguments, message)
     assert refused("check", "t.toml", *arguments) == message
 
 
+def test_a_check_names_its_payload_scale(spec):
+    message = refused("check", "t.toml", "--baseline", "b.json", "--set", "workload.payload_scale=auto")
+    assert message.startswith('wanbench: t.toml: workload.payload_scale: "auto" depends on the host')
+    assert "`check`" in message
+
+
 def test_an_unknown_key_of_the_gate_is_answered_with_a_similar_one(spec):
     spec.write_text(SPEC + "\n[gate]\nmax_slowdwn = 0.1\n")
     assert refused("check", "t.toml") == "wanbench: t.toml: gate.max_slowdwn: unknown key; did you mean 'max_slowdown'?"

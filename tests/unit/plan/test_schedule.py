@@ -2,69 +2,85 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from on_relay import expand
 
-from wanbench.harness.plan.load import BUDGET_SHARE, Load, fits, load_of, makespan
+from wanbench.harness.plan.cell import Cell
+from wanbench.harness.plan.load import BUDGET_SHARE, MEMORY_SHARE, Capacity, Load, fits, load_of, makespan
 from wanbench.harness.spec.experiment import Spec
 
 LOADS = st.lists(st.builds(Load, seconds=st.floats(0.1, 1000), cpus=st.floats(0.01, 20)), max_size=12)
-SLOTS, CORES = st.integers(1, 8), st.integers(1, 16)
+SLOTS = st.integers(1, 8)
+HOSTS = st.builds(Capacity, cores=st.integers(1, 16), memory_bytes=st.just(math.inf))
+TWO_CORES = Capacity(2, math.inf)
 
 
-@given(load=st.builds(Load, seconds=st.floats(0.1, 1000), cpus=st.floats(0, 1e6)), cores=CORES)
-def test_one_alone_always_fits(load, cores):
-    assert fits(load, [], cores)
+@given(load=st.builds(Load, seconds=st.floats(0.1, 1000), cpus=st.floats(0, 1e6)), host=HOSTS)
+def test_one_alone_always_fits(load, host):
+    assert fits(load, [], host)
 
 
 def test_another_fits_if_the_processors_can_run_both():
-    load, cores = Load(1.0, BUDGET_SHARE), 2
-    assert fits(load, [load], cores)
-    assert not fits(load, [load, Load(1.0, 0.01)], cores)
+    load = Load(1.0, BUDGET_SHARE)
+    assert fits(load, [load], TWO_CORES)
+    assert not fits(load, [load, Load(1.0, 0.01)], TWO_CORES)
 
 
-@given(loads=LOADS, slots=SLOTS, cores=CORES)
-def test_a_makespan_is_between_perfect_sharing_and_one_after_the_other(loads, slots, cores):
+def test_another_fits_if_the_memory_holds_both():
+    load, host = Load(1.0, 0.1, memory_bytes=1000 * MEMORY_SHARE), Capacity(64, 2000)
+    assert fits(load, [load], host)
+    assert not fits(load, [load, Load(1.0, 0.1, memory_bytes=1)], host)
+    assert makespan([load] * 4, slots=4, host=host) == pytest.approx(2.0)
+
+
+@given(loads=LOADS, slots=SLOTS, host=HOSTS)
+def test_a_makespan_is_between_perfect_sharing_and_one_after_the_other(loads, slots, host):
     total = sum(load.seconds for load in loads)
     longest = max((load.seconds for load in loads), default=0.0)
-    seconds = makespan(loads, slots, cores)
+    seconds = makespan(loads, slots, host)
     assert seconds <= total * (1 + 1e-9)
     assert seconds >= max(longest, total / slots) * (1 - 1e-9)
 
 
-@given(loads=LOADS, cores=CORES)
-def test_with_one_slot_it_takes_the_sum(loads, cores):
-    assert makespan(loads, 1, cores) == pytest.approx(sum(load.seconds for load in loads))
+@given(loads=LOADS, host=HOSTS)
+def test_with_one_slot_it_takes_the_sum(loads, host):
+    assert makespan(loads, 1, host) == pytest.approx(sum(load.seconds for load in loads))
 
 
 @given(loads=LOADS, slots=SLOTS)
 def test_a_repetition_that_needs_the_whole_host_runs_alone(loads, slots):
     hungry = [Load(load.seconds, 1000.0) for load in loads]
-    assert makespan(hungry, slots, 4) == pytest.approx(sum(load.seconds for load in loads))
+    assert makespan(hungry, slots, Capacity(4, math.inf)) == pytest.approx(sum(load.seconds for load in loads))
 
 
 @given(seconds=st.floats(0.1, 100), count=st.integers(1, 12), slots=SLOTS)
 def test_idle_equal_repetitions_run_in_full_rounds(seconds, count, slots):
     rounds = -(-count // slots)
-    assert makespan([Load(seconds, 0.0)] * count, slots, 1) == pytest.approx(rounds * seconds)
+    assert makespan([Load(seconds, 0.0)] * count, slots, Capacity(1, math.inf)) == pytest.approx(rounds * seconds)
 
 
 def test_nothing_to_do_takes_no_time():
-    assert makespan([], 4, 2) == 0.0
+    assert makespan([], 4, TWO_CORES) == 0.0
 
 
 def test_a_small_repetition_can_overtake_one_that_does_not_fit_yet():
     big, small = Load(10.0, 1.4), Load(10.0, 0.1)
-    assert makespan([small, big, small], slots=2, cores=2) == 20.0
+    assert makespan([small, big, small], slots=2, host=TWO_CORES) == 20.0
 
 
-def load(**changes: object) -> Load:
+def cell_with(**changes: object) -> Cell:
     spec = Spec.load("latency-sweep").override(
         {"sweep.rtt": ["100ms"], "algorithms": {"ssgd": {}}, **changes}  # type: ignore[dict-item]
     )
-    return load_of(expand(spec, "latency-sweep")[-1])
+    return expand(spec, "latency-sweep")[-1]
+
+
+def load(**changes: object) -> Load:
+    return load_of(cell_with(**changes))
 
 
 def test_a_repetition_takes_its_steps_and_more_on_a_slow_network():
@@ -74,9 +90,51 @@ def test_a_repetition_takes_its_steps_and_more_on_a_slow_network():
 
 
 def test_more_bytes_per_second_need_more_processor_time():
-    assert load(**{"workload.payload_scale": 0.02}).cpus > 1.5 * load().cpus
-    assert load(**{"sweep.workers": [8]}).cpus > 2 * load().cpus
-    assert load(algorithms={"sparse": {"period": 20}}).cpus < load().cpus / 5
+    def wire(**changes: object) -> float:
+        cell = cell_with(**changes)
+        return load_of(cell).cpus - 0.01 * cell.workers
+
+    assert wire(**{"workload.payload_scale": 0.2}) == pytest.approx(2 * wire(**{"workload.payload_scale": 0.1}), 0.01)
+    assert wire(**{"sweep.workers": [8]}) > 2 * wire()
+    assert wire(algorithms={"sparse": {"period": 20}}) < wire() / 10
+
+
+@pytest.mark.parametrize(
+    ("rate", "rtt", "segment_bytes"),
+    [
+        ("10Mbit", "100ms", 1448),  # not below one packet
+        ("10Gbit", "0ms", 31250),  # 0.25 ms at 1 Gbit/s
+        ("10Gbit", "50ms", 62500),  # 1 % of the round trip
+        ("10Gbit", "1000ms", 65160),  # not above 64 KB
+    ],
+)
+def test_a_fast_path_is_cheap_because_its_segments_are_large(rate, rtt, segment_bytes):
+    cell = cell_with(**{"network.rate": rate, "sweep.rtt": [rtt], "workload.payload_scale": 0.1})
+    segments = 2 * 3 * cell.workload.message_bytes / segment_bytes / cell.predicted_step_time_s  # per second
+    one_packet_s, largest_s = 30e-6, 2e-9 * 65160
+    segment_s = one_packet_s + (largest_s - one_packet_s) * (segment_bytes - 1448) / (65160 - 1448)
+    assert load_of(cell).cpus - 4 * 0.01 == pytest.approx(segments * segment_s, rel=0.01)
+
+
+def test_at_its_peak_all_workers_send_at_their_rate():
+    peak = load(**{"sweep.rtt": ["1000ms"], "workload.payload_scale": 0.1}).peak_cpus
+    assert peak == pytest.approx(4 * 125e6 * 2e-9 + 4 * 0.01, rel=0.01)
+    assert load(algorithms={"sparse": {"period": 20}}).peak_cpus == load().peak_cpus
+
+
+def test_messages_in_flight_need_memory_three_times():
+    """Two copies on the worker and one on its way, each of 102 MB x 0.1; a step later the next one begins."""
+    extra = load(algorithms={"delayed": {"delay": 20}}, **{"workload.payload_scale": 0.1, "sweep.rtt": ["2000ms"]})
+    plain = load(algorithms={"delayed": {"delay": 19}}, **{"workload.payload_scale": 0.1, "sweep.rtt": ["2000ms"]})
+    assert extra.memory_bytes - plain.memory_bytes == pytest.approx(3 * 4 * 10.22e6, rel=0.01)
+
+
+def test_paths_hold_no_more_than_their_rate_and_buffers():
+    """1.25 MB/s for 1 ms in flight on each path; each of the eight queues holds 64 packets, more than 50 ms."""
+    slow = {"workload.payload_scale": 0.1, "network.rate": "100Mbit", "sweep.rtt": ["2ms"]}
+    needed = load(algorithms={"delayed": {"delay": 20}}, **slow).memory_bytes
+    on_workers = 4 * ((120 << 20) + (4 + 2 * 22) * 10_222_812)
+    assert needed - on_workers == pytest.approx(12 * 1.25e6 * 0.001 + 8 * max(1.25e6 * 0.05, 64 * 1500), rel=0.01)
 
 
 def test_real_compute_uses_the_whole_host():
@@ -86,7 +144,7 @@ def test_real_compute_uses_the_whole_host():
         "x.toml",
     )
     busy = load_of(expand(spec, "x.toml")[-1])
-    assert not fits(busy, [Load(1.0, 0.1)], 1)
+    assert not fits(busy, [Load(1.0, 0.1)], Capacity(1000, math.inf))
 
 
 def test_one_worker_alone_costs_almost_nothing():

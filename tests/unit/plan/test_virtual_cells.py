@@ -9,7 +9,8 @@ from small_spec import cells, edited, refusal
 from wanbench.harness.errors import SpecError
 from wanbench.harness.plan.conditions import effective_conditions
 from wanbench.harness.plan.law import round_trips
-from wanbench.harness.run.host import check_host, memory_bytes
+from wanbench.harness.plan.load import memory_bytes
+from wanbench.harness.run.host import check_host
 from wanbench.harness.spec.experiment import Spec
 from wanbench.netprofiles import load, place
 

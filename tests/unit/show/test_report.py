@@ -48,6 +48,16 @@ def report(tmp_path, rows, **more):
     return page(folder, folder.path / "report.html")
 
 
+@pytest.mark.parametrize(("scale", "text"), [(0.01, "1 MB (100 MB unscaled)"), (1.0, "100 MB")])
+def test_bytes_are_those_sent_and_those_of_the_workload(tmp_path, scale, text):
+    sent = {"payload_scale": scale, "payload_bytes": round(4 * 23 * 100e6 * scale), "steps_total": 23}
+    folder = write_run(tmp_path / "t", small(**sent))
+    content = content_of(folder, folder.path / "report.html")
+    assert {row.sent for row in content.best} == {text}
+    assert text in {entry.text for line in content.lines for entry in line.entries}
+    assert ("payload scale" in dict(content.facts)) == (scale != 1)
+
+
 def test_the_best_algorithm_on_every_network_comes_first(tmp_path):
     folder = write_run(tmp_path / "t", small())
     content = content_of(folder, folder.path / "report.html")

@@ -12,7 +12,8 @@ import pytest
 import synthetic_rows
 
 from wanbench.harness.analysis.summary import COLUMNS
-from wanbench.harness.show.grid import size
+from wanbench.harness.show.grid import sent, size
+from wanbench.harness.show.headline import headline
 from wanbench.harness.show.tables import as_table, render, write_parquet
 
 WIDE = 250
@@ -157,3 +158,20 @@ def test_no_number_is_shown_as_negative_zero(rows):
 )
 def test_bytes_are_shown_in_the_unit_that_suits_them(size_bytes, text):
     assert size(size_bytes) == text
+
+
+@pytest.mark.parametrize(
+    ("megabytes", "unscaled", "text"),
+    [(1.022, 102.2, "1.02 MB (102 MB unscaled)"), (102.2, None, "102 MB"), (None, None, "-")],
+)
+def test_bytes_of_scaled_messages_are_shown_beside_those_of_the_workload(megabytes, unscaled, text):
+    assert sent(megabytes, unscaled) == text
+
+
+@pytest.mark.parametrize(("scale", "text"), [(0.01, "1 MB (100 MB unscaled)"), (1.0, "100 MB")])
+def test_the_best_algorithms_name_the_bytes_of_the_workload(scale, text):
+    for row in (scaled := synthetic_rows.latency_sweep(reps=1)):
+        row.update(payload_scale=scale, payload_bytes=round(4 * 23 * 100e6 * scale), steps_total=23)
+    found = headline(scaled, WIDE)
+    assert text in found
+    assert ("unscaled" in found, f"are × {scale}" in found) == (scale != 1, scale != 1)

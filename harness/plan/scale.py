@@ -1,0 +1,81 @@
+"""The value of `payload_scale = "auto"`: the largest at which this host keeps up. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from wanbench.harness.errors import SpecError
+from wanbench.harness.plan.cell import Cell
+from wanbench.harness.plan.load import DEFAULT_SLOTS, Capacity, Load, load_of, makespan
+from wanbench.harness.spec.experiment import Spec
+
+SCALES = (1.0, 0.5, 0.2, 0.1, 0.05, 0.02, 0.01)
+_LONGER = 1.1  # the experiment may take this much longer than at the smallest scale
+_GIB = 2**30
+
+
+def refuse_gated(spec: Spec, where: str) -> None:
+    """Refuse `auto` where a build depends on the results. Raises: SpecError."""
+    if spec.workload.payload_scale == "auto":
+        raise SpecError(
+            f'{where}: workload.payload_scale: "auto" depends on the host, but an experiment with [[gate.require]], or '
+            "for `check`, must be the same on every host; name the scale, such as 0.01"
+        )
+
+
+def chosen(
+    at: Callable[[float], Sequence[Cell]], capacity: Callable[[], Capacity], earlier: object
+) -> tuple[float, str | None]:
+    """One scale for all cells of an experiment, and the reason; no reason if it does not depend on the host.
+
+    A scale fits if every cell that is emulated alone keeps to the host's limits, also while all its workers send at
+    their rate, and if the experiment does not take longer than at the smallest scale.
+
+    Args:
+        at: the cells of the experiment at a scale. capacity: of the host.
+        earlier: the scale that an earlier part of the run chose, if any. It is kept.
+
+    Raises:
+        SpecError: the experiment is wrong at any scale.
+    """
+    if all(cell.testbed == "virtual" for cell in at(1.0)):
+        return 1.0, None
+    try:
+        smallest = at(SCALES[-1])
+    except SpecError:  # the workload, or an algorithm, needs the tensors of a model as they are
+        return 1.0, None
+    if smallest == at(1.0):  # the sweep names its scales
+        return 1.0, None
+    if isinstance(earlier, float) and earlier in SCALES:
+        return earlier, "as chosen when this run began; --fresh chooses again"
+    host = capacity()
+    limit_s = _LONGER * _seconds([load_of(cell) for cell in smallest], host)
+    larger = ""
+    for scale in SCALES:
+        excess = _excess(at(scale), host, limit_s)
+        if excess is None:
+            return scale, f"the largest that fits {_in_words(host)}{larger}"
+        larger = f"; at {scale:g}, {excess}"
+    return SCALES[-1], f"the smallest, but too large for {_in_words(host)}{larger}"
+
+
+def _excess(cells: Sequence[Cell], host: Capacity, limit_s: float) -> str | None:
+    """The first limit that cells exceed, in words; None if they fit."""
+    loads = [load_of(cell) for cell in cells]
+    for cell, load in zip(cells, loads, strict=True):
+        title, cpus = " ".join(cell.title.split()), max(load.cpus, load.peak_cpus)
+        if cell.testbed != "virtual" and cpus > host.cpu_limit:
+            return f"{title} keeps {cpus:.2g} processors busy (limit {host.cpu_limit:.2g})"
+        if load.memory_bytes > host.memory_limit:
+            return f"{title} needs {load.memory_bytes / _GIB:.2g} GiB (limit {host.memory_limit / _GIB:.2g})"
+    seconds = _seconds(loads, host)
+    return f"a repetition of all cells takes {seconds:.3g} s (limit {limit_s:.3g})" if seconds > limit_s else None
+
+
+def _seconds(loads: Sequence[Load], host: Capacity) -> float:
+    """Predicted duration of one repetition of all cells."""
+    return makespan(sorted(loads, key=lambda load: -load.seconds), DEFAULT_SLOTS, host)
+
+
+def _in_words(host: Capacity) -> str:
+    return f"{host.cores} processor{'s' * (host.cores > 1)} and {host.memory_bytes / _GIB:.1f} GiB of available memory"
