@@ -164,6 +164,11 @@ def axis_value(axis: str, value: object) -> str:
     return f"{name} {_plain(value)} {unit.removesuffix(')')}".rstrip()
 
 
+def provenance(testbeds: Iterable[str]) -> str:
+    """What results on these testbeds are: "emulated", "simulated", or both."""
+    return " and ".join(sorted({"simulated" if testbed == "virtual" else "emulated" for testbed in testbeds}))
+
+
 def _plain(value: object) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
 

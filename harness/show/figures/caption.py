@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from wanbench.harness.analysis.order import absent
-from wanbench.harness.analysis.summary import Pivot, axis_value, law_inputs
+from wanbench.harness.analysis.summary import Pivot, axis_value, law_inputs, provenance
 from wanbench.harness.show.grid import shown
 
 Line = Mapping[str, Any]
@@ -31,15 +31,14 @@ def subject(pivot: Pivot) -> str:
 
 
 def titled(pivot: Pivot, finding: str | None) -> str:
-    """The two lines of a title: the finding; the subject, and whether the network is emulated or simulated."""
-    network = network_kind(list(pivot.lines.values()))
-    return f"{finding or 'Scalability'}\n{pivot.heading or subject(pivot)}; {network} network"
+    """The two lines of a title: the finding; the subject and its network."""
+    return f"{finding or 'Scalability'}\n{on_network(pivot)}"
 
 
-def network_kind(lines: Sequence[Line]) -> str:
-    """ "emulated" or "simulated"."""
-    kinds = {"simulated" if line["testbed"] == "virtual" else "emulated" for line in lines}
-    return " and ".join(sorted(kinds))
+def on_network(pivot: Pivot) -> str:
+    """The subject, and whether its network is emulated or simulated."""
+    network = provenance(line["testbed"] for line in pivot.lines.values())
+    return f"{pivot.heading or subject(pivot)}; {network} network"
 
 
 def message_size(pivot: Pivot) -> str | None:
