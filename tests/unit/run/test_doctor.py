@@ -57,8 +57,8 @@ def test_a_host_with_everything_is_all_ok():
 
 
 NO_NETEM = (
-    "netem: this kernel has no netem (CONFIG_NET_SCH_NETEM): sudo modprobe sch_netem, which is in"
-    " linux-modules-extra-$(uname -r) on Ubuntu, kernel-modules-extra on Fedora; or use --emulator relay"
+    "netem: this kernel has no netem (CONFIG_NET_SCH_NETEM): sudo modprobe sch_netem, from "
+    "linux-modules-extra-$(uname -r) on Ubuntu, kernel-modules-extra on Fedora"
 )
 
 
