@@ -60,6 +60,12 @@ def test_show_gives_equation_parameters_defaults_source_and_the_papers_symbols()
     assert (shown["travels_by"], shown["unbiased"]) == ("all_gather", True)
 
 
+def test_show_prints_docstrings_as_plain_text():
+    lines = wanbench("show", "algorithm", "dts").stdout.splitlines()
+    assert any(line.startswith("Derivation. One optimiser step takes") for line in lines)
+    assert any(line.endswith("gradients of shape (numel,):") for line in lines)
+
+
 @pytest.mark.parametrize(
     ("kind", "behaviour"),
     [
