@@ -38,7 +38,6 @@ TextFormat = Literal["table", "pivot", "md", "csv", "json"]
 
 # Entries of the pivot for cells that have no number.
 _ABSENT = "."
-_MARKS = {"failed": "failed", "invalid": "invalid"}
 _SPREAD = "min..max"
 # Columns of the table that can be left out, the least important first.
 _DROP = ("overhead ms", "compute ms", "deviation", _SPREAD, "replica spread", "law", "stall ms")
@@ -189,7 +188,7 @@ def _pivot_entry(line: Row | None) -> str:
     if line is None:
         return _ABSENT
     if line["status"] != "ok":
-        return _MARKS.get(str(line["status"]), _ABSENT)
+        return str(line["status"])
     law = line["predicted_scalability"]
     found = "?" if math.isnan(line["scalability"]) else f"{line['scalability']:.2f}"
     return found if math.isnan(law) else f"{found} ({law:.2f})"
