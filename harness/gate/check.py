@@ -50,8 +50,8 @@ class Work:
 
     def check(self) -> None:
         """Refuse requirements that cannot be judged, before anything is measured. Raises: SpecError."""
-        rows = [describe(cell, 0) for cell in self.cells]
-        claims.check(self.spec.gate.require, rows, self.where, partial=self.partial)
+        cells = by_name(describe(cell, 0) for cell in self.cells)
+        claims.matched(self.spec.gate.require, cells, self.where, partial=self.partial)
 
     def measured(self, folder: RunFolder) -> list[Row]:
         """Measure these cells with the current code, and return their rows."""

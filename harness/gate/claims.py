@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from wanbench.harness.analysis.summary import COLUMNS
@@ -35,32 +35,26 @@ def judge(
         SpecError: a requirement matches no cell, or its metric is unknown or null.
     """
     cells = by_name(rows)
-    return [_claim(*each, cells) for each in _claims(requirements, cells, where, partial)]
+    return [_claim(*each, cells) for each in matched(requirements, cells, where, partial=partial)]
 
 
-def check(requirements: Sequence[Requirement], rows: Iterable[Row], where: str, *, partial: bool = False) -> None:
-    """Refuse what `judge` would refuse after the run: a requirement without a cell, or an unknown metric.
+def matched(
+    requirements: Sequence[Requirement], cells: Mapping[str, list[Row]], where: str, *, partial: bool = False
+) -> list[tuple[Requirement, str, str, str | None]]:
+    """Each requirement with its key, a matching cell, and the cell to divide by. Arguments: as for `judge`.
 
-    Args:
-        rows: the cells, as `results.row.describe` gives them. where, partial: as for `judge`.
+    It needs no measurement: `cells` can be rows of `results.row.describe`.
 
     Raises:
         SpecError: a requirement matches no cell, or its metric is unknown.
     """
-    for _ in _claims(requirements, by_name(rows), where, partial):
-        pass
-
-
-def _claims(
-    requirements: Sequence[Requirement], cells: Mapping[str, list[Row]], where: str, partial: bool
-) -> Iterator[tuple[Requirement, str, str, str | None]]:
-    """Yield requirement, key, cell, and the cell to divide by."""
-    for number, requirement in enumerate(requirements):
-        key = f"{where}: gate.require.{number}"
-        if partial and not _has_cells(requirement, cells):
-            continue
-        for cell in _chosen(requirement, cells, key):
-            yield requirement, key, cell, _below(requirement, cells[cell][0], cells, key)
+    return [
+        (requirement, key, cell, _below(requirement, cells[cell][0], cells, key))
+        for number, requirement in enumerate(requirements)
+        if not partial or _has_cells(requirement, cells)
+        for key in [f"{where}: gate.require.{number}"]
+        for cell in _chosen(requirement, cells, key)
+    ]
 
 
 def _has_cells(requirement: Requirement, cells: Mapping[str, list[Row]]) -> bool:
