@@ -275,10 +275,8 @@ def measure_all(
         folder.sweep()
         if not fresh and not keep:
             folder.refuse_mixed_code({cell.key: code_hash(cell) for cell in cells})
-        check_host(
-            cells if fresh else [item.cell for item in pending(cells, repeats, folder)]
-        )  # before anything is thrown away
-        if fresh:
+        check_host(cells if fresh else [item.cell for item in pending(cells, repeats, folder)])
+        if fresh:  # only now that the cells can run
             folder.clear()
         folder.prepare(text, plan.to_json(), manifest(cells))
         todo = pending(cells, repeats, folder)

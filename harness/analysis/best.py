@@ -80,14 +80,14 @@ class NetworkStandings:
     Attributes:
         where: the swept axes and their values here; empty if only the algorithm is swept.
         standings: in the order of a legend. lost: labels of the cells without a valid repetition.
-        name: the profile, or the RTT of a uniform network. simulated: True if every valid cell is simulated.
+        name: the profile, or the RTT of a uniform network. testbeds: of the valid cells.
     """
 
     where: Mapping[str, Any]
     standings: tuple[Standing, ...]
     lost: tuple[str, ...]
     name: str = ""
-    simulated: bool = False
+    testbeds: frozenset[str] = frozenset()
 
     @property
     def best(self) -> Standing | None:
@@ -147,8 +147,8 @@ def _network(where: Mapping[str, Any], lines: Sequence[Line], seeds: Seeds) -> N
     standings = [_standing(line, reference, seeds) for line in valid]
     standings.sort(key=lambda s: algorithm_order(s.algorithm, s.kind, s.params))
     lost = tuple(str(line["algorithm"]) for line in lines if line["status"] != "ok")
-    simulated = bool(valid) and all(line["testbed"] == "virtual" for line in valid)
-    return NetworkStandings(where, tuple(standings), lost, _name(lines[0]), simulated)
+    testbeds = frozenset(line["testbed"] for line in valid)
+    return NetworkStandings(where, tuple(standings), lost, _name(lines[0]), testbeds)
 
 
 def _name(line: Line) -> str:

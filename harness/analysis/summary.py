@@ -154,14 +154,24 @@ def law_curve(line: Mapping[str, Any], rtts_ms: Sequence[float]) -> list[float] 
 def axis_value(axis: str, value: object) -> str:
     """One value of an axis with its name and unit: "RTT 100 ms", "8 workers", "world4"."""
     if axis == "rate_mbps" and isinstance(value, float) and value == value:
-        unit, factor = next((each for each in _RATES if value >= each[1]), ("kbit/s", 1e-3))
-        return f"rate {value / factor:.4g} {unit}"
+        return f"rate {rate_text(value)}"
     if axis in {"profile", "tcp", "collective", "workload"}:
         return str(value)
     if axis == "workers":
         return f"{value} workers"
     name, _, unit = AXIS_TITLES.get(axis, axis).partition(" (")
     return f"{name} {_plain(value)} {unit.removesuffix(')')}".rstrip()
+
+
+def rate_text(mbps: float) -> str:
+    """A rate in the unit that suits it: "5 Gbit/s"."""
+    unit, factor = next((each for each in _RATES if mbps >= each[1]), ("kbit/s", 1e-3))
+    return f"{mbps / factor:.4g} {unit}"
+
+
+def provenance(testbeds: Iterable[str]) -> str:
+    """What results on these testbeds are: "emulated", "simulated", or both."""
+    return " and ".join(sorted({"simulated" if testbed == "virtual" else "emulated" for testbed in testbeds}))
 
 
 def _plain(value: object) -> str:

@@ -131,6 +131,7 @@ def _judged(plan: Plan, cells: list[Cell], source: str, out: Path, options: dict
         noise_path=options["noise"] or noise.default_path(),
         partial=bool(options["only"]),
     )
+    work.check()
     if options["aa"]:
         return measure_noise(work)
     if options["base"] is not None:

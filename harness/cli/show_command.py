@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import re
 from typing import Any
 
 import click
@@ -62,7 +63,7 @@ def _compressor(name: str) -> tuple[str, object]:
 
 def _documented(cls: type[parameters.Parameters], data: dict[str, Any]) -> tuple[str, object]:
     """The docstring, a table of the parameters, the source, and the equations of the module."""
-    doc, module = inspect.getdoc(cls) or "", inspect.getdoc(inspect.getmodule(cls)) or ""
+    doc, module = (_plain(inspect.getdoc(one) or "") for one in (cls, inspect.getmodule(cls)))
     facts = [f"{key.replace('_', ' '):16}{_word(data[key])}" for key in data if key not in {"kind", "parameters"}]
     rows = [("parameter", "type", "default", "in the paper")] if data["parameters"] else []
     for name, item in data["parameters"].items():
@@ -74,6 +75,11 @@ def _documented(cls: type[parameters.Parameters], data: dict[str, Any]) -> tuple
     ]
     text = "\n\n".join(part for part in (doc, "\n".join(table), "\n".join(facts), module) if part)
     return text, data | {"doc": doc}
+
+
+def _plain(doc: str) -> str:
+    """A docstring without its marks for bold words and for blocks of equations."""
+    return re.sub(r"::$", ":", re.sub(r"\*\*(\S.*?)\*\*", r"\1", doc), flags=re.MULTILINE)
 
 
 def _word(value: object) -> str:

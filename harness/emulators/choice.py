@@ -29,9 +29,10 @@ def starter(name: str) -> Callable[[], Emulator]:
 
 def check(name: str, home: Home) -> None:
     """Check that this host can run the emulator for such workers. Raises: HostError, if it cannot."""
-    missing = why_no_netem(home) if name == "netem" else why_no_relay(home)
+    netem = name == "netem"
+    missing = why_no_netem(home) if netem else why_no_relay(home)
     if missing is not None:
-        raise HostError(missing)
+        raise HostError(f"{missing}; alternative: --emulator relay" if netem else missing)
 
 
 def why_no_relay(home: Home = "processes") -> str | None:
@@ -49,9 +50,9 @@ def why_no_relay(home: Home = "processes") -> str | None:
 def why_no_netem(home: Home = "processes") -> str | None:
     """Return what netem lacks on this host, or None if it works."""
     if home == "adopted":
-        return "netem: cannot enter the networks of containers that others started; use --emulator relay"
+        return "netem: cannot enter the networks of containers that others started"
     if home == "containers" and os.geteuid() != 0:
-        return "netem: only root can enter the networks of containers; run as root, or use --emulator relay"
+        return "netem: only root can enter the networks of containers; run as root"
     return kernel_lacks()
 
 

@@ -27,7 +27,6 @@ if TYPE_CHECKING:  # the relay process imports this module and must start fast
     from wanbench.netprofiles.profile import Profile
 
 DEVICE = "wan0"
-PREFIX = 16
 MTU = 1500
 SEGMENT_BYTES = 65_535
 """IP bytes of the longest segment that a kernel makes."""

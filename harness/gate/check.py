@@ -14,6 +14,7 @@ from wanbench.harness.gate.verdict import Judgement, Report, Verdict
 from wanbench.harness.plan.cell import Cell
 from wanbench.harness.plan.plan import Plan
 from wanbench.harness.results.columns import Row
+from wanbench.harness.results.row import describe
 from wanbench.harness.results.store import RunFolder
 from wanbench.harness.spec.experiment import Spec
 
@@ -46,6 +47,11 @@ class Work:
     def spec(self) -> Spec:
         """The experiment."""
         return self.plan.spec
+
+    def check(self) -> None:
+        """Refuse requirements that cannot be judged, before anything is measured. Raises: SpecError."""
+        cells = by_name(describe(cell, 0) for cell in self.cells)
+        claims.matched(self.spec.gate.require, cells, self.where, partial=self.partial)
 
     def measured(self, folder: RunFolder) -> list[Row]:
         """Measure these cells with the current code, and return their rows."""

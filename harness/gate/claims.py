@@ -35,11 +35,25 @@ def judge(
         SpecError: a requirement matches no cell, or its metric is unknown or null.
     """
     cells = by_name(rows)
+    return [_claim(*each, cells) for each in matched(requirements, cells, where, partial=partial)]
+
+
+def matched(
+    requirements: Sequence[Requirement], cells: Mapping[str, list[Row]], where: str, *, partial: bool = False
+) -> list[tuple[Requirement, str, str, str | None]]:
+    """Each requirement with its key, a matching cell, and the cell to divide by. Arguments: as for `judge`.
+
+    It needs no measurement: `cells` can be rows of `results.row.describe`.
+
+    Raises:
+        SpecError: a requirement matches no cell, or its metric is unknown.
+    """
     return [
-        finding
+        (requirement, key, cell, _below(requirement, cells[cell][0], cells, key))
         for number, requirement in enumerate(requirements)
         if not partial or _has_cells(requirement, cells)
-        for finding in _judge(requirement, cells, f"{where}: gate.require.{number}")
+        for key in [f"{where}: gate.require.{number}"]
+        for cell in _chosen(requirement, cells, key)
     ]
 
 
@@ -49,7 +63,7 @@ def _has_cells(requirement: Requirement, cells: Mapping[str, list[Row]]) -> bool
     return all(any(_matches(group[0], wanted) for group in cells.values()) for wanted in asked)
 
 
-def _judge(requirement: Requirement, cells: Mapping[str, list[Row]], where: str) -> list[Judgement]:
+def _chosen(requirement: Requirement, cells: Mapping[str, list[Row]], where: str) -> list[str]:
     if requirement.metric not in COLUMNS:
         near = did_you_mean(requirement.metric, COLUMNS, "expected a column of `wanbench results --format json`")
         raise SpecError(f"{where}.metric: no metric {requirement.metric!r}{near}")
@@ -58,11 +72,12 @@ def _judge(requirement: Requirement, cells: Mapping[str, list[Row]], where: str)
         raise SpecError(
             f"{where}.where: no cell with {_in_words(requirement.where)}; expected one of: {some([*cells], _LISTED)}"
         )
-    return [_claim(requirement, cell, cells, where) for cell in chosen]
+    return chosen
 
 
-def _claim(requirement: Requirement, cell: str, cells: Mapping[str, list[Row]], where: str) -> Judgement:
-    below = None if requirement.over is None else _below(requirement, cells[cell][0], cells, where)
+def _claim(
+    requirement: Requirement, where: str, cell: str, below: str | None, cells: Mapping[str, list[Row]]
+) -> Judgement:
     subject = f"{requirement.metric} of {cell}" + (f" over {below}" if below else "")
     bounds = [f"at least {requirement.min:g}"] if requirement.min is not None else []
     bounds += [f"at most {requirement.max:g}"] if requirement.max is not None else []
@@ -88,9 +103,11 @@ def _value(metric: str, cell: str, cells: Mapping[str, list[Row]], where: str) -
     return statistics.median(numbers)
 
 
-def _below(requirement: Requirement, row: Row, cells: Mapping[str, list[Row]], where: str) -> str:
-    """The cell to divide by: it has the values of `over`, and the other axes of the cell itself."""
-    over = requirement.over or {}
+def _below(requirement: Requirement, row: Row, cells: Mapping[str, list[Row]], where: str) -> str | None:
+    """The cell to divide by, if any: it has the values of `over`, and the other axes of the cell itself."""
+    over = requirement.over
+    if over is None:
+        return None
     found = [
         cell
         for cell, group in cells.items()

@@ -93,14 +93,12 @@ def judge(
     limit = max(LATENESS_MS, LATENESS_SHARE_OF_DELAY * one_way_ms, LATENESS_SHARE_OF_STEP * step_ms)
     during = "" if stats.overdue_pct is None else f", during {stats.overdue_pct:.1f} % of the time"
     overdue = stats.overdue_pct is None or stats.overdue_pct > OVERDUE_PCT
-    late = []
-    if overdue and stats.lateness_p99_ms is not None and stats.lateness_p99_ms > limit:
-        late.append(f"packets were late by {stats.lateness_p99_ms:.1f} ms (p99), limit {limit:.1f} ms{during}")
-    if overdue and stats.read_lag_p99_ms is not None and stats.read_lag_p99_ms > limit:
-        late.append(f"packets waited {stats.read_lag_p99_ms:.1f} ms to be read (p99), limit {limit:.1f} ms{during}")
-    if not late and stats.overdue_pct is not None and stats.overdue_pct > BEHIND_PCT:
-        late.append(f"the emulator was behind during {stats.overdue_pct:.1f} % of the time, limit {BEHIND_PCT:g} %")
-    reasons += late
+    lags = (("were late by {:.1f} ms", stats.lateness_p99_ms), ("waited {:.1f} ms to be read", stats.read_lag_p99_ms))
+    late = [words.format(lag) for words, lag in lags if overdue and lag is not None and lag > limit]
+    if late:
+        reasons.append(f"packets {' and '.join(late)} (p99), limit {limit:.1f} ms{during}")
+    elif stats.overdue_pct is not None and stats.overdue_pct > BEHIND_PCT:
+        reasons.append(f"the emulator was behind during {stats.overdue_pct:.1f} % of the time, limit {BEHIND_PCT:g} %")
     uncounted = sum(stats.drops.get(cause, 0) for cause in _UNCOUNTED)
     if uncounted:
         reasons.append(f"{uncounted} packets were lost outside the model's queues")

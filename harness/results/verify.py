@@ -47,7 +47,7 @@ def objections(rows: Sequence[Row], expected: Mapping[str, str]) -> list[Objecti
     ]  # fmt: skip
 
 
-_EMULATED_ONLY = {"fidelity", "payload", "network", "processor"}
+_EMULATED_ONLY = {"fidelity", "payload", "processor"}
 
 
 def problems_text(found: Sequence[Objection]) -> str:

@@ -21,6 +21,7 @@ from wanbench.harness.results.store import RunFolder
 from wanbench.harness.run.manifest import code_hash
 from wanbench.harness.run.progress import brief
 from wanbench.harness.run.session import control_folder
+from wanbench.harness.show.grid import size
 from wanbench.harness.testbeds import contained, opened
 from wanbench.harness.testbeds.base import EmulatedSlot, FolderMount, Slot, WorkerDied
 
@@ -85,14 +86,8 @@ def attend(cell: CommandCell, own: Own, folder: RunFolder, say: Callable[[str], 
             say(f"failed: {new}")
         elif new:
             say(f"warning: `verify` refuses these times: {brief(new)}; close other programs and run it again")
-    say(f"{row['step_time_s'] or 0:.1f} s, {_size(row['wire_bytes'] or 0)} on the wire; {folder.path}")
+    say(f"{row['step_time_s'] or 0:.1f} s, {size(row['wire_bytes'] or 0)} on the wire; {folder.path}")
     return ended.code
-
-
-def _size(count: int) -> str:
-    """Bytes in a unit of which there are at least one tenth."""
-    unit, scale = next(((u, s) for u, s in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)) if count >= s / 10), ("bytes", 1))
-    return f"{count / scale:.1f} {unit}" if scale > 1 else f"{count} bytes"
 
 
 def differences(report: Mapping[str, Any], emulator: str | None) -> Iterator[str]:

@@ -30,6 +30,7 @@ State = Literal["ok", "missing", "note"]
 _GOVERNORS = Path("/sys/devices/system/cpu")
 _SYSTEMD = Path("/run/systemd/system")
 _MODULES = Path("/lib/modules")
+_SCRIPTS = Path(__file__).resolve().parents[2] / "scripts"  # of a clone; an installed package has none
 _APPARMOR = "/etc/apparmor.d/wanbench"
 _UDEV = """echo 'KERNEL=="tun", MODE="0666"' | sudo tee /etc/udev/rules.d/70-tun.rules"""
 _AS_ROOT = "or run as root"
@@ -199,7 +200,8 @@ def _netem() -> Iterator[HostCheck]:
     fix = _module(lacking[2], lacking[1]) if lacking else _command(advice)
     if fix is None and lacking:
         found += ", and no module to load"
-        fix = "sh scripts/uml-run.sh wanbench doctor  # User-Mode Linux; install: sh scripts/setup-tests.sh kernel"
+        if _SCRIPTS.is_dir():
+            fix = "sh scripts/uml-run.sh wanbench doctor  # User-Mode Linux; install: sh scripts/setup-tests.sh kernel"
     yield HostCheck("netem", "missing", found, fix, "--emulator relay")
 
 
@@ -252,7 +254,9 @@ def _docker() -> Iterator[HostCheck]:
     elif "no daemon" in why and shutil.which("dockerd", path=f"{os.defpath}:/usr/sbin:/sbin:/usr/local/bin") is None:
         fix = "sudo apt-get install -y docker.io  # Fedora: sudo dnf install -y moby-engine"
     elif "no daemon" in why and not _SYSTEMD.is_dir():
-        fix = "sudo service docker start  # or for one command: sudo sh scripts/with-dockerd.sh wanbench doctor"
+        fix = "sudo service docker start"
+        if _SCRIPTS.is_dir():
+            fix += "  # or for one command: sudo sh scripts/with-dockerd.sh wanbench doctor"
     yield HostCheck("Docker", "missing", found, fix, "--testbed netns")
 
 
@@ -263,7 +267,8 @@ def _image() -> Iterator[HostCheck]:
             digest = running.image_id(name)
     except HostError:
         ours = name == daemon.IMAGE
-        fix = "make image  # without a registry: sudo make base-image-from-debian && make image BASE=wanbench-base"
+        registry = "without a registry: sudo make base-image-from-debian && make image BASE=wanbench-base"
+        fix = f"make image  # in a clone of the repository; {registry}"
         found = f"--testbed docker has no image {name!r}"
         yield HostCheck("image", "missing", found, fix if ours else f"docker pull {name}", "--testbed netns")
         return

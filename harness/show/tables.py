@@ -27,6 +27,7 @@ from wanbench.harness.analysis.summary import (
     cells,
     frame,
     pivots,
+    provenance,
     records,
 )
 from wanbench.harness.show.grid import aligned, fitted, left_out, markdown, shown, width_of_output
@@ -37,7 +38,6 @@ TextFormat = Literal["table", "pivot", "md", "csv", "json"]
 
 # Entries of the pivot for cells that have no number.
 _ABSENT = "."
-_MARKS = {"failed": "failed", "invalid": "invalid"}
 _SPREAD = "min..max"
 # Columns of the table that can be left out, the least important first.
 _DROP = ("overhead ms", "compute ms", "deviation", _SPREAD, "replica spread", "law", "stall ms")
@@ -72,8 +72,8 @@ def as_table(rows: Sequence[Row], sort: str | None = None, width: int | None = N
     Raises:
         AnalysisError: there is no such column.
     """
-    table = frame(rows)
-    mixed = {"testbed"} if " and " in _kind(rows) else set()
+    table, kind = frame(rows), provenance(row["testbed"] for row in rows)
+    mixed = {"testbed"} if " and " in kind else set()
     axes = [axis for axis in AXES if axis in {"workers", *axes_of(table), *mixed}] if len(table) else []
     header = [
         "algorithm", *(AXIS_TITLES.get(axis, axis) for axis in axes), "reps", "step ms", _SPREAD, "compute ms",
@@ -87,7 +87,7 @@ def as_table(rows: Sequence[Row], sort: str | None = None, width: int | None = N
     lines = [_table_line(line, axes, changes, lossy) for line in _sorted(found, sort)]
     text, dropped = fitted(header, lines, _DROP, width or width_of_output())
     note = left_out(list(dict.fromkeys(dropped)), "`--format csv` has all columns.")
-    return "\n".join([text, " ".join(filter(None, [f"The results are {_kind(rows)}.", note]))]) if rows else text
+    return "\n".join([text, " ".join(filter(None, [f"The results are {kind}.", note]))]) if rows else text
 
 
 def _changes(rows: Sequence[Row]) -> Mapping[str, str]:
@@ -162,15 +162,11 @@ def as_markdown(rows: Sequence[Row]) -> str:
 
 
 def _legend(rows: Sequence[Row]) -> str:
+    kind = provenance(row["testbed"] for row in rows)
     return (
-        f"Scalability T(1)/T(N), {_kind(rows)}, and in parentheses as predicted by the step-time law; 1 is the limit.\n"
+        f"Scalability T(1)/T(N), {kind}, and in parentheses as predicted by the step-time law; 1 is the limit.\n"
         f"`failed`, `invalid`: no valid repetition. `{_ABSENT}`: not run."
     )
-
-
-def _kind(rows: Sequence[Row]) -> str:
-    """ "emulated", "simulated" or both."""
-    return " and ".join(sorted({"simulated" if row["testbed"] == "virtual" else "emulated" for row in rows}))
 
 
 def _pivot_heading(pivot: Pivot) -> str:
@@ -192,7 +188,7 @@ def _pivot_entry(line: Row | None) -> str:
     if line is None:
         return _ABSENT
     if line["status"] != "ok":
-        return _MARKS.get(str(line["status"]), _ABSENT)
+        return str(line["status"])
     law = line["predicted_scalability"]
     found = "?" if math.isnan(line["scalability"]) else f"{line['scalability']:.2f}"
     return found if math.isnan(law) else f"{found} ({law:.2f})"

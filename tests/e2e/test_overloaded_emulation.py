@@ -19,7 +19,8 @@ ONCE = by_numbers("late", "ssgd = {}", window=30, network=CARRIED)
 PAUSE_S, EVERY_S = 0.06, 0.15
 
 LATE = re.compile(
-    r"(packets (were late by|waited) (?P<ms>\d+\.\d) ms( to be read)? \(p99\), limit 2\.0 ms,|the emulator was behind)"
+    r"(packets (were late by|waited) (?P<ms>\d+\.\d) ms( to be read| and waited \d+\.\d ms to be read)? \(p99\), "
+    r"limit 2\.0 ms,|the emulator was behind)"
     r" during (?P<pct>\d+\.\d) % of the time"
 )
 

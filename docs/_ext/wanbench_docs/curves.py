@@ -8,6 +8,7 @@ import statistics
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,7 @@ class Recorded:
 
     Attributes:
         run: folder in results/reference.
-        x, y: of a row. A row without x is on no curve.
+        x: of a row. A row without x is on no curve. y: a column.
         x_name, y_name: of the axes.
         ticks: of the y axis, which ends at the first and the last.
         conditions: for the caption.
@@ -35,16 +36,12 @@ class Recorded:
 
     run: str
     x: Callable[[Row], float | None]
-    y: Callable[[Row], float | None]
+    y: str
     x_name: str
     y_name: str
     ticks: tuple[float, ...]
     conditions: str
     curve: str = "algorithm"
-
-
-def _column(name: str) -> Callable[[Row], float | None]:
-    return lambda row: row[name]
 
 
 def _staleness(row: Row) -> float | None:
@@ -55,22 +52,22 @@ def _staleness(row: Row) -> float | None:
 
 
 _DISTANCE = Recorded(
-    "latency-sweep", _column("rtt_ms"), _column("scalability"), "round-trip time, ms", "scalability",
+    "latency-sweep", itemgetter("rtt_ms"), "scalability", "round-trip time, ms", "scalability",
     (0, 0.25, 0.5, 0.75, 1),
     "Emulated, one repetition per cell. Four workers, ResNet-50 at 300 ms per step, messages and rates x 0.01",
 )  # fmt: skip
 _STALENESS = Recorded(
-    "olco3-delay", _staleness, _column("scalability"), "staleness, rounds of 4 steps", "scalability",
+    "olco3-delay", _staleness, "scalability", "staleness, rounds of 4 steps", "scalability",
     (0, 0.25, 0.5, 0.75, 1),
     "Simulated. Eight workers that train digits-cnn at a round-trip time of 400 ms, without compression", "kind",
 )  # fmt: skip
 _LOSS = Recorded(
-    "rps-loss", _column("loss_pct"), _column("accuracy"), "packet loss, %", "accuracy",
+    "rps-loss", itemgetter("loss_pct"), "accuracy", "packet loss, %", "accuracy",
     (0.96, 0.97, 0.98, 0.99, 1),
     "Simulated. Four workers that train digits-cnn at a round-trip time of 20 ms",
 )  # fmt: skip
 _NODES = Recorded(
-    "sgp-nodes", _column("workers"), _column("step_time_s"), "workers", "step time, s",
+    "sgp-nodes", itemgetter("workers"), "step_time_s", "workers", "step time, s",
     (0, 0.5, 1, 1.5),
     "Simulated on profile sgp-poster, whose all-reduce times are fitted. ResNet-50 with stragglers",
 )  # fmt: skip
@@ -103,7 +100,7 @@ def _curves(recorded: Recorded) -> Curves:
     for line in (RECORDED / recorded.run / "rows.jsonl").read_text(encoding="utf-8").splitlines():
         row = json.loads(line)
         if row["status"] == "ok" and row["workers"] > 1 and recorded.x(row) is not None:
-            found[row[recorded.curve]][recorded.x(row)].append(recorded.y(row))
+            found[row[recorded.curve]][recorded.x(row)].append(row[recorded.y])
     return {
         label: {x: statistics.median(ys) for x, ys in sorted(points.items())} for label, points in sorted(found.items())
     }

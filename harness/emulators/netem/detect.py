@@ -15,7 +15,6 @@ import struct
 
 from wanbench.workloads.process.namespace import NamespaceError, enter_private_network
 
-_ELSE = "or use --emulator relay"
 _PACKAGES = "linux-modules-extra-$(uname -r) on Ubuntu, kernel-modules-extra on Fedora"
 _RTM_NEWLINK, _RTM_NEWQDISC, _RTM_NEWTFILTER = 16, 36, 44
 _NEW = 0x1 | 0x4 | 0x400  # request, acknowledge, create
@@ -30,14 +29,14 @@ def missing() -> str | None:
     try:
         enter_private_network()
     except NamespaceError as error:
-        return f"netem: {error}; {_ELSE}"
+        return f"netem: {error}"
     for option, module, kind, body in _needs():
         number = _try(kind, body)
         if number in (errno.ENOENT, errno.EOPNOTSUPP):
             feature = module.removeprefix("sch_").removeprefix("cls_")
-            return f"netem: this kernel has no {feature} ({option}): sudo modprobe {module}, from {_PACKAGES}; {_ELSE}"
+            return f"netem: this kernel has no {feature} ({option}): sudo modprobe {module}, from {_PACKAGES}"
         if number:
-            return f"netem: the kernel refuses {module}: {os.strerror(number)}; {_ELSE}"
+            return f"netem: the kernel refuses {module}: {os.strerror(number)}"
     return None
 
 

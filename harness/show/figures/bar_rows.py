@@ -1,20 +1,21 @@
-"""What the bar charts share: which bars a panel has, what each is called, and the text at its end."""
+"""What the bar charts share: their panels, the bars of each with their names, and the text at the end of a bar."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 
 from wanbench.harness.analysis.summary import Pivot, axis_value
 from wanbench.harness.show.figures.finding import names_of
 from wanbench.harness.show.figures.hover import note
-from wanbench.harness.show.figures.layout import text_in
-from wanbench.harness.show.figures.style import INK, PUBLISHED
+from wanbench.harness.show.figures.layout import Panels, text_in
+from wanbench.harness.show.figures.style import COLUMN_IN, INK, PUBLISHED
 
-BAR_IN = 0.165
+_BAR_IN = 0.165
 _FONT_PT = 6.0
 
 Key = tuple[str, Any]
@@ -40,9 +41,20 @@ def panels(pivot: Pivot) -> list[tuple[str, list[tuple[str, Key]]]]:
     ]
 
 
-def names_in(pivot: Pivot) -> float:
-    """Width of the strip for the names of the bars."""
-    return 0.12 + max(text_in(name, 6.5) for _, bars in panels(pivot) for name, _ in bars)
+def sheet(pivot: Pivot, width_in: float, title: str, about: str, entries: Mapping[str, Artist]) -> Panels:
+    """The empty panels of `panels`, high enough for their bars, with a strip for the names of the bars."""
+    shown = panels(pivot)
+    return Panels(
+        width_in,
+        title,
+        about,
+        entries,
+        count=len(shown),
+        across=min(len(shown), 3 if width_in > COLUMN_IN else 1),
+        panel_in=_BAR_IN * max(len(bars) for _, bars in shown) + 0.06,
+        title_in=0.19 if shown[0][0] else 0.04,
+        left_in=0.12 + max(text_in(name, 6.5) for _, bars in shown for name, _ in bars),
+    )
 
 
 def end_text(value: str, published: float | None) -> str:

@@ -12,8 +12,8 @@ from wanbench.harness.show.figures import bar_rows
 from wanbench.harness.show.figures.caption import caption, has_law, titled
 from wanbench.harness.show.figures.finding import speed
 from wanbench.harness.show.figures.hover import note
-from wanbench.harness.show.figures.layout import Panels, entries_beside
-from wanbench.harness.show.figures.style import COLUMN_IN, INK, PAGE_IN, Style, looks_of, wanbench_style
+from wanbench.harness.show.figures.layout import entries_beside
+from wanbench.harness.show.figures.style import INK, PAGE_IN, Style, looks_of, wanbench_style
 
 
 @wanbench_style()
@@ -25,18 +25,8 @@ def scalability_bars(pivot: Pivot, run_name: str, width_in: float = PAGE_IN, pro
         width_in: `PAGE_IN` or `COLUMN_IN`. progress: of a run that is not finished, "14 of 42 cells".
     """
     looks, panels = looks_of(pivot), bar_rows.panels(pivot)
-    across = min(len(panels), 3 if width_in > COLUMN_IN else 1)
-    sheet = Panels(
-        width_in,
-        titled(pivot, speed(pivot)),
-        caption(pivot, run_name, "black ticks: step-time law" if has_law(pivot) else None, progress),
-        entries_beside(pivot, "|"),
-        count=len(panels),
-        across=across,
-        panel_in=bar_rows.BAR_IN * max(len(bars) for _, bars in panels) + 0.06,
-        title_in=0.19 if panels[0][0] else 0.04,
-        left_in=bar_rows.names_in(pivot),
-    )
+    about = caption(pivot, run_name, "black ticks: step-time law" if has_law(pivot) else None, progress)
+    sheet = bar_rows.sheet(pivot, width_in, titled(pivot, speed(pivot)), about, entries_beside(pivot, "|"))
     found = [_end(pivot, key) for _, bars in panels for _, key in bars]
     limit = bar_rows.limit(found, sheet.panel_width_in, at_least=1.03)
     for index, (title, bars) in enumerate(panels):
@@ -44,7 +34,7 @@ def scalability_bars(pivot: Pivot, run_name: str, width_in: float = PAGE_IN, pro
         for place, (name, key) in enumerate(bars):
             _bar(axes, pivot, key, name, place, looks[key[0]])
         bar_rows.finish(axes, [name for name, _ in bars], limit)
-        axes.set_xticks([0, 0.5, 1.0] if across > 1 else [0, 0.2, 0.4, 0.6, 0.8, 1.0])
+        axes.set_xticks([0, 0.5, 1.0] if sheet.across > 1 else [0, 0.2, 0.4, 0.6, 0.8, 1.0])
         sheet.label(index, "scalability  T(1) / T(N)")
     return sheet.figure
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from wanbench.harness.analysis.order import absent
-from wanbench.harness.analysis.summary import Pivot, axis_value, law_inputs
+from wanbench.harness.analysis.summary import Pivot, axis_value, law_inputs, provenance, rate_text
 from wanbench.harness.show.grid import shown
 
 Line = Mapping[str, Any]
@@ -31,15 +31,14 @@ def subject(pivot: Pivot) -> str:
 
 
 def titled(pivot: Pivot, finding: str | None) -> str:
-    """The two lines of a title: the finding; the subject, and whether the network is emulated or simulated."""
-    network = network_kind(list(pivot.lines.values()))
-    return f"{finding or 'Scalability'}\n{pivot.heading or subject(pivot)}; {network} network"
+    """The two lines of a title: the finding; the subject and its network."""
+    return f"{finding or 'Scalability'}\n{on_network(pivot)}"
 
 
-def network_kind(lines: Sequence[Line]) -> str:
-    """ "emulated" or "simulated"."""
-    kinds = {"simulated" if line["testbed"] == "virtual" else "emulated" for line in lines}
-    return " and ".join(sorted(kinds))
+def on_network(pivot: Pivot) -> str:
+    """The subject, and whether its network is emulated or simulated."""
+    network = provenance(line["testbed"] for line in pivot.lines.values())
+    return f"{pivot.heading or subject(pivot)}; {network} network"
 
 
 def message_size(pivot: Pivot) -> str | None:
@@ -105,7 +104,7 @@ def _workload(pivot: Pivot, lines: Sequence[Line]) -> str:
 def _network(pivot: Pivot, lines: Sequence[Line]) -> str:
     text = f"profile {_each(lines, 'profile')}"
     if all(line["profile"] == "uniform" and not absent(line["rate_mbps"]) for line in lines):
-        text += f" at {_each(lines, 'rate_mbps', _rate)} per worker"
+        text += f" at {_each(lines, 'rate_mbps', lambda mbps: rate_text(float(str(mbps))))} per worker"
         if pivot.column_axis != "rtt_ms":
             text += f", RTT {_each(lines, 'rtt_ms')} ms"
     elif pivot.column_axis != "rtt_ms" and any(not absent(line["rtt_ms"]) for line in lines):
@@ -160,11 +159,6 @@ def _ms(value: object) -> str:
 
 def _percent(value: object) -> str:
     return f"{value:g}" if (isinstance(value, float) and value >= 1e-3) or not value else "below 0.001"
-
-
-def _rate(mbps: object) -> str:
-    value = float(str(mbps))
-    return f"{value / 1e3:g} Gbit/s" if value >= 1e3 else f"{value:g} Mbit/s"
 
 
 def _each(lines: Sequence[Line], key: str, show: Callable[[object], str] = shown) -> str:

@@ -6,13 +6,12 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from wanbench.harness.analysis.best import TIE_SHARE, megabytes_per_step
+from wanbench.harness.analysis.best import REFERENCE, TIE_SHARE, megabytes_per_step
 from wanbench.harness.analysis.order import absent
 from wanbench.harness.analysis.summary import Pivot, axis_value
 from wanbench.harness.show.figures.names import FAMILY_NAMES, human
 
 _FAR_MS = 500.0  # about the longest round trip on the Internet
-_REFERENCE = "ssgd"
 
 Line = Mapping[str, Any]
 
@@ -62,7 +61,7 @@ def _pair(pivot: Pivot) -> tuple[Any, Line, Line] | None:
         known = [line for line in lines if line["status"] == "ok" and line["scalability"] > 0]
         if not known:
             continue
-        slow = min(known, key=lambda line: (line["kind"] != _REFERENCE, line["scalability"]))
+        slow = min(known, key=lambda line: (line["kind"] != REFERENCE, line["scalability"]))
         top = max(line["scalability"] for line in known) * (1 - TIE_SHARE)
         fast = min((line for line in known if line["scalability"] >= top), key=_sent)
         columns[column] = (slow, fast)

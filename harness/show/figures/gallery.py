@@ -21,6 +21,7 @@ from wanbench.harness.analysis.summary import (
     cells,
     frame,
     pivots,
+    provenance,
     records,
 )
 from wanbench.harness.errors import SpecError
@@ -29,7 +30,7 @@ from wanbench.harness.results.evidence import Evidence
 from wanbench.harness.results.verify import ACCURACY_BAND
 from wanbench.harness.show.data_set import data_set
 from wanbench.harness.show.figures.bars import scalability_bars
-from wanbench.harness.show.figures.caption import caption, network_kind, subject
+from wanbench.harness.show.figures.caption import caption, on_network, subject
 from wanbench.harness.show.figures.learning import learning
 from wanbench.harness.show.figures.names import human
 from wanbench.harness.show.figures.network import MOST_SITES, network_matrix
@@ -157,7 +158,7 @@ def _trade_off(run: _Run, progress: str | None) -> list[Drawing]:
     marks += "; dashed: not dominated" if any(len(pareto_front(drawn_points(n))) > 1 for n in found) else ""
     pivot = whole(run.lines)
     about = caption(pivot, run.name, marks, progress, whiskers=False)
-    learned, what = _data_sets(run.lines), _subject(pivot)
+    learned, what = _data_sets(run.lines), on_network(pivot)
     return [Drawing("pareto", "Speed and accuracy", lambda width: pareto(found, learned, what, about, width))]
 
 
@@ -173,7 +174,7 @@ def _learning(run: _Run, evidence: Evidence) -> list[Drawing]:
         return []
     pivot = run.cells_of(chosen)
     about = caption(pivot, run.name, "bands: minimum and maximum", whiskers=False)
-    learned, what = _data_sets(pivot.lines.values()), _subject(pivot)
+    learned, what = _data_sets(pivot.lines.values()), on_network(pivot)
     return [Drawing("learning", f"Learning {learned}", lambda width: learning(curves, learned, what, about, width))]
 
 
@@ -185,7 +186,7 @@ def _timeline(run: _Run, evidence: Evidence) -> list[Drawing]:
         return []
     pivot, heading = run.cells_of(picked), "A worker's steps and messages in flight"
     about = caption(pivot, run.name, MARKS, whiskers=False)
-    above = ", ".join(filter(None, [_subject(pivot), _delays(picked[0], evidence)]))
+    above = ", ".join(filter(None, [on_network(pivot), _delays(picked[0], evidence)]))
     return [Drawing("timeline", heading, lambda width: timeline(traces, above, about, width))]
 
 
@@ -201,7 +202,7 @@ def _pace(run: _Run, evidence: Evidence) -> list[Drawing]:
         return []
     pivot, heading = run.cells_of(picked), "Step time against time"
     about = caption(pivot, run.name, f"{PACE_MARKS}; {picked[0]['timeline']}", whiskers=False)
-    above = _subject(pivot)
+    above = on_network(pivot)
     return [Drawing("pace", heading, lambda width: pace(paces, above, about, width))]
 
 
@@ -234,7 +235,7 @@ def _matrix_of(profile: str, run: _Run, evidence: Evidence) -> list[Drawing]:
     if not 2 <= len({path[end] for path in paths for end in ("src", "dst")}) <= MOST_SITES:
         return []
     row = mine[0]
-    delays, kind = _delays(row, evidence), network_kind([row])
+    delays, kind = _delays(row, evidence), provenance([row["testbed"]])
     testbed = kind if kind == "simulated" else f"emulated by {row['emulator']} (testbed {row['testbed']})"
     about = f"{run.name}: profile {profile}, longest round trip {row['rtt_max_ms']:.4g} ms; {testbed}"
     if row["payload_scale"] != 1:
@@ -242,10 +243,6 @@ def _matrix_of(profile: str, run: _Run, evidence: Evidence) -> list[Drawing]:
     what = f"{kind} network, {delays or profile}"
     name = f"network-{_safe(profile)}"
     return [Drawing(name, f"The network {profile}", lambda width: network_matrix(paths, what, about, width))]
-
-
-def _subject(pivot: Pivot) -> str:
-    return f"{subject(pivot)}; {network_kind(list(pivot.lines.values()))} network"
 
 
 def _delays(row: Row, evidence: Evidence) -> str:

@@ -123,7 +123,7 @@ class Panels(Sheet):
         left_in: float = _LEFT_IN,
         right_in: float = _RIGHT_IN,
     ) -> None:
-        self._count, self._across, self._panel_in, self._own_y = count, across, panel_in, own_y
+        self._count, self.across, self._panel_in, self._own_y = count, across, panel_in, own_y
         self._title_in = title_in
         self._gap_in = gap_in if gap_in is not None else _OWN_Y_GAP_IN if own_y else _GAP_IN
         self._pitch_in = panel_in + title_in + between_in
@@ -133,14 +133,14 @@ class Panels(Sheet):
     @property
     def panel_width_in(self) -> float:
         """Width of the axes of a panel."""
-        return (self.axes_in[0] + self._gap_in) / self._across - self._gap_in
+        return (self.axes_in[0] + self._gap_in) / self.across - self._gap_in
 
     def panel(self, index: int, title: str = "") -> Axes:
         """Number `index`, in reading order."""
         width = self.panel_width_in / self.width_in
         pitch = width + self._gap_in / self.width_in
-        left = self.left + (index % self._across) * pitch
-        top = self.top - (index // self._across) * self._pitch_in / self.height_in
+        left = self.left + (index % self.across) * pitch
+        top = self.top - (index // self.across) * self._pitch_in / self.height_in
         bottom = top - (self._panel_in + self._title_in) / self.height_in
         axes = self.figure.add_axes((left, bottom, width, self._panel_in / self.height_in))
         if title:
@@ -150,7 +150,7 @@ class Panels(Sheet):
     def label(self, index: int, x: str, y: str = "", **look: Any) -> None:
         """Label the axes of number `index`; labels shared with the axes beside and below are written once."""
         axes = self.figure.axes[index]
-        first, last = index % self._across == 0, index + self._across >= self._count
+        first, last = index % self.across == 0, index + self.across >= self._count
         axes.tick_params(labelleft=first or self._own_y, labelbottom=last)
         if first and y:
             axes.set_ylabel(y, **look)

@@ -16,8 +16,8 @@ from wanbench.harness.show.figures import bar_rows
 from wanbench.harness.show.figures.caption import caption, titled
 from wanbench.harness.show.figures.finding import waiting
 from wanbench.harness.show.figures.hover import note
-from wanbench.harness.show.figures.layout import Panels, entries_beside
-from wanbench.harness.show.figures.style import COLUMN_IN, INK, PAGE_IN, wanbench_style
+from wanbench.harness.show.figures.layout import entries_beside
+from wanbench.harness.show.figures.style import INK, PAGE_IN, wanbench_style
 
 Parts = tuple[tuple[str, str, str, str], ...]
 # (column, label, colour, hatch): light, dark and middle grey without colour.
@@ -46,19 +46,10 @@ def step_time(pivot: Pivot, run_name: str, width_in: float = PAGE_IN, progress: 
     valid = [line for line in pivot.lines.values() if line["status"] == "ok"]
     parts = _WHOLE if all(math.isnan(line["compute_s"]) for line in valid) else PARTS
     panels = bar_rows.panels(pivot)
-    across = min(len(panels), 3 if width_in > COLUMN_IN else 1)
-    sheet = Panels(
-        width_in,
-        titled(pivot, waiting(pivot)),
-        caption(pivot, run_name, _MARKS[parts], progress, whiskers=False),
-        {label: filled(colour, hatch) for name, label, colour, hatch in parts if _seen(valid, name)}
-        | entries_beside(pivot, "|"),
-        count=len(panels),
-        across=across,
-        panel_in=bar_rows.BAR_IN * max(len(bars) for _, bars in panels) + 0.06,
-        title_in=0.19 if panels[0][0] else 0.04,
-        left_in=bar_rows.names_in(pivot),
-    )
+    entries = {label: filled(colour, hatch) for name, label, colour, hatch in parts if _seen(valid, name)}
+    about = caption(pivot, run_name, _MARKS[parts], progress, whiskers=False)
+    entries |= entries_beside(pivot, "|")
+    sheet = bar_rows.sheet(pivot, width_in, titled(pivot, waiting(pivot)), about, entries)
     found = [_end(pivot, key) for _, bars in panels for _, key in bars]
     limit_s = bar_rows.limit(found, sheet.panel_width_in)
     for index, (title, bars) in enumerate(panels):

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from wanbench.harness.analysis.best import NetworkStandings, Standing
-from wanbench.harness.analysis.summary import axis_value
+from wanbench.harness.analysis.summary import axis_value, provenance
 from wanbench.harness.results.verify import ACCURACY_BAND, Objection, problems_text
 from wanbench.harness.show.data_set import data_set
 from wanbench.harness.show.grid import sent, some
@@ -81,9 +81,8 @@ def headline_of(found: Sequence[NetworkStandings]) -> str:
     kind = "fastest"
     if _inaccurate(found):
         kind = f"the fastest within {100 * ACCURACY_BAND:g} points of ssgd's accuracy"
-    simulated = {network.simulated for network in found if network.best is not None}
-    provenance = "emulated and simulated" if len(simulated) > 1 else "simulated" if True in simulated else "emulated"
-    return f"{first} is {kind} {where} ({provenance})."
+    testbeds = {testbed for network in found if network.best is not None for testbed in network.testbeds}
+    return f"{first} is {kind} {where} ({provenance(testbeds)})."
 
 
 def best_of(network: NetworkStandings) -> Best:

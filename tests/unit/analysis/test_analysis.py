@@ -8,7 +8,16 @@ import random
 import pytest
 import synthetic_rows
 
-from wanbench.harness.analysis.summary import AnalysisError, axes_of, cells, frame, law_curve, pivots, records
+from wanbench.harness.analysis.summary import (
+    AnalysisError,
+    axes_of,
+    cells,
+    frame,
+    law_curve,
+    pivots,
+    provenance,
+    records,
+)
 
 
 def only(rows, **wanted):
@@ -122,3 +131,9 @@ def test_a_run_with_only_one_worker_has_nothing_to_compare():
 def test_an_empty_run_has_nothing_to_compare():
     with pytest.raises(AnalysisError):
         pivots(frame([]))
+
+
+def test_results_of_the_virtual_testbed_are_simulated_and_others_are_emulated():
+    assert provenance(["virtual", "virtual"]) == "simulated"
+    assert provenance(["netns", "docker"]) == "emulated"
+    assert provenance(["virtual", "netns"]) == "emulated and simulated"

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from wanbench_docs import costs, curves
 
+from wanbench.harness.analysis.summary import provenance
 from wanbench.harness.api import Run
 from wanbench.harness.plan.law import PredictInputs, all_reduce_time
 from wanbench.workloads.algorithms import registry
@@ -129,3 +130,11 @@ def test_every_recorded_algorithm_has_a_curve():
         row["kind"] for path in curves.RECORDED.glob("*/rows.jsonl") for row in Run.open(str(path.parent)).rows()
     }
     assert recorded - {"local"} == set(curves.RUNS)
+
+
+def test_the_conditions_under_a_recorded_curve_are_those_of_its_rows():
+    for recorded in set(curves.RUNS.values()):
+        rows = [row for row in Run.open(str(curves.RECORDED / recorded.run)).rows() if row["workers"] > 1]
+        assert recorded.conditions.startswith(provenance(row["testbed"] for row in rows).capitalize())
+        (scale,) = {row["payload_scale"] for row in rows}
+        assert (f"messages and rates x {scale:g}" in recorded.conditions) == (scale != 1)

@@ -45,6 +45,14 @@ def test_a_check_names_its_payload_scale(spec):
     assert "`check`" in message
 
 
+def test_a_requirement_without_a_cell_is_refused_before_anything_is_measured(spec):
+    spec.write_text(SPEC + REQUIRE.format(min=0.5).replace("ssgd", "dts"))
+    said = refused("check", "t.toml")
+    assert said.startswith("wanbench: t.toml: gate.require.0.where: ")
+    assert "'dts'" in said
+    assert not spec.with_name("results").exists()
+
+
 def test_an_unknown_key_of_the_gate_is_answered_with_a_similar_one(spec):
     spec.write_text(SPEC + "\n[gate]\nmax_slowdwn = 0.1\n")
     assert refused("check", "t.toml") == "wanbench: t.toml: gate.max_slowdwn: unknown key; did you mean 'max_slowdown'?"

@@ -83,7 +83,8 @@ def test_unknown_lateness_is_no_reason():
 def test_late_packets_of_short_pauses_are_a_reason_only_if_the_pauses_add_up():
     late = {"lateness_p99_ms": 9.0, "read_lag_p99_ms": 9.0}
     assert reasons(**late, overdue_pct=1.0) == []
-    assert len(reasons(**late, overdue_pct=1.1)) == 2
+    (reason,) = reasons(**late, overdue_pct=1.1)
+    assert "late by 9.0 ms and waited 9.0 ms" in reason
 
 
 def test_an_emulator_that_was_behind_for_long_is_a_reason_even_if_most_packets_were_in_time():
@@ -124,7 +125,7 @@ def test_all_reasons_are_listed():
         read_lag_p99_ms=9.0,
         drops={"refused": 1},
     )
-    assert len(found) == 5
+    assert len(found) == 4
     assert found[0] == "bad path"
 
 

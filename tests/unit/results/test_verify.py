@@ -13,6 +13,7 @@ from wanbench.harness.results.verify import (
     MAX_SPREAD_PCT,
     MIN_REPS,
     RULES,
+    not_applicable,
     objections,
     unmeasured,
 )
@@ -285,3 +286,11 @@ def test_a_run_whose_spec_cannot_be_read_is_refused_in_one_line(tmp_path, conten
     said = refused("verify", "smoke")
     assert said.startswith("wanbench: results/smoke/spec.resolved.json: cannot be read (")
     assert said.endswith("); run the same experiment again to write it")
+
+
+def test_a_rule_that_finds_a_problem_in_a_simulated_run_applies_to_it(rows):
+    for row in rows:
+        row.update(testbed="virtual", emulator=None, scalability=None)
+    broken = {rule for rule, _ in objected(rows)}
+    assert broken == {"network"}
+    assert {rule for rule in RULES if not_applicable(rule, rows)} == {"fidelity", "payload", "processor", "accuracy"}

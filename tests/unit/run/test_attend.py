@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import pytest
-
-from wanbench.harness.run.attend import _size, differences
+from wanbench.harness.run.attend import differences
 
 
 def row(reasons: list[str], measured: float | None = 100.0, rate: float | None = 5000.0) -> dict[str, object]:
@@ -30,8 +28,3 @@ def test_all_else_is_one_warning_however_many_paths_it_concerns():
 
 def test_a_network_as_configured_is_not_mentioned():
     assert list(differences({"rows": [row([])], "shared_up": None}, "relay")) == []
-
-
-@pytest.mark.parametrize(("count", "shown"), [(0, "0 bytes"), (35, "35 bytes"), (3560, "3.6 kB"), (412_000, "0.4 MB")])
-def test_bytes_are_shown_in_a_unit_that_fits(count, shown):
-    assert _size(count) == shown

@@ -65,8 +65,8 @@ def test_a_host_with_everything_is_all_ok():
 
 
 NO_NETEM = (
-    "netem: this kernel has no netem (CONFIG_NET_SCH_NETEM): sudo modprobe sch_netem, which is in"
-    " linux-modules-extra-$(uname -r) on Ubuntu, kernel-modules-extra on Fedora; or use --emulator relay"
+    "netem: this kernel has no netem (CONFIG_NET_SCH_NETEM): sudo modprobe sch_netem, from "
+    "linux-modules-extra-$(uname -r) on Ubuntu, kernel-modules-extra on Fedora"
 )
 
 
@@ -80,6 +80,15 @@ def test_a_kernel_without_netem_and_without_modules_has_a_guest_that_has_it(monk
         "--emulator relay",
     )
     assert can_run(examine())
+
+
+def test_an_installed_package_is_not_advised_to_run_scripts_that_it_lacks(monkeypatch, tmp_path):
+    monkeypatch.setattr(doctor, "_SCRIPTS", tmp_path / "scripts")
+    monkeypatch.setattr(doctor, "_SYSTEMD", tmp_path / "systemd")
+    monkeypatch.setattr(choice, "why_no_netem", lambda testbed="netns": NO_NETEM)
+    monkeypatch.setattr(daemon, "why_not", lambda: NO_DAEMON)
+    monkeypatch.setattr(shutil, "which", lambda *_args, **_options: "/usr/bin/dockerd")
+    assert (finding("netem").fix, finding("Docker").fix) == (None, "sudo service docker start")
 
 
 @pytest.mark.parametrize(
@@ -189,7 +198,8 @@ def test_a_daemon_without_the_image_says_how_to_make_it(monkeypatch):
         "image",
         "missing",
         "--testbed docker has no image 'wanbench-worker'",
-        "make image  # without a registry: sudo make base-image-from-debian && make image BASE=wanbench-base",
+        "make image  # in a clone of the repository; "
+        "without a registry: sudo make base-image-from-debian && make image BASE=wanbench-base",
         "--testbed netns",
     )
     monkeypatch.setenv("WANBENCH_IMAGE", "mine:2")

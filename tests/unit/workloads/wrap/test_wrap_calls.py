@@ -1,4 +1,4 @@
-"""A wrong call of `wrap` is answered with the right one, in one line. Algorithms are found by name."""
+"""A wrong call of `wrap` is answered with the right one, in one line. Algorithms and compressors are found by name."""
 
 from __future__ import annotations
 
@@ -6,8 +6,11 @@ import pytest
 import torch
 import torch.distributed
 
-from wanbench import DTS, SSGD, wrap
-from wanbench.workloads.algorithms.base import AlgorithmError
+from wanbench import DTS, SSGD, TopK, wrap
+from wanbench.workloads.algorithms import registry
+from wanbench.workloads.algorithms.base import Algorithm, AlgorithmError
+from wanbench.workloads.comm.base import CommError
+from wanbench.workloads.wrap.flat import WrapError
 
 MODEL = torch.nn.Linear(2, 2)
 OPTIMIZER = torch.optim.SGD(MODEL.parameters(), lr=0.1)
@@ -84,3 +87,49 @@ def test_an_algorithm_is_found_by_name():
         assert wrap(MODEL, OPTIMIZER, "dts", delay=4, period=2).algorithm == DTS(delay=4, period=2)
     finally:
         torch.distributed.destroy_process_group()
+
+
+def test_without_a_process_group_the_message_explains_how_to_create_one():
+    model = torch.nn.Linear(2, 2)
+    with pytest.raises(CommError) as error:
+        wrap(model, torch.optim.SGD(model.parameters(), lr=0.1), SSGD())
+    assert str(error.value) == (
+        'no process group: call torch.distributed.init_process_group("gloo") first, and start the program with '
+        "torchrun or wanbench (one process alone: torchrun --nproc-per-node 1)"
+    )
+
+
+def test_a_model_in_distributed_data_parallel_is_refused():
+    inner = torch.nn.Linear(2, 2)
+    ddp = type("DistributedDataParallel", (torch.nn.Module,), {})()
+    ddp.module = inner
+    with pytest.raises(WrapError, match=r"^the model is in a DistributedDataParallel, which averages gradients"):
+        wrap(ddp, torch.optim.SGD(ddp.parameters(), lr=0.1), SSGD())
+
+
+def test_the_environment_selects_the_algorithm():
+    environment = {"WANBENCH_ALGORITHM": "dts", "WANBENCH_PARAMS": '{"delay": 4, "period": 2, "compression": "topk"}'}
+    assert registry.from_environment(environment) == DTS(4, 2, compression="topk")
+    assert registry.from_environment({"WANBENCH_ALGORITHM": "ssgd"}) == SSGD()
+    assert type(registry.from_environment({"WANBENCH_ALGORITHM": "local"})) is Algorithm
+
+
+@pytest.mark.parametrize(
+    ("environment", "message"),
+    [
+        ({}, 'no algorithm: name one, as in wrap(model, optimizer, "ssgd"), set WANBENCH_ALGORITHM=ssgd, or run under'),
+        ({"WANBENCH_ALGORITHM": "sgd"}, "WANBENCH_ALGORITHM=sgd: algorithm 'sgd' is unknown; did you mean"),
+        ({"WANBENCH_ALGORITHM": "dts", "WANBENCH_PARAMS": "4"}, "WANBENCH_PARAMS=4: expected a JSON object, such as {"),
+    ],
+)
+def test_an_environment_without_an_algorithm_is_reported_in_one_line(environment, message):
+    with pytest.raises(AlgorithmError) as error:
+        registry.from_environment(environment)
+    assert str(error.value).startswith(message)
+    assert "\n" not in str(error.value)
+
+
+def test_a_compressor_is_found_by_name():
+    assert DTS(4, 2, compression=TopK(0.1)).label == "dts-d4-p2-topk-r0.1"
+    table = {"kind": "topk", "ratio": 0.1}
+    assert DTS(4, 2, compression=TopK(0.1)).compressor == DTS(4, 2, compression=table).compressor
