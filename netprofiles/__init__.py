@@ -9,7 +9,7 @@ Layout
     placement.py   place(): the site of each rank
     values.py      the values that a file gives for one path
     toml_file.py   strict TOML
-    csv_file.py    plain CSV
+    csv_file.py    plain CSV: a line per path or site
     library.py     load() by name or path, catalog_names()
     describe.py    a profile as rows, and as a page of text
     catalog/       the built-in profiles: data, with a source for every value

@@ -1,31 +1,42 @@
-"""Paths as plain CSV: `src,dst,rtt_ms,rate_mbps,...`, one line per path.
+"""Paths and sites as plain CSV: `src,dst,rtt_ms,rate_mbps,...`, one line per path or site.
 
 Columns: src, dst, then rtt_ms (half of it each way) or one_way_ms, and optionally jitter_ms (one way,
 standard deviation), loss_pct (per packet), rate_mbps and buffer (a size such as 256KiB). An empty cell
 is an absent value. A path given in one direction applies to both.
+
+A line without dst is the site src: up_mbps, down_mbps and local_rtt_ms are its own; the columns of a path are empty.
 """
 
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path as File
+from typing import Any
 
 from wanbench.netprofiles.errors import ProfileError, UnitError, did_you_mean
 from wanbench.netprofiles.impairments.base import Impairment
 from wanbench.netprofiles.impairments.delay import ONE_WAY, RTT
 from wanbench.netprofiles.path import PATH_VALUES, STATED, Pair, Path, Provenance, Site, both_ways
 from wanbench.netprofiles.profile import Profile
-from wanbench.netprofiles.units import Quantity
+from wanbench.netprofiles.units import Delay, Quantity, Rate
 from wanbench.netprofiles.values import PathValues, add_path, read_text, values_of
 
-COLUMNS = ("src", "dst", *(each.column for each in (RTT, ONE_WAY, *STATED[1:])))
+# Values of a site, which are read like those of a path.
+_SITE = (
+    Impairment("up", Rate, "site up"),
+    Impairment("down", Rate, "site down"),
+    Impairment("local_rtt", Delay, "local RTT"),
+)
+_OF_PATHS = tuple(each.column for each in (RTT, ONE_WAY, *STATED[1:]))
+_OF_SITES = tuple(each.column for each in _SITE)
+COLUMNS = ("src", "dst", *_OF_PATHS, *_OF_SITES)
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One line of the file. `where` names it in error messages."""
+    """One line of the file. `where` names it in error messages. Without `dst`, `values` are those of a site."""
 
     where: str
     src: str
@@ -34,22 +45,29 @@ class Row:
 
 
 def load_csv(file: File) -> Profile:
-    """Load a profile of the sites that the file names, in order of appearance, with unlimited up and down rates.
+    """Load a profile of the sites that the file names, in order of appearance.
 
     Raises:
         ProfileError: names the file, the line and the column.
     """
     paths: dict[Pair, Path] = {}
-    sites: dict[str, None] = {}
-    provenance = dict.fromkeys(PATH_VALUES, Provenance("given", file.name))
+    sites: dict[str, Site | None] = {}
+    given = Provenance("given", file.name)
     for row in read_rows(file):
-        sites.update({row.src: None, row.dst: None})
-        add_path(paths, row.where, row.values, (row.src, row.dst), provenance)
+        sites.setdefault(row.src, None)
+        if row.dst:
+            sites.setdefault(row.dst, None)
+            add_path(paths, row.where, row.values, (row.src, row.dst), dict.fromkeys(PATH_VALUES, given))
+        elif sites[row.src] is None:
+            values: Mapping[str, Any] = row.values
+            sites[row.src] = Site(row.src, **values, provenance=dict.fromkeys(values, given))
+        else:
+            raise ProfileError(f"{row.where}: site {row.src!r} is given twice; expected once")
     try:
         return Profile(
             name=file.stem,
             description=f"Paths of {file.name}.",
-            sites=tuple(Site(name) for name in sites),
+            sites=tuple(site or Site(name) for name, site in sites.items()),
             paths=both_ways(paths),
         )
     except ProfileError as error:
@@ -89,14 +107,24 @@ def _check_header(where: str, header: list[str]) -> None:
 
 
 def _row(where: str, cells: dict[str, str]) -> Row:
-    for name in ("src", "dst"):
-        if not cells[name]:
-            raise ProfileError(f"{where}, {name}: empty; expected the name of a site")
+    if not cells["src"]:
+        raise ProfileError(f"{where}, src: empty; expected the name of a site")
+    kind, own, others = ("path", _OF_PATHS, _OF_SITES) if cells["dst"] else ("site", _OF_SITES, _OF_PATHS)
+    for name in others:
+        if cells.get(name):
+            which = "with a" if cells["dst"] else "without"
+            raise ProfileError(f"{where}, {name}: a line {which} dst is a {kind}; expected only {', '.join(own)}")
+
+    def read(impairment: Impairment) -> Quantity | None:
+        return _quantity(where, impairment, cells.get(impairment.column, ""))
+
+    if not cells["dst"]:
+        found = {each.key: read(each) for each in _SITE}
+        return Row(where, cells["src"], "", {key: value for key, value in found.items() if value is not None})
     delay = RTT.column if RTT.column in cells else ONE_WAY.column
     if not cells[delay]:
         raise ProfileError(f"{where}, {delay}: empty; expected a number of ms, such as 80")
-    values = values_of(lambda impairment: _quantity(where, impairment, cells.get(impairment.column, "")))
-    return Row(where, cells["src"], cells["dst"], values)
+    return Row(where, cells["src"], cells["dst"], values_of(read))
 
 
 def _quantity(where: str, impairment: Impairment, cell: str) -> Quantity | None:

@@ -216,6 +216,8 @@ class _Reader:
         top = _Table(f"{self.file}: top level", self.data)
         fallback, origins = self.values(defaults), self.origins(defaults)
         for row in read_rows(self.file.parent / top.required("paths_file")):
+            if not row.dst:
+                raise ProfileError(f"{row.where}, dst: empty; a paths_file has paths only, sites belong in [[sites]]")
             src = _known(f"{row.where}, src", row.src, names)
             dst = _known(f"{row.where}, dst", row.dst, names)
             add_path(paths, row.where, {**fallback, **row.values}, (src, dst), origins)

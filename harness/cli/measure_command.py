@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable
 from datetime import date
+from itertools import combinations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,38 +13,58 @@ import click
 from wanbench.harness.errors import HostError, SpecError
 
 if TYPE_CHECKING:
-    from wanbench.harness.measure import Reading
+    from wanbench.harness.measure.readings import Reading
+    from wanbench.netprofiles import Rate
 
-_FORM = "expected SRC,DST=FILE or SRC,DST@HOST"
+_FORM = "expected SRC,DST=FILE, SRC,DST@HOST or SRC=FILE"
+
+Pair = tuple[str, str]
 
 
 @click.command("measure", short_help="Make a profile from ping and iperf3 output, or from live hosts.")
-@click.argument("sources", nargs=-1, required=True, metavar="SRC,DST=FILE|SRC,DST@HOST...")
+@click.argument("sources", nargs=-1, required=True, metavar="SRC,DST=FILE|SRC,DST@HOST|SRC=FILE...")
 @click.option("-o", "--output", type=click.Path(dir_okay=False, path_type=Path), required=True, help="File to write.")
-@click.option("--rate", is_flag=True, help="Also measure the rate to live hosts, which must run `iperf3 -s`.")
-def command(sources: tuple[str, ...], output: Path, rate: bool) -> None:
+@click.option("--rate", is_flag=True, help="Also measure the rates to live hosts, which must run `iperf3 -s`.")
+@click.option(
+    "--parallel",
+    type=click.IntRange(1, 128),
+    default=8,
+    show_default=True,
+    metavar="N",
+    help="Flows to each host with --rate. On a long path the window limits the rate of one flow.",
+)
+@click.option(
+    "--site",
+    "sites",
+    multiple=True,
+    metavar="SITE=up:RATE,down:RATE",
+    help="State a rate that all paths of a site share, e.g. onprem=up:400Mbit. Repeatable.",
+)
+def command(sources: tuple[str, ...], output: Path, rate: bool, parallel: int, sites: tuple[str, ...]) -> None:
     """Write a profile from measurements between sites, each value with its source.
 
     SRC,DST=FILE reads the output of `ping` or the JSON of `iperf3 -J`, measured from a machine at SRC to one at DST.
     Several files may describe the same pair. SRC,DST@HOST pings HOST, which is at DST, from this machine, which is at
-    SRC.
+    SRC. --rate measures the rates to and from each HOST alone, and then all at once. If their sum is more than 10 %
+    lower at once, the paths share a link: the sum is the `up` or `down` of SRC.
+
+    SRC=FILE reads the output of one of several iperf3 that ran at once from SRC. Each was also measured alone.
 
     \b
-    Example:  wanbench measure home,london=ping.txt home,london=iperf3.json home,tokyo@203.0.113.7 -o mine.toml
+    Example:  wanbench measure home,london=ping.txt home,london=iperf3.json --site home=up:400Mbit -o mine.toml
+              wanbench measure home,a@198.51.100.4 home,b@203.0.113.7 a,b=ping.txt --rate -o mine.toml
               wanbench show profile mine.toml
     """
-    from wanbench.harness.measure import profile_toml
+    from wanbench.harness.measure.profile import profile_toml
     from wanbench.netprofiles import ProfileError, load
 
     if output.suffix != ".toml":
         raise SpecError(f"{output}: expected a name that ends in .toml")
     if output.exists():
         raise SpecError(f"{output}: already exists; choose another name")
-    readings: dict[tuple[str, str], list[Reading]] = {}
-    for source in sources:
-        pair, found = _readings(source, rate)
-        readings.setdefault(pair, []).extend(found)
-    text = profile_toml(output.stem, readings)
+    stated = _stated(sites)
+    paths, at_once = _measured(sources, parallel if rate else 0, stated)
+    text = profile_toml(output.stem, paths, at_once, stated)
     try:
         output.write_text(text, encoding="utf-8")
     except OSError as error:
@@ -55,17 +77,70 @@ def command(sources: tuple[str, ...], output: Path, rate: bool) -> None:
     click.echo(output)
 
 
-def _readings(source: str, rate: bool) -> tuple[tuple[str, str], list[Reading]]:
-    from wanbench.harness.measure import read, run_tools
+def _stated(texts: Iterable[str]) -> dict[str, dict[str, Rate]]:
+    from wanbench.netprofiles import Rate, UnitError
 
-    at = min((source.find(mark) for mark in "=@" if mark in source), default=-1)
-    src, comma, dst = source[:at].partition(",")
-    if at < 0 or not comma or not src.strip() or not dst.strip() or not source[at + 1 :]:
-        raise SpecError(f"{source}: {_FORM}, e.g. home,london=ping.txt")
-    pair, where = (src.strip(), dst.strip()), source[at + 1 :]
-    if source[at] == "@":
-        return pair, [read(text, f"to {where}", date.today()) for text in run_tools(where, rate=rate)]
-    file = Path(where)
+    rates: dict[str, dict[str, Rate]] = {}
+    for text in texts:
+        site, _, values = text.partition("=")
+        for value in values.split(","):
+            key, colon, rate = value.partition(":")
+            if not site or not colon or key not in {"up", "down"}:
+                raise SpecError(f"--site {text}: expected SITE=up:RATE, SITE=down:RATE or both, e.g. onprem=up:400Mbit")
+            try:
+                rates.setdefault(site, {})[key] = Rate.parse(rate)
+            except UnitError as error:
+                raise SpecError(f"--site {text}: {error}") from None
+    return rates
+
+
+def _measured(
+    sources: tuple[str, ...], flows: int, stated: Iterable[str]
+) -> tuple[dict[Pair, list[Reading]], dict[str, list[Reading]]]:
+    """The readings of each path, and those of each site at once.
+
+    Args:
+        flows: to each host; 0 measures no rate.
+        stated: sites that must have a path.
+    """
+    paths: dict[Pair, list[Reading]] = {}
+    at_once: dict[str, list[Reading]] = {}
+    hosts: dict[str, dict[Pair, str]] = {}
+    for source in sources:
+        at = min((source.find(mark) for mark in "=@" if mark in source), default=-1)
+        src, comma, dst = (part.strip() for part in source[:at].partition(","))
+        where = source[at + 1 :]
+        if at < 0 or not src or not where or bool(comma) != bool(dst) or (source[at] == "@" and not dst):
+            raise SpecError(f"{source}: {_FORM}, e.g. home,london=ping.txt")
+        found = paths.setdefault((src, dst), []) if dst else at_once.setdefault(src, [])
+        if source[at] == "@":
+            hosts.setdefault(src, {})[src, dst] = where
+        else:
+            found.append(_read(where) if dst else _rate_of(_read(where), source))
+    _check_complete(paths, [*at_once, *stated])
+    for src, targets in hosts.items():
+        for pair, host in targets.items():
+            paths[pair] += _path(host, flows)
+        if flows and len(targets) > 1:
+            at_once.setdefault(src, []).extend(_rates(list(targets.values()), flows))
+    return paths, at_once
+
+
+def _check_complete(pairs: Collection[Pair], named: Iterable[str]) -> None:
+    sites = dict.fromkeys(site for pair in pairs for site in pair)
+    for site in named:
+        if site not in sites:
+            raise SpecError(f"{site}: no path of this site is measured; sites: {', '.join(sites)}")
+    for one, other in combinations(sites, 2):
+        if (one, other) not in pairs and (other, one) not in pairs:
+            add = f"add {one},{other}=FILE or {other},{one}=FILE, with output of ping"
+            raise SpecError(f"{one},{other}: no path between these sites; {add}")
+
+
+def _read(name: str) -> Reading:
+    from wanbench.harness.measure.readings import read
+
+    file = Path(name)
     try:
         text = file.read_text(encoding="utf-8")
         day = date.fromtimestamp(file.stat().st_mtime)
@@ -73,4 +148,32 @@ def _readings(source: str, rate: bool) -> tuple[tuple[str, str], list[Reading]]:
         raise SpecError(f"{file}: cannot be read: {error.strerror}") from None
     except UnicodeDecodeError:
         raise SpecError(f"{file}: not a text file; expected UTF-8") from None
-    return pair, [read(text, file.name, day)]
+    return read(text, file.name, day)
+
+
+def _rate_of(reading: Reading, source: str) -> Reading:
+    if reading.rate_mbps is None:
+        raise SpecError(f"{source}: output of ping; SRC=FILE reads the JSON of iperf3, a path is SRC,DST=FILE")
+    return reading
+
+
+def _path(host: str, flows: int) -> list[Reading]:
+    from wanbench.harness.measure.hosts import ping
+    from wanbench.harness.measure.readings import read
+
+    click.echo(f"wanbench: ping {host}", err=True)
+    found = [read(ping(host), f"to {host}", date.today())]
+    return found + (_rates([host], flows) if flows else [])
+
+
+def _rates(hosts: list[str], flows: int) -> list[Reading]:
+    """The rates to and from all hosts at once."""
+    from wanbench.harness.measure.hosts import iperf3
+    from wanbench.harness.measure.readings import read
+
+    click.echo(f"wanbench: iperf3 {', '.join(hosts)}", err=True)
+    return [
+        read(text, f"to {host}", date.today())
+        for back in (False, True)
+        for host, text in zip(hosts, iperf3(hosts, flows, back=back), strict=True)
+    ]

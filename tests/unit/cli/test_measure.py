@@ -3,12 +3,13 @@
 import json
 import os
 from datetime import UTC, date, datetime
+from pathlib import Path
 
 import pytest
 from command_line import as_it_was, refused, wanbench  # noqa: F401
 
-from wanbench.harness.measure import read
-from wanbench.netprofiles import load
+from wanbench.harness.measure.readings import read
+from wanbench.netprofiles import Provenance, load
 
 DAY = date(2026, 11, 21)
 TIMES = (84.9, 85.0, 85.1, 85.2, 85.0, 84.8, 85.3, 85.0, 85.1, 84.9, 120.0)
@@ -19,15 +20,46 @@ PING = (
     "12 packets transmitted, 11 received, 8.33333% packet loss, time 2405ms\n"
     "rtt min/avg/max/mdev = 84.800/88.209/120.000/10.05 ms\n"
 )
-IPERF = json.dumps(
-    {
-        "start": {"connected": [{}]},
-        "end": {
-            "sum_sent": {"bits_per_second": 9.6e8, "seconds": 10.0},
-            "sum_received": {"bits_per_second": 9.4e8, "seconds": 10.04},
-        },
-    }
-)
+RECORDED = json.loads((Path(__file__).parent / "iperf3_shared_link.json").read_text())
+"""Output of iperf3 3.12 without its intervals: two hosts alone and at once, behind a proxy that sends 20 Mbit/s."""
+
+
+def iperf3(mbps, host="london", flows=1, begun_s=0, back=False):
+    return json.dumps(
+        {
+            "start": {
+                "connected": [{}] * flows,
+                "timestamp": {"timesecs": begun_s},
+                "connecting_to": {"host": host, "port": 5201},
+                "test_start": {"reverse": int(back)},
+            },
+            "end": {
+                "sum_sent": {"bits_per_second": 1e6 * mbps + 2e7, "seconds": 10.0},
+                "sum_received": {"bits_per_second": 1e6 * mbps, "seconds": 10.04},
+            },
+        }
+    )
+
+
+IPERF = iperf3(940)
+
+
+@pytest.fixture
+def measured(tmp_path):
+    """Write outputs of iperf3 by name, and pings as p; return what `measure` makes of home, london, tokyo and more."""
+
+    def profile(outputs, *more):
+        for name, text in {**outputs, "p": PING}.items():
+            (tmp_path / name).write_text(text)
+        result = wanbench("measure", *PINGS, *more, "-o", "mine.toml")
+        assert result.exit_code == 0, result.stderr
+        return load("mine.toml")
+
+    return profile
+
+
+PINGS = ("home,london=p", "home,tokyo=p", "london,tokyo=p")
+ALONE_AND_AT_ONCE = ("home,london=l", "home,tokyo=t", "home=l2", "home=t2")
 
 
 def test_one_late_answer_changes_neither_the_round_trip_nor_the_jitter():
@@ -66,13 +98,19 @@ def test_files_become_a_profile_that_names_its_sources(tmp_path):
 @pytest.mark.parametrize(
     ("source", "line"),
     [
-        ("london", "wanbench: london: expected SRC,DST=FILE or SRC,DST@HOST, e.g. home,london=ping.txt"),
-        ("a,b=", "wanbench: a,b=: expected SRC,DST=FILE or SRC,DST@HOST, e.g. home,london=ping.txt"),
+        ("london", "wanbench: london: expected SRC,DST=FILE, SRC,DST@HOST or SRC=FILE, e.g. home,london=ping.txt"),
+        ("a,b=", "wanbench: a,b=: expected SRC,DST=FILE, SRC,DST@HOST or SRC=FILE, e.g. home,london=ping.txt"),
+        ("a@b", "wanbench: a@b: expected SRC,DST=FILE, SRC,DST@HOST or SRC=FILE, e.g. home,london=ping.txt"),
+        ("a=p.txt", "wanbench: a=p.txt: output of ping; SRC=FILE reads the JSON of iperf3, a path is SRC,DST=FILE"),
         ("a,b=none.txt", "wanbench: none.txt: cannot be read: No such file or directory"),
         ("a,b=iperf.json", "wanbench: a,b: no round-trip time; add output of ping"),
         (
             "a,b=prose.txt",
             "wanbench: prose.txt: expected output of ping (with `time=... ms`) or JSON of iperf3, got neither",
+        ),
+        (
+            "a,b=iperf.json a,c=p.txt",
+            "wanbench: b,c: no path between these sites; add b,c=FILE or c,b=FILE, with output of ping",
         ),
         ("a,b=failed.json", "wanbench: failed.json: iperf3 failed: unable to connect to server"),
         (
@@ -83,10 +121,11 @@ def test_files_become_a_profile_that_names_its_sources(tmp_path):
 )
 def test_unusable_input_is_reported_in_one_line_and_nothing_is_written(tmp_path, source, line):
     (tmp_path / "iperf.json").write_text(IPERF)
+    (tmp_path / "p.txt").write_text(PING)
     (tmp_path / "prose.txt").write_text("it was fast")
     (tmp_path / "failed.json").write_text('{"error": "unable to connect to server"}')
     (tmp_path / "other.json").write_text('{"end": []}')
-    assert refused("measure", source, "-o", "mine.toml") == line
+    assert refused("measure", *source.split(), "-o", "mine.toml") == line
     assert not (tmp_path / "mine.toml").exists()
 
 
@@ -94,3 +133,174 @@ def test_an_existing_profile_is_not_changed(tmp_path):
     (tmp_path / "mine.toml").write_text("mine")
     line = refused("measure", "a,b=x", "-o", "mine.toml")
     assert line == "wanbench: mine.toml: already exists; choose another name"
+
+
+def test_a_stated_rate_of_a_site_is_given(measured):
+    profile = measured({}, "--site", "home=up:400Mbit", "--site", "tokyo=up:2Gbit", "--site", "home=down:1Gbit")
+    home = profile.site("home")
+    assert (home.up.mbit, home.down.mbit, profile.site("tokyo").up.mbit) == (400, 1000, 2000)
+    assert home.provenance["up"] == Provenance("given", "mine.toml")
+    assert profile.site("london").up is None
+
+
+@pytest.mark.parametrize(
+    ("site", "where", "what"),
+    [
+        ("home", "wanbench: --site home: expected ", "SITE=up:RATE"),
+        ("=up:1Mbit", "wanbench: --site =up:1Mbit: expected ", "SITE=up:RATE"),
+        ("home=sideways:1Mbit", "wanbench: --site home=sideways:1Mbit: expected ", "SITE=up:RATE"),
+        ("home=up:1MB", "wanbench: --site home=up:1MB: ", "'8Mbit'"),
+        ("mars=up:1Mbit", "wanbench: mars: ", "home, london"),
+    ],
+)
+def test_an_impossible_site_is_refused(tmp_path, site, where, what):
+    (tmp_path / "p").write_text(PING)
+    line = refused("measure", "home,london=p", "--site", site, "-o", "mine.toml")
+    assert line.startswith(where)
+    assert what in line
+
+
+def test_paths_that_are_slower_at_once_share_the_up_rate_of_their_site(measured):
+    profile = measured({name: json.dumps(output) for name, output in RECORDED.items()}, *ALONE_AND_AT_ONCE)
+    home = profile.site("home")
+    assert home.up.mbit == pytest.approx(20, rel=0.1)
+    assert profile.path("home", "tokyo").rate.mbit == pytest.approx(20, rel=0.1)
+    assert home.provenance["up"].kind == "measured"
+    assert "iperf3, 2 flows, 3 s, l2, " in home.provenance["up"].source
+    assert home.down is None
+
+
+def test_towards_the_site_they_share_its_down_rate(measured):
+    rates = {"l": 80, "t": 60, "l2": 50, "t2": 49}
+    hosts = {"l": "london", "t": "tokyo"}
+    outputs = {name: iperf3(rate, hosts[name[0]], back=True) for name, rate in rates.items()}
+    home = measured(outputs, *ALONE_AND_AT_ONCE).site("home")
+    assert (home.up, home.down.mbit) == (None, 99)
+
+
+def outputs_at_once(mbps, begun_s=0, flows=1):
+    return {
+        "l": iperf3(50),
+        "t": iperf3(50, "tokyo"),
+        "l2": iperf3(mbps / 2),
+        "t2": iperf3(mbps / 2, "tokyo", flows, begun_s),
+    }
+
+
+@pytest.mark.parametrize(("mbps", "up"), [(89, 89), (91, None), (102, None)])
+def test_a_link_is_shared_if_more_than_a_tenth_of_the_rate_is_missing(measured, mbps, up):
+    home = measured(outputs_at_once(mbps), *ALONE_AND_AT_ONCE).site("home")
+    assert (home.up and home.up.mbit) == up
+
+
+def test_a_profile_says_that_no_shared_link_was_seen(measured):
+    (note,) = measured(outputs_at_once(98), *ALONE_AND_AT_ONCE).notes
+    today = date.today()
+    assert note == (
+        "home, up: no shared link was seen; 2 paths reached 98 Mbit/s at once and 100 Mbit/s alone "
+        f"(iperf3, one flow, 10 s, l2, {today}; iperf3, one flow, 10 s, t2, {today})."
+    )
+
+
+def test_a_stated_rate_replaces_the_measured_one_which_becomes_a_note(measured):
+    profile = measured(outputs_at_once(50), *ALONE_AND_AT_ONCE, "--site", "home=up:60Mbit")
+    assert profile.site("home").up.mbit == 60
+    assert profile.notes[0].startswith("home, up: the rate is stated; 2 paths reached 50 Mbit/s at once ")
+
+
+@pytest.mark.parametrize(
+    ("outputs", "sources", "line"),
+    [
+        ({}, ("home=l2",), "wanbench: home, up: one host was measured at once; expected two or more"),
+        (
+            {"t2": iperf3(50, "oslo")},
+            ("home=l2", "home=t2"),
+            "wanbench: home, up: oslo:5201 was measured at once, but not alone; add a measurement alone",
+        ),
+        (
+            outputs_at_once(50, flows=8),
+            ("home=l2", "home=t2"),
+            "wanbench: home, up: 1 and 8 flows; expected the same `iperf3 -P` alone and at once",
+        ),
+        (
+            outputs_at_once(50, begun_s=60),
+            ("home=l2", "home=t2"),
+            "wanbench: home, up: the measurements at once began 60 s apart; expected 2 s at most",
+        ),
+        ({}, ("oslo=l2", "oslo=t2"), "wanbench: oslo: no path of this site is measured; sites: home, london, tokyo"),
+    ],
+)
+def test_rates_that_do_not_show_a_shared_link_are_refused(tmp_path, outputs, sources, line):
+    for name, text in {"p": PING, **outputs_at_once(50), **outputs}.items():
+        (tmp_path / name).write_text(text)
+    assert refused("measure", *PINGS, "home,london=l", "home,tokyo=t", *sources, "-o", "mine.toml") == line
+
+
+def test_rates_in_both_directions_are_two_paths(measured):
+    outputs = {"there": iperf3(10), "back": iperf3(100, back=True)}
+    profile = measured(outputs, "home,london=there", "home,london=back")
+    assert profile.path("home", "london").rate.mbit == 10
+    assert profile.path("london", "home").rate.mbit == 100
+    assert profile.rtt("home", "london").ms == 85
+    assert profile.path("london", "home").provenance["rate"].source.startswith("iperf3 -R, one flow, ")
+
+
+PING_COMMAND = "#!/bin/sh\ncat p\n"
+# The first time for a host and a direction it answers as alone.
+IPERF3_COMMAND = """#!/bin/sh
+echo "$*" >>calls
+case "$*" in *" -R"*) back=-back;; esac
+mv "$2$back-alone" "$2$back-now" 2>/dev/null || cp "$2$back-at-once" "$2$back-now"
+cat "$2$back-now"
+"""
+
+
+@pytest.fixture
+def hosts(tmp_path, monkeypatch):
+    """Replace ping and iperf3 by programs that know the hosts x and y, 40 Mbit/s up and 90 down, each alone."""
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    (tmp_path / "p").write_text(PING)
+    for name, text in (("ping", PING_COMMAND), ("iperf3", IPERF3_COMMAND)):
+        (tmp_path / name).write_text(text)
+        (tmp_path / name).chmod(0o755)
+    for host in "xy":
+        for way, back, alone, at_once in (("", False, 40, 20), ("-back", True, 90, 89)):
+            (tmp_path / f"{host}{way}-alone").write_text(iperf3(alone, host, back=back))
+            (tmp_path / f"{host}{way}-at-once").write_text(iperf3(at_once, host, back=back))
+
+
+LIVE = ("home,london@x", "home,tokyo@y", "london,tokyo=p")
+
+
+def test_live_hosts_are_measured_alone_and_at_once(hosts, tmp_path):
+    result = wanbench("measure", *LIVE, "--rate", "--parallel", "4", "-o", "mine.toml")
+    assert (result.exit_code, result.stdout) == (0, "mine.toml\n")
+    assert result.stderr.splitlines() == [
+        "wanbench: ping x",
+        "wanbench: iperf3 x",
+        "wanbench: ping y",
+        "wanbench: iperf3 y",
+        "wanbench: iperf3 x, y",
+    ]
+    calls = (tmp_path / "calls").read_text().splitlines()
+    assert len(calls) == 8
+    assert all("-P 4" in call for call in calls)
+    profile = load("mine.toml")
+    assert [site.name for site in profile.sites] == ["home", "london", "tokyo"]
+    home = profile.site("home")
+    assert (home.up.mbit, home.down) == (40, None)
+    assert profile.notes[0].startswith("home, down: no shared link was seen; 2 paths reached 178 Mbit/s at once ")
+    assert profile.path("tokyo", "home").rate.mbit == 90
+
+
+def test_without_rate_hosts_are_only_pinged(hosts, tmp_path):
+    assert wanbench("measure", *LIVE, "-o", "mine.toml").exit_code == 0
+    assert load("mine.toml").path("home", "london").rate is None
+    assert not (tmp_path / "calls").exists()
+
+
+def test_a_busy_server_is_asked_again(hosts, tmp_path, monkeypatch):
+    monkeypatch.setattr("wanbench.harness.measure.hosts._PAUSE_S", 0.0)
+    (tmp_path / "x-alone").write_text('{"error": "error - the server is busy running a test. try again later"}')
+    assert wanbench("measure", "home,london@x", "--rate", "-o", "mine.toml").exit_code == 0
+    assert load("mine.toml").path("home", "london").rate.mbit == 20

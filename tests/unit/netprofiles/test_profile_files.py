@@ -287,6 +287,54 @@ def test_a_csv_profile_has_the_sites_it_names(csv):
     assert set(other.provenance) == {"rtt"}
 
 
+def test_a_network_with_shared_rates_is_the_same_in_csv_and_in_toml(csv, tmp_path):
+    from_csv = csv(
+        "src,dst,rtt_ms,rate_mbps,up_mbps,down_mbps,local_rtt_ms",
+        "a,,,,100,200.5,0.1",
+        "a,b,80,50,,,",
+        "b,,,,1000,,",
+    )
+    (tmp_path / "net.toml").write_text("""
+schema = 1
+name = "net"
+description = "Paths of net.csv."
+sources = { csv = "net.csv" }
+path_defaults = { rtt_standing = "given", rtt_source = "csv", rate_standing = "given", rate_source = "csv" }
+paths = [{ src = "a", dst = "b", rtt = "80ms", rate = "50Mbit" }]
+
+[site_defaults]
+up_standing = "given"
+up_source = "csv"
+down_standing = "given"
+down_source = "csv"
+local_rtt_standing = "given"
+local_rtt_source = "csv"
+
+[[sites]]
+name = "a"
+up = "100Mbit"
+down = "200.5Mbit"
+local_rtt = "0.1ms"
+
+[[sites]]
+name = "b"
+up = "1Gbit"
+""")
+    assert from_csv == load("net.toml")
+
+
+def test_a_site_without_a_path_is_a_network_of_one(csv):
+    assert csv("src,dst,rtt_ms,up_mbps", "a,,,5").max_rtt() == Delay(0)
+
+
+def test_sites_in_a_file_of_paths_are_refused(toml, tmp_path):
+    inline = TOML[TOML.index("[[paths]]") :]
+    (tmp_path / "paths.csv").write_text("src,dst,rtt_ms,up_mbps\noregon,,,1\n")
+    assert refusal(toml, (inline, ""), ("[sources]", 'paths_file = "paths.csv"\n\n[sources]')) == (
+        "paths.csv, line 2, dst: empty; a paths_file has paths only, sites belong in [[sites]]"
+    )
+
+
 def test_the_directions_of_a_path_in_csv_can_differ(csv):
     profile = csv("src,dst,one_way_ms,rate_mbps", "a,b,40,100", "b,a,60,10")
     assert profile.path("a", "b").delay == Delay.parse("40ms")
@@ -294,7 +342,9 @@ def test_the_directions_of_a_path_in_csv_can_differ(csv):
     assert math.isclose(profile.rtt("a", "b").ms, 100)
 
 
-_COLUMNS = "expected src, dst, rtt_ms, one_way_ms, jitter_ms, loss_pct, rate_mbps, buffer"
+_COLUMNS = (
+    "expected src, dst, rtt_ms, one_way_ms, jitter_ms, loss_pct, rate_mbps, buffer, up_mbps, down_mbps, local_rtt_ms"
+)
 
 
 @pytest.mark.parametrize(
@@ -312,7 +362,11 @@ _COLUMNS = "expected src, dst, rtt_ms, one_way_ms, jitter_ms, loss_pct, rate_mbp
             "net.csv, line 1: expected exactly one of the columns rtt_ms and one_way_ms",
         ),
         (["src,dst,rtt_ms", "a,b"], "net.csv, line 2: 2 cells; expected 3 (src, dst, rtt_ms)"),
-        (["src,dst,rtt_ms", "a,,1"], "net.csv, line 2, dst: empty; expected the name of a site"),
+        (["src,dst,rtt_ms", ",b,1"], "net.csv, line 2, src: empty; expected the name of a site"),
+        (
+            ["src,dst,rtt_ms", "a,,1"],
+            "net.csv, line 2, rtt_ms: a line without dst is a site; expected only up_mbps, down_mbps, local_rtt_ms",
+        ),
         (["src,dst,rtt_ms", "a,b,"], "net.csv, line 2, rtt_ms: empty; expected a number of ms, such as 80"),
         (
             ["src,dst,rtt_ms", "a,b,80ms"],
@@ -343,6 +397,9 @@ def test_a_mistake_in_csv_is_named_with_its_line(csv, lines, message):
 @pytest.mark.parametrize(
     ("lines", "where", "value"),
     [
+        (["src,dst,rtt_ms,up_mbps", "a,b,1,9"], "net.csv, line 2, up_mbps: ", "rate_mbps"),
+        (["src,dst,rtt_ms,up_mbps", "a,,,0"], "net.csv, line 2, up_mbps: ", "above 0"),
+        (["src,dst,rtt_ms,up_mbps", "a,,,1", "a,,,2"], "net.csv, line 3: ", "site 'a' is given twice"),
         (["src,dst,rtt_ms,buffer", "a,b,1,64"], "net.csv, line 2, buffer: ", "'64'"),
         (["src,dst,rtt_ms,jitter_ms", "a,b,6,2"], "net.csv, line 2: a -> b: jitter ", "2ms"),
         (["src,dst,rtt_ms", "a,a,1"], "net.csv, line 2: a -> a: ", "local_rtt"),

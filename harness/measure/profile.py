@@ -1,0 +1,114 @@
+"""The profile file of what was measured, each value with its source."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from wanbench.harness.errors import SpecError
+from wanbench.harness.measure.readings import Reading
+from wanbench.harness.measure.shared import AtOnce, compare
+from wanbench.netprofiles import Rate
+
+Pair = tuple[str, str]
+
+
+def profile_toml(
+    name: str,
+    paths: Mapping[Pair, Sequence[Reading]],
+    at_once: Mapping[str, Sequence[Reading]],
+    stated: Mapping[str, Mapping[str, Rate]],
+) -> str:
+    """Return a profile file.
+
+    Args:
+        paths: the readings of each pair of sites.
+        at_once: the rates of several paths from a site, measured at the same time.
+        stated: the `up` and `down` of sites that the user knows. They replace measured ones.
+
+    Raises:
+        SpecError: a pair has no reading of its round trip, or rates cannot be compared.
+    """
+    sites = dict.fromkeys(site for pair in paths for site in pair)
+    sources: dict[str, str] = {}
+    shared = {site: compare(site, _alone(site, paths), readings) for site, readings in at_once.items()}
+    notes = [note for site, found in shared.items() for note in _notes(site, found, stated.get(site, {}))]
+    site_lines = [_site(site, stated.get(site, {}), shared.get(site, ()), sources) for site in sites]
+    path_lines = [_path(pair, readings, sources) for each in paths.items() for pair, readings in _ways(*each)]
+    return "\n".join(
+        [
+            "schema = 1",
+            f"name = {_text(name)}",
+            f"description = {_text('Measured between ' + ', '.join(sites) + '.')}",
+            *(["notes = [", *(f"  {_text(note)}," for note in notes), "]"] if notes else []),
+            "",
+            "sites = [",
+            *site_lines,
+            "]",
+            "",
+            "# A path in one direction is for both; one way takes half of the round trip.",
+            "paths = [",
+            *path_lines,
+            "]",
+            "",
+            "[sources]",
+            *(f"{tag} = {_text(source)}" for source, tag in sources.items()),
+            "",
+        ]
+    )
+
+
+def _alone(site: str, paths: Mapping[Pair, Sequence[Reading]]) -> Iterator[Reading]:
+    return (each for (src, _), readings in paths.items() if src == site for each in readings if each.rate_mbps)
+
+
+def _ways(pair: Pair, readings: Sequence[Reading]) -> Iterator[tuple[Pair, list[Reading]]]:
+    """The readings for each direction; a single entry if they do not tell the directions apart."""
+    rates = [reading for reading in readings if reading.rate_mbps is not None]
+    if len({reading.back for reading in rates}) < 2:
+        yield pair, list(readings)
+        return
+    for way, back in ((pair, False), (pair[::-1], True)):
+        yield way, [reading for reading in readings if reading.rate_mbps is None or reading.back is back]
+
+
+def _notes(site: str, found: Iterable[AtOnce], stated: Mapping[str, Rate]) -> Iterator[str]:
+    for each in found:
+        if each.key in stated:
+            yield f"{site}, {each.key}: the rate is stated; {each.summary}."
+        elif not each.shared:
+            yield f"{site}, {each.key}: no shared link was seen; {each.summary}."
+
+
+def _site(site: str, stated: Mapping[str, Rate], found: Iterable[AtOnce], sources: dict[str, str]) -> str:
+    cells = [f"name = {_text(site)}", *(f'{key} = "{rate}"' for key, rate in stated.items())]
+    for each in found:
+        if each.shared and each.key not in stated:
+            cells += _measured(each.key, f"{each.rate_mbps:g}Mbit", each.summary, sources)
+    return f"  {{ {', '.join(cells)} }},"
+
+
+def _path(pair: Pair, found: Sequence[Reading], sources: dict[str, str]) -> str:
+    cells = [f"src = {_text(pair[0])}", f"dst = {_text(pair[1])}"]
+    for key, attribute, unit in (
+        ("rtt", "rtt_ms", "ms"),
+        ("jitter", "jitter_ms", "ms"),
+        ("loss", "loss_pct", "%"),
+        ("rate", "rate_mbps", "Mbit"),
+    ):
+        measured = [reading for reading in found if getattr(reading, attribute) is not None]
+        if measured:
+            last = measured[-1]
+            cells += _measured(key, f"{getattr(last, attribute):g}{unit}", last.source, sources)
+        elif key == "rtt":
+            raise SpecError(f"{pair[0]},{pair[1]}: no round-trip time; add output of ping")
+    return f"  {{ {', '.join(cells)} }},"
+
+
+def _measured(key: str, value: str, source: str, sources: dict[str, str]) -> list[str]:
+    tag = sources.setdefault(source, f"s{len(sources) + 1}")
+    return [f'{key} = "{value}"', f'{key}_standing = "measured"', f'{key}_source = "{tag}"']
+
+
+def _text(value: str) -> str:
+    return json.dumps(value, ensure_ascii=False)
