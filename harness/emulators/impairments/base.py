@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from random import Random
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 if TYPE_CHECKING:
     from wanbench.harness.emulators.plan import Link
@@ -61,11 +61,11 @@ class Impairment:
         """Apply the impairment to the copies of a packet. The relay calls the last field of `Link` first."""
         return copies
 
-    def netem(self, value: Any) -> Mapping[str, int]:
+    def netem(self, link: Link) -> Mapping[str, int]:
         """The keywords of a netem leaf, as `netem.plugin` takes and reads them."""
         return {}
 
-    def tc(self, value: Any) -> str:
+    def tc(self, link: Link) -> str:
         """The same parameters for the tc command."""
         return ""
 

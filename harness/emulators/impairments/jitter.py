@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from random import Random
+from typing import TYPE_CHECKING
 
 from wanbench.harness.emulators.impairments.base import Copy, Impairment, Observation
 from wanbench.harness.emulators.impairments.delay import us
+
+if TYPE_CHECKING:
+    from wanbench.harness.emulators.plan import Link
 
 _SHARE = 0.5
 _NOISE_MS = 0.3  # added by the wake-up of a process
@@ -21,11 +25,11 @@ class Jitter(Impairment):
     def relay(self, value: float, random: Random, copies: list[Copy]) -> list[Copy]:
         return [(max(0.0, random.gauss(delay, value)), packet) for delay, packet in copies]
 
-    def netem(self, value: int) -> Mapping[str, int]:
-        return {"jitter_ns": value}
+    def netem(self, link: Link) -> Mapping[str, int]:
+        return {"jitter_ns": link.jitter_ns}
 
-    def tc(self, value: int) -> str:
-        return f" {us(value)} distribution normal"
+    def tc(self, link: Link) -> str:
+        return f" {us(link.jitter_ns)} distribution normal"
 
     def judge(self, observation: Observation) -> list[str]:
         row, measured = observation.row, observation.row.measured_jitter_ms

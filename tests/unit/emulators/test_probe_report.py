@@ -2,7 +2,7 @@
 
 import pytest
 
-from wanbench.harness.emulators.impairments.loss import binomial_interval
+from wanbench.harness.emulators.impairments.loss import loss_interval
 from wanbench.harness.emulators.plan import UNLIMITED, EmulatedNetwork, Link, Queue
 from wanbench.harness.emulators.probe.plan import burst_train, flows_of, rounds_of, shared_up_flows, wire_ns
 from wanbench.harness.emulators.probe.report import (
@@ -121,15 +121,15 @@ def test_without_received_packets_nothing_is_measured():
 
 def test_the_binomial_interval_is_exact():
     # scipy.stats.binom.interval(0.99, 1000, 0.01) and (0.99, 20, 0.5)
-    assert binomial_interval(1000, 0.01, 0.99) == (3, 19)
-    assert binomial_interval(20, 0.5, 0.99) == (4, 16)
-    assert binomial_interval(100, 0.0, 0.99) == (0, 0)
-    assert binomial_interval(100, 1.0, 0.99) == (100, 100)
+    assert loss_interval(1000, 0.01, 0, 0.99) == (3, 19)
+    assert loss_interval(20, 0.5, 0, 0.99) == (4, 16)
+    assert loss_interval(100, 0.0, 0, 0.99) == (0, 0)
+    assert loss_interval(100, 1.0, 0, 0.99) == (100, 100)
 
 
 def test_the_loss_interval_is_wider_if_more_paths_are_judged_together():
-    low, high = binomial_interval(1000, 0.01, 0.99)
-    wide_low, wide_high = binomial_interval(1000, 0.01, 1 - 0.01 / 12)
+    low, high = loss_interval(1000, 0.01, 0, 0.99)
+    wide_low, wide_high = loss_interval(1000, 0.01, 0, 1 - 0.01 / 12)
     assert wide_low < low
     assert wide_high > high
 
