@@ -2,7 +2,7 @@
 
 Layout
     errors.py      UnitError, ProfileError, PlacementError; the "did you mean" at the end of a message
-    units.py       Delay, Rate, Size, Ratio: parsed once, when a file or an option is read
+    units.py       Delay, Rate, Size, Ratio, Packets: parsed once, when a file or an option is read
     impairments/   delay, jitter, loss, ...: one file each, with its name and its unit
     path.py        Site, Path, Provenance; SamePaths for uniform networks
     profile.py     Profile: validation, look-ups, scaling; uniform()
@@ -23,10 +23,11 @@ from wanbench.netprofiles.library import catalog_names, load
 from wanbench.netprofiles.path import Path, Provenance, Site
 from wanbench.netprofiles.placement import place
 from wanbench.netprofiles.profile import Profile, uniform
-from wanbench.netprofiles.units import Delay, Rate, Ratio, Size
+from wanbench.netprofiles.units import Delay, Packets, Rate, Ratio, Size
 
 __all__ = [
     "Delay",
+    "Packets",
     "Path",
     "PlacementError",
     "Profile",

@@ -1,8 +1,8 @@
 """Paths and sites as plain CSV: `src,dst,rtt_ms,rate_mbps,...`, one line per path or site.
 
 Columns: src, dst, then rtt_ms (half of it each way) or one_way_ms, and optionally jitter_ms (one way,
-standard deviation), loss_pct (per packet), rate_mbps and buffer (a size such as 256KiB). An empty cell
-is an absent value. A path given in one direction applies to both.
+standard deviation), loss_pct (per packet), loss_burst (mean number of packets lost in a row), rate_mbps
+and buffer (a size such as 256KiB). An empty cell is an absent value. A path given in one direction applies to both.
 
 A line without dst is the site src: up_mbps, down_mbps and local_rtt_ms are its own; the columns of a path are empty.
 """

@@ -10,9 +10,9 @@ from wanbench.netprofiles.errors import ProfileError
 from wanbench.netprofiles.impairments.base import Impairment
 from wanbench.netprofiles.impairments.delay import ONE_WAY, RTT
 from wanbench.netprofiles.impairments.jitter import JITTER
-from wanbench.netprofiles.impairments.loss import LOSS
+from wanbench.netprofiles.impairments.loss import LOSS, LOSS_BURST
 from wanbench.netprofiles.impairments.queue import BUFFER, RATE
-from wanbench.netprofiles.units import NO_DELAY, NO_LOSS, Delay, Quantity, Rate, Ratio, Size
+from wanbench.netprofiles.units import NO_DELAY, NO_LOSS, Delay, Packets, Quantity, Rate, Ratio, Size
 
 ProvenanceKind = Literal["measured", "inferred", "assumed", "fitted", "given"]
 PROVENANCE_KINDS: tuple[str, ...] = get_args(ProvenanceKind)
@@ -59,10 +59,10 @@ class Site:
 class Path:
     """The directed path from one site to another, shared by all their workers.
 
-    `delay` is one way. `jitter` is the standard deviation of the one-way delay. `loss` is per packet.
-    A `rate` of None is unlimited; a `buffer` of None holds one round trip at `rate`.
-    `provenance` has a key of `PATH_VALUES` for each value that is set. The provenance of the delay is under `rtt`,
-    because people measure round trips.
+    `delay` is one way. `jitter` is the standard deviation of the one-way delay. `loss` is the share of lost packets;
+    they are lost in bursts of `loss_burst` on average, or independently if that is None or 0. A `rate` of None is
+    unlimited; a `buffer` of None holds one round trip at `rate`. `provenance` has a key of `PATH_VALUES` for each value
+    that is set. The provenance of the delay is under `rtt`, because people measure round trips.
 
     Raises:
         ProfileError: source and destination are the same site, or an impairment has an impossible value.
@@ -73,6 +73,7 @@ class Path:
     delay: Delay = field(metadata={"impairment": ONE_WAY})
     jitter: Delay = field(default=NO_DELAY, metadata={"impairment": JITTER})
     loss: Ratio = field(default=NO_LOSS, metadata={"impairment": LOSS})
+    loss_burst: Packets | None = field(default=None, metadata={"impairment": LOSS_BURST})
     rate: Rate | None = field(default=None, metadata={"impairment": RATE})
     buffer: Size | None = field(default=None, metadata={"impairment": BUFFER})
     provenance: Mapping[str, Provenance] = field(default_factory=dict)

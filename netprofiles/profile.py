@@ -167,7 +167,7 @@ def uniform(
     """Make a network of `sites` sites `w0`, `w1`, ... with one worker each, all `rtt` apart.
 
     `rate` is each site's up and down rate; paths are unlimited. `effects` are other impairments of every path, by name:
-    `jitter` (one way, per direction), `loss`.
+    `jitter` (one way, per direction), `loss`, `loss_burst`.
 
     Raises:
         ProfileError: less than one site, or jitter above a third of the one-way delay.
@@ -177,7 +177,8 @@ def uniform(
     names = tuple(f"w{index}" for index in range(sites))
     given = Provenance("given", "the experiment")
     site_origin = dict.fromkeys(("up", "down", "local_rtt") if rate else ("local_rtt",), given)
-    path_origin = dict.fromkeys((RTT.key, *(effect.key for effect in EFFECTS)), given)
+    stated = (effect.key for effect in EFFECTS if effect.always_stored or effect.key in effects)
+    path_origin = dict.fromkeys((RTT.key, *stated), given)
     others: dict[str, Any] = dict(effects)
     like = Path("w0", "w1", Delay(rtt.ns // 2), **others, provenance=path_origin)
     return Profile(

@@ -21,7 +21,7 @@
     [[paths]]                              # or: paths_file = "two-sites.csv", beside this file
     src = "oregon"
     dst = "london"
-    rtt = "145ms"                          # or one_way; then jitter (one way), loss, rate, buffer
+    rtt = "145ms"                          # or one_way; then jitter (one way), loss, loss_burst, rate, buffer
 
 A path given in one direction applies to both.
 """

@@ -1,4 +1,4 @@
-"""Delay, Rate, Size and Ratio: text is parsed once at the edge, and inside no quantity is a bare number."""
+"""Delay, Rate, Size, Ratio and Packets: text is parsed once at the edge, and inside no quantity is a bare number."""
 
 from __future__ import annotations
 
@@ -37,6 +37,11 @@ class Scale:
     unit: str = ""
     span: str = "0 or more"
     spellings: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def bare(self) -> bool:
+        """Whether quantities are written without a unit, so that a file can hold a number."""
+        return not self.units and not self.unit
 
     def expected(self) -> str:
         units = ", ".join(self.units)
@@ -289,7 +294,46 @@ class Ratio:
         return _plain(Decimal(repr(self.value)) * 100) + "%"
 
 
-Quantity = Delay | Rate | Ratio | Size
+@dataclass(frozen=True, order=True, slots=True)
+class Packets:
+    """A mean number of packets in a row: 1 or more, or 0 if nothing counts them. It has no unit."""
+
+    scale: ClassVar = Scale("a number of packets", "5", "", {}, "", "", span="0, or 1 or more")
+
+    value: float
+
+    def __post_init__(self) -> None:
+        if not (self.value == 0 or 1 <= self.value < math.inf):
+            raise UnitError(f"a number of packets is 1 or more, or 0 for none, not {self.value:g}")
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Read a number, such as '5' or '2.5'.
+
+        Raises:
+            UnitError: not a number, with a unit, or below 1 and not 0.
+        """
+        expected = "a number of packets is 1 or more, or 0 for none, such as '5'"
+        number, unit = _split(text, expected)
+        if unit:
+            raise UnitError(f"{text!r} has the unknown unit {unit!r}; {expected}")
+        return cls(float(number))
+
+    @property
+    def plain(self) -> float:
+        """As a number."""
+        return self.value
+
+    @property
+    def shown(self) -> float:
+        """As written to a CSV file."""
+        return self.value
+
+    def __str__(self) -> str:
+        return _plain(Decimal(repr(self.value)))
+
+
+Quantity = Delay | Rate | Ratio | Size | Packets
 
 NO_DELAY = Delay(0)
 NO_LOSS = Ratio(0.0)

@@ -11,7 +11,7 @@ import click
 from wanbench.harness.cli.terminal import show_entries
 from wanbench.workloads.parameters import Parameters, default_of
 
-UNIFORM = "N sites of one worker, all pairs alike; takes rtt, rate, jitter, loss"
+UNIFORM = "N sites of one worker, all pairs alike; takes rtt, rate, jitter, loss, loss_burst"
 KINDS = ("algorithms", "compressors", "workloads", "profiles", "experiments", "keys", "columns")
 
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from wanbench.harness.emulators.impairments.base import Impairment
 from wanbench.harness.emulators.impairments.delay import Delay
 from wanbench.harness.emulators.impairments.jitter import Jitter
-from wanbench.harness.emulators.impairments.loss import Loss
+from wanbench.harness.emulators.impairments.loss import Loss, LossBurst
 from wanbench.harness.emulators.impairments.queue import Rate
 
 if TYPE_CHECKING:  # the relay process imports this module and must start fast
@@ -59,7 +59,8 @@ UNLIMITED = Queue(None, 0)
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """One directed path: one-way delay, its standard deviation, loss per packet in [0, 1], and its queue.
+    """One directed path: one-way delay, its standard deviation, loss per packet in [0, 1], its queue, and the mean
+    number of packets lost in a row; 0 if each is lost independently.
 
     To add an impairment, add a field with a default at the end, under the name that `netprofiles` uses in JSON.
     """
@@ -68,6 +69,7 @@ class Link:
     jitter_ns: int = field(metadata={"impairment": Jitter()})
     loss: float = field(metadata={"impairment": Loss()})
     queue: Queue = field(metadata={"impairment": Rate()})
+    loss_burst: float = field(default=0.0, metadata={"impairment": LossBurst()})
 
     def impairments(self) -> Iterator[tuple[Impairment, Any]]:
         """Yield each impairment that this link has, with its value."""

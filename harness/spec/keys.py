@@ -12,7 +12,7 @@ from pydantic import BaseModel
 from pydantic_core import PydanticUndefined
 
 from wanbench.harness.spec.experiment import Spec
-from wanbench.netprofiles import Delay, Rate, Ratio, Size
+from wanbench.netprofiles import Delay, Packets, Rate, Ratio, Size
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ def _members(annotation: Any) -> list[Any]:
     return [annotation, *(inner for part in parts for inner in _members(part))]
 
 
-_WORDS = {int: "whole number", float: "number", bool: "true or false"} | dict.fromkeys(
+_WORDS = {int: "whole number", float: "number", Packets: "number", bool: "true or false"} | dict.fromkeys(
     (str, Delay, Rate, Ratio, Size), "string"
 )
 

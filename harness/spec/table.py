@@ -6,11 +6,12 @@ A quantity is parsed once, here: "100ms" becomes a `Delay`. The plain data of a 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Annotated, Any, Protocol
+from typing import Annotated, Any, ClassVar, Protocol
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, InstanceOf, PlainSerializer
 
 from wanbench.netprofiles import Delay, Rate, Size, UnitError
+from wanbench.netprofiles.units import Scale
 
 
 class Table(BaseModel):
@@ -37,6 +38,8 @@ class Table(BaseModel):
 
 
 class _Parsed(Protocol):
+    scale: ClassVar[Scale]
+
     @classmethod
     def parse(cls, text: str) -> object: ...
 
@@ -58,7 +61,8 @@ def _parsed(parse: Callable[[str], object], value: object) -> object:
 
 
 def _reader(kind: type[_Parsed]) -> BeforeValidator:
-    return BeforeValidator(lambda value: _parsed(kind.parse, value))
+    numbers = (int, float) if kind.scale.bare else ()
+    return BeforeValidator(lambda value: _parsed(kind.parse, str(value) if type(value) in numbers else value))
 
 
 def quantity(kind: type[_Parsed]) -> Any:

@@ -103,7 +103,7 @@ class _Ends(Table):
 
 if TYPE_CHECKING:
     _Effects = _Ends
-else:  # one key per effect: jitter, loss
+else:  # one key per effect: jitter, loss, loss_burst
     _Effects = create_model(
         "_Effects",
         __base__=_Ends,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import AfterValidator, Field, create_model, field_validator, model_validator
 
-from wanbench.harness.spec.table import Table, unit
+from wanbench.harness.spec.table import Table, quantity, unit
 from wanbench.harness.spec.trace import LONGEST_S, MOST_MBPS, check_points
 from wanbench.netprofiles import Delay, Rate, Ratio, UnitError
 from wanbench.netprofiles.path import EFFECTS
@@ -68,6 +68,13 @@ RateOrFactor = Annotated[str | Annotated[float, Field(ge=1 / _MOST_FACTOR, le=_M
 Span = Annotated[str, AfterValidator(_span)]
 
 
+def _new(kind: type[Quantity]) -> Any:
+    """The type of a key that changes a value of this kind."""
+    if kind is Delay:
+        return DelayOrFactor
+    return quantity(kind) | None if kind.scale.bare else Annotated[str | None, _spelled(kind)]
+
+
 class _Moments(Table):
     at: Annotated[str, AfterValidator(_moment)] = Field(
         description='Start of the change, such as "5s" or "40 steps" after training began.'
@@ -84,17 +91,11 @@ class _Moments(Table):
 
 if TYPE_CHECKING:
     _Effects = _Moments
-else:  # one key per effect: a delay is a value or a factor, a ratio is a value
+else:  # one key per effect: a delay is a value or a factor, all others are values
     _Effects = create_model(
         "_Effects",
         __base__=_Moments,
-        **{
-            effect.key: (
-                DelayOrFactor if effect.unit is Delay else Annotated[str | None, _spelled(effect.unit)],
-                _key(effect.changed),
-            )
-            for effect in EFFECTS
-        },
+        **{effect.key: (_new(effect.unit), _key(effect.changed)) for effect in EFFECTS},
     )
 
 

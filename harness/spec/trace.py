@@ -12,13 +12,14 @@ from wanbench.harness.errors import SpecError
 from wanbench.netprofiles.impairments.delay import ONE_WAY, RTT
 from wanbench.netprofiles.impairments.queue import RATE
 from wanbench.netprofiles.path import EFFECTS
-from wanbench.netprofiles.units import Delay, Quantity, Rate, Ratio
+from wanbench.netprofiles.units import Delay, Packets, Quantity, Rate, Ratio
 
 TIME = "time_s"
 TRACED = {each.column: each for each in (RTT, ONE_WAY, *EFFECTS, RATE)}
 VALUES = tuple(TRACED)
 MOST_LINES = 2000
 LONGEST_S, LEAST_MBPS, MOST_MBPS = 10**6, 1e-6, 10**6  # limits of all times, delays and rates; nanoseconds fit 64 bits
+MOST_PACKETS = 10**6
 
 Point = dict[str, float]
 
@@ -74,6 +75,7 @@ _SPANS: Mapping[type[Quantity], tuple[float, float]] = {
     Delay: (0, 1000 * LONGEST_S),
     Rate: (LEAST_MBPS, MOST_MBPS),
     Ratio: (0, 100),
+    Packets: (1, MOST_PACKETS),
 }
 _RANGES = {TIME: (0, LONGEST_S), **{column: _SPANS[each.unit] for column, each in TRACED.items()}}
 

@@ -16,10 +16,10 @@ from typing import Any
 from wanbench.harness.emulators.plan import EmulatedNetwork, Link, Queue, queue_of
 from wanbench.harness.spec.trace import LONGEST_S, TIME, TRACED, Point
 from wanbench.harness.timeline.changes import Change, rank_of
-from wanbench.netprofiles import Delay, Profile, Rate, Ratio
+from wanbench.netprofiles import Delay, Packets, Profile, Rate, Ratio
 from wanbench.netprofiles.errors import did_you_mean
 from wanbench.netprofiles.impairments.delay import ONE_WAY, RTT
-from wanbench.netprofiles.impairments.loss import LOSS
+from wanbench.netprofiles.impairments.loss import LOSS, burst_problem
 from wanbench.netprofiles.units import Quantity
 
 Pair = tuple[int, int]
@@ -31,6 +31,7 @@ _FROM_COLUMN: Mapping[type[Quantity], Callable[[float], Quantity]] = {
     Delay: Delay.from_ms,
     Rate: Rate.from_mbit,
     Ratio: lambda percent: Ratio(percent / 100),
+    Packets: Packets,
 }
 
 
@@ -162,17 +163,19 @@ def _values(change: Change, point: Point | None) -> Iterator[tuple[str, Value]]:
 
 
 def check_plausible(network: EmulatedNetwork) -> None:
-    """Check that no delay is too long, and jitter at most a third of it, as in profiles. Raises: TimelineError."""
+    """Check that no delay is too long, and jitter and bursts of loss as in profiles. Raises: TimelineError."""
     for (src, dst), link in network.links.items():
-        too_long = link.delay_ns > LONGEST_S * 1e9
-        too_much_jitter = link.jitter_ns * _MIN_DELAY_PER_JITTER > link.delay_ns
-        if not too_long and not too_much_jitter:
-            continue
-        path = f"{network.sites[src]} -> {network.sites[dst]}"
-        jitter, delay = f"{link.jitter_ns / _NS_PER_MS:g} ms", f"{link.delay_ns / _NS_PER_MS:g} ms"
-        if too_long:
-            raise TimelineError(f"{path}: one-way delay {delay}; expected at most {LONGEST_S} s")
-        raise TimelineError(f"{path}: jitter {jitter} with one-way delay {delay}; expected at most a third")
+        if (problem := _problem(link)) is not None:
+            raise TimelineError(f"{network.sites[src]} -> {network.sites[dst]}: {problem}")
+
+
+def _problem(link: Link) -> str | None:
+    jitter, delay = f"{link.jitter_ns / _NS_PER_MS:g} ms", f"{link.delay_ns / _NS_PER_MS:g} ms"
+    if link.delay_ns > LONGEST_S * 1e9:
+        return f"one-way delay {delay}; expected at most {LONGEST_S} s"
+    if link.jitter_ns * _MIN_DELAY_PER_JITTER > link.delay_ns:
+        return f"jitter {jitter} with one-way delay {delay}; expected at most a third"
+    return burst_problem(link.loss, link.loss_burst) if link.loss < 1 else None
 
 
 def _links(network: EmulatedNetwork, place: Place, make: Callable[[Link], Link]) -> EmulatedNetwork:

@@ -1,26 +1,54 @@
-"""Packet loss: each packet is lost with the same probability."""
+"""Packet loss: the share of packets that a path loses, alone or in bursts."""
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 from wanbench.netprofiles.impairments.base import Impairment
-from wanbench.netprofiles.units import Ratio
+from wanbench.netprofiles.units import Packets, Ratio
 
 if TYPE_CHECKING:
     from wanbench.netprofiles.path import Path
 
 
-def _problem(path: Path) -> str | None:
+def burst_problem(loss: float, burst: float) -> str | None:
+    """Return why bursts of this mean length cannot lose this share of packets; None if they can. 0 is no bursts.
+
+    At least one packet passes between two bursts.
+    """
+    most = burst / (burst + 1)
+    if not burst or loss <= most:
+        return None
+    return f"loss {Ratio(loss)} in bursts of {burst:g}; expected at most {math.floor(1000 * most) / 10:g}%"
+
+
+def _loss_problem(path: Path) -> str | None:
     return "loss 100% drops every packet; expected less than 100%" if path.loss.value == 1 else None
+
+
+def _burst_problem(path: Path) -> str | None:
+    burst = 0.0 if path.loss_burst is None else path.loss_burst.value
+    if burst and not path.loss.value:
+        return f"loss_burst {burst:g} without loss; expected a loss, such as 1%, or no loss_burst"
+    return burst_problem(path.loss.value, burst)
 
 
 LOSS = Impairment(
     "loss",
     Ratio,
     "loss per packet",
-    problem=_problem,
+    problem=_loss_problem,
     about='Uniform only: share of packets lost on every path, such as "0.1%".',
     changed="New loss per packet.",
     always_stored=True,
+)
+
+LOSS_BURST = Impairment(
+    "loss_burst",
+    Packets,
+    "packets lost in a row",
+    problem=_burst_problem,
+    about="Uniform only: mean number of packets lost in a row, such as 5; 0 (default): each is lost independently.",
+    changed="New mean number of packets lost in a row; 0: each is lost independently.",
 )

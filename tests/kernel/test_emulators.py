@@ -1,6 +1,8 @@
 """The effect of both emulators on real packets: workers in namespaces, the kernel's TCP and UDP."""
 
+import dataclasses
 import itertools
+import math
 import os
 import re
 import signal
@@ -17,6 +19,7 @@ from leftovers import alive, gone_within, host_state, namespaces
 from traffic import MS, network, one_way, other_path, receive_tcp, receive_udp, send_tcp, send_udp
 
 from wanbench.harness.emulators.base import EmulatorError
+from wanbench.harness.emulators.impairments.loss import loss_interval
 from wanbench.harness.emulators.plan import UNLIMITED, EmulatedNetwork, Link, Queue, worker_address
 from wanbench.harness.emulators.probe.measure import probe
 from wanbench.harness.emulators.probe.report import TOLERANCES
@@ -69,6 +72,32 @@ def test_counted_losses_are_the_packets_that_do_not_arrive(lab):
     assert 400 - 45 < len(got) < 400 + 45  # five standard deviations
     assert stats.drops["loss"] == 500 - len(got)
     assert stats.paths[0].packets == len(got)
+
+
+def test_losses_come_in_bursts_as_the_chain_says(lab):
+    """Lose 10 % in bursts of 5. Alone, packets would be lost 1.1 in a row."""
+    sent, bursty = 4000, with_bursts(network(loss=0.1), 5.0)
+    here = lab(bursty)
+    lengths = bursts_of(one_way(here, 0, 1, sent, nbytes=64, gap_s=0.0002), sent)
+    low, high = loss_interval(sent, 0.1, 5.0, 0.9999)
+    assert low <= sum(lengths) <= high
+    assert sum(lengths) == here.emulator.stats().drops["loss"]
+    deviation = math.sqrt(5.0 * 4.0 / len(lengths))  # of the mean of geometric lengths
+    assert statistics.fmean(lengths) == pytest.approx(5.0, abs=4 * deviation)
+    here.emulator.update(network(loss=0.1))
+    alone = bursts_of(one_way(here, 0, 1, 1000, nbytes=64, gap_s=0.0002), 1000)
+    assert statistics.fmean(alone) < 1.5
+
+
+def with_bursts(net, burst):
+    links = {pair: dataclasses.replace(link, loss_burst=burst) for pair, link in net.links.items()}
+    return dataclasses.replace(net, links=links)
+
+
+def bursts_of(got, sent):
+    """The lengths of the runs of packets that did not arrive."""
+    arrived = [-1, *(number for number, _ in got), sent]
+    return [after - before - 1 for before, after in itertools.pairwise(arrived) if after > before + 1]
 
 
 def test_jitter_keeps_the_order(lab):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from random import Random
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 if TYPE_CHECKING:
     from wanbench.harness.emulators.plan import Link
@@ -48,11 +48,9 @@ class Impairment:
 
     Attributes:
         is_random: each packet draws a random number.
-        is_share: the value is a share of packets in [0, 1]; a probe sends enough packets to see some of them.
     """
 
     is_random: ClassVar[bool] = False
-    is_share: ClassVar[bool] = False
 
     def relay(self, value: float, random: Random, delay_ns: float, packets: int, span_ns: float) -> float:
         """Return the delay of a segment's last packet, never negative, in place of `delay_ns`.
@@ -62,11 +60,11 @@ class Impairment:
         """
         return delay_ns
 
-    def netem(self, value: Any) -> Mapping[str, int]:
+    def netem(self, link: Link) -> Mapping[str, int]:
         """The keywords of a netem leaf, as `netem.plugin` takes and reads them."""
         return {}
 
-    def tc(self, value: Any) -> str:
+    def tc(self, link: Link) -> str:
         """The same parameters for the tc command."""
         return ""
 

@@ -5,9 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from random import Random
 from statistics import NormalDist
+from typing import TYPE_CHECKING
 
 from wanbench.harness.emulators.impairments.base import Impairment, Observation
 from wanbench.harness.emulators.impairments.delay import us
+
+if TYPE_CHECKING:
+    from wanbench.harness.emulators.plan import Link
 
 _SHARE = 0.5
 _NOISE_MS = 0.3  # added by the wake-up of a process
@@ -29,11 +33,11 @@ class Jitter(Impairment):
         slowest = max(random.random(), _SMALLEST) ** (1 / close)
         return max(0.0, delay_ns + value * _NORMAL.inv_cdf(min(slowest, _LARGEST)))
 
-    def netem(self, value: int) -> Mapping[str, int]:
-        return {"jitter_ns": value}
+    def netem(self, link: Link) -> Mapping[str, int]:
+        return {"jitter_ns": link.jitter_ns}
 
-    def tc(self, value: int) -> str:
-        return f" {us(value)} distribution normal"
+    def tc(self, link: Link) -> str:
+        return f" {us(link.jitter_ns)} distribution normal"
 
     def judge(self, observation: Observation) -> list[str]:
         row, measured = observation.row, observation.row.measured_jitter_ms

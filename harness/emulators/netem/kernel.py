@@ -277,11 +277,13 @@ def keywords(shape: Shape) -> dict[str, Any]:
         return {"rate": per_s, "ceil": per_s, "burst": burst, "cburst": burst, "quantum": QUANTUM}
     if isinstance(shape, Fifo):
         return {"limit": shape.limit}
-    others = (impairment.netem(value) for impairment, value in shape.link.impairments())
+    others = (impairment.netem(shape.link) for impairment, _ in shape.link.impairments())
     return {
         "delay_ns": shape.link.delay_ns,
         "jitter_ns": 0,
         "loss": 0,
+        "burst_begins": 0,
+        "burst_ends": 0,
         "limit": shape.limit,
         "rate": shape.rate,
         "distribution": normal(),

@@ -17,7 +17,9 @@ from pyroute2.netlink.rtnl import TC_H_ROOT
 from pyroute2.netlink.rtnl.tcmsg import plugins
 
 _HEADER = ("delay", "limit", "loss", "gap", "duplicate", "jitter")
-_OURS = frozenset({"delay_ns", "jitter_ns", "loss", "limit", "rate", "distribution", "seed"})
+_OURS = frozenset(
+    {"delay_ns", "jitter_ns", "loss", "burst_begins", "burst_ends", "limit", "rate", "distribution", "seed"}
+)
 _OPTIONAL = frozenset({"duplicate"})  # 0 if left out
 _ADDRESSING = frozenset({"kind", "index", "handle", "parent", "family"})
 _DISTRIBUTION_SCALE = 8192  # samples are deviations from the mean in units of jitter / 8192
@@ -36,7 +38,7 @@ class NetemOptions(nla):  # type: ignore[misc]
         ("TCA_NETEM_DELAY_DIST", "cdata"),
         ("TCA_NETEM_REORDER", "hex"),
         ("TCA_NETEM_CORRUPT", "hex"),
-        ("TCA_NETEM_LOSS", "hex"),
+        ("TCA_NETEM_LOSS", "netem_loss"),
         ("TCA_NETEM_RATE", "netem_rate"),
         ("TCA_NETEM_ECN", "uint32"),
         ("TCA_NETEM_RATE64", "uint64"),
@@ -53,6 +55,16 @@ class NetemOptions(nla):  # type: ignore[misc]
 
         fields = (("rate", "I"), ("packet_overhead", "i"), ("cell_size", "I"), ("cell_overhead", "i"))
 
+    class netem_loss(nla):  # type: ignore[misc]
+        """The nested models of loss."""
+
+        nla_map = (("NETEM_LOSS_UNSPEC", "none"), ("NETEM_LOSS_GI", "hex"), ("NETEM_LOSS_GE", "gemodel"))
+
+        class gemodel(nla):  # type: ignore[misc]
+            """struct tc_netem_gemodel, of 2^32-1: good to bad, bad to good, survival in bad, loss in good."""
+
+            fields = (("p", "I"), ("r", "I"), ("h", "I"), ("k1", "I"))
+
 
 class FifoOptions(nla):  # type: ignore[misc]
     """struct tc_fifo_qopt: the limit of a bfifo, in bytes."""
@@ -64,8 +76,9 @@ def netem_parameters(request: dict[str, Any]) -> dict[str, Any]:
     """Return TCA_OPTIONS from keywords. All are required, because a `change` resets or keeps an option left out.
 
     Args:
-        request: `delay_ns`, `jitter_ns` (one standard deviation), `loss` (of 2^32-1), `limit` (packets, including
-            the delay line), `rate` (bytes/s, 0 for none), `distribution` (signed 16-bit samples), `seed` (or None).
+        request: `delay_ns`, `jitter_ns` (one standard deviation), `loss` (of 2^32-1), `burst_begins` and
+            `burst_ends` (per packet, of 2^32-1; 0 for no bursts), `limit` (packets, including the delay line), `rate`
+            (bytes/s, 0 for none), `distribution` (signed 16-bit samples), `seed` (or None).
 
     Raises:
         TypeError: a keyword is unknown or missing.
@@ -85,6 +98,9 @@ def netem_parameters(request: dict[str, Any]) -> dict[str, Any]:
     ]
     if rate > _RATE_32:
         attrs.append(["TCA_NETEM_RATE64", rate])
+    if request["burst_begins"]:
+        model = {"p": request["burst_begins"], "r": request["burst_ends"], "h": 0, "k1": 0}
+        attrs.append(["TCA_NETEM_LOSS", {"attrs": [["NETEM_LOSS_GE", model]]}])
     if request["seed"] is not None:
         attrs.append(["TCA_NETEM_PRNG_SEED", request["seed"]])
     header = dict.fromkeys(_HEADER, 0) | {name: request[name] for name in _HEADER if name in request}
@@ -94,10 +110,15 @@ def netem_parameters(request: dict[str, Any]) -> dict[str, Any]:
 def netem_values(options: Any) -> dict[str, int | None]:
     """Return a netem qdisc's values by our keywords. The kernel does not report the distribution."""
     rate = options.get_attr("TCA_NETEM_RATE64") or options.get_attr("TCA_NETEM_RATE")["rate"]
+    model = options.get_nested("TCA_NETEM_LOSS", "NETEM_LOSS_GE") or dict.fromkeys(("p", "r", "h", "k1"), 0)
     return {
         "delay_ns": options.get_attr("TCA_NETEM_LATENCY64"),
         "jitter_ns": options.get_attr("TCA_NETEM_JITTER64"),
         "loss": options["loss"],
+        "burst_begins": model["p"],
+        "burst_ends": model["r"],
+        "burst_survival": model["h"],
+        "loss_between_bursts": model["k1"],
         "limit": options["limit"],
         "rate": rate,
         "gap": options["gap"],

@@ -69,7 +69,8 @@ def _wanted(shape: Shape) -> dict[str, Any]:
     if not isinstance(shape, Netem):
         return keywords(shape)
     unseen = {"distribution"} | ({"seed"} if shape.seed is None else set())
-    wanted = {"gap": 0, "duplicate": 0} | keywords(shape)
+    never = dict.fromkeys(("gap", "duplicate", "burst_survival", "loss_between_bursts"), 0)
+    wanted = never | keywords(shape)
     return {name: value for name, value in wanted.items() if name not in unseen}
 
 

@@ -26,7 +26,7 @@ _BURST_PACKETS = (16, 600)
 # A fast path passes so many packets within a wake-up of the receiver. It gets longer trains, of segments.
 _SEGMENT_PACKETS, _SEGMENTS_S = 43, 0.020
 _LOSS_PACKETS = 5000  # per path; a loss that is expected to hit fewer than five of them is not probed
-_LOSSES_TO_SEE = 5
+_LOSSES_TO_SEE = 5  # or bursts of them
 _LOSS_PACKETS_PER_MS = 20  # of all paths of a round together
 _TOGETHER_BYTES_PER_S = 50e6  # limit for the sum of rates measured at once: a relay carries this easily
 
@@ -77,8 +77,8 @@ def flows_of(network: EmulatedNetwork, pairs: Sequence[Pair], start_ns: int) -> 
         trains = [single]
         if rate is not None:
             trains.append(burst_train(rate, min(queue.buffer_bytes for queue in network.queues(*pair)), at))
-        for share in sorted(value for impairment, value in link.impairments() if impairment.is_share)[:1]:
-            trains.extend(_loss_trains(share, rate, len(pairs), loss_ns))
+        if link.loss:
+            trains.extend(_loss_trains(link.loss / max(1.0, link.loss_burst), rate, len(pairs), loss_ns))
         src, dst = pair
         flows.append(Flow(ranks[src][0], (ranks[dst][-1],), link.delay_ns, tuple(trains)))
     return flows
@@ -181,12 +181,15 @@ def _burst_starts(network: EmulatedNetwork, pairs: Sequence[Pair], after_ns: int
     return starts, at + slot_ns
 
 
-def _loss_trains(loss: float, rate: float | None, paths: int, start_ns: int) -> list[Train]:
-    """Return trains of small packets, 50 ms each at no more than half the rate, that should lose five packets.
+def _loss_trains(losses: float, rate: float | None, paths: int, start_ns: int) -> list[Train]:
+    """Return trains of small packets, 50 ms each at no more than half the rate, that should have five losses.
 
     Return no train if 5000 packets are too few. At a low rate, send only as many packets as fit into one second.
+
+    Args:
+        losses: losses per packet, where a burst counts once.
     """
-    packets = math.ceil(_LOSSES_TO_SEE / loss)
+    packets = math.ceil(_LOSSES_TO_SEE / losses)
     if packets > _LOSS_PACKETS:
         return []
     per_ms = _LOSS_PACKETS_PER_MS / paths

@@ -129,7 +129,8 @@ class DirectedPath(Stage):
     """One directed path: the source site's up queue, its own queue, loss, then the delay with its jitter."""
 
     __slots__ = (
-        "bytes", "delay", "effects", "gap", "gaps", "last", "longest", "loss", "lost", "packets", "queue", "rng", "up",
+        "burst", "bytes", "delay", "effects", "gap", "gaps", "last", "longest", "loss", "lost",
+        "packets", "queue", "rng", "up",
     )  # fmt: skip
 
     def __init__(self, link: Link, last: float) -> None:
@@ -140,7 +141,7 @@ class DirectedPath(Stage):
         self.rng = random.Random(0)
         self.packets = self.bytes = self.lost = 0
         self.longest = float("inf")  # IP bytes of a segment
-        self.loss = 0.0
+        self.loss = self.burst = 0.0
         self.gap = 0
         self.gaps: Iterator[int] = iter(())  # packets until the next loss, and until those after it
         self.configure(link)
@@ -148,7 +149,7 @@ class DirectedPath(Stage):
     def restart(self, seed: str) -> None:
         """Restart the random numbers."""
         self.rng = random.Random(seed)
-        self._lose(self.loss)
+        self._lose()
 
     def configure(self, link: Link) -> None:
         """Set the values for new packets."""
@@ -159,13 +160,13 @@ class DirectedPath(Stage):
             if type(impairment).relay is not Impairment.relay
         ]
         self.queue.configure(link.queue)
-        if link.loss != self.loss:
-            self._lose(link.loss)
+        if (link.loss, link.loss_burst) != (self.loss, self.burst):
+            self.loss, self.burst = link.loss, link.loss_burst
+            self._lose()
 
-    def _lose(self, loss: float) -> None:
-        self.loss = loss
-        if loss:
-            self.gaps = loss_gaps(loss, 0.0, self.rng)
+    def _lose(self) -> None:
+        if self.loss:
+            self.gaps = loss_gaps(self.loss, self.burst, self.rng)
             self.gap = next(self.gaps)
 
     def survivors(self, segment: Segment) -> Iterable[Segment]:

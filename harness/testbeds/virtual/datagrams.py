@@ -1,7 +1,7 @@
 """Exchanges of datagrams on the simulated clock: when datagrams arrive, which are lost, and when an exchange ends.
 
 A worker's datagrams to one peer are one fluid message, like all messages. They arrive evenly spaced from its first
-byte to its last. Each is lost independently, by the stream of its path. An exchange ends by the rule of
+byte to its last. They are lost one by one, or in bursts, by the stream of their path. An exchange ends by the rule of
 `workloads.comm.exchange`, applied to these arrivals.
 """
 

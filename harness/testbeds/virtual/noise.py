@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+from random import Random
+
 import numpy as np
 from numpy.typing import NDArray
 
-from wanbench.harness.emulators.plan import EmulatedNetwork
+from wanbench.harness.emulators.impairments.loss import in_bursts, loss_gaps
+from wanbench.harness.emulators.plan import EmulatedNetwork, Link
 from wanbench.harness.testbeds.virtual import streams
 from wanbench.harness.testbeds.virtual.queues import Ints, in_turn, segments
 
@@ -14,8 +18,32 @@ Floats = NDArray[np.float64]
 _PLAUSIBLE_SIGMAS = 6
 
 
+class Bursts:
+    """The losses of a path that loses packets in bursts, packet by packet.
+
+    Args:
+        loss, burst: share of packets that are lost, and mean number of packets lost in a row.
+    """
+
+    def __init__(self, loss: float, burst: float, random: Random) -> None:
+        self.values = loss, burst
+        self._gaps = loss_gaps(loss, burst, random)
+        self._ahead = next(self._gaps)  # packets that pass before the next lost one
+
+    def of(self, packets: int) -> list[int]:
+        """Return which of the next packets are lost, counted from 0."""
+        lost = []
+        while self._ahead < packets:
+            lost.append(self._ahead)
+            self._ahead += 1 + next(self._gaps)
+        self._ahead -= packets
+        return lost
+
+
 class PathStreams:
     """The jitter and loss of every directed path, its number of draws so far, and its latest arrival.
+
+    `loss` is that of independent losses. `bursts` has the paths that lose packets in bursts instead.
 
     Args:
         network: the paths; path (a, b) has index a x sites + b.
@@ -25,6 +53,8 @@ class PathStreams:
     def __init__(self, network: EmulatedNetwork, seed: int) -> None:
         sites = len(network.sites)
         self._seed = seed
+        self.bursts: dict[int, Bursts] = {}
+        self._random: dict[int, Random] = {}
         self.jitter_ns, self.loss = np.zeros(sites * sites), np.zeros(sites * sites)
         self._keys = np.zeros(sites * sites, np.uint64)
         self.update(network)
@@ -36,9 +66,18 @@ class PathStreams:
         sites = len(network.sites)
         for (src, dst), link in network.links.items():
             index = src * sites + dst
-            self.jitter_ns[index], self.loss[index] = link.jitter_ns, link.loss if link.loss < 1 else 0.0
+            alone = link.loss < 1 and not in_bursts(link)
+            self.jitter_ns[index], self.loss[index] = link.jitter_ns, link.loss if alone else 0.0
             if (link.jitter_ns or link.loss) and not self._keys[index]:
                 self._keys[index] = streams.key(self._seed, network.sites[src], network.sites[dst])
+            self._take_bursts(index, link)
+
+    def _take_bursts(self, index: int, link: Link) -> None:
+        if not in_bursts(link):
+            self.bursts.pop(index, None)
+        elif index not in self.bursts or self.bursts[index].values != (link.loss, link.loss_burst):
+            random = self._random.setdefault(index, Random(int(self._keys[index])))
+            self.bursts[index] = Bursts(link.loss, link.loss_burst, random)
 
     def draw(self, links: Ints, nth: NDArray[np.uint64], heads: Ints, counts: NDArray[np.uint64]) -> Floats:
         """Draw the next number in (0, 1) of each message's path.
@@ -54,7 +93,11 @@ class PathStreams:
         return streams.uniform(self._keys[links], numbers)
 
     def lost(self, link: int, count: int) -> NDArray[np.bool_]:
-        """Draw independently whether each of the next `count` packets of a path is lost."""
+        """Draw whether each of the next `count` packets of a path is lost."""
+        if link in self.bursts:
+            in_burst = np.zeros(count, np.bool_)
+            in_burst[self.bursts[link].of(count)] = True
+            return in_burst
         if not self.loss[link]:
             return np.zeros(count, np.bool_)
         numbers = self._drawn[link] + np.arange(count, dtype=np.uint64)
@@ -94,7 +137,10 @@ class MessageNoise:
     ) -> None:
         self._paths, self._links, self._delay, self._packets = paths, links, delay, packets
         self._sigma, self._loss = paths.jitter_ns[links], paths.loss[links]
-        self._jitters, self._loses = jitters, loses
+        self._jitters = jitters
+        self._loses = loses and bool(self._loss.any())
+        bursts = paths.bursts if loses else {}
+        self._in_bursts = [i for i, link in enumerate(links.tolist()) if link in bursts] if bursts else []
         self._one_over_close = 1 / close
         self._any_lost = -np.expm1(packets * np.log1p(-self._loss))
         order = np.argsort(links, kind="stable")
@@ -117,7 +163,7 @@ class MessageNoise:
             loses: whether to draw losses; the caller draws those of datagrams.
         """
         sigma = paths.jitter_ns[links]
-        jitters, loses = bool(sigma.any()), loses and bool(paths.loss[links].any())
+        jitters, loses = bool(sigma.any()), loses and bool(paths.loss[links].any() or paths.bursts)
         if not jitters and not loses:
             return None
         together = np.where(slowest_ns > 0, packets * sigma / np.maximum(slowest_ns, 1), packets)
@@ -125,7 +171,11 @@ class MessageNoise:
         return MessageNoise(paths, links, delay, packets, close, jitters=jitters, loses=loses)
 
     def draw(self) -> tuple[Ints | None, Ints | None, Ints | None]:
-        """Draw (lost packets, 1 if the last one is lost, deviation from the delay) of each message; None is all 0."""
+        """Draw (losses, 1 if the last packet is lost, deviation from the delay) of each message; None is all 0.
+
+        Independent losses are counted by packets. In bursts each run of lost packets is one loss, because TCP sends
+        all of it again within one round trip, and halves its window once.
+        """
         jitter = losses = tail = None
         if self._jitters:
             largest = streams.normal(self._uniform() ** self._one_over_close)
@@ -140,6 +190,13 @@ class MessageNoise:
                     losses[i] = lost_packets(quantile, packets, float(self._loss[i]))
                     # One draw serves twice: its last digits decide whether the last packet is lost.
                     tail[i] = (uniform[i] * 1e9) % 1 < losses[i] / packets
+        for i in self._in_bursts:
+            packets = int(self._packets[i])
+            if lost := self._paths.bursts[int(self._links[i])].of(packets):
+                if losses is None or tail is None:
+                    losses, tail = np.zeros(len(self._links), np.int64), np.zeros(len(self._links), np.int64)
+                losses[i] = 1 + sum(after > before + 1 for before, after in pairwise(lost))
+                tail[i] = lost[-1] == packets - 1
         return losses, tail, jitter
 
     def _uniform(self) -> Floats:

@@ -238,6 +238,14 @@ def test_the_commands_match_the_golden_file():
     assert commands(net) == GOLDEN.read_text().splitlines()
 
 
+def test_bursts_are_written_as_tc_reads_them():
+    net = network((0, 1))
+    link = dataclasses.replace(net.links[0, 1], loss=0.1, loss_burst=5.0)
+    lines = commands(dataclasses.replace(net, links={**net.links, (0, 1): link}))
+    (line,) = [line for line in lines if line.startswith("tc -n delays qdisc add dev to1 parent 1:10 ")]
+    assert " delay 20000us loss gemodel 2.222222222% 20% rate " in line
+
+
 def test_jitter_loss_and_fractions_are_written_as_tc_reads_them():
     net = network((0, 1), delay_ms=20, jitter_ns=169_700, loss=1e-7)
     (line,) = [line for line in commands(net) if line.startswith("tc -n delays qdisc add dev to1 parent 1:10 ")]

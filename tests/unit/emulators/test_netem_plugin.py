@@ -6,6 +6,8 @@ import struct
 import pytest
 from pyroute2.netlink.rtnl.tcmsg import plugins, tcmsg
 
+from wanbench.harness.emulators.netem.kernel import keywords
+from wanbench.harness.emulators.netem.plan import End, Netem
 from wanbench.harness.emulators.netem.plugin import (
     install,
     netem_parameters,
@@ -13,11 +15,14 @@ from wanbench.harness.emulators.netem.plugin import (
     normal,
     without_ethernet_header,
 )
+from wanbench.harness.emulators.plan import UNLIMITED, Link
 
 KEYWORDS = {
     "delay_ns": 49_000_123,
     "jitter_ns": 169_700,
     "loss": 42_949_673,
+    "burst_begins": 0,
+    "burst_ends": 0,
     "limit": 313_500,
     "rate": 12_500_000,
     "distribution": normal(),
@@ -51,6 +56,10 @@ def test_encoded_values_are_decoded():
         "delay_ns": 49_000_123,
         "jitter_ns": 169_700,
         "loss": 42_949_673,
+        "burst_begins": 0,
+        "burst_ends": 0,
+        "burst_survival": 0,
+        "loss_between_bursts": 0,
         "limit": 313_500,
         "rate": 12_500_000,
         "gap": 0,
@@ -85,16 +94,35 @@ def test_no_seed_is_sent_for_none():
     assert decoded(encoded(seed=None))["seed"] is None
 
 
+def test_a_link_that_loses_bursts_is_a_gilbert_elliott_model():
+    """It loses 10 % in bursts of 5: a burst ends with 1/5 per packet, and begins with 1/5 x 0.1/0.9."""
+    link = Link(20_000_000, 0, 0.1, UNLIMITED, loss_burst=5.0)
+    leaf = keywords(Netem(End("delays", "to1"), 16, "a -> b", link, 12_500_000, 313_500, 7))
+    begins, ends = round((2**32 - 1) / 45), round((2**32 - 1) / 5)
+    data = encoded(**leaf)
+    # TCA_NETEM_LOSS with NETEM_LOSS_GE, struct tc_netem_gemodel: p, r, h, k1
+    assert struct.pack("=HHHH4I", 24, 5, 20, 2, begins, ends, 0, 0) in data
+    found = decoded(data)
+    assert (found["loss"], found["burst_begins"], found["burst_ends"]) == (0, begins, ends)
+    assert {name: found[name] for name in leaf if name != "distribution"} == {
+        name: value for name, value in leaf.items() if name != "distribution"
+    }
+
+
+def test_without_bursts_no_model_is_sent_and_a_change_removes_the_old_one():
+    assert struct.pack("=HH", 24, 5) not in encoded()
+
+
 @pytest.mark.parametrize(
-    ("keywords", "message"),
+    ("given", "message"),
     [
         (KEYWORDS | {"delay": 50}, r"^netem: unknown \['delay'\], missing \[\]$"),
         ({name: value for name, value in KEYWORDS.items() if name != "limit"}, r"missing \['limit'\]$"),
     ],
 )
-def test_a_keyword_that_is_unknown_or_missing_is_an_error(keywords, message):
+def test_a_keyword_that_is_unknown_or_missing_is_an_error(given, message):
     with pytest.raises(TypeError, match=message):
-        netem_parameters(keywords)
+        netem_parameters(given)
 
 
 def test_our_keywords_are_removed_from_the_request():

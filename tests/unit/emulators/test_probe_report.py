@@ -2,7 +2,7 @@
 
 import pytest
 
-from wanbench.harness.emulators.impairments.loss import binomial_interval
+from wanbench.harness.emulators.impairments.loss import loss_interval
 from wanbench.harness.emulators.plan import UNLIMITED, EmulatedNetwork, Link, Queue
 from wanbench.harness.emulators.probe.plan import burst_train, flows_of, rounds_of, shared_up_flows, wire_ns
 from wanbench.harness.emulators.probe.report import (
@@ -121,15 +121,15 @@ def test_without_received_packets_nothing_is_measured():
 
 def test_the_binomial_interval_is_exact():
     # scipy.stats.binom.interval(0.99, 1000, 0.01) and (0.99, 20, 0.5)
-    assert binomial_interval(1000, 0.01, 0.99) == (3, 19)
-    assert binomial_interval(20, 0.5, 0.99) == (4, 16)
-    assert binomial_interval(100, 0.0, 0.99) == (0, 0)
-    assert binomial_interval(100, 1.0, 0.99) == (100, 100)
+    assert loss_interval(1000, 0.01, 0, 0.99) == (3, 19)
+    assert loss_interval(20, 0.5, 0, 0.99) == (4, 16)
+    assert loss_interval(100, 0.0, 0, 0.99) == (0, 0)
+    assert loss_interval(100, 1.0, 0, 0.99) == (100, 100)
 
 
 def test_the_loss_interval_is_wider_if_more_paths_are_judged_together():
-    low, high = binomial_interval(1000, 0.01, 0.99)
-    wide_low, wide_high = binomial_interval(1000, 0.01, 1 - 0.01 / 12)
+    low, high = loss_interval(1000, 0.01, 0, 0.99)
+    wide_low, wide_high = loss_interval(1000, 0.01, 0, 1 - 0.01 / 12)
     assert wide_low < low
     assert wide_high > high
 
@@ -212,15 +212,16 @@ def test_single_packets_are_spaced_wider_than_transmission_time_and_jitter():
 
 
 def test_loss_is_probed_only_if_enough_packets_can_be_lost():
-    def loss_packets(loss):
+    def loss_packets(loss, burst=0.0):
         net = network(2)
         net = EmulatedNetwork(
-            net.sites, net.site_of, net.up, net.down, net.local_delay_ns, {(0, 1): Link(0, 0, loss, UNLIMITED)}
+            net.sites, net.site_of, net.up, net.down, net.local_delay_ns, {(0, 1): Link(0, 0, loss, UNLIMITED, burst)}
         )
         return sum(train["packets"] for train in flows_of(net, [(0, 1)], 0)[0].trains[1:])
 
     assert loss_packets(0.01) == 500
     assert loss_packets(0.001) == 5000
+    assert loss_packets(0.01, burst=5) == 2500
     assert loss_packets(0.0001) == 0
 
 

@@ -5,7 +5,19 @@ import pickle
 
 import pytest
 
-from wanbench.netprofiles import Delay, Path, Profile, ProfileError, Provenance, Rate, Ratio, Site, Size, uniform
+from wanbench.netprofiles import (
+    Delay,
+    Packets,
+    Path,
+    Profile,
+    ProfileError,
+    Provenance,
+    Rate,
+    Ratio,
+    Site,
+    Size,
+    uniform,
+)
 
 MEASURED = Provenance("measured", "a ping")
 
@@ -111,6 +123,17 @@ def test_a_path_that_delivers_no_packet_is_refused():
     assert refusal(two_sites, buffer=Size(0)) == (
         "oregon -> london: buffer 0B holds no packet; "
         "expected more, or no buffer for the default: one round trip at the rate"
+    )
+
+
+def test_a_loss_that_does_not_fit_into_its_bursts_is_refused():
+    """One packet passes between two bursts, so bursts of 4 lose at most four packets of five."""
+    two_sites(loss=Ratio(0.8), loss_burst=Packets(4))
+    assert refusal(two_sites, loss=Ratio(0.81), loss_burst=Packets(4)) == (
+        "oregon -> london: loss 81% in bursts of 4; expected at most 80%"
+    )
+    assert refusal(two_sites, loss_burst=Packets(4)) == (
+        "oregon -> london: loss_burst 4 without loss; expected a loss, such as 1%, or no loss_burst"
     )
 
 

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from wanbench.netprofiles import Delay, ProfileError, Provenance, Rate, Ratio, Size, load
+from wanbench.netprofiles import Delay, Packets, ProfileError, Provenance, Rate, Ratio, Size, load
 
 TOML = """
 schema = 1
@@ -91,6 +91,16 @@ def test_a_toml_profile_has_the_values_of_its_file(toml):
     assert path.delay == Delay.parse("72.5ms")
     assert (path.jitter, path.loss) == (Delay.parse("2ms"), Ratio(0.001))
     assert (path.rate, path.buffer) == (Rate(5 * 10**9), Size(2**20))
+
+
+def test_bursts_of_loss_are_a_number_of_packets(toml):
+    profile = toml(('loss = "0.1%"', 'loss = "0.1%"\nloss_burst = 2.5'))
+    path = profile.path("oregon", "london")
+    assert path.loss_burst == Packets(2.5)
+    assert path.provenance["loss_burst"] == Provenance("given", "two.toml")
+    plain = profile.to_json()["paths"][0]
+    assert plain["loss_burst"] == 2.5
+    assert "loss_burst" not in toml().to_json()["paths"][0]
 
 
 def test_each_value_has_its_provenance_and_source(toml):
@@ -270,17 +280,18 @@ def test_paths_can_be_given_in_only_one_place(toml):
 
 def test_a_csv_profile_has_the_sites_it_names(csv):
     profile = csv(
-        "src, dst, rtt_ms, rate_mbps, jitter_ms, loss_pct, buffer",
-        "a, b, 80, 100, 1.5, 0.1, 256KiB",
+        "src, dst, rtt_ms, rate_mbps, jitter_ms, loss_pct, loss_burst, buffer",
+        "a, b, 80, 100, 1.5, 0.1, 5, 256KiB",
         "",
-        "a, c, 20.5, , , ,",
-        "b, c, 30, , , ,",
+        "a, c, 20.5, , , , ,",
+        "b, c, 30, , , , ,",
     )
     assert profile.name == "net"
     assert [site.name for site in profile.sites] == ["a", "b", "c"]
     path = profile.path("b", "a")
     assert (path.delay, path.jitter) == (Delay.parse("40ms"), Delay.parse("1.5ms"))
-    assert (path.loss, path.rate, path.buffer) == (Ratio(0.001), Rate(10**8), Size(256 * 1024))
+    assert (path.loss, path.loss_burst) == (Ratio(0.001), Packets(5.0))
+    assert (path.rate, path.buffer) == (Rate(10**8), Size(256 * 1024))
     assert path.provenance["rate"] == Provenance("given", "net.csv")
     other = profile.path("a", "c")
     assert (other.delay, other.rate, other.buffer) == (Delay.parse("10.25ms"), None, None)
@@ -343,7 +354,8 @@ def test_the_directions_of_a_path_in_csv_can_differ(csv):
 
 
 _COLUMNS = (
-    "expected src, dst, rtt_ms, one_way_ms, jitter_ms, loss_pct, rate_mbps, buffer, up_mbps, down_mbps, local_rtt_ms"
+    "expected src, dst, rtt_ms, one_way_ms, jitter_ms, loss_pct, loss_burst, rate_mbps, buffer, up_mbps, down_mbps, "
+    "local_rtt_ms"
 )
 
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wanbench.netprofiles import Delay, Rate, Ratio, Size, UnitError
+from wanbench.netprofiles import Delay, Packets, Rate, Ratio, Size, UnitError
 
 
 @pytest.mark.parametrize(
@@ -65,9 +65,16 @@ def test_a_ratio_is_a_number_or_a_percentage(text, value):
     assert Ratio.parse(text).value == value
 
 
+@pytest.mark.parametrize(("text", "value"), [("5", 5.0), ("2.5", 2.5), ("1", 1.0), ("0", 0.0)])
+def test_a_number_of_packets_has_no_unit(text, value):
+    assert Packets.parse(text).value == value
+    assert str(Packets.parse(text)) == text
+
+
 _DELAY = "a delay is a number and one of ns, us, ms, s, such as '80ms'"
 _RATE = "a rate is a number and one of bit, kbit, Mbit, Gbit, such as '10Gbit'"
 _SIZE = "a size is a number and one of B, kB, KiB, MB, MiB, GB, GiB, such as '25MiB'"
+_PACKETS = "a number of packets is 1 or more, or 0 for none, such as '5'"
 _RATIO = "a ratio is a number from 0 to 1, or a percentage, such as '0.1%'"
 
 
@@ -92,6 +99,9 @@ _RATIO = "a ratio is a number from 0 to 1, or a percentage, such as '0.1%'"
         (Ratio, "101%", f"'101%' is above 1; {_RATIO}"),
         (Ratio, "-0.1%", f"'-0.1%' is negative; {_RATIO}"),
         (Ratio, "nan", f"'nan' is not a quantity; {_RATIO}"),
+        (Packets, "5ms", f"'5ms' has the unknown unit 'ms'; {_PACKETS}"),
+        (Packets, "-5", f"'-5' is negative; {_PACKETS}"),
+        (Packets, "0.5", "a number of packets is 1 or more, or 0 for none, not 0.5"),
         (Ratio, "5ms", f"'5ms' has the unknown unit 'ms'; {_RATIO}"),
     ],
 )

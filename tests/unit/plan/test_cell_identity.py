@@ -91,6 +91,7 @@ def test_a_change_of_any_setting_changes_the_identity(choice, flipped):
         ("workload.payload_scale", 1.0),
         ("network.loss", "0%"),
         ("network.jitter", "0ms"),
+        ("network.loss_burst", 0),
         ("network.tcp.congestion", "reno"),
         ("comm.collective", "direct"),
         ("comm.buckets", "25MiB"),

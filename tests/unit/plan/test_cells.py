@@ -244,7 +244,8 @@ def test_a_wrong_sweep_is_refused_in_one_line(old, new, line):
         ),
         (
             [('rate = "1Gbit"', "rtt_scale = 2.0")],
-            "x.toml: network.rtt_scale: only a named profile takes it; uniform takes rtt, rate, jitter, loss",
+            "x.toml: network.rtt_scale: only a named profile takes it; "
+            "uniform takes rtt, rate, jitter, loss, loss_burst",
         ),
         (
             [('rtt = ["10ms"]', "")],
@@ -277,6 +278,11 @@ def test_an_impossible_combination_is_refused_in_one_line(changes, line):
     ("changes", "where", "value"),
     [
         ([('rate = "1Gbit"', "jitter = '2ms'")], "algorithm=ssgd, workers=2, rtt=10ms: w0 -> w1: jitter", "2ms"),
+        (
+            [('rate = "1Gbit"', "loss_burst = 5")],
+            "algorithm=ssgd, workers=2, rtt=10ms: w0 -> w1: loss_burst 5",
+            "without loss",
+        ),
         ([('rate = "1Gbit"', "place = { w0 = 1 }")], "network.place", "1 workers"),
         ([("ssgd = {}", "sgd = {}")], "algorithms.sgd", "'ssgd'"),
         ([("ssgd = {}", "dts = { delai = 4, period = 1 }")], "algorithms.dts", "'delai'"),

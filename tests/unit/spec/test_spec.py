@@ -38,7 +38,8 @@ def test_the_spec_that_the_refusals_are_made_from_is_a_good_one():
         (
             'rate = "1Gbit"',
             "zzz = 1",
-            "network.zzz: unknown key; known keys: jitter, loss, place, profile, rate, rate_scale, rtt, rtt_scale, tcp",
+            "network.zzz: unknown key; known keys: "
+            "jitter, loss, loss_burst, place, profile, rate, rate_scale, rtt, rtt_scale, tcp",
         ),
         ("[sweep]", "[comms]\n[sweep]", "comms: unknown key; did you mean 'comm'?"),
         (
@@ -71,6 +72,11 @@ def test_the_spec_that_the_refusals_are_made_from_is_a_good_one():
             'rate = "1Gbit"',
             "loss = '150%'",
             "network.loss: '150%' is above 1; a ratio is a number from 0 to 1, or a percentage, such as '0.1%'",
+        ),
+        (
+            'rate = "1Gbit"',
+            "loss_burst = 0.5",
+            "network.loss_burst: a number of packets is 1 or more, or 0 for none, not 0.5",
         ),
         ('rate = "1Gbit"', "rate = 5", "network.rate: expected a string in quotes, got 5"),
         ("tensors = 2", "tensors = 'two'", "workload.tensors: expected a whole number, got 'two'"),

@@ -86,6 +86,14 @@ def refused(*entries: str) -> str:
             "timeline.0: w0 -> w1: jitter 2 ms with one-way delay 5 ms; expected at most a third",
         ),
         (
+            'at = "5s"\ntrace = [{ time_s = 0, loss_pct = 81, loss_burst = 4 }]',
+            "timeline.0: w0 -> w1: loss 81% in bursts of 4; expected at most 80%",
+        ),
+        (
+            'at = "5s"\nloss_burst = 0.5',
+            "timeline.0.loss_burst: a number of packets is 1 or more, or 0 for none, not 0.5",
+        ),
+        (
             'at = "99 steps"\ncut = true',
             "timeline.0.at: algorithm=ssgd, workers=3, rtt=10ms has 23 steps; expected an earlier "
             "step, or a larger run.window",
@@ -114,6 +122,7 @@ def test_changes_that_go_one_by_one_and_not_together_are_refused():
         ("time_s,rtt_ms\n0,fast\n", "line 2: rtt_ms: expected a number, got 'fast'"),
         ("time_s,rate_mbps\n0,0\n", "rate_mbps: expected 1e-06 to 1000000, got 0"),
         ("time_s,loss_pct\n0,101\n", "loss_pct: expected 0 to 100, got 101"),
+        ("time_s,loss_burst\n0,0.5\n", "loss_burst: expected 1 to 1000000, got 0.5"),
         ("time_s,rtt_ms\n", "expected 1 to 2000 lines of values, got 0"),
     ],
 )

@@ -51,6 +51,12 @@ def test_without_an_end_a_change_holds_forever():
     assert {link.loss for link in resolved.moment(10**15).network.links.values()} == {0.01}
 
 
+def test_losses_come_in_bursts_while_a_change_holds():
+    resolved = resolved_of('at = "5s"\nloss = "1%"', AT_5 + "loss_burst = 4")
+    links = [resolved.moment(at).network.links[0, 1] for at in (0, 5 * S, 10 * S)]
+    assert [(link.loss, link.loss_burst) for link in links] == [(0, 0), (0.01, 4), (0.01, 0)]
+
+
 def test_a_repeated_change_happens_the_given_number_of_times():
     resolved = resolved_of('at = "1s"\nfor = "500ms"\nevery = "2s"\ntimes = 3\ncut = true')
     assert resolved.times == tuple(S * half // 2 for half in (2, 3, 6, 7, 10, 11))
@@ -126,14 +132,16 @@ def test_a_change_after_a_step_has_no_time_before_that_step_has_ended():
 
 
 def test_a_trace_changes_the_network_at_each_of_its_lines(tmp_path, monkeypatch):
-    (tmp_path / "day.csv").write_text("time_s,rtt_ms,rate_mbps,loss_pct\n0,20,100,\n2,30,,1\n4,20,50,0\n")
+    (tmp_path / "day.csv").write_text(
+        "time_s,rtt_ms,rate_mbps,loss_pct,loss_burst\n0,20,100,,\n2,30,,1,5\n4,20,50,0,\n"
+    )
     monkeypatch.chdir(tmp_path)
     resolved = resolved_of('at = "10s"\nwhere = "w0 -> w1"\ntrace = "day.csv"')
     assert resolved.times == (10 * S, 12 * S, 14 * S)
     links = [resolved.moment(at).network.links[0, 1] for at in resolved.times]
     assert [link.delay_ns for link in links] == [10 * MS, 15 * MS, 10 * MS]
     assert [link.queue.rate_bytes_per_s for link in links] == [100 * MBIT, 100 * MBIT, 50 * MBIT]
-    assert [link.loss for link in links] == [0, 0.01, 0]
+    assert [(link.loss, link.loss_burst) for link in links] == [(0, 0), (0.01, 5), (0, 5)]
 
 
 def test_traces_of_equal_length_have_different_descriptions(tmp_path, monkeypatch):
