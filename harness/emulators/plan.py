@@ -28,8 +28,8 @@ if TYPE_CHECKING:  # the relay process imports this module and must start fast
 
 DEVICE = "wan0"
 MTU = 1500
-SEGMENT_BYTES = 65_535
-"""IP bytes of the longest segment that a kernel makes."""
+SEGMENT_BYTES = 46 * MTU
+"""IP bytes of the longest segment that a kernel makes: 64 KB of payload, and the headers of all packets."""
 MAX_WORKERS = 250 * 256
 
 # On a network without delay, a buffer of one round trip would be empty, yet TCP sends bursts of up to 64 kB
