@@ -31,10 +31,9 @@ _COALESCE_NS = 100_000
 # 2 ms as long as there is traffic, and notices if a wake-up is late. This costs half a percent of a core.
 _WATCH_NS = 2_000_000
 _QUIET_NS = 1_000_000_000
-# A turn of the loop reads this much from each port, and writes this much, so that nobody waits long.
-_READS_PER_PORT = 32
-_WRITES_PER_TURN = 64
-_BYTES_PER_PORT = _BYTES_PER_TURN = 1 << 19
+# A turn of the loop reads from each port, and writes, for about this long, so that nothing waits long for its turn.
+_READING_NS = 100_000
+_WRITES_PER_TURN, _BYTES_PER_TURN = 64, 1 << 19
 _PACKET_BYTES, _SEGMENT_BYTES = 1536, VIRTIO_BYTES + 65_535
 
 
@@ -79,18 +78,13 @@ class Relay:
 
     def _read(self, port: Port) -> None:
         """Read what the worker has sent, up to a limit, so that the other workers get their turn."""
-        accept, read, fd, now, seen = self._switch.accept, os.read, port.fd, _now(), 0
+        accept, read, fd, began = self._switch.accept, os.read, port.fd, _now()
+        now = began
         try:
-            if not port.segments:
-                for _ in range(_READS_PER_PORT):
-                    accept(NO_OFFLOAD + read(fd, _PACKET_BYTES), port, now)
-            else:
-                for _ in range(_READS_PER_PORT):
-                    data = read(fd, _SEGMENT_BYTES)
-                    accept(data, port, now)
-                    seen += len(data)
-                    if seen > _BYTES_PER_PORT:
-                        break
+            while now - began < _READING_NS:
+                data = read(fd, _SEGMENT_BYTES) if port.segments else NO_OFFLOAD + read(fd, _PACKET_BYTES)
+                accept(data, port, began)
+                now = _now()
         except BlockingIOError:
             pass
         except OSError:  # the namespace of the worker is gone, and its device with it

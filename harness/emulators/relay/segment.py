@@ -22,7 +22,8 @@ NO_OFFLOAD = bytes(VIRTIO_BYTES)
 """The header of a packet whose checksums are complete."""
 _UDP_SEGMENT = 5  # gso_type; TCP over IPv4 is 1, with an ECN bit
 _FIN, _PSH, _CWR = 0x01, 0x08, 0x80
-_U16, _U32, _LENGTH_IDENT = struct.Struct(">H"), struct.Struct(">I"), struct.Struct(">HH")
+_U16, _U32 = struct.Struct(">H"), struct.Struct(">I")
+_IP, _IDENT = struct.Struct(">HHHHH"), struct.Struct(">HH")  # from the length on, and its first two fields
 
 
 class Segment:
@@ -99,28 +100,32 @@ def _cut(data: bytes, begin: int, end: int, packets: int) -> bytes:
 
     The checksum of TCP or UDP remains unfinished (VIRTIO_NET_HDR_F_NEEDS_CSUM), but it includes the length.
     """
-    flags, _, head, size, start, offset = _VIRTIO.unpack_from(data)
-    transport = VIRTIO_BYTES + (data[VIRTIO_BYTES] & 0xF) * 4
-    headers = VIRTIO_BYTES + _header_bytes(data)
-    out = bytearray(data[:headers])
-    out += memoryview(data)[headers + begin * size : headers + end * size]
+    flags, kind, head, size, start, offset = _VIRTIO.unpack_from(data)
+    transport = VIRTIO_BYTES + start
+    is_udp = kind == _UDP_SEGMENT
+    body = transport + (8 if is_udp else (data[transport + 12] >> 4) * 4)
+    out = bytearray(data[:body])
+    stop = body + end * size
+    nbytes = min(stop, len(data)) - begin * size
     if end - begin == 1:
         _VIRTIO.pack_into(out, 0, flags, 0, head, 0, start, offset)
-    shorter = 0xFFFF - (len(data) - len(out))  # to add in ones' complement
-    _, ident = _LENGTH_IDENT.unpack_from(data, VIRTIO_BYTES + 2)
-    (check,) = _U16.unpack_from(data, VIRTIO_BYTES + 10)
+    shorter = 0xFFFF - (len(data) - nbytes)  # to add in ones' complement
+    _, ident, _, _, check = _IP.unpack_from(data, VIRTIO_BYTES + 2)
     later = (ident + begin) & 0xFFFF
-    _LENGTH_IDENT.pack_into(out, VIRTIO_BYTES + 2, len(out) - VIRTIO_BYTES, later)
-    unchecked = _fold((check ^ 0xFFFF) + shorter + (ident ^ 0xFFFF) + later)
-    _U16.pack_into(out, VIRTIO_BYTES + 10, unchecked ^ 0xFFFF)
-    at = VIRTIO_BYTES + start + offset
-    _U16.pack_into(out, at, _fold(_U16.unpack_from(data, at)[0] + shorter))
-    if data[1] == _UDP_SEGMENT:
-        _U16.pack_into(out, transport + 4, len(out) - transport)
+    total = (check ^ 0xFFFF) + shorter + (ident ^ 0xFFFF) + later
+    _IDENT.pack_into(out, VIRTIO_BYTES + 2, nbytes - VIRTIO_BYTES, later)
+    _U16.pack_into(out, VIRTIO_BYTES + 10, _fold(total) ^ 0xFFFF)
+    _U16.pack_into(out, transport + offset, _fold(_U16.unpack_from(data, transport + offset)[0] + shorter))
+    if is_udp:
+        _U16.pack_into(out, transport + 4, nbytes - transport)
     else:
-        (sequence,) = _U32.unpack_from(data, transport + 4)
-        _U32.pack_into(out, transport + 4, (sequence + begin * size) & 0xFFFFFFFF)
-        out[transport + 13] &= 0xFF & ~((_CWR if begin else 0) | (0 if end == packets else _FIN | _PSH))
+        if begin:
+            sequence = _U32.unpack_from(data, transport + 4)[0] + begin * size
+            _U32.pack_into(out, transport + 4, sequence & 0xFFFFFFFF)
+            out[transport + 13] &= 0xFF & ~_CWR
+        if end < packets:
+            out[transport + 13] &= 0xFF & ~(_FIN | _PSH)
+    out += data[body + begin * size : stop]
     return bytes(out)
 
 
