@@ -13,8 +13,8 @@ from wanbench.harness.plan.law import predict, rep_duration_s
 from wanbench.harness.timeline.changes import planned_outage_s
 
 # Processor seconds to carry a segment and its acknowledgement: emulator, both ends' TCP stacks, copies and additions.
-# Measured on one 2-core machine: 30 us for a segment of one packet, 2 s per GB in the largest segments.
-_CPU_S_PER_SEGMENT, _CPU_S_PER_BYTE = 27.7e-6, 1.575e-9
+# Measured on one 2-core machine with messages of 5 and 10 MB at 0.5 and 1 Gbit/s, and divided by its `slowness` of 2.6.
+_CPU_S_PER_SEGMENT, _CPU_S_PER_BYTE = 63e-6, 0.6e-9
 _CPU_SHARE_PER_WORKER = 0.01
 _SIMULATED_S, _SIMULATED_S_PER_STEP = 0.02, 1e-4  # per simulated repetition, and per worker and step in it
 _FLOPS = 20e9  # per second, one core, small layers
@@ -34,15 +34,20 @@ _VECTORS = 4  # parameters, momentum, gradient, accumulator
 
 @dataclass(frozen=True)
 class Capacity:
-    """What a host has: its processors, and its available memory."""
+    """What a host has: its processors, its available memory, and how slow it is.
+
+    Attributes:
+        slowness: processor time of the same work, as a multiple of that on the machine of the constants above.
+    """
 
     cores: int
     memory_bytes: float
+    slowness: float = 1.0
 
     @property
     def cpu_limit(self) -> float:
         """The number of processors that may be busy."""
-        return BUDGET_SHARE * self.cores
+        return BUDGET_SHARE * self.cores / self.slowness
 
     @property
     def memory_limit(self) -> float:

@@ -10,6 +10,7 @@ from wanbench.harness.emulators import choice
 from wanbench.harness.plan.load import Capacity
 from wanbench.harness.plan.plan import Plan
 from wanbench.harness.run.host import available_bytes
+from wanbench.harness.run.speed import slowness
 
 
 class ThisHost:
@@ -24,8 +25,8 @@ class ThisHost:
         return choice.chosen(testbeds.home_of(testbed))[0]
 
     def capacity(self) -> Capacity:
-        """All processors, and the memory that is available now."""
-        return Capacity(os.cpu_count() or 1, available_bytes())
+        """All processors and their speed, and the memory that is available now."""
+        return Capacity(os.cpu_count() or 1, available_bytes(), slowness())
 
 
 def explained(plan: Plan) -> Iterator[str]:

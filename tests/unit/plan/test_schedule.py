@@ -111,14 +111,14 @@ def test_more_bytes_per_second_need_more_processor_time():
 def test_a_fast_path_is_cheap_because_its_segments_are_large(rate, rtt, segment_bytes):
     cell = cell_with(**{"network.rate": rate, "sweep.rtt": [rtt], "workload.payload_scale": 0.1})
     segments = 2 * 3 * cell.workload.message_bytes / segment_bytes / cell.predicted_step_time_s  # per second
-    one_packet_s, largest_s = 30e-6, 2e-9 * 69000
+    one_packet_s, largest_s = 64e-6, 104.4e-6
     segment_s = one_packet_s + (largest_s - one_packet_s) * (segment_bytes - 1500) / (69000 - 1500)
     assert load_of(cell).cpus - 4 * 0.01 == pytest.approx(segments * segment_s, rel=0.03)
 
 
 def test_at_its_peak_all_workers_send_at_their_rate():
     peak = load(**{"sweep.rtt": ["1000ms"], "workload.payload_scale": 0.1}).peak_cpus
-    assert peak == pytest.approx(4 * 125e6 * 2e-9 + 4 * 0.01, rel=0.03)
+    assert peak == pytest.approx(4 * 125e6 * 1.51e-9 + 4 * 0.01, rel=0.03)
     assert load(algorithms={"sparse": {"period": 20}}).peak_cpus == load().peak_cpus
 
 
