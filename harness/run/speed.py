@@ -1,4 +1,4 @@
-"""How slow this host runs an emulator: a virtual machine on a busy host takes several times its usual time to wake up."""
+"""How slow this host runs an emulator. A virtual machine on a busy host can take several times its usual time."""
 
 from __future__ import annotations
 
