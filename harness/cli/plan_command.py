@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 @click.command("plan", short_help="Show the cells of an experiment, their predicted step times, and how long it takes.")
 @spec_options
 @click.option(
-    "--jobs", type=click.IntRange(min=1), default=6, show_default=True, help="Maximum number of repetitions at a time."
+    "--jobs", type=click.IntRange(min=1), default=10, show_default=True, help="Maximum number of repetitions at a time."
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.option("--tc", "as_tc", is_flag=True, help="Print only the ip and tc commands that build each network.")

@@ -22,7 +22,7 @@ _LEARNING_S = 1e-3  # per real gradient, besides its matrix products
 GUESSED_STEP_S = 5.0  # one step of real compute
 WARM_ROUNDS = 3  # all-reduces before training begins
 GUESSED_COMMAND_S = 30.0  # a program, until one like it has ended
-DEFAULT_SLOTS = 6  # repetitions at a time
+DEFAULT_SLOTS = 10  # repetitions at a time
 # Above this share of the cores, emulated packets are late, and steps that compete for a processor take longer.
 BUDGET_SHARE = 0.6
 MEMORY_SHARE = 0.8  # of the available memory; the rest is for what the estimate does not know
