@@ -25,7 +25,7 @@ def measure(cell: Cell, rep: int, slot: Slot, folder: Path, control: Path, repor
 
 
 SINGLE_PACKETS = (
-    "note: /dev/net/tun has no segmentation offload here, so the relay moves single packets, about 0.5 Gbit/s per core"
+    "note: the workers' devices have no segmentation offload: the relay moves single packets, about 0.5 Gbit/s per core"
 )
 
 

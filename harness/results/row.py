@@ -159,7 +159,7 @@ def _only(values: set[float | None] | set[float]) -> float | None:
 
 
 def _wire_bytes(measured: Measured, stats: EmulatorStats) -> int:
-    """Bytes that left the workers between the first step and the end of the drain, with the headers of all packets."""
+    """Bytes that left the workers from the first step to the end of their connections, with all headers."""
     if stats.sent_bytes is not None:
         return stats.sent_bytes
     return sum(

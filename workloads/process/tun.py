@@ -64,7 +64,7 @@ def open_tun(name: str, address: str, *, prefix: int = 16, mtu: int = 1500, queu
     """
     wanted = os.environ.get("WANBENCH_OFFLOAD") != "off"
     fd = _open(name, _IFF_VNET_HDR if wanted else 0)
-    if wanted and not _offload(fd):
+    if passes_segments(fd) and not _offload(fd):
         os.close(fd)
         fd = _open(name, 0)
     try:
@@ -90,6 +90,8 @@ def _open(name: str, flags: int) -> int:
         fcntl.ioctl(fd, _TUNSETIFF, struct.pack("16sH22x", name.encode(), _IFF_TUN | _IFF_NO_PI | flags))
     except OSError as error:
         os.close(fd)
+        if flags and error.errno == errno.EINVAL:
+            return _open(name, 0)
         if error.errno == errno.EPERM:
             raise TunError(f"device {name}: not allowed to create it; it needs NET_ADMIN in this namespace") from error
         raise TunError(f"device {name}: {error.strerror}") from error

@@ -26,8 +26,8 @@ class Jitter(Impairment):
     is_random = True
 
     def relay(self, value: float, random: Random, delay_ns: float, packets: int, span_ns: float) -> float:
-        # Packets keep their order, so the last one waits for the slowest of those sent within one deviation before it.
-        close = min(packets, 1 + packets * value / span_ns) if span_ns else packets
+        # Packets keep their order, so the last one waits for the slowest of those sent shortly before it.
+        close = min(packets, 0.5 * packets * value / span_ns) if span_ns else packets
         if close <= 1:
             return max(0.0, random.gauss(delay_ns, value))
         slowest = max(random.random(), _SMALLEST) ** (1 / close)

@@ -127,7 +127,9 @@ def judge(
     single = [a for a in arrivals if a[0] == 0]
     delays = [(received - sent - wire_ns) / 1e6 for _, _, sent, received, _ in single]
     delay = statistics.median(delays) if delays else None
-    sent = sum(train["packets"] for train in trains)
+    # A receiver can overflow under a fast train of segments, which says nothing about the path.
+    alone = {number for number, train in enumerate(trains) if train["segment"] == 1}
+    sent = sum(trains[number]["packets"] for number in alone)
     burst = [(a[1], a[3]) for a in arrivals if a[0] == 1]
     row = PathProbe(
         *names,
@@ -137,7 +139,7 @@ def judge(
         measured_jitter_ms=_spread(delays),
         loss=link.loss,
         sent=sent,
-        lost=sent - sum(packets for *_, packets in arrivals),
+        lost=sent - sum(arrival[4] for arrival in arrivals if arrival[0] in alone),
         rate_mbit=_mbit(rate),
         measured_rate_mbit=None if rate is None else _mbit(dispersion(burst, trains[1]["bytes"])),
         inversions=inversions(arrivals),

@@ -34,6 +34,7 @@ _QUIET_NS = 1_000_000_000
 # A turn of the loop reads from each port, and writes, for about this long, so that nothing waits long for its turn.
 _READING_NS = 100_000
 _WRITES_PER_TURN, _BYTES_PER_TURN = 64, 1 << 19
+_GONE = (errno.EBADF, errno.EBADFD, errno.ENODEV, errno.EIO)
 _PACKET_BYTES, _SEGMENT_BYTES = 1536, VIRTIO_BYTES + 65_535
 
 
@@ -94,11 +95,12 @@ class Relay:
         port = segment.port
         try:
             os.write(port.fd, segment.data if port.segments else segment.data[VIRTIO_BYTES:])
-        except BlockingIOError:
-            self._meter.refused += segment.packets
         except OSError as error:
+            if error.errno not in _GONE:
+                self._meter.refused += segment.packets
+                return
             self._meter.gone += segment.packets
-            if port.fd >= 0 and error.errno in (errno.EBADFD, errno.ENODEV):
+            if error.errno in (errno.EBADFD, errno.ENODEV):
                 self._detach(port)
         else:
             self._meter.delivered(segment, _now())
@@ -131,15 +133,14 @@ class Relay:
         Raises:
             ValueError: it passes single packets and the others segments, or the reverse.
         """
-        segments = passes_segments(fd)
-        old = self._switch.ports.get(rank)
-        if old is not None:
-            self._detach(old)
-        if any(port.segments != segments for port in self._ports.values()):
+        segments, old = passes_segments(fd), self._switch.ports.get(rank)
+        if any(port.segments != segments for port in self._ports.values() if port is not old):
             os.close(fd)
             raise ValueError(
                 f"the device of worker {rank} has {'' if segments else 'no '}segmentation offload, unlike others"
             )
+        if old is not None:
+            self._detach(old)
         os.set_blocking(fd, False)
         port = self._switch.attach(rank, socket.inet_aton(worker_address(rank)), fd, segments=segments)
         self._ports[fd] = port

@@ -105,7 +105,11 @@ class TailDrop:
 
 
 class Stage:
-    """Packets that wait in order for their due time. Then they enter a down queue or leave to their worker."""
+    """Packets that wait in order for their time. Then they enter a down queue or leave to their worker.
+
+    A segment leaves as a whole, with its last packet. It enters a queue with its first packet, because the packets
+    from other sites arrive between its own.
+    """
 
     __slots__ = ("down", "fifo", "serial")
 
@@ -114,15 +118,30 @@ class Stage:
         self.down: Down | None = None
         self.serial = next(_serial)  # breaks ties between equal due times
 
+    def next_time(self) -> float:
+        """When the first segment leaves or enters its queue."""
+        return self.fifo[0].last if self.down is None else self.fifo[0].first
+
 
 class Down(Stage):
-    """The down queue that all paths into one site share."""
+    """The down queue that all paths into one site share.
 
-    __slots__ = ("queue",)
+    Attributes:
+        margin: bytes that can arrive between the packets of one segment: a segment of every path.
+    """
+
+    __slots__ = ("margin", "queue")
 
     def __init__(self, queue: Queue) -> None:
         super().__init__()
         self.queue = TailDrop(queue)
+        self.margin = 0.0
+
+    def nearly_full(self, segment: Segment) -> bool:
+        """Whether a segment can be more than fits, so that the order of its packets among others decides."""
+        queue = self.queue
+        backlog = queue.busy - segment.first + (segment.nbytes + self.margin) * queue.ns_per_byte
+        return segment.packets > 1 and backlog > queue.buffer_ns
 
 
 class DirectedPath(Stage):

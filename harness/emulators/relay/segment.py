@@ -1,7 +1,7 @@
 """A segment: one or more packets of a flow that pass the relay together, as a network card with offload sees them.
 
 A TUN device with segmentation offload puts a virtio header before each IP packet. If the IP packet is a segment, it
-has the payloads of up to 44 packets behind a single TCP or UDP header, and the virtio header has the payload size of
+has the payloads of many packets behind a single TCP or UDP header, and the virtio header has the payload size of
 each. The receiver's kernel takes such a segment as it is. Only a loss, a full buffer or a slow path needs single
 packets, or smaller segments: `Segment.part` cuts them out.
 """

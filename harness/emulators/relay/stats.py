@@ -23,8 +23,8 @@ class Histogram:
         self._bins = [0] * (_BINS + 1)
         self.max_ns = 0.0
 
-    def add(self, ns: float) -> None:
-        """Count one duration."""
+    def add(self, ns: float, times: int = 1) -> None:
+        """Count a duration."""
         if ns > self.max_ns:
             self.max_ns = ns
         index = int(ns) // _BIN_NS
@@ -32,7 +32,7 @@ class Histogram:
             index = 0
         elif index > _BINS:
             index = _BINS
-        self._bins[index] += 1
+        self._bins[index] += times
 
     def quantile_ms(self, share: float) -> float | None:
         """The upper edge in ms of the bin at this quantile, or None if there are no durations."""
@@ -67,7 +67,7 @@ class Meter:
         self._segments += 1
         self._packets += segment.packets
         self._bytes += segment.nbytes
-        self._lateness.add(now - due)
+        self._lateness.add(now - due, segment.packets)
         if now - due > _OVERDUE_NS:
             self._overdue(due, now)
 

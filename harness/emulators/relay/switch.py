@@ -100,6 +100,8 @@ class Switch:
             path = self.paths[src, dst]
             path.configure(link)
             path.longest = network.longest_segment(src, dst)
+        for dst, down in enumerate(self.downs):
+            down.margin = sum(network.longest_segment(*pair) for pair in network.links if pair[1] == dst)
 
     def _route(self) -> None:
         """Resolve every destination address once, so that a packet costs one lookup."""
@@ -192,7 +194,7 @@ class Switch:
                     waiting = bool(path.fifo)
                     path.send(survivor)
                     if not waiting:
-                        heappush(self._heap, (survivor.last, path.serial, path))
+                        heappush(self._heap, (path.next_time(), path.serial, path))
 
     def _unrouted(self, data: bytes) -> None:
         """Count a packet without a path."""
@@ -215,13 +217,15 @@ class Switch:
             due, _, stage = heap[0]
             if due > horizon:
                 break
-            fifo = stage.fifo
+            fifo, down = stage.fifo, stage.down
             segment = fifo.popleft()
+            if down is not None and down.nearly_full(segment):
+                fifo.extendleft(reversed(list(segment.chunks(1))))
+                segment = fifo.popleft()
             if fifo:
-                heapreplace(heap, (fifo[0].last, stage.serial, stage))
+                heapreplace(heap, (stage.next_time(), stage.serial, stage))
             else:
                 heappop(heap)
-            down = stage.down
             if down is None:
                 ready.append(segment)
                 nbytes -= segment.nbytes

@@ -1,6 +1,7 @@
 """Segments in the relay: what passes together is what its packets would be, one by one."""
 
 import dataclasses
+import random
 import socket
 import struct
 
@@ -131,6 +132,31 @@ def test_a_full_buffer_in_the_middle_of_a_segment_drops_single_packets():
     (first,) = switch.release(FOREVER, 10)
     assert (first.packets, switch.drops()["path"]) == (2, 2)
     assert parsed(first)[HEADERS:] == PAYLOAD[: 2 * 1448]
+
+
+def test_a_full_down_queue_drops_from_every_source_as_it_drops_single_packets():
+    """Two sites send segments and one sends single packets, together 1.2 times what the queue carries."""
+    mbit, per_segment = 125_000, 20
+    net = network(4, up=Queue(500 * mbit, 10**9), down=Queue(1000 * mbit, 10_000 * 125))
+    segment_ns = per_segment * 1500 / (450 * mbit) * 1e9
+
+    def delivered(together):
+        switch, arrived = switch_of(net), [0, 0, 0]
+        phase = random.Random(1).random
+        sent = [((turn + phase()) * segment_ns, source, per_segment) for turn in range(1500) for source in (0, 1)]
+        sent += [((turn + phase()) * segment_ns / 12, 2, 1) for turn in range(1500 * 12)]
+        for now, source, packets in sorted(sent):
+            data = tcp(bytes(1448 * packets), 1448, to=3, sequence=source * 10**9)
+            whole = Segment(data, None, now)
+            for piece in [whole] if together else whole.chunks(1):
+                switch.accept(piece.data, switch.ports[source], now)
+        for segment in switch.release(FOREVER, 10**6):
+            arrived[struct.unpack_from(">I", segment.data, VIRTIO_BYTES + 24)[0] // 10**9] += segment.packets
+        return [30_000 - arrived[0], 30_000 - arrived[1], 18_000 - arrived[2]]
+
+    dropped, alone = delivered(together=True), delivered(together=False)
+    assert min(alone) > 300
+    assert dropped == pytest.approx(alone, rel=0.05)
 
 
 def test_packets_are_lost_one_by_one():
