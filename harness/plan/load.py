@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from wanbench.harness.emulators.plan import MTU, SEGMENT_BYTES, EmulatedNetwork, build
 from wanbench.harness.plan.cell import Cell, CommandCell, TrainingCell
@@ -15,6 +15,7 @@ from wanbench.harness.timeline.changes import planned_outage_s
 # Processor seconds to carry a segment and its acknowledgement: emulator, both ends' TCP stacks, copies and additions.
 # Measured on one 2-core machine with messages of 5 and 10 MB at 0.5 and 1 Gbit/s, and divided by its `slowness` of 2.6.
 _CPU_S_PER_SEGMENT, _CPU_S_PER_BYTE = 63e-6, 0.6e-9
+_CPU_S_PER_PACKET = 30e-6  # if the emulator moves single packets
 _CPU_SHARE_PER_WORKER = 0.01
 _SIMULATED_S, _SIMULATED_S_PER_STEP = 0.02, 1e-4  # per simulated repetition, and per worker and step in it
 _FLOPS = 20e9  # per second, one core, small layers
@@ -47,7 +48,7 @@ class Capacity:
     @property
     def cpu_limit(self) -> float:
         """The number of processors that may be busy."""
-        return BUDGET_SHARE * self.cores / self.slowness
+        return BUDGET_SHARE * self.cores
 
     @property
     def memory_limit(self) -> float:
@@ -63,12 +64,21 @@ class Load:
         cpus: average number of busy processors; infinite if it needs the whole host.
         memory_bytes: of its workers and of the packets on their way.
         peak_cpus: number of busy processors while all workers send at their rate; 0 without a rate.
+        emulated: whether both are for a machine of slowness 1.
     """
 
     seconds: float
     cpus: float
     memory_bytes: float = 0.0
     peak_cpus: float = 0.0
+    emulated: bool = False
+
+    def on(self, host: Capacity) -> Load:
+        """The load on this host."""
+        if not self.emulated:
+            return self
+        slow = host.slowness
+        return replace(self, cpus=self.cpus * slow, peak_cpus=self.peak_cpus * slow, emulated=False)
 
 
 def load_of(cell: Cell) -> Load:
@@ -87,18 +97,21 @@ def load_of(cell: Cell) -> Load:
     inputs = cell.law_inputs
     message = inputs.messages * inputs.message_bytes
     sent = 2 * (cell.workers - 1) * message / inputs.period  # bytes per step, all workers
-    per_byte = _cpu_s_per_byte(build(cell.profile, cell.placement))
+    per_byte = _cpu_s_per_byte(build(cell.profile, cell.placement), segments=cell.emulator == "relay")
     computing = cell.workers * (_CPU_SHARE_PER_WORKER + (0.5 if cell.workload.learns else 0.0))
     return Load(
         seconds,
         cpus=computing + per_byte * sent / predict(inputs).step_time_s,
         memory_bytes=memory,
         peak_cpus=computing + per_byte * cell.workers * (inputs.rate_bytes_per_s or 0.0),
+        emulated=True,
     )
 
 
-def _cpu_s_per_byte(network: EmulatedNetwork) -> float:
-    """Processor seconds per byte, in segments as long as the fastest path allows."""
+def _cpu_s_per_byte(network: EmulatedNetwork, *, segments: bool) -> float:
+    """Processor seconds per byte, in segments as long as the fastest path allows, or in single packets."""
+    if not segments:
+        return _CPU_S_PER_PACKET / MTU
     longest = max((network.longest_segment(*pair) for pair in network.links), default=SEGMENT_BYTES)
     return _CPU_S_PER_SEGMENT / max(longest, MTU) + _CPU_S_PER_BYTE
 
@@ -146,7 +159,7 @@ def _simulated_step_s(cell: TrainingCell) -> float:
 
 def fits(load: Load, running: Sequence[Load], host: Capacity) -> bool:
     """True if a repetition can start beside those running. A repetition alone always fits."""
-    loads = (load, *running)
+    loads = [each.on(host) for each in (load, *running)]
     return not running or (
         sum(each.cpus for each in loads) <= host.cpu_limit
         and sum(each.memory_bytes for each in loads) <= host.memory_limit

@@ -63,9 +63,10 @@ def _excess(cells: Sequence[Cell], host: Capacity, limit_s: float) -> str | None
     """The first limit that cells exceed, in words; None if they fit."""
     loads = [load_of(cell) for cell in cells]
     for cell, load in zip(cells, loads, strict=True):
-        title, cpus = " ".join(cell.title.split()), max(load.cpus, load.peak_cpus)
+        title, here = " ".join(cell.title.split()), load.on(host)
+        cpus = max(here.cpus, here.peak_cpus)
         if cell.testbed != "virtual" and cpus > host.cpu_limit:
-            return f"{title} keeps {cpus:.2g} processors busy (limit {host.cpu_limit:.2g})"
+            return f"{title} keeps {cpus:.2g} processors busy at its peak (limit {host.cpu_limit:.2g})"
         if load.memory_bytes > host.memory_limit:
             return f"{title} needs {load.memory_bytes / _GIB:.2g} GiB (limit {host.memory_limit / _GIB:.2g})"
     seconds = _seconds(loads, host)
@@ -78,4 +79,6 @@ def _seconds(loads: Sequence[Load], host: Capacity) -> float:
 
 
 def _in_words(host: Capacity) -> str:
-    return f"{host.cores} processor{'s' * (host.cores > 1)} and {host.memory_bytes / _GIB:.1f} GiB of available memory"
+    slow = f", {host.slowness:.1f} times as slow as usual," if host.slowness > 1 else ""
+    processors = f"{host.cores} processor{'s' * (host.cores > 1)}{slow}"
+    return f"{processors} and {host.memory_bytes / _GIB:.1f} GiB of available memory"

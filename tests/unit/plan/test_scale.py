@@ -110,7 +110,7 @@ def test_the_smallest_scale_is_chosen_where_none_fits():
 def test_the_reason_names_the_host_and_the_cell_that_the_next_scale_overloads():
     assert auto().why_scale == (
         "the largest that fits 2 processors and 4.0 GiB of available memory; at 0.2, ssgd w4 100ms keeps 1.6 "
-        "processors busy (limit 1.2)"
+        "processors busy at its peak (limit 1.2)"
     )
 
 

@@ -151,3 +151,16 @@ def test_one_worker_alone_costs_almost_nothing():
     alone = load_of(expand(Spec.load("latency-sweep"), "latency-sweep")[0])
     assert alone.cpus < 0.05
     assert alone.seconds == pytest.approx((3 + 20) * 0.3, rel=0.3)
+
+
+def test_a_slow_host_carries_less_of_what_it_emulates_and_as_much_of_the_rest():
+    emulated, other = load(), Load(1.0, 0.7)
+    slow = Capacity(2, math.inf, slowness=2.5)
+    assert emulated.on(slow).cpus == pytest.approx(2.5 * emulated.cpus)
+    assert emulated.on(slow).peak_cpus == pytest.approx(2.5 * emulated.peak_cpus)
+    assert other.on(slow) == other
+
+
+def test_netem_moves_single_packets_at_any_rate():
+    at = {"sweep.rtt": ["1000ms"], "workload.payload_scale": 0.1}
+    assert load(**at, **{"run.emulator": "netem"}).cpus > 5 * load(**at, **{"run.emulator": "relay"}).cpus
