@@ -28,10 +28,7 @@ def _loss_problem(path: Path) -> str | None:
 
 
 def _burst_problem(path: Path) -> str | None:
-    burst = 0.0 if path.loss_burst is None else path.loss_burst.value
-    if burst and not path.loss.value:
-        return f"loss_burst {burst:g} without loss; expected a loss, such as 1%, or no loss_burst"
-    return burst_problem(path.loss.value, burst)
+    return None if path.loss_burst is None else burst_problem(path.loss.value, path.loss_burst.value)
 
 
 LOSS = Impairment(
