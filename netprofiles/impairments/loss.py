@@ -12,15 +12,22 @@ if TYPE_CHECKING:
     from wanbench.netprofiles.path import Path
 
 
+_RAREST = 2.0**-32  # netem's unit of a probability
+
+
 def burst_problem(loss: float, burst: float) -> str | None:
     """Return why bursts of this mean length cannot lose this share of packets; None if they can. 0 is no bursts.
 
     At least one packet passes between two bursts.
     """
-    most = burst / (burst + 1)
-    if not burst or loss <= most:
+    if not burst or not loss:
         return None
-    return f"loss {Ratio(loss)} in bursts of {burst:g}; expected at most {math.floor(1000 * most) / 10:g}%"
+    most, what = burst / (burst + 1), f"loss {Ratio(loss)} in bursts of {burst:g}"
+    if loss > most:
+        return f"{what}; expected at most {math.floor(1000 * most) / 10:g}%"
+    if loss / (1 - loss) / burst < _RAREST:
+        return f"{what} has less than one burst per 2^32 packets; expected more loss or shorter bursts"
+    return None
 
 
 def _loss_problem(path: Path) -> str | None:
