@@ -52,17 +52,26 @@ def load_csv(file: File) -> Profile:
     """
     paths: dict[Pair, Path] = {}
     sites: dict[str, Site | None] = {}
+    lines: dict[str, str] = {}
     given = Provenance("given", file.name)
     for row in read_rows(file):
         sites.setdefault(row.src, None)
         if row.dst:
             sites.setdefault(row.dst, None)
             add_path(paths, row.where, row.values, (row.src, row.dst), dict.fromkeys(PATH_VALUES, given))
-        elif sites[row.src] is None:
+        elif row.src not in lines:
+            lines[row.src] = row.where
             values: Mapping[str, Any] = row.values
             sites[row.src] = Site(row.src, **values, provenance=dict.fromkeys(values, given))
         else:
             raise ProfileError(f"{row.where}: site {row.src!r} is given twice; expected once")
+    joined = {name: None for pair in paths for name in pair}
+    for name, where in lines.items():
+        if joined and name not in joined:
+            near = did_you_mean(name, joined)
+            raise ProfileError(
+                f"{where}, src: no path names the site {name!r}; expected one of {', '.join(joined)}{near}"
+            )
     try:
         return Profile(
             name=file.stem,
