@@ -65,13 +65,7 @@ def load_csv(file: File) -> Profile:
             sites[row.src] = Site(row.src, **values, provenance=dict.fromkeys(values, given))
         else:
             raise ProfileError(f"{row.where}: site {row.src!r} is given twice; expected once")
-    joined = {name: None for pair in paths for name in pair}
-    for name, where in lines.items():
-        if joined and name not in joined:
-            near = did_you_mean(name, joined)
-            raise ProfileError(
-                f"{where}, src: no path names the site {name!r}; expected one of {', '.join(joined)}{near}"
-            )
+    _check_sites(lines, paths)
     try:
         return Profile(
             name=file.stem,
@@ -81,6 +75,15 @@ def load_csv(file: File) -> Profile:
         )
     except ProfileError as error:
         raise ProfileError(f"{file}: {error}") from None
+
+
+def _check_sites(lines: Mapping[str, str], paths: Mapping[Pair, Path]) -> None:
+    """Check that a path names each site with a line, unless there is no path. Raises: ProfileError."""
+    named = {name: None for pair in paths for name in pair}
+    for site, where in lines.items():
+        if named and site not in named:
+            expected = f"expected one of {', '.join(named)}{did_you_mean(site, named)}"
+            raise ProfileError(f"{where}, src: no path names the site {site!r}; {expected}")
 
 
 def read_rows(file: File) -> Iterator[Row]:
