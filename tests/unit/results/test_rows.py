@@ -86,6 +86,12 @@ def test_losses_that_are_independent_have_no_burst(network):
     assert describe(cells(network=network)[1], 0)["loss_burst"] is None
 
 
+def test_a_sweep_of_loss_has_the_same_bursts_at_no_loss():
+    """Otherwise the bursts would be a second axis."""
+    found = [describe(cells(network={"rtt": "1ms", "loss": loss, "loss_burst": 5})[1], 0) for loss in ("0%", "1%")]
+    assert [(row["loss_pct"], row["loss_burst"]) for row in found] == [(0.0, 5.0), (1.0, 5.0)]
+
+
 def test_round_trips_of_a_named_profile_are_those_between_sites_that_hold_workers():
     cell = cells(network={"profile": "world4", "place": {"tokyo": 2, "oregon": 2}})[1]
     row, profile = describe(cell, 0), cell.profile
