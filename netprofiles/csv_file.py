@@ -52,17 +52,20 @@ def load_csv(file: File) -> Profile:
     """
     paths: dict[Pair, Path] = {}
     sites: dict[str, Site | None] = {}
+    lines: dict[str, str] = {}
     given = Provenance("given", file.name)
     for row in read_rows(file):
         sites.setdefault(row.src, None)
         if row.dst:
             sites.setdefault(row.dst, None)
             add_path(paths, row.where, row.values, (row.src, row.dst), dict.fromkeys(PATH_VALUES, given))
-        elif sites[row.src] is None:
+        elif row.src not in lines:
+            lines[row.src] = row.where
             values: Mapping[str, Any] = row.values
             sites[row.src] = Site(row.src, **values, provenance=dict.fromkeys(values, given))
         else:
             raise ProfileError(f"{row.where}: site {row.src!r} is given twice; expected once")
+    _check_sites(lines, paths)
     try:
         return Profile(
             name=file.stem,
@@ -72,6 +75,15 @@ def load_csv(file: File) -> Profile:
         )
     except ProfileError as error:
         raise ProfileError(f"{file}: {error}") from None
+
+
+def _check_sites(lines: Mapping[str, str], paths: Mapping[Pair, Path]) -> None:
+    """Check that a path names each site with a line, unless there is no path. Raises: ProfileError."""
+    named = {name: None for pair in paths for name in pair}
+    for site, where in lines.items():
+        if named and site not in named:
+            expected = f"expected one of {', '.join(named)}{did_you_mean(site, named)}"
+            raise ProfileError(f"{where}, src: no path names the site {site!r}; {expected}")
 
 
 def read_rows(file: File) -> Iterator[Row]:

@@ -7,8 +7,8 @@ from typing import Any
 
 # The axes besides the algorithm, the preferred for the columns of a table first.
 AXES = (
-    "rtt_ms", "workers", "profile", "rate_mbps", "loss_pct", "jitter_ms", "tcp", "payload_scale", "channels",
-    "workload", "collective", "timeline", "emulator", "testbed",
+    "rtt_ms", "workers", "profile", "rate_mbps", "loss_pct", "loss_burst", "jitter_ms", "tcp", "payload_scale",
+    "channels", "workload", "collective", "timeline", "emulator", "testbed",
 )  # fmt: skip
 
 

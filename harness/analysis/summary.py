@@ -16,7 +16,7 @@ from typing import Any
 import pandas as pd
 
 from wanbench.harness.analysis.labels import AXES, tell_apart
-from wanbench.harness.analysis.order import algorithm_order, by_value
+from wanbench.harness.analysis.order import absent, algorithm_order, by_value
 from wanbench.harness.plan.law import PredictInputs, predict
 from wanbench.harness.results.columns import MEASURES, SHOWN, empty
 from wanbench.harness.results.scalability import rescale
@@ -24,7 +24,7 @@ from wanbench.harness.results.scalability import rescale
 COLUMNS = SHOWN
 
 _RATES = (("Gbit/s", 1e3), ("Mbit/s", 1.0))
-_NETWORK_AXES = ("rtt_ms", "rate_mbps", "loss_pct", "jitter_ms")
+_NETWORK_AXES = ("rtt_ms", "rate_mbps", "loss_pct", "loss_burst", "jitter_ms")
 
 AXIS_TITLES = {
     "rtt_ms": "RTT (ms)",
@@ -32,6 +32,7 @@ AXIS_TITLES = {
     "profile": "profile",
     "rate_mbps": "rate (Mbit/s)",
     "loss_pct": "loss (%)",
+    "loss_burst": "loss burst (packets)",
     "jitter_ms": "jitter (ms)",
     "tcp": "TCP",
     "payload_scale": "payload scale",
@@ -53,6 +54,8 @@ def frame(rows: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
         for key in ("params", "law_inputs", "axes"):
             if isinstance(row[key], str):
                 row[key] = json.loads(row[key])
+        if row["profile"] == "uniform" and absent(row["loss_burst"]):  # equal paths: without bursts
+            row["loss_burst"] = 0.0
     rescale(full)
     tell_apart(full)
     full.sort(key=_row_order)

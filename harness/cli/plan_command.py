@@ -65,8 +65,9 @@ def command(
     known = all(isinstance(cell, TrainingCell) for cell in cells)
     seconds = makespan(todo, jobs, ThisHost().capacity()) if known or not todo else None
     if as_json:
-        found = {"run": str(folder.path), "payload_scale": plan.spec.workload.payload_scale}
-        click.echo(json.dumps({**found, "cells": lines, "predicted_s": seconds}, indent=1))
+        scales = {cell.rate_scale for cell in cells}
+        scale = {"payload_scale": scales.pop() if len(scales) == 1 else None, "why_scale": plan.why_scale}
+        click.echo(json.dumps({"run": str(folder.path), **scale, "cells": lines, "predicted_s": seconds}, indent=1))
         return
     _print(spec.name, spec.run.repeats, lines, len(todo), seconds, [*scale_explained(plan)])
 

@@ -21,7 +21,7 @@ Row = Mapping[str, Any]
 # If these columns differ, the times cannot be compared.
 _SAME_CELL = (
     "testbed", "emulator", "collective", "workload", "payload_scale", "kind", "params", "workers", "profile", "rtt_ms",
-    "rtt_max_ms", "rate_mbps", "loss_pct", "jitter_ms", "tcp", "steps", "seed",
+    "rtt_max_ms", "rate_mbps", "loss_pct", "loss_burst", "jitter_ms", "tcp", "steps", "seed",
 )  # fmt: skip
 
 

@@ -91,6 +91,14 @@ class Row(TypedDict):
         ),
     ]
     loss_pct: Annotated[float | None, Column("Configured loss per packet; null if paths differ.", unit="%", minimum=0)]
+    loss_burst: Annotated[
+        float | None,
+        Column(
+            "Configured mean number of packets lost in a row; null if each is lost independently or paths differ.",
+            unit="packets",
+            minimum=1,
+        ),
+    ]
     jitter_ms: Annotated[
         float | None,
         Column("Configured standard deviation of the one-way delay; null if paths differ.", unit="ms", minimum=0),

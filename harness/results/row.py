@@ -150,6 +150,7 @@ def _conditions(cell: Cell) -> dict[str, float | None]:
         "rtt_max_ms": rtts[-1] if rtts else None,
         "rate_mbps": _only(rates) if paths else None,
         "loss_pct": _only({path.loss.percent for path in paths}),
+        "loss_burst": _only({path.loss_burst.value or None if path.loss_burst else None for path in paths}),
         "jitter_ms": _only({path.jitter.ms for path in paths}),
     }
 

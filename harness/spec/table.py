@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Annotated, Any, ClassVar, Protocol
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, InstanceOf, PlainSerializer
+from pydantic_core import PydanticKnownError
 
 from wanbench.netprofiles import Delay, Rate, Size, UnitError
 from wanbench.netprofiles.units import Scale
@@ -61,8 +62,14 @@ def _parsed(parse: Callable[[str], object], value: object) -> object:
 
 
 def _reader(kind: type[_Parsed]) -> BeforeValidator:
-    numbers = (int, float) if kind.scale.bare else ()
-    return BeforeValidator(lambda value: _parsed(kind.parse, str(value) if type(value) in numbers else value))
+    def read(value: object) -> object:
+        if not kind.scale.bare or isinstance(value, str | kind):
+            return _parsed(kind.parse, value)
+        if type(value) not in (int, float):
+            raise PydanticKnownError("float_type")
+        return _parsed(kind.parse, str(value))
+
+    return BeforeValidator(read)
 
 
 def quantity(kind: type[_Parsed]) -> Any:

@@ -12,15 +12,22 @@ if TYPE_CHECKING:
     from wanbench.netprofiles.path import Path
 
 
+_RAREST = 2.0**-32  # netem's unit of a probability
+
+
 def burst_problem(loss: float, burst: float) -> str | None:
     """Return why bursts of this mean length cannot lose this share of packets; None if they can. 0 is no bursts.
 
     At least one packet passes between two bursts.
     """
-    most = burst / (burst + 1)
-    if not burst or loss <= most:
+    if not burst or not loss:
         return None
-    return f"loss {Ratio(loss)} in bursts of {burst:g}; expected at most {math.floor(1000 * most) / 10:g}%"
+    most, what = burst / (burst + 1), f"loss {Ratio(loss)} in bursts of {burst:g}"
+    if loss > most:
+        return f"{what}; expected at most {math.floor(1000 * most) / 10:g}%"
+    if loss / (1 - loss) / burst < _RAREST:
+        return f"{what} has less than one burst per 2^32 packets; expected more loss or shorter bursts"
+    return None
 
 
 def _loss_problem(path: Path) -> str | None:
@@ -28,10 +35,7 @@ def _loss_problem(path: Path) -> str | None:
 
 
 def _burst_problem(path: Path) -> str | None:
-    burst = 0.0 if path.loss_burst is None else path.loss_burst.value
-    if burst and not path.loss.value:
-        return f"loss_burst {burst:g} without loss; expected a loss, such as 1%, or no loss_burst"
-    return burst_problem(path.loss.value, burst)
+    return None if path.loss_burst is None else burst_problem(path.loss.value, path.loss_burst.value)
 
 
 LOSS = Impairment(

@@ -112,8 +112,16 @@ def _network(pivot: Pivot, lines: Sequence[Line]) -> str:
     if any(line["jitter_ms"] > 0 for line in lines):
         text += f", jitter {_each(lines, 'jitter_ms')} ms"
     if any(line["loss_pct"] > 0 for line in lines):
-        text += f", loss {_each(lines, 'loss_pct', _percent)} %"
+        text += f", loss {_each(lines, 'loss_pct', _percent)} %{_bursts(lines)}"
     return text
+
+
+def _bursts(lines: Sequence[Line]) -> str:
+    bursty = [line for line in lines if line["loss_burst"] > 0]
+    if not bursty:
+        return ""
+    alone = "" if len(bursty) == len(lines) else "alone and "
+    return f" {alone}in bursts of {_each(bursty, 'loss_burst')} packets"
 
 
 def _testbed(lines: Sequence[Line]) -> str:

@@ -259,7 +259,7 @@ def whole(lines: Sequence[Row]) -> Pivot:
     """All cells as one pivot without an axis, for captions and titles."""
     uniform = all(line["profile"] == "uniform" for line in lines)
     fixed = {}
-    for axis in ("rtt_ms", "loss_pct"):
+    for axis in ("rtt_ms", "loss_pct", "loss_burst"):
         values = {line[axis] for line in lines if not absent(line[axis])}
         if uniform and len(values) == 1 and (axis == "rtt_ms" or values != {0.0}):
             fixed[axis] = values.pop()

@@ -11,6 +11,7 @@ import synthetic_rows
 from wanbench.harness.analysis.summary import (
     AnalysisError,
     axes_of,
+    axis_value,
     cells,
     frame,
     law_curve,
@@ -120,6 +121,18 @@ def test_channels_that_follow_from_the_algorithm_are_not_an_axis():
 def test_every_further_axis_makes_a_separate_pivot():
     rows = synthetic_rows.latency_sweep(reps=1) + synthetic_rows.latency_sweep(reps=1, collective="gloo")
     assert [pivot.fixed for pivot in pivots(frame(rows))] == [{"collective": "direct"}, {"collective": "gloo"}]
+
+
+def test_bursts_of_loss_are_an_axis_and_rows_without_them_are_at_zero():
+    """Null, as in a row of an earlier version or without bursts, is 0 packets; the algorithms keep their labels."""
+    each = [row for row in synthetic_rows.latency_sweep(reps=1, loss_pct=1.0) if row["workers"] != 1]
+    rows = [{**row, "loss_burst": burst, "cell": f"{row['cell']}-{burst}"} for row in each for burst in (None, 5.0)]
+    table = frame(rows)
+    assert axes_of(table) == ["rtt_ms", "loss_burst"]
+    assert [pivot.fixed for pivot in pivots(table)] == [{"loss_burst": 0.0}, {"loss_burst": 5.0}]
+    assert axis_value("loss_burst", 5.0) == "loss burst 5 packets"
+    assert set(table["algorithm"]) == set(synthetic_rows.ALGORITHMS)
+    assert axes_of(frame(each)) == ["rtt_ms"]
 
 
 def test_a_run_with_only_one_worker_has_nothing_to_compare():

@@ -109,8 +109,15 @@ SCALED = ("smoke", "--set", "workload.payload_scale=auto", "--testbed", "netns",
 
 def test_plan_says_which_payload_scale_auto_is_and_why():
     plan, lines = data("plan", *SCALED), wanbench("plan", *SCALED).stdout.splitlines()
-    assert lines[1].startswith(f"payload_scale {plan['payload_scale']:g}: the ")
+    assert lines[1] == f"payload_scale {plan['payload_scale']:g}: {plan['why_scale']}"
+    assert plan["why_scale"].startswith("the ")
     assert data("plan", *SCALED[:3], "--testbed", "virtual")["payload_scale"] == 1
+
+
+def test_a_plan_of_several_payload_scales_has_no_single_one():
+    plan = data("plan", "smoke", "--set", "sweep.payload_scale=[0.5,0.1]")
+    assert {cell["axes"]["payload_scale"] for cell in plan["cells"] if cell["workers"] > 1} == {0.5, 0.1}
+    assert (plan["payload_scale"], plan["why_scale"]) == (None, None)
 
 
 def test_a_plan_that_continues_a_run_keeps_its_payload_scale(tmp_path):

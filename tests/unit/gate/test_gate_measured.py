@@ -116,6 +116,7 @@ def test_a_cell_that_base_cannot_run_is_not_comparable():
 
 def test_another_network_is_not_comparable():
     assert verdict(side(), side(rtt_ms=200.0)) == (Verdict.NOT_COMPARABLE, "rtt_ms 100.0 -> 200.0")
+    assert verdict(side(), side(loss_burst=5.0)) == (Verdict.NOT_COMPARABLE, "loss_burst None -> 5.0")
 
 
 def test_another_machine_is_not_comparable_unless_the_clock_is_simulated():

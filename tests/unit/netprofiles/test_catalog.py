@@ -2,6 +2,7 @@
 
 import itertools
 import math
+import re
 import subprocess
 import sys
 import tomllib
@@ -159,6 +160,25 @@ def test_a_home_adds_its_connection_to_the_places_of_world4_2025(name, connectio
             assert path.rate is None
         else:
             assert (path.loss, path.rate) == (places.paths[pair].loss, places.paths[pair].rate)
+
+
+def test_each_home_of_the_mixed_profile_adds_half_of_the_loss_between_two_such_homes():
+    for pair, path in load("mixed-cloud-home").paths.items():
+        ends = [load(f"home-{MIXED[site]}").path("oregon", "ohio").loss.value for site in pair if site in MIXED]
+        if ends:
+            assert path.loss.value == pytest.approx(sum(ends) / 2, rel=0.03)
+
+
+@pytest.mark.parametrize("name", ["home-5g", "home-starlink"])
+def test_the_loss_of_a_radio_connection_is_the_mean_in_its_source(name):
+    path = load(name).path("oregon", "ohio")
+    source = path.provenance["loss"].source
+    assert source.startswith("Mean loss")
+    assert re.findall(r"([\d.]+) %", source)[0] == f"{path.loss.percent:g}"
+
+
+def test_the_jitter_of_starlink_is_assumed_from_averages():
+    assert load("home-starlink").path("oregon", "ohio").provenance["jitter"].kind == "assumed"
 
 
 def test_a_home_in_the_mixed_profile_has_the_rates_of_its_own_profile():

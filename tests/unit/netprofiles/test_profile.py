@@ -132,9 +132,19 @@ def test_a_loss_that_does_not_fit_into_its_bursts_is_refused():
     assert refusal(two_sites, loss=Ratio(0.81), loss_burst=Packets(4)) == (
         "oregon -> london: loss 81% in bursts of 4; expected at most 80%"
     )
-    assert refusal(two_sites, loss_burst=Packets(4)) == (
-        "oregon -> london: loss_burst 4 without loss; expected a loss, such as 1%, or no loss_burst"
+
+
+def test_bursts_that_are_rarer_than_netem_can_draw_are_refused():
+    """A burst begins with the probability loss / burst, which is 1 / 2^32 with bursts of 429.5."""
+    two_sites(loss=Ratio(1e-7), loss_burst=Packets(429))
+    assert refusal(two_sites, loss=Ratio(1e-7), loss_burst=Packets(430)) == (
+        "oregon -> london: loss 0.00001% in bursts of 430 has less than one burst per 2^32 packets; "
+        "expected more loss or shorter bursts"
     )
+
+
+def test_bursts_on_a_path_without_loss_are_accepted():
+    assert two_sites(loss_burst=Packets(4)).path("oregon", "london").loss_burst == Packets(4)
 
 
 def test_payload_scaling_keeps_the_time_and_the_provenance_of_every_transfer():

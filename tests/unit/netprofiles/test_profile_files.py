@@ -400,6 +400,10 @@ _COLUMNS = (
             ["src,dst,rtt_ms", "a,b,1", "a,b,2"],
             "net.csv, line 3: a -> b is given twice; expected once per direction",
         ),
+        (
+            ["src,dst,rtt_ms,up_mbps", "hom,,,40", "home,london,18,", "london,,,40"],
+            "net.csv, line 2, src: no path names the site 'hom'; expected one of home, london; did you mean 'home'?",
+        ),
     ],
 )
 def test_a_mistake_in_csv_is_named_with_its_line(csv, lines, message):

@@ -6,7 +6,9 @@ import pytest
 from on_relay import expand
 from small_spec import GOOD, cells, edited, refusal, swept
 
+from wanbench.harness.emulators.impairments.loss import in_bursts
 from wanbench.harness.plan.cell import BASELINE
+from wanbench.harness.rep.train import network_of
 from wanbench.harness.spec.experiment import Spec
 
 # ---------------------------------------------------------------- the cells of a sweep
@@ -100,6 +102,12 @@ def test_until_does_not_make_the_one_worker_cell_longer():
     alone, cell = cells(edited(("[sweep]", '[train]\nuntil = "500 steps"\n[sweep]')))
     assert cell.steps == 500
     assert alone.steps == alone.window_begin + alone.window < 100
+
+
+def test_a_sweep_of_loss_with_bursts_can_start_at_no_loss():
+    found = swept(edited(('rate = "1Gbit"', "loss_burst = 5"), ("[2]", '[2]\nloss = ["0%", "1%"]')))
+    links = [network_of(cell).links[0, 1] for cell in found]
+    assert [(link.loss, in_bursts(link)) for link in links] == [(0.0, False), (0.01, True)]
 
 
 # ---------------------------------------------------------------- exclude, include, the algorithm axis
@@ -278,11 +286,6 @@ def test_an_impossible_combination_is_refused_in_one_line(changes, line):
     ("changes", "where", "value"),
     [
         ([('rate = "1Gbit"', "jitter = '2ms'")], "algorithm=ssgd, workers=2, rtt=10ms: w0 -> w1: jitter", "2ms"),
-        (
-            [('rate = "1Gbit"', "loss_burst = 5")],
-            "algorithm=ssgd, workers=2, rtt=10ms: w0 -> w1: loss_burst 5",
-            "without loss",
-        ),
         ([('rate = "1Gbit"', "place = { w0 = 1 }")], "network.place", "1 workers"),
         ([("ssgd = {}", "sgd = {}")], "algorithms.sgd", "'ssgd'"),
         ([("ssgd = {}", "dts = { delai = 4, period = 1 }")], "algorithms.dts", "'delai'"),

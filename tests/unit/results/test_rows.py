@@ -12,9 +12,9 @@ from wanbench.harness.spec.experiment import Spec
 
 PROMISED = """
     run cell rep status reason testbed emulator collective channels workload payload_scale algorithm kind params workers
-    profile rtt_ms rtt_max_ms rate_mbps loss_pct jitter_ms tcp seed steps step_time_s compute_s stall_s overhead_s
-    scalability predicted_step_time_s payload_bytes wire_bytes messages_sent blocks_lost_pct final_loss accuracy
-    time_to_target_s one_way_error_ms lateness_p99_ms overdue_pct host_cpu_pct image
+    profile rtt_ms rtt_max_ms rate_mbps loss_pct loss_burst jitter_ms tcp seed steps step_time_s compute_s stall_s
+    overhead_s scalability predicted_step_time_s payload_bytes wire_bytes messages_sent blocks_lost_pct final_loss
+    accuracy time_to_target_s one_way_error_ms lateness_p99_ms overdue_pct host_cpu_pct image
 """
 
 MEASURED = """
@@ -23,7 +23,7 @@ MEASURED = """
 """
 
 OF_THE_NETWORK = """
-    emulator collective channels profile rtt_ms rtt_max_ms rate_mbps loss_pct jitter_ms tcp
+    emulator collective channels profile rtt_ms rtt_max_ms rate_mbps loss_pct loss_burst jitter_ms tcp
 """
 
 TEXT = """
@@ -37,6 +37,7 @@ step_cv = 0.0
 rtt = "100ms"
 rate = "10Gbit"
 loss = "0.1%"
+loss_burst = 5
 jitter = "1ms"
 tcp = { congestion = "cubic" }
 [comm]
@@ -73,11 +74,22 @@ def test_a_row_says_what_was_configured():
         "rep": 2, "testbed": "netns", "emulator": "relay", "collective": "gloo", "channels": 1,
         "workload": "resnet50-v100", "payload_scale": 0.01, "algorithm": "dts-d4-p4", "kind": "dts",
         "params": {"delay": 4, "period": 4}, "workers": 4, "profile": "uniform", "rtt_ms": 100.0, "rtt_max_ms": 100.0,
-        "loss_pct": 0.1, "jitter_ms": 1.0, "tcp": "cubic", "seed": 9,
+        "loss_pct": 0.1, "loss_burst": 5.0, "jitter_ms": 1.0, "tcp": "cubic", "seed": 9,
     }  # fmt: skip
     assert {key: row[key] for key in expected} == expected
     assert row["rate_mbps"] == pytest.approx(100.0), "scaled with the payload, as it is emulated"
     assert row["predicted_step_time_s"] == cells()[1].predicted_step_time_s
+
+
+@pytest.mark.parametrize("network", [{"profile": "world4"}, {"rtt": "1ms", "loss": "1%", "loss_burst": 0}])
+def test_losses_that_are_independent_have_no_burst(network):
+    assert describe(cells(network=network)[1], 0)["loss_burst"] is None
+
+
+def test_a_sweep_of_loss_has_the_same_bursts_at_no_loss():
+    """Otherwise the bursts would be a second axis."""
+    found = [describe(cells(network={"rtt": "1ms", "loss": loss, "loss_burst": 5})[1], 0) for loss in ("0%", "1%")]
+    assert [(row["loss_pct"], row["loss_burst"]) for row in found] == [(0.0, 5.0), (1.0, 5.0)]
 
 
 def test_round_trips_of_a_named_profile_are_those_between_sites_that_hold_workers():

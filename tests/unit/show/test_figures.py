@@ -18,12 +18,12 @@ from legible import assert_nothing_overlaps
 from matplotlib.colors import to_rgb
 from matplotlib.container import ErrorbarContainer
 
-from wanbench.harness.analysis.summary import AnalysisError, frame, pivots
+from wanbench.harness.analysis.summary import AnalysisError, cells, frame, pivots, records
 from wanbench.harness.results.evidence import Evidence
 from wanbench.harness.results.store import open_run
 from wanbench.harness.show.figures import draw_all, scalability_bars, scalability_by_rtt, step_time
 from wanbench.harness.show.figures.caption import caption, subject, titled
-from wanbench.harness.show.figures.gallery import gallery
+from wanbench.harness.show.figures.gallery import gallery, whole
 from wanbench.harness.show.figures.hover import inline_svg
 from wanbench.harness.show.figures.style import COLUMN_IN, FAMILIES, PAGE_IN, save, styles
 
@@ -164,6 +164,21 @@ def test_the_caption_states_the_conditions(sweep):
         "messages and rates × 0.01 (1.0 MB per message); profile uniform at 100 Mbit/s per worker; direct all-reduce; "
         "TCP reno; median of 3 repetitions, whiskers: minimum and maximum; thin lines: step-time law."
     )
+
+
+@pytest.mark.parametrize(
+    ("bursts", "words"),
+    [
+        ([None], "loss 1 %;"),
+        ([5.0], "loss 1 % in bursts of 5 packets;"),
+        ([None, 5.0], "loss 1 % alone and in bursts of 5 packets;"),
+    ],
+)
+def test_a_caption_says_that_losses_come_in_bursts(bursts, words):
+    rows = synthetic_rows.latency_sweep(reps=1, loss_pct=1.0)
+    rows = [{**row, "loss_burst": burst, "cell": f"{row['cell']}-{burst}"} for row in rows for burst in bursts]
+    pivot = whole(records(cells(frame([row for row in rows if row["workers"] != 1]))))
+    assert words in caption(pivot, "r", None)
 
 
 def test_a_simulation_is_named_in_subject_and_caption():

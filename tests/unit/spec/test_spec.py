@@ -78,6 +78,7 @@ def test_the_spec_that_the_refusals_are_made_from_is_a_good_one():
             "loss_burst = 0.5",
             "network.loss_burst: a number of packets is 1 or more, or 0 for none, not 0.5",
         ),
+        ('rate = "1Gbit"', "loss_burst = true", "network.loss_burst: expected a number, got true"),
         ('rate = "1Gbit"', "rate = 5", "network.rate: expected a string in quotes, got 5"),
         ("tensors = 2", "tensors = 'two'", "workload.tensors: expected a whole number, got 'two'"),
         ("tensors = 2", "tensors = 2.0", "workload.tensors: expected a whole number, got 2.0"),
