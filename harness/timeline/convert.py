@@ -138,6 +138,8 @@ def _iperf3(text: str) -> Samples:
             raise ValueError(f"iperf3 failed: {data['error']}")
         kept = [each for each in data["intervals"] if not each["sum"].get("omitted")]
         for each in kept:
+            if "packets" in each["sum"] and "lost_percent" not in each["sum"]:
+                raise ValueError("UDP as it was sent, not as it arrived; record with `iperf3 -u -R`")
             begin_s, end_s = (float(each["sum"][key]) - float(kept[0]["sum"]["start"]) for key in ("start", "end"))
             samples[_RATE].append(Sample(begin_s, end_s, float(each["sum"]["bits_per_second"]) / 1e6))
             if "lost_percent" in each["sum"]:

@@ -80,6 +80,14 @@ def test_the_rate_is_that_of_the_receiver():
     assert reading.source == "iperf3, one flow, 10 s, iperf.json, 2026-11-21"
 
 
+@pytest.mark.parametrize("received", [{}, {"sum_received": {"bits_per_second": 2e7, "seconds": 10}}])
+def test_the_rate_of_udp_is_what_arrives_and_its_loss_is_not_that_of_the_path(measured, received):
+    sent = {"bits_per_second": 1e8, "seconds": 10, "packets": 1000, "lost_packets": 800, "lost_percent": 80}
+    path = measured({"udp": json.dumps({"end": {"sum": sent, **received}})}, "home,london=udp").path("home", "london")
+    assert path.rate.mbit == pytest.approx(20)
+    assert path.loss.value == pytest.approx(1 / 12, abs=1e-6)  # of the pings
+
+
 def test_files_become_a_profile_that_names_its_sources(tmp_path):
     for name, text in (("ping.txt", PING), ("iperf.json", IPERF)):
         (tmp_path / name).write_text(text)

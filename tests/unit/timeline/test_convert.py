@@ -82,8 +82,13 @@ def test_omitted_intervals_of_iperf3_do_not_count():
     assert made.points == [{"time_s": 0, "rate_mbps": 5}, {"time_s": 1, "rate_mbps": 6}]
 
 
-def test_the_loss_of_udp_is_taken():
-    assert column(convert(report(interval(0, 1, 10, lost_percent=2.5)), "f"), "loss_pct") == [2.5]
+def test_the_loss_of_udp_is_taken_from_its_receiver():
+    received = {"packets": 80, "lost_packets": 2, "lost_percent": 2.5, "sender": False}
+    assert convert(report(interval(0, 1, 10, **received)), "f").points == [
+        {"time_s": 0, "rate_mbps": 10, "loss_pct": 2.5}
+    ]
+    sent = report(interval(0, 1, 100, packets=800, sender=True))
+    assert refusal(sent) == "f: UDP as it was sent, not as it arrived; record with `iperf3 -u -R`"
 
 
 @pytest.mark.parametrize(
