@@ -299,11 +299,12 @@ def _means_over_time(samples: Sequence[Sample], step_s: float, steps: int) -> di
 
 
 def _without_zero_rates(points: Sequence[Point]) -> int:
-    """Turn a rate of 0 into a loss of 100 %. Return how often."""
-    outages = [point for point in points if point.get(_RATE, LEAST_MBPS) < LEAST_MBPS]
-    for point in outages:
-        del point[_RATE]
-        point[_LOSS] = 100.0
+    """Turn a rate of 0 into a loss of 100 %; the recorded loss holds around it. Return how often."""
+    outages = sum(point.get(_RATE, LEAST_MBPS) < LEAST_MBPS for point in points)
+    held = next((point[_LOSS] for point in points if _LOSS in point), 0.0)
     for point in points if outages else ():
-        point.setdefault(_LOSS, 0.0)
-    return len(outages)
+        held = point.setdefault(_LOSS, held)
+        if point.get(_RATE, LEAST_MBPS) < LEAST_MBPS:
+            del point[_RATE]
+            point[_LOSS] = 100.0
+    return outages

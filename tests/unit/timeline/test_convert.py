@@ -50,6 +50,13 @@ def test_a_silent_step_is_an_outage_and_the_others_lose_nothing():
     )
 
 
+def test_the_recorded_loss_holds_around_an_outage():
+    header = "time_s,rate_mbps,loss_pct\n"
+    made = convert(f"{header}0,5,4\n2,5,4\n4,0,4\n6,5,4\n", "f")
+    assert column(made, "loss_pct") == [4, 4, 4, 4, 100, 100, 4, 4]
+    assert column(convert(f"{header}0,5,\n1,0,7\n2,5,\n", "f"), "loss_pct") == [7, 100, 7]
+
+
 def test_the_times_of_mahimahi_must_not_decrease():
     assert refusal("3\n2\n") == "f: line 2: expected 3 or more, as in the line before, got 2"
     assert "above 0 ms" in refusal("0\n")
