@@ -137,14 +137,16 @@ def _iperf3(text: str) -> Samples:
         if "error" in data and not data.get("intervals"):
             raise ValueError(f"iperf3 failed: {data['error']}")
         kept = [each for each in data["intervals"] if not each["sum"].get("omitted")]
-        for each in kept:
+        for number, each in enumerate(kept, 1):
             if "packets" in each["sum"] and "lost_percent" not in each["sum"]:
                 raise ValueError("UDP as it was sent, not as it arrived; record with `iperf3 -u -R`")
-            begin_s, end_s = (float(each["sum"][key]) - float(kept[0]["sum"]["start"]) for key in ("start", "end"))
-            samples[_RATE].append(Sample(begin_s, end_s, float(each["sum"]["bits_per_second"]) / 1e6))
-            if "lost_percent" in each["sum"]:
-                samples[_LOSS].append(Sample(begin_s, end_s, float(each["sum"]["lost_percent"])))
-            rtts = [float(stream["rtt"]) for stream in each["streams"] if stream.get("rtt")]
+            keys = ("start", "end", "bits_per_second", *(["lost_percent"] if "lost_percent" in each["sum"] else []))
+            values = {key: _number(f"interval {number}: {key}", each["sum"][key]) for key in keys}
+            begin_s, end_s = (values[key] - float(kept[0]["sum"]["start"]) for key in ("start", "end"))
+            samples[_RATE].append(Sample(begin_s, end_s, values["bits_per_second"] / 1e6))
+            if "lost_percent" in values:
+                samples[_LOSS].append(Sample(begin_s, end_s, values["lost_percent"]))
+            rtts = [_number(f"interval {number}: rtt", flow["rtt"]) for flow in each["streams"] if flow.get("rtt")]
             if rtts:
                 samples[_RTT].append(Sample(begin_s, end_s, statistics.median(rtts) / 1000))
     except (KeyError, TypeError, AttributeError, json.JSONDecodeError):
@@ -203,7 +205,7 @@ def _csv(text: str, columns: str | None) -> Samples:
             for column, values in found.items():
                 name, factor = taken[column]
                 if (row[name] or "").strip().lower() not in _NO_VALUE:
-                    values[time_s - first].append(_number(column, row[name]) * factor)
+                    values[time_s - first].append(_number(column, row[name], factor))
         except ValueError as error:
             raise ValueError(f"line {reader.line_num}: {error}") from None
     samples = {column: list(_holding(values)) for column, values in found.items() if values}
@@ -212,11 +214,14 @@ def _csv(text: str, columns: str | None) -> Samples:
     return samples
 
 
-def _number(column: str, text: str) -> float:
+def _number(what: str, text: str | float, factor: float = 1.0) -> float:
     try:
-        return float(text)
-    except ValueError:
-        raise ValueError(f"{column}: expected a number, got {text!r}") from None
+        value = float(text) * factor
+    except (ValueError, OverflowError):
+        raise ValueError(f"{what}: expected a number, got {text!r}") from None
+    if not 0 <= value < math.inf:
+        raise ValueError(f"{what}: expected a finite number of 0 or more, got {text!r}")
+    return value
 
 
 def _holding(values: Mapping[float, Sequence[float]]) -> Iterator[Sample]:

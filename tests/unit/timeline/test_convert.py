@@ -111,6 +111,15 @@ def test_json_that_is_no_report_is_refused(text, reason):
     assert refusal(text) == f"f: {reason}"
 
 
+@pytest.mark.parametrize("value", ["-5", "NaN", "Infinity", "1e999"])
+@pytest.mark.parametrize("key", ["start", "end", "bits_per_second", "lost_percent", "rtt"])
+def test_a_number_below_0_or_without_end_is_refused_with_its_interval(key, value):
+    values = {"start": 1, "end": 2, "bits_per_second": 3, "lost_percent": 0, "rtt": 9, key: "VALUE"}
+    wrong = {"sum": values, "streams": [{"rtt": values.pop("rtt")}]}
+    text = report(interval(0, 1, 10), wrong).replace('"VALUE"', value)
+    assert refusal(text).startswith(f"f: interval 2: {key}: expected a finite number of 0 or more, got ")
+
+
 # ---------------------------------------------------------------- ping
 
 
@@ -208,6 +217,12 @@ def test_a_trace_of_ours_is_resampled_without_a_map():
 def test_a_wrong_map_is_refused(columns, reason):
     text = LOG.replace(",40\n", ",-\n") if "no line" in reason else LOG
     assert refusal(text, columns=columns).startswith(f"f: {reason}")
+
+
+@pytest.mark.parametrize("value", ["-5", "inf", "-inf", "1e400"])
+def test_a_value_below_0_or_without_end_is_refused_with_its_line(value):
+    got = f"rate_mbps: expected a finite number of 0 or more, got {value!r}"
+    assert refusal(f"time_s,rate_mbps\n0,5\n1,{value}\n") == f"f: line 3: {got}"
 
 
 def test_lines_out_of_order_are_refused():
