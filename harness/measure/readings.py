@@ -97,7 +97,7 @@ def _iperf3(text: str, name: str, day: date) -> Reading:
         begun_s = int(start.get("timestamp", {}).get("timesecs", 0))
         server = "{host}:{port}".format_map(start.get("connecting_to", {"host": "", "port": ""}))
         flows = len(start.get("connected", [])) or 1
-    except (ValueError, KeyError, TypeError, AttributeError):
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
         raise SpecError(f"{name}: not a report of iperf3; expected the JSON of `iperf3 -c HOST -J`") from None
     if mbps <= 0:
         raise SpecError(f"{name}: iperf3 transferred no data; measure again")

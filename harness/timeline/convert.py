@@ -15,6 +15,7 @@ import re
 import statistics
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import pairwise
@@ -87,6 +88,10 @@ def convert(text: str, name: str, every_s: float | None = None, columns: str | N
         points = _resampled(samples, step_s, steps)
         outages = _without_zero_rates(points)
         check_points(points)
+    except csv.Error as error:
+        raise SpecError(f"{name}: {error}; is a quote not closed?") from None
+    except OverflowError:
+        raise SpecError(f"{name}: a number is too large; expected a recording of one of the known tools") from None
     except ValueError as error:
         raise SpecError(f"{name}: {error}") from None
     remarks = [f"{name}: {tool}, {length_s:g} s, {len(points)} lines of {step_s:g} s"]
@@ -149,7 +154,7 @@ def _iperf3(text: str) -> Samples:
             rtts = [_number(f"interval {number}: rtt", flow["rtt"]) for flow in each["streams"] if flow.get("rtt")]
             if rtts:
                 samples[_RTT].append(Sample(begin_s, end_s, statistics.median(rtts) / 1000))
-    except (KeyError, TypeError, AttributeError, json.JSONDecodeError):
+    except (KeyError, TypeError, AttributeError, RecursionError, json.JSONDecodeError):
         raise ValueError("not a report of iperf3; expected the JSON of `iperf3 -c HOST --json`") from None
     if not samples:
         raise ValueError("iperf3 reported no interval; measure for longer")
@@ -261,12 +266,12 @@ def _factor(column: str, unit: str) -> float:
 
 def _time(text: str) -> float:
     """Read a number, or a date and time from the year to the second, however they are separated."""
-    try:
-        return float(text)
-    except ValueError:
-        parts = re.findall(r"\d+", text)
-        if len(parts) < 6:
-            raise ValueError(f"{TIME}: expected a number or a date and time, got {text!r}") from None
+    with suppress(ValueError):
+        if math.isfinite(time_s := float(text)):
+            return time_s
+    parts = re.findall(r"\d+", text)
+    if len(parts) < 6:
+        raise ValueError(f"{TIME}: expected a number or a date and time, got {text!r}")
     fraction = float(f"0.{parts[6]}") if len(parts) > 6 and f".{parts[6]}" in text else 0.0
     year, month, day, hour, minute, second = (int(part) for part in parts[:6])
     return datetime(year, month, day, hour, minute, second, tzinfo=UTC).timestamp() + fraction

@@ -125,6 +125,14 @@ def test_files_become_a_profile_that_names_its_sources(tmp_path):
             "a,b=other.json",
             "wanbench: other.json: not a report of iperf3; expected the JSON of `iperf3 -c HOST -J`",
         ),
+        (
+            "a,b=deep.json",
+            "wanbench: deep.json: not a report of iperf3; expected the JSON of `iperf3 -c HOST -J`",
+        ),
+        (
+            "a,b=endless.json",
+            "wanbench: endless.json: not a report of iperf3; expected the JSON of `iperf3 -c HOST -J`",
+        ),
     ],
 )
 def test_unusable_input_is_reported_in_one_line_and_nothing_is_written(tmp_path, source, line):
@@ -133,6 +141,8 @@ def test_unusable_input_is_reported_in_one_line_and_nothing_is_written(tmp_path,
     (tmp_path / "prose.txt").write_text("it was fast")
     (tmp_path / "failed.json").write_text('{"error": "unable to connect to server"}')
     (tmp_path / "other.json").write_text('{"end": []}')
+    (tmp_path / "deep.json").write_text('{"a":' * 100_000)
+    (tmp_path / "endless.json").write_text(IPERF.replace('"timesecs": 0', '"timesecs": 1e999'))
     assert refused("measure", *source.split(), "-o", "mine.toml") == line
     assert not (tmp_path / "mine.toml").exists()
 

@@ -238,6 +238,22 @@ def test_a_long_recording_gets_longer_steps_and_a_short_step_is_refused():
     assert refusal(text, every_s=1) == "f: --every 1s makes 10000 steps; expected at most 2000, e.g. 5s"
 
 
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("time_s,rtt_ms\ninf,1\n", "line 2: time_s: expected a number or a date and time, got 'inf'"),
+        ("time_s,rtt_ms\n1e400,1\n", "line 2: time_s: expected a number or a date and time, got '1e400'"),
+        ('time_s,rtt_ms\n0,"1\n' + "9" * 131_073, "field larger than field limit (131072); is a quote not closed?"),
+        ('{"a":' * 100_000, "not a report of iperf3; expected the JSON of `iperf3 -c HOST --json`"),
+        ("9" * 400, "a number is too large; expected a recording of one of the known tools"),
+        (f"icmp_seq={'9' * 400} time=1 ms\nicmp_seq=1 time=1 ms", "a number is too large;"),
+    ],
+    ids=lambda text: text[:30],
+)
+def test_strange_text_is_refused_in_one_line(text, reason):
+    assert refusal(text).startswith(f"f: {reason}")
+
+
 def test_text_of_no_known_format_is_refused():
     assert refusal("it was fast\n") == (
         "f: expected a mahimahi trace, JSON of iperf3, output of ping, or CSV; for CSV, add --columns "
