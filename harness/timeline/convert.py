@@ -2,7 +2,7 @@
 
 A recording is read as samples, values that hold for a while, and then resampled to steps of equal length: the rate of a
 step is the mean over its time, so that bytes are kept. A delay is the median of the samples that begin in the step, and
-a loss is their mean. A step that passes nothing is an outage: a trace has no rate of 0, so its loss is 100 %.
+a loss is their mean, and so is a length of bursts, without 0, which is none. A step that passes nothing is an outage: a trace has no rate of 0, so its loss is 100 %.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from itertools import pairwise
 from typing import Any
 
 from wanbench.harness.errors import SpecError
-from wanbench.harness.spec.trace import LEAST_MBPS, MOST_LINES, TIME, TRACED, VALUES, Point, check_points
+from wanbench.harness.spec.trace import COUNTS, LEAST_MBPS, MOST_LINES, TIME, TRACED, VALUES, Point, check_points
 from wanbench.netprofiles import Delay, Rate, UnitError
 from wanbench.netprofiles.errors import did_you_mean
 
@@ -213,7 +213,7 @@ def _csv(text: str, columns: str | None) -> Samples:
                     values[time_s - first].append(_number(column, row[name], factor))
         except ValueError as error:
             raise ValueError(f"line {reader.line_num}: {error}") from None
-    samples = {column: list(_holding(values)) for column, values in found.items() if values}
+    samples = {column: list(_holding(column, values)) for column, values in found.items() if values}
     if not samples:
         raise ValueError(f"no line has a value of {', '.join(found)}")
     return samples
@@ -229,12 +229,17 @@ def _number(what: str, text: str | float, factor: float = 1.0) -> float:
     return value
 
 
-def _holding(values: Mapping[float, Sequence[float]]) -> Iterator[Sample]:
+def _mean(column: str, values: Sequence[float]) -> float:
+    """Return the mean; of lengths of bursts, without 0, which is no burst."""
+    return statistics.fmean([value for value in values if value or column not in COUNTS] or [0.0])
+
+
+def _holding(column: str, values: Mapping[float, Sequence[float]]) -> Iterator[Sample]:
     """Yield one sample per time; it holds until the next, and the last as long as the one before it."""
     times = list(values)
     last_s = times[-1] - times[-2] if len(times) > 1 else 1.0
     for begin_s, end_s in pairwise([*times, times[-1] + last_s]):
-        yield Sample(begin_s, end_s, statistics.fmean(values[begin_s]))
+        yield Sample(begin_s, end_s, _mean(column, values[begin_s]))
 
 
 def _taken(header: Sequence[str], columns: str | None) -> dict[str, tuple[str, float]]:
@@ -287,8 +292,10 @@ def _resampled(samples: Samples, step_s: float, steps: int) -> list[Point]:
             begun: dict[int, list[float]] = defaultdict(list)
             for sample in each:
                 begun[min(steps - 1, math.floor(sample.begin_s / step_s + 1e-9))].append(sample.value)
-            middle = statistics.median if TRACED[column].unit is Delay else statistics.fmean
-            means = {step: middle(values) for step, values in begun.items()}
+            delay = TRACED[column].unit is Delay
+            means = {
+                step: statistics.median(values) if delay else _mean(column, values) for step, values in begun.items()
+            }
         for step, value in means.items():
             lines[step][column] = round(value, 6)
     return [{TIME: round(step * step_s, 6), **lines[step]} for step in sorted(lines)]

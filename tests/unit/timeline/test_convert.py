@@ -196,6 +196,12 @@ def test_a_trace_of_ours_is_resampled_without_a_map():
     ]
 
 
+def test_bursts_are_not_averaged_with_independent_losses():
+    text = "time_s,loss_pct,loss_burst\n0,1,0\n1,1,4\n1,1,0\n2,1,0\n3,1,0\n"
+    assert column(convert(text, "f", every_s=2), "loss_burst") == [4, 0]
+    assert column(convert(text, "f"), "loss_burst") == [0, 4, 0, 0]
+
+
 @pytest.mark.parametrize(
     ("columns", "reason"),
     [
