@@ -163,6 +163,9 @@ def _iperf3(text: str) -> Samples:
 
 def _ping(text: str) -> tuple[str, Samples]:
     """Read the round trips. Pings are sent at equal intervals, so the number of each answer gives its time."""
+    headers = [number for number, line in enumerate(text.splitlines(), 1) if line.startswith("PING ")]
+    if len(headers) > 1:
+        raise ValueError(f"line {headers[1]}: ping begins again; expected the output of one run, convert each alone")
     rtts: dict[int, tuple[str, float]] = {}
     last = 0
     for stamp, sequence, rtt in _ANSWER.findall(text):
@@ -170,7 +173,7 @@ def _ping(text: str) -> tuple[str, Samples]:
         last = max(last, number)
         rtts.setdefault(number, (stamp, float(rtt)))  # a second answer is a duplicate
     first, counts = min(rtts), _COUNTS.search(text)
-    interval_s = _interval_s(rtts[first][0], rtts[last][0], last - first, counts)
+    interval_s, known = _interval_s(rtts[first][0], rtts[last][0], last - first, counts)
     begin, end = (min(first, 1), min(first, 1) + int(counts[1])) if counts else (first, last + 1)
     samples: dict[str, list[Sample]] = {_RTT: [], _LOSS: []}
     for number in range(begin, max(end, last + 1)):
@@ -178,20 +181,20 @@ def _ping(text: str) -> tuple[str, Samples]:
         samples[_LOSS].append(Sample(begin_s, end_s, 0.0 if number in rtts else 100.0))
         if number in rtts:
             samples[_RTT].append(Sample(begin_s, end_s, rtts[number][1]))
-    return f"one ping per {interval_s:.4g} s", samples
+    return f"one ping per {interval_s:.4g} s{'' if known else ' (assumed; record with -D)'}", samples
 
 
-def _interval_s(first_stamp: str, last_stamp: str, between: int, counts: re.Match[str] | None) -> float:
-    """The interval of pings: from the stamps of `ping -D`, or the statistics at the end, or else ping's default."""
+def _interval_s(first_stamp: str, last_stamp: str, between: int, counts: re.Match[str] | None) -> tuple[float, bool]:
+    """The interval of pings, and if it is known, from the stamps of `-D` or the statistics; else ping's default."""
     if first_stamp and last_stamp and between:
         interval_s = (float(last_stamp) - float(first_stamp)) / between
     elif counts and counts[2] and int(counts[1]) > 1:
         interval_s = int(counts[2]) / 1000 / (int(counts[1]) - 1)
     else:
-        interval_s = 1.0
+        return 1.0, False
     if interval_s <= 0:
         raise ValueError("the times of the pings do not grow; expected the output of one run of ping")
-    return interval_s
+    return interval_s, True
 
 
 def _csv(text: str, columns: str | None) -> Samples:

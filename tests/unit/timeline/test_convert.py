@@ -157,6 +157,17 @@ def test_without_stamps_the_statistics_give_the_interval():
     assert made.remarks == ("f: one ping per 0.2 s, 2.2 s, 2 lines of 1 s",)
 
 
+def test_an_interval_that_the_log_does_not_give_is_assumed():
+    made = convert(answers((1, 80), (2, 80)), "f")
+    assert made.remarks == ("f: one ping per 1 s (assumed; record with -D), 2 s, 2 lines of 1 s",)
+
+
+def test_two_runs_of_ping_are_refused():
+    assert refusal(answers((1, 80)) + answers((1, 90))) == (
+        "f: line 3: ping begins again; expected the output of one run, convert each alone"
+    )
+
+
 def test_a_duplicate_counts_once_and_the_counter_of_ping_starts_again():
     made = convert(answers((65534, 80), (65535, 80), (65535, 500), (65537, 82), stamped=1), "f")
     assert column(made, "rtt_ms") == [80, 80, None, 82]
