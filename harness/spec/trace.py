@@ -88,6 +88,8 @@ def _check_columns(names: Iterable[str]) -> None:
     if unknown or TIME not in given or len(given) < 2:
         known = f"{TIME} and at least one of {', '.join(VALUES)}"
         raise ValueError(f"expected the columns {known}, got {', '.join(map(repr, given)) or 'none'}")
+    if len(set(given)) < len(given):
+        raise ValueError(f"two columns have the same name; keep one: {', '.join(given)}")
     if "rtt_ms" in given and "one_way_ms" in given:
         raise ValueError("rtt_ms and one_way_ms set the same delay; keep one")
 

@@ -2,7 +2,8 @@
 
 A recording is read as samples, values that hold for a while, and then resampled to steps of equal length: the rate of a
 step is the mean over its time, so that bytes are kept. A delay is the median of the samples that begin in the step, and
-a loss is their mean, and so is a length of bursts, without 0, which is none. A step that passes nothing is an outage: a trace has no rate of 0, so its loss is 100 %.
+a loss is their mean. A length of bursts is the mean of those above 0. A step that passes nothing is an outage: a trace
+has no rate of 0, so its loss is 100 %.
 """
 
 from __future__ import annotations
@@ -165,7 +166,7 @@ def _ping(text: str) -> tuple[str, Samples]:
     """Read the round trips. Pings are sent at equal intervals, so the number of each answer gives its time."""
     headers = [number for number, line in enumerate(text.splitlines(), 1) if line.startswith("PING ")]
     if len(headers) > 1:
-        raise ValueError(f"line {headers[1]}: ping begins again; expected the output of one run, convert each alone")
+        raise ValueError(f"line {headers[1]}: ping begins again; expected one run, so convert each alone")
     rtts: dict[int, tuple[str, float]] = {}
     last = 0
     for stamp, sequence, rtt in _ANSWER.findall(text):
@@ -201,18 +202,23 @@ def _csv(text: str, columns: str | None) -> Samples:
     reader = csv.DictReader(io.StringIO(text, newline=""), skipinitialspace=True)
     header = [name.strip() for name in reader.fieldnames or []]
     reader.fieldnames = header
+    for mark in (";", "\t"):
+        if len(header) == 1 and mark in header[0]:
+            raise ValueError(f"fields are separated by {mark!r}; expected ',' between fields and '.' in numbers")
     taken = _taken(header, columns)
     found: dict[str, dict[float, list[float]]] = {column: defaultdict(list) for column in taken if column != TIME}
     first, last = 0.0, -math.inf
     for row in reader:
         try:
-            time_s = _time(row[taken[TIME][0]] or "") * taken[TIME][1]
+            if None in row or None in row.values():
+                raise ValueError("expected as many fields as in the first line")
+            time_s = _time(row[taken[TIME][0]]) * taken[TIME][1]
             if time_s < last:
                 raise ValueError("its time is before that of the line before; sort the lines")
             first, last = time_s if last == -math.inf else first, time_s
             for column, values in found.items():
                 name, factor = taken[column]
-                if (row[name] or "").strip().lower() not in _NO_VALUE:
+                if row[name].strip().lower() not in _NO_VALUE:
                     values[time_s - first].append(_number(column, row[name], factor))
         except ValueError as error:
             raise ValueError(f"line {reader.line_num}: {error}") from None
@@ -256,6 +262,8 @@ def _taken(header: Sequence[str], columns: str | None) -> dict[str, tuple[str, f
         if name not in header:
             near = did_you_mean(name, header)
             raise ValueError(f"--columns: {ours}: no column {name!r} in the file; it has {', '.join(header)}{near}")
+        if ours.strip() in taken or header.count(name) > 1:
+            raise ValueError(f"two columns for {ours.strip()}; name one, and rename columns of the same name")
         taken[ours.strip()] = name, _factor(ours.strip(), unit)
     if TIME not in taken or len(taken) < 2:
         raise ValueError(f"--columns: expected {TIME} and at least one of {', '.join(VALUES)}")

@@ -118,6 +118,7 @@ def test_changes_that_go_one_by_one_and_not_together_are_refused():
     ("text", "message"),
     [
         ("time_s\n0\n", "expected the columns time_s and at least one of {values}, got 'time_s'"),
+        ("time_s,rtt_ms,rtt_ms\n0,1,2\n", "two columns have the same name; keep one: time_s, rtt_ms, rtt_ms"),
         ("time_s,rtt_ms\n0,1\n0,2\n", "time_s: expected more than 0, as in the line before, got 0"),
         ("time_s,rtt_ms\n0,fast\n", "line 2: rtt_ms: expected a number, got 'fast'"),
         ("time_s,rate_mbps\n0,0\n", "rate_mbps: expected 1e-06 to 1000000, got 0"),

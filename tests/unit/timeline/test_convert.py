@@ -164,7 +164,7 @@ def test_an_interval_that_the_log_does_not_give_is_assumed():
 
 def test_two_runs_of_ping_are_refused():
     assert refusal(answers((1, 80)) + answers((1, 90))) == (
-        "f: line 3: ping begins again; expected the output of one run, convert each alone"
+        "f: line 3: ping begins again; expected one run, so convert each alone"
     )
 
 
@@ -234,6 +234,26 @@ def test_bursts_are_not_averaged_with_independent_losses():
 def test_a_wrong_map_is_refused(columns, reason):
     text = LOG.replace(",40\n", ",-\n") if "no line" in reason else LOG
     assert refusal(text, columns=columns).startswith(f"f: {reason}")
+
+
+@pytest.mark.parametrize("line", ["2", "2,", "2,5,1,1"])
+def test_a_line_with_more_or_fewer_fields_is_refused(line):
+    assert refusal(f"time_s,rate_mbps,n\n1,5,1\n{line}\n") == "f: line 3: expected as many fields as in the first line"
+
+
+def test_a_column_that_is_there_twice_is_refused_if_it_is_taken():
+    reason = "f: two columns for rate_mbps; name one, and rename columns of the same name"
+    assert refusal("time_s,rate_mbps,rate_mbps\n0,5,6\n") == reason
+    assert refusal("t,a,b\n0,5,6\n", columns="time_s=t,rate_mbps=a,rate_mbps=b") == reason
+    assert column(convert("t,a,n,n\n0,5,6,7\n", "f", columns="time_s=t,rate_mbps=a"), "rate_mbps") == [5]
+
+
+@pytest.mark.parametrize(("mark", "name"), [(";", "';'"), ("\t", r"'\t'")])
+@pytest.mark.parametrize("columns", [None, "time_s=time_s,rate_mbps=rate_mbps"])
+def test_fields_that_no_comma_separates_are_refused(mark, name, columns):
+    assert refusal(f"time_s{mark}rate_mbps\n0{mark}5,5\n", columns=columns) == (
+        f"f: fields are separated by {name}; expected ',' between fields and '.' in numbers"
+    )
 
 
 @pytest.mark.parametrize("value", ["-5", "inf", "-inf", "1e400"])
