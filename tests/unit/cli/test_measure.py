@@ -147,6 +147,10 @@ def test_unusable_input_is_reported_in_one_line_and_nothing_is_written(tmp_path,
     assert not (tmp_path / "mine.toml").exists()
 
 
+def test_a_byte_order_mark_is_skipped(measured):
+    assert measured({"i": f"\ufeff{IPERF}"}, "home,london=i").path("home", "london").rate.mbit == 940
+
+
 def test_an_existing_profile_is_not_changed(tmp_path):
     (tmp_path / "mine.toml").write_text("mine")
     line = refused("measure", "a,b=x", "-o", "mine.toml")
@@ -169,6 +173,7 @@ def test_a_stated_rate_of_a_site_is_given(measured):
         ("home=sideways:1Mbit", "wanbench: --site home=sideways:1Mbit: expected ", "SITE=up:RATE"),
         ("home=up:1MB", "wanbench: --site home=up:1MB: ", "'8Mbit'"),
         ("mars=up:1Mbit", "wanbench: mars: ", "home, london"),
+        ("home=up:1Mbit,up:2Mbit", "wanbench: --site home=up:1Mbit,up:2Mbit: ", "up of home is stated twice; keep one"),
     ],
 )
 def test_an_impossible_site_is_refused(tmp_path, site, where, what):
@@ -176,6 +181,11 @@ def test_an_impossible_site_is_refused(tmp_path, site, where, what):
     line = refused("measure", "home,london=p", "--site", site, "-o", "mine.toml")
     assert line.startswith(where)
     assert what in line
+
+
+def test_a_rate_of_a_site_is_stated_once(tmp_path):
+    line = refused("measure", "a,b=p", "--site", "a=up:1Mbit", "--site", "a=up:2Mbit", "-o", "mine.toml")
+    assert line == "wanbench: --site a=up:2Mbit: up of a is stated twice; keep one"
 
 
 def test_paths_that_are_slower_at_once_share_the_up_rate_of_their_site(measured):
@@ -309,6 +319,11 @@ def test_live_hosts_are_measured_alone_and_at_once(hosts, tmp_path):
     assert (home.up.mbit, home.down) == (40, None)
     assert profile.notes[0].startswith("home, down: no shared link was seen; 2 paths reached 178 Mbit/s at once ")
     assert profile.path("tokyo", "home").rate.mbit == 90
+
+
+def test_what_cannot_be_written_is_not_measured(hosts):
+    line = refused("measure", *LIVE, "-o", "nowhere/mine.toml", code=)
+    assert line == "wanbench: nowhere/mine.toml: cannot be written: No such file or directory"
 
 
 def test_without_rate_hosts_are_only_pinged(hosts, tmp_path):
