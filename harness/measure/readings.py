@@ -23,7 +23,7 @@ class Reading:
         rtt_ms: median of the round trips.
         jitter_ms: standard deviation of one direction, estimated as half the distance between the 16th and the 84th
             percentile of the round trips over sqrt(2).
-        loss_pct: lost pings; None if none was lost, which is only an upper bound. UDP of iperf3 fills the queue, so
+        loss_pct: lost pings; None if none was lost, which is only an upper bound. UDP of iperf3 may fill the queue, so
             its loss is not that of the path.
         rate_mbps: rate of all flows at their receiver.
         back: the rate is that towards the machine that ran iperf3 (`-R`).

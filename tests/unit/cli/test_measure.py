@@ -322,7 +322,7 @@ def test_live_hosts_are_measured_alone_and_at_once(hosts, tmp_path):
 
 
 def test_what_cannot_be_written_is_not_measured(hosts):
-    line = refused("measure", *LIVE, "-o", "nowhere/mine.toml", code=)
+    line = refused("measure", *LIVE, "-o", "nowhere/mine.toml", code=3)
     assert line == "wanbench: nowhere/mine.toml: cannot be written: No such file or directory"
 
 
