@@ -63,18 +63,24 @@ def command(sources: tuple[str, ...], output: Path, rate: bool, parallel: int, s
     if output.exists():
         raise SpecError(f"{output}: already exists; choose another name")
     stated = _stated(sites)
+    _write(output, "")  # a measurement takes minutes
+    output.unlink()
     paths, at_once = _measured(sources, parallel if rate else 0, stated)
     text = profile_toml(output.stem, paths, at_once, stated)
-    try:
-        output.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise HostError(f"{output}: cannot be written: {error.strerror}") from None
+    _write(output, text)
     try:
         load(str(output))
     except ProfileError as error:
         output.unlink()
         raise SpecError(f"the measurements do not make a profile: {error}") from None
     click.echo(output)
+
+
+def _write(output: Path, text: str) -> None:
+    try:
+        output.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise HostError(f"{output}: cannot be written: {error.strerror}") from None
 
 
 def _stated(texts: Iterable[str]) -> dict[str, dict[str, Rate]]:
@@ -87,8 +93,10 @@ def _stated(texts: Iterable[str]) -> dict[str, dict[str, Rate]]:
             key, colon, rate = value.partition(":")
             if not site or not colon or key not in {"up", "down"}:
                 raise SpecError(f"--site {text}: expected SITE=up:RATE, SITE=down:RATE or both, e.g. onprem=up:400Mbit")
+            if key in rates.setdefault(site, {}):
+                raise SpecError(f"--site {text}: {key} of {site} is stated twice; keep one")
             try:
-                rates.setdefault(site, {})[key] = Rate.parse(rate)
+                rates[site][key] = Rate.parse(rate)
             except UnitError as error:
                 raise SpecError(f"--site {text}: {error}") from None
     return rates
@@ -142,7 +150,7 @@ def _read(name: str) -> Reading:
 
     file = Path(name)
     try:
-        text = file.read_text(encoding="utf-8")
+        text = file.read_text(encoding="utf-8-sig")
         day = date.fromtimestamp(file.stat().st_mtime)
     except OSError as error:
         raise SpecError(f"{file}: cannot be read: {error.strerror}") from None

@@ -23,8 +23,9 @@ class Reading:
         rtt_ms: median of the round trips.
         jitter_ms: standard deviation of one direction, estimated as half the distance between the 16th and the 84th
             percentile of the round trips over sqrt(2).
-        loss_pct: lost packets; None if none was lost, which is only an upper bound.
-        rate_mbps: rate of all flows.
+        loss_pct: lost pings; None if none was lost, which is only an upper bound. UDP of iperf3 may fill the queue, so
+            its loss is not that of the path.
+        rate_mbps: rate of all flows at their receiver.
         back: the rate is that towards the machine that ran iperf3 (`-R`).
         server: host and port of the iperf3 server.
         flows: number of flows.
@@ -86,16 +87,17 @@ def _iperf3(text: str, name: str, day: date) -> Reading:
         if "error" in data:
             raise SpecError(f"{name}: iperf3 failed: {data['error']}")
         end = data["end"]
-        total = end.get("sum_received") or end["sum"]
-        mbps = float(total["bits_per_second"]) / 1e6
+        udp = "lost_percent" in end.get("sum", {})  # this sum is of what was sent
+        total = end["sum"] if udp else end.get("sum_received") or end["sum"]
+        arrived = 1 - float(total["lost_percent"]) / 100 if udp else 1.0
+        mbps = float(total["bits_per_second"]) / 1e6 * arrived
         seconds = float(total["seconds"])
         start = data.get("start", {})
         back = bool(start.get("test_start", {}).get("reverse"))
         begun_s = int(start.get("timestamp", {}).get("timesecs", 0))
         server = "{host}:{port}".format_map(start.get("connecting_to", {"host": "", "port": ""}))
         flows = len(start.get("connected", [])) or 1
-        lost = float(end.get("sum", {}).get("lost_percent", 0.0))
-    except (ValueError, KeyError, TypeError, AttributeError):
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
         raise SpecError(f"{name}: not a report of iperf3; expected the JSON of `iperf3 -c HOST -J`") from None
     if mbps <= 0:
         raise SpecError(f"{name}: iperf3 transferred no data; measure again")
@@ -103,7 +105,6 @@ def _iperf3(text: str, name: str, day: date) -> Reading:
     flow_count = "one flow" if flows == 1 else f"{flows} flows"
     return Reading(
         rate_mbps=round(mbps, 3),
-        loss_pct=round(lost, 4) if lost > 0 else None,
         back=back,
         server=server,
         flows=flows,

@@ -17,6 +17,7 @@ from wanbench.netprofiles.units import Delay, Packets, Quantity, Rate, Ratio
 TIME = "time_s"
 TRACED = {each.column: each for each in (RTT, ONE_WAY, *EFFECTS, RATE)}
 VALUES = tuple(TRACED)
+COUNTS = {column for column, each in TRACED.items() if each.unit is Packets}  # of packets in a row; 0 is none
 MOST_LINES = 2000
 LONGEST_S, LEAST_MBPS, MOST_MBPS = 10**6, 1e-6, 10**6  # limits of all times, delays and rates; nanoseconds fit 64 bits
 MOST_PACKETS = 10**6
@@ -63,9 +64,10 @@ def check_points(points: Sequence[Mapping[str, float]]) -> None:
         _check_columns(point)
         for name, value in point.items():
             low, high = _RANGES[name]
-            if not low <= value <= high:
+            zero = "0, or " if name in COUNTS else ""
+            if not (low <= value <= high or (zero and value == 0)):
                 got = f"{value:g}" if isinstance(value, float) else value
-                raise ValueError(f"{name}: expected {low} to {high}, got {got}")
+                raise ValueError(f"{name}: expected {zero}{low} to {high}, got {got}")
     for before, after in pairwise(points):
         if round(after[TIME] * 1e9) <= round(before[TIME] * 1e9):
             raise ValueError(f"{TIME}: expected more than {before[TIME]:g}, as in the line before, got {after[TIME]:g}")
@@ -86,6 +88,8 @@ def _check_columns(names: Iterable[str]) -> None:
     if unknown or TIME not in given or len(given) < 2:
         known = f"{TIME} and at least one of {', '.join(VALUES)}"
         raise ValueError(f"expected the columns {known}, got {', '.join(map(repr, given)) or 'none'}")
+    if len(set(given)) < len(given):
+        raise ValueError(f"two columns have the same name; keep one: {', '.join(given)}")
     if "rtt_ms" in given and "one_way_ms" in given:
         raise ValueError("rtt_ms and one_way_ms set the same delay; keep one")
 

@@ -80,6 +80,14 @@ def test_the_rate_is_that_of_the_receiver():
     assert reading.source == "iperf3, one flow, 10 s, iperf.json, 2026-11-21"
 
 
+@pytest.mark.parametrize("received", [{}, {"sum_received": {"bits_per_second": 2e7, "seconds": 10}}])
+def test_the_rate_of_udp_is_what_arrives_and_its_loss_is_not_that_of_the_path(measured, received):
+    sent = {"bits_per_second": 1e8, "seconds": 10, "packets": 1000, "lost_packets": 800, "lost_percent": 80}
+    path = measured({"udp": json.dumps({"end": {"sum": sent, **received}})}, "home,london=udp").path("home", "london")
+    assert path.rate.mbit == pytest.approx(20)
+    assert path.loss.value == pytest.approx(1 / 12, abs=1e-6)  # of the pings
+
+
 def test_files_become_a_profile_that_names_its_sources(tmp_path):
     for name, text in (("ping.txt", PING), ("iperf.json", IPERF)):
         (tmp_path / name).write_text(text)
@@ -117,6 +125,14 @@ def test_files_become_a_profile_that_names_its_sources(tmp_path):
             "a,b=other.json",
             "wanbench: other.json: not a report of iperf3; expected the JSON of `iperf3 -c HOST -J`",
         ),
+        (
+            "a,b=deep.json",
+            "wanbench: deep.json: not a report of iperf3; expected the JSON of `iperf3 -c HOST -J`",
+        ),
+        (
+            "a,b=endless.json",
+            "wanbench: endless.json: not a report of iperf3; expected the JSON of `iperf3 -c HOST -J`",
+        ),
     ],
 )
 def test_unusable_input_is_reported_in_one_line_and_nothing_is_written(tmp_path, source, line):
@@ -125,8 +141,14 @@ def test_unusable_input_is_reported_in_one_line_and_nothing_is_written(tmp_path,
     (tmp_path / "prose.txt").write_text("it was fast")
     (tmp_path / "failed.json").write_text('{"error": "unable to connect to server"}')
     (tmp_path / "other.json").write_text('{"end": []}')
+    (tmp_path / "deep.json").write_text('{"a":' * 100_000)
+    (tmp_path / "endless.json").write_text(IPERF.replace('"timesecs": 0', '"timesecs": 1e999'))
     assert refused("measure", *source.split(), "-o", "mine.toml") == line
     assert not (tmp_path / "mine.toml").exists()
+
+
+def test_a_byte_order_mark_is_skipped(measured):
+    assert measured({"i": f"\ufeff{IPERF}"}, "home,london=i").path("home", "london").rate.mbit == 940
 
 
 def test_an_existing_profile_is_not_changed(tmp_path):
@@ -151,6 +173,7 @@ def test_a_stated_rate_of_a_site_is_given(measured):
         ("home=sideways:1Mbit", "wanbench: --site home=sideways:1Mbit: expected ", "SITE=up:RATE"),
         ("home=up:1MB", "wanbench: --site home=up:1MB: ", "'8Mbit'"),
         ("mars=up:1Mbit", "wanbench: mars: ", "home, london"),
+        ("home=up:1Mbit,up:2Mbit", "wanbench: --site home=up:1Mbit,up:2Mbit: ", "up of home is stated twice; keep one"),
     ],
 )
 def test_an_impossible_site_is_refused(tmp_path, site, where, what):
@@ -158,6 +181,11 @@ def test_an_impossible_site_is_refused(tmp_path, site, where, what):
     line = refused("measure", "home,london=p", "--site", site, "-o", "mine.toml")
     assert line.startswith(where)
     assert what in line
+
+
+def test_a_rate_of_a_site_is_stated_once(tmp_path):
+    line = refused("measure", "a,b=p", "--site", "a=up:1Mbit", "--site", "a=up:2Mbit", "-o", "mine.toml")
+    assert line == "wanbench: --site a=up:2Mbit: up of a is stated twice; keep one"
 
 
 def test_paths_that_are_slower_at_once_share_the_up_rate_of_their_site(measured):
@@ -291,6 +319,11 @@ def test_live_hosts_are_measured_alone_and_at_once(hosts, tmp_path):
     assert (home.up.mbit, home.down) == (40, None)
     assert profile.notes[0].startswith("home, down: no shared link was seen; 2 paths reached 178 Mbit/s at once ")
     assert profile.path("tokyo", "home").rate.mbit == 90
+
+
+def test_what_cannot_be_written_is_not_measured(hosts):
+    line = refused("measure", *LIVE, "-o", "nowhere/mine.toml", code=3)
+    assert line == "wanbench: nowhere/mine.toml: cannot be written: No such file or directory"
 
 
 def test_without_rate_hosts_are_only_pinged(hosts, tmp_path):

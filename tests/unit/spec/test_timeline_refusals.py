@@ -118,11 +118,12 @@ def test_changes_that_go_one_by_one_and_not_together_are_refused():
     ("text", "message"),
     [
         ("time_s\n0\n", "expected the columns time_s and at least one of {values}, got 'time_s'"),
+        ("time_s,rtt_ms,rtt_ms\n0,1,2\n", "two columns have the same name; keep one: time_s, rtt_ms, rtt_ms"),
         ("time_s,rtt_ms\n0,1\n0,2\n", "time_s: expected more than 0, as in the line before, got 0"),
         ("time_s,rtt_ms\n0,fast\n", "line 2: rtt_ms: expected a number, got 'fast'"),
         ("time_s,rate_mbps\n0,0\n", "rate_mbps: expected 1e-06 to 1000000, got 0"),
         ("time_s,loss_pct\n0,101\n", "loss_pct: expected 0 to 100, got 101"),
-        ("time_s,loss_burst\n0,0.5\n", "loss_burst: expected 1 to 1000000, got 0.5"),
+        ("time_s,loss_burst\n0,0.5\n", "loss_burst: expected 0, or 1 to 1000000, got 0.5"),
         ("time_s,rtt_ms\n", "expected 1 to 2000 lines of values, got 0"),
     ],
 )
@@ -209,6 +210,12 @@ def test_a_trace_that_a_spreadsheet_saved_is_read(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (cell,) = swept(edited() + '\n[[timeline]]\nat = "1s"\ntrace = "day.csv"\n')
     assert cell.changes[0].value == [{"time_s": 0.0, "rtt_ms": 20.0}]
+
+
+def test_a_trace_can_end_bursts_of_loss():
+    (cell,) = swept(edited() + '\n[[timeline]]\nat = "1s"\ntrace = [{ time_s = 0, loss_pct = 1, loss_burst = 0 }]\n')
+    schedule_of(cell).check()
+    assert cell.changes[0].value[0]["loss_burst"] == 0
 
 
 def test_of_a_file_that_is_too_long_the_rest_is_not_read(tmp_path):

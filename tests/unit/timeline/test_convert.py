@@ -50,6 +50,13 @@ def test_a_silent_step_is_an_outage_and_the_others_lose_nothing():
     )
 
 
+def test_the_recorded_loss_holds_around_an_outage():
+    header = "time_s,rate_mbps,loss_pct\n"
+    made = convert(f"{header}0,5,4\n2,5,4\n4,0,4\n6,5,4\n", "f")
+    assert column(made, "loss_pct") == [4, 4, 4, 4, 100, 100, 4, 4]
+    assert column(convert(f"{header}0,5,\n1,0,7\n2,5,\n", "f"), "loss_pct") == [7, 100, 7]
+
+
 def test_the_times_of_mahimahi_must_not_decrease():
     assert refusal("3\n2\n") == "f: line 2: expected 3 or more, as in the line before, got 2"
     assert "above 0 ms" in refusal("0\n")
@@ -82,8 +89,13 @@ def test_omitted_intervals_of_iperf3_do_not_count():
     assert made.points == [{"time_s": 0, "rate_mbps": 5}, {"time_s": 1, "rate_mbps": 6}]
 
 
-def test_the_loss_of_udp_is_taken():
-    assert column(convert(report(interval(0, 1, 10, lost_percent=2.5)), "f"), "loss_pct") == [2.5]
+def test_the_loss_of_udp_is_taken_from_its_receiver():
+    received = {"packets": 80, "lost_packets": 2, "lost_percent": 2.5, "sender": False}
+    assert convert(report(interval(0, 1, 10, **received)), "f").points == [
+        {"time_s": 0, "rate_mbps": 10, "loss_pct": 2.5}
+    ]
+    sent = report(interval(0, 1, 100, packets=800, sender=True))
+    assert refusal(sent) == "f: UDP as it was sent, not as it arrived; record with `iperf3 -u -R`"
 
 
 @pytest.mark.parametrize(
@@ -97,6 +109,15 @@ def test_the_loss_of_udp_is_taken():
 )
 def test_json_that_is_no_report_is_refused(text, reason):
     assert refusal(text) == f"f: {reason}"
+
+
+@pytest.mark.parametrize("value", ["-5", "NaN", "Infinity", "1e999"])
+@pytest.mark.parametrize("key", ["start", "end", "bits_per_second", "lost_percent", "rtt"])
+def test_a_number_below_0_or_without_end_is_refused_with_its_interval(key, value):
+    values = {"start": 1, "end": 2, "bits_per_second": 3, "lost_percent": 0, "rtt": 9, key: "VALUE"}
+    wrong = {"sum": values, "streams": [{"rtt": values.pop("rtt")}]}
+    text = report(interval(0, 1, 10), wrong).replace('"VALUE"', value)
+    assert refusal(text).startswith(f"f: interval 2: {key}: expected a finite number of 0 or more, got ")
 
 
 # ---------------------------------------------------------------- ping
@@ -134,6 +155,17 @@ def test_pings_lost_at_both_ends_count_if_ping_has_counted_them():
 def test_without_stamps_the_statistics_give_the_interval():
     made = convert(answers(*((n, 80) for n in range(1, 12))) + STATISTICS.format(11, 11, 2000), "f")
     assert made.remarks == ("f: one ping per 0.2 s, 2.2 s, 2 lines of 1 s",)
+
+
+def test_an_interval_that_the_log_does_not_give_is_assumed():
+    made = convert(answers((1, 80), (2, 80)), "f")
+    assert made.remarks == ("f: one ping per 1 s (assumed; record with -D), 2 s, 2 lines of 1 s",)
+
+
+def test_two_runs_of_ping_are_refused():
+    assert refusal(answers((1, 80)) + answers((1, 90))) == (
+        "f: line 3: ping begins again; expected one run, so convert each alone"
+    )
 
 
 def test_a_duplicate_counts_once_and_the_counter_of_ping_starts_again():
@@ -175,6 +207,12 @@ def test_a_trace_of_ours_is_resampled_without_a_map():
     ]
 
 
+def test_bursts_are_not_averaged_with_independent_losses():
+    text = "time_s,loss_pct,loss_burst\n0,1,0\n1,1,4\n1,1,0\n2,1,0\n3,1,0\n"
+    assert column(convert(text, "f", every_s=2), "loss_burst") == [4, 0]
+    assert column(convert(text, "f"), "loss_burst") == [0, 4, 0, 0]
+
+
 @pytest.mark.parametrize(
     ("columns", "reason"),
     [
@@ -198,6 +236,32 @@ def test_a_wrong_map_is_refused(columns, reason):
     assert refusal(text, columns=columns).startswith(f"f: {reason}")
 
 
+@pytest.mark.parametrize("line", ["2", "2,", "2,5,1,1"])
+def test_a_line_with_more_or_fewer_fields_is_refused(line):
+    assert refusal(f"time_s,rate_mbps,n\n1,5,1\n{line}\n") == "f: line 3: expected as many fields as in the first line"
+
+
+def test_a_column_that_is_there_twice_is_refused_if_it_is_taken():
+    reason = "f: two columns for rate_mbps; name one, and rename columns of the same name"
+    assert refusal("time_s,rate_mbps,rate_mbps\n0,5,6\n") == reason
+    assert refusal("t,a,b\n0,5,6\n", columns="time_s=t,rate_mbps=a,rate_mbps=b") == reason
+    assert column(convert("t,a,n,n\n0,5,6,7\n", "f", columns="time_s=t,rate_mbps=a"), "rate_mbps") == [5]
+
+
+@pytest.mark.parametrize(("mark", "name"), [(";", "';'"), ("\t", r"'\t'")])
+@pytest.mark.parametrize("columns", [None, "time_s=time_s,rate_mbps=rate_mbps"])
+def test_fields_that_no_comma_separates_are_refused(mark, name, columns):
+    assert refusal(f"time_s{mark}rate_mbps\n0{mark}5,5\n", columns=columns) == (
+        f"f: fields are separated by {name}; expected ',' between fields and '.' in numbers"
+    )
+
+
+@pytest.mark.parametrize("value", ["-5", "inf", "-inf", "1e400"])
+def test_a_value_below_0_or_without_end_is_refused_with_its_line(value):
+    got = f"rate_mbps: expected a finite number of 0 or more, got {value!r}"
+    assert refusal(f"time_s,rate_mbps\n0,5\n1,{value}\n") == f"f: line 3: {got}"
+
+
 def test_lines_out_of_order_are_refused():
     assert refusal("time_s,rtt_ms\n5,1\n4,1\n").startswith("f: line 3: ")
 
@@ -209,6 +273,22 @@ def test_a_long_recording_gets_longer_steps_and_a_short_step_is_refused():
     text = "time_s,rtt_ms\n0,80\n5000,90\n"
     assert convert(text, "f").remarks == ("f: CSV, 10000 s, 2 lines of 5 s",)
     assert refusal(text, every_s=1) == "f: --every 1s makes 10000 steps; expected at most 2000, e.g. 5s"
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("time_s,rtt_ms\ninf,1\n", "line 2: time_s: expected a number or a date and time, got 'inf'"),
+        ("time_s,rtt_ms\n1e400,1\n", "line 2: time_s: expected a number or a date and time, got '1e400'"),
+        ('time_s,rtt_ms\n0,"1\n' + "9" * 131_073, "field larger than field limit (131072); is a quote not closed?"),
+        ('{"a":' * 100_000, "not a report of iperf3; expected the JSON of `iperf3 -c HOST --json`"),
+        ("9" * 400, "a number is too large; expected a recording of one of the known tools"),
+        (f"icmp_seq={'9' * 400} time=1 ms\nicmp_seq=1 time=1 ms", "a number is too large;"),
+    ],
+    ids=lambda text: text[:30],
+)
+def test_strange_text_is_refused_in_one_line(text, reason):
+    assert refusal(text).startswith(f"f: {reason}")
 
 
 def test_text_of_no_known_format_is_refused():
