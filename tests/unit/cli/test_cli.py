@@ -16,6 +16,7 @@ from wanbench.harness.api import Tally
 from wanbench.harness.cli import COMMANDS, main
 from wanbench.harness.errors import HostError, Interrupted, SpecError
 from wanbench.harness.plan.auto import FixedHost
+from wanbench.harness.plan.load import Capacity
 from wanbench.harness.plan.plan import make
 from wanbench.harness.results.store import RunFolder
 from wanbench.harness.spec.experiment import Spec
@@ -120,7 +121,13 @@ def test_a_plan_of_several_payload_scales_has_no_single_one():
     assert (plan["payload_scale"], plan["why_scale"]) == (None, None)
 
 
-def test_a_plan_that_continues_a_run_keeps_its_payload_scale(tmp_path):
+@pytest.fixture
+def large_host(monkeypatch):
+    """A host that would choose a payload scale above 0.02."""
+    monkeypatch.setattr("wanbench.harness.run.auto.ThisHost.capacity", lambda self: Capacity(64, 2**40))
+
+
+def test_a_plan_that_continues_a_run_keeps_its_payload_scale(tmp_path, large_host):
     spec = Spec.load("smoke").override({"workload.payload_scale": "auto"})
     stored = make(spec, "smoke", FixedHost(), {"payload_scale": 0.02})
     RunFolder(tmp_path / "results/smoke").prepare(None, stored.to_json(), {})
@@ -128,7 +135,7 @@ def test_a_plan_that_continues_a_run_keeps_its_payload_scale(tmp_path):
     assert data("plan", *SCALED, "--out", "elsewhere")["payload_scale"] != 0.02
 
 
-def test_run_keeps_the_payload_scale_of_the_run_that_it_continues_unless_it_is_fresh(measured, tmp_path):
+def test_run_keeps_the_payload_scale_of_the_run_that_it_continues_unless_it_is_fresh(measured, tmp_path, large_host):
     _, calls = measured
     spec = Spec.load("smoke").override({"workload.payload_scale": "auto"})
     stored = make(spec, "smoke", FixedHost(), {"payload_scale": 0.02})
