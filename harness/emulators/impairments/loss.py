@@ -61,8 +61,32 @@ def transitions(loss: float, burst: float) -> tuple[float, float]:
     return min(1.0, loss / (1 - loss) / burst), 1 / burst
 
 
+class Losses:
+    """The losses of a path, packet by packet.
+
+    Args:
+        loss, burst: see `loss_gaps`.
+    """
+
+    __slots__ = ("_ahead", "_gaps", "values")
+
+    def __init__(self, loss: float, burst: float, random: Random) -> None:
+        self.values = loss, burst
+        self._gaps = loss_gaps(loss, burst, random)
+        self._ahead = next(self._gaps)  # packets that pass before the next lost one
+
+    def of(self, packets: int) -> list[int]:
+        """Return which of the next packets are lost, counted from 0."""
+        lost = []
+        while self._ahead < packets:
+            lost.append(self._ahead)
+            self._ahead += 1 + next(self._gaps)
+        self._ahead -= packets
+        return lost
+
+
 def loss_gaps(loss: float, burst: float, random: Random) -> Iterator[int]:
-    """Yield, for ever, the number of packets that pass before the next lost one; 0 if the next packet is lost as well.
+    """Yield, without end, the number of packets that pass before the next lost one; 0 if the next one is lost as well.
 
     Bursts begin in the stationary distribution. Independent losses take one random number each.
 

@@ -12,11 +12,11 @@ from __future__ import annotations
 
 import random
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Sequence
 from itertools import count, islice
 
 from wanbench.harness.emulators.impairments.base import Impairment
-from wanbench.harness.emulators.impairments.loss import loss_gaps
+from wanbench.harness.emulators.impairments.loss import Losses
 from wanbench.harness.emulators.plan import Link, Queue
 from wanbench.harness.emulators.relay.segment import Segment
 
@@ -147,10 +147,7 @@ class Down(Stage):
 class DirectedPath(Stage):
     """One directed path: the source site's up queue, its own queue, loss, then the delay with its jitter."""
 
-    __slots__ = (
-        "burst", "bytes", "delay", "effects", "gap", "gaps", "last", "longest", "loss", "lost",
-        "packets", "queue", "rng", "up",
-    )  # fmt: skip
+    __slots__ = ("bytes", "delay", "effects", "last", "longest", "losses", "lost", "packets", "queue", "rng", "up")
 
     def __init__(self, link: Link, last: float) -> None:
         super().__init__()
@@ -160,15 +157,14 @@ class DirectedPath(Stage):
         self.rng = random.Random(0)
         self.packets = self.bytes = self.lost = 0
         self.longest = float("inf")  # IP bytes of a segment
-        self.loss = self.burst = 0.0
-        self.gap = 0
-        self.gaps: Iterator[int] = iter(())  # packets until the next loss, and until those after it
+        self.losses: Losses | None = None
         self.configure(link)
 
     def restart(self, seed: str) -> None:
         """Restart the random numbers."""
         self.rng = random.Random(seed)
-        self._lose()
+        if self.losses is not None:
+            self.losses = Losses(*self.losses.values, self.rng)
 
     def configure(self, link: Link) -> None:
         """Set the values for new packets."""
@@ -179,24 +175,14 @@ class DirectedPath(Stage):
             if type(impairment).relay is not Impairment.relay
         ]
         self.queue.configure(link.queue)
-        if (link.loss, link.loss_burst) != (self.loss, self.burst):
-            self.loss, self.burst = link.loss, link.loss_burst
-            self._lose()
-
-    def _lose(self) -> None:
-        if self.loss:
-            self.gaps = loss_gaps(self.loss, self.burst, self.rng)
-            self.gap = next(self.gaps)
+        if not link.loss:
+            self.losses = None
+        elif self.losses is None or self.losses.values != (link.loss, link.loss_burst):
+            self.losses = Losses(link.loss, link.loss_burst, self.rng)
 
     def survivors(self, segment: Segment) -> Iterable[Segment]:
         """Return the packets that are not lost, as few segments."""
-        if not self.loss:
-            return (segment,)
-        lost = []
-        while self.gap < segment.packets:
-            lost.append(self.gap)
-            self.gap += 1 + next(self.gaps)
-        self.gap -= segment.packets
+        lost: Sequence[int] = self.losses.of(segment.packets) if self.losses is not None else ()
         self.lost += len(lost)
         return segment.without(lost) if lost else (segment,)
 

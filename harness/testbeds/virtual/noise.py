@@ -8,7 +8,7 @@ from random import Random
 import numpy as np
 from numpy.typing import NDArray
 
-from wanbench.harness.emulators.impairments.loss import in_bursts, loss_gaps
+from wanbench.harness.emulators.impairments.loss import Losses, in_bursts
 from wanbench.harness.emulators.plan import EmulatedNetwork, Link
 from wanbench.harness.testbeds.virtual import streams
 from wanbench.harness.testbeds.virtual.queues import Ints, in_turn, segments
@@ -16,28 +16,6 @@ from wanbench.harness.testbeds.virtual.queues import Ints, in_turn, segments
 Floats = NDArray[np.float64]
 
 _PLAUSIBLE_SIGMAS = 6
-
-
-class Bursts:
-    """The losses of a path that loses packets in bursts, packet by packet.
-
-    Args:
-        loss, burst: share of packets that are lost, and mean number of packets lost in a row.
-    """
-
-    def __init__(self, loss: float, burst: float, random: Random) -> None:
-        self.values = loss, burst
-        self._gaps = loss_gaps(loss, burst, random)
-        self._ahead = next(self._gaps)  # packets that pass before the next lost one
-
-    def of(self, packets: int) -> list[int]:
-        """Return which of the next packets are lost, counted from 0."""
-        lost = []
-        while self._ahead < packets:
-            lost.append(self._ahead)
-            self._ahead += 1 + next(self._gaps)
-        self._ahead -= packets
-        return lost
 
 
 class PathStreams:
@@ -53,7 +31,7 @@ class PathStreams:
     def __init__(self, network: EmulatedNetwork, seed: int) -> None:
         sites = len(network.sites)
         self._seed = seed
-        self.bursts: dict[int, Bursts] = {}
+        self.bursts: dict[int, Losses] = {}
         self._random: dict[int, Random] = {}
         self.jitter_ns, self.loss = np.zeros(sites * sites), np.zeros(sites * sites)
         self._keys = np.zeros(sites * sites, np.uint64)
@@ -77,7 +55,7 @@ class PathStreams:
             self.bursts.pop(index, None)
         elif index not in self.bursts or self.bursts[index].values != (link.loss, link.loss_burst):
             random = self._random.setdefault(index, Random(int(self._keys[index])))
-            self.bursts[index] = Bursts(link.loss, link.loss_burst, random)
+            self.bursts[index] = Losses(link.loss, link.loss_burst, random)
 
     def draw(self, links: Ints, nth: NDArray[np.uint64], heads: Ints, counts: NDArray[np.uint64]) -> Floats:
         """Draw the next number in (0, 1) of each message's path.
