@@ -31,7 +31,7 @@ _COALESCE_NS = 100_000
 # 2 ms as long as there is traffic, and notices if a wake-up is late. This costs half a percent of a core.
 _WATCH_NS = 2_000_000
 _QUIET_NS = 1_000_000_000
-# A turn of the loop reads from each port, and writes, for about this long, so that nothing waits long for its turn.
+# Limits of one turn of the loop, so that nothing waits long: the time for reading from a port, and what is written.
 _READING_NS = 100_000
 _WRITES_PER_TURN, _BYTES_PER_TURN = 64, 1 << 19
 _GONE = (errno.EBADF, errno.EBADFD, errno.ENODEV, errno.EIO)

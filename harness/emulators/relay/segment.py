@@ -23,7 +23,6 @@ NO_OFFLOAD = bytes(VIRTIO_BYTES)
 _UDP_SEGMENT = 5  # gso_type; TCP over IPv4 is 1, with an ECN bit
 _FIN, _PSH, _CWR = 0x01, 0x08, 0x80
 _U16, _U32 = struct.Struct(">H"), struct.Struct(">I")
-_IP, _IDENT = struct.Struct(">HHHHH"), struct.Struct(">HH")  # from the length on, and its first two fields
 
 
 class Segment:
@@ -101,22 +100,20 @@ def _cut(data: bytes, begin: int, end: int, packets: int) -> bytes:
     The checksum of TCP or UDP remains unfinished (VIRTIO_NET_HDR_F_NEEDS_CSUM), but it includes the length.
     """
     flags, kind, head, size, start, offset = _VIRTIO.unpack_from(data)
-    transport = VIRTIO_BYTES + start
-    is_udp = kind == _UDP_SEGMENT
-    body = transport + (8 if is_udp else (data[transport + 12] >> 4) * 4)
-    out = bytearray(data[:body])
-    stop = body + end * size
+    transport, body = VIRTIO_BYTES + start, VIRTIO_BYTES + _header_bytes(data)
+    out, stop = bytearray(data[:body]), body + end * size
     nbytes = min(stop, len(data)) - begin * size
     if end - begin == 1:
         _VIRTIO.pack_into(out, 0, flags, 0, head, 0, start, offset)
     shorter = 0xFFFF - (len(data) - nbytes)  # to add in ones' complement
-    _, ident, _, _, check = _IP.unpack_from(data, VIRTIO_BYTES + 2)
+    (ident,), (check,) = _U16.unpack_from(data, VIRTIO_BYTES + 4), _U16.unpack_from(data, VIRTIO_BYTES + 10)
     later = (ident + begin) & 0xFFFF
     total = (check ^ 0xFFFF) + shorter + (ident ^ 0xFFFF) + later
-    _IDENT.pack_into(out, VIRTIO_BYTES + 2, nbytes - VIRTIO_BYTES, later)
+    _U16.pack_into(out, VIRTIO_BYTES + 2, nbytes - VIRTIO_BYTES)
+    _U16.pack_into(out, VIRTIO_BYTES + 4, later)
     _U16.pack_into(out, VIRTIO_BYTES + 10, _fold(total) ^ 0xFFFF)
     _U16.pack_into(out, transport + offset, _fold(_U16.unpack_from(data, transport + offset)[0] + shorter))
-    if is_udp:
+    if kind == _UDP_SEGMENT:
         _U16.pack_into(out, transport + 4, nbytes - transport)
     else:
         if begin:
