@@ -13,7 +13,7 @@ cut = true
 
 [[timeline]]
 at = "10 steps"
-rtt = "80ms"
+rtt = "160ms"
 """
 
 
@@ -26,7 +26,7 @@ def test_a_waiting_worker_stalls_through_a_cut_and_every_change_happens(bench):
     bench.measure("spec.toml", "--no-figures")
     (row,) = [row for row in bench.rows("changes") if row["workers"] == 2]
     came = {event["what"]: event["actual_s"] - event["asked_s"] for event in row["events"]}
-    assert set(came) == {"worker 1: cut off", "worker 1: healed", "everywhere: rtt 80ms"}
+    assert set(came) == {"worker 1: cut off", "worker 1: healed", "everywhere: rtt 160ms"}
     assert all(0 <= late < 0.5 for late in came.values())
     steps = pd.read_parquet(bench.out / "changes" / "cells" / row["cell"] / "rep-0" / "steps.parquet")
     assert 1 < steps["step_time_s"].max() < 3
