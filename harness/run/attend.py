@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from wanbench.harness.emulators.base import EmulatorError
+from wanbench.harness.emulators.impairments.queue import four_digits
 from wanbench.harness.errors import CellsFailed, HostError, RepFailed, SpecError
 from wanbench.harness.plan.cell import CommandCell
 from wanbench.harness.rep import command
@@ -109,8 +110,8 @@ def differences(report: Mapping[str, Any], emulator: str | None) -> Iterator[str
     if missed:
         measured, rate = min(missed, key=lambda pair: pair[0] / pair[1])
         yield (
-            f"note: {emulator} does not reach the profile's rates on this host ({measured:.3g} of {rate:.5g} Mbit/s), "
-            f"so `verify` refuses this run; for rates that it reaches, use --rate-scale "
+            f"note: {emulator} does not reach the profile's rates on this host ({four_digits(measured)} of "
+            f"{four_digits(rate)} Mbit/s), so `verify` refuses this run; for rates that it reaches, use --rate-scale "
             f"{10.0 ** math.floor(math.log10(measured / rate)):g}"
         )
     if others:

@@ -11,7 +11,8 @@ from wanbench.harness.emulators.relay.segment import NO_OFFLOAD
 from wanbench.harness.emulators.relay.switch import Switch
 from wanbench.netprofiles import Delay, Rate, uniform
 
-# Processor time of a wake-up with one packet, on the machine and at the time of the constants in `plan.load`.
+# Processor time of a wake-up with one packet where the constants in `plan.load` hold: 70 us on a host that needed 78 us
+# for a relayed packet, which takes 30 us by those constants.
 _USUAL_S = 27e-6
 _SAMPLES, _WAKE_UPS, _SLEEP_S = 3, 70, 0.0002
 

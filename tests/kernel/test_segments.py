@@ -6,7 +6,7 @@ import socket
 import time
 
 import pytest
-from traffic import MS, PORT, network, other_path
+from traffic import MS, PORT, connect, network, other_path
 
 from wanbench.harness.emulators.base import EmulatorError
 from wanbench.harness.emulators.plan import UNLIMITED, Link, Queue, worker_address
@@ -32,13 +32,7 @@ def send_all(address, seed):
     """Send random bytes. Return their digest, and what TCP counted on their way."""
     data = random.Random(seed).randbytes(NBYTES)
     before = tcp_counters()
-    for _ in range(100):
-        try:
-            sock = socket.create_connection((address, PORT))
-            break
-        except ConnectionRefusedError:
-            time.sleep(0.02)
-    with sock:
+    with connect(address) as sock:
         sock.sendall(data)
         sock.shutdown(socket.SHUT_WR)
         sock.recv(1)  # until the receiver has closed the connection

@@ -75,15 +75,21 @@ def receive_tcp(address, warm_s, seconds):
         return total * 8 / seconds / 1e6
 
 
+def connect(address):
+    """Return a connection, for which the receiver may need up to 2 s."""
+    deadline = time.monotonic() + 2
+    while True:
+        try:
+            return socket.create_connection((address, PORT))
+        except ConnectionRefusedError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.02)
+
+
 def send_tcp(address):
     """Send until the receiver closes the connection."""
-    for _ in range(100):
-        try:
-            sock = socket.create_connection((address, PORT))
-            break
-        except ConnectionRefusedError:
-            time.sleep(0.02)
-    with sock:
+    with connect(address) as sock:
         try:
             while True:
                 sock.sendall(bytes(1 << 16))

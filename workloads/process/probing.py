@@ -21,6 +21,7 @@ HEADERS_BYTES = 28  # IPv4 and UDP
 SMALLEST_BYTES = HEADERS_BYTES + _STAMP.size
 _RECEIVE_BUFFER_BYTES = 4 << 20
 _LARGEST_READ = 1 << 16
+_QUIET_NS = 100_000_000
 
 _UDP_SEGMENT, _UDP_GRO = 103, 104  # Linux; Python has no names for them
 _SO_TIMESTAMPNS = 35  # Linux; Python has no name for it
@@ -133,7 +134,7 @@ def _since_arrival_ns(ancillary: dict[int, bytes]) -> int:
 
 
 def probe_receive(sock: socket.socket, number: int, expect: int, until_ns: int) -> dict[str, Any]:
-    """Receive the packets of one round until `expect` packets have arrived or the clock reads `until_ns`.
+    """Receive the packets of one round: `expect`, or those until the clock reads `until_ns` and no more arrive.
 
     Returns:
         `segments`: [train, sequence number, sent ns, received ns, packets] of each segment, in the order in which
@@ -143,17 +144,15 @@ def probe_receive(sock: socket.socket, number: int, expect: int, until_ns: int) 
     segments: dict[tuple[int, int], list[int]] = {}
     arrived = 0
     while arrived < expect:
-        remaining = until_ns - time.monotonic_ns()
-        if remaining <= 0:
-            break
-        sock.settimeout(remaining / 1e9)
+        sock.settimeout(max(0.0, (until_ns - time.monotonic_ns()) / 1e9))
         try:
             data, messages, _, _ = sock.recvmsg(_LARGEST_READ, _ANCILLARY_BYTES)
-        except TimeoutError:
+        except (TimeoutError, BlockingIOError):
             break
         ancillary = {kind: value for _, kind, value in messages}
         received = time.monotonic_ns() - _since_arrival_ns(ancillary)
         size = _INT.unpack(ancillary[_UDP_GRO])[0] if _UDP_GRO in ancillary else len(data)
+        until_ns = max(until_ns, time.monotonic_ns() + _QUIET_NS)  # the sender can be late, or this worker
         for (round_number, train, sequence, sent), packets in _counted(data, size):
             if round_number == number:
                 before = segments.pop((train, sequence), None)
