@@ -11,13 +11,13 @@ import json
 from abc import abstractmethod
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
 
 from wanbench.harness.plan.conditions import effective_conditions
-from wanbench.harness.plan.law import PredictInputs, fill_steps, predict, window_steps
+from wanbench.harness.plan.law import PredictInputs, fill_steps, one_shot_bytes, predict, window_steps
 from wanbench.harness.plan.network import CellNetwork
 from wanbench.harness.spec.tables import (
     CommTable,
@@ -220,7 +220,7 @@ class TrainingCell(Cell):
         buckets = None
         if algorithm.buckets and self.workers > 1 and workload.step_time_s is not None:
             buckets = tuple(workload.bucket_schedule(self.comm.buckets.bytes))
-        return PredictInputs(
+        inputs = PredictInputs(
             workers=self.workers,
             step_time_s=workload.step_time_s or 0.0,
             rtt_s=rtt_s,
@@ -234,6 +234,7 @@ class TrainingCell(Cell):
             buckets=buckets,
             step_cv=workload.step_cv,
         )
+        return replace(inputs, one_shot_bytes=one_shot_bytes(inputs))
 
     @property
     def predicted_step_time_s(self) -> float | None:

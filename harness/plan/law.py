@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from typing import Any, Literal, get_args
 
@@ -30,6 +30,9 @@ Bound = Literal["compute", "latency", "bandwidth", "channels"]
 
 GLOO_SEGMENT_BYTES = 1 << 20
 GLOO_OPERATIONS_PER_CHANNEL = 2
+_ANY_BYTES = 1 << 40
+# Where no rate is set, the host sets one: it computes and copies N/2 times as much.
+_UNLIMITED_ONE_SHOT_BYTES = 256 << 10
 
 
 class PredictError(ValueError):
@@ -52,6 +55,7 @@ class PredictInputs:
         buckets: (bytes, seconds from the step's start until they are ready), in order of readiness; only for
             synchronous SGD.
         step_cv: coefficient of variation of the compute time, drawn for each step and worker.
+        one_shot_bytes: the largest vector that `direct` sends whole to every worker (`one_shot_bytes`).
 
     Raises:
         PredictError: a value is outside its domain.
@@ -69,6 +73,7 @@ class PredictInputs:
     channels: int = 1
     buckets: tuple[tuple[int, float], ...] | None = None
     step_cv: float = 0.0
+    one_shot_bytes: int = 0
 
     def __post_init__(self) -> None:
         minimums = {"workers": 1, "delay": 0, "period": 1, "channels": 1, "message_bytes": 0, "messages": 1}
@@ -140,22 +145,55 @@ def predict(inputs: PredictInputs) -> Prediction:
 def all_reduce_time(inputs: PredictInputs, nbytes: int) -> tuple[float, float]:
     """Return (latency part, bandwidth part) in seconds of one all-reduce of `nbytes`; their sum is t.
 
-    The bandwidth part is 2 (N-1)/N M / rate for every collective: each worker sends and receives N - 1 of the N pieces
-    of its vector, twice. The latency part is `round_trips` RTT.
+    The bandwidth part T is 2 (N-1)/N M / rate for every collective: each worker sends and receives N - 1 of the N
+    pieces of its vector, twice. The latency part is `round_trips` RTT. With `direct`, the chunks of an all-reduce that
+    has the links for itself hide part of its latency: t = max(T + RTT/2, T/2 + RTT). With a delay, they share the links
+    with the chunks of the next ones, and t = T + RTT. One-shot, t = (N-1) M / rate + RTT/2.
     """
-    n = inputs.workers
+    n, rtt_s = inputs.workers, inputs.rtt_s
     if n == 1 or nbytes == 0:
         return 0.0, 0.0
     rate = math.inf if inputs.rate_bytes_per_s is None else inputs.rate_bytes_per_s
-    return round_trips(inputs.collective, n, nbytes) * inputs.rtt_s, 2 * (n - 1) / n * nbytes / rate
+    wire_s = sent_bytes(inputs, nbytes) / rate
+    if inputs.collective != "direct":
+        return round_trips(inputs.collective, n, nbytes) * rtt_s, wire_s
+    if nbytes <= inputs.one_shot_bytes:
+        return rtt_s / 2, wire_s
+    hidden_s = 0.0 if inputs.delay else min(rtt_s, wire_s) / 2
+    return rtt_s - hidden_s, wire_s
+
+
+def sent_bytes(inputs: PredictInputs, nbytes: int) -> float:
+    """The payload that each worker sends in one all-reduce of `nbytes`."""
+    n = inputs.workers
+    return (n - 1) * nbytes * (1 if nbytes <= inputs.one_shot_bytes else 2 / n)
+
+
+def one_shot_bytes(inputs: PredictInputs) -> int:
+    """The largest vector that `direct` should send whole to every worker; 0 if none.
+
+    One-shot saves half a round trip and sends N/2 times the bytes, so it is faster below RTT/2 rate N / (N-1)^2. It is
+    not used where those bytes make the step longer, as they can behind other messages.
+    """
+    n = inputs.workers
+    if n == 1 or inputs.collective != "direct" or not inputs.rtt_s:
+        return 0
+    if n == 2:
+        limit = _ANY_BYTES  # the bytes are the same
+    elif inputs.rate_bytes_per_s is None:
+        limit = _UNLIMITED_ONE_SHOT_BYTES
+    else:
+        limit = int(inputs.rtt_s / 2 * inputs.rate_bytes_per_s * n / (n - 1) ** 2)
+    whole, pieces = (predict(replace(inputs, one_shot_bytes=nbytes)).step_time_s for nbytes in (limit, 0))
+    return limit if whole < pieces else 0
 
 
 def round_trips(collective: Collective, workers: int, nbytes: int) -> int:
     """The number of round trips that one all-reduce takes, one after another.
 
     gloo: R = S - S/N; with t = R (RTT + 2 min(1 MiB, M/S) / rate) and S >= M/MiB, the minimum is M/S. direct,
-    hierarchical: one round trip, at any N. ring: 2(N-1) one-way hops. halving-doubling: log2 N exchanges, twice, and
-    one more round trip if N is not a power of two.
+    hierarchical: at most one round trip, at any N. ring: 2(N-1) one-way hops. halving-doubling: log2 N exchanges,
+    twice, and one more round trip if N is not a power of two.
     """
     if collective == "gloo":
         return gloo_rounds(workers, nbytes)

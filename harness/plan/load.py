@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from wanbench.harness.emulators.plan import MTU, SEGMENT_BYTES, EmulatedNetwork, build
 from wanbench.harness.plan.cell import Cell, CommandCell, TrainingCell
-from wanbench.harness.plan.law import predict, rep_duration_s
+from wanbench.harness.plan.law import predict, rep_duration_s, sent_bytes
 from wanbench.harness.timeline.changes import planned_outage_s
 
 # Processor seconds to carry a segment and its acknowledgement: emulator, both ends' TCP stacks, copies and additions.
@@ -95,8 +95,8 @@ def load_of(cell: Cell) -> Load:
     if cell.workers == 1:
         return Load(seconds, _CPU_SHARE_PER_WORKER, memory)
     inputs = cell.law_inputs
-    message = inputs.messages * inputs.message_bytes
-    sent = 2 * (cell.workers - 1) * message / inputs.period  # bytes per step, all workers
+    messages = [inputs.message_bytes] * inputs.messages if inputs.buckets is None else [m for m, _ in inputs.buckets]
+    sent = cell.workers * sum(sent_bytes(inputs, nbytes) for nbytes in messages) / inputs.period  # bytes per step
     per_byte = _cpu_s_per_byte(build(cell.profile, cell.placement), segments=cell.emulator == "relay")
     computing = cell.workers * (_CPU_SHARE_PER_WORKER + (0.5 if cell.workload.learns else 0.0))
     return Load(

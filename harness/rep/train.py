@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -12,6 +13,7 @@ from wanbench.harness.emulators.plan import EmulatedNetwork, build
 from wanbench.harness.plan.cell import Cell, CommandCell, TrainingCell
 from wanbench.harness.plan.law import predict
 from wanbench.harness.plan.load import GUESSED_STEP_S, WARM_ROUNDS
+from wanbench.harness.plan.pacing import paces
 from wanbench.harness.rep.fidelity import HostMeter, judge
 from wanbench.harness.rep.stragglers import Stragglers, slowdowns
 from wanbench.harness.results.columns import Row
@@ -66,7 +68,7 @@ def _folders(cell: Cell) -> list[Path]:
 
 def jobs(cell: TrainingCell, rep: int, rendezvous: str) -> list[Job]:
     """Return the job of every rank."""
-    algorithm, gloo = cell.algorithm(), cell.comm.collective == "gloo"
+    algorithm = cell.algorithm()
     slow, told_steps = _slow(cell), _told_steps(cell)
     shared: dict[str, Any] = {  # built once instead of for each of a thousand ranks
         "world_size": cell.workers,
@@ -84,15 +86,36 @@ def jobs(cell: TrainingCell, rep: int, rendezvous: str) -> list[Job]:
         "eval_every": cell.train.eval_every,
         # Datagrams have no window to open, and TCP is very slow on a path with high loss.
         "warm_rounds": 0 if cell.workers == 1 or algorithm.datagrams else WARM_ROUNDS,
-        # gloo assigns operations to its channels round-robin: two per channel use all of them.
-        "warm_in_flight": 2 * (cell.channels if gloo else cell.messages_per_sync),
+        "warm_in_flight": _warm_in_flight(cell),
         "timeout_s": 2 * patience_s(cell),  # the controller reports a hang before the workers do
         "rendezvous": rendezvous,
+        "one_shot_bytes": 0 if algorithm.datagrams else cell.law_inputs.one_shot_bytes,
         "datagram_bytes_per_s": cell.law_inputs.rate_bytes_per_s if algorithm.datagrams else None,
     }
+    # A change can raise a rate, and connections keep their pace.
+    paced = cell.comm.collective == "direct" and cell.testbed != "virtual" and not cell.changes
+    network = network_of(cell) if paced else None
     return [
-        Job(rank=rank, slow=slow[rank], told_steps=told_steps[min(rank, 1)], **shared) for rank in range(cell.workers)
+        Job(
+            rank=rank,
+            slow=slow[rank],
+            told_steps=told_steps[min(rank, 1)],
+            paces=() if network is None else paces(network, rank),
+            **shared,
+        )
+        for rank in range(cell.workers)
     ]
+
+
+def _warm_in_flight(cell: TrainingCell) -> int:
+    """The number of messages at a time that open TCP's windows as far as training needs them: at most a path full."""
+    if cell.comm.collective == "gloo":
+        return 2 * cell.channels  # gloo assigns operations to its channels round-robin: two per channel use all of them
+    inputs, together = cell.law_inputs, cell.algorithm().in_flight * cell.messages_per_sync
+    if inputs.rate_bytes_per_s is not None and inputs.message_bytes:
+        path_full = math.ceil(inputs.rate_bytes_per_s * inputs.rtt_s / inputs.message_bytes)
+        together = min(together, path_full)
+    return max(2 * cell.messages_per_sync, together)
 
 
 def _slow(cell: Cell) -> Sequence[Sequence[dict[str, Any]]]:

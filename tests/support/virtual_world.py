@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from wanbench.harness.emulators.plan import UNLIMITED, EmulatedNetwork, Link, Queue
+from wanbench.harness.emulators.plan import TCP_HEADER_BYTES, UNLIMITED, EmulatedNetwork, Link, Queue
 from wanbench.harness.testbeds.virtual.fabric import SimulatedFabric
 from wanbench.harness.testbeds.virtual.kernel import Simulation
-from wanbench.harness.testbeds.virtual.network import HEADER_BYTES, VirtualNetwork
+from wanbench.harness.testbeds.virtual.network import VirtualNetwork
 from wanbench.harness.testbeds.virtual.tcp import SEGMENT_BYTES, Tcp
 
 MS = 1_000_000
@@ -72,4 +72,4 @@ def ends(
 
 def on_the_wire(payload: int) -> int:
     """Return the bytes on the wire, with headers."""
-    return payload + HEADER_BYTES * -(-payload // SEGMENT_BYTES)
+    return payload + TCP_HEADER_BYTES * -(-payload // SEGMENT_BYTES)

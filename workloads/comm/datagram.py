@@ -23,9 +23,10 @@ import torch
 
 from wanbench.workloads.comm.base import CommError, Vector
 from wanbench.workloads.comm.blocks import HEADER, MTU, WIRE_HEADER_BYTES, Blocks
-from wanbench.workloads.comm.direct import DirectComm, bytes_of
+from wanbench.workloads.comm.direct import DirectComm
 from wanbench.workloads.comm.exchange import Terms
 from wanbench.workloads.comm.mesh import Mesh
+from wanbench.workloads.comm.tensors import bytes_of
 
 ABSORBED_S = 0.01
 _WANTED_BUFFER_BYTES = 8 << 20

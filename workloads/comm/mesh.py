@@ -10,39 +10,93 @@ import struct
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from heapq import heappop, heappush
+from itertools import count
+from typing import NamedTuple
 
 from wanbench.workloads.comm.base import CommError
 
-SCATTER, GATHER, MESSAGE, ABORT, SHARE = 0, 1, 2, 3, 4
-_HEADER = struct.Struct("<BxxxIQ")  # kind, sequence number, bytes of the body
+SCATTER, GATHER, MESSAGE, ABORT, SHARE, WHOLE = range(6)
+_HEADER = struct.Struct("<B?HIQ")  # see Head
+_SO_MAX_PACING_RATE, _TCP_NOTSENT_LOWAT = 47, 25  # Linux; Python has no names for them
+# What the kernel holds of a connection beyond its window, so that frames of older operations can still pass others. It
+# must last until this thread runs again.
+_UNSENT_S, _UNSENT_BYTES = 0.02, 64 << 10
+_ANY_UNSENT = (1 << 31) - 1
+_GOODBYE_S = 2.0  # for the reason of a failure to reach the peers
+_UNPACED = (1 << 64) - 1
 _READ_BUDGET = 1 << 20  # bytes to read from one connection before the next one
 
-BufferFor = Callable[[int, int, int, int], memoryview]
-Arrived = Callable[[int, int, int, memoryview], None]
+
+class Head(NamedTuple):
+    """The header of a frame.
+
+    Attributes:
+        kind: SCATTER to WHOLE.
+        last: whether it is the last chunk of its piece.
+        chunk: number of the chunk.
+        sequence: number of the operation or message.
+        nbytes: size of the body.
+    """
+
+    kind: int
+    last: bool
+    chunk: int
+    sequence: int
+    nbytes: int
+
+
+_NO_HEAD = Head(0, True, 0, 0, 0)
+
+BufferFor = Callable[[Head, int], memoryview]
+Arrived = Callable[[Head, int, memoryview], None]
+
+
+@dataclass(frozen=True)
+class Pace:
+    """How fast a worker sends to one peer, in payload bytes/s; None is unlimited.
+
+    Without a limit, TCP fills the buffer of the narrowest queue, and loses packets when N-1 peers send at once.
+
+    Attributes:
+        together: rate of a collective, in which every worker sends to all others.
+        alone: rate of a message.
+    """
+
+    together: float | None = None
+    alone: float | None = None
 
 
 @dataclass(frozen=True)
 class Frame:
-    """One message to a peer. `body` must stay untouched until `flushed` is called."""
+    """One message to a peer, or one chunk. `body` must stay untouched until `flushed` is called.
+
+    Frames leave in their `order`: an older operation passes the later ones.
+    """
 
     kind: int
     sequence: int
     body: memoryview
     flushed: Callable[[], None]
+    order: int
+    chunk: int = 0
+    last: bool = True
 
 
-@dataclass
+@dataclass(eq=False)
 class _Connection:
     peer: int
     sock: socket.socket
-    outgoing: deque[tuple[memoryview, Callable[[], None] | None]] = field(default_factory=deque)
+    waiting: list[tuple[int, int, Frame]] = field(default_factory=list)  # a heap
+    sending: deque[memoryview] = field(default_factory=deque)  # the rest of one frame
+    flushed: Callable[[], None] = lambda: None
     header: bytearray = field(default_factory=lambda: bytearray(_HEADER.size))
     filled: int = 0
     body: memoryview | None = None
-    kind: int = 0
-    sequence: int = 0
+    head: Head = _NO_HEAD
+    pace: float | None = None
     writing: bool = False
 
 
@@ -58,8 +112,17 @@ def connect(
     *,
     connections: int,
     timeout_s: float,
+    paces: Mapping[int, Pace] | None = None,
 ) -> Mesh:
     """Connect to every peer, with `connections` per pair. The higher rank connects, the lower accepts.
+
+    Args:
+        listener: the socket of this rank, which `listen` returned. It is closed.
+        rank: this rank.
+        addresses: by rank, where it listens.
+        connections: number of connections per pair, over which the chunks of a collective are spread.
+        timeout_s: time limit.
+        paces: by peer, how fast this rank sends to it; unlimited if missing.
 
     Raises:
         CommError: names the peers that did not accept or connect within `timeout_s`.
@@ -86,7 +149,15 @@ def connect(
         raise CommError(f"direct: rank {rank} has no connection to ranks {missing}: {error}") from error
     finally:
         listener.close()
-    return Mesh(rank, world_size, links, connections)
+    return Mesh(rank, world_size, links, connections, paces)
+
+
+def _limit(sock: socket.socket, rate: float | None, unsent: int = _UNSENT_BYTES) -> None:
+    """Pace a connection, and limit what the kernel holds of it."""
+    limit = struct.pack("Q", _UNPACED if rate is None else max(1, int(rate)))
+    held = unsent if rate is None else max(unsent, int(_UNSENT_S * rate))
+    sock.setsockopt(socket.SOL_SOCKET, _SO_MAX_PACING_RATE, limit)
+    sock.setsockopt(socket.IPPROTO_TCP, _TCP_NOTSENT_LOWAT, held)
 
 
 def _read_exactly(sock: socket.socket, size: int) -> bytes:
@@ -103,14 +174,21 @@ class Mesh:
     """The connections of one worker. `start` takes three callbacks and starts the I/O thread."""
 
     def __init__(
-        self, rank: int, world_size: int, links: dict[tuple[int, int], socket.socket], connections: int
+        self,
+        rank: int,
+        world_size: int,
+        links: dict[tuple[int, int], socket.socket],
+        connections: int,
+        paces: Mapping[int, Pace] | None = None,
     ) -> None:
         self.rank = rank
         self.world_size = world_size
         self._per_peer = connections
+        self._paces = paces or {}
         self._connections = {key: _Connection(key[0], sock) for key, sock in links.items()}
         self._selector = selectors.DefaultSelector()
         self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self._serial = count()  # frames of one order keep theirs
         self._inbox: deque[tuple[_Connection, Frame]] = deque()
         self._closing = False
         self._thread: threading.Thread | None = None
@@ -129,7 +207,8 @@ class Mesh:
     def send_all(self, frames: Iterable[tuple[int, Frame]]) -> None:
         """Queue frames for peers; callable from any thread, returns at once."""
         for peer, frame in frames:
-            self._inbox.append((self._connections[peer, frame.sequence % self._per_peer], frame))
+            index = (frame.sequence + frame.chunk) % self._per_peer
+            self._inbox.append((self._connections[peer, index], frame))
         if threading.current_thread() is self._thread:
             self._take_inbox()
         else:
@@ -168,63 +247,101 @@ class Mesh:
                 self._hang_up(str(error) if isinstance(error, CommError) else repr(error))
 
     def _hang_up(self, reason: str) -> None:
-        """Send the remaining frames, then end every stream: peers must not wait for a rank that gave up."""
+        """Send the reason, then end every stream: peers must not wait for a rank that gave up."""
         with contextlib.suppress(OSError, CommError):  # some peers may be gone
             self._lost(reason)
-        with contextlib.suppress(OSError, CommError):
-            self._take_inbox()
+        self._sort_inbox()
         for connection in self._connections.values():
-            with contextlib.suppress(OSError, CommError):
-                self._write(connection)
+            connection.waiting = [item for item in connection.waiting if item[-1].kind == ABORT]
+        self._say_goodbye(time.monotonic() + _GOODBYE_S)
+        for connection in self._connections.values():
             with contextlib.suppress(OSError):
                 connection.sock.shutdown(socket.SHUT_WR)
 
+    def _say_goodbye(self, deadline: float) -> None:
+        """Send the rest of the current frames and the reason, as fast as possible: no peer shall blame another."""
+        with selectors.DefaultSelector() as writable:
+            for connection in self._connections.values():
+                with contextlib.suppress(OSError):
+                    _limit(connection.sock, None, unsent=_ANY_UNSENT)
+                writable.register(connection.sock, selectors.EVENT_WRITE, connection)
+            while writable.get_map() and (remaining := deadline - time.monotonic()) > 0:
+                for key, _ in writable.select(remaining):
+                    with contextlib.suppress(OSError, CommError):
+                        self._write(key.data)
+                        if key.data.sending:
+                            continue
+                    writable.unregister(key.fileobj)
+
     def _take_inbox(self) -> None:
-        touched = set()
+        for connection in self._sort_inbox():
+            self._write(connection)
+
+    def _sort_inbox(self) -> Iterable[_Connection]:
+        """Let the frames of the inbox wait in their order. Return their connections, the first used first."""
+        touched: dict[_Connection, None] = {}
         while self._inbox:
             connection, frame = self._inbox.popleft()
-            header = memoryview(_HEADER.pack(frame.kind, frame.sequence, len(frame.body)))
-            connection.outgoing.append((header, None))
-            connection.outgoing.append((frame.body, frame.flushed))
-            touched.add((connection.peer, frame.sequence % self._per_peer))
-        for key in sorted(touched):
-            self._write(self._connections[key])
+            heappush(connection.waiting, (frame.order, next(self._serial), frame))
+            touched[connection] = None
+        return touched
+
+    def _set_pace(self, connection: _Connection, kind: int) -> None:
+        """Limit a connection to the rate of the frame that leaves next, and share it with others to the same peer."""
+        pace = self._paces.get(connection.peer)
+        if pace is None or kind == ABORT:
+            return
+        rate = pace.alone if kind == MESSAGE else pace.together
+        if rate is not None:
+            links = (self._connections[connection.peer, index] for index in range(self._per_peer))
+            rate /= 1 + sum(bool(link.sending or link.waiting) for link in links if link is not connection)
+        if rate != connection.pace:
+            connection.pace = rate
+            _limit(connection.sock, rate)
 
     def _write(self, connection: _Connection) -> None:
-        outgoing = connection.outgoing
+        sending = connection.sending
         try:
-            while outgoing:
-                data, flushed = outgoing[0]
-                sent = connection.sock.send(data) if len(data) else 0
-                if sent < len(data):
-                    outgoing[0] = (data[sent:], flushed)
-                    continue
-                outgoing.popleft()
-                if flushed is not None:
-                    flushed()
+            while sending or connection.waiting:
+                if not sending:
+                    self._take_next(connection)
+                sent = connection.sock.sendmsg(sending)
+                while sending and sent >= len(sending[0]):
+                    sent -= len(sending.popleft())
+                if sending:
+                    sending[0] = sending[0][sent:]
+                else:
+                    connection.flushed()
         except BlockingIOError:
             pass
         except OSError as error:
             raise CommError(f"the connection to rank {connection.peer} broke: {error}") from error
-        if bool(outgoing) != connection.writing:
-            connection.writing = bool(outgoing)
-            events = selectors.EVENT_READ | (selectors.EVENT_WRITE if outgoing else 0)
+        if bool(sending) != connection.writing:
+            connection.writing = bool(sending)
+            events = selectors.EVENT_READ | (selectors.EVENT_WRITE if sending else 0)
             self._selector.modify(connection.sock, events, connection)
+
+    def _take_next(self, connection: _Connection) -> None:
+        _, _, frame = heappop(connection.waiting)
+        self._set_pace(connection, frame.kind)
+        head = Head(frame.kind, frame.last, frame.chunk, frame.sequence, len(frame.body))
+        connection.sending.extend((memoryview(_HEADER.pack(*head)), frame.body))
+        connection.flushed = frame.flushed
 
     def _read(self, connection: _Connection) -> None:
         budget = _READ_BUDGET
         while budget > 0:
             target = memoryview(connection.header) if connection.body is None else connection.body
             try:
-                count = connection.sock.recv_into(target[connection.filled :])
+                received = connection.sock.recv_into(target[connection.filled :])
             except BlockingIOError:
                 return
             except OSError as error:
                 raise CommError(f"the connection to rank {connection.peer} broke: {error}") from error
-            if count == 0:
+            if received == 0:
                 raise CommError(f"rank {connection.peer} closed the connection")
-            budget -= count
-            connection.filled += count
+            budget -= received
+            connection.filled += received
             if connection.filled == len(target):
                 self._advance(connection)
 
@@ -232,9 +349,9 @@ class Mesh:
         """Continue after a complete header or body."""
         connection.filled = 0
         if connection.body is None:
-            connection.kind, connection.sequence, nbytes = _HEADER.unpack(connection.header)
-            connection.body = self._buffer_for(connection.kind, connection.sequence, connection.peer, nbytes)
-            if nbytes:  # reading zero bytes would look like the end of the stream
+            connection.head = Head(*_HEADER.unpack(connection.header))
+            connection.body = self._buffer_for(connection.head, connection.peer)
+            if connection.head.nbytes:  # reading zero bytes would look like the end of the stream
                 return
         body, connection.body = connection.body, None
-        self._arrived(connection.kind, connection.sequence, connection.peer, body)
+        self._arrived(connection.head, connection.peer, body)

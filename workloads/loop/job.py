@@ -24,6 +24,9 @@ class Job:
         rendezvous: a file in a folder that all workers share; it never crosses the emulated network.
         slow: when, and how much, this worker is slowed down (`workloads.compute.slowdown.Slowdown`).
         told_steps: numbers of steps whose end this worker reports at once.
+        paces: by rank, this worker's payload bytes/s to it in a collective and in a message; None is unlimited. Only
+            the collective `direct` reads them, and the next one.
+        one_shot_bytes: the largest vector that an all-reduce sends whole to every rank.
         datagram_bytes_per_s: maximum rate of datagrams, headers included; None is unlimited.
     """
 
@@ -45,6 +48,8 @@ class Job:
     warm_in_flight: int
     timeout_s: float
     rendezvous: str
+    paces: Sequence[Sequence[float | None]] = ()
+    one_shot_bytes: int = 0
     datagram_bytes_per_s: float | None = None
     slow: Sequence[Mapping[str, Any]] = ()
     told_steps: Sequence[int] = ()

@@ -200,9 +200,16 @@ def join(job: Job, address: str) -> Comm:
         host, port = store.get(f"address/{peer}").decode().split(":")
         addresses.append((host, int(port)))
     sock = bind(address, addresses[job.rank][1]) if datagrams else None
-    connected = mesh.connect(listener, job.rank, addresses, connections=job.channels, timeout_s=job.timeout_s)
+    connected = mesh.connect(
+        listener,
+        job.rank,
+        addresses,
+        connections=job.channels,
+        timeout_s=job.timeout_s,
+        paces={peer: mesh.Pace(*rates) for peer, rates in enumerate(job.paces)},
+    )
     if sock is None:
-        return DirectComm(connected, timeout_s=job.timeout_s)
+        return DirectComm(connected, timeout_s=job.timeout_s, one_shot_bytes=job.one_shot_bytes)
     token, rate = zlib.crc32(job.rendezvous.encode()), job.datagram_bytes_per_s
     datagram = Datagrams(sock, job.rank, addresses, token=token, bytes_per_s=rate, timeout_s=job.timeout_s)
     return DatagramComm(connected, datagram, timeout_s=job.timeout_s)

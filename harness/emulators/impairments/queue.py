@@ -25,6 +25,11 @@ def rate_reasons(measured_mbit: float | None, expected_mbit: float, jitter_ms: f
     if low * expected_mbit <= measured_mbit <= high * expected_mbit:
         return []
     return [
-        f"rate {measured_mbit:.4g} Mbit/s, configured {expected_mbit:.4g} Mbit/s,"
+        f"rate {four_digits(measured_mbit)} Mbit/s, configured {four_digits(expected_mbit)} Mbit/s,"
         f" allowed {100 * low:.0f} to {100 * high:.0f} %"
     ]
+
+
+def four_digits(mbit: float) -> str:
+    """Round to four digits, without an exponent: 12500, 97.31."""
+    return f"{float(f'{mbit:.4g}'):.15g}"

@@ -12,6 +12,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
 from wanbench.harness.analysis.summary import AnalysisError
+from wanbench.harness.emulators.impairments.queue import four_digits
 from wanbench.harness.show.figures.hover import note
 from wanbench.harness.show.figures.layout import Sheet
 from wanbench.harness.show.figures.style import PAGE_IN, wanbench_style
@@ -114,5 +115,5 @@ def _rate(path: Mapping[str, Any], *, small: bool) -> str:
     if configured is None:
         return ""
     if measured is None:
-        return f"{configured:.4g} Mbit/s"
-    return f"{measured:.1f} Mbit/s" if small else f"{measured:.1f} Mbit/s ({configured:.4g})"
+        return f"{four_digits(configured)} Mbit/s"
+    return f"{measured:.1f} Mbit/s" if small else f"{measured:.1f} Mbit/s ({four_digits(configured)})"

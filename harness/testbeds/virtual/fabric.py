@@ -59,17 +59,27 @@ class SimulatedFabric:
         network: the network for their messages.
         collective: name of the all-reduce model.
         channels: number of channels, to which operations are assigned round-robin.
+        one_shot_bytes: the largest vector that an all-reduce of `direct` sends whole to every rank.
 
     Raises:
         CommError: there is no such collective.
     """
 
-    def __init__(self, simulation: Simulation, network: VirtualNetwork, collective: str, channels: int) -> None:
+    def __init__(
+        self,
+        simulation: Simulation,
+        network: VirtualNetwork,
+        collective: str,
+        channels: int,
+        *,
+        one_shot_bytes: int = 0,
+    ) -> None:
         if collective not in COLLECTIVES:
             raise CommError(f"virtual: no collective {collective!r}; expected one of {', '.join(COLLECTIVES)}")
         self._simulation, self._network = simulation, network
         self._kind, self._channels = COLLECTIVES[collective], channels
         self._gather, self._collective = ALL_GATHERS.get(collective), collective
+        self._one_shot_bytes = one_shot_bytes
         per_channel = self._kind.operations_per_channel
         self._free: int | None = None if per_channel is None else per_channel * channels
         self._plans: dict[tuple[bool, int], Plan] = {}
@@ -211,7 +221,8 @@ class SimulatedFabric:
             return
         plan = self._plans.get((flight.gathers, flight.nbytes))
         if plan is None:
-            kind = self._gather if flight.gathers and self._gather is not None else self._kind
+            whole = flight.gathers or flight.nbytes <= self._one_shot_bytes
+            kind = self._gather if whole and self._gather is not None else self._kind
             plan = self._plans[flight.gathers, flight.nbytes] = kind(self._network, flight.nbytes)
         rounds = plan.rounds(ready, sequence % self._channels)
         self._advance(rounds, None, (_COLLECTIVE, sequence), lambda ends: self._end(flight, ends))
@@ -239,7 +250,7 @@ class SimulatedFabric:
 
     def _send(self, rounds: Rounds, wanted: Round, key: tuple[int, ...], then: Callable[[Ints], None]) -> None:
         """Send a round. It enters the down queues when its first message reaches them, and not before."""
-        route, flying = wanted.route, wanted.route.depart(wanted.ready, wanted.connections)
+        route, flying = wanted.route, wanted.route.depart(wanted.ready, wanted.connections, wanted.complete)
         if route.shares_down:
             begin = int(flying.begin.min())
             self._simulation.at(begin, key, lambda: self._land(rounds, wanted, flying, key, then))
@@ -249,7 +260,9 @@ class SimulatedFabric:
     def _land(
         self, rounds: Rounds, wanted: Round, flying: Flying, key: tuple[int, ...], then: Callable[[Ints], None]
     ) -> None:
-        self._advance(rounds, wanted.route.land(flying, wanted.connections), key, then)
+        reached = wanted.route.reached_ns(flying) if wanted.spans else None
+        arrived = wanted.route.land(flying, wanted.connections)
+        self._advance(rounds, arrived if reached is None else (reached, arrived), key, then)
 
     def _end(self, flight: Flight, ends: Ints) -> None:
         """Set the end of the operation for each rank: wake waiting workers, and begin waiting operations."""

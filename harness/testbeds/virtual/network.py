@@ -15,14 +15,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from wanbench.harness.emulators.plan import MTU, EmulatedNetwork, Queue
+from wanbench.harness.emulators.plan import MTU, TCP_HEADER_BYTES, EmulatedNetwork, Queue
 from wanbench.harness.testbeds.virtual.noise import MessageNoise, PathStreams
 from wanbench.harness.testbeds.virtual.outages import Outages
 from wanbench.harness.testbeds.virtual.queues import Ints, QueueStates, Turn
 from wanbench.harness.testbeds.virtual.tcp import Connections, Load, Tcp
 from wanbench.workloads.comm.blocks import WIRE_HEADER_BYTES
-
-HEADER_BYTES = 52  # IPv4 20, TCP 20, timestamps 12
 
 _NO_TCP = Tcp(ramp=False)
 
@@ -42,7 +40,7 @@ class VirtualNetwork:
         self.sites = count
         self.site_of: Ints = np.array(network.site_of, np.int64)
         self.tcp = tcp
-        self.packet_payload = mtu - HEADER_BYTES
+        self.packet_payload = mtu - TCP_HEADER_BYTES
         self.up, self.down = QueueStates(count), QueueStates(count)
         self.path = QueueStates(count * count)
         self.path_cost = np.zeros(count * count)
@@ -100,7 +98,7 @@ class VirtualNetwork:
     def wire_bytes(self, payload: Ints) -> Ints:
         """The bytes on the wire: the payload and the headers of its packets."""
         packets: Ints = -(-payload // self.packet_payload)
-        return payload + HEADER_BYTES * packets
+        return payload + TCP_HEADER_BYTES * packets
 
 
 class Stage:
@@ -217,15 +215,16 @@ class Route:
         """Call `depart` and `land`. Return when each message has fully arrived."""
         return self.land(self.depart(ready, connections), connections)
 
-    def depart(self, ready: Ints, connections: Connections | None) -> Flying:
+    def depart(self, ready: Ints, connections: Connections | None, complete: Ints | None = None) -> Flying:
         """Send the messages when they are ready, through up and path queues and their delay.
 
-        `connections` is their TCP state; None for datagrams.
+        `connections` is their TCP state; None for datagrams. `complete` is when their last bytes are ready.
         """
+        complete = ready if complete is None else complete
         if self._version != self._network.version:
             self._resolve()
-        near = None if self._far is None else ready + self._delay
-        begin = end = ready if self._far is None else ready[self._far]
+        near = None if self._far is None else complete + self._delay
+        begin, end = (ready, complete) if self._far is None else (ready[self._far], complete[self._far])
         if not len(begin):
             return Flying(begin, end, near, stalled=False)
         losses, tail_lost, jitter = self._noise.draw() if self._noise is not None else (None, None, None)
@@ -264,6 +263,14 @@ class Route:
         flying.near[self._far] = end
         return flying.near
 
+    def reached_ns(self, flying: Flying) -> Ints:
+        """When the first byte of each message is at the down queue of its site."""
+        if flying.near is None or self._far is None:
+            return flying.begin
+        reached = flying.near.copy()
+        reached[self._far] = flying.begin
+        return reached
+
     def land_span(self, flying: Flying) -> tuple[Ints, Ints]:
         """Pass messages of datagrams through the down queues. Return when their first and last bytes have arrived."""
         begin, end = self._down.serve(flying.begin, flying.end) if len(flying.end) else (flying.begin, flying.end)
@@ -272,6 +279,15 @@ class Route:
         begins, ends = flying.near.copy(), flying.near.copy()
         begins[self._far], ends[self._far] = begin, end
         return begins, ends
+
+    @property
+    def drain_ns(self) -> Ints:
+        """How long the round occupies the busiest queue of each message."""
+        if self._version != self._network.version:
+            self._resolve()
+        drain = np.zeros(len(self._delay), np.int64)
+        drain[slice(None) if self._far is None else self._far] = self._load.drain_ns
+        return drain
 
     def left_ns(self, flying: Flying) -> int:
         """When the last byte of the messages between sites had left, with jitter; 0 if there are none."""

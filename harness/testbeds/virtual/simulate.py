@@ -60,7 +60,8 @@ def simulate(
     random_states = _RandomStates(jobs[0].seed) if "model" in jobs[0].workload else None
     simulation = Simulation(shuffle=shuffle, stopped=stopped, enter=random_states)
     virtual = VirtualNetwork(network, seed=jobs[0].seed, tcp=tcp)
-    fabric = SimulatedFabric(simulation, virtual, jobs[0].collective, jobs[0].channels)
+    first = jobs[0]
+    fabric = SimulatedFabric(simulation, virtual, first.collective, first.channels, one_shot_bytes=first.one_shot_bytes)
     group = MemoryGroup(len(jobs), fabric)
     if changing is not None:
         changing.follow(simulation, virtual)

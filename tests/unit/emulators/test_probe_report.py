@@ -77,6 +77,12 @@ def test_missing_jitter_is_noticed():
     assert row.reasons == ("here -> there: jitter 0.00 ms, configured 2.00 ms",)
 
 
+def test_packets_of_a_train_of_segments_that_a_receiver_missed_are_not_losses_of_the_path():
+    fast = BURST | {"segment": 10}
+    assert verdict([*singles(50), *burst(100, count=20)], trains=(SINGLE, fast)).lost == 0
+    assert verdict([*singles(50), *burst(100, count=20)], trains=(SINGLE, BURST)).lost == 20
+
+
 def test_a_rate_between_90_and_101_percent_is_accepted():
     def reasons(mbit):
         return verdict(singles(50) + burst(mbit), rate=12.5e6, trains=(SINGLE, BURST)).reasons

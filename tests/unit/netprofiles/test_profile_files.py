@@ -1,7 +1,5 @@
 """Profile files are read strictly: each error is one line with the place, and with a suggestion if one is close."""
 
-import math
-
 import pytest
 
 from wanbench.netprofiles import Delay, Packets, ProfileError, Provenance, Rate, Ratio, Size, load
@@ -59,18 +57,6 @@ def toml(tmp_path, monkeypatch):
             text = text.replace(old, new)
         (tmp_path / "two.toml").write_text(text)
         return load("two.toml")
-
-    return write_and_load
-
-
-@pytest.fixture
-def csv(tmp_path, monkeypatch):
-    """Write the lines as CSV and load them by the file's relative name."""
-    monkeypatch.chdir(tmp_path)
-
-    def write_and_load(*lines):
-        (tmp_path / "net.csv").write_text("\n".join(lines) + "\n")
-        return load("net.csv")
 
     return write_and_load
 
@@ -278,155 +264,12 @@ def test_paths_can_be_given_in_only_one_place(toml):
     )
 
 
-def test_a_csv_profile_has_the_sites_it_names(csv):
-    profile = csv(
-        "src, dst, rtt_ms, rate_mbps, jitter_ms, loss_pct, loss_burst, buffer",
-        "a, b, 80, 100, 1.5, 0.1, 5, 256KiB",
-        "",
-        "a, c, 20.5, , , , ,",
-        "b, c, 30, , , , ,",
-    )
-    assert profile.name == "net"
-    assert [site.name for site in profile.sites] == ["a", "b", "c"]
-    path = profile.path("b", "a")
-    assert (path.delay, path.jitter) == (Delay.parse("40ms"), Delay.parse("1.5ms"))
-    assert (path.loss, path.loss_burst) == (Ratio(0.001), Packets(5.0))
-    assert (path.rate, path.buffer) == (Rate(10**8), Size(256 * 1024))
-    assert path.provenance["rate"] == Provenance("given", "net.csv")
-    other = profile.path("a", "c")
-    assert (other.delay, other.rate, other.buffer) == (Delay.parse("10.25ms"), None, None)
-    assert set(other.provenance) == {"rtt"}
-
-
-def test_a_network_with_shared_rates_is_the_same_in_csv_and_in_toml(csv, tmp_path):
-    from_csv = csv(
-        "src,dst,rtt_ms,rate_mbps,up_mbps,down_mbps,local_rtt_ms",
-        "a,,,,100,200.5,0.1",
-        "a,b,80,50,,,",
-        "b,,,,1000,,",
-    )
-    (tmp_path / "net.toml").write_text("""
-schema = 1
-name = "net"
-description = "Paths of net.csv."
-sources = { csv = "net.csv" }
-path_defaults = { rtt_standing = "given", rtt_source = "csv", rate_standing = "given", rate_source = "csv" }
-paths = [{ src = "a", dst = "b", rtt = "80ms", rate = "50Mbit" }]
-
-[site_defaults]
-up_standing = "given"
-up_source = "csv"
-down_standing = "given"
-down_source = "csv"
-local_rtt_standing = "given"
-local_rtt_source = "csv"
-
-[[sites]]
-name = "a"
-up = "100Mbit"
-down = "200.5Mbit"
-local_rtt = "0.1ms"
-
-[[sites]]
-name = "b"
-up = "1Gbit"
-""")
-    assert from_csv == load("net.toml")
-
-
-def test_a_site_without_a_path_is_a_network_of_one(csv):
-    assert csv("src,dst,rtt_ms,up_mbps", "a,,,5").max_rtt() == Delay(0)
-
-
 def test_sites_in_a_file_of_paths_are_refused(toml, tmp_path):
     inline = TOML[TOML.index("[[paths]]") :]
     (tmp_path / "paths.csv").write_text("src,dst,rtt_ms,up_mbps\noregon,,,1\n")
     assert refusal(toml, (inline, ""), ("[sources]", 'paths_file = "paths.csv"\n\n[sources]')) == (
         "paths.csv, line 2, dst: empty; a paths_file has paths only, sites belong in [[sites]]"
     )
-
-
-def test_the_directions_of_a_path_in_csv_can_differ(csv):
-    profile = csv("src,dst,one_way_ms,rate_mbps", "a,b,40,100", "b,a,60,10")
-    assert profile.path("a", "b").delay == Delay.parse("40ms")
-    assert profile.path("b", "a").rate == Rate(10**7)
-    assert math.isclose(profile.rtt("a", "b").ms, 100)
-
-
-_COLUMNS = (
-    "expected src, dst, rtt_ms, one_way_ms, jitter_ms, loss_pct, loss_burst, rate_mbps, buffer, up_mbps, down_mbps, "
-    "local_rtt_ms"
-)
-
-
-@pytest.mark.parametrize(
-    ("lines", "message"),
-    [
-        (
-            ["src,dst,rt_ms", "a,b,1"],
-            f"net.csv, line 1: unknown column 'rt_ms'; {_COLUMNS}; did you mean 'rtt_ms'?",
-        ),
-        (["src,src,rtt_ms"], "net.csv, line 1: column 'src' appears twice; expected once"),
-        (["src,rtt_ms"], f"net.csv, line 1: no column 'dst'; {_COLUMNS}"),
-        (["src,dst"], "net.csv, line 1: expected exactly one of the columns rtt_ms and one_way_ms"),
-        (
-            ["src,dst,rtt_ms,one_way_ms"],
-            "net.csv, line 1: expected exactly one of the columns rtt_ms and one_way_ms",
-        ),
-        (["src,dst,rtt_ms", "a,b"], "net.csv, line 2: 2 cells; expected 3 (src, dst, rtt_ms)"),
-        (["src,dst,rtt_ms", ",b,1"], "net.csv, line 2, src: empty; expected the name of a site"),
-        (
-            ["src,dst,rtt_ms", "a,,1"],
-            "net.csv, line 2, rtt_ms: a line without dst is a site; expected only up_mbps, down_mbps, local_rtt_ms",
-        ),
-        (["src,dst,rtt_ms", "a,b,"], "net.csv, line 2, rtt_ms: empty; expected a number of ms, such as 80"),
-        (
-            ["src,dst,rtt_ms", "a,b,80ms"],
-            "net.csv, line 2, rtt_ms: '80ms' is invalid; expected a number, 0 or more, without a unit",
-        ),
-        (
-            ["src,dst,rtt_ms", "a,b,nan"],
-            "net.csv, line 2, rtt_ms: 'nan' is invalid; expected a number, 0 or more, without a unit",
-        ),
-        (
-            ["src,dst,rtt_ms,rate_mbps", "", "a,b,1,0"],
-            "net.csv, line 3, rate_mbps: '0' is invalid; expected a number, above 0, without a unit",
-        ),
-        (
-            ["src,dst,rtt_ms,loss_pct", "a,b,1,101"],
-            "net.csv, line 2, loss_pct: '101' is invalid; expected a number, 0 to 100, without a unit",
-        ),
-        (
-            ["src,dst,rtt_ms", "a,b,1", "a,b,2"],
-            "net.csv, line 3: a -> b is given twice; expected once per direction",
-        ),
-        (
-            ["src,dst,rtt_ms,up_mbps", "hom,,,40", "home,london,18,", "london,,,40"],
-            "net.csv, line 2, src: no path names the site 'hom'; expected one of home, london; did you mean 'home'?",
-        ),
-    ],
-)
-def test_a_mistake_in_csv_is_named_with_its_line(csv, lines, message):
-    assert refusal(csv, *lines) == message
-
-
-@pytest.mark.parametrize(
-    ("lines", "where", "value"),
-    [
-        (["src,dst,rtt_ms,up_mbps", "a,b,1,9"], "net.csv, line 2, up_mbps: ", "rate_mbps"),
-        (["src,dst,rtt_ms,up_mbps", "a,,,0"], "net.csv, line 2, up_mbps: ", "above 0"),
-        (["src,dst,rtt_ms,up_mbps", "a,,,1", "a,,,2"], "net.csv, line 3: ", "site 'a' is given twice"),
-        (["src,dst,rtt_ms,buffer", "a,b,1,64"], "net.csv, line 2, buffer: ", "'64'"),
-        (["src,dst,rtt_ms,jitter_ms", "a,b,6,2"], "net.csv, line 2: a -> b: jitter ", "2ms"),
-        (["src,dst,rtt_ms", "a,a,1"], "net.csv, line 2: a -> a: ", "local_rtt"),
-        (["src,dst,rtt_ms", "a,b,1", "b,c,1"], "net.csv: no path ", "a -> c"),
-        (["src,dst,rtt_ms"], "net.csv: profile 'net' ", "no site"),
-    ],
-)
-def test_an_impossible_network_in_csv_is_named_with_its_line(csv, lines, where, value):
-    message = refusal(csv, *lines)
-    assert message.startswith(where)
-    assert value in message
 
 
 def test_a_file_that_is_not_text_is_refused(tmp_path, monkeypatch):

@@ -19,7 +19,7 @@ SPEC = """
 schema = 1
 name = "flights"
 workload = { params = 1000, step_time = "30ms", step_cv = 0.0 }
-network = { rtt = "100ms", tcp = { congestion = "reno" } }
+network = { rtt = "200ms", tcp = { congestion = "reno" } }
 algorithms = { ssgd = {}, delayed = { delay = [2, 5] } }
 sweep = { workers = [2] }
 run = { testbed = "virtual", repeats = 1 }
@@ -37,7 +37,7 @@ def messages(measured, algorithm):
     return pd.read_parquet(measured.path / "cells" / row["cell"] / "rep-0" / "messages.parquet")
 
 
-def test_an_all_reduce_is_in_flight_for_a_round_trip_and_used_after_its_delay(measured):
+def test_an_all_reduce_of_two_workers_is_in_flight_for_half_a_round_trip_and_used_after_its_delay(measured):
     found = messages(measured, "delayed-d5").iloc[2:20]
     assert set(found["kind"]) == {"all_reduce"}
     assert set(found["nbytes"]) == {4000}
@@ -51,7 +51,7 @@ def test_what_is_late_is_waited_for_and_adds_up_to_the_stall(measured):
     found = messages(measured, "delayed-d2").iloc[3:18]
     assert (found["collected_ns"] == found["ended_ns"]).all()
     steps = found["stall_ns"].mean() / MS
-    # Of a round trip two steps of 30 ms hide 60 ms; the other 40 ms are waited for once in three steps.
+    # Of half a round trip two steps of 30 ms hide 60 ms; the other 40 ms are waited for once in three steps.
     assert steps == pytest.approx(40 / 3, rel=0.02)
 
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 import numpy as np
 
 from wanbench.harness.testbeds.virtual.collectives.base import Plan, Round, Rounds
-from wanbench.harness.testbeds.virtual.collectives.direct import FRAME_BYTES, pushed
+from wanbench.harness.testbeds.virtual.collectives.direct import FRAME_BYTES, PAIRS, pushed
 from wanbench.harness.testbeds.virtual.collectives.gloo import Gloo
 from wanbench.harness.testbeds.virtual.collectives.ring import Ring
 from wanbench.harness.testbeds.virtual.network import Route, VirtualNetwork
@@ -22,7 +22,10 @@ from wanbench.harness.testbeds.virtual.queues import Ints
 
 
 class PushGather(Plan):
-    """The all-gather of `workloads.comm.direct`. A rank's messages to the workers of one site are one message here."""
+    """The all-gather of `workloads.comm.direct`, and its one-shot all-reduce, in which each rank averages all vectors.
+
+    A rank's messages to the workers of one site are one message here.
+    """
 
     def __init__(self, network: VirtualNetwork, nbytes: int) -> None:
         super().__init__(network, nbytes)
@@ -34,7 +37,7 @@ class PushGather(Plan):
 
     def rounds(self, ready: Ints, channel: int) -> Rounds:
         """The rounds of one operation."""
-        arrival = yield Round(self._route, ready[self._src], self.connections("pairs", channel, self._slots))
+        arrival = yield Round(self._route, ready[self._src], self.network.connections(PAIRS, channel, self._slots))
         latest = np.zeros(self.network.sites, np.int64)
         np.maximum.at(latest, self._to, arrival)
         return np.maximum(ready, latest[self.network.site_of])

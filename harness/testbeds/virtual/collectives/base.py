@@ -16,11 +16,18 @@ from wanbench.harness.testbeds.virtual.tcp import Connections
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """Messages that leave when they are ready: message i of `route` at `ready[i]`."""
+    """Messages that leave when they are ready: message i of `route` at `ready[i]`.
+
+    Attributes:
+        complete: when the last byte of each message is ready; default is `ready`.
+        spans: whether the answer also has the time when the first byte of each message reaches its site.
+    """
 
     route: Route
     ready: Ints
     connections: Connections
+    complete: Ints | None = None
+    spans: bool = False
 
 
 # Yields a round and receives the arrival times of its messages; or yields several generators, which then run side by

@@ -1,10 +1,10 @@
-"""`direct`: a reduce-scatter and an all-gather, each pushed to all ranks at once.
+"""`direct`: a reduce-scatter and an all-gather, each pushed to all ranks at once, as `workloads.comm.direct` does.
 
     rank i owns piece i.   i sends piece j of its vector to rank j           (half a round trip)
     rank j averages the N pieces it holds and sends the result to all ranks   (half a round trip)
 
-This takes one round trip at any N, as `workloads.comm.direct` does on sockets. A rank's messages to the workers of one
-site are one message here, so a round has N x sites messages and not N^2.
+The second round begins when the first chunks are averaged. A rank's messages to the workers of one site are one message
+here, so a round has N x sites messages and not N^2.
 """
 
 from __future__ import annotations
@@ -14,8 +14,10 @@ import numpy as np
 from wanbench.harness.testbeds.virtual.collectives.base import Plan, Round, Rounds
 from wanbench.harness.testbeds.virtual.network import Route, VirtualNetwork
 from wanbench.harness.testbeds.virtual.queues import Ints
+from wanbench.workloads.comm.chunks import chunk_count
 
-FRAME_BYTES = 16  # the header of a piece on its socket
+PAIRS = "direct pairs"  # the connections of all operations of `direct`
+FRAME_BYTES = 16  # the header of a chunk on its socket
 
 
 class Direct(Plan):
@@ -23,20 +25,24 @@ class Direct(Plan):
 
     Args:
         members: the ranks that take part; default all. Times are in the order of the members.
+        chunked: whether a piece travels in chunks.
     """
 
-    def __init__(self, network: VirtualNetwork, nbytes: int, members: Ints | None = None) -> None:
+    def __init__(
+        self, network: VirtualNetwork, nbytes: int, members: Ints | None = None, *, chunked: bool = True
+    ) -> None:
         super().__init__(network, nbytes)
         members = self.ranks if members is None else members
         count, sites = len(members), network.sites
         site = network.site_of[members]
         pieces = nbytes // count + (np.arange(count) < nbytes % count)
+        self._chunks = chunk_count(nbytes // count) if chunked else 1
         owned = np.bincount(site, weights=pieces, minlength=sites).astype(np.int64)
         self._member, to, flows = pushed(network, members)
         self._site = site
         src, own = members[self._member], to == site[self._member]
-        scattered = owned[to] - np.where(own, pieces[self._member], 0) + FRAME_BYTES * flows
-        gathered = (pieces[self._member] + FRAME_BYTES) * flows
+        scattered = owned[to] - np.where(own, pieces[self._member], 0) + FRAME_BYTES * self._chunks * flows
+        gathered = (pieces[self._member] + FRAME_BYTES * self._chunks) * flows
         index = self._member * sites + to
         self._slots = count * sites
         self._scatter = Route(network, src, to, scattered, index=index, flows=flows)
@@ -47,10 +53,13 @@ class Direct(Plan):
 
     def rounds(self, ready: Ints, channel: int) -> Rounds:
         """The rounds of one operation."""
-        sockets = self.connections("pairs", channel, self._slots)
-        arrival = yield Round(self._scatter, ready[self._member], sockets)
+        sockets = self.network.connections(PAIRS, channel, self._slots)
+        reached, arrival = yield Round(self._scatter, ready[self._member], sockets, spans=True)
+        chunk_ns = np.minimum(self._scatter.drain_ns // self._chunks, arrival - reached)
+        first = np.maximum(ready, self._latest(reached + chunk_ns))
         reduced = np.maximum(ready, self._latest(arrival))
-        arrival = yield Round(self._gather, reduced[self._member], sockets)
+        last = reduced[self._member] + self._gather.drain_ns // self._chunks  # the last chunk is sent by itself
+        arrival = yield Round(self._gather, first[self._member], sockets, complete=last)
         return np.maximum(reduced, self._latest(arrival))
 
     def _latest(self, arrival: Ints) -> Ints:

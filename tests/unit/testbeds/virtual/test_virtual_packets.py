@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 from virtual_world import ends, star
 
-from wanbench.harness.testbeds.virtual.network import HEADER_BYTES
+from wanbench.harness.emulators.plan import TCP_HEADER_BYTES
 from wanbench.harness.testbeds.virtual.tcp import SEGMENT_BYTES
+from wanbench.workloads.comm.chunks import chunk_bytes
 
 WORKERS, RATE, NBYTES = 4, 1e7, 1_200_000
 ONE_WAY_S = {(a, b): 0.01 * (1 + a + 2 * b) for a in range(WORKERS) for b in range(WORKERS) if a != b}
@@ -19,48 +20,65 @@ ONE_WAY_S = {(a, b): 0.01 * (1 + a + 2 * b) for a in range(WORKERS) for b in ran
 
 def by_packets(joins, nbytes=NBYTES):
     """The end in s of each `direct` all-reduce for each rank."""
-    packets = -(-nbytes // WORKERS // SEGMENT_BYTES)
-    cost = (SEGMENT_BYTES + HEADER_BYTES) / RATE
-    up, down = [0.0] * WORKERS, [0.0] * WORKERS
-    missing = defaultdict(lambda: packets * (WORKERS - 1))
-    joined, finished = {}, {}
+    piece = nbytes // WORKERS
+    chunks = [
+        -(-min(chunk_bytes(piece), piece - begin) // SEGMENT_BYTES) for begin in range(0, piece, chunk_bytes(piece))
+    ]
+    cost = (SEGMENT_BYTES + TCP_HEADER_BYTES) / RATE
+    waiting, busy = [[] for _ in range(WORKERS)], [False] * WORKERS
+    down = [0.0] * WORKERS
+    missing = {}  # packets, by operation, rank, phase and chunk
+    joined, ended = {}, defaultdict(float)
     events, serial = [], itertools.count()
 
     def at(time, what, *rest):
         heapq.heappush(events, (time, next(serial), what, rest))
 
-    def push(now, op, rank, phase):
-        for _ in range(packets):  # alternating between all peers, packet by packet
+    def push(now, op, rank, phase, chunk):
+        for _ in range(chunks[chunk]):  # alternating between all peers, packet by packet
             for hop in range(1, WORKERS):
                 peer = (rank + hop) % WORKERS
-                up[rank] = max(up[rank], now) + cost
-                at(up[rank] + ONE_WAY_S[rank, peer], "down", op, peer, phase)
+                heapq.heappush(waiting[rank], (op, next(serial), peer, phase, chunk))
+        if not busy[rank]:
+            leave(now, rank)
 
-    def reduce_if_complete(now, op, rank):
-        if missing[op, rank, 0] == 0 and (op, rank) in joined:
-            push(now, op, rank, 1)
-            finished[op, rank] = now
+    def leave(now, rank):
+        """Send the next packet: the oldest operation first."""
+        busy[rank] = bool(waiting[rank])
+        if busy[rank]:
+            op, _, peer, phase, chunk = heapq.heappop(waiting[rank])
+            at(now + cost, "left", 0, rank, 0, 0)
+            at(now + cost + ONE_WAY_S[rank, peer], "down", op, peer, phase, chunk)
+
+    def average_if_complete(now, op, rank, chunk):
+        if missing.get((op, rank, 0, chunk)) == 0 and (op, rank) in joined:
+            push(now, op, rank, 1, chunk)
+            ended[op, rank] = now
 
     for op, times in enumerate(joins):
         for rank in range(WORKERS):
-            at(times[rank], "join", op, rank, 0)
+            at(times[rank], "join", op, rank, 0, 0)
     while events:
-        now, _, what, (op, rank, phase) = heapq.heappop(events)
+        now, _, what, (op, rank, phase, chunk) = heapq.heappop(events)
         if what == "join":
             joined[op, rank] = now
-            push(now, op, rank, 0)
-            reduce_if_complete(now, op, rank)
+            for number in range(len(chunks)):
+                push(now, op, rank, 0, number)
+            for number in range(len(chunks)):
+                average_if_complete(now, op, rank, number)
+        elif what == "left":
+            leave(now, rank)
         elif what == "down":
             down[rank] = max(down[rank], now) + cost
-            at(down[rank], "arrived", op, rank, phase)
+            at(down[rank], "arrived", op, rank, phase, chunk)
         else:
-            missing[op, rank, phase] -= 1
-            if missing[op, rank, phase] == 0:
+            key = op, rank, phase, chunk
+            missing[key] = missing.get(key, chunks[chunk] * (WORKERS - 1)) - 1
+            if missing[key] == 0:
+                ended[op, rank] = now
                 if phase == 0:
-                    reduce_if_complete(now, op, rank)
-                else:
-                    finished[op, rank, "all"] = now
-    return [[max(finished[op, rank], finished[op, rank, "all"]) for rank in range(WORKERS)] for op in range(len(joins))]
+                    average_if_complete(now, op, rank, chunk)
+    return [[ended[op, rank] for rank in range(WORKERS)] for op in range(len(joins))]
 
 
 @pytest.mark.parametrize("seed", [1, 2])

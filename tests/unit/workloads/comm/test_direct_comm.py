@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 import queue
 import socket
+import struct
 import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import pytest
 import torch
@@ -22,14 +23,15 @@ T = TypeVar("T")
 LOCALHOST = "127.0.0.1"
 
 
-def connected(world_size: int, connections: int = 1, timeout_s: float = 10.0) -> list[DirectComm]:
+def connected(world_size: int, connections: int = 1, timeout_s: float = 10.0, **more: Any) -> list[DirectComm]:
     """Return the comm of each rank, over loopback."""
+    paces = more.pop("paces", None)
     listeners = [mesh.listen(LOCALHOST) for _ in range(world_size)]
     addresses = [listener.getsockname()[:2] for listener in listeners]
 
     def one(rank: int) -> DirectComm:
-        link = mesh.connect(listeners[rank], rank, addresses, connections=connections, timeout_s=timeout_s)
-        return DirectComm(link, timeout_s=timeout_s)
+        link = mesh.connect(listeners[rank], rank, addresses, connections=connections, timeout_s=timeout_s, paces=paces)
+        return DirectComm(link, timeout_s=timeout_s, **more)
 
     with ThreadPoolExecutor(world_size) as pool:
         return list(pool.map(one, range(world_size)))
@@ -40,8 +42,8 @@ def group():
     """Yield a factory of groups; close them at the end."""
     made: list[DirectComm] = []
 
-    def make(world_size: int, connections: int = 1, timeout_s: float = 10.0) -> list[DirectComm]:
-        made.extend(comms := connected(world_size, connections, timeout_s))
+    def make(world_size: int, connections: int = 1, timeout_s: float = 10.0, **more: Any) -> list[DirectComm]:
+        made.extend(comms := connected(world_size, connections, timeout_s, **more))
         return comms
 
     yield make
@@ -68,16 +70,19 @@ def given(rank: int, number: int, numel: int) -> torch.Tensor:
 # ---------------------------------------------------------------- all_reduce
 
 
+@pytest.mark.parametrize("one_shot_bytes", [0, 1 << 30])
 @pytest.mark.parametrize("connections", [1, 2])
 @pytest.mark.parametrize("numel", [0, 1, 2, 3, 4, 7, 1001, 300_001])
 @pytest.mark.parametrize("world_size", [1, 2, 3, 5])
-def test_an_all_reduce_is_the_mean_with_the_same_bits_on_every_rank(group, world_size, numel, connections):
+def test_an_all_reduce_is_the_mean_with_the_same_bits_on_every_rank(
+    group, world_size, numel, connections, one_shot_bytes
+):
     def body(comm: DirectComm) -> torch.Tensor:
         vector = given(comm.rank, 0, numel)
         comm.all_reduce(vector).wait()
         return vector
 
-    results = on_every_rank(group(world_size, connections), body)
+    results = on_every_rank(group(world_size, connections, one_shot_bytes=one_shot_bytes), body)
     total = given(0, 0, numel)
     for rank in range(1, world_size):  # in the order of ranks, so every run has the same bits
         total += given(rank, 0, numel)
@@ -95,7 +100,7 @@ def test_an_all_reduce_works_on_a_slice_and_does_not_change_its_neighbours(group
 
 @pytest.mark.parametrize("connections", [1, 2])
 def test_many_operations_in_flight_do_not_mix_and_can_be_awaited_in_any_order(group, connections):
-    numels = [(37 * number) % 501 for number in range(120)]
+    numels = [(37 * number) % 501 for number in range(120)] + [70_000, 3, 100_000]
 
     def body(comm: DirectComm) -> list[torch.Tensor]:
         vectors = [given(comm.rank, number, numel) for number, numel in enumerate(numels)]
@@ -104,7 +109,7 @@ def test_many_operations_in_flight_do_not_mix_and_can_be_awaited_in_any_order(gr
             work.wait()
         return vectors
 
-    results = on_every_rank(group(3, connections), body)
+    results = on_every_rank(group(3, connections, one_shot_bytes=1000), body)  # some of them one-shot
     for number, numel in enumerate(numels):
         expected = torch.stack([given(rank, number, numel) for rank in range(3)]).mean(0)
         torch.testing.assert_close(results[0][number], expected)
@@ -231,8 +236,12 @@ def test_a_message_of_another_size_is_an_error_at_the_receiver(group, early):
 # ---------------------------------------------------------------- ranks that disagree
 
 
-@pytest.mark.parametrize("sizes", [(10, 20), (1, 2), (2, 1), (0, 5), (3, 3, 4), (4, 3, 3), (5, 6, 5), (1, 1, 0)])
-def test_different_sizes_are_an_error_on_every_rank_and_not_a_hang(group, sizes):
+@pytest.mark.parametrize("one_shot_bytes", [0, 16, 1 << 20])
+@pytest.mark.parametrize(
+    "sizes",
+    [(10, 20), (1, 2), (2, 1), (0, 5), (3, 3, 4), (4, 3, 3), (5, 6, 5), (1, 1, 0), (32_768, 49_152), (60_000, 100)],
+)
+def test_different_sizes_are_an_error_on_every_rank_and_not_a_hang(group, sizes, one_shot_bytes):
     def both(comm: DirectComm) -> None:
         # If a rank's pieces happen to have the sizes of the others, its first operation can succeed, but not the next.
         comm.all_reduce(torch.zeros(sizes[comm.rank])).wait()
@@ -242,7 +251,7 @@ def test_different_sizes_are_an_error_on_every_rank_and_not_a_hang(group, sizes)
         return failure(lambda: both(comm))
 
     began = time.monotonic()
-    for message in on_every_rank(group(len(sizes)), body):
+    for message in on_every_rank(group(len(sizes), one_shot_bytes=one_shot_bytes), body):
         assert message.startswith("direct: all_reduce failed: ranks disagree on the size of all_reduce 0: rank ")
     assert time.monotonic() - began < 2.0
 
@@ -253,7 +262,7 @@ def test_the_error_names_the_ranks_that_disagree(group):
     for work in works:
         assert failure(work.wait) == (
             "direct: all_reduce failed: ranks disagree on the size of all_reduce 0: "
-            "rank 0 sent a piece of 4 bytes; rank 1 expected 8"
+            "rank 0 sent 4 bytes; rank 1 expected 8"
         )
 
 
@@ -372,3 +381,80 @@ def test_small_messages_are_sent_at_once(group):
     for comm in group(2):
         for connection in comm._mesh._connections.values():
             assert connection.sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+
+
+def pair_of_meshes(connections: int = 1, **more: Any) -> tuple[mesh.Mesh, mesh.Mesh]:
+    """Two ranks that are connected, and not started."""
+    ends: dict[int, dict[tuple[int, int], socket.socket]] = {0: {}, 1: {}}
+    for index in range(connections):
+        with mesh.listen(LOCALHOST) as listener:
+            ends[0][1, index] = socket.create_connection(listener.getsockname())
+            ends[1][0, index], _ = listener.accept()
+    return mesh.Mesh(0, 2, ends[0], connections, **more), mesh.Mesh(1, 2, ends[1], connections)
+
+
+def limits(link: mesh.Mesh) -> set[int]:
+    sockets = [connection.sock for connection in link._connections.values()]
+    option = socket.SOL_SOCKET, mesh._SO_MAX_PACING_RATE, 8
+    return {struct.unpack("Q", sock.getsockopt(*option))[0] for sock in sockets}
+
+
+def test_a_connection_is_paced_for_the_frame_that_leaves_next(group):
+    comms = group(2, paces={0: mesh.Pace(4e8, 5e8), 1: mesh.Pace(4e8, 5e8)})
+    on_every_rank(comms, lambda comm: comm.all_reduce(torch.ones(200_000)).wait())
+    assert limits(comms[0]._mesh) == {400_000_000}
+    comms[0].send(torch.ones(1), 1).wait()
+    assert limits(comms[0]._mesh) == {500_000_000}
+
+
+@pytest.mark.parametrize("busy", [1, 2])
+def test_busy_connections_to_one_peer_share_its_rate(busy):
+    near, far = pair_of_meshes(2, paces={1: mesh.Pace(4e8, 5e8)})
+    near.start(lambda head, peer: memoryview(b""), lambda head, peer, body: None, lambda reason: None)
+    body = memoryview(bytes(64 << 20))  # more than the sockets hold, so the frames stay
+    frames = [mesh.Frame(mesh.SCATTER, 0, body, lambda: None, 0, chunk) for chunk in range(busy)]
+    try:
+        near.send_all([(1, frame) for frame in frames])
+        time.sleep(0.05)
+        assert 4e8 / busy in limits(near)
+    finally:
+        near.close()
+        far.close()
+
+
+def test_a_rank_that_gives_up_tells_its_reason_behind_half_sent_frames(group):
+    """At 2 MB/s, most of a vector has not left when rank 0 no longer hears rank 1."""
+    paces = {rank: mesh.Pace(2e6, 2e6) for rank in range(3)}
+
+    def body(comm: DirectComm) -> str:
+        part = torch.zeros(1_000_000)
+        comm.all_gather(part, [part.clone() for _ in range(3)])
+        if comm.rank == 0:
+            time.sleep(0.1)  # the gather is under way
+            comm._mesh._connections[1, 0].sock.shutdown(socket.SHUT_RD)
+        return failure(comm.all_reduce(torch.zeros(3)).wait)
+
+    of_rank = on_every_rank(group(3, paces=paces, one_shot_bytes=100), body)
+    assert of_rank[0] == "direct: all_reduce failed: rank 1 closed the connection"
+    assert of_rank[2] != "direct: all_reduce failed: rank 0 closed the connection", "it only told the reason"
+
+
+def test_an_older_operation_passes_the_frames_of_later_ones():
+    near, far = pair_of_meshes()
+    arrived: queue.Queue[int] = queue.Queue()
+    near.start(lambda head, peer: memoryview(b""), lambda head, peer, body: None, lambda reason: None)
+    body = memoryview(bytes(8 << 20))  # more than the socket holds, so the first frame blocks the others
+    frames = [mesh.Frame(mesh.SCATTER, order, body, lambda: None, order) for order in (5, 6, 7, 1)]
+    near.send_all([(1, frame) for frame in frames[:-1]])
+    time.sleep(0.05)
+    near.send_all([(1, frames[-1])])
+    far.start(
+        lambda head, peer: memoryview(bytearray(head.nbytes)),
+        lambda head, peer, body: arrived.put(head.sequence),
+        lambda reason: None,
+    )
+    try:
+        assert [arrived.get(timeout=10) for _ in frames] == [5, 1, 6, 7]
+    finally:
+        near.close()
+        far.close()

@@ -1,0 +1,109 @@
+"""Measure how far each collective is from the limit of its network, one factor at a time, on emulated links.
+
+    python benchmarks/collectives.py [--out build/collectives] [--only "10.2 MB"] [--collectives direct,gloo]
+
+The middle is 4 workers, 10.2 MB, RTT 100 ms, 100 Mbit/s, Reno, no loss; each line changes one value. `limit` is the
+time of two phases, max(T + RTT/2, T/2 + RTT) with T = 2 (N-1)/N bytes with headers / rate, or of one-shot,
+(N-1) bytes with headers / rate + RTT/2, whichever is shorter. Points that this host cannot emulate are `invalid`.
+What is measured is kept, so the same command continues where it stopped.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))
+
+from wanbench.harness.api import run  # noqa: E402
+from wanbench.harness.spec.experiment import Spec  # noqa: E402
+
+_MIDDLE: dict[str, Any] = {"workers": 4, "mb": 10.2, "rtt_ms": 100, "mbit": 100, "loss": "0%", "tcp": "reno"}
+_FACTORS: dict[str, tuple[Any, ...]] = {
+    "workers": (2, 8), "mb": (0.004, 1.02), "rtt_ms": (10, 300), "mbit": (1000,), "loss": ("0.1%",), "tcp": ("bbr",),
+}  # fmt: skip
+_STEP_S = 0.05
+_WIRE = 1500 / 1448
+_COLUMNS = ("point", "collective", "all-reduce s", "limit s", "over", "law s", "retransmits", "status")
+
+
+def points() -> Iterator[dict[str, Any]]:
+    """Yield the middle, and then every point that differs from it in one value."""
+    yield _MIDDLE
+    for name, values in _FACTORS.items():
+        for value in values:
+            yield {**_MIDDLE, name: value}
+    yield {**_MIDDLE, "mb": 102, "mbit": 1000}
+
+
+def limit_s(point: Mapping[str, Any]) -> float:
+    """The shortest possible time of an all-reduce in seconds: see the module's docstring."""
+    n: int = point["workers"]
+    rtt_s: float = point["rtt_ms"] / 1e3
+    one_vector_s: float = point["mb"] * 8 * _WIRE / point["mbit"]
+    pieces_s = 2 * (n - 1) / n * one_vector_s
+    return min(max(pieces_s + rtt_s / 2, pieces_s / 2 + rtt_s), (n - 1) * one_vector_s + rtt_s / 2)
+
+
+def title(point: Mapping[str, Any]) -> str:
+    """Name a point by all its values."""
+    values = (f"N={point['workers']}", f"{point['mb']:g} MB", f"{point['rtt_ms']} ms", f"{point['mbit']} Mbit/s")
+    return ", ".join((*values, point["tcp"], *([f"loss {point['loss']}"] if point["loss"] != "0%" else [])))
+
+
+def spec_of(point: Mapping[str, Any], collective: str) -> Spec:
+    """The experiment of a point: synchronous SGD whose gradient is one message."""
+    name = title(point).replace(" ", "").replace("/", "").replace("=", "").replace("%", "pct").replace(",", "-")
+    return Spec.from_dict(
+        {
+            "schema": 1,
+            "name": f"{collective}-{name}".lower(),
+            "workload": {"params": int(point["mb"] * 250_000), "tensors": 2, "step_time": "50ms", "step_cv": 0.0},
+            "network": {
+                "profile": "uniform",
+                "rate": f"{point['mbit']}Mbit",
+                "rtt": f"{point['rtt_ms']}ms",
+                "loss": point["loss"],
+                "tcp": {"congestion": point["tcp"], "slow_start_after_idle": False},
+            },
+            "comm": {"collective": collective, "buckets": "1GiB"},
+            "algorithms": {"ssgd": {}},
+            "sweep": {"workers": [point["workers"]]},
+            "run": {"repeats": 1, "testbed": "netns"},
+        }
+    )
+
+
+def line(point: Mapping[str, Any], collective: str, out: str) -> list[str]:
+    """Measure a point, if it is not measured yet. Return its line of the table."""
+    rows = run(spec_of(point, collective), out=out, jobs=1, figures=False).rows()
+    (row,) = [row for row in rows if row["workers"] > 1]
+    limit, law = limit_s(point), row["predicted_step_time_s"]
+    took = None if row["step_time_s"] is None else row["step_time_s"] - _STEP_S
+    numbers = [took, limit, None if took is None else took / limit, None if law is None else law - _STEP_S]
+    shown = ["-" if number is None else f"{number:.3f}" for number in numbers]
+    return [title(point), collective, *shown, str(row["retransmits"]), row["status"]]
+
+
+def main() -> None:
+    """Print one line for each point and collective."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--out", default=str(ROOT / "build/collectives"), help="folder of the measurements")
+    parser.add_argument("--only", default="", help="points whose title contains this text")
+    parser.add_argument("--collectives", default="direct,gloo")
+    asked = parser.parse_args()
+    widths = (44, 10, 12, 8, 6, 8, 11, 8)
+    print(" ".join(name.ljust(width) for name, width in zip(_COLUMNS, widths, strict=True)))
+    for point in points():
+        if asked.only in title(point):
+            for collective in asked.collectives.split(","):
+                cells = line(point, collective, asked.out)
+                print(" ".join(cell.ljust(width) for cell, width in zip(cells, widths, strict=True)), flush=True)
+
+
+if __name__ == "__main__":
+    main()
