@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 
 from wanbench.harness.errors import Interrupted, RepFailed
 from wanbench.harness.plan.cell import Cell, CommandCell
-from wanbench.harness.plan.load import Capacity, Load, fits, load_of, makespan
+from wanbench.harness.plan.load import Capacity, Load, load_of, makespan
 from wanbench.harness.rep.measure import SINGLE_PACKETS, measure, probe_cell
 from wanbench.harness.rep.train import network_of
 from wanbench.harness.results.columns import Row
@@ -30,6 +30,7 @@ from wanbench.harness.run.local import Kind, LocalEngine
 from wanbench.harness.run.manifest import code_hash
 from wanbench.harness.run.progress import Reporter, brief, clock
 from wanbench.harness.run.redraw import Redrawer
+from wanbench.harness.run.room import Room
 from wanbench.harness.testbeds import opened, simulated
 
 _TRIES = 2  # an invalid repetition is measured once more, a failed one is not
@@ -118,7 +119,7 @@ class _Session:
     ) -> None:
         self.folder, self.engine, self.control = folder, engine, control
         self.say, self.tally, self.stopped, self.redrawer = say, tally, stopped, redrawer
-        self.host, self.slots = host, slots
+        self.host, self.slots, self.room = host, slots, Room(host)
         self.rows = folder.rows()  # of earlier invocations and of this one
         self.probes: dict[_Network, Mapping[str, Any]] = {}
         self.lasted_s: list[float] = []  # durations of commands
@@ -160,7 +161,8 @@ class _Session:
     def _probed(self, cell: Cell) -> Mapping[str, Any]:
         try:
             future = self.engine.submit(_kind(cell), partial(probe_cell, cell))
-            self._first({future})
+            while not self._ended({future}):
+                pass
             return future.result()
         except RepFailed as error:
             return {"ok": False, "reasons": [str(error)], "one_way_error_ms": None}
@@ -176,16 +178,21 @@ class _Session:
             chosen = self._choose(queue, [item.load for item, _ in running.values()], slots)
             if chosen is not None:
                 queue.remove(chosen)
-                chosen.began = time.monotonic()
-                part = self.folder.begin(chosen.cell, chosen.rep)
-                self.folder.event("started", cell=chosen.cell.slug, rep=chosen.rep)
-                running[self._submit(chosen, part)] = (chosen, part)
+                future, part = self._start(chosen)
+                running[future] = (chosen, part)
+                loads = [self._load(item) for item in (*(item for item, _ in running.values()), *queue)]
+                self.say.eta(makespan(loads, slots, self.host))
                 continue
-            loads = [self._load(item) for item in (*(item for item, _ in running.values()), *queue)]
-            self.say.eta(makespan(loads, slots, self.host))
-            for future in self._first(set(running)):
+            for future in self._ended(set(running)):
                 item, part = running.pop(future)
                 self._settle(item, part, future)
+
+    def _start(self, item: Item) -> tuple[Future[Row], Path]:
+        item.began = time.monotonic()
+        part = self.folder.begin(item.cell, item.rep)
+        self.folder.event("started", cell=item.cell.slug, rep=item.rep)
+        self.room.started()
+        return self._submit(item, part), part
 
     def _load(self, item: Item) -> Load:
         """The load of a repetition; for a command, its duration is estimated from those that have ended."""
@@ -197,7 +204,7 @@ class _Session:
         """The first repetition that may start now; lower repetition numbers go first."""
         if len(loads) >= slots:
             return None
-        return next((item for item in queue if fits(item.load, loads, self.host)), None)
+        return next((item for item in queue if self.room.for_another(item.load, loads)), None)
 
     def _submit(self, item: Item, part: Path) -> Future[Row]:
         probe = self.probes.get(_network(item.cell)) if not item.cell.is_baseline else None
@@ -246,13 +253,13 @@ class _Session:
             self.say.say(f"        {line}")
         self.say.say(f"        {kept}")
 
-    def _first(self, futures: set[Future[_Result]]) -> set[Future[_Result]]:
-        while True:
-            done, _ = wait(futures, timeout=0.2, return_when=FIRST_COMPLETED)
-            if self.stopped.is_set():
-                raise Interrupted("interrupted; finished repetitions are kept; the same command continues")
-            if done:
-                return done
+    def _ended(self, futures: set[Future[_Result]]) -> set[Future[_Result]]:
+        """Those that end within a fifth of a second, if any."""
+        done, _ = wait(futures, timeout=0.2, return_when=FIRST_COMPLETED)
+        if self.stopped.is_set():
+            raise Interrupted("interrupted; finished repetitions are kept; the same command continues")
+        self.room.sample()
+        return done
 
 
 def _kind(cell: Cell) -> Kind:
