@@ -5,7 +5,7 @@
 Each line is a network of four workers, each on its own site: configured and measured one-way delay, rate and loss, then
 TCP. The relay moves segments, then single packets. The last lines are netem, on this kernel or, if it has no netem, in
 User-Mode Linux, up to 100 Mbit/s: there a packet costs a millisecond. It needs root, or user namespaces and access to
-/dev/net/tun, and takes about four minutes.
+/dev/net/tun, and takes five to six minutes.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""When another repetition may start: by predicted loads, and by how busy the processors are.
+"""When another repetition may start: where the measured load of the processors leaves room for the predicted one.
 
-A prediction is wrong on a host whose speed changes, or that runs other programs. So a repetition starts only while the
-measured load leaves room for it, and the next one waits until that start can be seen in the measurement.
+A prediction alone is wrong on a host whose speed changes, or that runs other programs. A repetition counts with its
+predicted load while it starts and warms up, and with what is measured afterwards.
 """
 
 from __future__ import annotations
@@ -11,11 +11,19 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
-from wanbench.harness.plan.load import Capacity, Load, fits
+from wanbench.harness.plan.load import Capacity, Load
 
-SETTLE_S = 3.0  # from the start of a repetition until its load is measured
-_WINDOW_S = 1.5
+SETTLE_S = 8.0  # from the start of a repetition until its load is measured
+WINDOW_S = 3.0
+
+
+class Running(NamedTuple):
+    """A repetition that runs, and when it began."""
+
+    load: Load
+    began_s: float
 
 
 def busy_s() -> float:
@@ -36,28 +44,27 @@ class Room:
     ) -> None:
         self._host, self._busy_s, self._clock = host, busy_s, clock
         self._samples: deque[tuple[float, float]] = deque()
-        self._settled_at = 0.0
 
-    def started(self) -> None:
-        """A repetition has started."""
-        self._settled_at = self._clock() + SETTLE_S
-
-    def for_another(self, load: Load, running: Sequence[Load]) -> bool:
+    def for_another(self, load: Load, running: Sequence[Running]) -> bool:
         """Whether a repetition of this load may start beside those that run. The first may always."""
         if not running:
             return True
-        return fits(load, running, self._host) and self._busy() + load.on(self._host).cpus <= self._host.cpu_limit
+        now, host = self._clock(), self._host
+        starting = [one.load for one in running if now - one.began_s < SETTLE_S]
+        cpus = self._busy() + sum(each.on(host).cpus for each in (load, *starting))
+        memory = sum(each.memory_bytes for each in (load, *(one.load for one in running)))
+        return cpus <= host.cpu_limit and memory <= host.memory_limit
 
     def sample(self) -> None:
         """Measure; call this a few times per second."""
         now = self._clock()
         self._samples.append((now, self._busy_s()))
-        while now - self._samples[1 if len(self._samples) > 1 else 0][0] > _WINDOW_S:
+        while len(self._samples) > 1 and now - self._samples[1][0] >= WINDOW_S:
             self._samples.popleft()
 
     def _busy(self) -> float:
-        """The processors that were busy of late; all of them, as long as a start cannot be seen yet."""
-        if self._clock() < self._settled_at or len(self._samples) < 2:
-            return float(self._host.cores)
+        """The number of processors that were busy of late."""
+        if len(self._samples) < 2:
+            return 0.0
         (began, before), (ended, after) = self._samples[0], self._samples[-1]
         return (after - before) / (ended - began)

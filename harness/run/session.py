@@ -30,7 +30,7 @@ from wanbench.harness.run.local import Kind, LocalEngine
 from wanbench.harness.run.manifest import code_hash
 from wanbench.harness.run.progress import Reporter, brief, clock
 from wanbench.harness.run.redraw import Redrawer
-from wanbench.harness.run.room import Room
+from wanbench.harness.run.room import Room, Running
 from wanbench.harness.testbeds import opened, simulated
 
 _TRIES = 2  # an invalid repetition is measured once more, a failed one is not
@@ -175,7 +175,7 @@ class _Session:
         queue = list(items)
         running: dict[Future[Row], tuple[Item, Path]] = {}
         while queue or running:
-            chosen = self._choose(queue, [item.load for item, _ in running.values()], slots)
+            chosen = self._choose(queue, [item for item, _ in running.values()], slots)
             if chosen is not None:
                 queue.remove(chosen)
                 future, part = self._start(chosen)
@@ -191,7 +191,6 @@ class _Session:
         item.began = time.monotonic()
         part = self.folder.begin(item.cell, item.rep)
         self.folder.event("started", cell=item.cell.slug, rep=item.rep)
-        self.room.started()
         return self._submit(item, part), part
 
     def _load(self, item: Item) -> Load:
@@ -200,11 +199,12 @@ class _Session:
             return replace(item.load, seconds=statistics.fmean(self.lasted_s))
         return item.load
 
-    def _choose(self, queue: list[Item], loads: list[Load], slots: int) -> Item | None:
-        """The first repetition that may start now; lower repetition numbers go first."""
-        if len(loads) >= slots:
+    def _choose(self, queue: list[Item], items: list[Item], slots: int) -> Item | None:
+        """The first repetition that may start beside those that run; lower repetition numbers go first."""
+        if len(items) >= slots:
             return None
-        return next((item for item in queue if self.room.for_another(item.load, loads)), None)
+        running = [Running(item.load, item.began) for item in items]
+        return next((item for item in queue if self.room.for_another(item.load, running)), None)
 
     def _submit(self, item: Item, part: Path) -> Future[Row]:
         probe = self.probes.get(_network(item.cell)) if not item.cell.is_baseline else None

@@ -89,7 +89,7 @@ def test_the_experiment_does_not_take_longer_than_at_the_smallest_scale():
         cells = expand(Spec.load("latency-sweep").override({"workload.payload_scale": scale}), "latency-sweep")
         return makespan(sorted(map(load_of, cells), key=lambda load: -load.seconds), DEFAULT_SLOTS, host)
 
-    host = Capacity(4, 16 * GIB)
+    host = Capacity(8, 16 * GIB)
     plan = built_in("latency-sweep", host)
     larger = SCALES[SCALES.index(scale_of(plan)) - 1]
     assert seconds(scale_of(plan)) <= 1.1 * seconds(0.01)
@@ -110,19 +110,19 @@ def test_the_smallest_scale_is_chosen_where_none_fits():
 
 def test_the_reason_names_the_host_and_the_cell_that_the_next_scale_overloads():
     assert auto().why_scale == (
-        "the largest that fits 2 processors and 4.0 GiB of available memory; at 0.2, ssgd w4 100ms keeps 1.6 "
+        "the largest that fits 2 processors and 4.0 GiB of available memory; at 0.1, ssgd w4 100ms keeps 1.8 "
         "processors busy at its peak (limit 1.2)"
     )
 
 
 def test_the_choice_is_stored_with_the_run():
     stored = auto().to_json()
-    assert stored["auto"] == {"testbed": "netns", "emulator": {"netns": "relay"}, "payload_scale": 0.1}
-    assert stored["spec"]["workload"]["payload_scale"] == 0.1
+    assert stored["auto"] == {"testbed": "netns", "emulator": {"netns": "relay"}, "payload_scale": 0.05}
+    assert stored["spec"]["workload"]["payload_scale"] == 0.05
 
 
 def test_cells_are_those_of_a_spec_that_names_the_value():
-    named = Spec.from_toml(SPEC, "t.toml").override({"workload.payload_scale": 0.1})
+    named = Spec.from_toml(SPEC, "t.toml").override({"workload.payload_scale": 0.05})
     assert [cell.key for cell in auto().cells] == [cell.key for cell in expand(named, "t.toml")]
 
 

@@ -6,8 +6,8 @@ import math
 
 import pytest
 
-from wanbench.harness.plan.load import BUDGET_SHARE, Capacity, Load
-from wanbench.harness.run.room import SETTLE_S, Room, busy_s
+from wanbench.harness.plan.load import BUDGET_SHARE, MEMORY_SHARE, Capacity, Load
+from wanbench.harness.run.room import SETTLE_S, WINDOW_S, Room, Running, busy_s
 
 TWO_CORES = Capacity(2, math.inf)
 LIMIT = 2 * BUDGET_SHARE
@@ -32,39 +32,41 @@ def test_the_first_may_always_start():
     assert Room(TWO_CORES).for_another(Load(1.0, math.inf), [])
 
 
-def test_the_next_waits_until_the_last_start_can_be_measured():
+def test_repetitions_that_start_count_as_predicted():
     host = Processors()
-    host.room.started()
-    host.run(SETTLE_S - 0.2, busy=0.1)
-    assert not host.room.for_another(LIGHT, [LIGHT])
-    host.run(0.4, busy=0.1)
-    assert host.room.for_another(LIGHT, [LIGHT])
+    host.run(10, busy=0.0)
+    running = [Running(LIGHT, host.now) for _ in range(round(LIMIT / LIGHT.cpus) - 1)]
+    assert host.room.for_another(LIGHT, running)
+    assert not host.room.for_another(LIGHT, [*running, Running(LIGHT, host.now)])
 
 
 @pytest.mark.parametrize(("busy", "starts"), [(LIMIT - 0.15, True), (LIMIT - 0.05, False)])
-def test_the_measured_load_decides_where_it_is_more_than_predicted(busy, starts):
+@pytest.mark.parametrize("predicted", [0.01, 1.9])
+def test_those_that_run_count_as_measured(predicted, busy, starts):
     host = Processors()
-    host.run(10, busy=busy)
-    assert host.room.for_another(LIGHT, [LIGHT]) is starts
+    host.run(SETTLE_S + 1, busy=busy)
+    assert host.room.for_another(LIGHT, [Running(Load(60.0, predicted), 0.0)]) is starts
 
 
 def test_a_slow_host_needs_more_room_for_the_same_repetition():
     host = Processors(Capacity(2, math.inf, slowness=3.0))
     host.run(10, busy=LIMIT - 0.2)
-    assert not host.room.for_another(LIGHT, [LIGHT])
+    assert not host.room.for_another(LIGHT, [Running(LIGHT, 0.0)])
 
 
-def test_the_predicted_load_decides_while_the_others_are_idle():
-    host = Processors()
-    host.run(10, busy=0.0)
-    assert not host.room.for_another(LIGHT, [Load(60.0, cpus=LIMIT)])
+def test_all_that_run_share_the_memory():
+    host = Processors(Capacity(2, 1000 / MEMORY_SHARE))
+    host.run(20, busy=0.0)
+    half = Load(60.0, 0.1, memory_bytes=500)
+    assert host.room.for_another(half, [Running(half, 0.0)])
+    assert not host.room.for_another(half, [Running(half, 0.0)] * 2)
 
 
 def test_what_was_busy_long_ago_does_not_count():
     host = Processors()
     host.run(10, busy=2.0)
-    host.run(2, busy=0.1)
-    assert host.room.for_another(LIGHT, [LIGHT])
+    host.run(WINDOW_S + 0.2, busy=0.1)
+    assert host.room.for_another(LIGHT, [Running(LIGHT, 0.0)])
 
 
 def test_the_kernel_counts_the_seconds_of_busy_processors():
