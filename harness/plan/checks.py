@@ -111,7 +111,7 @@ def _check_network(cell: Cell, spec: Spec, where: str) -> None:
 
 
 def _check_testbed(cell: TrainingCell, where: str) -> None:
-    """Emulated testbeds need a collective that runs on sockets; the virtual one needs the time of a step."""
+    """Emulated testbeds need a collective that runs on sockets; the virtual one the time of a step, and Reno."""
     if cell.testbed != "virtual":
         if cell.comm.collective not in _EMULATED_COLLECTIVES:
             raise SpecError(
@@ -122,4 +122,9 @@ def _check_testbed(cell: TrainingCell, where: str) -> None:
         raise SpecError(
             f"{where}: workload: {cell.workload.name} has no compute model, which testbed virtual needs; "
             'set workload.step_time, such as "300ms"'
+        )
+    elif cell.workers > 1 and cell.tcp.congestion != "reno":
+        raise SpecError(
+            f"{where}: network.tcp.congestion: {cell.tcp.congestion!r} is not simulated; "
+            "expected 'reno', or an emulated testbed: run.testbed = \"netns\""
         )

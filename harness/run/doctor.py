@@ -39,7 +39,7 @@ _RUN_AS_ROOT = 'sudo -E "$(command -v wanbench)" doctor  # run wanbench as root;
 # Runs in a separate process, which enters a private network and tries what a worker and a relay would do.
 _TRY = """
 import json, os
-from wanbench.workloads.process import namespace, tun
+from wanbench.workloads.process import namespace, route, tun
 found = {"namespace": None, "tun": None, "offload": False, "tcp": [], "realtime": True}
 try:
     os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1))
@@ -56,7 +56,10 @@ else:
         found["tun"] = str(error)
     for name in ("reno", "cubic", "bbr"):
         try:
-            namespace.set_tcp({"congestion": name})
+            if found["tun"] is None:
+                route.set_congestion("wan0", "10.77.0.1", name)
+            else:
+                namespace.set_tcp({"congestion": name})
             found["tcp"].append(name)
         except ValueError:
             pass

@@ -108,8 +108,8 @@ class NetnsTestbed(SlotTestbed):
         return self
 
     def serves(self, running: Group, wanted: Group) -> bool:
-        """Return true: TCP is set for each cell, and these workers have no other settings."""
-        return True
+        """Return whether they use the same congestion control. All else is set for each cell."""
+        return _congestion(running) == _congestion(wanted)
 
     def image(self, group: Group) -> str | None:
         """Return None: there are no containers."""
@@ -118,7 +118,8 @@ class NetnsTestbed(SlotTestbed):
     def start_worker(self, rank: int, attachment: str, group: Group) -> tuple[NetnsWorker, int]:
         """Fork a worker."""
         ours, theirs = socket.socketpair()
-        spawn = {"cmd": "spawn", "address": worker_address(rank), "attachment": attachment}
+        settings = {"attachment": attachment, "congestion": _congestion(group)}
+        spawn = {"cmd": "spawn", "address": worker_address(rank), **settings}
         with self._lock, theirs:
             try:
                 self._channel.send(spawn, fds=[theirs.fileno()])
@@ -183,3 +184,8 @@ class NetnsTestbed(SlotTestbed):
     def _note(self, message: dict[str, Any] | None) -> None:
         if message is not None and message["cmd"] == "exited":
             self._exits[message["pid"]] = message["code"]
+
+
+def _congestion(group: Group) -> str | None:
+    name = dict(group.tcp).get("congestion")
+    return None if name is None else str(name)

@@ -1,15 +1,18 @@
 """What a worker does at its start, in real namespaces; each test acts in a new process."""
 
+import contextlib
 import ctypes
 import multiprocessing
 import os
 import socket
+import subprocess
 from pathlib import Path
 
 import pytest
 
 from wanbench.harness.run import doctor
 from wanbench.workloads.process.namespace import NamespaceError, drop_privileges, enter_private_network, set_tcp
+from wanbench.workloads.process.route import set_congestion
 from wanbench.workloads.process.tun import TunError, device_counters, open_tun, tcp_counters
 
 NOBODY = 65534
@@ -94,6 +97,37 @@ def test_a_congestion_control_that_is_not_loaded_is_refused_with_the_available_o
     message = r"^tcp congestion 'nosuch': not loaded; use one of .*reno.*, or `sudo modprobe tcp_nosuch`$"
     with pytest.raises(NamespaceError, match=message):
         inside(tcp)
+
+
+def enter_network_with_peers():
+    enter_private_network()
+    for command in ("link add wan0 type veth peer peer0", "address add 10.77.0.1/16 dev wan0", "link set wan0 up"):
+        subprocess.run(["ip", *command.split()], check=True)
+
+
+@pytest.mark.parametrize("name", Path("/proc/sys/net/ipv4/tcp_available_congestion_control").read_text().split())
+def test_a_route_can_have_every_congestion_control_that_is_loaded(inside, name):
+    def used():
+        enter_network_with_peers()
+        set_congestion("wan0", "10.77.0.1", name)
+        drop_privileges()
+        with socket.socket() as sock:
+            sock.setblocking(False)
+            with contextlib.suppress(BlockingIOError):
+                sock.connect(("10.77.0.2", 9))  # nobody answers: only the route decides
+            found = sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, 16)
+        return found.rstrip(b"\0").decode(), set_tcp({"congestion": name}, routed=name)["tcp_congestion_control"]
+
+    assert inside(used) == (name, name)
+
+
+def test_a_route_refuses_a_congestion_control_that_is_not_loaded(inside):
+    def route():
+        enter_network_with_peers()
+        set_congestion("wan0", "10.77.0.1", "nosuch")
+
+    with pytest.raises(NamespaceError, match=r"^tcp congestion 'nosuch': not loaded; use one of .*reno"):
+        inside(route)
 
 
 def test_an_unknown_tcp_setting_is_refused(inside):

@@ -65,7 +65,7 @@ def _import_everything() -> None:
 def _spawn(channel: Channel, request: dict[str, Any], wake: tuple[int, int]) -> None:
     if text(request, "cmd") != "spawn":
         raise ControlError(f"control channel: unknown command {request['cmd']!r}")
-    address, attachment = text(request, "address"), text(request, "attachment")
+    address, attachment, congestion = text(request, "address"), text(request, "attachment"), request.get("congestion")
     fd, server = channel.take_fd(), os.getpid()
     pid = os.fork()
     if pid:
@@ -82,7 +82,7 @@ def _spawn(channel: Channel, request: dict[str, Any], wake: tuple[int, int]) -> 
             os.close(end)
         from wanbench.workloads.process.worker import run_from_socket
 
-        run_from_socket(socket.socket(fileno=fd), address, attachment)
+        run_from_socket(socket.socket(fileno=fd), address, attachment, congestion)
         status = 0
     except SystemExit:
         status = 0

@@ -176,23 +176,26 @@ def _disable_ipv6() -> None:
             Path("/proc/sys/net/ipv6/conf", scope, "disable_ipv6").write_text("1")
 
 
-def set_tcp(settings: Mapping[str, object]) -> dict[str, str]:
+def set_tcp(settings: Mapping[str, object], routed: str | None = None) -> dict[str, str]:
     """Set TCP in this namespace, read all settings back, and return the values in force by sysctl name.
 
     Args:
         settings: `congestion` (name) and `slow_start_after_idle` (bool); a missing setting is not changed.
+        routed: the congestion control that the route to the peers already has (`workloads.process.route`).
 
     Raises:
         NamespaceError: an unknown key, or a value that the kernel refuses or changes.
     """
     wanted = tcp_sysctls(settings)
+    if routed is not None:
+        assert wanted.pop("tcp_congestion_control", routed) == routed
     for name, text in wanted.items():
         _write_sysctl(name, text)
     effective = {name: _in_force(name) for name in (*_SETTINGS.values(), *_PINNED)}
     for name, text in wanted.items():
         if effective[name] != text:
             raise NamespaceError(f"{name}: wrote {text!r}, but the kernel reports {effective[name]!r}")
-    return effective
+    return effective if routed is None else effective | {"tcp_congestion_control": routed}
 
 
 def tcp_sysctls(settings: Mapping[str, object]) -> dict[str, str]:
@@ -230,10 +233,14 @@ def _write_sysctl(name: str, text: str) -> None:
         raise NamespaceError(congestion_refused(text, error.errno)) from error
 
 
-def congestion_refused(name: str, number: int | None) -> str:
-    """Explain why the kernel refuses a congestion control in a namespace, and name the ones that it accepts."""
-    allowed = (_IPV4 / "tcp_allowed_congestion_control").read_text().split()
-    remedy = f"use one of {', '.join(allowed)}"
+def congestion_refused(name: str, number: int | None, accepted: str = "allowed") -> str:
+    """Explain why the kernel refuses a congestion control in a namespace, and name the ones that it accepts.
+
+    Args:
+        accepted: `allowed` in a namespace, or `available` for a route.
+    """
+    usable = (_IPV4 / f"tcp_{accepted}_congestion_control").read_text().split()
+    remedy = f"use one of {', '.join(usable)}"
     if number == errno.EPERM:
         # Only the host's default and `reno` are unrestricted, and other namespaces can default only to those.
         return f"tcp congestion {name!r}: the kernel restricts it to the host's own namespace; {remedy}"

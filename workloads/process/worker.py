@@ -28,37 +28,41 @@ from torch._C._distributed_c10d import FileStore
 
 from wanbench.workloads.algorithms import registry as algorithms
 from wanbench.workloads.comm import mesh
-from wanbench.workloads.comm.base import Comm
+from wanbench.workloads.comm.base import Comm, CommError
 from wanbench.workloads.comm.clock import MonotonicClock
 from wanbench.workloads.comm.datagram import DatagramComm, Datagrams, bind, overflows
 from wanbench.workloads.comm.direct import DirectComm
 from wanbench.workloads.comm.gloo import GlooComm
 from wanbench.workloads.loop import session
 from wanbench.workloads.loop.job import Job
-from wanbench.workloads.process import namespace, probing, program, tun
+from wanbench.workloads.process import namespace, probing, program, route, tun
 from wanbench.workloads.process.control import Channel, ControlError, text
 
 INTERFACE = "wan0"
 _ROW_INTERVAL_S = 1.0
 
 
-def main(channel: Channel, address: str, attachment: str) -> None:
+def main(channel: Channel, address: str, attachment: str, congestion: str | None = None) -> None:
     """Enter a private network stack, send its attachment to the controller, then serve until end of file.
 
     Args:
         attachment: the descriptor to send: `tun`, a TUN device, or `netns`, the namespace itself.
+        congestion: of all connections to peers, if this side makes the device; else the `tcp` command sets it.
     """
+    routed = congestion if attachment == "tun" else None
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole process group; the controller decides
     try:
         namespace.enter_private_network()
         descriptor = open_attachment(attachment, address)
+        if routed is not None:
+            route.set_congestion(INTERFACE, address, routed)
         namespace.drop_privileges()
     except (OSError, ValueError, RuntimeError) as error:
         channel.send({"error": str(error), "kind": type(error).__name__})
         return
     channel.send({"cmd": "ready", "pid": os.getpid(), "address": address}, fds=[descriptor])
     os.close(descriptor)
-    serve(channel, address)
+    serve(channel, address, routed)
 
 
 def open_attachment(kind: str, address: str) -> int:
@@ -68,13 +72,17 @@ def open_attachment(kind: str, address: str) -> int:
     return tun.open_tun(INTERFACE, address)
 
 
-def serve(channel: Channel, address: str) -> None:
-    """Obey the controller until end of file, or until a message is invalid."""
+def serve(channel: Channel, address: str, routed: str | None = None) -> None:
+    """Obey the controller until end of file, or until a message is invalid.
+
+    Args:
+        routed: the congestion control of the route to the peers, if it was set.
+    """
     # The controller sends this signal to a hanging worker, which writes its stack to its log.
     faulthandler.register(signal.SIGUSR1, all_threads=False)
     try:
         while (message := channel.recv()) is not None:
-            answer = _answer(channel, message, address)
+            answer = _answer(channel, message, address, routed)
             if answer is not None:
                 channel.send(answer)
     except ControlError as error:
@@ -82,9 +90,9 @@ def serve(channel: Channel, address: str) -> None:
             channel.send({"error": str(error), "kind": type(error).__name__})
 
 
-def _answer(channel: Channel, message: dict[str, Any], address: str) -> dict[str, Any] | None:
+def _answer(channel: Channel, message: dict[str, Any], address: str, routed: str | None) -> dict[str, Any] | None:
     try:
-        return _handle(channel, message, address)
+        return _handle(channel, message, address, routed)
     except ControlError:
         raise
     except Exception as error:
@@ -97,10 +105,10 @@ def _answer(channel: Channel, message: dict[str, Any], address: str) -> dict[str
         return {"error": str(error) if ours else f"{kind}: {error}", "kind": kind}
 
 
-def _handle(channel: Channel, message: dict[str, Any], address: str) -> dict[str, Any] | None:
+def _handle(channel: Channel, message: dict[str, Any], address: str, routed: str | None) -> dict[str, Any] | None:
     command = text(message, "cmd")
     if command == "tcp":
-        return {"cmd": command, "tcp": namespace.set_tcp(message["settings"])}
+        return {"cmd": command, "tcp": namespace.set_tcp(message["settings"], routed)}
     if command == "probe":
         return {"cmd": command, **probing.handle(message)}
     if command == "counters":
@@ -111,7 +119,7 @@ def _handle(channel: Channel, message: dict[str, Any], address: str) -> dict[str
     if command in ("signal", "kill", "restart"):  # the program has just ended
         return None
     if command == "job":
-        _run_job(channel, _job(message), address)
+        _run_job(channel, _job(message), address, routed)
         return None
     raise ControlError(f"control channel: unknown command {command!r}")
 
@@ -132,9 +140,11 @@ def _counters() -> dict[str, Any]:
     }
 
 
-def _run_job(channel: Channel, job: Job, address: str) -> None:
+def _run_job(channel: Channel, job: Job, address: str, routed: str | None) -> None:
     _log_into(channel.take_fd())
     comm, clock, rows = join(job, address), MonotonicClock(), _RowStream(channel, job.told_steps)
+    if routed is not None and (others := route.congestion_in_use() - {routed}):
+        raise CommError(f"connections use {', '.join(sorted(others))}; expected {routed}, as the route says")
     channel.send({"cmd": "job", "event": "joined"})
     _expect(channel, "go")
     before: dict[str, Any] = {}
@@ -232,7 +242,7 @@ def _log_into(fd: int) -> None:
     os.close(fd)
 
 
-def run_from_socket(sock: socket.socket, address: str, attachment: str) -> None:
+def run_from_socket(sock: socket.socket, address: str, attachment: str, congestion: str | None) -> None:
     """Run a newly forked worker."""
     torch.set_num_threads(1)
-    main(Channel(sock), address, attachment)
+    main(Channel(sock), address, attachment, congestion)

@@ -51,6 +51,15 @@ def test_some_collectives_exist_only_in_a_simulation(collective):
     )
 
 
+def test_only_reno_is_simulated():
+    asked = ("[sweep]", '[sweep]\ncongestion = ["bbr"]')
+    assert cells(edited(asked))[-1].tcp.congestion == "bbr"
+    assert refusal(VIRTUAL, asked) == (
+        "x.toml: network.tcp.congestion: 'bbr' is not simulated; expected 'reno', or an emulated testbed: "
+        'run.testbed = "netns"'
+    )
+
+
 def test_the_error_for_an_unknown_collective_lists_the_known_ones():
     assert refusal(VIRTUAL, ("[sweep]", '[comm]\ncollective = "rings"\n\n[sweep]')) == (
         "x.toml: comm.collective: expected 'direct', 'gloo', 'ring', 'halving-doubling' or 'hierarchical', "
