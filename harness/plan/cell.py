@@ -233,6 +233,7 @@ class TrainingCell(Cell):
             channels=self.channels,
             buckets=buckets,
             step_cv=workload.step_cv,
+            chunked=self.comm.collective in ("direct", "hierarchical"),
         )
         return replace(inputs, one_shot_bytes=one_shot_bytes(inputs))
 

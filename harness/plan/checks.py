@@ -16,7 +16,7 @@ from wanbench.netprofiles import PlacementError
 from wanbench.workloads.algorithms.base import AlgorithmError, Setting
 from wanbench.workloads.compute.optim import OptimizerError, SGDConfig, configured
 
-_EMULATED_COLLECTIVES = ("direct", "gloo")
+_EMULATED_COLLECTIVES = ("direct", "gloo", "hierarchical")
 _REAL_COMPUTE = '{}.slow: real compute cannot be slowed; set workload.step_time, such as "300ms"'
 
 
@@ -114,9 +114,10 @@ def _check_testbed(cell: TrainingCell, where: str) -> None:
     """Emulated testbeds need a collective that runs on sockets; the virtual one the time of a step, and Reno."""
     if cell.testbed != "virtual":
         if cell.comm.collective not in _EMULATED_COLLECTIVES:
+            *others, last = map(repr, _EMULATED_COLLECTIVES)
             raise SpecError(
                 f"{where}: comm.collective: {cell.comm.collective!r} exists on testbed virtual only; "
-                f'expected {" or ".join(map(repr, _EMULATED_COLLECTIVES))}, or run.testbed = "virtual"'
+                f'expected {", ".join(others)} or {last}, or run.testbed = "virtual"'
             )
     elif cell.workload.step_time_s is None:
         raise SpecError(

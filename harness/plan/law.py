@@ -56,6 +56,8 @@ class PredictInputs:
             synchronous SGD.
         step_cv: coefficient of variation of the compute time, drawn for each step and worker.
         one_shot_bytes: the largest vector that `direct` sends whole to every worker (`one_shot_bytes`).
+        chunked: whether pieces travel in chunks, so that both halves of an all-reduce overlap. Runs that were recorded
+            before `direct` did so lack it.
 
     Raises:
         PredictError: a value is outside its domain.
@@ -74,6 +76,7 @@ class PredictInputs:
     buckets: tuple[tuple[int, float], ...] | None = None
     step_cv: float = 0.0
     one_shot_bytes: int = 0
+    chunked: bool = False
 
     def __post_init__(self) -> None:
         minimums = {"workers": 1, "delay": 0, "period": 1, "channels": 1, "message_bytes": 0, "messages": 1}
@@ -146,7 +149,7 @@ def all_reduce_time(inputs: PredictInputs, nbytes: int) -> tuple[float, float]:
     """Return (latency part, bandwidth part) in seconds of one all-reduce of `nbytes`; their sum is t.
 
     The bandwidth part T is 2 (N-1)/N M / rate for every collective: each worker sends and receives N - 1 of the N
-    pieces of its vector, twice. The latency part is `round_trips` RTT. With `direct`, the chunks of an all-reduce that
+    pieces of its vector, twice. The latency part is `round_trips` RTT. The chunks of an all-reduce that
     has the links for itself hide part of its latency: t = max(T + RTT/2, T/2 + RTT). With a delay, they share the links
     with the chunks of the next ones, and t = T + RTT. One-shot, t = (N-1) M / rate + RTT/2.
     """
@@ -155,12 +158,10 @@ def all_reduce_time(inputs: PredictInputs, nbytes: int) -> tuple[float, float]:
         return 0.0, 0.0
     rate = math.inf if inputs.rate_bytes_per_s is None else inputs.rate_bytes_per_s
     wire_s = sent_bytes(inputs, nbytes) / rate
-    if inputs.collective != "direct":
-        return round_trips(inputs.collective, n, nbytes) * rtt_s, wire_s
     if nbytes <= inputs.one_shot_bytes:
         return rtt_s / 2, wire_s
-    hidden_s = 0.0 if inputs.delay else min(rtt_s, wire_s) / 2
-    return rtt_s - hidden_s, wire_s
+    hidden_s = min(rtt_s, wire_s) / 2 if inputs.chunked and not inputs.delay else 0.0
+    return round_trips(inputs.collective, n, nbytes) * rtt_s - hidden_s, wire_s
 
 
 def sent_bytes(inputs: PredictInputs, nbytes: int) -> float:

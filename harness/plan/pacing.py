@@ -16,13 +16,16 @@ _PAYLOAD_SHARE = (MTU - TCP_HEADER_BYTES) / MTU
 _ROOM = 0.98
 
 
-def paces(network: EmulatedNetwork, rank: int) -> list[list[float | None]]:
+def paces(network: EmulatedNetwork, rank: int, *, leaders: bool = False) -> list[list[float | None]]:
     """Return [rate of a collective, rate of a message] of a worker to every rank, in payload bytes/s.
 
     None is unlimited: to itself, inside a site, and where no queue has a rate.
+
+    Args:
+        leaders: whether only one worker of each site takes part in collectives, as in `hierarchical`.
     """
-    workers = Counter(network.site_of)
-    here, everyone = network.site_of[rank], network.workers
+    workers = Counter(set(network.site_of) if leaders else network.site_of)
+    here, everyone = network.site_of[rank], workers.total()
     by_site: dict[int, list[float | None]] = {here: [None, None]}
     for there in workers:
         if there == here:

@@ -92,15 +92,17 @@ def jobs(cell: TrainingCell, rep: int, rendezvous: str) -> list[Job]:
         "one_shot_bytes": 0 if algorithm.datagrams else cell.law_inputs.one_shot_bytes,
         "datagram_bytes_per_s": cell.law_inputs.rate_bytes_per_s if algorithm.datagrams else None,
     }
+    by_site = cell.comm.collective == "hierarchical"
     # A change can raise a rate, and connections keep their pace.
-    paced = cell.comm.collective == "direct" and cell.testbed != "virtual" and not cell.changes
+    paced = cell.comm.collective != "gloo" and cell.testbed != "virtual" and not cell.changes
     network = network_of(cell) if paced else None
+    shared["site_of"] = network_of(cell).site_of if by_site else ()
     return [
         Job(
             rank=rank,
             slow=slow[rank],
             told_steps=told_steps[min(rank, 1)],
-            paces=() if network is None else paces(network, rank),
+            paces=() if network is None else paces(network, rank, leaders=by_site),
             **shared,
         )
         for rank in range(cell.workers)

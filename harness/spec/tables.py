@@ -133,7 +133,7 @@ class CommTable(Table):
     """[comm]: how workers communicate."""
 
     collective: Literal["direct", "gloo", "ring", "halving-doubling", "hierarchical"] = Field(
-        default="direct", description="Algorithm of the all-reduce; the last three are simulated only."
+        default="direct", description="Algorithm of the all-reduce; ring and halving-doubling are simulated only."
     )
     channels: Literal["auto"] | Annotated[int, Field(ge=1, le=64)] = Field(
         default="auto",

@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import cast
@@ -34,6 +34,8 @@ from wanbench.workloads.comm.base import CommError, Vector
 from wanbench.workloads.comm.mesh import ABORT, GATHER, MESSAGE, SCATTER, SHARE, WHOLE, Frame, Head, Mesh
 from wanbench.workloads.comm.tensors import average, bytes_of, chunks_of
 
+Ended = Callable[[str | None], None]
+
 
 class DirectWork:
     """An operation of the direct comm. The mesh's I/O thread completes it."""
@@ -43,6 +45,8 @@ class DirectWork:
         self._timeout_s = timeout_s
         self._event = threading.Event()
         self._error: str | None = None
+        self._lock = threading.Lock()
+        self._then: Ended | None = None
         self.ended_ns: int | None = None
 
     def done(self) -> bool:
@@ -61,11 +65,23 @@ class DirectWork:
             self.wait()
         return self._event.is_set()
 
+    def then(self, callback: Ended) -> None:
+        """Call `callback` with the reason of a failure, or None, when this ends: in the I/O thread, or at once."""
+        with self._lock:
+            if not self._event.is_set():
+                self._then = callback
+                return
+        callback(self._error)
+
     def complete(self, error: str | None = None) -> None:
         """End the operation. Only the I/O thread calls this."""
-        self._error = error
-        self.ended_ns = time.monotonic_ns()
-        self._event.set()
+        with self._lock:
+            self._error = error
+            self.ended_ns = time.monotonic_ns()
+            self._event.set()
+            callback = self._then
+        if callback is not None:
+            callback(error)
 
 
 @dataclass
@@ -104,7 +120,7 @@ class DirectComm:
     def __init__(self, mesh: Mesh, *, timeout_s: float, one_shot_bytes: int = 0) -> None:
         self.rank = mesh.rank
         self.world_size = mesh.world_size
-        self._mesh = mesh
+        self._mesh, self._names = mesh, mesh.names
         self._timeout_s = timeout_s
         self._one_shot_bytes = one_shot_bytes
         self._lock = threading.Lock()
@@ -120,7 +136,7 @@ class DirectComm:
         self._posted: dict[tuple[int, int], tuple[DirectWork, torch.Tensor]] = {}
         self._sending: set[DirectWork] = set()
         self._failed: str | None = None
-        mesh.start(self._buffer_for, self._arrived, self._fail)
+        mesh.start(self._buffer_for, self._arrived, self.give_up)
 
     # ---------------------------------------------------------------- called by the worker
 
@@ -203,7 +219,7 @@ class DirectComm:
 
     def send(self, vector: Vector, dst: int) -> DirectWork:
         """Send a copy of `vector`; messages between two ranks keep their order. Done once the kernel has it."""
-        work = DirectWork(f"send to rank {dst}", self._timeout_s)
+        work = DirectWork(f"send to rank {self._names[dst]}", self._timeout_s)
         payload = memoryview(bytes(bytes_of(cast(torch.Tensor, vector))))
         sequence = self._sent[dst]
         self._sent[dst] += 1
@@ -217,7 +233,7 @@ class DirectComm:
 
     def recv(self, vector: Vector, src: int) -> DirectWork:
         """Receive the next message from `src` into `vector`."""
-        work = DirectWork(f"recv from rank {src}", self._timeout_s)
+        work = DirectWork(f"recv from rank {self._names[src]}", self._timeout_s)
         key = (src, self._received[src])
         self._received[src] += 1
         with self._lock:
@@ -240,23 +256,29 @@ class DirectComm:
     def _buffer_for(self, head: Head, peer: int) -> memoryview:
         """Return the memory for the body of an arriving frame; a mean goes straight into the vector."""
         if head.kind > WHOLE:
-            raise CommError(f"rank {peer} sent a frame of kind {head.kind}; expected 0 to {WHOLE}")
+            raise CommError(f"rank {self._names[peer]} sent a frame of kind {head.kind}; expected 0 to {WHOLE}")
         if head.kind != GATHER:
             try:
                 return memoryview(bytearray(head.nbytes))
             except (MemoryError, OverflowError):
-                raise CommError(f"rank {peer} sent a frame of {head.nbytes} bytes, more than fits") from None
+                raise CommError(
+                    f"rank {self._names[peer]} sent a frame of {head.nbytes} bytes, more than fits"
+                ) from None
         with self._lock:
             operation = self._operations.get(head.sequence)
         if operation is None or operation.kind != SCATTER:
-            raise CommError(self._failed or f"rank {peer} answered an all_reduce that this rank did not issue")
+            raise CommError(
+                self._failed or f"rank {self._names[peer]} answered an all_reduce that this rank did not issue"
+            )
         chunks = operation.chunks[peer]
         if head.chunk >= len(chunks) or (peer, head.chunk) in operation.gathered:
-            raise CommError(f"rank {peer} sent the mean of chunk {head.chunk}, which this rank does not expect")
+            raise CommError(
+                f"rank {self._names[peer]} sent the mean of chunk {head.chunk}, which this rank does not expect"
+            )
         operation.gathered.add((peer, head.chunk))
         expected = bytes_of(chunks[head.chunk])
         if len(expected) != head.nbytes:
-            raise CommError(f"rank {peer} sent a mean of {head.nbytes} bytes; expected {len(expected)}")
+            raise CommError(f"rank {self._names[peer]} sent a mean of {head.nbytes} bytes; expected {len(expected)}")
         return expected
 
     def _arrived(self, head: Head, peer: int, body: memoryview) -> None:
@@ -312,8 +334,10 @@ class DirectComm:
             if (len(body), last) != (expected, chunk == len(chunks) - 1):
                 what = operation.work.name
                 wanted = "nothing there" if expected is None else expected
-                sizes = f"rank {peer} sent {len(body)} bytes; rank {self.rank} expected {wanted}"
-                self._fail(f"ranks disagree on the size of {what} {sequence}: {sizes}")
+                sizes = (
+                    f"rank {self._names[peer]} sent {len(body)} bytes; rank {self._names[self.rank]} expected {wanted}"
+                )
+                self.give_up(f"ranks disagree on the size of {what} {sequence}: {sizes}")
                 return True
         return False
 
@@ -373,7 +397,7 @@ class DirectComm:
             tensor.view(-1).copy_(torch.frombuffer(body, dtype=tensor.dtype))
         work.complete()
 
-    def _fail(self, reason: str) -> None:
+    def give_up(self, reason: str) -> None:
         """Fail all pending operations, here and at the peers, because a connection broke or ranks disagree.
 
         If one rank gives up an operation, it can never end on the others. The first reason is kept.

@@ -10,7 +10,7 @@ import struct
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from itertools import count
@@ -113,6 +113,7 @@ def connect(
     connections: int,
     timeout_s: float,
     paces: Mapping[int, Pace] | None = None,
+    names: Sequence[int] | None = None,
 ) -> Mesh:
     """Connect to every peer, with `connections` per pair. The higher rank connects, the lower accepts.
 
@@ -123,6 +124,7 @@ def connect(
         connections: number of connections per pair, over which the chunks of a collective are spread.
         timeout_s: time limit.
         paces: by peer, how fast this rank sends to it; unlimited if missing.
+        names: by rank in this mesh, its rank in the whole group, for messages; default the same.
 
     Raises:
         CommError: names the peers that did not accept or connect within `timeout_s`.
@@ -145,11 +147,12 @@ def connect(
     except OSError as error:
         for sock in links.values():
             sock.close()
-        missing = sorted({p for p in range(world_size) if p != rank} - {p for p, _ in links})
-        raise CommError(f"direct: rank {rank} has no connection to ranks {missing}: {error}") from error
+        known = range(world_size) if names is None else names
+        missing = [known[p] for p in range(world_size) if p != rank and p not in {peer for peer, _ in links}]
+        raise CommError(f"direct: rank {known[rank]} has no connection to ranks {missing}: {error}") from error
     finally:
         listener.close()
-    return Mesh(rank, world_size, links, connections, paces)
+    return Mesh(rank, world_size, links, connections, paces, names)
 
 
 def _limit(sock: socket.socket, rate: float | None, unsent: int = _UNSENT_BYTES) -> None:
@@ -180,7 +183,9 @@ class Mesh:
         links: dict[tuple[int, int], socket.socket],
         connections: int,
         paces: Mapping[int, Pace] | None = None,
+        names: Sequence[int] | None = None,
     ) -> None:
+        self.names = range(world_size) if names is None else names
         self.rank = rank
         self.world_size = world_size
         self._per_peer = connections
@@ -315,7 +320,7 @@ class Mesh:
         except BlockingIOError:
             pass
         except OSError as error:
-            raise CommError(f"the connection to rank {connection.peer} broke: {error}") from error
+            raise CommError(f"the connection to rank {self.names[connection.peer]} broke: {error}") from error
         if bool(sending) != connection.writing:
             connection.writing = bool(sending)
             events = selectors.EVENT_READ | (selectors.EVENT_WRITE if sending else 0)
@@ -337,9 +342,9 @@ class Mesh:
             except BlockingIOError:
                 return
             except OSError as error:
-                raise CommError(f"the connection to rank {connection.peer} broke: {error}") from error
+                raise CommError(f"the connection to rank {self.names[connection.peer]} broke: {error}") from error
             if received == 0:
-                raise CommError(f"rank {connection.peer} closed the connection")
+                raise CommError(f"rank {self.names[connection.peer]} closed the connection")
             budget -= received
             connection.filled += received
             if connection.filled == len(target):

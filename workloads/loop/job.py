@@ -25,7 +25,8 @@ class Job:
         slow: when, and how much, this worker is slowed down (`workloads.compute.slowdown.Slowdown`).
         told_steps: numbers of steps whose end this worker reports at once.
         paces: by rank, this worker's payload bytes/s to it in a collective and in a message; None is unlimited. Only
-            the collective `direct` reads them, and the next one.
+            `direct` and `hierarchical` read them.
+        site_of: by rank, the number of its site; only `hierarchical` reads it.
         one_shot_bytes: the largest vector that an all-reduce sends whole to every rank.
         datagram_bytes_per_s: maximum rate of datagrams, headers included; None is unlimited.
     """
@@ -49,6 +50,7 @@ class Job:
     timeout_s: float
     rendezvous: str
     paces: Sequence[Sequence[float | None]] = ()
+    site_of: Sequence[int] = ()
     one_shot_bytes: int = 0
     datagram_bytes_per_s: float | None = None
     slow: Sequence[Mapping[str, Any]] = ()

@@ -18,25 +18,20 @@ import socket
 import sys
 import time
 import traceback
-import zlib
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
 import torch
-from torch._C._distributed_c10d import FileStore
 
-from wanbench.workloads.algorithms import registry as algorithms
-from wanbench.workloads.comm import mesh
-from wanbench.workloads.comm.base import Comm, CommError
+from wanbench.workloads.comm.base import CommError
 from wanbench.workloads.comm.clock import MonotonicClock
-from wanbench.workloads.comm.datagram import DatagramComm, Datagrams, bind, overflows
-from wanbench.workloads.comm.direct import DirectComm
-from wanbench.workloads.comm.gloo import GlooComm
+from wanbench.workloads.comm.datagram import overflows
 from wanbench.workloads.loop import session
 from wanbench.workloads.loop.job import Job
 from wanbench.workloads.process import namespace, probing, program, route, tun
 from wanbench.workloads.process.control import Channel, ControlError, text
+from wanbench.workloads.process.joining import join
 
 INTERFACE = "wan0"
 _ROW_INTERVAL_S = 1.0
@@ -142,7 +137,7 @@ def _counters() -> dict[str, Any]:
 
 def _run_job(channel: Channel, job: Job, address: str, routed: str | None) -> None:
     _log_into(channel.take_fd())
-    comm, clock, rows = join(job, address), MonotonicClock(), _RowStream(channel, job.told_steps)
+    comm, clock, rows = join(job, address, INTERFACE), MonotonicClock(), _RowStream(channel, job.told_steps)
     if routed is not None and (others := route.congestion_in_use() - {routed}):
         raise CommError(f"connections use {', '.join(sorted(others))}; expected {routed}, as the route says")
     channel.send({"cmd": "job", "event": "joined"})
@@ -182,47 +177,6 @@ class _RowStream:
             self._channel.send({"cmd": "job", "event": "rows", "rows": self._rows})
         self._rows = []
         self._sent = time.monotonic()
-
-
-def join(job: Job, address: str) -> Comm:
-    """Connect this rank to its peers over the emulated device, with the job's collective.
-
-    An algorithm that needs datagrams uses `direct` and also gets a UDP socket. The socket uses the same port number as
-    the TCP listener, so peers already know it.
-    """
-    datagrams = algorithms.create(job.kind, job.params).datagrams
-    if job.world_size == 1:
-        return DirectComm(mesh.Mesh(0, 1, {}, 1), timeout_s=job.timeout_s)
-    store = FileStore(job.rendezvous, job.world_size)
-    if job.collective == "gloo":
-        return GlooComm(
-            store,
-            job.rank,
-            job.world_size,
-            interface=INTERFACE,
-            channels=job.channels,
-            timeout_s=job.timeout_s,
-        )
-    listener = mesh.listen(address)
-    store.set(f"address/{job.rank}", f"{address}:{listener.getsockname()[1]}")
-    addresses = []
-    for peer in range(job.world_size):
-        host, port = store.get(f"address/{peer}").decode().split(":")
-        addresses.append((host, int(port)))
-    sock = bind(address, addresses[job.rank][1]) if datagrams else None
-    connected = mesh.connect(
-        listener,
-        job.rank,
-        addresses,
-        connections=job.channels,
-        timeout_s=job.timeout_s,
-        paces={peer: mesh.Pace(*rates) for peer, rates in enumerate(job.paces)},
-    )
-    if sock is None:
-        return DirectComm(connected, timeout_s=job.timeout_s, one_shot_bytes=job.one_shot_bytes)
-    token, rate = zlib.crc32(job.rendezvous.encode()), job.datagram_bytes_per_s
-    datagram = Datagrams(sock, job.rank, addresses, token=token, bytes_per_s=rate, timeout_s=job.timeout_s)
-    return DatagramComm(connected, datagram, timeout_s=job.timeout_s)
 
 
 def _expect(channel: Channel, command: str) -> None:

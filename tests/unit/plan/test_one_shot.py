@@ -11,7 +11,9 @@ from wanbench.harness.plan.law import PredictInputs, one_shot_bytes, predict, se
 from wanbench.harness.plan.load import load_of
 from wanbench.harness.spec.experiment import Spec
 
-BASE = PredictInputs(workers=4, step_time_s=0.3, rtt_s=0.1, rate_bytes_per_s=12.5e6, message_bytes=1_022_281)
+BASE = PredictInputs(
+    workers=4, step_time_s=0.3, rtt_s=0.1, rate_bytes_per_s=12.5e6, message_bytes=1_022_281, chunked=True
+)
 
 
 @pytest.mark.parametrize("nbytes", [100_000, 1_000_000, 10_000_000])
@@ -51,7 +53,7 @@ def test_no_message_goes_one_shot_where_that_gains_nothing(change):
     step_s=st.floats(0.001, 1.0),
 )
 def test_one_shot_never_makes_a_step_longer(workers, rtt_s, rate, nbytes, delay, step_s):
-    inputs = PredictInputs(workers, step_s, rtt_s, rate, nbytes, delay=delay)
+    inputs = PredictInputs(workers, step_s, rtt_s, rate, nbytes, delay=delay, chunked=True)
     chosen = replace(inputs, one_shot_bytes=one_shot_bytes(inputs))
     assert predict(chosen).step_time_s <= predict(inputs).step_time_s
 

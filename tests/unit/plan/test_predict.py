@@ -54,7 +54,7 @@ GLOO_UNDER_TC = [
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 RESNET50_BYTES = 25_557_032 * 4
 BASE = PredictInputs(
-    workers=4, step_time_s=0.3, rtt_s=0.1, rate_bytes_per_s=12.5e6, message_bytes=RESNET50_BYTES // 100
+    workers=4, step_time_s=0.3, rtt_s=0.1, rate_bytes_per_s=12.5e6, message_bytes=RESNET50_BYTES // 100, chunked=True
 )
 KINDS = {
     "ssgd": (0, 1),

@@ -25,18 +25,15 @@ class Direct(Plan):
 
     Args:
         members: the ranks that take part; default all. Times are in the order of the members.
-        chunked: whether a piece travels in chunks.
     """
 
-    def __init__(
-        self, network: VirtualNetwork, nbytes: int, members: Ints | None = None, *, chunked: bool = True
-    ) -> None:
+    def __init__(self, network: VirtualNetwork, nbytes: int, members: Ints | None = None) -> None:
         super().__init__(network, nbytes)
         members = self.ranks if members is None else members
         count, sites = len(members), network.sites
         site = network.site_of[members]
         pieces = nbytes // count + (np.arange(count) < nbytes % count)
-        self._chunks = chunk_count(nbytes // count) if chunked else 1
+        self._chunks = chunk_count(nbytes // count)
         owned = np.bincount(site, weights=pieces, minlength=sites).astype(np.int64)
         self._member, to, flows = pushed(network, members)
         self._site = site

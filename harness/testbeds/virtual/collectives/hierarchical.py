@@ -24,7 +24,7 @@ class Hierarchical(Plan):
         self._by_site = np.argsort(self._site, kind="stable")
         self._starts = np.flatnonzero(np.r_[True, np.diff(self._site[self._by_site]) != 0])
         self._leaders = leaders
-        self._across = Direct(network, nbytes, leaders, chunked=False) if len(leaders) > 1 else None
+        self._across = Direct(network, nbytes, leaders) if len(leaders) > 1 else None
         local = network.delay[:: network.sites + 1][network.site_of].copy()
         local[leaders] = 0
         self._local = local
