@@ -13,7 +13,7 @@ from wanbench.harness.cli.options import load_spec, planned, read_source, select
 from wanbench.harness.errors import SpecError
 
 if TYPE_CHECKING:
-    from wanbench.harness.plan.cell import Cell
+    from wanbench.harness.plan.cell import Cell, TrainingCell
     from wanbench.harness.results.store import RunFolder
 
 
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.option("--tc", "as_tc", is_flag=True, help="Print only the ip and tc commands that build each network.")
+@click.option("--collectives", is_flag=True, help="Print only how long an all-reduce takes with each collective.")
 def command(
     spec_source: str,
     assignments: tuple[str, ...],
@@ -35,6 +36,7 @@ def command(
     jobs: int,
     as_json: bool,
     as_tc: bool,
+    collectives: bool,
 ) -> None:
     """Show what `run` would do for SPEC: a TOML file, a built-in name, or - for standard input.
 
@@ -49,14 +51,17 @@ def command(
     from wanbench.harness.results.store import RunFolder
     from wanbench.harness.run.auto import ThisHost, scale_explained
 
-    if as_json and as_tc:
-        raise SpecError("--tc and --json: choose one")
+    if as_json + as_tc + collectives > 1:
+        raise SpecError("--json, --tc and --collectives: choose one")
     source = read_source(spec_source)
     spec = load_spec(source, assignments, drop, testbed, emulator)
     plan = planned(spec, source.where, out / spec.name)
     cells = select(plan, only)
     if as_tc:
         _print_tc(cells)
+        return
+    if collectives:
+        _print_collectives([cell for cell in cells if isinstance(cell, TrainingCell)], source.where)
         return
     folder = RunFolder(out / spec.name)
     lines = [_line(cell, folder, spec.run.repeats) for cell in cells]
@@ -83,6 +88,28 @@ def _print_tc(cells: list[Cell]) -> None:
         click.echo(f"# {', '.join(names)}")
         for line in commands(network):
             click.echo(line)
+
+
+def _print_collectives(cells: list[TrainingCell], where: str) -> None:
+    """Print the predicted seconds of an all-reduce with each collective, beside the limit."""
+    from wanbench.harness.plan import collective
+    from wanbench.harness.show.grid import aligned, size
+
+    rows: list[tuple[TrainingCell, dict[str, float]]] = []
+    for cell in cells:
+        if cell.workers > 1 and cell.law_inputs.message_bytes:
+            others = collective.alternatives(cell, where)
+            rows.append((cell, {each.collective: collective.all_reduce_s(each) for each in others}))
+    names = list(dict.fromkeys(name for _, took_s in rows for name in took_s))
+    lines = []
+    for cell, took_s in rows:
+        times = [f"{took_s[name]:.3f}" + " *"[name == cell.collective] if name in took_s else "- " for name in names]
+        lines.append([cell.slug, size(cell.law_inputs.message_bytes), f"{collective.limit_s(cell):.3f}", *times])
+    text = aligned(["cell", "message", "limit", *names], lines)
+    terminal.show(
+        f"{text}\nSeconds of an all-reduce, alone on its network, by the law. * is the cell's collective. limit: no "
+        "collective is\nfaster, because a site sends 2 (S-1)/S of a vector, whose last byte travels one way."
+    )
 
 
 def _line(cell: Cell, folder: RunFolder, repeats: int) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from wanbench.harness.plan.conditions import effective_conditions
-from wanbench.harness.plan.law import PredictInputs, fill_steps, one_shot_bytes, predict, window_steps
+from wanbench.harness.plan.law import Collective, PredictInputs, fill_steps, one_shot_bytes, predict, window_steps
 from wanbench.harness.plan.network import CellNetwork
 from wanbench.harness.spec.tables import (
     CommTable,
@@ -187,6 +187,13 @@ class TrainingCell(Cell):
         return {key: value for key, value in self.params.items() if value != default_of(known[key])}
 
     @property
+    def collective(self) -> Collective:
+        """How an all-reduce travels."""
+        name = self.comm.collective
+        assert name != "auto", "resolved by the plan"
+        return name
+
+    @property
     def rate_scale(self) -> float:
         """The workload's payload scale."""
         scale = self.task.payload_scale
@@ -216,7 +223,7 @@ class TrainingCell(Cell):
     def law_inputs(self) -> PredictInputs:
         """The numbers that the step-time law reads. Raises: PredictError."""
         workload, algorithm = self.workload, self.algorithm()
-        rtt_s, rate = effective_conditions(self.profile, self.placement, self.workers, self.comm.collective)
+        rtt_s, rate = effective_conditions(self.profile, self.placement, self.workers, self.collective)
         buckets = None
         if algorithm.buckets and self.workers > 1 and workload.step_time_s is not None:
             buckets = tuple(workload.bucket_schedule(self.comm.buckets.bytes))
@@ -229,11 +236,11 @@ class TrainingCell(Cell):
             messages=self.messages_per_sync,
             delay=algorithm.delay_steps,
             period=algorithm.period_steps,
-            collective=self.comm.collective,
+            collective=self.collective,
             channels=self.channels,
             buckets=buckets,
             step_cv=workload.step_cv,
-            chunked=self.comm.collective in ("direct", "hierarchical"),
+            chunked=self.collective in ("direct", "hierarchical"),
         )
         return replace(inputs, one_shot_bytes=one_shot_bytes(inputs))
 

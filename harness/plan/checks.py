@@ -5,7 +5,7 @@ from __future__ import annotations
 from wanbench.harness.emulators.plan import build
 from wanbench.harness.errors import SpecError
 from wanbench.harness.plan.cell import Cell, TrainingCell
-from wanbench.harness.plan.law import PredictError
+from wanbench.harness.plan.law import EMULATED, PredictError
 from wanbench.harness.plan.network import check_keys
 from wanbench.harness.spec.experiment import Spec
 from wanbench.harness.timeline.changes import Change
@@ -16,7 +16,6 @@ from wanbench.netprofiles import PlacementError
 from wanbench.workloads.algorithms.base import AlgorithmError, Setting
 from wanbench.workloads.compute.optim import OptimizerError, SGDConfig, configured
 
-_EMULATED_COLLECTIVES = ("direct", "gloo", "hierarchical")
 _REAL_COMPUTE = '{}.slow: real compute cannot be slowed; set workload.step_time, such as "300ms"'
 
 
@@ -38,13 +37,22 @@ def check(cell: Cell, spec: Spec, where: str) -> None:
 def _check_algorithm(cell: TrainingCell, where: str) -> None:
     """Check the optimiser's settings, then let the algorithm check the cell."""
     try:
-        optimizer = configured(cell.train.plain(), cell.steps)
+        setting = setting_of(cell)
     except OptimizerError as error:
         raise SpecError(f"{where}: train.{error}") from None
     if cell.is_baseline:
         return
+    try:
+        cell.algorithm().check(setting)
+    except AlgorithmError as error:
+        raise SpecError(f"{where}: {_at(cell)}: {error}") from None
+
+
+def setting_of(cell: TrainingCell) -> Setting:
+    """What an algorithm can check. Raises: OptimizerError."""
+    optimizer = configured(cell.train.plain(), cell.steps)
     sgd = optimizer if isinstance(optimizer, SGDConfig) else None
-    setting = Setting(
+    return Setting(
         workers=cell.workers,
         collective=cell.comm.collective,
         optimizer=optimizer.optimizer,
@@ -54,10 +62,6 @@ def _check_algorithm(cell: TrainingCell, where: str) -> None:
         shapes=cell.workload.shapes,
         rtt_s=cell.law_inputs.rtt_s,
     )
-    try:
-        cell.algorithm().check(setting)
-    except AlgorithmError as error:
-        raise SpecError(f"{where}: {_at(cell)}: {error}") from None
 
 
 def _check_timeline(cell: Cell, where: str) -> None:
@@ -113,8 +117,8 @@ def _check_network(cell: Cell, spec: Spec, where: str) -> None:
 def _check_testbed(cell: TrainingCell, where: str) -> None:
     """Emulated testbeds need a collective that runs on sockets; the virtual one the time of a step, and Reno."""
     if cell.testbed != "virtual":
-        if cell.comm.collective not in _EMULATED_COLLECTIVES:
-            *others, last = map(repr, _EMULATED_COLLECTIVES)
+        if cell.comm.collective not in EMULATED:
+            *others, last = map(repr, EMULATED)
             raise SpecError(
                 f"{where}: comm.collective: {cell.comm.collective!r} exists on testbed virtual only; "
                 f'expected {", ".join(others)} or {last}, or run.testbed = "virtual"'

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import math
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -12,9 +11,9 @@ from typing import Any
 
 from wanbench.harness.errors import SpecError
 from wanbench.harness.plan.auto import Host
-from wanbench.harness.plan.cell import BASELINE, Cell, CommandCell, TrainingCell, workload_of
+from wanbench.harness.plan.cell import BASELINE, Cell, CommandCell, TrainingCell
 from wanbench.harness.plan.checks import check
-from wanbench.harness.plan.law import GLOO_OPERATIONS_PER_CHANNEL
+from wanbench.harness.plan.collective import with_collective
 from wanbench.harness.plan.network import with_profile
 from wanbench.harness.spec import command
 from wanbench.harness.spec.axes import excluded, is_commands_own, points
@@ -105,7 +104,7 @@ class _Point:
             timeline=self._timeline(),
             axes={"algorithm": label, **self.axes},
         )
-        return replace(cell, channels=_channels(cell, self.where))
+        return with_collective(cell, self.where)
 
     def _one_worker_training(self) -> TrainingCell:
         """One worker without a network; cells on all networks share it."""
@@ -217,19 +216,3 @@ def _algorithms(spec: Spec, where: str) -> dict[str, _Choice]:
         except ValueError as error:
             raise SpecError(f"{where}: algorithms.{key}: {error}") from None
     return labelled
-
-
-def _channels(cell: TrainingCell, where: str) -> int:
-    """Enough channels for the operations in flight: gloo runs two on each, direct any number on one."""
-    if cell.comm.channels != "auto":
-        return cell.comm.channels
-    if cell.comm.collective != "gloo":
-        return 1
-    algorithm = cell.algorithm()
-    in_flight = algorithm.in_flight * cell.messages_per_sync
-    if algorithm.buckets:
-        try:
-            in_flight = len(workload_of(cell.task, cell.train).buckets(cell.comm.buckets.bytes))
-        except ValueError as error:
-            raise SpecError(f"{where}: {error}") from None
-    return math.ceil(in_flight / GLOO_OPERATIONS_PER_CHANNEL)

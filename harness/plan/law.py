@@ -26,6 +26,7 @@ from functools import lru_cache
 from typing import Any, Literal, get_args
 
 Collective = Literal["gloo", "direct", "ring", "halving-doubling", "hierarchical"]
+EMULATED: tuple[Collective, ...] = ("direct", "gloo", "hierarchical")  # those that exist on real sockets
 Bound = Literal["compute", "latency", "bandwidth", "channels"]
 
 GLOO_SEGMENT_BYTES = 1 << 20

@@ -132,8 +132,9 @@ class NetworkTable(_Effects):
 class CommTable(Table):
     """[comm]: how workers communicate."""
 
-    collective: Literal["direct", "gloo", "ring", "halving-doubling", "hierarchical"] = Field(
-        default="direct", description="Algorithm of the all-reduce; ring and halving-doubling are simulated only."
+    collective: Literal["auto", "direct", "gloo", "ring", "halving-doubling", "hierarchical"] = Field(
+        default="direct",
+        description="How an all-reduce travels; auto: the fastest by the law. ring, halving-doubling: simulated only.",
     )
     channels: Literal["auto"] | Annotated[int, Field(ge=1, le=64)] = Field(
         default="auto",

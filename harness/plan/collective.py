@@ -1,0 +1,71 @@
+"""Which collective is the fastest on a cell's network, by the step-time law, and how far each is from the limit."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import replace
+
+from wanbench.harness.errors import SpecError
+from wanbench.harness.plan.cell import TrainingCell, workload_of
+from wanbench.harness.plan.checks import setting_of
+from wanbench.harness.plan.law import EMULATED, GLOO_OPERATIONS_PER_CHANNEL, Collective, predict
+from wanbench.workloads.algorithms.base import AlgorithmError
+from wanbench.workloads.compute.optim import OptimizerError
+
+_SIMULATED: tuple[Collective, ...] = (*EMULATED, "ring", "halving-doubling")
+
+
+def with_collective(cell: TrainingCell, where: str) -> TrainingCell:
+    """The cell with the collective and the channels that `auto` stands for: of the fastest step by the law.
+
+    Raises:
+        SpecError: the workload is wrong.
+    """
+    if cell.comm.collective != "auto":
+        return replace(cell, channels=_channels(cell, where))
+    usable = list(alternatives(cell, where)) or [_with(cell, "direct", where)]
+    return min(usable, key=lambda each: (each.predicted_step_time_s or 0.0, all_reduce_s(each)))
+
+
+def alternatives(cell: TrainingCell, where: str) -> Iterator[TrainingCell]:
+    """Yield the cell with each collective that its testbed and its algorithm can use."""
+    for name in _SIMULATED if cell.testbed == "virtual" else EMULATED:
+        other = _with(cell, name, where)
+        try:
+            other.algorithm().check(setting_of(other))
+        except (AlgorithmError, OptimizerError):
+            continue
+        yield other
+
+
+def all_reduce_s(cell: TrainingCell) -> float:
+    """The predicted seconds of an all-reduce of the cell's messages, alone on the network."""
+    return predict(replace(cell.law_inputs, delay=0)).all_reduce_s
+
+
+def limit_s(cell: TrainingCell) -> float:
+    """Seconds that any collective needs: a site sends 2 (S-1)/S of a vector, whose last byte travels one way."""
+    across = replace(cell, comm=cell.comm.model_copy(update={"collective": "hierarchical"}))
+    return across.law_inputs.rtt_s / 2 + predict(across.law_inputs).wire_s
+
+
+def _with(cell: TrainingCell, name: Collective, where: str) -> TrainingCell:
+    cell = replace(cell, comm=cell.comm.model_copy(update={"collective": name}))
+    return replace(cell, channels=_channels(cell, where))
+
+
+def _channels(cell: TrainingCell, where: str) -> int:
+    """Enough channels for the operations in flight: gloo runs two on each, direct any number on one."""
+    if cell.comm.channels != "auto":
+        return cell.comm.channels
+    if cell.comm.collective != "gloo":
+        return 1
+    algorithm = cell.algorithm()
+    in_flight = algorithm.in_flight * cell.messages_per_sync
+    if algorithm.buckets:
+        try:
+            in_flight = len(workload_of(cell.task, cell.train).buckets(cell.comm.buckets.bytes))
+        except ValueError as error:
+            raise SpecError(f"{where}: {error}") from None
+    return math.ceil(in_flight / GLOO_OPERATIONS_PER_CHANNEL)
