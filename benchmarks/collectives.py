@@ -4,8 +4,8 @@
 
 The middle is 4 workers, 10.2 MB, RTT 100 ms, 100 Mbit/s, Reno, no loss; each line changes one value. `limit` is the
 time of two phases, max(T + RTT/2, T/2 + RTT) with T = 2 (N-1)/N bytes with headers / rate, or of one-shot,
-(N-1) bytes with headers / rate + RTT/2, whichever is shorter. Points that this host cannot emulate are `invalid`.
-What is measured is kept, so the same command continues where it stopped.
+(N-1) bytes with headers / rate + RTT/2, whichever is shorter; N are the sites, of which each has one link. Points that
+this host cannot emulate are `invalid`. What is measured is kept, so the same command continues where it stopped.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Iterator, Mapping
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -22,9 +23,18 @@ sys.path.insert(0, str(ROOT))
 from wanbench.harness.api import run  # noqa: E402
 from wanbench.harness.spec.experiment import Spec  # noqa: E402
 
-_MIDDLE: dict[str, Any] = {"workers": 4, "mb": 10.2, "rtt_ms": 100, "mbit": 100, "loss": "0%", "tcp": "reno"}
+_MIDDLE: dict[str, Any] = {
+    "workers": 4,
+    "mb": 10.2,
+    "rtt_ms": 100,
+    "mbit": 100,
+    "loss": "0%",
+    "tcp": "reno",
+    "sites": None,
+}
 _FACTORS: dict[str, tuple[Any, ...]] = {
-    "workers": (2, 8), "mb": (0.004, 1.02), "rtt_ms": (10, 300), "mbit": (1000,), "loss": ("0.1%",), "tcp": ("bbr",),
+    "workers": (2, 8), "mb": (0.004, 1.02), "rtt_ms": (10, 300), "mbit": (1000,), "loss": ("0.1%",),
+    "tcp": ("cubic", "bbr"),
 }  # fmt: skip
 _STEP_S = 0.05
 _WIRE = 1500 / 1448
@@ -38,11 +48,13 @@ def points() -> Iterator[dict[str, Any]]:
         for value in values:
             yield {**_MIDDLE, name: value}
     yield {**_MIDDLE, "mb": 102, "mbit": 1000}
+    for workers in (8, 16):
+        yield {**_MIDDLE, "workers": workers, "sites": 4}
 
 
 def limit_s(point: Mapping[str, Any]) -> float:
     """The shortest possible time of an all-reduce in seconds: see the module's docstring."""
-    n: int = point["workers"]
+    n: int = point["sites"] or point["workers"]
     rtt_s: float = point["rtt_ms"] / 1e3
     one_vector_s: float = point["mb"] * 8 * _WIRE / point["mbit"]
     pieces_s = 2 * (n - 1) / n * one_vector_s
@@ -51,11 +63,25 @@ def limit_s(point: Mapping[str, Any]) -> float:
 
 def title(point: Mapping[str, Any]) -> str:
     """Name a point by all its values."""
-    values = (f"N={point['workers']}", f"{point['mb']:g} MB", f"{point['rtt_ms']} ms", f"{point['mbit']} Mbit/s")
+    sites = f" in {point['sites']} sites" if point["sites"] else ""
+    values = (f"N={point['workers']}{sites}", f"{point['mb']:g} MB", f"{point['rtt_ms']} ms", f"{point['mbit']} Mbit/s")
     return ", ".join((*values, point["tcp"], *([f"loss {point['loss']}"] if point["loss"] != "0%" else [])))
 
 
-def spec_of(point: Mapping[str, Any], collective: str) -> Spec:
+def profile_of(point: Mapping[str, Any], folder: Path) -> dict[str, Any]:
+    """The network of a point: one site for each worker, or a file with sites whose workers share a link."""
+    if not point["sites"]:
+        return {"profile": "uniform", "rate": f"{point['mbit']}Mbit", "rtt": f"{point['rtt_ms']}ms"}
+    names = [f"site{index}" for index in range(point["sites"])]
+    lines = ["src,dst,rtt_ms,up_mbps,down_mbps", *(f"{name},,,{point['mbit']},{point['mbit']}" for name in names)]
+    lines += [f"{a},{b},{point['rtt_ms']},," for a, b in combinations(names, 2)]
+    folder.mkdir(parents=True, exist_ok=True)
+    file = folder / f"{len(names)}-sites-{point['mbit']}-{point['rtt_ms']}.csv"
+    file.write_text("\n".join(lines) + "\n")
+    return {"profile": str(file)}
+
+
+def spec_of(point: Mapping[str, Any], collective: str, folder: Path) -> Spec:
     """The experiment of a point: synchronous SGD whose gradient is one message."""
     name = title(point).replace(" ", "").replace("/", "").replace("=", "").replace("%", "pct").replace(",", "-")
     return Spec.from_dict(
@@ -64,9 +90,7 @@ def spec_of(point: Mapping[str, Any], collective: str) -> Spec:
             "name": f"{collective}-{name}".lower(),
             "workload": {"params": int(point["mb"] * 250_000), "tensors": 2, "step_time": "50ms", "step_cv": 0.0},
             "network": {
-                "profile": "uniform",
-                "rate": f"{point['mbit']}Mbit",
-                "rtt": f"{point['rtt_ms']}ms",
+                **profile_of(point, folder),
                 "loss": point["loss"],
                 "tcp": {"congestion": point["tcp"], "slow_start_after_idle": False},
             },
@@ -80,7 +104,7 @@ def spec_of(point: Mapping[str, Any], collective: str) -> Spec:
 
 def line(point: Mapping[str, Any], collective: str, out: str) -> list[str]:
     """Measure a point, if it is not measured yet. Return its line of the table."""
-    rows = run(spec_of(point, collective), out=out, jobs=1, figures=False).rows()
+    rows = run(spec_of(point, collective, Path(out)), out=out, jobs=1, figures=False).rows()
     (row,) = [row for row in rows if row["workers"] > 1]
     limit, law = limit_s(point), row["predicted_step_time_s"]
     took = None if row["step_time_s"] is None else row["step_time_s"] - _STEP_S
@@ -94,9 +118,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--out", default=str(ROOT / "build/collectives"), help="folder of the measurements")
     parser.add_argument("--only", default="", help="points whose title contains this text")
-    parser.add_argument("--collectives", default="direct,gloo")
+    parser.add_argument("--collectives", default="direct,gloo,hierarchical")
     asked = parser.parse_args()
-    widths = (44, 10, 12, 8, 6, 8, 11, 8)
+    widths = (50, 13, 12, 8, 6, 8, 11, 8)
     print(" ".join(name.ljust(width) for name, width in zip(_COLUMNS, widths, strict=True)))
     for point in points():
         if asked.only in title(point):

@@ -62,7 +62,7 @@ def test_only_reno_is_simulated():
 
 def test_the_error_for_an_unknown_collective_lists_the_known_ones():
     assert refusal(VIRTUAL, ("[sweep]", '[comm]\ncollective = "rings"\n\n[sweep]')) == (
-        "x.toml: comm.collective: expected 'direct', 'gloo', 'ring', 'halving-doubling' or 'hierarchical', "
+        "x.toml: comm.collective: expected 'auto', 'direct', 'gloo', 'ring', 'halving-doubling' or 'hierarchical', "
         "got 'rings'; did you mean 'ring'?"
     )
 

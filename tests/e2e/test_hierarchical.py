@@ -1,0 +1,49 @@
+"""The collective `hierarchical` on an emulated network whose sites share their links."""
+
+from __future__ import annotations
+
+import pytest
+
+pytestmark = pytest.mark.timed
+
+NETWORK = """src,dst,rtt_ms,up_mbps,down_mbps
+paris,,,40,40
+tokyo,,,40,40
+paris,tokyo,40,,
+"""
+SPEC = """
+schema = 1
+name = "sites"
+
+[workload]
+params = 250_000
+tensors = 2
+step_time = "50ms"
+
+[network]
+profile = "sites.csv"
+place = { paris = 2, tokyo = 2 }
+tcp = { congestion = "reno", slow_start_after_idle = false }
+
+[algorithms]
+ssgd = {}
+
+[sweep]
+workers = [4]
+collective = ["direct", "hierarchical"]
+
+[run]
+repeats = 1
+window = "20 steps"
+"""
+
+
+def test_one_vector_a_site_takes_half_as_long_as_one_a_worker(bench):
+    (bench.folder / "sites.csv").write_text(NETWORK)
+    bench.spec(SPEC)
+    bench.measure("spec.toml", "--no-figures", "--jobs", "1")
+    rows = {row["collective"]: row for row in bench.rows("sites") if row["workers"] == 4}
+    for row in rows.values():
+        assert row["step_time_s"] == pytest.approx(row["predicted_step_time_s"], rel=0.15), row["collective"]
+    took = {name: row["step_time_s"] - 0.05 for name, row in rows.items()}
+    assert took["direct"] > 1.5 * took["hierarchical"]
