@@ -56,9 +56,7 @@ else:
         found["tun"] = str(error)
     for name in ("reno", "cubic", "bbr"):
         try:
-            if found["tun"] is None:
-                route.set_congestion("wan0", "10.77.0.1", name)
-            else:
+            if found["tun"] is not None or not route.set_congestion("wan0", "10.77.0.1", name):
                 namespace.set_tcp({"congestion": name})
             found["tcp"].append(name)
         except ValueError:

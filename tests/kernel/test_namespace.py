@@ -109,7 +109,7 @@ def enter_network_with_peers():
 def test_a_route_can_have_every_congestion_control_that_is_loaded(inside, name):
     def used():
         enter_network_with_peers()
-        set_congestion("wan0", "10.77.0.1", name)
+        assert set_congestion("wan0", "10.77.0.1", name)
         drop_privileges()
         with socket.socket() as sock:
             sock.setblocking(False)
@@ -121,13 +121,12 @@ def test_a_route_can_have_every_congestion_control_that_is_loaded(inside, name):
     assert inside(used) == (name, name)
 
 
-def test_a_route_refuses_a_congestion_control_that_is_not_loaded(inside):
+def test_a_route_cannot_have_a_congestion_control_that_is_not_loaded(inside):
     def route():
         enter_network_with_peers()
-        set_congestion("wan0", "10.77.0.1", "nosuch")
+        return set_congestion("wan0", "10.77.0.1", "nosuch")
 
-    with pytest.raises(NamespaceError, match=r"^tcp congestion 'nosuch': not loaded; use one of .*reno"):
-        inside(route)
+    assert inside(route) is False
 
 
 def test_an_unknown_tcp_setting_is_refused(inside):

@@ -233,14 +233,10 @@ def _write_sysctl(name: str, text: str) -> None:
         raise NamespaceError(congestion_refused(text, error.errno)) from error
 
 
-def congestion_refused(name: str, number: int | None, accepted: str = "allowed") -> str:
-    """Explain why the kernel refuses a congestion control in a namespace, and name the ones that it accepts.
-
-    Args:
-        accepted: `allowed` in a namespace, or `available` for a route.
-    """
-    usable = (_IPV4 / f"tcp_{accepted}_congestion_control").read_text().split()
-    remedy = f"use one of {', '.join(usable)}"
+def congestion_refused(name: str, number: int | None) -> str:
+    """Explain why the kernel refuses a congestion control in a namespace, and name the ones that it accepts."""
+    allowed = (_IPV4 / "tcp_allowed_congestion_control").read_text().split()
+    remedy = f"use one of {', '.join(allowed)}"
     if number == errno.EPERM:
         # Only the host's default and `reno` are unrestricted, and other namespaces can default only to those.
         return f"tcp congestion {name!r}: the kernel restricts it to the host's own namespace; {remedy}"

@@ -13,19 +13,16 @@ import struct
 from contextlib import suppress
 from pathlib import Path
 
-from wanbench.workloads.process.namespace import NamespaceError, congestion_refused
-
 _RTM_NEWROUTE = 24
 _REPLACE_ACK = 0x1 | 0x4 | 0x100 | 0x400  # NLM_F_REQUEST, ACK, REPLACE, CREATE
 _RTA_DST, _RTA_OIF, _RTA_PREFSRC, _RTA_METRICS, _RTAX_CC_ALGO = 1, 4, 7, 8, 16
 _MAIN_TABLE, _BY_KERNEL, _SCOPE_LINK, _UNICAST = 254, 2, 253, 1
 
 
-def set_congestion(device: str, address: str, name: str, *, prefix: int = 16) -> None:
+def set_congestion(device: str, address: str, name: str, *, prefix: int = 16) -> bool:
     """Use a congestion control for all connections over `device`, which has `address`/`prefix`.
 
-    Raises:
-        NamespaceError: the kernel does not have it. OSError: no right to change routes.
+    Return false if the kernel does not have it. Raises: OSError, without the right to change routes.
     """
     network = struct.pack("!I", struct.unpack("!I", socket.inet_aton(address))[0] & -1 << (32 - prefix) & 0xFFFFFFFF)
     route = struct.pack("8BI", socket.AF_INET, prefix, 0, 0, _MAIN_TABLE, _BY_KERNEL, _SCOPE_LINK, _UNICAST, 0)
@@ -36,11 +33,10 @@ def set_congestion(device: str, address: str, name: str, *, prefix: int = 16) ->
     header = struct.pack("IHHII", 16 + len(route), _RTM_NEWROUTE, _REPLACE_ACK, 1, 0)
     with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, socket.NETLINK_ROUTE) as sock:
         sock.sendall(header + route)
-        number = -struct.unpack_from("i", sock.recv(4096), 16)[0]
-    if number == errno.EINVAL:
-        raise NamespaceError(congestion_refused(name, number=errno.ENOENT, accepted="available"))
-    if number:
+        number: int = -struct.unpack_from("i", sock.recv(4096), 16)[0]
+    if number not in (0, errno.EINVAL):
         raise OSError(number, os.strerror(number))
+    return number == 0
 
 
 def congestion_in_use() -> set[str]:

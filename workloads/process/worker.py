@@ -42,15 +42,15 @@ def main(channel: Channel, address: str, attachment: str, congestion: str | None
 
     Args:
         attachment: the descriptor to send: `tun`, a TUN device, or `netns`, the namespace itself.
-        congestion: of all connections to peers, if this side makes the device; else the `tcp` command sets it.
+        congestion: of all connections to peers; only used if this side makes the device, and the kernel has it.
     """
-    routed = congestion if attachment == "tun" else None
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole process group; the controller decides
+    routed = None
     try:
         namespace.enter_private_network()
         descriptor = open_attachment(attachment, address)
-        if routed is not None:
-            route.set_congestion(INTERFACE, address, routed)
+        if attachment == "tun" and congestion is not None and route.set_congestion(INTERFACE, address, congestion):
+            routed = congestion
         namespace.drop_privileges()
     except (OSError, ValueError, RuntimeError) as error:
         channel.send({"error": str(error), "kind": type(error).__name__})
