@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -31,39 +30,31 @@ class HostMeter:
     """Measures the load of the host between `start` and `stop`."""
 
     def __init__(self) -> None:
-        self._begin: tuple[float, list[int], int, float] | None = None
+        self._begin: tuple[int, list[int]] | None = None
 
     def start(self) -> None:
         """Begin measuring."""
         self._begin = _sample()
 
     def stop(self) -> dict[str, Any]:
-        """Return CPU use in percent of all cores, softnet drops, and CPU pressure if the kernel reports it."""
+        """Return the processor time of all but nice processes in percent of all cores, and softnet drops."""
         if self._begin is None:
-            return {"cpu_pct": None, "softnet_dropped": None, "cpu_pressure_pct": None}
+            return {"cpu_pct": None, "softnet_dropped": None}
         begin, end = self._begin, _sample()
         busy = [b - a for a, b in zip(begin[1], end[1], strict=True)]
-        total, idle = sum(busy), busy[3] + busy[4]
-        seconds = max(end[0] - begin[0], 1e-9)
-        pressure = (end[3] - begin[3]) / 1e6 / seconds * 100
+        total, unused = sum(busy), busy[1] + busy[3] + busy[4]  # nice, idle, waiting for a disk
         return {
-            "cpu_pct": round(100 * (total - idle) / total, 1) if total else None,
-            "softnet_dropped": end[2] - begin[2],
-            "cpu_pressure_pct": round(pressure, 2) if Path("/proc/pressure/cpu").exists() else None,
+            "cpu_pct": round(100 * (total - unused) / total, 1) if total else None,
+            "softnet_dropped": end[0] - begin[0],
             "load_average": os.getloadavg()[0],
             "cores": os.cpu_count(),
         }
 
 
-def _sample() -> tuple[float, list[int], int, float]:
+def _sample() -> tuple[int, list[int]]:
     fields = [int(word) for word in Path("/proc/stat").read_text().splitlines()[0].split()[1:9]]
     softnet = Path("/proc/net/softnet_stat").read_text().splitlines()
-    dropped = sum(int(line.split()[1], 16) for line in softnet)
-    pressure = 0.0
-    path = Path("/proc/pressure/cpu")
-    if path.exists():
-        pressure = float(path.read_text().splitlines()[0].rpartition("total=")[2])
-    return time.monotonic(), fields, dropped, pressure
+    return sum(int(line.split()[1], 16) for line in softnet), fields
 
 
 def judge(

@@ -13,6 +13,7 @@ from wanbench.harness.emulators.base import EmulatorError
 from wanbench.harness.emulators.impairments.queue import four_digits
 from wanbench.harness.errors import CellsFailed, HostError, RepFailed, SpecError
 from wanbench.harness.plan.cell import CommandCell
+from wanbench.harness.process.awake import processors_awake
 from wanbench.harness.rep import command
 from wanbench.harness.rep.measure import SINGLE_PACKETS, probe_cell
 from wanbench.harness.rep.program import Ended, Program
@@ -62,7 +63,7 @@ def attend(cell: CommandCell, own: Own, folder: RunFolder, say: Callable[[str], 
         SpecError: the workers cannot find the program.
     """
     in_containers = contained(cell.testbed)
-    with control_folder() as control, closing(opened(cell.testbed, control)) as testbed:
+    with control_folder() as control, processors_awake(), closing(opened(cell.testbed, control)) as testbed:
         slot = testbed.open_slot(cell.emulator or "")
         part = folder.begin(cell, 0)
         try:

@@ -27,9 +27,10 @@ class Running(NamedTuple):
 
 
 def busy_s() -> float:
-    """Seconds since boot during which processors were not idle, summed over them; with what other guests took."""
-    fields = [int(word) for word in Path("/proc/stat").read_text().splitlines()[0].split()[1:9]]
-    return (sum(fields) - fields[3] - fields[4]) / os.sysconf("SC_CLK_TCK")
+    """Seconds since boot during which processors worked, summed over them, for others than nice processes."""
+    fields = [int(word) for word in Path("/proc/stat").read_text().splitlines()[0].split()[1:8]]
+    user, system, interrupts = fields[0], fields[2], fields[5:7]
+    return (user + system + sum(interrupts)) / os.sysconf("SC_CLK_TCK")
 
 
 class Room:

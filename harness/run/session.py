@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Iterator, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, wait
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -19,6 +19,7 @@ from typing import Any, TypeVar
 from wanbench.harness.errors import Interrupted, RepFailed
 from wanbench.harness.plan.cell import Cell, CommandCell
 from wanbench.harness.plan.load import Capacity, Load, load_of, makespan
+from wanbench.harness.process.awake import processors_awake
 from wanbench.harness.rep.measure import SINGLE_PACKETS, measure, probe_cell
 from wanbench.harness.rep.train import network_of
 from wanbench.harness.results.columns import Row
@@ -84,8 +85,10 @@ def execute(
         engine = LocalEngine(partial(opened, control=control), slots)
         redrawer = Redrawer(folder.path) if draw else None
         session = _Session(folder, engine, control, say, tally, stopped, redrawer, host, slots)
+        emulated = any(not simulated(_kind(item.cell).testbed) for item in todo)
         try:
-            session.run(todo)
+            with processors_awake() if emulated else nullcontext():
+                session.run(todo)
         finally:
             if redrawer is not None:
                 redrawer.close()

@@ -133,7 +133,7 @@ def _report(job: dict) -> dict:
 def overload(monkeypatch: pytest.MonkeyPatch, turn_every_ms) -> Testbed:
     """Make `wanbench run` in this process measure on such a testbed, on an otherwise idle host."""
     probed = {"ok": True, "reasons": [], "one_way_error_ms": 0.1}
-    testbed, idle = Testbed(turn_every_ms), (0.0, [0] * 8, 0, 0.0)
+    testbed, idle = Testbed(turn_every_ms), (0, [0] * 8)
     monkeypatch.setattr("wanbench.harness.run.session.check_host", lambda cells: None)
     monkeypatch.setattr("wanbench.harness.run.session.probe_cell", lambda cell, slot: probed)
     monkeypatch.setattr("wanbench.harness.rep.fidelity._sample", lambda: idle)

@@ -11,7 +11,7 @@ from wanbench.harness.rep.fidelity import HostMeter, judge
 from wanbench.harness.rep.train import network_of
 from wanbench.harness.spec.experiment import Spec
 
-IDLE_HOST = {"cpu_pct": 30.0, "softnet_dropped": 0, "cpu_pressure_pct": 0.0}
+IDLE_HOST = {"cpu_pct": 30.0, "softnet_dropped": 0}
 GOOD_PROBE = {"ok": True, "reasons": [], "one_way_error_ms": 0.1}
 
 

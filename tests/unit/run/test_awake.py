@@ -1,0 +1,78 @@
+"""Processors of a virtual machine stay awake while a network is emulated, at the expense of nobody."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from wanbench.harness.process import awake
+
+HELD = """
+import os, sys
+from wanbench.harness.process import awake
+awake._is_virtual = lambda: True
+with awake.processors_awake():
+    print(os.getpid(), flush=True)
+    sys.stdin.read()
+"""
+
+
+def kept_awake_by(parent: int) -> list[int]:
+    """The processes of `parent` that keep a processor awake."""
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            child_of = int((folder / "stat").read_text().rpartition(")")[2].split()[1])
+            if child_of == parent and b"process.awake" in (folder / "cmdline").read_bytes():
+                found.append(int(folder.name))
+        except OSError:  # it has just ended
+            continue
+    return found
+
+
+def comes_true(claim: Callable[[], bool], within_s: float = 10.0) -> bool:
+    deadline = time.monotonic() + within_s
+    while not claim() and time.monotonic() < deadline:
+        time.sleep(0.02)
+    return claim()
+
+
+@pytest.fixture
+def virtual(monkeypatch):
+    monkeypatch.setattr(awake, "_is_virtual", lambda: True)
+
+
+def test_one_process_at_idle_priority_holds_each_processor_and_ends_with_the_run(virtual):
+    with awake.processors_awake():
+        processes = kept_awake_by(os.getpid())
+        assert len(processes) == len(os.sched_getaffinity(0))
+        assert comes_true(lambda: {os.sched_getscheduler(pid) for pid in processes} == {os.SCHED_IDLE})
+        assert sorted(next(iter(os.sched_getaffinity(pid))) for pid in processes) == sorted(os.sched_getaffinity(0))
+    assert kept_awake_by(os.getpid()) == []
+
+
+def test_it_can_be_switched_off_and_a_real_machine_needs_none(virtual, monkeypatch):
+    monkeypatch.setenv(awake.SWITCH, "off")
+    with awake.processors_awake():
+        assert kept_awake_by(os.getpid()) == []
+    monkeypatch.delenv(awake.SWITCH)
+    monkeypatch.setattr(awake, "_is_virtual", lambda: False)
+    with awake.processors_awake():
+        assert kept_awake_by(os.getpid()) == []
+
+
+def test_a_killed_run_leaves_none():
+    with subprocess.Popen([sys.executable, "-c", HELD], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as run:
+        assert run.stdout is not None
+        run.stdout.readline()
+        processes = kept_awake_by(run.pid)
+        assert processes
+        assert comes_true(lambda: {os.sched_getscheduler(pid) for pid in processes} == {os.SCHED_IDLE})
+        run.kill()
+    assert comes_true(lambda: not any(Path(f"/proc/{pid}").exists() for pid in processes))
