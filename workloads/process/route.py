@@ -43,7 +43,9 @@ def congestion_in_use() -> set[str]:
     """The congestion controls of this process's TCP connections."""
     found = set()
     for file in Path("/proc/self/fd").iterdir():
-        with suppress(OSError), socket.socket(fileno=os.dup(int(file.name))) as sock:  # most are no connections
+        if not file.is_socket():
+            continue
+        with socket.socket(fileno=os.dup(int(file.name))) as sock, suppress(OSError):  # some are no connections
             sock.getpeername()
             name = sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, 16)
             found.add(name.partition(b"\0")[0].decode())

@@ -1,0 +1,21 @@
+"""The congestion control of the connections that a process has."""
+
+from __future__ import annotations
+
+import os
+import socket
+
+from wanbench.workloads.process.route import congestion_in_use
+
+
+def test_connections_are_found_among_all_descriptors_and_none_stays_open(tmp_path):
+    with (
+        (tmp_path / "file").open("w"),
+        socket.create_server(("127.0.0.1", 0)) as server,
+        socket.socketpair()[0],
+        socket.create_connection(server.getsockname()) as near,
+    ):
+        near.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, b"reno")
+        before = os.listdir("/proc/self/fd")
+        assert congestion_in_use() == {"reno"}
+        assert os.listdir("/proc/self/fd") == before
