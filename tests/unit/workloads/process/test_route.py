@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import socket
 
@@ -12,7 +13,7 @@ def test_connections_are_found_among_all_descriptors_and_none_stays_open(tmp_pat
     with (
         (tmp_path / "file").open("w"),
         socket.create_server(("127.0.0.1", 0)) as server,
-        socket.socketpair()[0],
+        contextlib.closing(os.fdopen(os.eventfd(0), "rb", buffering=0)),
         socket.create_connection(server.getsockname()) as near,
     ):
         near.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, b"reno")
