@@ -33,12 +33,13 @@ def members_of(site_of: Sequence[int], rank: int) -> tuple[list[int], list[int]]
 
 @dataclass
 class _Reduction:
-    """An all-reduce on a leader, with the vectors of its site that are still `missing`."""
+    """An all-reduce on a leader, with the vectors of its site that are `missing`, and means that are `unsent`."""
 
     work: DirectWork
     vector: torch.Tensor
     parts: Sequence[torch.Tensor]
     missing: int = field(init=False)
+    unsent: int = 0
     averaged: bool = False
 
     def __post_init__(self) -> None:
@@ -128,9 +129,23 @@ class HierarchicalComm(DirectComm):
             reduction.averaged = True
             while self._averaging and self._averaging[0].averaged:
                 finished = self._averaging.popleft()
-                for member in range(1, self._inside.world_size):
-                    self._inside.send(finished.vector, member)
-                finished.work.complete()
+                sent = [self._inside.send(finished.vector, member) for member in range(1, self._inside.world_size)]
+                finished.unsent = len(sent)
+                for each in sent:
+                    each.then(partial(self._mean_left, finished))
+                if not sent:
+                    finished.work.complete()
+
+    def _mean_left(self, reduction: _Reduction, error: str | None) -> None:
+        """The mean has left for one of the workers of this site."""
+        if error is not None:
+            self._end(reduction, error)
+            return
+        with self._order:
+            reduction.unsent -= 1
+            if reduction.unsent:
+                return
+        reduction.work.complete()
 
     def _end(self, reduction: _Reduction, error: str) -> None:
         if not reduction.work.done():

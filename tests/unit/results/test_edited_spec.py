@@ -45,7 +45,6 @@ EDITS = {
     "workload.step_time": ["50ms", "100ms"],
     "workload.step_cv": [0.0, 0.3],
     "network.rate": ["100Mbit", "50Mbit"],
-    "network.tcp.congestion": ["reno", "cubic"],
     "network.tcp.slow_start_after_idle": [False, True],
     "comm.buckets": ["100kB", "25MiB"],
     "run.seed": [1, 7],

@@ -217,4 +217,4 @@ def test_a_worker_whose_program_has_ended_does_not_answer(message):
 
     ours, theirs = socket.socketpair()
     with ours, theirs:
-        assert _handle(Channel(theirs), message, "10.77.0.1") is None
+        assert _handle(Channel(theirs), message, "10.77.0.1", None) is None
