@@ -85,6 +85,13 @@ class HierarchicalComm(DirectComm):
         for comm in (self._inside, self._across):
             if comm is not None:
                 comm.give_up(reason)
+        with self._order:  # also those that wait only for an earlier one
+            waiting = [*self._collecting, *self._averaging]
+            self._collecting.clear()
+            self._averaging.clear()
+        for reduction in waiting:
+            if not reduction.work.done():
+                reduction.work.complete(reason)
 
     def close(self) -> None:
         """Close all connections."""

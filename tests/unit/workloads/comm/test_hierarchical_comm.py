@@ -13,6 +13,7 @@ import pytest
 import torch
 
 from wanbench.workloads.comm.base import CommError
+from wanbench.workloads.comm.direct import DirectWork
 from wanbench.workloads.comm.hierarchical import HierarchicalComm, members_of
 from wanbench.workloads.loop.job import Job
 from wanbench.workloads.process.joining import join
@@ -110,6 +111,21 @@ def test_a_peer_that_is_gone_is_named_on_every_rank_of_every_site(group, gone):
 
     messages = on_every_rank(group([0, 0, 1, 1]), body)
     assert all(f"rank {gone}" in message for rank, message in enumerate(messages) if rank != gone), messages
+
+
+def test_a_mean_that_waits_for_an_earlier_one_fails_with_it(group, monkeypatch):
+    leader, _ = group([0, 1])
+    across = [DirectWork("all_reduce", 10.0) for _ in range(2)]
+    issued = iter(across)
+    monkeypatch.setattr(leader._across, "all_reduce", lambda vector: next(issued))
+    works = [leader.all_reduce(torch.ones(10)) for _ in range(2)]
+    across[1].complete()
+    assert not works[1].done()
+    across[0].complete("rank 1 is gone")
+    for work in works:
+        assert work.done()
+        with pytest.raises(CommError, match="rank 1 is gone"):
+            work.wait()
 
 
 def test_closing_leaves_no_thread(group):
