@@ -15,7 +15,7 @@ help: ## list the targets
 setup: ## install system packages (as root on Debian and Ubuntu), a virtual environment and Python packages
 	@VENV="$(VENV)" PYTHON="$(PYTHON)" sh scripts/setup.sh
 
-sweep: setup ## measure and draw the latency sweep; about 7 minutes on two cores
+sweep: setup ## measure and draw the latency sweep; 7 to 8 minutes on two cores
 	$(BIN)/wanbench run latency-sweep --set run.repeats=1 --set workload.payload_scale=auto --drop gate
 	$(BIN)/wanbench results latency-sweep --format pivot
 	@ls -1 results/latency-sweep/figures/*

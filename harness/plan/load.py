@@ -14,7 +14,7 @@ from wanbench.harness.timeline.changes import planned_outage_s
 
 # Processor seconds to carry a segment and its acknowledgement: emulator, both ends' TCP stacks, copies and additions.
 # Measured as the busy time of a 2-core machine, with four workers, paced `direct`, 0.1 to 1 Gbit/s, 0 and 100 ms, and
-# divided by its `slowness` of 1.2. The measured loads are 0.7 to 1.4 times those by these constants.
+# divided by its `slowness` of 1.2. The measured loads are 0.7 to 1.5 times those by these constants.
 _CPU_S_PER_SEGMENT, _CPU_S_PER_BYTE = 125e-6, 1.7e-9
 _CPU_S_PER_PACKET = 30e-6  # if the emulator moves single packets
 _CPU_SHARE_PER_WORKER = 0.01
