@@ -1,7 +1,8 @@
 """One invocation.
 
 Layout
-    session.py     executes the cells that are not finished; local.py: in slots, side by side
+    session.py     executes the cells that are not finished; local.py: in slots, side by side;
+                   room.py: as many as the measured load allows
     attend.py      one repetition while the user watches: `wanbench exec`
     progress.py    progress on stderr; redraw.py: figures while results come in
     auto.py        what `auto` means on this host

@@ -21,8 +21,9 @@ from typing import cast
 import torch
 
 from wanbench.workloads.comm.base import Vector
-from wanbench.workloads.comm.direct import DirectComm, DirectWork
+from wanbench.workloads.comm.direct import DirectComm
 from wanbench.workloads.comm.mesh import Mesh
+from wanbench.workloads.comm.work import DirectWork
 
 
 def members_of(site_of: Sequence[int], rank: int) -> tuple[list[int], list[int]]:

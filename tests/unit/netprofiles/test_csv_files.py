@@ -19,12 +19,6 @@ def csv(tmp_path, monkeypatch):
     return write_and_load
 
 
-def refusal(load_it, *args):
-    with pytest.raises(ProfileError) as refused:
-        load_it(*args)
-    return str(refused.value)
-
-
 def test_a_csv_profile_has_the_sites_it_names(csv):
     profile = csv(
         "src, dst, rtt_ms, rate_mbps, jitter_ms, loss_pct, loss_burst, buffer",
@@ -146,7 +140,9 @@ _COLUMNS = (
     ],
 )
 def test_a_mistake_in_csv_is_named_with_its_line(csv, lines, message):
-    assert refusal(csv, *lines) == message
+    with pytest.raises(ProfileError) as refused:
+        csv(*lines)
+    assert str(refused.value) == message
 
 
 @pytest.mark.parametrize(
@@ -163,6 +159,8 @@ def test_a_mistake_in_csv_is_named_with_its_line(csv, lines, message):
     ],
 )
 def test_an_impossible_network_in_csv_is_named_with_its_line(csv, lines, where, value):
-    message = refusal(csv, *lines)
+    with pytest.raises(ProfileError) as refused:
+        csv(*lines)
+    message = str(refused.value)
     assert message.startswith(where)
     assert value in message

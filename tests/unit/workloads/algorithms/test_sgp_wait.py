@@ -10,7 +10,7 @@ import torch
 from wanbench.workloads.algorithms.base import AlgorithmError, Replica, Setting
 from wanbench.workloads.algorithms.sgp import SGP
 from wanbench.workloads.comm.base import CommError
-from wanbench.workloads.comm.direct import DirectWork
+from wanbench.workloads.comm.work import DirectWork
 from wanbench.workloads.compute.optim import SGDConfig, make
 
 

@@ -13,8 +13,8 @@ import pytest
 import torch
 
 from wanbench.workloads.comm.base import CommError
-from wanbench.workloads.comm.direct import DirectWork
 from wanbench.workloads.comm.hierarchical import HierarchicalComm, members_of
+from wanbench.workloads.comm.work import DirectWork
 from wanbench.workloads.loop.job import Job
 from wanbench.workloads.process.joining import join
 
