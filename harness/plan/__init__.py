@@ -7,5 +7,6 @@ Layout
     checks.py      refuses cells whose parts do not fit together
     auto.py        Host: chooses the value of `auto`
     law.py         the step-time law; conditions.py: the one round trip and one rate by which it knows a network
+    collective.py  the fastest collective of a network; pacing.py: how fast its connections send
     load.py        which repetitions run side by side, and how long a run takes; scale.py: the payload scale of `auto`
 """
