@@ -90,6 +90,11 @@ _QUIET = {} if "TORCH_CPP_LOG_LEVEL" in os.environ else {"TORCH_CPP_LOG_LEVEL": 
     help="cuda: one NVIDIA GPU per process, shared if there are too few.",
 )
 @click.option("--congestion", default="reno", show_default=True, help="TCP congestion control.")
+@click.option(
+    "--collective",
+    type=click.Choice(["gloo", "direct", "hierarchical"]),
+    help="What carries the groups for which a torch program asks gloo; see `process group wan` in the documentation.",
+)
 @click.option("--name", help="Name of the run; default: the name of the program.")
 @out_option
 @click.argument("argv", nargs=-1, type=click.UNPROCESSED, required=True, metavar="-- CMD...")
@@ -181,6 +186,8 @@ def _spec(argv: tuple[str, ...], profile: Profile, sites: tuple[str, ...], optio
     }
     if options["image"]:
         data["containers"] = {"image": options["image"]}
+    if options["collective"]:
+        data["comm"] = {"collective": options["collective"]}
     if options["timeline"]:
         data["timeline"] = _timeline(options["timeline"], profile, sites)
     return Spec.from_dict(data, "exec")

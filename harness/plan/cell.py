@@ -277,6 +277,7 @@ class CommandCell(Cell):
     Attributes:
         command: the arguments, with placeholders filled in. environment: variables that describe algorithm and axes.
         processes: processes per worker. warmup: first steps, not counted. hook: torch's optimizers report its steps.
+        collective: what carries the groups for which it asks gloo; None: gloo, and the spec does not say so.
         folder: the spec's folder, in which it runs. timeout_s: it is killed after this time. Neither is part of the
             identity.
     """
@@ -286,6 +287,7 @@ class CommandCell(Cell):
     processes: int = 1
     warmup: int = _DEFAULT_WARMUP
     hook: bool = False
+    collective: str | None = None
     folder: Path = Path()
     timeout_s: float | None = None
 
@@ -296,6 +298,7 @@ class CommandCell(Cell):
             "processes": None if self.processes == 1 else self.processes,
             "warmup": None if self.warmup == _DEFAULT_WARMUP else self.warmup,
             "hook": self.hook or None,
+            "collective": self.collective,
         }
 
     @property

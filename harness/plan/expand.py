@@ -135,6 +135,7 @@ class _Point:
             label=label,
             workers=self.axes["workers"],
             network=with_profile(self.spec.network, self.where),
+            collective=command.chosen_collective(self.spec),
             timeline=self._timeline(),
         )
 

@@ -177,17 +177,20 @@ def one_shot_bytes(inputs: PredictInputs) -> int:
     One-shot saves half a round trip and sends N/2 times the bytes, so it is faster below RTT/2 rate N / (N-1)^2. It is
     not used where those bytes make the step longer, as they can behind other messages.
     """
-    n = inputs.workers
-    if n == 1 or inputs.collective != "direct" or not inputs.rtt_s:
+    if inputs.workers == 1 or inputs.collective != "direct" or not inputs.rtt_s:
         return 0
-    if n == 2:
-        limit = _ANY_BYTES  # the bytes are the same
-    elif inputs.rate_bytes_per_s is None:
-        limit = _UNLIMITED_ONE_SHOT_BYTES
-    else:
-        limit = int(inputs.rtt_s / 2 * inputs.rate_bytes_per_s * n / (n - 1) ** 2)
+    limit = one_shot_limit(inputs.workers, inputs.rtt_s, inputs.rate_bytes_per_s)
     whole, pieces = (predict(replace(inputs, one_shot_bytes=nbytes)).step_time_s for nbytes in (limit, 0))
     return limit if whole < pieces else 0
+
+
+def one_shot_limit(workers: int, rtt_s: float, rate_bytes_per_s: float | None) -> int:
+    """The largest vector for which one-shot is faster, if nothing else is on the links."""
+    if workers == 2:
+        return _ANY_BYTES  # the bytes are the same
+    if rate_bytes_per_s is None:
+        return _UNLIMITED_ONE_SHOT_BYTES
+    return int(rtt_s / 2 * rate_bytes_per_s * workers / (workers - 1) ** 2)
 
 
 def round_trips(collective: Collective, workers: int, nbytes: int) -> int:

@@ -19,6 +19,7 @@ from wanbench.harness.emulators.base import EmulatorError
 from wanbench.harness.errors import RepFailed
 from wanbench.harness.plan.cell import CommandCell
 from wanbench.harness.rep.fidelity import HostMeter, judge
+from wanbench.harness.rep.group import group_environments, replaces_gloo
 from wanbench.harness.rep.outputs import log, to_files, to_files_and_terminal
 from wanbench.harness.rep.program import Ended, Program, caught_signals, play_timeline, start, watch
 from wanbench.harness.rep.train import (
@@ -172,6 +173,8 @@ def program_of(cell: CommandCell, rep: int, stem: Path) -> Program:
         contained=contained(cell.testbed),
         schedule=schedule_of(cell) if cell.changes else None,
         environment={**command.axis_environment(cell.axes), **cell.environment, "WANBENCH_SEED": str(cell.seed + rep)},
+        group=group_environments(cell),
+        replaces_gloo=replaces_gloo(cell),
         steps=Path(f"{stem}-steps"),
         hook=cell.hook,
     )

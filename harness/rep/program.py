@@ -38,6 +38,8 @@ class Program:
         gpus: GPUs of each worker, as in `Group`.
         schedule: changes from the start of the processes on; None for none.
         environment: variables beyond those of torchrun.
+        group: variables of each worker for the process group `wan`.
+        replaces_gloo: whether that group carries the groups for which the program asks gloo.
         steps: beginning of the paths `<steps>-<rank>` to which processes report their steps; None if they do not.
         hook: see `loop.stepping`.
     """
@@ -50,6 +52,8 @@ class Program:
     gpus: tuple[str, ...] = ()
     schedule: Schedule | None = None
     environment: Mapping[str, str] = field(default_factory=dict)
+    group: tuple[Mapping[str, str], ...] = ()
+    replaces_gloo: bool = False
     steps: Path | None = None
     hook: bool = False
 
@@ -68,7 +72,9 @@ class Program:
 
     def process(self, worker: int, local: int, run_id: str) -> dict[str, Any]:
         """Return one process, as `workloads.process.program` takes it."""
-        wanted = {"argv": self.argv, "env": self.environment_of(worker, local, run_id)}
+        wanted: dict[str, Any] = {"argv": self.argv, "env": self.environment_of(worker, local, run_id)}
+        if self.replaces_gloo:
+            wanted |= {"inject": True}
         if self.steps is None:
             return wanted
         rank = worker * self.processes + local
@@ -108,6 +114,7 @@ class Program:
             "WANBENCH_SITES": ",".join(self.sites),
             "WANBENCH_ADDRESS": addresses[worker],
             "WANBENCH_ADDRESSES": ",".join(addresses),
+            **(self.group[worker] if self.group else {}),
             **self.environment,
         }
 

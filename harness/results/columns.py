@@ -58,7 +58,10 @@ class Row(TypedDict):
     ]
     collective: Annotated[
         str | None,
-        Column("Implementation of all-reduce, such as gloo or direct.", applies="training on several workers"),
+        Column(
+            "Implementation of all-reduce, such as gloo or direct; of a program: what carries its groups of gloo.",
+            applies="training on several workers, and programs whose spec names one",
+        ),
     ]
     channels: Annotated[int | None, Column("Number of gloo channels. Each runs two operations at a time.", above=0)]
     workload: Annotated[str, Column("Name of the built-in workload, model or program, or by-numbers-PARAMS.")]

@@ -128,6 +128,7 @@ def _of_our_loop(cell: TrainingCell) -> dict[str, Any]:
 def _of_a_command(cell: CommandCell) -> dict[str, Any]:
     """The columns that are known before running a command. Its messages are not scaled."""
     return {
+        "collective": cell.collective,
         "workload": name_of(cell.command),
         "payload_scale": cell.rate_scale,
         "command": list(cell.command),

@@ -25,12 +25,12 @@ from wanbench.netprofiles import Delay
 from wanbench.workloads.algorithms.base import AlgorithmError
 from wanbench.workloads.algorithms.registry import ALGORITHM, PARAMS, alternatives
 
+COLLECTIVES = ("gloo", "direct", "hierarchical")
 DEFAULT_WARMUP = "3 steps"
 DEFAULT_TIMEOUT = Delay.parse("600s")
 # Names that the environment of a program already uses.
 _TAKEN = ("address", "addresses", "adopt", "image", "params", "seed", "site", "sites", "steps_file")
 _NOT_OURS = {
-    "comm": "a command does its own communication",
     "train": "a command does its own training",
     "virtual": "a command cannot be simulated",
 }
@@ -43,6 +43,11 @@ def check(spec: Spec, axes: Values, where: str) -> None:
     for table, why in _NOT_OURS.items():
         if table in spec.model_fields_set:
             raise SpecError(f"{where}: {table}: only applies to wanbench's own training loop; {why}; remove this table")
+    for key in sorted(spec.comm.model_fields_set - {"collective"}):
+        raise SpecError(f"{where}: comm.{key}: only applies to wanbench's own training loop; remove this key")
+    if (chosen := chosen_collective(spec)) not in (None, *COLLECTIVES):
+        known = ", ".join(COLLECTIVES)
+        raise SpecError(f"{where}: comm.collective: {chosen!r}: a command can have one of {known}")
     if "window" in spec.run.model_fields_set:
         raise SpecError(
             f"{where}: run.window: a command decides on its number of steps; remove this key, or set workload.warmup"
@@ -64,6 +69,11 @@ def check(spec: Spec, axes: Values, where: str) -> None:
         if name in seen:
             raise SpecError(f"{where}: sweep.{key}: uses the same variable {name} as sweep.{seen[name]}; rename one")
         seen[name] = key
+
+
+def chosen_collective(spec: Spec) -> str | None:
+    """What carries the program's group `gloo`, if the spec says so."""
+    return spec.comm.collective if "collective" in spec.comm.model_fields_set else None
 
 
 def check_used(spec: Spec, axes: Values, folder: Path, where: str) -> None:

@@ -16,47 +16,27 @@ There is no rendezvous: a message is sent as soon as it is issued, and an early 
 Chunks are summed in the order of ranks, so all ranks get the same bits. Empty pieces are sent too, as headers only, so
 that the owner of a piece sees if ranks disagree on the size. It then reports this to all ranks.
 
-In an all-gather, each rank sends its vector to all others: half a round trip plus (N-1) bytes / rate.
+In a transfer, each rank sends other ranks a tensor each: half a round trip plus the bytes / rate. An all-gather is one.
+
+A rank that closes its connections says goodbye. The others then finish what it took part in.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import cast
 
 import torch
 
 from wanbench.workloads.comm.base import CommError, Vector
-from wanbench.workloads.comm.mesh import ABORT, GATHER, MESSAGE, SCATTER, SHARE, WHOLE, Frame, Head, Mesh
-from wanbench.workloads.comm.tensors import average, bytes_of, chunks_of
+from wanbench.workloads.comm.mailbox import Mailbox
+from wanbench.workloads.comm.mesh import ABORT, GATHER, LEAVE, MESSAGE, SCATTER, SHARE, WHOLE, Frame, Head, Mesh
+from wanbench.workloads.comm.operation import Held, Operation
+from wanbench.workloads.comm.tensors import MEAN, Reduction, bytes_of, chunks_of, reduce
 from wanbench.workloads.comm.work import DirectWork
-
-
-@dataclass
-class _Operation:
-    """A collective in progress on this rank. It ends when nothing is `missing` and no frame is `unsent`.
-
-    Attributes:
-        kind: the kind of the frames that the other ranks send for it.
-        chunks: by rank, where its chunks belong.
-        unflushed: by chunk of this rank, the frames that still read from its memory.
-        gathered: rank and number of every mean that has begun to arrive.
-    """
-
-    work: DirectWork
-    kind: int
-    chunks: Sequence[Sequence[torch.Tensor]]
-    unflushed: list[int]
-    missing: int
-    unsent: int
-    gathered: set[tuple[int, int]] = field(default_factory=set)
-
-    def reads(self, chunk: int) -> bool:
-        """Whether frames still read from the memory of a chunk, so that its mean must wait."""
-        return chunk < len(self.unflushed) and self.unflushed[chunk] > 0
 
 
 class DirectComm:
@@ -72,86 +52,141 @@ class DirectComm:
         self.rank = mesh.rank
         self.world_size = mesh.world_size
         self._mesh, self._names = mesh, mesh.names
-        self._timeout_s = timeout_s
+        self.timeout_s = timeout_s
         self._one_shot_bytes = one_shot_bytes
         self._lock = threading.Lock()
         self._sequence = 0
-        self._sent = [0] * mesh.world_size
-        self._received = [0] * mesh.world_size
+        self._sent: Counter[tuple[int, int]] = Counter()  # messages by receiver and tag
         # Each rank starts with the next one. This spreads the load: no two ranks start with the same receiver.
         self._peers = [(mesh.rank + hop) % mesh.world_size for hop in range(1, mesh.world_size)]
-        self._operations: dict[int, _Operation] = {}
-        # Contributions to chunks that are not averaged yet: by operation, by kind and chunk, by rank.
-        self._held: dict[int, dict[tuple[int, int], dict[int, tuple[bytearray, bool]]]] = {}
-        self._early: dict[tuple[int, int], bytearray] = {}
-        self._posted: dict[tuple[int, int], tuple[DirectWork, torch.Tensor]] = {}
+        self._operations: dict[int, Operation] = {}
+        self._held: dict[int, Held] = {}  # by operation
+        self._mailbox = Mailbox()
         self._sending: set[DirectWork] = set()
+        self._left: dict[int, int] = {}  # by rank that has left, the number of operations that it took part in
         self._failed: str | None = None
         mesh.start(self._buffer_for, self._arrived, self.give_up)
 
     # ---------------------------------------------------------------- called by the worker
 
-    def all_reduce(self, vector: Vector) -> DirectWork:
-        """Compute the mean over all ranks, in place; the module's docstring says how long it takes."""
+    def all_reduce(self, vector: Vector, reduction: Reduction = MEAN) -> DirectWork:
+        """Reduce over all ranks, in place; the module's docstring says how long it takes."""
         tensor = cast(torch.Tensor, vector)
         if tensor.numel() * tensor.element_size() <= self._one_shot_bytes:
-            return self._all_reduce_whole(tensor)
-        chunks = [chunks_of(piece) for piece in tensor.tensor_split(self.world_size)]
-        filled = sum(len(chunks[peer]) for peer in self._peers if chunks[peer][0].numel())
-        unsent = sum(len(chunks[peer]) for peer in self._peers)
-        own = len(chunks[self.rank])
-        work, sequence = self._begin("all_reduce", SCATTER, chunks, [0] * own, filled + own, unsent)
-        if sequence is not None:
-            self._push(SCATTER, sequence, [(peer, chunks[peer]) for peer in self._peers])
-            self._resume(sequence)
-        return work
+            return self._all_reduce_whole(tensor, reduction)
+        return self._reduce("all_reduce", tensor.tensor_split(self.world_size), reduction, spreads=True)
 
-    def _all_reduce_whole(self, tensor: torch.Tensor) -> DirectWork:
+    def _all_reduce_whole(self, tensor: torch.Tensor, reduction: Reduction) -> DirectWork:
         chunks, peers = chunks_of(tensor), len(self._peers)
         by_rank = [chunks if rank == self.rank else () for rank in range(self.world_size)]
-        work, sequence = self._begin(
-            "all_reduce", WHOLE, by_rank, [peers] * len(chunks), len(chunks), peers * len(chunks)
+        due = [len(chunks) * (rank != self.rank) for rank in range(self.world_size)]
+        unflushed = [peers] * len(chunks)
+        return self._begin(
+            WHOLE,
+            lambda work: Operation(work, WHOLE, by_rank, due, peers * len(chunks), unflushed, reduction),
+            "all_reduce",
+            [(peer, chunks) for peer in self._peers],
         )
-        if sequence is not None:
-            self._push(WHOLE, sequence, [(peer, chunks) for peer in self._peers])
-            self._resume(sequence)
-        return work
+
+    def reduce_scatter(self, pieces: Sequence[torch.Tensor], reduction: Reduction = MEAN) -> DirectWork:
+        """Reduce the piece of each rank over all ranks: in place, on this rank its own piece only.
+
+        Args:
+            pieces: by rank, flat tensors of any size, which are the same on all ranks.
+        """
+        return self._reduce("reduce_scatter", pieces, reduction, spreads=False)
+
+    def _reduce(self, name: str, pieces: Sequence[torch.Tensor], reduction: Reduction, *, spreads: bool) -> DirectWork:
+        chunks = [chunks_of(piece) for piece in pieces]
+        own = len(chunks[self.rank])
+        results = [len(of_rank) * spreads * (of_rank[0].numel() > 0) for of_rank in chunks]
+        due = [(own + results[rank]) * (rank != self.rank) for rank in range(self.world_size)]
+        unsent = sum(len(chunks[peer]) for peer in self._peers)
+        return self._begin(
+            SCATTER,
+            lambda work: Operation(work, SCATTER, chunks, due, unsent, [0] * own, reduction, spreads),
+            name,
+            [(peer, chunks[peer]) for peer in self._peers],
+        )
 
     def all_gather(self, vector: Vector, parts: Sequence[Vector]) -> DirectWork:
         """Send the vector of each rank to all others at once."""
         tensor, into = cast(torch.Tensor, vector), cast(Sequence[torch.Tensor], parts)
         into[self.rank].copy_(tensor)
-        peers = len(self._peers)
-        work, sequence = self._begin("all_gather", SHARE, [(part,) for part in into], [], peers, peers)
-        if sequence is not None:
-            self._push(SHARE, sequence, [(peer, (tensor,)) for peer in self._peers])
-            self._resume(sequence)
-        return work
+        return self.transfer(
+            "all_gather", dict.fromkeys(self._peers, tensor), {peer: into[peer] for peer in self._peers}
+        )
+
+    def transfer(
+        self,
+        name: str,
+        sends: Mapping[int, torch.Tensor],
+        receives: Mapping[int, torch.Tensor],
+        *,
+        after: DirectWork | None = None,
+    ) -> DirectWork:
+        """Send tensors to other ranks, and receive from others. All ranks take part, even if with nothing.
+
+        Args:
+            name: what messages call it.
+            sends: by receiver, what this rank sends. receives: by sender, what it fills.
+            after: an operation that must have ended before anything is sent.
+        """
+        into = [(receives[rank],) if rank in receives else () for rank in range(self.world_size)]
+        due = [int(rank in receives) for rank in range(self.world_size)]
+        return self._begin(
+            SHARE,
+            lambda work: Operation(work, SHARE, into, due, len(sends)),
+            name,
+            [(peer, (sends[peer],)) for peer in self._peers if peer in sends],
+            after,
+        )
 
     def _begin(
         self,
-        name: str,
         kind: int,
-        chunks: Sequence[Sequence[torch.Tensor]],
-        unflushed: list[int],
-        missing: int,
-        unsent: int,
-    ) -> tuple[DirectWork, int | None]:
-        """Begin a collective; return it with its number, or None if it is already complete."""
-        work = DirectWork(name, self._timeout_s)
+        operation_of: Callable[[DirectWork], Operation],
+        name: str,
+        pieces: Sequence[tuple[int, Sequence[torch.Tensor]]],
+        after: DirectWork | None = None,
+    ) -> DirectWork:
+        """Begin a collective, and send each rank its chunks."""
         with self._lock:
-            if self._failed is not None or not self._peers:
-                work.complete(self._failed)
-                return work, None
             sequence = self._sequence
             self._sequence += 1
-            self._operations[sequence] = _Operation(work, kind, chunks, unflushed, missing, unsent)
-        return work, sequence
+            work = DirectWork(name, self.timeout_s, partial(self._late, sequence))
+            operation = operation_of(work)
+            reason = self._failed or self._without(operation, [peer for peer, _ in pieces])
+            if reason is None and not operation.ended():
+                self._operations[sequence] = operation
+        if reason is not None or operation.ended():
+            work.complete(reason)
+        elif after is None:
+            self._push(kind, sequence, pieces)
+            self._resume(sequence)
+        else:
+            after.then(lambda error: None if error else self._push(kind, sequence, pieces))
+            self._resume(sequence)
+        return work
+
+    def _without(self, operation: Operation, receivers: Iterable[int]) -> str | None:
+        """The reason why an operation cannot end: a rank that it needs has left."""
+        needed = {rank for rank, due in enumerate(operation.due) if due} | set(receivers)
+        return next((self._goodbye(rank) for rank in sorted(needed & self._left.keys())), None)
+
+    def _goodbye(self, rank: int) -> str:
+        return f"rank {self._names[rank]} has left the group"
+
+    def _late(self, sequence: int) -> list[int]:
+        with self._lock:
+            operation = self._operations.get(sequence)
+            late = [] if operation is None else operation.late(self._held.get(sequence, {}))
+        return [self._names[rank] for rank in late]
 
     def _push(self, kind: int, sequence: int, pieces: Sequence[tuple[int, Sequence[torch.Tensor]]]) -> None:
         """Send each rank its chunks, the first ones first."""
         frames = []
-        for chunk in range(max(len(chunks) for _, chunks in pieces)):
+        for chunk in range(max((len(chunks) for _, chunks in pieces), default=0)):
             for peer, chunks in pieces:
                 if chunk < len(chunks):
                     last = chunk == len(chunks) - 1
@@ -168,35 +203,35 @@ class DirectComm:
         for kind, chunk in early:
             self._use(kind, sequence, chunk)
 
-    def send(self, vector: Vector, dst: int) -> DirectWork:
-        """Send a copy of `vector`; messages between two ranks keep their order. Done once the kernel has it."""
-        work = DirectWork(f"send to rank {self._names[dst]}", self._timeout_s)
+    def send(self, vector: Vector, dst: int, tag: int = 0) -> DirectWork:
+        """Send a copy of `vector`. Messages of one tag keep their order. Done once the kernel has it."""
+        work = DirectWork(f"send to rank {self._names[dst]}", self.timeout_s)
         payload = memoryview(bytes(bytes_of(cast(torch.Tensor, vector))))
-        sequence = self._sent[dst]
-        self._sent[dst] += 1
         with self._lock:
-            if self._failed is not None:
-                work.complete(self._failed)
-                return work
-            self._sending.add(work)
-        self._mesh.send_all([(dst, Frame(MESSAGE, sequence, payload, lambda: self._finish_send(work), self._sequence))])
+            sequence = self._sent[dst, tag]
+            self._sent[dst, tag] += 1
+            reason = self._failed or (self._goodbye(dst) if dst in self._left else None)
+            if reason is None:
+                self._sending.add(work)
+        if reason is not None:
+            work.complete(reason)
+            return work
+        flushed = partial(self._finish_send, work)
+        self._mesh.send_all([(dst, Frame(MESSAGE, sequence, payload, flushed, self._sequence, tag))])
         return work
 
-    def recv(self, vector: Vector, src: int) -> DirectWork:
-        """Receive the next message from `src` into `vector`."""
-        work = DirectWork(f"recv from rank {self._names[src]}", self._timeout_s)
-        key = (src, self._received[src])
-        self._received[src] += 1
-        with self._lock:
-            early = self._early.pop(key, None)
-            if early is None and self._failed is None:
-                self._posted[key] = (work, cast(torch.Tensor, vector))
-                return work
-        if early is None:
-            work.complete(self._failed)
-        else:
-            self._deliver(work, cast(torch.Tensor, vector), early)
+    def recv(self, vector: Vector, src: int | None, tag: int = 0) -> DirectWork:
+        """Receive the next message with this tag from `src`, or from any rank, into `vector`."""
+        sources = self._peers if src is None else [src]
+        sender = "any rank" if src is None else f"rank {self._names[src]}"
+        work = DirectWork(f"recv from {sender}", self.timeout_s)
+        self._mailbox.receive(work, cast(torch.Tensor, vector), sources, tag)
         return work
+
+    def leave(self) -> None:
+        """Say goodbye to all ranks once they have what this rank sent, then close. They finish without this rank."""
+        self._mesh.say_goodbye(self._sequence, self.timeout_s)
+        self.close()
 
     def close(self) -> None:
         """Close all connections."""
@@ -206,8 +241,8 @@ class DirectComm:
 
     def _buffer_for(self, head: Head, peer: int) -> memoryview:
         """Return the memory for the body of an arriving frame; a mean goes straight into the vector."""
-        if head.kind > WHOLE:
-            raise CommError(f"rank {self._names[peer]} sent a frame of kind {head.kind}; expected 0 to {WHOLE}")
+        if head.kind > LEAVE:
+            raise CommError(f"rank {self._names[peer]} sent a frame of kind {head.kind}; expected 0 to {LEAVE}")
         if head.kind != GATHER:
             try:
                 return memoryview(bytearray(head.nbytes))
@@ -217,7 +252,7 @@ class DirectComm:
                 ) from None
         with self._lock:
             operation = self._operations.get(head.sequence)
-        if operation is None or operation.kind != SCATTER:
+        if operation is None or not operation.spreads:
             raise CommError(
                 self._failed or f"rank {self._names[peer]} answered an all_reduce that this rank did not issue"
             )
@@ -234,7 +269,7 @@ class DirectComm:
 
     def _arrived(self, head: Head, peer: int, body: memoryview) -> None:
         if head.kind == GATHER:
-            self._count_down(head.sequence, missing=1)
+            self._count_down(head.sequence, used=[peer])
         elif head.kind in (SCATTER, WHOLE, SHARE):
             with self._lock:
                 chunks = self._held.setdefault(head.sequence, {})
@@ -242,13 +277,19 @@ class DirectComm:
             self._use(head.kind, head.sequence, head.chunk)
         elif head.kind == ABORT:
             raise CommError(bytes(body).decode())
+        elif head.kind == LEAVE:
+            self._has_left(peer, head.sequence)
         else:
-            with self._lock:
-                posted = self._posted.pop((peer, head.sequence), None)
-                if posted is None:
-                    self._early[peer, head.sequence] = cast(bytearray, body.obj)
-                    return
-            self._deliver(posted[0], posted[1], cast(bytearray, body.obj))
+            self._mailbox.arrived(peer, head.chunk, head.sequence, cast(bytearray, body.obj))
+
+    def _has_left(self, peer: int, took_part: int) -> None:
+        """A rank has left, after it has sent everything that it owes. What still needs it can never end."""
+        with self._lock:
+            self._left[peer] = took_part
+            stuck = any(sequence >= took_part and each.due[peer] for sequence, each in self._operations.items())
+        self._mailbox.lose(peer, self._goodbye(peer))
+        if stuck:
+            raise CommError(self._goodbye(peer))
 
     def _use(self, kind: int, sequence: int, chunk: int) -> None:
         """Use what has arrived of a chunk, if its operation is issued here and there is enough."""
@@ -258,24 +299,23 @@ class DirectComm:
             if operation is None or (kind, chunk) not in held:
                 return
             arrived = held[kind, chunk]
-            averaged = kind == operation.kind != SHARE
-            if averaged and (len(arrived) < len(self._peers) or operation.reads(chunk)):
+            reduced = kind == operation.kind != SHARE
+            if reduced and (len(arrived) < len(self._peers) or operation.reads(chunk)):
                 return
             del held[kind, chunk]
         if self._wrong_size(operation, kind, sequence, chunk, arrived):
             return
         if kind == SHARE:
             self._copy(operation, arrived)
-            self._count_down(sequence, missing=len(arrived))
-            return
-        own = operation.chunks[self.rank][chunk]
-        average(own, self.rank, {peer: body for peer, (body, _) in arrived.items()})
-        if kind == SCATTER and own.numel():
-            self._send_mean(operation, sequence, chunk)
-        self._count_down(sequence, missing=1)
+        else:
+            own = operation.chunks[self.rank][chunk]
+            reduce(own, self.rank, {peer: body for peer, (body, _) in arrived.items()}, operation.reduction)
+            if operation.spreads and own.numel():
+                self._send_result(operation, sequence, chunk)
+        self._count_down(sequence, used=arrived)
 
     def _wrong_size(
-        self, operation: _Operation, kind: int, sequence: int, chunk: int, arrived: Mapping[int, tuple[bytearray, bool]]
+        self, operation: Operation, kind: int, sequence: int, chunk: int, arrived: Mapping[int, tuple[bytearray, bool]]
     ) -> bool:
         """Fail if ranks disagree on what they reduce or gather."""
         for peer, (body, last) in sorted(arrived.items()):
@@ -292,14 +332,14 @@ class DirectComm:
                 return True
         return False
 
-    def _copy(self, operation: _Operation, arrived: Mapping[int, tuple[bytearray, bool]]) -> None:
+    def _copy(self, operation: Operation, arrived: Mapping[int, tuple[bytearray, bool]]) -> None:
         for peer, (body, _) in arrived.items():
             if body:
                 part = operation.chunks[peer][0]
                 part.copy_(torch.frombuffer(body, dtype=part.dtype))
 
-    def _send_mean(self, operation: _Operation, sequence: int, chunk: int) -> None:
-        """Send the mean of a chunk to all ranks."""
+    def _send_result(self, operation: Operation, sequence: int, chunk: int) -> None:
+        """Send the result of a chunk to all ranks."""
         with self._lock:
             operation.unsent += len(self._peers)
         chunks = operation.chunks[self.rank]
@@ -325,28 +365,19 @@ class DirectComm:
             self._sending.discard(work)
         work.complete()
 
-    def _count_down(self, sequence: int, *, missing: int = 0, unsent: int = 0) -> None:
-        """Count parts and frames of an operation. It ends when all have arrived and all have been sent."""
+    def _count_down(self, sequence: int, *, used: Iterable[int] = (), unsent: int = 0) -> None:
+        """Count frames of an operation. It ends when all have been used and all have been sent."""
         with self._lock:
             operation = self._operations.get(sequence)
             if operation is None:  # it has already failed
                 return
-            operation.missing -= missing
+            operation.used(used)
             operation.unsent -= unsent
-            if operation.missing or operation.unsent:
+            if not operation.ended():
                 return
             del self._operations[sequence]
             self._held.pop(sequence, None)
         operation.work.complete()
-
-    def _deliver(self, work: DirectWork, tensor: torch.Tensor, body: bytearray) -> None:
-        nbytes = tensor.numel() * tensor.element_size()
-        if len(body) != nbytes:
-            work.complete(f"the message has {len(body)} bytes; expected {nbytes}, the size of the buffer")
-            return
-        if body:
-            tensor.view(-1).copy_(torch.frombuffer(body, dtype=tensor.dtype))
-        work.complete()
 
     def give_up(self, reason: str) -> None:
         """Fail all pending operations, here and at the peers, because a connection broke or ranks disagree.
@@ -358,13 +389,13 @@ class DirectComm:
                 return
             self._failed = reason
             pending = [operation.work for operation in self._operations.values()]
-            pending += [work for work, _ in self._posted.values()]
             pending += self._sending
             self._operations.clear()
             self._held.clear()
-            self._posted.clear()
             self._sending.clear()
         for work in pending:
             work.complete(reason)
+        for peer in self._peers:
+            self._mailbox.lose(peer, reason)
         body = memoryview(reason.encode())
         self._mesh.send_all([(peer, Frame(ABORT, 0, body, lambda: None, -1)) for peer in self._peers])

@@ -3,8 +3,8 @@
 An all-reduce goes through the first worker of each site, its leader::
 
     each worker sends its vector to its leader, which adds them     (inside the site)
-    the leaders compute the mean as `direct` does                   (across sites)
-    each leader sends the mean to the workers of its site           (inside the site)
+    the leaders add the sums of all sites as `direct` does          (across sites)
+    each leader divides by N, and sends the mean to the workers of its site           (inside the site)
 
 So the link of a site carries one vector for any number of workers. Everything else goes directly, as in `direct`.
 """
@@ -23,6 +23,7 @@ import torch
 from wanbench.workloads.comm.base import Vector
 from wanbench.workloads.comm.direct import DirectComm
 from wanbench.workloads.comm.mesh import Mesh
+from wanbench.workloads.comm.tensors import MEAN, SUM, Reduction
 from wanbench.workloads.comm.work import DirectWork
 
 
@@ -33,12 +34,13 @@ def members_of(site_of: Sequence[int], rank: int) -> tuple[list[int], list[int]]
 
 
 @dataclass
-class _Reduction:
-    """An all-reduce on a leader, with the vectors of its site that are `missing`, and means that are `unsent`."""
+class _Pending:
+    """An all-reduce on a leader, with the vectors of its site that are `missing`, and results that are `unsent`."""
 
     work: DirectWork
     vector: torch.Tensor
     parts: Sequence[torch.Tensor]
+    reduction: Reduction
     missing: int = field(init=False)
     unsent: int = 0
     averaged: bool = False
@@ -60,23 +62,24 @@ class HierarchicalComm(DirectComm):
     def __init__(self, mesh: Mesh, inside: DirectComm, across: DirectComm | None, *, timeout_s: float) -> None:
         self._inside, self._across = inside, across
         self._order = threading.RLock()  # operations go on in the order in which they were issued
-        self._collecting: deque[_Reduction] = deque()
-        self._averaging: deque[_Reduction] = deque()
+        self._collecting: deque[_Pending] = deque()
+        self._averaging: deque[_Pending] = deque()
         super().__init__(mesh, timeout_s=timeout_s)
 
-    def all_reduce(self, vector: Vector) -> DirectWork:
-        """Compute the mean over all ranks, in place."""
+    def all_reduce(self, vector: Vector, reduction: Reduction = MEAN) -> DirectWork:
+        """Reduce over all ranks, in place."""
         tensor = cast(torch.Tensor, vector)
-        work = DirectWork("all_reduce", self._timeout_s)
+        work = DirectWork("all_reduce", self.timeout_s)
         if self._inside.rank:
             self._inside.send(tensor, 0)
             self._inside.recv(tensor, 0).then(partial(self._delivered, work))
             return work
-        reduction = _Reduction(work, tensor, [torch.empty_like(tensor) for _ in range(1, self._inside.world_size)])
+        parts = [torch.empty_like(tensor) for _ in range(1, self._inside.world_size)]
+        pending = _Pending(work, tensor, parts, reduction)
         with self._order:
-            self._collecting.append(reduction)
-        for member, part in enumerate(reduction.parts, start=1):
-            self._inside.recv(part, member).then(partial(self._collected, reduction))
+            self._collecting.append(pending)
+        for member, part in enumerate(parts, start=1):
+            self._inside.recv(part, member).then(partial(self._collected, pending))
         self._go_on()
         return work
 
@@ -90,9 +93,16 @@ class HierarchicalComm(DirectComm):
             waiting = [*self._collecting, *self._averaging]
             self._collecting.clear()
             self._averaging.clear()
-        for reduction in waiting:
-            if not reduction.work.done():
-                reduction.work.complete(reason)
+        for pending in waiting:
+            if not pending.work.done():
+                pending.work.complete(reason)
+
+    def leave(self) -> None:
+        """Say goodbye to all ranks, as `DirectComm` does."""
+        self._inside.leave()
+        if self._across is not None:
+            self._across.leave()
+        super().leave()
 
     def close(self) -> None:
         """Close all connections."""
@@ -106,37 +116,38 @@ class HierarchicalComm(DirectComm):
         if error is not None:
             self.give_up(error)
 
-    def _collected(self, reduction: _Reduction, error: str | None) -> None:
+    def _collected(self, pending: _Pending, error: str | None) -> None:
         if error is not None:
-            self._end(reduction, error)
+            self._end(pending, error)
             return
         with self._order:
-            reduction.missing -= 1
+            pending.missing -= 1
         self._go_on()
 
     def _go_on(self) -> None:
         """Exchange the sums of this site that are complete."""
         with self._order:
             while self._collecting and not self._collecting[0].missing:
-                reduction = self._collecting.popleft()
-                for part in reduction.parts:
-                    reduction.vector += part
-                sites = 1 if self._across is None else self._across.world_size
-                reduction.vector *= sites / self.world_size  # the mean over sites is then the mean over workers
-                self._averaging.append(reduction)
+                pending = self._collecting.popleft()
+                for part in pending.parts:
+                    pending.reduction.accumulate(pending.vector, part)
+                self._averaging.append(pending)
                 if self._across is None:
-                    self._averaged(reduction, None)
+                    self._averaged(pending, None)
                 else:
-                    self._across.all_reduce(reduction.vector).then(partial(self._averaged, reduction))
+                    across = SUM if pending.reduction.mean else pending.reduction
+                    self._across.all_reduce(pending.vector, across).then(partial(self._averaged, pending))
 
-    def _averaged(self, reduction: _Reduction, error: str | None) -> None:
+    def _averaged(self, pending: _Pending, error: str | None) -> None:
         if error is not None:
-            self._end(reduction, error)
+            self._end(pending, error)
             return
         with self._order:
-            reduction.averaged = True
+            pending.averaged = True
             while self._averaging and self._averaging[0].averaged:
                 finished = self._averaging.popleft()
+                if finished.reduction.mean:
+                    finished.vector /= self.world_size
                 sent = [self._inside.send(finished.vector, member) for member in range(1, self._inside.world_size)]
                 finished.unsent = len(sent)
                 for each in sent:
@@ -144,18 +155,18 @@ class HierarchicalComm(DirectComm):
                 if not sent:
                     finished.work.complete()
 
-    def _mean_left(self, reduction: _Reduction, error: str | None) -> None:
+    def _mean_left(self, pending: _Pending, error: str | None) -> None:
         """The mean has left for one of the workers of this site."""
         if error is not None:
-            self._end(reduction, error)
+            self._end(pending, error)
             return
         with self._order:
-            reduction.unsent -= 1
-            if reduction.unsent:
+            pending.unsent -= 1
+            if pending.unsent:
                 return
-        reduction.work.complete()
+        pending.work.complete()
 
-    def _end(self, reduction: _Reduction, error: str) -> None:
-        if not reduction.work.done():
-            reduction.work.complete(error)
+    def _end(self, pending: _Pending, error: str) -> None:
+        if not pending.work.done():
+            pending.work.complete(error)
         self.give_up(error)

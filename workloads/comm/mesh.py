@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
+import hmac
 import os
 import selectors
 import socket
 import struct
+import termios
 import threading
 import time
 from collections import deque
@@ -18,13 +21,18 @@ from typing import NamedTuple
 
 from wanbench.workloads.comm.base import CommError
 
-SCATTER, GATHER, MESSAGE, ABORT, SHARE, WHOLE = range(6)
-_HEADER = struct.Struct("<B?HIQ")  # see Head
+SCATTER, GATHER, MESSAGE, ABORT, SHARE, WHOLE, LEAVE = range(7)
+_LAST = 1 << 62  # the order of a frame behind all others
+_HEADER = struct.Struct("<B?IIQ")  # see Head
+TOKEN_BYTES = 32
+_HELLO = struct.Struct(f"<{TOKEN_BYTES}sII")  # token, rank, number of the connection
+_HELLO_S = 5.0  # a stranger that says nothing must not keep the peers waiting
 _SO_MAX_PACING_RATE, _TCP_NOTSENT_LOWAT = 47, 25  # Linux; Python has no names for them
 # What the kernel holds of a connection beyond its window, so that frames of older operations can still pass others. It
 # must last until this thread runs again.
 _UNSENT_S, _UNSENT_BYTES = 0.02, 64 << 10
 _ANY_UNSENT = (1 << 31) - 1
+_GOODBYE_POLL_S = 0.005
 _GOODBYE_S = 2.0  # for the reason of a failure to reach the peers
 _UNPACED = (1 << 64) - 1
 _READ_BUDGET = 1 << 20  # bytes to read from one connection before the next one
@@ -34,9 +42,9 @@ class Head(NamedTuple):
     """The header of a frame.
 
     Attributes:
-        kind: SCATTER to WHOLE.
+        kind: SCATTER to LEAVE.
         last: whether it is the last chunk of its piece.
-        chunk: number of the chunk.
+        chunk: number of the chunk, or tag of a message.
         sequence: number of the operation or message.
         nbytes: size of the body.
     """
@@ -98,6 +106,8 @@ class _Connection:
     head: Head = _NO_HEAD
     pace: float | None = None
     writing: bool = False
+    left: bool = False  # the peer has said goodbye
+    ended: bool = False
 
 
 def listen(address: str) -> socket.socket:
@@ -114,6 +124,7 @@ def connect(
     timeout_s: float,
     paces: Mapping[int, Pace] | None = None,
     names: Sequence[int] | None = None,
+    token: bytes = bytes(TOKEN_BYTES),
 ) -> Mesh:
     """Connect to every peer, with `connections` per pair. The higher rank connects, the lower accepts.
 
@@ -125,6 +136,7 @@ def connect(
         timeout_s: time limit.
         paces: by peer, how fast this rank sends to it; unlimited if missing.
         names: by rank in this mesh, its rank in the whole group, for messages; default the same.
+        token: TOKEN_BYTES that all ranks know. A connection that does not begin with them is closed.
 
     Raises:
         CommError: names the peers that did not accept or connect within `timeout_s`.
@@ -136,14 +148,17 @@ def connect(
         for peer in range(rank):
             for index in range(connections):
                 sock = socket.create_connection(addresses[peer], timeout=max(0.001, deadline - time.monotonic()))
-                sock.sendall(struct.pack("<II", rank, index))
+                sock.sendall(_HELLO.pack(token, rank, index))
                 links[peer, index] = sock
         while len(links) < (world_size - 1) * connections:
             listener.settimeout(max(0.001, deadline - time.monotonic()))
             sock, _ = listener.accept()
-            sock.settimeout(max(0.001, deadline - time.monotonic()))
-            peer, index = struct.unpack("<II", _read_exactly(sock, 8))
-            links[peer, index] = sock
+            sock.settimeout(max(0.001, min(_HELLO_S, deadline - time.monotonic())))
+            key = _hello(sock, token)
+            if key is None or not rank < key[0] < world_size or key[1] >= connections or key in links:
+                sock.close()
+            else:
+                links[key] = sock
     except OSError as error:
         for sock in links.values():
             sock.close()
@@ -163,14 +178,26 @@ def _limit(sock: socket.socket, rate: float | None, unsent: int = _UNSENT_BYTES)
     sock.setsockopt(socket.IPPROTO_TCP, _TCP_NOTSENT_LOWAT, held)
 
 
-def _read_exactly(sock: socket.socket, size: int) -> bytes:
+def _unacknowledged(connection: _Connection) -> bool:
+    """Whether the peer's kernel does not have everything that was sent."""
+    size = bytearray(4)
+    fcntl.ioctl(connection.sock, termios.TIOCOUTQ, size)
+    return not connection.ended and any(size)
+
+
+def _hello(sock: socket.socket, token: bytes) -> tuple[int, int] | None:
+    """Read the rank of a peer and the number of the connection; None from a stranger."""
     data = b""
-    while len(data) < size:
-        part = sock.recv(size - len(data))
+    while len(data) < _HELLO.size:
+        try:
+            part = sock.recv(_HELLO.size - len(data))
+        except OSError:
+            return None
         if not part:
-            raise ConnectionError("the peer closed the connection while connecting")
+            return None
         data += part
-    return data
+    given, peer, index = _HELLO.unpack(data)
+    return (peer, index) if hmac.compare_digest(given, token) else None
 
 
 class Mesh:
@@ -219,6 +246,29 @@ class Mesh:
         else:
             os.eventfd_write(self._wake, 1)
 
+    def say_goodbye(self, took_part: int, timeout_s: float) -> None:
+        """Send LEAVE behind all frames, and return when the peers have everything, or after `timeout_s`.
+
+        Args:
+            took_part: the number of operations that this rank took part in.
+        """
+        if self._closing or not self._runs():
+            return
+        deadline = time.monotonic() + timeout_s
+        flushed = threading.Semaphore(0)
+        for connection in self._connections.values():
+            frame = Frame(LEAVE, took_part, memoryview(b""), flushed.release, _LAST)
+            self._inbox.append((connection, frame))
+        os.eventfd_write(self._wake, 1)
+        missing = len(self._connections)
+        while missing and self._runs() and time.monotonic() < deadline:
+            missing -= flushed.acquire(timeout=_GOODBYE_POLL_S)
+        while self._runs() and time.monotonic() < deadline and any(map(_unacknowledged, self._connections.values())):
+            time.sleep(_GOODBYE_POLL_S)
+
+    def _runs(self) -> bool:
+        return self._thread is not None and self._thread.is_alive()
+
     def close(self) -> None:
         """Stop the thread and close every connection; calling it again does nothing."""
         if self._closing:
@@ -258,12 +308,12 @@ class Mesh:
         self._sort_inbox()
         for connection in self._connections.values():
             connection.waiting = [item for item in connection.waiting if item[-1].kind == ABORT]
-        self._say_goodbye(time.monotonic() + _GOODBYE_S)
+        self._flush(time.monotonic() + _GOODBYE_S)
         for connection in self._connections.values():
             with contextlib.suppress(OSError):
                 connection.sock.shutdown(socket.SHUT_WR)
 
-    def _say_goodbye(self, deadline: float) -> None:
+    def _flush(self, deadline: float) -> None:
         """Send the rest of the current frames and the reason, as fast as possible: no peer shall blame another."""
         with selectors.DefaultSelector() as writable:
             for connection in self._connections.values():
@@ -305,6 +355,9 @@ class Mesh:
             _limit(connection.sock, rate)
 
     def _write(self, connection: _Connection) -> None:
+        if connection.ended:
+            self._lost_connection(connection, "")
+            return
         sending = connection.sending
         try:
             while sending or connection.waiting:
@@ -320,11 +373,24 @@ class Mesh:
         except BlockingIOError:
             pass
         except OSError as error:
-            raise CommError(f"the connection to rank {self.names[connection.peer]} broke: {error}") from error
+            self._lost_connection(connection, f"the connection to rank {self.names[connection.peer]} broke: {error}")
+            return
         if bool(sending) != connection.writing:
             connection.writing = bool(sending)
             events = selectors.EVENT_READ | (selectors.EVENT_WRITE if sending else 0)
             self._selector.modify(connection.sock, events, connection)
+
+    def _lost_connection(self, connection: _Connection, reason: str) -> None:
+        """End a connection whose peer has said goodbye. Raises: CommError if it has not."""
+        if not connection.left:
+            raise CommError(reason)
+        if not connection.ended:
+            connection.ended = True
+            self._selector.unregister(connection.sock)
+        connection.sending.clear()
+        dropped, connection.waiting = connection.waiting, []
+        for _, _, frame in dropped:
+            frame.flushed()
 
     def _take_next(self, connection: _Connection) -> None:
         _, _, frame = heappop(connection.waiting)
@@ -342,9 +408,12 @@ class Mesh:
             except BlockingIOError:
                 return
             except OSError as error:
-                raise CommError(f"the connection to rank {self.names[connection.peer]} broke: {error}") from error
+                name = self.names[connection.peer]
+                self._lost_connection(connection, f"the connection to rank {name} broke: {error}")
+                return
             if received == 0:
-                raise CommError(f"rank {self.names[connection.peer]} closed the connection")
+                self._lost_connection(connection, f"rank {self.names[connection.peer]} closed the connection")
+                return
             budget -= received
             connection.filled += received
             if connection.filled == len(target):
@@ -359,4 +428,8 @@ class Mesh:
             if connection.head.nbytes:  # reading zero bytes would look like the end of the stream
                 return
         body, connection.body = connection.body, None
+        if connection.head.kind == LEAVE:
+            connection.left = True
+            if not all(self._connections[connection.peer, index].left for index in range(self._per_peer)):
+                return  # its frames on other connections come before
         self._arrived(connection.head, connection.peer, body)

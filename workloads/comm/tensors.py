@@ -1,9 +1,10 @@
-"""The memory of tensors: their bytes, their chunks, and means of what other ranks sent."""
+"""The memory of tensors: their bytes, their chunks, and reductions of what other ranks sent."""
 
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -28,10 +29,44 @@ def chunks_of(piece: torch.Tensor) -> tuple[torch.Tensor, ...]:
     return torch.split(piece, max(1, chunk_bytes(piece.numel() * size) // size))
 
 
-def average(own: torch.Tensor, rank: int, others: Mapping[int, bytearray]) -> None:
-    """Replace a chunk by its mean over all ranks.
+@dataclass(frozen=True)
+class Reduction:
+    """How the chunks of all ranks become one.
 
-    It is summed in the order of ranks, so every rank that computes it gets the same bits.
+    Attributes:
+        name: as in messages.
+        accumulate: adds a chunk to the first argument, in place.
+        mean: whether the result is divided by the number of ranks.
+    """
+
+    name: str
+    accumulate: Callable[[torch.Tensor, torch.Tensor], object]
+    mean: bool = False
+
+
+MEAN = Reduction("mean", torch.Tensor.add_, mean=True)
+SUM = Reduction("sum", torch.Tensor.add_)
+REDUCTIONS = {
+    reduction.name: reduction
+    for reduction in (
+        MEAN,
+        SUM,
+        Reduction("product", torch.Tensor.mul_),
+        Reduction("min", lambda total, part: torch.minimum(total, part, out=total)),
+        Reduction("max", lambda total, part: torch.maximum(total, part, out=total)),
+        Reduction("band", torch.Tensor.bitwise_and_),
+        Reduction("bor", torch.Tensor.bitwise_or_),
+        Reduction("bxor", torch.Tensor.bitwise_xor_),
+    )
+}
+_HALF = (torch.float16, torch.bfloat16)
+
+
+def reduce(own: torch.Tensor, rank: int, others: Mapping[int, bytearray], reduction: Reduction = MEAN) -> None:
+    """Replace a chunk by its reduction over all ranks.
+
+    It goes in the order of ranks, so every rank that computes it gets the same bits. Half-precision numbers are added
+    up in single precision, and rounded once.
 
     Args:
         own: the chunk of this rank.
@@ -42,7 +77,7 @@ def average(own: torch.Tensor, rank: int, others: Mapping[int, bytearray]) -> No
         return
     world_size = len(others) + 1
     parts = [own if peer == rank else torch.frombuffer(others[peer], dtype=own.dtype) for peer in range(world_size)]
-    total = parts[0].clone()
+    total = parts[0].to(torch.float32) if own.dtype in _HALF else parts[0].clone()
     for part in parts[1:]:
-        total.add_(part)
-    own.copy_(total.div_(world_size))
+        reduction.accumulate(total, part.to(total.dtype))
+    own.copy_(total.div_(world_size) if reduction.mean else total)

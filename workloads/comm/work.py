@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from wanbench.workloads.comm.base import CommError
 
@@ -12,11 +12,18 @@ Ended = Callable[[str | None], None]
 
 
 class DirectWork:
-    """An operation of `direct` or `hierarchical`. The mesh's I/O thread completes it."""
+    """An operation of `direct` or `hierarchical`. The mesh's I/O thread completes it.
 
-    def __init__(self, name: str, timeout_s: float) -> None:
+    Args:
+        name: what messages call it.
+        timeout_s: the limit of `wait`.
+        late: returns the ranks that it waits for.
+    """
+
+    def __init__(self, name: str, timeout_s: float, late: Callable[[], Sequence[int]] = tuple) -> None:
         self.name = name
-        self._timeout_s = timeout_s
+        self.source: int | None = None  # of a message, the rank that sent it
+        self._timeout_s, self._late = timeout_s, late
         self._event = threading.Event()
         self._error: str | None = None
         self._lock = threading.Lock()
@@ -27,10 +34,20 @@ class DirectWork:
         """True once `wait` would return, or raise, at once."""
         return self._event.is_set()
 
-    def wait(self) -> None:
-        """Block until finished. Raises: CommError if a peer is gone or the operation took too long."""
-        if not self._event.wait(self._timeout_s):
-            raise CommError(f"direct: {self.name} took longer than {self._timeout_s:g} s")
+    def wait(self, limit_s: float | None = None) -> None:
+        """Block until finished.
+
+        Args:
+            limit_s: the limit; default: the one of the constructor.
+
+        Raises:
+            CommError: a peer is gone, or the operation took too long.
+        """
+        limit_s = self._timeout_s if limit_s is None else limit_s
+        if not self._event.wait(limit_s):
+            late = ", ".join(map(str, self._late()))
+            waits = f"; it waits for rank{'s' * (',' in late)} {late}" if late else ""
+            raise CommError(f"direct: {self.name} took longer than {limit_s:g} s{waits}")
         if self._error is not None:
             raise CommError(f"direct: {self.name} failed: {self._error}")
 

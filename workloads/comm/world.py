@@ -25,7 +25,7 @@ def world() -> GroupComm:
     the same number of times.
 
     Raises:
-        CommError: there is no group, or its backend for the CPU is not gloo.
+        CommError: there is no group, or its backend for the CPU is neither gloo nor wan.
     """
     if not (dist.is_available() and dist.is_initialized()):
         raise CommError(
@@ -33,9 +33,9 @@ def world() -> GroupComm:
             "torchrun or wanbench (one process alone: torchrun --nproc-per-node 1)"
         )
     backends = dict(pair.split(":") for pair in dist.get_backend_config().split(","))
-    if backends.get("cpu") != "gloo":
+    if backends.get("cpu") not in ("gloo", "wan"):
         found = backends.get("cpu") or dist.get_backend()
-        raise CommError(f"the process group has backend '{found}'; expected gloo: call init_process_group(\"gloo\")")
+        raise CommError(f"the process group has backend '{found}'; expected gloo or wan: init_process_group(\"gloo\")")
     _sleep_at_exit()
     return GroupComm(dist.group.WORLD, dist.get_rank(), dist.get_world_size(), first_tag=next(_count) * _TAGS)
 

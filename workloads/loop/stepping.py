@@ -94,7 +94,9 @@ def environment(steps_file: Path, *, hook: bool, given: Mapping[str, str] = os.e
         given: the environment to be extended.
     """
     added = {STEPS_FILE: str(steps_file)}
-    if hook:
-        paths = [str(INJECT), *filter(None, [given.get("PYTHONPATH")])]
-        added["PYTHONPATH"] = os.pathsep.join(paths)
-    return added
+    return added | injected(given) if hook else added
+
+
+def injected(given: Mapping[str, str]) -> dict[str, str]:
+    """Return the variable with which a Python program runs the `sitecustomize` of `inject` first."""
+    return {"PYTHONPATH": os.pathsep.join([str(INJECT), *filter(None, [given.get("PYTHONPATH")])])}

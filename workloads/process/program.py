@@ -45,9 +45,10 @@ def run(channel: Channel, request: dict[str, Any], counters: Any) -> None:
 
     Args:
         request: processes (a list of {"argv", "env"}; a timed process also has "steps", the file for its steps, and
-            "hook": `workloads.loop.stepping`), cwd, door (path of the Unix socket, or None), port, host (True on the
-            worker whose program opens the rendezvous). Two descriptors per process have arrived with it: its stdout
-            and its stderr. With `inherit`, each env is added to the environment of this process.
+            "hook": `workloads.loop.stepping`; one with "inject" runs its `sitecustomize`), cwd, door (path of the Unix
+            socket, or None), port, host (True on the worker whose program opens the rendezvous). Two descriptors per
+            process have arrived with it: its stdout and its stderr. With `inherit`, each env is added to the
+            environment of this process.
         counters: a function without arguments, called before and after the program.
 
     Raises:
@@ -183,6 +184,8 @@ class _Processes:
 
 def _start(wanted: dict[str, Any], cwd: str, out: int, err: int) -> subprocess.Popen[bytes]:
     parent, env = os.getpid(), wanted["env"]
+    if wanted.get("inject"):
+        env = env | stepping.injected(env)
     if "steps" in wanted:
         env = env | stepping.environment(Path(wanted["steps"]), hook=wanted["hook"], given=env)
 

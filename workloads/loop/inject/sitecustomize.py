@@ -1,23 +1,25 @@
-"""Found first on PYTHONPATH by a program that `wanbench` counts the steps of: hooks torch's optimizers.
+"""Found first on PYTHONPATH by a user's program: counts the steps of torch's optimizers, and replaces gloo.
 
-Python imports `sitecustomize` at its start. Torch is not imported here: the hook is registered when the program
-does. The `sitecustomize` that this one hides is run as well.
+Python imports `sitecustomize` at its start. Torch is not imported here: its modules are changed when the program
+imports them. The `sitecustomize` that this one hides is run as well.
 """
 
 from __future__ import annotations
 
 import atexit
+import importlib
 import importlib.util
+import os
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
 from types import ModuleType
 
 _HERE = Path(__file__).resolve().parent
-_HOOKED = "torch.optim.optimizer"
+_REPLACES_GLOO = "WAN_REPLACES_GLOO"
 _COUNTER = "wanbench.workloads.loop.stepping"
 _LET_GO_S = 0.1
 
@@ -29,44 +31,56 @@ def _run_the_hidden_one() -> None:
         spec.loader.exec_module(importlib.util.module_from_spec(spec))
 
 
-def _counter() -> ModuleType:
-    """`workloads.loop.stepping` by its file: the program may have no wanbench. One that has it meets this one."""
-    if _COUNTER not in sys.modules:
-        spec = importlib.util.spec_from_file_location(_COUNTER, _HERE.parent / "stepping.py")
-        assert spec is not None
-        assert spec.loader is not None
-        module = sys.modules[_COUNTER] = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(module)
-    return sys.modules[_COUNTER]
+def _wanbench(name: str) -> ModuleType:
+    """A module of wanbench, by its file if the program has no wanbench. One that has it meets this one."""
+    if importlib.util.find_spec("wanbench") is None:
+        for package, folder in (("wanbench", None), ("wanbench.workloads", _HERE.parents[1])):
+            sys.modules[package] = ModuleType(package)
+            sys.modules[package].__path__ = [] if folder is None else [str(folder)]
+    return importlib.import_module(name)
 
 
-class _Hooking(Loader):
-    """Loads torch's module as its own loader would, then registers the hook."""
+def _count_steps(module: ModuleType) -> None:
+    counter = _wanbench(_COUNTER)
+    module.register_optimizer_step_post_hook(lambda optimizer, *_: counter.stepped_by_optimizer(optimizer.param_groups))
 
-    def __init__(self, loader: Loader) -> None:
-        self._loader = loader
+
+def _replace_gloo(module: ModuleType) -> None:
+    """Let torch make a `WanGroup` where it would make a group of gloo."""
+    if os.environ.get(_REPLACES_GLOO) == "1":
+        vars(module)["ProcessGroupGloo"] = _wanbench("wanbench.workloads.group.group").WanGroup
+
+
+_CHANGES = {"torch.optim.optimizer": _count_steps, "torch.distributed.distributed_c10d": _replace_gloo}
+
+
+class _Changing(Loader):
+    """Loads torch's module as its own loader would, then changes it."""
+
+    def __init__(self, loader: Loader, change: Callable[[ModuleType], None]) -> None:
+        self._loader, self._change = loader, change
 
     def create_module(self, spec: ModuleSpec) -> ModuleType | None:
         return self._loader.create_module(spec)
 
     def exec_module(self, module: ModuleType) -> None:
         self._loader.exec_module(module)
-        counter = _counter()
-        module.register_optimizer_step_post_hook(
-            lambda optimizer, *_: counter.stepped_by_optimizer(optimizer.param_groups)
-        )
+        self._change(module)
 
 
 class _WhenTorchIsImported(MetaPathFinder):
+    def __init__(self) -> None:
+        self._finding: set[str] = set()
+
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        if fullname != _HOOKED:
+        if fullname not in _CHANGES or fullname in self._finding:
             return None
-        sys.meta_path.remove(self)
+        self._finding.add(fullname)
         spec = importlib.util.find_spec(fullname)
         if spec is not None and spec.loader is not None:
-            spec.loader = _Hooking(spec.loader)
+            spec.loader = _Changing(spec.loader, _CHANGES[fullname])
         return spec
 
 

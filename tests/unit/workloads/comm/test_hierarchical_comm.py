@@ -100,8 +100,11 @@ def test_messages_and_all_gathers_go_directly(group):
 
 @pytest.mark.parametrize("gone", range(4))
 def test_a_peer_that_is_gone_is_named_on_every_rank_of_every_site(group, gone):
+    all_have_it = threading.Barrier(4)
+
     def body(comm: HierarchicalComm) -> str:
         comm.all_reduce(torch.ones(10)).wait()
+        all_have_it.wait()
         if comm.rank == gone:
             comm.close()
             return ""
@@ -117,7 +120,7 @@ def test_a_mean_that_waits_for_an_earlier_one_fails_with_it(group, monkeypatch):
     leader, _ = group([0, 1])
     across = [DirectWork("all_reduce", 10.0) for _ in range(2)]
     issued = iter(across)
-    monkeypatch.setattr(leader._across, "all_reduce", lambda vector: next(issued))
+    monkeypatch.setattr(leader._across, "all_reduce", lambda vector, reduction: next(issued))
     works = [leader.all_reduce(torch.ones(10)) for _ in range(2)]
     across[1].complete()
     assert not works[1].done()

@@ -1,0 +1,40 @@
+"""What a program's process group `wan` is told about the emulated network: variables of its environment."""
+
+from __future__ import annotations
+
+import json
+
+from wanbench.harness.plan.cell import CommandCell
+from wanbench.harness.plan.conditions import effective_conditions
+from wanbench.harness.plan.law import one_shot_limit
+from wanbench.harness.plan.pacing import paces
+from wanbench.harness.rep.train import network_of
+from wanbench.workloads.group.settings import COLLECTIVE, ONE_SHOT, PACES, REPLACES_GLOO, SITES
+
+
+def group_environments(cell: CommandCell) -> tuple[dict[str, str], ...]:
+    """Return the variables of each worker. Processes of one worker share its links, so each gets its part of them."""
+    network = network_of(cell)
+    by_site, each = cell.collective == "hierarchical", cell.processes
+    ranks = cell.workers * each
+    rtt_s, rate = effective_conditions(cell.profile, cell.placement, cell.workers)
+    common = {
+        SITES: ",".join(site for site in cell.placement for _ in range(each)),
+        ONE_SHOT: str(one_shot_limit(ranks, rtt_s, None if rate is None else rate / each)),
+    }
+    if replaces_gloo(cell):
+        common |= {COLLECTIVE: str(cell.collective), REPLACES_GLOO: "1"}
+    environments = []
+    for worker in range(cell.workers):
+        rates = [
+            [None if rate is None else rate / share for rate, share in zip(pair, (each * each, each), strict=True)]
+            for pair in paces(network, worker, leaders=by_site)
+            for _ in range(each)
+        ]
+        environments.append({**common, PACES: json.dumps(rates)})
+    return tuple(environments)
+
+
+def replaces_gloo(cell: CommandCell) -> bool:
+    """Whether a group for which the program asks gloo is carried by another collective."""
+    return cell.collective not in (None, "gloo")

@@ -1,0 +1,59 @@
+"""A collective of `direct` in progress on one rank."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+import torch
+
+from wanbench.workloads.comm.tensors import MEAN, Reduction
+from wanbench.workloads.comm.work import DirectWork
+
+# What has arrived for an operation and is not used yet: by kind and chunk, then by rank, its bytes and whether it is
+# the last chunk.
+Held = dict[tuple[int, int], dict[int, tuple[bytearray, bool]]]
+
+
+@dataclass
+class Operation:
+    """A collective in progress on this rank. It ends when no frame is `due` and none is `unsent`.
+
+    Attributes:
+        kind: the kind of the frames that the other ranks send for it.
+        chunks: by rank, where its chunks belong.
+        due: by rank, the number of its frames that have not been used.
+        unsent: the number of frames that have not left.
+        unflushed: by chunk of this rank, the frames that still read from its memory.
+        reduction: how a chunk of this rank is computed from those of all ranks.
+        spreads: whether the result of a chunk of this rank is sent to all others.
+        gathered: rank and number of every result that has begun to arrive.
+    """
+
+    work: DirectWork
+    kind: int
+    chunks: Sequence[Sequence[torch.Tensor]]
+    due: list[int]
+    unsent: int
+    unflushed: list[int] = field(default_factory=list)
+    reduction: Reduction = MEAN
+    spreads: bool = False
+    gathered: set[tuple[int, int]] = field(default_factory=set)
+
+    def reads(self, chunk: int) -> bool:
+        """Whether frames still read from the memory of a chunk, so that its result must wait."""
+        return chunk < len(self.unflushed) and self.unflushed[chunk] > 0
+
+    def used(self, ranks: Iterable[int]) -> None:
+        """Note that one frame of each of these ranks has been used."""
+        for rank in ranks:
+            self.due[rank] -= 1
+
+    def ended(self) -> bool:
+        """Whether everything has arrived and left."""
+        return not self.unsent and not any(self.due)
+
+    def late(self, held: Held) -> list[int]:
+        """The ranks that have not sent everything; `held` has what arrived and is not used yet."""
+        unused = [frames.keys() for frames in held.values()]
+        return [rank for rank, due in enumerate(self.due) if due > sum(rank in ranks for ranks in unused)]

@@ -1,0 +1,26 @@
+"""A process group for torch.distributed, made for slow and distant links: `init_process_group("wan")`.
+
+Layout
+    group.py      WanGroup: the methods that torch calls, in terms of transfers and reductions
+    staging.py    from torch's tensors to flat memory and back; work.py: an operation in progress, as torch sees it
+    joining.py    how ranks find and connect to each other; settings.py: what the environment says about the network
+    elsewhere.py  operations that gloo carries instead
+"""
+
+from __future__ import annotations
+
+NAME = "wan"
+
+
+def register() -> None:
+    """Register the backend `wan` with torch. An entry point calls it when torch is imported."""
+    import torch.distributed as dist
+
+    if dist.is_available() and NAME.upper() not in dist.Backend._plugins:
+        dist.Backend.register_backend(NAME, _create, extended_api=True, devices=["cpu"])
+
+
+def _create(options: object, _backend_options: object) -> object:
+    from wanbench.workloads.group.group import create
+
+    return create(options)

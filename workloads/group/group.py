@@ -1,0 +1,382 @@
+"""The process group: the methods that torch calls, in terms of reductions, transfers and messages."""
+
+from __future__ import annotations
+
+import atexit
+import weakref
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+from types import SimpleNamespace
+from typing import Any
+
+import torch
+from torch._C._distributed_c10d import Store
+from torch.distributed import ProcessGroup, ReduceOp
+
+from wanbench.workloads.comm.base import CommError
+from wanbench.workloads.comm.direct import DirectComm
+from wanbench.workloads.comm.tensors import REDUCTIONS, Reduction
+from wanbench.workloads.comm.work import DirectWork
+from wanbench.workloads.group.elsewhere import Elsewhere, carried
+from wanbench.workloads.group.joining import join
+from wanbench.workloads.group.settings import settings
+from wanbench.workloads.group.staging import Staging
+from wanbench.workloads.group.work import GroupWork
+
+_OPS = {
+    "sum": ReduceOp.SUM,
+    "mean": ReduceOp.AVG,
+    "product": ReduceOp.PRODUCT,
+    "min": ReduceOp.MIN,
+    "max": ReduceOp.MAX,
+    "band": ReduceOp.BAND,
+    "bor": ReduceOp.BOR,
+    "bxor": ReduceOp.BXOR,
+}
+_TAGS = 1 << 32
+# A larger tensor is broadcast in two steps, which send 2/N of the bytes through the root's link: pieces to all ranks,
+# and from each to all others.
+_BROADCAST_WHOLE_BYTES = 1 << 20
+
+Tensors = Sequence[torch.Tensor]
+
+
+def create(options: Any) -> WanGroup:
+    """Return a group, as torch asks for one. Raises: CommError."""
+    group = WanGroup(options.store, options.group_rank, options.group_size, options.timeout)
+    group.options.global_ranks_in_group = options.global_ranks_in_group
+    group._set_sequence_number_for_group()
+    return group
+
+
+_ProcessGroup: Any = ProcessGroup  # torch's stub has overloads for other callers
+
+
+class WanGroup(_ProcessGroup):  # type: ignore[misc]
+    """A process group of torch over the connections of `direct`, or `hierarchical`.
+
+    Its methods have the names and arguments of `torch.distributed.ProcessGroup`. Each returns at once.
+
+    Args:
+        store: of this group alone.
+        rank: this rank in the group.
+        size: number of ranks.
+        timeout: for connecting, and for each operation.
+    """
+
+    def __init__(self, store: Store, rank: int, size: int, timeout: timedelta) -> None:
+        super().__init__(rank, size)
+        self._store, self._timeout, self._name, self._about = store, timeout, "", ""
+        self._elsewhere = Elsewhere(store, rank, size, timeout)
+        self._coalesced: list[GroupWork] | None = None
+        self._issued = 0
+        # As a group of gloo has them: torch sets them between the constructor and the sequence number.
+        self.options = SimpleNamespace(global_ranks_in_group=[], group_name="", _timeout=timeout)
+
+    # ---------------------------------------------------------------- life
+
+    def _set_sequence_number_for_group(self) -> None:
+        """Connect to all ranks. Torch calls this last."""
+        world = list(self.options.global_ranks_in_group) or list(range(self.size()))
+        self._comm: DirectComm = join(self._store, self.rank(), world, settings(), self._timeout.total_seconds())
+        atexit.register(_leave, weakref.ref(self))
+
+    def _get_sequence_number_for_group(self) -> int:
+        return self._issued
+
+    def shutdown(self) -> None:
+        """Leave the group: the others finish what they have begun."""
+        self._comm.leave()
+
+    def abort(self) -> None:
+        """Fail everything that is in progress, here and at the other ranks."""
+        self._comm.give_up(f"rank {self.rank()} aborted the group")
+        self._comm.close()
+
+    def set_timeout(self, timeout: timedelta) -> None:
+        """Set the time limit of later operations."""
+        self._comm.timeout_s = timeout.total_seconds()
+
+    def getBackendName(self) -> str:
+        return "wan"
+
+    _get_backend_name = getBackendName
+
+    def name(self) -> str:
+        """The name of the backend."""
+        return "wan"
+
+    def _set_group_name(self, name: str) -> None:
+        self._name = name
+
+    def _set_group_desc(self, about: str) -> None:
+        self._about = about
+
+    setGroupName, setGroupDesc = _set_group_name, _set_group_desc
+
+    @property
+    def group_name(self) -> str:
+        """The name that torch gave it."""
+        return self._name
+
+    @property
+    def group_desc(self) -> str:
+        """The description that its maker gave it."""
+        return self._about
+
+    def getGroupName(self) -> str:
+        return self._name
+
+    def getGroupDesc(self) -> str:
+        return self._about
+
+    def get_group_store(self) -> Store:
+        """The store of this group."""
+        return self._store
+
+    # ---------------------------------------------------------------- reductions
+
+    def allreduce(self, tensors: Tensors, opts: Any = None, *_: Any) -> Any:
+        """Reduce tensors over all ranks, in place."""
+        if not carried(tensors):
+            return self._elsewhere.group("allreduce").allreduce(list(tensors), opts)
+        staging, reduction = Staging(), _reduction(opts, tensors)
+        parts = [self._comm.all_reduce(staging.filled(tensor), reduction) for tensor in tensors]
+        return self._work(parts, tensors, staging)
+
+    allreduce_coalesced = allreduce
+
+    def reduce(self, tensors: Tensors, opts: Any) -> Any:
+        """Reduce tensors over all ranks, in place, on the root."""
+        if not carried(tensors):
+            return self._elsewhere.group("reduce").reduce(list(tensors), opts)
+        staging, reduction = Staging(), _reduction(opts, tensors)
+        parts = []
+        for tensor in tensors:
+            pieces = [tensor.new_empty(0) for _ in range(self.size())]
+            pieces[opts.rootRank] = staging.filled(tensor) if self.rank() == opts.rootRank else staging.given(tensor)
+            parts.append(self._comm.reduce_scatter(pieces, reduction))
+        return self._work(parts, tensors, staging)
+
+    def reduce_scatter(self, outputs: Tensors, inputs: Sequence[Tensors], opts: Any = None, *_: Any) -> Any:
+        """Reduce the tensors of each rank over all ranks; each gets its own."""
+        flat = [*outputs, *(tensor for pieces in inputs for tensor in pieces)]
+        if not carried(flat):
+            return self._elsewhere.group("reduce_scatter").reduce_scatter(list(outputs), list(map(list, inputs)), opts)
+        staging, reduction = Staging(), _reduction(opts, outputs)
+        parts = []
+        for output, given in zip(outputs, inputs, strict=True):
+            pieces = [staging.given(tensor) for tensor in given]
+            pieces[self.rank()] = staging.filled(output).copy_(pieces[self.rank()])
+            parts.append(self._comm.reduce_scatter(pieces, reduction))
+        return self._work(parts, outputs, staging)
+
+    def reduce_scatter_single(self, output: torch.Tensor, given: torch.Tensor, opts: Any = None, *_: Any) -> Any:
+        """As `reduce_scatter`, of equal pieces of one tensor."""
+        return self.reduce_scatter([output], [given.contiguous().view(-1).tensor_split(self.size())], opts)
+
+    _reduce_scatter_base = reduce_scatter_single
+
+    def reduce_scatter_single_coalesced(self, outputs: Tensors, inputs: Tensors, opts: Any = None) -> Any:
+        """As `reduce_scatter_single`, for several tensors."""
+        pieces = [given.contiguous().view(-1).tensor_split(self.size()) for given in inputs]
+        return self.reduce_scatter(outputs, pieces, opts)
+
+    reduce_scatter_tensor_coalesced = reduce_scatter_single_coalesced
+
+    # ---------------------------------------------------------------- transfers
+
+    def broadcast(self, tensors: Tensors, opts: Any, *_: Any) -> Any:
+        """Copy tensors of the root to all ranks."""
+        if not carried(tensors):
+            return self._elsewhere.group("broadcast").broadcast(list(tensors), opts)
+        staging = Staging()
+        parts = [self._broadcast(staging.filled(tensor), opts.rootRank) for tensor in tensors]
+        return self._work(parts, tensors, staging)
+
+    def _broadcast(self, flat: torch.Tensor, root: int) -> DirectWork:
+        is_root, others = self.rank() == root, [rank for rank in range(self.size()) if rank != self.rank()]
+        if self.size() == 2 or flat.numel() * flat.element_size() <= _BROADCAST_WHOLE_BYTES:
+            return self._comm.transfer(
+                "broadcast", dict.fromkeys(others, flat) if is_root else {}, {} if is_root else {root: flat}
+            )
+        pieces = flat.tensor_split(self.size())
+        mine = pieces[self.rank()]
+        first = self._comm.transfer(
+            "broadcast", {rank: pieces[rank] for rank in others} if is_root else {}, {} if is_root else {root: mine}
+        )
+        return self._comm.transfer(
+            "broadcast",
+            {rank: mine for rank in others if rank != root},
+            {} if is_root else {rank: pieces[rank] for rank in others},
+            after=first,
+        )
+
+    def allgather(self, outputs: Sequence[Tensors], inputs: Tensors, opts: Any = None, *_: Any) -> Any:
+        """Copy tensors of each rank to all ranks."""
+        if not carried([*inputs, *(tensor for parts in outputs for tensor in parts)]):
+            return self._elsewhere.group("allgather").allgather(list(map(list, outputs)), list(inputs), opts)
+        return self._all_gather(Staging(), outputs, inputs, [tensor for parts in outputs for tensor in parts])
+
+    def _all_gather(self, staging: Staging, into: Sequence[Tensors], inputs: Tensors, outputs: Tensors) -> GroupWork:
+        every, parts = range(self.size()), []
+        for receives, given in zip(into, inputs, strict=True):
+            sends = dict.fromkeys(every, staging.given(given))
+            parts.append(self._transfer("allgather", staging, sends, dict(zip(every, receives, strict=True))))
+        return self._work(parts, outputs, staging)
+
+    def allgather_coalesced(self, outputs: Sequence[Tensors], inputs: Tensors, opts: Any = None) -> Any:
+        """As `allgather`."""
+        return self.allgather(outputs, inputs, opts)
+
+    def all_gather_single(self, output: torch.Tensor, given: torch.Tensor, opts: Any = None, *_: Any) -> Any:
+        """As `allgather`, into equal pieces of one tensor."""
+        return self.all_gather_single_coalesced([output], [given], opts)
+
+    _allgather_base = all_gather_single
+
+    def all_gather_single_coalesced(self, outputs: Tensors, inputs: Tensors, opts: Any = None) -> Any:
+        """As `all_gather_single`, for several tensors."""
+        if not carried([*outputs, *inputs]):
+            into = [list(output.chunk(self.size())) for output in outputs]
+            return self._elsewhere.group("allgather").allgather(into, list(inputs), opts)
+        staging = Staging()
+        pieces = [staging.filled(output).tensor_split(self.size()) for output in outputs]
+        return self._all_gather(staging, pieces, inputs, outputs)
+
+    allgather_into_tensor_coalesced = all_gather_single_coalesced
+
+    def gather(self, outputs: Sequence[Tensors], inputs: Tensors, opts: Any) -> Any:
+        """Copy a tensor of each rank to the root."""
+        flat = [tensor for parts in outputs for tensor in parts]
+        if not carried([*inputs, *flat]):
+            return self._elsewhere.group("gather").gather(list(map(list, outputs)), list(inputs), opts)
+        staging, root = Staging(), opts.rootRank
+        into = dict(enumerate(outputs[0])) if self.rank() == root else {}
+        part = self._transfer("gather", staging, {root: staging.given(inputs[0])}, into)
+        return self._work([part], flat, staging)
+
+    def scatter(self, outputs: Tensors, inputs: Sequence[Tensors], opts: Any) -> Any:
+        """Copy a tensor of the root to each rank."""
+        if not carried([*outputs, *(tensor for parts in inputs for tensor in parts)]):
+            return self._elsewhere.group("scatter").scatter(list(outputs), list(map(list, inputs)), opts)
+        staging, root = Staging(), opts.rootRank
+        sends = {rank: staging.given(each) for rank, each in enumerate(inputs[0])} if self.rank() == root else {}
+        part = self._transfer("scatter", staging, sends, {root: outputs[0]})
+        return self._work([part], outputs, staging)
+
+    def alltoall(self, outputs: Tensors, inputs: Tensors, opts: Any = None, *_: Any) -> Any:
+        """Copy a tensor of each rank to each rank."""
+        if not carried([*outputs, *inputs]):
+            return self._elsewhere.group("alltoall").alltoall(list(outputs), list(inputs), opts)
+        staging = Staging()
+        sends = {rank: staging.given(tensor) for rank, tensor in enumerate(inputs)}
+        part = self._transfer("alltoall", staging, sends, dict(enumerate(outputs)))
+        return self._work([part], outputs, staging)
+
+    def all_to_all_single(
+        self,
+        output: torch.Tensor,
+        given: torch.Tensor,
+        output_sizes: Sequence[int],
+        input_sizes: Sequence[int],
+        opts: Any = None,
+        *_: Any,
+    ) -> Any:
+        """As `alltoall`, of pieces of one tensor: of these numbers of rows, or of equal ones if there are none."""
+        return self.alltoall(self._rows(output, output_sizes), self._rows(given, input_sizes), opts)
+
+    alltoall_base = all_to_all_single
+
+    def _rows(self, tensor: torch.Tensor, sizes: Sequence[int]) -> Tensors:
+        return torch.split(tensor, list(sizes)) if sizes else tensor.tensor_split(self.size())
+
+    def barrier(self, opts: Any = None, *_: Any) -> Any:
+        """Wait for all ranks."""
+        empty = torch.empty(0)
+        others = dict.fromkeys((rank for rank in range(self.size()) if rank != self.rank()), empty)
+        return self._work([self._comm.transfer("barrier", others, others)], [], Staging())
+
+    def monitored_barrier(self, timeout: timedelta | None = None, wait_all_ranks: bool = False) -> None:
+        """Wait for all ranks. Raises: CommError: names those that are late."""
+        self.barrier().wait(timeout or self._timeout)
+
+    # ---------------------------------------------------------------- messages
+
+    def send(self, tensors: Tensors, dst: int, tag: int = 0) -> Any:
+        """Send a tensor to a rank."""
+        (tensor,) = tensors
+        if not carried(tensors):
+            return self._elsewhere.group("send").send(list(tensors), dst, tag)
+        part = self._comm.send(Staging().given(tensor), dst, _checked(tag))
+        return self._work([part], tensors, Staging())
+
+    def recv(self, tensors: Tensors, src: int, tag: int = 0) -> Any:
+        """Receive a tensor from a rank."""
+        return self._recv(tensors, src, tag)
+
+    def recv_anysource(self, tensors: Tensors, tag: int = 0) -> Any:
+        """Receive a tensor from any rank."""
+        return self._recv(tensors, None, tag)
+
+    def _recv(self, tensors: Tensors, src: int | None, tag: int) -> Any:
+        (tensor,) = tensors
+        if not carried(tensors):
+            gloo = self._elsewhere.group("recv")
+            return gloo.recv_anysource(list(tensors), tag) if src is None else gloo.recv(list(tensors), src, tag)
+        staging = Staging()
+        part = self._comm.recv(staging.filled(tensor), src, _checked(tag))
+        return self._work([part], tensors, staging)
+
+    # ---------------------------------------------------------------- several operations as one
+
+    def _start_coalescing(self, device: torch.device) -> None:
+        self._coalesced = []
+
+    def _end_coalescing(self, device: torch.device) -> GroupWork:
+        works, self._coalesced = self._coalesced or [], None
+        return GroupWork([part for work in works for part in work.parts], [], lambda: None, self._comm.give_up)
+
+    def _work(self, parts: Sequence[DirectWork], outputs: Tensors, staging: Staging) -> GroupWork:
+        self._issued += 1
+        work = GroupWork(parts, outputs, staging.finish, self._comm.give_up)
+        if self._coalesced is not None:
+            self._coalesced.append(work)
+        return work
+
+    def _transfer(
+        self, name: str, staging: Staging, sends: Mapping[int, torch.Tensor], receives: Mapping[int, torch.Tensor]
+    ) -> DirectWork:
+        """Send flat tensors, and fill others; what a rank sends to itself is copied."""
+        into = {rank: staging.filled(tensor) for rank, tensor in receives.items()}
+        here = self.rank()
+        if here in into:
+            into[here].copy_(sends[here])
+        return self._comm.transfer(
+            name,
+            {rank: tensor for rank, tensor in sends.items() if rank != here},
+            {rank: tensor for rank, tensor in into.items() if rank != here},
+        )
+
+
+def _reduction(opts: Any, tensors: Tensors) -> Reduction:
+    op = ReduceOp.SUM if opts is None else opts.reduceOp
+    name = next((name for name, known in _OPS.items() if op == known), None)
+    if name is None:
+        raise CommError(f"wan: {op}: expected one of {', '.join(_OPS)}")
+    if name == "mean" and not all(tensor.is_floating_point() or tensor.is_complex() for tensor in tensors):
+        raise CommError("wan: the mean of whole numbers is not a whole number; reduce with SUM, and divide")
+    return REDUCTIONS[name]
+
+
+def _checked(tag: int) -> int:
+    if not 0 <= tag < _TAGS:
+        raise CommError(f"wan: tag {tag}: expected 0 to {_TAGS - 1}")
+    return tag
+
+
+def _leave(group: weakref.ref[WanGroup]) -> None:
+    """Leave a group that the program did not destroy."""
+    alive = group()
+    if alive is not None:
+        alive.shutdown()

@@ -1,0 +1,93 @@
+"""What the environment of a process says about its network.
+
+`wanbench exec` sets these variables. Outside, all may be missing: connections then send as fast as TCP lets them.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import socket
+import struct
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal, cast
+
+from wanbench.workloads.comm.base import CommError
+
+COLLECTIVE, STREAMS, PACES, ONE_SHOT = "WAN_COLLECTIVE", "WAN_STREAMS", "WAN_PACES", "WAN_ONE_SHOT_BYTES"
+SITES, REPLACES_GLOO = "WAN_SITES", "WAN_REPLACES_GLOO"
+_SIOCGIFADDR = 0x8915
+_ONE_SHOT_BYTES = 16 << 10
+
+Collective = Literal["direct", "hierarchical"]
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The network of one process.
+
+    Attributes:
+        address: where it listens.
+        collective: direct or hierarchical.
+        streams: connections per pair of ranks.
+        paces: by rank of the whole program, payload bytes/s of a collective and of a message; None is unlimited.
+        one_shot_bytes: the largest vector that an all-reduce sends whole to every rank.
+        sites: by rank of the whole program, its site; empty if unknown.
+    """
+
+    address: str
+    collective: Collective = "direct"
+    streams: int = 1
+    paces: tuple[tuple[float | None, float | None], ...] = ()
+    one_shot_bytes: int = _ONE_SHOT_BYTES
+    sites: tuple[str, ...] = field(default=())
+
+
+def settings(environment: Mapping[str, str] = os.environ) -> Settings:
+    """Read the environment. Raises: CommError: a variable cannot be used."""
+    collective = environment.get(COLLECTIVE, "direct")
+    if collective not in ("direct", "hierarchical"):
+        raise CommError(f"{COLLECTIVE}={collective}: expected direct or hierarchical")
+    sites = tuple(filter(None, environment.get(SITES, "").split(",")))
+    if collective == "hierarchical" and not sites:
+        raise CommError(f"{COLLECTIVE}=hierarchical: needs {SITES}, the site of each rank, such as paris,paris,tokyo")
+    return Settings(
+        _own_address(environment),
+        cast(Collective, collective),
+        _number(environment, STREAMS, 1, least=1),
+        _paces(environment),
+        _number(environment, ONE_SHOT, _ONE_SHOT_BYTES, least=0),
+        sites,
+    )
+
+
+def _number(environment: Mapping[str, str], name: str, default: int, *, least: int) -> int:
+    text = environment.get(name, str(default))
+    if not text.isdecimal() or int(text) < least:
+        raise CommError(f"{name}={text}: expected a whole number, at least {least}")
+    return int(text)
+
+
+def _paces(environment: Mapping[str, str]) -> tuple[tuple[float | None, float | None], ...]:
+    text = environment.get(PACES, "[]")
+    try:
+        return tuple((together, alone) for together, alone in json.loads(text))
+    except (ValueError, TypeError):
+        raise CommError(f"{PACES}={text}: expected a JSON list of [together, alone] in bytes/s, one per rank") from None
+
+
+def _own_address(environment: Mapping[str, str]) -> str:
+    """The address of the interface that gloo would use, or the one from which this host reaches MASTER_ADDR."""
+    interface = environment.get("GLOO_SOCKET_IFNAME", "").split(",")[0]
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+        try:
+            if interface:
+                request = fcntl.ioctl(sock, _SIOCGIFADDR, struct.pack("256s", interface.encode()[:15]))
+                return socket.inet_ntoa(request[20:24])
+            sock.connect((environment.get("MASTER_ADDR", "127.0.0.1"), 9))  # a route is looked up; nothing is sent
+            return str(sock.getsockname()[0])
+        except OSError as error:
+            where = f"GLOO_SOCKET_IFNAME={interface}" if interface else "MASTER_ADDR"
+            raise CommError(f"{where}: no IPv4 address of this host: {error.strerror or error}") from None

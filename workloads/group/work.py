@@ -1,0 +1,126 @@
+"""An operation in progress, as torch sees it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+
+import torch
+from torch.distributed import Work
+from torch.futures import Future
+
+from wanbench.workloads.comm.base import CommError
+from wanbench.workloads.comm.work import DirectWork
+
+
+class GroupWork(Work):
+    """One or more operations that end together.
+
+    Args:
+        parts: the operations.
+        outputs: the tensors that they fill, for the future.
+        finish: called once when all have succeeded, before anybody sees that they have ended.
+        give_up: called with the reason if `wait` took too long: the group cannot be used afterwards.
+    """
+
+    def __init__(
+        self,
+        parts: Sequence[DirectWork],
+        outputs: Sequence[torch.Tensor],
+        finish: Callable[[], None],
+        give_up: Callable[[str], None],
+    ) -> None:
+        super().__init__()
+        self.parts, self._outputs, self._finish, self._give_up = parts, list(outputs), finish, give_up
+        self._lock = threading.Lock()
+        self._running = len(parts)
+        self._ended = threading.Event()
+        self._error: CommError | None = None
+        self._future: Future[list[torch.Tensor]] | None = None
+        for part in parts:
+            part.then(self._part_ended)
+        if not parts:
+            self._end()
+
+    def wait(self, timeout: timedelta = timedelta(0)) -> bool:
+        """Block until finished. Raises: CommError: a peer is gone or late, or ranks disagree."""
+        limit_s = timeout.total_seconds() if timeout > timedelta(0) else None
+        try:
+            for part in self.parts:
+                part.wait(limit_s)
+        except CommError as error:
+            self._give_up(str(error))
+            raise
+        self._ended.wait()
+        if self._error is not None:
+            raise self._error
+        return True
+
+    def get_future(self) -> Future[list[torch.Tensor]]:
+        """Return a future of the output tensors."""
+        with self._lock:
+            if self._future is None:
+                self._future = Future()
+                if self._ended.is_set():
+                    self._settle(self._future)
+            return self._future
+
+    getFuture = get_future
+
+    def is_completed(self) -> bool:
+        """Whether it has ended."""
+        return self._ended.is_set()
+
+    def is_success(self) -> bool:
+        """Whether it has ended without an error."""
+        return self._ended.is_set() and self._error is None
+
+    def exception(self) -> CommError | None:
+        """The error with which it ended."""
+        return self._error
+
+    def result(self) -> list[torch.Tensor]:
+        """The output tensors."""
+        return self._outputs
+
+    def synchronize(self) -> None:
+        """As `wait`."""
+        self.wait()
+
+    def source_rank(self) -> int:
+        """The rank in the group that sent the message. Raises: CommError: it is not a message that has arrived."""
+        source = self.parts[0].source if self.parts else None
+        if source is None:
+            raise CommError("wan: only a message that has arrived has a source")
+        return source
+
+    _source_rank = source_rank
+
+    def _part_ended(self, error: str | None) -> None:
+        with self._lock:
+            self._running -= 1
+            if error is not None and self._error is None:
+                self._error = CommError(f"wan: {error}")
+            if self._running:
+                return
+        self._end()
+
+    def _end(self) -> None:
+        if self._error is None:
+            try:
+                self._finish()
+            except Exception as error:  # nobody may wait forever
+                self._error = CommError(f"wan: {error}")
+        with self._lock:
+            self._ended.set()
+            future = self._future
+        if future is not None:
+            # A callback can wait for a later operation, so it must not run in the thread that ends operations.
+            threading.Thread(target=self._settle, args=(future,), name="wan future", daemon=True).start()
+
+    def _settle(self, future: Future[list[torch.Tensor]]) -> None:
+        if self._error is None:
+            future.set_result(self._outputs)
+        else:
+            future.set_exception(self._error)  # type: ignore[arg-type]  # the stub is wrong
