@@ -48,10 +48,10 @@ def _count_steps(module: ModuleType) -> None:
 def _replace_gloo(module: ModuleType) -> None:
     """Let torch make a `WanGroup` where it would make a group of gloo."""
     if os.environ.get(_REPLACES_GLOO) == "1":
-        vars(module)["ProcessGroupGloo"] = _wanbench("wanbench.workloads.group.group").WanGroup
+        module.distributed_c10d.ProcessGroupGloo = _wanbench("wanbench.workloads.group.group").WanGroup
 
 
-_CHANGES = {"torch.optim.optimizer": _count_steps, "torch.distributed.distributed_c10d": _replace_gloo}
+_CHANGES = {"torch.optim.optimizer": _count_steps, "torch.distributed": _replace_gloo}
 
 
 class _Changing(Loader):
