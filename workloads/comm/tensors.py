@@ -37,19 +37,22 @@ class Reduction:
         name: as in messages.
         accumulate: adds a chunk to the first argument, in place.
         mean: whether the result is divided by the number of ranks.
+        wide: whether half-precision numbers are added up in single precision, and rounded once.
     """
 
     name: str
     accumulate: Callable[[torch.Tensor, torch.Tensor], object]
     mean: bool = False
+    wide: bool = True
 
 
-MEAN = Reduction("mean", torch.Tensor.add_, mean=True)
+# Of training: a sum in the type of the vector, as on the simulated clock.
+MEAN = Reduction("mean", torch.Tensor.add_, mean=True, wide=False)
 SUM = Reduction("sum", torch.Tensor.add_)
 REDUCTIONS = {
     reduction.name: reduction
     for reduction in (
-        MEAN,
+        Reduction("mean", torch.Tensor.add_, mean=True),
         SUM,
         Reduction("product", torch.Tensor.mul_),
         Reduction("min", lambda total, part: torch.minimum(total, part, out=total)),
@@ -65,8 +68,7 @@ _HALF = (torch.float16, torch.bfloat16)
 def reduce(own: torch.Tensor, rank: int, others: Mapping[int, bytearray], reduction: Reduction = MEAN) -> None:
     """Replace a chunk by its reduction over all ranks.
 
-    It goes in the order of ranks, so every rank that computes it gets the same bits. Half-precision numbers are added
-    up in single precision, and rounded once.
+    It goes in the order of ranks, so every rank that computes it gets the same bits.
 
     Args:
         own: the chunk of this rank.
@@ -77,7 +79,7 @@ def reduce(own: torch.Tensor, rank: int, others: Mapping[int, bytearray], reduct
         return
     world_size = len(others) + 1
     parts = [own if peer == rank else torch.frombuffer(others[peer], dtype=own.dtype) for peer in range(world_size)]
-    total = parts[0].to(torch.float32) if own.dtype in _HALF else parts[0].clone()
+    total = parts[0].to(torch.float32) if reduction.wide and own.dtype in _HALF else parts[0].clone()
     for part in parts[1:]:
         reduction.accumulate(total, part.to(total.dtype))
     own.copy_(total.div_(world_size) if reduction.mean else total)

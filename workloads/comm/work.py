@@ -47,7 +47,7 @@ class DirectWork:
         if not self._event.wait(limit_s):
             late = ", ".join(map(str, self._late()))
             waits = f"; it waits for rank{'s' * (',' in late)} {late}" if late else ""
-            raise CommError(f"direct: {self.name} took longer than {limit_s:g} s{waits}")
+            raise CommError(f"direct: {self.name} did not end within its timeout of {limit_s:g} s{waits}")
         if self._error is not None:
             raise CommError(f"direct: {self.name} failed: {self._error}")
 

@@ -226,8 +226,8 @@ class WanGroup(_ProcessGroup):  # type: ignore[misc]
         return self._work(parts, outputs, staging)
 
     def allgather_coalesced(self, outputs: Sequence[Tensors], inputs: Tensors, opts: Any = None) -> Any:
-        """As `allgather`."""
-        return self.allgather(outputs, inputs, opts)
+        """As `allgather`, for several tensors; `outputs` has a list for each rank."""
+        return self.allgather([list(each) for each in zip(*outputs, strict=True)], inputs, opts)
 
     def all_gather_single(self, output: torch.Tensor, given: torch.Tensor, opts: Any = None, *_: Any) -> Any:
         """As `allgather`, into equal pieces of one tensor."""

@@ -306,7 +306,7 @@ def test_a_finished_operation_stays_finished_when_the_peer_disconnects(group):
 
 def test_a_silent_peer_is_a_timeout(group):
     first, _ = group(2, timeout_s=0.1)
-    late = "direct: all_reduce took longer than 0.1 s; it waits for rank 1"
+    late = "direct: all_reduce did not end within its timeout of 0.1 s; it waits for rank 1"
     assert failure(first.all_reduce(torch.zeros(3)).wait) == late
 
 
