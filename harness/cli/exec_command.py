@@ -187,6 +187,10 @@ def _spec(argv: tuple[str, ...], profile: Profile, sites: tuple[str, ...], optio
     if options["image"]:
         data["containers"] = {"image": options["image"]}
     if options["collective"]:
+        if options["device"] == "cuda":
+            raise SpecError(
+                "--collective: the process group wan carries tensors in the memory of the CPU; not with cuda"
+            )
         data["comm"] = {"collective": options["collective"]}
     if options["timeline"]:
         data["timeline"] = _timeline(options["timeline"], profile, sites)

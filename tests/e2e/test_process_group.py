@@ -6,7 +6,6 @@ import shutil
 import sys
 from pathlib import Path
 
-import exec_claims
 import pytest
 
 PROGRAMS = Path(__file__).parent / "programs"

@@ -38,6 +38,8 @@ from wanbench.workloads.comm.operation import Held, Operation
 from wanbench.workloads.comm.tensors import MEAN, Reduction, bytes_of, chunks_of, reduce
 from wanbench.workloads.comm.work import DirectWork
 
+_LEFT = "this rank has left the group"
+
 
 class DirectComm:
     """Workers with connections between all pairs; the module's docstring describes the collective.
@@ -62,8 +64,8 @@ class DirectComm:
         self._operations: dict[int, Operation] = {}
         self._held: dict[int, Held] = {}  # by operation
         self._mailbox = Mailbox()
-        self._sending: set[DirectWork] = set()
-        self._left: dict[int, int] = {}  # by rank that has left, the number of operations that it took part in
+        self._sending: dict[DirectWork, int] = {}  # with the receiver
+        self._left: set[int] = set()
         self._failed: str | None = None
         mesh.start(self._buffer_for, self._arrived, self.give_up)
 
@@ -83,7 +85,7 @@ class DirectComm:
         unflushed = [peers] * len(chunks)
         return self._begin(
             WHOLE,
-            lambda work: Operation(work, WHOLE, by_rank, due, peers * len(chunks), unflushed, reduction),
+            lambda work: Operation(work, WHOLE, by_rank, due, self._none(), peers * len(chunks), unflushed, reduction),
             "all_reduce",
             [(peer, chunks) for peer in self._peers],
         )
@@ -99,12 +101,13 @@ class DirectComm:
     def _reduce(self, name: str, pieces: Sequence[torch.Tensor], reduction: Reduction, *, spreads: bool) -> DirectWork:
         chunks = [chunks_of(piece) for piece in pieces]
         own = len(chunks[self.rank])
-        results = [len(of_rank) * spreads * (of_rank[0].numel() > 0) for of_rank in chunks]
-        due = [(own + results[rank]) * (rank != self.rank) for rank in range(self.world_size)]
+        due = [own] * self.world_size
+        owed = [len(of_rank) * spreads * (of_rank[0].numel() > 0) for of_rank in chunks]
+        due[self.rank] = owed[self.rank] = 0
         unsent = sum(len(chunks[peer]) for peer in self._peers)
         return self._begin(
             SCATTER,
-            lambda work: Operation(work, SCATTER, chunks, due, unsent, [0] * own, reduction, spreads),
+            lambda work: Operation(work, SCATTER, chunks, due, owed, unsent, [0] * own, reduction, spreads),
             name,
             [(peer, chunks[peer]) for peer in self._peers],
         )
@@ -136,7 +139,7 @@ class DirectComm:
         due = [int(rank in receives) for rank in range(self.world_size)]
         return self._begin(
             SHARE,
-            lambda work: Operation(work, SHARE, into, due, len(sends)),
+            lambda work: Operation(work, SHARE, into, due, self._none(), len(sends)),
             name,
             [(peer, (sends[peer],)) for peer in self._peers if peer in sends],
             after,
@@ -154,9 +157,9 @@ class DirectComm:
         with self._lock:
             sequence = self._sequence
             self._sequence += 1
-            work = DirectWork(name, self.timeout_s, partial(self._late, sequence))
+            work = DirectWork(name, self.timeout_s, partial(self._late, sequence, after))
             operation = operation_of(work)
-            reason = self._failed or self._without(operation, [peer for peer, _ in pieces])
+            reason = self._failed or self._without(operation, sequence, [peer for peer, _ in pieces])
             if reason is None and not operation.ended():
                 self._operations[sequence] = operation
         if reason is not None or operation.ended():
@@ -169,18 +172,25 @@ class DirectComm:
             self._resume(sequence)
         return work
 
-    def _without(self, operation: Operation, receivers: Iterable[int]) -> str | None:
+    def _none(self) -> list[int]:
+        return [0] * self.world_size
+
+    def _without(self, operation: Operation, sequence: int, receivers: Sequence[int]) -> str | None:
         """The reason why an operation cannot end: a rank that it needs has left."""
-        needed = {rank for rank, due in enumerate(operation.due) if due} | set(receivers)
-        return next((self._goodbye(rank) for rank in sorted(needed & self._left.keys())), None)
+        held = self._held.get(sequence, {})
+        needed = (rank for rank in sorted(self._left) if rank in receivers or operation.needs(rank, held))
+        return next(map(self._goodbye, needed), None)
 
     def _goodbye(self, rank: int) -> str:
         return f"rank {self._names[rank]} has left the group"
 
-    def _late(self, sequence: int) -> list[int]:
+    def _late(self, sequence: int, after: DirectWork | None) -> Sequence[int]:
+        """The ranks that an operation waits for: those that have sent nothing, rather than those that wait as well."""
+        if after is not None and not after.done():
+            return after.late()
         with self._lock:
             operation = self._operations.get(sequence)
-            late = [] if operation is None else operation.late(self._held.get(sequence, {}))
+            late = [] if operation is None else operation.missing(self._held.get(sequence, {})) or operation.owing()
         return [self._names[rank] for rank in late]
 
     def _push(self, kind: int, sequence: int, pieces: Sequence[tuple[int, Sequence[torch.Tensor]]]) -> None:
@@ -212,7 +222,7 @@ class DirectComm:
             self._sent[dst, tag] += 1
             reason = self._failed or (self._goodbye(dst) if dst in self._left else None)
             if reason is None:
-                self._sending.add(work)
+                self._sending[work] = dst
         if reason is not None:
             work.complete(reason)
             return work
@@ -230,11 +240,15 @@ class DirectComm:
 
     def leave(self) -> None:
         """Say goodbye to all ranks once they have what this rank sent, then close. They finish without this rank."""
-        self._mesh.say_goodbye(self._sequence, self.timeout_s)
-        self.close()
+        failed = self._failed is not None
+        self._end_all(_LEFT)  # nothing may follow the goodbye
+        if not failed:
+            self._mesh.say_goodbye(self.timeout_s)
+        self._mesh.close()
 
     def close(self) -> None:
         """Close all connections."""
+        self._end_all(_LEFT)
         self._mesh.close()
 
     # ---------------------------------------------------------------- called by the mesh's I/O thread
@@ -269,7 +283,7 @@ class DirectComm:
 
     def _arrived(self, head: Head, peer: int, body: memoryview) -> None:
         if head.kind == GATHER:
-            self._count_down(head.sequence, used=[peer])
+            self._count_down(head.sequence, owed=peer)
         elif head.kind in (SCATTER, WHOLE, SHARE):
             with self._lock:
                 chunks = self._held.setdefault(head.sequence, {})
@@ -278,15 +292,21 @@ class DirectComm:
         elif head.kind == ABORT:
             raise CommError(bytes(body).decode())
         elif head.kind == LEAVE:
-            self._has_left(peer, head.sequence)
+            self._has_left(peer)
         else:
             self._mailbox.arrived(peer, head.chunk, head.sequence, cast(bytearray, body.obj))
 
-    def _has_left(self, peer: int, took_part: int) -> None:
-        """A rank has left, after it has sent everything that it owes. What still needs it can never end."""
+    def _has_left(self, peer: int) -> None:
+        """A rank has left, and sends nothing more. What still needs it can never end."""
         with self._lock:
-            self._left[peer] = took_part
-            stuck = any(sequence >= took_part and each.due[peer] for sequence, each in self._operations.items())
+            self._left.add(peer)
+            held = self._held
+            stuck = any(each.needs(peer, held.get(number, {})) for number, each in self._operations.items())
+            unsent = [work for work, dst in self._sending.items() if dst == peer]
+            for work in unsent:
+                del self._sending[work]
+        for work in unsent:
+            work.complete(self._goodbye(peer))
         self._mailbox.lose(peer, self._goodbye(peer))
         if stuck:
             raise CommError(self._goodbye(peer))
@@ -332,6 +352,7 @@ class DirectComm:
                 return True
         return False
 
+    @torch.inference_mode()
     def _copy(self, operation: Operation, arrived: Mapping[int, tuple[bytearray, bool]]) -> None:
         for peer, (body, _) in arrived.items():
             if body:
@@ -362,16 +383,20 @@ class DirectComm:
 
     def _finish_send(self, work: DirectWork) -> None:
         with self._lock:
-            self._sending.discard(work)
+            if self._sending.pop(work, None) is None:  # it has already failed
+                return
         work.complete()
 
-    def _count_down(self, sequence: int, *, used: Iterable[int] = (), unsent: int = 0) -> None:
+    def _count_down(self, sequence: int, *, used: Iterable[int] = (), owed: int | None = None, unsent: int = 0) -> None:
         """Count frames of an operation. It ends when all have been used and all have been sent."""
         with self._lock:
             operation = self._operations.get(sequence)
             if operation is None:  # it has already failed
                 return
-            operation.used(used)
+            for rank in used:
+                operation.due[rank] -= 1
+            if owed is not None:
+                operation.owed[owed] -= 1
             operation.unsent -= unsent
             if not operation.ended():
                 return
@@ -384,9 +409,15 @@ class DirectComm:
 
         If one rank gives up an operation, it can never end on the others. The first reason is kept.
         """
+        if self._end_all(reason):
+            body = memoryview(reason.encode())
+            self._mesh.send_all([(peer, Frame(ABORT, 0, body, lambda: None, -1)) for peer in self._peers])
+
+    def _end_all(self, reason: str) -> bool:
+        """Fail all pending operations here, and all later ones; false if they have failed already."""
         with self._lock:
             if self._failed is not None:
-                return
+                return False
             self._failed = reason
             pending = [operation.work for operation in self._operations.values()]
             pending += self._sending
@@ -397,5 +428,4 @@ class DirectComm:
             work.complete(reason)
         for peer in self._peers:
             self._mailbox.lose(peer, reason)
-        body = memoryview(reason.encode())
-        self._mesh.send_all([(peer, Frame(ABORT, 0, body, lambda: None, -1)) for peer in self._peers])
+        return True

@@ -23,7 +23,7 @@ import torch
 from wanbench.workloads.comm.base import Vector
 from wanbench.workloads.comm.direct import DirectComm
 from wanbench.workloads.comm.mesh import Mesh
-from wanbench.workloads.comm.tensors import MEAN, SUM, Reduction
+from wanbench.workloads.comm.tensors import HALF, MEAN, SUM, Reduction
 from wanbench.workloads.comm.work import DirectWork
 
 
@@ -69,6 +69,8 @@ class HierarchicalComm(DirectComm):
     def all_reduce(self, vector: Vector, reduction: Reduction = MEAN) -> DirectWork:
         """Reduce over all ranks, in place."""
         tensor = cast(torch.Tensor, vector)
+        if reduction.wide and tensor.dtype in HALF:
+            return self._all_reduce_wide(tensor, reduction)
         work = DirectWork("all_reduce", self.timeout_s)
         if self._inside.rank:
             self._inside.send(tensor, 0)
@@ -81,6 +83,19 @@ class HierarchicalComm(DirectComm):
         for member, part in enumerate(parts, start=1):
             self._inside.recv(part, member).then(partial(self._collected, pending))
         self._go_on()
+        return work
+
+    def _all_reduce_wide(self, tensor: torch.Tensor, reduction: Reduction) -> DirectWork:
+        """Reduce in single precision, and round once."""
+        work, wide = DirectWork("all_reduce", self.timeout_s), tensor.to(torch.float32)
+
+        @torch.inference_mode()
+        def round_it(error: str | None) -> None:
+            if error is None:
+                tensor.copy_(wide)
+            work.complete(error)
+
+        self.all_reduce(wide, reduction).then(round_it)
         return work
 
     def give_up(self, reason: str) -> None:
@@ -124,6 +139,7 @@ class HierarchicalComm(DirectComm):
             pending.missing -= 1
         self._go_on()
 
+    @torch.inference_mode()  # so that tensors made in this mode can be changed, too
     def _go_on(self) -> None:
         """Exchange the sums of this site that are complete."""
         with self._order:
@@ -138,6 +154,7 @@ class HierarchicalComm(DirectComm):
                     across = SUM if pending.reduction.mean else pending.reduction
                     self._across.all_reduce(pending.vector, across).then(partial(self._averaged, pending))
 
+    @torch.inference_mode()
     def _averaged(self, pending: _Pending, error: str | None) -> None:
         if error is not None:
             self._end(pending, error)

@@ -75,6 +75,7 @@ class Mailbox:
         return self._taken[source, tag] in self._bodies.get((source, tag), ())
 
 
+@torch.inference_mode()
 def _fill(work: DirectWork, tensor: torch.Tensor, source: int, body: bytearray) -> None:
     work.source = source
     nbytes = tensor.numel() * tensor.element_size()

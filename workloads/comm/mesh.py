@@ -223,6 +223,7 @@ class Mesh:
         self._serial = count()  # frames of one order keep theirs
         self._inbox: deque[tuple[_Connection, Frame]] = deque()
         self._closing = False
+        self._closing_lock = threading.Lock()
         self._thread: threading.Thread | None = None
 
     def start(self, buffer_for: BufferFor, arrived: Arrived, lost: Callable[[str], None]) -> None:
@@ -244,22 +245,23 @@ class Mesh:
         if threading.current_thread() is self._thread:
             self._take_inbox()
         else:
-            os.eventfd_write(self._wake, 1)
+            self._wake_up()
 
-    def say_goodbye(self, took_part: int, timeout_s: float) -> None:
-        """Send LEAVE behind all frames, and return when the peers have everything, or after `timeout_s`.
+    def _wake_up(self) -> None:
+        with self._closing_lock:  # a closed descriptor can already belong to another file
+            if not self._closing:
+                os.eventfd_write(self._wake, 1)
 
-        Args:
-            took_part: the number of operations that this rank took part in.
-        """
+    def say_goodbye(self, timeout_s: float) -> None:
+        """Send LEAVE behind all frames, and return when the peers have everything, or after `timeout_s`."""
         if self._closing or not self._runs():
             return
         deadline = time.monotonic() + timeout_s
         flushed = threading.Semaphore(0)
         for connection in self._connections.values():
-            frame = Frame(LEAVE, took_part, memoryview(b""), flushed.release, _LAST)
+            frame = Frame(LEAVE, 0, memoryview(b""), lambda: flushed.release(), _LAST)
             self._inbox.append((connection, frame))
-        os.eventfd_write(self._wake, 1)
+        self._wake_up()
         missing = len(self._connections)
         while missing and self._runs() and time.monotonic() < deadline:
             missing -= flushed.acquire(timeout=_GOODBYE_POLL_S)
@@ -271,11 +273,12 @@ class Mesh:
 
     def close(self) -> None:
         """Stop the thread and close every connection; calling it again does nothing."""
-        if self._closing:
-            return
-        self._closing = True
-        if self._thread is not None:
+        with self._closing_lock:
+            if self._closing:
+                return
+            self._closing = True
             os.eventfd_write(self._wake, 1)
+        if self._thread is not None:
             self._thread.join()
         for connection in self._connections.values():
             connection.sock.close()
@@ -387,7 +390,10 @@ class Mesh:
         if not connection.ended:
             connection.ended = True
             self._selector.unregister(connection.sock)
-        connection.sending.clear()
+        cut_off, connection.flushed = connection.flushed, lambda: None
+        if connection.sending:
+            connection.sending.clear()
+            cut_off()
         dropped, connection.waiting = connection.waiting, []
         for _, _, frame in dropped:
             frame.flushed()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import torch
@@ -22,7 +22,8 @@ class Operation:
     Attributes:
         kind: the kind of the frames that the other ranks send for it.
         chunks: by rank, where its chunks belong.
-        due: by rank, the number of its frames that have not been used.
+        due: by rank, the number of its frames that have not been used, without results.
+        owed: by rank, the number of its results that have not arrived.
         unsent: the number of frames that have not left.
         unflushed: by chunk of this rank, the frames that still read from its memory.
         reduction: how a chunk of this rank is computed from those of all ranks.
@@ -34,6 +35,7 @@ class Operation:
     kind: int
     chunks: Sequence[Sequence[torch.Tensor]]
     due: list[int]
+    owed: list[int]
     unsent: int
     unflushed: list[int] = field(default_factory=list)
     reduction: Reduction = MEAN
@@ -44,16 +46,19 @@ class Operation:
         """Whether frames still read from the memory of a chunk, so that its result must wait."""
         return chunk < len(self.unflushed) and self.unflushed[chunk] > 0
 
-    def used(self, ranks: Iterable[int]) -> None:
-        """Note that one frame of each of these ranks has been used."""
-        for rank in ranks:
-            self.due[rank] -= 1
-
     def ended(self) -> bool:
         """Whether everything has arrived and left."""
-        return not self.unsent and not any(self.due)
+        return not self.unsent and not any(self.due) and not any(self.owed)
 
-    def late(self, held: Held) -> list[int]:
-        """The ranks that have not sent everything; `held` has what arrived and is not used yet."""
+    def missing(self, held: Held) -> list[int]:
+        """The ranks whose contributions have not all arrived; `held` has those that are not used yet."""
         unused = [frames.keys() for frames in held.values()]
         return [rank for rank, due in enumerate(self.due) if due > sum(rank in ranks for ranks in unused)]
+
+    def owing(self) -> list[int]:
+        """The ranks whose results have not all arrived."""
+        return [rank for rank, owed in enumerate(self.owed) if owed]
+
+    def needs(self, rank: int, held: Held) -> bool:
+        """Whether it cannot end without a rank that sends nothing more."""
+        return rank in self.missing(held) or bool(self.owed[rank])

@@ -62,9 +62,10 @@ REDUCTIONS = {
         Reduction("bxor", torch.Tensor.bitwise_xor_),
     )
 }
-_HALF = (torch.float16, torch.bfloat16)
+HALF = (torch.float16, torch.bfloat16)
 
 
+@torch.inference_mode()  # so that tensors made in this mode can be changed, too
 def reduce(own: torch.Tensor, rank: int, others: Mapping[int, bytearray], reduction: Reduction = MEAN) -> None:
     """Replace a chunk by its reduction over all ranks.
 
@@ -79,7 +80,7 @@ def reduce(own: torch.Tensor, rank: int, others: Mapping[int, bytearray], reduct
         return
     world_size = len(others) + 1
     parts = [own if peer == rank else torch.frombuffer(others[peer], dtype=own.dtype) for peer in range(world_size)]
-    total = parts[0].to(torch.float32) if reduction.wide and own.dtype in _HALF else parts[0].clone()
+    total = parts[0].to(torch.float32) if reduction.wide and own.dtype in HALF else parts[0].clone()
     for part in parts[1:]:
         reduction.accumulate(total, part.to(total.dtype))
     own.copy_(total.div_(world_size) if reduction.mean else total)

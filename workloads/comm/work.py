@@ -23,12 +23,23 @@ class DirectWork:
     def __init__(self, name: str, timeout_s: float, late: Callable[[], Sequence[int]] = tuple) -> None:
         self.name = name
         self.source: int | None = None  # of a message, the rank that sent it
-        self._timeout_s, self._late = timeout_s, late
+        self.timeout_s, self._late = timeout_s, late
         self._event = threading.Event()
         self._error: str | None = None
         self._lock = threading.Lock()
-        self._then: Ended | None = None
+        self._then: list[Ended] = []
         self.ended_ns: int | None = None
+
+    def overdue(self, limit_s: float | None = None) -> str:
+        """Say that it took too long, and which ranks it waits for."""
+        late = ", ".join(map(str, self.late()))
+        waits = f"; it waits for rank{'s' * (',' in late)} {late}" if late else ""
+        limit_s = self.timeout_s if limit_s is None else limit_s
+        return f"direct: {self.name} did not end within its timeout of {limit_s:g} s{waits}"
+
+    def late(self) -> Sequence[int]:
+        """The ranks that this waits for, as far as known."""
+        return self._late()
 
     def done(self) -> bool:
         """True once `wait` would return, or raise, at once."""
@@ -43,11 +54,9 @@ class DirectWork:
         Raises:
             CommError: a peer is gone, or the operation took too long.
         """
-        limit_s = self._timeout_s if limit_s is None else limit_s
+        limit_s = self.timeout_s if limit_s is None else limit_s
         if not self._event.wait(limit_s):
-            late = ", ".join(map(str, self._late()))
-            waits = f"; it waits for rank{'s' * (',' in late)} {late}" if late else ""
-            raise CommError(f"direct: {self.name} did not end within its timeout of {limit_s:g} s{waits}")
+            raise CommError(self.overdue(limit_s))
         if self._error is not None:
             raise CommError(f"direct: {self.name} failed: {self._error}")
 
@@ -60,7 +69,7 @@ class DirectWork:
         """Call `callback` with the reason of a failure, or None, when this ends: in the I/O thread, or at once."""
         with self._lock:
             if not self._event.is_set():
-                self._then = callback
+                self._then.append(callback)
                 return
         callback(self._error)
 
@@ -70,6 +79,6 @@ class DirectWork:
             self._error = error
             self.ended_ns = time.monotonic_ns()
             self._event.set()
-            callback = self._then
-        if callback is not None:
+            callbacks, self._then = self._then, []  # they refer to whoever refers to this
+        for callback in callbacks:
             callback(error)

@@ -293,7 +293,7 @@ class WanGroup(_ProcessGroup):  # type: ignore[misc]
 
     def barrier(self, opts: Any = None, *_: Any) -> Any:
         """Wait for all ranks."""
-        empty = torch.empty(0)
+        empty = torch.empty(0, device="cpu")
         others = dict.fromkeys((rank for rank in range(self.size()) if rank != self.rank()), empty)
         return self._work([self._comm.transfer("barrier", others, others)], [], Staging())
 
@@ -335,7 +335,12 @@ class WanGroup(_ProcessGroup):  # type: ignore[misc]
 
     def _end_coalescing(self, device: torch.device) -> GroupWork:
         works, self._coalesced = self._coalesced or [], None
-        return GroupWork([part for work in works for part in work.parts], [], lambda: None, self._comm.give_up)
+
+        def finish() -> None:
+            for work in works:
+                work.wait()  # for what it does with its tensors; its parts have ended
+
+        return GroupWork([part for work in works for part in work.parts], [], finish, self._comm.give_up)
 
     def _work(self, parts: Sequence[DirectWork], outputs: Tensors, staging: Staging) -> GroupWork:
         self._issued += 1
@@ -350,6 +355,11 @@ class WanGroup(_ProcessGroup):  # type: ignore[misc]
         """Send flat tensors, and fill others; what a rank sends to itself is copied."""
         into = {rank: staging.filled(tensor) for rank, tensor in receives.items()}
         here = self.rank()
+        if here in into and (into[here].dtype, into[here].numel()) != (sends[here].dtype, sends[here].numel()):
+            raise CommError(
+                f"wan: {name}: an output has {into[here].numel()} numbers of {into[here].dtype}; "
+                f"its input has {sends[here].numel()} of {sends[here].dtype}"
+            )
         if here in into:
             into[here].copy_(sends[here])
         return self._comm.transfer(
@@ -364,6 +374,11 @@ def _reduction(opts: Any, tensors: Tensors) -> Reduction:
     name = next((name for name, known in _OPS.items() if op == known), None)
     if name is None:
         raise CommError(f"wan: {op}: expected one of {', '.join(_OPS)}")
+    for dtype in dict.fromkeys(tensor.dtype for tensor in tensors):
+        try:
+            REDUCTIONS[name].accumulate(torch.ones(1, dtype=dtype), torch.ones(1, dtype=dtype))
+        except (RuntimeError, NotImplementedError):
+            raise CommError(f"wan: {name.upper()} of {dtype} does not exist") from None
     if name == "mean" and not all(tensor.is_floating_point() or tensor.is_complex() for tensor in tensors):
         raise CommError("wan: the mean of whole numbers is not a whole number; reduce with SUM, and divide")
     return REDUCTIONS[name]

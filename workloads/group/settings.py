@@ -79,14 +79,15 @@ def _paces(environment: Mapping[str, str]) -> tuple[tuple[float | None, float | 
 
 
 def _own_address(environment: Mapping[str, str]) -> str:
-    """The address of the interface that gloo would use, or the one from which this host reaches MASTER_ADDR."""
+    """The address of the interface named for gloo, or the one from which this host reaches MASTER_ADDR."""
     interface = environment.get("GLOO_SOCKET_IFNAME", "").split(",")[0]
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
         try:
             if interface:
                 request = fcntl.ioctl(sock, _SIOCGIFADDR, struct.pack("256s", interface.encode()[:15]))
                 return socket.inet_ntoa(request[20:24])
-            sock.connect((environment.get("MASTER_ADDR", "127.0.0.1"), 9))  # a route is looked up; nothing is sent
+            # A route is looked up; nothing is sent. Without a master, it is the address of this host's name, as for gloo.
+            sock.connect((environment.get("MASTER_ADDR") or socket.gethostname(), 9))
             return str(sock.getsockname()[0])
         except OSError as error:
             where = f"GLOO_SOCKET_IFNAME={interface}" if interface else "MASTER_ADDR"

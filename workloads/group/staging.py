@@ -26,6 +26,7 @@ class Staging:
             self._back.append((tensor, flat))
         return flat
 
+    @torch.inference_mode()
     def finish(self) -> None:
         """Fill the tensors that are not contiguous."""
         for tensor, flat in self._back:

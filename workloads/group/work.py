@@ -12,6 +12,7 @@ from torch.futures import Future
 
 from wanbench.workloads.comm.base import CommError
 from wanbench.workloads.comm.work import DirectWork
+from wanbench.workloads.group.watchdog import watch
 
 
 class GroupWork(Work):
@@ -37,6 +38,7 @@ class GroupWork(Work):
         self._running = len(parts)
         self._ended = threading.Event()
         self._error: CommError | None = None
+        self._inner: Future[list[torch.Tensor]] | None = None
         self._future: Future[list[torch.Tensor]] | None = None
         for part in parts:
             part.then(self._part_ended)
@@ -46,12 +48,13 @@ class GroupWork(Work):
     def wait(self, timeout: timedelta = timedelta(0)) -> bool:
         """Block until finished. Raises: CommError: a peer is gone or late, or ranks disagree."""
         limit_s = timeout.total_seconds() if timeout > timedelta(0) else None
-        try:
-            for part in self.parts:
+        for part in self.parts:
+            try:
                 part.wait(limit_s)
-        except CommError as error:
-            self._give_up(str(error))
-            raise
+            except CommError as error:
+                if limit_s is None and not part.done():
+                    self._give_up(str(error))
+                raise
         self._ended.wait()
         if self._error is not None:
             raise self._error
@@ -61,10 +64,27 @@ class GroupWork(Work):
         """Return a future of the output tensors."""
         with self._lock:
             if self._future is None:
-                self._future = Future()
+                self._inner = Future()
+                # `set_exception` deceives C++, which would take the exception for the tensors; a callback that raises
+                # does not.
+                self._future = self._inner.then(lambda inner: inner.value())
                 if self._ended.is_set():
-                    self._settle(self._future)
+                    self._settle(self._inner)
+                else:
+                    watch(self)
             return self._future
+
+    @property
+    def limit_s(self) -> float:
+        """The time limit of the operation."""
+        return max((part.timeout_s for part in self.parts), default=0.0)
+
+    def expire(self) -> None:
+        """Give up, because nobody calls `wait`, which would notice that the time limit has passed."""
+        for part in self.parts:
+            if not part.done():
+                self._give_up(part.overdue())
+                return
 
     getFuture = get_future
 
@@ -114,7 +134,8 @@ class GroupWork(Work):
                 self._error = CommError(f"wan: {error}")
         with self._lock:
             self._ended.set()
-            future = self._future
+            future = self._inner
+            self._finish = lambda: None  # it refers to copies of the tensors
         if future is not None:
             # A callback can wait for a later operation, so it must not run in the thread that ends operations.
             threading.Thread(target=self._settle, args=(future,), name="wan future", daemon=True).start()

@@ -33,7 +33,7 @@ def _run_the_hidden_one() -> None:
 
 def _wanbench(name: str) -> ModuleType:
     """A module of wanbench, by its file if the program has no wanbench. One that has it meets this one."""
-    if importlib.util.find_spec("wanbench") is None:
+    if "wanbench" not in sys.modules and importlib.util.find_spec("wanbench") is None:
         for package, folder in (("wanbench", None), ("wanbench.workloads", _HERE.parents[1])):
             sys.modules[package] = ModuleType(package)
             sys.modules[package].__path__ = [] if folder is None else [str(folder)]

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import gc
+import os
 import threading
+import time
+import weakref
 from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -254,6 +258,27 @@ def test_a_message_from_any_rank_names_its_source(group):
     assert on_every_rank(group(3), body)[0] == {(1, 10.0), (2, 20.0)}
 
 
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (
+            lambda one: one.allreduce([torch.ones(3)], all_reduce_options(dist.ReduceOp.BAND)),
+            "wan: BAND of torch.float32 does not exist",
+        ),
+        (
+            lambda one: one.all_gather_single(torch.empty(3, dtype=torch.int32), torch.ones(3)),
+            "wan: allgather: an output has 3 numbers of torch.int32; its input has 3 of torch.float32",
+        ),
+    ],
+)
+def test_a_call_that_cannot_be_right_is_refused_before_anything_is_sent(group, call, message):
+    (one,) = group(1)
+    with pytest.raises(CommError) as caught:
+        call(one)
+    assert str(caught.value) == message
+    one.barrier().wait()
+
+
 def test_a_tag_that_does_not_fit_is_refused(group):
     (one,) = group(1)
     with pytest.raises(CommError, match="tag -1: expected 0 to 4294967295"):
@@ -288,6 +313,59 @@ def test_operations_between_start_and_end_of_coalescing_are_one_work(group):
         return [tensor[0].item() for tensor in tensors]
 
     assert on_every_rank(group(2), body) == [[0, 2, 4]] * 2
+
+
+def test_a_coalesced_operation_fills_tensors_that_are_not_contiguous(group):
+    def body(one: WanGroup) -> list[float]:
+        matrix = torch.ones(3, 2)
+        one._start_coalescing(torch.device("cpu"))
+        inner = one.allreduce([matrix[:, 1]], all_reduce_options())
+        one._end_coalescing(torch.device("cpu")).wait()
+        inner.wait()
+        return matrix.flatten().tolist()
+
+    assert on_every_rank(group(2), body) == [[1, 2] * 3] * 2
+
+
+def test_tensors_of_inference_mode_can_be_reduced_and_gathered(group):
+    def body(one: WanGroup) -> list[float]:
+        with torch.inference_mode():
+            tensor = torch.ones(2)
+            one.allreduce([tensor], all_reduce_options()).wait()
+            every = [torch.zeros(2) for _ in range(2)]
+            one.allgather([every], [tensor]).wait()
+            return [part.sum().item() for part in every]
+
+    assert on_every_rank(group(2), body) == [[4, 4]] * 2
+
+
+def test_nothing_refers_to_a_tensor_once_its_operation_has_ended(group):
+    def body(one: WanGroup) -> list[bool]:
+        gone = []
+        for _ in range(3):
+            tensor = torch.ones(1000)
+            seen = weakref.ref(tensor)
+            one.allreduce([tensor], all_reduce_options()).wait()
+            one.barrier().wait()
+            del tensor
+            gone.append(seen() is None)
+        return gone
+
+    gc.disable()
+    try:
+        assert on_every_rank(group(2), body) == [[True] * 3] * 2
+    finally:
+        gc.enable()
+
+
+def test_a_failed_operation_raises_from_its_future(group):
+    first, second = group(2)
+    future = first.allreduce([torch.ones(3)], all_reduce_options()).get_future()
+    second.shutdown()
+    with pytest.raises(RuntimeError, match="rank 1 has left the group"):
+        future.wait()
+    with pytest.raises(RuntimeError, match="rank 1 has left the group"):
+        future.then(lambda ended: ended.value()).wait()
 
 
 # ---------------------------------------------------------------- ranks that end, or do not answer
@@ -362,6 +440,65 @@ def test_ranks_that_never_come_are_named(monkeypatch):
         lonely._set_sequence_number_for_group()
 
 
+def test_a_late_rank_is_named_rather_than_those_that_wait_for_it_too(group):
+    groups = group(4, timeout_s=0.5)
+
+    def body(one: WanGroup) -> str:
+        if one.rank() == 2:
+            return ""
+        with pytest.raises(CommError) as caught:
+            one.allreduce([torch.ones(100_000)], all_reduce_options()).wait()
+        return str(caught.value)
+
+    messages = on_every_rank(groups, body)
+    assert all("waits for rank 2" in messages[rank] for rank in (0, 1, 3)), messages
+
+
+def test_a_future_has_the_time_limit_of_its_operation(group):
+    first, _ = group(2, timeout_s=0.3)
+    future = first.allreduce([torch.ones(3)], all_reduce_options()).get_future()
+    with pytest.raises(RuntimeError, match="it waits for rank 1"):
+        future.wait()
+
+
+def test_what_has_arrived_is_received_although_the_root_has_left(group):
+    root, receiver = group(2)
+    root.broadcast([given(5, 100)], rooted(dist.BroadcastOptions(), 0)).wait()
+    root.shutdown()
+    time.sleep(0.1)
+    tensor = torch.empty(100)
+    receiver.broadcast([tensor], rooted(dist.BroadcastOptions(), 0)).wait()
+    assert torch.equal(tensor, given(5, 100))
+
+
+def test_a_rank_that_leaves_during_an_operation_fails_it_at_once_everywhere(group):
+    first, second, third = group(3)
+    works = [one.allreduce([torch.ones(100_000)], all_reduce_options()) for one in (first, second)]
+    second.shutdown()
+    for work in works:
+        with pytest.raises(CommError, match="left the group"):
+            work.wait()
+    with pytest.raises(CommError, match="left the group"):
+        third.allreduce([torch.ones(100_000)], all_reduce_options()).wait()
+
+
+def test_a_group_that_was_left_refuses_operations_and_touches_no_descriptor(group):
+    first, _ = group(2)
+    first.shutdown()
+    reads, writes = os.pipe()  # it gets the number of a descriptor that the group has closed
+    try:
+        for _ in range(2):
+            with pytest.raises(CommError, match="this rank has left the group"):
+                first.allreduce([torch.ones(3)], all_reduce_options()).wait()
+        first.abort()
+        os.set_blocking(reads, False)
+        with pytest.raises(BlockingIOError):
+            os.read(reads, 1)
+    finally:
+        os.close(reads)
+        os.close(writes)
+
+
 # ---------------------------------------------------------------- settings, and what gloo carries
 
 
@@ -375,6 +512,17 @@ def test_two_processes_of_one_site_and_one_of_another_reduce_hierarchically(grou
         return tensor[3].item()
 
     assert on_every_rank(groups, body) == [2.0] * 3
+
+
+def test_half_precision_is_rounded_once_inside_a_site_too(group):
+    groups = group(5, WAN_COLLECTIVE="hierarchical", WAN_SITES="paris,paris,paris,paris,tokyo")
+
+    def body(one: WanGroup) -> float:
+        tensor = torch.tensor([1.0 if one.rank() == 0 else 2.0**-9], dtype=torch.bfloat16)
+        one.allreduce([tensor], all_reduce_options()).wait()
+        return tensor.item()
+
+    assert on_every_rank(groups, body) == [1 + 2.0**-7] * 5
 
 
 @pytest.mark.parametrize(
