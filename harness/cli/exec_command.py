@@ -188,9 +188,7 @@ def _spec(argv: tuple[str, ...], profile: Profile, sites: tuple[str, ...], optio
         data["containers"] = {"image": options["image"]}
     if options["collective"]:
         if options["device"] == "cuda":
-            raise SpecError(
-                "--collective: the process group wan carries tensors in the memory of the CPU; not with cuda"
-            )
+            raise SpecError("--collective: not with --device cuda; the process group wan is for tensors on a CPU")
         data["comm"] = {"collective": options["collective"]}
     if options["timeline"]:
         data["timeline"] = _timeline(options["timeline"], profile, sites)

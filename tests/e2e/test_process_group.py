@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import sys
 from pathlib import Path
@@ -76,4 +77,5 @@ def test_a_rank_that_ends_without_a_word_is_named_by_the_others(bench):
     )
     result = bench.run("exec", *NETWORK, "--", sys.executable, "gone.py")
     assert result.code == 1
-    assert "CommError: direct: all_reduce failed: rank 1 closed the connection" in result.err
+    reason = r"CommError: direct: all_reduce failed: (rank 1 closed the connection|the connection to rank 1 broke)"
+    assert re.search(reason, result.err), result.err

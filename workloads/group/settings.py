@@ -86,7 +86,7 @@ def _own_address(environment: Mapping[str, str]) -> str:
             if interface:
                 request = fcntl.ioctl(sock, _SIOCGIFADDR, struct.pack("256s", interface.encode()[:15]))
                 return socket.inet_ntoa(request[20:24])
-            # A route is looked up; nothing is sent. Without a master, it is the address of this host's name, as for gloo.
+            # A route is looked up; nothing is sent. Without a master, it is that of this host's name, as for gloo.
             sock.connect((environment.get("MASTER_ADDR") or socket.gethostname(), 9))
             return str(sock.getsockname()[0])
         except OSError as error:

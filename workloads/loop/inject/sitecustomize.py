@@ -47,11 +47,11 @@ def _count_steps(module: ModuleType) -> None:
 
 def _replace_gloo(module: ModuleType) -> None:
     """Let torch make a `WanGroup` where it would make a group of gloo."""
-    if os.environ.get(_REPLACES_GLOO) == "1":
-        module.distributed_c10d.ProcessGroupGloo = _wanbench("wanbench.workloads.group.group").WanGroup
+    if os.environ.get(_REPLACES_GLOO) == "1" and module.distributed.is_available():
+        module.distributed.distributed_c10d.ProcessGroupGloo = _wanbench("wanbench.workloads.group.group").WanGroup
 
 
-_CHANGES = {"torch.optim.optimizer": _count_steps, "torch.distributed": _replace_gloo}
+_CHANGES = {"torch.optim.optimizer": _count_steps, "torch": _replace_gloo}
 
 
 class _Changing(Loader):
