@@ -4,6 +4,7 @@ process/       a worker: its network namespace, its control channel, the program
 loop/          a training job: job.py describes it, session.py sets it up, train.py is the loop; stepping.py: steps of a
                user's program
 wrap/          an algorithm in a user's own training loop: wrap()
+group/         the process group "wan" of torch, over direct and hierarchical
 algorithms/    how workers agree: one file per algorithm, behind one small base class
 registry.py    workloads by name, by numbers or by model
 compression/   compressors of messages

@@ -326,7 +326,7 @@ class DirectComm:
         if self._wrong_size(operation, kind, sequence, chunk, arrived):
             return
         if kind == SHARE:
-            self._copy(operation, arrived)
+            operation.receive(arrived)
         else:
             own = operation.chunks[self.rank][chunk]
             reduce(own, self.rank, {peer: body for peer, (body, _) in arrived.items()}, operation.reduction)
@@ -337,27 +337,15 @@ class DirectComm:
     def _wrong_size(
         self, operation: Operation, kind: int, sequence: int, chunk: int, arrived: Mapping[int, tuple[bytearray, bool]]
     ) -> bool:
-        """Fail if ranks disagree on what they reduce or gather."""
-        for peer, (body, last) in sorted(arrived.items()):
-            chunks = operation.chunks[peer if kind == SHARE else self.rank]
-            known = kind == operation.kind and chunk < len(chunks)
-            expected = chunks[chunk].numel() * chunks[chunk].element_size() if known else None
-            if (len(body), last) != (expected, chunk == len(chunks) - 1):
-                what = operation.work.name
-                wanted = "nothing there" if expected is None else expected
-                sizes = (
-                    f"rank {self._names[peer]} sent {len(body)} bytes; rank {self._names[self.rank]} expected {wanted}"
-                )
-                self.give_up(f"ranks disagree on the size of {what} {sequence}: {sizes}")
-                return True
-        return False
-
-    @torch.inference_mode()
-    def _copy(self, operation: Operation, arrived: Mapping[int, tuple[bytearray, bool]]) -> None:
-        for peer, (body, _) in arrived.items():
-            if body:
-                part = operation.chunks[peer][0]
-                part.copy_(torch.frombuffer(body, dtype=part.dtype))
+        """Fail if ranks disagree on what they reduce or transfer."""
+        found = operation.disagreement(self.rank, kind, chunk, arrived)
+        if found is None:
+            return False
+        peer, nbytes, expected = found
+        wanted = "nothing there" if expected is None else expected
+        sizes = f"rank {self._names[peer]} sent {nbytes} bytes; rank {self._names[self.rank]} expected {wanted}"
+        self.give_up(f"ranks disagree on the size of {operation.work.name} {sequence}: {sizes}")
+        return True
 
     def _send_result(self, operation: Operation, sequence: int, chunk: int) -> None:
         """Send the result of a chunk to all ranks."""

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import torch
 
+from wanbench.workloads.comm.mesh import SHARE
 from wanbench.workloads.comm.tensors import MEAN, Reduction
 from wanbench.workloads.comm.work import DirectWork
 
@@ -62,3 +63,28 @@ class Operation:
     def needs(self, rank: int, held: Held) -> bool:
         """Whether it cannot end without a rank that sends nothing more."""
         return rank in self.missing(held) or bool(self.owed[rank])
+
+    def disagreement(
+        self, rank: int, kind: int, chunk: int, arrived: Mapping[int, tuple[bytearray, bool]]
+    ) -> tuple[int, int, int | None] | None:
+        """Return a rank whose frame does not fit, its bytes, and what fits; None if all do.
+
+        Args:
+            rank: this rank. kind, chunk: of the frames.
+            arrived: by rank, the bytes of its frame, and whether it is the last chunk.
+        """
+        for peer, (body, last) in sorted(arrived.items()):
+            chunks = self.chunks[peer if kind == SHARE else rank]
+            known = kind == self.kind and chunk < len(chunks)
+            expected = chunks[chunk].numel() * chunks[chunk].element_size() if known else None
+            if (len(body), last) != (expected, chunk == len(chunks) - 1):
+                return peer, len(body), expected
+        return None
+
+    @torch.inference_mode()  # so that tensors made in this mode can be changed, too
+    def receive(self, arrived: Mapping[int, tuple[bytearray, bool]]) -> None:
+        """Fill what a transfer receives from these ranks."""
+        for peer, (body, _) in arrived.items():
+            if body:
+                part = self.chunks[peer][0]
+                part.copy_(torch.frombuffer(body, dtype=part.dtype))

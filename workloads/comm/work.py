@@ -56,7 +56,9 @@ class DirectWork:
         """
         limit_s = self.timeout_s if limit_s is None else limit_s
         if not self._event.wait(limit_s):
-            raise CommError(self.overdue(limit_s))
+            overdue = self.overdue(limit_s)
+            if not self._event.is_set():  # otherwise a peer has just said why
+                raise CommError(overdue)
         if self._error is not None:
             raise CommError(f"direct: {self.name} failed: {self._error}")
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from torch._C._distributed_c10d import FileStore
 
 from wanbench.workloads.algorithms import registry as algorithms
-from wanbench.workloads.comm import mesh
+from wanbench.workloads.comm import connecting, mesh
 from wanbench.workloads.comm.base import Comm
 from wanbench.workloads.comm.datagram import DatagramComm, Datagrams, bind
 from wanbench.workloads.comm.direct import DirectComm
@@ -32,7 +32,7 @@ def join(job: Job, address: str, interface: str) -> Comm:
         return GlooComm(store, job.rank, job.world_size, interface=interface, channels=channels, timeout_s=timeout_s)
     if job.collective == "hierarchical":
         return _hierarchical(job, store, address)
-    listener = mesh.listen(address)
+    listener = connecting.listen(address)
     datagrams = algorithms.create(job.kind, job.params).datagrams
     sock = bind(*listener.getsockname()[:2]) if datagrams else None
     connected, addresses = _connect(job, store, listener, "all", range(job.world_size))
@@ -46,11 +46,11 @@ def join(job: Job, address: str, interface: str) -> Comm:
 def _hierarchical(job: Job, store: FileStore, address: str) -> HierarchicalComm:
     """Connect to all peers, then to the workers of this site, then the leaders of all sites with each other."""
     site, leaders = members_of(job.site_of, job.rank)
-    everyone, _ = _connect(job, store, mesh.listen(address), "all", range(job.world_size))
-    inside, _ = _connect(job, store, mesh.listen(address), "site", site)
+    everyone, _ = _connect(job, store, connecting.listen(address), "all", range(job.world_size))
+    inside, _ = _connect(job, store, connecting.listen(address), "site", site)
     across = None
     if job.rank in leaders and len(leaders) > 1:
-        connected, _ = _connect(job, store, mesh.listen(address), "leader", leaders)
+        connected, _ = _connect(job, store, connecting.listen(address), "leader", leaders)
         across = DirectComm(connected, timeout_s=job.timeout_s)
     return HierarchicalComm(everyone, DirectComm(inside, timeout_s=job.timeout_s), across, timeout_s=job.timeout_s)
 
@@ -65,7 +65,7 @@ def _connect(
     for peer in members:
         host, port = store.get(f"{role}/{peer}").decode().split(":")
         addresses.append((host, int(port)))
-    connected = mesh.connect(
+    connected = connecting.connect(
         listener,
         members.index(job.rank),
         addresses,

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 from on_relay import expand
 
 from wanbench.harness.errors import RepFailed, SpecError
-from wanbench.harness.plan.cell import Cell
+from wanbench.harness.plan.cell import Cell, CommandCell
 from wanbench.harness.rep.command import program_of, step_time
+from wanbench.harness.rep.group import group_environments
 from wanbench.harness.results.row import describe
 from wanbench.harness.results.scalability import one_worker_step_times, scalability
 from wanbench.harness.run.manifest import code_hash
 from wanbench.harness.spec.command import check_there, filled, name_of
 from wanbench.harness.spec.experiment import Spec
+from wanbench.workloads.group.settings import settings
 
 GOOD = """\
 schema = 1
@@ -191,6 +194,35 @@ def test_a_row_describes_the_command_and_leaves_unknown_columns_null():
     assert {row[name] for name in unknown} == {None}
 
 
+# ---------------------------------------------------------------- what carries its groups of gloo
+
+
+def of_collectives() -> dict[str, CommandCell]:
+    axes = ("H = [1, 8]", 'H = [1]\ncollective = ["gloo", "direct"]')
+    return {cell.collective: cell for cell in swept(edited(axes, ("[sweep]", '[network]\nrate = "100Mbit"\n[sweep]')))}
+
+
+def test_the_collective_is_an_axis_of_its_own_and_in_the_row():
+    found = of_collectives()
+    assert sorted(found) == ["direct", "gloo"]
+    assert [describe(cell, 0)["collective"] for cell in found.values()] == list(found)
+    assert len({cell.key for cell in found.values()}) == 2
+    assert len({cell.base_key for cell in found.values()}) == 1
+
+
+def test_every_program_is_told_its_network_and_gloo_is_replaced_only_if_the_spec_says_so():
+    cell = of_collectives()["direct"]
+    first, second = group_environments(replace(cell, processes=2))
+    assert settings({**first, "MASTER_ADDR": "127.0.0.1"}).sites == cell.placement[:1] * 2 + cell.placement[1:2] * 2
+    (own, _, other, _), (back, *_) = (json.loads(each["WAN_PACES"]) for each in (first, second))
+    assert own == [None, None]
+    assert other == back
+    together, alone = json.loads(group_environments(cell)[0]["WAN_PACES"])[1]
+    assert other == pytest.approx([together / 4, alone / 2])  # two processes send, each to two
+    assert (first["WAN_REPLACES_GLOO"], first["WAN_COLLECTIVE"]) == ("1", "direct")
+    assert "WAN_REPLACES_GLOO" not in group_environments(of_collectives()["gloo"])[0]
+
+
 # ---------------------------------------------------------------- refusals
 
 
@@ -209,9 +241,9 @@ def test_a_row_describes_the_command_and_leaves_unknown_columns_null():
         ([("[sweep]", "timeout = '3'\n[sweep]")], "x.toml: workload.timeout: '3' has no unit;"),
         ([("[sweep]", "step_times = 'hok'\n[sweep]")], "x.toml: workload.step_times: expected 'hook', got 'hok'"),
         ([("[sweep]", "nproc_per_worker = 0\n[sweep]")], "x.toml: workload.nproc_per_worker: expected at least 1"),
-        ([("[sweep]", "[comm]\nchannels = 2\n[sweep]")], "x.toml: comm: only applies to wanbench's own training loop"),
+        ([("[sweep]", "[comm]\nchannels = 2\n[sweep]")], "x.toml: comm.channels: only applies to wanbench's own"),
         ([("[sweep]", "[train]\nlr = 0.1\n[sweep]")], "x.toml: train: only applies to wanbench's own training loop"),
-        ([("H = [1, 8]", "H = [1]\ncollective = ['gloo']")], "x.toml: comm: only applies to wanbench's own"),
+        ([("H = [1, 8]", "H = [1]\ncollective = ['ring']")], "'ring': a command can have one of gloo, direct, "),
         ([("[sweep]", "[run]\nwindow = '30 steps'\n[sweep]")], "x.toml: run.window: a command decides on its"),
         ([("[sweep]", "[algorithms]\na = { kind = 4 }\n[sweep]")], "x.toml: algorithms.a.kind: expected a name or"),
         ([("[sweep]", "[algorithms]\na = { H = [] }\n[sweep]")], "x.toml: algorithm 'a': H = []; expected a value or"),
