@@ -48,6 +48,17 @@ def test_iperf3_measures_the_rate_of_the_profile(bench):
     exec_claims.iperf3_measures_the_rate_of_the_profile(bench, DOCKER)
 
 
+def test_a_script_in_an_image_gets_the_process_group_in_place_of_gloo(bench):
+    exec_claims.take(bench, "ddp.py")
+    result = bench.run(*TWO, "--collective", "direct", "--", *PYTHON, "ddp.py")
+    assert result.code == 0, result.err
+    steps, totals = zip(*re.findall(r"step ([\d.]+) sum (\S+)", result.out), strict=True)
+    assert len(totals) == 2
+    assert len(set(totals)) == 1
+    assert max(map(float, steps)) > 0.010  # half a round trip
+    assert exec_claims.row_of(result, bench)["collective"] == "direct"
+
+
 def test_the_first_program_that_fails_is_named_with_its_site(bench):
     exec_claims.the_first_failure_sets_the_exit_code(bench, DOCKER)
     assert bench.containers() == []
