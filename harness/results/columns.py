@@ -63,7 +63,7 @@ class Row(TypedDict):
             applies="training on several workers, and programs whose spec names one",
         ),
     ]
-    channels: Annotated[int | None, Column("Number of gloo channels. Each runs two operations at a time.", above=0)]
+    channels: Annotated[int | None, Column("Channels of gloo, or TCP connections per pair of workers.", above=0)]
     workload: Annotated[str, Column("Name of the built-in workload, model or program, or by-numbers-PARAMS.")]
     payload_scale: Annotated[
         float | None, Column("Factor by which messages, buckets and rates are multiplied; 1 for a command.", above=0)

@@ -138,7 +138,8 @@ class CommTable(Table):
     )
     channels: Literal["auto"] | Annotated[int, Field(ge=1, le=64)] = Field(
         default="auto",
-        description="Channels of gloo, which runs two operations on each; auto: enough for all operations in flight.",
+        description="Channels of gloo, which runs two operations on each, or TCP connections per pair of workers of "
+        "direct and hierarchical; auto: enough for all operations in flight, or one.",
     )
     buckets: SizeValue = Field(
         default=Size.parse("25MiB"),
