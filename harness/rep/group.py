@@ -13,21 +13,23 @@ from wanbench.workloads.group.settings import COLLECTIVE, ONE_SHOT, PACES, REPLA
 
 
 def group_environments(cell: CommandCell) -> tuple[dict[str, str], ...]:
-    """Return the variables of each worker. Processes of one worker share its links, so each gets its part of them."""
+    """Return the variables of each worker. Processes that share its links get a part of their rate each."""
     network = network_of(cell)
     by_site, each = cell.collective == "hierarchical", cell.processes
-    ranks = cell.workers * each
+    # In `hierarchical`, one process of each site sends to other sites.
+    sending = 1 if by_site else each
+    ranks = len(set(cell.placement)) if by_site else cell.workers * each
     rtt_s, rate = effective_conditions(cell.profile, cell.placement, cell.workers)
     common = {
         SITES: ",".join(site for site in cell.placement for _ in range(each)),
-        ONE_SHOT: str(one_shot_limit(ranks, rtt_s, None if rate is None else rate / each)),
+        ONE_SHOT: str(one_shot_limit(ranks, rtt_s, rate and rate / sending) if ranks > 1 else 0),
     }
     if replaces_gloo(cell):
         common |= {COLLECTIVE: str(cell.collective), REPLACES_GLOO: "1"}
     environments = []
     for worker in range(cell.workers):
         rates = [
-            [None if rate is None else rate / share for rate, share in zip(pair, (each * each, each), strict=True)]
+            [rate and rate / share for rate, share in zip(pair, (sending * sending, each), strict=True)]
             for pair in paces(network, worker, leaders=by_site)
             for _ in range(each)
         ]

@@ -95,7 +95,16 @@ class WanGroup(_ProcessGroup):  # type: ignore[misc]
 
     def set_timeout(self, timeout: timedelta) -> None:
         """Set the time limit of later operations."""
-        self._comm.timeout_s = timeout.total_seconds()
+        self._timeout, self._comm.timeout_s = timeout, timeout.total_seconds()
+
+    _set_default_timeout = set_timeout
+
+    @property
+    def _device_types(self) -> list[torch.device]:
+        return [torch.device("cpu")]
+
+    def _get_backend(self, _device: torch.device) -> WanGroup:
+        return self
 
     def getBackendName(self) -> str:
         return "wan"

@@ -43,7 +43,8 @@ def join(store: Store, rank: int, world: Sequence[int], settings: Settings, time
     inside = DirectComm(meeting.connect("site", site), timeout_s=timeout_s)
     across = None
     if rank in leaders and len(leaders) > 1:
-        across = DirectComm(meeting.connect("leaders", leaders), timeout_s=timeout_s)
+        connected = meeting.connect("leaders", leaders)
+        across = DirectComm(connected, timeout_s=timeout_s, one_shot_bytes=settings.one_shot_bytes)
     return HierarchicalComm(everyone, inside, across, timeout_s=timeout_s)
 
 

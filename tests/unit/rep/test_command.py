@@ -219,6 +219,8 @@ def test_every_program_is_told_its_network_and_gloo_is_replaced_only_if_the_spec
     assert other == back
     together, alone = json.loads(group_environments(cell)[0]["WAN_PACES"])[1]
     assert other == pytest.approx([together / 4, alone / 2])  # two processes send, each to two
+    by_site = json.loads(group_environments(replace(cell, processes=2, collective="hierarchical"))[0]["WAN_PACES"])
+    assert by_site[2] == pytest.approx([together, alone / 2])  # one process of each site sends
     assert (first["WAN_REPLACES_GLOO"], first["WAN_COLLECTIVE"]) == ("1", "direct")
     assert "WAN_REPLACES_GLOO" not in group_environments(of_collectives()["gloo"])[0]
 
