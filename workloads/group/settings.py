@@ -11,7 +11,7 @@ import os
 import socket
 import struct
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal, cast
 
 from wanbench.workloads.comm.base import CommError
@@ -42,7 +42,7 @@ class Settings:
     streams: int = 1
     paces: tuple[tuple[float | None, float | None], ...] = ()
     one_shot_bytes: int = _ONE_SHOT_BYTES
-    sites: tuple[str, ...] = field(default=())
+    sites: tuple[str, ...] = ()
 
 
 def settings(environment: Mapping[str, str] = os.environ) -> Settings:
