@@ -146,17 +146,10 @@ class EmulatedNetwork:
         """Whether both networks have the same sites and workers, with any paths between them."""
         return other is not None and (self.sites, self.site_of) == (other.sites, other.site_of)
 
-    def without_delay(self) -> EmulatedNetwork:
-        """The same sites and workers without delay, loss or limits: for forming groups, and as a probe's baseline."""
-        free = (UNLIMITED,) * len(self.sites)
-        return EmulatedNetwork(
-            sites=self.sites,
-            site_of=self.site_of,
-            up=free,
-            down=free,
-            local_delay_ns=(0,) * len(self.sites),
-            links=dict.fromkeys(self.links, Link(0, 0, 0.0, UNLIMITED)),
-        )
+    def without_loss(self) -> EmulatedNetwork:
+        """The same network, but no path loses packets: for forming groups."""
+        links = {pair: dataclasses.replace(link, loss=0.0) for pair, link in self.links.items()}
+        return dataclasses.replace(self, links=links)
 
     def to_json(self) -> dict[str, Any]:
         """Return plain data, in a fixed order. `EmulatedNetwork.from_json` is the inverse."""

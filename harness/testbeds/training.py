@@ -1,4 +1,4 @@
-"""Train with workers that are processes: form the group on zero-delay paths, slow the paths down, then begin."""
+"""Train with workers that are processes: form the group while no path loses packets, then begin."""
 
 from __future__ import annotations
 
@@ -55,8 +55,12 @@ def set_tcp(handles: Sequence[WorkerHandle], settings: Mapping[str, str | bool])
 
 
 def _begin(slot: EmulatedSlot, training: Training, handles: Sequence[WorkerHandle]) -> None:
-    """Form the group without delay, because it takes several round trips per channel, then apply the real network."""
-    slot.emulator.apply(training.network.without_delay())
+    """Form the group on the network without its losses, then apply them.
+
+    Connections must open at their true delay. TCP remembers the shortest round trip that it has seen: after a start
+    without delay it sends bursts of 64 kB for minutes, BBR limits its window, and CUBIC leaves slow start at once.
+    """
+    slot.emulator.apply(training.network.without_loss())
     for handle, job in zip(handles, training.jobs, strict=True):
         with _log(training.folder, job.rank).open("ab") as log:
             handle.send({"cmd": "job", "job": job.to_json()}, [log.fileno()])

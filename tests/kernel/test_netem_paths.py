@@ -4,6 +4,7 @@ import dataclasses
 import math
 
 import pytest
+from free_network import free
 from lab import probed
 
 from wanbench.harness.emulators.plan import build
@@ -67,7 +68,7 @@ def test_workers_of_one_site_are_the_local_delay_apart(netem_lab):
 
 def test_a_free_network_is_fast_and_drops_nothing(netem_lab):
     profile = load("world4")
-    network = build(profile, [site.name for site in profile.sites]).without_delay()
+    network = free(build(profile, [site.name for site in profile.sites]))
     here = netem_lab(network)
     report = probed(network, here.workers, NETEM_TOLERANCE)
     assert report.reasons == ()
@@ -79,7 +80,7 @@ def test_networks_replace_each_other_in_place(netem_lab):
     profile = load("world4").scaled(SCALE)
     network = build(profile, [site.name for site in profile.sites])
     here = netem_lab(network)
-    here.emulator.apply(network.without_delay())
+    here.emulator.apply(free(network))
     slower = {pair: dataclasses.replace(link, delay_ns=2 * link.delay_ns) for pair, link in network.links.items()}
     for following in (dataclasses.replace(network, links=slower), network):
         here.emulator.apply(following)

@@ -1,6 +1,9 @@
 """The network built from a profile and a placement: buffers, addresses, identity."""
 
+from dataclasses import replace
+
 import pytest
+from free_network import free
 
 from wanbench.harness.emulators.plan import (
     UNLIMITED,
@@ -87,19 +90,19 @@ def test_any_change_changes_the_key():
     assert base.key() != other.key()
 
 
-def test_without_delay_keeps_only_the_sites_and_workers():
-    network = build(load("world4"), ["oregon", "tokyo", "tokyo"])
-    free = network.without_delay()
-    assert (free.sites, free.site_of) == (network.sites, network.site_of)
-    assert set(free.links.values()) == {Link(0, 0, 0.0, UNLIMITED)}
-    assert set(free.up + free.down) == {UNLIMITED}
-    assert set(free.local_delay_ns) == {0}
+def test_groups_form_on_the_same_network_without_its_losses():
+    profile = uniform(2, Delay.from_ms(20), Rate.from_mbit(8), loss=Ratio(0.3))
+    network = build(profile, ["w0", "w1"])
+    quiet = network.without_loss()
+    assert {link.loss for link in quiet.links.values()} == {0.0}
+    assert replace(quiet, links=network.links) == network
+    assert [link.delay_ns for link in quiet.links.values()] == [10_000_000] * 2
 
 
 def test_the_rate_of_a_path_is_that_of_its_slowest_queue():
     network = build(uniform(2, Delay.from_ms(20), Rate.from_mbit(8)), ["w0", "w1"])
     assert network.rate(0, 1) == 1e6
-    assert network.without_delay().rate(0, 1) is None
+    assert free(network).rate(0, 1) is None
 
 
 def test_addresses_skip_zero_and_broadcast():

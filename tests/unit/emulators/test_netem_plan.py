@@ -5,6 +5,7 @@ import ipaddress
 from pathlib import Path
 
 import pytest
+from free_network import free
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -161,7 +162,7 @@ def test_bursts_are_two_milliseconds_of_the_rate_or_one_packet():
 
 def test_without_limits_packets_are_neither_delayed_nor_dropped():
     net = network((0, 1))
-    planned = shapes(net.without_delay())
+    planned = shapes(free(net))
     assert {shape.rate for shape in planned if isinstance(shape, Class)} == {UNSHAPED}
     assert {shape.rate for shape in planned if isinstance(shape, Netem)} == {ORDERED}
     assert {shape.limit for shape in planned if isinstance(shape, Fifo)} == {2**30}
@@ -209,7 +210,7 @@ def test_equal_placements_have_the_same_classes_and_leaves():
         for net in (
             network((0, 1, 1)),
             network((0, 1, 1), up=Queue(1e6, 10**5), loss=0.1),
-            network((0, 1, 1)).without_delay(),
+            free(network((0, 1, 1))),
         )
     ]
     assert keys[0] == keys[1] == keys[2]

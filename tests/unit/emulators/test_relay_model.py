@@ -4,6 +4,7 @@ import dataclasses
 import socket
 
 import pytest
+from free_network import free
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -326,7 +327,7 @@ def test_every_packet_is_delivered_once_in_order_or_counted(events, seed):
     for number, (now, source, to, size, change) in enumerate(sorted(events)):
         delivered += switch.release(now, 1000)
         if change:
-            switch.apply(net.without_delay() if number % 2 else net, seed)
+            switch.apply(free(net) if number % 2 else net, seed)
         if source != to:
             send(switch, source, to, now, number, size)
             sent += 1
