@@ -16,6 +16,8 @@ from wanbench.netprofiles import PlacementError
 from wanbench.workloads.algorithms.base import AlgorithmError, Setting
 from wanbench.workloads.compute.optim import OptimizerError, SGDConfig, configured
 
+_SIMULATED_TCP = ("reno", "cubic", "bbr")
+
 _REAL_COMPUTE = '{}.slow: real compute cannot be slowed; set workload.step_time, such as "300ms"'
 
 
@@ -115,7 +117,7 @@ def _check_network(cell: Cell, spec: Spec, where: str) -> None:
 
 
 def _check_testbed(cell: TrainingCell, where: str) -> None:
-    """Emulated testbeds need a collective that runs on sockets; the virtual one the time of a step, and Reno."""
+    """Emulated testbeds need a collective that runs on sockets; the virtual one the time of a step, and a known TCP."""
     if cell.testbed != "virtual":
         if cell.comm.collective not in EMULATED:
             *others, last = map(repr, EMULATED)
@@ -128,8 +130,8 @@ def _check_testbed(cell: TrainingCell, where: str) -> None:
             f"{where}: workload: {cell.workload.name} has no compute model, which testbed virtual needs; "
             'set workload.step_time, such as "300ms"'
         )
-    elif cell.workers > 1 and cell.tcp.congestion != "reno":
+    elif cell.workers > 1 and cell.tcp.congestion not in _SIMULATED_TCP:
         raise SpecError(
-            f"{where}: network.tcp.congestion: {cell.tcp.congestion!r} is not simulated; "
-            "expected 'reno', or an emulated testbed: run.testbed = \"netns\""
+            f"{where}: network.tcp.congestion: {cell.tcp.congestion!r} is not simulated; expected "
+            f'{", ".join(map(repr, _SIMULATED_TCP))}, or an emulated testbed: run.testbed = "netns"'
         )

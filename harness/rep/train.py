@@ -11,7 +11,7 @@ from typing import Any, cast
 from wanbench.harness.emulators.base import EmulatorStats
 from wanbench.harness.emulators.plan import EmulatedNetwork, build
 from wanbench.harness.plan.cell import Cell, CommandCell, TrainingCell
-from wanbench.harness.plan.law import predict
+from wanbench.harness.plan.law import all_reduce_time, predict
 from wanbench.harness.plan.load import GUESSED_STEP_S, WARM_ROUNDS
 from wanbench.harness.plan.pacing import paces
 from wanbench.harness.rep.fidelity import HostMeter, judge
@@ -87,6 +87,7 @@ def jobs(cell: TrainingCell, rep: int, rendezvous: str) -> list[Job]:
         # Datagrams have no window to open, and TCP is very slow on a path with high loss.
         "warm_rounds": 0 if cell.workers == 1 or algorithm.datagrams else WARM_ROUNDS,
         "warm_in_flight": _warm_in_flight(cell),
+        "warm_spacing_s": all_reduce_time(cell.law_inputs, cell.law_inputs.message_bytes)[1],
         "timeout_s": 2 * patience_s(cell),  # the controller reports a hang before the workers do
         "rendezvous": rendezvous,
         "one_shot_bytes": 0 if algorithm.datagrams else cell.law_inputs.one_shot_bytes,

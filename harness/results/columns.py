@@ -191,6 +191,16 @@ class Row(TypedDict):
             "Number of TCP segments sent again, over all workers.", applies="emulated cells", minimum=0, shown=False
         ),
     ]
+    tcp_window_change_pct: Annotated[
+        float | None,
+        Column(
+            "Change of TCP's congestion windows from the begin to the end of the measured window, of the worker with the "
+            "largest. Far from 0, TCP had not converged.",
+            unit="%",
+            applies="emulated cells of our own training loop",
+            shown=False,
+        ),
+    ]
     tcp_timeouts: Annotated[
         int | None,
         Column(

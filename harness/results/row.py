@@ -43,6 +43,7 @@ def measured_row(
         "reason": "; ".join(verdict) or None,
         "wire_bytes": _wire_bytes(measured, stats) if cell.workers > 1 else 0,
         "retransmits": _counted(measured, "RetransSegs"),
+        "tcp_window_change_pct": _window_change_pct(measured),
         "tcp_timeouts": _counted(measured, "TCPTimeouts"),
         "one_way_error_ms": report["one_way_error_ms"] if report else None,
         "lateness_p99_ms": stats.lateness_p99_ms if cell.workers > 1 else None,
@@ -175,6 +176,13 @@ def _counted(measured: Measured, name: str) -> int:
         m["counters_after"]["tcp"].get(name, 0) - m["counters_before"]["tcp"].get(name, 0)
         for m in measured.finished.values()
     )
+
+
+def _window_change_pct(measured: Measured) -> float | None:
+    """The change of TCP's windows while measuring, of the worker with the largest; None without connections."""
+    pairs = [m["outcome"]["tcp_windows"] for m in measured.finished.values() if "outcome" in m]
+    changes = [100 * (end / begin - 1) for begin, end in pairs if begin]
+    return round(max(changes, key=abs), 1) if changes else None
 
 
 def cpu_wait_pct(measured: Measured, seconds: float) -> float | None:

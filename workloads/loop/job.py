@@ -20,6 +20,7 @@ class Job:
         steps, window_begin, window_steps: steps to run, first measured step, and number of measured steps.
         eval_every: steps between evaluations; 0 evaluates only at the end.
         warm_rounds, warm_in_flight: rounds, and messages per round, that warm TCP up before the first step.
+        warm_spacing_s: seconds between the messages of a round.
         timeout_s: time limit of an operation in seconds; a longer one has failed.
         rendezvous: a file in a folder that all workers share; it never crosses the emulated network.
         slow: when, and how much, this worker is slowed down (`workloads.compute.slowdown.Slowdown`).
@@ -55,6 +56,7 @@ class Job:
     datagram_bytes_per_s: float | None = None
     slow: Sequence[Mapping[str, Any]] = ()
     told_steps: Sequence[int] = ()
+    warm_spacing_s: float = 0.0
 
     def to_json(self) -> dict[str, Any]:
         """Return a plain dict; `Job(**data)` reverses it."""

@@ -8,12 +8,19 @@ from wanbench.workloads.algorithms import registry as algorithms
 from wanbench.workloads.comm.base import Clock, Comm
 from wanbench.workloads.comm.meter import MeteredComm
 from wanbench.workloads.loop.job import Job
-from wanbench.workloads.loop.train import Emit, Outcome, make_optimizer, train, warm_up
+from wanbench.workloads.loop.train import Emit, Outcome, Windows, make_optimizer, train, warm_up
 from wanbench.workloads.registry import make_task
 
 
 def run(
-    job: Job, comm: Comm, clock: Clock, emit: Emit, *, warm: Callable[[], None] = lambda: None, phantom: bool = False
+    job: Job,
+    comm: Comm,
+    clock: Clock,
+    emit: Emit,
+    *,
+    warm: Callable[[], None] = lambda: None,
+    windows: Windows | None = None,
+    phantom: bool = False,
 ) -> Outcome:
     """Build the parts of a job, open TCP's windows, and train.
 
@@ -21,6 +28,7 @@ def run(
         comm: connected to the peers. clock: shared with them.
         emit: called with one row per step.
         warm: called when all workers are warm, before the first step; measurement begins after it.
+        windows: returns TCP's congestion windows; None on the simulated clock.
         phantom: use vectors without payload, unless the workload trains a model.
 
     Raises:
@@ -40,7 +48,7 @@ def run(
         slow=job.slow,
     )
     optimizer = make_optimizer(job)
-    warm_up(metered, job, task.w)
+    warm_up(metered, job, task.w, clock, windows)
     metered.payload_bytes = metered.messages_sent = metered.stall_ns = 0
     warm()
-    return train(job, task, algorithm, optimizer, metered, clock, emit)
+    return train(job, task, algorithm, optimizer, metered, clock, emit, windows)

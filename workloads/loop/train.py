@@ -16,6 +16,10 @@ from wanbench.workloads.compute.task import Task
 from wanbench.workloads.loop.job import Job
 
 Emit = Callable[[dict[str, Any]], None]
+Windows = Callable[[], int]  # the sum of TCP's congestion windows, in segments
+
+_MOST_ROUNDS = 2  # of the warm-up, as a multiple of the least
+_GROWS = 1.05
 
 
 @dataclass(frozen=True)
@@ -34,6 +38,8 @@ class Outcome:
             None for vectors without payload.
         messages: for rank 0, the messages of its first steps (`workloads.comm.meter.Message`); empty for other ranks.
         slowed_ns: for each entry of `Job.slow`, times on the shared clock (`compute.slowdown.Slowdowns.turned_ns`).
+        tcp_windows: the sum of TCP's congestion windows at the begin and end of the measured window, in segments; 0 on
+            the simulated clock.
     """
 
     window_begin_ns: int
@@ -45,15 +51,36 @@ class Outcome:
     replica_spread: float | None
     messages: tuple[dict[str, Any], ...] = ()
     slowed_ns: Sequence[Sequence[int | None]] = ()
+    tcp_windows: tuple[int, int] = (0, 0)
 
 
-def warm_up(comm: MeteredComm, job: Job, like: Vector) -> None:
-    """Open TCP's windows on every channel with messages of the size of `like`, then synchronise all workers."""
-    for _ in range(job.warm_rounds):
-        buffers = [like.new_zeros(like.numel()) for _ in range(job.warm_in_flight)]
-        for work in [comm.all_reduce(buffer) for buffer in buffers]:
-            work.wait()
+def warm_up(comm: MeteredComm, job: Job, like: Vector, clock: Clock, windows: Windows | None = None) -> None:
+    """Open TCP's windows on every channel with messages of the size of `like`, then synchronise all workers.
+
+    If `windows` is given, this lasts until the windows of no worker grow any more.
+    """
+    most = job.warm_rounds * (1 if windows is None else _MOST_ROUNDS)
+    before = after = 0
+    for done in range(1, most + 1):
+        _warm_round(comm, job, like, clock)
+        if windows is not None and done >= job.warm_rounds - 1:
+            before, after = after, windows()
+            growing = torch.full((comm.world_size,), float(after > _GROWS * before))
+            comm.all_reduce(growing).wait()
+            if done >= job.warm_rounds and not growing.any():
+                return
     comm.all_reduce(like.new_zeros(comm.world_size)).wait()
+
+
+def _warm_round(comm: MeteredComm, job: Job, like: Vector, clock: Clock) -> None:
+    """Send as many messages as training has in flight. At once, they would overflow the buffers of the network."""
+    works = []
+    for _ in range(job.warm_in_flight):
+        if works:
+            clock.sleep(job.warm_spacing_s)
+        works.append(comm.all_reduce(like.new_zeros(like.numel())))
+    for work in works:
+        work.wait()
 
 
 def train(
@@ -64,6 +91,7 @@ def train(
     comm: MeteredComm,
     clock: Clock,
     emit: Emit,
+    windows: Windows | None = None,
 ) -> Outcome:
     """Run `job.steps` steps; `emit` is called with one row per step.
 
@@ -76,8 +104,10 @@ def train(
     window_end = job.window_begin + job.window_steps
     first = before = begin = end = _totals(task, comm, clock)
     losses: list[float] = []
+    opened = [0, 0]
     for step in range(job.steps):
         if step == job.window_begin:
+            opened[0] = windows() if windows is not None else 0
             begin = _totals(task, comm, clock)
         replica.step = step
         optimizer.advance(step)
@@ -88,6 +118,7 @@ def train(
         after = _totals(task, comm, clock)
         if step + 1 == window_end:
             end = after
+            opened[1] = windows() if windows is not None else 0
         accuracy = None
         if _evaluates(job, step):
             algorithm.finish()
@@ -110,6 +141,7 @@ def train(
         replica_spread=_spread(task.w, comm),
         messages=tuple(asdict(message) for message in journal),
         slowed_ns=() if task.slow is None else task.slow.turned_ns,
+        tcp_windows=(opened[0], opened[1]),
     )
 
 

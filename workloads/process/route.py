@@ -10,8 +10,6 @@ import errno
 import os
 import socket
 import struct
-from contextlib import suppress
-from pathlib import Path
 
 _RTM_NEWROUTE = 24
 _REPLACE_ACK = 0x1 | 0x4 | 0x100 | 0x400  # NLM_F_REQUEST, ACK, REPLACE, CREATE
@@ -37,19 +35,6 @@ def set_congestion(device: str, address: str, name: str, *, prefix: int = 16) ->
     if number not in (0, errno.EINVAL):
         raise OSError(number, os.strerror(number))
     return number == 0
-
-
-def congestion_in_use() -> set[str]:
-    """The congestion controls of this process's TCP connections."""
-    found = set()
-    for file in Path("/proc/self/fd").iterdir():
-        if not file.is_socket():
-            continue
-        with socket.socket(fileno=os.dup(int(file.name))) as sock, suppress(OSError):  # some are no connections
-            sock.getpeername()
-            name = sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, 16)
-            found.add(name.partition(b"\0")[0].decode())
-    return found
 
 
 def _attribute(kind: int, value: bytes) -> bytes:

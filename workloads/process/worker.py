@@ -29,7 +29,7 @@ from wanbench.workloads.comm.clock import MonotonicClock
 from wanbench.workloads.comm.datagram import overflows
 from wanbench.workloads.loop import session
 from wanbench.workloads.loop.job import Job
-from wanbench.workloads.process import namespace, probing, program, route, tun
+from wanbench.workloads.process import connections, namespace, probing, program, route, tun
 from wanbench.workloads.process.control import Channel, ControlError, text
 from wanbench.workloads.process.joining import join
 
@@ -138,7 +138,7 @@ def _counters() -> dict[str, Any]:
 def _run_job(channel: Channel, job: Job, address: str, routed: str | None) -> None:
     _log_into(channel.take_fd())
     comm, clock, rows = join(job, address, INTERFACE), MonotonicClock(), _RowStream(channel, job.told_steps)
-    if routed is not None and (others := route.congestion_in_use() - {routed}):
+    if routed is not None and (others := connections.congestion_in_use() - {routed}):
         raise CommError(f"connections use {', '.join(sorted(others))}; expected {routed}, as the route says")
     channel.send({"cmd": "job", "event": "joined"})
     _expect(channel, "go")
@@ -148,7 +148,11 @@ def _run_job(channel: Channel, job: Job, address: str, routed: str | None) -> No
         before.update(_counters())
         channel.send({"cmd": "job", "event": "warm", "now_ns": clock.now()})
 
-    outcome = session.run(job, comm, clock, rows.add, warm=warm)
+    def windows() -> int:
+        channel.send({"cmd": "job", "event": "warming"})  # a long warm-up is no hang
+        return connections.congestion_windows()
+
+    outcome = session.run(job, comm, clock, rows.add, warm=warm, windows=windows)
     rows.flush()
     counters = {"counters_before": before, "counters_after": _counters()}
     channel.send({"cmd": "job", "event": "finished", "outcome": vars(outcome), **counters})

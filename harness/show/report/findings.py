@@ -81,6 +81,7 @@ def fidelity_of(rows: Sequence[Row]) -> tuple[tuple[str, str], ...]:
         ("overdue_pct", "time with overdue packets", "%"),
         ("host_cpu_pct", "processor use of the host", "%"),
         ("retransmits", "TCP segments sent again", ""),
+        ("tcp_window_change_pct", "change of TCP's windows while measuring", "%"),
     )
     for name, text, unit in named:
         values = [row[name] for row in ok if isinstance(row.get(name), int | float)]

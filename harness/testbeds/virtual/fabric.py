@@ -34,7 +34,7 @@ class Flight:
     A message has one end, that of its receiver.
     """
 
-    __slots__ = ("ends", "gathers", "joined", "missing", "nbytes", "waiting")
+    __slots__ = ("ends", "expected", "gathers", "joined", "missing", "nbytes", "sent", "waiting")
 
     def __init__(self, nbytes: int, ranks: int, *, gathers: bool = False) -> None:
         self.nbytes = nbytes
@@ -42,6 +42,8 @@ class Flight:
         self.joined = [0] * ranks
         self.missing = ranks
         self.ends: list[int] | None = None
+        self.sent: int | None = None  # when a message was sent, and when its receiver asked for it
+        self.expected: int | None = None
         self.waiting: list[Waiting] = []
 
     def end_for(self, rank: int) -> int | None:
@@ -134,21 +136,37 @@ class SimulatedFabric:
         return flight
 
     def message(self, src: int, dst: int, number: int, nbytes: int) -> Flight:
-        """Send a message. It waits at the receiver until `expect` takes it."""
-        flight = self.expect(src, dst, number)
-        flight.nbytes = nbytes
-        now = self._simulation.now
-        self._simulation.at(now, (_MESSAGE, src, dst, number), lambda: self._carry(flight, src, dst))
+        """Send a message. It waits at the receiver until `expect` takes it; with gloo, until it has asked for it."""
+        flight = self._message(src, dst, number)
+        flight.nbytes, flight.sent = nbytes, self._simulation.now
+        self._begin_message(flight, src, dst, number)
         sent = Flight(nbytes, 0)
-        sent.ends = [now]
+        sent.ends = [flight.sent]
         return sent
 
     def expect(self, src: int, dst: int, number: int) -> Flight:
         """Return the flight of a message, which its sender and receiver share in any order of calls."""
+        flight = self._message(src, dst, number)
+        flight.expected = self._simulation.now
+        if flight.sent is not None and self._kind.asks:
+            self._begin_message(flight, src, dst, number)
+        return flight
+
+    def _message(self, src: int, dst: int, number: int) -> Flight:
         known = self._messages.pop((src, dst, number), None)
         if known is None:
             known = self._messages[src, dst, number] = Flight(0, 0)
         return known
+
+    def _begin_message(self, flight: Flight, src: int, dst: int, number: int) -> None:
+        """Begin a message that is sent and, if the collective asks for messages, asked for."""
+        begin = flight.sent
+        if self._kind.asks and begin is not None:
+            if flight.expected is None:
+                return
+            begin = max(begin, flight.expected + self._network.one_way_ns(dst, src))
+        if begin is not None:
+            self._simulation.at(begin, (_MESSAGE, src, dst, number), lambda: self._carry(flight, src, dst))
 
     def exchange(
         self, rank: int, number: int, sends: Mapping[int, tuple[int, int]], from_peer: Mapping[int, int], terms: Terms
@@ -278,7 +296,7 @@ class SimulatedFabric:
             site = self._network.site_of
             route = Route(self._network, np.array([src]), site[dst : dst + 1], np.array([flight.nbytes]))
             self._routes[src, dst, flight.nbytes] = route
-        sockets = self._network.connections(f"message {src} {dst}", 0, 1)
+        sockets = self._network.connections(f"message {src} {dst}", 0, 1, paced=self._kind.paced)
         arrival = int(route.send(np.array([self._simulation.now], np.int64), sockets)[0])
         flight.ends = [arrival]
         self._wake(flight)

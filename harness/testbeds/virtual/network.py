@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wanbench.harness.emulators.plan import MTU, TCP_HEADER_BYTES, EmulatedNetwork, Queue
+from wanbench.harness.testbeds.virtual.bbr import BbrConnections
 from wanbench.harness.testbeds.virtual.noise import MessageNoise, PathStreams
 from wanbench.harness.testbeds.virtual.outages import Outages
 from wanbench.harness.testbeds.virtual.queues import Ints, QueueStates, Turn
@@ -75,6 +76,10 @@ class VirtualNetwork:
         self._held[shorter] = self._latest[shorter]
         self.version += 1
 
+    def one_way_ns(self, src: int, dst: int) -> int:
+        """The delay of the path from a rank to another."""
+        return int(self.delay[self.site_of[src] * self.sites + self.site_of[dst]])
+
     def in_order(self, link: Ints, end: Ints) -> Ints:
         """Delay arrivals behind messages that left before their path became shorter."""
         if self._latest is None:
@@ -85,14 +90,21 @@ class VirtualNetwork:
 
     def _take(self, network: EmulatedNetwork) -> None:
         self.up_cost, self.down_cost = _costs(network.up), _costs(network.down)
+        self.buffers = (_buffers(network.up), np.zeros(self.sites**2), _buffers(network.down))
+        self.costs = (self.up_cost, self.path_cost, self.down_cost)
         for (src, dst), link in network.links.items():
             index = src * self.sites + dst
             self.delay[index], self.path_cost[index] = link.delay_ns, _cost(link.queue)
+            self.buffers[1][index] = link.queue.buffer_bytes
 
-    def connections(self, kind: str, channel: int, count: int) -> Connections:
-        """The `count` connections of a kind and channel, which are created by the first call."""
+    def connections(self, kind: str, channel: int, count: int, *, paced: bool = True) -> Connections:
+        """The `count` connections of a kind and channel, which are created by the first call.
+
+        `paced`: whether senders keep to their share of the rate, so that no buffer overflows.
+        """
         if (kind, channel) not in self._connections:
-            self._connections[kind, channel] = Connections(self.tcp, count)
+            make = BbrConnections if self.tcp.congestion == "bbr" else Connections
+            self._connections[kind, channel] = make(self.tcp, count, paced=paced)
         return self._connections[kind, channel]
 
     def wire_bytes(self, payload: Ints) -> Ints:
@@ -206,10 +218,25 @@ class Route:
             flow_bytes=payload[picked] / shared[picked],
             rtt_ns=self._far_delay + network.delay[back],
             drain_ns=np.maximum.reduce([stage.drain_ns for stage in stages]),
+            buffer_bytes=self._buffer_bytes(origin[picked], site[picked], stages) * payload[picked] / shared[picked],
         )
         slowest = np.maximum.reduce([stage.service_ns for stage in stages])
         loses = datagrams is None
         self._noise = MessageNoise.of(network.paths, self._link, self._far_delay, packets, slowest, loses=loses)
+
+    def _buffer_bytes(self, origin: Ints, site: Ints, stages: tuple[Stage, ...]) -> NDArray[np.float64]:
+        """How much of each message the buffer of its narrowest queue holds, beside the others of the round."""
+        network, queues = self._network, (origin, self._link, site)
+        held = [
+            (sizes * costs)[queue] / np.maximum(stage.drain_ns, 1)
+            for sizes, costs, queue, stage in zip(network.buffers, network.costs, queues, stages, strict=True)
+        ]
+        narrowest = np.stack([stage.drain_ns for stage in stages]).argmax(axis=0)  # the first of equals
+        return np.where(
+            np.maximum.reduce([stage.drain_ns for stage in stages]) > 0,
+            np.stack(held)[narrowest, np.arange(len(narrowest))],
+            np.inf,
+        )
 
     def send(self, ready: Ints, connections: Connections) -> Ints:
         """Call `depart` and `land`. Return when each message has fully arrived."""
@@ -301,6 +328,10 @@ class Route:
 
 def _costs(queues: tuple[Queue, ...]) -> NDArray[np.float64]:
     return np.array([_cost(queue) for queue in queues])
+
+
+def _buffers(queues: tuple[Queue, ...]) -> NDArray[np.float64]:
+    return np.array([float(queue.buffer_bytes) for queue in queues])
 
 
 def _cost(queue: Queue) -> float:

@@ -1,9 +1,9 @@
 """The time that TCP adds to a message: a window that opens over several round trips, and retransmissions.
 
-The model of each connection (Reno, as the built-in experiments pin it):
+The model of each connection under Reno or CUBIC (`virtual.flow`; BBR has its own, `virtual.bbr`):
 
-* It begins with 10 segments of 1448 bytes and doubles the window each round trip (slow start) until its first loss.
-  After that the window grows by one segment per round trip (congestion avoidance).
+* It begins with 10 segments of 1448 bytes and doubles the window each round trip (slow start) until its first loss, or
+  with CUBIC until the path is full. After that the window grows as the congestion control says (congestion avoidance).
 * While the window is smaller than the capacity of the path, the sender waits for acknowledgements: it sends `window`
   bytes per round trip, and stalls for the rest of it.
 * The window grows to at most twice the bytes last in flight, as in Linux, and to at most 32 MiB, half of the buffers
@@ -12,25 +12,24 @@ The model of each connection (Reno, as the built-in experiments pin it):
   segments.
 * Packets lost in an outage are sent again by a probe after two round trips, and then after timeouts that begin at RTT +
   200 ms and double each time, as in Linux. After a timeout the window restarts at one segment.
-* A loss costs one round trip (fast retransmit) and half of the window. If the last packet is lost, no later packet
-  reveals it: a probe is sent after two round trips, and 200 ms later if the message had only one packet.
+* A loss costs one round trip (fast retransmit) and half of the window (CUBIC: 0.3). If the last packet is lost, no
+  later packet reveals it: a probe is sent after two round trips, and 200 ms later if the message had only one packet.
+* A sender that is not paced, as in gloo, loses what the buffer of its narrowest queue cannot hold.
 
-Not modelled: losses because the sender overflows a queue's buffer, delayed acknowledgements, and the bytes of
-acknowledgements in the opposite direction.
+Not modelled: delayed acknowledgements, and the bytes of acknowledgements in the opposite direction.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-SEGMENT_BYTES = 1448
+from wanbench.harness.testbeds.virtual.flow import MAX_WINDOW, SEGMENT_BYTES, Burst, Cubic, Flow, Reno, Rules
+
 INITIAL_WINDOW = 10.0 * SEGMENT_BYTES
-MAX_WINDOW = float(32 << 20)
 MIN_TIMEOUT_NS = 200_000_000
 MAX_TIMEOUT_NS = 120_000_000_000
 
@@ -47,21 +46,47 @@ class Tcp:
     Attributes:
         ramp: windows. Without them only rates limit a message, and a loss costs only its round trip.
         slow_start_after_idle: the Linux setting of that name.
+        congestion: "reno", "cubic" or "bbr".
     """
 
     ramp: bool = True
     slow_start_after_idle: bool = False
+    congestion: str = "reno"
+
+
+_RENO = Reno()
+
+
+@dataclass(frozen=True)
+class _Bursts:
+    free: Floats
+    room: Floats
+    wait_ns: Floats
+    freed_ns: Floats
+
+    def of(self, i: int) -> Burst:
+        return Burst(float(self.free[i]), float(self.room[i]), float(self.freed_ns[i]))
 
 
 class Connections:
-    """The windows of connections that carry messages of one kind."""
+    """The windows of connections that carry messages of one kind.
 
-    def __init__(self, tcp: Tcp, count: int) -> None:
-        self._tcp = tcp
+    Args:
+        tcp: the modelled features. count: number of connections.
+        paced: whether senders keep to their share of the rate.
+    """
+
+    def __init__(self, tcp: Tcp, count: int, *, paced: bool = True) -> None:
+        self._tcp, self.paced = tcp, paced
         self._window = np.full(count, INITIAL_WINDOW)
         self._avoiding = np.zeros(count, np.bool_)  # congestion avoidance: a loss has been seen
         self._last_sent = np.zeros(count, np.int64)
         self._last_arrival = np.zeros(count, np.int64)
+        self._cubic: dict[int, Rules] = {}
+        # The last message of senders that are not paced: its bytes, when they have left the queue, and when its
+        # acknowledgements arrive.
+        self._flying, self._drained = np.zeros(count), np.zeros(count)
+        self._first_ack, self._last_ack = np.zeros(count), np.zeros(count)
         self._resumes: dict[int, int] = {}  # when a connection held by an outage gets through again
 
     def stall_ns(self, index: Ints, ready: Ints, load: Load, losses: Ints | None, tail_lost: Ints | None) -> Ints:
@@ -79,7 +104,10 @@ class Connections:
             timeouts = np.clip((ready - self._last_sent[index]) // (load.rtt_ns + MIN_TIMEOUT_NS), 0, 60)
             window = np.maximum(window * 0.5**timeouts, np.minimum(window, INITIAL_WINDOW))
         stall = np.zeros(len(index), np.int64)
-        slow = load.flow_bytes > window if self._tcp.ramp else np.zeros(len(index), np.bool_)
+        burst = self._burst(index, ready, load, window) if self._tcp.ramp else None
+        slow = np.zeros(len(index), np.bool_)
+        if self._tcp.ramp:
+            slow = load.flow_bytes > (window if burst is None else np.minimum(burst.free, burst.room))
         if losses is not None:
             slow = slow | (losses > 0)
         grown = np.minimum(np.maximum(window, 2 * load.flow_bytes), window + load.flow_bytes)
@@ -88,15 +116,36 @@ class Connections:
         for i in np.flatnonzero(slow).tolist():
             lost, nbytes = 0 if losses is None else int(losses[i]), float(load.flow_bytes[i])
             ns_per_byte = float(load.drain_ns[i]) / max(nbytes, 1.0)  # shared with the others of its round
-            flow = _Flow(float(window[i]), bool(avoiding[i]), float(load.rtt_ns[i]), ns_per_byte)
-            flow.carry(nbytes, lost, ramp=self._tcp.ramp)
-            if tail_lost is not None and tail_lost[i]:
-                flow.stall_ns += flow.rtt_ns + (MIN_TIMEOUT_NS if nbytes <= SEGMENT_BYTES else 0)
-            stall[i] = round(flow.stall_ns)
-            after[i], self._avoiding[index[i]] = flow.window, flow.avoiding
+            rules = self._rules(int(index[i]))
+            flow = Flow(float(window[i]), bool(avoiding[i]), float(load.rtt_ns[i]), ns_per_byte, rules)
+            if self._tcp.ramp:
+                flow.carry(nbytes, lost, None if burst is None else burst.of(i))
+                after[i], self._avoiding[index[i]] = flow.window, flow.avoiding
+            stall[i] = round(flow.stall_ns) if self._tcp.ramp else round(flow.rtt_ns)
+        if tail_lost is not None:
+            stall = stall + np.where(tail_lost > 0, probe_ns(load), 0)
         self._window[index] = after
         self._last_sent[index] = ready + load.drain_ns
+        if burst is not None:
+            begin = ready + burst.wait_ns
+            self._flying[index], self._drained[index] = load.flow_bytes, begin + load.drain_ns
+            self._first_ack[index] = begin + load.rtt_ns
+            self._last_ack[index] = begin + load.rtt_ns + load.drain_ns + stall
         return stall
+
+    def _burst(self, index: Ints, ready: Ints, load: Load, window: Floats) -> _Bursts | None:
+        """What each sender can send at once; None if it is paced."""
+        if self.paced or load.buffer_bytes is None:
+            return None
+        first, last = self._first_ack[index], self._last_ack[index]
+        flying = self._flying[index] * np.clip((last - ready) / np.maximum(last - first, 1.0), 0.0, 1.0)
+        wait_ns = np.maximum(self._drained[index] - ready, 0.0)
+        queued = np.minimum(flying, wait_ns * load.flow_bytes / np.maximum(load.drain_ns, 1))
+        room = np.maximum(load.buffer_bytes - queued, 0.0)
+        return _Bursts(np.maximum(window - flying, 0.0), room, wait_ns, first - ready - wait_ns)
+
+    def _rules(self, index: int) -> Rules:
+        return _RENO if self._tcp.congestion == "reno" else self._cubic.setdefault(index, Cubic())
 
     def resume_ns(self, index: int, lost: Lost, dark: Callable[[int], int | None]) -> int:
         """When the packets lost in an outage arrive, without the rest of the message; `NEVER` or later if they do not.
@@ -124,8 +173,8 @@ class Connections:
             self._window[index] = max(self._window[index] / 2, 2.0 * SEGMENT_BYTES)
             self._avoiding[index] = True
             return lost.rtt_ns
-        flow = _Flow(float(SEGMENT_BYTES), False, float(lost.rtt_ns), 0.0)
-        flow.carry(lost.nbytes, 0, ramp=True)
+        flow = Flow(float(SEGMENT_BYTES), False, float(lost.rtt_ns), 0.0, _RENO)
+        flow.carry(lost.nbytes, 0)
         self._window[index], self._avoiding[index] = flow.window, False
         return round(flow.stall_ns)
 
@@ -179,56 +228,16 @@ class Load:
         flow_bytes: payload per connection; a message to a site can stand for one to each of its workers.
         rtt_ns: round-trip time without queueing.
         drain_ns: time that the round occupies the busiest queue of each message.
+        buffer_bytes: payload per connection that the buffer of the narrowest queue holds.
     """
 
     flow_bytes: Floats
     rtt_ns: Ints
     drain_ns: Ints
+    buffer_bytes: Floats | None = None
 
 
-class _Flow:
-    """One message on one connection, in floating-point nanoseconds and bytes."""
-
-    def __init__(self, window: float, avoiding: bool, rtt_ns: float, ns_per_byte: float) -> None:
-        self.window, self.avoiding = window, avoiding
-        self.rtt_ns, self.ns_per_byte = rtt_ns, ns_per_byte
-        self.stall_ns = 0.0
-
-    def carry(self, nbytes: float, losses: int, *, ramp: bool) -> None:
-        """Send `nbytes`, with the losses spread evenly over them."""
-        if not ramp:
-            self.stall_ns += self.rtt_ns if losses else 0.0
-            return
-        for part in range(losses + 1):
-            self._send(nbytes / (losses + 1))
-            if part < losses:
-                self.stall_ns += self.rtt_ns
-                self.window = max(self.window / 2, 2.0 * SEGMENT_BYTES)
-                self.avoiding = True
-
-    def _send(self, nbytes: float) -> None:
-        """Send `nbytes` without a loss."""
-        full = min(self.rtt_ns / self.ns_per_byte if self.ns_per_byte else math.inf, MAX_WINDOW)
-        if not self.avoiding:
-            sent = 0.0
-            while nbytes - sent > self.window and self.window < full:
-                sent += self.window
-                self.stall_ns += max(0.0, self.rtt_ns - self.window * self.ns_per_byte)
-                self.window = min(2 * self.window, MAX_WINDOW)
-            self._at_limit(nbytes - sent)
-            self.window = min(max(self.window, 2 * (nbytes - sent)), MAX_WINDOW, self.window + nbytes - sent)
-        elif nbytes > self.window:
-            # n round trips carry n w + n^2 segment / 2 bytes. The sender waits for all but the last, until the path
-            # is full.
-            segment = float(SEGMENT_BYTES)
-            rounds = (math.sqrt(self.window**2 + 2 * segment * nbytes) - self.window) / segment
-            short = min(math.ceil(rounds) - 1.0, max(0.0, (full - self.window) / segment))
-            carried = short * self.window + short**2 * segment / 2
-            self.stall_ns += max(0.0, short * self.rtt_ns - carried * self.ns_per_byte)
-            self.window = min(self.window + rounds * segment, MAX_WINDOW)
-
-    def _at_limit(self, nbytes: float) -> None:
-        """Send `nbytes` with the largest window, if it is smaller than the capacity of the path."""
-        if self.window >= MAX_WINDOW and nbytes > self.window:
-            waits = math.ceil(nbytes / self.window) - 1
-            self.stall_ns += waits * max(0.0, self.rtt_ns - self.window * self.ns_per_byte)
+def probe_ns(load: Load) -> Ints:
+    """How much longer messages take whose last packet is lost, so that a probe must reveal it."""
+    late: Ints = load.rtt_ns + np.where(load.flow_bytes <= SEGMENT_BYTES, MIN_TIMEOUT_NS, 0)
+    return late

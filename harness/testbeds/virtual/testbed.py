@@ -44,7 +44,9 @@ class VirtualTestbed:
         from wanbench.harness.testbeds.virtual.simulate import simulate
         from wanbench.harness.testbeds.virtual.tcp import Tcp
 
-        tcp = Tcp(training.tcp_ramp, bool(dict(training.group.tcp).get("slow_start_after_idle", True)))
+        settings = dict(training.group.tcp)
+        idle, congestion = bool(settings.get("slow_start_after_idle", True)), str(settings.get("congestion", "reno"))
+        tcp = Tcp(training.tcp_ramp, idle, congestion)
         changing = ChangingNetwork(training.schedule) if training.schedule is not None else None
         try:
             done = simulate(training.jobs, training.network, tcp, stopped=self._stopped, changing=changing)

@@ -44,6 +44,8 @@ class Plan(ABC):
     """
 
     operations_per_channel: ClassVar[int | None] = None  # at a time; None is any number
+    paced: ClassVar[bool] = True  # senders keep to their share of the rate
+    asks: ClassVar[bool] = False  # a message leaves once its receiver has asked for it
 
     def __init__(self, network: VirtualNetwork, nbytes: int) -> None:
         self.network, self.nbytes = network, nbytes
@@ -60,4 +62,4 @@ class Plan(ABC):
 
     def connections(self, kind: str, channel: int, count: int) -> Connections:
         """The connections of a channel, which plans of all sizes share."""
-        return self.network.connections(f"{type(self).__name__} {kind}", channel, count)
+        return self.network.connections(f"{type(self).__name__} {kind}", channel, count, paced=self.paced)

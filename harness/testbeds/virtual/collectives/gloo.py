@@ -25,6 +25,7 @@ class Gloo(Plan):
     """See the module."""
 
     operations_per_channel = GLOO_OPERATIONS_PER_CHANNEL
+    paced, asks = False, True
 
     def __init__(self, network: VirtualNetwork, nbytes: int) -> None:
         super().__init__(network, nbytes)

@@ -5,15 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from wanbench.harness.testbeds.virtual.tcp import (
-    INITIAL_WINDOW,
-    MAX_WINDOW,
-    MIN_TIMEOUT_NS,
-    SEGMENT_BYTES,
-    Connections,
-    Load,
-    Tcp,
-)
+from wanbench.harness.testbeds.virtual.flow import MAX_WINDOW, SEGMENT_BYTES
+from wanbench.harness.testbeds.virtual.tcp import INITIAL_WINDOW, MIN_TIMEOUT_NS, Connections, Load, Tcp
 
 MS = 1_000_000
 RTT_MS = 100.0

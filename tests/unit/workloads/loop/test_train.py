@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass, field, replace
 
 import pytest
@@ -299,10 +300,43 @@ def test_the_warm_up_uses_every_channel_several_times_and_synchronizes_all_worke
     def body(comm: LocalComm) -> tuple[int, int]:
         clock = StandingClock()
         metered = MeteredComm(TollComm(comm, clock), clock)
-        warm_up(metered, JOB, torch.zeros(NUMEL))
+        warm_up(metered, JOB, torch.zeros(NUMEL), clock)
         return metered.messages_sent, comm.max_outstanding
 
     assert run_replicas(2, body, timeout_s=10.0) == [(3 * 2 + 1, 2)] * 2
+
+
+def test_the_warm_up_lasts_until_no_window_grows_by_more_than_five_percent():
+    def body(comm: LocalComm) -> int:
+        clock = StandingClock()
+        opened = iter((10, 20, 40, 41, 41, 41, 41, 41) if comm.rank else (40,) * 8)
+        metered = MeteredComm(TollComm(comm, clock), clock)
+        warm_up(metered, JOB, torch.zeros(NUMEL), clock, lambda: next(opened))
+        return metered.messages_sent
+
+    rounds, agreements = 5, 4  # the windows are read after rounds 2 to 5: 10, 20, 40, 41
+    assert run_replicas(2, body, timeout_s=10.0) == [rounds * 2 + agreements] * 2
+
+
+def test_the_warm_up_ends_although_windows_never_stop_growing():
+    def body(comm: LocalComm) -> int:
+        clock, opened = StandingClock(), itertools.count(1)
+        metered = MeteredComm(TollComm(comm, clock), clock)
+        warm_up(metered, JOB, torch.zeros(NUMEL), clock, lambda: 2 ** next(opened))
+        return metered.messages_sent
+
+    assert run_replicas(2, body, timeout_s=10.0) == [6 * 2 + 5 + 1] * 2
+
+
+def test_messages_of_the_warm_up_are_spaced():
+    def body(comm: LocalComm) -> float:
+        clock = StandingClock()
+        begin = clock.now()
+        spaced = replace(JOB, warm_spacing_s=0.5)
+        warm_up(MeteredComm(comm, clock), spaced, torch.zeros(NUMEL), clock)
+        return (clock.now() - begin) / 1e9
+
+    assert run_replicas(2, body, timeout_s=10.0) == [3 * 0.5] * 2
 
 
 def test_the_meter_counts_the_bytes_passed_to_it_and_only_waiting_is_stall():

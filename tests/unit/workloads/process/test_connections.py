@@ -1,4 +1,4 @@
-"""The congestion control of the connections that a process has."""
+"""The connections that a process has: their congestion control and windows."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import contextlib
 import os
 import socket
 
-from wanbench.workloads.process.route import congestion_in_use
+from wanbench.workloads.process.connections import congestion_in_use, congestion_windows
 
 
 def test_connections_are_found_among_all_descriptors_and_none_stays_open(tmp_path):
@@ -19,4 +19,5 @@ def test_connections_are_found_among_all_descriptors_and_none_stays_open(tmp_pat
         near.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, b"reno")
         before = os.listdir("/proc/self/fd")
         assert congestion_in_use() == {"reno"}
+        assert congestion_windows() == 10  # the initial window of Linux
         assert os.listdir("/proc/self/fd") == before

@@ -1,0 +1,74 @@
+"""Connections under BBR, version 1 as in Linux: a sender paced at a multiple of the rate that it has measured.
+
+* It begins with 10 segments per round trip, and sends at 2.885 times the measured rate until the rate stops growing.
+  Then it sends at that rate.
+* A message that ends within a round trip shows a lower rate than the path has: its bytes arrive within its time of
+  sending and a round trip. Such a sample never lowers the estimate, and does not end the start. So a connection that
+  carries only small messages spreads each over up to half a round trip.
+* A loss costs its round trip. It changes neither rate nor window.
+
+* A later message that lasts longer than a round trip raises the rate by up to a quarter, if the path has more.
+
+Not modelled: the 0.2 s in ten seconds in which it sends four packets to measure the round trip.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from wanbench.harness.testbeds.virtual.tcp import INITIAL_WINDOW, Connections, Floats, Ints, Load, Tcp, probe_ns
+
+_STARTUP_GAIN = 2 / math.log(2)
+_PROBE_GAIN = 1.25
+
+
+class BbrConnections(Connections):
+    """See the module."""
+
+    def __init__(self, tcp: Tcp, count: int, *, paced: bool = True) -> None:
+        super().__init__(tcp, count, paced=paced)
+        self._rate = np.zeros(count)  # measured, in bytes/ns; 0 before the first message
+        self._filled = np.zeros(count, np.bool_)  # the start has ended
+
+    def stall_ns(self, index: Ints, ready: Ints, load: Load, losses: Ints | None, tail_lost: Ints | None) -> Ints:
+        """See `Connections.stall_ns`."""
+        stall = np.zeros(len(index), np.int64)
+        path = _rates(load)
+        known = self._rate[index] * np.where(self._filled[index], 1.0, _STARTUP_GAIN)
+        slow = (load.flow_bytes > 0) & (known < path) & (load.rtt_ns > 0)
+        for i in np.flatnonzero(slow).tolist():
+            stall[i] = self._start(int(index[i]), float(load.flow_bytes[i]), float(load.rtt_ns[i]), float(path[i]))
+        if losses is not None:
+            stall = stall + losses * load.rtt_ns
+        if tail_lost is not None:
+            stall = stall + np.where(tail_lost > 0, probe_ns(load), 0)
+        return stall
+
+    def _start(self, connection: int, nbytes: float, rtt_ns: float, path: float) -> int:
+        """Send a message faster and faster, at most at the rate of the path. Return how much longer it takes."""
+        rate = float(self._rate[connection]) or INITIAL_WINDOW / rtt_ns
+        left, took_ns = nbytes, 0.0
+        while True:
+            pace = min(rate * (1.0 if self._filled[connection] else _STARTUP_GAIN), path)
+            if left <= pace * rtt_ns:
+                took_ns += left / pace
+                rate = max(rate, min(left, nbytes) / (left / pace + rtt_ns))
+                break
+            took_ns, left, rate = took_ns + rtt_ns, left - pace * rtt_ns, max(rate, pace)
+            if pace >= path or self._filled[connection]:
+                if self._filled[connection]:
+                    rate = max(rate, min(path, _PROBE_GAIN * pace))
+                self._filled[connection] = True
+                took_ns += left / pace
+                break
+        self._rate[connection] = rate
+        return max(0, round(took_ns - nbytes / path))
+
+
+def _rates(load: Load) -> Floats:
+    """The share of each message in the narrowest queue, in bytes/ns."""
+    rates = np.full(len(load.flow_bytes), np.inf)
+    np.divide(load.flow_bytes, load.drain_ns, out=rates, where=load.drain_ns > 0)
+    return rates
