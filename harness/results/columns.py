@@ -194,7 +194,7 @@ class Row(TypedDict):
     tcp_window_change_pct: Annotated[
         float | None,
         Column(
-            "Change of TCP's congestion windows from the begin to the end of the measured window, of the worker with the "
+            "Change of TCP's congestion windows from begin to end of the measured window, of the worker with the "
             "largest. Far from 0, TCP had not converged.",
             unit="%",
             applies="emulated cells of our own training loop",

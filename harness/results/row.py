@@ -181,8 +181,9 @@ def _counted(measured: Measured, name: str) -> int:
 def _window_change_pct(measured: Measured) -> float | None:
     """The change of TCP's windows while measuring, of the worker with the largest; None without connections."""
     pairs = [m["outcome"]["tcp_windows"] for m in measured.finished.values() if "outcome" in m]
-    changes = [100 * (end / begin - 1) for begin, end in pairs if begin]
-    return round(max(changes, key=abs), 1) if changes else None
+    changes = [100.0 * end / begin - 100.0 for begin, end in pairs if begin]
+    largest = max(changes, key=abs, default=None)
+    return None if largest is None else round(largest, 1)
 
 
 def cpu_wait_pct(measured: Measured, seconds: float) -> float | None:

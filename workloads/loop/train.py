@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from wanbench.workloads.algorithms.base import Algorithm, Replica
-from wanbench.workloads.comm.base import Clock, Vector
+from wanbench.workloads.comm.base import Clock, Vector, Work
 from wanbench.workloads.comm.meter import MeteredComm
 from wanbench.workloads.compute.optim import Optimizer, configured, make
 from wanbench.workloads.compute.task import Task
@@ -74,7 +74,7 @@ def warm_up(comm: MeteredComm, job: Job, like: Vector, clock: Clock, windows: Wi
 
 def _warm_round(comm: MeteredComm, job: Job, like: Vector, clock: Clock) -> None:
     """Send as many messages as training has in flight. At once, they would overflow the buffers of the network."""
-    works = []
+    works: list[Work] = []
     for _ in range(job.warm_in_flight):
         if works:
             clock.sleep(job.warm_spacing_s)

@@ -18,7 +18,7 @@ import math
 
 import numpy as np
 
-from wanbench.harness.testbeds.virtual.tcp import INITIAL_WINDOW, Connections, Floats, Ints, Load, Tcp, probe_ns
+from wanbench.harness.testbeds.virtual.tcp import INITIAL_WINDOW, Connections, Floats, Ints, Load, Tcp
 
 _STARTUP_GAIN = 2 / math.log(2)
 _PROBE_GAIN = 1.25
@@ -31,30 +31,48 @@ class BbrConnections(Connections):
         super().__init__(tcp, count, paced=paced)
         self._rate = np.zeros(count)  # measured, in bytes/ns; 0 before the first message
         self._filled = np.zeros(count, np.bool_)  # the start has ended
+        # Of senders that are not paced, the messages of the last round trip: when the first began, and their bytes.
+        self._begun, self._recent = np.zeros(count), np.zeros(count)
 
     def stall_ns(self, index: Ints, ready: Ints, load: Load, losses: Ints | None, tail_lost: Ints | None) -> Ints:
         """See `Connections.stall_ns`."""
-        stall = np.zeros(len(index), np.int64)
         path = _rates(load)
+        earlier = self._earlier
+        begin, wait_ns, held_ns = (ready, 0.0, 0.0) if earlier is None else earlier.behind(index, ready)
+        stall = np.zeros(len(index), np.int64) + np.rint(held_ns).astype(np.int64)
+        since = begin - self._begun[index]
+        before = np.where(since < load.rtt_ns, self._recent[index], 0.0)
         known = self._rate[index] * np.where(self._filled[index], 1.0, _STARTUP_GAIN)
         slow = (load.flow_bytes > 0) & (known < path) & (load.rtt_ns > 0)
         for i in np.flatnonzero(slow).tolist():
-            stall[i] = self._start(int(index[i]), float(load.flow_bytes[i]), float(load.rtt_ns[i]), float(path[i]))
+            recent = (float(before[i]), float(since[i])) if before[i] else (0.0, 0.0)
+            nbytes, rtt_ns = float(load.flow_bytes[i]), float(load.rtt_ns[i])
+            stall[i] += self._start(int(index[i]), nbytes, rtt_ns, float(path[i]), recent)
         if losses is not None:
             stall = stall + losses * load.rtt_ns
         if tail_lost is not None:
-            stall = stall + np.where(tail_lost > 0, probe_ns(load), 0)
+            stall = stall + np.where(tail_lost > 0, self.probe_ns(load), 0)
+        if earlier is not None:
+            drained = np.asarray(ready + wait_ns + load.drain_ns, np.float64)
+            earlier.add(index, ready, drained, stall, load.rtt_ns, load.flow_bytes, np.zeros(len(index)))
+            self._begun[index] = np.where(before > 0, self._begun[index], begin)
+            self._recent[index] = before + load.flow_bytes
         return stall
 
-    def _start(self, connection: int, nbytes: float, rtt_ns: float, path: float) -> int:
-        """Send a message faster and faster, at most at the rate of the path. Return how much longer it takes."""
+    def _start(self, connection: int, nbytes: float, rtt_ns: float, path: float, recent: tuple[float, float]) -> int:
+        """Send a message faster and faster, at most at the rate of the path. Return how much longer it takes.
+
+        Args:
+            path: its rate in bytes/ns.
+            recent: bytes of the messages that began less than a round trip ago, and how long ago they did.
+        """
         rate = float(self._rate[connection]) or INITIAL_WINDOW / rtt_ns
         left, took_ns = nbytes, 0.0
         while True:
             pace = min(rate * (1.0 if self._filled[connection] else _STARTUP_GAIN), path)
             if left <= pace * rtt_ns:
                 took_ns += left / pace
-                rate = max(rate, min(left, nbytes) / (left / pace + rtt_ns))
+                rate = max(rate, min((left + recent[0]) / (left / pace + recent[1] + rtt_ns), path))
                 break
             took_ns, left, rate = took_ns + rtt_ns, left - pace * rtt_ns, max(rate, pace)
             if pace >= path or self._filled[connection]:

@@ -284,7 +284,7 @@ class Route:
             if flying.late is not None:
                 end = end + flying.late
             if flying.stalled:
-                end = connections.in_order(self._index, end)
+                end = connections.in_order(self._index, flying.begin, end)
         if flying.near is None or self._far is None:
             return end
         flying.near[self._far] = end

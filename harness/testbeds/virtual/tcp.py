@@ -27,7 +27,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from wanbench.harness.testbeds.virtual.flow import MAX_WINDOW, SEGMENT_BYTES, Burst, Cubic, Flow, Reno, Rules
+from wanbench.harness.testbeds.virtual.earlier import Bursts, Earlier
+from wanbench.harness.testbeds.virtual.flow import MAX_WINDOW, SEGMENT_BYTES, Cubic, Flow, Reno, Rules
 
 INITIAL_WINDOW = 10.0 * SEGMENT_BYTES
 MIN_TIMEOUT_NS = 200_000_000
@@ -57,17 +58,6 @@ class Tcp:
 _RENO = Reno()
 
 
-@dataclass(frozen=True)
-class _Bursts:
-    free: Floats
-    room: Floats
-    wait_ns: Floats
-    freed_ns: Floats
-
-    def of(self, i: int) -> Burst:
-        return Burst(float(self.free[i]), float(self.room[i]), float(self.freed_ns[i]))
-
-
 class Connections:
     """The windows of connections that carry messages of one kind.
 
@@ -81,12 +71,9 @@ class Connections:
         self._window = np.full(count, INITIAL_WINDOW)
         self._avoiding = np.zeros(count, np.bool_)  # congestion avoidance: a loss has been seen
         self._last_sent = np.zeros(count, np.int64)
-        self._last_arrival = np.zeros(count, np.int64)
+        self._last_arrival, self._last_begin = np.zeros(count, np.int64), np.zeros(count, np.int64)
         self._cubic: dict[int, Rules] = {}
-        # The last message of senders that are not paced: its bytes, when they have left the queue, and when its
-        # acknowledgements arrive.
-        self._flying, self._drained = np.zeros(count), np.zeros(count)
-        self._first_ack, self._last_ack = np.zeros(count), np.zeros(count)
+        self._earlier = None if paced else Earlier(count)
         self._resumes: dict[int, int] = {}  # when a connection held by an outage gets through again
 
     def stall_ns(self, index: Ints, ready: Ints, load: Load, losses: Ints | None, tail_lost: Ints | None) -> Ints:
@@ -99,53 +86,61 @@ class Connections:
             losses: number of lost packets of each message; None if no packet is lost.
             tail_lost: 1 for each message that loses its last packet; None if no packet is lost.
         """
-        window = self._window[index]
-        if self._tcp.ramp and self._tcp.slow_start_after_idle:
-            timeouts = np.clip((ready - self._last_sent[index]) // (load.rtt_ns + MIN_TIMEOUT_NS), 0, 60)
-            window = np.maximum(window * 0.5**timeouts, np.minimum(window, INITIAL_WINDOW))
-        stall = np.zeros(len(index), np.int64)
-        burst = self._burst(index, ready, load, window) if self._tcp.ramp else None
-        slow = np.zeros(len(index), np.bool_)
+        window = self._after_idle(index, ready, load)
+        bursts = self._bursts(index, ready, load, window)
+        stall = np.zeros(len(index), np.int64) if bursts is None else np.rint(bursts.held_ns).astype(np.int64)
+        slow = np.zeros(len(index), np.bool_) if losses is None else losses > 0
         if self._tcp.ramp:
-            slow = load.flow_bytes > (window if burst is None else np.minimum(burst.free, burst.room))
-        if losses is not None:
-            slow = slow | (losses > 0)
+            slow = slow | (load.flow_bytes > (window if bursts is None else np.minimum(bursts.free, bursts.room)))
         grown = np.minimum(np.maximum(window, 2 * load.flow_bytes), window + load.flow_bytes)
-        avoiding = self._avoiding[index]
-        after = np.where(avoiding, window, np.minimum(grown, MAX_WINDOW))
+        after = np.where(self._avoiding[index], window, np.minimum(grown, MAX_WINDOW))
         for i in np.flatnonzero(slow).tolist():
-            lost, nbytes = 0 if losses is None else int(losses[i]), float(load.flow_bytes[i])
-            ns_per_byte = float(load.drain_ns[i]) / max(nbytes, 1.0)  # shared with the others of its round
-            rules = self._rules(int(index[i]))
-            flow = Flow(float(window[i]), bool(avoiding[i]), float(load.rtt_ns[i]), ns_per_byte, rules)
-            if self._tcp.ramp:
-                flow.carry(nbytes, lost, None if burst is None else burst.of(i))
-                after[i], self._avoiding[index[i]] = flow.window, flow.avoiding
-            stall[i] = round(flow.stall_ns) if self._tcp.ramp else round(flow.rtt_ns)
+            if not self._tcp.ramp:
+                stall[i] += int(load.rtt_ns[i])
+                continue
+            flow = self._flow(int(index[i]), float(window[i]), load, i)
+            lost = 0 if losses is None else int(losses[i])
+            flow.carry(float(load.flow_bytes[i]), lost, None if bursts is None else bursts.of(i))
+            after[i], self._avoiding[index[i]] = flow.window, flow.avoiding
+            stall[i] += round(flow.stall_ns)
         if tail_lost is not None:
-            stall = stall + np.where(tail_lost > 0, probe_ns(load), 0)
+            stall = stall + np.where(tail_lost > 0, self.probe_ns(load), 0)
         self._window[index] = after
         self._last_sent[index] = ready + load.drain_ns
-        if burst is not None:
-            begin = ready + burst.wait_ns
-            self._flying[index], self._drained[index] = load.flow_bytes, begin + load.drain_ns
-            self._first_ack[index] = begin + load.rtt_ns
-            self._last_ack[index] = begin + load.rtt_ns + load.drain_ns + stall
+        if bursts is not None and self._earlier is not None:
+            drained, flying = ready + bursts.wait_ns + load.drain_ns, np.minimum(load.flow_bytes, after)
+            self._earlier.add(index, ready, drained, stall, load.rtt_ns, flying, after - window)
         return stall
 
-    def _burst(self, index: Ints, ready: Ints, load: Load, window: Floats) -> _Bursts | None:
-        """What each sender can send at once; None if it is paced."""
-        if self.paced or load.buffer_bytes is None:
-            return None
-        first, last = self._first_ack[index], self._last_ack[index]
-        flying = self._flying[index] * np.clip((last - ready) / np.maximum(last - first, 1.0), 0.0, 1.0)
-        wait_ns = np.maximum(self._drained[index] - ready, 0.0)
-        queued = np.minimum(flying, wait_ns * load.flow_bytes / np.maximum(load.drain_ns, 1))
-        room = np.maximum(load.buffer_bytes - queued, 0.0)
-        return _Bursts(np.maximum(window - flying, 0.0), room, wait_ns, first - ready - wait_ns)
+    def _after_idle(self, index: Ints, ready: Ints, load: Load) -> Floats:
+        """The windows of connections after their silence."""
+        window: Floats = self._window[index]
+        if not (self._tcp.ramp and self._tcp.slow_start_after_idle):
+            return window
+        timeouts = np.clip((ready - self._last_sent[index]) // (load.rtt_ns + MIN_TIMEOUT_NS), 0, 60)
+        kept: Floats = np.maximum(window * 0.5**timeouts, np.minimum(window, INITIAL_WINDOW))
+        return kept
 
-    def _rules(self, index: int) -> Rules:
-        return _RENO if self._tcp.congestion == "reno" else self._cubic.setdefault(index, Cubic())
+    def _bursts(self, index: Ints, ready: Ints, load: Load, window: Floats) -> Bursts | None:
+        """What each sender can send at once; None if it is paced."""
+        if self._earlier is None or load.buffer_bytes is None or not self._tcp.ramp:
+            return None
+        ns_per_byte = load.drain_ns / np.maximum(load.flow_bytes, 1.0)
+        return self._earlier.bursts(index, ready, window, load.buffer_bytes, ns_per_byte)
+
+    def _flow(self, index: int, window: float, load: Load, i: int) -> Flow:
+        ns_per_byte = float(load.drain_ns[i]) / max(float(load.flow_bytes[i]), 1.0)  # shared with others of its round
+        rules = _RENO if self._tcp.congestion == "reno" else self._cubic.setdefault(index, Cubic())
+        return Flow(window, bool(self._avoiding[index]), float(load.rtt_ns[i]), ns_per_byte, rules)
+
+    def probe_ns(self, load: Load) -> Ints:
+        """How much longer messages take whose last packet is lost, so that a probe must reveal it.
+
+        For a single packet the probe waits 200 ms longer, but gloo has two messages in flight: the other reveals it.
+        """
+        alone = (load.flow_bytes <= SEGMENT_BYTES) & self.paced
+        late: Ints = load.rtt_ns + np.where(alone, MIN_TIMEOUT_NS, 0)
+        return late
 
     def resume_ns(self, index: int, lost: Lost, dark: Callable[[int], int | None]) -> int:
         """When the packets lost in an outage arrive, without the rest of the message; `NEVER` or later if they do not.
@@ -178,10 +173,15 @@ class Connections:
         self._window[index], self._avoiding[index] = flow.window, False
         return round(flow.stall_ns)
 
-    def in_order(self, index: Ints, arrival: Ints) -> Ints:
-        """Return arrival times such that no message overtakes an earlier one of its connection."""
-        arrival = np.maximum(arrival, self._last_arrival[index])
-        self._last_arrival[index] = arrival
+    def in_order(self, index: Ints, begin: Ints, arrival: Ints) -> Ints:
+        """Return arrival times such that no message overtakes an earlier one of its connection.
+
+        Messages come round by round, so one that begins at `begin` can come after one that begins later.
+        """
+        follows = begin >= self._last_begin[index]
+        arrival = np.where(follows, np.maximum(arrival, self._last_arrival[index]), arrival)
+        self._last_arrival[index] = np.where(follows, arrival, self._last_arrival[index])
+        self._last_begin[index] = np.maximum(begin, self._last_begin[index])
         return arrival
 
 
@@ -235,9 +235,3 @@ class Load:
     rtt_ns: Ints
     drain_ns: Ints
     buffer_bytes: Floats | None = None
-
-
-def probe_ns(load: Load) -> Ints:
-    """How much longer messages take whose last packet is lost, so that a probe must reveal it."""
-    late: Ints = load.rtt_ns + np.where(load.flow_bytes <= SEGMENT_BYTES, MIN_TIMEOUT_NS, 0)
-    return late

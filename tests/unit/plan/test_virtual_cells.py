@@ -51,12 +51,12 @@ def test_some_collectives_exist_only_in_a_simulation(collective):
     )
 
 
-def test_only_reno_is_simulated():
-    asked = ("[sweep]", '[sweep]\ncongestion = ["bbr"]')
-    assert cells(edited(asked))[-1].tcp.congestion == "bbr"
+def test_a_congestion_control_that_is_not_simulated_is_refused():
+    asked = ("[sweep]", '[sweep]\ncongestion = ["vegas"]')
+    assert cells(edited(asked))[-1].tcp.congestion == "vegas"
     assert refusal(VIRTUAL, asked) == (
-        "x.toml: network.tcp.congestion: 'bbr' is not simulated; expected 'reno', or an emulated testbed: "
-        'run.testbed = "netns"'
+        "x.toml: network.tcp.congestion: 'vegas' is not simulated; expected 'reno', 'cubic', 'bbr', or an emulated "
+        'testbed: run.testbed = "netns"'
     )
 
 

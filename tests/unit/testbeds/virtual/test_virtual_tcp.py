@@ -92,5 +92,7 @@ def test_without_windows_only_losses_cost_time():
 def test_no_message_overtakes_another_on_a_connection():
     connection = Connections(Tcp(), 1)
     index = np.zeros(1, np.int64)
-    assert connection.in_order(index, np.array([50])).tolist() == [50]
-    assert connection.in_order(index, np.array([40])).tolist() == [50]
+    first, second, third = np.array([10]), np.array([20]), np.array([30])
+    assert connection.in_order(index, second, np.array([50])).tolist() == [50]
+    assert connection.in_order(index, third, np.array([40])).tolist() == [50]
+    assert connection.in_order(index, first, np.array([40])).tolist() == [40]  # it began before both

@@ -1,0 +1,207 @@
+"""Draw networks and workloads at random, and compare step times: emulated, simulated and by the law.
+
+    python benchmarks/parity.py [--out build/parity] [--cells 80] [--only 17,18] [--jobs N]
+
+Cell number i is always the same. What is emulated is kept, so the same command continues where it stopped; the
+simulation runs anew. The last table has the cells that differ by more than 10 %. Points are also in parity.csv, and
+drawn in parity.svg.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import sys
+from collections.abc import Iterator, Mapping
+from itertools import combinations
+from pathlib import Path
+from random import Random
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))
+
+from wanbench.harness.analysis.compare import Comparison, Pair  # noqa: E402
+from wanbench.harness.api import run  # noqa: E402
+from wanbench.harness.errors import Interrupted, WanbenchError  # noqa: E402
+from wanbench.harness.plan.law import gloo_rounds  # noqa: E402
+from wanbench.harness.show.comparison import summary  # noqa: E402
+from wanbench.harness.spec.experiment import Spec  # noqa: E402
+
+_LONGEST_STEP_S = 1.6
+_MOST_MBIT = 1500  # of all workers together
+_ALGORITHMS: tuple[tuple[str, dict[str, Any]], ...] = (
+    ("ssgd", {}), ("ssgd", {}), ("delayed", {"delay": 1}), ("delayed", {"delay": 6}), ("sparse", {"period": 4}),
+    ("dts", {"delay": 4, "period": 4}), ("diloco", {"period": 10}), ("sgp", {}),
+)  # fmt: skip
+
+
+def point(number: int) -> dict[str, Any]:
+    """The values of a cell, drawn again until a step is short enough and the relay can carry the rates."""
+    random = Random(f"parity {number}")
+    while True:
+        drawn = _drawn(random)
+        sent_s = 2 * drawn["mb"] * 8 / drawn["mbit"] / (drawn["algorithm"][1].get("period", 1))
+        rounds = gloo_rounds(drawn["workers"], int(drawn["mb"] * 1e6)) if drawn["collective"] == "gloo" else 1
+        step_s = drawn["step_ms"] / 1e3 + sent_s + rounds * drawn["rtt_ms"] / 1e3
+        if step_s <= _LONGEST_STEP_S and drawn["workers"] * drawn["mbit"] <= _MOST_MBIT and sent_s > 1e-4:
+            return drawn
+
+
+def _drawn(random: Random) -> dict[str, Any]:
+    def between(low: float, high: float) -> float:
+        return float(f"{low * (high / low) ** random.random():.3g}")
+
+    workers = random.randint(2, 8)
+    return {
+        "workers": workers,
+        "sites": random.choice([workers, workers, workers, max(2, workers // 2)]),
+        "collective": random.choice(["direct", "direct", "gloo", "gloo", "hierarchical", "ring"]),
+        "mb": between(0.01, 100),
+        "rtt_ms": between(10, 300),
+        "mbit": between(10, 1000),
+        "buffer_ms": random.choice([None, None, 5, 50, 200]),
+        "loss": random.choice([0, 0, 0, 0, 0.01, 0.1]),
+        "tcp": random.choice(["reno", "reno", "cubic", "bbr"]),
+        "uneven": random.random() < 0.3,
+        "step_ms": between(20, 300),
+        "step_cv": random.choice([0.0, 0.02, 0.02, 0.3, 0.8]),
+        "algorithm": random.choice(_ALGORITHMS),
+        "seed": random.randint(1, 1 << 20),
+    }
+
+
+def profile_of(cell: Mapping[str, Any], file: Path) -> str:
+    """Write the network of a cell: a link for each site, or a queue with a stated buffer for each path."""
+    random, names = Random(cell["seed"]), [f"s{index}" for index in range(cell["sites"])]
+    linked = cell["buffer_ms"] is None
+    lines = ["src,dst,rtt_ms,loss_pct,rate_mbps,buffer,up_mbps,down_mbps"]
+    lines += [f"{name},,,,,,{cell['mbit']},{cell['mbit']}" for name in names if linked]
+    for a, b in combinations(names, 2):
+        factor = random.uniform(0.3, 1) if cell["uneven"] else 1.0
+        rtt_ms, mbit = cell["rtt_ms"] * factor, cell["mbit"] * (random.uniform(0.5, 1) if cell["uneven"] else 1.0)
+        queue = "," if linked else f"{mbit:.3f},{max(20_000, int(mbit * 125 * cell['buffer_ms']))}B"
+        lines.append(f"{a},{b},{rtt_ms:.3f},{cell['loss']},{queue},,")
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text("\n".join(lines) + "\n")
+    return str(file)
+
+
+def spec_of(number: int, cell: Mapping[str, Any], out: Path) -> Spec:
+    """The experiment of a cell."""
+    kind, params = cell["algorithm"]
+    return Spec.from_dict(
+        {
+            "schema": 1,
+            "name": f"cell-{number:03d}",
+            "workload": {
+                "params": max(64, int(cell["mb"] * 250_000)),
+                "tensors": 2,
+                "step_time": f"{cell['step_ms']}ms",
+                "step_cv": cell["step_cv"],
+            },
+            "network": {
+                "profile": profile_of(cell, out / "networks" / f"{number:03d}.csv"),
+                "place": "blocked",
+                "tcp": {"congestion": cell["tcp"], "slow_start_after_idle": False},
+            },
+            "comm": {"collective": cell["collective"]},
+            "algorithms": {"a": {"kind": kind, **params}},
+            "sweep": {"workers": [cell["workers"]]},
+            "run": {"repeats": 1, "seed": cell["seed"]},
+        }
+    )
+
+
+def measured(number: int, out: Path, testbed: str) -> tuple[Mapping[str, Any] | None, str]:
+    """The row of a cell on a testbed, and why there is none."""
+    emulated = testbed == "netns"
+    try:
+        done = run(spec_of(number, point(number), out), testbed=testbed, out=out / testbed, jobs=1, figures=False,
+                   fresh=not emulated, keep=emulated)  # fmt: skip
+    except Interrupted:
+        raise
+    except WanbenchError as error:
+        return None, str(error)
+    (row,) = [row for row in done.rows() if row["workers"] > 1]
+    return row, row["reason"] or ""
+
+
+def title(cell: Mapping[str, Any]) -> str:
+    """Name a cell by its values."""
+    kind, params = cell["algorithm"]
+    label = "-".join([kind, *(f"{name[0]}{value}" for name, value in params.items())])
+    extra = [f"buffer {cell['buffer_ms']} ms"] if cell["buffer_ms"] else []
+    extra += [f"loss {cell['loss']}%"] if cell["loss"] else []
+    extra += ["uneven"] if cell["uneven"] else []
+    at = f"N={cell['workers']}" + (f"/{cell['sites']}" if cell["sites"] < cell["workers"] else "")
+    return (
+        f"{at} {cell['collective']} {cell['mb']:g}MB {cell['rtt_ms']:g}ms {cell['mbit']:g}Mbit {cell['tcp']} "
+        f"{label} step {cell['step_ms']:g}ms cv{cell['step_cv']} {' '.join(extra)}"
+    )
+
+
+def lines(numbers: list[int], out: Path) -> Iterator[dict[str, Any]]:
+    """Measure the cells one after another. Yield a line each."""
+    for number in numbers:
+        emulated, why = measured(number, out, "netns")
+        simulated, refused = measured(number, out, "virtual")
+        line = {
+            "cell": number,
+            "what": title(point(number)),
+            "status": "failed" if emulated is None else emulated["status"],
+            "emulated_s": emulated and emulated["step_time_s"],
+            "simulated_s": simulated and simulated["step_time_s"],
+            "law_s": emulated and emulated["predicted_step_time_s"],
+            "retransmits": emulated and emulated["retransmits"],
+            "reason": why or refused,
+        }
+        yield line
+        print(_text(line), flush=True)
+
+
+def _text(line: Mapping[str, Any]) -> str:
+    def shown(value: float | None, base: float | None) -> str:
+        return "-" if value is None or not base else f"{100 * (value / base - 1):+.1f}%"
+
+    took = line["emulated_s"]
+    time = "-" if took is None else f"{took:.4f}"
+    near = f"{shown(line['simulated_s'], took):>8} {shown(line['law_s'], took):>8}"
+    text = f"{line['cell']:3d} {line['status']:8s} {time:>8} {near} {line['retransmits']!s:>5} {line['what']}"
+    return f"{text} {line['reason'][:90]}"
+
+
+def main() -> None:
+    """Measure the cells, and print what differs."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--out", default=str(ROOT / "build/parity"), help="folder of the measurements")
+    parser.add_argument("--cells", type=int, default=80, help="number of cells")
+    parser.add_argument("--only", default="", help="numbers of cells, separated by commas")
+    asked = parser.parse_args()
+    numbers = [int(word) for word in asked.only.split(",")] if asked.only else list(range(asked.cells))
+    out = Path(asked.out)
+    done = list(lines(numbers, out))
+    with (out / "parity.csv").open("w", newline="") as file:
+        table = csv.DictWriter(file, list(done[0]))
+        table.writeheader()
+        table.writerows(done)
+    paired = [line for line in done if line["emulated_s"] and line["simulated_s"] and line["status"] == "ok"]
+    pairs = [
+        Pair(
+            line["what"],
+            {},
+            "emulated",
+            "simulated",
+            line["emulated_s"],
+            line["simulated_s"],
+            line["law_s"],
+            "ssgd",
+            {},
+        )
+        for line in paired
+    ]
+    print(summary(Comparison("testbed", tuple(pairs), len(done) - len(paired))))
+
+
+if __name__ == "__main__":
+    main()
