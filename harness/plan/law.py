@@ -25,8 +25,10 @@ from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from typing import Any, Literal, get_args
 
+from wanbench.workloads.comm.chunks import chunk_count
+
 Collective = Literal["gloo", "direct", "ring", "halving-doubling", "hierarchical"]
-EMULATED: tuple[Collective, ...] = ("direct", "gloo", "hierarchical")  # those that exist on real sockets
+EMULATED: tuple[Collective, ...] = ("direct", "gloo", "hierarchical", "ring")  # those that exist on real sockets
 Bound = Literal["compute", "latency", "bandwidth", "channels"]
 
 GLOO_SEGMENT_BYTES = 1 << 20
@@ -57,8 +59,9 @@ class PredictInputs:
             synchronous SGD.
         step_cv: coefficient of variation of the compute time, drawn for each step and worker.
         one_shot_bytes: the largest vector that `direct` sends whole to every worker (`one_shot_bytes`).
-        chunked: whether pieces travel in chunks, so that both halves of an all-reduce overlap. Runs that were recorded
-            before `direct` did so lack it.
+        chunked: whether pieces travel in chunks, so that the halves or hops of an all-reduce overlap. Runs that were
+            recorded before `direct` and `ring` did so lack it.
+        slowest_hop_s: one-way delay of the slowest hop of `ring`.
 
     Raises:
         PredictError: a value is outside its domain.
@@ -78,6 +81,7 @@ class PredictInputs:
     step_cv: float = 0.0
     one_shot_bytes: int = 0
     chunked: bool = False
+    slowest_hop_s: float = 0.0
 
     def __post_init__(self) -> None:
         minimums = {"workers": 1, "delay": 0, "period": 1, "channels": 1, "message_bytes": 0, "messages": 1}
@@ -85,7 +89,7 @@ class PredictInputs:
             value = getattr(self, name)
             if value < minimum:
                 raise PredictError(f"{name}: expected at least {minimum}, got {value}")
-        for name in ("step_time_s", "rtt_s", "step_cv"):
+        for name in ("step_time_s", "rtt_s", "step_cv", "slowest_hop_s"):
             value = getattr(self, name)
             if not (value >= 0 and math.isfinite(value)):
                 raise PredictError(f"{name}: expected a finite number of at least 0, got {value}")
@@ -151,8 +155,8 @@ def all_reduce_time(inputs: PredictInputs, nbytes: int) -> tuple[float, float]:
 
     The bandwidth part T is 2 (N-1)/N M / rate for every collective: each worker sends and receives N - 1 of the N
     pieces of its vector, twice. The latency part is `round_trips` RTT. The chunks of an all-reduce that
-    has the links for itself hide part of its latency: t = max(T + RTT/2, T/2 + RTT). With a delay, they share the links
-    with the chunks of the next ones, and t = T + RTT. One-shot, t = (N-1) M / rate + RTT/2.
+    has the links for itself hide part of its latency: t = max(T + RTT/2, T/2 + RTT), or see `ring_latency_s`. With a
+    delay, they share the links with the chunks of the next ones, and t = T + RTT. One-shot, t = (N-1) M / rate + RTT/2.
     """
     n, rtt_s = inputs.workers, inputs.rtt_s
     if n == 1 or nbytes == 0:
@@ -161,8 +165,24 @@ def all_reduce_time(inputs: PredictInputs, nbytes: int) -> tuple[float, float]:
     wire_s = sent_bytes(inputs, nbytes) / rate
     if nbytes <= inputs.one_shot_bytes:
         return rtt_s / 2, wire_s
-    hidden_s = min(rtt_s, wire_s) / 2 if inputs.chunked and not inputs.delay else 0.0
-    return round_trips(inputs.collective, n, nbytes) * rtt_s - hidden_s, wire_s
+    latency_s = round_trips(inputs.collective, n, nbytes) * rtt_s
+    if not inputs.chunked or inputs.delay:
+        return latency_s, wire_s
+    if inputs.collective == "ring":
+        return ring_latency_s(n, nbytes, latency_s, inputs.slowest_hop_s, wire_s), wire_s
+    return latency_s - min(rtt_s, wire_s) / 2, wire_s
+
+
+def ring_latency_s(workers: int, nbytes: int, hops_s: float, slowest_hop_s: float, wire_s: float) -> float:
+    """The latency part of a ring that sends chunks on while later ones arrive, in seconds.
+
+    A link that is always full ends after T, and its last byte travels one hop. Otherwise the first chunk pays all hops,
+    and the rest of its piece follows: t = max(T + slowest hop, all hops + T/H + (H-1)/C T/H), with C chunks of a piece
+    and H = 2(N-1) hops.
+    """
+    chunks = chunk_count(nbytes // workers)
+    hidden_s = wire_s * (1 - 0.5 / (workers - 1)) * (1 - 1 / chunks)
+    return max(slowest_hop_s, hops_s - hidden_s)
 
 
 def sent_bytes(inputs: PredictInputs, nbytes: int) -> float:
