@@ -16,7 +16,7 @@ from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
 
-from wanbench.harness.plan.conditions import effective_conditions, ring_conditions
+from wanbench.harness.plan.conditions import effective_conditions
 from wanbench.harness.plan.law import Collective, PredictInputs, fill_steps, one_shot_bytes, predict, window_steps
 from wanbench.harness.plan.network import CellNetwork
 from wanbench.harness.plan.ring_order import ring_order
@@ -240,7 +240,6 @@ class TrainingCell(Cell):
         workload, algorithm = self.workload, self.algorithm()
         sites = [self.placement[rank] for rank in self.ring]
         rtt_s, rate = effective_conditions(self.profile, sites, self.workers, self.collective)
-        ringed = self.collective == "ring" and self.workers > 1
         buckets = None
         if algorithm.buckets and self.workers > 1 and workload.step_time_s is not None:
             buckets = tuple(workload.bucket_schedule(self.comm.buckets.bytes))
@@ -258,7 +257,6 @@ class TrainingCell(Cell):
             buckets=buckets,
             step_cv=workload.step_cv,
             chunked=self.collective in ("direct", "hierarchical", "ring"),
-            slowest_hop_s=ring_conditions(self.profile, sites).slowest_hop_s if ringed else 0.0,
         )
         return replace(inputs, one_shot_bytes=one_shot_bytes(inputs))
 

@@ -49,11 +49,11 @@ def limit_s(cell: TrainingCell) -> float:
 
     A ring can avoid slow paths, so it counts where it would need less.
     """
-    across, ring = (
+    either = (
         replace(cell, comm=cell.comm.model_copy(update={"collective": name})).law_inputs
         for name in ("hierarchical", "ring")
     )
-    return min(across.rtt_s / 2 + predict(across).wire_s, ring.slowest_hop_s + predict(ring).wire_s)
+    return min(inputs.rtt_s / 2 + predict(inputs).wire_s for inputs in either)
 
 
 def _with(cell: TrainingCell, name: Collective, where: str) -> TrainingCell:

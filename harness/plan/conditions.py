@@ -7,25 +7,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
 
 from wanbench.harness.plan.law import Collective, PredictError, round_trips
 from wanbench.netprofiles.path import SamePaths
 from wanbench.netprofiles.profile import Profile
 from wanbench.netprofiles.units import Rate
-
-
-class RingConditions(NamedTuple):
-    """What a ring costs.
-
-    Attributes:
-        latency_s: of the slowest 2(N-1) hops in a row. slowest_hop_s: of one hop.
-        rate_bytes_per_s: of the tightest link, shared by the hops that cross it; None is unlimited.
-    """
-
-    latency_s: float
-    slowest_hop_s: float
-    rate_bytes_per_s: float | None
 
 
 def effective_conditions(
@@ -52,8 +38,7 @@ def effective_conditions(
     if collective == "gloo":
         return _gloo_conditions(profile, ranks)
     if collective == "ring":
-        ring = ring_conditions(profile, ranks)
-        return ring.latency_s / (workers - 1), ring.rate_bytes_per_s
+        return _ring_conditions(profile, ranks)
     if collective == "halving-doubling":
         return _halving_conditions(profile, ranks)
     if collective == "hierarchical":
@@ -61,17 +46,11 @@ def effective_conditions(
     return _direct_conditions(profile, ranks)
 
 
-def ring_conditions(profile: Profile, ring: Sequence[str]) -> RingConditions:
-    """What a ring through workers of these sites costs, in its order."""
-    hops = list(zip(ring, [*ring[1:], ring[0]], strict=True))
-    hops_s = [one_way_s(profile, a, b) for a, b in hops]
-    return RingConditions(turns_s(hops_s), max(hops_s), _tightest(_shared(profile, Counter(hops))))
-
-
-def turns_s(hops_s: Sequence[float]) -> float:
-    """Latency of the slowest 2(N-1) hops in a row along a ring: two turns without two neighbouring hops."""
-    two_fastest = min(a + b for a, b in zip(hops_s, [*hops_s[1:], hops_s[0]], strict=True))
-    return 2 * sum(hops_s) - two_fastest
+def _ring_conditions(profile: Profile, ring: Sequence[str]) -> tuple[float, float | None]:
+    """Two mean hops: a worker behind a slow hop is late each time, and so the hops that follow seem shorter."""
+    hops = Counter(zip(ring, [*ring[1:], ring[0]], strict=True))
+    turn_s = sum(one_way_s(profile, a, b) * count for (a, b), count in hops.items())
+    return 2 * turn_s / len(ring), _tightest(_shared(profile, hops))
 
 
 def _halving_conditions(profile: Profile, ranks: Sequence[str]) -> tuple[float, float | None]:

@@ -61,7 +61,6 @@ class PredictInputs:
         one_shot_bytes: the largest vector that `direct` sends whole to every worker (`one_shot_bytes`).
         chunked: whether pieces travel in chunks, so that the halves or hops of an all-reduce overlap. Runs that were
             recorded before `direct` and `ring` did so lack it.
-        slowest_hop_s: one-way delay of the slowest hop of `ring`.
 
     Raises:
         PredictError: a value is outside its domain.
@@ -81,7 +80,6 @@ class PredictInputs:
     step_cv: float = 0.0
     one_shot_bytes: int = 0
     chunked: bool = False
-    slowest_hop_s: float = 0.0
 
     def __post_init__(self) -> None:
         minimums = {"workers": 1, "delay": 0, "period": 1, "channels": 1, "message_bytes": 0, "messages": 1}
@@ -89,7 +87,7 @@ class PredictInputs:
             value = getattr(self, name)
             if value < minimum:
                 raise PredictError(f"{name}: expected at least {minimum}, got {value}")
-        for name in ("step_time_s", "rtt_s", "step_cv", "slowest_hop_s"):
+        for name in ("step_time_s", "rtt_s", "step_cv"):
             value = getattr(self, name)
             if not (value >= 0 and math.isfinite(value)):
                 raise PredictError(f"{name}: expected a finite number of at least 0, got {value}")
@@ -169,20 +167,19 @@ def all_reduce_time(inputs: PredictInputs, nbytes: int) -> tuple[float, float]:
     if not inputs.chunked or inputs.delay:
         return latency_s, wire_s
     if inputs.collective == "ring":
-        return ring_latency_s(n, nbytes, latency_s, inputs.slowest_hop_s, wire_s), wire_s
+        return ring_latency_s(n, nbytes, rtt_s, wire_s), wire_s
     return latency_s - min(rtt_s, wire_s) / 2, wire_s
 
 
-def ring_latency_s(workers: int, nbytes: int, hops_s: float, slowest_hop_s: float, wire_s: float) -> float:
+def ring_latency_s(workers: int, nbytes: int, rtt_s: float, wire_s: float) -> float:
     """The latency part of a ring that sends chunks on while later ones arrive, in seconds.
 
-    A link that is always full ends after T, and its last byte travels one hop. Otherwise the first chunk pays all hops,
-    and the rest of its piece follows: t = max(T + slowest hop, all hops + T/H + (H-1)/C T/H), with C chunks of a piece
-    and H = 2(N-1) hops.
+    A link that is always full ends after T, and its last byte travels one hop, RTT/2. Otherwise the first chunk pays
+    all hops, and the rest of its piece follows: t = max(T + RTT/2, H RTT/2 + T/H + (H-1)/C T/H), with C chunks of a
+    piece and H = 2(N-1) hops.
     """
-    chunks = chunk_count(nbytes // workers)
-    hidden_s = wire_s * (1 - 0.5 / (workers - 1)) * (1 - 1 / chunks)
-    return max(slowest_hop_s, hops_s - hidden_s)
+    hops, chunks = 2 * (workers - 1), chunk_count(nbytes // workers)
+    return max(rtt_s / 2, hops * rtt_s / 2 - wire_s * (1 - 1 / hops) * (1 - 1 / chunks))
 
 
 def sent_bytes(inputs: PredictInputs, nbytes: int) -> float:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import combinations, pairwise
 
-from wanbench.harness.plan.conditions import RingConditions, one_way_s, ring_conditions, turns_s
+from wanbench.harness.plan.conditions import effective_conditions, one_way_s
 from wanbench.harness.plan.law import ring_latency_s
 from wanbench.netprofiles.path import SamePaths
 from wanbench.netprofiles.profile import Profile
@@ -35,24 +35,26 @@ def ring_order(profile: Profile, placement: Sequence[str], nbytes: int, *, alone
         alone: whether an all-reduce has the links for itself.
     """
     names, ranks = list(dict.fromkeys(placement)), range(len(placement))
+    if len(ranks) < 3:
+        return tuple(ranks)
     sites: _Order = tuple(range(len(names)))
     if len(names) > 2 and not isinstance(profile.paths, SamePaths):
         sites = _fastest(_rings_of(profile, placement, names, nbytes, alone=alone))
     by_site = tuple(rank for site in sites for rank in ranks if placement[rank] == names[site])
-    new, old = (
-        _cost(ring_conditions(profile, [placement[rank] for rank in ring]), len(ranks), nbytes, alone=alone)
-        for ring in (by_site, ranks)
-    )
-    return by_site if new < old else tuple(ranks)
+
+    def cost(ring: Sequence[int]) -> _Cost:
+        sites = [placement[rank] for rank in ring]
+        rtt_s, rate = effective_conditions(profile, sites, len(sites), "ring")
+        return _cost(rtt_s, rate or math.inf, len(sites), nbytes, alone=alone)
+
+    return by_site if cost(by_site) < cost(ranks) else tuple(ranks)
 
 
-def _cost(ring: RingConditions, workers: int, nbytes: int, *, alone: bool) -> _Cost:
-    """Nanoseconds of an all-reduce, then of its hops: of two that are equally fast, one with less latency is better."""
-    wire_s = 2 * (workers - 1) / workers * nbytes / (ring.rate_bytes_per_s or math.inf)
-    latency_s = ring.latency_s
-    if alone and workers > 1:
-        latency_s = ring_latency_s(workers, nbytes, latency_s, ring.slowest_hop_s, wire_s)
-    return round((latency_s + wire_s) * 1e9), round(ring.latency_s * 1e9)
+def _cost(rtt_s: float, rate: float, workers: int, nbytes: int, *, alone: bool) -> _Cost:
+    """Nanoseconds of an all-reduce, then of a hop: of two that are equally fast, one with less latency is better."""
+    wire_s = 2 * (workers - 1) / workers * nbytes / rate
+    latency_s = ring_latency_s(workers, nbytes, rtt_s, wire_s) if alone else (workers - 1) * rtt_s
+    return round((latency_s + wire_s) * 1e9), round(rtt_s / 2 * 1e9)
 
 
 @dataclass(frozen=True)
@@ -61,39 +63,30 @@ class _Rings:
 
     Attributes:
         across_s: one-way delay from each site to each other. rate: of the narrowest queue between them, in bytes/s.
-        inside_s: by site, the delays of the hops between its workers.
+        inside_s: delay of all hops inside sites. workers: the number of workers.
         nbytes, alone: as in `ring_order`.
     """
 
     across_s: _Matrix
     rate: _Matrix
-    inside_s: _Matrix
+    inside_s: float
+    workers: int
     nbytes: int
     alone: bool
 
-    @property
-    def workers(self) -> int:
-        """The number of workers of all sites."""
-        return sum(len(hops) + 1 for hops in self.inside_s)
-
     def cost(self, order: Sequence[int]) -> _Cost:
         """The cost of an order of all sites."""
-        hops = list(zip(order, [*order[1:], order[0]], strict=True))
-        hops_s = [hop_s for a, b in hops for hop_s in (*self.inside_s[a], self.across_s[a][b])]
-        return self._cost(turns_s(hops_s), max(hops_s), min(self.rate[a][b] for a, b in hops))
+        return self._cost([*pairwise(order), (order[-1], order[0])])
 
     def least(self, begun: Sequence[int], rest: Sequence[int]) -> _Cost:
         """What each order costs at least that begins with some sites, and goes on with the rest."""
-        hops = list(pairwise(begun))
-        hops_s = [self.across_s[a][b] for a, b in hops]
-        hops_s += [min(self.across_s[a][b] for b in (*rest, begun[0]) if a != b) for a in (begun[-1], *rest)]
-        inside_s = sum(map(sum, self.inside_s))
-        # Two turns, without two of N neighbouring hops, which take less than the mean.
-        latency_s = 2 * (sum(hops_s) + inside_s) * (1 - 1 / self.workers)
-        return self._cost(latency_s, max(hops_s), min((self.rate[a][b] for a, b in hops), default=math.inf))
+        nearest_s = [min(self.across_s[a][b] for b in (*rest, begun[0]) if a != b) for a in (begun[-1], *rest)]
+        return self._cost(list(pairwise(begun)), sum(nearest_s))
 
-    def _cost(self, latency_s: float, slowest_hop_s: float, rate: float) -> _Cost:
-        return _cost(RingConditions(latency_s, slowest_hop_s, rate), self.workers, self.nbytes, alone=self.alone)
+    def _cost(self, hops: Sequence[tuple[int, int]], further_s: float = 0.0) -> _Cost:
+        turn_s = sum(self.across_s[a][b] for a, b in hops) + self.inside_s + further_s
+        rate = min((self.rate[a][b] for a, b in hops), default=math.inf)
+        return _cost(2 * turn_s / self.workers, rate, self.workers, self.nbytes, alone=self.alone)
 
 
 def _rings_of(profile: Profile, placement: Sequence[str], names: Sequence[str], nbytes: int, *, alone: bool) -> _Rings:
@@ -104,7 +97,9 @@ def _rings_of(profile: Profile, placement: Sequence[str], names: Sequence[str], 
     return _Rings(
         across_s=tuple(tuple(one_way_s(profile, a, b) for b in names) for a in names),
         rate=tuple(tuple(math.inf if a == b else rate(a, b) for b in names) for a in names),
-        inside_s=tuple((one_way_s(profile, a, a),) * (placement.count(a) - 1) for a in names),
+        inside_s=sum(one_way_s(profile, site, site) for site in placement)
+        - sum(one_way_s(profile, name, name) for name in names),
+        workers=len(placement),
         nbytes=nbytes,
         alone=alone,
     )

@@ -46,7 +46,6 @@ def seconds(profile, sites, nbytes, alone=True):
     hops = list(zip(sites, [*sites[1:], sites[0]], strict=True))
     hops_s = [profile.path(a, b).delay.seconds if a != b else profile.site(a).local_rtt.seconds / 2 for a, b in hops]
     count = len(sites)
-    in_a_row = max(sum(hops_s[(start + hop) % count] for hop in range(2 * count - 2)) for start in range(count))
     rates = [math.inf]
     for a, b in hops:
         if a != b:
@@ -56,13 +55,12 @@ def seconds(profile, sites, nbytes, alone=True):
     inputs = PredictInputs(
         workers=count,
         step_time_s=0.0,
-        rtt_s=in_a_row / (count - 1),
+        rtt_s=2 * sum(hops_s) / count,
         rate_bytes_per_s=None if math.isinf(min(rates)) else min(rates),
         message_bytes=nbytes,
         delay=0 if alone else 1,
         collective="ring",
         chunked=True,
-        slowest_hop_s=max(hops_s),
     )
     return sum(all_reduce_time(inputs, nbytes))
 
@@ -133,6 +131,11 @@ def test_where_no_order_is_faster_it_is_that_of_ranks():
     assert ring_order(same, list("abcdef"), MIB, alone=True) == tuple(range(6))
     paper = load("paper-dts")
     assert ring_order(paper, place(paper, 16, "blocked"), MIB, alone=True) == tuple(range(16))
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_one_or_two_workers_have_one_order(workers):
+    assert cell(**{"sweep.workers": [workers]}).ring == tuple(range(workers))
 
 
 def test_planning_stays_fast():
