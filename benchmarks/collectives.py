@@ -118,7 +118,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--out", default=str(ROOT / "build/collectives"), help="folder of the measurements")
     parser.add_argument("--only", default="", help="points whose title contains this text")
-    parser.add_argument("--collectives", default="direct,gloo,hierarchical")
+    parser.add_argument("--collectives", default="direct,gloo,hierarchical,ring")
     asked = parser.parse_args()
     widths = (50, 13, 12, 8, 6, 8, 11, 8)
     print(" ".join(name.ljust(width) for name, width in zip(_COLUMNS, widths, strict=True)))

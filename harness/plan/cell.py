@@ -19,6 +19,7 @@ from typing import Any
 from wanbench.harness.plan.conditions import effective_conditions
 from wanbench.harness.plan.law import Collective, PredictInputs, fill_steps, one_shot_bytes, predict, window_steps
 from wanbench.harness.plan.network import CellNetwork
+from wanbench.harness.plan.ring_order import ring_order
 from wanbench.harness.spec.tables import (
     CommTable,
     ContainersTable,
@@ -220,10 +221,25 @@ class TrainingCell(Cell):
         return self.algorithm().tensors_per_message(self.train.momentum)
 
     @cached_property
+    def message_bytes(self) -> int:
+        """Bytes of one all-reduce."""
+        workload = self.workload
+        return 0 if self.workers == 1 else self.algorithm().message_bytes(workload.numel, workload.shapes)
+
+    @cached_property
+    def ring(self) -> tuple[int, ...]:
+        """All ranks in the order in which they send to each other; that of ranks if the collective has no ring."""
+        if self.collective != "ring" or self.comm.ring_order == "ranks":
+            return tuple(range(self.workers))
+        alone = not self.algorithm().delay_steps
+        return ring_order(self.profile, self.placement, self.message_bytes, alone=alone)
+
+    @cached_property
     def law_inputs(self) -> PredictInputs:
         """The numbers that the step-time law reads. Raises: PredictError."""
         workload, algorithm = self.workload, self.algorithm()
-        rtt_s, rate = effective_conditions(self.profile, self.placement, self.workers, self.collective)
+        sites = [self.placement[rank] for rank in self.ring]
+        rtt_s, rate = effective_conditions(self.profile, sites, self.workers, self.collective)
         buckets = None
         if algorithm.buckets and self.workers > 1 and workload.step_time_s is not None:
             buckets = tuple(workload.bucket_schedule(self.comm.buckets.bytes))
@@ -232,7 +248,7 @@ class TrainingCell(Cell):
             step_time_s=workload.step_time_s or 0.0,
             rtt_s=rtt_s,
             rate_bytes_per_s=rate,
-            message_bytes=0 if self.workers == 1 else algorithm.message_bytes(workload.numel, workload.shapes),
+            message_bytes=self.message_bytes,
             messages=self.messages_per_sync,
             delay=algorithm.delay_steps,
             period=algorithm.period_steps,
@@ -240,7 +256,7 @@ class TrainingCell(Cell):
             channels=self.channels,
             buckets=buckets,
             step_cv=workload.step_cv,
-            chunked=self.collective in ("direct", "hierarchical"),
+            chunked=self.collective in ("direct", "hierarchical", "ring"),
         )
         return replace(inputs, one_shot_bytes=one_shot_bytes(inputs))
 

@@ -13,7 +13,7 @@ from wanbench.harness.plan.law import EMULATED, GLOO_OPERATIONS_PER_CHANNEL, Col
 from wanbench.workloads.algorithms.base import AlgorithmError
 from wanbench.workloads.compute.optim import OptimizerError
 
-_SIMULATED: tuple[Collective, ...] = (*EMULATED, "ring", "halving-doubling")
+_SIMULATED: tuple[Collective, ...] = (*EMULATED, "halving-doubling")
 
 
 def with_collective(cell: TrainingCell, where: str) -> TrainingCell:
@@ -45,9 +45,15 @@ def all_reduce_s(cell: TrainingCell) -> float:
 
 
 def limit_s(cell: TrainingCell) -> float:
-    """Seconds that any collective needs: a site sends 2 (S-1)/S of a vector, whose last byte travels one way."""
-    across = replace(cell, comm=cell.comm.model_copy(update={"collective": "hierarchical"}))
-    return across.law_inputs.rtt_s / 2 + predict(across.law_inputs).wire_s
+    """Seconds that any collective needs: a site sends 2 (S-1)/S of a vector, whose last byte travels one way.
+
+    A ring can avoid slow paths, so it counts where it would need less.
+    """
+    either = (
+        replace(cell, comm=cell.comm.model_copy(update={"collective": name})).law_inputs
+        for name in ("hierarchical", "ring")
+    )
+    return min(inputs.rtt_s / 2 + predict(inputs).wire_s for inputs in either)
 
 
 def _with(cell: TrainingCell, name: Collective, where: str) -> TrainingCell:

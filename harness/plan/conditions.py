@@ -24,7 +24,7 @@ def effective_conditions(
 
     Args:
         profile: sites and directed paths.
-        placement: site of each rank, at least `workers` long.
+        placement: site of each rank, at least `workers` long; for `ring`, in the order of the ring.
         workers: N; the first N ranks take part.
         collective: `direct` uses every pair of workers, `hierarchical` one worker of each site, gloo and `ring` the
             neighbours of the ring (rank i to i+1), `halving-doubling` ranks that differ in one bit. If rounds differ,
@@ -36,9 +36,9 @@ def effective_conditions(
     if workers == 1:
         return 0.0, None
     if collective == "gloo":
-        return _ring_conditions(profile, ranks)
+        return _gloo_conditions(profile, ranks)
     if collective == "ring":
-        return _hops_s(profile, ranks) / (workers - 1), _ring_conditions(profile, ranks)[1]
+        return _ring_conditions(profile, ranks)
     if collective == "halving-doubling":
         return _halving_conditions(profile, ranks)
     if collective == "hierarchical":
@@ -46,11 +46,11 @@ def effective_conditions(
     return _direct_conditions(profile, ranks)
 
 
-def _hops_s(profile: Profile, ranks: Sequence[str]) -> float:
-    """Latency of the slowest 2(N-1) hops in a row along the ring: two turns without two neighbouring hops."""
-    hops = [_one_way_s(profile, a, b) for a, b in zip(ranks, [*ranks[1:], ranks[0]], strict=True)]
-    two_fastest = min(a + b for a, b in zip(hops, [*hops[1:], hops[0]], strict=True))
-    return 2 * sum(hops) - two_fastest
+def _ring_conditions(profile: Profile, ring: Sequence[str]) -> tuple[float, float | None]:
+    """Two mean hops: a worker behind a slow hop is late each time, and so the hops that follow seem shorter."""
+    hops = Counter(zip(ring, [*ring[1:], ring[0]], strict=True))
+    turn_s = sum(one_way_s(profile, a, b) * count for (a, b), count in hops.items())
+    return 2 * turn_s / len(ring), _tightest(_shared(profile, hops))
 
 
 def _halving_conditions(profile: Profile, ranks: Sequence[str]) -> tuple[float, float | None]:
@@ -64,7 +64,7 @@ def _halving_conditions(profile: Profile, ranks: Sequence[str]) -> tuple[float, 
     latency_s = seconds_per_byte = 0.0
     for part, pairs in rounds:
         hops = Counter((ranks[a], ranks[b]) for a, b in pairs)
-        latency_s += max(_one_way_s(profile, a, b) for a, b in hops)
+        latency_s += max(one_way_s(profile, a, b) for a, b in hops)
         rate = _tightest(_shared(profile, hops))
         seconds_per_byte += 0.0 if rate is None else part / rate
     rtt_s = latency_s / round_trips("halving-doubling", n, 1)
@@ -82,9 +82,9 @@ def _hierarchical_conditions(profile: Profile, ranks: Sequence[str]) -> tuple[fl
     return inside_s + rtt_s, None if rate is None else rate * ((n - 1) / n) / ((s - 1) / s)
 
 
-def _ring_conditions(profile: Profile, ranks: Sequence[str]) -> tuple[float, float | None]:
+def _gloo_conditions(profile: Profile, ranks: Sequence[str]) -> tuple[float, float | None]:
     hops = Counter(zip(ranks, [*ranks[1:], ranks[0]], strict=True))
-    rtt_s = max(_one_way_s(profile, a, b) + _one_way_s(profile, b, a) for a, b in hops)
+    rtt_s = max(one_way_s(profile, a, b) + one_way_s(profile, b, a) for a, b in hops)
     return rtt_s, _tightest(_shared(profile, hops))
 
 
@@ -112,8 +112,8 @@ def _direct_conditions(profile: Profile, ranks: Sequence[str]) -> tuple[float, f
     shared: list[tuple[Rate | None, float]] = []
     for owner in sites:
         peers = [name for name in sites if name != owner or counts[name] > 1]
-        slowest_in_s = max(_one_way_s(profile, name, owner) for name in peers)
-        slowest_out_s = max(_one_way_s(profile, owner, name) for name in peers)
+        slowest_in_s = max(one_way_s(profile, name, owner) for name in peers)
+        slowest_out_s = max(one_way_s(profile, owner, name) for name in peers)
         rtt_s = max(rtt_s, slowest_in_s + slowest_out_s)
         carried = counts[owner] * (n - counts[owner]) / (n - 1)
         shared += [(profile.site(owner).up, carried), (profile.site(owner).down, carried)]
@@ -140,7 +140,8 @@ def _tightest(shared: Sequence[tuple[Rate | None, float]]) -> float | None:
     return min(rates, default=None)
 
 
-def _one_way_s(profile: Profile, src: str, dst: str) -> float:
+def one_way_s(profile: Profile, src: str, dst: str) -> float:
+    """One-way delay from one worker to another, at these sites."""
     if src == dst:
         return profile.site(src).local_rtt.seconds / 2
     return profile.path(src, dst).delay.seconds

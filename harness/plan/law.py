@@ -25,8 +25,10 @@ from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from typing import Any, Literal, get_args
 
+from wanbench.workloads.comm.chunks import chunk_count
+
 Collective = Literal["gloo", "direct", "ring", "halving-doubling", "hierarchical"]
-EMULATED: tuple[Collective, ...] = ("direct", "gloo", "hierarchical")  # those that exist on real sockets
+EMULATED: tuple[Collective, ...] = ("direct", "gloo", "hierarchical", "ring")  # those that exist on real sockets
 Bound = Literal["compute", "latency", "bandwidth", "channels"]
 
 GLOO_SEGMENT_BYTES = 1 << 20
@@ -57,8 +59,8 @@ class PredictInputs:
             synchronous SGD.
         step_cv: coefficient of variation of the compute time, drawn for each step and worker.
         one_shot_bytes: the largest vector that `direct` sends whole to every worker (`one_shot_bytes`).
-        chunked: whether pieces travel in chunks, so that both halves of an all-reduce overlap. Runs that were recorded
-            before `direct` did so lack it.
+        chunked: whether pieces travel in chunks, so that the halves or hops of an all-reduce overlap. Runs that were
+            recorded before `direct` and `ring` did so lack it.
 
     Raises:
         PredictError: a value is outside its domain.
@@ -151,8 +153,8 @@ def all_reduce_time(inputs: PredictInputs, nbytes: int) -> tuple[float, float]:
 
     The bandwidth part T is 2 (N-1)/N M / rate for every collective: each worker sends and receives N - 1 of the N
     pieces of its vector, twice. The latency part is `round_trips` RTT. The chunks of an all-reduce that
-    has the links for itself hide part of its latency: t = max(T + RTT/2, T/2 + RTT). With a delay, they share the links
-    with the chunks of the next ones, and t = T + RTT. One-shot, t = (N-1) M / rate + RTT/2.
+    has the links for itself hide part of its latency: t = max(T + RTT/2, T/2 + RTT), or see `ring_latency_s`. With a
+    delay, they share the links with the chunks of the next ones, and t = T + RTT. One-shot, t = (N-1) M / rate + RTT/2.
     """
     n, rtt_s = inputs.workers, inputs.rtt_s
     if n == 1 or nbytes == 0:
@@ -161,8 +163,23 @@ def all_reduce_time(inputs: PredictInputs, nbytes: int) -> tuple[float, float]:
     wire_s = sent_bytes(inputs, nbytes) / rate
     if nbytes <= inputs.one_shot_bytes:
         return rtt_s / 2, wire_s
-    hidden_s = min(rtt_s, wire_s) / 2 if inputs.chunked and not inputs.delay else 0.0
-    return round_trips(inputs.collective, n, nbytes) * rtt_s - hidden_s, wire_s
+    latency_s = round_trips(inputs.collective, n, nbytes) * rtt_s
+    if not inputs.chunked or inputs.delay:
+        return latency_s, wire_s
+    if inputs.collective == "ring":
+        return ring_latency_s(n, nbytes, rtt_s, wire_s), wire_s
+    return latency_s - min(rtt_s, wire_s) / 2, wire_s
+
+
+def ring_latency_s(workers: int, nbytes: int, rtt_s: float, wire_s: float) -> float:
+    """The latency part of a ring that sends chunks on while later ones arrive, in seconds.
+
+    A link that is always full ends after T, and its last byte travels one hop, RTT/2. Otherwise the first chunk pays
+    all hops, and the rest of its piece follows: t = max(T + RTT/2, H RTT/2 + T/H + (H-1)/C T/H), with C chunks of a
+    piece and H = 2(N-1) hops.
+    """
+    hops, chunks = 2 * (workers - 1), chunk_count(nbytes // workers)
+    return max(rtt_s / 2, hops * rtt_s / 2 - wire_s * (1 - 1 / hops) * (1 - 1 / chunks))
 
 
 def sent_bytes(inputs: PredictInputs, nbytes: int) -> float:

@@ -3,11 +3,13 @@
 In a collective, every worker sends to all others at once. If each connection sends as fast as TCP lets it, N-1 senders
 fill the receiver's buffer together, and lose packets. A connection therefore gets its fair share of the narrowest queue
 on its way. A message to one peer gets the whole rate of its path; if a worker sends to several at once, TCP shares it.
+In a ring, a queue is shared only by the neighbours between whom it lies.
 """
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 
 from wanbench.harness.emulators.plan import MTU, TCP_HEADER_BYTES, EmulatedNetwork, slowest
 
@@ -16,29 +18,51 @@ _PAYLOAD_SHARE = (MTU - TCP_HEADER_BYTES) / MTU
 _ROOM = 0.98
 
 
-def paces(network: EmulatedNetwork, rank: int, *, leaders: bool = False) -> list[list[float | None]]:
+# The connections of a collective from one site to another, at its up, path and down queue.
+_Flows = Callable[[int, int], tuple[int, int, int]]
+
+
+def paces(
+    network: EmulatedNetwork, rank: int, *, leaders: bool = False, ring: Sequence[int] = ()
+) -> list[list[float | None]]:
     """Return [rate of a collective, rate of a message] of a worker to every rank, in payload bytes/s.
 
     None is unlimited: to itself, inside a site, and where no queue has a rate.
 
     Args:
         leaders: whether only one worker of each site takes part in collectives, as in `hierarchical`.
+        ring: all ranks in their order, if each sends collectives to the next one only, as in `ring`. Rates to others
+            than the next have no meaning.
     """
-    workers = Counter(set(network.site_of) if leaders else network.site_of)
-    here, everyone = network.site_of[rank], workers.total()
+    here = network.site_of[rank]
+    flows = (
+        _around(network.site_of, ring) if ring else _between_all(set(network.site_of) if leaders else network.site_of)
+    )
     by_site: dict[int, list[float | None]] = {here: [None, None]}
-    for there in workers:
-        if there == here:
-            continue
-        shared = (
-            (network.up[here], workers[here] * (everyone - workers[here])),
-            (network.links[here, there].queue, workers[here] * workers[there]),
-            (network.down[there], workers[there] * (everyone - workers[there])),
-        )
-        rates = [queue.rate_bytes_per_s / flows for queue, flows in shared if queue.rate_bytes_per_s is not None]
-        alone = slowest(*(queue for queue, _ in shared))
-        by_site[there] = [_payload(min(rates, default=None)), _payload(alone)]
+    for there in {*network.site_of} - {here}:
+        queues = network.up[here], network.links[here, there].queue, network.down[there]
+        rates = [
+            queue.rate_bytes_per_s / sharing
+            for queue, sharing in zip(queues, flows(here, there), strict=True)
+            if queue.rate_bytes_per_s is not None and sharing
+        ]
+        by_site[there] = [_payload(min(rates, default=None)), _payload(slowest(*queues))]
     return [by_site[site] for site in network.site_of]
+
+
+def _between_all(sites: Iterable[int]) -> _Flows:
+    """Each worker of these sites sends to all others."""
+    workers = Counter(sites)
+    others = {site: count * (workers.total() - count) for site, count in workers.items()}
+    return lambda here, there: (others[here], workers[here] * workers[there], others[there])
+
+
+def _around(site_of: Sequence[int], ring: Sequence[int]) -> _Flows:
+    """Each worker sends to the next one in the ring."""
+    sites = [site_of[rank] for rank in ring]
+    hops = Counter(hop for hop in zip(sites, [*sites[1:], sites[0]], strict=True) if hop[0] != hop[1])
+    leaving, entering = Counter(src for src, _ in hops.elements()), Counter(dst for _, dst in hops.elements())
+    return lambda here, there: (leaving[here], hops[here, there], entering[there])
 
 
 def _payload(rate: float | None) -> float | None:

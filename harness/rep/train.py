@@ -98,12 +98,13 @@ def jobs(cell: TrainingCell, rep: int, rendezvous: str) -> list[Job]:
     paced = cell.comm.collective != "gloo" and cell.testbed != "virtual" and not cell.changes
     network = network_of(cell) if paced else None
     shared["site_of"] = network_of(cell).site_of if by_site else ()
+    shared["ring"] = ring = cell.ring if cell.comm.collective == "ring" else ()
     return [
         Job(
             rank=rank,
             slow=slow[rank],
             told_steps=told_steps[min(rank, 1)],
-            paces=() if network is None else paces(network, rank, leaders=by_site),
+            paces=() if network is None else paces(network, rank, leaders=by_site, ring=ring),
             **shared,
         )
         for rank in range(cell.workers)

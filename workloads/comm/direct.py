@@ -33,7 +33,7 @@ import torch
 
 from wanbench.workloads.comm.base import CommError, Vector
 from wanbench.workloads.comm.mailbox import Mailbox
-from wanbench.workloads.comm.mesh import ABORT, GATHER, LEAVE, MESSAGE, SCATTER, SHARE, WHOLE, Frame, Head, Mesh
+from wanbench.workloads.comm.mesh import ABORT, GATHER, HOP, LEAVE, MESSAGE, SCATTER, SHARE, WHOLE, Frame, Head, Mesh
 from wanbench.workloads.comm.operation import Held, Operation
 from wanbench.workloads.comm.tensors import MEAN, Reduction, bytes_of, chunks_of, reduce
 from wanbench.workloads.comm.work import DirectWork
@@ -185,12 +185,12 @@ class DirectComm:
         return f"rank {self._names[rank]} has left the group"
 
     def _late(self, sequence: int, after: DirectWork | None) -> Sequence[int]:
-        """The ranks that an operation waits for: those that have sent nothing, rather than those that wait as well."""
+        """The ranks that an operation waits for."""
         if after is not None and not after.done():
             return after.late()
         with self._lock:
             operation = self._operations.get(sequence)
-            late = [] if operation is None else operation.missing(self._held.get(sequence, {})) or operation.owing()
+            late = [] if operation is None else operation.late(self._held.get(sequence, {}))
         return [self._names[rank] for rank in late]
 
     def _push(self, kind: int, sequence: int, pieces: Sequence[tuple[int, Sequence[torch.Tensor]]]) -> None:
@@ -255,8 +255,8 @@ class DirectComm:
 
     def _buffer_for(self, head: Head, peer: int) -> memoryview:
         """Return the memory for the body of an arriving frame; a mean goes straight into the vector."""
-        if head.kind > LEAVE:
-            raise CommError(f"rank {self._names[peer]} sent a frame of kind {head.kind}; expected 0 to {LEAVE}")
+        if head.kind > HOP:
+            raise CommError(f"rank {self._names[peer]} sent a frame of kind {head.kind}; expected 0 to {HOP}")
         if head.kind != GATHER:
             try:
                 return memoryview(bytearray(head.nbytes))
@@ -284,7 +284,7 @@ class DirectComm:
     def _arrived(self, head: Head, peer: int, body: memoryview) -> None:
         if head.kind == GATHER:
             self._count_down(head.sequence, owed=peer)
-        elif head.kind in (SCATTER, WHOLE, SHARE):
+        elif head.kind in (SCATTER, WHOLE, SHARE, HOP):
             with self._lock:
                 chunks = self._held.setdefault(head.sequence, {})
                 chunks.setdefault((head.kind, head.chunk), {})[peer] = cast(bytearray, body.obj), head.last
@@ -319,12 +319,19 @@ class DirectComm:
             if operation is None or (kind, chunk) not in held:
                 return
             arrived = held[kind, chunk]
-            reduced = kind == operation.kind != SHARE
+            reduced = kind == operation.kind and kind in (SCATTER, WHOLE)
             if reduced and (len(arrived) < len(self._peers) or operation.reads(chunk)):
                 return
             del held[kind, chunk]
         if self._wrong_size(operation, kind, sequence, chunk, arrived):
             return
+        self._take(operation, kind, sequence, chunk, arrived)
+        self._count_down(sequence, used=arrived)
+
+    def _take(
+        self, operation: Operation, kind: int, sequence: int, chunk: int, arrived: Mapping[int, tuple[bytearray, bool]]
+    ) -> None:
+        """Use frames that fit."""
         if kind == SHARE:
             operation.receive(arrived)
         else:
@@ -332,7 +339,6 @@ class DirectComm:
             reduce(own, self.rank, {peer: body for peer, (body, _) in arrived.items()}, operation.reduction)
             if operation.spreads and own.numel():
                 self._send_result(operation, sequence, chunk)
-        self._count_down(sequence, used=arrived)
 
     def _wrong_size(
         self, operation: Operation, kind: int, sequence: int, chunk: int, arrived: Mapping[int, tuple[bytearray, bool]]

@@ -23,6 +23,7 @@ import torch
 from wanbench.workloads.comm.base import Vector
 from wanbench.workloads.comm.direct import DirectComm
 from wanbench.workloads.comm.mesh import Mesh
+from wanbench.workloads.comm.precision import in_single_precision
 from wanbench.workloads.comm.tensors import HALF, MEAN, SUM, Reduction
 from wanbench.workloads.comm.work import DirectWork
 
@@ -70,7 +71,7 @@ class HierarchicalComm(DirectComm):
         """Reduce over all ranks, in place."""
         tensor = cast(torch.Tensor, vector)
         if reduction.wide and tensor.dtype in HALF:
-            return self._all_reduce_wide(tensor, reduction)
+            return in_single_precision(self.all_reduce, tensor, reduction, self.timeout_s)
         work = DirectWork("all_reduce", self.timeout_s)
         if self._inside.rank:
             self._inside.send(tensor, 0)
@@ -83,19 +84,6 @@ class HierarchicalComm(DirectComm):
         for member, part in enumerate(parts, start=1):
             self._inside.recv(part, member).then(partial(self._collected, pending))
         self._go_on()
-        return work
-
-    def _all_reduce_wide(self, tensor: torch.Tensor, reduction: Reduction) -> DirectWork:
-        """Reduce in single precision, and round once."""
-        work, wide = DirectWork("all_reduce", self.timeout_s), tensor.to(torch.float32)
-
-        @torch.inference_mode()
-        def round_it(error: str | None) -> None:
-            if error is None:
-                tensor.copy_(wide)
-            work.complete(error)
-
-        self.all_reduce(wide, reduction).then(round_it)
         return work
 
     def give_up(self, reason: str) -> None:

@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 from wanbench.workloads.comm.base import CommError
 
-SCATTER, GATHER, MESSAGE, ABORT, SHARE, WHOLE, LEAVE = range(7)
+SCATTER, GATHER, MESSAGE, ABORT, SHARE, WHOLE, LEAVE, HOP = range(8)
 _LAST = 1 << 62  # the order of a frame behind all others
 _HEADER = struct.Struct("<B?IIQ")  # see Head
 _SO_MAX_PACING_RATE, _TCP_NOTSENT_LOWAT = 47, 25  # Linux; Python has no names for them
@@ -38,7 +38,7 @@ class Head(NamedTuple):
     """The header of a frame.
 
     Attributes:
-        kind: SCATTER to LEAVE.
+        kind: SCATTER to HOP.
         last: whether it is the last chunk of its piece.
         chunk: number of the chunk, or tag of a message.
         sequence: number of the operation or message.

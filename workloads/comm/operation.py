@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import torch
 
-from wanbench.workloads.comm.mesh import SHARE
+from wanbench.workloads.comm.mesh import HOP, SHARE
 from wanbench.workloads.comm.tensors import MEAN, Reduction
 from wanbench.workloads.comm.work import DirectWork
 
@@ -60,6 +60,10 @@ class Operation:
         """The ranks whose results have not all arrived."""
         return [rank for rank, owed in enumerate(self.owed) if owed]
 
+    def late(self, held: Held) -> list[int]:
+        """The ranks that it waits for: those that have sent nothing, rather than those that wait as well."""
+        return self.missing(held) or self.owing()
+
     def needs(self, rank: int, held: Held) -> bool:
         """Whether it cannot end without a rank that sends nothing more."""
         return rank in self.missing(held) or bool(self.owed[rank])
@@ -74,7 +78,7 @@ class Operation:
             arrived: by rank, the bytes of its frame, and whether it is the last chunk.
         """
         for peer, (body, last) in sorted(arrived.items()):
-            chunks = self.chunks[peer if kind == SHARE else rank]
+            chunks = self.chunks[peer if kind in (SHARE, HOP) else rank]
             known = kind == self.kind and chunk < len(chunks)
             expected = chunks[chunk].numel() * chunks[chunk].element_size() if known else None
             if (len(body), last) != (expected, chunk == len(chunks) - 1):

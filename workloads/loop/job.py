@@ -26,8 +26,9 @@ class Job:
         slow: when, and how much, this worker is slowed down (`workloads.compute.slowdown.Slowdown`).
         told_steps: numbers of steps whose end this worker reports at once.
         paces: by rank, this worker's payload bytes/s to it in a collective and in a message; None is unlimited. Only
-            `direct` and `hierarchical` read them.
+            `direct`, `hierarchical` and `ring` read them.
         site_of: by rank, the number of its site; only `hierarchical` reads it.
+        ring: all ranks in the order of the ring; only `ring` reads it.
         one_shot_bytes: the largest vector that an all-reduce sends whole to every rank.
         datagram_bytes_per_s: maximum rate of datagrams, headers included; None is unlimited.
     """
@@ -52,6 +53,7 @@ class Job:
     rendezvous: str
     paces: Sequence[Sequence[float | None]] = ()
     site_of: Sequence[int] = ()
+    ring: Sequence[int] = ()
     one_shot_bytes: int = 0
     datagram_bytes_per_s: float | None = None
     slow: Sequence[Mapping[str, Any]] = ()

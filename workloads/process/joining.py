@@ -15,6 +15,7 @@ from wanbench.workloads.comm.datagram import DatagramComm, Datagrams, bind
 from wanbench.workloads.comm.direct import DirectComm
 from wanbench.workloads.comm.gloo import GlooComm
 from wanbench.workloads.comm.hierarchical import HierarchicalComm, members_of
+from wanbench.workloads.comm.ring import RingComm
 from wanbench.workloads.loop.job import Job
 
 
@@ -36,6 +37,8 @@ def join(job: Job, address: str, interface: str) -> Comm:
     datagrams = algorithms.create(job.kind, job.params).datagrams
     sock = bind(*listener.getsockname()[:2]) if datagrams else None
     connected, addresses = _connect(job, store, listener, "all", range(job.world_size))
+    if job.collective == "ring":
+        return RingComm(connected, job.ring, timeout_s=job.timeout_s)
     if sock is None:
         return DirectComm(connected, timeout_s=job.timeout_s, one_shot_bytes=job.one_shot_bytes)
     token, rate = zlib.crc32(job.rendezvous.encode()), job.datagram_bytes_per_s

@@ -10,6 +10,7 @@ of payload, at an MTU of 1500). Between two workers of one site there is only th
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -34,12 +35,22 @@ class VirtualNetwork:
         seed: seed of jitter and loss; each directed path has its own stream.
         tcp: the modelled features of TCP.
         mtu: largest packet in bytes, with its headers.
+        ring: all ranks in the order of rings; default is that of ranks.
     """
 
-    def __init__(self, network: EmulatedNetwork, *, seed: int = 0, tcp: Tcp = _NO_TCP, mtu: int = MTU) -> None:
+    def __init__(
+        self,
+        network: EmulatedNetwork,
+        *,
+        seed: int = 0,
+        tcp: Tcp = _NO_TCP,
+        mtu: int = MTU,
+        ring: Sequence[int] = (),
+    ) -> None:
         count = len(network.sites)
         self.sites = count
         self.site_of: Ints = np.array(network.site_of, np.int64)
+        self.ring: Ints = np.array(ring or range(len(network.site_of)), np.int64)
         self.tcp = tcp
         self.packet_payload = mtu - TCP_HEADER_BYTES
         self.up, self.down = QueueStates(count), QueueStates(count)

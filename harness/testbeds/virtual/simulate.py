@@ -59,8 +59,8 @@ def simulate(
     """
     random_states = _RandomStates(jobs[0].seed) if "model" in jobs[0].workload else None
     simulation = Simulation(shuffle=shuffle, stopped=stopped, enter=random_states)
-    virtual = VirtualNetwork(network, seed=jobs[0].seed, tcp=tcp)
     first = jobs[0]
+    virtual = VirtualNetwork(network, seed=first.seed, tcp=tcp, ring=first.ring)
     fabric = SimulatedFabric(simulation, virtual, first.collective, first.channels, one_shot_bytes=first.one_shot_bytes)
     group = MemoryGroup(len(jobs), fabric)
     if changing is not None:

@@ -59,6 +59,7 @@ _VALUES = {
     "network.tcp.slow_start_after_idle": [True, False],
     "comm.collective": ["direct", "gloo"],
     "comm.channels": [1, 2],
+    "comm.ring_order": ["best", "ranks"],
     "comm.buckets": ["25MiB", "1MiB"],
     "train.lr": [0.1, 0.2],
     "train.momentum": [0.0, 0.9],

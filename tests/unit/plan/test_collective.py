@@ -40,7 +40,7 @@ def test_auto_is_a_collective_that_the_algorithm_can_use():
 
 
 def test_only_a_simulation_has_all_collectives():
-    assert {other.collective for other in alternatives(cell(), "world4")} == {"direct", "gloo", "hierarchical"}
+    assert {other.collective for other in alternatives(cell(), "world4")} == {"direct", "gloo", "hierarchical", "ring"}
     simulated = cell(**{"run.testbed": "virtual", "run.emulator": "auto"})
     assert len(list(alternatives(simulated, "world4"))) == 5
 

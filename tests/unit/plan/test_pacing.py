@@ -55,5 +55,15 @@ def test_all_shares_of_a_queue_together_are_its_rate():
         assert sum(of_rank[peer][rank][0] for rank in ranks for peer in others) <= 6e6 * PAYLOAD * 1.0001
 
 
+def test_in_a_ring_a_queue_is_shared_only_by_the_neighbours_between_whom_it_lies():
+    here = network((0, 0, 1, 1), up=4e6, path=8e6, down=8e6)
+    by_site = paces(here, 1, ring=(0, 1, 2, 3))
+    assert by_site[2] == [pytest.approx(4e6 * PAYLOAD), pytest.approx(4e6 * PAYLOAD)]
+    in_turn = paces(here, 1, ring=(0, 2, 1, 3))  # both workers of a site send to the other one
+    assert in_turn[3] == [pytest.approx(2e6 * PAYLOAD), pytest.approx(4e6 * PAYLOAD)]
+    assert by_site[0] == in_turn[0] == [None, None]
+
+
 def test_without_rates_nothing_is_limited():
     assert paces(network((0, 1, 1)), 0) == [[None, None]] * 3
+    assert paces(network((0, 1, 1)), 0, ring=(0, 1, 2)) == [[None, None]] * 3

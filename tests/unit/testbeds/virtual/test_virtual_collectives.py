@@ -140,6 +140,16 @@ def test_a_ring_costs_two_rounds_of_its_hops_and_not_the_worst_hop_each_time():
     assert slowest(network, "ring", 4000) == pytest.approx(0.4 - 0.030)
 
 
+@pytest.mark.parametrize("ms", [1, 20, 100, 300])
+@pytest.mark.parametrize("workers", [2, 4, 8, 16])
+def test_the_chunks_of_a_ring_hide_as_much_latency_as_in_the_law(workers, ms):
+    nbytes, rate = 10_000_000, 12.5e6
+    t = slowest(star([1] * workers, float(ms), rate=rate), "ring", nbytes)
+    inputs = PredictInputs(workers, 0.0, ms / 1e3, rate, nbytes, collective="ring", chunked=True)
+    latency_s, wire_s = all_reduce_time(inputs, nbytes)
+    assert t == pytest.approx(latency_s + wire_s * on_the_wire(nbytes) / nbytes, rel=0.03)
+
+
 @pytest.mark.parametrize("collective", list(COLLECTIVES))
 def test_the_order_of_workers_changes_nothing(collective):
     network = star([2, 1, 2], 80.0, rate=1e7, jitter_ms=1.0, loss=0.01, local_ms=0.1)
