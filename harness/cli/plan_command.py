@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -131,6 +133,7 @@ def _line(cell: Cell, folder: RunFolder, repeats: int) -> dict[str, Any]:
         "axes": dict(cell.axes),
         "timeline": described(cell.changes),
         **dict.fromkeys(("steps", "window_steps", "channels", "predicted_step_time_s", "bound")),
+        "law_gap": cell.law_gap,
         "to_run": len(missing),
         "why": why,
     }
@@ -163,4 +166,12 @@ def _print(
         text.append(
             f"{line['cell']:{width}}  {line['steps'] or '-':>5}  {law:>10}  {bound:9}  {line['to_run']}  {line['why']}"
         )
+    text += _gaps(lines)
     terminal.show("\n".join(text))
+
+
+def _gaps(lines: list[dict[str, Any]]) -> Iterator[str]:
+    """Why the law predicts nothing for some cells: a line for each reason."""
+    counts = Counter(line["law_gap"] for line in lines if line["law_gap"] is not None)
+    for reason, count in counts.items():
+        yield f"law unknown for {count} cell{'s' * (count > 1)}: {reason}"

@@ -18,6 +18,7 @@ from typing import Any
 
 from wanbench.harness.plan.conditions import effective_conditions
 from wanbench.harness.plan.law import Collective, PredictInputs, fill_steps, one_shot_bytes, predict, window_steps
+from wanbench.harness.plan.limits import why_unknown
 from wanbench.harness.plan.network import CellNetwork
 from wanbench.harness.plan.ring_order import ring_order
 from wanbench.harness.spec.tables import (
@@ -142,8 +143,13 @@ class Cell:
         return self.network.placement(self.profile, self.workers)
 
     @property
+    def law_gap(self) -> str | None:
+        """Why the step-time law predicts no step time; None if it predicts one."""
+        return "a program of your own"
+
+    @property
     def predicted_step_time_s(self) -> float | None:
-        """The step time by the step-time law; None if the law does not cover the cell."""
+        """The step time by the step-time law; None where it does not hold (`law_gap`)."""
         return None
 
     @property
@@ -260,13 +266,24 @@ class TrainingCell(Cell):
         )
         return replace(inputs, one_shot_bytes=one_shot_bytes(inputs))
 
+    @cached_property
+    def law_gap(self) -> str | None:
+        """See `Cell.law_gap`."""
+        if self.changes:
+            return "the network changes"
+        if self.workload.step_time_s is None:
+            return "compute is real"
+        if self.workers == 1:
+            return None
+        if not self.algorithm().promises.lawful:
+            return "more than all-reduces"
+        idle = self.tcp.slow_start_after_idle
+        return why_unknown(self.law_inputs, self.profile, self.placement[: self.workers], slow_start_after_idle=idle)
+
     @property
     def predicted_step_time_s(self) -> float | None:
-        """By the law; None if it does not cover the algorithm, compute is real, or the network changes."""
-        if self.changes or self.workload.step_time_s is None:
-            return None
-        lawful = self.workers == 1 or self.algorithm().promises.lawful
-        return predict(self.law_inputs).step_time_s if lawful else None
+        """See `Cell.predicted_step_time_s`."""
+        return None if self.law_gap else predict(self.law_inputs).step_time_s
 
     @cached_property
     def window_begin(self) -> int:

@@ -25,7 +25,13 @@ def with_collective(cell: TrainingCell, where: str) -> TrainingCell:
     if cell.comm.collective != "auto":
         return replace(cell, channels=_channels(cell, where))
     usable = list(alternatives(cell, where)) or [_with(cell, "direct", where)]
-    return min(usable, key=lambda each: (each.predicted_step_time_s or 0.0, all_reduce_s(each)))
+    return min(usable, key=_rank)
+
+
+def _rank(cell: TrainingCell) -> tuple[float, float]:
+    """What to compare: the law's step time, also where it is not precise enough to publish, then the all-reduce's."""
+    lawful = cell.workload.step_time_s is not None and cell.algorithm().promises.lawful
+    return predict(cell.law_inputs).step_time_s if lawful else 0.0, all_reduce_s(cell)
 
 
 def alternatives(cell: TrainingCell, where: str) -> Iterator[TrainingCell]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from wanbench.harness.plan.law import Collective, PredictError, round_trips
 from wanbench.netprofiles.path import SamePaths
@@ -20,7 +21,7 @@ def effective_conditions(
     """Return (rtt_s, rate_bytes_per_s or None for unlimited), which represent a whole profile in the law.
 
     The worst latency and the lowest rate are chosen separately. If they belong to different paths, the law is
-    pessimistic.
+    pessimistic (`unlike`).
 
     Args:
         profile: sites and directed paths.
@@ -51,6 +52,52 @@ def _ring_conditions(profile: Profile, ring: Sequence[str]) -> tuple[float, floa
     hops = Counter(zip(ring, [*ring[1:], ring[0]], strict=True))
     turn_s = sum(one_way_s(profile, a, b) * count for (a, b), count in hops.items())
     return 2 * turn_s / len(ring), _tightest(_shared(profile, hops))
+
+
+@dataclass(frozen=True, slots=True)
+class Unlike:
+    """How much the hops of a collective differ.
+
+    Attributes:
+        rtts: the shortest round trip, as a share of the longest. rates: the highest rate per worker, as a multiple of
+            the lowest.
+    """
+
+    rtts: float
+    rates: float
+
+
+def unlike(profile: Profile, ranks: Sequence[str], collective: Collective) -> Unlike | None:
+    """How much the hops that a collective takes differ; None if they are alike. Hops inside sites have no rate.
+
+    Args:
+        ranks: the site of each rank.
+    """
+    counts = Counter(ranks)
+    if collective == "hierarchical":
+        counts = Counter(dict.fromkeys(counts, 1))
+    if collective in ("gloo", "ring"):
+        hops = set(zip(ranks, [*ranks[1:], ranks[0]], strict=True))
+    else:
+        sites = _representatives(profile, counts)
+        local = collective == "halving-doubling"
+        hops = {(a, b) for a in sites for b in sites if a != b or (local and counts[a] > 1)}
+    rtts = {one_way_s(profile, a, b) + one_way_s(profile, b, a) for a, b in hops}
+    rates = {_tightest(_pair(profile, a, b, counts, counts.total())) for a, b in hops if a != b} - {None}
+    inside = {a == b for a, b in hops}
+    if max(len(rtts), len(rates), len(inside)) <= 1:
+        return None
+    known = [rate for rate in rates if rate is not None] or [1.0]
+    return Unlike(min(rtts) / max(rtts) if max(rtts) else 1.0, max(known) / min(known))
+
+
+def _pair(profile: Profile, src: str, dst: str, counts: Mapping[str, int], n: int) -> list[tuple[Rate | None, float]]:
+    """The limits between two sites, each with its load if every worker sends to every other."""
+    return [
+        (profile.site(src).up, counts[src] * (n - counts[src]) / (n - 1)),
+        (profile.path(src, dst).rate, counts[src] * counts[dst] / (n - 1)),
+        (profile.site(dst).down, counts[dst] * (n - counts[dst]) / (n - 1)),
+    ]
 
 
 def _halving_conditions(profile: Profile, ranks: Sequence[str]) -> tuple[float, float | None]:

@@ -11,8 +11,11 @@ postpones the deadlines behind it. The middle term applies to gloo only: it runs
 channels, and further operations wait in a queue. (Measured at N = 4, 200 ms, k = 1: sparse-p20 0.367 s against 0.366 by
 the law, dts-d20-p4 0.302 s against 0.300.)
 
-The law is an alpha-beta model of the steady state. It ignores jitter, loss, TCP's window and the host's CPU, so a
-measurement well above it points to one of these.
+Stragglers: a synchronous step takes as long as that of the slowest worker; with p > 1 or a delay, a simulation tells
+how much of this remains (`staleness`), unless it is too little to matter.
+
+The law is an alpha-beta model of the steady state. It ignores jitter, loss, TCP's window and the host's CPU. Where they
+can matter, cells have no prediction (`limits`).
 
 Pure arithmetic: standard library only, so that planning and the command line start fast.
 """
@@ -25,6 +28,7 @@ from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from typing import Any, Literal, get_args
 
+from wanbench.harness.plan.staleness import Staleness, mean_step_s
 from wanbench.workloads.comm.chunks import chunk_count
 
 Collective = Literal["gloo", "direct", "ring", "halving-doubling", "hierarchical"]
@@ -33,9 +37,12 @@ Bound = Literal["compute", "latency", "bandwidth", "channels"]
 
 GLOO_SEGMENT_BYTES = 1 << 20
 GLOO_OPERATIONS_PER_CHANNEL = 2
+LARGEST_WINDOW_BYTES = 32 << 20  # of a TCP connection: half of the buffers that workers pin
 _ANY_BYTES = 1 << 40
 # Where no rate is set, the host sets one: it computes and copies N/2 times as much.
 _UNLIMITED_ONE_SHOT_BYTES = 256 << 10
+# Where stragglers add less than this share of a step, formulas are within about 1 % of the simulation.
+_STRAGGLERS_MATTER = 0.02
 
 
 class PredictError(ValueError):
@@ -202,12 +209,12 @@ def one_shot_bytes(inputs: PredictInputs) -> int:
 
 
 def one_shot_limit(workers: int, rtt_s: float, rate_bytes_per_s: float | None) -> int:
-    """The largest vector for which one-shot is faster, if nothing else is on the links."""
+    """The largest vector for which one-shot is faster, if nothing else is on the links; at most a TCP window."""
     if workers == 2:
         return _ANY_BYTES  # the bytes are the same
     if rate_bytes_per_s is None:
         return _UNLIMITED_ONE_SHOT_BYTES
-    return int(rtt_s / 2 * rate_bytes_per_s * workers / (workers - 1) ** 2)
+    return min(int(rtt_s / 2 * rate_bytes_per_s * workers / (workers - 1) ** 2), LARGEST_WINDOW_BYTES)
 
 
 def round_trips(collective: Collective, workers: int, nbytes: int) -> int:
@@ -242,9 +249,9 @@ def _period_law(inputs: PredictInputs, latency_s: float, wire_s: float) -> tuple
     p, d = inputs.period, inputs.delay
     compute_s = p * inputs.step_time_s
     exposed_s = max(0.0, t - d * inputs.step_time_s) / (d // p + 1)
-    # A delayed method tolerates a slow step; a synchronous one waits for the slowest of N each time.
-    synchronous = d == 0 and inputs.message_bytes > 0
-    slowest = expected_maximum(inputs.workers, inputs.step_cv / math.sqrt(p)) if synchronous else 1.0
+    longest = expected_maximum(inputs.workers, inputs.step_cv / math.sqrt(p)) if inputs.message_bytes else 1.0
+    # With a delay, the formula lets every worker catch up.
+    slowest = longest if d == 0 else 1.0
     terms: list[tuple[float, Bound]] = [
         (compute_s * slowest + exposed_s, _exposed_bound(exposed_s, latency_s, wire_s)),
         (wire_s, "bandwidth"),
@@ -254,7 +261,25 @@ def _period_law(inputs: PredictInputs, latency_s: float, wire_s: float) -> tuple
         terms.append((inputs.messages * message_s / (GLOO_OPERATIONS_PER_CHANNEL * inputs.channels), "channels"))
     # max() keeps the first of equal terms, so a tie with compute reads as hidden communication.
     period_s, bound = max(terms, key=lambda term: term[0])
-    return period_s / p, bound
+    added_s = (longest - 1) * compute_s / (d // p + 1)
+    if (d, p) == (0, 1) or added_s < _STRAGGLERS_MATTER * period_s:
+        return period_s / p, bound
+    # A long pipeline hides a full wire for longer than the simulation lasts.
+    return max(mean_step_s(_staleness(inputs, latency_s, wire_s)), *(term_s / p for term_s, _ in terms[1:])), bound
+
+
+def _staleness(inputs: PredictInputs, latency_s: float, wire_s: float) -> Staleness:
+    return Staleness(
+        workers=inputs.workers,
+        step_time_s=inputs.step_time_s,
+        step_cv=inputs.step_cv,
+        delay=inputs.delay,
+        period=inputs.period,
+        latency_s=latency_s,
+        wire_s=wire_s / inputs.messages,
+        messages=inputs.messages,
+        slots=GLOO_OPERATIONS_PER_CHANNEL * inputs.channels if inputs.collective == "gloo" else None,
+    )
 
 
 def _exposed_bound(exposed_s: float, latency_s: float, wire_s: float) -> Bound:

@@ -203,7 +203,7 @@ def stragglers_of(cell: Cell, measured: Measured) -> Stragglers:
 def patience_s(cell: TrainingCell) -> float:
     """The allowed silence of a cell's workers before they count as hung. They report about every second."""
     law = predict(cell.law_inputs)
-    step_time_s = cell.predicted_step_time_s or cell.workload.step_time_s or GUESSED_STEP_S
+    step_time_s = GUESSED_STEP_S if cell.workload.step_time_s is None else law.step_time_s
     slowest: float = max([1.0, *(change.value for change in cell.changes if change.kind == "slow")])
     # TCP doubles its timeout with each retransmission, so a stall can be twice as long as the outage.
     outage_s = 2 * planned_outage_s(cell.changes)

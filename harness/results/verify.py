@@ -178,7 +178,8 @@ def _processor(rows: Sequence[Row], expected: Mapping[str, str]) -> Verdicts:
     """With emulated compute, the host adds little to a step beyond compute and stall."""
     for slug, group in _cells(_ok(rows)):
         for row in group:
-            if row["predicted_step_time_s"] is None or row["algorithm"] == BASELINE:
+            emulated = (row["law_inputs"] or {}).get("step_time_s")
+            if not emulated or row["algorithm"] == BASELINE:
                 continue
             share = 100 * row["overhead_s"] / row["step_time_s"]
             if share > MAX_OVERHEAD_PCT:

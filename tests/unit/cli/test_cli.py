@@ -95,6 +95,16 @@ def test_plan_shows_every_cell_with_its_predicted_step_time():
     assert all(line.endswith("1  new") for line in lines)
 
 
+def test_plan_says_why_the_law_predicts_nothing():
+    lossy = ("smoke", "--set", "network.loss=5%")
+    gaps = [cell["law_gap"] for cell in data("plan", *lossy)["cells"]]
+    silent = gaps.count("packet loss")
+    assert set(gaps) == {None, "packet loss"}
+    out = wanbench("plan", *lossy).stdout
+    assert out.count("unknown") == silent + 1
+    assert out.splitlines()[-1] == f"law unknown for {silent} cells: packet loss"
+
+
 def test_plan_as_json_holds_the_values_of_the_table():
     plan = data("plan", "smoke")
     assert plan["run"] == "results/smoke"

@@ -226,11 +226,11 @@ def test_the_expected_maximum_agrees_with_random_draws():
 def test_a_period_averages_stragglers_away_and_a_delay_absorbs_them():
     noisy = replace(BASE, rtt_s=0.0, rate_bytes_per_s=None, step_cv=0.2)
     every, sparse, delayed = (
-        predict(replace(noisy, **change)).step_time_s for change in ({}, {"period": 16}, {"delay": 1})
+        predict(replace(noisy, **change)).step_time_s for change in ({}, {"period": 16}, {"delay": 20})
     )
     assert every == pytest.approx(0.3 * expected_maximum(4, 0.2))
-    assert sparse == pytest.approx(0.3 * expected_maximum(4, 0.05))
-    assert delayed == 0.3
+    assert 0.3 < sparse < 0.3 * expected_maximum(4, 0.05)
+    assert delayed == pytest.approx(0.3, rel=0.001)
 
 
 @pytest.mark.parametrize(("delay", "period"), KINDS.values())

@@ -1,0 +1,96 @@
+"""The law says where it does not hold, and stays silent there."""
+
+from __future__ import annotations
+
+import pytest
+from on_relay import expand
+
+from wanbench.harness.plan.cell import TrainingCell
+from wanbench.harness.plan.load import expected_seconds
+from wanbench.harness.spec.experiment import Spec
+
+AWAKE = {"congestion": "reno", "slow_start_after_idle": False}
+UNEVEN = """src,dst,rtt_ms,rate_mbps,up_mbps,down_mbps
+a,,,,100,100
+b,,,,100,100
+c,,,,100,100
+a,b,20,{near},,
+a,c,200,{far},,
+b,c,200,{far},,
+"""
+
+
+def cell(
+    algorithm: dict[str, object], megabytes: float, *, collective: str = "direct", **network: object
+) -> TrainingCell:
+    """Four workers with steps of 100 ms, or three on a named profile."""
+    table = {"tcp": AWAKE, **network}
+    spec = Spec.from_dict(
+        {
+            "schema": 1,
+            "name": "limits",
+            "workload": {"params": int(megabytes * 250_000), "tensors": 2, "step_time": "100ms"},
+            "network": table,
+            "comm": {"collective": collective},
+            "algorithms": {"a": algorithm},
+            "sweep": {"workers": [3 if "profile" in table else 4]},
+            "run": {"testbed": "virtual"},
+        }
+    )
+    found = expand(spec, "limits.toml")[-1]
+    assert isinstance(found, TrainingCell)
+    return found
+
+
+SSGD, HIDDEN = {"kind": "ssgd"}, {"kind": "delayed", "delay": 20}
+
+
+def test_losses_that_cost_more_than_the_message_silence_the_law():
+    lossy = cell(SSGD, 10, rtt="200ms", rate="100Mbit", loss="0.1%")
+    assert (lossy.predicted_step_time_s, lossy.law_gap) == (None, "packet loss")
+    assert expected_seconds(lossy) > 20  # the estimate of the run's length does not depend on the gap
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "megabytes", "loss"),
+    [(HIDDEN, 0.01, "0.1%"), (SSGD, 10, "0.00001%")],
+    ids=["a delay hides the retransmissions", "no packet of a repetition is lost"],
+)
+def test_losses_that_do_not_show_leave_the_prediction(algorithm, megabytes, loss):
+    lossy, whole = (cell(algorithm, megabytes, rtt="100ms", rate="100Mbit", loss=each) for each in (loss, "0%"))
+    assert lossy.law_gap is None
+    assert lossy.predicted_step_time_s == whole.predicted_step_time_s
+
+
+@pytest.mark.parametrize(("megabytes", "gap"), [(100, None), (400, "TCP's window")])
+def test_a_piece_larger_than_a_window_silences_the_law_on_a_long_fat_path(megabytes, gap):
+    assert cell(SSGD, megabytes, rtt="250ms", rate="10Gbit").law_gap == gap
+
+
+@pytest.mark.parametrize(("period", "gap"), [(1, None), (20, "TCP's slow start after a pause")])
+def test_a_pause_silences_the_law_if_tcp_starts_slowly_after_it(period, gap):
+    idle = {"slow_start_after_idle": True}
+    sparse = cell({"kind": "sparse", "period": period}, 4, rtt="100ms", rate="100Mbit", tcp=idle)
+    assert sparse.law_gap == gap
+    assert cell({"kind": "sparse", "period": period}, 4, rtt="100ms", rate="100Mbit").law_gap is None
+
+
+@pytest.mark.parametrize(
+    ("collective", "near", "far", "gap"),
+    [
+        ("direct", 50, 50, None),
+        ("direct", 10, 50, "paths differ"),
+        ("ring", 50, 50, None),
+        ("gloo", 50, 50, "paths differ"),
+        ("halving-doubling", 50, 50, "paths differ"),
+    ],
+)
+def test_paths_may_differ_only_as_far_as_the_collective_is_understood(tmp_path, collective, near, far, gap):
+    file = tmp_path / "uneven.csv"
+    file.write_text(UNEVEN.format(near=near, far=far))
+    assert cell(SSGD, 1, collective=collective, profile=str(file)).law_gap == gap
+
+
+def test_other_gaps_have_their_reasons():
+    assert cell({"kind": "sgp"}, 1, rtt="20ms").law_gap == "more than all-reduces"
+    assert cell(SSGD, 1, rtt="20ms").law_gap is None
