@@ -37,7 +37,6 @@ Bound = Literal["compute", "latency", "bandwidth", "channels"]
 
 GLOO_SEGMENT_BYTES = 1 << 20
 GLOO_OPERATIONS_PER_CHANNEL = 2
-LARGEST_WINDOW_BYTES = 32 << 20  # of a TCP connection: half of the buffers that workers pin
 _ANY_BYTES = 1 << 40
 # Where no rate is set, the host sets one: it computes and copies N/2 times as much.
 _UNLIMITED_ONE_SHOT_BYTES = 256 << 10
@@ -209,12 +208,12 @@ def one_shot_bytes(inputs: PredictInputs) -> int:
 
 
 def one_shot_limit(workers: int, rtt_s: float, rate_bytes_per_s: float | None) -> int:
-    """The largest vector for which one-shot is faster, if nothing else is on the links; at most a TCP window."""
+    """The largest vector for which one-shot is faster, if nothing else is on the links."""
     if workers == 2:
         return _ANY_BYTES  # the bytes are the same
     if rate_bytes_per_s is None:
         return _UNLIMITED_ONE_SHOT_BYTES
-    return min(int(rtt_s / 2 * rate_bytes_per_s * workers / (workers - 1) ** 2), LARGEST_WINDOW_BYTES)
+    return int(rtt_s / 2 * rate_bytes_per_s * workers / (workers - 1) ** 2)
 
 
 def round_trips(collective: Collective, workers: int, nbytes: int) -> int:

@@ -11,20 +11,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from wanbench.harness.plan.conditions import unlike
-from wanbench.harness.plan.law import (
-    GLOO_SEGMENT_BYTES,
-    LARGEST_WINDOW_BYTES,
-    PredictInputs,
-    predict,
-    round_trips,
-    sent_bytes,
-)
+from wanbench.harness.plan.law import GLOO_SEGMENT_BYTES, PredictInputs, predict, round_trips, sent_bytes
 from wanbench.netprofiles.path import SamePaths
 from wanbench.netprofiles.profile import Profile
 
 _CLOSE = 1.1
 _SEGMENT_BYTES = 1448  # TCP payload of a packet
 _INITIAL_WINDOW = 10 * _SEGMENT_BYTES
+_LARGEST_WINDOW = 32 << 20  # half of the buffers that workers pin
 _TIMEOUT_S = 0.2  # in addition to a round trip
 _MESSAGES_IN_A_REP = 60
 # Simulated times of gloo and halving-doubling on paths that differ are between these multiples of the law's.
@@ -67,8 +61,8 @@ def _doubts(
     loss = _worst_loss(profile, ranks)
     if loss:
         yield Doubt("packet loss", inputs, _with_losses(inputs, loss))
-    if inputs.rtt_s and _piece_bytes(inputs) > LARGEST_WINDOW_BYTES:
-        yield Doubt("TCP's window", inputs, _capped(inputs, LARGEST_WINDOW_BYTES))
+    if inputs.rtt_s and _piece_bytes(inputs) > _LARGEST_WINDOW:
+        yield Doubt("TCP's window", inputs, _capped(inputs, _LARGEST_WINDOW))
     if slow_start_after_idle:
         yield Doubt("TCP's slow start after a pause", inputs, _from_slow_start(inputs))
     apart = unlike(profile, ranks, inputs.collective)

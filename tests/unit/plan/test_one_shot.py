@@ -7,14 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from on_relay import expand
 
-from wanbench.harness.plan.law import (
-    LARGEST_WINDOW_BYTES,
-    PredictInputs,
-    one_shot_bytes,
-    one_shot_limit,
-    predict,
-    sent_bytes,
-)
+from wanbench.harness.plan.law import PredictInputs, one_shot_bytes, predict, sent_bytes
 from wanbench.harness.plan.load import load_of
 from wanbench.harness.spec.experiment import Spec
 
@@ -37,10 +30,6 @@ def test_a_small_message_goes_one_shot_up_to_where_both_ways_take_as_long():
     whole = predict(replace(BASE, message_bytes=limit, one_shot_bytes=limit)).all_reduce_s
     pieces = predict(replace(BASE, message_bytes=limit)).all_reduce_s
     assert whole == pytest.approx(pieces, rel=1e-4)
-
-
-def test_no_vector_larger_than_a_tcp_window_goes_one_shot():
-    assert one_shot_limit(4, 5.0, 1.25e9) == LARGEST_WINDOW_BYTES
 
 
 def test_two_workers_always_go_one_shot_because_they_send_as_much():
