@@ -2,8 +2,8 @@
 
 In a collective, every worker sends to all others at once. If each connection sends as fast as TCP lets it, N-1 senders
 fill the receiver's buffer together, and lose packets. A connection therefore gets its fair share of the narrowest queue
-on its way. A message to one peer gets the whole rate of its path; if a worker sends to several at once, TCP shares it.
-In a ring, a queue is shared only by the neighbours between whom it lies.
+on its way. Messages to single peers, as in gossip, leave all workers of a site at once and share its link; if a worker
+sends to several, TCP shares its part. In a ring, a queue is shared only by the neighbours between whom it lies.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 
-from wanbench.harness.emulators.plan import MTU, TCP_HEADER_BYTES, EmulatedNetwork, slowest
+from wanbench.harness.emulators.plan import MTU, TCP_HEADER_BYTES, EmulatedNetwork, Queue
 
 # Payload in a packet, and room for acknowledgements of the traffic in the other direction.
 _PAYLOAD_SHARE = (MTU - TCP_HEADER_BYTES) / MTU
@@ -38,16 +38,23 @@ def paces(
     flows = (
         _around(network.site_of, ring) if ring else _between_all(set(network.site_of) if leaders else network.site_of)
     )
+    workers = Counter(network.site_of)
     by_site: dict[int, list[float | None]] = {here: [None, None]}
     for there in {*network.site_of} - {here}:
         queues = network.up[here], network.links[here, there].queue, network.down[there]
-        rates = [
-            queue.rate_bytes_per_s / sharing
-            for queue, sharing in zip(queues, flows(here, there), strict=True)
-            if queue.rate_bytes_per_s is not None and sharing
-        ]
-        by_site[there] = [_payload(min(rates, default=None)), _payload(slowest(*queues))]
+        messages = workers[here], workers[here], workers[there]
+        by_site[there] = [_share(queues, flows(here, there)), _share(queues, messages)]
     return [by_site[site] for site in network.site_of]
+
+
+def _share(queues: Sequence[Queue], flows: Sequence[int]) -> float | None:
+    """The payload rate of each of so many flows through these queues; None is unlimited."""
+    rates = [
+        queue.rate_bytes_per_s / sharing
+        for queue, sharing in zip(queues, flows, strict=True)
+        if queue.rate_bytes_per_s is not None and sharing
+    ]
+    return min(rates) * _PAYLOAD_SHARE * _ROOM if rates else None
 
 
 def _between_all(sites: Iterable[int]) -> _Flows:
@@ -63,7 +70,3 @@ def _around(site_of: Sequence[int], ring: Sequence[int]) -> _Flows:
     hops = Counter(hop for hop in zip(sites, [*sites[1:], sites[0]], strict=True) if hop[0] != hop[1])
     leaving, entering = Counter(src for src, _ in hops.elements()), Counter(dst for _, dst in hops.elements())
     return lambda here, there: (leaving[here], hops[here, there], entering[there])
-
-
-def _payload(rate: float | None) -> float | None:
-    return None if rate is None else rate * _PAYLOAD_SHARE * _ROOM

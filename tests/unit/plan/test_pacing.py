@@ -33,7 +33,7 @@ def test_a_worker_shares_its_link_between_its_peers_and_gives_a_message_all_of_i
 def test_workers_of_one_site_share_its_link_and_not_the_network_between_them():
     here, near, *far = paces(network((0, 0, 1, 1), up=4e6, down=8e6), 0)
     assert here == near == [None, None]
-    assert far == [[pytest.approx(1e6 * PAYLOAD), pytest.approx(4e6 * PAYLOAD)]] * 2
+    assert far == [[pytest.approx(1e6 * PAYLOAD), pytest.approx(2e6 * PAYLOAD)]] * 2
 
 
 @pytest.mark.parametrize("narrow", ["up", "path", "down"])
@@ -58,9 +58,9 @@ def test_all_shares_of_a_queue_together_are_its_rate():
 def test_in_a_ring_a_queue_is_shared_only_by_the_neighbours_between_whom_it_lies():
     here = network((0, 0, 1, 1), up=4e6, path=8e6, down=8e6)
     by_site = paces(here, 1, ring=(0, 1, 2, 3))
-    assert by_site[2] == [pytest.approx(4e6 * PAYLOAD), pytest.approx(4e6 * PAYLOAD)]
+    assert by_site[2] == [pytest.approx(4e6 * PAYLOAD), pytest.approx(2e6 * PAYLOAD)]
     in_turn = paces(here, 1, ring=(0, 2, 1, 3))  # both workers of a site send to the other one
-    assert in_turn[3] == [pytest.approx(2e6 * PAYLOAD), pytest.approx(4e6 * PAYLOAD)]
+    assert in_turn[3] == [pytest.approx(2e6 * PAYLOAD), pytest.approx(2e6 * PAYLOAD)]
     assert by_site[0] == in_turn[0] == [None, None]
 
 
