@@ -1,10 +1,9 @@
 """Draw networks and workloads at random, and compare step times: emulated, simulated and by the law.
 
-    python benchmarks/parity.py [--out build/parity] [--cells 80] [--only 17,18] [--jobs N]
+    python benchmarks/parity.py [--out build/parity] [--cells 80] [--only 17,18]
 
 Cell number i is always the same. What is emulated is kept, so the same command continues where it stopped; the
-simulation runs anew. The last table has the cells that differ by more than 10 %. Points are also in parity.csv, and
-drawn in parity.svg.
+simulation runs anew. Points are also in parity.csv, and drawn in the folders simulated and law.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from __future__ import annotations
 import argparse
 import csv
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations
 from pathlib import Path
 from random import Random
@@ -26,10 +25,12 @@ from wanbench.harness.api import run  # noqa: E402
 from wanbench.harness.errors import Interrupted, WanbenchError  # noqa: E402
 from wanbench.harness.plan.law import gloo_rounds  # noqa: E402
 from wanbench.harness.show.comparison import summary  # noqa: E402
+from wanbench.harness.show.figures import draw_parity  # noqa: E402
 from wanbench.harness.spec.experiment import Spec  # noqa: E402
 
 _LONGEST_STEP_S = 1.6
 _MOST_MBIT = 1500  # of all workers together
+_LOOKS = {"direct": "ssgd", "gloo": "delayed", "hierarchical": "sparse", "ring": "dts"}  # colours of these algorithms
 _ALGORITHMS: tuple[tuple[str, dict[str, Any]], ...] = (
     ("ssgd", {}), ("ssgd", {}), ("delayed", {"delay": 1}), ("delayed", {"delay": 6}), ("sparse", {"period": 4}),
     ("dts", {"delay": 4, "period": 4}), ("diloco", {"period": 10}), ("sgp", {}),
@@ -148,6 +149,7 @@ def lines(numbers: list[int], out: Path) -> Iterator[dict[str, Any]]:
         simulated, refused = measured(number, out, "virtual")
         line = {
             "cell": number,
+            "collective": point(number)["collective"],
             "what": title(point(number)),
             "status": "failed" if emulated is None else emulated["status"],
             "emulated_s": emulated and emulated["step_time_s"],
@@ -185,22 +187,21 @@ def main() -> None:
         table = csv.DictWriter(file, list(done[0]))
         table.writeheader()
         table.writerows(done)
-    paired = [line for line in done if line["emulated_s"] and line["simulated_s"] and line["status"] == "ok"]
+    for head in ("simulated", "law"):
+        comparison = _comparison(done, head)
+        print(f"{head}: {summary(comparison)}")
+        draw_parity(comparison, f"Emulated and {head}", out / head)
+
+
+def _comparison(lines: Sequence[Mapping[str, Any]], head: str) -> Comparison:
+    """Valid cells, emulated against `head`; a colour for each collective."""
+    paired = [line for line in lines if line["status"] == "ok" and line[f"{head}_s"]]
     pairs = [
-        Pair(
-            line["what"],
-            {},
-            "emulated",
-            "simulated",
-            line["emulated_s"],
-            line["simulated_s"],
-            line["law_s"],
-            "ssgd",
-            {},
-        )
+        Pair(line["collective"], {"cell": line["cell"]}, "emulated", head, line["emulated_s"], line[f"{head}_s"], None,
+             _LOOKS[line["collective"]], {})
         for line in paired
-    ]
-    print(summary(Comparison("testbed", tuple(pairs), len(done) - len(paired))))
+    ]  # fmt: skip
+    return Comparison("testbed", tuple(pairs), len(lines) - len(paired))
 
 
 if __name__ == "__main__":
