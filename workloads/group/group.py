@@ -349,11 +349,11 @@ class WanGroup(_ProcessGroup):  # type: ignore[misc]
             for work in works:
                 work.wait()  # for what it does with its tensors; its parts have ended
 
-        return GroupWork([part for work in works for part in work.parts], [], finish, self._comm.give_up)
+        return GroupWork([part for work in works for part in work.parts], [], finish)
 
     def _work(self, parts: Sequence[DirectWork], outputs: Tensors, staging: Staging) -> GroupWork:
         self._issued += 1
-        work = GroupWork(parts, outputs, staging.finish, self._comm.give_up)
+        work = GroupWork(parts, outputs, staging.finish)
         if self._coalesced is not None:
             self._coalesced.append(work)
         return work

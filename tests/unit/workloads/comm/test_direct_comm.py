@@ -230,7 +230,7 @@ def test_a_message_of_another_size_is_an_error_at_the_receiver(group, early):
         time.sleep(0.02)
     work = second.recv(torch.zeros(2), 0)
     first.send(torch.zeros(3), 1)
-    sizes = "the message has 12 bytes; expected 8, the size of the buffer"
+    sizes = "rank 0 sent a message of 12 bytes; expected 8, the size of the buffer"
     assert failure(work.wait) == f"direct: recv from rank 0 failed: {sizes}"
 
 
