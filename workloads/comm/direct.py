@@ -24,7 +24,7 @@ A rank that closes its connections says goodbye. The others then finish what it 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import cast
 
@@ -330,6 +330,7 @@ class DirectComm:
             waits = reduced and (len(arrived) < len(self._peers) or operation.reads(chunk))
             if not waits:
                 del held[kind, chunk]
+                operation.take(arrived)
             unchecked = {peer: frame for peer, frame in arrived.items() if not waits or new in (None, peer)}
         if self._wrong_size(operation, kind, sequence, chunk, unchecked) or waits:
             return
@@ -340,7 +341,7 @@ class DirectComm:
             reduce(own, self.rank, {peer: body for peer, (body, _) in arrived.items()}, operation.reduction)
             if operation.spreads and own.numel():
                 self._send_result(operation, sequence, chunk)
-        self._count_down(sequence, used=arrived)
+        self._count_down(sequence, used=1)
 
     def _wrong_size(
         self, operation: Operation, kind: int, sequence: int, chunk: int, arrived: Mapping[int, tuple[bytearray, bool]]
@@ -378,16 +379,13 @@ class DirectComm:
             self._use(WHOLE, sequence, chunk)
         self._count_down(sequence, unsent=peer)
 
-    def _count_down(
-        self, sequence: int, *, used: Iterable[int] = (), owed: int | None = None, unsent: int | None = None
-    ) -> None:
-        """Count frames of an operation, by rank. It ends when all have been used and all have been sent."""
+    def _count_down(self, sequence: int, *, used: int = 0, owed: int | None = None, unsent: int | None = None) -> None:
+        """Count frames of an operation. It ends when all have been used and all have been sent."""
         with self._lock:
             operation = self._operations.get(sequence)
             if operation is None:  # it has already failed
                 return
-            for rank in used:
-                operation.due[rank] -= 1
+            operation.using -= used
             if owed is not None:
                 operation.owed[owed] -= 1
             if unsent is not None:

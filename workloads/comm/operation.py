@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import torch
@@ -42,12 +42,13 @@ class Operation:
     Attributes:
         kind: the kind of the frames that the other ranks send for it.
         chunks: by rank, where its chunks belong.
-        due: by rank, the number of its frames that have not been used, without results.
+        due: by rank, the number of its frames that have not been taken for use, without results.
         owed: by rank, the number of its results that have not arrived.
         unsent: by rank, the number of frames that have not left for it.
         unflushed: by chunk of this rank, the frames that still read from its memory.
         reduction: how a chunk of this rank is computed from those of all ranks.
         spreads: whether the result of a chunk of this rank is sent to all others.
+        using: the number of chunks that are being used.
         gathered: rank and number of every result that has begun to arrive.
     """
 
@@ -60,6 +61,7 @@ class Operation:
     unflushed: list[int] = field(default_factory=list)
     reduction: Reduction = MEAN
     spreads: bool = False
+    using: int = 0
     gathered: set[tuple[int, int]] = field(default_factory=set)
 
     def reads(self, chunk: int) -> bool:
@@ -68,7 +70,13 @@ class Operation:
 
     def ended(self) -> bool:
         """Whether everything has arrived and left."""
-        return not any(self.unsent) and not any(self.due) and not any(self.owed)
+        return not (self.using or any(self.unsent) or any(self.due) or any(self.owed))
+
+    def take(self, ranks: Iterable[int]) -> None:
+        """Note that a chunk of these ranks is used from now on. If one of them leaves meanwhile, it is not missing."""
+        self.using += 1
+        for rank in ranks:
+            self.due[rank] -= 1
 
     def missing(self, held: Held) -> list[int]:
         """The ranks whose contributions have not all arrived; `held` has those that are not used yet."""
