@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import hmac
+import selectors
 import socket
 import struct
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
+from typing import cast
 
 from wanbench.workloads.comm.base import CommError
-from wanbench.workloads.comm.mesh import Mesh, Pace
+from wanbench.workloads.comm.mesh import Mesh, Pace, farewell
 
 TOKEN_BYTES = 32
 _HELLO = struct.Struct(f"<{TOKEN_BYTES}sII")  # token, rank, number of the connection
-_HELLO_S = 5.0  # a stranger that says nothing must not keep the peers waiting
 
 
 def listen(address: str) -> socket.socket:
@@ -45,7 +47,7 @@ def connect(
         token: TOKEN_BYTES that all ranks know. A connection that does not begin with them is closed.
 
     Raises:
-        CommError: names the peers that did not accept or connect within `timeout_s`.
+        CommError: names the peers that did not accept or connect within `timeout_s`. Those that did are told.
     """
     deadline = time.monotonic() + timeout_s
     world_size = len(addresses)
@@ -56,36 +58,64 @@ def connect(
                 sock = socket.create_connection(addresses[peer], timeout=max(0.001, deadline - time.monotonic()))
                 sock.sendall(_HELLO.pack(token, rank, index))
                 links[peer, index] = sock
-        while len(links) < (world_size - 1) * connections:
-            listener.settimeout(max(0.001, deadline - time.monotonic()))
-            sock, _ = listener.accept()
-            sock.settimeout(max(0.001, min(_HELLO_S, deadline - time.monotonic())))
-            key = _hello(sock, token)
-            if key is None or not rank < key[0] < world_size or key[1] >= connections or key in links:
-                sock.close()
-            else:
-                links[key] = sock
+        with contextlib.closing(_arrivals(listener, token, deadline)) as arrivals:
+            while len(links) < (world_size - 1) * connections:
+                sock, peer, index = next(arrivals)
+                if not rank < peer < world_size or index >= connections or (peer, index) in links:
+                    sock.close()
+                else:
+                    links[peer, index] = sock
     except OSError as error:
-        for sock in links.values():
-            sock.close()
         known = range(world_size) if names is None else names
-        missing = [known[p] for p in range(world_size) if p != rank and p not in {peer for peer, _ in links}]
-        raise CommError(f"direct: rank {known[rank]} has no connection to ranks {missing}: {error}") from error
+        peers = {peer for peer in range(world_size) for index in range(connections) if (peer, index) not in links}
+        missing = [known[peer] for peer in sorted(peers - {rank})]
+        reason = f"rank {known[rank]} has no connection to ranks {missing}: {error}"
+        for sock in links.values():
+            with contextlib.suppress(OSError):
+                sock.sendall(farewell(reason))
+            sock.close()
+        raise CommError(f"direct: {reason}") from error
     finally:
         listener.close()
     return Mesh(rank, world_size, links, connections, paces, names)
 
 
-def _hello(sock: socket.socket, token: bytes) -> tuple[int, int] | None:
-    """Read the rank of a peer and the number of the connection; None from a stranger."""
-    data = b""
-    while len(data) < _HELLO.size:
+def _arrivals(listener: socket.socket, token: bytes, deadline: float) -> Generator[tuple[socket.socket, int, int]]:
+    """Yield connections with the rank of the peer and their number. Strangers are closed, and keep nobody waiting.
+
+    Raises: TimeoutError: the deadline has passed.
+    """
+    listener.setblocking(False)
+    unknown: dict[socket.socket, bytes] = {}  # what they have said
+    with selectors.DefaultSelector() as selector:
+        selector.register(listener, selectors.EVENT_READ)
         try:
-            part = sock.recv(_HELLO.size - len(data))
-        except OSError:
-            return None
-        if not part:
-            return None
-        data += part
-    given, peer, index = _HELLO.unpack(data)
-    return (peer, index) if hmac.compare_digest(given, token) else None
+            while ready := selector.select(max(0.0, deadline - time.monotonic())):
+                for sock in (cast(socket.socket, key.fileobj) for key, _ in ready):
+                    if sock is listener:
+                        sock, _ = listener.accept()
+                        sock.setblocking(False)
+                        selector.register(sock, selectors.EVENT_READ)
+                        unknown[sock] = b""
+                        continue
+                    unknown[sock] += (said := _read(sock, _HELLO.size - len(unknown[sock])))
+                    if said and len(unknown[sock]) < _HELLO.size:
+                        continue
+                    selector.unregister(sock)
+                    given, peer, index = _HELLO.unpack(unknown.pop(sock).ljust(_HELLO.size, b"\0"))
+                    if said and hmac.compare_digest(given, token):
+                        yield sock, peer, index
+                    else:
+                        sock.close()
+        finally:
+            for sock in unknown:
+                sock.close()
+    raise TimeoutError("timed out")
+
+
+def _read(sock: socket.socket, nbytes: int) -> bytes:
+    """Read what there is; nothing if the stream has ended or is broken."""
+    try:
+        return sock.recv(nbytes)
+    except OSError:
+        return b""

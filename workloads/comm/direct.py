@@ -24,17 +24,16 @@ A rank that closes its connections says goodbye. The others then finish what it 
 from __future__ import annotations
 
 import threading
-from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import cast
 
 import torch
 
 from wanbench.workloads.comm.base import CommError, Vector
-from wanbench.workloads.comm.mailbox import Mailbox
+from wanbench.workloads.comm.mailbox import Mailbox, Outbox
 from wanbench.workloads.comm.mesh import ABORT, GATHER, HOP, LEAVE, MESSAGE, SCATTER, SHARE, WHOLE, Frame, Head, Mesh
-from wanbench.workloads.comm.operation import Held, Operation
+from wanbench.workloads.comm.operation import LARGEST_REASON_BYTES, Held, Operation, reason_of, unfit
 from wanbench.workloads.comm.tensors import MEAN, Reduction, bytes_of, chunks_of, reduce
 from wanbench.workloads.comm.work import DirectWork
 
@@ -53,18 +52,16 @@ class DirectComm:
     def __init__(self, mesh: Mesh, *, timeout_s: float, one_shot_bytes: int = 0) -> None:
         self.rank = mesh.rank
         self.world_size = mesh.world_size
-        self._mesh, self._names = mesh, mesh.names
+        self._mesh, self.names = mesh, mesh.names
         self.timeout_s = timeout_s
         self._one_shot_bytes = one_shot_bytes
         self._lock = threading.Lock()
         self._sequence = 0
-        self._sent: Counter[tuple[int, int]] = Counter()  # messages by receiver and tag
         # Each rank starts with the next one. This spreads the load: no two ranks start with the same receiver.
         self._peers = [(mesh.rank + hop) % mesh.world_size for hop in range(1, mesh.world_size)]
         self._operations: dict[int, Operation] = {}
         self._held: dict[int, Held] = {}  # by operation
-        self._mailbox = Mailbox()
-        self._sending: dict[DirectWork, int] = {}  # with the receiver
+        self._mailbox, self._outbox = Mailbox(mesh.names), Outbox()
         self._left: set[int] = set()
         self._failed: str | None = None
         mesh.start(self._buffer_for, self._arrived, self.give_up)
@@ -79,13 +76,13 @@ class DirectComm:
         return self._reduce("all_reduce", tensor.tensor_split(self.world_size), reduction, spreads=True)
 
     def _all_reduce_whole(self, tensor: torch.Tensor, reduction: Reduction) -> DirectWork:
-        chunks, peers = chunks_of(tensor), len(self._peers)
+        chunks = chunks_of(tensor)
         by_rank = [chunks if rank == self.rank else () for rank in range(self.world_size)]
         due = [len(chunks) * (rank != self.rank) for rank in range(self.world_size)]
-        unflushed = [peers] * len(chunks)
+        unflushed = [len(self._peers)] * len(chunks)
         return self._begin(
             WHOLE,
-            lambda work: Operation(work, WHOLE, by_rank, due, self._none(), peers * len(chunks), unflushed, reduction),
+            lambda work: Operation(work, WHOLE, by_rank, due, self._none(), due.copy(), unflushed, reduction),
             "all_reduce",
             [(peer, chunks) for peer in self._peers],
         )
@@ -102,9 +99,9 @@ class DirectComm:
         chunks = [chunks_of(piece) for piece in pieces]
         own = len(chunks[self.rank])
         due = [own] * self.world_size
+        unsent = [len(of_rank) for of_rank in chunks]
         owed = [len(of_rank) * spreads * (of_rank[0].numel() > 0) for of_rank in chunks]
-        due[self.rank] = owed[self.rank] = 0
-        unsent = sum(len(chunks[peer]) for peer in self._peers)
+        due[self.rank] = owed[self.rank] = unsent[self.rank] = 0
         return self._begin(
             SCATTER,
             lambda work: Operation(work, SCATTER, chunks, due, owed, unsent, [0] * own, reduction, spreads),
@@ -137,9 +134,10 @@ class DirectComm:
         """
         into = [(receives[rank],) if rank in receives else () for rank in range(self.world_size)]
         due = [int(rank in receives) for rank in range(self.world_size)]
+        unsent = [int(rank in sends) for rank in range(self.world_size)]
         return self._begin(
             SHARE,
-            lambda work: Operation(work, SHARE, into, due, self._none(), len(sends)),
+            lambda work: Operation(work, SHARE, into, due, self._none(), unsent),
             name,
             [(peer, (sends[peer],)) for peer in self._peers if peer in sends],
             after,
@@ -157,7 +155,7 @@ class DirectComm:
         with self._lock:
             sequence = self._sequence
             self._sequence += 1
-            work = DirectWork(name, self.timeout_s, partial(self._late, sequence, after))
+            work = DirectWork(name, self.timeout_s, partial(self._late, sequence, after), self.give_up)
             operation = operation_of(work)
             reason = self._failed or self._without(operation, sequence, [peer for peer, _ in pieces])
             if reason is None and not operation.ended():
@@ -182,16 +180,19 @@ class DirectComm:
         return next(map(self._goodbye, needed), None)
 
     def _goodbye(self, rank: int) -> str:
-        return f"rank {self._names[rank]} has left the group"
+        return f"rank {self.names[rank]} has left the group"
 
-    def _late(self, sequence: int, after: DirectWork | None) -> Sequence[int]:
-        """The ranks that an operation waits for."""
+    def _late(self, sequence: int, after: DirectWork | None, patience_s: float) -> Sequence[int]:
+        """The ranks that an operation waits for: those that have sent nothing, rather than those that wait as well."""
         if after is not None and not after.done():
-            return after.late()
+            return after.late(patience_s)
         with self._lock:
             operation = self._operations.get(sequence)
             late = [] if operation is None else operation.late(self._held.get(sequence, {}))
-        return [self._names[rank] for rank in late]
+        if operation is not None and not late:
+            operation.work.ends_within(patience_s)  # who waits for a rank that has sent nothing speaks first
+            late = operation.owing()
+        return [self.names[rank] for rank in late]
 
     def _push(self, kind: int, sequence: int, pieces: Sequence[tuple[int, Sequence[torch.Tensor]]]) -> None:
         """Send each rank its chunks, the first ones first."""
@@ -200,7 +201,7 @@ class DirectComm:
             for peer, chunks in pieces:
                 if chunk < len(chunks):
                     last = chunk == len(chunks) - 1
-                    flushed = partial(self._flushed, sequence, chunk)
+                    flushed = partial(self._flushed, sequence, peer, chunk)
                     frames.append(
                         (peer, Frame(kind, sequence, bytes_of(chunks[chunk]), flushed, sequence, chunk, last))
                     )
@@ -215,26 +216,19 @@ class DirectComm:
 
     def send(self, vector: Vector, dst: int, tag: int = 0) -> DirectWork:
         """Send a copy of `vector`. Messages of one tag keep their order. Done once the kernel has it."""
-        work = DirectWork(f"send to rank {self._names[dst]}", self.timeout_s)
+        work = DirectWork(f"send to rank {self.names[dst]}", self.timeout_s, give_up=self.give_up)
         payload = memoryview(bytes(bytes_of(cast(torch.Tensor, vector))))
-        with self._lock:
-            sequence = self._sent[dst, tag]
-            self._sent[dst, tag] += 1
-            reason = self._failed or (self._goodbye(dst) if dst in self._left else None)
-            if reason is None:
-                self._sending[work] = dst
-        if reason is not None:
-            work.complete(reason)
-            return work
-        flushed = partial(self._finish_send, work)
-        self._mesh.send_all([(dst, Frame(MESSAGE, sequence, payload, flushed, self._sequence, tag))])
+        number = self._outbox.add(work, dst, tag)
+        if number is not None:
+            flushed = partial(self._outbox.left, work)
+            self._mesh.send_all([(dst, Frame(MESSAGE, number, payload, flushed, self._sequence, tag))])
         return work
 
     def recv(self, vector: Vector, src: int | None, tag: int = 0) -> DirectWork:
         """Receive the next message with this tag from `src`, or from any rank, into `vector`."""
         sources = self._peers if src is None else [src]
-        sender = "any rank" if src is None else f"rank {self._names[src]}"
-        work = DirectWork(f"recv from {sender}", self.timeout_s)
+        sender = "any rank" if src is None else f"rank {self.names[src]}"
+        work = DirectWork(f"recv from {sender}", self.timeout_s, give_up=self.give_up)
         self._mailbox.receive(work, cast(torch.Tensor, vector), sources, tag)
         return work
 
@@ -255,42 +249,40 @@ class DirectComm:
 
     def _buffer_for(self, head: Head, peer: int) -> memoryview:
         """Return the memory for the body of an arriving frame; a mean goes straight into the vector."""
-        if head.kind > HOP:
-            raise CommError(f"rank {self._names[peer]} sent a frame of kind {head.kind}; expected 0 to {HOP}")
+        if (wrong := unfit(head)) is not None:
+            raise CommError(f"rank {self.names[peer]} sent {wrong}")
         if head.kind != GATHER:
             try:
                 return memoryview(bytearray(head.nbytes))
             except (MemoryError, OverflowError):
                 raise CommError(
-                    f"rank {self._names[peer]} sent a frame of {head.nbytes} bytes, more than fits"
+                    f"rank {self.names[peer]} sent a frame of {head.nbytes} bytes, more than fits"
                 ) from None
         with self._lock:
             operation = self._operations.get(head.sequence)
         if operation is None or not operation.spreads:
             raise CommError(
-                self._failed or f"rank {self._names[peer]} answered an all_reduce that this rank did not issue"
+                self._failed or f"rank {self.names[peer]} answered an all_reduce that this rank did not issue"
             )
         chunks = operation.chunks[peer]
-        if head.chunk >= len(chunks) or (peer, head.chunk) in operation.gathered:
+        if head.chunk >= len(chunks) or not operation.owed[peer] or (peer, head.chunk) in operation.gathered:
             raise CommError(
-                f"rank {self._names[peer]} sent the mean of chunk {head.chunk}, which this rank does not expect"
+                f"rank {self.names[peer]} sent the mean of chunk {head.chunk}, which this rank does not expect"
             )
         operation.gathered.add((peer, head.chunk))
         expected = bytes_of(chunks[head.chunk])
         if len(expected) != head.nbytes:
-            raise CommError(f"rank {self._names[peer]} sent a mean of {head.nbytes} bytes; expected {len(expected)}")
+            raise CommError(f"rank {self.names[peer]} sent a mean of {head.nbytes} bytes; expected {len(expected)}")
         return expected
 
     def _arrived(self, head: Head, peer: int, body: memoryview) -> None:
         if head.kind == GATHER:
             self._count_down(head.sequence, owed=peer)
         elif head.kind in (SCATTER, WHOLE, SHARE, HOP):
-            with self._lock:
-                chunks = self._held.setdefault(head.sequence, {})
-                chunks.setdefault((head.kind, head.chunk), {})[peer] = cast(bytearray, body.obj), head.last
-            self._use(head.kind, head.sequence, head.chunk)
+            self._hold(head, peer, cast(bytearray, body.obj))
+            self._use(head.kind, head.sequence, head.chunk, peer)
         elif head.kind == ABORT:
-            raise CommError(bytes(body).decode())
+            raise CommError(reason_of(body) or f"rank {self.names[peer]} gave up without a reason")
         elif head.kind == LEAVE:
             self._has_left(peer)
         else:
@@ -302,17 +294,32 @@ class DirectComm:
             self._left.add(peer)
             held = self._held
             stuck = any(each.needs(peer, held.get(number, {})) for number, each in self._operations.items())
-            unsent = [work for work, dst in self._sending.items() if dst == peer]
-            for work in unsent:
-                del self._sending[work]
-        for work in unsent:
-            work.complete(self._goodbye(peer))
+        self._outbox.lose(peer, self._goodbye(peer))
         self._mailbox.lose(peer, self._goodbye(peer))
         if stuck:
             raise CommError(self._goodbye(peer))
 
-    def _use(self, kind: int, sequence: int, chunk: int) -> None:
-        """Use what has arrived of a chunk, if its operation is issued here and there is enough."""
+    def _hold(self, head: Head, peer: int, body: bytearray) -> None:
+        """Keep what has arrived for an operation. Raises: CommError: it has ended."""
+        with self._lock:
+            if self._failed is not None:
+                return
+            operation = self._operations.get(head.sequence)
+            held = self._held.setdefault(head.sequence, {})
+            frames = held.setdefault((head.kind, head.chunk), {})
+            twice = peer in frames
+            frames[peer] = body, head.last
+            # Without a rank that has left, this rank can have refused an operation that others have begun.
+            ended = operation is None and head.sequence < self._sequence and not self._left
+            surplus = operation is not None and operation.surplus(held, peer)
+        if ended or surplus or twice:
+            raise CommError(f"rank {self.names[peer]} sent more than operation {head.sequence} needs")
+
+    def _use(self, kind: int, sequence: int, chunk: int, new: int | None = None) -> None:
+        """Use what has arrived of a chunk, if its operation is issued here and there is enough.
+
+        `new` is the rank of a frame that has just arrived. Its size is checked although others are still missing.
+        """
         with self._lock:
             operation = self._operations.get(sequence)
             held = self._held.get(sequence, {})
@@ -320,13 +327,15 @@ class DirectComm:
                 return
             arrived = held[kind, chunk]
             reduced = kind == operation.kind and kind in (SCATTER, WHOLE)
-            if reduced and (len(arrived) < len(self._peers) or operation.reads(chunk)):
-                return
-            del held[kind, chunk]
-        if self._wrong_size(operation, kind, sequence, chunk, arrived):
+            waits = reduced and (len(arrived) < len(self._peers) or operation.reads(chunk))
+            if not waits:
+                del held[kind, chunk]
+                operation.take(arrived)
+            unchecked = {peer: frame for peer, frame in arrived.items() if not waits or new in (None, peer)}
+        if self._wrong_size(operation, kind, sequence, chunk, unchecked) or waits:
             return
         self._take(operation, kind, sequence, chunk, arrived)
-        self._count_down(sequence, used=arrived)
+        self._count_down(sequence, used=1)
 
     def _take(
         self, operation: Operation, kind: int, sequence: int, chunk: int, arrived: Mapping[int, tuple[bytearray, bool]]
@@ -349,22 +358,23 @@ class DirectComm:
             return False
         peer, nbytes, expected = found
         wanted = "nothing there" if expected is None else expected
-        sizes = f"rank {self._names[peer]} sent {nbytes} bytes; rank {self._names[self.rank]} expected {wanted}"
+        sizes = f"rank {self.names[peer]} sent {nbytes} bytes; rank {self.names[self.rank]} expected {wanted}"
         self.give_up(f"ranks disagree on the size of {operation.work.name} {sequence}: {sizes}")
         return True
 
     def _send_result(self, operation: Operation, sequence: int, chunk: int) -> None:
         """Send the result of a chunk to all ranks."""
         with self._lock:
-            operation.unsent += len(self._peers)
+            for peer in self._peers:
+                operation.unsent[peer] += 1
         chunks = operation.chunks[self.rank]
         body, last = bytes_of(chunks[chunk]), chunk == len(chunks) - 1
-        sent = partial(self._count_down, sequence, unsent=1)
+        sent = {peer: partial(self._count_down, sequence, unsent=peer) for peer in self._peers}
         self._mesh.send_all(
-            [(peer, Frame(GATHER, sequence, body, sent, sequence, chunk, last)) for peer in self._peers]
+            [(peer, Frame(GATHER, sequence, body, sent[peer], sequence, chunk, last)) for peer in self._peers]
         )
 
-    def _flushed(self, sequence: int, chunk: int) -> None:
+    def _flushed(self, sequence: int, peer: int, chunk: int) -> None:
         """Note that the kernel has a frame. The mean of a chunk replaces it only when all ranks have been sent it."""
         with self._lock:
             operation = self._operations.get(sequence)
@@ -373,25 +383,19 @@ class DirectComm:
                 operation.unflushed[chunk] -= 1
         if whole:
             self._use(WHOLE, sequence, chunk)
-        self._count_down(sequence, unsent=1)
+        self._count_down(sequence, unsent=peer)
 
-    def _finish_send(self, work: DirectWork) -> None:
-        with self._lock:
-            if self._sending.pop(work, None) is None:  # it has already failed
-                return
-        work.complete()
-
-    def _count_down(self, sequence: int, *, used: Iterable[int] = (), owed: int | None = None, unsent: int = 0) -> None:
+    def _count_down(self, sequence: int, *, used: int = 0, owed: int | None = None, unsent: int | None = None) -> None:
         """Count frames of an operation. It ends when all have been used and all have been sent."""
         with self._lock:
             operation = self._operations.get(sequence)
             if operation is None:  # it has already failed
                 return
-            for rank in used:
-                operation.due[rank] -= 1
+            operation.using -= used
             if owed is not None:
                 operation.owed[owed] -= 1
-            operation.unsent -= unsent
+            if unsent is not None:
+                operation.unsent[unsent] -= 1
             if not operation.ended():
                 return
             del self._operations[sequence]
@@ -404,7 +408,7 @@ class DirectComm:
         If one rank gives up an operation, it can never end on the others. The first reason is kept.
         """
         if self._end_all(reason):
-            body = memoryview(reason.encode())
+            body = memoryview(reason.encode()[:LARGEST_REASON_BYTES])
             self._mesh.send_all([(peer, Frame(ABORT, 0, body, lambda: None, -1)) for peer in self._peers])
 
     def _end_all(self, reason: str) -> bool:
@@ -414,12 +418,11 @@ class DirectComm:
                 return False
             self._failed = reason
             pending = [operation.work for operation in self._operations.values()]
-            pending += self._sending
             self._operations.clear()
             self._held.clear()
-            self._sending.clear()
         for work in pending:
             work.complete(reason)
         for peer in self._peers:
+            self._outbox.lose(peer, reason)
             self._mailbox.lose(peer, reason)
         return True

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import cast
@@ -45,6 +45,8 @@ class _Pending:
     missing: int = field(init=False)
     unsent: int = 0
     averaged: bool = False
+    across: DirectWork | None = None
+    inside: dict[int, DirectWork] = field(default_factory=dict)  # by member, the message to or from it that comes last
 
     def __post_init__(self) -> None:
         self.missing = len(self.parts)
@@ -71,20 +73,40 @@ class HierarchicalComm(DirectComm):
         """Reduce over all ranks, in place."""
         tensor = cast(torch.Tensor, vector)
         if reduction.wide and tensor.dtype in HALF:
-            return in_single_precision(self.all_reduce, tensor, reduction, self.timeout_s)
-        work = DirectWork("all_reduce", self.timeout_s)
+            return in_single_precision(self.all_reduce, tensor, reduction, self.timeout_s, self.give_up)
         if self._inside.rank:
+            work = self._work(lambda patience_s: self._late_on_member(work, patience_s))
             self._inside.send(tensor, 0)
             self._inside.recv(tensor, 0).then(partial(self._delivered, work))
             return work
+        work = self._work(lambda patience_s: self._late_on_leader(pending, patience_s))
         parts = [torch.empty_like(tensor) for _ in range(1, self._inside.world_size)]
         pending = _Pending(work, tensor, parts, reduction)
         with self._order:
             self._collecting.append(pending)
         for member, part in enumerate(parts, start=1):
-            self._inside.recv(part, member).then(partial(self._collected, pending))
+            pending.inside[member] = self._inside.recv(part, member)
+            pending.inside[member].then(partial(self._collected, pending))
         self._go_on()
         return work
+
+    def _work(self, late: Callable[[float], Sequence[int]]) -> DirectWork:
+        return DirectWork("all_reduce", self.timeout_s, late, self.give_up)
+
+    def _late_on_member(self, work: DirectWork, patience_s: float) -> Sequence[int]:
+        """The leader, unless it says in time which rank it waits for itself."""
+        work.ends_within(patience_s)
+        return [self._inside.names[0]]
+
+    def _late_on_leader(self, pending: _Pending, patience_s: float) -> Sequence[int]:
+        """The workers of this site that are late, otherwise the leaders, unless they say which rank they wait for."""
+        with self._order:
+            late = [self._inside.names[member] for member, message in pending.inside.items() if not message.done()]
+            across = pending.across
+        if late or across is None:
+            return late
+        pending.work.ends_within(patience_s / 2)  # half: the workers of this site wait for this leader
+        return across.late(patience_s / 4)
 
     def give_up(self, reason: str) -> None:
         """Fail all pending operations, here and at the peers. The first reason is kept."""
@@ -140,7 +162,8 @@ class HierarchicalComm(DirectComm):
                     self._averaged(pending, None)
                 else:
                     across = SUM if pending.reduction.mean else pending.reduction
-                    self._across.all_reduce(pending.vector, across).then(partial(self._averaged, pending))
+                    pending.across = self._across.all_reduce(pending.vector, across)
+                    pending.across.then(partial(self._averaged, pending))
 
     @torch.inference_mode()
     def _averaged(self, pending: _Pending, error: str | None) -> None:
@@ -153,11 +176,12 @@ class HierarchicalComm(DirectComm):
                 finished = self._averaging.popleft()
                 if finished.reduction.mean:
                     finished.vector /= self.world_size
-                sent = [self._inside.send(finished.vector, member) for member in range(1, self._inside.world_size)]
-                finished.unsent = len(sent)
-                for each in sent:
-                    each.then(partial(self._mean_left, finished))
-                if not sent:
+                members = range(1, self._inside.world_size)
+                finished.inside = {member: self._inside.send(finished.vector, member) for member in members}
+                finished.unsent = len(members)
+                for sent in finished.inside.values():
+                    sent.then(partial(self._mean_left, finished))
+                if not members:
                     finished.work.complete()
 
     def _mean_left(self, pending: _Pending, error: str | None) -> None:

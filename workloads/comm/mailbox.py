@@ -1,15 +1,54 @@
-"""Messages between two ranks, which keep their order for each tag, and the receives that wait for them."""
+"""Messages between two ranks, which keep their order for each tag, and the sends and receives that wait."""
 
 from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 import torch
 
 from wanbench.workloads.comm.work import DirectWork
+
+
+class Outbox:
+    """The messages that one rank sends. It numbers them by receiver and tag."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._numbers: Counter[tuple[int, int]] = Counter()
+        self._sending: dict[DirectWork, int] = {}  # with the receiver
+        self._gone: dict[int, str] = {}
+
+    def add(self, work: DirectWork, receiver: int, tag: int) -> int | None:
+        """Return the number of the next message; None if the receiver is gone, and `work` has failed."""
+        with self._lock:
+            reason = self._gone.get(receiver)
+            if reason is None:
+                number = self._numbers[receiver, tag]
+                self._numbers[receiver, tag] += 1
+                self._sending[work] = receiver
+                return number
+        work.complete(reason)
+        return None
+
+    def left(self, work: DirectWork) -> None:
+        """The kernel has a message."""
+        with self._lock:
+            if self._sending.pop(work, None) is None:  # it has already failed
+                return
+        work.complete()
+
+    def lose(self, receiver: int, reason: str) -> None:
+        """Fail the messages to a receiver that have not left, and all later ones. The first reason is kept."""
+        with self._lock:
+            reason = self._gone.setdefault(receiver, reason)
+            unsent = [work for work, to in self._sending.items() if to == receiver]
+            for work in unsent:
+                del self._sending[work]
+        for work in unsent:
+            work.complete(reason)
 
 
 @dataclass(frozen=True)
@@ -23,9 +62,14 @@ class _Receive:
 
 
 class Mailbox:
-    """The messages that one rank receives. It fills each receive with the next message of its source and tag."""
+    """The messages that one rank receives. It fills each receive with the next message of its source and tag.
 
-    def __init__(self) -> None:
+    Args:
+        names: by rank, what messages call it.
+    """
+
+    def __init__(self, names: Sequence[int]) -> None:
+        self._names = names
         self._lock = threading.Lock()
         self._bodies: dict[tuple[int, int], dict[int, bytearray]] = {}  # by source and tag, then by number
         self._taken: Counter[tuple[int, int]] = Counter()
@@ -69,19 +113,19 @@ class Mailbox:
             if source is None:
                 receive.work.complete("; ".join(dict.fromkeys(self._gone[peer] for peer in receive.sources)))
             else:
-                _fill(receive.work, receive.tensor, source, body)
+                receive.work.source = source
+                receive.work.complete(self._fill(receive.tensor, source, body))
 
     def _has(self, source: int, tag: int) -> bool:
         return self._taken[source, tag] in self._bodies.get((source, tag), ())
 
-
-@torch.inference_mode()
-def _fill(work: DirectWork, tensor: torch.Tensor, source: int, body: bytearray) -> None:
-    work.source = source
-    nbytes = tensor.numel() * tensor.element_size()
-    if len(body) != nbytes:
-        work.complete(f"the message has {len(body)} bytes; expected {nbytes}, the size of the buffer")
-        return
-    if body:
-        tensor.view(-1).copy_(torch.frombuffer(body, dtype=tensor.dtype))
-    work.complete()
+    @torch.inference_mode()
+    def _fill(self, tensor: torch.Tensor, source: int, body: bytearray) -> str | None:
+        """Fill a buffer with a message; return the reason if it does not fit."""
+        nbytes = tensor.numel() * tensor.element_size()
+        if len(body) != nbytes:
+            sent = f"rank {self._names[source]} sent a message of {len(body)} bytes"
+            return f"{sent}; expected {nbytes}, the size of the buffer"
+        if body:
+            tensor.view(-1).copy_(torch.frombuffer(body, dtype=tensor.dtype))
+        return None

@@ -102,6 +102,7 @@ class _Connection:
     head: Head = _NO_HEAD
     pace: float | None = None
     writing: bool = False
+    broken: str = ""  # why nothing can be sent any more
     left: bool = False  # the peer has said goodbye
     ended: bool = False
 
@@ -112,6 +113,12 @@ def _limit(sock: socket.socket, rate: float | None, unsent: int = _UNSENT_BYTES)
     held = unsent if rate is None else max(unsent, int(_UNSENT_S * rate))
     sock.setsockopt(socket.SOL_SOCKET, _SO_MAX_PACING_RATE, limit)
     sock.setsockopt(socket.IPPROTO_TCP, _TCP_NOTSENT_LOWAT, held)
+
+
+def farewell(reason: str) -> bytes:
+    """The frame that tells a peer why this rank gives up."""
+    body = reason.encode()
+    return _HEADER.pack(*Head(ABORT, True, 0, 0, len(body))) + body
 
 
 def _unacknowledged(connection: _Connection) -> bool:
@@ -248,7 +255,7 @@ class Mesh:
                 for key, _ in writable.select(remaining):
                     with contextlib.suppress(OSError, CommError):
                         self._write(key.data)
-                        if key.data.sending:
+                        if key.data.sending and not key.data.broken:
                             continue
                     writable.unregister(key.fileobj)
 
@@ -297,11 +304,15 @@ class Mesh:
         except BlockingIOError:
             pass
         except OSError as error:
-            self._lost_connection(connection, f"the connection to rank {self.names[connection.peer]} broke: {error}")
-            return
-        if bool(sending) != connection.writing:
-            connection.writing = bool(sending)
-            events = selectors.EVENT_READ | (selectors.EVENT_WRITE if sending else 0)
+            connection.broken = f"the connection to rank {self.names[connection.peer]} broke: {error}"
+            if connection.left:
+                self._lost_connection(connection, connection.broken)
+                return
+            # What the peer sent before can say why, so reading fails next, behind that.
+        writing = bool(sending) and not connection.broken
+        if writing != connection.writing:
+            connection.writing = writing
+            events = selectors.EVENT_READ | (selectors.EVENT_WRITE if writing else 0)
             self._selector.modify(connection.sock, events, connection)
 
     def _lost_connection(self, connection: _Connection, reason: str) -> None:
@@ -339,7 +350,8 @@ class Mesh:
                 self._lost_connection(connection, f"the connection to rank {name} broke: {error}")
                 return
             if received == 0:
-                self._lost_connection(connection, f"rank {self.names[connection.peer]} closed the connection")
+                closed = f"rank {self.names[connection.peer]} closed the connection"
+                self._lost_connection(connection, connection.broken or closed)
                 return
             budget -= received
             connection.filled += received

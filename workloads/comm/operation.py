@@ -2,18 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import torch
 
-from wanbench.workloads.comm.mesh import HOP, SHARE
+from wanbench.workloads.comm.chunks import LARGEST_BYTES
+from wanbench.workloads.comm.mesh import ABORT, HOP, LEAVE, SCATTER, SHARE, WHOLE, Head
 from wanbench.workloads.comm.tensors import MEAN, Reduction
 from wanbench.workloads.comm.work import DirectWork
 
 # What has arrived for an operation and is not used yet: by kind and chunk, then by rank, its bytes and whether it is
 # the last chunk.
 Held = dict[tuple[int, int], dict[int, tuple[bytearray, bool]]]
+LARGEST_REASON_BYTES = 64 << 10
+_LARGEST_BODY = {
+    SCATTER: LARGEST_BYTES,
+    WHOLE: LARGEST_BYTES,
+    HOP: LARGEST_BYTES,
+    ABORT: LARGEST_REASON_BYTES,
+    LEAVE: 0,
+}
+
+
+def unfit(head: Head) -> str | None:
+    """What is wrong with a frame that no memory should be given to, if anything."""
+    if head.kind > HOP:
+        return f"a frame of kind {head.kind}; expected 0 to {HOP}"
+    limit = _LARGEST_BODY.get(head.kind, head.nbytes)
+    return f"a frame of {head.nbytes} bytes, more than fits" if head.nbytes > limit else None
+
+
+def reason_of(body: memoryview) -> str:
+    """The reason of a peer that gives up; empty if it is no text."""
+    try:
+        return bytes(body).decode()
+    except UnicodeDecodeError:
+        return ""
 
 
 @dataclass
@@ -23,12 +48,13 @@ class Operation:
     Attributes:
         kind: the kind of the frames that the other ranks send for it.
         chunks: by rank, where its chunks belong.
-        due: by rank, the number of its frames that have not been used, without results.
+        due: by rank, the number of its frames that have not been taken for use, without results.
         owed: by rank, the number of its results that have not arrived.
-        unsent: the number of frames that have not left.
+        unsent: by rank, the number of frames that have not left for it.
         unflushed: by chunk of this rank, the frames that still read from its memory.
         reduction: how a chunk of this rank is computed from those of all ranks.
         spreads: whether the result of a chunk of this rank is sent to all others.
+        using: the number of chunks that are being used.
         gathered: rank and number of every result that has begun to arrive.
     """
 
@@ -37,10 +63,11 @@ class Operation:
     chunks: Sequence[Sequence[torch.Tensor]]
     due: list[int]
     owed: list[int]
-    unsent: int
+    unsent: list[int]
     unflushed: list[int] = field(default_factory=list)
     reduction: Reduction = MEAN
     spreads: bool = False
+    using: int = 0
     gathered: set[tuple[int, int]] = field(default_factory=set)
 
     def reads(self, chunk: int) -> bool:
@@ -49,20 +76,30 @@ class Operation:
 
     def ended(self) -> bool:
         """Whether everything has arrived and left."""
-        return not self.unsent and not any(self.due) and not any(self.owed)
+        return not (self.using or any(self.unsent) or any(self.due) or any(self.owed))
+
+    def take(self, ranks: Iterable[int]) -> None:
+        """Note that a chunk of these ranks is used from now on. If one of them leaves meanwhile, it is not missing."""
+        self.using += 1
+        for rank in ranks:
+            self.due[rank] -= 1
 
     def missing(self, held: Held) -> list[int]:
         """The ranks whose contributions have not all arrived; `held` has those that are not used yet."""
-        unused = [frames.keys() for frames in held.values()]
-        return [rank for rank, due in enumerate(self.due) if due > sum(rank in ranks for ranks in unused)]
-
-    def owing(self) -> list[int]:
-        """The ranks whose results have not all arrived."""
-        return [rank for rank, owed in enumerate(self.owed) if owed]
+        return [rank for rank, due in enumerate(self.due) if due > _unused(held, rank)]
 
     def late(self, held: Held) -> list[int]:
-        """The ranks that it waits for: those that have sent nothing, rather than those that wait as well."""
-        return self.missing(held) or self.owing()
+        """The ranks that have sent nothing, rather than those that wait as well."""
+        return self.missing(held)
+
+    def owing(self) -> list[int]:
+        """The ranks whose results have not all arrived, or, if there is none, that do not take what was sent."""
+        frames = self.owed if any(self.owed) else self.unsent
+        return [rank for rank, number in enumerate(frames) if number]
+
+    def surplus(self, held: Held, rank: int) -> bool:
+        """Whether a rank has sent more frames than this needs."""
+        return _unused(held, rank) > self.due[rank]
 
     def needs(self, rank: int, held: Held) -> bool:
         """Whether it cannot end without a rank that sends nothing more."""
@@ -92,3 +129,8 @@ class Operation:
             if body:
                 part = self.chunks[peer][0]
                 part.copy_(torch.frombuffer(body, dtype=part.dtype))
+
+
+def _unused(held: Held, rank: int) -> int:
+    """The number of frames of a rank that have arrived and are not used yet."""
+    return sum(rank in ranks for ranks in held.values())

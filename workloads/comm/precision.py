@@ -15,9 +15,11 @@ def in_single_precision(
     tensor: torch.Tensor,
     reduction: Reduction,
     timeout_s: float,
+    give_up: Callable[[str], None],
 ) -> DirectWork:
-    """Reduce a copy in single precision, and round once."""
-    work, wide = DirectWork("all_reduce", timeout_s, lambda: inner.late()), tensor.to(torch.float32)
+    """Reduce a copy in single precision, and round once. `timeout_s`, `give_up`: as in `DirectWork`."""
+    wide = tensor.to(torch.float32)
+    work = DirectWork("all_reduce", timeout_s, lambda patience_s: inner.late(patience_s), give_up)
 
     @torch.inference_mode()
     def round_it(error: str | None) -> None:

@@ -61,7 +61,7 @@ class _Turns(Operation):
         return [rank for number, rank in enumerate(self.begun_by) if number not in arrived][:1]
 
     @torch.inference_mode()  # so that tensors made in this mode can be changed, too
-    def take(self, number: int, chunk: torch.Tensor, body: bytearray) -> None:
+    def put(self, number: int, chunk: torch.Tensor, body: bytearray) -> None:
         """Add a chunk that has arrived to that of this rank, or replace it."""
         self.taken.add(number)
         if not body:
@@ -93,7 +93,7 @@ class RingComm(DirectComm):
         """Reduce over all ranks, in place; the module's docstring says how long it takes."""
         tensor = cast(torch.Tensor, vector)
         if reduction.wide and tensor.dtype in HALF:
-            return in_single_precision(self.all_reduce, tensor, reduction, self.timeout_s)
+            return in_single_precision(self.all_reduce, tensor, reduction, self.timeout_s, self.give_up)
         return self._turn("all_reduce", tensor.tensor_split(self.world_size), self.world_size - 1, reduction)
 
     def all_gather(self, vector: Vector, parts: Sequence[Vector]) -> DirectWork:
@@ -129,7 +129,8 @@ class RingComm(DirectComm):
         arriving = [chunk for place in places for chunk in chunks[place]]
         due, into = self._none(), cast(list[Chunks], [()] * count)
         due[self._before], into[self._before] = len(arriving), arriving
-        sent = sum(len(chunks[(self._place - hop) % count]) for hop in range(hops))
+        sent, unsent = sum(len(chunks[(self._place - hop) % count]) for hop in range(hops)), self._none()
+        unsent[self._next] = sent
         added = sum(len(chunks[place]) for place in places[:adding])
         return _Turns(
             work,
@@ -137,7 +138,7 @@ class RingComm(DirectComm):
             into,
             due,
             self._none(),
-            sent,
+            unsent,
             reduction=reduction,
             begun_by=[self._ring[place] for place in places for _ in chunks[place]],
             ahead=len(chunks[self._place]),
@@ -170,15 +171,15 @@ class RingComm(DirectComm):
             return
         ((peer, (body, _)),) = arrived.items()
         if chunk in operation.taken:
-            raise CommError(f"rank {self._names[peer]} sent chunk {chunk} of {operation.work.name} {sequence} twice")
+            raise CommError(f"rank {self.names[peer]} sent chunk {chunk} of {operation.work.name} {sequence} twice")
         own = operation.chunks[peer][chunk]
-        operation.take(chunk, own, body)
+        operation.put(chunk, own, body)
         if chunk + operation.ahead < operation.sent:
             self._send_on(operation, sequence, chunk + operation.ahead, [own])
 
     def _send_on(self, operation: _Turns, sequence: int, first: int, chunks: Chunks) -> None:
         """Send chunks to the next rank; `first` is the number of the first one."""
-        flushed = partial(self._count_down, sequence, unsent=1)
+        flushed = partial(self._count_down, sequence, unsent=self._next)
         self._mesh.send_all(
             (
                 self._next,

@@ -9,6 +9,12 @@ from collections.abc import Callable, Sequence
 from wanbench.workloads.comm.base import CommError
 
 Ended = Callable[[str | None], None]
+Late = Callable[[float], Sequence[int]]
+_PATIENCE_S, _PATIENCE_SHARE = 1.0, 0.5
+
+
+def _nobody(patience_s: float) -> Sequence[int]:
+    return ()
 
 
 class DirectWork:
@@ -17,13 +23,22 @@ class DirectWork:
     Args:
         name: what messages call it.
         timeout_s: the limit of `wait`.
-        late: returns the ranks that it waits for.
+        late: returns the ranks that it waits for. It can first wait for some seconds, at most those of its argument,
+            for a rank that knows better.
+        give_up: called with the reason when `wait` reaches the limit `timeout_s`. Otherwise this rank would fail alone,
+            and the others would blame it.
     """
 
-    def __init__(self, name: str, timeout_s: float, late: Callable[[], Sequence[int]] = tuple) -> None:
+    def __init__(
+        self,
+        name: str,
+        timeout_s: float,
+        late: Late = _nobody,
+        give_up: Callable[[str], None] = lambda reason: None,
+    ) -> None:
         self.name = name
         self.source: int | None = None  # of a message, the rank that sent it
-        self.timeout_s, self._late = timeout_s, late
+        self.timeout_s, self._late, self._give_up = timeout_s, late, give_up
         self._event = threading.Event()
         self._error: str | None = None
         self._lock = threading.Lock()
@@ -32,14 +47,18 @@ class DirectWork:
 
     def overdue(self, limit_s: float | None = None) -> str:
         """Say that it took too long, and which ranks it waits for."""
-        late = ", ".join(map(str, self.late()))
-        waits = f"; it waits for rank{'s' * (',' in late)} {late}" if late else ""
         limit_s = self.timeout_s if limit_s is None else limit_s
+        late = ", ".join(map(str, self.late(min(_PATIENCE_S, _PATIENCE_SHARE * limit_s))))
+        waits = f"; it waits for rank{'s' * (',' in late)} {late}" if late else ""
         return f"direct: {self.name} did not end within its timeout of {limit_s:g} s{waits}"
 
-    def late(self) -> Sequence[int]:
+    def late(self, patience_s: float = 0.0) -> Sequence[int]:
         """The ranks that this waits for, as far as known."""
-        return self._late()
+        return self._late(patience_s)
+
+    def ends_within(self, seconds: float) -> bool:
+        """Wait for at most `seconds`; return whether it has ended, with success or not."""
+        return self._event.wait(seconds)
 
     def done(self) -> bool:
         """True once `wait` would return, or raise, at once."""
@@ -54,13 +73,20 @@ class DirectWork:
         Raises:
             CommError: a peer is gone, or the operation took too long.
         """
-        limit_s = self.timeout_s if limit_s is None else limit_s
-        if not self._event.wait(limit_s):
+        if not self._event.wait(self.timeout_s if limit_s is None else limit_s):
             overdue = self.overdue(limit_s)
             if not self._event.is_set():  # otherwise a peer has just said why
+                if limit_s is None:
+                    self._give_up(overdue)
                 raise CommError(overdue)
         if self._error is not None:
             raise CommError(f"direct: {self.name} failed: {self._error}")
+
+    def expire(self) -> None:
+        """Give up, because the limit has passed and nobody calls `wait`."""
+        overdue = self.overdue()
+        if not self._event.is_set():
+            self._give_up(overdue)
 
     def wait_for(self, seconds: float) -> bool:
         if self._event.wait(seconds):
@@ -82,5 +108,6 @@ class DirectWork:
             self.ended_ns = time.monotonic_ns()
             self._event.set()
             callbacks, self._then = self._then, []  # they refer to whoever refers to this
+            self._late = _nobody
         for callback in callbacks:
             callback(error)

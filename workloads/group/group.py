@@ -2,38 +2,27 @@
 
 from __future__ import annotations
 
-import atexit
 import weakref
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
+from multiprocessing.util import Finalize
 from types import SimpleNamespace
 from typing import Any
 
 import torch
 from torch._C._distributed_c10d import Store
-from torch.distributed import ProcessGroup, ReduceOp
+from torch.distributed import ProcessGroup
 
 from wanbench.workloads.comm.base import CommError
 from wanbench.workloads.comm.direct import DirectComm
-from wanbench.workloads.comm.tensors import REDUCTIONS, Reduction
 from wanbench.workloads.comm.work import DirectWork
+from wanbench.workloads.group.arguments import by_rank, check_root, checked, reduction_of
 from wanbench.workloads.group.elsewhere import Elsewhere, carried
 from wanbench.workloads.group.joining import join
 from wanbench.workloads.group.settings import settings
 from wanbench.workloads.group.staging import Staging
 from wanbench.workloads.group.work import GroupWork
 
-_OPS = {
-    "sum": ReduceOp.SUM,
-    "mean": ReduceOp.AVG,
-    "product": ReduceOp.PRODUCT,
-    "min": ReduceOp.MIN,
-    "max": ReduceOp.MAX,
-    "band": ReduceOp.BAND,
-    "bor": ReduceOp.BOR,
-    "bxor": ReduceOp.BXOR,
-}
-_TAGS = 1 << 32
 # A larger tensor is broadcast in two steps, which send 2/N of the bytes through the root's link: pieces to all ranks,
 # and from each to all others.
 _BROADCAST_WHOLE_BYTES = 1 << 20
@@ -69,6 +58,7 @@ class WanGroup(_ProcessGroup):  # type: ignore[misc]
         self._store, self._timeout, self._name, self._about = store, timeout, "", ""
         self._elsewhere = Elsewhere(store, rank, size, timeout)
         self._coalesced: list[GroupWork] | None = None
+        self._collectives: weakref.WeakSet[GroupWork] = weakref.WeakSet()
         self._issued = 0
         # As a group of gloo has them: torch sets them between the constructor and the sequence number.
         self.options = SimpleNamespace(global_ranks_in_group=[], group_name="", _timeout=timeout)
@@ -79,7 +69,8 @@ class WanGroup(_ProcessGroup):  # type: ignore[misc]
         """Connect to all ranks. Torch calls this last."""
         world = list(self.options.global_ranks_in_group) or list(range(self.size()))
         self._comm: DirectComm = join(self._store, self.rank(), world, settings(), self._timeout.total_seconds())
-        atexit.register(_leave, weakref.ref(self))
+        # A process that multiprocessing has started does not run what atexit knows, but this.
+        Finalize(None, _leave, args=(weakref.ref(self),), exitpriority=0)
 
     def _get_sequence_number_for_group(self) -> int:
         return self._issued
@@ -149,17 +140,19 @@ class WanGroup(_ProcessGroup):  # type: ignore[misc]
         """Reduce tensors over all ranks, in place."""
         if not carried(tensors):
             return self._elsewhere.group("allreduce").allreduce(list(tensors), opts)
-        staging, reduction = Staging(), _reduction(opts, tensors)
-        parts = [self._comm.all_reduce(staging.filled(tensor), reduction) for tensor in tensors]
+        staging, reduction = Staging(), reduction_of(opts, tensors)
+        once = {id(tensor): tensor for tensor in tensors}  # one that is listed twice is reduced once, as in gloo
+        parts = [self._comm.all_reduce(staging.filled(tensor), reduction) for tensor in once.values()]
         return self._work(parts, tensors, staging)
 
     allreduce_coalesced = allreduce
 
     def reduce(self, tensors: Tensors, opts: Any) -> Any:
         """Reduce tensors over all ranks, in place, on the root."""
+        check_root("reduce", opts.rootRank, self.size())
         if not carried(tensors):
             return self._elsewhere.group("reduce").reduce(list(tensors), opts)
-        staging, reduction = Staging(), _reduction(opts, tensors)
+        staging, reduction = Staging(), reduction_of(opts, tensors)
         parts = []
         for tensor in tensors:
             pieces = [tensor.new_empty(0) for _ in range(self.size())]
@@ -172,7 +165,7 @@ class WanGroup(_ProcessGroup):  # type: ignore[misc]
         flat = [*outputs, *(tensor for pieces in inputs for tensor in pieces)]
         if not carried(flat):
             return self._elsewhere.group("reduce_scatter").reduce_scatter(list(outputs), list(map(list, inputs)), opts)
-        staging, reduction = Staging(), _reduction(opts, outputs)
+        staging, reduction = Staging(), reduction_of(opts, outputs)
         parts = []
         for output, given in zip(outputs, inputs, strict=True):
             pieces = [staging.given(tensor) for tensor in given]
@@ -197,6 +190,7 @@ class WanGroup(_ProcessGroup):  # type: ignore[misc]
 
     def broadcast(self, tensors: Tensors, opts: Any, *_: Any) -> Any:
         """Copy tensors of the root to all ranks."""
+        check_root("broadcast", opts.rootRank, self.size())
         if not carried(tensors):
             return self._elsewhere.group("broadcast").broadcast(list(tensors), opts)
         staging = Staging()
@@ -231,7 +225,7 @@ class WanGroup(_ProcessGroup):  # type: ignore[misc]
         every, parts = range(self.size()), []
         for receives, given in zip(into, inputs, strict=True):
             sends = dict.fromkeys(every, staging.given(given))
-            parts.append(self._transfer("allgather", staging, sends, dict(zip(every, receives, strict=True))))
+            parts.append(self._transfer("allgather", staging, sends, by_rank("allgather", receives, self.size())))
         return self._work(parts, outputs, staging)
 
     def allgather_coalesced(self, outputs: Sequence[Tensors], inputs: Tensors, opts: Any = None) -> Any:
@@ -257,20 +251,23 @@ class WanGroup(_ProcessGroup):  # type: ignore[misc]
 
     def gather(self, outputs: Sequence[Tensors], inputs: Tensors, opts: Any) -> Any:
         """Copy a tensor of each rank to the root."""
+        check_root("gather", opts.rootRank, self.size())
         flat = [tensor for parts in outputs for tensor in parts]
         if not carried([*inputs, *flat]):
             return self._elsewhere.group("gather").gather(list(map(list, outputs)), list(inputs), opts)
         staging, root = Staging(), opts.rootRank
-        into = dict(enumerate(outputs[0])) if self.rank() == root else {}
+        into = by_rank("gather", outputs[0], self.size()) if self.rank() == root else {}
         part = self._transfer("gather", staging, {root: staging.given(inputs[0])}, into)
         return self._work([part], flat, staging)
 
     def scatter(self, outputs: Tensors, inputs: Sequence[Tensors], opts: Any) -> Any:
         """Copy a tensor of the root to each rank."""
+        check_root("scatter", opts.rootRank, self.size())
         if not carried([*outputs, *(tensor for parts in inputs for tensor in parts)]):
             return self._elsewhere.group("scatter").scatter(list(outputs), list(map(list, inputs)), opts)
         staging, root = Staging(), opts.rootRank
-        sends = {rank: staging.given(each) for rank, each in enumerate(inputs[0])} if self.rank() == root else {}
+        given = by_rank("scatter", inputs[0], self.size()) if self.rank() == root else {}
+        sends = {rank: staging.given(each) for rank, each in given.items()}
         part = self._transfer("scatter", staging, sends, {root: outputs[0]})
         return self._work([part], outputs, staging)
 
@@ -279,8 +276,8 @@ class WanGroup(_ProcessGroup):  # type: ignore[misc]
         if not carried([*outputs, *inputs]):
             return self._elsewhere.group("alltoall").alltoall(list(outputs), list(inputs), opts)
         staging = Staging()
-        sends = {rank: staging.given(tensor) for rank, tensor in enumerate(inputs)}
-        part = self._transfer("alltoall", staging, sends, dict(enumerate(outputs)))
+        sends = {rank: staging.given(tensor) for rank, tensor in by_rank("alltoall", inputs, self.size()).items()}
+        part = self._transfer("alltoall", staging, sends, by_rank("alltoall", outputs, self.size()))
         return self._work([part], outputs, staging)
 
     def all_to_all_single(
@@ -301,10 +298,11 @@ class WanGroup(_ProcessGroup):  # type: ignore[misc]
         return torch.split(tensor, list(sizes)) if sizes else tensor.tensor_split(self.size())
 
     def barrier(self, opts: Any = None, *_: Any) -> Any:
-        """Wait for all ranks."""
+        """Wait for all ranks, and for the collectives that this rank has begun."""
         empty = torch.empty(0, device="cpu")
         others = dict.fromkeys((rank for rank in range(self.size()) if rank != self.rank()), empty)
-        return self._work([self._comm.transfer("barrier", others, others)], [], Staging())
+        begun = [work for work in self._collectives if not work.is_completed()]
+        return self._together([self._comm.transfer("barrier", others, others)], begun)
 
     def monitored_barrier(self, timeout: timedelta | None = None, wait_all_ranks: bool = False) -> None:
         """Wait for all ranks. Raises: CommError: names those that are late."""
@@ -317,8 +315,8 @@ class WanGroup(_ProcessGroup):  # type: ignore[misc]
         (tensor,) = tensors
         if not carried(tensors):
             return self._elsewhere.group("send").send(list(tensors), dst, tag)
-        part = self._comm.send(Staging().given(tensor), dst, _checked(tag))
-        return self._work([part], tensors, Staging())
+        part = self._comm.send(Staging().given(tensor), dst, checked(tag))
+        return self._message([part], tensors, Staging())
 
     def recv(self, tensors: Tensors, src: int, tag: int = 0) -> Any:
         """Receive a tensor from a rank."""
@@ -334,8 +332,8 @@ class WanGroup(_ProcessGroup):  # type: ignore[misc]
             gloo = self._elsewhere.group("recv")
             return gloo.recv_anysource(list(tensors), tag) if src is None else gloo.recv(list(tensors), src, tag)
         staging = Staging()
-        part = self._comm.recv(staging.filled(tensor), src, _checked(tag))
-        return self._work([part], tensors, staging)
+        part = self._comm.recv(staging.filled(tensor), src, checked(tag))
+        return self._message([part], tensors, staging)
 
     # ---------------------------------------------------------------- several operations as one
 
@@ -344,16 +342,25 @@ class WanGroup(_ProcessGroup):  # type: ignore[misc]
 
     def _end_coalescing(self, device: torch.device) -> GroupWork:
         works, self._coalesced = self._coalesced or [], None
+        return self._together([], works)
+
+    def _together(self, parts: Sequence[DirectWork], works: Sequence[GroupWork]) -> GroupWork:
+        """Operations that end when these parts and works have."""
 
         def finish() -> None:
             for work in works:
                 work.wait()  # for what it does with its tensors; its parts have ended
 
-        return GroupWork([part for work in works for part in work.parts], [], finish, self._comm.give_up)
+        return GroupWork([*(part for work in works for part in work.parts), *parts], [], finish)
 
     def _work(self, parts: Sequence[DirectWork], outputs: Tensors, staging: Staging) -> GroupWork:
+        work = self._message(parts, outputs, staging)
+        self._collectives.add(work)
+        return work
+
+    def _message(self, parts: Sequence[DirectWork], outputs: Tensors, staging: Staging) -> GroupWork:
         self._issued += 1
-        work = GroupWork(parts, outputs, staging.finish, self._comm.give_up)
+        work = GroupWork(parts, outputs, staging.finish)
         if self._coalesced is not None:
             self._coalesced.append(work)
         return work
@@ -376,27 +383,6 @@ class WanGroup(_ProcessGroup):  # type: ignore[misc]
             {rank: tensor for rank, tensor in sends.items() if rank != here},
             {rank: tensor for rank, tensor in into.items() if rank != here},
         )
-
-
-def _reduction(opts: Any, tensors: Tensors) -> Reduction:
-    op = ReduceOp.SUM if opts is None else opts.reduceOp
-    name = next((name for name, known in _OPS.items() if op == known), None)
-    if name is None:
-        raise CommError(f"wan: {op}: expected one of {', '.join(_OPS)}")
-    for dtype in dict.fromkeys(tensor.dtype for tensor in tensors):
-        try:
-            REDUCTIONS[name].accumulate(torch.ones(1, dtype=dtype), torch.ones(1, dtype=dtype))
-        except (RuntimeError, NotImplementedError):
-            raise CommError(f"wan: {name.upper()} of {dtype} does not exist") from None
-    if name == "mean" and not all(tensor.is_floating_point() or tensor.is_complex() for tensor in tensors):
-        raise CommError("wan: the mean of whole numbers is not a whole number; reduce with SUM, and divide")
-    return REDUCTIONS[name]
-
-
-def _checked(tag: int) -> int:
-    if not 0 <= tag < _TAGS:
-        raise CommError(f"wan: tag {tag}: expected 0 to {_TAGS - 1}")
-    return tag
 
 
 def _leave(group: weakref.ref[WanGroup]) -> None:

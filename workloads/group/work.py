@@ -22,18 +22,13 @@ class GroupWork(Work):
         parts: the operations.
         outputs: the tensors that they fill, for the future.
         finish: called once when all have succeeded, before anybody sees that they have ended.
-        give_up: called with the reason if `wait` took too long: the group cannot be used afterwards.
     """
 
     def __init__(
-        self,
-        parts: Sequence[DirectWork],
-        outputs: Sequence[torch.Tensor],
-        finish: Callable[[], None],
-        give_up: Callable[[str], None],
+        self, parts: Sequence[DirectWork], outputs: Sequence[torch.Tensor], finish: Callable[[], None]
     ) -> None:
         super().__init__()
-        self.parts, self._outputs, self._finish, self._give_up = parts, list(outputs), finish, give_up
+        self.parts, self._outputs, self._finish = parts, list(outputs), finish
         self._lock = threading.Lock()
         self._running = len(parts)
         self._ended = threading.Event()
@@ -49,12 +44,7 @@ class GroupWork(Work):
         """Block until finished. Raises: CommError: a peer is gone or late, or ranks disagree."""
         limit_s = timeout.total_seconds() if timeout > timedelta(0) else None
         for part in self.parts:
-            try:
-                part.wait(limit_s)
-            except CommError as error:
-                if limit_s is None and not part.done():
-                    self._give_up(str(error))
-                raise
+            part.wait(limit_s)
         self._ended.wait()
         if self._error is not None:
             raise self._error
@@ -83,7 +73,7 @@ class GroupWork(Work):
         """Give up, because nobody calls `wait`, which would notice that the time limit has passed."""
         for part in self.parts:
             if not part.done():
-                self._give_up(part.overdue())
+                part.expire()
                 return
 
     getFuture = get_future

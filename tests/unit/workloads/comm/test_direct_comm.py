@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 import pytest
 import torch
 
-from wanbench.workloads.comm import connecting, mesh
+from wanbench.workloads.comm import connecting, direct, mesh, tensors
 from wanbench.workloads.comm.base import CommError
 from wanbench.workloads.comm.direct import DirectComm
 
@@ -230,7 +230,7 @@ def test_a_message_of_another_size_is_an_error_at_the_receiver(group, early):
         time.sleep(0.02)
     work = second.recv(torch.zeros(2), 0)
     first.send(torch.zeros(3), 1)
-    sizes = "the message has 12 bytes; expected 8, the size of the buffer"
+    sizes = "rank 0 sent a message of 12 bytes; expected 8, the size of the buffer"
     assert failure(work.wait) == f"direct: recv from rank 0 failed: {sizes}"
 
 
@@ -294,6 +294,33 @@ def test_a_peer_that_closes_fails_everything_pending_and_is_named(group):
         assert "rank 1" in message
     assert "rank 1" in failure(staying.all_reduce(torch.zeros(1)).wait)
     assert "rank 1" in failure(third.recv(torch.zeros(1), 0).wait)
+
+
+def test_a_rank_can_leave_while_another_still_reduces_what_it_sent(group, monkeypatch):
+    staying, going = group(2)
+    reducing, may_end = threading.Event(), threading.Event()
+
+    def reduce_slowly(own: torch.Tensor, rank: int, *others: Any) -> None:
+        if rank == staying.rank:
+            reducing.set()
+            assert may_end.wait(10)
+        tensors.reduce(own, rank, *others)
+
+    monkeypatch.setattr(direct, "reduce", reduce_slowly)
+
+    def body(comm: DirectComm) -> float:
+        pieces = [torch.full((3,), 1.0 + comm.rank) for _ in range(2)]
+        if comm is staying:
+            time.sleep(0.1)  # what the other sends arrives first, so this thread reduces it
+        comm.reduce_scatter(pieces).wait()
+        if comm is going:
+            assert reducing.wait(10)
+            comm.leave()
+            time.sleep(0.1)
+            may_end.set()
+        return pieces[comm.rank][0].item()
+
+    assert on_every_rank([staying, going], body) == [1.5, 1.5]
 
 
 def test_a_finished_operation_stays_finished_when_the_peer_disconnects(group):

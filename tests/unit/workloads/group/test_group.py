@@ -269,6 +269,19 @@ def test_a_message_from_any_rank_names_its_source(group):
             lambda one: one.all_gather_single(torch.empty(3, dtype=torch.int32), torch.ones(3)),
             "wan: allgather: an output has 3 numbers of torch.int32; its input has 3 of torch.float32",
         ),
+        *(
+            (call, f"wan: {name}: invalid root rank 1; expected 0 to 0")
+            for name, call in {
+                "broadcast": lambda one: one.broadcast([torch.ones(3)], rooted(dist.BroadcastOptions(), 1)),
+                "reduce": lambda one: one.reduce([torch.ones(3)], rooted(dist.ReduceOptions(), 1)),
+                "gather": lambda one: one.gather([], [torch.ones(3)], rooted(dist.GatherOptions(), 1)),
+                "scatter": lambda one: one.scatter([torch.ones(3)], [], rooted(dist.ScatterOptions(), 1)),
+            }.items()
+        ),
+        (
+            lambda one: one.gather([[torch.ones(3)] * 2], [torch.ones(3)], rooted(dist.GatherOptions(), 0)),
+            "wan: gather: 2 tensors; expected one for each of 1 ranks",
+        ),
     ],
 )
 def test_a_call_that_cannot_be_right_is_refused_before_anything_is_sent(group, call, message):
@@ -277,6 +290,30 @@ def test_a_call_that_cannot_be_right_is_refused_before_anything_is_sent(group, c
         call(one)
     assert str(caught.value) == message
     one.barrier().wait()
+
+
+def test_a_barrier_waits_for_collectives_and_not_for_messages(group):
+    def body(one: WanGroup) -> list[float]:
+        tensors = [torch.ones(50_000) for _ in range(10)]
+        message = one.recv([torch.zeros(1)], 1 - one.rank())
+        for tensor in tensors:
+            one.allreduce([tensor], all_reduce_options())
+        one.barrier().wait()
+        ended = [tensor.mean().item() for tensor in tensors]
+        one.send([torch.ones(1)], 1 - one.rank()).wait()
+        message.wait()
+        return ended
+
+    assert on_every_rank(group(2), body) == [[2.0] * 10] * 2
+
+
+def test_a_tensor_that_is_listed_twice_is_reduced_once(group):
+    def body(one: WanGroup) -> list[float]:
+        tensor = torch.ones(3)
+        one.allreduce_coalesced([tensor, tensor], all_reduce_options()).wait()
+        return tensor.tolist()
+
+    assert on_every_rank(group(2), body) == [[2.0] * 3] * 2
 
 
 def test_a_tag_that_does_not_fit_is_refused(group):
@@ -441,7 +478,7 @@ def test_ranks_that_never_come_are_named(monkeypatch):
 
 
 def test_a_late_rank_is_named_rather_than_those_that_wait_for_it_too(group):
-    groups = group(4, timeout_s=0.5)
+    groups = group(4, timeout_s=1.5)
 
     def body(one: WanGroup) -> str:
         if one.rank() == 2:

@@ -1,0 +1,75 @@
+"""How ranks connect while strangers, or a rank that fails, say something else than hello."""
+
+from __future__ import annotations
+
+import socket
+import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+
+import pytest
+import torch
+
+from wanbench.workloads.comm import connecting
+from wanbench.workloads.comm.base import CommError
+from wanbench.workloads.comm.direct import DirectComm
+from wanbench.workloads.comm.mesh import Mesh
+
+LOCALHOST = "127.0.0.1"
+HELLO = connecting._HELLO.pack(bytes(connecting.TOKEN_BYTES), 2, 0)
+GARBAGE = {
+    "nothing": b"",
+    "half a hello": HELLO[:20],
+    "another protocol": b"GET / HTTP/1.1\r\nHost: example.org\r\n\r\n" + bytes(64),
+    "another token": connecting._HELLO.pack(b"x" * connecting.TOKEN_BYTES, 2, 0),
+    "a rank that does not exist": connecting._HELLO.pack(bytes(connecting.TOKEN_BYTES), 99, 0),
+    "a connection that does not exist": connecting._HELLO.pack(bytes(connecting.TOKEN_BYTES), 2, 99),
+}
+
+
+def listeners(count: int) -> tuple[list[socket.socket], list[tuple[str, int]]]:
+    made = [connecting.listen(LOCALHOST) for _ in range(count)]
+    return made, [listener.getsockname()[:2] for listener in made]
+
+
+@pytest.mark.parametrize("says", GARBAGE)
+def test_strangers_keep_nobody_waiting(says):
+    listening, addresses = listeners(2)
+    with ExitStack() as strangers:
+        for _ in range(5):
+            stranger = strangers.enter_context(socket.create_connection(addresses[0]))
+            stranger.sendall(GARBAGE[says])
+        began = time.monotonic()
+
+        def join(rank: int) -> Mesh:
+            return connecting.connect(listening[rank], rank, addresses, connections=1, timeout_s=20.0)
+
+        with ThreadPoolExecutor(2) as pool:
+            meshes = list(pool.map(join, range(2)))
+        assert time.monotonic() - began < 3.0
+    for mesh in meshes:
+        mesh.close()
+
+
+@pytest.mark.parametrize("says", GARBAGE)
+def test_a_rank_that_says_something_else_than_hello_is_named_by_all_ranks(says):
+    """Rank 2 greets rank 1 alone: so rank 1 is ready, and learns from rank 0 why nothing goes on."""
+    listening, addresses = listeners(3)
+    listening[2].close()
+
+    def join(rank: int) -> str:
+        with pytest.raises(CommError) as caught:  # noqa: PT012  connecting or the first operation fails
+            mesh = connecting.connect(listening[rank], rank, addresses, connections=1, timeout_s=0.5)
+            comm = DirectComm(mesh, timeout_s=10.0)
+            try:
+                comm.all_reduce(torch.ones(3)).wait()
+            finally:
+                comm.close()
+        return str(caught.value)
+
+    with socket.create_connection(addresses[0]) as bad, socket.create_connection(addresses[1]) as good:
+        bad.sendall(GARBAGE[says])
+        good.sendall(HELLO)
+        with ThreadPoolExecutor(2) as pool:
+            messages = list(pool.map(join, range(2)))
+    assert all("rank 0 has no connection to ranks [2]: timed out" in message for message in messages), messages

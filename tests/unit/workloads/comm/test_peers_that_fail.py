@@ -1,0 +1,78 @@
+"""Each collective while one rank is killed, stopped or slow: an error that names it on all others, and no hang.
+
+Ranks are processes. The rank that fails sends slowly, so it always fails in the middle of the operation.
+"""
+
+from __future__ import annotations
+
+import signal
+import time
+
+import pytest
+from collectives import COLLECTIVES
+from failing_ranks import Outcome, ranks
+
+LIMIT_S, UNLIMITED_S = 1.5, 30.0
+# For the words of a rank that knows better, and for a host that is busy.
+SLACK_S = 3.0
+MIDDLE_S, PAUSE_S = 0.2, 0.5
+
+
+def others(collective: str) -> list[int]:
+    what = COLLECTIVES[collective]
+    return [rank for rank in range(len(what.site_of)) if rank != what.victim]
+
+
+def check_named(outcomes: list[Outcome], victim: int, within_s: float) -> None:
+    for outcome in outcomes:
+        assert f"rank {victim}" in outcome.error, outcomes
+        assert outcome.seconds < within_s, outcomes
+        assert outcome.left == []
+
+
+@pytest.mark.parametrize("collective", COLLECTIVES)
+def test_a_killed_rank_is_named_at_once_on_every_other_rank(collective, tmp_path):
+    victim, survivors = COLLECTIVES[collective].victim, others(collective)
+    with ranks(collective, str(tmp_path / "group"), UNLIMITED_S) as group:
+        group.say([*survivors, victim], "go")
+        time.sleep(MIDDLE_S)
+        group.signal(victim, signal.SIGKILL)
+        group.hear(survivors)
+        group.say(survivors, "close")
+        check_named(group.hear(survivors), victim, MIDDLE_S + SLACK_S)
+
+
+@pytest.mark.parametrize("collective", COLLECTIVES)
+def test_a_stopped_rank_is_named_within_the_time_limit_and_told_when_it_goes_on(collective, tmp_path):
+    victim, survivors = COLLECTIVES[collective].victim, others(collective)
+    with ranks(collective, str(tmp_path / "group"), LIMIT_S) as group:
+        group.say([*survivors, victim], "go")
+        time.sleep(MIDDLE_S)
+        group.signal(victim, signal.SIGSTOP)
+        group.hear(survivors)
+        group.signal(victim, signal.SIGCONT)
+        everyone = [*survivors, victim]
+        group.hear([victim])
+        group.say(everyone, "close")
+        outcomes = group.hear(everyone)
+        check_named(outcomes[:-1], victim, LIMIT_S + SLACK_S)
+        assert outcomes[-1].error, "the rank that was stopped learns that the others have given up"
+        assert outcomes[-1].left == []
+
+
+@pytest.mark.parametrize("collective", COLLECTIVES)
+def test_a_rank_that_is_slow_but_in_time_is_no_error(collective, tmp_path):
+    victim, survivors = COLLECTIVES[collective].victim, others(collective)
+    everyone = sorted([*survivors, victim])
+    with ranks(collective, str(tmp_path / "group"), UNLIMITED_S) as group:
+        group.say(everyone, "go")
+        time.sleep(MIDDLE_S)
+        group.signal(victim, signal.SIGSTOP)
+        time.sleep(PAUSE_S)
+        group.signal(victim, signal.SIGCONT)
+        group.hear(everyone)
+        group.say(everyone, "close")
+        outcomes = group.hear(everyone)
+    assert [outcome.error for outcome in outcomes] == [""] * len(everyone)
+    assert all(outcome.left == [] for outcome in outcomes)
+    assert max(outcome.seconds for outcome in outcomes) > MIDDLE_S + PAUSE_S

@@ -1,0 +1,60 @@
+"""What torch passes to a group, checked before anything is sent."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch.distributed import ReduceOp
+
+from wanbench.workloads.comm.base import CommError
+from wanbench.workloads.comm.tensors import REDUCTIONS, Reduction
+
+_OPS = {
+    "sum": ReduceOp.SUM,
+    "mean": ReduceOp.AVG,
+    "product": ReduceOp.PRODUCT,
+    "min": ReduceOp.MIN,
+    "max": ReduceOp.MAX,
+    "band": ReduceOp.BAND,
+    "bor": ReduceOp.BOR,
+    "bxor": ReduceOp.BXOR,
+}
+_TAGS = 1 << 32
+
+
+def reduction_of(opts: Any, tensors: Sequence[torch.Tensor]) -> Reduction:
+    """The reduction that options name, or a sum. Raises: CommError: the tensors have none."""
+    op = ReduceOp.SUM if opts is None else opts.reduceOp
+    name = next((name for name, known in _OPS.items() if op == known), None)
+    if name is None:
+        raise CommError(f"wan: {op}: expected one of {', '.join(_OPS)}")
+    for dtype in dict.fromkeys(tensor.dtype for tensor in tensors):
+        try:
+            REDUCTIONS[name].accumulate(torch.ones(1, dtype=dtype), torch.ones(1, dtype=dtype))
+        except (RuntimeError, NotImplementedError):
+            raise CommError(f"wan: {name.upper()} of {dtype} does not exist") from None
+    if name == "mean" and not all(tensor.is_floating_point() or tensor.is_complex() for tensor in tensors):
+        raise CommError("wan: the mean of whole numbers is not a whole number; reduce with SUM, and divide")
+    return REDUCTIONS[name]
+
+
+def checked(tag: int) -> int:
+    """A tag that fits into a frame. Raises: CommError."""
+    if not 0 <= tag < _TAGS:
+        raise CommError(f"wan: tag {tag}: expected 0 to {_TAGS - 1}")
+    return tag
+
+
+def check_root(name: str, root: int, size: int) -> None:
+    """Raises: CommError: there is no such rank."""
+    if not 0 <= root < size:
+        raise CommError(f"wan: {name}: invalid root rank {root}; expected 0 to {size - 1}")
+
+
+def by_rank(name: str, tensors: Sequence[torch.Tensor], size: int) -> dict[int, torch.Tensor]:
+    """The tensor of each rank. Raises: CommError: their number is wrong."""
+    if len(tensors) != size:
+        raise CommError(f"wan: {name}: {len(tensors)} tensors; expected one for each of {size} ranks")
+    return dict(enumerate(tensors))
