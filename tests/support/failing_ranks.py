@@ -57,6 +57,7 @@ def _run(rank: int, collective: str, rendezvous: str, limit_s: float, pipe: Conn
     what, before = COLLECTIVES[collective], _resources()
     size = len(what.site_of)
     job = replace(_JOB, rank=rank, world_size=size, site_of=what.site_of, collective=what.name, rendezvous=rendezvous)
+    job = replace(job, ring=tuple(range(size)))
     if rank == what.victim:
         job = replace(job, paces=[(_VICTIMS_BYTES_PER_S, _VICTIMS_BYTES_PER_S)] * size)
     comm: Any = join(replace(job, one_shot_bytes=what.one_shot_bytes), "127.0.0.1", "lo")

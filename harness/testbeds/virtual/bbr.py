@@ -31,7 +31,7 @@ class BbrConnections(Connections):
         super().__init__(tcp, count, paced=paced)
         self._rate = np.zeros(count)  # measured, in bytes/ns; 0 before the first message
         self._filled = np.zeros(count, np.bool_)  # the start has ended
-        # Of senders that are not paced, the messages of the last round trip: when the first began, and their bytes.
+        # The messages of the last round trip: when the first began, and their bytes.
         self._begun, self._recent = np.zeros(count), np.zeros(count)
 
     def stall_ns(self, index: Ints, ready: Ints, load: Load, losses: Ints | None, tail_lost: Ints | None) -> Ints:
@@ -55,8 +55,8 @@ class BbrConnections(Connections):
         if earlier is not None:
             drained = np.asarray(ready + wait_ns + load.drain_ns, np.float64)
             earlier.add(index, ready, drained, stall, load.rtt_ns, load.flow_bytes, np.zeros(len(index)))
-            self._begun[index] = np.where(before > 0, self._begun[index], begin)
-            self._recent[index] = before + load.flow_bytes
+        self._begun[index] = np.where(before > 0, self._begun[index], begin)
+        self._recent[index] = before + load.flow_bytes
         return stall
 
     def _start(self, connection: int, nbytes: float, rtt_ns: float, path: float, recent: tuple[float, float]) -> int:
