@@ -5,7 +5,8 @@
 The middle is 4 workers, 10.2 MB, RTT 100 ms, 100 Mbit/s, Reno, no loss; each line changes one value. `limit` is the
 time of two phases, max(T + RTT/2, T/2 + RTT) with T = 2 (N-1)/N bytes with headers / rate, or of one-shot,
 (N-1) bytes with headers / rate + RTT/2, whichever is shorter; N are the sites, of which each has one link. Points that
-this host cannot emulate are `invalid`. What is measured is kept, so the same command continues where it stopped.
+this host cannot emulate are `invalid`. `direct-16` has 16 connections for each pair of workers. What is measured is
+kept, so the same command continues where it stopped.
 """
 
 from __future__ import annotations
@@ -31,10 +32,11 @@ _MIDDLE: dict[str, Any] = {
     "loss": "0%",
     "tcp": "reno",
     "sites": None,
+    "buffer_ms": None,
 }
 _FACTORS: dict[str, tuple[Any, ...]] = {
     "workers": (2, 8), "mb": (0.004, 1.02), "rtt_ms": (10, 300), "mbit": (1000,), "loss": ("0.1%",),
-    "tcp": ("cubic", "bbr"),
+    "tcp": ("cubic", "bbr"), "buffer_ms": (5, 200),
 }  # fmt: skip
 _STEP_S = 0.05
 _WIRE = 1500 / 1448
@@ -65,11 +67,15 @@ def title(point: Mapping[str, Any]) -> str:
     """Name a point by all its values."""
     sites = f" in {point['sites']} sites" if point["sites"] else ""
     values = (f"N={point['workers']}{sites}", f"{point['mb']:g} MB", f"{point['rtt_ms']} ms", f"{point['mbit']} Mbit/s")
-    return ", ".join((*values, point["tcp"], *([f"loss {point['loss']}"] if point["loss"] != "0%" else [])))
+    extra = [f"loss {point['loss']}"] if point["loss"] != "0%" else []
+    extra += [f"buffer {point['buffer_ms']} ms"] if point["buffer_ms"] else []
+    return ", ".join((*values, point["tcp"], *extra))
 
 
 def profile_of(point: Mapping[str, Any], folder: Path) -> dict[str, Any]:
-    """The network of a point: one site for each worker, or a file with sites whose workers share a link."""
+    """The network of a point: one site for each worker, or a file with sites that share a link or state a buffer."""
+    if point["buffer_ms"]:
+        return {"profile": str(_with_buffers(point, folder))}
     if not point["sites"]:
         return {"profile": "uniform", "rate": f"{point['mbit']}Mbit", "rtt": f"{point['rtt_ms']}ms"}
     names = [f"site{index}" for index in range(point["sites"])]
@@ -81,8 +87,22 @@ def profile_of(point: Mapping[str, Any], folder: Path) -> dict[str, Any]:
     return {"profile": str(file)}
 
 
+def _with_buffers(point: Mapping[str, Any], folder: Path) -> Path:
+    """A file in which each path has its share of a worker's rate, and a buffer."""
+    mbit = point["mbit"] / (point["workers"] - 1)
+    buffer = f"{int(mbit * 125 * point['buffer_ms'])}B"
+    names = [f"w{index}" for index in range(point["workers"])]
+    lines = ["src,dst,rtt_ms,rate_mbps,buffer"]
+    lines += [f"{a},{b},{point['rtt_ms']},{mbit:.4f},{buffer}" for a, b in combinations(names, 2)]
+    folder.mkdir(parents=True, exist_ok=True)
+    file = folder / f"{len(names)}-buffers-{point['mbit']}-{point['rtt_ms']}-{point['buffer_ms']}.csv"
+    file.write_text("\n".join(lines) + "\n")
+    return file
+
+
 def spec_of(point: Mapping[str, Any], collective: str, folder: Path) -> Spec:
     """The experiment of a point: synchronous SGD whose gradient is one message."""
+    name_of, _, streams = collective.partition("-")
     name = title(point).replace(" ", "").replace("/", "").replace("=", "").replace("%", "pct").replace(",", "-")
     return Spec.from_dict(
         {
@@ -94,7 +114,7 @@ def spec_of(point: Mapping[str, Any], collective: str, folder: Path) -> Spec:
                 "loss": point["loss"],
                 "tcp": {"congestion": point["tcp"], "slow_start_after_idle": False},
             },
-            "comm": {"collective": collective, "buckets": "1GiB"},
+            "comm": {"collective": name_of, "buckets": "1GiB", **({"channels": int(streams)} if streams else {})},
             "algorithms": {"ssgd": {}},
             "sweep": {"workers": [point["workers"]]},
             "run": {"repeats": 1, "testbed": "netns"},
@@ -118,7 +138,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--out", default=str(ROOT / "build/collectives"), help="folder of the measurements")
     parser.add_argument("--only", default="", help="points whose title contains this text")
-    parser.add_argument("--collectives", default="direct,gloo,hierarchical,ring")
+    parser.add_argument("--collectives", default="direct,gloo,hierarchical,ring,direct-4,direct-16")
     asked = parser.parse_args()
     widths = (50, 13, 12, 8, 6, 8, 11, 8)
     print(" ".join(name.ljust(width) for name, width in zip(_COLUMNS, widths, strict=True)))
