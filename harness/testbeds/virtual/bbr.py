@@ -37,9 +37,8 @@ class BbrConnections(Connections):
     def stall_ns(self, index: Ints, ready: Ints, load: Load, losses: Ints | None, tail_lost: Ints | None) -> Ints:
         """See `Connections.stall_ns`."""
         path = _rates(load)
-        earlier = self._earlier
-        begin, wait_ns, held_ns = (ready, 0.0, 0.0) if earlier is None else earlier.behind(index, ready)
-        stall = np.zeros(len(index), np.int64) + np.rint(held_ns).astype(np.int64)
+        begin, wait_ns, held_ns = self._earlier.behind(index, ready)
+        stall = np.rint(held_ns).astype(np.int64)
         since = begin - self._begun[index]
         before = np.where(since < load.rtt_ns, self._recent[index], 0.0)
         known = self._rate[index] * np.where(self._filled[index], 1.0, _STARTUP_GAIN)
@@ -52,9 +51,8 @@ class BbrConnections(Connections):
             stall = stall + losses * load.rtt_ns
         if tail_lost is not None:
             stall = stall + np.where(tail_lost > 0, self.probe_ns(load), 0)
-        if earlier is not None:
-            drained = np.asarray(ready + wait_ns + load.drain_ns, np.float64)
-            earlier.add(index, ready, drained, stall, load.rtt_ns, load.flow_bytes, np.zeros(len(index)))
+        drained = np.asarray(ready + wait_ns + load.drain_ns, np.float64)
+        self._earlier.add(index, ready, drained, stall, load.rtt_ns, load.flow_bytes, np.zeros(len(index)))
         self._begun[index] = np.where(before > 0, self._begun[index], begin)
         self._recent[index] = before + load.flow_bytes
         return stall

@@ -1,4 +1,4 @@
-"""Messages that follow one another on a connection whose sender is not paced: they share its window and its buffer."""
+"""Messages that follow one another on a connection: they share its window, and the buffer of its narrowest queue."""
 
 from __future__ import annotations
 

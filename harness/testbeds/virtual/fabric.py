@@ -6,7 +6,7 @@ Workers are switched only when they wait or sleep.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from typing import Any
 
@@ -23,6 +23,8 @@ from wanbench.harness.testbeds.virtual.tcp import NEVER
 from wanbench.workloads.comm.base import CommError
 from wanbench.workloads.comm.blocks import Blocks
 from wanbench.workloads.comm.exchange import Terms
+
+Paces = Callable[[int], Sequence[Sequence[float | None]]]
 
 _COLLECTIVE, _MESSAGE = 0, 1
 _TIMEOUT = 5  # 2 to 4 are the events of datagrams
@@ -62,6 +64,7 @@ class SimulatedFabric:
         collective: name of the all-reduce model.
         channels: number of channels, to which operations are assigned round-robin.
         one_shot_bytes: the largest vector that an all-reduce of `direct` sends whole to every rank.
+        paces: returns the rates of a rank, as `harness.plan.pacing.paces` does; None if messages are not paced.
 
     Raises:
         CommError: there is no such collective.
@@ -75,13 +78,14 @@ class SimulatedFabric:
         channels: int,
         *,
         one_shot_bytes: int = 0,
+        paces: Paces | None = None,
     ) -> None:
         if collective not in COLLECTIVES:
             raise CommError(f"virtual: no collective {collective!r}; expected one of {', '.join(COLLECTIVES)}")
         self._simulation, self._network = simulation, network
         self._kind, self._channels = COLLECTIVES[collective], channels
         self._gather, self._collective = ALL_GATHERS.get(collective), collective
-        self._one_shot_bytes = one_shot_bytes
+        self._one_shot_bytes, self._paces = one_shot_bytes, paces
         per_channel = self._kind.operations_per_channel
         self._free: int | None = None if per_channel is None else per_channel * channels
         self._plans: dict[tuple[bool, int], Plan] = {}
@@ -297,6 +301,8 @@ class SimulatedFabric:
             route = Route(self._network, np.array([src]), site[dst : dst + 1], np.array([flight.nbytes]))
             self._routes[src, dst, flight.nbytes] = route
         sockets = self._network.connections(f"message {src} {dst}", 0, 1, paced=self._kind.paced)
-        arrival = int(route.send(np.array([self._simulation.now], np.int64), sockets)[0])
-        flight.ends = [arrival]
+        ready = np.array([self._simulation.now], np.int64)
+        pace = None if self._paces is None else self._paces(src)[dst][1]
+        last = ready if pace is None else ready + round(flight.nbytes / pace * 1e9)
+        flight.ends = [int(route.land(route.depart(ready, sockets, last), sockets)[0])]
         self._wake(flight)

@@ -117,11 +117,11 @@ class Cubic:
 
 @dataclass(frozen=True)
 class Burst:
-    """What a sender that is not paced can send at once.
+    """What a sender can send at once.
 
     Attributes:
         free: bytes of its window that earlier messages do not occupy.
-        room: bytes that the buffer of the narrowest queue still holds.
+        room: bytes that the buffer of the narrowest queue still holds; infinite for a sender that is paced.
         freed_ns: how long after the end of the backlog in this queue the first acknowledgement of earlier messages
             arrives.
     """
@@ -137,20 +137,22 @@ class Flow:
     Args:
         window: of the connection. avoiding: whether it is in congestion avoidance.
         rtt_ns: round-trip time without queueing. ns_per_byte: of the narrowest queue, 0 if unlimited.
-        rules: of its congestion control.
+        rules: of its congestion control. paced: whether the sender keeps to its share of the rate.
     """
 
-    def __init__(self, window: float, avoiding: bool, rtt_ns: float, ns_per_byte: float, rules: Rules) -> None:
+    def __init__(
+        self, window: float, avoiding: bool, rtt_ns: float, ns_per_byte: float, rules: Rules, *, paced: bool = True
+    ) -> None:
         self.window, self.avoiding, self.rules = window, avoiding, rules
         self.rtt_ns, self.ns_per_byte = rtt_ns, ns_per_byte
-        self.paced, self.room = True, math.inf
+        self.paced, self.room = paced, math.inf
         self.full = min(rtt_ns / ns_per_byte if ns_per_byte else math.inf, MAX_WINDOW)
         self.stall_ns = 0.0
 
     def carry(self, nbytes: float, losses: int, burst: Burst | None = None) -> None:
-        """Send `nbytes`, with the losses spread evenly over them. `burst` is None if the sender is paced."""
+        """Send `nbytes`, with the losses spread evenly over them, behind earlier messages if `burst` is given."""
         if burst is not None:
-            self.paced, self.room = False, burst.room
+            self.room = burst.room
             at_once = min(nbytes, burst.free)
             if at_once > self.room:
                 self._overflow(last=nbytes <= burst.free)

@@ -262,14 +262,15 @@ class Route:
         if self._version != self._network.version:
             self._resolve()
         near = None if self._far is None else complete + self._delay
-        begin, end = (ready, complete) if self._far is None else (ready[self._far], complete[self._far])
+        begin, last = (ready, complete) if self._far is None else (ready[self._far], complete[self._far])
+        end = begin
         if not len(begin):
             return Flying(begin, end, near, stalled=False)
         losses, tail_lost, jitter = self._noise.draw() if self._noise is not None else (None, None, None)
         stall = None if connections is None else self._stall(begin, connections, losses, tail_lost)
         begin, end = self._up.serve(begin, end)
         begin, end = self._path.serve(begin, end)
-        end = end if stall is None else end + stall
+        end = np.maximum(end if stall is None else end + stall, last)
         late = None
         if connections is not None and self._network.outages:
             late = self._network.outages.late_ns(

@@ -6,13 +6,14 @@ import random
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
 import torch
 
 from wanbench.harness.emulators.plan import EmulatedNetwork
+from wanbench.harness.plan.pacing import paces
 from wanbench.harness.results.steps import Steps
 from wanbench.harness.testbeds.virtual.changing import ChangingNetwork
 from wanbench.harness.testbeds.virtual.fabric import SimulatedFabric
@@ -61,7 +62,15 @@ def simulate(
     simulation = Simulation(shuffle=shuffle, stopped=stopped, enter=random_states)
     first = jobs[0]
     virtual = VirtualNetwork(network, seed=first.seed, tcp=tcp, ring=first.ring)
-    fabric = SimulatedFabric(simulation, virtual, first.collective, first.channels, one_shot_bytes=first.one_shot_bytes)
+    paced = first.collective != "gloo" and changing is None  # as on real sockets
+    fabric = SimulatedFabric(
+        simulation,
+        virtual,
+        first.collective,
+        first.channels,
+        one_shot_bytes=first.one_shot_bytes,
+        paces=lru_cache(maxsize=None)(partial(paces, network)) if paced else None,
+    )
     group = MemoryGroup(len(jobs), fabric)
     if changing is not None:
         changing.follow(simulation, virtual)

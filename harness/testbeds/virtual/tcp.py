@@ -73,7 +73,7 @@ class Connections:
         self._last_sent = np.zeros(count, np.int64)
         self._last_arrival, self._last_begin = np.zeros(count, np.int64), np.zeros(count, np.int64)
         self._cubic: dict[int, Rules] = {}
-        self._earlier = None if paced else Earlier(count)
+        self._earlier = Earlier(count)
         self._resumes: dict[int, int] = {}  # when a connection held by an outage gets through again
 
     def stall_ns(self, index: Ints, ready: Ints, load: Load, losses: Ints | None, tail_lost: Ints | None) -> Ints:
@@ -107,7 +107,7 @@ class Connections:
             stall = stall + np.where(tail_lost > 0, self.probe_ns(load), 0)
         self._window[index] = after
         self._last_sent[index] = ready + load.drain_ns
-        if bursts is not None and self._earlier is not None:
+        if bursts is not None:
             drained, flying = ready + bursts.wait_ns + load.drain_ns, np.minimum(load.flow_bytes, after)
             self._earlier.add(index, ready, drained, stall, load.rtt_ns, flying, after - window)
         return stall
@@ -122,16 +122,17 @@ class Connections:
         return kept
 
     def _bursts(self, index: Ints, ready: Ints, load: Load, window: Floats) -> Bursts | None:
-        """What each sender can send at once; None if it is paced."""
-        if self._earlier is None or load.buffer_bytes is None or not self._tcp.ramp:
+        """What each sender can send at once; None without windows."""
+        if not self._tcp.ramp:
             return None
         ns_per_byte = load.drain_ns / np.maximum(load.flow_bytes, 1.0)
-        return self._earlier.bursts(index, ready, window, load.buffer_bytes, ns_per_byte)
+        held = np.full(len(index), np.inf) if self.paced or load.buffer_bytes is None else load.buffer_bytes
+        return self._earlier.bursts(index, ready, window, held, ns_per_byte)
 
     def _flow(self, index: int, window: float, load: Load, i: int) -> Flow:
         ns_per_byte = float(load.drain_ns[i]) / max(float(load.flow_bytes[i]), 1.0)  # shared with others of its round
         rules = _RENO if self._tcp.congestion == "reno" else self._cubic.setdefault(index, Cubic())
-        return Flow(window, bool(self._avoiding[index]), float(load.rtt_ns[i]), ns_per_byte, rules)
+        return Flow(window, bool(self._avoiding[index]), float(load.rtt_ns[i]), ns_per_byte, rules, paced=self.paced)
 
     def probe_ns(self, load: Load) -> Ints:
         """How much longer messages take whose last packet is lost, so that a probe must reveal it.

@@ -54,7 +54,7 @@ def test_a_round_trip_filled_by_the_rate_is_no_stall():
 
 def test_the_window_has_a_maximum():
     long = 4 * MAX_WINDOW
-    assert stalls([long, long, long])[1:] == [3 * RTT_MS] * 2
+    assert stalls([long, long, long], at=[0, 100, 200])[1:] == [3 * RTT_MS] * 2
 
 
 def test_idle_connections_keep_their_window_unless_slow_start_after_idle_is_set():
@@ -63,7 +63,7 @@ def test_idle_connections_keep_their_window_unless_slow_start_after_idle_is_set(
     first, second = stalls([70 * S] * 2, at=[0, 3600], tcp=after_idle)
     assert second == first
     timeout_s = (RTT_MS * MS + MIN_TIMEOUT_NS) / 1e9
-    assert stalls([70 * S] * 2, at=[0, 0.9 * timeout_s], tcp=after_idle)[1] == 0
+    assert stalls([30 * S] * 2, at=[0, 0.9 * timeout_s], tcp=after_idle)[1] == 0
 
 
 def test_a_loss_costs_a_round_trip_and_half_of_the_window():
