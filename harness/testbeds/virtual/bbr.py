@@ -18,7 +18,7 @@ import math
 
 import numpy as np
 
-from wanbench.harness.testbeds.virtual.tcp import INITIAL_WINDOW, Connections, Floats, Ints, Load, Tcp
+from wanbench.harness.testbeds.virtual.tcp import INITIAL_WINDOW, Connections, Floats, Ints, Load, Stall, Tcp
 
 _STARTUP_GAIN = 2 / math.log(2)
 _PROBE_GAIN = 1.25
@@ -34,8 +34,8 @@ class BbrConnections(Connections):
         # The messages of the last round trip: when the first began, and their bytes.
         self._begun, self._recent = np.zeros(count), np.zeros(count)
 
-    def stall_ns(self, index: Ints, ready: Ints, load: Load, losses: Ints | None, tail_lost: Ints | None) -> Ints:
-        """See `Connections.stall_ns`."""
+    def stall(self, index: Ints, ready: Ints, load: Load, losses: Ints | None, tail_lost: Ints | None) -> Stall:
+        """See `Connections.stall`."""
         path = _rates(load)
         begin, wait_ns, held_ns = self._earlier.behind(index, ready)
         stall = np.rint(held_ns).astype(np.int64)
@@ -47,15 +47,15 @@ class BbrConnections(Connections):
             recent = (float(before[i]), float(since[i])) if before[i] else (0.0, 0.0)
             nbytes, rtt_ns = float(load.flow_bytes[i]), float(load.rtt_ns[i])
             stall[i] += self._start(int(index[i]), nbytes, rtt_ns, float(path[i]), recent)
-        if losses is not None:
-            stall = stall + losses * load.rtt_ns
+        again = np.zeros(len(index), np.int64) if losses is None else losses * load.rtt_ns
         if tail_lost is not None:
-            stall = stall + np.where(tail_lost > 0, self.probe_ns(load), 0)
+            again = again + np.where(tail_lost > 0, self.probe_ns(load), 0)
+        stall = stall + again
         drained = np.asarray(ready + wait_ns + load.drain_ns, np.float64)
         self._earlier.add(index, ready, drained, stall, load.rtt_ns, load.flow_bytes, np.zeros(len(index)))
         self._begun[index] = np.where(before > 0, self._begun[index], begin)
         self._recent[index] = before + load.flow_bytes
-        return stall
+        return Stall(stall, again, np.rint(drained + stall).astype(np.int64))
 
     def _start(self, connection: int, nbytes: float, rtt_ns: float, path: float, recent: tuple[float, float]) -> int:
         """Send a message faster and faster, at most at the rate of the path. Return how much longer it takes.

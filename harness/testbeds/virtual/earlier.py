@@ -53,8 +53,9 @@ class Earlier:
 
         Messages come round by round. One that was ready before the last message does not wait for it.
         """
-        begin = np.maximum(ready, np.where(ready >= self._ready[index], self._sent[index], 0.0))
-        wait_ns = np.maximum(self._drained[index] - ready, 0.0)
+        follows = ready >= self._ready[index]
+        begin = np.maximum(ready, np.where(follows, self._sent[index], 0.0))
+        wait_ns = np.where(follows, np.maximum(self._drained[index] - ready, 0.0), 0.0)
         return begin, wait_ns, np.maximum(begin - ready - wait_ns, 0.0)
 
     def bursts(self, index: Ints, ready: Ints, window: Floats, buffer_bytes: Floats, ns_per_byte: Floats) -> Bursts:

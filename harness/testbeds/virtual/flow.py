@@ -147,7 +147,7 @@ class Flow:
         self.rtt_ns, self.ns_per_byte = rtt_ns, ns_per_byte
         self.paced, self.room = paced, math.inf
         self.full = min(rtt_ns / ns_per_byte if ns_per_byte else math.inf, MAX_WINDOW)
-        self.stall_ns = 0.0
+        self.stall_ns = self.lost_ns = 0.0  # in all, and for losses
 
     def carry(self, nbytes: float, losses: int, burst: Burst | None = None) -> None:
         """Send `nbytes`, with the losses spread evenly over them, behind earlier messages if `burst` is given."""
@@ -166,6 +166,7 @@ class Flow:
 
     def _lose(self) -> None:
         self.stall_ns += self.rtt_ns
+        self.lost_ns += self.rtt_ns
         self.window, self.avoiding = self.rules.after_loss(self.window), True
 
     def _wait_for_earlier(self, nbytes: float, burst: Burst) -> None:
@@ -177,7 +178,9 @@ class Flow:
         """Send again what did not fit into the buffer; `last`: nothing follows it."""
         self._lose()
         if last:
-            self.stall_ns += _PROBE_ROUND_TRIPS * self.rtt_ns + self.room * self.ns_per_byte
+            probed_ns = _PROBE_ROUND_TRIPS * self.rtt_ns + self.room * self.ns_per_byte
+            self.stall_ns += probed_ns
+            self.lost_ns += probed_ns
 
     def _send(self, nbytes: float) -> None:
         """Send `nbytes` without a loss on the way."""

@@ -21,7 +21,7 @@ from wanbench.harness.testbeds.virtual.bbr import BbrConnections
 from wanbench.harness.testbeds.virtual.noise import MessageNoise, PathStreams
 from wanbench.harness.testbeds.virtual.outages import Outages
 from wanbench.harness.testbeds.virtual.queues import Ints, QueueStates, Turn
-from wanbench.harness.testbeds.virtual.tcp import Connections, Load, Tcp
+from wanbench.harness.testbeds.virtual.tcp import Connections, Load, Stall, Tcp
 from wanbench.workloads.comm.blocks import WIRE_HEADER_BYTES
 
 _NO_TCP = Tcp(ramp=False)
@@ -270,7 +270,7 @@ class Route:
         stall = None if connections is None else self._stall(begin, connections, losses, tail_lost)
         begin, end = self._up.serve(begin, end)
         begin, end = self._path.serve(begin, end)
-        end = np.maximum(end if stall is None else end + stall, last)
+        end = np.maximum(end if stall is None else stall.behind(end), last)
         late = None
         if connections is not None and self._network.outages:
             late = self._network.outages.late_ns(
@@ -332,10 +332,12 @@ class Route:
         """When the last byte of the messages between sites had left, with jitter; 0 if there are none."""
         return int((flying.end - self._far_delay).max()) if len(flying.end) else 0
 
-    def _stall(self, ready: Ints, connections: Connections, losses: Ints | None, tail_lost: Ints | None) -> Ints | None:
+    def _stall(
+        self, ready: Ints, connections: Connections, losses: Ints | None, tail_lost: Ints | None
+    ) -> Stall | None:
         if not self._network.tcp.ramp and losses is None:
             return None
-        return connections.stall_ns(self._index, ready, self._load, losses, tail_lost)
+        return connections.stall(self._index, ready, self._load, losses, tail_lost)
 
 
 def _costs(queues: tuple[Queue, ...]) -> NDArray[np.float64]:

@@ -76,7 +76,7 @@ class Connections:
         self._earlier = Earlier(count)
         self._resumes: dict[int, int] = {}  # when a connection held by an outage gets through again
 
-    def stall_ns(self, index: Ints, ready: Ints, load: Load, losses: Ints | None, tail_lost: Ints | None) -> Ints:
+    def stall(self, index: Ints, ready: Ints, load: Load, losses: Ints | None, tail_lost: Ints | None) -> Stall:
         """How much longer messages take than their bytes at the rate of their path.
 
         Args:
@@ -92,25 +92,30 @@ class Connections:
         slow = np.zeros(len(index), np.bool_) if losses is None else losses > 0
         if self._tcp.ramp:
             slow = slow | (load.flow_bytes > (window if bursts is None else np.minimum(bursts.free, bursts.room)))
+        again = np.zeros(len(index), np.int64)
         grown = np.minimum(np.maximum(window, 2 * load.flow_bytes), window + load.flow_bytes)
         after = np.where(self._avoiding[index], window, np.minimum(grown, MAX_WINDOW))
         for i in np.flatnonzero(slow).tolist():
             if not self._tcp.ramp:
                 stall[i] += int(load.rtt_ns[i])
+                again[i] += int(load.rtt_ns[i])
                 continue
             flow = self._flow(int(index[i]), float(window[i]), load, i)
             lost = 0 if losses is None else int(losses[i])
             flow.carry(float(load.flow_bytes[i]), lost, None if bursts is None else bursts.of(i))
             after[i], self._avoiding[index[i]] = flow.window, flow.avoiding
             stall[i] += round(flow.stall_ns)
+            again[i] = round(flow.lost_ns)
         if tail_lost is not None:
-            stall = stall + np.where(tail_lost > 0, self.probe_ns(load), 0)
+            probed = np.where(tail_lost > 0, self.probe_ns(load), 0)
+            stall, again = stall + probed, again + probed
         self._window[index] = after
         self._last_sent[index] = ready + load.drain_ns
         if bursts is not None:
             drained, flying = ready + bursts.wait_ns + load.drain_ns, np.minimum(load.flow_bytes, after)
             self._earlier.add(index, ready, drained, stall, load.rtt_ns, flying, after - window)
-        return stall
+            return Stall(stall, again, np.rint(drained + stall).astype(np.int64))
+        return Stall(stall, again, ready + load.drain_ns + stall)
 
     def _after_idle(self, index: Ints, ready: Ints, load: Load) -> Floats:
         """The windows of connections after their silence."""
@@ -219,6 +224,26 @@ def attempts(lost: Lost) -> Iterator[tuple[int, bool]]:
         time += timeout
         yield time, False
         timeout = min(2 * timeout, MAX_TIMEOUT_NS)
+
+
+@dataclass(frozen=True)
+class Stall:
+    """How TCP delays messages, in nanoseconds. Arrays have the shape (messages,).
+
+    Attributes:
+        ns: how much longer each takes than its bytes at the rate.
+        again_ns: the part of it in which lost packets are sent again, which begins when they have been in the queues.
+        left_ns: when the last byte of each would leave, were the queues empty.
+    """
+
+    ns: Ints
+    again_ns: Ints
+    left_ns: Ints
+
+    def behind(self, end: Ints) -> Ints:
+        """When the messages leave that the queues let go at `end`: TCP's windows wait at the same time."""
+        left: Ints = np.maximum(end, self.left_ns - self.again_ns) + self.again_ns
+        return left
 
 
 @dataclass(frozen=True)
