@@ -7,6 +7,8 @@ Layout
     checks.py      refuses cells whose parts do not fit together
     auto.py        Host: chooses the value of `auto`
     law.py         the step-time law; conditions.py: the one round trip and one rate by which it knows a network
+    staleness.py   what stragglers cost delayed methods; limits.py: where the law does not hold
+    ring_order.py  the order of the workers in `ring`
     collective.py  the fastest collective of a network; pacing.py: how fast its connections send
     load.py        which repetitions run side by side, and how long a run takes; scale.py: the payload scale of `auto`
 """

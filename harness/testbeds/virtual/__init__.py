@@ -4,7 +4,9 @@ Layout
     kernel.py        Simulation: workers as greenlets, one heap of events in integer nanoseconds
     queues.py        queues that many messages share, vectorised
     network.py       VirtualNetwork: up, path and down queues, delay, jitter, loss; Route: senders and receivers
-    tcp.py           the model of TCP: slow start, window, cost of a loss
+    tcp.py           the model of TCP: what windows and losses add to a message; bbr.py: the same under BBR
+    flow.py          one message that a window limits: slow start, Reno, CUBIC, full buffers
+    earlier.py       messages that follow one another on a connection
     streams.py       random numbers by counter, one stream per path
     collectives/     one model each: gloo, direct, ring, halving-doubling, hierarchical
     fabric.py        operations in flight, in global time order
