@@ -63,7 +63,8 @@ class Earlier:
         begin, wait_ns, held_ns = self.behind(index, ready)
         last = self._sent[index] + self._rtt[index]
         first = last - self._flying[index] * ns_per_byte
-        unacknowledged = np.clip((last - begin) / np.maximum(last - first, 1.0), 0.0, 1.0)
+        share = np.clip((last - begin) / np.maximum(last - first, 1.0), 0.0, 1.0)
+        unacknowledged = np.where(ready >= self._ready[index], share, 0.0)
         flying = self._flying[index] * unacknowledged
         queued = np.minimum(flying, np.maximum(self._drained[index] - begin, 0.0) / np.maximum(ns_per_byte, 1e-9))
         free = np.maximum(window - flying - self._grown[index] * unacknowledged, 0.0)

@@ -110,12 +110,13 @@ class Connections:
             probed = np.where(tail_lost > 0, self.probe_ns(load), 0)
             stall, again = stall + probed, again + probed
         self._window[index] = after
-        self._last_sent[index] = ready + load.drain_ns
+        left = ready + load.drain_ns + stall
         if bursts is not None:
             drained, flying = ready + bursts.wait_ns + load.drain_ns, np.minimum(load.flow_bytes, after)
             self._earlier.add(index, ready, drained, stall, load.rtt_ns, flying, after - window)
-            return Stall(stall, again, np.rint(drained + stall).astype(np.int64))
-        return Stall(stall, again, ready + load.drain_ns + stall)
+            left = np.rint(drained + stall).astype(np.int64)
+        self._last_sent[index] = np.maximum(self._last_sent[index], left)
+        return Stall(stall, again, left)
 
     def _after_idle(self, index: Ints, ready: Ints, load: Load) -> Floats:
         """The windows of connections after their silence."""
