@@ -53,7 +53,8 @@ def test_a_repetition_stores_its_steps_and_its_network(smoke):
         files |= set() if "one-worker" in rep.parts[-2] else {"messages.parquet"}
         assert {path.name for path in rep.iterdir()} == files
         network = json.loads((rep / "network.json").read_text())
-        assert network["tcp"] == {"ramp": True, "slow_start_after_idle": "one-worker" in rep.parts[-2]}
+        idle = "one-worker" in rep.parts[-2]
+        assert network["tcp"] == {"ramp": True, "slow_start_after_idle": idle, "congestion": "reno"}
         steps = pd.read_parquet(rep / "steps.parquet")
         assert (steps["compute_s"] + steps["stall_s"]).to_numpy() == pytest.approx(steps["step_time_s"].to_numpy())
 
