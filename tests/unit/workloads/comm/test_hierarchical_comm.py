@@ -3,47 +3,26 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
 
 import pytest
 import torch
+from joined_ranks import groups, on_every_rank
 
 from wanbench.workloads.comm.base import CommError
 from wanbench.workloads.comm.hierarchical import HierarchicalComm, members_of
 from wanbench.workloads.comm.work import DirectWork
-from wanbench.workloads.loop.job import Job
-from wanbench.workloads.process.joining import join
 
 T = TypeVar("T")
 LAYOUTS = [[0, 0], [0, 1], [0, 0, 1, 1], [0, 1, 0, 2], [2, 0, 0, 1, 1, 1]]
-JOB = Job(0, 1, 0, {}, {}, "ssgd", {}, "hierarchical", 1, 0, 1, 0, 1, 0, 0, 0, timeout_s=10.0, rendezvous="")
 
 
 @pytest.fixture
 def group(tmp_path: Path):
-    """Yield a factory of groups, whose workers join as worker processes do; close them at the end."""
-    made: list[HierarchicalComm] = []
-
-    def make(site_of: Sequence[int]) -> list[HierarchicalComm]:
-        job = replace(JOB, world_size=len(site_of), site_of=site_of, rendezvous=str(tmp_path / f"group-{len(made)}"))
-        with ThreadPoolExecutor(len(site_of)) as pool:
-            ranks = range(len(site_of))
-            comms = list(pool.map(lambda rank: join(replace(job, rank=rank), "127.0.0.1", "lo"), ranks))
-        made.extend(comms)
-        return comms
-
-    yield make
-    for comm in made:
-        comm.close()
-
-
-def on_every_rank(comms: list[HierarchicalComm], body: Callable[[HierarchicalComm], T]) -> list[T]:
-    with ThreadPoolExecutor(len(comms)) as pool:
-        return list(pool.map(body, comms))
+    """A factory of groups."""
+    with groups("hierarchical", tmp_path) as make:
+        yield lambda site_of: make(len(site_of), site_of=site_of)
 
 
 def given(rank: int, number: int, numel: int) -> torch.Tensor:

@@ -3,47 +3,28 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
 import pytest
 import torch
+from joined_ranks import groups, on_every_rank
 
 from wanbench.workloads.comm.base import CommError
 from wanbench.workloads.comm.mesh import HOP, MESSAGE, Frame
 from wanbench.workloads.comm.ring import RingComm
 from wanbench.workloads.comm.tensors import REDUCTIONS
-from wanbench.workloads.loop.job import Job
-from wanbench.workloads.process.joining import join
 
 T = TypeVar("T")
 ORDERS = [[0, 1], [0, 1, 2], [0, 2, 1, 3], [3, 1, 4, 0, 2, 5]]
-JOB = Job(0, 1, 0, {}, {}, "ssgd", {}, "ring", 1, 0, 1, 0, 1, 0, 0, 0, timeout_s=10.0, rendezvous="")
 
 
 @pytest.fixture
 def group(tmp_path: Path):
-    """Yield a factory of groups, whose workers join as worker processes do; close them at the end."""
-    made: list[RingComm] = []
-
-    def make(ring: Sequence[int], **more: object) -> list[RingComm]:
-        job = replace(JOB, world_size=len(ring), ring=ring, rendezvous=str(tmp_path / f"group-{len(made)}"), **more)
-        with ThreadPoolExecutor(len(ring)) as pool:
-            comms = list(pool.map(lambda rank: join(replace(job, rank=rank), "127.0.0.1", "lo"), range(len(ring))))
-        made.extend(comms)
-        return comms
-
-    yield make
-    for comm in made:
-        comm.close()
-
-
-def on_every_rank(comms: list[RingComm], body: Callable[[RingComm], T]) -> list[T]:
-    with ThreadPoolExecutor(len(comms)) as pool:
-        return list(pool.map(body, comms))
+    """A factory of groups."""
+    with groups("ring", tmp_path) as make:
+        yield lambda ring, **fields: make(len(ring), ring=ring, **fields)
 
 
 def failures(comms: list[RingComm], body: Callable[[RingComm], T], besides: int) -> list[str]:
