@@ -82,7 +82,7 @@ def test_an_older_operation_passes_the_frames_of_later_ones():
     arrived: queue.Queue[int] = queue.Queue()
     with pair() as (near, far):
         start(near)
-        body = memoryview(bytes(8 << 20))  # more than the socket holds, so the first frame blocks the others
+        body = memoryview(bytes(64 << 20))  # more than sockets hold, so the first frame blocks the others
         frames = [mesh.Frame(mesh.SCATTER, order, body, lambda: None, order) for order in (5, 6, 7, 1)]
         near.send_all([(1, frame) for frame in frames[:-1]])
         (connection,) = near._connections.values()
