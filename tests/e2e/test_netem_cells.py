@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.netem, pytest.mark.timed]
 
 # One slow processor can carry this easily: bytes / rate is the same.
 AGREEMENT = {
-    "smoke": ["--set", "workload.payload_scale=0.001", "--set", "workload.step_time=100ms"],
+    "smoke": ["--set", "workload.payload_scale=0.005", "--set", "workload.step_time=100ms"],
     "world4": [
         *["--set", "workload.payload_scale=0.0005", "--set", "sweep.workers=[4]", "--set", "run.repeats=1"],
         *["--only", "algorithm=ssgd", "--only", "algorithm=dts-d4-p4"],
