@@ -158,8 +158,8 @@ def lines(numbers: list[int], out: Path) -> Iterator[dict[str, Any]]:
             "retransmits": emulated and emulated["retransmits"],
             "reason": why or refused,
         }
-        yield line
         print(_text(line), flush=True)
+        yield line
 
 
 def _text(line: Mapping[str, Any]) -> str:

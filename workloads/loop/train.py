@@ -108,7 +108,7 @@ def train(
     for step in range(job.steps):
         if step == job.window_begin:
             opened[0] = windows() if windows is not None else 0
-            begin = _totals(task, comm, clock)
+            before = begin = _totals(task, comm, clock)
         replica.step = step
         optimizer.advance(step)
         gradient, loss = task.gradient(step, algorithm.bucket if algorithm.buckets else None)

@@ -5,8 +5,8 @@ Commands (one JSON object per line). Each is answered with one object that has t
     probe     one side of a path measurement (wanbench.workloads.process.probing)
     counters  bytes of the emulated device and TCP's counters
     program   run a user's program in this network (wanbench.workloads.process.program)
-    job       form the group ("joined"); on "go": warm up ("warm"), train ("rows" ...), answer; on "leave": hang up;
-              the job prints to the descriptor that arrives with the command
+    job       form the group ("joined"); on "go": warm up ("warming" ..., "warm"), train ("rows" ...), answer;
+              on "leave": hang up. The job prints to the descriptor that arrives with the command
 """
 
 from __future__ import annotations

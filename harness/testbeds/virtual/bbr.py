@@ -6,7 +6,6 @@
   sending and a round trip. Such a sample never lowers the estimate, and does not end the start. So a connection that
   carries only small messages spreads each over up to half a round trip.
 * A loss costs its round trip. It changes neither rate nor window.
-
 * A later message that lasts longer than a round trip raises the rate by up to a quarter, if the path has more.
 
 Not modelled: the 0.2 s in ten seconds in which it sends four packets to measure the round trip.
@@ -55,7 +54,7 @@ class BbrConnections(Connections):
         self._earlier.add(index, ready, drained, stall, load.rtt_ns, load.flow_bytes, np.zeros(len(index)))
         self._begun[index] = np.where(before > 0, self._begun[index], begin)
         self._recent[index] = before + load.flow_bytes
-        return Stall(stall, again, np.rint(drained + stall).astype(np.int64))
+        return Stall(again, np.rint(drained + stall).astype(np.int64))
 
     def _start(self, connection: int, nbytes: float, rtt_ns: float, path: float, recent: tuple[float, float]) -> int:
         """Send a message faster and faster, at most at the rate of the path. Return how much longer it takes.

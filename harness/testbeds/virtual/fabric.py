@@ -143,7 +143,7 @@ class SimulatedFabric:
         """Send a message. It waits at the receiver until `expect` takes it; with gloo, until it has asked for it."""
         flight = self._message(src, dst, number)
         flight.nbytes, flight.sent = nbytes, self._simulation.now
-        self._begin_message(flight, src, dst, number)
+        self._begin_message(flight, flight.sent, src, dst, number)
         sent = Flight(nbytes, 0)
         sent.ends = [flight.sent]
         return sent
@@ -153,7 +153,7 @@ class SimulatedFabric:
         flight = self._message(src, dst, number)
         flight.expected = self._simulation.now
         if flight.sent is not None and self._kind.asks:
-            self._begin_message(flight, src, dst, number)
+            self._begin_message(flight, flight.sent, src, dst, number)
         return flight
 
     def _message(self, src: int, dst: int, number: int) -> Flight:
@@ -162,15 +162,13 @@ class SimulatedFabric:
             known = self._messages[src, dst, number] = Flight(0, 0)
         return known
 
-    def _begin_message(self, flight: Flight, src: int, dst: int, number: int) -> None:
+    def _begin_message(self, flight: Flight, begin: int, src: int, dst: int, number: int) -> None:
         """Begin a message that is sent and, if the collective asks for messages, asked for."""
-        begin = flight.sent
-        if self._kind.asks and begin is not None:
+        if self._kind.asks:
             if flight.expected is None:
                 return
             begin = max(begin, flight.expected + self._network.one_way_ns(dst, src))
-        if begin is not None:
-            self._simulation.at(begin, (_MESSAGE, src, dst, number), lambda: self._carry(flight, src, dst))
+        self._simulation.at(begin, (_MESSAGE, src, dst, number), lambda: self._carry(flight, src, dst))
 
     def exchange(
         self, rank: int, number: int, sends: Mapping[int, tuple[int, int]], from_peer: Mapping[int, int], terms: Terms

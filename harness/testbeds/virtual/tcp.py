@@ -116,7 +116,7 @@ class Connections:
             self._earlier.add(index, ready, drained, stall, load.rtt_ns, flying, after - window)
             left = np.rint(drained + stall).astype(np.int64)
         self._last_sent[index] = np.maximum(self._last_sent[index], left)
-        return Stall(stall, again, left)
+        return Stall(again, left)
 
     def _after_idle(self, index: Ints, ready: Ints, load: Load) -> Floats:
         """The windows of connections after their silence."""
@@ -232,12 +232,10 @@ class Stall:
     """How TCP delays messages, in nanoseconds. Arrays have the shape (messages,).
 
     Attributes:
-        ns: how much longer each takes than its bytes at the rate.
-        again_ns: the part of it in which lost packets are sent again, which begins when they have been in the queues.
+        again_ns: how long lost packets are sent again, which begins when they have been in the queues.
         left_ns: when the last byte of each would leave, were the queues empty.
     """
 
-    ns: Ints
     again_ns: Ints
     left_ns: Ints
 

@@ -24,7 +24,8 @@ def stalls(connections, sizes, *, begin_s=0.0, rtt_ms=100.0, rate=None, buffer=N
         load = Load(np.array([float(size)]), np.array([round(rtt_ms * MS)]), np.array([drain]), room)
         ready = np.array([round((begin_s + number * apart_s) * 1e9)])
         lost = np.array([losses]) if losses else None
-        found.append(float(connections.stall(np.zeros(1, np.int64), ready, load, lost, None).ns[0]) / MS)
+        left = connections.stall(np.zeros(1, np.int64), ready, load, lost, None).left_ns
+        found.append(float((left - ready - drain)[0]) / MS)
     return found
 
 

@@ -24,7 +24,8 @@ def stalls(sizes, *, tcp=None, rate=None, at=None, losses=None, tail=None):
         ready = np.array([i * 1000 * MS if at is None else round(at[i] * 1e9)])
         lost = None if losses is None else np.array([losses[i]])
         last = None if tail is None else np.array([tail[i]])
-        found.append(float(connection.stall(index, ready, load, lost, last).ns[0]) / MS)
+        left = connection.stall(index, ready, load, lost, last).left_ns
+        found.append(float((left - ready - drain)[0]) / MS)
     return found
 
 
