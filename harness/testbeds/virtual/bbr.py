@@ -51,7 +51,7 @@ class BbrConnections(Connections):
             again = again + np.where(tail_lost > 0, self.probe_ns(load), 0)
         stall = stall + again
         drained = np.asarray(ready + wait_ns + load.drain_ns, np.float64)
-        self._earlier.add(index, ready, drained, stall, load.rtt_ns, load.flow_bytes, np.zeros(len(index)))
+        self._earlier.add(index, ready, drained, stall, load.rtt_ns, load.flow_bytes, *[np.zeros(len(index))] * 2)
         self._begun[index] = np.where(before > 0, self._begun[index], begin)
         self._recent[index] = before + load.flow_bytes
         return Stall(again, np.rint(drained + stall).astype(np.int64))

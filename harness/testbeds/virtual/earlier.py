@@ -12,6 +12,8 @@ from wanbench.harness.testbeds.virtual.queues import Ints
 
 Floats = NDArray[np.float64]
 
+_LAST = 8  # messages of a connection that can be on their way
+
 
 @dataclass(frozen=True)
 class Bursts:
@@ -21,7 +23,7 @@ class Bursts:
         free: bytes of the window that are not occupied. room: bytes that the buffer of the narrowest queue still holds.
         wait_ns: how long the last message still needs for its bytes at the rate.
         held_ns: how much longer it needs because of its stalls.
-        freed_ns: how long after both the first of its bytes is acknowledged.
+        freed_ns: how long after the end of the backlog the first of its bytes is acknowledged.
     """
 
     free: Floats
@@ -38,15 +40,20 @@ class Bursts:
 class Earlier:
     """The last message of each connection.
 
+    A paced message begins when the last one has left. Others enter the queue as soon as the window lets them.
+
     Args:
-        count: number of connections.
+        count: number of connections. paced: whether senders keep to their share of the rate.
     """
 
-    def __init__(self, count: int) -> None:
+    def __init__(self, count: int, *, paced: bool) -> None:
+        self._paced = paced
         self._ready = np.zeros(count)
         self._drained, self._sent = np.zeros(count), np.zeros(count)  # when it has left, without and with its stalls
-        self._flying, self._rtt = np.zeros(count), np.zeros(count)  # bytes on their way then, and for how long
-        self._grown = np.zeros(count)  # what its acknowledgements add to the window
+        self._entered = np.zeros(count)  # when its last byte is in the queue
+        # Of the last messages, latest first: when the last byte is acknowledged, the bytes that are on their way until
+        # then, and what they add to the window.
+        self._acknowledged, self._flying, self._grown = np.zeros((3, _LAST, count))
 
     def behind(self, index: Ints, ready: Ints) -> tuple[Floats, Floats, Floats]:
         """Return (begin, wait_ns, held_ns): messages of a connection leave one after another.
@@ -54,31 +61,52 @@ class Earlier:
         Messages come round by round. One that was ready before the last message does not wait for it.
         """
         follows = ready >= self._ready[index]
-        begin = np.maximum(ready, np.where(follows, self._sent[index], 0.0))
+        begin = np.maximum(ready, np.where(follows, self._entered[index], 0.0))
         wait_ns = np.where(follows, np.maximum(self._drained[index] - ready, 0.0), 0.0)
-        return begin, wait_ns, np.maximum(begin - ready - wait_ns, 0.0)
+        held_ns = np.where(follows, np.maximum(self._sent[index] - ready - wait_ns, 0.0), 0.0)
+        return begin, wait_ns, held_ns
 
     def bursts(self, index: Ints, ready: Ints, window: Floats, buffer_bytes: Floats, ns_per_byte: Floats) -> Bursts:
         """What each sender can send at once. `ns_per_byte` is that of its narrowest queue."""
         begin, wait_ns, held_ns = self.behind(index, ready)
-        last = self._sent[index] + self._rtt[index]
-        first = last - self._flying[index] * ns_per_byte
-        share = np.clip((last - begin) / np.maximum(last - first, 1.0), 0.0, 1.0)
-        unacknowledged = np.where(ready >= self._ready[index], share, 0.0)
-        flying = self._flying[index] * unacknowledged
+        last, sizes = self._acknowledged[:, index], self._flying[:, index]
+        left_ns = np.where(ready >= self._ready[index], np.clip(last - begin, 0.0, sizes * ns_per_byte), 0.0)
+        unacknowledged = np.divide(left_ns, sizes * ns_per_byte, out=np.zeros_like(left_ns), where=left_ns > 0)
+        flying = (sizes * unacknowledged).sum(axis=0)
         queued = np.minimum(flying, np.maximum(self._drained[index] - begin, 0.0) / np.maximum(ns_per_byte, 1e-9))
-        free = np.maximum(window - flying - self._grown[index] * unacknowledged, 0.0)
-        return Bursts(free, np.maximum(buffer_bytes - queued, 0.0), wait_ns, held_ns, first - begin)
+        free = np.maximum(window - flying - (self._grown[:, index] * unacknowledged).sum(axis=0), 0.0)
+        first = np.where(left_ns > 0, last - left_ns, np.inf).min(axis=0)
+        freed_ns = np.where(np.isfinite(first), first, begin) - begin - queued * ns_per_byte
+        return Bursts(free, np.maximum(buffer_bytes - queued, 0.0), wait_ns, held_ns, freed_ns)
 
     def add(
-        self, index: Ints, ready: Ints, drained: Floats, stall: Ints, rtt_ns: Ints, flying: Floats, grown: Floats
+        self,
+        index: Ints,
+        ready: Ints,
+        drained: Floats,
+        stall: Ints,
+        rtt_ns: Ints,
+        flying: Floats,
+        grown: Floats,
+        last_ns: Floats,
     ) -> None:
         """Set the last messages.
 
         Args:
             drained: when their bytes have left at the rate. stall: how much later they have.
             flying: the bytes that are on their way then. grown: what they add to the window.
+            last_ns: how long the bytes that their last window lets go take at the rate.
         """
-        self._ready[index], self._rtt[index] = ready, rtt_ns
-        self._drained[index], self._sent[index] = drained, drained + stall
-        self._flying[index], self._grown[index] = flying, np.maximum(grown, 0.0)
+        sent = drained + stall
+        begin, _, held_ns = self.behind(index, ready)
+        entered = np.where(stall > held_ns, np.maximum(begin, sent - last_ns), begin)
+        self._entered[index] = sent if self._paced else entered
+        self._ready[index] = ready
+        self._drained[index], self._sent[index] = drained, sent
+        for last, value in (
+            (self._acknowledged, sent + rtt_ns),
+            (self._flying, flying),
+            (self._grown, np.maximum(grown, 0.0)),
+        ):
+            last[1:, index] = last[:-1, index]
+            last[0, index] = value

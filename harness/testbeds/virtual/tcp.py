@@ -14,9 +14,10 @@ The model of each connection under Reno or CUBIC (`virtual.flow`; BBR has its ow
   200 ms and double each time, as in Linux. After a timeout the window restarts at one segment.
 * A loss costs one round trip (fast retransmit) and half of the window (CUBIC: 0.3). If the last packet is lost, no
   later packet reveals it: a probe is sent after two round trips, and 200 ms later if the message had only one packet.
-* A sender that is not paced, as in gloo, loses what the buffer of its narrowest queue cannot hold.
+* A sender that is not paced, as in gloo, sends what its window allows at once, also of several messages, and loses what
+  the buffer of its narrowest queue cannot hold.
 
-Not modelled: delayed acknowledgements, and the bytes of acknowledgements in the opposite direction.
+Not modelled: delayed acknowledgements, and the bytes and the queueing of acknowledgements in the opposite direction.
 """
 
 from __future__ import annotations
@@ -73,7 +74,7 @@ class Connections:
         self._last_sent = np.zeros(count, np.int64)
         self._last_arrival, self._last_begin = np.zeros(count, np.int64), np.zeros(count, np.int64)
         self._cubic: dict[int, Rules] = {}
-        self._earlier = Earlier(count)
+        self._earlier = Earlier(count, paced=paced)
         self._resumes: dict[int, int] = {}  # when a connection held by an outage gets through again
 
     def stall(self, index: Ints, ready: Ints, load: Load, losses: Ints | None, tail_lost: Ints | None) -> Stall:
@@ -112,8 +113,10 @@ class Connections:
         self._window[index] = after
         left = ready + load.drain_ns + stall
         if bursts is not None:
-            drained, flying = ready + bursts.wait_ns + load.drain_ns, np.minimum(load.flow_bytes, after)
-            self._earlier.add(index, ready, drained, stall, load.rtt_ns, flying, after - window)
+            drained = ready + bursts.wait_ns + load.drain_ns
+            flying = np.minimum(load.flow_bytes, after)
+            last_ns = np.minimum(after / np.maximum(load.flow_bytes, 1.0), 1.0) * load.drain_ns.astype(np.float64)
+            self._earlier.add(index, ready, drained, stall, load.rtt_ns, flying, after - window, last_ns)
             left = np.rint(drained + stall).astype(np.int64)
         self._last_sent[index] = np.maximum(self._last_sent[index], left)
         return Stall(again, left)

@@ -95,6 +95,13 @@ def test_a_burst_beyond_the_buffer_is_lost_and_halves_the_window():
     ]
 
 
+def test_two_bursts_at_once_share_the_buffer():
+    connections, sizes = opened(), [30 * S, 30 * S]
+    first, second = stalls(connections, sizes, begin_s=100, rate=1e6, buffer=40 * S, apart_s=0.0)
+    assert first == 0
+    assert second > 30 * S / 1e6 * 1e3 + 100  # behind the first, and a round trip for what was lost
+
+
 def test_a_paced_sender_never_overflows_a_buffer():
     connections = Connections(Tcp(), 1)
     assert stalls(connections, [INITIAL_WINDOW, 20 * S, 40 * S], rate=1e6, buffer=1.0) == [0, 0, 0]
