@@ -4,24 +4,34 @@
 
 The middle is 4 workers, 10.2 MB, RTT 100 ms, 100 Mbit/s, Reno, no loss; each line changes one value. `limit` is the
 time of two phases, max(T + RTT/2, T/2 + RTT) with T = 2 (N-1)/N bytes with headers / rate, or of one-shot,
-(N-1) bytes with headers / rate + RTT/2, whichever is shorter; N are the sites, of which each has one link. Points that
-this host cannot emulate are `invalid`. `direct-16` has 16 connections for each pair of workers. What is measured is
-kept, so the same command continues where it stopped.
+(N-1) bytes with headers / rate + RTT/2, whichever is shorter; N are the sites, of which each has one link. With losses
+the rate is at most that of the connections' windows (Mathis et al. 1997). Every point is also simulated. What takes
+over a minute, and what this host cannot emulate, is only simulated.
+
+`direct-16` has 16 connections for each pair of workers; `ring-ranks` keeps the order of ranks. What is measured is
+kept, so the same command continues where it stopped. The table is also in collectives.csv, and drawn.
 """
 
 from __future__ import annotations
 
 import argparse
+import csv
+import math
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations
 from pathlib import Path
 from typing import Any
+
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
 from wanbench.harness.api import run  # noqa: E402
+from wanbench.harness.show.figures.layout import Sheet, logarithmic  # noqa: E402
+from wanbench.harness.show.figures.style import FAINT, PAGE_IN, wanbench_style  # noqa: E402
 from wanbench.harness.spec.experiment import Spec  # noqa: E402
 
 _MIDDLE: dict[str, Any] = {
@@ -29,36 +39,56 @@ _MIDDLE: dict[str, Any] = {
     "mb": 10.2,
     "rtt_ms": 100,
     "mbit": 100,
-    "loss": "0%",
+    "loss": 0.0,
     "tcp": "reno",
     "sites": None,
     "buffer_ms": None,
+    "far_ms": None,
 }
-_FACTORS: dict[str, tuple[Any, ...]] = {
-    "workers": (2, 8), "mb": (0.004, 1.02), "rtt_ms": (10, 300), "mbit": (1000,), "loss": ("0.1%",),
-    "tcp": ("cubic", "bbr"), "buffer_ms": (5, 200),
-}  # fmt: skip
+_POINTS: tuple[dict[str, Any], ...] = (
+    {}, {"workers": 2}, {"workers": 8}, {"workers": 8, "sites": 4}, {"workers": 16, "sites": 4},
+    {"mb": 0.004}, {"mb": 1.02}, {"mb": 102}, {"rtt_ms": 10}, {"rtt_ms": 300}, {"mbit": 1000},
+    {"mb": 102, "mbit": 1000}, {"tcp": "cubic"}, {"tcp": "bbr"}, {"buffer_ms": 5}, {"buffer_ms": 200}, {"far_ms": 400},
+    {"mb": 1.02, "far_ms": 400}, {"loss": 0.1}, {"mb": 1.02, "loss": 0.1},
+)  # fmt: skip
 _STEP_S = 0.05
-_WIRE = 1500 / 1448
-_COLUMNS = ("point", "collective", "all-reduce s", "limit s", "over", "law s", "retransmits", "status")
+_STEPS = 8
+_WARM_UP = 3  # rounds, about
+_LONGEST_S = 60.0
+_WIRE, _SEGMENT_BYTES = 1500 / 1448, 1448
+_LOOKS = {
+    "direct": ("#222222", "o"), "direct-4": ("#777777", "^"), "direct-16": ("#BBBBBB", "v"), "gloo": ("#4477AA", "s"),
+    "hierarchical": ("#228833", "P"), "ring": ("#EE6677", "D"), "ring-ranks": ("#CCBB44", "X"),
+}  # fmt: skip
 
 
 def points() -> Iterator[dict[str, Any]]:
-    """Yield the middle, and then every point that differs from it in one value."""
-    yield _MIDDLE
-    for name, values in _FACTORS.items():
-        for value in values:
-            yield {**_MIDDLE, name: value}
-    yield {**_MIDDLE, "mb": 102, "mbit": 1000}
-    for workers in (8, 16):
-        yield {**_MIDDLE, "workers": workers, "sites": 4}
+    """Yield the middle, and then the points around it."""
+    for change in _POINTS:
+        yield {**_MIDDLE, **change}
 
 
-def limit_s(point: Mapping[str, Any]) -> float:
+def collectives_of(point: Mapping[str, Any]) -> list[str]:
+    """The collectives whose time can differ at a point."""
+    names = ["direct", "gloo", "ring"]
+    if point["sites"]:
+        names.append("hierarchical")
+    if point["far_ms"]:
+        names.append("ring-ranks")
+    if point["loss"] or point == _MIDDLE or point["rtt_ms"] == 300:
+        names += ["direct-4", "direct-16"]
+    return names
+
+
+def limit_s(point: Mapping[str, Any], streams: int) -> float:
     """The shortest possible time of an all-reduce in seconds: see the module's docstring."""
     n: int = point["sites"] or point["workers"]
     rtt_s: float = point["rtt_ms"] / 1e3
-    one_vector_s: float = point["mb"] * 8 * _WIRE / point["mbit"]
+    rate = point["mbit"] * 1e6 / 8 / _WIRE
+    if point["loss"]:
+        window = _SEGMENT_BYTES * math.sqrt(1.5 / (point["loss"] / 100))
+        rate = min(rate, (n - 1) * streams * window / rtt_s)
+    one_vector_s: float = point["mb"] * 1e6 / rate
     pieces_s = 2 * (n - 1) / n * one_vector_s
     return min(max(pieces_s + rtt_s / 2, pieces_s / 2 + rtt_s), (n - 1) * one_vector_s + rtt_s / 2)
 
@@ -67,70 +97,142 @@ def title(point: Mapping[str, Any]) -> str:
     """Name a point by all its values."""
     sites = f" in {point['sites']} sites" if point["sites"] else ""
     values = (f"N={point['workers']}{sites}", f"{point['mb']:g} MB", f"{point['rtt_ms']} ms", f"{point['mbit']} Mbit/s")
-    extra = [f"loss {point['loss']}"] if point["loss"] != "0%" else []
-    extra += [f"buffer {point['buffer_ms']} ms"] if point["buffer_ms"] else []
-    return ", ".join((*values, point["tcp"], *extra))
+    return ", ".join((*values, point["tcp"], *_extras(point)))
 
 
-def profile_of(point: Mapping[str, Any], folder: Path) -> dict[str, Any]:
-    """The network of a point: one site for each worker, or a file with sites that share a link or state a buffer."""
+def _extras(point: Mapping[str, Any]) -> list[str]:
+    named = (("loss", "%"), ("buffer_ms", " ms"), ("far_ms", " ms"))
+    return [f"{name.partition('_')[0]} {point[name]:g}{unit}" for name, unit in named if point[name]]
+
+
+def change(point: Mapping[str, Any]) -> str:
+    """Name a point by what differs from the middle."""
+    units = {"mb": "{:g} MB", "rtt_ms": "RTT {} ms", "mbit": "{:g} Mbit/s", "tcp": "{}"}
+    changed = [text.format(point[name]) for name, text in units.items() if point[name] != _MIDDLE[name]]
+    if point["workers"] != 4 or point["sites"]:
+        changed.append(f"{point['workers']} workers" + (f" in {point['sites']} sites" if point["sites"] else ""))
+    far = [f"one path of {point['far_ms']} ms" if text.startswith("far") else text for text in _extras(point)]
+    return ", ".join(changed + far) or "the middle"
+
+
+def profile_of(point: Mapping[str, Any], folder: Path) -> Path:
+    """Write a network: a link for each site, or a queue with a stated buffer for each path; the first may be far."""
+    names = [f"site{index}" for index in range(point["sites"] or point["workers"])]
+    lines = ["src,dst,rtt_ms,loss_pct,rate_mbps,buffer,up_mbps,down_mbps"]
+    queue = ","
     if point["buffer_ms"]:
-        return {"profile": str(_with_buffers(point, folder))}
-    if not point["sites"]:
-        return {"profile": "uniform", "rate": f"{point['mbit']}Mbit", "rtt": f"{point['rtt_ms']}ms"}
-    names = [f"site{index}" for index in range(point["sites"])]
-    lines = ["src,dst,rtt_ms,up_mbps,down_mbps", *(f"{name},,,{point['mbit']},{point['mbit']}" for name in names)]
-    lines += [f"{a},{b},{point['rtt_ms']},," for a, b in combinations(names, 2)]
+        mbit = point["mbit"] / (len(names) - 1)
+        queue = f"{mbit:.4f},{int(mbit * 125 * point['buffer_ms'])}B"
+    else:
+        lines += [f"{name},,,,,,{point['mbit']},{point['mbit']}" for name in names]
+    for a, b in combinations(names, 2):
+        rtt_ms = point["far_ms"] if point["far_ms"] and (a, b) == (names[0], names[1]) else point["rtt_ms"]
+        lines.append(f"{a},{b},{rtt_ms},{point['loss']},{queue},,")
     folder.mkdir(parents=True, exist_ok=True)
-    file = folder / f"{len(names)}-sites-{point['mbit']}-{point['rtt_ms']}.csv"
-    file.write_text("\n".join(lines) + "\n")
-    return {"profile": str(file)}
-
-
-def _with_buffers(point: Mapping[str, Any], folder: Path) -> Path:
-    """A file in which each path has its share of a worker's rate, and a buffer."""
-    mbit = point["mbit"] / (point["workers"] - 1)
-    buffer = f"{int(mbit * 125 * point['buffer_ms'])}B"
-    names = [f"w{index}" for index in range(point["workers"])]
-    lines = ["src,dst,rtt_ms,rate_mbps,buffer"]
-    lines += [f"{a},{b},{point['rtt_ms']},{mbit:.4f},{buffer}" for a, b in combinations(names, 2)]
-    folder.mkdir(parents=True, exist_ok=True)
-    file = folder / f"{len(names)}-buffers-{point['mbit']}-{point['rtt_ms']}-{point['buffer_ms']}.csv"
+    file = folder / f"{_slug(point)}.csv"
     file.write_text("\n".join(lines) + "\n")
     return file
 
 
-def spec_of(point: Mapping[str, Any], collective: str, folder: Path) -> Spec:
+def _slug(point: Mapping[str, Any]) -> str:
+    name = title(point).lower().replace("%", "pct")
+    return "".join(letter for letter in name.replace(", ", "-") if letter.isalnum() or letter in "-.")
+
+
+def spec_of(point: Mapping[str, Any], collective: str, out: Path) -> Spec:
     """The experiment of a point: synchronous SGD whose gradient is one message."""
-    name_of, _, streams = collective.partition("-")
-    name = title(point).replace(" ", "").replace("/", "").replace("=", "").replace("%", "pct").replace(",", "-")
+    name, _, option = collective.partition("-")
+    options = {"channels": int(option)} if option.isdecimal() else {"ring_order": option} if option else {}
     return Spec.from_dict(
         {
             "schema": 1,
-            "name": f"{collective}-{name}".lower(),
+            "name": f"{collective}-{_slug(point)}",
             "workload": {"params": int(point["mb"] * 250_000), "tensors": 2, "step_time": "50ms", "step_cv": 0.0},
             "network": {
-                **profile_of(point, folder),
-                "loss": point["loss"],
+                "profile": str(profile_of(point, out / "networks")),
+                "place": "blocked",
                 "tcp": {"congestion": point["tcp"], "slow_start_after_idle": False},
             },
-            "comm": {"collective": name_of, "buckets": "1GiB", **({"channels": int(streams)} if streams else {})},
+            "comm": {"collective": name, "buckets": "1GiB", **options},
             "algorithms": {"ssgd": {}},
             "sweep": {"workers": [point["workers"]]},
-            "run": {"repeats": 1, "testbed": "netns"},
+            "run": {"repeats": 1, "window": f"{_STEPS} steps"},
         }
     )
 
 
-def line(point: Mapping[str, Any], collective: str, out: str) -> list[str]:
-    """Measure a point, if it is not measured yet. Return its line of the table."""
-    rows = run(spec_of(point, collective, Path(out)), out=out, jobs=1, figures=False).rows()
-    (row,) = [row for row in rows if row["workers"] > 1]
-    limit, law = limit_s(point), row["predicted_step_time_s"]
-    took = None if row["step_time_s"] is None else row["step_time_s"] - _STEP_S
-    numbers = [took, limit, None if took is None else took / limit, None if law is None else law - _STEP_S]
-    shown = ["-" if number is None else f"{number:.3f}" for number in numbers]
-    return [title(point), collective, *shown, str(row["retransmits"]), row["status"]]
+def line(point: Mapping[str, Any], collective: str, out: Path) -> dict[str, Any]:
+    """Measure and simulate a point, unless it was before. Return its line of the table."""
+    spec = spec_of(point, collective, out)
+    option = collective.partition("-")[2]
+    limit = limit_s(point, int(option) if option.isdecimal() else 1)
+    simulated = _row(spec, out / "virtual", "virtual")
+    seconds = (_STEPS + _WARM_UP) * max(limit, (simulated["step_time_s"] if simulated else 0) - _STEP_S)
+    emulated = _row(spec, out / "netns", "netns") if seconds <= _LONGEST_S else None
+    times = [row and row["step_time_s"] and row["step_time_s"] - _STEP_S for row in (emulated, simulated)]
+    took = times[1] if emulated is None or emulated["status"] != "ok" else times[0]
+    law = (simulated or emulated or {}).get("predicted_step_time_s")
+    return {
+        "point": title(point),
+        "change": change(point),
+        "collective": collective,
+        "emulated_s": times[0],
+        "simulated_s": times[1],
+        "limit_s": limit,
+        "over": took / limit if took else None,
+        "law_s": law and law - _STEP_S,
+        "retransmits": emulated and emulated["retransmits"],
+        "status": emulated["status"] if emulated else "simulated",
+    }
+
+
+def _row(spec: Spec, out: Path, testbed: str) -> Mapping[str, Any] | None:
+    rows = run(spec, testbed=testbed, out=out, jobs=1, figures=False).rows()
+    return next(iter(row for row in rows if row["workers"] > 1), None)
+
+
+def printed(line: Mapping[str, Any]) -> str:
+    """A line of the table on the terminal."""
+    numbers = [line[name] for name in ("emulated_s", "simulated_s", "limit_s", "over", "law_s")]
+    shown = "".join(f"{'-' if number is None else format(number, '.3f'):>10}" for number in numbers)
+    return f"{line['point']:50} {line['collective']:13}{shown} {line['retransmits']!s:>8}  {line['status']}"
+
+
+@wanbench_style()
+def drawing(lines: Sequence[Mapping[str, Any]]) -> Figure:
+    """One line per point: how many times the limit each collective takes; hollow if only simulated."""
+    shown = [line for line in lines if line["over"]]
+    rows = [*dict.fromkeys(line["change"] for line in shown)][::-1]
+    entries = {
+        name: Line2D([], [], color=colour, marker=marker, linestyle="")
+        for name, (colour, marker) in _LOOKS.items()
+        if any(line["collective"] == name for line in shown)
+    }
+    entries["hollow: simulated"] = Line2D([], [], color=FAINT, marker="o", fillstyle="none", linestyle="")
+    near = [line["over"] for line in shown if line["collective"] == "direct" and line["status"] == "ok"]
+    sheet = Sheet(
+        PAGE_IN,
+        0.17 * len(rows),
+        f"direct takes {min(near):.2f} to {max(near):.2f} times as long as its network needs\n"
+        "Time of an all-reduce over the limit of the network; one factor changed at a time",
+        "The middle: 4 workers, 10.2 MB, RTT 100 ms, 100 Mbit/s for each worker, Reno, no loss. Emulated in network "
+        "namespaces. Of several workers in a site the limit sends one vector. With losses the limit is that of the "
+        "windows of one connection a pair.",
+        entries,
+        left_in=1.85,
+    )
+    axes = sheet.axes()
+    for line in shown:
+        colour, marker = _LOOKS[line["collective"]]
+        fill = "full" if line["status"] == "ok" else "none"
+        axes.plot(line["over"], rows.index(line["change"]), color=colour, marker=marker, fillstyle=fill, linestyle="")
+    axes.axvline(1, color=FAINT, linewidth=0.5)
+    axes.set_yticks(range(len(rows)), rows)
+    axes.set_ylim(-0.7, len(rows) - 0.3)
+    axes.grid(visible=True, axis="y")
+    logarithmic(axes.xaxis, 0.85, 1.15 * max(line["over"] for line in shown))
+    axes.set_xlabel("time over the limit")
+    return sheet.figure
 
 
 def main() -> None:
@@ -138,15 +240,21 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--out", default=str(ROOT / "build/collectives"), help="folder of the measurements")
     parser.add_argument("--only", default="", help="points whose title contains this text")
-    parser.add_argument("--collectives", default="direct,gloo,hierarchical,ring,direct-4,direct-16")
+    parser.add_argument("--collectives", default="", help="these collectives only, separated by commas")
     asked = parser.parse_args()
-    widths = (50, 13, 12, 8, 6, 8, 11, 8)
-    print(" ".join(name.ljust(width) for name, width in zip(_COLUMNS, widths, strict=True)))
+    out = Path(asked.out)
+    lines = []
     for point in points():
         if asked.only in title(point):
-            for collective in asked.collectives.split(","):
-                cells = line(point, collective, asked.out)
-                print(" ".join(cell.ljust(width) for cell, width in zip(cells, widths, strict=True)), flush=True)
+            for collective in asked.collectives.split(",") if asked.collectives else collectives_of(point):
+                lines.append(line(point, collective, out))
+                print(printed(lines[-1]), flush=True)
+    with (out / "collectives.csv").open("w", newline="") as file:
+        table = csv.DictWriter(file, list(lines[0]))
+        table.writeheader()
+        table.writerows(lines)
+    for ending in ("svg", "png"):
+        drawing(lines).savefig(out / f"collectives.{ending}")
 
 
 if __name__ == "__main__":

@@ -1,9 +1,9 @@
-"""What torch passes to a group, checked before anything is sent."""
+"""What torch passes to a group, checked before anything is sent. Refusals contain the words that gloo uses."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch.distributed import ReduceOp
@@ -22,6 +22,8 @@ _OPS = {
     "bxor": ReduceOp.BXOR,
 }
 _TAGS = 1 << 32
+
+T = TypeVar("T")
 
 
 def reduction_of(opts: Any, tensors: Sequence[torch.Tensor]) -> Reduction:
@@ -53,8 +55,37 @@ def check_root(name: str, root: int, size: int) -> None:
         raise CommError(f"wan: {name}: invalid root rank {root}; expected 0 to {size - 1}")
 
 
-def by_rank(name: str, tensors: Sequence[torch.Tensor], size: int) -> dict[int, torch.Tensor]:
-    """The tensor of each rank. Raises: CommError: their number is wrong."""
+def check_root_tensor(name: str, index: int, tensors: Sequence[torch.Tensor]) -> None:
+    """Raises: CommError: there is no such tensor."""
+    if not 0 <= index < len(tensors):
+        raise CommError(f"wan: {name}: invalid root tensor {index} of {len(tensors)}")
+
+
+def check_any(name: str, tensors: Sequence[torch.Tensor], what: str = "tensor list") -> None:
+    """Raises: CommError: there is none."""
+    if not tensors:
+        raise CommError(f"wan: {name}: requires non-empty {what}")
+
+
+def only(name: str, items: Sequence[T], what: str) -> T:
+    """The one item of a list. Raises: CommError: it has none, or several."""
+    if len(items) != 1:
+        raise CommError(f"wan: {name}: requires a single-element {what}; got {len(items)}")
+    return items[0]
+
+
+def by_rank(
+    name: str, what: str, tensors: Sequence[torch.Tensor], size: int, like: torch.Tensor | None = None
+) -> dict[int, torch.Tensor]:
+    """The tensor of each rank. Raises: CommError: their number is wrong, or one differs in type or size from `like`."""
     if len(tensors) != size:
-        raise CommError(f"wan: {name}: {len(tensors)} tensors; expected one for each of {size} ranks")
+        sizes = f"Incorrect {what} list size {len(tensors)}. {what.capitalize()} list size should be {size}"
+        raise CommError(f"wan: {name}: invalid {what} tensor list. {sizes}")
+    for rank, tensor in enumerate(tensors if like is not None else ()):
+        assert like is not None
+        if tensor.dtype != like.dtype:
+            raise CommError(f"wan: {name}: invalid tensor type {tensor.dtype} for rank {rank}; expected {like.dtype}")
+        if tensor.numel() != like.numel():
+            sizes = f"{tensor.numel()} numbers for rank {rank}; expected {like.numel()}"
+            raise CommError(f"wan: {name}: invalid tensor size: {sizes}")
     return dict(enumerate(tensors))

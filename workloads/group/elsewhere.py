@@ -1,4 +1,4 @@
-"""Operations that gloo carries instead: those on tensors that are not in this machine's memory, or sparse."""
+"""Operations that gloo carries instead: on tensors that are sparse or not in this machine's memory, or several."""
 
 from __future__ import annotations
 
@@ -40,4 +40,4 @@ class Elsewhere:
 
 def _report() -> None:
     each = ", ".join(f"{number} {name}" for name, number in sorted(Elsewhere.counts.items()))
-    print(f"wan: carried by gloo, because tensors were sparse or on a GPU: {each}", file=sys.stderr)
+    print(f"wan: carried by gloo, because tensors were sparse, on a GPU or several: {each}", file=sys.stderr)

@@ -10,13 +10,21 @@ from types import SimpleNamespace
 from typing import Any
 
 import torch
-from torch._C._distributed_c10d import Store
+from torch._C._distributed_c10d import AllgatherOptions, AllreduceOptions, Store
 from torch.distributed import ProcessGroup
 
 from wanbench.workloads.comm.base import CommError
 from wanbench.workloads.comm.direct import DirectComm
 from wanbench.workloads.comm.work import DirectWork
-from wanbench.workloads.group.arguments import by_rank, check_root, checked, reduction_of
+from wanbench.workloads.group.arguments import (
+    by_rank,
+    check_any,
+    check_root,
+    check_root_tensor,
+    checked,
+    only,
+    reduction_of,
+)
 from wanbench.workloads.group.elsewhere import Elsewhere, carried
 from wanbench.workloads.group.joining import join
 from wanbench.workloads.group.settings import settings
@@ -137,28 +145,35 @@ class WanGroup(_ProcessGroup):  # type: ignore[misc]
     # ---------------------------------------------------------------- reductions
 
     def allreduce(self, tensors: Tensors, opts: Any = None, *_: Any) -> Any:
-        """Reduce tensors over all ranks, in place."""
+        """Reduce a tensor over all ranks, in place."""
+        check_any("allreduce", tensors)
+        if not carried(tensors) or len(tensors) > 1:  # of several, gloo reduces each with the others
+            return self._elsewhere.group("allreduce").allreduce(list(tensors), opts or AllreduceOptions())
+        return self.allreduce_coalesced(tensors, opts)
+
+    def allreduce_coalesced(self, tensors: Tensors, opts: Any = None, *_: Any) -> Any:
+        """Reduce tensors over all ranks, each by itself, in place."""
+        check_any("allreduce", tensors)
         if not carried(tensors):
-            return self._elsewhere.group("allreduce").allreduce(list(tensors), opts)
+            return self._elsewhere.group("allreduce").allreduce_coalesced(list(tensors), opts)
+        if len({tensor.dtype for tensor in tensors}) > 1:
+            raise CommError("wan: allreduce: tensors must all have the same type")
         staging, reduction = Staging(), reduction_of(opts, tensors)
         once = {id(tensor): tensor for tensor in tensors}  # one that is listed twice is reduced once, as in gloo
         parts = [self._comm.all_reduce(staging.filled(tensor), reduction) for tensor in once.values()]
         return self._work(parts, tensors, staging)
 
-    allreduce_coalesced = allreduce
-
     def reduce(self, tensors: Tensors, opts: Any) -> Any:
-        """Reduce tensors over all ranks, in place, on the root."""
+        """Reduce a tensor over all ranks, in place, on the root."""
         check_root("reduce", opts.rootRank, self.size())
+        check_root_tensor("reduce", opts.rootTensor, tensors)
+        tensor = only("reduce", tensors, "tensor list")
         if not carried(tensors):
             return self._elsewhere.group("reduce").reduce(list(tensors), opts)
         staging, reduction = Staging(), reduction_of(opts, tensors)
-        parts = []
-        for tensor in tensors:
-            pieces = [tensor.new_empty(0) for _ in range(self.size())]
-            pieces[opts.rootRank] = staging.filled(tensor) if self.rank() == opts.rootRank else staging.given(tensor)
-            parts.append(self._comm.reduce_scatter(pieces, reduction))
-        return self._work(parts, tensors, staging)
+        pieces = [tensor.new_empty(0) for _ in range(self.size())]
+        pieces[opts.rootRank] = staging.filled(tensor) if self.rank() == opts.rootRank else staging.given(tensor)
+        return self._work([self._comm.reduce_scatter(pieces, reduction)], tensors, staging)
 
     def reduce_scatter(self, outputs: Tensors, inputs: Sequence[Tensors], opts: Any = None, *_: Any) -> Any:
         """Reduce the tensors of each rank over all ranks; each gets its own."""
@@ -189,13 +204,13 @@ class WanGroup(_ProcessGroup):  # type: ignore[misc]
     # ---------------------------------------------------------------- transfers
 
     def broadcast(self, tensors: Tensors, opts: Any, *_: Any) -> Any:
-        """Copy tensors of the root to all ranks."""
+        """Copy a tensor of the root to all ranks."""
         check_root("broadcast", opts.rootRank, self.size())
-        if not carried(tensors):
+        check_root_tensor("broadcast", opts.rootTensor, tensors)
+        if not carried(tensors) or len(tensors) > 1:  # of several, gloo copies one of the root to all
             return self._elsewhere.group("broadcast").broadcast(list(tensors), opts)
         staging = Staging()
-        parts = [self._broadcast(staging.filled(tensor), opts.rootRank) for tensor in tensors]
-        return self._work(parts, tensors, staging)
+        return self._work([self._broadcast(staging.filled(tensors[0]), opts.rootRank)], tensors, staging)
 
     def _broadcast(self, flat: torch.Tensor, root: int) -> DirectWork:
         is_root, others = self.rank() == root, [rank for rank in range(self.size()) if rank != self.rank()]
@@ -216,21 +231,29 @@ class WanGroup(_ProcessGroup):  # type: ignore[misc]
         )
 
     def allgather(self, outputs: Sequence[Tensors], inputs: Tensors, opts: Any = None, *_: Any) -> Any:
-        """Copy tensors of each rank to all ranks."""
-        if not carried([*inputs, *(tensor for parts in outputs for tensor in parts)]):
-            return self._elsewhere.group("allgather").allgather(list(map(list, outputs)), list(inputs), opts)
-        return self._all_gather(Staging(), outputs, inputs, [tensor for parts in outputs for tensor in parts])
+        """Copy a tensor of each rank to all ranks."""
+        check_any("allgather", inputs, "input tensor list")
+        if len(inputs) != len(outputs):
+            raise CommError("wan: allgather: requires input/output tensor lists to have the same length")
+        if len(inputs) > 1 or not carried([*inputs, *outputs[0]]):
+            into = list(map(list, outputs))
+            return self._elsewhere.group("allgather").allgather(into, list(inputs), opts or AllgatherOptions())
+        return self._all_gather(Staging(), outputs, inputs, outputs[0])
 
-    def _all_gather(self, staging: Staging, into: Sequence[Tensors], inputs: Tensors, outputs: Tensors) -> GroupWork:
+    def _all_gather(self, staging: Staging, pieces: Sequence[Tensors], inputs: Tensors, outputs: Tensors) -> GroupWork:
         every, parts = range(self.size()), []
-        for receives, given in zip(into, inputs, strict=True):
+        for receives, given in zip(pieces, inputs, strict=True):
             sends = dict.fromkeys(every, staging.given(given))
-            parts.append(self._transfer("allgather", staging, sends, by_rank("allgather", receives, self.size())))
+            into = by_rank("allgather", "output", receives, self.size(), given)
+            parts.append(self._transfer("allgather", staging, sends, into))
         return self._work(parts, outputs, staging)
 
     def allgather_coalesced(self, outputs: Sequence[Tensors], inputs: Tensors, opts: Any = None) -> Any:
         """As `allgather`, for several tensors; `outputs` has a list for each rank."""
-        return self.allgather([list(each) for each in zip(*outputs, strict=True)], inputs, opts)
+        flat = [tensor for parts in outputs for tensor in parts]
+        if not carried([*inputs, *flat]):
+            return self._elsewhere.group("allgather").allgather_coalesced(list(map(list, outputs)), list(inputs), opts)
+        return self._all_gather(Staging(), list(zip(*outputs, strict=True)), inputs, flat)
 
     def all_gather_single(self, output: torch.Tensor, given: torch.Tensor, opts: Any = None, *_: Any) -> Any:
         """As `allgather`, into equal pieces of one tensor."""
@@ -252,23 +275,32 @@ class WanGroup(_ProcessGroup):  # type: ignore[misc]
     def gather(self, outputs: Sequence[Tensors], inputs: Tensors, opts: Any) -> Any:
         """Copy a tensor of each rank to the root."""
         check_root("gather", opts.rootRank, self.size())
-        flat = [tensor for parts in outputs for tensor in parts]
-        if not carried([*inputs, *flat]):
+        given, flat = only("gather", inputs, "input tensor list"), [tensor for parts in outputs for tensor in parts]
+        if not carried([given, *flat]):
             return self._elsewhere.group("gather").gather(list(map(list, outputs)), list(inputs), opts)
         staging, root = Staging(), opts.rootRank
-        into = by_rank("gather", outputs[0], self.size()) if self.rank() == root else {}
-        part = self._transfer("gather", staging, {root: staging.given(inputs[0])}, into)
+        into = {}
+        if self.rank() == root:
+            into = by_rank("gather", "output", only("gather", outputs, "output list"), self.size(), given)
+        elif outputs:
+            raise CommError(f"wan: gather: requires empty output on non-root; rank {root} is the root")
+        part = self._transfer("gather", staging, {root: staging.given(given)}, into)
         return self._work([part], flat, staging)
 
     def scatter(self, outputs: Tensors, inputs: Sequence[Tensors], opts: Any) -> Any:
         """Copy a tensor of the root to each rank."""
         check_root("scatter", opts.rootRank, self.size())
-        if not carried([*outputs, *(tensor for parts in inputs for tensor in parts)]):
+        output = only("scatter", outputs, "output tensor list")
+        if not carried([output, *(tensor for parts in inputs for tensor in parts)]):
             return self._elsewhere.group("scatter").scatter(list(outputs), list(map(list, inputs)), opts)
         staging, root = Staging(), opts.rootRank
-        given = by_rank("scatter", inputs[0], self.size()) if self.rank() == root else {}
+        given = {}
+        if self.rank() == root:
+            given = by_rank("scatter", "input", only("scatter", inputs, "input list"), self.size(), output)
+        elif inputs:
+            raise CommError(f"wan: scatter: requires empty input on non-root; rank {root} is the root")
         sends = {rank: staging.given(each) for rank, each in given.items()}
-        part = self._transfer("scatter", staging, sends, {root: outputs[0]})
+        part = self._transfer("scatter", staging, sends, {root: output})
         return self._work([part], outputs, staging)
 
     def alltoall(self, outputs: Tensors, inputs: Tensors, opts: Any = None, *_: Any) -> Any:
@@ -276,8 +308,10 @@ class WanGroup(_ProcessGroup):  # type: ignore[misc]
         if not carried([*outputs, *inputs]):
             return self._elsewhere.group("alltoall").alltoall(list(outputs), list(inputs), opts)
         staging = Staging()
-        sends = {rank: staging.given(tensor) for rank, tensor in by_rank("alltoall", inputs, self.size()).items()}
-        part = self._transfer("alltoall", staging, sends, by_rank("alltoall", outputs, self.size()))
+        sends = {
+            rank: staging.given(tensor) for rank, tensor in by_rank("alltoall", "input", inputs, self.size()).items()
+        }
+        part = self._transfer("alltoall", staging, sends, by_rank("alltoall", "output", outputs, self.size()))
         return self._work([part], outputs, staging)
 
     def all_to_all_single(

@@ -58,8 +58,10 @@ def all_reduce_options(op: Any = SUM) -> Any:
     return options
 
 
-def rooted(options: Any, root: int, op: Any = SUM) -> Any:
+def rooted(options: Any, root: int, op: Any = SUM, tensor: int = 0) -> Any:
     options.rootRank = root
+    if hasattr(options, "rootTensor"):
+        options.rootTensor = tensor
     if hasattr(options, "reduceOp"):
         options.reduceOp = op
     return options
@@ -267,7 +269,7 @@ def test_a_message_from_any_rank_names_its_source(group):
         ),
         (
             lambda one: one.all_gather_single(torch.empty(3, dtype=torch.int32), torch.ones(3)),
-            "wan: allgather: an output has 3 numbers of torch.int32; its input has 3 of torch.float32",
+            "wan: allgather: invalid tensor type torch.int32 for rank 0; expected torch.float32",
         ),
         *(
             (call, f"wan: {name}: invalid root rank 1; expected 0 to 0")
@@ -280,7 +282,20 @@ def test_a_message_from_any_rank_names_its_source(group):
         ),
         (
             lambda one: one.gather([[torch.ones(3)] * 2], [torch.ones(3)], rooted(dist.GatherOptions(), 0)),
-            "wan: gather: 2 tensors; expected one for each of 1 ranks",
+            "wan: gather: invalid output tensor list. Incorrect output list size 2. Output list size should be 1",
+        ),
+        (lambda one: one.allreduce([]), "wan: allreduce: requires non-empty tensor list"),
+        (
+            lambda one: one.broadcast([torch.ones(3)], rooted(dist.BroadcastOptions(), 0, tensor=1)),
+            "wan: broadcast: invalid root tensor 1 of 1",
+        ),
+        (
+            lambda one: one.scatter([torch.ones(3)] * 2, [], rooted(dist.ScatterOptions(), 0)),
+            "wan: scatter: requires a single-element output tensor list; got 2",
+        ),
+        (
+            lambda one: one.allgather([[torch.ones(2)]], [torch.ones(3)]),
+            "wan: allgather: invalid tensor size: 2 numbers for rank 0; expected 3",
         ),
     ],
 )
@@ -576,6 +591,18 @@ def test_a_setting_that_cannot_be_used_is_named(group, variables, message):
     with pytest.raises(CommError) as caught:
         group(2, **variables)
     assert message in str(caught.value)
+
+
+def test_several_tensors_of_one_process_are_reduced_with_each_other_by_gloo(group, monkeypatch):
+    monkeypatch.setattr(Elsewhere, "counts", Counter({"allreduce": 1}))
+
+    def body(one: WanGroup) -> list[float]:
+        tensors = [torch.tensor([1.0 + one.rank()]), torch.tensor([10.0])]
+        one.allreduce(tensors).wait()
+        return [tensor.item() for tensor in tensors]
+
+    assert on_every_rank(group(2), body) == [[23.0, 23.0]] * 2
+    assert Elsewhere.counts == {"allreduce": 3}
 
 
 def test_sparse_tensors_go_to_gloo_and_are_counted(group, monkeypatch):
