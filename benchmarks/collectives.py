@@ -45,10 +45,12 @@ _MIDDLE: dict[str, Any] = {
     "sites": None,
     "buffer_ms": None,
     "far_ms": None,
+    "messages": 1,
 }
 _SMALL = {"mb": 2.04, "mbit": 20}  # as long on the wire, and less work for this host
 _POINTS: tuple[dict[str, Any], ...] = (
-    {}, {"workers": 2}, {"workers": 8, **_SMALL}, {"workers": 8, "sites": 4, **_SMALL}, {"workers": 16, "sites": 4, **_SMALL},
+    {}, {"messages": 8}, {"workers": 2}, {"workers": 8, **_SMALL}, {"workers": 8, "sites": 4, **_SMALL},
+    {"workers": 16, "sites": 4, **_SMALL},
     {"mb": 0.004}, {"mb": 1.02}, {"mb": 102}, {"rtt_ms": 10}, {"rtt_ms": 300}, {"mbit": 1000},
     {"mb": 102, "mbit": 1000}, {"tcp": "cubic"}, {"tcp": "bbr"}, {"buffer_ms": 5}, {"buffer_ms": 200}, {"far_ms": 400},
     {"mb": 1.02, "far_ms": 400}, {"loss": 0.1}, {"mb": 1.02, "loss": 0.1},
@@ -73,7 +75,7 @@ def points() -> Iterator[dict[str, Any]]:
 def collectives_of(point: Mapping[str, Any]) -> list[str]:
     """The collectives whose time can differ at a point."""
     names = ["direct", "gloo"]
-    if not (point["loss"] or point["buffer_ms"] or point["tcp"] != "reno"):
+    if not (point["messages"] > 1 or point["loss"] or point["buffer_ms"] or point["tcp"] != "reno"):
         names.append("ring")
     if point["sites"]:
         names.append("hierarchical")
@@ -106,7 +108,8 @@ def title(point: Mapping[str, Any]) -> str:
 
 def _extras(point: Mapping[str, Any]) -> list[str]:
     named = (("loss", "%"), ("buffer_ms", " ms"), ("far_ms", " ms"))
-    return [f"{name.partition('_')[0]} {point[name]:g}{unit}" for name, unit in named if point[name]]
+    messages = [f"{point['messages']} messages at once"] if point["messages"] > 1 else []
+    return messages + [f"{name.partition('_')[0]} {point[name]:g}{unit}" for name, unit in named if point[name]]
 
 
 def change(point: Mapping[str, Any]) -> str:
@@ -147,17 +150,23 @@ def spec_of(point: Mapping[str, Any], collective: str, out: Path) -> Spec:
     """The experiment of a point: synchronous SGD whose gradient is one message."""
     name, _, option = collective.partition("-")
     options = {"channels": int(option)} if option.isdecimal() else {"ring_order": option} if option else {}
+    buckets = "1GiB" if point["messages"] == 1 else f"{int(point['mb'] * 1e6) // point['messages']}B"
     return Spec.from_dict(
         {
             "schema": 1,
             "name": f"{collective}-{_slug(point)}",
-            "workload": {"params": int(point["mb"] * 250_000), "tensors": 2, "step_time": "50ms", "step_cv": 0.0},
+            "workload": {
+                "params": int(point["mb"] * 250_000),
+                "tensors": 2 * point["messages"],
+                "step_time": "50ms",
+                "step_cv": 0.0,
+            },
             "network": {
                 "profile": str(profile_of(point, out / "networks")),
                 "place": "blocked",
                 "tcp": {"congestion": point["tcp"], "slow_start_after_idle": False},
             },
-            "comm": {"collective": name, "buckets": "1GiB", **options},
+            "comm": {"collective": name, "buckets": buckets, **options},
             "algorithms": {"ssgd": {}},
             "sweep": {"workers": [point["workers"]]},
             "run": {"repeats": 1, "window": f"{_STEPS} steps"},
