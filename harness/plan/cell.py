@@ -277,6 +277,9 @@ class TrainingCell(Cell):
             return None
         if not self.algorithm().promises.lawful:
             return "more than all-reduces"
+        compressor = self.algorithm().compressor
+        if compressor is not None and compressor.ns_per_byte:
+            return "compression takes time"
         idle = self.tcp.slow_start_after_idle
         return why_unknown(self.law_inputs, self.profile, self.placement[: self.workers], slow_start_after_idle=idle)
 

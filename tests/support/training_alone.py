@@ -17,6 +17,9 @@ class FakeClock:
     def now(self) -> int:
         return self.time_ns
 
+    def process(self, seconds: float) -> None:
+        self.sleep(seconds)
+
     def sleep(self, seconds: float) -> None:
         self.time_ns += round(seconds * 1e9)
 

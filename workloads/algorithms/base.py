@@ -17,14 +17,14 @@ The engine reuses `g` after `optimizer.step`, so an algorithm that needs it long
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import Field, dataclass, field, fields
 from typing import Any, ClassVar, TypeVar
 
 from wanbench.netprofiles import Delay, Size, UnitError
 from wanbench.workloads.comm.base import Comm, Vector
 from wanbench.workloads.compression import registry as compressors
-from wanbench.workloads.compression.averaging import Averager
+from wanbench.workloads.compression.averaging import Averager, no_time
 from wanbench.workloads.compression.base import Compressor, CompressorError, Shapes
 from wanbench.workloads.compute.optim import Optimizer
 from wanbench.workloads.parameters import Parameters, at_least, between, one_of, typename_of
@@ -55,6 +55,7 @@ class Replica:
         step: index of the current step, counted by the engine from 0.
         shapes: shapes of the parameter tensors in `w`, in order; () if unknown.
         seed: seed of the repetition, equal on all ranks; an algorithm derives its random draws from it.
+        processing: called with the seconds that a processor takes, which pass on a simulated clock only.
     """
 
     w: Vector
@@ -64,6 +65,7 @@ class Replica:
     step: int = 0
     shapes: Shapes = ()
     seed: int = 0
+    processing: Callable[[float], None] = no_time
 
 
 @dataclass(frozen=True)
@@ -210,7 +212,8 @@ class Algorithm(Parameters, Stateful):
         """Return an averager for vectors like this one, with the algorithm's compressor; one per stream of vectors."""
         replica = self.replica
         shapes = replica.shapes if like.numel() == replica.w.numel() else ()
-        return Averager(self.compressor, replica.comm, like, shapes=shapes, seed=replica.seed + stream)
+        seed = replica.seed + stream
+        return Averager(self.compressor, replica.comm, like, shapes=shapes, seed=seed, processing=replica.processing)
 
     def check(self, setting: Setting) -> None:
         """Refuse a setting that cannot work, before anything starts; a subclass that adds rules calls this first.

@@ -108,14 +108,20 @@ class ECDPSGD(Algorithm):
         if self._own is None:
             return
         messages = {**self._neighbours.wait(), self.replica.comm.rank: self._own}
+        self._process(len(messages))
         for rank in self._peers:
             estimate = self._estimates[rank].mul_(1 - 2 / self._t)
             estimate.add_(self._decode(messages[rank]), alpha=2 / self._t)
         self._own = None
 
+    def _process(self, vectors: int) -> None:
+        if self._coder is not None:
+            self.replica.processing(vectors * self._z.numel() * self._z.element_size() * self._coder.ns_per_byte / 1e9)
+
     def _encode(self, z: Vector) -> Vector:
         if self._coder is None:
             return z.clone()
+        self._process(1)
         if isinstance(z, Phantom):
             (message,) = self._coder.messages(z.numel(), (), z.element_size())
             return Phantom(message.numel, message.bytes_each)

@@ -107,6 +107,9 @@ class Clock(Protocol):
     def sleep(self, seconds: float) -> None:
         """Let `seconds` pass."""
 
+    def process(self, seconds: float) -> None:
+        """Let the time pass that a processor needs: only simulated time, since real work takes real time."""
+
 
 class CommError(RuntimeError):
     """A peer is gone, an operation timed out, or a message has the wrong size."""

@@ -19,6 +19,9 @@ class MonotonicClock:
         if seconds > 0:
             time.sleep(seconds)
 
+    def process(self, seconds: float) -> None:
+        """Do nothing: the work itself takes its time."""
+
 
 class VirtualClock:
     """One worker's view of simulated time, which begins at 0."""
@@ -40,3 +43,8 @@ class VirtualClock:
         if not seconds >= 0:
             raise ValueError(f"virtual: a worker cannot sleep for {seconds} s; expected 0 or more")
         self._fabric.sleep(self._rank, round(seconds * 1e9))
+
+    def process(self, seconds: float) -> None:
+        """Let other workers run until `seconds` have passed; 0 lets nobody run."""
+        if seconds:
+            self.sleep(seconds)

@@ -14,7 +14,7 @@ round. Until then u counts as sent, and later vectors are compressed without its
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
@@ -27,6 +27,10 @@ if TYPE_CHECKING:
     import torch
 
 _Rounds = Generator[tuple[Work, Any], None, Vector]
+
+
+def no_time(seconds: float) -> None:
+    """Processing that no simulated clock counts."""
 
 
 class Exchange:
@@ -80,6 +84,7 @@ class Exchange:
         self._advance()
 
     def _advance(self) -> None:
+        self._averager.process(self._waits)
         try:
             self._work, sent = next(self._rounds)
         except StopIteration as stop:
@@ -99,6 +104,7 @@ class Averager(Stateful):
         like: a vector of the size and type to be averaged.
         shapes: shapes of the parameter tensors in it, if known.
         seed: seed of random draws, equal on all ranks.
+        processing: called with the seconds that compression takes on the simulated clock.
 
     Attributes:
         rounds: number of consecutive communications per average.
@@ -108,9 +114,16 @@ class Averager(Stateful):
     state = ("residual", "_compressor")
 
     def __init__(
-        self, compressor: Compressor | None, comm: Comm, like: Vector, *, shapes: Shapes = (), seed: int = 0
+        self,
+        compressor: Compressor | None,
+        comm: Comm,
+        like: Vector,
+        *,
+        shapes: Shapes = (),
+        seed: int = 0,
+        processing: Callable[[float], None] = no_time,
     ) -> None:
-        self._comm, self._like = comm, like
+        self._comm, self._like, self._processing = comm, like, processing
         self._spare: list[Vector] = []
         self._compressor = None if compressor is None else replace(compressor)
         self.residual: Vector | None = None
@@ -134,6 +147,18 @@ class Averager(Stateful):
             self.residual.zero_()
         rounds = self._compressor.rounds(cast("torch.Tensor", u), self._comm)
         return Exchange(self, u, rounds)
+
+    def process(self, round_number: int) -> None:
+        """Let simulated time pass for what precedes a round, or follows the last one.
+
+        A worker compresses its vector once, and restores a vector from every message that it receives.
+        """
+        compressor = self._compressor
+        if compressor is None or not compressor.ns_per_byte:
+            return
+        vectors = self._comm.world_size if compressor.gathers and round_number else 1
+        nbytes = self._like.numel() * self._like.element_size()
+        self._processing(vectors * nbytes * compressor.ns_per_byte / 1e9)
 
     def keep(self, u: Vector, sent: Vector) -> None:
         """Add the part of `u` that was not `sent` to the residual; called by the exchange."""

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Generator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar
 
 from wanbench.workloads.comm.base import Comm, Vector, Work
 from wanbench.workloads.compute.phantom import Phantom
-from wanbench.workloads.parameters import Parameters
+from wanbench.workloads.parameters import Parameters, at_least
 from wanbench.workloads.state import Stateful
 
 if TYPE_CHECKING:
@@ -58,6 +58,8 @@ class Compressor(Parameters, Stateful, ABC):
         unbiased: E[decode(encode(v))] = v over the random draws.
         rounds_mean: messages are averaged in a narrow type, so the mean is rounded.
         needs_shapes: works on matrices, so the shapes of the parameter tensors must be known.
+        ns_per_byte: on the simulated clock, how long a worker takes to compress a byte of a vector, and to restore it
+            from a message. `benchmarks/compressors.py` measures it; 0 is a compressor that costs no time.
     """
 
     noun: ClassVar[str] = "compressor"
@@ -68,6 +70,8 @@ class Compressor(Parameters, Stateful, ABC):
     unbiased: ClassVar[bool] = False
     rounds_mean: ClassVar[bool] = False
     needs_shapes: ClassVar[bool] = False
+
+    ns_per_byte: float = field(default=0.0, metadata=at_least(0), kw_only=True)
 
     def start(self, shapes: Shapes, rank: int, world_size: int, seed: int) -> None:
         """Prepare. Called once before the first vector; `seed` is the same on all ranks."""

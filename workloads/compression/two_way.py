@@ -55,6 +55,7 @@ class TwoWay(Gathered):
         """Copy the properties of C."""
         self.feedback = self.inner.feedback  # type: ignore[misc]
         self.unbiased = self.inner.unbiased  # type: ignore[misc]
+        self.ns_per_byte = self.inner.ns_per_byte
 
     def start(self, shapes: Shapes, rank: int, world_size: int, seed: int) -> None:
         self.inner.start((), rank, world_size, seed)

@@ -98,7 +98,7 @@ def train(
     Evaluations drain the pipeline, so there are none before the end of the measured window.
     """
     m = task.w.clone().zero_()
-    replica = Replica(w=task.w, m=m, optimizer=optimizer, comm=comm, shapes=task.shapes, seed=job.seed)
+    replica = Replica(task.w, m, optimizer, comm, shapes=task.shapes, seed=job.seed, processing=clock.process)
     algorithm.start(replica)
     comm.journal = [] if job.rank == 0 else None
     window_end = job.window_begin + job.window_steps

@@ -81,6 +81,29 @@ def test_phantoms_send_the_same_as_real_vectors(compression):
 
 
 @pytest.mark.parametrize(
+    ("compression", "table", "vectors"),
+    [
+        *(("topk", table, 3) for table in (DIGITS[1], "params = 38_282\n")),
+        *(("fp16", table, 2) for table in (DIGITS[1], "params = 38_282\n")),
+        ("powersgd", DIGITS[1], 3),
+    ],
+)
+def test_a_worker_compresses_its_vector_and_restores_one_from_every_message(compression, table, vectors):
+    steps = []
+    for ns_per_byte in (0, 50):
+        algorithm = f"ssgd = {{ compression = {{ kind = '{compression}', ns_per_byte = {ns_per_byte} }} }}"
+        (cell,) = cells_of(algorithm, (DIGITS[0], table))
+        outcome = simulated(cell).outcomes[0]
+        steps.append((outcome.window_end_ns - outcome.window_begin_ns) / cell.window)
+    assert steps[1] - steps[0] == pytest.approx(vectors * 38_282 * 4 * 50, rel=1e-3)
+
+
+def test_the_law_does_not_know_how_long_compression_takes():
+    (cell,) = cells_of("ssgd = { compression = { kind = 'fp16', ns_per_byte = 1.5 } }")
+    assert (cell.predicted_step_time_s, cell.law_gap) == (None, "compression takes time")
+
+
+@pytest.mark.parametrize(
     "algorithm",
     [
         "ssgd = { compression = { kind = 'dgc', ratio = 0.05, momentum = 0.9, clip = 2.0, warmup = 10 } }",

@@ -304,7 +304,7 @@ def test_dgc_sends_messages_of_changing_size():
         ({"kind": "topk", "ratio": 0}, "compressor 'topk': ratio = 0; expected a number, above 0 to 1"),
         ({"kind": "topk", "ratio": 2}, "compressor 'topk': ratio = 2; expected a number, above 0 to 1"),
         ({"kind": "topk", "ratoi": 1}, "compressor 'topk' has no parameter 'ratoi'; did you mean 'ratio'? "
-                                       "(it takes ratio)"),
+                                       "(it takes ns_per_byte, ratio)"),
         ({"kind": "qsgd", "levels": 128}, "compressor 'qsgd': levels = 128; expected a whole number, from 1 to 127"),
         ({"kind": "dgc", "momentum": 1.0}, "compressor 'dgc': momentum = 1.0; expected a number, from 0 to below 1"),
         ({"kind": "powersgd", "rank": 0}, "compressor 'powersgd': rank = 0; expected a whole number, 1 or more"),

@@ -29,6 +29,9 @@ class StandingClock:
     def now(self) -> int:
         return self.ns
 
+    def process(self, seconds: float) -> None:
+        self.sleep(seconds)
+
     def sleep(self, seconds: float) -> None:
         self.ns += round(seconds * 1e9)
 
