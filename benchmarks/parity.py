@@ -24,6 +24,7 @@ from wanbench.harness.analysis.compare import Comparison, Pair  # noqa: E402
 from wanbench.harness.api import run  # noqa: E402
 from wanbench.harness.errors import Interrupted, WanbenchError  # noqa: E402
 from wanbench.harness.plan.law import gloo_rounds  # noqa: E402
+from wanbench.harness.results.store import RunFolder  # noqa: E402
 from wanbench.harness.show.comparison import summary  # noqa: E402
 from wanbench.harness.show.figures import draw_parity  # noqa: E402
 from wanbench.harness.spec.experiment import Spec  # noqa: E402
@@ -142,10 +143,18 @@ def title(cell: Mapping[str, Any]) -> str:
     )
 
 
-def lines(numbers: list[int], out: Path) -> Iterator[dict[str, Any]]:
-    """Measure the cells one after another. Yield a line each."""
+def before(number: int, out: Path) -> tuple[Mapping[str, Any] | None, str]:
+    """The row of a cell that was emulated before, and why there is none."""
+    folder = out / "netns" / f"cell-{number:03d}"
+    rows = RunFolder(folder).rows() if folder.exists() else []
+    row = next(iter(row for row in rows if row["workers"] > 1), None)
+    return row, row["reason"] or "" if row else "not emulated"
+
+
+def lines(numbers: list[int], out: Path, *, kept: bool) -> Iterator[dict[str, Any]]:
+    """Simulate the cells one after another, and emulate them, or not if `kept`. Yield a line each."""
     for number in numbers:
-        emulated, why = measured(number, out, "netns")
+        emulated, why = before(number, out) if kept else measured(number, out, "netns")
         simulated, refused = measured(number, out, "virtual")
         line = {
             "cell": number,
@@ -179,10 +188,11 @@ def main() -> None:
     parser.add_argument("--out", default=str(ROOT / "build/parity"), help="folder of the measurements")
     parser.add_argument("--cells", type=int, default=80, help="number of cells")
     parser.add_argument("--only", default="", help="numbers of cells, separated by commas")
+    parser.add_argument("--kept", action="store_true", help="emulate nothing: compare what was emulated before")
     asked = parser.parse_args()
     numbers = [int(word) for word in asked.only.split(",")] if asked.only else list(range(asked.cells))
     out = Path(asked.out)
-    done = list(lines(numbers, out))
+    done = list(lines(numbers, out, kept=asked.kept))
     with (out / "parity.csv").open("w", newline="") as file:
         table = csv.DictWriter(file, list(done[0]))
         table.writeheader()
