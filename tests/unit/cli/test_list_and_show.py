@@ -42,7 +42,7 @@ def test_list_gives_every_algorithm_and_compressor_one_line_with_its_source():
     assert data("list", "algorithms")["sgp"].endswith(
         "[Assran, Loizou, Ballas and Rabbat, Stochastic Gradient Push, ICML 2019]"
     )
-    assert " ([ratio]) [" in data("list", "compressors")["topk"]
+    assert " ([ns_per_byte], [ratio]) [" in data("list", "compressors")["topk"]
 
 
 def test_show_gives_equation_parameters_defaults_source_and_the_papers_symbols():
