@@ -205,7 +205,7 @@ def line(point: Mapping[str, Any], collective: str, out: Path, *, kept: bool) ->
     }
 
 
-def _measured(spec: Spec, out: Path, testbed: str) -> list[dict[str, Any]]:
+def _measured(spec: Spec, out: Path, testbed: str) -> Sequence[Mapping[str, Any]]:
     emulated = testbed == "netns"
     return run(spec, testbed=testbed, out=out, jobs=1, figures=False, fresh=not emulated, keep=emulated).rows()
 
