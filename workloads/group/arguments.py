@@ -81,8 +81,9 @@ def by_rank(
     if len(tensors) != size:
         sizes = f"Incorrect {what} list size {len(tensors)}. {what.capitalize()} list size should be {size}"
         raise CommError(f"wan: {name}: invalid {what} tensor list. {sizes}")
-    for rank, tensor in enumerate(tensors if like is not None else ()):
-        assert like is not None
+    if like is None:
+        return dict(enumerate(tensors))
+    for rank, tensor in enumerate(tensors):
         if tensor.dtype != like.dtype:
             raise CommError(f"wan: {name}: invalid tensor type {tensor.dtype} for rank {rank}; expected {like.dtype}")
         if tensor.numel() != like.numel():
