@@ -98,6 +98,16 @@ def test_a_worker_compresses_its_vector_and_restores_one_from_every_message(comp
     assert steps[1] - steps[0] == pytest.approx(vectors * 38_282 * 4 * 50, rel=1e-3)
 
 
+def test_a_gossip_worker_restores_its_own_message_too():
+    steps = []
+    for ns_per_byte in (0, 50):
+        algorithm = f"ecdpsgd = {{ compression = {{ kind = 'qsgd', ns_per_byte = {ns_per_byte} }} }}"
+        (cell,) = cells_of(algorithm, (DIGITS[0], "params = 38_282\n"))
+        outcome = simulated(cell).outcomes[0]
+        steps.append((outcome.window_end_ns - outcome.window_begin_ns) / cell.window)
+    assert steps[1] - steps[0] == pytest.approx(3 * 38_282 * 4 * 50, rel=1e-3)  # compressed; its own, a neighbour's
+
+
 def test_the_law_does_not_know_how_long_compression_takes():
     (cell,) = cells_of("ssgd = { compression = { kind = 'fp16', ns_per_byte = 1.5 } }")
     assert (cell.predicted_step_time_s, cell.law_gap) == (None, "compression takes time")
