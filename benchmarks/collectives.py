@@ -281,7 +281,7 @@ def main() -> None:
         table = csv.DictWriter(file, list(lines[0]))
         table.writeheader()
         table.writerows(lines)
-    for ending in ("svg", "png"):
+    for ending in ("svg", "png") if any(line["status"] == "ok" for line in lines) else ():
         drawing(lines).savefig(out / f"collectives.{ending}")
 
 

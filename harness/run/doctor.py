@@ -40,11 +40,11 @@ _RUN_AS_ROOT = 'sudo -E "$(command -v wanbench)" doctor  # run wanbench as root;
 _TRY = """
 import json, os
 from wanbench.workloads.process import namespace, route, tun
-found = {"namespace": None, "tun": None, "offload": False, "tcp": [], "realtime": True}
+found = {"namespace": None, "tun": None, "offload": False, "tcp": [], "priority": True}
 try:
-    os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1))
+    os.setpriority(os.PRIO_PROCESS, 0, -20)
 except OSError:
-    found["realtime"] = False
+    found["priority"] = False
 try:
     namespace.enter_private_network()
 except ValueError as error:
@@ -303,16 +303,16 @@ def _processors() -> Iterator[HostCheck]:
 
 
 def _priority(tried: dict[str, Any]) -> Iterator[HostCheck]:
-    if tried["realtime"]:
+    if tried["priority"]:
         yield HostCheck("priority", "ok", "the relay has real-time priority over the workers")
         return
-    fix = None  # root is refused only by real-time group scheduling, or by its container
+    fix = None  # root is refused only by its container
     if os.geteuid() != 0:
-        fix = 'echo "$USER - rtprio 1" | sudo tee /etc/security/limits.d/90-wanbench.conf  # then log in again'
+        fix = 'echo "$USER - nice -20" | sudo tee /etc/security/limits.d/90-wanbench.conf  # then log in again'
     yield HostCheck(
         "priority",
         "note",
-        "no right to real-time priority: when processors are busy, the relay can deliver packets a few ms late",
+        "no right to a higher priority: when processors are busy, the relay can deliver packets a few ms late",
         fix,
         "repetitions with late packets are repeated",
     )

@@ -14,9 +14,13 @@ import os
 import select
 import socket
 import time
+from collections.abc import Iterable
+from itertools import repeat
+from operator import itemgetter
 from typing import Any
 
 from wanbench.harness.emulators.plan import EmulatedNetwork, worker_address
+from wanbench.harness.emulators.relay.arrivals import evenly, found_since
 from wanbench.harness.emulators.relay.segment import NO_OFFLOAD, VIRTIO_BYTES, Segment
 from wanbench.harness.emulators.relay.stats import Meter
 from wanbench.harness.emulators.relay.switch import Port, Switch
@@ -31,8 +35,9 @@ _COALESCE_NS = 100_000
 # 2 ms as long as there is traffic, and notices if a wake-up is late. This costs half a percent of a core.
 _WATCH_NS = 2_000_000
 _QUIET_NS = 1_000_000_000
-# Limits of one turn of the loop, so that nothing waits long: the time for reading from a port, and what is written.
-_READING_NS = 100_000
+# Limits of one turn of the loop, so that nothing waits long: the time for reading from a port, in ns and as a share of
+# the time in which its packets arrived, and what is written.
+_READING_NS, _READING_SHARE = 100_000, 0.1
 _WRITES_PER_TURN, _BYTES_PER_TURN = 64, 1 << 19
 _GONE = (errno.EBADF, errno.EBADFD, errno.ENODEV, errno.EIO)
 _PACKET_BYTES, _SEGMENT_BYTES = 1536, VIRTIO_BYTES + 65_535
@@ -59,7 +64,7 @@ class Relay:
         wait = select.select
         began = last_read = _now()
         while True:
-            due, now = switch.next_due(), _now()
+            looked, due, now = began, switch.next_due(), _now()
             meter.turn(began, now)
             quiet = due is None and now - last_read > _QUIET_NS
             wake = now + _WATCH_NS if due is None else min(due, now + _WATCH_NS)
@@ -67,29 +72,42 @@ class Relay:
             began = _now()
             if not quiet and not ports.keys().isdisjoint(readable):
                 meter.overslept(wake, began)
-            for fd in readable:
-                if fd == control:
-                    if not answer(self._control, self):
-                        return
-                elif fd in ports:
-                    last_read = began
-                    self._read(ports[fd])
+            if control in readable:
+                readable.remove(control)
+                if not answer(self._control, self):
+                    return
+            if readable:
+                last_read = began
+                self._read(readable, found_since(looked, now, None if quiet else wake, began), began)
             for segment in switch.release(_now() + _COALESCE_NS, _WRITES_PER_TURN, _BYTES_PER_TURN):
                 self._write(segment)
 
-    def _read(self, port: Port) -> None:
-        """Read what the worker has sent, up to a limit, so that the other workers get their turn."""
-        accept, read, fd, began = self._switch.accept, os.read, port.fd, _now()
-        now = began
+    def _read(self, readable: Iterable[int], since: float, until: float) -> None:
+        """Take what the workers sent between two times, in the order in which it arrived."""
+        longest = max(_READING_NS, _READING_SHARE * (until - since))
+        found: list[tuple[float, Port, bytes]] = []
+        for port in [self._ports[fd] for fd in readable if fd in self._ports]:
+            packets = self._read_port(port, longest)
+            found += zip(evenly(len(packets), since, until), repeat(port), packets, strict=False)
+        found.sort(key=itemgetter(0))
+        accept = self._switch.accept
+        for arrived, port, data in found:
+            accept(data, port, arrived)
+
+    def _read_port(self, port: Port, longest: float) -> list[bytes]:
+        """Read what a worker has sent, for a limited time, so that the other workers get their turn."""
+        packets: list[bytes] = []
+        read, fd, deadline = os.read, port.fd, _now() + longest
         try:
-            while now - began < _READING_NS:
-                data = read(fd, _SEGMENT_BYTES) if port.segments else NO_OFFLOAD + read(fd, _PACKET_BYTES)
-                accept(data, port, began)
-                now = _now()
+            while True:
+                packets.append(read(fd, _SEGMENT_BYTES) if port.segments else NO_OFFLOAD + read(fd, _PACKET_BYTES))
+                if _now() > deadline:
+                    break
         except BlockingIOError:
             pass
         except OSError:  # the namespace of the worker is gone, and its device with it
             self._detach(port)
+        return packets
 
     def _write(self, segment: Segment) -> None:
         port = segment.port
@@ -148,12 +166,13 @@ class Relay:
 
 
 def _ahead_of_workers() -> None:
-    """Run before all computing processes: on two busy cores this cuts the lateness (p99) from 3 ms to 0.1 ms."""
-    try:
-        os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1))
-    except PermissionError:
-        with contextlib.suppress(PermissionError):
-            os.setpriority(os.PRIO_PROCESS, 0, -10)
+    """Run before all computing processes.
+
+    Not with real-time priority: from Linux 6.12 on, the kernel then stops the relay for 50 ms at a time in favour of
+    the others (its fair server). Several of these pauses a second were seen, and short buffers overflowed.
+    """
+    with contextlib.suppress(PermissionError):
+        os.setpriority(os.PRIO_PROCESS, 0, -20)
 
 
 def _serve(control_fd: int, _: int) -> None:

@@ -27,7 +27,7 @@ def finding(topic):
     return found
 
 
-WELL = {"namespace": None, "tun": None, "offload": True, "tcp": ["reno"], "realtime": True}
+WELL = {"namespace": None, "tun": None, "offload": True, "tcp": ["reno"], "priority": True}
 
 
 @pytest.fixture(autouse=True)
@@ -282,7 +282,7 @@ def test_a_host_that_can_emulate_nothing_is_sent_to_the_simulation(monkeypatch):
 
 
 def test_a_host_that_forbids_namespaces_may_still_use_containers(monkeypatch):
-    monkeypatch.setattr(doctor, "_tried", lambda: WELL | {"namespace": "refused; run as root", "realtime": False})
+    monkeypatch.setattr(doctor, "_tried", lambda: WELL | {"namespace": "refused; run as root", "priority": False})
     assert finding("priority").state == "note"
     assert can_run(examine())
     monkeypatch.setattr(daemon, "why_not", lambda: "docker: no daemon; start it")
@@ -344,7 +344,7 @@ def every_fix(monkeypatch, tmp_path):
         monkeypatch.setattr(
             doctor,
             "_tried",
-            lambda why=why: {"namespace": why, "tun": None, "offload": True, "tcp": [], "realtime": False},
+            lambda why=why: {"namespace": why, "tun": None, "offload": True, "tcp": [], "priority": False},
         )
         yield from (one.fix for one in examine())
     monkeypatch.setattr(doctor, "_tried", lambda: WELL | {"namespace": APPARMOR})
