@@ -29,6 +29,7 @@ if TYPE_CHECKING:  # the relay process imports this module and must start fast
 DEVICE = "wan0"
 MTU = 1500
 TCP_HEADER_BYTES = 52  # IPv4 20, TCP 20, timestamps 12
+PAYLOAD_SHARE = (MTU - TCP_HEADER_BYTES) / MTU
 SEGMENT_BYTES = 46 * MTU
 """IP bytes of the longest segment that a kernel makes: 64 KB of payload, and the headers of all packets."""
 MAX_WORKERS = 250 * 256

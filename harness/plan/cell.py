@@ -16,6 +16,7 @@ from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
 
+from wanbench.harness.emulators.plan import PAYLOAD_SHARE
 from wanbench.harness.plan.conditions import effective_conditions
 from wanbench.harness.plan.law import Collective, PredictInputs, fill_steps, one_shot_bytes, predict, window_steps
 from wanbench.harness.plan.limits import why_unknown
@@ -246,6 +247,7 @@ class TrainingCell(Cell):
         workload, algorithm = self.workload, self.algorithm()
         sites = [self.placement[rank] for rank in self.ring]
         rtt_s, rate = effective_conditions(self.profile, sites, self.workers, self.collective)
+        payload_rate = None if rate is None else rate * PAYLOAD_SHARE
         buckets = None
         if algorithm.buckets and self.workers > 1 and workload.step_time_s is not None:
             buckets = tuple(workload.bucket_schedule(self.comm.buckets.bytes))
@@ -253,7 +255,7 @@ class TrainingCell(Cell):
             workers=self.workers,
             step_time_s=workload.step_time_s or 0.0,
             rtt_s=rtt_s,
-            rate_bytes_per_s=rate,
+            rate_bytes_per_s=payload_rate,
             message_bytes=self.message_bytes,
             messages=self.messages_per_sync,
             delay=algorithm.delay_steps,

@@ -56,7 +56,7 @@ class PredictInputs:
         workers: N.
         step_time_s: Tc, mean compute time of one step of one worker.
         rtt_s: effective round-trip time of the collective (`harness.plan.conditions`).
-        rate_bytes_per_s: effective rate per worker; None is unlimited.
+        rate_bytes_per_s: effective rate per worker, without packet headers; None is unlimited.
         message_bytes: bytes of one all-reduce; 0 if nothing is sent.
         messages: all-reduces in one synchronisation, issued back to back: 2 for dts with momentum and p > 1.
         delay: D in steps. period: p in steps.

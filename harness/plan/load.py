@@ -7,7 +7,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from wanbench.harness.emulators.plan import MTU, SEGMENT_BYTES, EmulatedNetwork, build
+from wanbench.harness.emulators.plan import MTU, PAYLOAD_SHARE, SEGMENT_BYTES, EmulatedNetwork, build
 from wanbench.harness.plan.cell import Cell, CommandCell, TrainingCell
 from wanbench.harness.plan.law import predict, rep_duration_s, sent_bytes
 from wanbench.harness.timeline.changes import planned_outage_s
@@ -104,7 +104,7 @@ def load_of(cell: Cell) -> Load:
         seconds,
         cpus=computing + per_byte * sent / predict(inputs).step_time_s,
         memory_bytes=memory,
-        peak_cpus=computing + per_byte * cell.workers * (inputs.rate_bytes_per_s or 0.0),
+        peak_cpus=computing + per_byte * cell.workers * (inputs.rate_bytes_per_s or 0.0) / PAYLOAD_SHARE,
         emulated=True,
     )
 

@@ -11,11 +11,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 
-from wanbench.harness.emulators.plan import MTU, TCP_HEADER_BYTES, EmulatedNetwork, Queue
+from wanbench.harness.emulators.plan import PAYLOAD_SHARE, EmulatedNetwork, Queue
 
-# Payload in a packet, and room for acknowledgements of the traffic in the other direction.
-_PAYLOAD_SHARE = (MTU - TCP_HEADER_BYTES) / MTU
-_ROOM = 0.98
+_ROOM = 0.98  # the rest is for acknowledgements of the traffic in the other direction
 
 
 # The connections of a collective from one site to another, at its up, path and down queue.
@@ -54,7 +52,7 @@ def _share(queues: Sequence[Queue], flows: Sequence[int]) -> float | None:
         for queue, sharing in zip(queues, flows, strict=True)
         if queue.rate_bytes_per_s is not None and sharing
     ]
-    return min(rates) * _PAYLOAD_SHARE * _ROOM if rates else None
+    return min(rates) * PAYLOAD_SHARE * _ROOM if rates else None
 
 
 def _between_all(sites: Iterable[int]) -> _Flows:

@@ -10,7 +10,7 @@ from wanbench.harness.plan.load import DEFAULT_SLOTS, Capacity, Load, load_of, m
 from wanbench.harness.spec.experiment import Spec
 
 SCALES = (1.0, 0.5, 0.2, 0.1, 0.05, 0.02, 0.01)
-_LONGER = 1.1  # the experiment may take this much longer than at the smallest scale
+_LONGER = 1.2  # the experiment may take this much longer than at the smallest scale
 _GIB = 2**30
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from wanbench.harness.emulators.base import EmulatorStats
-from wanbench.harness.emulators.plan import EmulatedNetwork, build
+from wanbench.harness.emulators.plan import PAYLOAD_SHARE, EmulatedNetwork, build
 from wanbench.harness.plan.cell import Cell, CommandCell, TrainingCell
 from wanbench.harness.plan.law import all_reduce_time, predict
 from wanbench.harness.plan.load import GUESSED_STEP_S, WARM_ROUNDS
@@ -91,7 +91,7 @@ def jobs(cell: TrainingCell, rep: int, rendezvous: str) -> list[Job]:
         "timeout_s": 2 * patience_s(cell),  # the controller reports a hang before the workers do
         "rendezvous": rendezvous,
         "one_shot_bytes": 0 if algorithm.datagrams else cell.law_inputs.one_shot_bytes,
-        "datagram_bytes_per_s": cell.law_inputs.rate_bytes_per_s if algorithm.datagrams else None,
+        "datagram_bytes_per_s": _datagram_rate(cell) if algorithm.datagrams else None,
     }
     by_site = cell.comm.collective == "hierarchical"
     # A change can raise a rate, and connections keep their pace.
@@ -109,6 +109,12 @@ def jobs(cell: TrainingCell, rep: int, rendezvous: str) -> list[Job]:
         )
         for rank in range(cell.workers)
     ]
+
+
+def _datagram_rate(cell: TrainingCell) -> float | None:
+    """Bytes per second with headers; None is unlimited."""
+    payload_rate = cell.law_inputs.rate_bytes_per_s
+    return None if payload_rate is None else payload_rate / PAYLOAD_SHARE
 
 
 def _warm_in_flight(cell: TrainingCell) -> int:

@@ -304,7 +304,7 @@ def _processors() -> Iterator[HostCheck]:
 
 def _priority(tried: dict[str, Any]) -> Iterator[HostCheck]:
     if tried["priority"]:
-        yield HostCheck("priority", "ok", "the relay has real-time priority over the workers")
+        yield HostCheck("priority", "ok", "the relay has priority over the workers")
         return
     fix = None  # root is refused only by its container
     if os.geteuid() != 0:
