@@ -149,7 +149,7 @@ def check_data(spec: Mapping[str, object]) -> None:
 
 
 def data_folder(spec: Mapping[str, object]) -> Path | None:
-    """Return the folder of the data set: `data`, or the built-in's below $WANBENCH_DATA or `data`; None if it has none."""
+    """Return the folder of the data set: `data`, or a default below $WANBENCH_DATA or `data`; None if it needs none."""
     builtin = BUILTINS.get(str(spec.get("name")))
     given = workload_keys.data_folder(spec)
     if given is not None or builtin is None or builtin.folder is None:

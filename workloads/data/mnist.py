@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import math
+import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -137,7 +138,7 @@ def idx(path: Path, dimensions: int) -> Any:
     try:
         content = path.read_bytes()
         content = gzip.decompress(content) if content.startswith(_GZIP) else content
-    except (EOFError, gzip.zlib.error, gzip.BadGzipFile) as error:
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise WorkloadError(f"{where}: damaged gzip file: {error}") from None
     except OSError as error:
         raise WorkloadError(f"{where}: cannot be read: {error.strerror}") from None

@@ -69,8 +69,8 @@ BUILTINS: Mapping[str, Builtin] = {
         folds=True,
     ),
     "mnist-cnn": Builtin(
-        "a small CNN (28 874 parameters) that really trains on MNIST, in the folder workload.data (default: data/mnist); "
-        "20 ms per step (assumed)",
+        "a small CNN (28 874 parameters) that really trains on MNIST, in the folder workload.data (default: "
+        "data/mnist); 20 ms per step (assumed)",
         mnist_cnn.tensors,
         mnist_cnn.STEP_TIME_S,
         mnist_cnn.DATASET,

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from wanbench.workloads.models.learner import Learner
 
-DATASET = "the source of Python's standard library"
+DATASET = "Python's standard library"
 STEP_TIME_S = 0.08
 """Assumed: ten times what a batch of 8 takes on one core (8 ms), so many workers can share a core."""
 
