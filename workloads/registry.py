@@ -6,9 +6,11 @@ because the model must be built to be described. `make_task` builds the task tha
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from wanbench.netprofiles.errors import did_you_mean
@@ -108,7 +110,7 @@ def info(spec: Mapping[str, object], train: Mapping[str, object] | None = None) 
     The table has exactly one of
 
     * `name`: a built-in. `step_time` and `step_cv` replace its own; `step_time = "real"` makes compute real if the
-      workload trains a model; `data` is the folder of a data set that is not bundled, see `check_data`;
+      workload trains a model; `data` is the folder of a data set that is not bundled, see `data_folder`;
     * `params`, with `step_time` and optionally `tensors` (default 1; the parameters are split evenly over
       them) and `step_cv` (default 0.02);
     * `model`: "package.module:make", see `workloads.models.learner`. Its compute is real unless `step_time`
@@ -137,17 +139,32 @@ def check_data(spec: Mapping[str, object]) -> None:
         WorkloadError: it is missing or in the wrong format, or a folder was given to a workload that needs none.
     """
     builtin = BUILTINS.get(str(spec.get("name")))
-    folder = workload_keys.data_folder(spec)
-    if builtin is None or builtin.check is None:
-        if folder is not None:
-            raise WorkloadError(f"workload.data: {spec.get('name')} takes no folder; remove the key")
-        return
-    if folder is None:
-        raise WorkloadError(
-            f"workload.data: missing; {spec['name']} trains on {builtin.dataset}, which is not bundled; "
-            "set it to the folder of the data set"
-        )
-    builtin.check(folder)
+    folder = data_folder(spec)
+    if builtin is not None and builtin.check is not None:
+        assert folder is not None, "every built-in that checks a folder has a default"
+        builtin.check(folder)
+    elif folder is not None:
+        raise WorkloadError(f"workload.data: {spec.get('name')} takes no folder; remove the key")
+    data_digest(spec)
+
+
+def data_folder(spec: Mapping[str, object]) -> Path | None:
+    """Return the folder of the data set: `data`, or a default below $WANBENCH_DATA or `data`; None if it needs none."""
+    builtin = BUILTINS.get(str(spec.get("name")))
+    given = workload_keys.data_folder(spec)
+    if given is not None or builtin is None or builtin.folder is None:
+        return given
+    return Path(os.environ.get("WANBENCH_DATA") or "data") / builtin.folder
+
+
+def data_digest(spec: Mapping[str, object]) -> str | None:
+    """Return a hash of the data that this machine provides; None if no machine provides other data.
+
+    Raises:
+        WorkloadError: this machine does not provide them.
+    """
+    builtin = BUILTINS.get(str(spec.get("name")))
+    return None if builtin is None or builtin.digest is None else builtin.digest()
 
 
 def make_task(
@@ -210,7 +227,7 @@ def _built_in_learner(
         return None
     check_data(spec)
     batch_size, shards, folds = workload_keys.batch_size(train), workload_keys.shards(train), workload_keys.folds(train)
-    return builtin.make(Portion(rank, world_size, seed, batch_size, shards, folds, workload_keys.data_folder(spec)))
+    return builtin.make(Portion(rank, world_size, seed, batch_size, shards, folds, data_folder(spec)))
 
 
 def _check_division(spec: Mapping[str, object], train: Mapping[str, object]) -> None:

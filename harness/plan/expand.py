@@ -21,6 +21,7 @@ from wanbench.harness.spec.experiment import Spec
 from wanbench.harness.spec.tables import CommTable, ContainersTable, VirtualTable, count
 from wanbench.harness.timeline.changes import resolve as resolve_timeline
 from wanbench.workloads.algorithms import registry as algorithms
+from wanbench.workloads.registry import data_folder
 from wanbench.workloads.workload_keys import kind_of
 
 _Choice = tuple[str, dict[str, Any]]
@@ -109,8 +110,9 @@ class _Point:
     def _one_worker_training(self) -> TrainingCell:
         """One worker without a network; cells on all networks share it."""
         task = self.spec.workload
-        if task.data is not None:
-            task = task.model_copy(update={"data": _data_folder(task.data, self.where)})
+        folder = data_folder(task.plain())
+        if folder is not None:
+            task = task.model_copy(update={"data": _absolute(folder, self.where)})
         return TrainingCell(
             label=BASELINE,
             kind="local",
@@ -190,9 +192,8 @@ class _Point:
         return {"testbed": testbed, "emulator": emulator, "containers": containers}
 
 
-def _data_folder(text: str, where: str) -> str:
+def _absolute(folder: Path, where: str) -> str:
     """Search for a data set beside the spec first, then in the working folder, as for profile files."""
-    folder = Path(text).expanduser()
     beside = Path(where).parent / folder
     return os.path.abspath(beside if beside.exists() else folder)
 

@@ -16,6 +16,7 @@ from typing import Any
 
 from wanbench.harness.plan.cell import Cell, CommandCell, TrainingCell
 from wanbench.harness.spec.command import files
+from wanbench.workloads.registry import data_digest
 
 _ROOT = Path(__file__).resolve().parents[2]
 # Code that influences a measurement. Code that draws or prints does not.
@@ -43,13 +44,14 @@ def _own_hash() -> str:
 def code_hash(cell: Cell) -> str:
     """Hash of the code that measures a cell: ours, torch's version, and the user's algorithm or model file.
 
-    For a command, it covers all files that the command names.
+    For a command, it covers all files that the command names; for a workload, data that differ between hosts.
     """
     digest = hashlib.sha256(_own_hash().encode())
     if isinstance(cell, CommandCell):
         for path in files(cell.command, cell.folder):
             digest.update(_content(path, path.stat().st_mtime_ns, path.stat().st_size))
     elif isinstance(cell, TrainingCell):
+        digest.update((data_digest(cell.task.plain()) or "").encode())
         for name in (cell.kind, cell.task.model or ""):
             module = name.partition(":")[0] if ":" in name else None
             found = importlib.util.find_spec(module) if module else None

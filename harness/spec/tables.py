@@ -42,7 +42,8 @@ class WorkloadTable(Table):
     )
     data: str | None = Field(
         default=None,
-        description="Folder of a data set that is not bundled. A relative path is tried beside the spec first.",
+        description="Folder of a data set that is not bundled; default: that of the workload, such as mnist, below "
+        "$WANBENCH_DATA or data. A relative path is tried beside the spec first.",
     )
     step_time: str | None = Field(
         default=None,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import pickle
 from pathlib import Path
 
@@ -20,6 +21,29 @@ def cifar10(folder: Path, images: int = 20) -> Path:
         data = (dark + 20 * np.array(labels)[:, None]).astype(np.uint8)
         batch = {b"batch_label": name.encode(), b"labels": labels, b"data": data, b"filenames": [b"x.png"] * images}
         (folder / name).write_bytes(pickle.dumps(batch, protocol=2))
+    return folder
+
+
+def idx(values: np.ndarray) -> bytes:
+    """Write unsigned bytes in the IDX format."""
+    sizes = b"".join(size.to_bytes(4, "big") for size in values.shape)
+    return bytes([0, 0, 8, values.ndim]) + sizes + values.astype(np.uint8).tobytes()
+
+
+def mnist(folder: Path, images: int = 200, *, compressed: bool = False) -> Path:
+    """Write images with a bright stripe at a height that tells the class, and 50 test images."""
+    folder.mkdir(parents=True)
+    random = np.random.default_rng(2)
+    for part, count in (("train", images), ("t10k", 50)):
+        labels = np.arange(count) % 10
+        pixels = random.integers(0, 60, (count, 28, 28))
+        for image, label in zip(pixels, labels, strict=True):
+            image[4 + 2 * label : 6 + 2 * label] += 190
+        for kind, values in (("images-idx3", pixels), ("labels-idx1", labels)):
+            content, name = idx(values), f"{part}-{kind}-ubyte"
+            (folder / f"{name}.gz" if compressed else folder / name).write_bytes(
+                gzip.compress(content) if compressed else content
+            )
     return folder
 
 
@@ -42,5 +66,5 @@ def imagenet(folder: Path, classes: int = 3, images: int = 4) -> Path:
 
 def given(name: str, folder: Path) -> dict[str, str]:
     """Return the `data` keys of `[workload]` for a built-in, and make its data set unless it is bundled."""
-    make = {"resnet110-cifar10": cifar10, "resnet50-imagenet": imagenet}.get(name)
+    make = {"mnist-cnn": mnist, "resnet110-cifar10": cifar10, "resnet50-imagenet": imagenet}.get(name)
     return {} if make is None else {"data": str(make(folder / name))}

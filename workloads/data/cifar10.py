@@ -17,6 +17,7 @@ from wanbench.workloads.data.errors import WorkloadError
 if TYPE_CHECKING:
     import torch
 
+FOLDER = "cifar-10-batches-py"
 TRAIN_FILES = tuple(f"data_batch_{number}" for number in range(1, 6))
 TEST_FILE = "test_batch"
 SIDE = 32
@@ -24,7 +25,7 @@ _VALUES = 3 * SIDE * SIDE
 _CLASSES = 10
 _PADDING = 4
 _EVALUATED_AT_ONCE = 250
-_EXPECTED = "expected the folder cifar-10-batches-py of the python version of CIFAR-10"
+_EXPECTED = f"expected the folder {FOLDER} of the python version of CIFAR-10"
 
 
 @dataclass(frozen=True)
@@ -51,7 +52,7 @@ def check(folder: Path) -> None:
         raise WorkloadError(f"workload.data: {folder}: no such folder; {_EXPECTED}")
     missing = [name for name in (*TRAIN_FILES, TEST_FILE) if not (folder / name).is_file()]
     if missing:
-        inside = folder / "cifar-10-batches-py"
+        inside = folder / FOLDER
         hint = f"did you mean {inside}?" if inside.is_dir() else _EXPECTED
         raise WorkloadError(f"workload.data: {folder}: no file {missing[0]}; {hint}")
     _unpickled(folder / TEST_FILE)

@@ -82,11 +82,13 @@ def accuracy(
 
 def endless(batch_size: int, random: Random, indices: Sequence[int]) -> Iterator[list[int]]:
     """Yield the indices of endless batches, as `batches` does."""
-    waiting: list[int] = []
+    waiting, taken = list[int](), 0
     while True:
+        if len(waiting) - taken < batch_size:
+            waiting, taken = waiting[taken:], 0
         while len(waiting) < batch_size:
             epoch = list(indices)
             random.shuffle(epoch)
             waiting.extend(epoch)
-        chosen, waiting = waiting[:batch_size], waiting[batch_size:]
-        yield chosen
+        yield waiting[taken : taken + batch_size]
+        taken += batch_size

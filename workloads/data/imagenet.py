@@ -16,6 +16,7 @@ from wanbench.workloads.data.errors import WorkloadError
 if TYPE_CHECKING:
     import torch
 
+FOLDER = "imagenet"
 CLASSES = 1000
 SIDE = 224
 PARTS = ("train", "val")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from random import Random
 
@@ -35,10 +36,15 @@ class Portion:
     folds: int | None = None
     folder: Path | None = None
 
-    def indices(self, labels: Sequence[int]) -> list[int]:
+    def indices(self, labels: tuple[int, ...]) -> Sequence[int]:
         """Return this worker's samples, as indices into `labels`. Raises: ValueError: fewer samples than workers."""
-        return self.shards.divide(labels, self.world_size, self.seed)[self.rank]
+        return _divided(self.shards, labels, self.world_size, self.seed)[self.rank]
 
     def random(self) -> Random:
         """Return the random generator for this worker's batches."""
         return stream(self.seed, "batches", self.rank)
+
+
+@lru_cache(maxsize=2)  # a simulation asks for it once per worker
+def _divided(shards: Shards, labels: tuple[int, ...], world_size: int, seed: int) -> Sequence[Sequence[int]]:
+    return shards.divide(labels, world_size, seed)

@@ -63,10 +63,12 @@ class Shards:
         if self.alpha is None:
             return [order[rank::world_size] for rank in range(world_size)]
         divided: list[list[int]] = [[] for _ in range(world_size)]
-        for label in sorted(set(labels)):
-            members = [index for index in order if labels[index] == label]
+        members: dict[int, list[int]] = {label: [] for label in sorted(set(labels))}
+        for index in order:
+            members[labels[index]].append(index)
+        for group in members.values():
             weights = [random.gammavariate(self.alpha, 1.0) for _ in range(world_size)]
-            for shard, part in zip(divided, _cut(members, weights), strict=True):
+            for shard, part in zip(divided, _cut(group, weights), strict=True):
                 shard.extend(part)
         for shard in divided:
             if not shard:

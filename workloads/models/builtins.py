@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from wanbench.workloads import workload_keys
-from wanbench.workloads.data import cifar10, imagenet
+from wanbench.workloads.data import cifar10, imagenet, mnist, stdlib
 from wanbench.workloads.data.portion import Portion
-from wanbench.workloads.models import digits_cnn, gpt_char, resnet50, resnet110
+from wanbench.workloads.models import digits_cnn, gpt_stdlib, mnist_cnn, resnet50, resnet110
 from wanbench.workloads.models.tensors import ParameterTensor
 
 if TYPE_CHECKING:
@@ -27,7 +27,9 @@ class Builtin:
         step_time_s: mean duration of a step in seconds, emulated unless the spec asks for real compute.
         dataset: the data set it trains on; None if it trains no model.
         make: builds the learner of one worker; None if it trains no model.
-        check: checks that a folder holds the data set; None if the data set is bundled.
+        check: checks that a folder holds the data set; None if the data set needs no folder.
+        folder: the folder without `workload.data`: below $WANBENCH_DATA, or below `data` beside the spec.
+        digest: returns a hash of data that this machine provides; None if no machine provides other data.
         folds: whether `train.folds` can cut its data.
         step_cv: coefficient of variation of the duration.
     """
@@ -38,6 +40,8 @@ class Builtin:
     dataset: str | None = None
     make: Callable[[Portion], Learner] | None = None
     check: Callable[[Path], None] | None = None
+    folder: str | None = None
+    digest: Callable[[], str] | None = None
     folds: bool = False
     step_cv: float = workload_keys.ASSUMED_STEP_CV
 
@@ -64,30 +68,43 @@ BUILTINS: Mapping[str, Builtin] = {
         digits_cnn.make,
         folds=True,
     ),
-    "gpt-char": Builtin(
-        "a small transformer (107 392 parameters) that really trains on generated text, character by character; 200 ms "
-        "per step (assumed)",
-        gpt_char.tensors,
-        gpt_char.STEP_TIME_S,
-        gpt_char.DATASET,
-        gpt_char.make,
+    "mnist-cnn": Builtin(
+        "a small CNN (28 874 parameters) that really trains on MNIST, in the folder workload.data (default: "
+        "data/mnist); 20 ms per step (assumed)",
+        mnist_cnn.tensors,
+        mnist_cnn.STEP_TIME_S,
+        mnist_cnn.DATASET,
+        mnist_cnn.make,
+        mnist.check,
+        mnist.FOLDER,
+    ),
+    "gpt-stdlib": Builtin(
+        "a small transformer (136 960 parameters) that really trains on the source of Python's standard library, byte "
+        "by byte; 80 ms per step (assumed)",
+        gpt_stdlib.tensors,
+        gpt_stdlib.STEP_TIME_S,
+        gpt_stdlib.DATASET,
+        gpt_stdlib.make,
+        digest=stdlib.digest,
     ),
     "resnet110-cifar10": Builtin(
         "ResNet-110 (1 727 962 parameters, He et al. 2016) that really trains on CIFAR-10, in the folder "
-        "workload.data; 100 ms per step (assumed)",
+        "workload.data (default: data/cifar-10-batches-py); 100 ms per step (assumed)",
         resnet110.tensors,
         resnet110.STEP_TIME_S,
         resnet110.DATASET,
         resnet110.make,
         cifar10.check,
+        cifar10.FOLDER,
     ),
     "resnet50-imagenet": Builtin(
         "ResNet-50 (25 557 032 parameters, He et al. 2016) that really trains on ImageNet, in the folder "
-        "workload.data; 300 ms per step (published for a V100: Zhu, Lu, Lin, Han 2019)",
+        "workload.data (default: data/imagenet); 300 ms per step (published for a V100: Zhu, Lu, Lin, Han 2019)",
         resnet50.tensors,
         0.3,
         resnet50.DATASET,
         resnet50.make,
         imagenet.check,
+        imagenet.FOLDER,
     ),
 }

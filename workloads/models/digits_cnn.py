@@ -56,7 +56,7 @@ def make(portion: Portion) -> Learner:
     from wanbench.workloads.models.learner import Learner
 
     data = digits() if portion.folds is None else digits(portion.folds, portion.seed % portion.folds)
-    mine = portion.indices(data.train_y.tolist())
+    mine = portion.indices(tuple(data.train_y.tolist()))
     module = _module(torch.Generator().manual_seed(torch_seed(portion.seed, "digits-cnn", "init")))
     samples = batches(data.train_x, data.train_y, portion.batch_size, portion.random(), mine)
 
@@ -81,9 +81,16 @@ def _module(generator: torch.Generator) -> torch.nn.Module:
         nn.ReLU(),
         nn.Linear(_HIDDEN, _CLASSES),
     )
+    initialise(module, generator)
+    return module
+
+
+def initialise(module: torch.nn.Module, generator: torch.Generator) -> None:
+    """Initialise weights as He et al. 2015 (uniform, fan in), and biases as 0."""
+    from torch import nn
+
     for parameter in module.parameters():
         if parameter.dim() > 1:
             nn.init.kaiming_uniform_(parameter, nonlinearity="relu", generator=generator)
         else:
             nn.init.zeros_(parameter)
-    return module

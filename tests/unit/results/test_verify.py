@@ -206,9 +206,9 @@ def test_accuracies_after_unequal_steps_do_not_compare(rows):
 def test_training_needs_an_ssgd_of_the_same_workload_to_compare_with(rows):
     learned(rows)
     for row in the(rows):
-        row["workload"] = "gpt-char"
+        row["workload"] = "gpt-stdlib"
     assert objected(rows) == [
-        ("accuracy", "no ssgd on as many workers trains gpt-char, so there is no accuracy to compare with")
+        ("accuracy", "no ssgd on as many workers trains gpt-stdlib, so there is no accuracy to compare with")
     ]
 
 

@@ -165,7 +165,8 @@ def test_random_numbers_after_make_differ_between_ranks_and_repeat(model):
 def test_an_unknown_name_gets_a_near_miss():
     refused(
         "workload.name: unknown workload 'resnet50-v10'; did you mean 'resnet50-v100'? "
-        "(known: resnet50-v100, resnet50-sgp-poster, digits-cnn, gpt-char, resnet110-cifar10, resnet50-imagenet)",
+        "(known: resnet50-v100, resnet50-sgp-poster, digits-cnn, mnist-cnn, gpt-stdlib, resnet110-cifar10, "
+        "resnet50-imagenet)",
         {"name": "resnet50-v10"},
     )
 
@@ -316,12 +317,12 @@ def test_a_wrong_rule_for_shards_is_refused():
 
 @pytest.mark.parametrize("spec", [NUMBERS, {"model": "a_package:a_model"}, {"name": "resnet50-v100"}])
 def test_only_data_of_ours_are_sharded_here(model, spec):
-    ours = "digits-cnn, gpt-char, resnet110-cifar10, resnet50-imagenet"
+    ours = "digits-cnn, mnist-cnn, gpt-stdlib, resnet110-cifar10, resnet50-imagenet"
     refused(f"train.shards: only {ours} take it; other workloads divide their own data", spec, {"shards": "iid"})
 
 
 def test_only_digits_are_cut_into_folds_and_into_at_least_two():
-    refused("train.folds: only digits-cnn takes it", {"name": "gpt-char"}, {"folds": 5})
+    refused("train.folds: only digits-cnn takes it", {"name": "gpt-stdlib"}, {"folds": 5})
     refused("train.folds: expected a whole number of at least 2, got 1", {"name": "digits-cnn"}, {"folds": 1})
 
 
