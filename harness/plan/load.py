@@ -19,6 +19,7 @@ _CPU_S_PER_SEGMENT, _CPU_S_PER_BYTE = 125e-6, 1.7e-9
 _CPU_S_PER_PACKET = 30e-6  # if the emulator moves single packets
 _CPU_SHARE_PER_WORKER = 0.01
 _SIMULATED_S, _SIMULATED_S_PER_STEP = 0.02, 1e-4  # per simulated repetition, and per worker and step in it
+_SIMULATED_S_PER_HOP = 4e-4  # one hop of all pieces of a ring
 _FLOPS = 20e9  # per second, one core, small layers
 _LEARNING_S = 1e-3  # per real gradient, besides its matrix products
 GUESSED_STEP_S = 5.0  # one step of real compute
@@ -31,6 +32,7 @@ BUDGET_SHARE = 0.6
 MEMORY_SHARE = 0.8  # of the available memory; the rest is for what the estimate does not know
 _WORKER_BYTES = 120 << 20  # private memory of a worker in addition to its vectors; generous
 _PROGRAM_BYTES = 16 << 20  # of a bare interpreter
+_SIMULATOR_BYTES = 128 << 20  # private memory of a process that simulates, with a data set; measured: 105 MiB
 _SIMULATED_BYTES = 256 << 10  # of a simulated worker: stack, rows, its share of a round of messages
 _VECTORS = 4  # parameters, momentum, gradient, accumulator
 
@@ -92,7 +94,7 @@ def load_of(cell: Cell) -> Load:
         return Load(GUESSED_COMMAND_S, math.inf, memory)
     assert isinstance(cell, TrainingCell)
     if cell.testbed == "virtual":
-        seconds = _SIMULATED_S + _simulated_step_s(cell) * cell.workers * cell.steps
+        seconds = _SIMULATED_S + _simulated_step_s(cell) * cell.workers * cell.steps + _simulated_hops_s(cell)
         return Load(seconds, 1.0, memory, simulated=True)
     seconds = expected_seconds(cell)
     if cell.workload.step_time_s is None:
@@ -130,7 +132,8 @@ def memory_bytes(cell: Cell) -> float:
     in_flight = cell.algorithm().in_flight * cell.messages_per_sync
     started = in_flight + cell.messages_per_sync
     if cell.testbed == "virtual":
-        return cell.workers * (_SIMULATED_BYTES + ((_VECTORS + started) * model if cell.workload.learns else 0))
+        vectors = (_VECTORS + started) * model if cell.workload.learns else 0
+        return _SIMULATOR_BYTES + cell.workers * (_SIMULATED_BYTES + vectors)
     own = cell.workers * (_WORKER_BYTES + (_VECTORS + 2 * started) * model)
     if cell.workers == 1:
         return own
@@ -160,6 +163,14 @@ def _simulated_step_s(cell: TrainingCell) -> float:
         return _SIMULATED_S_PER_STEP
     backward = 2 * sum(tensor.backward_work for tensor in cell.workload.parameters)  # a multiply-add is two operations
     return _LEARNING_S + 1.5 * backward * cell.train.batch_size / _FLOPS
+
+
+def _simulated_hops_s(cell: TrainingCell) -> float:
+    """Processor seconds for the hops of a ring, which are simulated one after another."""
+    if cell.comm.collective != "ring":
+        return 0.0
+    operations = cell.messages_per_sync * (WARM_ROUNDS + cell.steps / cell.law_inputs.period)
+    return _SIMULATED_S_PER_HOP * 2 * (cell.workers - 1) * operations
 
 
 def fits(load: Load, running: Sequence[Load], host: Capacity) -> bool:
