@@ -95,7 +95,7 @@ def load_of(cell: Cell) -> Load:
     assert isinstance(cell, TrainingCell)
     if cell.testbed == "virtual":
         seconds = _SIMULATED_S + _simulated_step_s(cell) * cell.workers * cell.steps + _simulated_hops_s(cell)
-        return Load(seconds, 1.0, memory, simulated=True)
+        return Load(seconds, 1.0, _SIMULATOR_BYTES + memory, simulated=True)
     seconds = expected_seconds(cell)
     if cell.workload.step_time_s is None:
         return Load(seconds, math.inf, memory)
@@ -133,7 +133,7 @@ def memory_bytes(cell: Cell) -> float:
     started = in_flight + cell.messages_per_sync
     if cell.testbed == "virtual":
         vectors = (_VECTORS + started) * model if cell.workload.learns else 0
-        return _SIMULATOR_BYTES + cell.workers * (_SIMULATED_BYTES + vectors)
+        return cell.workers * (_SIMULATED_BYTES + vectors)
     own = cell.workers * (_WORKER_BYTES + (_VECTORS + 2 * started) * model)
     if cell.workers == 1:
         return own
