@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, Never, TypeVar, cast
 
 from wanbench.harness.errors import HostError, SpecError, in_words
 from wanbench.harness.plan.cell import Cell
-from wanbench.harness.plan.load import DEFAULT_SLOTS
 from wanbench.harness.plan.plan import Plan, make
 from wanbench.harness.results.columns import Row
 from wanbench.harness.results.planned import auto_of
@@ -25,7 +24,6 @@ from wanbench.harness.spec.axes import SHORT_AXES
 from wanbench.harness.spec.experiment import Spec
 from wanbench.harness.spec.library import read
 from wanbench.harness.spec.tables import RunTable
-from wanbench.harness.testbeds import side_by_side
 from wanbench.netprofiles import did_you_mean
 
 if TYPE_CHECKING:
@@ -290,7 +288,7 @@ def measure_all(
             for line in explained(plan):
                 say.say(line)
         try:
-            tally = execute(todo, folder, side_by_side(jobs or DEFAULT_SLOTS), ThisHost().capacity(), say, draw=draw)
+            tally = execute(todo, folder, jobs, ThisHost().capacity(), say, draw=draw)
         finally:
             say.close()
         _derive(folder, draw)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 @click.command("plan", short_help="Show the cells of an experiment, their predicted step times, and how long it takes.")
 @spec_options
 @click.option(
-    "--jobs", type=click.IntRange(min=1), default=10, show_default=True, help="Maximum number of repetitions at a time."
+    "--jobs", type=click.IntRange(min=1), help="Maximum number of repetitions at a time; default: as `wanbench run`."
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.option("--tc", "as_tc", is_flag=True, help="Print only the ip and tc commands that build each network.")
@@ -35,7 +35,7 @@ def command(
     testbed: str | None,
     emulator: str | None,
     out: Path,
-    jobs: int,
+    jobs: int | None,
     as_json: bool,
     as_tc: bool,
     collectives: bool,
@@ -49,7 +49,7 @@ def command(
     Example:  wanbench plan latency-sweep --only rtt=100ms
     """
     from wanbench.harness.plan.cell import TrainingCell
-    from wanbench.harness.plan.load import load_of, makespan
+    from wanbench.harness.plan.load import load_of, makespan, slots_for
     from wanbench.harness.results.store import RunFolder
     from wanbench.harness.run.auto import ThisHost, scale_explained
 
@@ -70,7 +70,8 @@ def command(
     todo = [load_of(cell) for cell, line in zip(cells, lines, strict=True) for _ in range(line["to_run"])]
     todo.sort(key=lambda load: -load.seconds)
     known = all(isinstance(cell, TrainingCell) for cell in cells)
-    seconds = makespan(todo, jobs, ThisHost().capacity()) if known or not todo else None
+    host = ThisHost().capacity()
+    seconds = makespan(todo, slots_for(todo, jobs, host), host) if known or not todo else None
     if as_json:
         scales = {cell.rate_scale for cell in cells}
         scale = {"payload_scale": scales.pop() if len(scales) == 1 else None, "why_scale": plan.why_scale}

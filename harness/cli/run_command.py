@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 @click.option(
     "--jobs",
     type=click.IntRange(min=1),
-    help="Maximum number of repetitions at a time; default: as many as the processors can carry, up to 10.",
+    help="Maximum number of repetitions at a time; default: as many as the processors can carry, up to 10 if emulated.",
 )
 @click.option("--fresh", is_flag=True, help="Delete earlier results of this experiment.")
 @click.option("--keep", is_flag=True, help="Keep results that were measured with other code.")

@@ -19,17 +19,20 @@ _CPU_S_PER_SEGMENT, _CPU_S_PER_BYTE = 125e-6, 1.7e-9
 _CPU_S_PER_PACKET = 30e-6  # if the emulator moves single packets
 _CPU_SHARE_PER_WORKER = 0.01
 _SIMULATED_S, _SIMULATED_S_PER_STEP = 0.02, 1e-4  # per simulated repetition, and per worker and step in it
+_SIMULATED_S_PER_HOP = 4e-4  # one hop of all pieces of a ring
 _FLOPS = 20e9  # per second, one core, small layers
 _LEARNING_S = 1e-3  # per real gradient, besides its matrix products
 GUESSED_STEP_S = 5.0  # one step of real compute
 WARM_ROUNDS = 3  # all-reduces before training begins
 GUESSED_COMMAND_S = 30.0  # a program, until one like it has ended
-DEFAULT_SLOTS = 10  # repetitions at a time
+DEFAULT_SLOTS = 10  # emulated repetitions at a time
+_SIMULATORS_S = 2.0  # until processes that simulate have imported torch
 # Above this share of the cores, emulated packets are late, and steps that compete for a processor take longer.
 BUDGET_SHARE = 0.6
 MEMORY_SHARE = 0.8  # of the available memory; the rest is for what the estimate does not know
 _WORKER_BYTES = 120 << 20  # private memory of a worker in addition to its vectors; generous
 _PROGRAM_BYTES = 16 << 20  # of a bare interpreter
+_SIMULATOR_BYTES = 128 << 20  # private memory of a process that simulates, with a data set; measured: 105 MiB
 _SIMULATED_BYTES = 256 << 10  # of a simulated worker: stack, rows, its share of a round of messages
 _VECTORS = 4  # parameters, momentum, gradient, accumulator
 
@@ -66,6 +69,7 @@ class Load:
         memory_bytes: of its workers and of the packets on their way.
         peak_cpus: number of busy processors while all workers send at their rate; 0 without a rate.
         emulated: whether both are for a machine of slowness 1.
+        simulated: whether it may be late, so that processors can be fully busy.
     """
 
     seconds: float
@@ -73,6 +77,7 @@ class Load:
     memory_bytes: float = 0.0
     peak_cpus: float = 0.0
     emulated: bool = False
+    simulated: bool = False
 
     def on(self, host: Capacity) -> Load:
         """The load on this host."""
@@ -89,7 +94,8 @@ def load_of(cell: Cell) -> Load:
         return Load(GUESSED_COMMAND_S, math.inf, memory)
     assert isinstance(cell, TrainingCell)
     if cell.testbed == "virtual":
-        return Load(_SIMULATED_S + _simulated_step_s(cell) * cell.workers * cell.steps, 1.0, memory)
+        seconds = _SIMULATED_S + _simulated_step_s(cell) * cell.workers * cell.steps + _simulated_hops_s(cell)
+        return Load(seconds, 1.0, _SIMULATOR_BYTES + memory, simulated=True)
     seconds = expected_seconds(cell)
     if cell.workload.step_time_s is None:
         return Load(seconds, math.inf, memory)
@@ -126,7 +132,8 @@ def memory_bytes(cell: Cell) -> float:
     in_flight = cell.algorithm().in_flight * cell.messages_per_sync
     started = in_flight + cell.messages_per_sync
     if cell.testbed == "virtual":
-        return cell.workers * (_SIMULATED_BYTES + ((_VECTORS + started) * model if cell.workload.learns else 0))
+        vectors = (_VECTORS + started) * model if cell.workload.learns else 0
+        return cell.workers * (_SIMULATED_BYTES + vectors)
     own = cell.workers * (_WORKER_BYTES + (_VECTORS + 2 * started) * model)
     if cell.workers == 1:
         return own
@@ -158,13 +165,35 @@ def _simulated_step_s(cell: TrainingCell) -> float:
     return _LEARNING_S + 1.5 * backward * cell.train.batch_size / _FLOPS
 
 
+def _simulated_hops_s(cell: TrainingCell) -> float:
+    """Processor seconds for the hops of a ring, which are simulated one after another."""
+    if cell.comm.collective != "ring":
+        return 0.0
+    operations = cell.messages_per_sync * (WARM_ROUNDS + cell.steps / cell.law_inputs.period)
+    return _SIMULATED_S_PER_HOP * 2 * (cell.workers - 1) * operations
+
+
 def fits(load: Load, running: Sequence[Load], host: Capacity) -> bool:
     """True if a repetition can start beside those running. A repetition alone always fits."""
     loads = [each.on(host) for each in (load, *running)]
+    processors = host.cores if all(each.simulated for each in loads) else host.cpu_limit
     return not running or (
-        sum(each.cpus for each in loads) <= host.cpu_limit
-        and sum(each.memory_bytes for each in loads) <= host.memory_limit
+        sum(each.cpus for each in loads) <= processors and sum(each.memory_bytes for each in loads) <= host.memory_limit
     )
+
+
+def slots_for(loads: Sequence[Load], jobs: int | None, host: Capacity) -> int:
+    """The largest number of repetitions at a time: `jobs` or a default; of simulations, at most one per processor."""
+    if loads and all(load.simulated for load in loads):
+        return min(jobs or host.cores, host.cores)
+    return jobs or DEFAULT_SLOTS
+
+
+def simulators(loads: Sequence[Load], jobs: int | None, host: Capacity) -> int:
+    """The number of processes for these simulations. 1 if more would save less time than they need to start."""
+    slots = min(slots_for(loads, jobs, host), len(loads))
+    saved_s = sum(load.seconds for load in loads) - makespan(loads, slots, host)
+    return slots if saved_s > _SIMULATORS_S else 1
 
 
 def makespan(loads: Sequence[Load], slots: int, host: Capacity) -> float:

@@ -1,7 +1,7 @@
 """When another repetition may start: where the measured load of the processors leaves room for the predicted one.
 
 A prediction alone is wrong on a host whose speed changes, or that runs other programs. A repetition counts with its
-predicted load while it starts and warms up, and with what is measured afterwards.
+predicted load while it starts and warms up, and with what is measured afterwards. Simulations take whole processors.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from wanbench.harness.plan.load import Capacity, Load
+from wanbench.harness.plan.load import Capacity, Load, fits
 
 SETTLE_S = 8.0  # from the start of a repetition until its load is measured
 WINDOW_S = 3.0
@@ -48,8 +48,8 @@ class Room:
 
     def for_another(self, load: Load, running: Sequence[Running]) -> bool:
         """Whether a repetition of this load may start beside those that run. The first may always."""
-        if not running:
-            return True
+        if not running or load.simulated:
+            return fits(load, [one.load for one in running], self._host)
         now, host = self._clock(), self._host
         starting = [one.load for one in running if now - one.began_s < SETTLE_S]
         cpus = self._busy() + sum(each.on(host).cpus for each in (load, *starting))

@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 
 from wanbench.harness.errors import Interrupted, RepFailed
 from wanbench.harness.plan.cell import Cell, CommandCell
-from wanbench.harness.plan.load import Capacity, Load, load_of, makespan
+from wanbench.harness.plan.load import DEFAULT_SLOTS, Capacity, Load, load_of, makespan, simulators
 from wanbench.harness.process.awake import processors_awake
 from wanbench.harness.rep.measure import SINGLE_PACKETS, measure, probe_cell
 from wanbench.harness.rep.train import network_of
@@ -32,7 +32,7 @@ from wanbench.harness.run.manifest import code_hash
 from wanbench.harness.run.progress import Reporter, brief, clock
 from wanbench.harness.run.redraw import Redrawer
 from wanbench.harness.run.room import Room, Running
-from wanbench.harness.testbeds import opened, simulated
+from wanbench.harness.testbeds import opened, side_by_side, simulated
 
 _TRIES = 2  # an invalid repetition is measured once more, a failed one is not
 
@@ -61,16 +61,16 @@ class Tally:
 
 
 def execute(
-    todo: list[Item], folder: RunFolder, slots: int, host: Capacity, say: Reporter, *, draw: bool = True
+    todo: list[Item], folder: RunFolder, jobs: int | None, host: Capacity, say: Reporter, *, draw: bool = True
 ) -> Tally:
     """Measure every repetition of `todo`.
 
     The outer loop is over repetitions and the inner loop over cells, so slow drift affects all cells alike. One-worker
     cells, probes and second tries run alone on the host. All others run side by side, as many as the processors can
-    carry.
+    carry. Simulations run side by side too, one per processor.
 
     Args:
-        slots: maximum number of repetitions at a time. host: its processors and memory.
+        jobs: maximum number of repetitions at a time, or None. host: its processors and memory.
         draw: redraw the figures as results come in.
 
     Raises:
@@ -81,14 +81,16 @@ def execute(
     if not todo:
         return tally
     check_host([item.cell for item in todo])
+    emulated = side_by_side(jobs or DEFAULT_SLOTS) if not all(map(_simulated, todo)) else 0
+    processes = simulators([item.load for item in todo if _simulated(item)], jobs, host)
     with control_folder() as control, stoppable() as stopped:
-        engine = LocalEngine(partial(opened, control=control), slots)
+        engine = LocalEngine(partial(opened, control=control, slots=processes), max(emulated, processes))
         redrawer = Redrawer(folder.path) if draw else None
-        session = _Session(folder, engine, control, say, tally, stopped, redrawer, host, slots)
-        emulated = any(not simulated(_kind(item.cell).testbed) for item in todo)
+        session = _Session(folder, engine, control, say, tally, stopped, redrawer, host, emulated)
         try:
             with processors_awake() if emulated else nullcontext():
-                session.run(todo)
+                session.simulate([item for item in todo if _simulated(item)], processes)
+                session.emulate([item for item in todo if not _simulated(item)])
         finally:
             if redrawer is not None:
                 redrawer.close()
@@ -128,10 +130,13 @@ class _Session:
         self.lasted_s: list[float] = []  # durations of commands
         self.again: list[Item] = []  # invalid at the first try
 
-    def run(self, todo: list[Item]) -> None:
-        """Run everything. Networks and repetitions that fail a check are tried again at the end, alone on the host."""
-        self._side_by_side([item for item in todo if simulated(_kind(item.cell).testbed)], slots=1)
-        todo = [item for item in todo if not simulated(_kind(item.cell).testbed)]
+    def simulate(self, todo: list[Item], slots: int) -> None:
+        """Run simulations. One-worker cells go first and in order, so no row depends on which repetition is faster."""
+        self._side_by_side([item for item in todo if item.cell.is_baseline], slots, in_order=True)
+        self._side_by_side([item for item in todo if not item.cell.is_baseline], slots)
+
+    def emulate(self, todo: list[Item]) -> None:
+        """Run emulations. Networks and repetitions that fail a check are tried again at the end, alone on the host."""
         self._side_by_side([item for item in todo if item.cell.is_baseline], slots=1)
         again, self.again = self.again, []  # now, because all other cells are compared with them
         self._side_by_side(again, slots=1)
@@ -173,8 +178,8 @@ class _Session:
     def _report(self, item: Item) -> Mapping[str, Any]:
         return self.probes[_network(item.cell)]
 
-    def _side_by_side(self, items: list[Item], slots: int) -> None:
-        """Run as many at a time as slots and processors allow."""
+    def _side_by_side(self, items: list[Item], slots: int, *, in_order: bool = False) -> None:
+        """Run as many at a time as slots and processors allow. `in_order`: results are handled in the items' order."""
         queue = list(items)
         running: dict[Future[Row], tuple[Item, Path]] = {}
         while queue or running:
@@ -186,7 +191,7 @@ class _Session:
                 loads = [self._load(item) for item in (*(item for item, _ in running.values()), *queue)]
                 self.say.eta(makespan(loads, slots, self.host))
                 continue
-            for future in self._ended(set(running)):
+            for future in self._ended(set(running) if not in_order else {next(iter(running))}):
                 item, part = running.pop(future)
                 self._settle(item, part, future)
 
@@ -267,6 +272,10 @@ class _Session:
 
 def _kind(cell: Cell) -> Kind:
     return Kind(cell.testbed, cell.emulator)
+
+
+def _simulated(item: Item) -> bool:
+    return simulated(_kind(item.cell).testbed)
 
 
 def _network(cell: Cell) -> _Network:

@@ -30,13 +30,14 @@ class Kind:
     """A testbed before it is started.
 
     Attributes:
-        start: starts it with a folder for its logs, which is shared with its workers. Raises: HostError.
+        start: starts it with a folder for its logs, which is shared with its workers, and the number of slots that
+            are used at a time. Raises: HostError.
         check: checks that this host can run it, given the images of the cells. Raises: HostError.
         contained: workers see an image's files and environment, and only the mounted folders of this host.
         simulated: this host does not affect the results. Only trainings run, and nothing is probed or judged.
     """
 
-    start: Callable[[Path], Testbed]
+    start: Callable[[Path, int], Testbed]
     check: Callable[[Iterable[str | None]], None]
     contained: bool = False
     simulated: bool = False
@@ -87,18 +88,26 @@ def check(name: str, images: Iterable[str | None] = ()) -> None:
     _KINDS[name].check(images)
 
 
-def opened(name: str, control: Path) -> Testbed:
-    """Start the testbed of this name. `control` is for its logs, and is shared with its workers. Raises: HostError."""
-    return _KINDS[name].start(control)
+def opened(name: str, control: Path, slots: int = 1) -> Testbed:
+    """Start the testbed of this name.
+
+    Args:
+        control: folder for its logs, which is shared with its workers.
+        slots: how many of its slots are used at a time.
+
+    Raises:
+        HostError: it cannot start.
+    """
+    return _KINDS[name].start(control, slots)
 
 
-def _start_netns(control: Path) -> Testbed:
+def _start_netns(control: Path, slots: int) -> Testbed:
     from wanbench.harness.testbeds.netns import NetnsTestbed
 
     return NetnsTestbed(control)
 
 
-def _start_docker(control: Path) -> Testbed:
+def _start_docker(control: Path, slots: int) -> Testbed:
     if (shared := adopted()) is not None:
         from wanbench.harness.testbeds.docker.adopt import AdoptedTestbed
 
@@ -108,10 +117,10 @@ def _start_docker(control: Path) -> Testbed:
     return DockerTestbed(control)
 
 
-def _start_virtual(control: Path) -> Testbed:
+def _start_virtual(control: Path, slots: int) -> Testbed:
     from wanbench.harness.testbeds.virtual.testbed import VirtualTestbed
 
-    return VirtualTestbed()
+    return VirtualTestbed(slots)
 
 
 def _check_netns(images: Iterable[str | None]) -> None:

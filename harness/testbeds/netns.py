@@ -13,8 +13,6 @@ from __future__ import annotations
 import os
 import signal
 import socket
-import subprocess
-import threading
 import time
 from collections.abc import Sequence
 from contextlib import suppress
@@ -23,25 +21,21 @@ from typing import Any
 
 from wanbench.harness.emulators.plan import worker_address
 from wanbench.harness.emulators.process import is_stopped
-from wanbench.harness.errors import HostError
-from wanbench.harness.process import child
+from wanbench.harness.process.forks import START_TIMEOUT_S, ForkServer
 from wanbench.harness.testbeds.base import Group, WorkerDied
 from wanbench.harness.testbeds.slot import SlotTestbed, Worker
-from wanbench.workloads.process.control import Channel, ControlError
+from wanbench.workloads.process.control import Channel
 
-_START_TIMEOUT_S = 120.0  # importing torch on a busy or slow machine
-_EXIT_TIMEOUT_S = 2.0
-_THREAD_COUNTS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 _LEAVE_S = 1.0
 
 
 class NetnsWorker(Worker):
     """One worker process."""
 
-    def __init__(self, rank: int, pid: int, channel: Channel, testbed: NetnsTestbed) -> None:
+    def __init__(self, rank: int, pid: int, channel: Channel, server: ForkServer) -> None:
         super().__init__(rank, channel)
         self.pid = pid
-        self._testbed = testbed
+        self._server = server
         self._has_program = False
 
     def send(self, message: dict[str, Any], fds: Sequence[int] = ()) -> None:
@@ -51,7 +45,7 @@ class NetnsWorker(Worker):
 
     def failure(self) -> WorkerDied:
         """Return an error that describes how it ended."""
-        return self._testbed.failure_of(self)
+        return WorkerDied(self.rank, self._server.end_of(self.pid))
 
     def request_stack(self) -> None:
         """Let it print its stack; see `workloads.process.worker`."""
@@ -86,22 +80,7 @@ class NetnsTestbed(SlotTestbed):
 
     def __init__(self, folder: Path) -> None:
         super().__init__()
-        self._lock = threading.Lock()
-        self._exits: dict[int, int] = {}
-        self.log = folder / "workers.log"
-        ours, theirs = socket.socketpair()
-        with self.log.open("ab") as log:
-            self._server = subprocess.Popen(
-                child.command("wanbench.workloads.process.forkserver", str(theirs.fileno()), str(os.getpid())),
-                pass_fds=[theirs.fileno()],
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                env=child.same_path() | dict.fromkeys(_THREAD_COUNTS, "1"),
-            )
-        theirs.close()
-        self._channel = Channel(ours)
-        self._await_server()
+        self._server = ForkServer("wanbench.workloads.process.worker", folder / "workers.log", namespaces=True)
 
     def starter(self) -> NetnsTestbed:
         """Return this testbed: workers of all slots have one parent."""
@@ -117,73 +96,20 @@ class NetnsTestbed(SlotTestbed):
 
     def start_worker(self, rank: int, attachment: str, group: Group) -> tuple[NetnsWorker, int]:
         """Fork a worker."""
-        ours, theirs = socket.socketpair()
-        settings = {"attachment": attachment, "congestion": _congestion(group)}
-        spawn = {"cmd": "spawn", "address": worker_address(rank), **settings}
-        with self._lock, theirs:
-            try:
-                self._channel.send(spawn, fds=[theirs.fileno()])
-            except OSError:
-                raise self._orphaned() from None
-            pid = self._until("spawned")["pid"]
-        worker = NetnsWorker(rank, pid, Channel(ours), self)
-        return worker, worker.ready(_START_TIMEOUT_S)
-
-    def failure_of(self, worker: NetnsWorker) -> WorkerDied:
-        """Return an error that describes how a worker ended."""
-        deadline = time.monotonic() + _EXIT_TIMEOUT_S
-        while worker.pid not in self._exits and time.monotonic() < deadline and self._server.poll() is None:
-            with self._lock:
-                self._channel.sock.settimeout(0.1)
-                with suppress(TimeoutError):
-                    self._note(self._channel.recv())
-                self._channel.sock.settimeout(None)
-        code = self._exits.get(worker.pid)
-        if code is None:
-            return WorkerDied(worker.rank, " hung up")
-        if code < 0:
-            return WorkerDied(worker.rank, f" was killed by {signal.Signals(-code).name}")
-        return WorkerDied(worker.rank, f" exited with status {code}")
+        settings = {"address": worker_address(rank), "attachment": attachment, "congestion": _congestion(group)}
+        pid, ours = self._server.fork(settings)
+        worker = NetnsWorker(rank, pid, Channel(ours), self._server)
+        return worker, worker.ready(START_TIMEOUT_S)
 
     def kill(self) -> None:
         """Kill every worker and their parent."""
         super().kill()
         self._server.kill()
-        self._server.wait()
 
     def close(self) -> None:
         """Remove everything that this testbed made."""
         super().close()
-        self._channel.close()
-
-    def _await_server(self) -> None:
-        self._channel.sock.settimeout(_START_TIMEOUT_S)
-        try:
-            message = self._channel.recv()
-        except (TimeoutError, ControlError):
-            message = None
-        self._channel.sock.settimeout(None)
-        if message is None or "error" in message:
-            error = HostError(message["error"]) if message else self._orphaned()
-            self.close()
-            raise error
-
-    def _until(self, command: str) -> dict[str, Any]:
-        while True:
-            message = self._channel.recv()
-            if message is None:
-                raise self._orphaned()
-            if message["cmd"] == command:
-                return message
-            self._note(message)
-
-    def _orphaned(self) -> HostError:
-        last_line = self.log.read_text(errors="replace").splitlines()[-1:]
-        return HostError(": ".join(["the workers' parent process ended", *last_line]))
-
-    def _note(self, message: dict[str, Any] | None) -> None:
-        if message is not None and message["cmd"] == "exited":
-            self._exits[message["pid"]] = message["code"]
+        self._server.close()
 
 
 def _congestion(group: Group) -> str | None:

@@ -1,9 +1,10 @@
-"""The workers' parent: imports torch once, then forks a worker for every request.
+"""The parent of processes that use torch: imports it once, then forks a child for every request.
 
-    python -m wanbench.workloads.process.forkserver FD PARENT_PID
+    python -m wanbench.workloads.process.forkserver FD PARENT_PID MODULE [--namespaces]
 
-It limits torch to one thread and never runs a torch operation, because the children of a parent that has run one hang.
-When it dies, its workers die too. When the controller dies, it dies too.
+Each child runs `serve_forked(socket, request)` of MODULE. --namespaces is for children that make network namespaces.
+The parent limits torch to one thread and never runs a torch operation, because the children of a parent that has run
+one hang. When it dies, its children die too. When the controller dies, it dies too.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import select
 import signal
 import socket
 import sys
+from importlib import import_module
 from typing import Any
 
 from wanbench.workloads.process.control import Channel, ControlError, text
@@ -26,7 +28,8 @@ def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     channel = Channel(socket.socket(fileno=int(sys.argv[1])))
     try:
-        become_namespace_root()  # one user namespace for all workers, so one emulator can join their networks
+        if sys.argv[4:] == ["--namespaces"]:
+            become_namespace_root()  # one user namespace for all workers, so one emulator can join their networks
         _import_everything()
     except NamespaceError as error:
         channel.send({"error": f"the workers cannot start: {error}"})
@@ -57,15 +60,13 @@ def main() -> None:
 def _import_everything() -> None:
     import torch
 
-    import wanbench.workloads.process.worker  # noqa: F401  # children inherit every module
-
+    import_module(sys.argv[3])  # children inherit every module
     torch.set_num_threads(1)
 
 
 def _spawn(channel: Channel, request: dict[str, Any], wake: tuple[int, int]) -> None:
     if text(request, "cmd") != "spawn":
         raise ControlError(f"control channel: unknown command {request['cmd']!r}")
-    address, attachment, congestion = text(request, "address"), text(request, "attachment"), request.get("congestion")
     fd, server = channel.take_fd(), os.getpid()
     pid = os.fork()
     if pid:
@@ -80,9 +81,7 @@ def _spawn(channel: Channel, request: dict[str, Any], wake: tuple[int, int]) -> 
         channel.close()
         for end in wake:
             os.close(end)
-        from wanbench.workloads.process.worker import run_from_socket
-
-        run_from_socket(socket.socket(fileno=fd), address, attachment, congestion)
+        import_module(sys.argv[3]).serve_forked(socket.socket(fileno=fd), request)
         status = 0
     except SystemExit:
         status = 0

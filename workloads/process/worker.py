@@ -200,7 +200,7 @@ def _log_into(fd: int) -> None:
     os.close(fd)
 
 
-def run_from_socket(sock: socket.socket, address: str, attachment: str, congestion: str | None) -> None:
-    """Run a newly forked worker."""
+def serve_forked(sock: socket.socket, request: dict[str, Any]) -> None:
+    """Run a newly forked worker: `main` with the address, attachment and congestion of the request."""
     torch.set_num_threads(1)
-    main(Channel(sock), address, attachment, congestion)
+    main(Channel(sock), text(request, "address"), text(request, "attachment"), request.get("congestion"))

@@ -13,5 +13,6 @@ Layout
     datagrams.py     exchanges of datagrams: which datagrams arrive, and when an exchange ends
     simulate.py      all workers of a repetition, each as a greenlet
     changing.py, outages.py   a network that changes during training
+    simulator.py     simulates training runs, also as a process; request.py: what it has to know
     testbed.py       VirtualTestbed: the common interface of testbeds
 """

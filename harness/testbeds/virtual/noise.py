@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from wanbench.harness.emulators.impairments.loss import Losses, in_bursts
 from wanbench.harness.emulators.plan import EmulatedNetwork, Link
 from wanbench.harness.testbeds.virtual import streams
-from wanbench.harness.testbeds.virtual.queues import Ints, in_turn, segments
+from wanbench.harness.testbeds.virtual.queues import Ints, in_turn, lasts, segments
 
 Floats = NDArray[np.float64]
 
@@ -97,7 +97,7 @@ class PathStreams:
         reach = _PLAUSIBLE_SIGMAS * self.jitter_ns[heads]
         latest = np.where(latest - arrival[first] <= reach, latest, 0)
         arrival = in_turn(arrival, np.zeros_like(arrival), segment, first, latest)
-        self._latest[heads] = np.maximum(self._latest[heads], arrival[np.r_[first[1:], len(links)] - 1])
+        self._latest[heads] = np.maximum(self._latest[heads], arrival[lasts(first, len(links))])
         out = np.empty_like(arrival)
         out[order] = arrival
         return out

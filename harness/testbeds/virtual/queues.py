@@ -108,7 +108,7 @@ class Turn:
         segment, first = segments(queue)
         heads = queue[first]
         ends = in_turn(arrival, service, segment, first, states.gap_begin[heads])
-        filled = ends[_lasts(first, len(ends))]
+        filled = ends[lasts(first, len(ends))]
         states.end[heads] += np.maximum(filled - states.gap_end[heads], 0)
         states.gap_begin[heads] = np.minimum(filled, states.gap_end[heads])
         return ends
@@ -123,7 +123,7 @@ def _behind(states: QueueStates, queue: Ints, segment: Ints, first: Ints, arriva
     previous[1:] = end[:-1]
     previous[first] = free
     _note_gaps(states, queue, previous, arrival)
-    states.end[heads] = end[_lasts(first, len(end))]
+    states.end[heads] = end[lasts(first, len(end))]
     return end
 
 
@@ -142,7 +142,7 @@ def segments(queue: Ints) -> tuple[Ints, Ints]:
     return new.cumsum() - 1, new.nonzero()[0]
 
 
-def _lasts(first: Ints, count: int) -> Ints:
+def lasts(first: Ints, count: int) -> Ints:
     """The index of the last message of each segment, given those of the first."""
     last = np.empty_like(first)
     last[:-1] = first[1:]
@@ -162,7 +162,7 @@ def in_turn(arrival: Ints, service: Ints, segment: Ints, first: Ints, free: Ints
     # Compute the running maximum of all queues at once by shifting each queue above the one before it.
     span = slack.max() - slack.min() + 1
     if int(span) * len(first) >= int(_FAR):
-        for begin, last in zip(first, _lasts(first, len(slack)), strict=True):
+        for begin, last in zip(first, lasts(first, len(slack)), strict=True):
             np.maximum.accumulate(slack[begin : last + 1], out=slack[begin : last + 1])
         return slack + total
     lift = segment * span
@@ -181,7 +181,7 @@ def _interleaved(arrival: Ints, service: Ints, segment: Ints, end: Ints) -> tupl
         return end - service, end
     group = new.cumsum() - 1
     begin = (end - service)[first]
-    return begin[group], end[_lasts(first, len(end))][group]
+    return begin[group], end[lasts(first, len(end))][group]
 
 
 def _note_gaps(states: QueueStates, queue: Ints, previous: Ints, arrival: Ints) -> None:

@@ -13,6 +13,10 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float64]
 Words = NDArray[np.uint64]
 
+_WEYL = np.uint64(0x9E3779B97F4A7C15)
+_FACTORS = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
+_SHIFTS = np.uint64(11), np.uint64(30), np.uint64(27), np.uint64(31)
+
 
 def key(seed: int, *name: object) -> int:
     """Return the 64-bit key of the stream `name` of `seed`."""
@@ -23,16 +27,22 @@ def key(seed: int, *name: object) -> int:
 def uniform(keys: Words, counters: Words) -> Floats:
     """Return numbers in (0, 1): draw `counters[i]` of stream `keys[i]`, by two rounds of splitmix64."""
     words = _mixed(keys + _mixed(counters))
-    return ((words >> np.uint64(11)).astype(np.float64) + 0.5) / 2.0**53
+    words >>= _SHIFTS[0]
+    numbers = words.astype(np.float64)
+    numbers += 0.5
+    numbers /= 2.0**53
+    return numbers
 
 
 def _mixed(words: Words) -> Words:
-    """The finaliser of splitmix64 (Steele, Lea and Flood 2014), modulo 2^64."""
-    with np.errstate(over="ignore"):
-        words = words + np.uint64(0x9E3779B97F4A7C15)
-        words = (words ^ (words >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-        words = (words ^ (words >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-        return words ^ (words >> np.uint64(31))
+    """The finaliser of splitmix64 (Steele, Lea and Flood 2014); arrays of numpy count modulo 2^64."""
+    words = words + _WEYL
+    words ^= words >> _SHIFTS[1]
+    words *= _FACTORS[0]
+    words ^= words >> _SHIFTS[2]
+    words *= _FACTORS[1]
+    words ^= words >> _SHIFTS[3]
+    return words
 
 
 # Coefficients of Acklam's rational approximation to the normal quantile; its relative error is below 1.15e-9.
@@ -61,10 +71,20 @@ def normal(uniforms: Floats) -> Floats:
     """Return the standard normal quantiles of numbers in (0, 1)."""
     q = uniforms - 0.5
     r = q * q
-    out = np.polyval(_A, r) * q / np.polyval(_B, r)
+    out = _polynomial(_A, r) * q / _polynomial(_B, r)
     for tail, sign in ((uniforms < _TAIL, 1.0), (uniforms > 1 - _TAIL, -1.0)):
         if tail.any():
             p = uniforms[tail] if sign > 0 else 1 - uniforms[tail]
             t = np.sqrt(-2 * np.log(np.maximum(p, 1e-300)))
-            out[tail] = sign * np.polyval(_C, t) / np.polyval(_D, t)
-    return np.asarray(out)
+            out[tail] = sign * _polynomial(_C, t) / _polynomial(_D, t)
+    return out
+
+
+def _polynomial(coefficients: tuple[float, ...], x: Floats) -> Floats:
+    """The same as `np.polyval`, in one array."""
+    out = x * coefficients[0]
+    for coefficient in coefficients[1:-1]:
+        out += coefficient
+        out *= x
+    out += coefficients[-1]
+    return out

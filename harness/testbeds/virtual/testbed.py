@@ -1,62 +1,101 @@
-"""The simulated clock as a testbed. It starts no process and leaves nothing behind."""
+"""The simulated clock as a testbed: simulations in this process, or side by side in processes of their own."""
 
 from __future__ import annotations
 
 import threading
-import traceback
+from multiprocessing.connection import Connection
 
 from wanbench.harness.errors import RepFailed
-from wanbench.harness.testbeds.base import Trained, Training
-from wanbench.harness.timeline.edits import TimelineError
+from wanbench.harness.process.forks import ForkServer
+from wanbench.harness.testbeds.base import Slot, Trained, Training
+from wanbench.harness.testbeds.virtual.request import Request
 
-_LOG_TAIL_LINES = 12
+_SIMULATOR = "wanbench.harness.testbeds.virtual.simulator"
 
 
 class VirtualTestbed:
-    """Runs one simulation at a time, because they share the interpreter. The testbed is its own slot."""
+    """Runs simulations.
 
-    def __init__(self) -> None:
+    Args:
+        slots: how many of its slots are used at a time. A single one simulates in this process, which starts at once.
+            Otherwise each slot is a process.
+    """
+
+    def __init__(self, slots: int = 1) -> None:
+        self._slots = slots
         self._stopped = threading.Event()
         self._busy = threading.Lock()
+        self._starting = threading.Lock()
+        self._server: ForkServer | None = None
 
-    def open_slot(self, emulator: str) -> VirtualTestbed:
-        """Return this testbed. It needs no emulator."""
-        return self
+    def open_slot(self, emulator: str) -> Slot:
+        """Return a new slot. It needs no emulator."""
+        return _InThisProcess(self._stopped, self._busy) if self._slots == 1 else _InItsOwn(self)
 
-    def train(self, training: Training) -> Trained:
-        """Simulate a training run. Raises: RepFailed, if a worker raised an error, or waits forever for a message."""
-        with self._busy:
-            return self._simulated(training)
+    def fork(self) -> tuple[int, Connection, ForkServer]:
+        """Start a process that simulates. Return its id, the connection to it, and its parent. Raises: HostError."""
+        with self._starting:
+            if self._stopped.is_set():
+                raise RepFailed("stopped")
+            if self._server is None or not self._server.runs():
+                self._server = ForkServer(_SIMULATOR)
+            server = self._server
+        pid, sock = server.fork({})
+        return pid, Connection(sock.detach()), server
 
     def kill(self) -> None:
-        """End the current simulation."""
+        """End all simulations. Any thread can call this."""
         self._stopped.set()
+        if self._server is not None:
+            self._server.kill()
 
     def close(self) -> None:
-        """Wait until the current simulation has ended."""
+        """End all processes, and wait for a simulation in this one."""
+        self.kill()
+        if self._server is not None:
+            self._server.close()
         with self._busy:
             pass
 
-    def _simulated(self, training: Training) -> Trained:
-        # Importing torch takes seconds. Here the user can interrupt it.
-        from wanbench.harness.testbeds.virtual.changing import ChangingNetwork
-        from wanbench.harness.testbeds.virtual.kernel import SimulationError, Stopped
-        from wanbench.harness.testbeds.virtual.simulate import simulate
-        from wanbench.harness.testbeds.virtual.tcp import Tcp
 
-        settings = dict(training.group.tcp)
-        idle, congestion = bool(settings.get("slow_start_after_idle", True)), str(settings.get("congestion", "reno"))
-        tcp = Tcp(training.tcp_ramp, idle, congestion)
-        changing = ChangingNetwork(training.schedule) if training.schedule is not None else None
+class _InThisProcess:
+    """Simulates in the calling thread."""
+
+    def __init__(self, stopped: threading.Event, busy: threading.Lock) -> None:
+        self._stopped, self._busy = stopped, busy
+
+    def train(self, training: Training) -> Trained:
+        """Simulate a training run. Raises: RepFailed, if a worker raised an error, or waits forever for a message."""
+        # Importing torch takes seconds. Here the user can interrupt it.
+        from wanbench.harness.testbeds.virtual.simulator import simulated
+
+        with self._busy:
+            return simulated(Request.of(training), self._stopped)
+
+
+class _InItsOwn:
+    """Simulates in a process that is started when first needed, and replaced after it died."""
+
+    def __init__(self, testbed: VirtualTestbed) -> None:
+        self._testbed = testbed
+        self._process: tuple[int, Connection, ForkServer] | None = None
+
+    def train(self, training: Training) -> Trained:
+        """Simulate a training run. Raises: RepFailed, also if the process died; HostError, if it cannot start."""
+        self._process = self._process or self._testbed.fork()
+        pid, connection, server = self._process
         try:
-            done = simulate(training.jobs, training.network, tcp, stopped=self._stopped, changing=changing)
-        except SimulationError as error:
-            lines = "".join(traceback.format_exception(error.__cause__ or error)).splitlines()
-            reason = "; ".join(filter(None, [f"worker {error.rank}: {error}", changing.cut_off() if changing else ""]))
-            raise RepFailed(reason, tuple(lines[-_LOG_TAIL_LINES:])) from error
-        except TimelineError as error:
-            raise RepFailed(str(error)) from None
-        except Stopped:
-            raise RepFailed("stopped") from None
-        finished = {rank: {"outcome": vars(outcome)} for rank, outcome in enumerate(done.outcomes)}
-        return Trained(done.steps, finished, vars(tcp), timeline=changing.record() if changing else None)
+            connection.send(Request.of(training))
+            answer = connection.recv()
+        except (EOFError, OSError):
+            self._process = None
+            connection.close()
+            raise RepFailed(f"the process of the simulation{_explained(server.end_of(pid))}") from None
+        if isinstance(answer, RepFailed):
+            raise answer
+        assert isinstance(answer, Trained)
+        return answer
+
+
+def _explained(end: str) -> str:
+    return f"{end}, as the kernel does when memory is short" if "SIGKILL" in end else end

@@ -11,7 +11,17 @@ from on_relay import expand
 
 from wanbench.harness.plan.cell import Cell
 from wanbench.harness.plan.law import sent_bytes
-from wanbench.harness.plan.load import BUDGET_SHARE, MEMORY_SHARE, Capacity, Load, fits, load_of, makespan
+from wanbench.harness.plan.load import (
+    BUDGET_SHARE,
+    MEMORY_SHARE,
+    Capacity,
+    Load,
+    fits,
+    load_of,
+    makespan,
+    simulators,
+    slots_for,
+)
 from wanbench.harness.spec.experiment import Spec
 
 LOADS = st.lists(st.builds(Load, seconds=st.floats(0.1, 1000), cpus=st.floats(0.01, 20)), max_size=12)
@@ -36,6 +46,34 @@ def test_another_fits_if_the_memory_holds_both():
     assert fits(load, [load], host)
     assert not fits(load, [load, Load(1.0, 0.1, memory_bytes=1)], host)
     assert makespan([load] * 4, slots=4, host=host) == pytest.approx(2.0)
+
+
+SIMULATION = Load(10.0, 1.0, memory_bytes=100, simulated=True)
+
+
+def test_simulations_use_whole_processors_and_share_the_memory():
+    host = Capacity(4, 250 / MEMORY_SHARE)
+    assert fits(SIMULATION, [SIMULATION], host)
+    assert not fits(SIMULATION, [SIMULATION] * 2, host)
+    assert not fits(SIMULATION, [SIMULATION] * 4, Capacity(4, math.inf))
+    assert not fits(SIMULATION, [Load(10.0, 1.0)], TWO_CORES)
+
+
+@pytest.mark.parametrize(("jobs", "processes"), [(None, 4), (1, 1), (3, 3), (100, 4)])
+def test_there_is_one_process_per_processor_unless_fewer_are_asked_for(jobs, processes):
+    host = Capacity(4, math.inf)
+    assert slots_for([SIMULATION] * 9, jobs, host) == processes
+    assert simulators([SIMULATION] * 9, jobs, host) == processes
+
+
+def test_processes_are_not_started_where_they_would_save_less_than_their_start_takes():
+    short = Load(0.1, 1.0, simulated=True)
+    assert simulators([short] * 10, 2, TWO_CORES) == 1
+    assert simulators([short] * 100, 2, TWO_CORES) == 2
+    assert simulators([SIMULATION, short], 2, TWO_CORES) == 1
+    assert simulators([SIMULATION] * 2, 8, Capacity(8, math.inf)) == 2
+    assert simulators([SIMULATION] * 2, 2, Capacity(2, 150 / MEMORY_SHARE)) == 1
+    assert simulators([], None, TWO_CORES) == 1
 
 
 @given(loads=LOADS, slots=SLOTS, host=HOSTS)

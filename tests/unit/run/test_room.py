@@ -62,6 +62,14 @@ def test_all_that_run_share_the_memory():
     assert not host.room.for_another(half, [Running(half, 0.0)] * 2)
 
 
+def test_a_simulation_starts_beside_another_however_busy_the_processors_are():
+    host = Processors()
+    host.run(10, busy=2.0)
+    simulation = Load(60.0, 1.0, simulated=True)
+    assert host.room.for_another(simulation, [Running(simulation, 0.0)])
+    assert not host.room.for_another(simulation, [Running(simulation, 0.0)] * 2)
+
+
 def test_what_was_busy_long_ago_does_not_count():
     host = Processors()
     host.run(10, busy=2.0)

@@ -169,7 +169,7 @@ def test_push_sum_with_a_limited_wait_continues(kind):
 def test_a_repetition_that_fails_by_an_endless_cut_names_it(tmp_path):
     cell = cell_of("ssgd = {}", '\n[[timeline]]\nat = "1s"\nwhere = 3\ncut = true\n')
     with pytest.raises(RepFailed) as caught:
-        measure(cell, 0, VirtualTestbed(), tmp_path, tmp_path, None)
+        measure(cell, 0, VirtualTestbed().open_slot(""), tmp_path, tmp_path, None)
     assert str(caught.value).endswith(
         "waits for a peer that does not take part; cut off by the timeline: worker 3 since 1 s"
     )
@@ -178,7 +178,7 @@ def test_a_repetition_that_fails_by_an_endless_cut_names_it(tmp_path):
 @pytest.mark.parametrize("kind", ["sgp = { wait = '200ms' }", "rps = { deadline = '200ms' }", "adpsgd = {}"])
 def test_an_algorithm_that_continues_without_a_peer_completes_in_an_endless_cut(kind, tmp_path):
     cell = cell_of(kind, '\n[[timeline]]\nat = "1s"\nwhere = 3\ncut = true\n')
-    row = measure(cell, 0, VirtualTestbed(), tmp_path, tmp_path, None)
+    row = measure(cell, 0, VirtualTestbed().open_slot(""), tmp_path, tmp_path, None)
     assert row["status"] == "ok"
     assert row["step_time_s"] < 1
 
@@ -196,7 +196,7 @@ def test_a_worker_becomes_slow_at_its_next_step_and_the_row_has_that_time(at, tm
     everyone = "".join(f'\n[[timeline]]\nat = "0s"\nwhere = {rank}\nslow = 2.0\n' for rank in (0, 1, 3))
     straggler = f'\n[[timeline]]\nat = "{at}"\nfor = "0.32s"\nwhere = 2\nslow = 3.0\n'
     cell = cell_of("adpsgd = {}", everyone + straggler, **{"tensors = 2": "tensors = 2\nstep_cv = 0.0"})
-    row = measure(cell, 0, VirtualTestbed(), tmp_path, tmp_path, None)
+    row = measure(cell, 0, VirtualTestbed().open_slot(""), tmp_path, tmp_path, None)
     steps = pd.read_parquet(tmp_path / "steps.parquet")
     mine = steps[steps["rank"] == 2].sort_values("step")
     begins_ns = [0, *mine["end_ns"].tolist()]
@@ -211,7 +211,7 @@ def test_a_worker_becomes_slow_at_its_next_step_and_the_row_has_that_time(at, tm
 
 def test_a_slowdown_after_the_end_of_a_worker_has_no_actual_time(tmp_path):
     straggler = '\n[[timeline]]\nat = "1000s"\nwhere = 2\nslow = 3.0\n[[timeline]]\nat = "1s"\nslow = 2.0\n'
-    row = measure(cell_of("ssgd = {}", straggler), 0, VirtualTestbed(), tmp_path, tmp_path, None)
+    row = measure(cell_of("ssgd = {}", straggler), 0, VirtualTestbed().open_slot(""), tmp_path, tmp_path, None)
     assert [(event["what"], event["actual_s"] is None) for event in row["events"]] == [
         ("everywhere: compute × 2", False),
         ("worker 2: compute × 3", True),
@@ -220,7 +220,7 @@ def test_a_slowdown_after_the_end_of_a_worker_has_no_actual_time(tmp_path):
 
 def test_a_change_after_a_step_happens_when_rank_0_has_ended_that_step(tmp_path):
     cell = cell_of("ssgd = {}", '\n[[timeline]]\nat = "10 steps"\nfor = "1s"\nrtt = "100ms"\n')
-    row = measure(cell, 0, VirtualTestbed(), tmp_path, tmp_path, None)
+    row = measure(cell, 0, VirtualTestbed().open_slot(""), tmp_path, tmp_path, None)
     began, ended = row["events"]
     assert (began["what"], ended["what"]) == ("everywhere: rtt 100ms", "everywhere: rtt as before")
     assert began["asked_s"] == began["actual_s"] == pytest.approx(10 * 0.11, rel=0.1)
@@ -230,9 +230,9 @@ def test_a_change_after_a_step_happens_when_rank_0_has_ended_that_step(tmp_path)
 
 def test_a_change_after_the_end_of_training_has_no_actual_time(tmp_path):
     cell = cell_of("ssgd = {}", '\n[[timeline]]\nat = "1000s"\ncut = true\n')
-    row = measure(cell, 0, VirtualTestbed(), tmp_path, tmp_path, None)
+    row = measure(cell, 0, VirtualTestbed().open_slot(""), tmp_path, tmp_path, None)
     assert [(event["asked_s"], event["actual_s"]) for event in row["events"]] == [(1000.0, None)]
-    steady = measure(cell_of("ssgd = {}", ""), 0, VirtualTestbed(), tmp_path, tmp_path, None)
+    steady = measure(cell_of("ssgd = {}", ""), 0, VirtualTestbed().open_slot(""), tmp_path, tmp_path, None)
     assert row["step_time_s"] == steady["step_time_s"]
 
 
@@ -242,7 +242,7 @@ def test_pending_changes_are_listed_even_if_no_network_can_have_them_together(tm
         '\n[[timeline]]\nat = "5 steps"\nfor = "2000s"\ntraffic = "600Mbit"\n'
         '\n[[timeline]]\nat = "1000s"\ntraffic = "600Mbit"\n',
     )
-    row = measure(cell, 0, VirtualTestbed(), tmp_path, tmp_path, None)
+    row = measure(cell, 0, VirtualTestbed().open_slot(""), tmp_path, tmp_path, None)
     assert [(event["what"], event["actual_s"] is None) for event in row["events"]] == [
         ("everywhere: traffic 600Mbit", False),
         ("everywhere: traffic 600Mbit", True),

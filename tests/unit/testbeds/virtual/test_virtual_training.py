@@ -100,7 +100,7 @@ def test_a_step_without_communication_takes_exactly_its_compute_time():
 
 def test_the_files_and_columns_of_a_repetition(tmp_path):
     cell = cell_of()
-    row = measure(cell, 0, VirtualTestbed(), tmp_path, tmp_path, None)
+    row = measure(cell, 0, VirtualTestbed().open_slot(""), tmp_path, tmp_path, None)
     assert {path.name for path in tmp_path.iterdir()} == {"steps.parquet", "messages.parquet", "network.json"}
     steps = pd.read_parquet(tmp_path / "steps.parquet")
     assert list(steps.columns) == [
