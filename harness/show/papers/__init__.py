@@ -2,6 +2,7 @@
 
     <name>.toml     title, citation, runs (experiments), figures, published values
     load(name)      as typed data, or one clear line
+    drawing.py      draws and compares; judged.py asks `verify` about the runs
 
 Published values are those that a paper prints as text. Values that exist only in a picture are left out.
 """
