@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -21,6 +21,7 @@ from wanbench.harness.plan.expand import expand
 from wanbench.harness.plan.load import load_of
 from wanbench.harness.results import planned
 from wanbench.harness.results.row import describe
+from wanbench.harness.results.store import RunFolder
 from wanbench.harness.results.verify import objections
 from wanbench.harness.show.papers import Claim, Paper
 from wanbench.harness.show.papers.drawing import recorded
@@ -63,28 +64,40 @@ class Estimate:
         return math.isfinite(self.low)
 
 
+@dataclass(frozen=True)
+class Recorded:
+    """A recorded run: its folder, its valid rows, and the cells that `verify` refuses; None is the whole run."""
+
+    path: Path
+    rows: Sequence[Row]
+    refused: Set[str | None]
+
+
 def answers(paper: Paper, reference: Path) -> list[Answer]:
     """Answer every claim of a paper.
 
     Raises:
         SpecError: a run is not recorded, or has no valid cell that the claim names.
     """
-    return [_answer(claim, reference) for claim in paper.claims]
+    runs = {claim.run: _read(recorded(reference, claim.run)) for claim in paper.claims if claim.run is not None}
+    return [_answer(claim, runs) for claim in paper.claims]
 
 
-def _answer(claim: Claim, reference: Path) -> Answer:
+def _read(folder: RunFolder) -> Recorded:
+    rows = folder.rows()
+    found = objections(rows, planned.read(folder.path).names)
+    refused = {one.cell for one in found if one.rule != ACCURACY}
+    return Recorded(folder.path, [row for row in rows if row["status"] == "ok"], refused)
+
+
+def _answer(claim: Claim, runs: Mapping[str, Recorded]) -> Answer:
     if claim.run is None:
         return Answer(claim, "-", f"not at all: {claim.why}", "open")
-    folder = recorded(reference, claim.run)
-    rows = [row for row in folder.rows() if row["status"] == "ok"]
-    cell = _cell(claim, rows, claim.where)
-    estimate = _estimate(claim, rows)
-    refused = any(
-        one.rule != ACCURACY and one.cell in {None, cell[0]["cell"]}
-        for one in objections(folder.rows(), planned.read(folder.path).names)
-    )
-    verdict = _verdict(claim, estimate) + ("; `verify` refuses the run" if refused else "")
-    return Answer(claim, _shown(claim, estimate), _how(claim, folder.path, cell[0]), verdict)
+    run = runs[claim.run]
+    row, *_ = _cell(claim, run.rows, claim.where)
+    estimate = _estimate(claim, run.rows)
+    refused = "; `verify` refuses the run" if {None, row["cell"]} & run.refused else ""
+    return Answer(claim, _shown(claim, estimate), _how(claim, run.path, row), _verdict(claim, estimate) + refused)
 
 
 def _cell(claim: Claim, rows: Sequence[Row], where: Mapping[str, Any]) -> list[Row]:
