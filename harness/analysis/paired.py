@@ -1,10 +1,10 @@
-"""The difference in accuracy between two algorithms, from repetitions with equal seeds. Pure."""
+"""Means of repetitions with their intervals, and the difference in accuracy between two algorithms. Pure."""
 
 from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 LEVEL = 0.95
@@ -34,10 +34,15 @@ def paired_difference(mine: Mapping[int, float], reference: Mapping[int, float])
     differences = [mine[seed] - reference[seed] for seed in sorted(mine.keys() & reference.keys())]
     if not differences or not all(map(math.isfinite, differences)):
         return None
-    mean, half = statistics.fmean(differences), math.inf
-    if len(differences) >= _FEWEST:
-        half = _quantile(len(differences) - 1) * statistics.stdev(differences) / math.sqrt(len(differences))
-    return PairedDifference(mean, mean - half, mean + half, len(differences))
+    return PairedDifference(*mean_interval(differences), len(differences))
+
+
+def mean_interval(values: Sequence[float]) -> tuple[float, float, float]:
+    """The mean of values, and both ends of its 95 % interval of Student's t; infinite for fewer than 3 values."""
+    mean, half = statistics.fmean(values), math.inf
+    if len(values) >= _FEWEST:
+        half = _quantile(len(values) - 1) * statistics.stdev(values) / math.sqrt(len(values))
+    return mean, mean - half, mean + half
 
 
 def _quantile(freedom: int) -> float:

@@ -22,7 +22,7 @@ EXIT_DIFFERENT, EXIT_NOT_COMPARABLE = 1, 5
 )
 @click.option("--formats", default="svg,pdf,png", show_default=True, help="Comma-separated file types.")
 @click.option("--paper", metavar="NAME", help="Draw a paper's figures from results/reference/: dts, ..., or all.")
-@click.option("--check", is_flag=True, help="With --paper: compare with the committed files byte by byte.")
+@click.option("--check", is_flag=True, help="With --paper: compare with committed files, and verify their runs.")
 @out_option
 @click.pass_context
 def command(
@@ -37,7 +37,8 @@ def command(
     """Draw the figures of RUN (a folder, or a name under --out; default: the latest), deterministic to the byte.
 
     With --paper, figures are drawn from recorded runs only. --check writes nothing: it lists the files that would
-    change and exits with 1, or with 5 if only other library versions can be the reason.
+    change, and what `wanbench verify` refuses about their runs, and exits with 1, or with 5 if only other library
+    versions can be the reason. A cell that is less accurate than ssgd is refused only where its accuracy is not shown.
 
     \b
     Example:  wanbench figures latency-sweep -o /tmp/figures
@@ -71,6 +72,7 @@ def command(
 def _paper(context: click.Context, name: str, to: Path | None, *, check: bool) -> None:
     from wanbench.harness.show import papers
     from wanbench.harness.show.papers.drawing import check_paper, draw_paper
+    from wanbench.harness.show.papers.judged import refusals
 
     if not REFERENCE.is_dir():
         raise SpecError(f"{REFERENCE}: no recorded runs here; use this command in a checkout of wanbench")
@@ -85,7 +87,11 @@ def _paper(context: click.Context, name: str, to: Path | None, *, check: bool) -
             differences = check_paper(paper, REFERENCE, Path(scratch))
         for difference in differences:
             click.echo(f"{REFERENCE / one / difference.file}: {difference.why}")
+        refused = list(refusals(paper, REFERENCE))
+        for line in refused:
+            click.echo(line)
         codes = [EXIT_DIFFERENT if difference.comparable else EXIT_NOT_COMPARABLE for difference in differences]
+        codes += [EXIT_DIFFERENT] * len(refused)
         worst = EXIT_DIFFERENT if EXIT_DIFFERENT in {worst, *codes} else max([worst, *codes])
         click.echo(f"{one}: {len(differences) or 'no'} file{'' if len(differences) == 1 else 's'} differ", err=True)
     context.exit(worst)

@@ -13,7 +13,6 @@ from wanbench.harness.cli.options import out_option, rows_of
 from wanbench.harness.cli.terminal import show_entry
 from wanbench.harness.errors import CellsFailed
 
-_NAMED = 3
 _INDENT = " " * 20
 
 
@@ -48,6 +47,7 @@ def command(run_source: str | None, as_json: bool, out: Path) -> None:
     from wanbench.harness.results import planned
     from wanbench.harness.results.store import open_run
     from wanbench.harness.results.verify import RULES, meaning, not_applicable, objections, problems_text, unmeasured
+    from wanbench.harness.show.problems import grouped
 
     folder = open_run(run_source, out)
     rows = rows_of(folder)
@@ -63,15 +63,7 @@ def command(run_source: str | None, as_json: bool, out: Path) -> None:
             if rule == "accuracy" and exempt is None and unmeasured(rows):
                 names = ", ".join(unmeasured(rows))
                 show_entry(_INDENT, f"not measured: {names} does not train a model; publish its speeds only")
-            for text in dict.fromkeys(one.text for one in mine):
-                cells = _named([one.cell for one in mine if one.text == text], folder.name)
-                show_entry(_INDENT, f"{cells}: {text}")
+            for line in grouped(mine, folder.name):
+                show_entry(_INDENT, line)
     if found:
         raise CellsFailed(f"{folder.path}: {problems_text(found)}")
-
-
-def _named(cells: list[str | None], run: str) -> str:
-    """The first few cells by name, or the run."""
-    from wanbench.harness.show.grid import some
-
-    return some([cell or run for cell in cells], _NAMED)

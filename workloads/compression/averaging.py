@@ -123,15 +123,14 @@ class Averager(Stateful):
         seed: int = 0,
         processing: Callable[[float], None] = no_time,
     ) -> None:
-        self._comm, self._like, self._processing = comm, like, processing
+        self._comm, self._like, self._shapes, self._processing = comm, like, shapes, processing
         self._spare: list[Vector] = []
         self._compressor = None if compressor is None else replace(compressor)
         self.residual: Vector | None = None
         self.rounds = 1
         if self._compressor is not None:
             self._compressor.start(shapes, comm.rank, comm.world_size, seed)
-            self._sizes = self._compressor.messages(like.numel(), shapes, like.element_size())
-            self.rounds = len(self._sizes)
+            self.rounds = len(self._compressor.messages(like.numel(), shapes, like.element_size()))
             if self._compressor.feedback:
                 self.residual = like.clone().zero_()
 
@@ -139,9 +138,11 @@ class Averager(Stateful):
         """Start to average `v`, shape (numel,). The caller can reuse `v` at once."""
         if self._compressor is None:
             return Exchange(self, v, self._dense(v))
-        if isinstance(v, Phantom):
-            return Exchange(self, v, self._compressor.sized_rounds(v, self._comm, self._sizes))
         u = self._compressor.load(v)
+        if isinstance(u, Phantom):
+            # The sizes are those of this vector: DGC's change during its warm-up.
+            sizes = self._compressor.messages(u.numel(), self._shapes, u.element_size())
+            return Exchange(self, u, self._compressor.sized_rounds(u, self._comm, sizes))
         if self.residual is not None:
             u = self._vector().copy_(u).add_(self.residual)
             self.residual.zero_()

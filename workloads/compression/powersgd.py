@@ -10,7 +10,7 @@ import torch
 
 from wanbench.workloads.comm.base import Comm
 from wanbench.workloads.compression.base import Compressor, Message, Rounds, Shapes
-from wanbench.workloads.parameters import at_least
+from wanbench.workloads.parameters import at_least, between
 
 
 @dataclass
@@ -26,24 +26,35 @@ class PowerSGD(Compressor):
     It takes two consecutive all-reduces, of r (n + m) values per matrix in total. Vectors, and matrices that would not
     shrink to half, are sent whole with the first. A tensor of more dimensions is a matrix of its first by all others.
 
+    With momentum beta (the paper's Algorithm 2), workers apply, instead of the mean D of the compressed vectors::
+
+        b <- beta b + D                b of shape (numel,), 0 at first
+        w <- w - lr (D + b)
+
+    Error feedback is before the momentum, so residuals hold no momentum. A constant D moves w by
+    (2 - beta) / (1 - beta) lr D per step, and Nesterov momentum by 1 / (1 - beta) lr D.
+
     Attributes:
         rank: r, the number of columns of P and Q.
         least: a matrix is compressed if n m >= least r (n + m).
+        momentum: beta; use the paper's 0.9 with train.momentum = 0.
     """
 
     kind = "powersgd"
     source = "Vogels, Karimireddy and Jaggi, PowerSGD, NeurIPS 2019"
-    state = ("_factors",)
+    state = ("_factors", "_b")
     averages = True
     needs_shapes = True
 
     rank: int = field(default=2, metadata=at_least(1))
     least: float = field(default=2.0, metadata=at_least(0))
+    momentum: float = field(default=0.0, metadata=between(0, 1, open_above=True))
 
     def start(self, shapes: Shapes, rank: int, world_size: int, seed: int) -> None:
         self._shapes = shapes
         self._seed = seed
         self._factors: list[torch.Tensor] = []
+        self._b: torch.Tensor | None = None
 
     def messages(self, numel: int, shapes: Shapes = (), bytes_each: int = 4) -> Sequence[Message]:
         first = second = 0
@@ -64,7 +75,7 @@ class PowerSGD(Compressor):
         work = comm.all_reduce(first)
         if not matrices:
             yield work, v.clone()
-            return first
+            return self._moved(first)
         yield work, None
         left = _cut(first, [(matrix.shape[0], q.shape[1]) for matrix, q in zip(matrices, factors, strict=True)])
         left = [torch.linalg.qr(p).Q for p in left]
@@ -75,7 +86,14 @@ class PowerSGD(Compressor):
         yield comm.all_reduce(second), c
         right = _cut(second, [q.shape for q in own])
         self._factors = right
-        return self._join(parts, left, right, mean_whole)
+        return self._moved(self._join(parts, left, right, mean_whole))
+
+    def _moved(self, mean: torch.Tensor) -> torch.Tensor:
+        """Return D + b for the mean D, shape (numel,); without momentum D."""
+        if not self.momentum:
+            return mean
+        self._b = mean.clone() if self._b is None else self._b.mul_(self.momentum).add_(mean)
+        return mean + self._b
 
     def _join(
         self,

@@ -49,7 +49,7 @@ class OptimizerConfig:
         lr: peak learning rate.
         weight_decay: described at each optimiser.
         schedule: "constant" or "cosine" (to 0 at `total_steps`), both after the warm-up.
-        warmup_steps: number of steps in which the rate grows linearly to `lr`; 0 for none.
+        warmup_steps: number of steps in which the rate grows linearly to `lr`; 0 for none. A run can end earlier.
         total_steps: the step at which the cosine ends; only "cosine" needs it.
 
     Raises:
@@ -75,9 +75,8 @@ class OptimizerConfig:
         _require(_is_count(self.warmup_steps), "warmup_steps", self.warmup_steps, "a whole number, 0 or more")
         total = self.total_steps
         _require(total is None or _is_count(total), "total_steps", total, "a whole number, 0 or more")
-        if self.schedule == "cosine":
-            longer = total is not None and total > self.warmup_steps
-            _require(longer, "total_steps", total, "more than warmup_steps, because schedule is 'cosine'")
+        known = self.schedule != "cosine" or total is not None
+        _require(known, "total_steps", total, "a number of steps, because schedule is 'cosine'")
 
     def lr_at(self, step: int) -> float:
         """Return the learning rate of a step; steps count from 0."""
@@ -85,7 +84,8 @@ class OptimizerConfig:
             return self.lr * (step + 1) / self.warmup_steps
         if self.schedule == "constant" or self.total_steps is None:
             return self.lr
-        progress = (step - self.warmup_steps) / (self.total_steps - self.warmup_steps)
+        # A run can end within its warm-up, as the one-worker cell does: it measures few steps, and only their time.
+        progress = (step - self.warmup_steps) / max(1, self.total_steps - self.warmup_steps)
         return self.lr * 0.5 * (1 + math.cos(math.pi * min(progress, 1.0)))
 
 

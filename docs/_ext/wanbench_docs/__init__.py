@@ -4,6 +4,7 @@ commands.py   the help of every command, as data
 markdown.py   text and docstrings as Markdown
 pages.py      the generated parts of docs/reference/
 costs.py      the cost of every algorithm, as formulas
+claims.py     the claims of the papers and what recorded runs say, as tables
 curves.py     the recorded curve of every algorithm, as SVG
 manual.py     the man page
 extension.py  fills the pages when Sphinx reads them, and typesets equations; only this needs Sphinx

@@ -11,6 +11,7 @@ from typing import Any
 
 from wanbench.harness.cli.init_command import STARTER
 from wanbench.harness.results import columns
+from wanbench.harness.show import papers
 from wanbench.harness.show.grid import markdown
 from wanbench.harness.spec import keys
 from wanbench.harness.spec.axes import SHORT_AXES
@@ -23,6 +24,7 @@ from wanbench.workloads.algorithms import registry as algorithms
 from wanbench.workloads.algorithms.base import Algorithm
 from wanbench.workloads.compression import registry as compressors
 from wanbench.workloads.models.builtins import BUILTINS
+from wanbench_docs.claims import of_claims
 from wanbench_docs.commands import Command, Paragraph, commands, preface
 from wanbench_docs.costs import of_cost
 from wanbench_docs.curves import of_curve
@@ -203,6 +205,7 @@ PARTS: Mapping[str, Callable[[], str]] = {
     **{f"algorithm {kind}": partial(of_algorithm, kind) for kind in algorithms.kinds()},
     **{f"cost {kind}": partial(of_cost, kind) for kind in algorithms.kinds()},
     **{f"curve {kind}": partial(of_curve, kind) for kind in algorithms.kinds()},
+    **{f"claims {name}": partial(of_claims, name) for name in papers.names()},
 }
 
 

@@ -83,8 +83,8 @@ def draw_paper(paper: Paper, reference: Path, to: Path) -> list[Path]:
     to.mkdir(parents=True, exist_ok=True)
     written, index = [], {}
     for figure in paper.figures:
-        folder = _recorded(reference, figure.run)
-        rows = _select(figure, folder.rows())
+        folder = recorded(reference, figure.run)
+        rows = select(figure, folder.rows())
         files = _draw(figure, paper, rows, folder, to)
         index.update({path.name: {"sha256": _hash(path), "run": figure.run, "reps": _reps(rows)} for path in files})
         written += files
@@ -121,9 +121,9 @@ def check_paper(paper: Paper, reference: Path, scratch: Path) -> list[Difference
 def _check(
     figure: Wanted, paper: Paper, reference: Path, scratch: Path, known: Mapping[str, Any], other: str
 ) -> list[Difference]:
-    folder = _recorded(reference, figure.run)
+    folder = recorded(reference, figure.run)
     stored = folder.read()
-    rows, problems = _select(figure, stored.rows), stored.problems
+    rows, problems = select(figure, stored.rows), stored.problems
     names = [name for name in known if _belongs(name, figure.name)]
     lost = _lost(next((known[name]["reps"] for name in names), {}), rows)
     if lost or problems:
@@ -147,8 +147,8 @@ def _check(
 
 def drawing(figure: Wanted, paper: Paper, reference: Path) -> Drawing:
     """A figure of any kind but a table. Raises: SpecError: its run is not recorded. AnalysisError: nothing to draw."""
-    folder = _recorded(reference, figure.run)
-    return _drawing(figure, paper, _select(figure, folder.rows()), folder)
+    folder = recorded(reference, figure.run)
+    return _drawing(figure, paper, select(figure, folder.rows()), folder)
 
 
 def _belongs(name: str, figure: str) -> bool:
@@ -167,13 +167,14 @@ def _reps(rows: Sequence[Row]) -> dict[str, list[int]]:
     return found
 
 
-def _recorded(reference: Path, run: str) -> RunFolder:
+def recorded(reference: Path, run: str) -> RunFolder:
+    """A recorded run. Raises: SpecError: it is not recorded."""
     if not (reference / run / "manifest.json").is_file():
         raise SpecError(f"{reference / run}: not recorded yet; run `wanbench record`")
     return open_run(run, reference)
 
 
-def _select(figure: Wanted, rows: Sequence[Row]) -> list[Row]:
+def select(figure: Wanted, rows: Sequence[Row]) -> list[Row]:
     """The rows that a figure selects, and the one-worker rows that scalability needs."""
     return [
         row

@@ -307,3 +307,11 @@ def test_an_error_found_in_another_room_names_file_key_and_value(changes, where,
     assert message.startswith("x.toml")
     assert value in message
     assert "\n" not in message
+
+
+def test_the_one_worker_cell_may_end_within_the_warm_up_of_the_learning_rate():
+    learns = ('params = 1000\ntensors = 2\nstep_time = "10ms"', 'name = "digits-cnn"')
+    train = ("[sweep]", '[train]\nschedule = "cosine"\nwarmup_steps = 30\n\n[sweep]')
+    alone, many = cells(edited(learns, train, ("ssgd = {}", "delayed = { delay = 20 }")))
+    assert alone.is_baseline
+    assert alone.steps < 30 < many.steps

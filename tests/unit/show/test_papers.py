@@ -19,6 +19,7 @@ from wanbench.harness.results.store import RunFolder
 from wanbench.harness.show import papers
 from wanbench.harness.show.figures.style import COLUMN_IN, PAGE_IN
 from wanbench.harness.show.papers import drawing
+from wanbench.harness.show.papers.judged import refusals
 from wanbench.harness.show.papers.table import table
 from wanbench.harness.spec.library import builtin_names
 
@@ -185,6 +186,34 @@ def test_recordings_with_other_libraries_are_not_comparable(reference, monkeypat
         5,
         [f"results/reference/p/numbers.md: not comparable: drawn with matplotlib {then}, here 9.9"],
     )
+
+
+def rewrite(reference, **values):
+    """Change columns of every recorded row; a value can be a function of the row."""
+    path = reference / "t" / "rows.jsonl"
+    rows = [json.loads(line) for line in path.read_text().splitlines()]
+    changed = [{**row, **{key: put(row) if callable(put) else put for key, put in values.items()}} for row in rows]
+    path.write_text("".join(f"{json.dumps(row)}\n" for row in changed))
+
+
+def test_the_check_refuses_figures_of_a_run_that_verify_refuses(reference):
+    rewrite(reference, testbed="netns")  # an emulated cell needs three repetitions
+    code, lines = check()
+    assert code == 1
+    refused = [line for line in lines if "verify refuses it" in line]
+    few = [line for line in refused if line.endswith(": 2 valid repetitions; at least 3 are needed")]
+    assert len(few) == 1
+    assert few[0].startswith("results/reference/t: verify refuses it: ")
+
+
+def test_a_less_accurate_cell_is_refused_only_where_its_accuracy_is_not_shown(reference):
+    assert list(refusals(papers.parse("p", SET), reference)) == []
+    rewrite(reference, steps_total=30, accuracy=lambda row: 0.95 if row["kind"] == "dts" else 0.98)
+    (line,) = refusals(papers.parse("p", SET), reference)
+    assert line.endswith(": accuracy 0.950; the limit is 0.02 below that of ssgd (0.980)")
+    table_alone = SET[: SET.index("[[figure]]")] + SET[SET.rindex("[[figure]]") :]
+    shown = papers.parse("p", table_alone.replace('["scalability"]', '["accuracy", "scalability"]'))
+    assert list(refusals(shown, reference)) == []
 
 
 def test_a_published_value_must_have_a_bar(reference):

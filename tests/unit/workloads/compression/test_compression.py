@@ -293,6 +293,28 @@ def test_dgc_sends_messages_of_changing_size():
     assert counts[-1] == 2
 
 
+def test_vectors_without_values_warm_up_like_those_with_values():
+    """The sizes follow from the stages: ceil(ratio^(stage / 6) numel) elements of 8 bytes."""
+
+    def body(comm):
+        counted = []
+        for like in (torch.ones(10_000), Phantom(10_000)):
+            metered = MeteredComm(comm, MonotonicClock())
+            setting = {"kind": "dgc", "ratio": 0.001, "warmup": 2, "momentum": 0.9, "clip": 1.0}
+            averager, sizes = Averager(registry.create(setting), metered, like), []
+            for _ in range(12):
+                before = metered.payload_bytes
+                averager.begin(like).wait()
+                sizes.append(metered.payload_bytes - before)
+            counted.append(sizes)
+        return counted
+
+    stages = [8 * math.ceil(10_000 * 0.001 ** (stage / 6)) for stage in range(1, 7)]
+    expected = [size for size in stages for _ in range(2)]
+    for real, phantom in run_replicas(2, body):
+        assert real == phantom == expected
+
+
 # ---------------------------------------------------------------- mistakes
 
 

@@ -114,6 +114,12 @@ def test_the_rate_warms_up_linearly_and_then_falls_to_zero_along_half_a_cosine()
     assert config.lr_at(500) == pytest.approx(0.0, abs=1e-15)
 
 
+@pytest.mark.parametrize("total", [2, 4])
+def test_a_run_that_ends_within_its_warm_up_has_the_rates_of_the_warm_up(total):
+    config = SGDConfig(lr=0.4, schedule="cosine", warmup_steps=4, total_steps=total)
+    assert [config.lr_at(step) for step in range(4)] == pytest.approx([0.1, 0.2, 0.3, 0.4])
+
+
 def test_a_constant_rate_does_not_change_after_the_warm_up():
     config = SGDConfig(lr=0.4, warmup_steps=2)
     assert [config.lr_at(step) for step in (0, 1, 2, 1000)] == [0.2, 0.4, 0.4, 0.4]
@@ -141,8 +147,8 @@ def test_the_rate_of_a_step_is_used_until_the_next_step():
         ({"warmup_steps": 1.5}, "warmup_steps = 1.5; expected a whole number, 0 or more"),
         ({"total_steps": -1}, "total_steps = -1; expected a whole number, 0 or more"),
         (
-            {"schedule": "cosine", "warmup_steps": 5, "total_steps": 5},
-            "total_steps = 5; expected more than warmup_steps, because schedule is 'cosine'",
+            {"schedule": "cosine", "warmup_steps": 5},
+            "total_steps = None; expected a number of steps, because schedule is 'cosine'",
         ),
     ],
 )

@@ -1,0 +1,181 @@
+"""What became of each figure, table and claim of a paper: our value from recorded rows, beside theirs.
+
+A `[[claim]]` of a paper's file names a value of a recorded run, and what it should be. Nothing is stored: values,
+intervals and verdicts follow from the rows, and the load that forbids to emulate a simulated cell from its plan.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from wanbench.harness.analysis.paired import mean_interval
+from wanbench.harness.errors import SpecError
+from wanbench.harness.plan.auto import FixedHost
+from wanbench.harness.plan.expand import expand
+from wanbench.harness.plan.load import load_of
+from wanbench.harness.results import planned
+from wanbench.harness.results.row import describe
+from wanbench.harness.results.store import RunFolder
+from wanbench.harness.results.verify import objections
+from wanbench.harness.show.papers import Claim, Paper
+from wanbench.harness.show.papers.drawing import recorded
+from wanbench.harness.show.papers.judged import ACCURACY
+from wanbench.harness.spec.experiment import Spec
+
+_NEAR_PCT = 10.0  # a value this close to a published one agrees with it
+_GIB = 1 << 30
+
+Row = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A claim, answered.
+
+    Attributes:
+        ours: our value with its interval; "-" without a run. how: emulated, simulated and why not emulated, or not at
+            all and why. verdict: a few words.
+    """
+
+    claim: Claim
+    ours: str
+    how: str
+    verdict: str
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A mean over repetitions, and the ends of its 95 % interval; infinite for fewer than three."""
+
+    mean: float
+    low: float
+    high: float
+    repeats: int
+
+    @property
+    def bounded(self) -> bool:
+        """Whether it has an interval."""
+        return math.isfinite(self.low)
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """A recorded run: its folder, its valid rows, and the cells that `verify` refuses; None is the whole run."""
+
+    path: Path
+    rows: Sequence[Row]
+    refused: Set[str | None]
+
+
+def answers(paper: Paper, reference: Path) -> list[Answer]:
+    """Answer every claim of a paper.
+
+    Raises:
+        SpecError: a run is not recorded, or has no valid cell that the claim names.
+    """
+    runs = {claim.run: _read(recorded(reference, claim.run)) for claim in paper.claims if claim.run is not None}
+    return [_answer(claim, runs) for claim in paper.claims]
+
+
+def _read(folder: RunFolder) -> Recorded:
+    rows = folder.rows()
+    found = objections(rows, planned.read(folder.path).names)
+    refused = {one.cell for one in found if one.rule != ACCURACY}
+    return Recorded(folder.path, [row for row in rows if row["status"] == "ok"], refused)
+
+
+def _answer(claim: Claim, runs: Mapping[str, Recorded]) -> Answer:
+    if claim.run is None:
+        return Answer(claim, "-", f"not at all: {claim.why}", "open")
+    run = runs[claim.run]
+    row, *_ = _cell(claim, run.rows, claim.where)
+    estimate = _estimate(claim, run.rows)
+    refused = "; `verify` refuses the run" if {None, row["cell"]} & run.refused else ""
+    return Answer(claim, _shown(claim, estimate), _how(claim, run.path, row), _verdict(claim, estimate) + refused)
+
+
+def _cell(claim: Claim, rows: Sequence[Row], where: Mapping[str, Any]) -> list[Row]:
+    found = [row for row in rows if all(row.get(name) == value for name, value in where.items())]
+    if len({row["cell"] for row in found}) != 1:
+        count = len({row["cell"] for row in found})
+        raise SpecError(f"claim {claim.place!r}: {dict(where)} selects {count} cells of {claim.run}; expected one")
+    return found
+
+
+def _estimate(claim: Claim, rows: Sequence[Row]) -> Estimate:
+    """The value of each repetition, divided by or less that of the repetition with the same seed."""
+    mine = _values(claim, _cell(claim, rows, claim.where))
+    for other, combine in ((claim.over, operator.truediv), (claim.minus, operator.sub)):
+        if other is not None:
+            theirs = _values(claim, _cell(claim, rows, {**claim.where, **other}))
+            mine = {seed: combine(mine[seed], theirs[seed]) for seed in mine.keys() & theirs.keys()}
+    values = [claim.scale * mine[seed] for seed in sorted(mine)]
+    return Estimate(*mean_interval(values), len(values))
+
+
+def _values(claim: Claim, rows: Sequence[Row]) -> dict[int, float]:
+    """The value of each repetition, by seed."""
+    column, per = str(claim.value), claim.per
+    return {row["seed"]: row[column] / (1 if per is None else row[per]) for row in rows}
+
+
+def _shown(claim: Claim, estimate: Estimate) -> str:
+    mean, low, high = (f"{value:.3g}" for value in (estimate.mean, estimate.low, estimate.high))
+    between = f" ({low} to {high})" if estimate.bounded and low != high else ""
+    count = "" if estimate.bounded else f" ({estimate.repeats} repetition{'s' * (estimate.repeats > 1)})"
+    return f"{mean}{claim.unit and ' '}{claim.unit}{between}{count}"
+
+
+def _verdict(claim: Claim, estimate: Estimate) -> str:
+    if claim.fitted:
+        return "fitted: shows nothing"
+    if claim.published is not None:
+        off = 100 * (estimate.mean / claim.published - 1)
+        return f"{'agrees' if abs(off) <= _NEAR_PCT else 'differs'} ({off:+.0f} %)"
+    least, most = (
+        -math.inf if claim.least is None else claim.least,
+        math.inf if claim.most is None else claim.most,
+    )
+    low, high = (estimate.low, estimate.high) if estimate.bounded else (estimate.mean, estimate.mean)
+    if least <= low and high <= most:
+        return "holds"
+    return "fails" if high < least or low > most else "undecided: the interval is too wide"
+
+
+def _how(claim: Claim, run: Path, row: Row) -> str:
+    if row["testbed"] != "virtual":
+        return f"emulated ({row['testbed']}, {row['emulator']})"
+    return f"simulated: {claim.why or _load(run, row)}"
+
+
+@cache
+def _emulated(run: Path) -> list[tuple[Row, Any]]:
+    """The cells of a run as they would be emulated, with their columns."""
+    stored = planned.read(run)
+    spec = Spec.from_dict({**stored.spec, "run": {**stored.spec.get("run", {}), "testbed": "netns"}}, run.name)
+    return [(describe(cell, 0), cell) for cell in expand(spec, run.name, FixedHost())]
+
+
+def _load(run: Path, simulated: Row) -> str:
+    """The predicted load of emulating a cell, beside what a small host has."""
+    host = FixedHost().capacity()
+    load = next(
+        load_of(cell).on(host)
+        for row, cell in _emulated(run)
+        if row["algorithm"] == simulated["algorithm"] and row["axes"] == simulated["axes"]
+    )
+    needs = []
+    if load.cpus > host.cpu_limit:
+        needs.append(f"{load.cpus:.1f} processors ({host.cpu_limit:g} of {host.cores} may be busy)")
+    elif load.peak_cpus > host.cores:
+        needs.append(f"{load.peak_cpus:.1f} of {host.cores} processors while messages are sent")
+    if load.memory_bytes > host.memory_limit:
+        needs.append(f"{load.memory_bytes / _GIB:.0f} GiB of memory ({host.memory_limit / _GIB:.1f} may be used)")
+    scale = f"at payload scale {simulated['payload_scale']:g}"
+    return f"emulation needs {' and '.join(needs)} {scale}" if needs else f"emulation is possible {scale}"

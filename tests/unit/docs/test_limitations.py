@@ -1,0 +1,119 @@
+"""The numbers of LIMITATIONS.md that describe recorded runs follow from the recorded rows."""
+
+from __future__ import annotations
+
+import csv
+import json
+import statistics
+from collections import defaultdict
+from pathlib import Path
+
+import pytest
+
+from wanbench.harness.show import papers
+
+ROOT = Path(__file__).resolve().parents[3]
+REFERENCE = ROOT / "results" / "reference"
+TEXT = " ".join((ROOT / "LIMITATIONS.md").read_text(encoding="utf-8").split())
+
+
+def rows(run, **where):
+    """Valid rows of several workers."""
+    lines = (REFERENCE / run / "rows.jsonl").read_text(encoding="utf-8").splitlines()
+    found = [row for row in map(json.loads, lines) if row["status"] == "ok" and row["workers"] > 1]
+    return [row for row in found if all(row[key] == value for key, value in where.items())]
+
+
+def by(found, *keys):
+    groups = defaultdict(list)
+    for row in found:
+        groups[tuple(row[key] for key in keys)].append(row)
+    return groups
+
+
+def median(found, column):
+    return statistics.median(row[column] for row in found)
+
+
+def off(one, other):
+    """Percent by which one is above the other."""
+    return 100 * (one / other - 1)
+
+
+def parity():
+    with (REFERENCE / "parity" / "parity.csv").open(encoding="utf-8") as file:
+        every = list(csv.DictReader(file))
+    ok = [row for row in every if row["status"] == "ok"]
+    simulated = [abs(off(float(row["simulated_s"]), float(row["emulated_s"]))) for row in ok]
+    law = [abs(off(float(row["law_s"]), float(row["emulated_s"]))) for row in ok if row["law_s"]]
+    near, fair = (sum(one <= limit for one in simulated) for limit in (10, 20))
+    most = f"{max(simulated):.0f}"
+    yield f"Of {len(ok)} networks and workloads drawn at random, {near} agree within 10 %, and all within {most} %"
+    yield f"Of {len(every)} cells that `benchmarks/parity.py` drew"
+    yield f"this host emulated {len(ok)} faithfully"
+    yield f"{near} are simulated within 10 %, {fair} within 20 %"
+    yield f"Of the {len(law)} that the law predicts, {sum(one <= 10 for one in law)} are within 10 %"
+
+
+def sweep():
+    """The emulated sweep against its simulation, which the gate keeps, and against the law."""
+    simulated = json.loads((REFERENCE / "gate" / "latency-sweep.json").read_text(encoding="utf-8"))["cells"]
+    cells = by(rows("latency-sweep"), "algorithm", "rtt_ms")
+    apart, law = [], []
+    for (algorithm, rtt_ms), group in cells.items():
+        emulated = median(group, "step_time_s")
+        apart.append(abs(off(simulated[f"{algorithm} w4 {rtt_ms:g}ms"]["step_time_s"], emulated)))
+        law.append(abs(off(median(group, "predicted_step_time_s"), emulated)))
+    counts = {len(group) for group in cells.values()}
+    yield f"The {len(cells)} cells of `latency-sweep` agree with {repetitions(counts)} within {max(apart):.1f} %"
+    yield f"Cells of `latency-sweep` are within {max(law):.1f} % of it"
+
+
+def repetitions(counts):
+    (count,) = counts
+    return "one emulated repetition" if count == 1 else f"the median of {count} emulated repetitions"
+
+
+def world():
+    speed = by(rows("dts-world", workload="resnet50-v100"), "algorithm")
+    whole = [median(group, "scalability") for group in speed.values() if not group[0]["params"].get("compression")]
+    yield f"The published 0.72 of DTS is not reached without compression ({max(whole):.2f} at most)"
+    yield f"(simulated: {median(speed['ssgd',], 'scalability'):.4f})"
+    digits = by(rows("dts-world", workload="digits-cnn"), "algorithm")
+    mean = {algorithm: statistics.fmean(row["accuracy"] for row in group) for (algorithm,), group in digits.items()}
+    lost = [
+        100 * (mean["ssgd"] - mean[algorithm])
+        for (algorithm,), group in digits.items()
+        if median(group, "scalability") >= 0.72
+    ]
+    (count,) = {len(group) for group in digits.values()}
+    steps = {row["steps_total"] for group in digits.values() for row in group}
+    yield f"It has {count} repetitions of {min(steps)} to {max(steps)} steps"
+    below = f"{min(lost):.1f} to {max(lost):.1f} points"
+    yield f"The {len(lost)} settings that reach 0.72 were {below} below ssgd on digits"
+
+
+def poster():
+    published = {
+        (one.algorithm, int(one.at)): one.value
+        for figure in papers.load("sgp").figures
+        if figure.name == "nodes-step-time"
+        for one in figure.published
+    }
+    ring = {workers: median(group, "step_time_s") for (workers,), group in by(rows("sgp-poster"), "workers").items()}
+    eight, sixteen = (off(ring[workers], published["ssgd", workers]) for workers in (8, 16))
+    yield f"8 nodes at {eight:+.1f} %, 16 at {sixteen:+.1f} %"
+    ours = {
+        algorithm: median(group, "step_time_s")
+        for (algorithm,), group in by(rows("sgp-nodes", workers=32), "algorithm").items()
+    }
+    theirs = {algorithm: value for (algorithm, workers), value in published.items() if workers == 32}
+    yield f"On 32 nodes it gives SGP {theirs['sgp'] / theirs['ssgd']:.2f} of all-reduce SGD's time"
+    yield f"Here it is {ours['sgp'] / ours['ssgd']:.2f}, or {ours['osgp'] / ours['ssgd']:.2f} with overlap"
+    yield f"D-PSGD is faster here ({ours['dpsgd']:.2f} against {theirs['dpsgd']:.2f} s)"
+    yield f"compute alone ({ours['adpsgd']:.2f} against {theirs['adpsgd']:.2f} s)"
+
+
+@pytest.mark.parametrize("sentences", [parity, sweep, world, poster])
+def test_the_text_has_the_numbers_of_the_recorded_rows(sentences):
+    assert [sentence for sentence in sentences() if sentence not in TEXT] == []

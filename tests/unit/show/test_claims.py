@@ -1,0 +1,120 @@
+"""Claims of papers are answered from recorded rows: values, intervals, verdicts, and why something is not emulated."""
+
+from __future__ import annotations
+
+import json
+import math
+import statistics
+from pathlib import Path
+
+import pytest
+
+from wanbench.harness.errors import SpecError
+from wanbench.harness.results.record import record
+from wanbench.harness.show import papers
+from wanbench.harness.show.papers.claims import answers
+
+REFERENCE = Path(__file__).resolve().parents[3] / "results" / "reference"
+HEAD = 'schema = 1\ntitle = "T"\ncitation = "C"\nrun = ["t"]\nfigure = []\n'
+CLAIM = '[[claim]]\nplace = "Fig. 1"\ntext = "x"\ntheirs = "y"\nrun = "t"\nvalue = "scalability"\n'
+SPEC = """
+schema = 1
+name = "t"
+workload = { params = 1000000, step_time = "30ms", step_cv = 0.3 }
+network = { rate = "10Gbit", tcp = { congestion = "reno" } }
+algorithms = { ssgd = {}, delayed = { delay = 4 } }
+sweep = { workers = [2], rtt = ["40ms"] }
+run = { testbed = "virtual", repeats = 4 }
+"""
+SSGD = 'where = { algorithm = "ssgd", workers = 2 }\n'
+
+
+@pytest.fixture(scope="module")
+def reference(tmp_path_factory):
+    from wanbench.harness.api import run
+    from wanbench.harness.spec.experiment import Spec
+
+    found = run(Spec.from_toml(SPEC, "t"), out=tmp_path_factory.mktemp("runs"))
+    folder = tmp_path_factory.mktemp("reference")
+    record(found.folder, folder / "t", set())
+    return folder
+
+
+def rows(reference):
+    return [json.loads(line) for line in (reference / "t" / "rows.jsonl").read_text().splitlines()]
+
+
+def answer(reference, *lines):
+    (found,) = answers(papers.parse("p", HEAD + CLAIM + "".join(lines)), reference)
+    return found
+
+
+def speed(reference, kind):
+    return {row["seed"]: row["scalability"] for row in rows(reference) if row["kind"] == kind and row["workers"] == 2}
+
+
+def test_a_value_is_the_mean_with_students_interval(reference):
+    values = list(speed(reference, "ssgd").values())
+    mean, half = statistics.fmean(values), 3.182446 * statistics.stdev(values) / math.sqrt(4)  # t of 3 degrees, 97.5 %
+    shown = f"{mean:.3g} ({mean - half:.3g} to {mean + half:.3g})"
+    assert answer(reference, SSGD, "least = 0.0\n").ours == shown
+
+
+def test_a_ratio_is_paired_by_seed(reference):
+    label = next(row["algorithm"] for row in rows(reference) if row["kind"] == "delayed")
+    mine, theirs = speed(reference, "delayed"), speed(reference, "ssgd")
+    mean = statistics.fmean(mine[seed] / theirs[seed] for seed in mine)
+    where = f'where = {{ algorithm = "{label}", workers = 2 }}\nover = {{ algorithm = "ssgd" }}\n'
+    assert answer(reference, where, "least = 1.0\n").ours.startswith(f"{mean:.3g} (")
+
+
+def test_the_verdict_follows_from_the_whole_interval(reference):
+    middle = statistics.fmean(speed(reference, "ssgd").values())
+    verdicts = {
+        "least = 0.01": "holds",
+        "most = 0.01": "fails",
+        f"least = {middle}": "undecided: the interval is too wide",
+        f"published = {middle}": "agrees (+0 %)",
+        f"published = {middle / 2}": "differs (+100 %)",
+        "fitted = true": "fitted: shows nothing",
+    }
+    assert {bound: answer(reference, SSGD, bound).verdict for bound in verdicts} == verdicts
+
+
+def test_a_simulated_claim_has_the_load_of_its_emulation(reference):
+    how = answer(reference, SSGD, "least = 0.0\n").how
+    assert how.startswith("simulated: emulation needs ")
+    assert "processors" in how
+    assert answer(reference, SSGD, "least = 0.0\n", 'why = "z"\n').how == "simulated: z"
+
+
+def test_a_claim_without_a_run_is_open(reference):
+    text = '[[claim]]\nplace = "a"\ntext = "x"\ntheirs = "y"\nwhy = "z"\n'
+    (found,) = answers(papers.parse("p", HEAD + text), reference)
+    assert (found.ours, found.how, found.verdict) == ("-", "not at all: z", "open")
+
+
+def test_a_claim_selects_one_cell(reference):
+    with pytest.raises(SpecError, match=r"claim 'Fig. 1': \{'workers': 2\} selects 2 cells of t; expected one"):
+        answer(reference, "where = { workers = 2 }\n", "least = 0.0\n")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (CLAIM, "expected a value, and published, least or most"),
+        (CLAIM.replace('"t"', '"u"') + "least = 1.0", "'u' is none of its runs"),
+        ('[[claim]]\nplace = "Fig. 1"\ntext = "x"\ntheirs = "y"', "expected a run with a value, or why there is none"),
+    ],
+)
+def test_an_incomplete_claim_is_refused(text, message):
+    with pytest.raises(SpecError) as caught:
+        papers.parse("p", HEAD + text)
+    assert str(caught.value) == f"papers/p.toml: claim 'Fig. 1': {message}"
+
+
+@pytest.mark.parametrize("name", papers.names())
+def test_every_claim_of_the_papers_has_an_answer(name):
+    found = answers(papers.load(name), REFERENCE)
+    assert len(found) >= 5
+    assert [one for one in found if "emulation is possible" in one.how] == []
