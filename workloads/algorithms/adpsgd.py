@@ -17,60 +17,11 @@ from __future__ import annotations
 
 import random
 from dataclasses import dataclass
-from typing import Any
 
 from wanbench.workloads.algorithms.base import Algorithm, AlgorithmError, Promises, Replica, Setting
+from wanbench.workloads.algorithms.inbox import Inbox, left, note
 from wanbench.workloads.algorithms.peers import ring
-from wanbench.workloads.comm.base import Comm, Vector, Work
-
-
-class Inbox:
-    """Messages from one active neighbour: a note, then a vector, unless the note is the end.
-
-    Attributes:
-        peer: the neighbour.
-        ended: True once its end has arrived. The neighbour can finish before this worker does and continue; its later
-            messages stay queued.
-    """
-
-    def __init__(self, comm: Comm, peer: int, like: Vector) -> None:
-        self._comm, self.peer, self._vector = comm, peer, like.clone()
-        self.ended = False
-        self._note = note(0.0)
-        self._note_work: Work | None = None
-        self._vector_work: Work | None = None
-
-    def take(self, *, wait: bool) -> Vector | None:
-        """Return the next vector, or None if it has not arrived or at the end. With `wait`, wait for it.
-
-        Raises:
-            CommError: the peer is gone.
-        """
-        if self.ended:
-            return None
-        if self._vector_work is None:
-            if self._note_work is None:
-                self._note_work = self._comm.recv(self._note, self.peer)
-            if not (wait or self._note_work.done()):
-                return None
-            self._note_work.wait()
-            self._note_work = None
-            if not float(self._note):
-                self.ended = True
-                return None
-            self._vector_work = self._comm.recv(self._vector, self.peer)
-        if not (wait or self._vector_work.done()):
-            return None
-        self._vector_work.wait()
-        self._vector_work = None
-        return self._vector
-
-
-def note(value: float) -> Any:
-    """A vector of one number, which has a value on every testbed."""
-    import torch  # late: planning does not need it
-
-    return torch.tensor([value])
+from wanbench.workloads.comm.base import Work
 
 
 @dataclass
@@ -120,10 +71,10 @@ class ADPSGD(Algorithm):
         Raises:
             CommError: a peer is gone.
         """
-        self._sends = [work for work in self._sends if not self._left(work)]
+        self._sends = [work for work in self._sends if not left(work)]
         if not self._active:
             for inbox in self._inboxes:
-                self._serve(inbox, wait=False)
+                self._serve(inbox, 0.0)
             return
         if self._answer_work is not None and self._answer_work.done():
             self._take_answer()
@@ -145,16 +96,16 @@ class ADPSGD(Algorithm):
             if self._answer_work is not None:
                 self._take_answer()
         for inbox in self._inboxes:
-            while self._serve(inbox, wait=True):
+            while self._serve(inbox, None):
                 pass
             inbox.ended = False
         for work in self._sends:
             work.wait()
         self._sends = []
 
-    def _serve(self, inbox: Inbox, *, wait: bool) -> bool:
+    def _serve(self, inbox: Inbox, wait_s: float | None) -> bool:
         """Answer one message; False if there is none."""
-        theirs, w = inbox.take(wait=wait), self.replica.w
+        theirs, w = inbox.take(wait_s), self.replica.w
         if theirs is None:
             return False
         self._sends.append(self.replica.comm.send(w, inbox.peer))
@@ -166,10 +117,3 @@ class ADPSGD(Algorithm):
         self._answer_work.wait()
         self._answer_work = None
         self.replica.w.add_(self._answer, alpha=0.5).add_(self._sent, alpha=-0.5)
-
-    def _left(self, work: Work) -> bool:
-        """True if a send has finished; its work is then closed."""
-        if work.done():
-            work.wait()
-            return True
-        return False

@@ -12,51 +12,35 @@ The sum of all y, including those in flight, never changes, so the weights add u
 The weight travels with the numerator, as the last element of the message. Momentum stays local.
 
 **Wait**: by default a step waits for its shares without limit. With `wait` it continues after that time and adds the
-shares at the end of a later step, once they have arrived. Nothing is lost: the weights compensate for missing shares,
-as with overlap. A peer that is cut off therefore holds up no worker, and can rejoin with its own state.
-
-**Overlap** (`osgp`): the shares of step k are added on arrival, at the end of step k + D at the latest. Until then
-omega_i is smaller than 1, and differs between nodes if shares arrive at different times.
+shares at the end of a later step, once they have arrived. Nothing is lost: the weights compensate for missing shares.
+A peer that is cut off therefore holds up no worker, and can rejoin with its own state.
 """
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Sequence
 from dataclasses import Field, dataclass, field
 from typing import Any
 
 from wanbench.netprofiles import Delay
 from wanbench.workloads.algorithms.base import Algorithm, AlgorithmError, Promises, Replica, Setting, at_least
+from wanbench.workloads.algorithms.inbox import arrives, left
 from wanbench.workloads.algorithms.peers import exponential
-from wanbench.workloads.comm.base import CommError, PatientWork, Vector, Work
+from wanbench.workloads.comm.base import Vector, Work
 from wanbench.workloads.compute.phantom import Phantom
 
 FOREVER = "forever"
 
 
-@dataclass
-class Shares:
-    """The shares from the in-neighbours of one step, and this node's sends of that step."""
-
-    arriving: list[tuple[Vector, Work]]
-    sends: Sequence[Work]
-    age: int = 0
-
-    def done(self) -> bool:
-        """True if everything has arrived and left."""
-        return all(work.done() for work in [*(work for _, work in self.arriving), *self.sends])
-
-
 class PushSum(Algorithm):
-    """Push-sum gossip on the directed exponential graph, at most `delay_steps` late."""
+    """What push-sum gossip on the directed exponential graph has in common; a subclass moves the shares."""
 
     without_a_peer = "steps wait; with `wait` they continue, after waiting that long for each share that is due"
-    state = ("_y",)
     least_workers = 2
 
     peers: int
     wait: str
+    _x: Vector
+    _omega: Any
 
     @property
     def wait_s(self) -> float | None:
@@ -75,108 +59,22 @@ class PushSum(Algorithm):
         if self.wait_s is not None and setting.collective == "gloo":
             raise AlgorithmError(f"algorithm '{self.kind}': wait: collective 'gloo' cannot stop waiting; use 'direct'")
 
-    def operations(self, world_size: int) -> int:
-        """Send and receive one share per peer."""
-        return 2 * self.peers
-
     def start(self, replica: Replica) -> None:
         super().start(replica)
-        numel = replica.w.numel()
-        self._y = replica.w.new_zeros(numel + 1)
-        self._x, self._omega = self._y[:numel], self._y[numel:]
-        self._x.copy_(replica.w)
-        self._omega.fill_(1.0)
         self._before = replica.w.clone()
-        self._shares: deque[Shares] = deque()
-        self._late: list[tuple[Vector, Work]] = []  # shares that did not arrive in time
-        self._leaving: list[Work] = []  # sends that no step waits for
 
     @property
     def weight(self) -> float:
-        """omega; 1 if vectors have no values."""
-        return 1.0 if isinstance(self._y, Phantom) else float(self._omega)
+        """omega; 1 if it has no value."""
+        return 1.0 if isinstance(self._omega, Phantom) else float(self._omega)
 
     def gradient(self, g: Vector) -> Vector:
         """Return `g`, shape (numel,), unchanged: the step is local."""
         self._before.copy_(self.replica.w)
         return g
 
-    def stepped(self) -> None:
-        """Add the local step to the numerator, push shares, and pull those that have arrived or are due.
-
-        Raises:
-            CommError: a peer is gone.
-        """
+    def _add_step(self) -> None:
         self._x.add_(self.replica.w).add_(self._before, alpha=-1.0)
-        for shares in self._shares:
-            shares.age += 1
-        self._push()
-        while self._shares and (self._shares[0].age >= self.delay_steps or self._shares[0].done()):
-            self._pull(self._shares.popleft())
-        self._collect()
-        self._debias()
-
-    def finish(self) -> None:
-        """Pull all shares in flight, without a time limit. As always with gossip, replicas still differ afterwards.
-
-        Raises:
-            CommError: a peer is gone.
-        """
-        while self._shares:
-            self._pull(self._shares.popleft())
-        for vector, work in self._late:
-            work.wait()
-            self._y.add_(vector)
-        for work in self._leaving:
-            work.wait()
-        self._late, self._leaving = [], []
-        self._debias()
-
-    def _push(self) -> None:
-        comm = self.replica.comm
-        if comm.world_size == 1:
-            return
-        outs, ins = exponential(comm.rank, self.replica.step, comm.world_size, self.peers)
-        self._y.mul_(1.0 / (len(outs) + 1))
-        sends = [comm.send(self._y, peer) for peer in outs]
-        vectors = [self._y.clone() for _ in ins]
-        self._shares.append(Shares([(v, comm.recv(v, peer)) for v, peer in zip(vectors, ins, strict=True)], sends))
-
-    def _pull(self, shares: Shares) -> None:
-        if self.wait_s is not None:
-            self._late += [share for share in shares.arriving if not self._added(share, self.wait_s)]
-            self._leaving += shares.sends
-            return
-        for vector, work in shares.arriving:
-            work.wait()
-            self._y.add_(vector)
-        for work in shares.sends:
-            work.wait()
-
-    def _collect(self) -> None:
-        """Collect what has finished without being waited for: late shares and sends."""
-        self._late = [share for share in self._late if not self._added(share, 0.0)]
-        leaving = []
-        for work in self._leaving:
-            if work.done():
-                work.wait()
-            else:
-                leaving.append(work)
-        self._leaving = leaving
-
-    def _added(self, share: tuple[Vector, Work], wait_s: float) -> bool:
-        """Add a share; False if it does not arrive in time."""
-        vector, work = share
-        if not work.done():
-            if not wait_s:
-                return False
-            if not isinstance(work, PatientWork):
-                raise CommError(f"{type(work).__name__} supports no wait with a time limit")
-            if not work.wait_for(wait_s):
-                return False
-        work.wait()
-        self._y.add_(vector)
-        return True
 
     def _debias(self) -> None:
         self.replica.w.copy_(self._x).mul_(1.0 / self.weight)
@@ -196,6 +94,7 @@ class SGP(PushSum):
     kind = "sgp"
     source = "Assran, Loizou, Ballas and Rabbat, Stochastic Gradient Push, ICML 2019"
     symbols = {"peers": "peers per iteration"}  # noqa: RUF012
+    state = ("_y",)
 
     peers: int = field(default=1, metadata=at_least(1))
     wait: str = FOREVER
@@ -205,3 +104,75 @@ class SGP(PushSum):
         """Nodes have as many in- as out-neighbours, so weights stay 1 unless a `wait` leaves out a share."""
         waits = self.wait_s is None
         return Promises(repeats=waits, keeps_mean=waits, goes_on=not waits)
+
+    def operations(self, world_size: int) -> int:
+        """Send and receive one share per peer."""
+        return 2 * self.peers
+
+    def start(self, replica: Replica) -> None:
+        super().start(replica)
+        numel = replica.w.numel()
+        self._y = replica.w.new_zeros(numel + 1)
+        self._x, self._omega = self._y[:numel], self._y[numel:]
+        self._x.copy_(replica.w)
+        self._omega.fill_(1.0)
+        self._arriving: list[tuple[Vector, Work]] = []
+        self._late: list[tuple[Vector, Work]] = []  # shares that did not arrive in time
+        self._leaving: list[Work] = []
+
+    def stepped(self) -> None:
+        """Add the local step to the numerator, push shares, and pull those of this step.
+
+        Raises:
+            CommError: a peer is gone.
+        """
+        self._add_step()
+        self._push()
+        self._pull()
+        self._debias()
+
+    def finish(self) -> None:
+        """Pull all late shares, without a time limit. As always with gossip, replicas still differ afterwards.
+
+        Raises:
+            CommError: a peer is gone.
+        """
+        for vector, work in self._late:
+            work.wait()
+            self._y.add_(vector)
+        for work in self._leaving:
+            work.wait()
+        self._late, self._leaving = [], []
+        self._debias()
+
+    def _push(self) -> None:
+        comm = self.replica.comm
+        if comm.world_size == 1:
+            return
+        outs, ins = exponential(comm.rank, self.replica.step, comm.world_size, self.peers)
+        self._y.mul_(1.0 / (len(outs) + 1))
+        self._leaving += [comm.send(self._y, peer) for peer in outs]
+        vectors = [self._y.clone() for _ in ins]
+        self._arriving = [(vector, comm.recv(vector, peer)) for vector, peer in zip(vectors, ins, strict=True)]
+
+    def _pull(self) -> None:
+        arriving, self._arriving = self._arriving, []
+        late = [share for share in arriving if not self._added(share, self.wait_s)]
+        self._late = [share for share in self._late if not self._added(share, 0.0)] + late
+        self._leaving = [work for work in self._leaving if not self._left(work)]
+
+    def _added(self, share: tuple[Vector, Work], wait_s: float | None) -> bool:
+        """Add a share; False if it does not arrive in time."""
+        vector, work = share
+        if not arrives(work, wait_s):
+            return False
+        work.wait()
+        self._y.add_(vector)
+        return True
+
+    def _left(self, work: Work) -> bool:
+        """True if a send has ended. Without a limit, a step waits for it."""
+        if self.wait_s is not None:
+            return left(work)
+        work.wait()
+        return True

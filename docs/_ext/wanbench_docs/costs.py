@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 
 from wanbench.harness.show.grid import markdown
 
+_ROUND = "min(D, RTT // (2 * Tc) + 1)"
 _LATE = "max(0, RTT - D * Tc) / (p * (D // p + 1))"
 
 
@@ -69,7 +70,11 @@ COSTS: Mapping[str, Cost] = {
     "rps": _BLOCKS,
     "gradient-sharing": _BLOCKS,
     "sgp": Cost("m * (M + 4)", "m", "m * (M + 4)", "RTT / 2", "The 4 bytes are the push-sum weight."),
-    "osgp": Cost("m * (M + 4)", "m", "m * (M + 4)", "max(0, RTT / 2 - D * Tc) / (D + 1)"),
+    "osgp": Cost(
+        f"m * (M + 8) / {_ROUND}", f"2 * m / {_ROUND}", f"m * (M + 8) / {_ROUND}", "max(0, RTT / 2 - D * Tc) / D",
+        "The 8 bytes are the push-sum weight. The divisor is the number of steps that a round takes. "
+        "The end sends one more number to each out-neighbour.",
+    ),
     "dpsgd": _RING,
     "ecdpsgd": replace(_RING, note="Without compression."),
     "adpsgd": Cost(
@@ -80,8 +85,8 @@ COSTS: Mapping[str, Cost] = {
 
 def tex(formula: str) -> str:
     """Return a formula as LaTeX."""
-    floor = re.sub(r"(\w|\([^()]*\)) // (\w|\([^()]*\))", r"\\lfloor \1 / \2 \\rfloor", formula)
-    named = re.sub(r"\bmax\b", r"\\max", re.sub(r"\bTc\b", "T_c", floor))
+    floor = re.sub(r"(\w+|\([^()]*\)) // (\w+|\([^()]*\))", r"\\lfloor \1 / \2 \\rfloor", formula)
+    named = re.sub(r"\b(max|min)\b", r"\\\1", re.sub(r"\bTc\b", "T_c", floor))
     return re.sub(r"\bRTT\b", r"\\mathrm{RTT}", named.replace(" * ", r"\,"))
 
 

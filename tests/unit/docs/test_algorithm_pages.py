@@ -47,7 +47,7 @@ network = { profile = "uniform", rate = "1000Gbit", tcp = { slow_start_after_idl
 comm = { collective = "direct" }
 virtual = { tcp_ramp = false }
 sweep = { workers = [4], rtt = ["20ms", "1s"] }
-run = { repeats = 1 }
+run = { repeats = 1, window = "100 steps" }
 [algorithms]
 """
 
@@ -71,7 +71,9 @@ def _inline(given):
 def value(kind, formula, rtt_s=1.0):
     """A formula with the numbers of the run."""
     given = {symbol: PARAMETERS[kind].get(name, 1) for name, symbol in SYMBOLS.items()}
-    return eval(formula, {"max": max, "M": MODEL_BYTES, "N": WORKERS, "RTT": rtt_s, "Tc": COMPUTE_S, **given})
+    return eval(
+        formula, {"max": max, "min": min, "M": MODEL_BYTES, "N": WORKERS, "RTT": rtt_s, "Tc": COMPUTE_S, **given}
+    )
 
 
 def test_every_algorithm_has_a_page_with_all_sections():

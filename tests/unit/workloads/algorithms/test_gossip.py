@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import random
+import time
+from itertools import groupby, pairwise
+
 import pytest
 import torch
 from trained import NUMEL, OPTIMIZERS, PLAIN, START, Replicas, assert_equal, trained
@@ -14,7 +18,6 @@ from wanbench.workloads.algorithms.ecdpsgd import ECDPSGD
 from wanbench.workloads.algorithms.osgp import OSGP
 from wanbench.workloads.algorithms.peers import exponential, ring
 from wanbench.workloads.algorithms.sgp import SGP
-from wanbench.workloads.algorithms.ssgd import SSGD
 from wanbench.workloads.comm.memory import MemoryWork
 
 WORKERS = 5
@@ -68,21 +71,22 @@ notes: dict = {}
 
 
 @pytest.mark.parametrize("delay", [1, 3])
-def test_overlap_sgp_adds_late_shares_and_divides_by_their_weights(delay, monkeypatch):
+def test_overlap_sgp_mixes_a_round_when_it_is_due_and_then_sends_the_next(delay, monkeypatch):
     monkeypatch.setattr(MemoryWork, "done", lambda work: False)  # nothing arrives before it is waited for
     notes.clear()
     trace = trained(lambda: Weighed(delay=delay), workers=WORKERS)
-    replicas, under_way = Replicas(workers=WORKERS), []
-    x, omega = START.repeat(WORKERS, 1), torch.ones(WORKERS, 1, dtype=torch.float64)
+    replicas = Replicas(workers=WORKERS)
+    y = torch.cat([START.repeat(WORKERS, 1), torch.ones(WORKERS, 1, dtype=torch.float64)], dim=1)
+    arriving = torch.zeros_like(y)
     for step in range(29):
         before = replicas.w.clone()
         replicas.step(step)
-        x = x + replicas.w - before
-        half = torch.cat([x, omega], dim=1) / 2
-        under_way.append(pushed(2 * half, step, 1) - half)
-        y = half
-        if len(under_way) > delay:
-            y = y + under_way.pop(0)
+        y[:, :NUMEL] += replicas.w - before
+        if step % delay == 0:  # the last round was sent `delay` steps ago
+            y = y + arriving
+            everyone = pushed(y, step // delay, 1)
+            y = y / 2
+            arriving = everyone - y
         x, omega = y[:, :NUMEL], y[:, NUMEL:]
         replicas.w[:] = x / omega
         assert_equal(trace.w_at[step], replicas.w)
@@ -92,14 +96,58 @@ def test_overlap_sgp_adds_late_shares_and_divides_by_their_weights(delay, monkey
     assert sum(weights[-1] for weights in notes.values()) == pytest.approx(WORKERS)
 
 
-def test_overlap_sgp_uses_arrived_shares_and_the_weights_sum_to_the_number_of_workers():
-    notes.clear()
-    trace = trained(lambda: Weighed(delay=4), workers=WORKERS, drain_after={11})
-    assert sum(weights[-1] for weights in notes.values()) == pytest.approx(WORKERS)
+class Counted(OSGP):
+    """Polls at random, so nodes differ in their rounds."""
+
+    def start(self, replica):
+        super().start(replica)
+        self.random, self.sent = random.Random(f"{seeds[0]} {replica.comm.rank}"), []
+        counted[replica.comm.rank] = self
+
+    def _take(self, peer, wait_s):
+        if wait_s is None or self.random.random() < 0.4:
+            super()._take(peer, wait_s)
+
+    def stepped(self):
+        time.sleep(self.random.choice([0.0, 0.0, 0.001]))
+        super().stepped()
+        self.sent.append(self._rounds)
+
+
+counted: dict[int, Counted] = {}
+seeds = [0]
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize(("workers", "peers"), [(2, 1), (3, 2), (5, 1), (8, 1)])
+@pytest.mark.parametrize("delay", [1, 2, 7])
+def test_overlap_sgp_loses_no_mass_and_ends_whenever_shares_arrive(workers, peers, delay, seed):
+    """Neither the weights nor the weighted parameters depend on timing in sum, and no node waits for ever."""
+    seeds[0] = seed
+    gradients = torch.randn(40, workers, NUMEL, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    trace = simulate(
+        lambda: Counted(delay=delay, peers=peers), lambda rank, step, w: gradients[step, rank], PLAIN, START,
+        steps=40, world_size=workers, drain_after={17},
+    )  # fmt: skip
     assert trace.left_outstanding == 0
-    weighed = sum(notes[rank][-1] * trace.w[rank] for rank in range(WORKERS)) / WORKERS
-    synchronous = trained(SSGD, workers=WORKERS).w[0]
-    assert float((weighed - synchronous).abs().max()) < 0.5
+    assert trace.most_outstanding <= 4 * peers + workers, "one round, and the ends of `finish`"
+    weights = [counted[rank].weight for rank in range(workers)]
+    assert sum(weights) == pytest.approx(workers)
+    mass = sum(weight * w for weight, w in zip(weights, trace.w, strict=True)) / workers
+    torch.testing.assert_close(mass, START - PLAIN.lr * gradients.mean(dim=1).sum(dim=0))
+    for rank in range(workers):
+        assert all(after - before <= 1 for before, after in pairwise(counted[rank].sent)), "one round a step at most"
+        longest = max(len(list(same)) for _, same in groupby(counted[rank].sent))
+        assert longest <= delay, "a round ends after D steps"
+
+
+def test_nodes_differ_in_their_rounds():
+    seeds[0], found = 0, set()
+    for attempt in range(20):
+        seeds[0] = attempt
+        trained(lambda: Counted(delay=7), workers=8)
+        found |= {len({counted[rank].sent[-1] for rank in range(8)}) > 1}
+    assert True in found
 
 
 def doubly_stochastic(workers):

@@ -82,9 +82,7 @@ def step(algorithms, number):
         algorithm.replica.step = number
         algorithm._push()
     for algorithm in algorithms:
-        while algorithm._shares:
-            algorithm._pull(algorithm._shares.popleft())
-        algorithm._collect()
+        algorithm._pull()
         algorithm._debias()
 
 
