@@ -6,7 +6,7 @@ Commands (one JSON object per line). Each is answered with one object that has t
     counters  bytes of the emulated device and TCP's counters
     program   run a user's program in this network (wanbench.workloads.process.program)
     job       form the group ("joined"); on "go": warm up ("warming" ..., "warm"), train ("rows" ...), evaluate
-              ("evaluating" ...), answer; on "leave": hang up. The job prints to the descriptor that arrives with the command
+              ("evaluating" ...), answer; on "leave": hang up. It prints to the descriptor that arrives with the command
 """
 
 from __future__ import annotations
