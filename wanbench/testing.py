@@ -71,7 +71,7 @@ def simulate(
         start: initial parameters, shape (numel,), of any floating dtype.
         steps: number of steps; a drain follows the last.
         world_size: number of replicas.
-        drain_after: further steps, counted from 0, after which `finish` is called, as before an evaluation.
+        drain_after: further steps, counted from 0, after which `finish` is called, as by a loop that drains.
         restart_after: those of `drain_after` at which a new algorithm continues from a checkpoint of the old one.
         shapes: shapes of the parameter tensors in `start`, for compressors that need them.
         lost: which blocks of datagrams are lost; by default none.

@@ -30,6 +30,7 @@ class Standing:
         accuracy_change: accuracy minus that of the reference on the same network, None without a reference.
         paired: the mean of that difference over repetitions with equal seeds, None if there are none.
         workload, cell: the names of the workload and of the cell.
+        time_to_target_s: median, None without a target or if fewer than half of the repetitions reach it.
         megabytes_per_step: payload that one worker sends per step, None if it is not recorded.
         unscaled_megabytes_per_step: the same before `payload_scale`, None if that is 1.
     """
@@ -51,6 +52,7 @@ class Standing:
     workload: str = ""
     cell: str = ""
     unscaled_megabytes_per_step: float | None = None
+    time_to_target_s: float | None = None
 
     @property
     def change(self) -> float | None:
@@ -180,6 +182,7 @@ def _standing(line: Line, reference: Line | None, seeds: Seeds) -> Standing:
         workload=str(line["workload"]),
         cell=str(line["cell"]),
         unscaled_megabytes_per_step=unscaled_megabytes_per_step(line),
+        time_to_target_s=None if absent(line["time_to_target_s"]) else float(line["time_to_target_s"]),
     )
 
 

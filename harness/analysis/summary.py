@@ -23,6 +23,7 @@ from wanbench.harness.results.scalability import rescale
 
 COLUMNS = SHOWN
 
+_TO_TARGET = frozenset({"time_to_target_s", "steps_to_target"})
 _RATES = (("Gbit/s", 1e3), ("Mbit/s", 1.0))
 _NETWORK_AXES = ("rtt_ms", "rate_mbps", "loss_pct", "loss_burst", "jitter_ms")
 
@@ -119,9 +120,13 @@ def _cell(group: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     line["repeats_lost"] = len(group) - len(valid)
     for name in MEASURES:
         values = [row[name] for row in valid if not math.isnan(row[name])]
+        never = len(valid) - len(values) if name in _TO_TARGET and values else 0
+        values += [math.inf] * never
         line[name] = statistics.median(values) if values else math.nan
         line[f"{name}_min"] = min(values, default=math.nan)
         line[f"{name}_max"] = max(values, default=math.nan)
+        if never:  # slower than all others, but infinity is no time
+            line |= {key: math.nan for key in (name, f"{name}_max") if math.isinf(line[key])}
     line["predicted_scalability"] = predicted_scalability(line)
     line["deviation_pct"] = 100 * (line["scalability"] / line["predicted_scalability"] - 1)
     return line

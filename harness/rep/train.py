@@ -17,6 +17,7 @@ from wanbench.harness.plan.pacing import paces
 from wanbench.harness.rep.fidelity import HostMeter, judge
 from wanbench.harness.rep.stragglers import Stragglers, slowdowns
 from wanbench.harness.results.columns import Row
+from wanbench.harness.results.evidence import EVALUATIONS
 from wanbench.harness.results.row import Measured, cpu_wait_pct, describe, measured_row, trained, udp_overflows
 from wanbench.harness.results.store import write_json
 from wanbench.harness.testbeds import contained
@@ -178,6 +179,7 @@ def measure(
     columns = trained(cell, measured)
     done.steps.write(folder / "steps.parquet")
     write_messages(folder / "messages.parquet", done.finished[0]["outcome"]["messages"])
+    write_evaluations(folder / EVALUATIONS, done.finished[0]["outcome"]["evaluations"])
     if done.stats is None:  # everything was simulated, so nothing is judged
         write_network(folder, network_of(cell), measured, report)
         row = cast(Row, {**describe(cell, rep), **columns, "status": "ok"})
@@ -245,6 +247,14 @@ def write_events(folder: Path, events: Sequence[Event]) -> list[dict[str, Any]]:
     data = [event.to_json() for event in events]
     write_json(folder / EVENTS, data)
     return data
+
+
+def write_evaluations(path: Path, evaluations: Sequence[Mapping[str, Any]]) -> None:
+    """Write the evaluations of rank 0 as Parquet, one row per evaluation. Write no file if there are none."""
+    import pandas as pd
+
+    if evaluations:
+        pd.DataFrame(evaluations).to_parquet(path, index=False)
 
 
 def write_messages(path: Path, messages: Sequence[Mapping[str, Any]]) -> None:

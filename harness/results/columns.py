@@ -231,8 +231,19 @@ class Row(TypedDict):
     time_to_target_s: Annotated[
         float | None,
         Column(
-            "Time from the start of training to the first evaluation at train.target or above.",
+            "Time from the start of training until the accuracy of rank 0 crosses train.target, interpolated linearly "
+            "between the evaluations before and after; null if it never does.",
             unit="s",
+            applies="workloads that train a model",
+            minimum=0,
+            measure=True,
+        ),
+    ]
+    steps_to_target: Annotated[
+        float | None,
+        Column(
+            "Steps until then, interpolated likewise.",
+            applies="workloads that train a model",
             minimum=0,
             measure=True,
         ),

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 FILE = "evidence.jsonl"
+EVALUATIONS = "evaluations.parquet"
 CURVE, TRACE, NETWORK, PACE = "curve", "trace", "network", "pace"
 _TRACED_STEPS = 48
 _PATH_FIELDS = (
@@ -38,11 +39,12 @@ class Evidence:
     def __init__(self, folder: RunFolder) -> None:
         self.path = folder.path
 
-    def curve(self, row: Row) -> dict[str, list[float]] | None:
+    def curve(self, row: Row) -> dict[str, list[Any]] | None:
         """Lists with one entry per evaluation: `step`, `end_s` since the start of training, `accuracy` of rank 0, and
-        `loss`, the mean over ranks since the last evaluation. None if the workload does not train a model.
+        `loss`, the mean over ranks since the last evaluation, None before the first step. None if the workload does not
+        train a model.
         """
-        found: dict[str, list[float]] | None = self._of(row, CURVE)
+        found: dict[str, list[Any]] | None = self._of(row, CURVE)
         return found
 
     def trace(self, row: Row) -> dict[str, Any] | None:
@@ -87,33 +89,23 @@ class Evidence:
             return None  # missing, cut short, or from a version that did not write it
 
 
-def _curve(rep: Path, row: Row) -> dict[str, list[float]] | None:
+def _curve(rep: Path, row: Row) -> dict[str, list[Any]]:
     import pandas as pd
 
-    if row.get("accuracy") is None:
-        return None
-    steps = pd.read_parquet(
-        rep / "steps.parquet", columns=["rank", "step", "end_ns", "step_time_s", "loss", "accuracy"]
-    )
-    first = steps[steps["rank"] == 0].sort_values("step")
-    begin_ns = float(first["end_ns"].iloc[0] - first["step_time_s"].iloc[0] * 1e9)
-    evaluated = first[first["accuracy"].notna()]
+    steps = pd.read_parquet(rep / "steps.parquet", columns=["rank", "step", "end_ns", "step_time_s", "loss"])
+    first = steps[(steps["rank"] == 0) & (steps["step"] == 0)].iloc[0]
+    begin_ns = float(first["end_ns"] - first["step_time_s"] * 1e9)
     losses = steps.groupby("step")["loss"].mean()
-    curve: dict[str, list[float]] = {"step": [], "end_s": [], "accuracy": [], "loss": []}
-    since = -1
-    for point in evaluated.to_dict("records"):
+    curve: dict[str, list[Any]] = {"step": [], "end_s": [], "accuracy": [], "loss": []}
+    since = 0
+    for point in pd.read_parquet(rep / EVALUATIONS).to_dict("records"):
         step = int(point["step"])
-        curve["step"].append(step + 1)
+        between = losses[(losses.index >= since) & (losses.index < step)]
+        curve["step"].append(step)
         curve["end_s"].append(round((float(point["end_ns"]) - begin_ns) / 1e9, 4))
         curve["accuracy"].append(round(float(point["accuracy"]), 5))
-        curve["loss"].append(round(float(losses[(losses.index > since) & (losses.index <= step)].mean()), 5))
+        curve["loss"].append(round(float(between.mean()), 5) if len(between) else None)
         since = step
-    last = first.iloc[-1]
-    if int(last["step"]) + 1 not in curve["step"]:  # the final evaluation comes after the last row was written
-        curve["step"].append(int(last["step"]) + 1)
-        curve["end_s"].append(round((float(last["end_ns"]) - begin_ns) / 1e9, 4))
-        curve["accuracy"].append(round(float(row["accuracy"]), 5))
-        curve["loss"].append(round(float(losses[losses.index > since].mean()), 5))
     return curve
 
 

@@ -10,6 +10,7 @@ from typing import Any, cast
 from wanbench.harness.emulators.base import EmulatorStats
 from wanbench.harness.plan.cell import Cell, CommandCell, TrainingCell
 from wanbench.harness.results.columns import Row, empty
+from wanbench.harness.results.target import Reached, reached
 from wanbench.harness.spec.command import name_of
 from wanbench.harness.timeline.changes import described
 
@@ -64,6 +65,8 @@ def trained(cell: TrainingCell, measured: Measured) -> dict[str, Any]:
     stall = slowest["window"]["stall_ns"] / 1e9
     losses = [o["final_loss"] for o in outcomes if o["final_loss"] is not None]
     spreads = [o["replica_spread"] for o in outcomes]
+    evaluations = outcomes[0]["evaluations"]
+    target = _reached(cell, measured)
     steps = cell.window
     return {
         "steps": steps,
@@ -76,9 +79,10 @@ def trained(cell: TrainingCell, measured: Measured) -> dict[str, Any]:
         "messages_sent": sum(o["total"]["messages_sent"] for o in outcomes),
         "blocks_lost_pct": _blocks_lost_pct(outcomes),
         "final_loss": statistics.fmean(losses) if losses else None,
-        "accuracy": outcomes[0]["accuracy"],
+        "accuracy": evaluations[-1]["accuracy"] if evaluations else None,
         "replica_spread": None if None in spreads else max(spreads),
-        "time_to_target_s": _time_to_target(cell, measured),
+        "time_to_target_s": None if target is None else target.seconds,
+        "steps_to_target": None if target is None else target.steps,
     }
 
 
@@ -208,14 +212,10 @@ def udp_overflows(measured: Measured) -> int:
     )
 
 
-def _time_to_target(cell: TrainingCell, measured: Measured) -> float | None:
-    """Seconds from the start of training to the first evaluation at or above the target."""
-    target = cell.train.target
-    rows = sorted((r for r in measured.rows if r["rank"] == 0), key=lambda r: r["step"])
-    if target is None or not rows:
+def _reached(cell: TrainingCell, measured: Measured) -> Reached | None:
+    """When rank 0 reached `train.target`."""
+    rows = sorted((row for row in measured.rows if row["rank"] == 0), key=lambda row: row["step"])
+    if cell.train.target is None or not rows:
         return None
-    begin = rows[0]["end_ns"] - rows[0]["step_time_s"] * 1e9
-    for row in rows:
-        if row["accuracy"] is not None and row["accuracy"] >= target:
-            return float(row["end_ns"] - begin) / 1e9
-    return None
+    begin_ns = round(rows[0]["end_ns"] - rows[0]["step_time_s"] * 1e9)
+    return reached(measured.finished[0]["outcome"]["evaluations"], cell.train.target, begin_ns)

@@ -81,10 +81,12 @@ def as_table(rows: Sequence[Row], sort: str | None = None, width: int | None = N
     ]  # fmt: skip
     trained, lossy = (len(table) > 0 and bool(table[name].notna().any()) for name in ("accuracy", "blocks_lost_pct"))
     header += ["accuracy %", _SPREAD, "points from ssgd (95 %)"] if trained else []
+    targeted = len(table) > 0 and bool(table["time_to_target_s"].notna().any())
+    header += ["to target s"] if targeted else []
     header += ["blocks lost %", "replica spread"] if lossy else []
     found = records(cells(table)) if len(table) else []
     changes = _changes(rows) if trained else None
-    lines = [_table_line(line, axes, changes, lossy) for line in _sorted(found, sort)]
+    lines = [_table_line(line, axes, changes, targeted, lossy) for line in _sorted(found, sort)]
     text, dropped = fitted(header, lines, _DROP, width or width_of_output())
     note = left_out(list(dict.fromkeys(dropped)), "`--format csv` has all columns.")
     return "\n".join([text, " ".join(filter(None, [f"The results are {kind}.", note]))]) if rows else text
@@ -113,7 +115,9 @@ def _sorted(lines: list[dict[str, Any]], sort: str | None) -> list[dict[str, Any
     return known + rest
 
 
-def _table_line(line: Row, axes: Sequence[str], changes: Mapping[str, str] | None, lossy: bool) -> list[str]:
+def _table_line(
+    line: Row, axes: Sequence[str], changes: Mapping[str, str] | None, targeted: bool, lossy: bool
+) -> list[str]:
     """`changes`: in accuracy against ssgd, by cell; None if no workload trains a model."""
     where = [str(line["algorithm"]), *(shown(line[axis]) for axis in axes)]
     if line["status"] != "ok":
@@ -124,6 +128,7 @@ def _table_line(line: Row, axes: Sequence[str], changes: Mapping[str, str] | Non
     if changes is not None:
         spread = _range(line, "accuracy", 100, 2)
         accuracy = [_number(line["accuracy"], 100, 2), spread, changes.get(str(line["cell"]), "")]
+    target = [_number(line["time_to_target_s"], 1, 2)] if targeted else []
     lost = [_number(line["blocks_lost_pct"], 1, 2), _number(line["replica_spread"], 1, 5)] if lossy else []
     return [
         *where,
@@ -136,6 +141,7 @@ def _table_line(line: Row, axes: Sequence[str], changes: Mapping[str, str] | Non
         _number(line["predicted_scalability"], 1, 3),
         deviation,
         *accuracy,
+        *target,
         *lost,
     ]
 

@@ -182,9 +182,14 @@ class TrainTable(Table):
         default=None,
         description="Digits only: number of parts of the images. Each seed is tested on one part, in turn.",
     )
-    eval_every: int = Field(default=0, ge=0, description="Number of steps between evaluations; 0: only at the end.")
+    eval_every: int = Field(
+        default=0, ge=0, description="Number of steps between evaluations, from step 0 on; 0: only at the end."
+    )
     target: float | None = Field(
-        default=None, gt=0, le=1, description="Accuracy to reach; the column time_to_target_s is the time until then."
+        default=None,
+        gt=0,
+        le=1,
+        description="Accuracy to reach; the columns time_to_target_s and steps_to_target state when.",
     )
     until: Steps | None = Field(
         default=None, description='Minimum length of training, such as "300 steps"; at least the window.'

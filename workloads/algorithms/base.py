@@ -10,8 +10,9 @@ The engine owns the step counter and calls, in this order::
         applied = algorithm.gradient(g)             # synchronous SGD waits here
         optimizer.step(w, m, applied)
         algorithm.stepped()                         # delayed and sparse updates live here
-    algorithm.finish()                              # also before an evaluation; training can continue after it
+    algorithm.finish()                              # training can continue after it
 
+An evaluation during training disturbs nothing: it is of a copy of `algorithm.evaluated`.
 The engine reuses `g` after `optimizer.step`, so an algorithm that needs it longer must copy it.
 """
 
@@ -300,6 +301,14 @@ class Algorithm(Parameters, Stateful):
 
     def stepped(self) -> None:
         """Do what follows the optimiser's step; delayed and sparse updates happen here."""
+
+    @property
+    def evaluated(self) -> Vector:
+        """The parameters whose accuracy counts during training, shape (numel,), known without communication.
+
+        They are w as it stands: averages in flight are not in it. After `finish`, they are those of the final accuracy.
+        """
+        return self.replica.w
 
     def finish(self) -> None:
         """Wait for everything in flight and apply it, including a partial period."""

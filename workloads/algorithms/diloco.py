@@ -91,6 +91,11 @@ class DiLoCo(Algorithm):
         if self._steps == self.period:
             self.finish()
 
+    @property
+    def evaluated(self) -> Vector:
+        """theta of the last outer step, which all replicas share; local steps since then are not in it."""
+        return self._outer.theta
+
     def finish(self) -> None:
         """Take the outer step, unless there was no step since the last one.
 

@@ -16,6 +16,7 @@ from wanbench.workloads.models.learner import Learner, LearnerError, trainable
 from wanbench.workloads.seeding import torch_seed
 
 Ready = Callable[[Vector], None]
+Evaluation = Callable[[], float]
 
 
 class Task(ABC):
@@ -60,8 +61,13 @@ class Task(ABC):
         """
 
     @abstractmethod
-    def evaluate(self) -> float | None:
-        """Return the test accuracy of `w`, in [0, 1], or None if there is none. Not part of `compute_ns`."""
+    def evaluation(self, w: Vector) -> Evaluation | None:
+        """Copy the model, with parameters `w` and the buffers of now; None if it has no accuracy.
+
+        Returns:
+            A function that returns the test accuracy of the copy, in [0, 1]. It overwrites the model, so call it after
+            training only. It is not part of `compute_ns`.
+        """
 
 
 class EmulatedTask(Task):
@@ -87,7 +93,7 @@ class EmulatedTask(Task):
         self._compute.replay(step, began_ns, _slices(self._g, ready))
         return self._g, None
 
-    def evaluate(self) -> None:
+    def evaluation(self, w: Vector) -> None:
         """Return None: this task does not train a model."""
         return
 
@@ -147,15 +153,24 @@ class LearningTask(Task):
             self._emulated.replay(step, began_ns, _slices(self._g, ready))
         return self._g, loss
 
-    def evaluate(self) -> float | None:
-        if self._learner.evaluate is None:
+    def evaluation(self, w: Vector) -> Evaluation | None:
+        evaluate, module = self._learner.evaluate, self._learner.module
+        if evaluate is None:
             return None
-        self._learner.module.eval()
-        try:
-            with torch.no_grad():
-                return float(self._learner.evaluate())
-        finally:
-            self._learner.module.train()
+        parameters, buffers = w.clone(), [buffer.clone() for buffer in module.buffers()]
+
+        def accuracy() -> float:
+            self.w.copy_(parameters)
+            module.eval()
+            try:
+                with torch.no_grad():
+                    for buffer, copy in zip(module.buffers(), buffers, strict=True):
+                        buffer.copy_(copy)
+                    return float(evaluate())
+            finally:
+                module.train()
+
+        return accuracy
 
     def _backward(self) -> float:
         inputs, targets = next(self._batches)

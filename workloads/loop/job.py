@@ -18,7 +18,7 @@ class Job:
         collective, channels: how an all-reduce travels.
         bucket_bytes: gradient bucket size before payload scaling (algorithms with buckets only).
         steps, window_begin, window_steps: steps to run, first measured step, and number of measured steps.
-        eval_every: steps between evaluations; 0 evaluates only at the end.
+        eval_every: steps between evaluations, the first before any step; 0 evaluates only at the end.
         warm_rounds, warm_in_flight: rounds, and messages per round, that warm TCP up before the first step.
         warm_spacing_s: seconds between the messages of a round.
         timeout_s: time limit of an operation in seconds; a longer one has failed.

@@ -20,6 +20,7 @@ def run(
     *,
     warm: Callable[[], None] = lambda: None,
     windows: Windows | None = None,
+    evaluating: Callable[[], None] = lambda: None,
     phantom: bool = False,
 ) -> Outcome:
     """Build the parts of a job, open TCP's windows, and train.
@@ -28,6 +29,7 @@ def run(
         comm: connected to the peers. clock: shared with them.
         emit: called with one row per step.
         warm: called when all workers are warm, before the first step; measurement begins after it.
+        evaluating: called before each evaluation of a copy of the model, after training.
         windows: returns TCP's congestion windows; None on the simulated clock.
         phantom: use vectors without payload, unless the workload trains a model.
 
@@ -51,4 +53,4 @@ def run(
     warm_up(metered, job, task.w, clock, windows)
     metered.payload_bytes = metered.messages_sent = metered.stall_ns = 0
     warm()
-    return train(job, task, algorithm, optimizer, metered, clock, emit, windows)
+    return train(job, task, algorithm, optimizer, metered, clock, emit, windows, evaluating)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -12,7 +12,7 @@ from wanbench.workloads.algorithms.base import Algorithm, Replica
 from wanbench.workloads.comm.base import Clock, Vector, Work
 from wanbench.workloads.comm.meter import MeteredComm
 from wanbench.workloads.compute.optim import Optimizer, configured, make
-from wanbench.workloads.compute.task import Task
+from wanbench.workloads.compute.task import Evaluation, Task
 from wanbench.workloads.loop.job import Job
 
 Emit = Callable[[dict[str, Any]], None]
@@ -20,6 +20,15 @@ Windows = Callable[[], int]  # the sum of TCP's congestion windows, in segments
 
 _MOST_ROUNDS = 2  # of the warm-up, as a multiple of the least
 _GROWS = 1.05
+
+
+@dataclass(frozen=True)
+class Evaluated:
+    """The accuracy of a model after `step` steps, which ended at `end_ns` on the shared clock."""
+
+    step: int
+    end_ns: int
+    accuracy: float
 
 
 @dataclass(frozen=True)
@@ -32,7 +41,8 @@ class Outcome:
             exchanges blocks_expected and blocks_lost.
         total: the same over all steps and the final drain.
         final_loss: mean local loss over the last tenth of all steps (at least one); None if no model is trained.
-        accuracy: accuracy after the last step and the drain; None if no model is trained.
+        evaluations: for rank 0, the accuracy of its model as it was at these times, the last after the final drain;
+            empty for other ranks, and if no model is trained.
         replica_spread: after the drain, the largest distance of this rank's parameters from the mean over the
             ranks, relative to the largest parameter. Except for rounding, it is 0 for algorithms whose replicas agree.
             None for vectors without payload.
@@ -47,11 +57,43 @@ class Outcome:
     window: dict[str, int]
     total: dict[str, int]
     final_loss: float | None
-    accuracy: float | None
     replica_spread: float | None
+    evaluations: tuple[dict[str, Any], ...] = ()
     messages: tuple[dict[str, Any], ...] = ()
     slowed_ns: Sequence[Sequence[int | None]] = ()
     tcp_windows: tuple[int, int] = (0, 0)
+
+
+class Copies:
+    """Copies of rank 0's model during training, to be evaluated after it.
+
+    They take the memory of the model, with its buffers, for each evaluation.
+    """
+
+    def __init__(self, job: Job, task: Task, algorithm: Algorithm) -> None:
+        self._job, self._task, self._algorithm = job, task, algorithm
+        self._taken: list[tuple[int, int, Evaluation]] = []
+
+    def take(self, step: int, now_ns: int) -> None:
+        """Copy the model after `step` steps, if it is to be evaluated then."""
+        job = self._job
+        if job.eval_every and step % job.eval_every == 0 and step < job.steps:
+            self._take(step, now_ns)
+
+    def take_last(self, now_ns: int) -> None:
+        """Copy the model at the end of training."""
+        self._take(self._job.steps, now_ns)
+
+    def _take(self, step: int, now_ns: int) -> None:
+        evaluation = self._task.evaluation(self._algorithm.evaluated) if self._job.rank == 0 else None
+        if evaluation is not None:
+            self._taken.append((step, now_ns, evaluation))
+
+    def evaluate(self, evaluating: Callable[[], None]) -> Iterator[Evaluated]:
+        """Yield the accuracy of each copy in order; `evaluating` is called before each."""
+        for step, now_ns, evaluation in self._taken:
+            evaluating()
+            yield Evaluated(step, now_ns, evaluation())
 
 
 def warm_up(comm: MeteredComm, job: Job, like: Vector, clock: Clock, windows: Windows | None = None) -> None:
@@ -92,10 +134,12 @@ def train(
     clock: Clock,
     emit: Emit,
     windows: Windows | None = None,
+    evaluating: Callable[[], None] = lambda: None,
 ) -> Outcome:
     """Run `job.steps` steps; `emit` is called with one row per step.
 
-    Evaluations drain the pipeline, so there are none before the end of the measured window.
+    Rank 0 copies its model at each evaluation, and evaluates the copies after training. So an evaluation costs training
+    a copy of the model, and waits for nothing. `evaluating` is called before each evaluation of a copy.
     """
     m = task.w.clone().zero_()
     replica = Replica(task.w, m, optimizer, comm, shapes=task.shapes, seed=job.seed, processing=clock.process)
@@ -104,6 +148,8 @@ def train(
     window_end = job.window_begin + job.window_steps
     first = before = begin = end = _totals(task, comm, clock)
     losses: list[float] = []
+    copies = Copies(job, task, algorithm)
+    copies.take(0, first["now_ns"])
     opened = [0, 0]
     for step in range(job.steps):
         if step == job.window_begin:
@@ -119,16 +165,15 @@ def train(
         if step + 1 == window_end:
             end = after
             opened[1] = windows() if windows is not None else 0
-        accuracy = None
-        if _evaluates(job, step):
-            algorithm.finish()
-            accuracy = task.evaluate()
+        copies.take(step + 1, after["now_ns"])
         if loss is not None:
             losses.append(loss)
-        emit(_row(job, step, before, after, loss, accuracy))
-        before = _totals(task, comm, clock) if accuracy is not None else after
+        emit(_row(job, step, before, after, loss))
+        before = after
     algorithm.finish()
     last = _totals(task, comm, clock)
+    copies.take_last(last["now_ns"])
+    spread = _spread(task.w, comm)
     journal, comm.journal = comm.journal or [], None
     tail = losses[-max(1, len(losses) // 10) :]
     return Outcome(
@@ -137,8 +182,8 @@ def train(
         window={key: end[key] - begin[key] for key in begin if key != "now_ns"},
         total={key: last[key] - first[key] for key in first if key != "now_ns"},
         final_loss=sum(tail) / len(tail) if tail else None,
-        accuracy=task.evaluate(),
-        replica_spread=_spread(task.w, comm),
+        replica_spread=spread,
+        evaluations=tuple(asdict(evaluated) for evaluated in copies.evaluate(evaluating)),
         messages=tuple(asdict(message) for message in journal),
         slowed_ns=() if task.slow is None else task.slow.turned_ns,
         tcp_windows=(opened[0], opened[1]),
@@ -159,12 +204,6 @@ def make_optimizer(job: Job) -> Optimizer:
     return make(configured(job.train, job.steps))
 
 
-def _evaluates(job: Job, step: int) -> bool:
-    done = step + 1
-    measured = done >= job.window_begin + job.window_steps  # an earlier one would drain the pipeline in the window
-    return job.eval_every > 0 and done % job.eval_every == 0 and done < job.steps and measured
-
-
 def _totals(task: Task, comm: MeteredComm, clock: Clock) -> dict[str, int]:
     return {
         "now_ns": clock.now(),
@@ -183,7 +222,6 @@ def _row(
     before: dict[str, int],
     after: dict[str, int],
     loss: float | None,
-    accuracy: float | None,
 ) -> dict[str, Any]:
     duration = after["now_ns"] - before["now_ns"]
     compute = after["compute_ns"] - before["compute_ns"]
@@ -199,5 +237,4 @@ def _row(
         "payload_bytes": after["payload_bytes"] - before["payload_bytes"],
         "messages_sent": after["messages_sent"] - before["messages_sent"],
         "loss": loss,
-        "accuracy": accuracy,
     }

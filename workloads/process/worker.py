@@ -5,8 +5,8 @@ Commands (one JSON object per line). Each is answered with one object that has t
     probe     one side of a path measurement (wanbench.workloads.process.probing)
     counters  bytes of the emulated device and TCP's counters
     program   run a user's program in this network (wanbench.workloads.process.program)
-    job       form the group ("joined"); on "go": warm up ("warming" ..., "warm"), train ("rows" ...), answer;
-              on "leave": hang up. The job prints to the descriptor that arrives with the command
+    job       form the group ("joined"); on "go": warm up ("warming" ..., "warm"), train ("rows" ...), evaluate
+              ("evaluating" ...), answer; on "leave": hang up. It prints to the descriptor that arrives with the command
 """
 
 from __future__ import annotations
@@ -152,7 +152,10 @@ def _run_job(channel: Channel, job: Job, address: str, routed: str | None) -> No
         channel.send({"cmd": "job", "event": "warming"})  # a long warm-up is no hang
         return connections.congestion_windows()
 
-    outcome = session.run(job, comm, clock, rows.add, warm=warm, windows=windows)
+    def evaluating() -> None:
+        channel.send({"cmd": "job", "event": "evaluating"})  # nor are many evaluations
+
+    outcome = session.run(job, comm, clock, rows.add, warm=warm, windows=windows, evaluating=evaluating)
     rows.flush()
     counters = {"counters_before": before, "counters_after": _counters()}
     channel.send({"cmd": "job", "event": "finished", "outcome": vars(outcome), **counters})

@@ -55,6 +55,7 @@ _FIELDS = (
     ("law", "scalability predicted by the step-time law"),
     ("deviation %", "difference between scalability and its prediction"),
     ("accuracy %", "final accuracy on the test set, median over the repetitions"),
+    ("to target s", "time until the accuracy crosses train.target, interpolated between evaluations; median"),
     ("sent per step", "payload that one worker sends per step; unscaled: before the payload scale"),
     ("late p99 ms", "delay of packets beyond their due time in the emulator, 99th percentile, last repetition"),
     ("error ms", "largest error of a one-way delay on the idle network, last repetition"),
@@ -94,6 +95,7 @@ def cell_line(line: Row, axes: Sequence[str], rows: Sequence[Row], folder: RunFo
         number(line["predicted_scalability"], 3),
         number(line["deviation_pct"], 1) if not one else Entry("", math.inf),
         number(line["accuracy"], 2, 100),
+        number(line["time_to_target_s"], 2),
         Entry("", math.inf)
         if megabytes is None
         else Entry(sent(megabytes, unscaled_megabytes_per_step(line)), megabytes),

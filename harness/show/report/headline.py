@@ -26,6 +26,7 @@ class Best:
     scalability: str
     speed_up: str
     accuracy: str
+    target: str
     sent: str
     also: str
 
@@ -36,6 +37,7 @@ _TITLES = {
     "scalability": "scalability",
     "speed_up": "speed-up\nover ssgd",
     "accuracy": "accuracy\nagainst ssgd",
+    "target": "time\nto target",
     "sent": "sent per step\nper worker",
     "also": "equally fast",
     "params": "parameters",
@@ -91,7 +93,7 @@ def best_of(network: NetworkStandings) -> Best:
     best = network.best
     if best is None:
         why = "no one-worker cell to compare with" if network.standings else "no valid result"
-        return Best(where, "-", why, "-", "-", "-", "-", "-")
+        return Best(where, "-", why, "-", "-", "-", "-", "-", "-")
     reference = next((s for s in network.standings if s.kind == "ssgd"), None)
     others = [s.algorithm for s in network.as_fast if s is not best]
     return Best(
@@ -101,6 +103,7 @@ def best_of(network: NetworkStandings) -> Best:
         scalability=_spread(best),
         speed_up="-" if reference is None else f"{reference.step_time_s / best.step_time_s:.2f}×",
         accuracy=_accuracy(best),
+        target="-" if best.time_to_target_s is None else f"{best.time_to_target_s:.1f} s",
         sent=sent(best.megabytes_per_step, best.unscaled_megabytes_per_step),
         also=", ".join(others) or "-",
     )

@@ -127,4 +127,4 @@ def test_it_still_learns_and_the_switching_order_changes_nothing(algorithm):
     (cell,) = cells_of(f"{algorithm}\n[train]\nuntil = '150 steps'\nlr = 0.02", DIGITS)
     plain, shuffled = simulated(cell), simulated(cell, shuffle=3)
     assert plain.outcomes == shuffled.outcomes
-    assert plain.outcomes[0].accuracy > 0.6
+    assert plain.outcomes[0].evaluations[-1]["accuracy"] > 0.6

@@ -69,7 +69,7 @@ def test_an_emulated_step_hands_over_slices_of_its_gradient_on_schedule():
         (g[6:].data_ptr(), 4, pytest.approx(200 / 3, abs=1e-3)),
         (g[:6].data_ptr(), 6, 100.0),
     ]
-    assert (loss, task.evaluate(), task.compute_ns) == (None, None, 100 * MS)
+    assert (loss, task.evaluation(task.w), task.compute_ns) == (None, None, 100 * MS)
 
 
 @pytest.mark.parametrize("emulate", [False, True])
@@ -217,10 +217,31 @@ def test_evaluation_uses_evaluation_mode_and_costs_no_compute_time():
         return 0.25 if not (module.training or torch.is_grad_enabled()) else 0.0
 
     task = learning_task(learner(module, evaluate=evaluate), clock=clock)
-    assert task.evaluate() == 0.25
+    assert task.evaluation(task.w)() == 0.25
     assert module.training
     assert task.compute_ns == 0
 
 
+def test_a_copy_of_the_model_is_evaluated_as_it_was_with_its_buffers():
+    module = nn.Sequential(nn.Flatten(), nn.BatchNorm1d(6), nn.Linear(6, 3))
+    expected, found = [], []
+
+    def evaluate():
+        return float(module(BATCH[0]).abs().sum())
+
+    task = learning_task(learner(module, evaluate=evaluate))
+    for step in range(3):
+        module.eval()
+        with torch.no_grad():
+            expected.append(evaluate())
+        module.train()
+        found.append(task.evaluation(task.w))
+        g, _ = task.gradient(step)  # moves batch norm's running statistics
+        task.w.add_(g, alpha=-0.1)
+    assert len(set(expected)) == 3
+    assert [accuracy() for accuracy in found] == expected
+
+
 def test_accuracy_is_none_without_an_evaluate_function():
-    assert learning_task().evaluate() is None
+    task = learning_task()
+    assert task.evaluation(task.w) is None

@@ -80,7 +80,7 @@ def test_two_steps_in_emulated_time_give_gradients_a_loss_and_an_accuracy(folder
     g, loss = task.gradient(1)
     assert float(g.norm()) > 0
     assert np.isfinite(loss)
-    assert 0 <= task.evaluate() <= 1
+    assert 0 <= task.evaluation(task.w)() <= 1
 
 
 def test_equal_seeds_give_equal_parameters_despite_other_random_draws():

@@ -76,7 +76,7 @@ class ToyTask(Task):
         self.w = torch.zeros(NUMEL)
         self.comm, self.clock, self.slow_steps, self.learns = comm, clock, slow_steps, learns
         self.in_flight: list[int] = []
-        self.evaluated: list[tuple[int, torch.Tensor]] = []
+        self.evaluated: list[tuple[int, int, torch.Tensor]] = []
 
     def gradient(self, step, ready=None):
         self.in_flight.append(self.comm.outstanding)
@@ -89,12 +89,17 @@ class ToyTask(Task):
             ready(g[: NUMEL // 2])
         return g, (1.0 + step if self.learns else None)
 
-    def evaluate(self):
+    def evaluation(self, w):
         if not self.learns:
             return None
-        self.clock.ns += EVALUATION_NS
-        self.evaluated.append((self.comm.outstanding, self.w.clone()))
-        return 0.5
+        step, copy = len(self.in_flight), w.clone()
+
+        def accuracy():
+            self.clock.ns += EVALUATION_NS
+            self.evaluated.append((len(self.in_flight), step, copy))
+            return step / 100
+
+        return accuracy
 
 
 @dataclass
@@ -204,40 +209,53 @@ def test_the_pipeline_is_full_when_the_window_begins_and_stays_so(eval_every):
 # ---------------------------------------------------------------- evaluations
 
 
-def test_evaluations_start_after_the_window_and_follow_every_eval_every_steps():
-    for result in trained(eval_every=3):
-        assert [row["step"] + 1 for row in result.rows if row["accuracy"] is not None] == [18, 21, 24]
-        assert result.outcome.accuracy == 0.5
-        assert len(result.task.evaluated) == 4, "and once at the end"
+def steps_of(result):
+    return [evaluation["step"] for evaluation in result.outcome.evaluations]
 
 
-def test_without_eval_every_there_is_one_evaluation_at_the_end():
-    result = trained()[0]
-    assert [row["accuracy"] for row in result.rows] == [None] * JOB.steps
-    assert len(result.task.evaluated) == 1
+def test_evaluations_are_every_eval_every_steps_and_at_both_ends():
+    first, second = trained(eval_every=5)
+    assert steps_of(first) == [0, 5, 10, 15, 20, 25, 26]
+    assert steps_of(second) == [], "rank 0 evaluates"
+    assert steps_of(trained(eval_every=13)[0]) == [0, 13, 26], "the last step is evaluated once"
+    assert steps_of(trained()[0]) == [26]
 
 
-def test_the_last_step_is_evaluated_once():
-    result = trained(eval_every=13)[0]  # of 26
-    assert len(result.task.evaluated) == 1
+def test_evaluations_have_the_time_at_which_their_step_ended():
+    result = trained(eval_every=5)[0]
+    ends = [5_000_000_000, *(row["end_ns"] for row in result.rows)]
+    *during, last = result.outcome.evaluations
+    assert [evaluation["end_ns"] for evaluation in during] == [ends[evaluation["step"]] for evaluation in during]
+    assert last["end_ns"] > ends[-1], "the last follows the drain"
+    assert [evaluation["accuracy"] for evaluation in during] == [step / 100 for step in (0, 5, 10, 15, 20, 25)]
 
 
-def test_an_evaluation_sees_a_drained_pipeline_and_replicas_that_agree():
-    first, second = trained(eval_every=3)
-    for (outstanding, w), (_, other) in zip(first.task.evaluated, second.task.evaluated, strict=True):
-        assert outstanding == 0
-        torch.testing.assert_close(w, other, rtol=1e-5, atol=1e-6)
+@every_kind
+def test_evaluations_change_no_row_and_no_time(kind):
+    for with_evaluations, without in zip(trained(**kind, eval_every=1), trained(**kind), strict=True):
+        assert with_evaluations.rows == without.rows
+        assert replace(with_evaluations.outcome, evaluations=()) == replace(without.outcome, evaluations=())
+        assert torch.equal(with_evaluations.task.w, without.task.w)
 
 
-def test_the_time_of_an_evaluation_and_of_its_drain_is_in_no_step():
+def test_copies_are_evaluated_after_training():
     result = trained(eval_every=3)[0]
-    assert max(row["step_time_s"] for row in result.rows[6:]) == (COMPUTE_NS + OVERHEAD_NS + STALL_NS) / 1e9
+    assert {steps for steps, _, _ in result.task.evaluated} == {26}
 
 
-def test_training_continues_after_an_evaluation_as_if_there_had_been_none():
-    with_evaluations, without = trained(eval_every=3)[0], trained()[0]
-    # SGD's corrections are linear: draining early applies the same averages, so the end is the same.
-    torch.testing.assert_close(with_evaluations.task.w, without.task.w, rtol=1e-5, atol=1e-5)
+def test_copies_are_of_the_working_parameters_with_averages_in_flight_left_there():
+    """D = 4, p = 2: after 5 steps rank 0 has made its own steps, and no average has been applied."""
+    result = trained(eval_every=5)[0]
+    at_5 = next(copy for _, step, copy in result.task.evaluated if step == 5)
+    torch.testing.assert_close(at_5, torch.full((NUMEL,), -0.1 * sum(range(5))))
+
+
+def test_diloco_is_evaluated_as_of_its_last_outer_step():
+    result = trained(kind="diloco", params={"period": 4}, eval_every=2)[0]
+    copies = {step: copy for _, step, copy in result.task.evaluated}
+    for step in (6, 10, 14):
+        assert torch.equal(copies[step], copies[step - 2])
+        assert not torch.equal(copies[step], copies[step + 2])
 
 
 # ---------------------------------------------------------------- totals and the trained model
@@ -261,8 +279,8 @@ def test_the_final_loss_is_the_mean_over_the_last_tenth_of_the_steps():
 
 def test_without_a_model_there_is_no_loss_and_no_accuracy():
     result = trained(learns=False, eval_every=3)[0]
-    assert (result.outcome.final_loss, result.outcome.accuracy) == (None, None)
-    assert {row["loss"] for row in result.rows} == {row["accuracy"] for row in result.rows} == {None}
+    assert (result.outcome.final_loss, result.outcome.evaluations) == (None, ())
+    assert {row["loss"] for row in result.rows} == {None}
 
 
 @pytest.mark.parametrize("kind", KINDS[1:], ids=[kind["kind"] for kind in KINDS[1:]])

@@ -1,0 +1,32 @@
+"""When the accuracy reached its target, interpolated between evaluations."""
+
+from __future__ import annotations
+
+import pytest
+
+from wanbench.harness.results.target import reached
+
+BEGIN_NS = 7_000_000_000
+CURVE = [
+    {"step": step, "end_ns": BEGIN_NS + round(seconds * 1e9), "accuracy": accuracy}
+    for step, seconds, accuracy in ((0, 0.0, 0.1), (10, 2.0, 0.5), (20, 4.0, 0.4), (30, 9.0, 0.9))
+]
+
+
+@pytest.mark.parametrize(
+    ("target", "steps", "seconds"),
+    [(0.1, 0, 0), (0.3, 5, 1), (0.5, 10, 2), (0.8, 28, 8), (0.9, 30, 9)],
+)
+def test_the_crossing_is_on_the_line_between_two_evaluations(target, steps, seconds):
+    found = reached(CURVE, target, BEGIN_NS)
+    assert (found.steps, found.seconds) == (pytest.approx(steps), pytest.approx(seconds))
+
+
+def test_a_target_that_is_never_reached_has_no_time():
+    assert reached(CURVE, 0.91, BEGIN_NS) is None
+    assert reached([], 0.1, BEGIN_NS) is None
+
+
+def test_a_single_evaluation_at_the_end_is_an_upper_bound():
+    found = reached(CURVE[-1:], 0.3, BEGIN_NS)
+    assert (found.steps, found.seconds) == (30, 9)

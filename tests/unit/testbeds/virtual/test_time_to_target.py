@@ -1,0 +1,48 @@
+"""The time to an accuracy on the simulated clock: steps, which no network changes, times the step time."""
+
+from __future__ import annotations
+
+import pytest
+from small_spec import edited, swept
+
+from wanbench.harness.rep.train import measure
+from wanbench.harness.testbeds.virtual.testbed import VirtualTestbed
+
+VIRTUAL = ("[algorithms]", '[run]\ntestbed = "virtual"\n\n[algorithms]')
+DIGITS = ("params = 1000\ntensors = 2\n", 'name = "digits-cnn"\n')
+LONG = '[train]\nuntil = "300 steps"\nlr = 0.02\neval_every = 20\ntarget = {target}\n\n[algorithms]'
+ALGORITHMS = (
+    "ssgd = {}",
+    "sparse = { period = 4 }",
+    "delayed = { delay = 4 }",
+    "dts = { delay = 4, period = 2 }",
+    "localsgd = { period = 4 }",
+    "diloco = { period = 10 }",
+    "dpsgd = {}",
+    "sgp = {}",
+)
+
+
+def row_of(tmp_path, algorithm, target, rtt):
+    folder = tmp_path / f"{target}-{rtt}"
+    folder.mkdir()
+    changes = [VIRTUAL, DIGITS, ("ssgd = {}", algorithm), ('10ms"]', f'{rtt}"]')]
+    (cell,) = swept(edited(*changes, ("[algorithms]", LONG.format(target=target))))
+    return measure(cell, 0, VirtualTestbed(), folder, folder, None)
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_time_to_target_is_steps_to_target_on_another_network_times_the_step_time(tmp_path, algorithm):
+    near, far = row_of(tmp_path, algorithm, 0.8, "1ms"), row_of(tmp_path, algorithm, 0.8, "100ms")
+    assert far["step_time_s"] > 1.2 * near["step_time_s"]
+    assert far["steps_to_target"] == near["steps_to_target"] > 20
+    assert far["time_to_target_s"] == pytest.approx(near["steps_to_target"] * far["step_time_s"], rel=0.03)
+
+
+@pytest.mark.parametrize("algorithm", ["ssgd = {}", "diloco = { period = 10 }"])
+def test_a_higher_target_takes_longer_and_one_beyond_reach_has_no_time(tmp_path, algorithm):
+    low, high, beyond = (row_of(tmp_path, algorithm, target, "10ms") for target in (0.3, 0.8, 1.0))
+    assert 0 < low["time_to_target_s"] < high["time_to_target_s"]
+    assert 0 < low["steps_to_target"] < high["steps_to_target"] < 300
+    assert beyond["accuracy"] < 1
+    assert beyond["time_to_target_s"] is beyond["steps_to_target"] is None
