@@ -20,7 +20,7 @@ EXIT_DIFFERENT, EXIT_NOT_COMPARABLE = 1, 5
 @click.option(
     "-o", "--to", type=click.Path(file_okay=False, path_type=Path), help="Folder to write to; default: RUN/figures."
 )
-@click.option("--formats", default="svg,pdf,png", show_default=True, help="Comma-separated file types.")
+@click.option("--formats", default="svg,pdf,png,csv", show_default=True, help="Comma-separated; csv: the points.")
 @click.option("--paper", metavar="NAME", help="Draw a paper's figures from results/reference/: dts, ..., or all.")
 @click.option("--check", is_flag=True, help="With --paper: compare with committed files, and verify their runs.")
 @out_option
@@ -55,8 +55,8 @@ def command(
 
     wanted = tuple(formats.split(","))
     for name in wanted:
-        if name not in {"svg", "pdf", "png"}:
-            raise SpecError(f"--formats {name}: expected svg, pdf or png")
+        if name not in {"svg", "pdf", "png", "csv"}:
+            raise SpecError(f"--formats {name}: expected svg, pdf, png or csv")
     folder = open_run(run_source, out)
     rows = rows_of(folder)
     if not any(row["status"] == "ok" and row["workers"] > 1 for row in rows):

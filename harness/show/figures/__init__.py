@@ -10,6 +10,7 @@ Layout
     ends.py            names at the ends of curves
     beside.py          names beside points
     bar_rows.py        what the bar charts share
+    points.py          the points of a figure, as CSV
     hover.py           a figure as part of a web page, with a note on every point
     gallery.py         which figures a run has
     pareto.py          scalability against accuracy
@@ -41,6 +42,8 @@ from wanbench.harness.show.figures.learning import learning
 from wanbench.harness.show.figures.network import network_matrix
 from wanbench.harness.show.figures.pareto import pareto
 from wanbench.harness.show.figures.parity import parity
+from wanbench.harness.show.figures.points import FORMAT as POINTS
+from wanbench.harness.show.figures.points import of_comparison, write
 from wanbench.harness.show.figures.scalability import scalability_by_rtt
 from wanbench.harness.show.figures.step_time import step_time
 from wanbench.harness.show.figures.style import COLUMN_IN, FORMATS, PAGE_IN, save
@@ -71,8 +74,8 @@ def draw_all(
 ) -> list[Path]:
     """Draw what a run can show; one set of figures for each collective (and further swept axis).
 
-    Every figure comes in page width and, as `<name>-column`, in column width. Files are replaced atomically,
-    and equal rows give equal bytes.
+    Every figure comes in page width and, as `<name>-column`, in column width; its points are in `<name>.csv`. Files
+    are replaced atomically, and equal rows give equal bytes.
 
     Args:
         rows: results, one per repetition. run_name: for the captions. outdir: made if missing.
@@ -100,13 +103,17 @@ def draw_all(
 def draw_parity(comparison: Comparison, run_name: str, outdir: Path, formats: Sequence[str] = FORMATS) -> list[Path]:
     """The parity figure in both widths, as `parity-by-<axis>`; returns the files."""
     name = f"parity-by-{comparison.by}"
-    return _saved(Drawing(name, name, lambda width: parity(comparison, run_name, width)), outdir, formats)
+    drawing = Drawing(name, name, lambda width: parity(comparison, run_name, width), lambda: of_comparison(comparison))
+    return _saved(drawing, outdir, formats)
 
 
 def _saved(drawing: Drawing, outdir: Path, formats: Sequence[str]) -> list[Path]:
     outdir.mkdir(parents=True, exist_ok=True)
+    pictures = [form for form in formats if form != POINTS]
     written = []
-    for suffix, width_in in (("", PAGE_IN), ("-column", COLUMN_IN)):
+    for suffix, width_in in (("", PAGE_IN), ("-column", COLUMN_IN)) if pictures else ():
         figure = drawing.draw(width_in)
-        written += [save(figure, outdir / f"{drawing.name}{suffix}.{form}") for form in formats]
+        written += [save(figure, outdir / f"{drawing.name}{suffix}.{form}") for form in pictures]
+    if POINTS in formats:
+        written.append(write(drawing.points(), outdir / f"{drawing.name}.{POINTS}"))
     return written

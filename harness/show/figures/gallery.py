@@ -37,6 +37,17 @@ from wanbench.harness.show.figures.network import MOST_SITES, network_matrix
 from wanbench.harness.show.figures.pace import MARKS as PACE_MARKS
 from wanbench.harness.show.figures.pace import Pace, pace
 from wanbench.harness.show.figures.pareto import drawn_points, pareto, pareto_front
+from wanbench.harness.show.figures.points import (
+    SCALABILITY,
+    STEP_TIME,
+    Point,
+    of_curves,
+    of_paces,
+    of_paths,
+    of_pivot,
+    of_standings,
+    of_traces,
+)
 from wanbench.harness.show.figures.scalability import scalability_by_rtt
 from wanbench.harness.show.figures.step_time import step_time
 from wanbench.harness.show.figures.timeline import MARKS, Trace, timeline
@@ -54,12 +65,13 @@ class Drawing:
     """A figure to be drawn.
 
     Attributes:
-        name: of its files. title: for a heading. draw: makes it, of a width in inches.
+        name: of its files. title: for a heading. draw: makes it, of a width in inches. points: what it shows.
     """
 
     name: str
     title: str
     draw: Callable[[float], Figure]
+    points: Callable[[], Sequence[Point]]
 
 
 def gallery(
@@ -138,11 +150,17 @@ def _of_pivot(pivot: Pivot, run_name: str, progress: str | None) -> list[Drawing
     name = "scalability-by-rtt" if by_rtt else "scalability"
     slug, heading = _slug(pivot), subject(pivot)
     return [
-        Drawing(name + slug, f"Scalability: {heading}", lambda width: speed(pivot, run_name, width, progress)),
+        Drawing(
+            name + slug,
+            f"Scalability: {heading}",
+            lambda width: speed(pivot, run_name, width, progress),
+            lambda: of_pivot(pivot, run_name, SCALABILITY),
+        ),
         Drawing(
             f"step-time{slug}",
             f"Where a step's time goes: {heading}",
             lambda width: step_time(pivot, run_name, width, progress),
+            lambda: of_pivot(pivot, run_name, STEP_TIME),
         ),
     ]
 
@@ -159,7 +177,14 @@ def _trade_off(run: _Run, progress: str | None) -> list[Drawing]:
     pivot = whole(run.lines)
     about = caption(pivot, run.name, marks, progress, whiskers=False)
     learned, what = _data_sets(run.lines), on_network(pivot)
-    return [Drawing("pareto", "Speed and accuracy", lambda width: pareto(found, learned, what, about, width))]
+    return [
+        Drawing(
+            "pareto",
+            "Speed and accuracy",
+            lambda width: pareto(found, learned, what, about, width),
+            lambda: of_standings(found),
+        )
+    ]
 
 
 def _learning(run: _Run, evidence: Evidence) -> list[Drawing]:
@@ -175,7 +200,14 @@ def _learning(run: _Run, evidence: Evidence) -> list[Drawing]:
     pivot = run.cells_of(chosen)
     about = caption(pivot, run.name, "bands: minimum and maximum", whiskers=False)
     learned, what = _data_sets(pivot.lines.values()), on_network(pivot)
-    return [Drawing("learning", f"Learning {learned}", lambda width: learning(curves, learned, what, about, width))]
+    return [
+        Drawing(
+            "learning",
+            f"Learning {learned}",
+            lambda width: learning(curves, learned, what, about, width),
+            lambda: of_curves(curves),
+        )
+    ]
 
 
 def _timeline(run: _Run, evidence: Evidence) -> list[Drawing]:
@@ -187,7 +219,9 @@ def _timeline(run: _Run, evidence: Evidence) -> list[Drawing]:
     pivot, heading = run.cells_of(picked), "A worker's steps and messages in flight"
     about = caption(pivot, run.name, MARKS, whiskers=False)
     above = ", ".join(filter(None, [on_network(pivot), _delays(picked[0], evidence)]))
-    return [Drawing("timeline", heading, lambda width: timeline(traces, above, about, width))]
+    return [
+        Drawing("timeline", heading, lambda width: timeline(traces, above, about, width), lambda: of_traces(traces))
+    ]
 
 
 def _pace(run: _Run, evidence: Evidence) -> list[Drawing]:
@@ -203,7 +237,7 @@ def _pace(run: _Run, evidence: Evidence) -> list[Drawing]:
     pivot, heading = run.cells_of(picked), "Step time against time"
     about = caption(pivot, run.name, f"{PACE_MARKS}; {picked[0]['timeline']}", whiskers=False)
     above = on_network(pivot)
-    return [Drawing("pace", heading, lambda width: pace(paces, above, about, width))]
+    return [Drawing("pace", heading, lambda width: pace(paces, above, about, width), lambda: of_paces(paces))]
 
 
 def _marks(row: Row) -> list[tuple[float, str]]:
@@ -242,7 +276,14 @@ def _matrix_of(profile: str, run: _Run, evidence: Evidence) -> list[Drawing]:
         about += f"; rates × {row['payload_scale']:g}"
     what = f"{kind} network, {delays or profile}"
     name = f"network-{_safe(profile)}"
-    return [Drawing(name, f"The network {profile}", lambda width: network_matrix(paths, what, about, width))]
+    return [
+        Drawing(
+            name,
+            f"The network {profile}",
+            lambda width: network_matrix(paths, what, about, width),
+            lambda: of_paths(paths),
+        )
+    ]
 
 
 def _delays(row: Row, evidence: Evidence) -> str:

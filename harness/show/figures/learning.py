@@ -19,11 +19,12 @@ from wanbench.harness.show.figures.style import COLUMN_IN, PAGE_IN, Style, line,
 
 Curve = Mapping[str, Sequence[float]]
 Key = tuple[str, str]  # label and kind
+Curves = Mapping[Key, tuple[Mapping[str, Any], Sequence[Curve]]]
 
 
 @wanbench_style()
 def learning(
-    curves: Mapping[Key, tuple[Mapping[str, Any], Sequence[Curve]]],
+    curves: Curves,
     data_set: str,
     subject: str,
     about: str,
@@ -139,12 +140,19 @@ def _seconds(end: _Last) -> str:
 
 
 def _curve(axes: Axes, x: str, found: Sequence[Curve], look: Style, name: str) -> None:
-    shortest = min(len(curve["step"]) for curve in found)
-    at = np.median([curve[x][:shortest] for curve in found], axis=0)
-    accuracy = 100 * np.array([curve["accuracy"][:shortest] for curve in found])
-    middle = np.median(accuracy, axis=0)
-    axes.plot(at, middle, markevery=max(1, shortest // 6), **line(look))
+    step, end_s, *accuracy = middle(found)
+    at = step if x == "step" else end_s
+    percent, low, high = (100 * np.array(each) for each in accuracy)
+    axes.plot(at, percent, markevery=max(1, len(at) // 6), **line(look))
     if len(found) > 1:
-        axes.fill_between(at, accuracy.min(axis=0), accuracy.max(axis=0), color=look.colour, alpha=0.15, linewidth=0)
-    for place, value in zip(at, middle, strict=True):
-        note(axes, float(place), float(value), f"{name}: {value:.2f} % at {x.removesuffix('_s')} {place:g}")
+        axes.fill_between(at, low, high, color=look.colour, alpha=0.15, linewidth=0)
+    for place, value in zip(at, percent, strict=True):
+        note(axes, place, float(value), f"{name}: {value:.2f} % at {x.removesuffix('_s')} {place:g}")
+
+
+def middle(found: Sequence[Curve]) -> tuple[list[float], ...]:
+    """Step, seconds, accuracy, its minimum and its maximum at each evaluation: medians over repetitions."""
+    shortest = min(len(curve["step"]) for curve in found)
+    step, end_s, accuracy = (np.array([c[name][:shortest] for c in found]) for name in ("step", "end_s", "accuracy"))
+    medians = (np.median(each, axis=0) for each in (step, end_s, accuracy))
+    return tuple(each.tolist() for each in (*medians, accuracy.min(axis=0), accuracy.max(axis=0)))

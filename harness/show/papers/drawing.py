@@ -1,7 +1,7 @@
 """Draws a paper's figures from recorded runs, and checks that the committed figures are up to date.
 
 results/reference/<run>/            recordings (harness/results/record.py)
-results/reference/<paper>/          <figure>.svg, .png, -column.pdf; tables as .md
+results/reference/<paper>/          <figure>.svg, .png, -column.pdf, and its points as .csv; tables as .md
 results/reference/<paper>/index.json    the hash of every file, and the repetitions it was drawn from
 """
 
@@ -29,6 +29,7 @@ from wanbench.harness.results.evidence import CURVE, NETWORK, TRACE, Evidence
 from wanbench.harness.results.store import RunFolder, open_run, write_json, write_text
 from wanbench.harness.show.figures.bars import scalability_bars
 from wanbench.harness.show.figures.gallery import Drawing, gallery
+from wanbench.harness.show.figures.points import SCALABILITY, STEP_TIME, of_pivot, write
 from wanbench.harness.show.figures.scalability import scalability_by_rtt
 from wanbench.harness.show.figures.step_time import step_time
 from wanbench.harness.show.figures.style import COLUMN_IN, PAGE_IN, save
@@ -89,7 +90,7 @@ def draw_paper(paper: Paper, reference: Path, to: Path) -> list[Path]:
         index.update({path.name: {"sha256": _hash(path), "run": figure.run, "reps": _reps(rows)} for path in files})
         written += files
     for path in to.iterdir():
-        if path.name not in index and path.suffix in {".svg", ".png", ".pdf", ".md"}:
+        if path.name not in index and path.suffix in {".svg", ".png", ".pdf", ".csv", ".md"}:
             path.unlink()
     write_json(to / INDEX, {"schema": 1, "versions": versions(), "files": index})
     return written
@@ -201,6 +202,7 @@ def _draw(figure: Wanted, paper: Paper, rows: Sequence[Row], folder: RunFolder, 
         save(drawing.draw(PAGE_IN), to / f"{figure.name}.svg"),
         save(drawing.draw(PAGE_IN), to / f"{figure.name}.png"),
         save(drawing.draw(COLUMN_IN), to / f"{figure.name}-column.pdf"),
+        write(drawing.points(), to / f"{figure.name}.csv"),
     ]
 
 
@@ -222,8 +224,15 @@ def _of_pivot(figure: Wanted, paper: Paper, rows: Sequence[Row], folder: RunFold
         raise AnalysisError(f"{len(found)} figures instead of one; narrow it by `where`")
     pivot = _annotated(found[0], figure, paper)
     by_rtt = pivot.column_axis == "rtt_ms"
-    draw = step_time if figure.kind == "step-time" else scalability_by_rtt if by_rtt else scalability_bars
-    return Drawing(figure.name, figure.name, lambda width: draw(pivot, folder.name, width))
+    steps = figure.kind == "step-time"
+    draw = step_time if steps else scalability_by_rtt if by_rtt else scalability_bars
+    columns = STEP_TIME if steps else SCALABILITY
+    return Drawing(
+        figure.name,
+        figure.name,
+        lambda width: draw(pivot, folder.name, width),
+        lambda: of_pivot(pivot, folder.name, columns),
+    )
 
 
 def _annotated(pivot: Pivot, figure: Wanted, paper: Paper) -> Pivot:

@@ -127,10 +127,10 @@ def test_a_recording_holds_the_values_of_the_run(run, reference):
     assert "argv" not in recorded.manifest()
 
 
-def test_figures_are_drawn_in_three_formats_and_tables_as_text(reference):
+def test_figures_are_drawn_in_three_formats_beside_their_points_and_tables_as_text(reference):
     assert sorted(path.name for path in (reference / "p").iterdir()) == [
-        "flights-column.pdf", "flights.png", "flights.svg", "index.json", "numbers.md",
-        "speed-column.pdf", "speed.png", "speed.svg",
+        "flights-column.pdf", "flights.csv", "flights.png", "flights.svg", "index.json", "numbers.md",
+        "speed-column.pdf", "speed.csv", "speed.png", "speed.svg",
     ]  # fmt: skip
     assert "| algorithm | scalability, RTT (ms) 10.0 |" in (reference / "p" / "numbers.md").read_text()
 
