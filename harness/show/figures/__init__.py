@@ -71,6 +71,7 @@ def draw_all(
     formats: Sequence[str] = FORMATS,
     cells_total: int | None = None,
     evidence: Evidence | None = None,
+    beside: tuple[str, Sequence[Mapping[str, Any]]] | None = None,
 ) -> list[Path]:
     """Draw what a run can show; one set of figures for each collective (and further swept axis).
 
@@ -81,12 +82,13 @@ def draw_all(
         rows: results, one per repetition. run_name: for the captions. outdir: made if missing.
         formats: of `FORMATS`. cells_total: cells of the run, if it is not finished.
         evidence: for learning curves, the timeline and the network.
+        beside: name and rows of another run, drawn dashed beside this one.
 
     Returns:
         The files, in the order of drawing.
 
     Raises:
-        AnalysisError: an unknown format, or no cell of more than one worker has a valid result.
+        AnalysisError: an unknown format, no cell of more than one worker has a valid result, or nothing to draw beside.
     """
     for form in formats:
         if form not in FORMATS:
@@ -94,7 +96,7 @@ def draw_all(
     found = list(rows)
     finished = int((cells(frame(found))["status"] == "ok").sum()) if found else 0
     partial = cells_total is not None and finished < cells_total
-    drawings = gallery(found, run_name, evidence, f"{finished} of {cells_total} cells" if partial else None)
+    drawings = gallery(found, run_name, evidence, f"{finished} of {cells_total} cells" if partial else None, beside)
     if not drawings:
         raise AnalysisError("no cell of more than one worker has a valid result yet; there is nothing to draw")
     return [path for drawing in drawings for path in _saved(drawing, outdir, formats)]

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import zip_longest
 from typing import Any
 
 import pandas as pd
 from matplotlib.figure import Figure
 
+from wanbench.harness.analysis.beside import lay_beside
 from wanbench.harness.analysis.best import networks
 from wanbench.harness.analysis.labels import AXES
 from wanbench.harness.analysis.order import absent, algorithm_order, by_value
 from wanbench.harness.analysis.summary import (
     COLUMNS,
+    AnalysisError,
     Pivot,
     axes_of,
     cells,
@@ -75,20 +77,36 @@ class Drawing:
 
 
 def gallery(
-    rows: Sequence[Row], run_name: str, evidence: Evidence | None = None, progress: str | None = None
+    rows: Sequence[Row],
+    run_name: str,
+    evidence: Evidence | None = None,
+    progress: str | None = None,
+    beside: tuple[str, Sequence[Row]] | None = None,
 ) -> list[Drawing]:
     """Return the drawings of a run; empty if no cell of more than one worker has a valid result.
 
     Args:
         rows: one per repetition. run_name: for the captions.
         evidence: for the figures that need more than rows. progress: of a run that is not finished, "14 of 42 cells".
+        beside: name and rows of another run, drawn dashed where scalability is drawn.
+
+    Raises:
+        AnalysisError: the run beside has no algorithm on the same axis.
     """
     table = frame(rows)
     if not len(table) or not any(table[table["workers"] != 1]["status"] == "ok"):
         return []
     run = _Run(rows, table, run_name)
     drawn = _trade_off(run, progress)
-    for pivot in pivots(table, _COLUMN_AXES):
+    found = pivots(table, _COLUMN_AXES)
+    if beside is not None:
+        name, others = beside
+        found = [lay_beside(pivot, others, name) for pivot in found]
+        if not any(pivot.beside for pivot in found):
+            raise AnalysisError(
+                f"{name}: no valid cell with an algorithm of {run_name} on the same axis; nothing to lay beside"
+            )
+    for pivot in found:
         if any(line["status"] == "ok" for line in pivot.lines.values()):
             drawn += _of_pivot(pivot, run_name, progress)
     if evidence is not None:
@@ -159,8 +177,8 @@ def _of_pivot(pivot: Pivot, run_name: str, progress: str | None) -> list[Drawing
         Drawing(
             f"step-time{slug}",
             f"Where a step's time goes: {heading}",
-            lambda width: step_time(pivot, run_name, width, progress),
-            lambda: of_pivot(pivot, run_name, STEP_TIME),
+            lambda width: step_time(replace(pivot, beside=None), run_name, width, progress),
+            lambda: of_pivot(replace(pivot, beside=None), run_name, STEP_TIME),
         ),
     ]
 

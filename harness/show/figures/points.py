@@ -10,7 +10,7 @@ from typing import Any
 
 from wanbench.harness.analysis.best import NetworkStandings
 from wanbench.harness.analysis.compare import Comparison
-from wanbench.harness.analysis.order import absent
+from wanbench.harness.analysis.order import absent, by_value
 from wanbench.harness.analysis.summary import Pivot, provenance
 from wanbench.harness.results.store import write_text
 from wanbench.harness.show.figures.learning import Curves, middle
@@ -44,7 +44,15 @@ def _shown(value: object) -> str:
 
 
 def of_pivot(pivot: Pivot, run_name: str, columns: Sequence[str]) -> list[Point]:
-    """One point per cell; of `columns`, the first is the one that published values belong to."""
+    """One point per cell, also of a run beside; of `columns`, the first is the one that published values belong to."""
+    own = _of_lines(pivot, run_name, pivot.lines, columns)
+    return own if pivot.beside is None else own + _of_lines(pivot, pivot.beside.run, pivot.beside.lines, columns)
+
+
+def _of_lines(
+    pivot: Pivot, run_name: str, lines: Mapping[tuple[str, Any], Mapping[str, Any]], columns: Sequence[str]
+) -> list[Point]:
+    published = pivot.published if lines is pivot.lines else {}
     return [
         {
             "run": run_name,
@@ -55,12 +63,15 @@ def of_pivot(pivot: Pivot, run_name: str, columns: Sequence[str]) -> list[Point]
             "status": line["status"],
             "repetitions": line["repeats"],
             **{name: line[name] for name in columns},
-            **({f"published_{columns[0]}": pivot.published.get((label, column))} if pivot.published else {}),
+            **({f"published_{columns[0]}": published.get((label, column))} if pivot.published else {}),
         }
         for label in pivot.algorithms
-        for column in pivot.columns
-        if (line := pivot.lines.get((label, column))) is not None
+        for column, line in sorted(_at(lines, label), key=lambda each: by_value(each[0]))
     ]
+
+
+def _at(lines: Mapping[tuple[str, Any], Mapping[str, Any]], label: str) -> list[tuple[Any, Mapping[str, Any]]]:
+    return [(column, line) for (name, column), line in lines.items() if name == label]
 
 
 def of_standings(found: Sequence[NetworkStandings]) -> list[Point]:

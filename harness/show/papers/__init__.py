@@ -55,6 +55,7 @@ class Figure(_Table):
         other kinds compute their title. subject: the line below the title, instead of the workload and collective.
         published: values to draw beside ours, with their source in the caption.
         published_in: another figure, whose list of published values is used.
+        beside: another run of the paper, whose scalability is drawn dashed.
         note: added to the caption. columns: of a table.
         x, y, series: of a trend, as `harness.show.papers.trend.trend_drawing` reads them.
     """
@@ -68,6 +69,7 @@ class Figure(_Table):
     subject: str | None = None
     published: list[Published] = []
     published_in: str | None = None
+    beside: str | None = None
     note: str | None = None
     columns: list[str] = []
     x: str | None = None
@@ -154,6 +156,10 @@ def parse(name: str, text: str) -> Paper:
             raise SpecError(f"{where}: title: a {figure.kind} computes its own; remove the key")
         if figure.subject is not None and figure.kind not in _WITH_SUBJECT:
             raise SpecError(f"{where}: subject: expected in {', '.join(_WITH_SUBJECT)} only; remove the key")
+        if figure.beside is not None and figure.kind != "scalability":
+            raise SpecError(f"{where}: beside: expected in scalability only; remove the key")
+        if figure.beside is not None and figure.beside not in paper.runs:
+            raise SpecError(f"{where}: beside: {figure.beside!r} is none of its runs")
         if {figure.x is not None, bool(figure.y)} != {figure.kind == "trend"}:
             raise SpecError(f"{where}: x and y are of a trend, which has both")
     for claim in paper.claims:

@@ -22,6 +22,7 @@ import PIL
 import PIL.features
 from matplotlib import ft2font
 
+from wanbench.harness.analysis.beside import lay_beside
 from wanbench.harness.analysis.summary import AnalysisError, Pivot, frame, pivots
 from wanbench.harness.errors import SpecError
 from wanbench.harness.plan.cell import BASELINE
@@ -86,7 +87,7 @@ def draw_paper(paper: Paper, reference: Path, to: Path) -> list[Path]:
     for figure in paper.figures:
         folder = recorded(reference, figure.run)
         rows = select(figure, folder.rows())
-        files = _draw(figure, paper, rows, folder, to)
+        files = _draw(figure, paper, rows, folder, to, _beside(figure, reference))
         index.update({path.name: {"sha256": _hash(path), "run": figure.run, "reps": _reps(rows)} for path in files})
         written += files
     for path in to.iterdir():
@@ -132,7 +133,7 @@ def _check(
         reason = "; ".join(filter(None, [why, *problems[:1]]))
         return [Difference(name, f"{reason} ({folder.path})", True) for name in names]
     found = []
-    for path in _draw(figure, paper, rows, folder, scratch):
+    for path in _draw(figure, paper, rows, folder, scratch, _beside(figure, reference)):
         committed = reference / paper.name / path.name
         if path.name not in known or not committed.is_file():
             found.append(Difference(path.name, "is not committed", True))
@@ -149,7 +150,12 @@ def _check(
 def drawing(figure: Wanted, paper: Paper, reference: Path) -> Drawing:
     """A figure of any kind but a table. Raises: SpecError: its run is not recorded. AnalysisError: nothing to draw."""
     folder = recorded(reference, figure.run)
-    return _drawing(figure, paper, select(figure, folder.rows()), folder)
+    return _drawing(figure, paper, select(figure, folder.rows()), folder, _beside(figure, reference))
+
+
+def _beside(figure: Wanted, reference: Path) -> Sequence[Row]:
+    """The rows of the run that is drawn beside; empty without one."""
+    return [] if figure.beside is None else recorded(reference, figure.beside).rows()
 
 
 def _belongs(name: str, figure: str) -> bool:
@@ -188,14 +194,16 @@ def select(figure: Wanted, rows: Sequence[Row]) -> list[Row]:
     ]
 
 
-def _draw(figure: Wanted, paper: Paper, rows: Sequence[Row], folder: RunFolder, to: Path) -> list[Path]:
+def _draw(
+    figure: Wanted, paper: Paper, rows: Sequence[Row], folder: RunFolder, to: Path, beside: Sequence[Row]
+) -> list[Path]:
     where = f"{folder.path}: figure {figure.name}"
     try:
         if figure.kind == "table":
             path = to / f"{figure.name}.md"
             write_text(path, table(figure, rows, folder.name))
             return [path]
-        drawing = _drawing(figure, paper, rows, folder)
+        drawing = _drawing(figure, paper, rows, folder, beside)
     except AnalysisError as error:
         raise SpecError(f"{where}: {error}") from None
     return [
@@ -206,9 +214,9 @@ def _draw(figure: Wanted, paper: Paper, rows: Sequence[Row], folder: RunFolder, 
     ]
 
 
-def _drawing(figure: Wanted, paper: Paper, rows: Sequence[Row], folder: RunFolder) -> Drawing:
+def _drawing(figure: Wanted, paper: Paper, rows: Sequence[Row], folder: RunFolder, beside: Sequence[Row]) -> Drawing:
     if figure.kind in {"scalability", "step-time"}:
-        return _of_pivot(figure, paper, rows, folder)
+        return _of_pivot(figure, paper, rows, folder, beside)
     if figure.kind == "trend":
         return trend_drawing(figure, rows, folder.name, paper.citation)
     prefix = {"pareto": "pareto", "learning": "learning", "timeline": "timeline", "network": "network-"}[figure.kind]
@@ -218,11 +226,15 @@ def _drawing(figure: Wanted, paper: Paper, rows: Sequence[Row], folder: RunFolde
     raise AnalysisError(f"these rows show no {figure.kind}")
 
 
-def _of_pivot(figure: Wanted, paper: Paper, rows: Sequence[Row], folder: RunFolder) -> Drawing:
+def _of_pivot(figure: Wanted, paper: Paper, rows: Sequence[Row], folder: RunFolder, beside: Sequence[Row]) -> Drawing:
     found = pivots(frame(rows))
     if len(found) != 1:
         raise AnalysisError(f"{len(found)} figures instead of one; narrow it by `where`")
     pivot = _annotated(found[0], figure, paper)
+    if figure.beside is not None:
+        pivot = lay_beside(pivot, beside, figure.beside)
+        if pivot.beside is None:
+            raise AnalysisError(f"{figure.beside} has no cell to lay beside it")
     by_rtt = pivot.column_axis == "rtt_ms"
     steps = figure.kind == "step-time"
     draw = step_time if steps else scalability_by_rtt if by_rtt else scalability_bars
