@@ -22,6 +22,7 @@ Layout
     pace.py            step time against time, while the network changes
     network.py         the network as configured and measured
     trend.py           measures against any quantity, with published values
+    stability.py       the largest stable step size against delay
     parity.py          the same cells at two values of an axis
 
 Only matplotlib's object interface is used: no pyplot, no global state.

@@ -21,7 +21,8 @@ from wanbench.harness.errors import SpecError
 
 _HERE = Path(__file__).parent
 
-Kind = Literal["scalability", "step-time", "pareto", "learning", "timeline", "network", "table", "trend"]
+Kind = Literal["scalability", "step-time", "pareto", "learning", "timeline", "network", "table", "trend", "stability"]
+COMPUTED = ("stability",)  # when they are drawn, so without a run
 _TITLED = ("table", "trend")
 _WITH_SUBJECT = ("scalability", "step-time", "trend")
 
@@ -49,7 +50,7 @@ class Figure(_Table):
     """One figure.
 
     Attributes:
-        name: of its files. run: the recorded run. kind: how it is drawn.
+        name: of its files. run: the recorded run, if its kind has one. kind: how it is drawn.
         algorithms: labels, "delayed-*" matches several; empty is all. where: rows to keep, by column.
         title: of a trend or a table. In a trend, "{series|x|measure}" is replaced by the value that is drawn; the
         other kinds compute their title. subject: the line below the title, instead of the workload and collective.
@@ -61,7 +62,7 @@ class Figure(_Table):
     """
 
     name: str
-    run: str
+    run: str | None = None
     kind: Kind
     algorithms: list[str] = []
     where: dict[str, float | int | str] = {}
@@ -150,7 +151,9 @@ def parse(name: str, text: str) -> Paper:
         raise SpecError(f"{file}: schema: expected 1, got {paper.schema_}")
     for figure in paper.figures:
         where = f"{file}: figure {figure.name}"
-        if figure.run not in paper.runs:
+        if figure.kind in COMPUTED and figure.run is not None:
+            raise SpecError(f"{where}: run: a {figure.kind} is computed; remove the key")
+        if figure.kind not in COMPUTED and figure.run not in paper.runs:
             raise SpecError(f"{where}: {figure.run!r} is none of its runs")
         if figure.title is not None and figure.kind not in _TITLED:
             raise SpecError(f"{where}: title: a {figure.kind} computes its own; remove the key")

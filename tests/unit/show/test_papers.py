@@ -245,6 +245,8 @@ def test_a_paper_without_recordings_is_reported(reference):
          "papers/p.toml: figure flights: x and y are of a trend, which has both"),
         (('kind = "timeline"', 'kind = "timeline"\npublished_in = "sped"'),
          "papers/p.toml: figure flights: published_in: no figure 'sped'"),
+        (('kind = "timeline"', 'kind = "stability"'),
+         "papers/p.toml: figure flights: run: a stability is computed; remove the key"),
         (('kind = "timeline"', 'kind = "timeline"\nbeside = "t"'),
          "papers/p.toml: figure flights: beside: expected in scalability only; remove the key"),
         (('kind = "scalability"', 'kind = "scalability"\nbeside = "u"'),
