@@ -18,6 +18,7 @@ Layout
     bars.py            scalability of runs without a round-trip time axis
     step_time.py       compute, stall and overhead of a step
     learning.py        accuracy against steps and time
+    learning_time.py   accuracy against time, one panel per network
     timeline.py        steps and messages of one worker
     pace.py            step time against time, while the network changes
     network.py         the network as configured and measured

@@ -20,6 +20,7 @@ from wanbench.harness.analysis.summary import (
     AnalysisError,
     Pivot,
     axes_of,
+    axis_value,
     cells,
     frame,
     pivots,
@@ -34,6 +35,8 @@ from wanbench.harness.show.data_set import data_set
 from wanbench.harness.show.figures.bars import scalability_bars
 from wanbench.harness.show.figures.caption import caption, on_network, subject
 from wanbench.harness.show.figures.learning import learning
+from wanbench.harness.show.figures.learning_time import learning_time
+from wanbench.harness.show.figures.learning_time import points as points_by_network
 from wanbench.harness.show.figures.names import human
 from wanbench.harness.show.figures.network import MOST_SITES, network_matrix
 from wanbench.harness.show.figures.pace import MARKS as PACE_MARKS
@@ -57,6 +60,7 @@ from wanbench.harness.show.grid import shown
 
 # Results of different collectives differ too much to share a figure.
 _COLUMN_AXES = [axis for axis in AXES if axis != "collective"]
+_NETWORK_AXES = {"rtt_ms", "profile", "rate_mbps", "loss_pct", "loss_burst", "jitter_ms", "tcp"}
 _TIMELINE_ROWS = 6
 
 Row = Mapping[str, Any]
@@ -110,7 +114,7 @@ def gallery(
         if any(line["status"] == "ok" for line in pivot.lines.values()):
             drawn += _of_pivot(pivot, run_name, progress)
     if evidence is not None:
-        for of_evidence in (_learning, _timeline, _pace, _matrix):
+        for of_evidence in (_learning, _learning_time, _timeline, _pace, _matrix):
             drawn += of_evidence(run, evidence)
     return drawn
 
@@ -134,13 +138,18 @@ class _Run:
         kept = {row["cell"] for row in picked}
         return whole([line for line in self.lines if line["cell"] in kept])
 
-    def middle(self, rows: Sequence[Row]) -> list[Row]:
-        """The rows on the middle one of the networks that the run sweeps, in order."""
+    def places(self, rows: Sequence[Row]) -> list[list[Row]]:
+        """The rows by the values of the swept axes, in order."""
         axes = axes_of(self.table)
         places: dict[tuple[Any, ...], list[Row]] = {}
         for row in rows:
             places.setdefault(tuple(by_value(row.get(axis)) for axis in axes), []).append(row)
-        return sorted(places[sorted(places)[len(places) // 2]], key=_order) if places else []
+        return [sorted(places[place], key=_order) for place in sorted(places)]
+
+    def middle(self, rows: Sequence[Row]) -> list[Row]:
+        """The rows on the middle one of the networks that the run sweeps, in order."""
+        places = self.places(rows)
+        return places[len(places) // 2] if places else []
 
     def one_each(self) -> list[Row]:
         """One repetition of as many algorithms as fit, on the middle network: the best, then each family in turn."""
@@ -208,11 +217,7 @@ def _trade_off(run: _Run, progress: str | None) -> list[Drawing]:
 def _learning(run: _Run, evidence: Evidence) -> list[Drawing]:
     """Learning curves on the middle network only: accuracy hardly depends on the network."""
     chosen = run.middle([row for row in run.valid if row["accuracy"] is not None])
-    curves: dict[tuple[str, str], tuple[Row, list[Any]]] = {}
-    for row in chosen:
-        curve = evidence.curve(row)
-        if curve is not None and len(curve["step"]) > 1:
-            curves.setdefault((row["algorithm"], row["kind"]), (row["params"] or {}, []))[1].append(curve)
+    curves = _curves(chosen, evidence)
     if not curves:
         return []
     pivot = run.cells_of(chosen)
@@ -224,6 +229,45 @@ def _learning(run: _Run, evidence: Evidence) -> list[Drawing]:
             f"Learning {learned}",
             lambda width: learning(curves, learned, what, about, width),
             lambda: of_curves(curves),
+        )
+    ]
+
+
+def _curves(rows: Sequence[Row], evidence: Evidence) -> dict[tuple[str, str], tuple[Row, list[Any]]]:
+    """The learning curves of repetitions, by label and kind, with the algorithm's parameters."""
+    curves: dict[tuple[str, str], tuple[Row, list[Any]]] = {}
+    for row in rows:
+        curve = evidence.curve(row)
+        if curve is not None and len(curve["step"]) > 1:
+            curves.setdefault((row["algorithm"], row["kind"]), (row["params"] or {}, []))[1].append(curve)
+    return curves
+
+
+def _learning_time(run: _Run, evidence: Evidence) -> list[Drawing]:
+    """For runs that sweep nothing but the network: the first, the middle and the last one."""
+    axes = axes_of(run.table)
+    places = run.places([row for row in run.valid if row["accuracy"] is not None])
+    if len(places) < 2 or not set(axes) <= _NETWORK_AXES:
+        return []
+    chosen = [places[place] for place in sorted({0, len(places) // 2, len(places) - 1})]
+    found = {", ".join(axis_value(axis, rows[0][axis]) for axis in axes): _curves(rows, evidence) for rows in chosen}
+    found = {name: curves for name, curves in found.items() if curves}
+    if len(found) < 2:
+        return []
+    pivot = run.cells_of([row for rows in chosen for row in rows])
+    about = caption(
+        pivot,
+        run.name,
+        "accuracy: their mean, and as a band its 95 % interval (from three repetitions on)",
+        whiskers=False,
+    )
+    learned, what = _data_sets(pivot.lines.values()), on_network(pivot)
+    return [
+        Drawing(
+            "learning-time",
+            f"Learning {learned}, by time on each network",
+            lambda width: learning_time(found, learned, what, about, width),
+            lambda: points_by_network(found),
         )
     ]
 

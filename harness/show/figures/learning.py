@@ -48,7 +48,7 @@ def learning(
     timed = _times_differ(list(ends.values()))
     side_by_side = timed and width_in > COLUMN_IN
     labels = {
-        key: f"{name} ({_seconds(ends[key])})" if side_by_side else name.replace(" + ", "\n+ ")
+        key: f"{name} ({seconds_text(ends[key].seconds)})" if side_by_side else name.replace(" + ", "\n+ ")
         for key, name in names.items()
     }
     strip, panel_in = strip_in(list(labels.values())), max(1.9, least_in(list(labels.values())))
@@ -127,16 +127,21 @@ def _finding(ends: Mapping[Key, _Last], names: Mapping[Key, str]) -> str:
         fast = min(reversed(list(ends)), key=lambda key: (round(ends[key].seconds, 1), -ends[key].accuracy))
     else:
         slow, fast = (pick(ends, key=lambda key: ends[key].accuracy) for pick in (max, min))
-    text = f"{names[slow]} trains to {_percent(ends[slow])} in {_seconds(ends[slow])}"
-    return text if slow == fast else f"{text}; {names[fast]} to {_percent(ends[fast])} in {_seconds(ends[fast])}"
+    text = f"{names[slow]} trains to {_percent(ends[slow])} in {seconds_text(ends[slow].seconds)}"
+    return (
+        text
+        if slow == fast
+        else f"{text}; {names[fast]} to {_percent(ends[fast])} in {seconds_text(ends[fast].seconds)}"
+    )
 
 
 def _percent(end: _Last) -> str:
     return f"{100 * end.accuracy:.1f} %"
 
 
-def _seconds(end: _Last) -> str:
-    return f"{end.seconds:.0f} s" if end.seconds >= 10 else f"{end.seconds:.1f} s"
+def seconds_text(seconds: float) -> str:
+    """A time in a title: "42 s", "7.0 s"."""
+    return f"{seconds:.0f} s" if seconds >= 10 else f"{seconds:.1f} s"
 
 
 def _curve(axes: Axes, x: str, found: Sequence[Curve], look: Style, name: str) -> None:
