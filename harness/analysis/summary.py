@@ -187,6 +187,30 @@ def _plain(value: object) -> str:
 
 
 @dataclass(frozen=True)
+class Beside:
+    """Another run, drawn thin beside the own one.
+
+    Attributes:
+        run: its name. lines: (algorithm, column) -> line of `cells`.
+        different: its conditions that the own run does not have, in words.
+    """
+
+    run: str
+    lines: Mapping[tuple[str, Any], Mapping[str, Any]]
+    different: tuple[str, ...]
+
+    @property
+    def network(self) -> str:
+        """Emulated or simulated."""
+        return provenance(line["testbed"] for line in self.lines.values())
+
+    @property
+    def mark(self) -> str:
+        """The words of a caption: "dts-latency, simulated, at payload scale 1"."""
+        return f"{self.run}, {self.network}" + (f", with {' and '.join(self.different)}" if self.different else "")
+
+
+@dataclass(frozen=True)
 class Pivot:
     """Algorithms by one axis, at fixed values of the others.
 
@@ -197,6 +221,7 @@ class Pivot:
         lines: (algorithm, column) -> line of `cells`; a combination that was never run is missing.
         heading: a title that replaces the default one. note: text for the caption.
         published: (algorithm, column) -> published value, drawn beside the line's.
+        beside: another run, from `analysis.beside.lay_beside`.
     """
 
     fixed: Mapping[str, Any]
@@ -207,6 +232,7 @@ class Pivot:
     heading: str | None = None
     note: str | None = None
     published: Mapping[tuple[str, Any], float] = field(default_factory=dict)
+    beside: Beside | None = None
 
 
 def pivots(table: pd.DataFrame, prefer: Sequence[str] = AXES) -> list[Pivot]:

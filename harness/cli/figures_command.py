@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import tempfile
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from wanbench.harness.cli import completing
 from wanbench.harness.cli.options import out_option, rows_of
 from wanbench.harness.errors import SpecError
+
+if TYPE_CHECKING:
+    from wanbench.harness.results.columns import Row
 
 REFERENCE = Path("results/reference")
 EXIT_DIFFERENT, EXIT_NOT_COMPARABLE = 1, 5
@@ -20,7 +24,13 @@ EXIT_DIFFERENT, EXIT_NOT_COMPARABLE = 1, 5
 @click.option(
     "-o", "--to", type=click.Path(file_okay=False, path_type=Path), help="Folder to write to; default: RUN/figures."
 )
-@click.option("--formats", default="svg,pdf,png", show_default=True, help="Comma-separated file types.")
+@click.option("--formats", default="svg,pdf,png,csv", show_default=True, help="Comma-separated; csv: the points.")
+@click.option(
+    "--beside",
+    metavar="RUN",
+    shell_complete=completing.runs,
+    help="Draw another run dashed beside RUN: a folder, a name under --out, or a recorded one such as dts-latency.",
+)
 @click.option("--paper", metavar="NAME", help="Draw a paper's figures from results/reference/: dts, ..., or all.")
 @click.option("--check", is_flag=True, help="With --paper: compare with committed files, and verify their runs.")
 @out_option
@@ -30,6 +40,7 @@ def command(
     run_source: str | None,
     to: Path | None,
     formats: str,
+    beside: str | None,
     paper: str | None,
     check: bool,
     out: Path,
@@ -42,11 +53,12 @@ def command(
 
     \b
     Example:  wanbench figures latency-sweep -o /tmp/figures
+              wanbench figures my-sweep --beside dts-latency
               wanbench figures --paper dts --check
     """
     if paper is not None:
-        if run_source is not None:
-            raise SpecError("--paper draws from recorded runs; remove RUN")
+        if run_source is not None or beside is not None:
+            raise SpecError("--paper draws from recorded runs; remove RUN and --beside")
         _paper(context, paper, to, check=check)
         return
     if check:
@@ -55,18 +67,33 @@ def command(
 
     wanted = tuple(formats.split(","))
     for name in wanted:
-        if name not in {"svg", "pdf", "png"}:
-            raise SpecError(f"--formats {name}: expected svg, pdf or png")
+        if name not in {"svg", "pdf", "png", "csv"}:
+            raise SpecError(f"--formats {name}: expected svg, pdf, png or csv")
     folder = open_run(run_source, out)
     rows = rows_of(folder)
     if not any(row["status"] == "ok" and row["workers"] > 1 for row in rows):
         raise SpecError(f"{folder.path}: no finished repetition of more than one worker yet; nothing to draw")
 
+    from wanbench.harness.analysis.summary import AnalysisError
     from wanbench.harness.results.evidence import Evidence
     from wanbench.harness.show.figures import draw_all
 
-    for path in draw_all(rows, folder.name, to or folder.path / "figures", formats=wanted, evidence=Evidence(folder)):
-        click.echo(path)
+    other = None if beside is None else _beside(beside, out)
+    evidence, to = Evidence(folder), to or folder.path / "figures"
+    try:
+        for path in draw_all(rows, folder.name, to, formats=wanted, evidence=evidence, beside=other):
+            click.echo(path)
+    except AnalysisError as error:
+        raise SpecError(f"--beside: {error}" if beside else str(error)) from None
+
+
+def _beside(source: str, out: Path) -> tuple[str, list[Row]]:
+    """Name and rows of a run: a folder, a name under `out`, or a recorded one."""
+    from wanbench.harness.results.store import open_run
+
+    recorded = not any((path / "manifest.json").is_file() for path in (Path(source), out / source))
+    folder = open_run(source, REFERENCE if recorded and (REFERENCE / source).is_dir() else out)
+    return folder.name, rows_of(folder)
 
 
 def _paper(context: click.Context, name: str, to: Path | None, *, check: bool) -> None:

@@ -44,9 +44,21 @@ def _end(pivot: Pivot, key: bar_rows.Key) -> tuple[float, str]:
     line, published = pivot.lines.get(key), pivot.published.get(key)
     if line is None or math.isnan(line["scalability"]):
         return published or 0.0, bar_rows.end_text("not run" if line is None else str(line["status"]), published)
+    other = _other(pivot, key)
     height, law = line["scalability"], line["predicted_scalability"]
-    end = max(height, line["scalability_max"], 0.0 if math.isnan(law) else law, published or 0.0)
-    return end, bar_rows.end_text(f"{height:.2f}" if height >= 0.1 else f"{height:.3f}", published)
+    end = max(height, line["scalability_max"], 0.0 if math.isnan(law) else law, published or 0.0, other or 0.0)
+    text = bar_rows.end_text(_value(height), published)
+    return end, text if other is None or pivot.beside is None else f"{text} ({pivot.beside.network} {_value(other)})"
+
+
+def _value(scalability: float) -> str:
+    return f"{scalability:.2f}" if scalability >= 0.1 else f"{scalability:.3f}"
+
+
+def _other(pivot: Pivot, key: bar_rows.Key) -> float | None:
+    """The scalability of the other run."""
+    line = pivot.beside.lines.get(key) if pivot.beside else None
+    return None if line is None or math.isnan(line["scalability"]) else float(line["scalability"])
 
 
 def _bar(axes: Axes, pivot: Pivot, key: bar_rows.Key, name: str, place: int, look: Style) -> None:
@@ -60,5 +72,9 @@ def _bar(axes: Axes, pivot: Pivot, key: bar_rows.Key, name: str, place: int, loo
             axes.hlines(place, line["scalability_min"], line["scalability_max"], color=INK, linewidth=0.7, zorder=3)
         if not math.isnan(law):
             axes.vlines(law, place - 0.42, place + 0.42, color=INK, linewidth=1.0, zorder=3)
+    if (other := _other(pivot, key)) is not None and pivot.beside is not None:
+        axes.barh(place, other, 0.7, fill=False, edgecolor="white", linewidth=1.4, zorder=4)  # on a dark bar
+        axes.barh(place, other, 0.7, fill=False, edgecolor=INK, linewidth=0.7, linestyle=(0, (3, 2)), zorder=4)
+        note(axes, other, place, f"{name}, {pivot.beside.run}: scalability {other:.3f}")
     bar_rows.mark_published(axes, place, pivot.published.get(key), name)
     bar_rows.write_end(axes, place, *_end(pivot, key))

@@ -13,6 +13,7 @@ from wanbench.harness.show.grid import shown
 
 Line = Mapping[str, Any]
 
+_DASHED = {True: "dashed, without markers", False: "dashed outlines"}  # of curves, of bars
 _UNIT = re.compile(r"(\d) (%|ms|s|kB|MB|GB|Mbit/s|Gbit/s)(?!\w)")  # a number and its unit stay in one line
 
 
@@ -82,6 +83,7 @@ def caption(
         f"{lost} cell{'s' if lost > 1 else ''} failed or invalid" if lost else None,
         f"left out: {lost_reps} failed or invalid repetition{'s' if lost_reps > 1 else ''}" if lost_reps else None,
         marks,
+        f"{_DASHED[pivot.column_axis == 'rtt_ms']}: {pivot.beside.mark}" if pivot.beside else None,
         pivot.note,
     ]
     return f"{run_name}: " + "; ".join(part for part in parts if part) + "."

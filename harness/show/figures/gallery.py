@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import zip_longest
 from typing import Any
 
 import pandas as pd
 from matplotlib.figure import Figure
 
+from wanbench.harness.analysis.beside import lay_beside
 from wanbench.harness.analysis.best import networks
 from wanbench.harness.analysis.labels import AXES
 from wanbench.harness.analysis.order import absent, algorithm_order, by_value
 from wanbench.harness.analysis.summary import (
     COLUMNS,
+    AnalysisError,
     Pivot,
     axes_of,
+    axis_value,
     cells,
     frame,
     pivots,
@@ -32,11 +35,24 @@ from wanbench.harness.show.data_set import data_set
 from wanbench.harness.show.figures.bars import scalability_bars
 from wanbench.harness.show.figures.caption import caption, on_network, subject
 from wanbench.harness.show.figures.learning import learning
+from wanbench.harness.show.figures.learning_time import learning_time
+from wanbench.harness.show.figures.learning_time import points as points_by_network
 from wanbench.harness.show.figures.names import human
 from wanbench.harness.show.figures.network import MOST_SITES, network_matrix
 from wanbench.harness.show.figures.pace import MARKS as PACE_MARKS
 from wanbench.harness.show.figures.pace import Pace, pace
 from wanbench.harness.show.figures.pareto import drawn_points, pareto, pareto_front
+from wanbench.harness.show.figures.points import (
+    SCALABILITY,
+    STEP_TIME,
+    Point,
+    of_curves,
+    of_paces,
+    of_paths,
+    of_pivot,
+    of_standings,
+    of_traces,
+)
 from wanbench.harness.show.figures.scalability import scalability_by_rtt
 from wanbench.harness.show.figures.step_time import step_time
 from wanbench.harness.show.figures.timeline import MARKS, Trace, timeline
@@ -44,6 +60,7 @@ from wanbench.harness.show.grid import shown
 
 # Results of different collectives differ too much to share a figure.
 _COLUMN_AXES = [axis for axis in AXES if axis != "collective"]
+_NETWORK_AXES = {"rtt_ms", "profile", "rate_mbps", "loss_pct", "loss_burst", "jitter_ms", "tcp"}
 _TIMELINE_ROWS = 6
 
 Row = Mapping[str, Any]
@@ -54,33 +71,50 @@ class Drawing:
     """A figure to be drawn.
 
     Attributes:
-        name: of its files. title: for a heading. draw: makes it, of a width in inches.
+        name: of its files. title: for a heading. draw: makes it, of a width in inches. points: what it shows.
     """
 
     name: str
     title: str
     draw: Callable[[float], Figure]
+    points: Callable[[], Sequence[Point]]
 
 
 def gallery(
-    rows: Sequence[Row], run_name: str, evidence: Evidence | None = None, progress: str | None = None
+    rows: Sequence[Row],
+    run_name: str,
+    evidence: Evidence | None = None,
+    progress: str | None = None,
+    beside: tuple[str, Sequence[Row]] | None = None,
 ) -> list[Drawing]:
     """Return the drawings of a run; empty if no cell of more than one worker has a valid result.
 
     Args:
         rows: one per repetition. run_name: for the captions.
         evidence: for the figures that need more than rows. progress: of a run that is not finished, "14 of 42 cells".
+        beside: name and rows of another run, drawn dashed where scalability is drawn.
+
+    Raises:
+        AnalysisError: the run beside has no algorithm on the same axis.
     """
     table = frame(rows)
     if not len(table) or not any(table[table["workers"] != 1]["status"] == "ok"):
         return []
     run = _Run(rows, table, run_name)
     drawn = _trade_off(run, progress)
-    for pivot in pivots(table, _COLUMN_AXES):
+    found = pivots(table, _COLUMN_AXES)
+    if beside is not None:
+        name, others = beside
+        found = [lay_beside(pivot, others, name) for pivot in found]
+        if not any(pivot.beside for pivot in found):
+            raise AnalysisError(
+                f"{name}: no valid cell with an algorithm of {run_name} on the same axis; nothing to lay beside"
+            )
+    for pivot in found:
         if any(line["status"] == "ok" for line in pivot.lines.values()):
             drawn += _of_pivot(pivot, run_name, progress)
     if evidence is not None:
-        for of_evidence in (_learning, _timeline, _pace, _matrix):
+        for of_evidence in (_learning, _learning_time, _timeline, _pace, _matrix):
             drawn += of_evidence(run, evidence)
     return drawn
 
@@ -104,13 +138,18 @@ class _Run:
         kept = {row["cell"] for row in picked}
         return whole([line for line in self.lines if line["cell"] in kept])
 
-    def middle(self, rows: Sequence[Row]) -> list[Row]:
-        """The rows on the middle one of the networks that the run sweeps, in order."""
+    def places(self, rows: Sequence[Row]) -> list[list[Row]]:
+        """The rows by the values of the swept axes, in order."""
         axes = axes_of(self.table)
         places: dict[tuple[Any, ...], list[Row]] = {}
         for row in rows:
             places.setdefault(tuple(by_value(row.get(axis)) for axis in axes), []).append(row)
-        return sorted(places[sorted(places)[len(places) // 2]], key=_order) if places else []
+        return [sorted(places[place], key=_order) for place in sorted(places)]
+
+    def middle(self, rows: Sequence[Row]) -> list[Row]:
+        """The rows on the middle one of the networks that the run sweeps, in order."""
+        places = self.places(rows)
+        return places[len(places) // 2] if places else []
 
     def one_each(self) -> list[Row]:
         """One repetition of as many algorithms as fit, on the middle network: the best, then each family in turn."""
@@ -138,11 +177,17 @@ def _of_pivot(pivot: Pivot, run_name: str, progress: str | None) -> list[Drawing
     name = "scalability-by-rtt" if by_rtt else "scalability"
     slug, heading = _slug(pivot), subject(pivot)
     return [
-        Drawing(name + slug, f"Scalability: {heading}", lambda width: speed(pivot, run_name, width, progress)),
+        Drawing(
+            name + slug,
+            f"Scalability: {heading}",
+            lambda width: speed(pivot, run_name, width, progress),
+            lambda: of_pivot(pivot, run_name, SCALABILITY),
+        ),
         Drawing(
             f"step-time{slug}",
             f"Where a step's time goes: {heading}",
-            lambda width: step_time(pivot, run_name, width, progress),
+            lambda width: step_time(replace(pivot, beside=None), run_name, width, progress),
+            lambda: of_pivot(replace(pivot, beside=None), run_name, STEP_TIME),
         ),
     ]
 
@@ -159,23 +204,72 @@ def _trade_off(run: _Run, progress: str | None) -> list[Drawing]:
     pivot = whole(run.lines)
     about = caption(pivot, run.name, marks, progress, whiskers=False)
     learned, what = _data_sets(run.lines), on_network(pivot)
-    return [Drawing("pareto", "Speed and accuracy", lambda width: pareto(found, learned, what, about, width))]
+    return [
+        Drawing(
+            "pareto",
+            "Speed and accuracy",
+            lambda width: pareto(found, learned, what, about, width),
+            lambda: of_standings(found),
+        )
+    ]
 
 
 def _learning(run: _Run, evidence: Evidence) -> list[Drawing]:
     """Learning curves on the middle network only: accuracy hardly depends on the network."""
     chosen = run.middle([row for row in run.valid if row["accuracy"] is not None])
-    curves: dict[tuple[str, str], tuple[Row, list[Any]]] = {}
-    for row in chosen:
-        curve = evidence.curve(row)
-        if curve is not None and len(curve["step"]) > 1:
-            curves.setdefault((row["algorithm"], row["kind"]), (row["params"] or {}, []))[1].append(curve)
+    curves = _curves(chosen, evidence)
     if not curves:
         return []
     pivot = run.cells_of(chosen)
     about = caption(pivot, run.name, "bands: minimum and maximum", whiskers=False)
     learned, what = _data_sets(pivot.lines.values()), on_network(pivot)
-    return [Drawing("learning", f"Learning {learned}", lambda width: learning(curves, learned, what, about, width))]
+    return [
+        Drawing(
+            "learning",
+            f"Learning {learned}",
+            lambda width: learning(curves, learned, what, about, width),
+            lambda: of_curves(curves),
+        )
+    ]
+
+
+def _curves(rows: Sequence[Row], evidence: Evidence) -> dict[tuple[str, str], tuple[Row, list[Any]]]:
+    """The learning curves of repetitions, by label and kind, with the algorithm's parameters."""
+    curves: dict[tuple[str, str], tuple[Row, list[Any]]] = {}
+    for row in rows:
+        curve = evidence.curve(row)
+        if curve is not None and len(curve["step"]) > 1:
+            curves.setdefault((row["algorithm"], row["kind"]), (row["params"] or {}, []))[1].append(curve)
+    return curves
+
+
+def _learning_time(run: _Run, evidence: Evidence) -> list[Drawing]:
+    """For runs that sweep nothing but the network: the first, the middle and the last one."""
+    axes = axes_of(run.table)
+    places = run.places([row for row in run.valid if row["accuracy"] is not None])
+    if len(places) < 2 or not set(axes) <= _NETWORK_AXES:
+        return []
+    chosen = [places[place] for place in sorted({0, len(places) // 2, len(places) - 1})]
+    found = {", ".join(axis_value(axis, rows[0][axis]) for axis in axes): _curves(rows, evidence) for rows in chosen}
+    found = {name: curves for name, curves in found.items() if curves}
+    if len(found) < 2:
+        return []
+    pivot = run.cells_of([row for rows in chosen for row in rows])
+    about = caption(
+        pivot,
+        run.name,
+        "accuracy: their mean, and as a band its 95 % interval (from three repetitions on)",
+        whiskers=False,
+    )
+    learned, what = _data_sets(pivot.lines.values()), on_network(pivot)
+    return [
+        Drawing(
+            "learning-time",
+            f"Learning {learned}, by time on each network",
+            lambda width: learning_time(found, learned, what, about, width),
+            lambda: points_by_network(found),
+        )
+    ]
 
 
 def _timeline(run: _Run, evidence: Evidence) -> list[Drawing]:
@@ -187,7 +281,9 @@ def _timeline(run: _Run, evidence: Evidence) -> list[Drawing]:
     pivot, heading = run.cells_of(picked), "A worker's steps and messages in flight"
     about = caption(pivot, run.name, MARKS, whiskers=False)
     above = ", ".join(filter(None, [on_network(pivot), _delays(picked[0], evidence)]))
-    return [Drawing("timeline", heading, lambda width: timeline(traces, above, about, width))]
+    return [
+        Drawing("timeline", heading, lambda width: timeline(traces, above, about, width), lambda: of_traces(traces))
+    ]
 
 
 def _pace(run: _Run, evidence: Evidence) -> list[Drawing]:
@@ -203,7 +299,7 @@ def _pace(run: _Run, evidence: Evidence) -> list[Drawing]:
     pivot, heading = run.cells_of(picked), "Step time against time"
     about = caption(pivot, run.name, f"{PACE_MARKS}; {picked[0]['timeline']}", whiskers=False)
     above = on_network(pivot)
-    return [Drawing("pace", heading, lambda width: pace(paces, above, about, width))]
+    return [Drawing("pace", heading, lambda width: pace(paces, above, about, width), lambda: of_paces(paces))]
 
 
 def _marks(row: Row) -> list[tuple[float, str]]:
@@ -242,7 +338,14 @@ def _matrix_of(profile: str, run: _Run, evidence: Evidence) -> list[Drawing]:
         about += f"; rates × {row['payload_scale']:g}"
     what = f"{kind} network, {delays or profile}"
     name = f"network-{_safe(profile)}"
-    return [Drawing(name, f"The network {profile}", lambda width: network_matrix(paths, what, about, width))]
+    return [
+        Drawing(
+            name,
+            f"The network {profile}",
+            lambda width: network_matrix(paths, what, about, width),
+            lambda: of_paths(paths),
+        )
+    ]
 
 
 def _delays(row: Row, evidence: Evidence) -> str:

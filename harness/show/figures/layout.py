@@ -11,6 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
 from matplotlib.textpath import TextPath
 
 from wanbench.harness.analysis.summary import Pivot
@@ -159,10 +160,13 @@ class Panels(Sheet):
 
 
 def entries_beside(pivot: Pivot, tick: str) -> dict[str, Artist]:
-    """Legend entries of the law, a tick on every bar, and of published values, if the pivot has them."""
+    """Legend entries of the law, a tick on every bar, of another run and of published values, if the pivot has them."""
     found: dict[str, Artist] = {}
     if has_law(pivot):
         found["step-time law"] = Line2D([], [], color=INK, linestyle="", marker=tick, markersize=7)
+    if pivot.beside:
+        dashed: dict[str, Any] = {"fill": False, "edgecolor": INK, "linewidth": 0.7, "linestyle": (0, (3, 2))}
+        found[f"{pivot.beside.run}, {pivot.beside.network}"] = Patch(**dashed)
     if pivot.published:
         found["published"] = Line2D([], [], **PUBLISHED)
     return found

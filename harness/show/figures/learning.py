@@ -19,11 +19,12 @@ from wanbench.harness.show.figures.style import COLUMN_IN, PAGE_IN, Style, line,
 
 Curve = Mapping[str, Sequence[float]]
 Key = tuple[str, str]  # label and kind
+Curves = Mapping[Key, tuple[Mapping[str, Any], Sequence[Curve]]]
 
 
 @wanbench_style()
 def learning(
-    curves: Mapping[Key, tuple[Mapping[str, Any], Sequence[Curve]]],
+    curves: Curves,
     data_set: str,
     subject: str,
     about: str,
@@ -47,7 +48,7 @@ def learning(
     timed = _times_differ(list(ends.values()))
     side_by_side = timed and width_in > COLUMN_IN
     labels = {
-        key: f"{name} ({_seconds(ends[key])})" if side_by_side else name.replace(" + ", "\n+ ")
+        key: f"{name} ({seconds_text(ends[key].seconds)})" if side_by_side else name.replace(" + ", "\n+ ")
         for key, name in names.items()
     }
     strip, panel_in = strip_in(list(labels.values())), max(1.9, least_in(list(labels.values())))
@@ -126,25 +127,37 @@ def _finding(ends: Mapping[Key, _Last], names: Mapping[Key, str]) -> str:
         fast = min(reversed(list(ends)), key=lambda key: (round(ends[key].seconds, 1), -ends[key].accuracy))
     else:
         slow, fast = (pick(ends, key=lambda key: ends[key].accuracy) for pick in (max, min))
-    text = f"{names[slow]} trains to {_percent(ends[slow])} in {_seconds(ends[slow])}"
-    return text if slow == fast else f"{text}; {names[fast]} to {_percent(ends[fast])} in {_seconds(ends[fast])}"
+    text = f"{names[slow]} trains to {_percent(ends[slow])} in {seconds_text(ends[slow].seconds)}"
+    return (
+        text
+        if slow == fast
+        else f"{text}; {names[fast]} to {_percent(ends[fast])} in {seconds_text(ends[fast].seconds)}"
+    )
 
 
 def _percent(end: _Last) -> str:
     return f"{100 * end.accuracy:.1f} %"
 
 
-def _seconds(end: _Last) -> str:
-    return f"{end.seconds:.0f} s" if end.seconds >= 10 else f"{end.seconds:.1f} s"
+def seconds_text(seconds: float) -> str:
+    """A time in a title: "42 s", "7.0 s"."""
+    return f"{seconds:.0f} s" if seconds >= 10 else f"{seconds:.1f} s"
 
 
 def _curve(axes: Axes, x: str, found: Sequence[Curve], look: Style, name: str) -> None:
-    shortest = min(len(curve["step"]) for curve in found)
-    at = np.median([curve[x][:shortest] for curve in found], axis=0)
-    accuracy = 100 * np.array([curve["accuracy"][:shortest] for curve in found])
-    middle = np.median(accuracy, axis=0)
-    axes.plot(at, middle, markevery=max(1, shortest // 6), **line(look))
+    step, end_s, *accuracy = middle(found)
+    at = step if x == "step" else end_s
+    percent, low, high = (100 * np.array(each) for each in accuracy)
+    axes.plot(at, percent, markevery=max(1, len(at) // 6), **line(look))
     if len(found) > 1:
-        axes.fill_between(at, accuracy.min(axis=0), accuracy.max(axis=0), color=look.colour, alpha=0.15, linewidth=0)
-    for place, value in zip(at, middle, strict=True):
-        note(axes, float(place), float(value), f"{name}: {value:.2f} % at {x.removesuffix('_s')} {place:g}")
+        axes.fill_between(at, low, high, color=look.colour, alpha=0.15, linewidth=0)
+    for place, value in zip(at, percent, strict=True):
+        note(axes, place, float(value), f"{name}: {value:.2f} % at {x.removesuffix('_s')} {place:g}")
+
+
+def middle(found: Sequence[Curve]) -> tuple[list[float], ...]:
+    """Step, seconds, accuracy, its minimum and its maximum at each evaluation: medians over repetitions."""
+    shortest = min(len(curve["step"]) for curve in found)
+    step, end_s, accuracy = (np.array([c[name][:shortest] for c in found]) for name in ("step", "end_s", "accuracy"))
+    medians = (np.median(each, axis=0) for each in (step, end_s, accuracy))
+    return tuple(each.tolist() for each in (*medians, accuracy.min(axis=0), accuracy.max(axis=0)))

@@ -7,20 +7,24 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 
-from wanbench.harness.analysis.summary import Pivot, law_curve
+from wanbench.harness.analysis.summary import Pivot, law_curve, provenance
 from wanbench.harness.show.figures.caption import caption, has_law, titled
 from wanbench.harness.show.figures.ends import End, label_ends, least_in, strip_in
 from wanbench.harness.show.figures.finding import column_of, names_of, speed
 from wanbench.harness.show.figures.hover import note
 from wanbench.harness.show.figures.layout import Sheet
-from wanbench.harness.show.figures.style import COLUMN_IN, FAINT, PAGE_IN, Style, line, looks_of, wanbench_style
+from wanbench.harness.show.figures.style import COLUMN_IN, FAINT, INK, PAGE_IN, Style, line, looks_of, wanbench_style
 
 _LAW_POINTS = 240
 _FOUND: dict[str, Any] = {"color": FAINT, "linewidth": 0.6, "linestyle": (0, (1, 2)), "zorder": 1}
 _LABEL_GAP_IN = 0.27
+_APART = 0.03  # of two runs of an algorithm, about the size of a marker
+_DASHED: dict[str, Any] = {"linewidth": 0.8, "linestyle": (0, (3, 2)), "marker": ""}
 _NOTHING = {"scalability": math.nan, "scalability_min": math.nan, "scalability_max": math.nan, "repeats": 0}
 
 
@@ -38,33 +42,74 @@ def scalability_by_rtt(pivot: Pivot, run_name: str, width_in: float = PAGE_IN, p
     if width_in <= COLUMN_IN:
         names = {label: name.replace(" + ", "\n+ ") for label, name in names.items()}
     text = caption(pivot, run_name, "thin lines: step-time law" if has_law(pivot) else None, progress)
-    labels = list(names.values())
+    ends = _ends(pivot, looks, names)
+    labels = [end.label for end in ends]
     height_in = max(2.7 if width_in > COLUMN_IN else 2.1, least_in(labels))
-    sheet = Sheet(width_in, height_in, titled(pivot, speed(pivot)), text, {}, right_in=strip_in(labels))
+    sheet = Sheet(width_in, height_in, titled(pivot, speed(pivot)), text, _entries(pivot), right_in=strip_in(labels))
     axes = sheet.axes()
     _scale(axes, [float(rtt) for rtt in pivot.columns], sheet.axes_in[0])
     for label, look in looks.items():
         _law(axes, [pivot.lines[label, rtt] for rtt in pivot.columns if (label, rtt) in pivot.lines], look)
         _curve(axes, pivot, label, look)
+        _beside(axes, pivot, label, look)
     axes.set_ylim(0, 1.06)
     axes.set_yticks(np.linspace(0, 1, 6))
     axes.set_ylabel("scalability  T(1) / T(N)")
     axes.set_xlabel("round-trip time (ms)")
     if (found := column_of(pivot)) is not None:
         axes.axvline(found, **_FOUND)
-    label_ends(axes, _ends(pivot, looks, names), sheet.axes_in)
+    label_ends(axes, ends, sheet.axes_in)
     return sheet.figure
 
 
 def _ends(pivot: Pivot, looks: Mapping[str, Style], names: Mapping[str, str]) -> list[End]:
-    """The last valid point of every curve."""
+    """The last valid point of every curve, and of a curve of the other run if it ends elsewhere."""
     ends = []
     for label, look in looks.items():
-        points = [(rtt, pivot.lines.get((label, rtt), _NOTHING)["scalability"]) for rtt in pivot.columns]
-        valid = [point for point in points if not math.isnan(point[1])]
-        if valid:
-            ends.append(End(names[label], line(look), *valid[-1], f"{valid[-1][1]:.2f}"))
+        own = _valid(pivot.lines, label)
+        if own:
+            ends.append(End(names[label], line(look), *own[-1], f"{own[-1][1]:.2f}"))
+        other = _valid(pivot.beside.lines, label) if pivot.beside else []
+        if other and not (own and own[-1][0] == other[-1][0] and abs(own[-1][1] - other[-1][1]) < _APART):
+            ends.append(End(_other(names[label], pivot), _thin(look), *other[-1], f"{other[-1][1]:.2f}"))
     return ends
+
+
+def _valid(lines: Mapping[tuple[str, Any], Mapping[str, Any]], label: str) -> list[tuple[float, float]]:
+    """(RTT, scalability) of the cells of an algorithm that have one, by RTT."""
+    points = [(float(rtt), float(each["scalability"])) for (name, rtt), each in lines.items() if name == label]
+    return sorted(point for point in points if not math.isnan(point[1]))
+
+
+def _other(name: str, pivot: Pivot) -> str:
+    """The name of a curve of the other run: "ssgd, simulated"; beside the same kind of network, "ssgd, my-run"."""
+    assert pivot.beside is not None
+    own = provenance(each["testbed"] for each in pivot.lines.values())
+    return f"{name}, {pivot.beside.run if pivot.beside.network == own else pivot.beside.network}"
+
+
+def _entries(pivot: Pivot) -> dict[str, Artist]:
+    """A legend that tells the two runs apart; nothing for a single run."""
+    if pivot.beside is None:
+        return {}
+    own: dict[str, Any] = {"color": INK, "marker": "o", "markersize": 3.8}
+    network = provenance(each["testbed"] for each in pivot.lines.values())
+    name = f"{pivot.beside.run}, {pivot.beside.network}"
+    return {network: Line2D([], [], **own), name: Line2D([], [], color=INK, **_DASHED)}
+
+
+def _thin(look: Style) -> dict[str, Any]:
+    return {"color": look.colour, **_DASHED}
+
+
+def _beside(axes: Axes, pivot: Pivot, label: str, look: Style) -> None:
+    """The curve of the other run."""
+    points = _valid(pivot.beside.lines, label) if pivot.beside else []
+    if not points or pivot.beside is None:
+        return
+    axes.plot(*zip(*points, strict=True), clip_on=False, zorder=6, **_thin(look))
+    for rtt, value in points:
+        note(axes, rtt, value, f"{label}, {pivot.beside.run}, RTT {rtt:g} ms: scalability {value:.3f}")
 
 
 def _scale(axes: Axes, rtts: Sequence[float], width_in: float) -> None:

@@ -22,7 +22,7 @@ from matplotlib.typing import FillStyleType
 from wanbench.harness.analysis.summary import Pivot
 
 COLUMN_IN, PAGE_IN = 3.3, 6.3
-FORMATS = ("svg", "pdf", "png")
+FORMATS = ("svg", "pdf", "png", "csv")
 INK, FAINT = "#222222", "#5F5F5F"
 
 # A value that a paper printed, beside ours.

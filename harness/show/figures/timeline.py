@@ -61,8 +61,7 @@ def timeline(traces: Sequence[Trace], title: str, about: str, width_in: float = 
     """
     if not traces:
         raise AnalysisError("no repetition has recorded its messages; there is no timeline to draw")
-    span_s = _STEPS_SHOWN * min(float(trace.steps["compute_s"].median()) for trace in traces)
-    shown = [_view(trace, span_s) for trace in traces]
+    shown, span_s = views(traces)
     lanes = min(_MOST_LANES, max([2, *(len(view.lanes) for view in shown)]))
     entries = {label: filled(colour, hatch) for _, label, colour, hatch in (_COMPUTE, _STALL)}
     entries["in flight"] = Patch(facecolor=_FLYING, linewidth=0)
@@ -79,7 +78,7 @@ def timeline(traces: Sequence[Trace], title: str, about: str, width_in: float = 
 
 
 @dataclass(frozen=True)
-class _View:
+class View:
     """The visible part of a trace, in seconds since its first measured step began.
 
     Attributes:
@@ -95,7 +94,13 @@ class _View:
     events: list[tuple[float, str]]
 
 
-def _view(trace: Trace, span_s: float) -> _View:
+def views(traces: Sequence[Trace]) -> tuple[list[View], float]:
+    """What is drawn of each trace, and the seconds in view."""
+    span_s = _STEPS_SHOWN * min(float(trace.steps["compute_s"].median()) for trace in traces)
+    return [_view(trace, span_s) for trace in traces], span_s
+
+
+def _view(trace: Trace, span_s: float) -> View:
     rows = records(trace.steps)
     begins = {row["step"]: float(row["end_ns"]) - row["step_time_s"] * 1e9 for row in rows}
     origin = begins[trace.first]
@@ -114,7 +119,7 @@ def _view(trace: Trace, span_s: float) -> _View:
         flights.append((begin, min(arrived, used), used, f"{row['nbytes'] / 1e6:.3g} MB {row['kind']}: {times}"))
     done = [step for step in steps if step[1] >= -1e-9 and step[2] <= span_s]
     events = [((at - origin) / 1e9, what) for at, what in trace.events if 0 <= (at - origin) / 1e9 < span_s]
-    return _View(
+    return View(
         trace.label,
         len(done),
         [step for step in steps if step[2] > 0 and step[1] < span_s],
@@ -128,7 +133,7 @@ def _steps(count: int) -> str:
     return "1 step" if count == 1 else f"{count} steps"
 
 
-def _finding(shown: Sequence[_View], span_s: float) -> str:
+def _finding(shown: Sequence[View], span_s: float) -> str:
     """ "In 3.6 s, ssgd completes 3 steps; dts-d4-p4 11"; of equally fast ones, the one with fewer messages."""
     slow = min(shown, key=lambda view: (view.label != "ssgd", view.done))
     fast = max(shown, key=lambda view: (view.done, -sum(map(len, view.lanes))))
@@ -148,7 +153,7 @@ def _lanes(flights: list[tuple[float, float, float, str]]) -> list[list[tuple[fl
     return lanes
 
 
-def _draw(axes: Axes, view: _View, lanes: int) -> None:
+def _draw(axes: Axes, view: View, lanes: int) -> None:
     for number, begin, end in view.steps:
         axes.barh(0.5, end - begin, 2.2, begin, color=_COMPUTE[2], edgecolor="white", linewidth=0.8, zorder=2)
         note(axes, (begin + end) / 2, 0.5, f"step {number}: {end - begin:.3f} s")

@@ -21,7 +21,8 @@ from wanbench.harness.errors import SpecError
 
 _HERE = Path(__file__).parent
 
-Kind = Literal["scalability", "step-time", "pareto", "learning", "timeline", "network", "table", "trend"]
+Kind = Literal["scalability", "step-time", "pareto", "learning", "timeline", "network", "table", "trend", "stability"]
+COMPUTED = ("stability",)  # when they are drawn, so without a run
 _TITLED = ("table", "trend")
 _WITH_SUBJECT = ("scalability", "step-time", "trend")
 
@@ -49,18 +50,19 @@ class Figure(_Table):
     """One figure.
 
     Attributes:
-        name: of its files. run: the recorded run. kind: how it is drawn.
+        name: of its files. run: the recorded run, if its kind has one. kind: how it is drawn.
         algorithms: labels, "delayed-*" matches several; empty is all. where: rows to keep, by column.
         title: of a trend or a table. In a trend, "{series|x|measure}" is replaced by the value that is drawn; the
         other kinds compute their title. subject: the line below the title, instead of the workload and collective.
         published: values to draw beside ours, with their source in the caption.
         published_in: another figure, whose list of published values is used.
+        beside: another run of the paper, whose scalability is drawn dashed.
         note: added to the caption. columns: of a table.
         x, y, series: of a trend, as `harness.show.papers.trend.trend_drawing` reads them.
     """
 
     name: str
-    run: str
+    run: str | None = None
     kind: Kind
     algorithms: list[str] = []
     where: dict[str, float | int | str] = {}
@@ -68,6 +70,7 @@ class Figure(_Table):
     subject: str | None = None
     published: list[Published] = []
     published_in: str | None = None
+    beside: str | None = None
     note: str | None = None
     columns: list[str] = []
     x: str | None = None
@@ -148,12 +151,18 @@ def parse(name: str, text: str) -> Paper:
         raise SpecError(f"{file}: schema: expected 1, got {paper.schema_}")
     for figure in paper.figures:
         where = f"{file}: figure {figure.name}"
-        if figure.run not in paper.runs:
+        if figure.kind in COMPUTED and figure.run is not None:
+            raise SpecError(f"{where}: run: a {figure.kind} is computed; remove the key")
+        if figure.kind not in COMPUTED and figure.run not in paper.runs:
             raise SpecError(f"{where}: {figure.run!r} is none of its runs")
         if figure.title is not None and figure.kind not in _TITLED:
             raise SpecError(f"{where}: title: a {figure.kind} computes its own; remove the key")
         if figure.subject is not None and figure.kind not in _WITH_SUBJECT:
             raise SpecError(f"{where}: subject: expected in {', '.join(_WITH_SUBJECT)} only; remove the key")
+        if figure.beside is not None and figure.kind != "scalability":
+            raise SpecError(f"{where}: beside: expected in scalability only; remove the key")
+        if figure.beside is not None and figure.beside not in paper.runs:
+            raise SpecError(f"{where}: beside: {figure.beside!r} is none of its runs")
         if {figure.x is not None, bool(figure.y)} != {figure.kind == "trend"}:
             raise SpecError(f"{where}: x and y are of a trend, which has both")
     for claim in paper.claims:

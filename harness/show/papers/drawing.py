@@ -1,7 +1,7 @@
 """Draws a paper's figures from recorded runs, and checks that the committed figures are up to date.
 
 results/reference/<run>/            recordings (harness/results/record.py)
-results/reference/<paper>/          <figure>.svg, .png, -column.pdf; tables as .md
+results/reference/<paper>/          <figure>.svg, .png, -column.pdf, and its points as .csv; tables as .md
 results/reference/<paper>/index.json    the hash of every file, and the repetitions it was drawn from
 """
 
@@ -22,6 +22,7 @@ import PIL
 import PIL.features
 from matplotlib import ft2font
 
+from wanbench.harness.analysis.beside import lay_beside
 from wanbench.harness.analysis.summary import AnalysisError, Pivot, frame, pivots
 from wanbench.harness.errors import SpecError
 from wanbench.harness.plan.cell import BASELINE
@@ -29,12 +30,14 @@ from wanbench.harness.results.evidence import CURVE, NETWORK, TRACE, Evidence
 from wanbench.harness.results.store import RunFolder, open_run, write_json, write_text
 from wanbench.harness.show.figures.bars import scalability_bars
 from wanbench.harness.show.figures.gallery import Drawing, gallery
+from wanbench.harness.show.figures.points import SCALABILITY, STEP_TIME, of_pivot, write
 from wanbench.harness.show.figures.scalability import scalability_by_rtt
 from wanbench.harness.show.figures.step_time import step_time
 from wanbench.harness.show.figures.style import COLUMN_IN, PAGE_IN, save
 from wanbench.harness.show.grid import some
 from wanbench.harness.show.papers import Figure as Wanted
 from wanbench.harness.show.papers import Paper
+from wanbench.harness.show.papers.stability import stability_drawing
 from wanbench.harness.show.papers.table import table
 from wanbench.harness.show.papers.trend import trend_drawing
 
@@ -83,13 +86,13 @@ def draw_paper(paper: Paper, reference: Path, to: Path) -> list[Path]:
     to.mkdir(parents=True, exist_ok=True)
     written, index = [], {}
     for figure in paper.figures:
-        folder = recorded(reference, figure.run)
-        rows = select(figure, folder.rows())
-        files = _draw(figure, paper, rows, folder, to)
-        index.update({path.name: {"sha256": _hash(path), "run": figure.run, "reps": _reps(rows)} for path in files})
+        source = _source(figure, reference)
+        files = _draw(figure, paper, source, to)
+        reps = _reps(source.rows)
+        index.update({path.name: {"sha256": _hash(path), "run": figure.run, "reps": reps} for path in files})
         written += files
     for path in to.iterdir():
-        if path.name not in index and path.suffix in {".svg", ".png", ".pdf", ".md"}:
+        if path.name not in index and path.suffix in {".svg", ".png", ".pdf", ".csv", ".md"}:
             path.unlink()
     write_json(to / INDEX, {"schema": 1, "versions": versions(), "files": index})
     return written
@@ -121,17 +124,15 @@ def check_paper(paper: Paper, reference: Path, scratch: Path) -> list[Difference
 def _check(
     figure: Wanted, paper: Paper, reference: Path, scratch: Path, known: Mapping[str, Any], other: str
 ) -> list[Difference]:
-    folder = recorded(reference, figure.run)
-    stored = folder.read()
-    rows, problems = select(figure, stored.rows), stored.problems
+    source = _source(figure, reference)
     names = [name for name in known if _belongs(name, figure.name)]
-    lost = _lost(next((known[name]["reps"] for name in names), {}), rows)
-    if lost or problems:
+    lost = _lost(next((known[name]["reps"] for name in names), {}), source.rows)
+    if lost or source.problems:
         why = f"lost {some(lost, 3)}" if lost else ""
-        reason = "; ".join(filter(None, [why, *problems[:1]]))
-        return [Difference(name, f"{reason} ({folder.path})", True) for name in names]
+        reason = "; ".join(filter(None, [why, *source.problems[:1]]))
+        return [Difference(name, f"{reason} ({source.folder.path})", True) for name in names]
     found = []
-    for path in _draw(figure, paper, rows, folder, scratch):
+    for path in _draw(figure, paper, source, scratch):
         committed = reference / paper.name / path.name
         if path.name not in known or not committed.is_file():
             found.append(Difference(path.name, "is not committed", True))
@@ -147,8 +148,31 @@ def _check(
 
 def drawing(figure: Wanted, paper: Paper, reference: Path) -> Drawing:
     """A figure of any kind but a table. Raises: SpecError: its run is not recorded. AnalysisError: nothing to draw."""
+    return _drawing(figure, paper, _source(figure, reference))
+
+
+@dataclass(frozen=True)
+class _Source:
+    """What a figure is drawn from.
+
+    Attributes:
+        folder: the recording; of a figure that is computed, the folder of all recordings. rows: those it selects.
+        problems: lines that cannot be read. beside: rows of the run that is drawn beside it.
+    """
+
+    folder: RunFolder
+    rows: Sequence[Row] = ()
+    problems: Sequence[str] = ()
+    beside: Sequence[Row] = ()
+
+
+def _source(figure: Wanted, reference: Path) -> _Source:
+    if figure.run is None:
+        return _Source(RunFolder(reference))
     folder = recorded(reference, figure.run)
-    return _drawing(figure, paper, select(figure, folder.rows()), folder)
+    stored = folder.read()
+    beside = recorded(reference, figure.beside).rows() if figure.beside is not None else []
+    return _Source(folder, select(figure, stored.rows), stored.problems, beside)
 
 
 def _belongs(name: str, figure: str) -> bool:
@@ -187,26 +211,30 @@ def select(figure: Wanted, rows: Sequence[Row]) -> list[Row]:
     ]
 
 
-def _draw(figure: Wanted, paper: Paper, rows: Sequence[Row], folder: RunFolder, to: Path) -> list[Path]:
-    where = f"{folder.path}: figure {figure.name}"
+def _draw(figure: Wanted, paper: Paper, source: _Source, to: Path) -> list[Path]:
+    where = f"{source.folder.path}: figure {figure.name}"
     try:
         if figure.kind == "table":
             path = to / f"{figure.name}.md"
-            write_text(path, table(figure, rows, folder.name))
+            write_text(path, table(figure, source.rows, source.folder.name))
             return [path]
-        drawing = _drawing(figure, paper, rows, folder)
+        drawing = _drawing(figure, paper, source)
     except AnalysisError as error:
         raise SpecError(f"{where}: {error}") from None
     return [
         save(drawing.draw(PAGE_IN), to / f"{figure.name}.svg"),
         save(drawing.draw(PAGE_IN), to / f"{figure.name}.png"),
         save(drawing.draw(COLUMN_IN), to / f"{figure.name}-column.pdf"),
+        write(drawing.points(), to / f"{figure.name}.csv"),
     ]
 
 
-def _drawing(figure: Wanted, paper: Paper, rows: Sequence[Row], folder: RunFolder) -> Drawing:
+def _drawing(figure: Wanted, paper: Paper, source: _Source) -> Drawing:
+    folder, rows = source.folder, source.rows
+    if figure.kind == "stability":
+        return stability_drawing(figure)
     if figure.kind in {"scalability", "step-time"}:
-        return _of_pivot(figure, paper, rows, folder)
+        return _of_pivot(figure, paper, source)
     if figure.kind == "trend":
         return trend_drawing(figure, rows, folder.name, paper.citation)
     prefix = {"pareto": "pareto", "learning": "learning", "timeline": "timeline", "network": "network-"}[figure.kind]
@@ -216,14 +244,25 @@ def _drawing(figure: Wanted, paper: Paper, rows: Sequence[Row], folder: RunFolde
     raise AnalysisError(f"these rows show no {figure.kind}")
 
 
-def _of_pivot(figure: Wanted, paper: Paper, rows: Sequence[Row], folder: RunFolder) -> Drawing:
-    found = pivots(frame(rows))
+def _of_pivot(figure: Wanted, paper: Paper, source: _Source) -> Drawing:
+    found, run_name = pivots(frame(source.rows)), source.folder.name
     if len(found) != 1:
         raise AnalysisError(f"{len(found)} figures instead of one; narrow it by `where`")
     pivot = _annotated(found[0], figure, paper)
+    if figure.beside is not None:
+        pivot = lay_beside(pivot, source.beside, figure.beside)
+        if pivot.beside is None:
+            raise AnalysisError(f"{figure.beside} has no cell to lay beside it")
     by_rtt = pivot.column_axis == "rtt_ms"
-    draw = step_time if figure.kind == "step-time" else scalability_by_rtt if by_rtt else scalability_bars
-    return Drawing(figure.name, figure.name, lambda width: draw(pivot, folder.name, width))
+    steps = figure.kind == "step-time"
+    draw = step_time if steps else scalability_by_rtt if by_rtt else scalability_bars
+    columns = STEP_TIME if steps else SCALABILITY
+    return Drawing(
+        figure.name,
+        figure.name,
+        lambda width: draw(pivot, run_name, width),
+        lambda: of_pivot(pivot, run_name, columns),
+    )
 
 
 def _annotated(pivot: Pivot, figure: Wanted, paper: Paper) -> Pivot:

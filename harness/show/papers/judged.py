@@ -23,7 +23,7 @@ def refusals(paper: Paper, reference: Path) -> Iterator[str]:
     Raises:
         SpecError: a run is not recorded.
     """
-    for run in dict.fromkeys(figure.run for figure in paper.figures):
+    for run in filter(None, dict.fromkeys(run for figure in paper.figures for run in (figure.run, figure.beside))):
         folder = recorded(reference, run)
         rows = folder.rows()
         found = objections(rows, planned.read(folder.path).names)

@@ -16,6 +16,7 @@ from wanbench.harness.show.data_set import data_set
 from wanbench.harness.show.figures.caption import caption, titled
 from wanbench.harness.show.figures.gallery import Drawing, whole
 from wanbench.harness.show.figures.names import compressed, human
+from wanbench.harness.show.figures.points import of_series
 from wanbench.harness.show.figures.trend import Measure, Series, trend
 from wanbench.harness.show.papers import Figure
 
@@ -67,7 +68,8 @@ def trend_drawing(figure: Figure, rows: Sequence[Line], run_name: str, citation:
     def draw(width_in: float) -> matplotlib.figure.Figure:
         return trend(found, _label(str(figure.x)), measures, title, about, width_in, log_x=log_x)
 
-    return Drawing(figure.name, finding, draw)
+    column = "kilobytes_per_step_per_worker" if log_x else str(figure.x).removeprefix(_PARAMETER)
+    return Drawing(figure.name, finding, draw, lambda: of_series(found, column, measures))
 
 
 def _value(match: re.Match[str], series: Sequence[Series], measures: Mapping[str, Measure]) -> str:

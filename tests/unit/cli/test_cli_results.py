@@ -150,7 +150,7 @@ def test_two_runs_are_compared_in_every_format(tmp_path, form):
 
 def test_figures_refuses_an_unknown_format(tmp_path):
     finished(tmp_path)
-    assert refused("figures", "--formats", "svg,gif") == "wanbench: --formats gif: expected svg, pdf or png"
+    assert refused("figures", "--formats", "svg,gif") == "wanbench: --formats gif: expected svg, pdf, png or csv"
 
 
 @pytest.mark.parametrize("statuses", [("failed",), ("ok",), ("ok", "failed", "invalid")])

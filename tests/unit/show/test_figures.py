@@ -249,7 +249,7 @@ def test_equal_rows_give_equal_bytes_in_every_process_and_order(tmp_path):
     folders = os.pathsep.join([str(Path(__file__).resolve().parents[3]), str(Path(synthetic_rows.__file__).parent)])
     environment = {**os.environ, "PYTHONPATH": folders, "PYTHONHASHSEED": "7", "TZ": "Asia/Tokyo"}
     subprocess.run([sys.executable, "-c", program], check=True, env=environment)
-    assert len(here) == 12
+    assert len(here) == 14
     for path in here:
         there = tmp_path / "there" / path.name
         assert hashlib.sha256(path.read_bytes()).digest() == hashlib.sha256(there.read_bytes()).digest(), path.name
@@ -298,7 +298,7 @@ def test_a_profile_is_captioned_with_its_round_trips(profile_sweep):
 def test_an_unknown_format_is_refused(tmp_path):
     with pytest.raises(AnalysisError) as caught:
         draw_all(synthetic_rows.one_worker(), "r", tmp_path, ["jpg"])
-    assert str(caught.value) == "figure format: expected one of svg, pdf, png, got 'jpg'"
+    assert str(caught.value) == "figure format: expected one of svg, pdf, png, csv, got 'jpg'"
 
 
 def test_a_run_without_a_valid_cell_has_nothing_to_draw(tmp_path):

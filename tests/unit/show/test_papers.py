@@ -127,10 +127,10 @@ def test_a_recording_holds_the_values_of_the_run(run, reference):
     assert "argv" not in recorded.manifest()
 
 
-def test_figures_are_drawn_in_three_formats_and_tables_as_text(reference):
+def test_figures_are_drawn_in_three_formats_beside_their_points_and_tables_as_text(reference):
     assert sorted(path.name for path in (reference / "p").iterdir()) == [
-        "flights-column.pdf", "flights.png", "flights.svg", "index.json", "numbers.md",
-        "speed-column.pdf", "speed.png", "speed.svg",
+        "flights-column.pdf", "flights.csv", "flights.png", "flights.svg", "index.json", "numbers.md",
+        "speed-column.pdf", "speed.csv", "speed.png", "speed.svg",
     ]  # fmt: skip
     assert "| algorithm | scalability, RTT (ms) 10.0 |" in (reference / "p" / "numbers.md").read_text()
 
@@ -245,6 +245,12 @@ def test_a_paper_without_recordings_is_reported(reference):
          "papers/p.toml: figure flights: x and y are of a trend, which has both"),
         (('kind = "timeline"', 'kind = "timeline"\npublished_in = "sped"'),
          "papers/p.toml: figure flights: published_in: no figure 'sped'"),
+        (('kind = "timeline"', 'kind = "stability"'),
+         "papers/p.toml: figure flights: run: a stability is computed; remove the key"),
+        (('kind = "timeline"', 'kind = "timeline"\nbeside = "t"'),
+         "papers/p.toml: figure flights: beside: expected in scalability only; remove the key"),
+        (('kind = "scalability"', 'kind = "scalability"\nbeside = "u"'),
+         "papers/p.toml: figure speed: beside: 'u' is none of its runs"),
         (("columns =", "colums ="), "papers/p.toml: figure.2.colums: extra inputs are not permitted"),
         (("[[figure]]", "[[figure"), "papers/p.toml: not TOML: "),
     ],

@@ -1,13 +1,10 @@
 """Where delayed updates stop converging: a limit that momentum lowers by two orders of magnitude.
 
-On a quadratic of curvature lambda, with a = lr * lambda, the difference y of two replicas obeys
-y_n = -a * sum over k < D of c_k y_{n-1-k} with c_k = (1 - beta^(k+1)) / (1 - beta). The figures below are
-where the largest root of its characteristic polynomial leaves the unit circle.
+The figures below are computed in tests/unit/analysis/test_stability_limit.py.
 """
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 import torch
 from pass_through import PassThrough
@@ -35,27 +32,6 @@ def converges(make, momentum, step_sizes, steps):
     half = steps // 2
     early, late = size[half - steps // 8 : half].amax(dim=0), size[-steps // 8 :].amax(dim=0)
     return (late < early).tolist()
-
-
-def largest_stable(delay, momentum):
-    """Return the largest stable a, by bisection on the spectral radius of the recurrence."""
-    c = np.array([(1 - momentum ** (k + 1)) / (1 - momentum) for k in range(delay)])
-    low, high = 0.0, 4.0
-    for _ in range(40):
-        a = (low + high) / 2
-        stable = np.abs(np.roots(np.concatenate([[1.0], a * c]))).max() < 1
-        low, high = (a, high) if stable else (low, a)
-    return low
-
-
-@pytest.mark.parametrize(("delay", "limit"), LIMITS.items())
-def test_the_limit_with_momentum_is_where_the_roots_leave_the_unit_circle(delay, limit):
-    assert largest_stable(delay, 0.9) == pytest.approx(limit, rel=0.02)
-
-
-@pytest.mark.parametrize("delay", LIMITS)
-def test_without_momentum_the_limit_is_one_at_any_delay(delay):
-    assert largest_stable(delay, 0.0) == pytest.approx(1.0, rel=1e-6)
 
 
 @pytest.mark.parametrize("delay", [1, 4, 8, 20])
