@@ -29,7 +29,7 @@ class Condition(Table):
 
     Attributes:
         settings: the settings that are trained under it; empty is all.
-        workers: N. train, network: keys that replace those of the base.
+        workers: N. train, network: keys that replace those of the base. without: keys of `[train]` that it leaves out.
         lr: its own grid; without it, each setting has the rates that were tuned in the base.
         lr_of: all settings have the learning rate that the base tuned for this one.
     """
@@ -40,6 +40,7 @@ class Condition(Table):
     workers: int | None = Field(default=None, ge=2)
     train: dict[str, Any] = Field(default={})
     network: dict[str, Any] = Field(default={})
+    without: list[str] = Field(default=[])
     lr: Rates | None = None
     lr_of: str | None = None
 
@@ -67,8 +68,8 @@ class Design(Table):
     """A whole design file.
 
     Attributes:
-        settings: (kind, parameters) of each algorithm by name, as in `[algorithms]` of a spec. The name is the kind
-            unless `kind` is given.
+        settings: the algorithms by name, as in `[algorithms]` of a spec, where the name is the kind unless `kind` is
+            given. `train` has the keys of `[train]` that an algorithm needs otherwise.
         workload, network, train: as in a spec; `train.until` and `train.eval_every` are needed.
         workers: N in the base. seeds: number of paired seeds, from `seed` on.
         profiles: networks whose simulated step times are recorded beside the trajectories.

@@ -36,27 +36,31 @@ class Trial:
 def grid(design: Design, condition: Condition, setting: str) -> list[Rates]:
     """The rates that are tried for a setting under a condition with a grid of its own."""
     table = design.settings[setting]
-    outer = "outer_lr" in registry.find(kind_of(setting, table)).parameters() and "outer_lr" not in table
+    kind = str(table.get("kind", setting))
+    outer = "outer_lr" in registry.find(kind).parameters() and "outer_lr" not in table
     outer_rates: list[float | None] = [*design.tune.outer_lr] if outer and design.tune.outer_lr else [None]
     return [Rates(*pair) for pair in product(condition.lr or (), outer_rates)]
 
 
-def kind_of(setting: str, table: Mapping[str, Any]) -> str:
-    """The kind of a setting's algorithm."""
-    return str(table.get("kind", setting))
+def _algorithm(table: Mapping[str, Any]) -> dict[str, Any]:
+    """The table of a setting as in `[algorithms]` of a spec."""
+    return {key: value for key, value in table.items() if key != "train"}
 
 
 def spec_of(design: Design, *, tuning: bool = False) -> Spec:
-    """The design as a spec, without the conditions."""
+    """The design as a spec, without the conditions and the training keys of single settings.
+
+    While tuning, only the last step is evaluated.
+    """
     data: dict[str, Any] = {
         "schema": 1,
         "name": design.run_name,
         "description": design.description,
         "workload": design.workload,
         "network": design.network,
-        "algorithms": design.settings,
+        "algorithms": {setting: _algorithm(table) for setting, table in design.settings.items()},
         "sweep": {"workers": [design.workers]},
-        "train": design.train,
+        "train": {key: value for key, value in design.train.items() if key != "eval_every" or not tuning},
         "run": {
             "testbed": "virtual",
             "repeats": 1 if tuning else design.seeds,
@@ -74,11 +78,13 @@ def trials(spec: Spec, design: Design, condition: Condition, chosen: Mapping[str
 
 
 def _cell(spec: Spec, design: Design, condition: Condition, setting: str, rates: Rates) -> TrainingCell:
-    table = dict(design.settings[setting]) | ({} if rates.outer_lr is None else {"outer_lr": rates.outer_lr})
+    table = _algorithm(design.settings[setting]) | ({} if rates.outer_lr is None else {"outer_lr": rates.outer_lr})
     network = {f"network.{key}": value for key, value in condition.network.items()}
-    train = {f"train.{key}": value for key, value in condition.train.items()}
+    own = {**design.settings[setting].get("train", {}), **condition.train}
+    train = {f"train.{key}": value for key, value in own.items()}
     where = f"{design.name}: {condition.name}: {setting}"
     dropped = ["network.rtt"] if "profile" in condition.network and "rtt" in design.network else []
+    dropped += [f"train.{key}" for key in condition.without]
     changed = spec.override(
         {
             "algorithms": {setting: table},
