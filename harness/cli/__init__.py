@@ -31,7 +31,7 @@ COMMANDS = {
     "measure": "Make a profile from ping and iperf3 output, or from live hosts.",
     "trace": "Convert a recording of a network to a trace for a timeline.",
     "list": "List algorithms, workloads, profiles, experiments, designs, learning, keys, columns.",
-    "show": "Show one algorithm, compressor, workload, profile or experiment in full.",
+    "show": "Show one algorithm, compressor, workload, profile, experiment or design in full.",
     "completion": "Print the completion script for your shell.",
     "clean": "Remove what a crashed run left on this host.",
 }

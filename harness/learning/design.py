@@ -132,16 +132,24 @@ def names() -> list[str]:
 
 def load(source: str) -> Design:
     """Read a built-in design by name, or a TOML file. Raises: SpecError."""
+    try:
+        return parse(tomllib.loads(text(source)), source)
+    except tomllib.TOMLDecodeError as error:
+        raise SpecError(f"{source}: not valid TOML: {error}") from None
+
+
+def text(source: str) -> str:
+    """The text of a design, by name or path. Raises: SpecError."""
     path = _BUILT_IN / f"{source}.toml" if source in names() else Path(source)
     if not path.is_file():
         near = did_you_mean(source, names(), f"built-in designs: {', '.join(names())}")
         raise SpecError(f"{source}: no such file and no such design{near}")
     try:
-        return parse(tomllib.loads(path.read_text(encoding="utf-8")), source)
+        return path.read_text(encoding="utf-8")
     except OSError as error:
         raise SpecError(f"{source}: cannot be read: {error.strerror}") from None
-    except ValueError as error:  # from tomllib, or not UTF-8
-        raise SpecError(f"{source}: not valid TOML: {error}") from None
+    except UnicodeDecodeError:
+        raise SpecError(f"{source}: not a text file; expected TOML in UTF-8") from None
 
 
 def parse(data: Mapping[str, Any], where: str) -> Design:
