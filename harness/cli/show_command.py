@@ -20,7 +20,7 @@ from wanbench.workloads import parameters
 @click.argument("name", shell_complete=completing.shown)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def command(kind: str, name: str, as_json: bool) -> None:
-    """Show NAME in full: an algorithm's equations, a profile's values with their sources, the text of an experiment or design.
+    """Show NAME in full: an algorithm's equations, a profile's values with their sources, the text of an experiment.
 
     \b
     Example:  wanbench show profile world4

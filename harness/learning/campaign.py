@@ -88,7 +88,18 @@ class Campaign:
             row = rows[cell.key, cell.seed]
             step_time_s.setdefault(str(cell.network.name), {})[cell.label] = float(f"{row['step_time_s']:.5g}")
         design = self.design.plain()
-        kept = ("description", "workload", "network", "train", "workers", "seeds", "seed", "tune", "profiles")
+        kept = (
+            "description",
+            "workload",
+            "network",
+            "train",
+            "workers",
+            "seeds",
+            "seed",
+            "tune",
+            "profiles",
+            "conditions",
+        )
         manifest = self.folder.manifest()
         return Recording(
             design=self.design.name,

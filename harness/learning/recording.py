@@ -13,7 +13,7 @@ from typing import Any
 
 from wanbench.harness.analysis.target import steps_to_target
 from wanbench.harness.errors import SpecError
-from wanbench.harness.learning.design import BASE
+from wanbench.harness.learning.design import BASE, REFERENCE
 from wanbench.netprofiles import did_you_mean
 
 SUFFIX = ".json.gz"
@@ -85,6 +85,14 @@ class Recording:
             near = did_you_mean(setting, known, f"it has {', '.join(known) or 'none'}")
             raise SpecError(f"{self.design}: {condition}: no setting {setting!r}{near}")
         return self.by_setting[condition, setting]
+
+    def reference_of(self, condition: str) -> dict[int, Trajectory] | None:
+        """What the settings of a condition are compared with; on another network, that is the reference of the base."""
+        table: Mapping[str, Any] = next((c for c in self.about.get("conditions", ()) if c["name"] == condition), {})
+        elsewhere = bool(table.get("network")) and not table.keys() & {"train", "without", "workers"}
+        return self.by_setting.get((condition, REFERENCE)) or (
+            self.by_setting.get((BASE, REFERENCE)) if elsewhere else None
+        )
 
     def steps_to_target(self, setting: str, target: float, condition: str = BASE) -> dict[int, float | None]:
         """Steps until this accuracy by seed; None where it is never reached.

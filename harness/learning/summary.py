@@ -27,7 +27,7 @@ def _line(recording: Recording, condition: str, setting: str) -> dict[str, Any]:
     seeds = recording.by_setting[condition, setting]
     first = next(iter(seeds.values()))
     mine = final_accuracies(seeds.values())
-    reference = recording.by_setting.get((condition, REFERENCE))
+    reference = recording.reference_of(condition)
     against = None
     if reference is not None and setting != REFERENCE:
         against = paired_difference(mine, final_accuracies(reference.values()))

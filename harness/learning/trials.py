@@ -16,6 +16,9 @@ from wanbench.harness.spec.experiment import Spec
 from wanbench.workloads.algorithms import registry
 
 
+_TIMED = "100 steps"  # long enough for the losses of a path to average out
+
+
 class Rates(NamedTuple):
     """The learning rate, and that of the outer step; None if the algorithm has none, or keeps its default."""
 
@@ -110,13 +113,9 @@ def _swept(spec: Spec, where: str) -> list[TrainingCell]:
 
 
 def timed(design: Design) -> list[TrainingCell]:
-    """Short cells that measure the simulated step time of every setting on every network of the design.
-
-    They train for as many steps as the measured window needs.
-    """
-    spec = spec_of(design, tuning=True).override(
-        {"train": {k: v for k, v in design.train.items() if k not in {"until", "eval_every", "warmup_steps"}}}
-    )
+    """Short cells that measure the simulated step time of every setting on every network of the design."""
+    recipe = {key: value for key, value in design.train.items() if key not in {"until", "eval_every"}}
+    spec = spec_of(design, tuning=True).override({"train": recipe, "run.window": _TIMED})
     cells = []
     for profile, setting in product(design.profiles, design.settings):
         condition = Condition(name=profile, network={"profile": profile})

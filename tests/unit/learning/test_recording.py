@@ -106,6 +106,14 @@ def test_a_line_has_the_mean_over_seeds_and_the_paired_difference_from_the_refer
     assert [line[key] for key in ("difference", "difference_low", "difference_high")] == pytest.approx([-0.04] * 3)
 
 
+def test_on_another_network_the_reference_is_that_of_the_base_whose_training_does_not_depend_on_it():
+    conditions = [{"name": "far", "network": {"profile": "wan"}}, {"name": "eight", "workers": 8}]
+    ours = [trajectory("adpsgd", accuracy=(0.1, 0.7), condition=each["name"]) for each in conditions]
+    found = lines([Recording("t", {"conditions": conditions}, {}, trajectories=[trajectory(), *ours])])
+    differences = {line["condition"]: line["difference"] for line in found}
+    assert differences == {"base": None, "far": pytest.approx(-0.2), "eight": None}
+
+
 def test_one_seed_has_no_interval_and_the_reference_no_difference():
     (line,) = lines([recording(trajectory())])
     assert (line["accuracy"], line["accuracy_low"], line["difference"]) == (0.9, None, None)
