@@ -5,9 +5,11 @@ The base comes first, then the conditions, so that an interrupted run has the mo
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from wanbench.harness.api import measure_all
@@ -19,6 +21,7 @@ from wanbench.harness.plan.cell import TrainingCell
 from wanbench.harness.plan.plan import Plan
 from wanbench.harness.results.columns import Row
 from wanbench.harness.results.store import RunFolder
+from wanbench.workloads.registry import data_digest
 
 _LOSSES = 100  # means of the loss in a trajectory
 
@@ -88,6 +91,7 @@ class Campaign:
             row = rows[cell.key, cell.seed]
             step_time_s.setdefault(str(cell.network.name), {})[cell.label] = float(f"{row['step_time_s']:.5g}")
         design = self.design.plain()
+        design["workload"] = {key: value for key, value in self.design.workload.items() if key != "data"}  # a path
         kept = (
             "description",
             "workload",
@@ -104,7 +108,11 @@ class Campaign:
         return Recording(
             design=self.design.name,
             about={key: design[key] for key in kept if key in design},
-            made={key: manifest[key] for key in ("versions", "python", "machine", "cpu", "git", "code")},
+            made={
+                **{key: manifest[key] for key in ("versions", "python", "machine", "cpu", "git")},
+                "code": sorted({rows[trial.cell.key, trial.cell.seed]["code"] for trial in (*tried, *final)}),
+                "data": data_hash(final[0].cell),
+            },
             tuned=[_tuned(trial, rows[trial.cell.key, trial.cell.seed]) for trial in tried],
             trajectories=[
                 self._trajectory(trial, rows[trial.cell.key, seed], (trial.condition, trial.setting) in ends)
@@ -164,6 +172,18 @@ def at_an_end(tried: Iterable[Trial], final: Iterable[Trial]) -> set[tuple[str, 
         if (place := (trial.condition, trial.setting)) in grids
         and trial.rates.lr in (min(grids[place]), max(grids[place]))
     }
+
+
+def data_hash(cell: TrainingCell) -> str | None:
+    """Hash of the data that a cell trains on: of its folder, or of what this machine provides; None if bundled."""
+    if cell.task.data is None:
+        return data_digest(cell.task.plain())
+    digest = hashlib.sha256()
+    for path in sorted(each for each in Path(cell.task.data).rglob("*") if each.is_file()):
+        digest.update(path.name.encode() + b"\0")
+        with path.open("rb") as file:
+            digest.update(hashlib.file_digest(file, "sha256").digest())
+    return digest.hexdigest()
 
 
 def _tuned(trial: Trial, row: Row) -> dict[str, Any]:

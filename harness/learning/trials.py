@@ -15,7 +15,6 @@ from wanbench.harness.run.auto import ThisHost
 from wanbench.harness.spec.experiment import Spec
 from wanbench.workloads.algorithms import registry
 
-
 _TIMED = "100 steps"  # long enough for the losses of a path to average out
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 from command_line import as_it_was, refused, wanbench  # noqa: F401  # the fixture is used by all
 
-from wanbench.harness.learning.campaign import at_an_end, best
+from wanbench.harness.learning.campaign import at_an_end, best, data_hash
 from wanbench.harness.learning.recording import read
 from wanbench.harness.learning.trials import Rates, Trial
 
@@ -98,3 +100,14 @@ def test_refusals_name_the_option_and_what_was_expected(tmp_path):
     assert "--algorithm x = {: not valid TOML" in refused("learn", "small.toml", "--algorithm", "x = {")
     assert "remove --only" in refused("learn", "small.toml", "--record", "--only", "setting=dts")
     assert "not recorded" in refused("learn", "small.toml", "--table")
+
+
+def test_the_hash_of_data_follows_names_and_content_but_not_the_place(tmp_path):
+    def of(folder, **files):
+        (tmp_path / folder).mkdir()
+        for name, content in files.items():
+            (tmp_path / folder / name).write_text(content)
+        return data_hash(SimpleNamespace(task=SimpleNamespace(data=str(tmp_path / folder))))
+
+    assert of("a", x="1", y="2") == of("b", y="2", x="1")
+    assert len({of("c", x="1"), of("d", x="2"), of("e", z="1"), of("f", x="1", y="")}) == 4
