@@ -5,16 +5,13 @@ from __future__ import annotations
 import signal
 import tomllib
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from wanbench.harness.cli import completing, terminal
 from wanbench.harness.cli.options import out_option
 from wanbench.harness.errors import Interrupted, SpecError
-
-if TYPE_CHECKING:
-    from wanbench.harness.learning.design import Design
 
 
 @click.command("learn", short_help="Record loss and accuracy by step for many algorithms, each with tuned rates.")
@@ -64,6 +61,7 @@ def command(
     """
     from wanbench.harness.learning import design as designs
     from wanbench.harness.learning.campaign import Campaign
+    from wanbench.harness.learning.cost import cost_text
     from wanbench.harness.learning.recording import RECORDED, SUFFIX
     from wanbench.harness.learning.summary import text
     from wanbench.harness.results.store import RunFolder
@@ -80,7 +78,7 @@ def command(
         design = designs.parse({**design.plain(), "workload": {**design.workload, "data": data}}, source)
     design = design.with_settings(_settings(own)) if own else design
     design = designs.narrowed(design, _wanted(only))
-    _print_cost(design)
+    terminal.show(cost_text(design), err=True)
     if dry_run:
         return
     for number in (signal.SIGINT, signal.SIGTERM):  # as for `run`
@@ -119,13 +117,6 @@ def _wanted(only: tuple[str, ...]) -> dict[str, set[str]]:
             raise SpecError(f"--only {text}: expected setting=NAME or condition=NAME")
         wanted.setdefault(key, set()).add(value)
     return wanted
-
-
-def _print_cost(design: Design) -> None:
-    """Print what a design trains and what it costs, from a short measurement on this host."""
-    from wanbench.harness.learning.summary import cost_text
-
-    terminal.show(cost_text(design), err=True)
 
 
 def _print_table(name: str, run: Path) -> None:

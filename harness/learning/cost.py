@@ -6,7 +6,12 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
+from wanbench.harness.learning.campaign import tuning
+from wanbench.harness.learning.design import Design
+from wanbench.harness.learning.trials import Rates, spec_of, timed, trials
 from wanbench.harness.plan.cell import TrainingCell
+from wanbench.harness.run.progress import clock
+from wanbench.harness.show.grid import aligned
 
 _LEAST_S, _LEAST = 0.3, 5
 
@@ -54,3 +59,35 @@ def _seconds(call: Callable[[], object]) -> float:
         call()
         calls += 1
     return (time.thread_time() - began) / calls
+
+
+def cost_text(design: Design) -> str:
+    """What a design trains: settings, conditions, trajectories and processor time, measured for a moment."""
+    counted: list[tuple[str, int, int, float]] = []
+    spec = spec_of(design)
+    some = next(tuning(design, design.base))
+    price = measured([some.cell])
+    for condition in (design.base, *design.conditions):
+        tuned = [trial.cell for trial in tuning(design, condition)] if condition.lr else []
+        settings = condition.settings or [*design.settings]
+        # The rates are not known before tuning, and do not change the cost.
+        rates = {setting: [Rates(design.tune.lr[0])] for setting in settings}
+        final = [trial.cell for trial in trials(spec, design, condition, rates)]
+        seconds = sum(map(price.of, tuned)) + design.seeds * sum(map(price.of, final))
+        counted.append((condition.name, len(tuned), design.seeds * len(final), seconds))
+    times = timed(design)
+    if times:
+        counted.append(("step times", 0, len(times), sum(map(price.of, times))))
+    body = [[name, str(tuned), str(final), clock(seconds)] for name, tuned, final, seconds in counted]
+    total = sum(seconds for *_, seconds in counted)
+    trajectories = sum(tuned + final for _, tuned, final, _ in counted)
+    rates_text = ", ".join(f"{lr:g}" for lr in design.tune.lr)
+    outer = f"; outer {', '.join(f'{lr:g}' for lr in design.tune.outer_lr)}" if design.tune.outer_lr else ""
+    return (
+        f"{design.name}: {len(design.settings)} settings: {', '.join(design.settings)}\n"
+        f"learning rates {rates_text}{outer}; tuned with seed {design.tune.seed}, "
+        f"{design.seeds} seed{'s' * (design.seeds > 1)} from {design.seed} on\n"
+        f"{aligned(['condition', 'tuning', 'trajectories', 'processor time'], body)}"
+        f"{trajectories} trajectories, about {clock(total)} on one core: {1e3 * price.gradient_s:.2f} ms a gradient, "
+        f"{1e3 * price.evaluation_s:.0f} ms an evaluation, measured now"
+    )
