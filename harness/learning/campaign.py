@@ -134,7 +134,7 @@ class Campaign:
             outer_lr=trial.rates.outer_lr,
             at_end=at_end,
             seed=row["seed"],
-            **curve(rep, max(1, trial.cell.steps // _LOSSES), row["accuracy"]),
+            **curve(rep, max(1, trial.cell.steps // _LOSSES)),
         )
 
 

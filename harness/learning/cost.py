@@ -26,7 +26,7 @@ class Price:
     def of(self, cell: TrainingCell) -> float:
         """Processor seconds of a trajectory. Synchronising and compressing small vectors is left out."""
         every = cell.train.eval_every
-        evaluations = 1 + (cell.steps // every if every else 0)
+        evaluations = 1 + (-(-cell.steps // every) if every else 0)  # the first before any step
         return cell.workers * cell.steps * self.gradient_s + evaluations * self.evaluation_s
 
 
@@ -46,7 +46,8 @@ def measured(cells: Iterable[TrainingCell]) -> Price:
         task = make_task(
             workload, 0, cell.workers, cell.seed, MonotonicClock(), cell.comm.buckets.bytes, cell.train.plain()
         )
-        return Price(_seconds(lambda: task.gradient(0)), _seconds(task.evaluate))
+        evaluation = task.evaluation(task.w)
+        return Price(_seconds(lambda: task.gradient(0)), 0.0 if evaluation is None else _seconds(evaluation))
     finally:
         torch.set_num_threads(threads)
 

@@ -14,6 +14,7 @@ from typing import Any
 from wanbench.harness.analysis.target import steps_to_target
 from wanbench.harness.errors import SpecError
 from wanbench.harness.learning.design import BASE, REFERENCE
+from wanbench.harness.results.evidence import EVALUATIONS
 from wanbench.netprofiles import did_you_mean
 
 SUFFIX = ".json.gz"
@@ -129,28 +130,25 @@ def recorded() -> Iterator[Recording]:
         yield read(path)
 
 
-def curve(rep: Path, every: int, final_accuracy: float | None) -> dict[str, Any]:
-    """A trajectory's lists from the step rows of a repetition. Raises: OSError: there are none.
+def curve(rep: Path, every: int) -> dict[str, Any]:
+    """A trajectory's lists from the files of a repetition. Raises: OSError: there are none.
 
     Args:
-        final_accuracy: after the last step, which is evaluated when its row is already written.
+        every: number of steps that each loss is a mean of.
     """
     import pandas as pd
 
-    rows = pd.read_parquet(rep / "steps.parquet", columns=["rank", "step", "loss", "accuracy"])
-    first = rows[(rows["rank"] == 0) & rows["accuracy"].notna()].sort_values("step")
+    evaluated = pd.read_parquet(rep / EVALUATIONS, columns=["step", "accuracy"])
+    rows = pd.read_parquet(rep / "steps.parquet", columns=["rank", "step", "loss"])
     losses = [
         float(loss) for loss in rows.pivot(index="step", columns="rank", values="loss").mean(axis=1, skipna=False)
     ]
-    evaluated = {int(step) + 1: float(value) for step, value in zip(first["step"], first["accuracy"], strict=True)}
-    if final_accuracy is not None:
-        evaluated[len(losses)] = final_accuracy
     finite = next((i for i, loss in enumerate(losses) if not math.isfinite(loss)), len(losses))
     chunks = [losses[i : i + every] for i in range(0, len(losses), every)]
     return {
         "diverged": finite < len(losses),
-        "steps": [*evaluated],
-        "accuracy": [round(value, 5) for value in evaluated.values()],
+        "steps": [int(step) for step in evaluated["step"]],
+        "accuracy": [round(float(value), 5) for value in evaluated["accuracy"]],
         "loss_every": every,
         "loss": [
             _significant(sum(chunk) / len(chunk)) if (i + 1) * every <= finite or finite == len(losses) else None

@@ -71,6 +71,7 @@ def test_a_design_is_tuned_trained_and_recorded_and_the_same_command_trains_noth
     for seed in (1, 2):
         assert near[seed].loss == far[seed].loss
         assert near[seed].accuracy == far[seed].accuracy
+        assert near[seed].steps == [0, 6, 12, 18, 24]
     assert set(found.step_time_s["lan"]) == {"ssgd", "dts"}
 
     before = (learned / "learned.json.gz").read_bytes()

@@ -42,33 +42,27 @@ def recording(*trajectories, **fields):
     return Recording("t", {"profiles": [*fields.get("step_time_s", {})]}, {}, trajectories=trajectories, **fields)
 
 
-def step_rows(folder, losses, accuracy=()):
-    """Write the step rows of two workers, whose losses are 1 apart around `losses`."""
+def write_rep(folder, losses, accuracy):
+    """Write the step rows of two workers, whose losses are 1 apart around `losses`, and the evaluations by step."""
     rows = [
-        {
-            "rank": rank,
-            "step": step,
-            "loss": loss + rank - 0.5,
-            "accuracy": dict(accuracy).get(step) if not rank else None,
-        }
-        for rank in range(2)
-        for step, loss in enumerate(losses)
+        {"rank": rank, "step": step, "loss": loss + rank - 0.5} for rank in range(2) for step, loss in enumerate(losses)
     ]
-    pd.DataFrame(rows).astype({"accuracy": float}).to_parquet(folder / "steps.parquet")
+    pd.DataFrame(rows).to_parquet(folder / "steps.parquet")
+    pd.DataFrame({"step": [*accuracy], "accuracy": [*accuracy.values()]}).to_parquet(folder / "evaluations.parquet")
 
 
 def test_a_curve_has_mean_losses_over_steps_and_workers_and_all_evaluations(tmp_path):
-    step_rows(tmp_path, [4.0, 2.0, 1.0, 0.5], accuracy=[(1, 0.25)])
-    found = curve(tmp_path, 2, 0.75)
+    write_rep(tmp_path, [4.0, 2.0, 1.0, 0.5], {0: 0.1, 2: 0.25, 4: 0.75})
+    found = curve(tmp_path, 2)
     assert found["loss"] == [3.0, 0.75]
-    assert (found["steps"], found["accuracy"]) == ([2, 4], [0.25, 0.75])
+    assert (found["steps"], found["accuracy"]) == ([0, 2, 4], [0.1, 0.25, 0.75])
     assert found["diverged"] is False
 
 
 @pytest.mark.parametrize("lost", [math.nan, math.inf])
 def test_a_training_that_diverged_has_no_loss_from_there_on_and_the_measured_accuracy(tmp_path, lost):
-    step_rows(tmp_path, [4.0, 2.0, lost, 1.0, 1.0, 1.0], accuracy=[(1, 0.25)])
-    found = curve(tmp_path, 2, 0.1)
+    write_rep(tmp_path, [4.0, 2.0, lost, 1.0, 1.0, 1.0], {2: 0.25, 6: 0.1})
+    found = curve(tmp_path, 2)
     assert (found["diverged"], found["loss"], found["accuracy"]) == (True, [3.0, None, None], [0.25, 0.1])
 
 
