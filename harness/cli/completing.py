@@ -37,6 +37,13 @@ def papers(context: click.Context, parameter: click.Parameter, incomplete: str) 
     return _beginning(names(), incomplete)
 
 
+def designs(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Built-in designs, and files."""
+    from wanbench.harness.learning.design import names
+
+    return [CompletionItem(incomplete, type="file"), *_beginning(names(), incomplete)]
+
+
 def shown(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Names for `show KIND`."""
     from wanbench.harness.cli.list_command import LISTS

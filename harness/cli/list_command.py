@@ -8,29 +8,35 @@ from dataclasses import MISSING
 
 import click
 
-from wanbench.harness.cli.terminal import show_entries
+from wanbench.harness.cli import terminal
 from wanbench.workloads.parameters import Parameters, default_of
 
 UNIFORM = "N sites of one worker, all pairs alike; takes rtt, rate, jitter, loss, loss_burst"
-KINDS = ("algorithms", "compressors", "workloads", "profiles", "experiments", "keys", "columns")
+KINDS = ("algorithms", "compressors", "workloads", "profiles", "experiments", "designs", "learning", "keys", "columns")
 
 
-@click.command("list", short_help="List algorithms, workloads, profiles, experiments, spec keys or result columns.")
+@click.command(
+    "list", short_help="List algorithms, workloads, profiles, experiments, designs, learning, keys, columns."
+)
 @click.argument("kind", type=click.Choice(KINDS))
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def command(kind: str, as_json: bool) -> None:
     """List the names that a spec can use, the keys that it can have, or the columns of results.
 
-    Parameters of an algorithm or compressor are in parentheses, those with a default in brackets.
+    Parameters of an algorithm or compressor are in parentheses, those with a default in brackets. `learning` has the
+    recorded trajectories: the tuned learning rate of every setting, its accuracy, and its difference from ssgd.
 
     \b
     Example:  wanbench list algorithms
     """
+    if kind == "learning":
+        _learning(as_json)
+        return
     found = LISTS[kind]()
     if as_json:
         click.echo(json.dumps(found, indent=1))
         return
-    show_entries(found)
+    terminal.show_entries(found)
 
 
 def _algorithms() -> dict[str, str]:
@@ -71,6 +77,24 @@ def _experiments() -> dict[str, str]:
     return {name: Spec.load(name).description for name in builtin_names()}
 
 
+def _designs() -> dict[str, str]:
+    from wanbench.harness.learning.design import load, names
+
+    return {name: load(name).description for name in names()}
+
+
+def _learning(as_json: bool) -> None:
+    """Print what is recorded: a table, or one object per line of it."""
+    from wanbench.harness.learning.recording import recorded
+    from wanbench.harness.learning.summary import lines, text
+
+    found = list(recorded())
+    if as_json:
+        click.echo(json.dumps(lines(found), indent=1))
+        return
+    terminal.show(text(found))
+
+
 def _keys() -> dict[str, str]:
     from wanbench.harness.spec.keys import described
 
@@ -95,6 +119,7 @@ LISTS: dict[str, Callable[[], dict[str, str]]] = {
     "workloads": _workloads,
     "profiles": _profiles,
     "experiments": _experiments,
+    "designs": _designs,
     "keys": _keys,
     "columns": _columns,
 }

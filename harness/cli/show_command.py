@@ -15,12 +15,12 @@ from wanbench.harness.errors import SpecError
 from wanbench.workloads import parameters
 
 
-@click.command("show", short_help="Show one algorithm, compressor, workload, profile or experiment in full.")
-@click.argument("kind", type=click.Choice(["algorithm", "compressor", "workload", "profile", "experiment"]))
+@click.command("show", short_help="Show one algorithm, compressor, workload, profile, experiment or design in full.")
+@click.argument("kind", type=click.Choice(["algorithm", "compressor", "workload", "profile", "experiment", "design"]))
 @click.argument("name", shell_complete=completing.shown)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def command(kind: str, name: str, as_json: bool) -> None:
-    """Show NAME in full: an algorithm's equations, a profile's values with their sources, an experiment's text.
+    """Show NAME in full: an algorithm's equations, a profile's values with their sources, the text of an experiment.
 
     \b
     Example:  wanbench show profile world4
@@ -31,6 +31,7 @@ def command(kind: str, name: str, as_json: bool) -> None:
         "workload": _workload,
         "profile": _profile,
         "experiment": _experiment,
+        "design": _design,
     }
     try:
         text, data = show[kind](name)
@@ -38,7 +39,7 @@ def command(kind: str, name: str, as_json: bool) -> None:
         raise SpecError(str(error)) from None
     if as_json:
         click.echo(json.dumps(data, indent=1))
-    elif kind == "experiment":
+    elif kind in {"experiment", "design"}:
         click.echo(text.rstrip())  # a TOML file to copy
     else:
         terminal.show(text.rstrip())
@@ -118,3 +119,9 @@ def _experiment(name: str) -> tuple[str, object]:
     from wanbench.harness.spec.library import read
 
     return read(name), Spec.load(name).to_dict()
+
+
+def _design(name: str) -> tuple[str, object]:
+    from wanbench.harness.learning import design
+
+    return design.text(name), design.load(name).plain()

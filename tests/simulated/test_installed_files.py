@@ -30,6 +30,7 @@ def test_the_wheel_holds_every_file_of_the_packages_and_nothing_else(wheel):
         "wanbench/harness/spec/starter.toml",
         "wanbench/harness/spec/experiments/latency-sweep.toml",
         "wanbench/harness/show/papers/dts.toml",
+        "wanbench/harness/learning/designs/mnist.toml",
         "wanbench/harness/show/figures/wanbench.mplstyle",
         "wanbench/harness/show/report/page.html.j2",
         "wanbench/harness/show/report/page.css",

@@ -1,0 +1,50 @@
+"""Steps until a trajectory reaches a target. Pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+
+def steps_to_target(
+    steps: Sequence[float], values: Sequence[float | None], target: float, *, falling: bool = False
+) -> float | None:
+    """The number of steps until the target is first reached, interpolated between evaluations; None if never.
+
+    The time to the target on a network is this number times the step time there.
+
+    Args:
+        steps: numbers of finished steps at the evaluations, ascending. values: the value at each; None or NaN, as after
+            training diverged, reaches nothing.
+        target: an accuracy, or with `falling` a loss. A first evaluation that has reached it already counts with its
+            own step, which is too late rather than too early.
+    """
+    sign = -1.0 if falling else 1.0
+    before: tuple[float, float] | None = None
+    for step, value in zip(steps, values, strict=True):
+        if value is None or not math.isfinite(value):
+            before = None
+            continue
+        if sign * value >= sign * target:
+            if before is None:
+                return float(step)
+            earlier, low = before
+            return earlier + (step - earlier) * (target - low) / (value - low)
+        before = (float(step), value)
+    return None
+
+
+def value_at(steps: Sequence[float], values: Sequence[float | None], step: float) -> float | None:
+    """The value after `step` steps, interpolated between evaluations; None before the first or after the last one."""
+    for i, reached in enumerate(steps):
+        value = values[i]
+        if value is None:
+            return None
+        if reached == step:
+            return value
+        if reached > step:
+            before = values[i - 1] if i else None
+            if before is None:
+                return None
+            return before + (value - before) * (step - steps[i - 1]) / (reached - steps[i - 1])
+    return None

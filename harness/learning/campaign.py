@@ -1,0 +1,198 @@
+"""Runs a design: tunes the learning rates, trains every seed, measures step times. Finished trajectories are kept.
+
+The base comes first, then the conditions, so that an interrupted run has the most important part.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from wanbench.harness.api import measure_all
+from wanbench.harness.errors import CellsFailed, SpecError
+from wanbench.harness.learning.design import BASE, Condition, Design
+from wanbench.harness.learning.recording import Recording, Trajectory, curve
+from wanbench.harness.learning.trials import Rates, Trial, grid, spec_of, timed, trials
+from wanbench.harness.plan.cell import TrainingCell
+from wanbench.harness.plan.plan import Plan
+from wanbench.harness.results.columns import Row
+from wanbench.harness.results.store import RunFolder
+from wanbench.workloads.registry import data_digest
+
+_LOSSES = 100  # means of the loss in a trajectory
+
+
+@dataclass
+class Campaign:
+    """One run of a design in one folder.
+
+    Args:
+        options: passed to `measure_all`: jobs, fresh and keep.
+    """
+
+    design: Design
+    folder: RunFolder
+    options: dict[str, Any] = field(default_factory=dict)
+
+    def run(self) -> Recording:
+        """Train what is not finished, and return the recording. Raises: CellsFailed, HostError, Interrupted."""
+        tried: list[Trial] = []
+        final: list[Trial] = []
+        for conditions in ([self.design.base], self.design.conditions):
+            tuned = [trial for each in conditions if each.lr for trial in tuning(self.design, each)]
+            self._measure([trial.cell for trial in tuned], tune=True)
+            tried += tuned
+            final += self._chosen(conditions, tried)
+            self._measure([trial.cell for trial in final], tune=False)
+        times = timed(self.design)
+        self._measure(times, tune=True)
+        return self._recorded(tried, final, times)
+
+    def _measure(self, cells: Sequence[TrainingCell], *, tune: bool) -> None:
+        if not cells:
+            return
+        todo: dict[str, TrainingCell] = {}
+        for cell in cells:
+            todo.setdefault(cell.key, cell)  # conditions can have the same cell
+        plan = Plan(spec_of(self.design, tuning=tune), tuple(todo.values()))
+        tally = measure_all(plan, self.folder, draw=False, **self.options)
+        self.options["fresh"] = False  # only at the beginning
+        if tally.failed:
+            raise CellsFailed(
+                f"{self.folder.path}: {len(tally.failed)} trajectories failed; the same command continues"
+            )
+
+    def _rows(self) -> dict[tuple[str, int], Row]:
+        found = self.folder.read()
+        return {(row["cell_key"], row["seed"]): row for row in (*found.earlier, *found.rows) if row["status"] == "ok"}
+
+    def _chosen(self, conditions: Iterable[Condition], tried: Sequence[Trial]) -> list[Trial]:
+        """The trials of every seed, with the rates that tuning found."""
+        rows = self._rows()
+        found: list[Trial] = []
+        for condition in conditions:
+            of = best([t for t in tried if t.condition == (condition.name if condition.lr else BASE)], rows)
+            rates = {s: of[s] for s in condition.settings or self.design.settings}
+            if condition.lr_of is not None:
+                rates = {s: Rates(of[condition.lr_of].lr, each.outer_lr) for s, each in rates.items()}
+            chosen = {setting: [each] for setting, each in rates.items()}
+            found += trials(spec_of(self.design), self.design, condition, chosen)
+        return found
+
+    def _recorded(self, tried: Sequence[Trial], final: Sequence[Trial], times: Sequence[TrainingCell]) -> Recording:
+        rows = self._rows()
+        ends = at_an_end(tried, final)
+        step_time_s: dict[str, dict[str, float]] = {}
+        for cell in times:
+            row = rows[cell.key, cell.seed]
+            step_time_s.setdefault(str(cell.network.name), {})[cell.label] = float(f"{row['step_time_s']:.5g}")
+        design = self.design.plain()
+        design["workload"] = {key: value for key, value in self.design.workload.items() if key != "data"}  # a path
+        kept = (
+            "description",
+            "workload",
+            "network",
+            "train",
+            "workers",
+            "seeds",
+            "seed",
+            "tune",
+            "profiles",
+            "conditions",
+        )
+        manifest = self.folder.manifest()
+        return Recording(
+            design=self.design.name,
+            about={key: design[key] for key in kept if key in design},
+            made={
+                **{key: manifest[key] for key in ("versions", "python", "machine", "cpu", "git")},
+                "code": sorted({rows[trial.cell.key, trial.cell.seed]["code"] for trial in (*tried, *final)}),
+                "data": data_hash(final[0].cell),
+            },
+            tuned=[_tuned(trial, rows[trial.cell.key, trial.cell.seed]) for trial in tried],
+            trajectories=[
+                self._trajectory(trial, rows[trial.cell.key, seed], (trial.condition, trial.setting) in ends)
+                for trial in final
+                for seed in range(trial.cell.seed, trial.cell.seed + self.design.seeds)
+            ],
+            step_time_s=step_time_s,
+        )
+
+    def _trajectory(self, trial: Trial, row: Row, at_end: bool) -> Trajectory:
+        rep = self.folder.cell_folder(trial.cell) / f"rep-{row['rep']}"
+        return Trajectory(
+            setting=trial.setting,
+            condition=trial.condition,
+            kind=trial.cell.kind,
+            params=dict(trial.cell.params),
+            workers=trial.cell.workers,
+            lr=trial.rates.lr,
+            outer_lr=trial.rates.outer_lr,
+            at_end=at_end,
+            seed=row["seed"],
+            **curve(rep, max(1, trial.cell.steps // _LOSSES)),
+        )
+
+
+def tuning(design: Design, condition: Condition) -> Iterator[Trial]:
+    """The trials of one seed that choose the rates of a condition."""
+    rates = {setting: grid(design, condition, setting) for setting in condition.settings or design.settings}
+    return trials(spec_of(design, tuning=True), design, condition, rates)
+
+
+def best(tried: Iterable[Trial], rows: Mapping[tuple[str, int], Row]) -> dict[str, Rates]:
+    """The rates with the highest final accuracy by setting; of equal ones those with the smallest final loss.
+
+    A trial that diverged is worse than all others.
+    """
+    found: dict[str, tuple[tuple[float, float], Rates]] = {}
+    for trial in tried:
+        row = rows[trial.cell.key, trial.cell.seed]
+        loss, accuracy = row["final_loss"], row["accuracy"]
+        if loss is None or accuracy is None:
+            raise SpecError(f"{trial.setting}: the workload {row['workload']} learns nothing, so nothing can be tuned")
+        score = (accuracy, -loss) if math.isfinite(loss) else (-math.inf, -math.inf)
+        if trial.setting not in found or score > found[trial.setting][0]:
+            found[trial.setting] = score, trial.rates
+    return {setting: rates for setting, (_, rates) in found.items()}
+
+
+def at_an_end(tried: Iterable[Trial], final: Iterable[Trial]) -> set[tuple[str, str]]:
+    """(condition, setting) whose tuned learning rate is the smallest or largest of its grid."""
+    grids: dict[tuple[str, str], set[float]] = {}
+    for trial in tried:
+        grids.setdefault((trial.condition, trial.setting), set()).add(trial.rates.lr)
+    return {
+        place
+        for trial in final
+        if (place := (trial.condition, trial.setting)) in grids
+        and trial.rates.lr in (min(grids[place]), max(grids[place]))
+    }
+
+
+def data_hash(cell: TrainingCell) -> str | None:
+    """Hash of the data that a cell trains on: of its folder, or of what this machine provides; None if bundled."""
+    if cell.task.data is None:
+        return data_digest(cell.task.plain())
+    digest = hashlib.sha256()
+    for path in sorted(each for each in Path(cell.task.data).rglob("*") if each.is_file()):
+        digest.update(path.name.encode() + b"\0")
+        with path.open("rb") as file:
+            digest.update(hashlib.file_digest(file, "sha256").digest())
+    return digest.hexdigest()
+
+
+def _tuned(trial: Trial, row: Row) -> dict[str, Any]:
+    loss = row["final_loss"]
+    return {
+        "setting": trial.setting,
+        "condition": trial.condition,
+        "lr": trial.rates.lr,
+        "outer_lr": trial.rates.outer_lr,
+        "accuracy": row["accuracy"],
+        "final_loss": float(f"{loss:.4g}") if loss is not None and math.isfinite(loss) else None,
+    }

@@ -1,0 +1,94 @@
+"""What trajectories cost: the time of a gradient and of an evaluation, measured on this host for a moment."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from wanbench.harness.learning.campaign import tuning
+from wanbench.harness.learning.design import Design
+from wanbench.harness.learning.trials import Rates, spec_of, timed, trials
+from wanbench.harness.plan.cell import TrainingCell
+from wanbench.harness.run.progress import clock
+from wanbench.harness.show.grid import aligned
+
+_LEAST_S, _LEAST = 0.3, 5
+
+
+@dataclass(frozen=True)
+class Price:
+    """Processor seconds of one worker's gradient, and of one evaluation."""
+
+    gradient_s: float
+    evaluation_s: float
+
+    def of(self, cell: TrainingCell) -> float:
+        """Processor seconds of a trajectory. Synchronising and compressing small vectors is left out."""
+        every = cell.train.eval_every
+        evaluations = 1 + (-(-cell.steps // every) if every else 0)  # the first before any step
+        return cell.workers * cell.steps * self.gradient_s + evaluations * self.evaluation_s
+
+
+def measured(cells: Iterable[TrainingCell]) -> Price:
+    """Measure with the data and the model of the first cell, on one thread as in a run. Takes a second."""
+    import torch
+
+    from wanbench.workloads.comm.clock import MonotonicClock
+    from wanbench.workloads.registry import make_task
+
+    cell = next(iter(cells))
+    workload = cell.task.plain() | {"step_time": "real"}
+    workload.pop("step_cv", None)
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        task = make_task(
+            workload, 0, cell.workers, cell.seed, MonotonicClock(), cell.comm.buckets.bytes, cell.train.plain()
+        )
+        evaluation = task.evaluation(task.w)
+        return Price(_seconds(lambda: task.gradient(0)), 0.0 if evaluation is None else _seconds(evaluation))
+    finally:
+        torch.set_num_threads(threads)
+
+
+def _seconds(call: Callable[[], object]) -> float:
+    """The mean processor time of a call, without the first; on a busy host it lasts longer."""
+    call()
+    began, calls = time.thread_time(), 0
+    while calls < _LEAST or time.thread_time() - began < _LEAST_S:
+        call()
+        calls += 1
+    return (time.thread_time() - began) / calls
+
+
+def cost_text(design: Design) -> str:
+    """What a design trains: settings, conditions, trajectories and processor time, measured for a moment."""
+    counted: list[tuple[str, int, int, float]] = []
+    spec = spec_of(design)
+    some = next(tuning(design, design.base))
+    price = measured([some.cell])
+    for condition in (design.base, *design.conditions):
+        tuned = [trial.cell for trial in tuning(design, condition)] if condition.lr else []
+        settings = condition.settings or [*design.settings]
+        # The rates are not known before tuning, and do not change the cost.
+        rates = {setting: [Rates(design.tune.lr[0])] for setting in settings}
+        final = [trial.cell for trial in trials(spec, design, condition, rates)]
+        seconds = sum(map(price.of, tuned)) + design.seeds * sum(map(price.of, final))
+        counted.append((condition.name, len(tuned), design.seeds * len(final), seconds))
+    times = timed(design)
+    if times:
+        counted.append(("step times", 0, len(times), sum(map(price.of, times))))
+    body = [[name, str(tuned), str(final), clock(seconds)] for name, tuned, final, seconds in counted]
+    total = sum(seconds for *_, seconds in counted)
+    trajectories = sum(tuned + final for _, tuned, final, _ in counted)
+    rates_text = ", ".join(f"{lr:g}" for lr in design.tune.lr)
+    outer = f"; outer {', '.join(f'{lr:g}' for lr in design.tune.outer_lr)}" if design.tune.outer_lr else ""
+    return (
+        f"{design.name}: {len(design.settings)} settings: {', '.join(design.settings)}\n"
+        f"learning rates {rates_text}{outer}; tuned with seed {design.tune.seed}, "
+        f"{design.seeds} seed{'s' * (design.seeds > 1)} from {design.seed} on\n"
+        f"{aligned(['condition', 'tuning', 'trajectories', 'processor time'], body)}"
+        f"{trajectories} trajectories, about {clock(total)} on one core: {1e3 * price.gradient_s:.2f} ms a gradient, "
+        f"{1e3 * price.evaluation_s:.0f} ms an evaluation, measured now"
+    )

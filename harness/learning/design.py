@@ -1,0 +1,185 @@
+"""A fractional design: which settings are trained under which conditions, with which learning rates and seeds."""
+
+from __future__ import annotations
+
+import difflib
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import Field, StringConstraints, ValidationError, model_validator
+
+from wanbench.harness.errors import SpecError
+from wanbench.harness.spec.experiment import Name
+from wanbench.harness.spec.refusals import explained
+from wanbench.harness.spec.table import Table
+from wanbench.netprofiles import did_you_mean
+
+BASE = "base"
+REFERENCE = "ssgd"  # what every method is compared with
+_BUILT_IN = Path(__file__).parent / "designs"
+
+Label = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9._-]*$", max_length=40)]
+Rates = Annotated[list[float], Field(min_length=1)]
+
+
+class Condition(Table):
+    """[[conditions]]: what differs from the base.
+
+    Attributes:
+        settings: the settings that are trained under it; empty is all.
+        workers: N. train, network: keys that replace those of the base. without: keys of `[train]` that it leaves out.
+        lr: its own grid; without it, each setting has the rates that were tuned in the base.
+        lr_of: all settings have the learning rate that the base tuned for this one.
+    """
+
+    name: Label
+    description: str = ""
+    settings: list[str] = Field(default=[])
+    workers: int | None = Field(default=None, ge=2)
+    train: dict[str, Any] = Field(default={})
+    network: dict[str, Any] = Field(default={})
+    without: list[str] = Field(default=[])
+    lr: Rates | None = None
+    lr_of: str | None = None
+
+    @model_validator(mode="after")
+    def _one_source(self) -> Condition:
+        if self.lr is not None and self.lr_of is not None:
+            raise ValueError("lr and lr_of: choose one")
+        return self
+
+
+class Tuning(Table):
+    """[tune]: the grid, which is the same for every setting.
+
+    Attributes:
+        lr: learning rates. outer_lr: of settings that have an outer step, crossed with the learning rates.
+        seed: of the trajectories that are only compared with each other; none of the recorded seeds.
+    """
+
+    lr: Rates
+    outer_lr: Rates = Field(default=[])
+    seed: int = Field(default=0, ge=0)
+
+
+class Design(Table):
+    """A whole design file.
+
+    Attributes:
+        settings: the algorithms by name, as in `[algorithms]` of a spec, where the name is the kind unless `kind` is
+            given. `train` has the keys of `[train]` that an algorithm needs otherwise.
+        workload, network, train: as in a spec; `train.until` and `train.eval_every` are needed.
+        workers: N in the base. seeds: number of paired seeds, from `seed` on.
+        profiles: networks whose simulated step times are recorded beside the trajectories.
+    """
+
+    schema_: int = Field(alias="schema", ge=1, le=1)
+    name: Name
+    description: str = ""
+    workload: dict[str, Any]
+    network: dict[str, Any] = Field(default={})
+    train: dict[str, Any]
+    settings: dict[Label, dict[str, Any]] = Field(min_length=1)
+    workers: int = Field(default=4, ge=2)
+    seeds: int = Field(default=3, ge=1)
+    seed: int = Field(default=1, ge=0)
+    tune: Tuning
+    conditions: list[Condition] = Field(default=[])
+    profiles: list[str] = Field(default=[])
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Design:
+        names = [condition.name for condition in self.conditions]
+        if BASE in names or len(set(names)) < len(names):
+            raise ValueError(f"conditions: expected different names, and not {BASE!r}")
+        for condition in self.conditions:
+            named = [*condition.settings, *filter(None, [condition.lr_of])]
+            for setting in named:
+                if setting not in self.settings:
+                    raise ValueError(f"conditions.{condition.name}: no setting {setting!r}")
+        if self.seed <= self.tune.seed < self.seed + self.seeds:
+            raise ValueError("tune.seed: expected none of the recorded seeds")
+        return self
+
+    @property
+    def run_name(self) -> str:
+        """The name of its run folder."""
+        return f"learn-{self.name}"
+
+    @property
+    def base(self) -> Condition:
+        """The condition in which everything is tuned."""
+        return Condition(name=BASE, lr=self.tune.lr)
+
+    def with_settings(self, settings: Mapping[str, Mapping[str, Any]]) -> Design:
+        """A copy with only these settings and the reference, in the base alone: a user's own algorithm.
+
+        Raises: SpecError: a name is taken.
+        """
+        for name in settings:
+            if name in self.settings:
+                raise SpecError(f"--algorithm {name}: the design {self.name} has this setting; choose another name")
+        kept = {REFERENCE: self.settings[REFERENCE], **settings}
+        return parse({**self.plain(), "settings": {k: dict(v) for k, v in kept.items()}, "conditions": []}, self.name)
+
+
+def names() -> list[str]:
+    """Designs that ship with the package."""
+    return sorted(path.stem for path in _BUILT_IN.glob("*.toml"))
+
+
+def load(source: str) -> Design:
+    """Read a built-in design by name, or a TOML file. Raises: SpecError."""
+    try:
+        return parse(tomllib.loads(text(source)), source)
+    except tomllib.TOMLDecodeError as error:
+        raise SpecError(f"{source}: not valid TOML: {error}") from None
+
+
+def text(source: str) -> str:
+    """The text of a design, by name or path. Raises: SpecError."""
+    path = _BUILT_IN / f"{source}.toml" if source in names() else Path(source)
+    if not path.is_file():
+        near = did_you_mean(source, names(), f"built-in designs: {', '.join(names())}")
+        raise SpecError(f"{source}: no such file and no such design{near}")
+    try:
+        return path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise SpecError(f"{source}: cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise SpecError(f"{source}: not a text file; expected TOML in UTF-8") from None
+
+
+def parse(data: Mapping[str, Any], where: str) -> Design:
+    """A design from plain data. Raises: SpecError."""
+    try:
+        return Design.model_validate(dict(data))
+    except ValidationError as error:
+        raise SpecError("\n".join(explained(error, Design, data, where))) from None
+
+
+def narrowed(design: Design, only: Mapping[str, set[str]]) -> Design:
+    """A copy with only some settings or conditions; `--only setting=...` and `--only condition=...`. Raises: SpecError.
+
+    The setting whose learning rate others take is tuned too, and so is the reference, because the others are compared
+    with it.
+    """
+    known = {"setting": [*design.settings], "condition": [BASE, *(each.name for each in design.conditions)]}
+    for key, values in only.items():
+        if key not in known:
+            raise SpecError(f"--only {key}=...: expected setting=NAME or condition=NAME")
+        for value in values:
+            if value not in known[key]:
+                near = difflib.get_close_matches(value, known[key], 1) or known[key]
+                raise SpecError(f"--only {key}={value}: not in the design {design.name}; try {', '.join(near)}")
+    wanted = only.get("setting", set(design.settings))
+    settings = {k: v for k, v in design.settings.items() if k in wanted | {REFERENCE}}
+    conditions = [
+        each.model_copy(update={"settings": [s for s in each.settings or design.settings if s in settings]})
+        for each in design.conditions
+        if each.name in only.get("condition", known["condition"])
+    ]
+    kept = [each for each in conditions if each.settings and each.lr_of in {None, *settings}]
+    return design.model_copy(update={"settings": settings, "conditions": kept})

@@ -1,0 +1,161 @@
+"""Recordings: the trajectories of a design in one small compressed file, readable without the run."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from wanbench.harness.analysis.target import steps_to_target
+from wanbench.harness.errors import SpecError
+from wanbench.harness.learning.design import BASE, REFERENCE
+from wanbench.harness.results.evidence import EVALUATIONS
+from wanbench.netprofiles import did_you_mean
+
+SUFFIX = ".json.gz"
+RECORDED = Path(__file__).parent / "recorded"
+_SCHEMA = 1
+
+
+@dataclass(frozen=True)
+class Trajectory:
+    """Loss and accuracy of one seed by step.
+
+    Attributes:
+        lr, outer_lr: as tuned. at_end: whether the best learning rate was an end of its grid.
+        diverged: whether a loss was not finite.
+        steps: numbers of finished steps at the evaluations. accuracy: at each of them; None without an evaluation.
+        loss_every: number of steps that each loss is a mean of. loss: means over the workers; None from the first loss
+            that is not finite.
+    """
+
+    setting: str
+    condition: str
+    kind: str
+    params: Mapping[str, Any]
+    workers: int
+    lr: float
+    outer_lr: float | None
+    at_end: bool
+    seed: int
+    diverged: bool
+    steps: list[int]
+    accuracy: list[float | None]
+    loss_every: int
+    loss: list[float | None]
+
+    def steps_to_target(self, target: float) -> float | None:
+        """Steps until this accuracy; None if never."""
+        return steps_to_target(self.steps, self.accuracy, target)
+
+
+@dataclass(frozen=True)
+class Recording:
+    """A recorded design.
+
+    Attributes:
+        design: its name. about: workload, recipe, seeds and grid, as in the design. made: code, versions and host.
+        tuned: the outcome of every tuning trajectory. trajectories: of every seed.
+        step_time_s: simulated seconds per step, by profile and setting.
+    """
+
+    design: str
+    about: Mapping[str, Any]
+    made: Mapping[str, Any]
+    tuned: Sequence[Mapping[str, Any]] = ()
+    trajectories: Sequence[Trajectory] = ()
+    step_time_s: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+
+    @cached_property
+    def by_setting(self) -> dict[tuple[str, str], dict[int, Trajectory]]:
+        """The trajectories by (condition, setting), then by seed."""
+        found: dict[tuple[str, str], dict[int, Trajectory]] = {}
+        for one in self.trajectories:
+            found.setdefault((one.condition, one.setting), {})[one.seed] = one
+        return found
+
+    def seeds_of(self, setting: str, condition: str = BASE) -> dict[int, Trajectory]:
+        """The trajectories of a setting by seed. Raises: SpecError: there are none."""
+        known = [name for where, name in self.by_setting if where == condition]
+        if (condition, setting) not in self.by_setting:
+            near = did_you_mean(setting, known, f"it has {', '.join(known) or 'none'}")
+            raise SpecError(f"{self.design}: {condition}: no setting {setting!r}{near}")
+        return self.by_setting[condition, setting]
+
+    def reference_of(self, condition: str) -> dict[int, Trajectory] | None:
+        """What the settings of a condition are compared with; on another network, that is the reference of the base."""
+        table: Mapping[str, Any] = next((c for c in self.about.get("conditions", ()) if c["name"] == condition), {})
+        elsewhere = bool(table.get("network")) and not table.keys() & {"train", "without", "workers"}
+        return self.by_setting.get((condition, REFERENCE)) or (
+            self.by_setting.get((BASE, REFERENCE)) if elsewhere else None
+        )
+
+    def steps_to_target(self, setting: str, target: float, condition: str = BASE) -> dict[int, float | None]:
+        """Steps until this accuracy by seed; None where it is never reached.
+
+        The time to the target on any network is the number of steps times the step time there, unless the algorithm's
+        schedule depends on the network.
+        """
+        return {seed: one.steps_to_target(target) for seed, one in self.seeds_of(setting, condition).items()}
+
+    def write(self, path: Path) -> None:
+        """Write the file, with equal bytes for equal data."""
+        data = {"schema": _SCHEMA, **asdict(self)}
+        text = json.dumps(data, sort_keys=True, separators=(",", ":"), allow_nan=False)
+        part = path.with_name(f".{path.name}.part")
+        part.write_bytes(gzip.compress(text.encode(), mtime=0))
+        part.replace(path)
+
+
+def read(path: Path) -> Recording:
+    """Read a recording. Raises: SpecError."""
+    try:
+        data = json.loads(gzip.decompress(path.read_bytes()))
+        if data.pop("schema") != _SCHEMA:
+            raise ValueError("another schema")
+        data["trajectories"] = [Trajectory(**each) for each in data["trajectories"]]
+        return Recording(**data)
+    except (OSError, EOFError, ValueError, LookupError, TypeError, AttributeError) as error:
+        raise SpecError(f"{path}: not a recording of a design: {error}; run `wanbench learn` again") from None
+
+
+def recorded() -> Iterator[Recording]:
+    """The recordings that ship with the package."""
+    for path in sorted(RECORDED.glob(f"*{SUFFIX}")):
+        yield read(path)
+
+
+def curve(rep: Path, every: int) -> dict[str, Any]:
+    """A trajectory's lists from the files of a repetition. Raises: OSError: there are none.
+
+    Args:
+        every: number of steps that each loss is a mean of.
+    """
+    import pandas as pd
+
+    evaluated = pd.read_parquet(rep / EVALUATIONS, columns=["step", "accuracy"])
+    rows = pd.read_parquet(rep / "steps.parquet", columns=["rank", "step", "loss"])
+    losses = [
+        float(loss) for loss in rows.pivot(index="step", columns="rank", values="loss").mean(axis=1, skipna=False)
+    ]
+    finite = next((i for i, loss in enumerate(losses) if not math.isfinite(loss)), len(losses))
+    chunks = [losses[i : i + every] for i in range(0, len(losses), every)]
+    return {
+        "diverged": finite < len(losses),
+        "steps": [int(step) for step in evaluated["step"]],
+        "accuracy": [round(float(value), 5) for value in evaluated["accuracy"]],
+        "loss_every": every,
+        "loss": [
+            _significant(sum(chunk) / len(chunk)) if (i + 1) * every <= finite or finite == len(losses) else None
+            for i, chunk in enumerate(chunks)
+        ],
+    }
+
+
+def _significant(value: float) -> float:
+    return float(f"{value:.4g}")
