@@ -35,8 +35,8 @@ class Learner(NamedTuple):
             stay local to each worker: no algorithm averages them.
         batches: pairs (inputs, targets); iterated again whenever they end.
         loss: `loss(module(inputs), targets)` is the number to minimise, a mean over the batch.
-        evaluate: returns the test accuracy in [0, 1]; called without autograd and in evaluation mode. None reports no
-            accuracy.
+        evaluate: returns the test accuracy in [0, 1] of `module`; called without autograd and in evaluation mode, after
+            training, with the parameters and buffers that the module had at each evaluation. None reports no accuracy.
     """
 
     module: torch.nn.Module

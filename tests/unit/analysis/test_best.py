@@ -86,6 +86,17 @@ def test_accuracies_are_compared_by_seed_so_common_effects_cancel():
     assert ssgd.change == 0
 
 
+@pytest.mark.parametrize(
+    ("seconds", "median"), [((3, 1, 2), 2), ((3, 1, None), 3), ((1, None, None), None), ((None, None, None), None)]
+)
+def test_repetitions_that_never_reach_the_target_are_slower_than_all_others(seconds, median):
+    rows = [row for row in synthetic_rows.latency_sweep() if row["rtt_ms"] == 100.0 and row["kind"] == "ssgd"]
+    for row in rows:
+        row.update(accuracy=0.9, time_to_target_s=seconds[row["rep"]])
+    (ssgd,) = networks(rows)[0].standings
+    assert ssgd.time_to_target_s == median
+
+
 def test_the_interval_follows_students_t():
     found = paired_difference({1: 0.1, 2: 0.3, 3: 0.2, 4: 0.2}, dict.fromkeys(range(1, 9), 0.0))
     assert found.mean == pytest.approx(0.2)

@@ -79,6 +79,13 @@ def test_an_algorithm_that_is_too_inaccurate_is_not_called_best(tmp_path):
     assert content.best_note.endswith("Left out where they are more than 2 points less accurate than ssgd: dts-d20-p4.")
 
 
+def test_the_time_to_target_is_beside_the_best_algorithm_and_in_the_table(tmp_path):
+    folder = write_run(tmp_path / "t", [{**row, "time_to_target_s": 12.345} for row in small()])
+    content = content_of(folder, folder.path / "report.html")
+    assert {row.target for row in content.best} == {"12.3 s"}
+    assert {"12.35"} == {entry.text for line in content.lines for entry in line.entries if entry.sort == 12.345}
+
+
 def test_the_page_loads_nothing_and_is_complete(tmp_path):
     text = report(tmp_path, small())
     seen = Markup(text)

@@ -96,6 +96,15 @@ def test_accuracy_is_shown_if_a_model_was_trained(rows):
     assert "  97.12  97.12..97.12" in lines[2]
 
 
+def test_the_time_to_target_is_shown_if_it_was_reached(rows):
+    assert "to target" not in render(rows, "table")
+    for row in rows:
+        row.update(accuracy=0.97, time_to_target_s=12.345 if row["algorithm"] == "sparse-p4" else None)
+    header, _, *lines = as_table(rows, width=WIDE).splitlines()
+    assert header.endswith("  to target s")
+    assert {line.split()[-1] for line in lines if line.startswith("sparse-p4") and "invalid" not in line} == {"12.35"}
+
+
 def test_an_empty_run_is_an_empty_table():
     assert len(render([], "table").splitlines()) == 2
 
