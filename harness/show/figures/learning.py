@@ -146,8 +146,10 @@ def seconds_text(seconds: float) -> str:
 
 def _curve(axes: Axes, x: str, found: Sequence[Curve], look: Style, name: str) -> None:
     step, end_s, *accuracy = middle(found)
-    at = step if x == "step" else end_s
-    percent, low, high = (100 * np.array(each) for each in accuracy)
+    at = np.array(step if x == "step" else end_s)
+    # An evaluation before the first step has no place on a logarithmic time axis.
+    drawn = at > (-1 if x == "step" else 0)
+    at, (percent, low, high) = at[drawn], (100 * np.array(each)[drawn] for each in accuracy)
     axes.plot(at, percent, markevery=max(1, len(at) // 6), **line(look))
     if len(found) > 1:
         axes.fill_between(at, low, high, color=look.colour, alpha=0.15, linewidth=0)

@@ -37,15 +37,24 @@ class Course:
 
 
 def course(found: Sequence[Curve]) -> Course:
-    """The course of the repetitions of one cell, up to the last evaluation that all of them have."""
+    """The course of the repetitions of one cell, up to the last evaluation that all of them have.
+
+    An evaluation before the first step is left out: it has no place on a logarithmic time axis.
+    """
     shortest = min(len(curve["step"]) for curve in found)
     step, end_s = (
         np.median([curve[name][:shortest] for curve in found], axis=0).tolist() for name in ("step", "end_s")
     )
-    means, lows, highs = zip(
-        *(mean_interval([curve["accuracy"][place] for curve in found]) for place in range(shortest)), strict=True
+    places = [place for place in range(shortest) if end_s[place] > 0]
+    intervals = [mean_interval([curve["accuracy"][place] for curve in found]) for place in places]
+    return Course(
+        step=[step[place] for place in places],
+        end_s=[end_s[place] for place in places],
+        accuracy=[mean for mean, _, _ in intervals],
+        low=[low for _, low, _ in intervals],
+        high=[high for _, _, high in intervals],
+        repetitions=len(found),
     )
-    return Course(step, end_s, list(means), list(lows), list(highs), len(found))
 
 
 def by_speed(networks: Mapping[str, Curves]) -> dict[str, dict[Key, Course]]:
@@ -74,7 +83,7 @@ def learning_time(
         width_in, f"{_finding(found, names)}\n{subject}", about, {},
         count=len(found), across=len(found) if beside else 1, panel_in=panel_in, left_in=0.5, right_in=strip,
     )  # fmt: skip
-    times = [time for courses in found.values() for each in courses.values() for time in each.end_s if time > 0]
+    times = [time for courses in found.values() for each in courses.values() for time in each.end_s]
     lowest = min(value for courses in found.values() for each in courses.values() for value in each.accuracy)
     for index, (network, courses) in enumerate(found.items()):
         axes = sheet.panel(index, network)

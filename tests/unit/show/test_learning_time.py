@@ -12,6 +12,7 @@ from scipy import stats
 from wanbench.harness.results.evidence import Evidence
 from wanbench.harness.results.store import open_run
 from wanbench.harness.show.figures.gallery import gallery
+from wanbench.harness.show.figures.learning import learning
 from wanbench.harness.show.figures.learning_time import by_speed, course, learning_time, points
 from wanbench.harness.show.figures.style import COLUMN_IN, PAGE_IN
 
@@ -58,6 +59,16 @@ def test_the_band_is_students_interval_of_the_mean():
         assert drawn.accuracy[place] == pytest.approx(np.mean(values))
         assert (drawn.low[place], drawn.high[place]) == pytest.approx((low, high))
     assert all(len(axes.collections) == 2 for axes in draw().axes)
+
+
+def test_an_evaluation_before_the_first_step_is_left_out():
+    begun = {"step": [0, 20], "end_s": [0.0, 2.0], "accuracy": [0.1, 0.7], "loss": [None, 1.0]}
+    drawn = course([begun, begun])
+    assert (drawn.step, drawn.end_s, drawn.accuracy) == ([20.0], [2.0], [0.7])
+    curves = {("ssgd", "ssgd"): ({}, [begun]), ("dts-d4-p4", "dts"): ({}, [{**begun, "end_s": [0.0, 0.2]}])}
+    by_step, by_time = learning(curves, "digits", "subject", "about").axes
+    assert [0.0, 20.0] in [list(line.get_xdata()) for line in by_step.lines]
+    assert all(x > 0 for line in by_time.lines for x in line.get_xdata())
 
 
 def test_two_repetitions_have_no_band():
