@@ -200,6 +200,7 @@ def _draw(axes: Axes, series: Series, measure: Measure, x: str, look: Looks, asi
     drawn: list[Artist] = []
     drawn += axes.plot(at, middle, clip_on=False, zorder=4 if look["fillstyle"] == "full" else 5, **look)
     if any(cell["repeats"] > 1 for _, cell in found):
+        high = np.where(np.isnan(high), middle, high)  # a repetition never reached the target
         whiskers = axes.errorbar(
             at, middle, yerr=[middle - low, high - middle], fmt="none", ecolor=look["color"],
             elinewidth=0.7, capsize=1.6, capthick=0.7, zorder=3,

@@ -53,6 +53,14 @@ def test_cells_with_the_same_parameter_form_a_series_of_medians():
     assert {"ssgd", "olco3, no compression", "olco3, top-k 10 %"} <= {text.get_text() for text in axes.texts}
 
 
+def test_a_cell_whose_longest_time_is_not_known_has_the_lower_whisker():
+    times = {0: 20.0, 1: 30.0, 2: None}
+    some = [{**row, "time_to_target_s": None if row["workers"] == 1 else times[row["rep"]]} for row in rows()]
+    (axes,) = trend_drawing(wanted(y=["time_to_target_s"]), some, "r").draw(PAGE_IN).axes
+    ends = [tuple(y for _, y in path.vertices) for each in axes.collections for path in each.get_paths()]
+    assert set(ends) == {(20.0, 30.0)}
+
+
 def test_a_cell_without_the_parameter_is_drawn_as_a_level():
     (axes,) = trend_drawing(wanted(), rows(), "r").draw(PAGE_IN).axes
     assert [list(line.get_ydata()) for line in axes.get_lines()].count([90.0, 90.0]) == 1
