@@ -120,9 +120,9 @@ def _report(job: dict) -> dict:
     outcome = {
         "window_begin_ns": 0, "window_end_ns": end_ns, "window": {"compute_ns": end_ns, "stall_ns": 0},
         "total": {"payload_bytes": 0, "messages_sent": 0, "blocks_expected": 0, "blocks_lost": 0},
-        "final_loss": None, "accuracy": None, "replica_spread": None, "messages": [], "tcp_windows": [0, 0],
+        "final_loss": None, "evaluations": [], "replica_spread": None, "messages": [], "tcp_windows": [0, 0],
     }  # fmt: skip
-    row = {"rank": job["rank"], "step_time_s": STEP_S, "accuracy": None}
+    row = {"rank": job["rank"], "step_time_s": STEP_S}
     counters = {"device": {"tx_bytes": 0}, "tcp": {}, "udp_overflows": 0, "cpu_wait_ns": 0}
     return {
         "rows": [{**row, "step": step, "end_ns": round(step * STEP_S * 1e9)} for step in range(steps)],

@@ -158,7 +158,7 @@ class SGP(PushSum):
     def _pull(self) -> None:
         arriving, self._arriving = self._arriving, []
         late = [share for share in arriving if not self._added(share, self.wait_s)]
-        self._late = [share for share in self._late if not self._added(share, 0.0)] + late
+        self._late = [share for share in [*self._late, *late] if not self._added(share, 0.0)]
         self._leaving = [work for work in self._leaving if not self._left(work)]
 
     def _added(self, share: tuple[Vector, Work], wait_s: float | None) -> bool:

@@ -159,7 +159,7 @@ COMMANDS = (
 
 @DAMAGED
 def test_damaged_results_are_reported_and_left_out_or_refused_in_one_line(damaged, tmp_path):
-    rng = random.Random("results")
+    rng = random.Random("damaged results")
     finished(tmp_path)
     good = tmp_path / "good"
     (tmp_path / "results" / "smoke").rename(good)

@@ -19,9 +19,7 @@ RUNS = sorted(path.parent.name for path in REFERENCE.glob("*/rows.jsonl"))
 # Of those that may not be published as they are: how many cells, and by which rules.
 REFUSED = {
     "dts-accuracy": (2, {"accuracy"}),
-    "dts-timeline": (5, {"reps"}),
     "dts-world": (21, {"accuracy"}),
-    "latency-sweep": (50, {"reps"}),
 }
 
 

@@ -28,7 +28,7 @@ def row_of(tmp_path, algorithm, target, rtt):
     folder.mkdir()
     changes = [VIRTUAL, DIGITS, ("ssgd = {}", algorithm), ('10ms"]', f'{rtt}"]')]
     (cell,) = swept(edited(*changes, ("[algorithms]", LONG.format(target=target))))
-    return measure(cell, 0, VirtualTestbed(), folder, folder, None)
+    return measure(cell, 0, VirtualTestbed().open_slot(""), folder, folder, None)
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
