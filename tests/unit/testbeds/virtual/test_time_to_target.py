@@ -10,12 +10,12 @@ from wanbench.harness.testbeds.virtual.testbed import VirtualTestbed
 
 VIRTUAL = ("[algorithms]", '[run]\ntestbed = "virtual"\n\n[algorithms]')
 DIGITS = ("params = 1000\ntensors = 2\n", 'name = "digits-cnn"\n')
-LONG = '[train]\nuntil = "300 steps"\nlr = 0.02\neval_every = 20\ntarget = {target}\n\n[algorithms]'
+LONG = '[train]\nuntil = "500 steps"\nlr = 0.002\neval_every = 20\ntarget = {target}\n\n[algorithms]'
 ALGORITHMS = (
     "ssgd = {}",
     "sparse = { period = 4 }",
-    "delayed = { delay = 4 }",
-    "dts = { delay = 4, period = 2 }",
+    "delayed = { delay = 1 }",
+    "dts = { delay = 1, period = 2 }",
     "localsgd = { period = 4 }",
     "diloco = { period = 10 }",
     "dpsgd = {}",
@@ -35,7 +35,7 @@ def row_of(tmp_path, algorithm, target, rtt):
 def test_time_to_target_is_steps_to_target_on_another_network_times_the_step_time(tmp_path, algorithm):
     near, far = row_of(tmp_path, algorithm, 0.8, "1ms"), row_of(tmp_path, algorithm, 0.8, "100ms")
     assert far["step_time_s"] > 1.2 * near["step_time_s"]
-    assert far["steps_to_target"] == near["steps_to_target"] > 20
+    assert far["steps_to_target"] == near["steps_to_target"] > 80
     assert far["time_to_target_s"] == pytest.approx(near["steps_to_target"] * far["step_time_s"], rel=0.03)
 
 
@@ -43,6 +43,6 @@ def test_time_to_target_is_steps_to_target_on_another_network_times_the_step_tim
 def test_a_higher_target_takes_longer_and_one_beyond_reach_has_no_time(tmp_path, algorithm):
     low, high, beyond = (row_of(tmp_path, algorithm, target, "10ms") for target in (0.3, 0.8, 1.0))
     assert 0 < low["time_to_target_s"] < high["time_to_target_s"]
-    assert 0 < low["steps_to_target"] < high["steps_to_target"] < 300
+    assert 0 < low["steps_to_target"] < high["steps_to_target"] < 500
     assert beyond["accuracy"] < 1
     assert beyond["time_to_target_s"] is beyond["steps_to_target"] is None
