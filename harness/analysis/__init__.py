@@ -3,7 +3,6 @@
 Layout
     summary.py     from rows to cells, axes and pivots; labels.py: labels that tell cells apart; order.py: their order
     best.py        the best algorithm on every network; paired.py: accuracy over equal seeds
-    target.py      steps to a target, interpolated between evaluations
     compare.py     the same cells at two values of an axis
     beside.py      the cells of another run beside those of a pivot
 """

@@ -11,10 +11,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from wanbench.harness.analysis.target import steps_to_target
 from wanbench.harness.errors import SpecError
 from wanbench.harness.learning.design import BASE, REFERENCE
 from wanbench.harness.results.evidence import EVALUATIONS
+from wanbench.harness.results.target import steps_to_target
 from wanbench.netprofiles import did_you_mean
 
 SUFFIX = ".json.gz"

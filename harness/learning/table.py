@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from wanbench.harness.analysis.target import value_at
 from wanbench.harness.learning.design import BASE
 from wanbench.harness.learning.recording import Recording, Trajectory
 from wanbench.harness.learning.summary import lines, mean_of, percent
+from wanbench.harness.results.target import value_at
 
 
 def tables(recording: Recording) -> str:

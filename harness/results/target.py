@@ -1,10 +1,10 @@
-"""When the accuracy reached its target, between two evaluations."""
+"""When a trajectory reached its target, between two evaluations. Pure."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any
 
 
@@ -23,21 +23,57 @@ class Reached:
 def reached(evaluations: Sequence[Mapping[str, Any]], target: float, begin_ns: int) -> Reached | None:
     """Return when the accuracy first crossed `target`; None if no evaluation is at the target or above.
 
-    The accuracy of the evaluation before the crossing is below the target, so it lies between the two. If the first
-    evaluation is at the target already, its own step and time are returned: an upper bound, unless it is of step 0.
-
     Args:
         evaluations: in order, each with `step`, `end_ns` and `accuracy`. begin_ns: when step 0 began.
     """
-    if not evaluations:
+    at = [evaluation["step"] for evaluation in evaluations]
+    steps = steps_to_target(at, [evaluation["accuracy"] for evaluation in evaluations], target)
+    if steps is None:
         return None
-    first = evaluations[0]
-    if first["accuracy"] >= target:
-        return Reached(float(first["step"]), (first["end_ns"] - begin_ns) / 1e9)
-    for below, above in pairwise(evaluations):
-        if above["accuracy"] >= target:
-            share = (target - below["accuracy"]) / (above["accuracy"] - below["accuracy"])
-            steps = below["step"] + share * (above["step"] - below["step"])
-            end_ns = below["end_ns"] + share * (above["end_ns"] - below["end_ns"])
-            return Reached(steps, (end_ns - begin_ns) / 1e9)
+    seconds = value_at(at, [(evaluation["end_ns"] - begin_ns) / 1e9 for evaluation in evaluations], steps)
+    assert seconds is not None  # the steps are between two evaluations
+    return Reached(steps, seconds)
+
+
+def steps_to_target(
+    steps: Sequence[float], values: Sequence[float | None], target: float, *, falling: bool = False
+) -> float | None:
+    """The number of steps until the target is first reached, interpolated between evaluations; None if never.
+
+    The time to the target on a network is this number times the step time there.
+
+    Args:
+        steps: numbers of finished steps at the evaluations, ascending. values: the value at each; None or NaN, as after
+            training diverged, reaches nothing.
+        target: an accuracy, or with `falling` a loss. A first evaluation that has reached it already counts with its
+            own step, which is too late rather than too early.
+    """
+    sign = -1.0 if falling else 1.0
+    before: tuple[float, float] | None = None
+    for step, value in zip(steps, values, strict=True):
+        if value is None or not math.isfinite(value):
+            before = None
+            continue
+        if sign * value >= sign * target:
+            if before is None:
+                return float(step)
+            earlier, low = before
+            return earlier + (step - earlier) * (target - low) / (value - low)
+        before = (float(step), value)
+    return None
+
+
+def value_at(steps: Sequence[float], values: Sequence[float | None], step: float) -> float | None:
+    """The value after `step` steps, interpolated between evaluations; None before the first or after the last one."""
+    for i, reached in enumerate(steps):
+        value = values[i]
+        if value is None:
+            return None
+        if reached == step:
+            return value
+        if reached > step:
+            before = values[i - 1] if i else None
+            if before is None:
+                return None
+            return before + (value - before) * (step - steps[i - 1]) / (reached - steps[i - 1])
     return None

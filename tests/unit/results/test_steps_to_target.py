@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from wanbench.harness.analysis.target import steps_to_target, value_at
+from wanbench.harness.results.target import steps_to_target, value_at
 
 STEPS = [10, 20, 40]
 
