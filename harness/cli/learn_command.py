@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from wanbench.harness.cli import completing, terminal
-from wanbench.harness.cli.options import out_option
+from wanbench.harness.cli.options import out_option, selections
 from wanbench.harness.errors import Interrupted, SpecError
 
 
@@ -77,7 +77,7 @@ def command(
     if data is not None:
         design = designs.parse({**design.plain(), "workload": {**design.workload, "data": data}}, source)
     design = design.with_settings(_settings(own)) if own else design
-    design = designs.narrowed(design, _wanted(only))
+    design = designs.narrowed(design, selections(only, "setting=NAME or condition=NAME"))
     terminal.show(cost_text(design), err=True)
     if dry_run:
         return
@@ -107,16 +107,6 @@ def _settings(own: tuple[str, ...]) -> dict[str, dict[str, Any]]:
         except tomllib.TOMLDecodeError as error:
             raise SpecError(f"--algorithm {line}: not valid TOML: {error}") from None
     return found
-
-
-def _wanted(only: tuple[str, ...]) -> dict[str, set[str]]:
-    wanted: dict[str, set[str]] = {}
-    for text in only:
-        key, equals, value = text.partition("=")
-        if not equals:
-            raise SpecError(f"--only {text}: expected setting=NAME or condition=NAME")
-        wanted.setdefault(key, set()).add(value)
-    return wanted
 
 
 def _print_table(name: str, run: Path) -> None:

@@ -120,15 +120,21 @@ def planned(spec: Spec, source: str, folder: Path | None = None) -> Plan:
     return make(spec, source, ThisHost(), None if folder is None else auto_of(folder))
 
 
+def selections(only: tuple[str, ...], expected: str) -> dict[str, set[str]]:
+    """The values by key of `--only KEY=VALUE`, given repeatedly. Raises: SpecError."""
+    wanted: dict[str, set[str]] = {}
+    for text in only:
+        key, equals, value = text.partition("=")
+        if not equals:
+            raise SpecError(f"--only {text}: expected {expected}")
+        wanted.setdefault(key, set()).add(value)
+    return wanted
+
+
 def select(plan: Plan, only: tuple[str, ...]) -> list[Cell]:
     """The cells that `--only` keeps, with the one-worker cells that they need. Raises: SpecError."""
     cells = list(plan.cells)
-    wanted: dict[str, set[str]] = {}
-    for text in only:
-        axis, equals, value = text.partition("=")
-        if not equals:
-            raise SpecError(f"--only {text}: expected AXIS=VALUE, e.g. --only algorithm=ssgd")
-        wanted.setdefault(axis, set()).add(value)
+    wanted = selections(only, "AXIS=VALUE, e.g. --only algorithm=ssgd")
     swept = sorted({axis for cell in cells for axis in cell.axes})
     for axis in wanted:
         if axis not in swept:

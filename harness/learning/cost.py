@@ -10,6 +10,7 @@ from wanbench.harness.learning.campaign import tuning
 from wanbench.harness.learning.design import Design
 from wanbench.harness.learning.trials import Rates, spec_of, timed, trials
 from wanbench.harness.plan.cell import TrainingCell
+from wanbench.harness.run.host import check_host
 from wanbench.harness.run.progress import clock
 from wanbench.harness.show.grid import aligned
 
@@ -31,13 +32,18 @@ class Price:
 
 
 def measured(cells: Iterable[TrainingCell]) -> Price:
-    """Measure with the data and the model of the first cell, on one thread as in a run. Takes a second."""
+    """Measure with the data and the model of the first cell, on one thread as in a run. Takes a second.
+
+    Raises:
+        SpecError: the data set does not exist, or not in its format. HostError: this host cannot run the cell.
+    """
     import torch
 
     from wanbench.workloads.comm.clock import MonotonicClock
     from wanbench.workloads.registry import make_task
 
     cell = next(iter(cells))
+    check_host([cell])
     workload = cell.task.plain() | {"step_time": "real"}
     workload.pop("step_cv", None)
     threads = torch.get_num_threads()

@@ -1,4 +1,4 @@
-"""The numbers of LIMITATIONS.md that describe recorded runs follow from the recorded rows."""
+"""The numbers of LIMITATIONS.md and docs/how-to/learn.md that describe recorded runs follow from the recorded rows."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from wanbench.harness.learning.recording import RECORDED, SUFFIX, read
+from wanbench.harness.learning.summary import lines, percent
 from wanbench.harness.show import papers
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -112,6 +114,19 @@ def poster():
     yield f"Here it is {ours['sgp'] / ours['ssgd']:.2f}, or {ours['osgp'] / ours['ssgd']:.2f} with overlap"
     yield f"D-PSGD is faster here ({ours['dpsgd']:.2f} against {theirs['dpsgd']:.2f} s)"
     yield f"compute alone ({ours['adpsgd']:.2f} against {theirs['adpsgd']:.2f} s)"
+
+
+def test_the_table_of_the_dts_recipe_has_the_numbers_of_its_recording():
+    page = (ROOT / "docs" / "how-to" / "learn.md").read_text(encoding="utf-8")
+    found = {(line["condition"], line["setting"]): line for line in lines([read(RECORDED / f"dts-mnist{SUFFIX}")])}
+    ssgd = found["base", "ssgd"]
+    assert f"`ssgd` reaches {percent(ssgd['accuracy'], ssgd['accuracy_high'])} %" in page
+    for setting in {setting for _, setting in found} - {"ssgd"}:
+        tuned, unchanged = (
+            percent(found[condition, setting]["difference"], found[condition, setting]["difference_high"], signed=True)
+            for condition in ("base", "unchanged")
+        )
+        assert f"| `{setting}` | {tuned} | {unchanged} |" in page
 
 
 @pytest.mark.parametrize("sentences", [parity, sweep, world, poster])

@@ -101,6 +101,7 @@ def test_refusals_name_the_option_and_what_was_expected(tmp_path):
     assert "--algorithm x = {: not valid TOML" in refused("learn", "small.toml", "--algorithm", "x = {")
     assert "remove --only" in refused("learn", "small.toml", "--record", "--only", "setting=dts")
     assert "not recorded" in refused("learn", "small.toml", "--table")
+    assert "expected the four IDX files of MNIST" in refused("learn", "mnist", "--dry-run", "--data", str(tmp_path))
 
 
 def test_the_hash_of_data_follows_names_and_content_but_not_the_place(tmp_path):
