@@ -36,6 +36,12 @@ def kept_awake_by(parent: int) -> list[int]:
     return found
 
 
+def started_by(parent: int) -> list[int]:
+    """The processes that keep a processor awake, once each has its command line: just after its start it has none."""
+    comes_true(lambda: len(kept_awake_by(parent)) == len(os.sched_getaffinity(0)))
+    return kept_awake_by(parent)
+
+
 def comes_true(claim: Callable[[], bool], within_s: float = 10.0) -> bool:
     deadline = time.monotonic() + within_s
     while not claim() and time.monotonic() < deadline:
@@ -50,7 +56,7 @@ def virtual(monkeypatch):
 
 def test_one_process_at_idle_priority_holds_each_processor_and_ends_with_the_run(virtual):
     with awake.processors_awake():
-        processes = kept_awake_by(os.getpid())
+        processes = started_by(os.getpid())
         assert len(processes) == len(os.sched_getaffinity(0))
         assert comes_true(lambda: {os.sched_getscheduler(pid) for pid in processes} == {os.SCHED_IDLE})
         assert sorted(next(iter(os.sched_getaffinity(pid))) for pid in processes) == sorted(os.sched_getaffinity(0))
@@ -71,8 +77,8 @@ def test_a_killed_run_leaves_none():
     with subprocess.Popen([sys.executable, "-c", HELD], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as run:
         assert run.stdout is not None
         run.stdout.readline()
-        processes = kept_awake_by(run.pid)
-        assert processes
+        processes = started_by(run.pid)
+        assert len(processes) == len(os.sched_getaffinity(0))
         assert comes_true(lambda: {os.sched_getscheduler(pid) for pid in processes} == {os.SCHED_IDLE})
         run.kill()
     assert comes_true(lambda: not any(Path(f"/proc/{pid}").exists() for pid in processes))
