@@ -6,6 +6,7 @@ pages.py      the generated parts of docs/reference/
 costs.py      the cost of every algorithm, as formulas
 claims.py     the claims of the papers and what recorded runs say, as tables
 curves.py     the recorded curve of every algorithm, as SVG
+learned.py    the recordings of the learning library, as tables
 manual.py     the man page
 extension.py  fills the pages when Sphinx reads them, and typesets equations; only this needs Sphinx
 """

@@ -28,6 +28,7 @@ from wanbench_docs.claims import of_claims
 from wanbench_docs.commands import Command, Paragraph, commands, preface
 from wanbench_docs.costs import of_cost
 from wanbench_docs.curves import of_curve
+from wanbench_docs.learned import of_learned, recorded
 from wanbench_docs.markdown import attributes, docstring, escaped, fenced
 
 _LONG = 60  # lines of a profile
@@ -206,6 +207,7 @@ PARTS: Mapping[str, Callable[[], str]] = {
     **{f"cost {kind}": partial(of_cost, kind) for kind in algorithms.kinds()},
     **{f"curve {kind}": partial(of_curve, kind) for kind in algorithms.kinds()},
     **{f"claims {name}": partial(of_claims, name) for name in papers.names()},
+    **{f"learned {name}": partial(of_learned, name) for name in recorded()},
 }
 
 

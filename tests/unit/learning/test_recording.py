@@ -128,6 +128,39 @@ def test_equal_time_ends_with_the_fastest_setting_and_has_no_value_before_the_fi
     assert last == {"`fast`": "90.0 +- 0.0 (20 steps)", "`half`": "50.0 +- 0.0 (10 steps)", "`slow`": "- (4 steps)"}
 
 
+def test_at_equal_time_an_algorithm_whose_schedule_depends_on_the_network_has_the_curve_from_there():
+    seeds = [
+        each
+        for seed in (1, 2, 3)
+        for each in (
+            trajectory(seed=seed),
+            trajectory("adpsgd", seed, accuracy=(0.5, 0.8)),
+            trajectory("adpsgd", seed, accuracy=(0.5, 0.6), condition="wan"),
+        )
+    ]
+    about = {"profiles": ["wan"], "conditions": [{"name": "wan", "network": {"profile": "wan"}}]}
+    times = {"wan": {"ssgd": 0.1, "adpsgd": 0.1}}
+    table = tables(Recording("t", about, {}, trajectories=seeds, step_time_s=times))
+    (row,) = [line for line in table.splitlines() if line.startswith("| `adpsgd`")]
+    assert "| 80.0 +- 0.0 | -10.0 +- 0.0 | 60.0 +- 0.0 (20 steps) |" in row
+
+
+def test_conditions_are_columns_with_the_accuracy_of_ssgd_and_the_points_from_it():
+    conditions = [{"name": "eight", "workers": 8}]
+    seeds = [
+        each
+        for seed in (1, 2, 3)
+        for each in (
+            trajectory(seed=seed),
+            trajectory(seed=seed, condition="eight"),
+            trajectory("dts", seed, condition="eight", accuracy=(0.1, 0.7), diverged=seed == 1),
+        )
+    ]
+    second = tables(Recording("t", {"conditions": conditions}, {}, trajectories=seeds)).split("\n\n")[1].splitlines()
+    assert second[0] == "| setting | eight |"
+    assert second[2:] == ["| `ssgd` | 90.0 +- 0.0 |", "| `dts` | -20.0 +- 0.0 (1 of 3 diverged) |"]
+
+
 def test_recorded_designs_are_listed_for_people_and_for_programs(tmp_path, monkeypatch):
     monkeypatch.setattr(recordings, "RECORDED", tmp_path)
     assert "nothing recorded yet" in wanbench("list", "learning").stdout
