@@ -7,7 +7,6 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from wanbench.harness.testbeds.virtual.flow import Burst
 from wanbench.harness.testbeds.virtual.queues import Ints
 
 Floats = NDArray[np.float64]
@@ -31,10 +30,6 @@ class Bursts:
     wait_ns: Floats
     held_ns: Floats
     freed_ns: Floats
-
-    def of(self, i: int) -> Burst:
-        """What one of them can send."""
-        return Burst(float(self.free[i]), float(self.room[i]), float(self.freed_ns[i]))
 
 
 class Earlier:
@@ -112,6 +107,33 @@ class Earlier:
         ):
             last[1:, each] = last[:-1, each]
             last[0, each] = value
+
+    def unacknowledged(
+        self, connection: int, ready: float, ns_per_byte: float
+    ) -> tuple[list[tuple[float, float, float]], float]:
+        """What is on its way at `ready`, and what it adds to the window.
+
+        The oldest is the first: (bytes, when the first and the last of them are acknowledged).
+        """
+        found, grown = [], 0.0
+        for number in reversed(range(_LAST)):
+            last, nbytes = float(self._acknowledged[number, connection]), float(self._flying[number, connection])
+            length = nbytes * ns_per_byte
+            if last > ready and nbytes:
+                left = min(last - ready, length) / length if length else 1.0
+                found.append((nbytes * left, last - length * left, last))
+                grown += float(self._grown[number, connection]) * left
+        return found, grown
+
+    def empty_ns(self, connection: int) -> float:
+        """When the last byte leaves the queue."""
+        return float(max(self._drained[connection], self._sent[connection]))
+
+    def replace(self, connection: int, left: float, rtt_ns: float) -> None:
+        """The last message, which was followed packet by packet, leaves at `left`."""
+        self._entered[connection] = self._drained[connection] = self._sent[connection] = left
+        self._acknowledged[0, connection] = left + rtt_ns
+        self._grown[0, connection] = 0.0
 
     def _quick(self, index: Ints) -> Ints | slice:
         """The same index, which numpy follows faster if it is all connections in order."""
