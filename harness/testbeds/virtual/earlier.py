@@ -22,14 +22,12 @@ class Bursts:
         free: bytes of the window that are not occupied. room: bytes that the buffer of the narrowest queue still holds.
         wait_ns: how long the last message still needs for its bytes at the rate.
         held_ns: how much longer it needs because of its stalls.
-        freed_ns: how long after the end of the backlog the first of its bytes is acknowledged.
     """
 
     free: Floats
     room: Floats
     wait_ns: Floats
     held_ns: Floats
-    freed_ns: Floats
 
 
 class Earlier:
@@ -71,9 +69,7 @@ class Earlier:
         flying = (sizes * unacknowledged).sum(axis=0)
         queued = np.minimum(flying, np.maximum(self._drained[index] - begin, 0.0) / np.maximum(ns_per_byte, 1e-9))
         free = np.maximum(window - flying - (self._grown[:, each] * unacknowledged).sum(axis=0), 0.0)
-        first = np.where(left_ns > 0, last - left_ns, np.inf).min(axis=0)
-        freed_ns = np.where(np.isfinite(first), first, begin) - begin - queued * ns_per_byte
-        return Bursts(free, np.maximum(buffer_bytes - queued, 0.0), wait_ns, held_ns, freed_ns)
+        return Bursts(free, np.maximum(buffer_bytes - queued, 0.0), wait_ns, held_ns)
 
     def add(
         self,

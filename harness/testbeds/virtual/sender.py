@@ -91,13 +91,15 @@ class Sender:
     def take_over(
         self, now: float, sent_ns: float, queue_ns: float, flying: list[tuple[float, float, float]], way: Way
     ) -> None:
-        """Begin at `now`, with what was sent before: (bytes, when the first and the last of them are acknowledged).
+        """Begin at `now` at the latest, with what was sent before.
 
         Args:
             sent_ns: when something was last sent. queue_ns: when the queue is empty, or a paced sender may send.
+            flying: what is on its way: (bytes, when the first and the last of them are acknowledged).
             way: of the bytes.
         """
-        self.now, self.sent_ns, self.queue_ns, self._paced_ns = now, sent_ns, queue_ns, queue_ns if way.paced else 0.0
+        self.now, self.sent_ns = min(now, sent_ns), sent_ns
+        self.queue_ns, self._paced_ns = queue_ns, queue_ns if way.paced else 0.0
         for nbytes, first_ns, last_ns in flying:
             parts = max(1, min(PARTS, round(nbytes / SEGMENT_BYTES)))
             for part in range(1, parts + 1):

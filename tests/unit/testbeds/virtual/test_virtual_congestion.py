@@ -7,6 +7,7 @@ import math
 import numpy as np
 import pytest
 
+from wanbench.harness.plan.pacing import ROOM
 from wanbench.harness.testbeds.virtual.bbr import BbrConnections
 from wanbench.harness.testbeds.virtual.congestion import SEGMENT_BYTES, Cubic
 from wanbench.harness.testbeds.virtual.tcp import INITIAL_WINDOW, Connections, Load, Tcp
@@ -16,7 +17,10 @@ S = float(SEGMENT_BYTES)
 
 
 def stalls(connections, sizes, *, begin_s=0.0, rtt_ms=100.0, rate=None, buffer=None, losses=0, apart_s=10.0):
-    """The stall in ms of messages one after another on one connection; `rate` in bytes/s, `buffer` in bytes."""
+    """How much longer in ms messages take than their bytes at the pace, one after another on one connection.
+
+    `rate` is in bytes/s, `buffer` in bytes.
+    """
     found = []
     for number, size in enumerate(sizes):
         drain = 0 if rate is None else round(size / rate * 1e9)
@@ -25,7 +29,8 @@ def stalls(connections, sizes, *, begin_s=0.0, rtt_ms=100.0, rate=None, buffer=N
         ready = np.array([round((begin_s + number * apart_s) * 1e9)])
         lost = np.array([losses]) if losses else None
         left = connections.stall(np.zeros(1, np.int64), ready, load, lost, None).left_ns
-        found.append(float((left - ready - drain)[0]) / MS)
+        paced_ns = round(drain / ROOM) if connections.paced else drain
+        found.append(float((left - ready - paced_ns)[0]) / MS)
     return found
 
 
@@ -123,10 +128,10 @@ def test_a_paced_sender_spreads_its_window_over_a_part_of_a_round_trip(lossy, ga
     """20 segments with a window of 40 leave two at a time, the second pair after half of its gap."""
     connections = Connections(Tcp(), 1)
     connections._window[0], connections._threshold[0] = 40 * S, 40 * S if lossy else math.inf
-    rate = 1e9
+    rate = 1e9  # of the path; the pace is a little lower
     (late,) = stalls(connections, [20 * S], begin_s=100, rate=rate)
     gap_ms = 100.0 / gain * 2 / 40
-    assert late == pytest.approx(8.5 * gap_ms + (2 - 20) * S / rate * 1e3)
+    assert late == pytest.approx(8.5 * gap_ms + (2 - 20) * S / (rate * ROOM) * 1e3)
 
 
 def test_a_paced_message_opens_the_window_to_twice_what_is_on_its_way_and_not_to_twice_its_bytes():
@@ -142,3 +147,45 @@ def test_a_message_waits_for_the_window_that_the_one_before_it_occupies():
     first, second = stalls(connections, [20 * S, 20 * S], begin_s=100, rate=1e9, buffer=1e9, apart_s=0.0)
     assert first == 0
     assert second == pytest.approx(100.0, rel=0.02)
+
+
+def left_ms(connections, at_ms, segments, *, losses=0, rate=1e6):
+    """When a message that is ready at `at_ms` has left; `rate` in bytes/s."""
+    size, ready = segments * S, np.array([round(at_ms * MS)])
+    load = Load(np.array([size]), np.array([100 * MS]), np.array([round(size / rate * 1e9)]), np.array([np.inf]))
+    lost = np.array([losses]) if losses else None
+    none_last = None if lost is None else np.zeros(1, np.int64)
+    return float(connections.stall(np.zeros(1, np.int64), ready, load, lost, none_last).left_ns[0]) / MS
+
+
+@pytest.mark.parametrize("paced", [True, False])
+def test_a_message_that_was_ready_earlier_goes_before_those_that_were_computed_earlier(paced):
+    def opened():
+        found = Connections(Tcp(), 1, paced=paced)
+        left_ms(found, 0, 100)
+        return found
+
+    alone, late = opened(), opened()
+    expected = left_ms(alone, 5000, 50, losses=1)
+    left_ms(late, 5500, 50, losses=2)
+    assert left_ms(late, 5000, 50, losses=1) == pytest.approx(expected, abs=40 * S / 1e6 * 1e3)
+    assert left_ms(late, 9000, 20) < 9000 + 500
+
+
+def test_a_connection_is_followed_only_until_everything_is_acknowledged():
+    connections = opened()
+    left_ms(connections, 100_000, 40, losses=1)
+    assert connections._followed[0]
+    left_ms(connections, 200_000, 10)
+    assert not connections._followed[0]
+    assert connections._window[0] == connections._threshold[0] < 80 * S
+
+
+def test_lost_packets_follow_from_the_seed_and_the_name():
+    def left(seed, name):
+        connections = Connections(Tcp(), 1, seed=seed, name=(name,))
+        return [left_ms(connections, 10_000 * number, 300, losses=3) for number in range(5)]
+
+    assert left(1, "a") == left(1, "a")
+    assert left(1, "a") != left(2, "a")
+    assert left(1, "a") != left(1, "b")

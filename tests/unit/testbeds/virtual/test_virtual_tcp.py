@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from wanbench.harness.plan.pacing import ROOM
 from wanbench.harness.testbeds.virtual.congestion import MAX_WINDOW, SEGMENT_BYTES
 from wanbench.harness.testbeds.virtual.packets import MIN_TIMEOUT_NS
 from wanbench.harness.testbeds.virtual.tcp import INITIAL_WINDOW, Connections, Load, Tcp
@@ -26,7 +27,7 @@ def stalls(sizes, *, tcp=None, rate=None, at=None, losses=None, tail=None):
         lost = None if losses is None else np.array([losses[i]])
         last = None if tail is None else np.array([tail[i]])
         left = connection.stall(index, ready, load, lost, last).left_ns
-        found.append(float((left - ready - drain)[0]) / MS)
+        found.append(float((left - ready - (drain / ROOM if tcp is None or tcp.ramp else drain))[0]) / MS)
     return found
 
 
@@ -48,11 +49,11 @@ def test_the_window_grows_to_at_most_twice_the_bytes_in_flight():
 
 
 def test_a_round_trip_filled_by_the_rate_is_no_stall():
-    # 100 ms at 144.8 kB/s are 14 480 bytes: ten segments fill the path. The first two leave together, and are
-    # acknowledged a round trip after both have left: 20 ms later than the path needs.
-    assert stalls([1e6], rate=INITIAL_WINDOW / 0.1) == [pytest.approx(20.0)]
+    # Ten segments in 100 ms fill the path. The first two leave together, and are acknowledged a round trip after both
+    # have left: 20 ms later than the path needs.
+    assert stalls([1e6], rate=INITIAL_WINDOW / 0.1 / ROOM) == [pytest.approx(20.0)]
     # At twice that, the first round trip is half empty, and two segments take 10 ms in each of the first two.
-    assert stalls([1e6], rate=2 * INITIAL_WINDOW / 0.1) == [pytest.approx(70.0)]
+    assert stalls([1e6], rate=2 * INITIAL_WINDOW / 0.1 / ROOM) == [pytest.approx(70.0)]
 
 
 def test_the_window_has_a_maximum():
