@@ -139,3 +139,30 @@ class Cubic:
     def copy(self) -> Cubic:
         """See `Rules`."""
         return Cubic(**vars(self))
+
+
+def whole(window: float) -> float:
+    """The bytes of the whole segments that fit into a window."""
+    return window // SEGMENT_BYTES * SEGMENT_BYTES
+
+
+_STEPS = 4  # of a round trip
+
+
+def pass_rounds(
+    rules: Rules, window: float, most: float, nbytes: float, now: float, rtt_ns: float
+) -> tuple[float, int, float]:
+    """Let round trips of congestion avoidance pass. Return (the window, their number, the bytes that they sent).
+
+    Args:
+        window: at `now`. most: no window gets larger than this. nbytes: at most so many are sent.
+    """
+    number, sent = 0, 0.0
+    while 1.5 * window <= most and sent + 1.5 * window <= nbytes:  # no window grows by more in a round trip
+        acked = whole(window)
+        for step in range(_STEPS):
+            window = min(
+                rules.avoid(window, acked / _STEPS, now + (number + step / _STEPS) * rtt_ns, rtt_ns), MAX_WINDOW
+            )
+        number, sent = number + 1, sent + whole(window)
+    return window, number, sent

@@ -6,6 +6,9 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from wanbench.harness.testbeds.virtual.congestion import SEGMENT_BYTES
+from wanbench.harness.testbeds.virtual.streams import Stream
+
 MIN_TIMEOUT_NS = 200_000_000
 MAX_TIMEOUT_NS = 120_000_000_000
 
@@ -82,3 +85,21 @@ def attempts(lost: Lost) -> Iterator[tuple[int, bool]]:
         time += timeout
         yield time, False
         timeout = min(2 * timeout, MAX_TIMEOUT_NS)
+
+
+def cut(random: Stream, nbytes: float, losses: int, tail_lost: bool) -> Iterator[tuple[float, bool]]:
+    """Cut a message where packets are lost, at random: yield (bytes, whether they are one lost packet).
+
+    Args:
+        losses: number of lost packets. tail_lost: whether the last packet is one of them.
+    """
+    packets = max(1, math.ceil(nbytes / SEGMENT_BYTES))
+    last = [packets - 1] if tail_lost else []
+    begin = 0
+    for packet in [*random.some(min(losses - len(last), packets - 1), packets - 1), *last]:
+        if packet > begin:
+            yield (packet - begin) * float(SEGMENT_BYTES), False
+        yield min(float(SEGMENT_BYTES), nbytes - packet * SEGMENT_BYTES), True
+        begin = packet + 1
+    if begin < packets:
+        yield nbytes - begin * float(SEGMENT_BYTES), False

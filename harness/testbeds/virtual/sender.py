@@ -30,8 +30,10 @@ from wanbench.harness.testbeds.virtual.congestion import (
     SEGMENT_BYTES,
     SLOW_START_GAIN,
     Rules,
+    pass_rounds,
+    whole,
 )
-from wanbench.harness.testbeds.virtual.packets import MAX_TIMEOUT_NS, MIN_TIMEOUT_NS, Sent, Way
+from wanbench.harness.testbeds.virtual.packets import MAX_TIMEOUT_NS, MIN_TIMEOUT_NS, Sent, Way, cut
 from wanbench.harness.testbeds.virtual.streams import Stream
 
 PARTS = 32  # of a window
@@ -133,7 +135,7 @@ class Sender:
         self.advance(ready)
         if self.quiet and self.now > self.sent_ns:
             self.rules.resumed(self.now - self.sent_ns)
-        self._queue(nbytes, losses, tail_lost)
+        self._unsent.extend(cut(self.random, nbytes, losses, tail_lost))
         while self._unsent:
             self._work()
         if not (self.missing or self.again):
@@ -143,25 +145,50 @@ class Sender:
             later._work()
         return later.latest_ns
 
-    def _queue(self, nbytes: float, losses: int, tail_lost: bool) -> None:
-        """Cut a message where packets are lost."""
-        packets = max(1, math.ceil(nbytes / SEGMENT_BYTES))
-        last = [packets - 1] if tail_lost else []
-        lost = [*self.random.some(min(losses - len(last), packets - 1), packets - 1), *last]
-        begin = 0
-        for packet in lost:
-            if packet > begin:
-                self._unsent.append(((packet - begin) * float(SEGMENT_BYTES), False))
-            self._unsent.append((min(float(SEGMENT_BYTES), nbytes - packet * SEGMENT_BYTES), True))
-            begin = packet + 1
-        if begin < packets:
-            self._unsent.append((nbytes - begin * float(SEGMENT_BYTES), False))
-
     def _work(self) -> None:
         if self._may_send():
             self._transmit()
-        else:
+        elif not self._pass_rounds():
             self._happen(self._next_ns())
+
+    def _pass_rounds(self) -> bool:
+        """Let round trips pass in which nothing is lost, and only the window limits the sender; False if there are none.
+
+        Each acknowledgement then lets go what it acknowledges and what the window grows. So what is on its way is the
+        same after a round trip, but larger.
+        """
+        if not self._unsent or self.window < self.threshold or self._unsent[0][0] < 3 * self.window:
+            return False
+        if not (self.calm and self.flying and self._blocked()):
+            return False
+        way, before, (nbytes, lost) = self._way, self.window, self._unsent[0]
+        period_ns = way.rtt_ns + self.flying[0].nbytes * way.ns_per_byte
+        full = way.rtt_ns / way.ns_per_byte if way.ns_per_byte else math.inf
+        if self.flying[-1].acked_ns - self.flying[0].acked_ns > way.rtt_ns or self.queue_ns > self.now + way.rtt_ns:
+            return False
+        most = min(full, math.inf if way.paced else way.room)
+        self.window, count, sent = pass_rounds(self.rules, before, most, nbytes - before, self.now, period_ns)
+        if not count:
+            return False
+        self._unsent[0] = nbytes - sent, lost
+        self._shift(count * period_ns, whole(self.window) / self._pipe)
+        self._smoothed_ns = period_ns
+        return True
+
+    def _shift(self, by_ns: float, grown: float) -> None:
+        """What is on its way leaves later, and is larger by a factor."""
+        self.flying = deque(
+            replace(sent, nbytes=sent.nbytes * grown, sent_ns=sent.sent_ns + by_ns, acked_ns=sent.acked_ns + by_ns)
+            for sent in self.flying
+        )
+        self._pipe = sum(sent.nbytes for sent in self.flying)  # a factor would multiply the error of rounding, too
+        self.now, self._heard_ns, self.sent_ns = self.now + by_ns, self._heard_ns + by_ns, self.sent_ns + by_ns
+        self.queue_ns, self._paced_ns, self.latest_ns = (
+            self.queue_ns + by_ns,
+            self._paced_ns + by_ns,
+            self.latest_ns + by_ns,
+        )
+        self._note_use(limited=True)
 
     def _may_send(self) -> bool:
         if not (self.again or self._unsent):
