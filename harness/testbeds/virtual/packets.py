@@ -40,7 +40,8 @@ class Sent:
         number: counts transmissions. nbytes: of them. sent_ns: when.
         acked_ns: when their acknowledgement arrives; unused if they are lost.
         again: whether they were sent before.
-        later: packets sent later that have been acknowledged. doubted_ns: when the first of these was.
+        later: packets sent later that have been acknowledged. doubted_ns: when the first of these was, or would have
+            been, had it been sent at the same time.
     """
 
     number: int

@@ -152,10 +152,10 @@ class Sender:
             self._happen(self._next_ns())
 
     def _pass_rounds(self) -> bool:
-        """Let round trips pass in which nothing is lost, and only the window limits the sender; False if there are none.
+        """Let round trips pass in which nothing is lost, and only the window limits the sender.
 
         Each acknowledgement then lets go what it acknowledges and what the window grows. So what is on its way is the
-        same after a round trip, but larger.
+        same after a round trip, but larger. Return whether any passed.
         """
         if not self._unsent or self.window < self.threshold or self._unsent[0][0] < 3 * self.window:
             return False
@@ -301,7 +301,7 @@ class Sender:
         timeout = min((self._smoothed_ns + MIN_TIMEOUT_NS) * 2.0**self._timeouts, MAX_TIMEOUT_NS)
         if self._probing or self._recovery is not None:
             return self._heard_ns + timeout
-        alone = len(self.missing) == 1 and self._way.paced
+        alone = len(self.missing) == 1 and self._way.paced  # gloo has another message in flight, which reveals it
         probe_ns = 2 * self._smoothed_ns + (MIN_TIMEOUT_NS if alone else 0)
         return max(self.now, min(self.missing[0].sent_ns + timeout, self._heard_ns + probe_ns))
 
@@ -345,7 +345,7 @@ class Sender:
         for other in self.missing:
             if other.number < sent.number:
                 other.later += max(1.0, sent.nbytes / SEGMENT_BYTES)
-                other.doubted_ns = min(other.doubted_ns, self.now)
+                other.doubted_ns = min(other.doubted_ns, max(self.now - self._way.rtt_ns / 4, other.sent_ns + rtt_ns))
                 if other.later >= _DUPLICATES or self._recovery is not None or self._probing:
                     lost.append(other)
         probed, self._probing = self._probing and sent.again, self._probing and not sent.again
