@@ -31,6 +31,11 @@ class Way:
     paced: bool = True
     loss: float = 0.0
 
+    @property
+    def full(self) -> float:
+        """The bytes that fill it; infinite if its rate is unlimited."""
+        return self.rtt_ns / self.ns_per_byte if self.ns_per_byte else math.inf
+
 
 @dataclass(slots=True)
 class Sent:
@@ -51,6 +56,10 @@ class Sent:
     again: bool = False
     later: float = 0.0
     doubted_ns: float = math.inf
+
+    def delayed(self, by_ns: float, grown: float) -> Sent:
+        """The same, sent later, and larger by a factor."""
+        return Sent(self.number, self.nbytes * grown, self.sent_ns + by_ns, self.acked_ns + by_ns, self.again)
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,7 @@ from __future__ import annotations
 import math
 from collections import deque
 from dataclasses import replace
+from itertools import chain
 
 from wanbench.harness.testbeds.virtual.congestion import (
     BURST_BYTES,
@@ -163,10 +164,9 @@ class Sender:
             return False
         way, before, (nbytes, lost) = self._way, self.window, self._unsent[0]
         period_ns = way.rtt_ns + self.flying[0].nbytes * way.ns_per_byte
-        full = way.rtt_ns / way.ns_per_byte if way.ns_per_byte else math.inf
         if self.flying[-1].acked_ns - self.flying[0].acked_ns > way.rtt_ns or self.queue_ns > self.now + way.rtt_ns:
             return False
-        most = min(full, math.inf if way.paced else way.room)
+        most = min(way.full, math.inf if way.paced else way.room)
         self.window, count, sent = pass_rounds(self.rules, before, most, nbytes - before, self.now, period_ns)
         if not count:
             return False
@@ -177,17 +177,11 @@ class Sender:
 
     def _shift(self, by_ns: float, grown: float) -> None:
         """What is on its way leaves later, and is larger by a factor."""
-        self.flying = deque(
-            replace(sent, nbytes=sent.nbytes * grown, sent_ns=sent.sent_ns + by_ns, acked_ns=sent.acked_ns + by_ns)
-            for sent in self.flying
-        )
+        self.flying = deque(sent.delayed(by_ns, grown) for sent in self.flying)
         self._pipe = sum(sent.nbytes for sent in self.flying)  # a factor would multiply the error of rounding, too
         self.now, self._heard_ns, self.sent_ns = self.now + by_ns, self._heard_ns + by_ns, self.sent_ns + by_ns
-        self.queue_ns, self._paced_ns, self.latest_ns = (
-            self.queue_ns + by_ns,
-            self._paced_ns + by_ns,
-            self.latest_ns + by_ns,
-        )
+        self.queue_ns, self._paced_ns = self.queue_ns + by_ns, self._paced_ns + by_ns
+        self.latest_ns += by_ns
         self._note_use(limited=True)
 
     def _may_send(self) -> bool:
@@ -236,7 +230,7 @@ class Sender:
 
     def _skip(self, nbytes: float) -> float:
         """Send bytes that neither the window nor a loss delays; leave those of a round trip."""
-        full = self._way.rtt_ns / self._way.ns_per_byte if self._way.ns_per_byte else math.inf
+        full = self._way.full
         skipped = nbytes - 2 * full
         if (
             skipped <= full
@@ -284,8 +278,6 @@ class Sender:
         self._heard_ns = self.sent_ns = self.now
         self._out += nbytes
         return Sent(self._number, nbytes, self.now, acked_ns, again=again)
-
-    # ---------------------------------------------------------------- what happens next
 
     def _next_ns(self) -> float:
         """When something happens."""
@@ -382,12 +374,9 @@ class Sender:
             self._recovery, self._reducing = None, False
 
     def _recovered(self) -> bool:
-        if self.again or self._recovery is None:
-            return not self.again
-        if any(sent.number < self._recovery or sent.again for sent in self.missing):
-            return False
-        return not any(sent.again for sent in self.flying) and (
-            not self.flying or self.flying[0].number >= self._recovery
+        begun = self._recovery or 0
+        return not self.again and all(
+            sent.number >= begun and not sent.again for sent in chain(self.missing, self.flying)
         )
 
     def _reduce(self, acked: float, *, extra: float, least: float) -> None:

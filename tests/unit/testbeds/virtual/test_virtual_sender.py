@@ -137,3 +137,29 @@ def test_a_copy_is_independent_and_equal():
     took_ms(found, 30, way(loss=0.01), losses=2)
     other = found.copy()
     assert took_ms(found, 100, way(loss=0.1), losses=5) == took_ms(other, 100, way(loss=0.1), losses=5)
+
+
+@pytest.mark.parametrize("after_ms", [60, 10])
+def test_a_packet_is_lost_a_quarter_of_a_round_trip_after_its_acknowledgement_was_due(after_ms):
+    """RFC 8985: a packet sent later is acknowledged. Its own round trip has passed by then, or a quarter is left."""
+    found = sender()
+    found.send(1 * MS, S, 1, True, way())
+    found.send((1 + after_ms) * MS, S, 0, False, way())
+    known_ms = 1 + RTT_MS + max(after_ms, RTT_MS / 4)
+    found.advance((known_ms - 0.5) * MS)
+    assert found.missing
+    found.advance((known_ms + 0.5) * MS)
+    assert not found.missing
+    assert not found.quiet
+
+
+@pytest.mark.parametrize("rules", [Reno, Cubic])
+def test_round_trips_that_pass_at_once_take_as_long_as_packet_by_packet(rules, monkeypatch):
+    def took():
+        return took_ms(sender(20, 20, rules()), 20_000, way(loss=0.001), losses=20)
+
+    quick = took()
+    monkeypatch.setattr(Sender, "_pass_rounds", lambda found: False)
+    slow = took()
+    assert quick != slow
+    assert quick == pytest.approx(slow, rel=0.02)
