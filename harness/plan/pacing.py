@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from wanbench.harness.emulators.plan import PAYLOAD_SHARE, EmulatedNetwork, Queue
 
-_ROOM = 0.98  # the rest is for acknowledgements of the traffic in the other direction
+ROOM = 0.98  # the rest is for acknowledgements of the traffic in the other direction
 
 
 # The connections of a collective from one site to another, at its up, path and down queue.
@@ -52,7 +52,7 @@ def _share(queues: Sequence[Queue], flows: Sequence[int]) -> float | None:
         for queue, sharing in zip(queues, flows, strict=True)
         if queue.rate_bytes_per_s is not None and sharing
     ]
-    return min(rates) * PAYLOAD_SHARE * _ROOM if rates else None
+    return min(rates) * PAYLOAD_SHARE * ROOM if rates else None
 
 
 def _between_all(sites: Iterable[int]) -> _Flows:

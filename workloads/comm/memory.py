@@ -244,7 +244,7 @@ class MemoryComm:
         return self._collective(self.group.fabric.all_gather, vector, parts, gather=True)
 
     def send(self, vector: Vector, dst: int) -> MemoryWork:
-        """Send a copy of `vector`. Done at once, as if a socket had buffered it."""
+        """Send a copy of `vector`. Done when the fabric says that the sender has got rid of it."""
         key = (self.rank, dst, self._sent[dst])
         self._sent[dst] += 1
         self.group.messages[key] = vector.clone()

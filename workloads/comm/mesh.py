@@ -26,7 +26,8 @@ _HEADER = struct.Struct("<B?IIQ")  # see Head
 _SO_MAX_PACING_RATE, _TCP_NOTSENT_LOWAT = 47, 25  # Linux; Python has no names for them
 # What the kernel holds of a connection beyond its window, so that frames of older operations can still pass others. It
 # must last until this thread runs again.
-_UNSENT_S, _UNSENT_BYTES = 0.02, 64 << 10
+UNSENT_S, UNSENT_BYTES = 0.02, 64 << 10
+"""The kernel holds so much of a connection's pace, and at least so many bytes, that it has not sent."""
 _ANY_UNSENT = (1 << 31) - 1
 _GOODBYE_POLL_S = 0.005
 _GOODBYE_S = 2.0  # for the reason of a failure to reach the peers
@@ -107,10 +108,10 @@ class _Connection:
     ended: bool = False
 
 
-def _limit(sock: socket.socket, rate: float | None, unsent: int = _UNSENT_BYTES) -> None:
+def _limit(sock: socket.socket, rate: float | None, unsent: int = UNSENT_BYTES) -> None:
     """Pace a connection, and limit what the kernel holds of it."""
     limit = struct.pack("Q", _UNPACED if rate is None else max(1, int(rate)))
-    held = unsent if rate is None else max(unsent, int(_UNSENT_S * rate))
+    held = unsent if rate is None else max(unsent, int(UNSENT_S * rate))
     sock.setsockopt(socket.SOL_SOCKET, _SO_MAX_PACING_RATE, limit)
     sock.setsockopt(socket.IPPROTO_TCP, _TCP_NOTSENT_LOWAT, held)
 

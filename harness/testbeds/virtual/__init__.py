@@ -5,7 +5,8 @@ Layout
     queues.py        queues that many messages share, vectorised
     network.py       VirtualNetwork: up, path and down queues, delay, jitter, loss; Route: senders and receivers
     tcp.py           the model of TCP: what windows and losses add to a message; bbr.py: the same under BBR
-    flow.py          one message that a window limits: slow start, Reno, CUBIC, full buffers
+    sender.py        a connection followed packet by packet; packets.py: its path, and what is on its way
+    congestion.py    Reno and CUBIC: how windows open and close
     earlier.py       messages that follow one another on a connection
     streams.py       random numbers by counter, one stream per path
     collectives/     one model each: gloo, direct, ring, halving-doubling, hierarchical

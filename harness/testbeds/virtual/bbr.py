@@ -14,6 +14,7 @@ Not modelled: the 0.2 s in ten seconds in which it sends four packets to measure
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -26,8 +27,8 @@ _PROBE_GAIN = 1.25
 class BbrConnections(Connections):
     """See the module."""
 
-    def __init__(self, tcp: Tcp, count: int, *, paced: bool = True) -> None:
-        super().__init__(tcp, count, paced=paced)
+    def __init__(self, tcp: Tcp, count: int, *, paced: bool = True, seed: int = 0, name: Sequence[object] = ()) -> None:
+        super().__init__(tcp, count, paced=paced, seed=seed, name=name)
         self._rate = np.zeros(count)  # measured, in bytes/ns; 0 before the first message
         self._filled = np.zeros(count, np.bool_)  # the start has ended
         # The messages of the last round trip: when the first began, and their bytes.
@@ -35,6 +36,7 @@ class BbrConnections(Connections):
 
     def stall(self, index: Ints, ready: Ints, load: Load, losses: Ints | None, tail_lost: Ints | None) -> Stall:
         """See `Connections.stall`."""
+        load = self._at_pace(load)
         path = _rates(load)
         begin, wait_ns, held_ns = self._earlier.behind(index, ready)
         stall = np.rint(held_ns).astype(np.int64)

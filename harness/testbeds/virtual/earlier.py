@@ -7,7 +7,6 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from wanbench.harness.testbeds.virtual.flow import Burst
 from wanbench.harness.testbeds.virtual.queues import Ints
 
 Floats = NDArray[np.float64]
@@ -23,18 +22,12 @@ class Bursts:
         free: bytes of the window that are not occupied. room: bytes that the buffer of the narrowest queue still holds.
         wait_ns: how long the last message still needs for its bytes at the rate.
         held_ns: how much longer it needs because of its stalls.
-        freed_ns: how long after the end of the backlog the first of its bytes is acknowledged.
     """
 
     free: Floats
     room: Floats
     wait_ns: Floats
     held_ns: Floats
-    freed_ns: Floats
-
-    def of(self, i: int) -> Burst:
-        """What one of them can send."""
-        return Burst(float(self.free[i]), float(self.room[i]), float(self.freed_ns[i]))
 
 
 class Earlier:
@@ -76,9 +69,7 @@ class Earlier:
         flying = (sizes * unacknowledged).sum(axis=0)
         queued = np.minimum(flying, np.maximum(self._drained[index] - begin, 0.0) / np.maximum(ns_per_byte, 1e-9))
         free = np.maximum(window - flying - (self._grown[:, each] * unacknowledged).sum(axis=0), 0.0)
-        first = np.where(left_ns > 0, last - left_ns, np.inf).min(axis=0)
-        freed_ns = np.where(np.isfinite(first), first, begin) - begin - queued * ns_per_byte
-        return Bursts(free, np.maximum(buffer_bytes - queued, 0.0), wait_ns, held_ns, freed_ns)
+        return Bursts(free, np.maximum(buffer_bytes - queued, 0.0), wait_ns, held_ns)
 
     def add(
         self,
@@ -112,6 +103,33 @@ class Earlier:
         ):
             last[1:, each] = last[:-1, each]
             last[0, each] = value
+
+    def unacknowledged(
+        self, connection: int, ready: float, ns_per_byte: float
+    ) -> tuple[list[tuple[float, float, float]], float]:
+        """What is on its way at `ready`, and what it adds to the window.
+
+        The oldest is the first: (bytes, when the first and the last of them are acknowledged).
+        """
+        found, grown = [], 0.0
+        for number in reversed(range(_LAST)):
+            last, nbytes = float(self._acknowledged[number, connection]), float(self._flying[number, connection])
+            length = nbytes * ns_per_byte
+            if last > ready and nbytes:
+                left = min(last - ready, length) / length if length else 1.0
+                found.append((nbytes * left, last - length * left, last))
+                grown += float(self._grown[number, connection]) * left
+        return found, grown
+
+    def empty_ns(self, connection: int) -> float:
+        """When the last byte leaves the queue."""
+        return float(max(self._drained[connection], self._sent[connection]))
+
+    def replace(self, connection: int, left: float, rtt_ns: float) -> None:
+        """The last message, which was followed packet by packet, leaves at `left`."""
+        self._entered[connection] = self._drained[connection] = self._sent[connection] = left
+        self._acknowledged[0, connection] = left + rtt_ns
+        self._grown[0, connection] = 0.0
 
     def _quick(self, index: Ints) -> Ints | slice:
         """The same index, which numpy follows faster if it is all connections in order."""

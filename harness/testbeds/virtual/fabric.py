@@ -23,6 +23,7 @@ from wanbench.harness.testbeds.virtual.tcp import NEVER
 from wanbench.workloads.comm.base import CommError
 from wanbench.workloads.comm.blocks import Blocks
 from wanbench.workloads.comm.exchange import Terms
+from wanbench.workloads.comm.mesh import UNSENT_BYTES, UNSENT_S
 
 Paces = Callable[[int], Sequence[Sequence[float | None]]]
 
@@ -36,7 +37,7 @@ class Flight:
     A message has one end, that of its receiver.
     """
 
-    __slots__ = ("ends", "expected", "gathers", "joined", "missing", "nbytes", "sent", "waiting")
+    __slots__ = ("ends", "expected", "gathers", "joined", "leaves", "missing", "nbytes", "sent", "waiting")
 
     def __init__(self, nbytes: int, ranks: int, *, gathers: bool = False) -> None:
         self.nbytes = nbytes
@@ -46,6 +47,7 @@ class Flight:
         self.ends: list[int] | None = None
         self.sent: int | None = None  # when a message was sent, and when its receiver asked for it
         self.expected: int | None = None
+        self.leaves: Flight | None = None  # the same message as its sender sees it
         self.waiting: list[Waiting] = []
 
     def end_for(self, rank: int) -> int | None:
@@ -140,13 +142,17 @@ class SimulatedFabric:
         return flight
 
     def message(self, src: int, dst: int, number: int, nbytes: int) -> Flight:
-        """Send a message. It waits at the receiver until `expect` takes it; with gloo, until it has asked for it."""
+        """Send a message. It waits at the receiver until `expect` takes it; with gloo, until it has asked for it.
+
+        The sender has finished when the kernel has all of it: with gloo, which is not paced, at once.
+        """
         flight = self._message(src, dst, number)
         flight.nbytes, flight.sent = nbytes, self._simulation.now
+        flight.leaves = Flight(nbytes, 0)
+        if self._kind.asks:
+            flight.leaves.ends = [flight.sent]
         self._begin_message(flight, flight.sent, src, dst, number)
-        sent = Flight(nbytes, 0)
-        sent.ends = [flight.sent]
-        return sent
+        return flight.leaves
 
     def expect(self, src: int, dst: int, number: int) -> Flight:
         """Return the flight of a message, which its sender and receiver share in any order of calls."""
@@ -293,14 +299,24 @@ class SimulatedFabric:
             self._admit()
 
     def _carry(self, flight: Flight, src: int, dst: int) -> None:
+        kind, count, index = self._kind.message_slot(self._network, src, dst)
         route = self._routes.get((src, dst, flight.nbytes))
         if route is None:
             site = self._network.site_of
-            route = Route(self._network, np.array([src]), site[dst : dst + 1], np.array([flight.nbytes]))
+            sizes = np.array([flight.nbytes])
+            route = Route(self._network, np.array([src]), site[dst : dst + 1], sizes, index=np.array([index]))
             self._routes[src, dst, flight.nbytes] = route
-        sockets = self._network.connections(f"message {src} {dst}", 0, 1, paced=self._kind.paced)
+        sockets = self._network.connections(kind, 0, count, paced=self._kind.paced)
         ready = np.array([self._simulation.now], np.int64)
         pace = None if self._paces is None else self._paces(src)[dst][1]
         last = ready if pace is None else ready + round(flight.nbytes / pace * 1e9)
-        flight.ends = [int(route.land(route.depart(ready, sockets, last), sockets)[0])]
+        flying = route.depart(ready, sockets, last)
+        if flight.leaves is not None and flight.leaves.ends is None:
+            held_ns = 0 if pace is None else round(max(UNSENT_S, UNSENT_BYTES / pace) * 1e9)
+            left = route.left_ns(flying)
+            if self._network.tcp.ramp:  # what is sent again has left the kernel's queue
+                left = min(left, max(sockets.sent_ns(index), int(last[0])))
+            flight.leaves.ends = [max(self._simulation.now, left - held_ns)]
+            self._wake(flight.leaves)
+        flight.ends = [int(route.land(flying, sockets)[0])]
         self._wake(flight)

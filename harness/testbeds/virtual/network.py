@@ -51,7 +51,7 @@ class VirtualNetwork:
         self.sites = count
         self.site_of: Ints = np.array(network.site_of, np.int64)
         self.ring: Ints = np.array(ring or range(len(network.site_of)), np.int64)
-        self.tcp = tcp
+        self.tcp, self._seed = tcp, seed
         self.packet_payload = mtu - TCP_HEADER_BYTES
         self.up, self.down = QueueStates(count), QueueStates(count)
         self.path = QueueStates(count * count)
@@ -115,7 +115,8 @@ class VirtualNetwork:
         """
         if (kind, channel) not in self._connections:
             make = BbrConnections if self.tcp.congestion == "bbr" else Connections
-            self._connections[kind, channel] = make(self.tcp, count, paced=paced)
+            name = ("connections", kind, channel)
+            self._connections[kind, channel] = make(self.tcp, count, paced=paced, seed=self._seed, name=name)
         return self._connections[kind, channel]
 
     def wire_bytes(self, payload: Ints) -> Ints:
@@ -230,6 +231,7 @@ class Route:
             rtt_ns=self._far_delay + network.delay[back],
             drain_ns=np.maximum.reduce([stage.drain_ns for stage in stages]),
             buffer_bytes=self._buffer_bytes(origin[picked], site[picked], stages) * payload[picked] / shared[picked],
+            loss=network.paths.loss[self._link],
         )
         slowest = np.maximum.reduce([stage.service_ns for stage in stages])
         loses = datagrams is None

@@ -2,7 +2,7 @@
 
 A packet is lost at the same point as in the emulators: after the path's queue, before its delay. Packets past that
 point arrive. If a part of a message is lost, the message continues with the first retransmission
-(`virtual.tcp.attempts`) after the path has healed. Later messages of the connection arrive behind it.
+(`virtual.packets.attempts`) after the path has healed. Later messages of the connection arrive behind it.
 
 An outage in one direction does not affect the other: the loss of acknowledgements is not modelled.
 """
@@ -14,8 +14,9 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from wanbench.harness.testbeds.virtual.packets import Lost
 from wanbench.harness.testbeds.virtual.queues import Ints
-from wanbench.harness.testbeds.virtual.tcp import NEVER, Connections, Load, Lost
+from wanbench.harness.testbeds.virtual.tcp import NEVER, Connections, Load
 
 Spans = Sequence[tuple[int, int | None]]
 

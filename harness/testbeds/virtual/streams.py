@@ -6,6 +6,7 @@ Thousands of paths can therefore draw in one numpy call, and the draws of a path
 from __future__ import annotations
 
 import hashlib
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +23,31 @@ def key(seed: int, *name: object) -> int:
     """Return the 64-bit key of the stream `name` of `seed`."""
     text = "/".join(str(part) for part in (seed, *name))
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "little")
+
+
+@dataclass
+class Stream:
+    """The numbers of one stream, one after another.
+
+    Attributes:
+        key: of the stream. drawn: how many were drawn.
+    """
+
+    key: int
+    drawn: int = 0
+
+    def next(self) -> float:
+        """Draw a number in (0, 1)."""
+        self.drawn += 1
+        return float(uniform(np.array([self.key], np.uint64), np.array([self.drawn - 1], np.uint64))[0])
+
+    def some(self, count: int, of: int) -> list[int]:
+        """Draw `count` different numbers from 0 to `of` - 1, in their order (Floyd)."""
+        chosen: set[int] = set()
+        for last in range(of - count, of):
+            number = int(self.next() * (last + 1))
+            chosen.add(last if number in chosen else number)
+        return sorted(chosen)
 
 
 def uniform(keys: Words, counters: Words) -> Floats:

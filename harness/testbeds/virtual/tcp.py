@@ -1,39 +1,53 @@
 """The time that TCP adds to a message: a window that opens over several round trips, and retransmissions.
 
-The model of each connection under Reno or CUBIC (`virtual.flow`; BBR has its own, `virtual.bbr`):
+The model of each connection under Reno or CUBIC (`virtual.congestion`; BBR has its own, `virtual.bbr`):
 
 * It begins with 10 segments of 1448 bytes and doubles the window each round trip (slow start) until its first loss, or
-  with CUBIC until the path is full. After that the window grows as the congestion control says (congestion avoidance).
-* While the window is smaller than the capacity of the path, the sender waits for acknowledgements: it sends `window`
-  bytes per round trip, and stalls for the rest of it.
+  with CUBIC until acknowledgements show a full path. After that the window grows as the congestion control says.
 * The window grows to at most twice the bytes last in flight, as in Linux, and to at most 32 MiB, half of the buffers
   that workers pin (tcp_rmem, tcp_wmem).
+* A message that its window lets through at once takes the time of its bytes; if its sender is paced, also the time in
+  which Linux's pacing spreads them over a part of a round trip.
+* A message that must wait for its window, loses packets or overflows a buffer is followed packet by packet
+  (`virtual.sender`), and so are all others of its connection until everything is acknowledged.
+* A sender that is not paced, as in gloo, sends what its window allows at once, also of several messages, and loses what
+  the buffer of its narrowest queue cannot hold.
 * With `slow_start_after_idle`, each retransmission timeout (RTT + 200 ms) of silence halves the window, down to 10
   segments.
 * Packets lost in an outage are sent again by a probe after two round trips, and then after timeouts that begin at RTT +
   200 ms and double each time, as in Linux. After a timeout the window restarts at one segment.
-* A loss costs one round trip (fast retransmit) and half of the window (CUBIC: 0.3). If the last packet is lost, no
-  later packet reveals it: a probe is sent after two round trips, and 200 ms later if the message had only one packet.
-* A sender that is not paced, as in gloo, sends what its window allows at once, also of several messages, and loses what
-  the buffer of its narrowest queue cannot hold.
 
 Not modelled: delayed acknowledgements, and the bytes and the queueing of acknowledgements in the opposite direction.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
+from wanbench.harness.plan.pacing import ROOM
+from wanbench.harness.testbeds.virtual.congestion import (
+    BURST_BYTES,
+    BURST_NS,
+    GAIN,
+    MAX_WINDOW,
+    MIN_WINDOW,
+    SEGMENT_BYTES,
+    SLOW_START_GAIN,
+    Cubic,
+    Reno,
+    Rules,
+)
 from wanbench.harness.testbeds.virtual.earlier import Bursts, Earlier
-from wanbench.harness.testbeds.virtual.flow import MAX_WINDOW, SEGMENT_BYTES, Cubic, Flow, Reno, Rules
+from wanbench.harness.testbeds.virtual.packets import MIN_TIMEOUT_NS, Lost, Way, attempts
+from wanbench.harness.testbeds.virtual.sender import PARTS, Sender
+from wanbench.harness.testbeds.virtual.streams import Stream, key
 
 INITIAL_WINDOW = 10.0 * SEGMENT_BYTES
-MIN_TIMEOUT_NS = 200_000_000
-MAX_TIMEOUT_NS = 120_000_000_000
 
 NEVER = 1 << 60  # nanoseconds: an event at this time does not happen
 
@@ -57,23 +71,54 @@ class Tcp:
 
 
 _RENO = Reno()
+_REMEMBERED = 8  # messages of a connection
+
+
+@dataclass(frozen=True, slots=True)
+class _Message:
+    """A message for a sender that is followed packet by packet."""
+
+    ready: float
+    nbytes: float
+    losses: int
+    tail_lost: bool
+    way: Way
+
+    def by(self, sender: Sender) -> float:
+        """Send it. Return when all of it has left the narrowest queue."""
+        return sender.send(self.ready, self.nbytes, self.losses, self.tail_lost, self.way)
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """A message of a connection, and the connection before it."""
+
+    before: Sender
+    message: _Message
 
 
 class Connections:
     """The windows of connections that carry messages of one kind.
 
+    A message that its window and the buffer let through at once, and that loses nothing, is computed with all others of
+    its round. Any other is followed packet by packet (`virtual.sender`), until everything is acknowledged.
+
     Args:
         tcp: the modelled features. count: number of connections.
         paced: whether senders keep to their share of the rate.
+        seed, name: of the random streams that decide which packets are lost.
     """
 
-    def __init__(self, tcp: Tcp, count: int, *, paced: bool = True) -> None:
-        self._tcp, self.paced = tcp, paced
-        self._window = np.full(count, INITIAL_WINDOW)
-        self._avoiding = np.zeros(count, np.bool_)  # congestion avoidance: a loss has been seen
+    def __init__(self, tcp: Tcp, count: int, *, paced: bool = True, seed: int = 0, name: Sequence[object] = ()) -> None:
+        self._tcp, self.paced, self._seed, self._name = tcp, paced, seed, name
+        self._window, self._threshold = np.full(count, INITIAL_WINDOW), np.full(count, np.inf)
         self._last_sent = np.zeros(count, np.int64)
         self._last_arrival, self._last_begin = np.zeros(count, np.int64), np.zeros(count, np.int64)
         self._cubic: dict[int, Rules] = {}
+        self._random: dict[int, Stream] = {}
+        self._followed = np.zeros(count, np.bool_)
+        self._senders: dict[int, Sender] = {}
+        self._steps: dict[int, list[_Step]] = {}  # the last messages, by the time when they are ready
         self._earlier = Earlier(count, paced=paced)
         self._resumes: dict[int, int] = {}  # when a connection held by an outage gets through again
 
@@ -87,39 +132,135 @@ class Connections:
             losses: number of lost packets of each message; None if no packet is lost.
             tail_lost: 1 for each message that loses its last packet; None if no packet is lost.
         """
+        if not self._tcp.ramp:
+            return self._without_windows(ready, load, losses, tail_lost)
+        load = self._at_pace(load)
+        self._forget_quiet(index, ready, load)
         window = self._after_idle(index, ready, load)
         bursts = self._bursts(index, ready, load, window)
-        stall = np.zeros(len(index), np.int64) if bursts is None else np.rint(bursts.held_ns).astype(np.int64)
-        slow = np.zeros(len(index), np.bool_) if losses is None else losses > 0
-        if self._tcp.ramp:
-            slow = slow | (load.flow_bytes > (window if bursts is None else np.minimum(bursts.free, bursts.room)))
-        again = np.zeros(len(index), np.int64)
-        grown = np.minimum(np.maximum(window, 2 * load.flow_bytes), window + load.flow_bytes)
-        after = np.where(self._avoiding[index], window, np.minimum(grown, MAX_WINDOW))
-        for i in np.flatnonzero(slow).tolist():
-            if not self._tcp.ramp:
-                stall[i] += int(load.rtt_ns[i])
-                again[i] += int(load.rtt_ns[i])
-                continue
-            flow = self._flow(int(index[i]), float(window[i]), load, i)
-            lost = 0 if losses is None else int(losses[i])
-            flow.carry(float(load.flow_bytes[i]), lost, None if bursts is None else bursts.of(i))
-            after[i], self._avoiding[index[i]] = flow.window, flow.avoiding
-            stall[i] += round(flow.stall_ns)
-            again[i] = round(flow.lost_ns)
-        if tail_lost is not None:
-            probed = np.where(tail_lost > 0, self.probe_ns(load), 0)
-            stall, again = stall + probed, again + probed
+        slow = (load.flow_bytes > np.minimum(bursts.free, bursts.room)) & ~self._covers(window, load)
+        if losses is not None:
+            slow = slow | (losses > 0)
+        slow = slow | self._followed[index]
+        flying = np.minimum(load.flow_bytes, _full(load)) if self.paced else load.flow_bytes
+        grown = np.minimum(np.maximum(window, 2 * flying), window + load.flow_bytes)
+        opened = np.minimum(grown, np.maximum(self._threshold[index], window))
+        after = np.minimum(opened, MAX_WINDOW)
+        stall = np.rint(bursts.held_ns + self._paced_ns(index, window, load)).astype(np.int64)
+        drained = ready + bursts.wait_ns + load.drain_ns
+        self._pass_idle(index, ready, load, ~slow)
+        before = [(i, self._sender(int(index[i]), window, load, i, ready)) for i in np.flatnonzero(slow).tolist()]
+        last_ns = np.minimum(after / np.maximum(load.flow_bytes, 1.0), 1.0) * load.drain_ns.astype(np.float64)
         self._window[index] = after
-        left = ready + load.drain_ns + stall
-        if bursts is not None:
-            drained = ready + bursts.wait_ns + load.drain_ns
-            flying = np.minimum(load.flow_bytes, after)
-            last_ns = np.minimum(after / np.maximum(load.flow_bytes, 1.0), 1.0) * load.drain_ns.astype(np.float64)
-            self._earlier.add(index, ready, drained, stall, load.rtt_ns, flying, after - window, last_ns)
-            left = np.rint(drained + stall).astype(np.int64)
-        self._last_sent[index] = np.maximum(self._last_sent[index], left)
-        return Stall(again, left)
+        self._earlier.add(index, ready, drained, stall, load.rtt_ns, np.minimum(flying, after), after - window, last_ns)
+        left = np.rint(drained + stall).astype(np.int64)
+        sent = left.copy()
+        for i, sender in before:
+            lost = (0, False) if losses is None or tail_lost is None else (int(losses[i]), bool(tail_lost[i]))
+            left[i] = self._follow(
+                int(index[i]), sender, _Message(float(ready[i]), float(load.flow_bytes[i]), *lost, self._way(load, i))
+            )
+            self._earlier.replace(int(index[i]), float(left[i]), float(load.rtt_ns[i]))
+            sent[i] = round(self._senders[int(index[i])].sent_ns)
+        self._last_sent[index] = np.maximum(self._last_sent[index], sent)
+        return Stall(np.zeros(len(index), np.int64), left)
+
+    def _at_pace(self, load: Load) -> Load:
+        """The load with the time of its bytes at the rate of a sender, which leaves room for acknowledgements."""
+        return replace(load, drain_ns=np.rint(load.drain_ns / ROOM).astype(np.int64)) if self.paced else load
+
+    def _covers(self, window: Floats, load: Load) -> NDArray[np.bool_]:
+        """Whether a sender never waits: it is paced, its path loses nothing, and its window fills it."""
+        if not self.paced:
+            return np.zeros(len(window), np.bool_)
+        fills: NDArray[np.bool_] = window >= _full(load) * (1 + 1 / PARTS) + BURST_BYTES
+        return fills if load.loss is None else fills & (load.loss == 0)
+
+    def _paced_ns(self, index: Ints, window: Floats, load: Load) -> Floats:
+        """How much longer the kernel's pacing, by the window, makes messages that fit into it."""
+        if not self.paced:
+            return np.zeros(len(index))
+        gain = np.where(window < self._threshold[index] / 2, SLOW_START_GAIN, GAIN)
+        share, limited = load.drain_ns / np.maximum(load.flow_bytes, 1.0), load.drain_ns > 0
+        pace = np.maximum(load.rtt_ns / gain / window, share)
+        burst = np.maximum(np.floor(BURST_NS / pace / SEGMENT_BYTES) * SEGMENT_BYTES, BURST_BYTES)
+        before_last = np.maximum(np.ceil(load.flow_bytes / burst) - 1, 0) * burst
+        sent_ns = (before_last - np.minimum(before_last, burst) / 2) * pace + (load.flow_bytes - before_last) * share
+        late: Floats = np.where(limited, np.maximum(sent_ns - load.drain_ns, 0.0), 0.0)
+        return late
+
+    def _without_windows(self, ready: Ints, load: Load, losses: Ints | None, tail_lost: Ints | None) -> Stall:
+        again = np.zeros(len(ready), np.int64) if losses is None else (losses > 0) * load.rtt_ns
+        if tail_lost is not None:
+            again = again + np.where(tail_lost > 0, self.probe_ns(load), 0)
+        return Stall(again, ready + load.drain_ns + again)
+
+    def _forget_quiet(self, index: Ints, ready: Ints, load: Load) -> None:
+        """Stop to follow connections whose bytes are all acknowledged, or that neither a loss nor the window delays."""
+        followed = np.flatnonzero(self._followed[index]).tolist()
+        window = np.zeros(len(index))
+        for m in followed:
+            i, begin = int(index[m]), float(ready[m])
+            if begin >= self._steps[i][-1].message.ready:
+                self._senders[i].advance(begin)
+                window[m] = np.inf if self._senders[i].quiet else self._senders[i].window * self._senders[i].calm
+        for m in followed:
+            if window[m] == np.inf or (window[m] and self._covers(window, load)[m]):
+                self._forget(int(index[m]))
+
+    def _forget(self, connection: int) -> None:
+        """Keep what remains of a connection that is no longer followed."""
+        sender = self._senders.pop(connection)
+        self._window[connection], self._threshold[connection] = sender.window, sender.threshold
+        self._random[connection] = sender.random
+        if isinstance(sender.rules, Cubic):
+            self._cubic[connection] = sender.rules
+        del self._steps[connection]
+        self._followed[connection] = False
+
+    def _pass_idle(self, index: Ints, ready: Ints, load: Load, among: NDArray[np.bool_]) -> None:
+        """CUBIC's clock stands still while a connection is idle. A sender does this by itself."""
+        if not self._cubic:
+            return
+        idle = ready - self._last_sent[index]
+        for i in np.flatnonzero(among & (idle > load.rtt_ns)).tolist():
+            if (rules := self._cubic.get(int(index[i]))) is not None:
+                rules.resumed(float(idle[i]))
+
+    def _sender(self, connection: int, window: Floats, load: Load, i: int, ready: Ints) -> Sender:
+        """The state of a connection when its message begins."""
+        if connection in self._senders:
+            return self._senders[connection]
+        rules = _RENO if self._tcp.congestion == "reno" else self._cubic.setdefault(connection, Cubic())
+        random = self._random.setdefault(connection, Stream(key(self._seed, *self._name, connection)))
+        begin, way = float(ready[i]), self._way(load, i)
+        flying, grown = self._earlier.unacknowledged(connection, begin, way.ns_per_byte)
+        sender = Sender(rules, float(window[i]) - grown, float(self._threshold[connection]), random)
+        sent_ns, empty_ns = float(self._last_sent[connection]), self._earlier.empty_ns(connection)
+        sender.take_over(begin, sent_ns, empty_ns, flying, way)
+        return sender
+
+    def _follow(self, connection: int, sender: Sender, message: _Message) -> int:
+        """Send a message packet by packet. One that was ready before the last ones goes before them."""
+        steps = self._steps.setdefault(connection, [])
+        later = [step.message for step in steps if step.message.ready > message.ready]
+        if later:
+            sender = steps[len(steps) - len(later)].before
+            del steps[len(steps) - len(later) :]
+        lefts = []
+        for each in (message, *later):
+            steps.append(_Step(sender.copy(), each))
+            lefts.append(each.by(sender))
+        del steps[:-_REMEMBERED]
+        self._senders[connection] = sender
+        self._followed[connection] = True
+        return round(lefts[0])
+
+    def _way(self, load: Load, i: int) -> Way:
+        ns_per_byte = float(load.drain_ns[i]) / max(float(load.flow_bytes[i]), 1.0)  # shared with others of its round
+        room = np.inf if load.buffer_bytes is None else float(load.buffer_bytes[i])
+        loss = 0.0 if load.loss is None else float(load.loss[i])
+        return Way(float(load.rtt_ns[i]), ns_per_byte, room, self.paced, loss)
 
     def _after_idle(self, index: Ints, ready: Ints, load: Load) -> Floats:
         """The windows of connections after their silence."""
@@ -130,18 +271,15 @@ class Connections:
         kept: Floats = np.maximum(window * 0.5**timeouts, np.minimum(window, INITIAL_WINDOW))
         return kept
 
-    def _bursts(self, index: Ints, ready: Ints, load: Load, window: Floats) -> Bursts | None:
-        """What each sender can send at once; None without windows."""
-        if not self._tcp.ramp:
-            return None
+    def _bursts(self, index: Ints, ready: Ints, load: Load, window: Floats) -> Bursts:
+        """What each sender can send at once."""
         ns_per_byte = load.drain_ns / np.maximum(load.flow_bytes, 1.0)
         held = np.full(len(index), np.inf) if self.paced or load.buffer_bytes is None else load.buffer_bytes
         return self._earlier.bursts(index, ready, window, held, ns_per_byte)
 
-    def _flow(self, index: int, window: float, load: Load, i: int) -> Flow:
-        ns_per_byte = float(load.drain_ns[i]) / max(float(load.flow_bytes[i]), 1.0)  # shared with others of its round
-        rules = _RENO if self._tcp.congestion == "reno" else self._cubic.setdefault(index, Cubic())
-        return Flow(window, bool(self._avoiding[index]), float(load.rtt_ns[i]), ns_per_byte, rules, paced=self.paced)
+    def sent_ns(self, connection: int) -> int:
+        """When the last byte of a connection's messages was first sent."""
+        return int(self._last_sent[connection])
 
     def probe_ns(self, load: Load) -> Ints:
         """How much longer messages take whose last packet is lost, so that a probe must reveal it.
@@ -174,14 +312,16 @@ class Connections:
 
     def _restart(self, index: int, lost: Lost, *, probe: bool) -> int:
         """The nanoseconds that the window adds to a retransmission."""
+        if self._followed[index]:
+            self._forget(index)
         if probe:  # it only waits for the acknowledgement of the probe
-            self._window[index] = max(self._window[index] / 2, 2.0 * SEGMENT_BYTES)
-            self._avoiding[index] = True
+            self._window[index] = max(self._window[index] / 2, MIN_WINDOW)
+            self._threshold[index] = self._window[index]
             return lost.rtt_ns
-        flow = Flow(float(SEGMENT_BYTES), False, float(lost.rtt_ns), 0.0, _RENO)
-        flow.carry(lost.nbytes, 0)
-        self._window[index], self._avoiding[index] = flow.window, False
-        return round(flow.stall_ns)
+        sender = Sender(_RENO, float(SEGMENT_BYTES), math.inf, Stream(0))
+        sender.send(0.0, lost.nbytes, 0, False, Way(float(lost.rtt_ns), 0.0))
+        self._window[index], self._threshold[index] = sender.window, math.inf
+        return round(sender.latest_ns)
 
     def in_order(self, index: Ints, begin: Ints, arrival: Ints) -> Ints:
         """Return arrival times such that no message overtakes an earlier one of its connection.
@@ -193,41 +333,6 @@ class Connections:
         self._last_arrival[index] = np.where(follows, arrival, self._last_arrival[index])
         self._last_begin[index] = np.maximum(begin, self._last_begin[index])
         return arrival
-
-
-@dataclass(frozen=True)
-class Lost:
-    """The part of a message that is lost in an outage.
-
-    Attributes:
-        at_ns: when its first packet was lost.
-        rtt_ns: round-trip time of the connection without queueing.
-        smoothed_ns: round-trip time that TCP measured at the end of a burst: it includes the queue of that burst in
-            one direction and, as workers send at the same time, of another burst in the other.
-        packets: number of packets of the whole message.
-        nbytes: number of lost bytes.
-    """
-
-    at_ns: int
-    rtt_ns: int
-    smoothed_ns: int
-    packets: int
-    nbytes: float
-
-
-def attempts(lost: Lost) -> Iterator[tuple[int, bool]]:
-    """Yield the retransmissions of unacknowledged data as (time, whether it is a probe), without end.
-
-    A probe (RFC 8985) is sent after two round trips, 200 ms later if the message has only one packet, but never later
-    than the timeout. The timeout then restarts, as in Linux (`tcp_send_loss_probe`).
-    """
-    timeout = lost.smoothed_ns + MIN_TIMEOUT_NS
-    time = lost.at_ns + min(2 * lost.smoothed_ns + (MIN_TIMEOUT_NS if lost.packets <= 1 else 0), timeout)
-    yield time, True
-    while True:
-        time += timeout
-        yield time, False
-        timeout = min(2 * timeout, MAX_TIMEOUT_NS)
 
 
 @dataclass(frozen=True)
@@ -257,9 +362,18 @@ class Load:
         rtt_ns: round-trip time without queueing.
         drain_ns: time that the round occupies the busiest queue of each message.
         buffer_bytes: payload per connection that the buffer of the narrowest queue holds.
+        loss: probability that a packet is lost, independently of others.
     """
 
     flow_bytes: Floats
     rtt_ns: Ints
     drain_ns: Ints
     buffer_bytes: Floats | None = None
+    loss: Floats | None = None
+
+
+def _full(load: Load) -> Floats:
+    """The bytes that fill the path of each message; infinite if its rate is unlimited."""
+    full = np.full(len(load.rtt_ns), np.inf)
+    np.divide(load.rtt_ns * load.flow_bytes, load.drain_ns, out=full, where=load.drain_ns > 0)
+    return full

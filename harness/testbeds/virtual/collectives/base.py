@@ -51,6 +51,11 @@ class Plan(ABC):
         self.network, self.nbytes = network, nbytes
         self.ranks: Ints = np.arange(len(network.site_of))
 
+    @classmethod
+    def message_slot(cls, network: VirtualNetwork, src: int, dst: int) -> tuple[str, int, int]:
+        """The connection of messages from a rank to another: (kind, number of connections, index)."""
+        return f"message {src} {dst}", 1, 0
+
     @abstractmethod
     def rounds(self, ready: Ints, channel: int) -> Rounds:
         """The rounds of one operation.

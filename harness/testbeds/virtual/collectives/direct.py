@@ -48,6 +48,11 @@ class Direct(Plan):
         self._starts = np.flatnonzero(np.r_[True, np.diff(to[self._by_site]) != 0])
         self._reached = to[self._by_site][self._starts]
 
+    @classmethod
+    def message_slot(cls, network: VirtualNetwork, src: int, dst: int) -> tuple[str, int, int]:
+        """See `Plan`: messages take the connections of the all-reduce, which have been warmed up."""
+        return PAIRS, len(network.site_of) * network.sites, src * network.sites + int(network.site_of[dst])
+
     def rounds(self, ready: Ints, channel: int) -> Rounds:
         """The rounds of one operation."""
         sockets = self.network.connections(PAIRS, channel, self._slots)

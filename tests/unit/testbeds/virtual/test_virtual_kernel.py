@@ -8,6 +8,8 @@ import pytest
 import torch
 from virtual_world import star
 
+from wanbench.harness.emulators.plan import PAYLOAD_SHARE
+from wanbench.harness.plan.pacing import ROOM, paces
 from wanbench.harness.testbeds.virtual.fabric import SimulatedFabric
 from wanbench.harness.testbeds.virtual.kernel import Simulation, SimulationError, Stopped, SwitchError
 from wanbench.harness.testbeds.virtual.network import VirtualNetwork
@@ -16,10 +18,12 @@ from wanbench.workloads.comm.clock import VirtualClock
 from wanbench.workloads.comm.memory import MemoryComm, MemoryGroup
 
 
-def world(workers, body, shuffle=None, stopped=None, rtt_ms=10.0):
+def world(workers, body, shuffle=None, stopped=None, rtt_ms=10.0, rate=None, collective="direct"):
     """Run `body(comm, clock)` on each worker."""
     simulation = Simulation(shuffle=shuffle, stopped=stopped)
-    fabric = SimulatedFabric(simulation, VirtualNetwork(star([1] * workers, rtt_ms)), "direct", 1)
+    network = star([1] * workers, rtt_ms, rate)
+    paced = None if rate is None else lambda rank: paces(network, rank)
+    fabric = SimulatedFabric(simulation, VirtualNetwork(network), collective, 1, paces=paced)
     group = MemoryGroup(workers, fabric)
     for rank in range(workers):
         simulation.spawn(rank, lambda rank=rank: body(MemoryComm(group, rank), VirtualClock(fabric, rank)))
@@ -78,6 +82,34 @@ def test_messages_arrive_in_order_for_an_early_or_late_receiver():
             clock.sleep(1.0)
 
     world(2, body)
+
+
+@pytest.mark.parametrize(("collective", "seconds"), [("direct", 1 / ROOM - 0.02), ("gloo", 0.0)])
+def test_a_send_ends_when_the_kernel_has_the_message(collective, seconds):
+    """The kernel of a paced connection takes 20 ms of its pace ahead. That of gloo takes everything."""
+    rate = 10e6
+
+    def body(comm, clock):
+        vector = torch.zeros(round(rate * PAYLOAD_SHARE / 4))  # a second at the rate
+        if comm.rank == 0:
+            comm.send(vector, 1).wait()
+            assert clock.now() / 1e9 == pytest.approx(seconds, abs=1e-3)
+        else:
+            comm.recv(vector, 0).wait()
+            assert clock.now() / 1e9 > 1
+
+    world(2, body, rate=rate, collective=collective)
+
+
+def test_a_small_message_is_sent_at_once():
+    def body(comm, clock):
+        if comm.rank == 0:
+            comm.send(torch.zeros(10_000), 1).wait()
+            assert clock.now() == 0
+        else:
+            comm.recv(torch.zeros(10_000), 0).wait()
+
+    world(2, body, rate=1e6)
 
 
 def test_done_does_not_switch_workers():

@@ -122,6 +122,22 @@ def test_counter_streams_are_uniform_and_normal():
     assert (normal.mean(), normal.std()) == (pytest.approx(0, abs=0.02), pytest.approx(1, abs=0.02))
 
 
+def test_a_stream_draws_its_numbers_one_by_one():
+    stream, key = streams.Stream(7), np.full(5, 7, np.uint64)
+    assert [stream.next() for _ in range(5)] == streams.uniform(key, np.arange(5, dtype=np.uint64)).tolist()
+
+
+@pytest.mark.parametrize("count", [0, 1, 3, 10])
+def test_some_numbers_are_different_and_any_is_as_likely(count):
+    stream, found = streams.Stream(7), np.zeros(10)
+    for _ in range(2000):
+        some = stream.some(count, 10)
+        assert some == sorted(set(some))
+        found[some] += 1
+    assert found.sum() == 2000 * count
+    assert found == pytest.approx([200 * count] * 10, abs=4 * np.sqrt(200 * count))
+
+
 def test_the_normal_quantile_is_right_in_the_tails():
     found = streams.normal(np.array([1e-10, 0.001, 0.5, 0.975, 1 - 1e-4]))
     assert found == pytest.approx([-6.3613409, -3.0902323, 0.0, 1.9599640, 3.7190165], abs=1e-6)
