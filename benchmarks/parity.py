@@ -2,8 +2,10 @@
 
     python benchmarks/parity.py [--out build/parity] [--cells 80] [--only 17,18]
 
-Cell number i is always the same. What is emulated is kept, so the same command continues where it stopped; the
-simulation runs anew. Points are also in parity.csv, and drawn in the folders simulated and law.
+Cell number i is always the same. A cell that varies by chance, with packet loss, small buffers or stragglers, has three
+repetitions, and its mean is compared. What is emulated is kept, so the same command continues where it stopped, and
+repeats what was not valid; the simulation runs anew. Points are also in parity.csv, and drawn in the folders simulated
+and law.
 """
 
 from __future__ import annotations
@@ -89,6 +91,11 @@ def profile_of(cell: Mapping[str, Any], file: Path) -> str:
     return str(file)
 
 
+def repeats(cell: Mapping[str, Any]) -> int:
+    """Three repetitions of what varies by chance, decided before anything is measured."""
+    return 3 if cell["loss"] or cell["buffer_ms"] == 5 or cell["step_cv"] >= 0.3 else 1
+
+
 def spec_of(number: int, cell: Mapping[str, Any], out: Path) -> Spec:
     """The experiment of a cell."""
     kind, params = cell["algorithm"]
@@ -110,13 +117,13 @@ def spec_of(number: int, cell: Mapping[str, Any], out: Path) -> Spec:
             "comm": {"collective": cell["collective"]},
             "algorithms": {"a": {"kind": kind, **params}},
             "sweep": {"workers": [cell["workers"]]},
-            "run": {"repeats": 1, "seed": cell["seed"]},
+            "run": {"repeats": repeats(cell), "seed": cell["seed"]},
         }
     )
 
 
-def measured(number: int, out: Path, testbed: str) -> tuple[Mapping[str, Any] | None, str]:
-    """The row of a cell on a testbed, and why there is none."""
+def measured(number: int, out: Path, testbed: str) -> tuple[list[Mapping[str, Any]], str]:
+    """The rows of a cell on a testbed, and why there are none."""
     emulated = testbed == "netns"
     try:
         done = run(spec_of(number, point(number), out), testbed=testbed, out=out / testbed, jobs=1, figures=False,
@@ -124,9 +131,8 @@ def measured(number: int, out: Path, testbed: str) -> tuple[Mapping[str, Any] | 
     except Interrupted:
         raise
     except WanbenchError as error:
-        return None, str(error)
-    (row,) = [row for row in done.rows() if row["workers"] > 1]
-    return row, row["reason"] or ""
+        return [], str(error)
+    return [row for row in done.rows() if row["workers"] > 1], ""
 
 
 def title(cell: Mapping[str, Any]) -> str:
@@ -143,12 +149,11 @@ def title(cell: Mapping[str, Any]) -> str:
     )
 
 
-def before(number: int, out: Path) -> tuple[Mapping[str, Any] | None, str]:
-    """The row of a cell that was emulated before, and why there is none."""
+def before(number: int, out: Path) -> tuple[list[Mapping[str, Any]], str]:
+    """The rows of a cell that was emulated before, and why there are none."""
     folder = out / "netns" / f"cell-{number:03d}"
     rows = RunFolder(folder).rows() if folder.exists() else []
-    row = next(iter(row for row in rows if row["workers"] > 1), None)
-    return row, row["reason"] or "" if row else "not emulated"
+    return [row for row in rows if row["workers"] > 1], "" if rows else "not emulated"
 
 
 def lines(numbers: list[int], out: Path, *, kept: bool) -> Iterator[dict[str, Any]]:
@@ -156,19 +161,29 @@ def lines(numbers: list[int], out: Path, *, kept: bool) -> Iterator[dict[str, An
     for number in numbers:
         emulated, why = before(number, out) if kept else measured(number, out, "netns")
         simulated, refused = measured(number, out, "virtual")
+        valid = [row for row in emulated if row["status"] == "ok"]
         line = {
             "cell": number,
             "collective": point(number)["collective"],
             "what": title(point(number)),
-            "status": "failed" if emulated is None else emulated["status"],
-            "emulated_s": emulated and emulated["step_time_s"],
-            "simulated_s": simulated and simulated["step_time_s"],
-            "law_s": emulated and emulated["predicted_step_time_s"],
-            "retransmits": emulated and emulated["retransmits"],
-            "reason": why or refused,
+            "status": "ok" if valid else emulated[0]["status"] if emulated else "failed",
+            "repetitions": len(valid),
+            **_of("emulated_s", valid or emulated),
+            **_of("simulated_s", simulated),
+            "law_s": emulated[0]["predicted_step_time_s"] if emulated else None,
+            "retransmits": sum(row["retransmits"] or 0 for row in valid or emulated),
+            "reason": why or refused or next((row["reason"] for row in emulated if row["reason"]), ""),
         }
         print(_text(line), flush=True)
         yield line
+
+
+def _of(name: str, rows: Sequence[Mapping[str, Any]]) -> dict[str, float | None]:
+    """The mean, minimum and maximum step time of repetitions."""
+    found = [row["step_time_s"] for row in rows if row["step_time_s"] is not None]
+    if not found:
+        return {name: None, f"{name}_min": None, f"{name}_max": None}
+    return {name: sum(found) / len(found), f"{name}_min": min(found), f"{name}_max": max(found)}
 
 
 def _text(line: Mapping[str, Any]) -> str:
