@@ -126,7 +126,7 @@ def measured(number: int, out: Path, testbed: str) -> tuple[list[Mapping[str, An
     """The rows of a cell on a testbed, and why there are none."""
     emulated = testbed == "netns"
     try:
-        done = run(spec_of(number, point(number), out), testbed=testbed, out=out / testbed, jobs=1, figures=False,
+        done = run(spec_of(number, point(number), out), testbed=testbed, out=out / testbed, jobs=2, figures=False,
                    fresh=not emulated, keep=emulated)  # fmt: skip
     except Interrupted:
         raise
