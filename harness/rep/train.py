@@ -88,6 +88,7 @@ def jobs(cell: TrainingCell, rep: int, rendezvous: str) -> list[Job]:
         # Datagrams have no window to open, and TCP is very slow on a path with high loss.
         "warm_rounds": 0 if cell.workers == 1 or algorithm.datagrams else WARM_ROUNDS,
         "warm_in_flight": _warm_in_flight(cell),
+        "warm_numel": max(cell.workers, cell.message_bytes // 4),
         "warm_spacing_s": all_reduce_time(cell.law_inputs, cell.law_inputs.message_bytes)[1],
         "timeout_s": 2 * patience_s(cell),  # the controller reports a hang before the workers do
         "rendezvous": rendezvous,

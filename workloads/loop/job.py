@@ -20,6 +20,7 @@ class Job:
         steps, window_begin, window_steps: steps to run, first measured step, and number of measured steps.
         eval_every: steps between evaluations, the first before any step; 0 evaluates only at the end.
         warm_rounds, warm_in_flight: rounds, and messages per round, that warm TCP up before the first step.
+        warm_numel: float32 values in each of these messages: as many as the bytes of a message in training.
         warm_spacing_s: seconds between the messages of a round.
         timeout_s: time limit of an operation in seconds; a longer one has failed.
         rendezvous: a file in a folder that all workers share; it never crosses the emulated network.
@@ -49,6 +50,7 @@ class Job:
     eval_every: int
     warm_rounds: int
     warm_in_flight: int
+    warm_numel: int
     timeout_s: float
     rendezvous: str
     paces: Sequence[Sequence[float | None]] = ()

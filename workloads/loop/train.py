@@ -97,9 +97,12 @@ class Copies:
 
 
 def warm_up(comm: MeteredComm, job: Job, like: Vector, clock: Clock, windows: Windows | None = None) -> None:
-    """Open TCP's windows on every channel with messages of the size of `like`, then synchronise all workers.
+    """Open TCP's windows on every channel with messages as long as those of training, then synchronise all workers.
 
     If `windows` is given, this lasts until the windows of no worker grow any more.
+
+    Args:
+        like: a vector of the kind to send: with a payload, or without.
     """
     most = job.warm_rounds * (1 if windows is None else _MOST_ROUNDS)
     before = after = 0
@@ -120,7 +123,7 @@ def _warm_round(comm: MeteredComm, job: Job, like: Vector, clock: Clock) -> None
     for _ in range(job.warm_in_flight):
         if works:
             clock.sleep(job.warm_spacing_s)
-        works.append(comm.all_reduce(like.new_zeros(like.numel())))
+        works.append(comm.all_reduce(like.new_zeros(job.warm_numel)))
     for work in works:
         work.wait()
 

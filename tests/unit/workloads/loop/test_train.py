@@ -115,7 +115,7 @@ class Trained:
 JOB = Job(
     rank=0, world_size=2, seed=1, workload={}, train={"lr": 0.1}, kind="dts", params={"delay": 4, "period": 2},
     collective="direct", channels=1, bucket_bytes=1, steps=26, window_begin=6, window_steps=12, eval_every=0,
-    warm_rounds=3, warm_in_flight=2, timeout_s=10.0, rendezvous="",
+    warm_rounds=3, warm_in_flight=2, warm_numel=NUMEL, timeout_s=10.0, rendezvous="",
 )  # fmt: skip
 
 
@@ -325,6 +325,19 @@ def test_the_warm_up_uses_every_channel_several_times_and_synchronizes_all_worke
         return metered.messages_sent, comm.max_outstanding
 
     assert run_replicas(2, body, timeout_s=10.0) == [(3 * 2 + 1, 2)] * 2
+
+
+def test_messages_of_the_warm_up_are_as_long_as_those_of_training():
+    """A compressed message of a slow network takes seconds; one of the whole model would take an hour."""
+
+    def body(comm: LocalComm) -> int:
+        clock = StandingClock()
+        metered = MeteredComm(TollComm(comm, clock), clock)
+        warm_up(metered, replace(JOB, warm_numel=2), torch.zeros(NUMEL), clock)
+        return metered.payload_bytes
+
+    rounds, in_flight = 3, 2
+    assert run_replicas(2, body, timeout_s=10.0) == [(rounds * in_flight + 1) * 2 * 4] * 2  # and one to synchronise
 
 
 def test_the_warm_up_lasts_until_no_window_grows_by_more_than_five_percent():
