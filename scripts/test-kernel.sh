@@ -1,17 +1,20 @@
 #!/bin/sh
 # Runs the tests that need netem: on this kernel if it has netem, else in User-Mode Linux. As root this includes tests
 # with containers, with a private Docker daemon if none runs.
-#   PYTHON=.venv/bin/python sh scripts/test-kernel.sh [PYTEST ARGUMENTS...]
+#   PYTHON=.venv/bin/python sh scripts/test-kernel.sh [PYTEST ARGUMENTS...]     a path in tests/ selects its tests only
 #   MARKS="netem and long"   selects tests, as pytest -m; the default is all that are not long
 set -eu
 cd "$(dirname "$0")/.."
 PYTHON=${PYTHON:-.venv/bin/python}
 
 [ $# -gt 0 ] || set -- -v
-# Unit tests are left out: no unit needs netem, and collecting them takes time.
-set -- tests/kernel tests/e2e tests/docker "$@"
+case " $* " in
+*" tests/"*) ;;
+# Only the files with such tests: on one slow processor, importing all the others takes time.
+*) set -- tests/kernel $(grep -rl --include='test_*.py' 'mark\.netem' tests/e2e tests/docker) "$@" ;;
+esac
 require=netem with=
-if [ "$(id -u)" = 0 ]; then
+if [ "$(id -u)" = 0 ] && echo "$@" | grep -q tests/docker; then
     require=netem,docker with="sh scripts/with-dockerd.sh"
 fi
 export WANBENCH_REQUIRE="$require${WANBENCH_REQUIRE:+,$WANBENCH_REQUIRE}"

@@ -6,6 +6,7 @@ Where the host lacks it they are skipped, with the reason and the remedy; a lane
 
 from __future__ import annotations
 
+import gc
 import importlib.util
 import os
 import shutil
@@ -42,6 +43,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         long = [item for item in items if item.get_closest_marker("long")]
         config.hook.pytest_deselected(items=long)
         items[:] = [item for item in items if item not in long]
+
+
+def pytest_collection_finish() -> None:
+    """Keep the garbage collector from visiting all modules and tests again and again: they live to the end."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

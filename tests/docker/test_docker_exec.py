@@ -39,13 +39,8 @@ def test_torchs_model_averaging_runs_unchanged(bench):
 
 
 @pytest.mark.timed
-def test_a_program_sees_the_round_trip_of_the_profile(bench):
-    exec_claims.a_program_sees_the_round_trip_of_the_profile(bench, DOCKER, PYTHON)
-
-
-@pytest.mark.timed
-def test_iperf3_measures_the_rate_of_the_profile(bench):
-    exec_claims.iperf3_measures_the_rate_of_the_profile(bench, DOCKER)
+def test_programs_see_the_round_trips_and_the_rate_of_the_profile(bench):
+    exec_claims.programs_see_the_round_trips_and_the_rate_of_the_profile(bench, DOCKER, PYTHON)
 
 
 def test_a_script_in_an_image_gets_the_process_group_in_place_of_gloo(bench):

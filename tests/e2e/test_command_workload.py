@@ -21,7 +21,7 @@ step_times = "hook"
 
 [sweep]
 workers = [2]
-rtt = ["5ms", "50ms", "150ms"]
+rtt = ["5ms", "50ms"]
 
 [run]
 repeats = 1
@@ -60,13 +60,13 @@ def ddp(shared_bench):
 
 def test_a_data_parallel_script_is_swept_and_pays_for_every_round_trip(ddp):
     rows = {row["rtt_ms"]: row for row in ddp.rows("mine") if row["workers"] == 2}
-    assert set(rows) == {5, 50, 150}
+    assert set(rows) == {5, 50}
     for rtt_ms, row in rows.items():
         assert row["step_time_s"] > 2 * rtt_ms / 1e3  # gloo on two workers: 2(N-1) round trips per all-reduce
         assert (row["steps"], row["step_times"]) == (7, "hook")  # ten, without three warm-up steps
         assert row["wire_bytes"] > 10 * 650 * 4
-    assert rows[5]["step_time_s"] < rows[50]["step_time_s"] < rows[150]["step_time_s"]
-    assert rows[5]["scalability"] > rows[50]["scalability"] > rows[150]["scalability"]
+    assert rows[5]["step_time_s"] < rows[50]["step_time_s"]
+    assert rows[5]["scalability"] > rows[50]["scalability"]
     unknown = ("compute_s", "stall_s", "overhead_s", "predicted_step_time_s", "final_loss", "accuracy", "collective")
     assert {rows[50][name] for name in unknown} == {None}
 
@@ -87,7 +87,7 @@ def test_results_of_a_changed_script_are_not_mixed_with_old_results(ddp):
     script.write_text(script.read_text() + "# another one\n")
     result = ddp.run("run", "spec.toml", "--out", "out")
     assert result.code == 2
-    assert "4 repetitions were measured by other code" in result.last_line
+    assert "3 repetitions were measured by other code" in result.last_line
     assert ddp.run("run", "spec.toml", "--out", "out", "--keep").code == 0
 
 

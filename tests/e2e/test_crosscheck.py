@@ -1,27 +1,6 @@
-"""The same spec, simulated and measured."""
+"""The same spec, simulated and measured: its models. Its step times are compared where `smoke` is measured."""
 
 from __future__ import annotations
-
-import json
-
-import pytest
-
-from wanbench.harness.spec.library import find
-
-
-@pytest.mark.timed
-def test_the_simulation_agrees_with_the_emulation(bench):
-    """Check `testbed` as an axis, and `compare --by testbed`, on a small scale; the large crosscheck is a benchmark."""
-    text = find("smoke").read_text().replace('["10ms", "40ms"]', '["40ms", "100ms"]')
-    spec = bench.spec(text.replace("workers = [2]", 'workers = [2]\ntestbed = ["netns", "virtual"]'))
-    bench.measure(spec)
-    result = bench.run("compare", "smoke", "--out", "out", "--json")
-    assert result.code == 0, result.err
-    pairs = json.loads(result.out)["pairs"]
-    assert [(pair["base"], pair["head"]) for pair in pairs] == [("netns", "virtual")] * 4
-    for pair in pairs:
-        assert pair["ratio"] == pytest.approx(1.0, abs=0.15), pair
-    assert (bench.folder / "out/smoke/figures/parity-by-testbed.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_trained_models_are_equal_to_the_last_bit_on_both(bench):

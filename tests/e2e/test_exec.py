@@ -15,10 +15,10 @@ PYTHON = [sys.executable]
 TWO = ["exec", "--profile", "uniform", "--rtt", "20ms", "-n", "2", "--"]
 
 
-@pytest.mark.timed
 def test_a_data_parallel_script_runs_unchanged_and_its_replicas_agree(bench):
-    result = exec_claims.valid(bench, "exec", "--profile", "uniform", "--rtt", "40ms", "-n", "2",
-                               "--nproc-per-node", "2", "--", *PYTHON, str(PROGRAMS / "ddp.py"))  # fmt: skip
+    result = bench.run("exec", "--profile", "uniform", "--rtt", "40ms", "-n", "2",
+                       "--nproc-per-node", "2", "--", *PYTHON, str(PROGRAMS / "ddp.py"))  # fmt: skip
+    assert result.code == 0, result.err
     lines = re.findall(r"\[(\d) w(\d)\] rank (\d) of 4 local (\d) step ([\d.]+) sum (\S+)", result.out)
     assert sorted((int(a), int(b), int(c), int(d)) for a, b, c, d, *_ in lines) == [
         (0, 0, 0, 0), (1, 0, 1, 1), (2, 1, 2, 0), (3, 1, 3, 1)
@@ -28,7 +28,6 @@ def test_a_data_parallel_script_runs_unchanged_and_its_replicas_agree(bench):
     folder, row = exec_claims.run_folder(result, bench), exec_claims.row_of(result, bench)
     assert row["status"] == "ok"
     assert row["wire_bytes"] > 10 * 650 * 4
-    assert row["one_way_error_ms"] < 1
     assert "rank 3 of 4" in (folder / "rank-3.log").read_text()
 
 
@@ -42,13 +41,8 @@ def test_torchs_model_averaging_runs_unchanged(bench):
 
 
 @pytest.mark.timed
-def test_a_program_sees_the_round_trip_of_the_profile(bench):
-    exec_claims.a_program_sees_the_round_trip_of_the_profile(bench, [], PYTHON)
-
-
-@pytest.mark.timed
-def test_iperf3_measures_the_rate_of_the_profile(bench):
-    exec_claims.iperf3_measures_the_rate_of_the_profile(bench, [])
+def test_programs_see_the_round_trips_and_the_rate_of_the_profile(bench):
+    exec_claims.programs_see_the_round_trips_and_the_rate_of_the_profile(bench, [], PYTHON)
 
 
 def test_the_first_program_that_fails_is_named_with_its_site(bench):

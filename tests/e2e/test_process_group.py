@@ -7,8 +7,6 @@ import shutil
 import sys
 from pathlib import Path
 
-import pytest
-
 PROGRAMS = Path(__file__).parent / "programs"
 NETWORK = ["--profile", "uniform", "--rtt", "20ms", "--rate", "200Mbit", "-n", "3"]
 
@@ -46,7 +44,6 @@ def test_fsdp_powersgd_zero_dtensor_and_objects_give_the_same_results_as_on_gloo
     assert lines("hierarchical") == gloo
 
 
-@pytest.mark.timed
 def test_an_unmodified_script_is_swept_over_collectives_and_waits_half_a_round_trip(bench):
     shutil.copy(PROGRAMS / "ddp.py", bench.folder)
     bench.spec(SWEEP)

@@ -44,7 +44,7 @@ testbed = ["netns", "virtual"]
 
 [run]
 repeats = 1
-window = "20 steps"
+window = "10 steps"
 """
 
 

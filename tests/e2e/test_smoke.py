@@ -110,15 +110,49 @@ def test_running_again_measures_nothing(smoke):
     assert bench.finished("smoke") == before
 
 
-def test_a_new_axis_value_measures_only_the_new_cells(smoke):
+AXES = """
+workers = [2]
+rtt = ["10ms", "40ms", "5ms"]
+testbed = ["netns", "virtual"]
+
+[[sweep.exclude]]
+testbed = "netns"
+rtt = "5ms"
+"""
+
+
+@pytest.fixture(scope="module")
+def simulated_too(smoke):
+    """Return what had finished before the spec got a new value and a new axis, what has finished since, and how."""
     _, bench = smoke
     before = bench.finished("smoke")
-    text = find("smoke").read_text().replace('["10ms", "40ms"]', '["10ms", "40ms", "5ms"]')
-    result = bench.measure(bench.spec(text), "--no-figures")
-    assert "7 reps, 2 to do" in result.err or "0 to do" not in result.err
-    after = bench.finished("smoke")
+    text = find("smoke").read_text().replace('workers = [2]\nrtt = ["10ms", "40ms"]\n', AXES)
+    result = bench.measure(bench.spec(text))
+    return before, bench.finished("smoke"), result
+
+
+def test_a_new_axis_and_a_new_value_measure_only_the_new_cells(simulated_too):
+    before, after, result = simulated_too
+    assert "12 reps, 7 to do" in result.err
     assert {path: after[path] for path in before} == before
     assert sorted(path.parts[-3].rpartition("-")[0] for path in set(after) - set(before)) == [
-        "dts-d4-p2-w2-rtt5ms",
-        "ssgd-w2-rtt5ms",
+        "dts-d4-p2-w2-rtt10ms-testbedvirtual",
+        "dts-d4-p2-w2-rtt40ms-testbedvirtual",
+        "dts-d4-p2-w2-rtt5ms-testbedvirtual",
+        "one-worker-w1",
+        "ssgd-w2-rtt10ms-testbedvirtual",
+        "ssgd-w2-rtt40ms-testbedvirtual",
+        "ssgd-w2-rtt5ms-testbedvirtual",
     ]
+
+
+def test_the_simulation_agrees_with_the_emulation(smoke, simulated_too):
+    """Check `compare --by testbed` on a small scale; the large crosscheck is a benchmark."""
+    _, bench = smoke
+    result = bench.run("compare", "smoke", "--out", "out", "--json")
+    assert result.code == 0, result.err
+    pairs = json.loads(result.out)["pairs"]
+    assert [(pair["base"], pair["head"]) for pair in pairs] == [("netns", "virtual")] * 4
+    for pair in pairs:
+        assert pair["ratio"] == pytest.approx(1.0, abs=0.15), pair
+    assert (bench.folder / "out/smoke/figures/parity-by-testbed.png").read_bytes().startswith(b"\x89PNG")

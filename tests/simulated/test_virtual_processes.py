@@ -60,7 +60,7 @@ def long_spec(bench):
 
 def test_two_processes_write_the_same_bytes_as_one(bench, long_spec):
     for jobs in ("1", "2"):
-        command = bench.start("run", long_spec, "--jobs", jobs, "--out", f"jobs-{jobs}")
+        command = bench.start("run", long_spec, "--jobs", jobs, "--out", f"jobs-{jobs}", "--no-figures")
         most = 0
         while command.process.poll() is None:
             most = max(most, len(simulators(command)))
@@ -103,7 +103,9 @@ train = { until = "600 steps", lr = 0.1 }
         assert "ValueError: no such data" in json.loads(error.read_text())["log_tail"][-1]
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize(
+    "number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.long), signal.SIGKILL]
+)
 def test_a_signal_ends_all_processes_at_once_and_finished_repetitions_are_kept(bench, long_spec, number):
     command = bench.start("run", long_spec, "--jobs", "2", "--out", "out", "--no-figures")
     command.until(lambda: bench.finished("often") and simulators(command))
@@ -122,7 +124,7 @@ def test_a_signal_ends_all_processes_at_once_and_finished_repetitions_are_kept(b
 
 
 def test_a_short_experiment_starts_no_process(bench):
-    command = bench.start("run", "smoke", "--testbed", "virtual", "--jobs", "2", "--out", "out")
+    command = bench.start("run", "smoke", "--testbed", "virtual", "--jobs", "2", "--out", "out", "--no-figures")
     servers = set()
     while command.process.poll() is None:
         servers |= set(command.children("wanbench.workloads.process.forkserver"))

@@ -10,7 +10,7 @@ from wanbench.harness.testbeds.virtual.testbed import VirtualTestbed
 
 VIRTUAL = ("[algorithms]", '[run]\ntestbed = "virtual"\n\n[algorithms]')
 DIGITS = ("params = 1000\ntensors = 2\n", 'name = "digits-cnn"\n')
-LONG = '[train]\nuntil = "500 steps"\nlr = 0.002\neval_every = 20\ntarget = {target}\n\n[algorithms]'
+LONG = '[train]\nuntil = "320 steps"\nlr = 0.002\neval_every = 20\ntarget = {target}\n\n[algorithms]'
 ALGORITHMS = (
     "ssgd = {}",
     "sparse = { period = 4 }",
@@ -43,6 +43,6 @@ def test_time_to_target_is_steps_to_target_on_another_network_times_the_step_tim
 def test_a_higher_target_takes_longer_and_one_beyond_reach_has_no_time(tmp_path, algorithm):
     low, high, beyond = (row_of(tmp_path, algorithm, target, "10ms") for target in (0.3, 0.8, 1.0))
     assert 0 < low["time_to_target_s"] < high["time_to_target_s"]
-    assert 0 < low["steps_to_target"] < high["steps_to_target"] < 500
+    assert 0 < low["steps_to_target"] < high["steps_to_target"] < 320
     assert beyond["accuracy"] < 1
     assert beyond["time_to_target_s"] is beyond["steps_to_target"] is None

@@ -204,15 +204,17 @@ def test_a_malformed_frame_names_its_sender_on_every_rank(group, frame, message)
 
 
 def test_a_frame_of_a_rank_that_is_not_the_one_before_is_an_error(group):
-    comms = group([0, 1, 2])
+    issued = threading.Barrier(3)
 
     def body(comm: RingComm) -> None:
-        if comm.rank == 2:
-            comm._mesh.send_all([(1, Frame(HOP, 0, memoryview(bytes(16)), lambda: None, 0, last=False))])
-        else:
-            comm.all_reduce(torch.ones(12)).wait()
+        work = comm.all_reduce(torch.ones(12)) if comm.rank != 2 else None
+        issued.wait()
+        if work is not None:
+            work.wait()
+            return
+        comm._mesh.send_all([(1, Frame(HOP, 0, memoryview(bytes(16)), lambda: None, 0, last=False))])
 
-    for caught in failures(comms, body, besides=2):
+    for caught in failures(group([0, 1, 2]), body, besides=2):
         assert "rank 2 sent more than operation 0 needs" in caught
 
 
