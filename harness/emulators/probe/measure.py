@@ -136,8 +136,9 @@ class _Prober:
             delay_ns = network.links[site, dst].delay_ns
             departures.extend(received - delay_ns for _, _, _, received, _ in arrivals)
         jitter_ms = max(network.links[site, network.sites.index(name)].jitter_ns for name in to) / 1e6
-        nbytes = flows[0].trains[0]["bytes"] * flows[0].trains[0]["segment"]
-        return judge_shared_up(network.sites[site], tuple(to), rate, departures, nbytes, jitter_ms=jitter_ms)
+        (train,) = flows[0].trains
+        nbytes, sent = train["bytes"] * train["segment"], len(to) * (train["packets"] // train["segment"])
+        return judge_shared_up(network.sites[site], tuple(to), rate, departures, nbytes, sent=sent, jitter_ms=jitter_ms)
 
     def close(self) -> None:
         """Let the workers close their sockets."""

@@ -163,20 +163,29 @@ def _mbit(bytes_per_s: float | None) -> float | None:
 
 
 def judge_shared_up(
-    site: str, to: tuple[str, ...], rate: float, departures_ns: Sequence[int], nbytes: int, *, jitter_ms: float = 0.0
+    site: str,
+    to: tuple[str, ...],
+    rate: float,
+    departures_ns: Sequence[int],
+    nbytes: int,
+    *,
+    sent: int,
+    jitter_ms: float = 0.0,
 ) -> SharedUpProbe:
     """Judge whether simultaneous streams out of a site got its `up` rate (bytes/s) together, and no more.
 
     Args:
+        nbytes: of each message. sent: number of messages, of which the paths may have lost some behind the queue.
         jitter_ms: the largest jitter of their paths, which makes the times of departure uncertain.
     """
-    measured = _mbit(dispersion(list(enumerate(sorted(departures_ns))), nbytes))
+    between = nbytes * sent / max(1, len(departures_ns))  # from one that arrived to the next
+    measured = _mbit(dispersion(list(enumerate(sorted(departures_ns))), between))
     expected = rate * 8 / 1e6
     reasons = tuple(f"shared up of {site}: {reason}" for reason in rate_reasons(measured, expected, jitter_ms))
     return SharedUpProbe(site, to, expected, measured, reasons)
 
 
-def dispersion(arrivals: Sequence[tuple[int, int]], nbytes: int) -> float | None:
+def dispersion(arrivals: Sequence[tuple[int, int]], nbytes: float) -> float | None:
     """The rate in bytes/s at which a burst arrived, or None with fewer than 4 packets.
 
     It is the median over pairs of packets a third of the burst apart, which a packet written 0.1 ms early hardly

@@ -142,9 +142,16 @@ def test_the_loss_interval_is_wider_if_more_paths_are_judged_together():
 
 def test_streams_that_share_an_uplink_are_judged_by_its_rate():
     departures = [number * MS for number in range(80)]
-    assert judge_shared_up("here", ("a", "b"), 1e6, departures, 1000).reasons == ()
-    twice = judge_shared_up("here", ("a", "b"), 0.5e6, departures, 1000)
+    assert judge_shared_up("here", ("a", "b"), 1e6, departures, 1000, sent=80).reasons == ()
+    twice = judge_shared_up("here", ("a", "b"), 0.5e6, departures, 1000, sent=80)
     assert twice.reasons == ("shared up of here: rate 8 Mbit/s, configured 4 Mbit/s, allowed 90 to 101 %",)
+
+
+def test_packets_that_a_path_loses_behind_a_shared_uplink_have_left_it():
+    left = [number * MS for number in range(400)]
+    departures = [at for number, at in enumerate(left) if number % 10 not in (2, 5, 8)]
+    found = judge_shared_up("here", ("a", "b"), 1e6, departures, 1000, sent=400)
+    assert (found.reasons, found.measured_rate_mbit) == ((), pytest.approx(8, rel=0.01))
 
 
 def test_one_bad_path_fails_the_report():
