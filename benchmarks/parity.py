@@ -3,9 +3,9 @@
     python benchmarks/parity.py [--out build/parity] [--cells 80] [--only 17,18]
 
 Cell number i is always the same. A cell that varies by chance, with packet loss, small buffers or stragglers, has three
-repetitions, and its mean is compared. What is emulated is kept, so the same command continues where it stopped, and
-repeats what was not valid; the simulation runs anew. Points are also in parity.csv, and drawn in the folders simulated
-and law.
+repetitions, and its median is compared, as in all figures. What is emulated is kept, so the same command continues
+where it stopped, and repeats what was not valid; the simulation runs anew. Points are also in parity.csv, and drawn in
+the folders simulated and law.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations
 from pathlib import Path
 from random import Random
+from statistics import median
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -179,11 +180,11 @@ def lines(numbers: list[int], out: Path, *, kept: bool) -> Iterator[dict[str, An
 
 
 def _of(name: str, rows: Sequence[Mapping[str, Any]]) -> dict[str, float | None]:
-    """The mean, minimum and maximum step time of repetitions."""
+    """The median, minimum and maximum step time of repetitions."""
     found = [row["step_time_s"] for row in rows if row["step_time_s"] is not None]
     if not found:
         return {name: None, f"{name}_min": None, f"{name}_max": None}
-    return {name: sum(found) / len(found), f"{name}_min": min(found), f"{name}_max": max(found)}
+    return {name: median(found), f"{name}_min": min(found), f"{name}_max": max(found)}
 
 
 def _text(line: Mapping[str, Any]) -> str:
