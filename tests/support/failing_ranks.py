@@ -25,7 +25,7 @@ from wanbench.workloads.process.joining import join
 _VICTIMS_BYTES_PER_S = 4e5
 _UNPACED_SEGMENTS = 12  # the kernel paces a connection after its first ten, which on loopback can have 64 KB each
 _ANSWER_S = 60.0
-_JOB = Job(0, 1, 0, {}, {}, "ssgd", {}, "direct", 1, 0, 1, 0, 1, 0, 0, 0, timeout_s=30.0, rendezvous="")
+_JOB = Job(0, 1, 0, {}, {}, "ssgd", {}, "direct", 1, 0, 1, 0, 1, 0, 0, 0, 0, timeout_s=30.0, rendezvous="")
 
 
 @dataclass(frozen=True)

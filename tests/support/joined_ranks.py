@@ -14,7 +14,7 @@ from wanbench.workloads.process.joining import join
 
 C = TypeVar("C")
 T = TypeVar("T")
-_JOB = Job(0, 1, 0, {}, {}, "ssgd", {}, "direct", 1, 0, 1, 0, 1, 0, 0, 0, timeout_s=10.0, rendezvous="")
+_JOB = Job(0, 1, 0, {}, {}, "ssgd", {}, "direct", 1, 0, 1, 0, 1, 0, 0, 0, 0, timeout_s=10.0, rendezvous="")
 
 
 @contextmanager
