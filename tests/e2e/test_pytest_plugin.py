@@ -160,7 +160,7 @@ def test_scalability_is_an_assertion_in_any_test_suite(project):
     assert "    ValueError: it broke\n" in broke
     assert outcome["test_where_there_is_no_docker"].find("skipped").get("message").startswith("wanbench: ")
     reported = [p.get("value") for p in outcome["test_ssgd_does_not"].iter("property") if p.get("name") == "wanbench"]
-    assert reported == ["ssgd w2 testbed=virtual 40ms rate=1Gbit: scalability 0.361, step 0.0833 s"]
+    assert reported == ["ssgd w2 testbed=virtual 40ms rate=1Gbit: scalability 0.358, step 0.0839 s"]
     listed = done.stdout.partition("= wanbench =")[2]
     assert reported[0] in listed
     assert "dts-d4-p2 w2 testbed=virtual 40ms rate=1Gbit: scalability 1.000" in listed
