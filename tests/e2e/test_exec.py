@@ -15,10 +15,10 @@ PYTHON = [sys.executable]
 TWO = ["exec", "--profile", "uniform", "--rtt", "20ms", "-n", "2", "--"]
 
 
+@pytest.mark.timed
 def test_a_data_parallel_script_runs_unchanged_and_its_replicas_agree(bench):
-    result = bench.run("exec", "--profile", "uniform", "--rtt", "40ms", "-n", "2",
-                       "--nproc-per-node", "2", "--", *PYTHON, str(PROGRAMS / "ddp.py"))  # fmt: skip
-    assert result.code == 0, result.err
+    result = exec_claims.valid(bench, "exec", "--profile", "uniform", "--rtt", "40ms", "-n", "2",
+                               "--nproc-per-node", "2", "--", *PYTHON, str(PROGRAMS / "ddp.py"))  # fmt: skip
     lines = re.findall(r"\[(\d) w(\d)\] rank (\d) of 4 local (\d) step ([\d.]+) sum (\S+)", result.out)
     assert sorted((int(a), int(b), int(c), int(d)) for a, b, c, d, *_ in lines) == [
         (0, 0, 0, 0), (1, 0, 1, 1), (2, 1, 2, 0), (3, 1, 3, 1)
@@ -28,6 +28,7 @@ def test_a_data_parallel_script_runs_unchanged_and_its_replicas_agree(bench):
     folder, row = exec_claims.run_folder(result, bench), exec_claims.row_of(result, bench)
     assert row["status"] == "ok"
     assert row["wire_bytes"] > 10 * 650 * 4
+    assert row["one_way_error_ms"] < 1
     assert "rank 3 of 4" in (folder / "rank-3.log").read_text()
 
 

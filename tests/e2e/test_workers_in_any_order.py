@@ -12,7 +12,7 @@ from wanbench.harness.testbeds.netns import NetnsTestbed
 
 WORKERS = (2, 3, 4, 5)
 DOWN, UP = WORKERS[::-1], WORKERS
-ORDER = (*DOWN, *UP, *random.Random(3).choices(WORKERS, k=2))
+ORDER = (*DOWN, *UP, *random.Random(3).choices(WORKERS, k=6))
 SPEC = {
     "schema": 1,
     "name": "any-order",

@@ -103,9 +103,7 @@ train = { until = "600 steps", lr = 0.1 }
         assert "ValueError: no such data" in json.loads(error.read_text())["log_tail"][-1]
 
 
-@pytest.mark.parametrize(
-    "number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.long), signal.SIGKILL]
-)
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_a_signal_ends_all_processes_at_once_and_finished_repetitions_are_kept(bench, long_spec, number):
     command = bench.start("run", long_spec, "--jobs", "2", "--out", "out", "--no-figures")
     command.until(lambda: bench.finished("often") and simulators(command))

@@ -87,7 +87,7 @@ def places(tmp_path_factory):
     return iter(lambda: tmp_path_factory.mktemp("place"), None)
 
 
-@settings(max_examples=6, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
 @given(steps=st.lists(STEP, min_size=1, max_size=2))
 @example(steps=[{"run.repeats": 0}])
 @example(steps=[{"sweep": 0}])
