@@ -116,11 +116,8 @@ class Cubic:
             self.sampled_ns, self.samples = math.inf, 0
         if window < _HYSTART_SEGMENTS * SEGMENT_BYTES:
             return False
-        train, self.samples = (
-            now - self.train_ns <= _HYSTART_TRAIN_NS * max(1.0, acked / SEGMENT_BYTES),
-            self.samples + 1,
-        )
-        if train:
+        self.samples += 1
+        if now - self.train_ns <= _HYSTART_TRAIN_NS * max(1.0, acked / SEGMENT_BYTES):
             self.train_ns = now
             if now - self.round_begun > self.shortest_ns / (1 if paced else 2):
                 return True
