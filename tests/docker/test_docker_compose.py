@@ -38,17 +38,19 @@ class Project:
     def __init__(self, folder: Path, command: list[str], image: str, default: str) -> None:
         self.folder = folder
         shutil.copy(host_image.CHECKOUT / "docker-compose.yml", folder)
-        (folder / "bin").mkdir()
-        (folder / "bin/wanbench").write_text(f'#!/bin/sh\nexec {shlex.join(TOLERANT)} "$@"\n')
-        (folder / "bin/wanbench").chmod(0o755)
+        tolerant = folder / "bin"
+        tolerant.mkdir()
+        (tolerant / "wanbench").write_text(f'#!/bin/sh\nexec {shlex.join(TOLERANT)} "$@"\n')
+        (tolerant / "wanbench").chmod(0o755)
         files = [f"{path}:{path}:ro" for path in host_image.mounted()]
         service = {"image": image, "volumes": files}
         controller = {
-            **service,
+            "image": image,
+            "volumes": [*files, f"{tolerant}:{tolerant}:ro"],
             "entrypoint": ["sh", str(host_image.CHECKOUT / "scripts/docker-controller.sh")],
             "command": default.split(),
             "working_dir": "/work",
-            "environment": {"HOME": "/tmp", "PATH": f"/work/bin:{host_image.PATH}"},
+            "environment": {"HOME": "/tmp", "PATH": f"{tolerant}:{host_image.PATH}"},
         }
         worker = {**service, "entrypoint": ["python3", "-m", "wanbench.workloads.process.container"]}
         override = {"services": {**dict.fromkeys(WORKERS, worker), "wanbench": controller}}
