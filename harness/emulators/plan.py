@@ -147,8 +147,13 @@ class EmulatedNetwork:
         """Whether both networks have the same sites and workers, with any paths between them."""
         return other is not None and (self.sites, self.site_of) == (other.sites, other.site_of)
 
+    @property
+    def loses(self) -> bool:
+        """Whether a path loses packets."""
+        return any(link.loss for link in self.links.values())
+
     def without_loss(self) -> EmulatedNetwork:
-        """The same network, but no path loses packets: for forming groups."""
+        """The same network, but no path loses packets: for forming groups, and for what is not measured."""
         links = {pair: dataclasses.replace(link, loss=0.0) for pair, link in self.links.items()}
         return dataclasses.replace(self, links=links)
 
