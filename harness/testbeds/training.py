@@ -73,8 +73,8 @@ def _begin(slot: EmulatedSlot, training: Training, handles: Sequence[WorkerHandl
 def _follow(slot: EmulatedSlot, training: Training, trained: Trained, player: Player | None) -> None:
     """Collect the workers' messages until all have finished. The timeline starts when all are warm.
 
-    After the last step, replicas are compared on the unchanged network without its losses: at 30 % loss a TCP connection
-    can be silent for minutes.
+    After the last step, replicas are compared on the unchanged network without its losses: at 30 % loss a TCP
+    connection can be silent for minutes.
     """
     warm: list[int] = []
     workers, trained_workers = len(training.jobs), 0

@@ -12,6 +12,7 @@ from wanbench.harness.rep.train import jobs
 from wanbench.harness.testbeds.base import Group, Trained, Training
 from wanbench.harness.testbeds.training import _follow
 
+
 def test_workers_tell_their_last_step_at_once_if_the_network_loses_packets():
     for loss, told in (("0%", False), ("10%", True)):
         (cell,) = swept(edited(("[sweep]", f'[sweep]\nloss = ["{loss}"]')))
