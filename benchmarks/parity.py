@@ -3,9 +3,9 @@
     python benchmarks/parity.py [--out build/parity] [--cells 80] [--only 17,18]
 
 Cell number i is always the same. A cell that varies by chance, with packet loss, small buffers or stragglers, has three
-repetitions, or nine if these differ by more than 10 %, and its median is compared, as in all figures. What is emulated is kept, so the same command continues
-where it stopped, and repeats what was not valid; the simulation runs anew. Points are also in parity.csv, and drawn in
-the folders simulated and law.
+repetitions, or nine if these differ by more than 10 %, and its median is compared, as in all figures. What is emulated
+is kept, so the same command continues where it stopped, and repeats what was not valid; the simulation runs anew.
+Points are also in parity.csv, and drawn in the folders simulated and law.
 """
 
 from __future__ import annotations
