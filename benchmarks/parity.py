@@ -95,7 +95,7 @@ def profile_of(cell: Mapping[str, Any], file: Path) -> str:
 
 
 def repeats(cell: Mapping[str, Any]) -> int:
-    """Three repetitions of what varies by chance, decided before anything is measured."""
+    """At first three repetitions of what varies by chance, decided before anything is measured."""
     return 3 if cell["loss"] or cell["buffer_ms"] == 5 or cell["step_cv"] >= 0.3 else 1
 
 
@@ -127,18 +127,16 @@ def spec_of(number: int, cell: Mapping[str, Any], out: Path, count: int) -> Spec
 
 def measured(number: int, out: Path, testbed: str) -> tuple[list[Mapping[str, Any]], str]:
     """The rows of a cell on a testbed, and why there are none."""
-    cell = point(number)
-    rows, why = _repeated(number, out, testbed, repeats(cell))
+    cell, emulated = point(number), testbed == "netns"
+    rows, why = _repeated(spec_of(number, cell, out, repeats(cell)), out / testbed, testbed, fresh=not emulated)
     if repeats(cell) > 1 and rows and _spread(rows) > _LARGEST_SPREAD:
-        return _repeated(number, out, testbed, _MANY)
+        return _repeated(spec_of(number, cell, out, _MANY), out / testbed, testbed, fresh=False)
     return rows, why
 
 
-def _repeated(number: int, out: Path, testbed: str, count: int) -> tuple[list[Mapping[str, Any]], str]:
-    emulated = testbed == "netns"
+def _repeated(spec: Spec, out: Path, testbed: str, *, fresh: bool) -> tuple[list[Mapping[str, Any]], str]:
     try:
-        done = run(spec_of(number, point(number), out, count), testbed=testbed, out=out / testbed, jobs=2,
-                   figures=False, fresh=not emulated, keep=emulated)  # fmt: skip
+        done = run(spec, testbed=testbed, out=out, jobs=2, figures=False, fresh=fresh, keep=not fresh)
     except Interrupted:
         raise
     except WanbenchError as error:
