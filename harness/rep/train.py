@@ -138,7 +138,7 @@ def _slow(cell: Cell) -> Sequence[Sequence[dict[str, Any]]]:
 def _told_steps(cell: TrainingCell) -> tuple[Sequence[int], Sequence[int]]:
     """Return the steps whose end is reported at once: by rank 0, and by the other ranks."""
     if not cell.changes:
-        last = (cell.steps,) if network_of(cell).loses else ()
+        last = (cell.steps,) if cell.emulator is not None and network_of(cell).loses else ()
         return last, last
     return (*schedule_of(cell).awaited_steps, cell.steps), (cell.steps,)
 
