@@ -222,6 +222,8 @@ def main() -> None:
     asked = parser.parse_args()
     numbers = [int(word) for word in asked.only.split(",")] if asked.only else list(range(asked.cells))
     out = Path(asked.out)
+    if asked.kept and not any(before(number, out)[0] for number in numbers):
+        parser.error(f"--kept: none of these cells is in {out / 'netns'}; leave --kept out to emulate them")
     done = list(lines(numbers, out, kept=asked.kept))
     with (out / "parity.csv").open("w", newline="") as file:
         table = csv.DictWriter(file, list(done[0]))
@@ -229,6 +231,9 @@ def main() -> None:
         table.writerows(done)
     for head in ("simulated", "law"):
         comparison = _comparison(done, head)
+        if not comparison.pairs:
+            print(f"{head}: no cell has both")
+            continue
         print(f"{head}: {summary(comparison)}")
         draw_parity(comparison, f"Emulated and {head}", out / head)
 
