@@ -155,9 +155,9 @@ def of_series(series: Sequence[Series], x: str, measures: Sequence[Measure]) -> 
     return [
         {
             "series": each.label,
-            "published": "yes" if each.published else "no",
+            "source": each.beside or provenance([str(cell["testbed"])]),
             x: place,
-            "repetitions": None if each.published else cell["repeats"],
+            "repetitions": None if each.beside == "published" else cell["repeats"],
             **{measure.column + end: cell.get(measure.column + end) for measure in measures for end in ends},
         }
         for each in series

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from matplotlib.artist import Artist
@@ -23,6 +23,11 @@ Looks = Mapping[str, Any]
 
 _PANEL_IN = 1.9
 _APART_PT = 2.4  # between the markers of two series at one place, so that whiskers do not cover each other
+_BESIDE: Mapping[str, Looks] = {
+    "": {},
+    "published": {"linestyle": (0, (1, 2)), "linewidth": 0.8, "marker": "D", "fillstyle": "none", "markersize": 4.0},
+    "simulated": {"linestyle": (0, (4, 2)), "linewidth": 0.7, "marker": ""},
+}
 
 
 @dataclass(frozen=True)
@@ -32,14 +37,14 @@ class Series:
     Attributes:
         label: at the end of its line. kind, params: decide its look. points: (x, line of `analysis.summary.cells`), by
         x. A single cell without an x is a reference, and is drawn as a level across the panel.
-        published: the values are printed in a paper.
+        beside: "published" if a paper prints the values, "simulated" if another run has them. Both are drawn thin.
     """
 
     label: str
     kind: str
     params: Mapping[str, Any]
     points: tuple[tuple[float | None, Mapping[str, Any]], ...]
-    published: bool = False
+    beside: Literal["", "published", "simulated"] = ""
 
 
 @dataclass(frozen=True)
@@ -123,20 +128,18 @@ def _least(measure: Measure) -> float:
 
 
 def _looks(series: Sequence[Series]) -> dict[str, dict[str, Any]]:
-    looks = styles([(each.label, each.kind, each.params) for each in series if not each.published])
-    families = {each.kind: looks[each.label] for each in series if not each.published}
+    looks = styles([(each.label, each.kind, each.params) for each in series if not each.beside])
+    families = {each.kind: looks[each.label] for each in series if not each.beside}
     found = {}
     for each in series:
-        look = line(families[each.kind] if each.published else looks[each.label])
-        if each.published:
-            look |= {"linestyle": (0, (1, 2)), "linewidth": 0.8, "marker": "D", "fillstyle": "none", "markersize": 4.0}
+        look = {**line(families[each.kind] if each.beside else looks[each.label]), **_BESIDE[each.beside]}
         found[each.label] = {**look, "marker": "", "linewidth": 0.9} if _level(each) else look
     return found
 
 
 def _aside_pt(series: Sequence[Series]) -> dict[str, float]:
-    """How far each series is moved to the right; not at all beside published values."""
-    apart = 0.0 if any(each.published for each in series) else _APART_PT
+    """How far each series is moved to the right; not at all if another has values for the same place beside it."""
+    apart = 0.0 if any(each.beside for each in series) else _APART_PT
     moved = [each for each in series if not _level(each)]
     return {each.label: apart * (place - (len(moved) - 1) / 2) for place, each in enumerate(moved)}
 
@@ -199,7 +202,7 @@ def _draw(axes: Axes, series: Series, measure: Measure, x: str, look: Looks, asi
     at = [float(place) for place, _ in found if place is not None]
     drawn: list[Artist] = []
     drawn += axes.plot(at, middle, clip_on=False, zorder=4 if look["fillstyle"] == "full" else 5, **look)
-    if any(cell["repeats"] > 1 for _, cell in found):
+    if not series.beside and any(cell["repeats"] > 1 for _, cell in found):
         high = np.where(np.isnan(high), middle, high)  # a repetition never reached the target
         whiskers = axes.errorbar(
             at, middle, yerr=[middle - low, high - middle], fmt="none", ecolor=look["color"],

@@ -24,6 +24,7 @@ _HERE = Path(__file__).parent
 Kind = Literal["scalability", "step-time", "pareto", "learning", "timeline", "network", "table", "trend", "stability"]
 COMPUTED = ("stability",)  # when they are drawn, so without a run
 _TITLED = ("table", "trend")
+_WITH_BESIDE = ("scalability", "trend")
 _WITH_SUBJECT = ("scalability", "step-time", "trend")
 
 
@@ -56,7 +57,7 @@ class Figure(_Table):
         other kinds compute their title. subject: the line below the title, instead of the workload and collective.
         published: values to draw beside ours, with their source in the caption.
         published_in: another figure, whose list of published values is used.
-        beside: another run of the paper, whose scalability is drawn dashed.
+        beside: another run of the paper, simulated, that is drawn dashed.
         note: added to the caption. columns: of a table.
         x, y, series: of a trend, as `harness.show.papers.trend.trend_drawing` reads them.
     """
@@ -159,8 +160,8 @@ def parse(name: str, text: str) -> Paper:
             raise SpecError(f"{where}: title: a {figure.kind} computes its own; remove the key")
         if figure.subject is not None and figure.kind not in _WITH_SUBJECT:
             raise SpecError(f"{where}: subject: expected in {', '.join(_WITH_SUBJECT)} only; remove the key")
-        if figure.beside is not None and figure.kind != "scalability":
-            raise SpecError(f"{where}: beside: expected in scalability only; remove the key")
+        if figure.beside is not None and figure.kind not in _WITH_BESIDE:
+            raise SpecError(f"{where}: beside: expected in {', '.join(_WITH_BESIDE)} only; remove the key")
         if figure.beside is not None and figure.beside not in paper.runs:
             raise SpecError(f"{where}: beside: {figure.beside!r} is none of its runs")
         if {figure.x is not None, bool(figure.y)} != {figure.kind == "trend"}:

@@ -236,7 +236,7 @@ def _drawing(figure: Wanted, paper: Paper, source: _Source) -> Drawing:
     if figure.kind in {"scalability", "step-time"}:
         return _of_pivot(figure, paper, source)
     if figure.kind == "trend":
-        return trend_drawing(figure, rows, folder.name, paper.citation)
+        return trend_drawing(figure, rows, folder.name, paper.citation, source.beside)
     prefix = {"pareto": "pareto", "learning": "learning", "timeline": "timeline", "network": "network-"}[figure.kind]
     for drawing in gallery(rows, folder.name, Evidence(folder)):
         if drawing.name.startswith(prefix):

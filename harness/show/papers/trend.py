@@ -36,11 +36,16 @@ _MEASURES = (
 )
 
 
-def trend_drawing(figure: Figure, rows: Sequence[Line], run_name: str, citation: str = "") -> Drawing:
+def trend_drawing(
+    figure: Figure, rows: Sequence[Line], run_name: str, citation: str = "", beside: Sequence[Line] = ()
+) -> Drawing:
     """A figure of kind "trend".
 
     Its `x` is a column, "megabytes_per_step", or "params.NAME" of the algorithm; `series` is "algorithm" or
     "params.NAME". An algorithm without such a parameter is its own series, and a level if the parameter is `x`.
+
+    Args:
+        rows: of the figure's run, one per repetition. beside: of the simulated run that is drawn thin.
 
     Raises:
         AnalysisError: an unknown measure, a title that asks for a value that is not drawn, or nothing to draw.
@@ -52,10 +57,12 @@ def trend_drawing(figure: Figure, rows: Sequence[Line], run_name: str, citation:
     lines = [line for line in records(cells(frame(rows))) if line["workers"] != 1]
     if not any(line["status"] == "ok" for line in lines):
         raise AnalysisError("no valid repetition; there is nothing to draw")
-    found = _series(figure, [line for line in lines if line["status"] == "ok"])
+    found = _series(figure, _valid(lines))
     measures = [_named(known[name], lines) for name in figure.y]
-    found += _published(figure, found)
-    marks = "whiskers: minimum and maximum" + ("" if figure.published else ", drawn side by side")
+    found += _simulated(figure, found, beside) + _published(figure, found)
+    marks = "whiskers: minimum and maximum" + (", drawn side by side" if not figure.published and not beside else "")
+    if beside:
+        marks += f"; dashed: simulated, {figure.beside}"
     if figure.published:
         marks += f"; dotted, with diamonds: published by {citation}"
     pivot = whole(lines)
@@ -72,6 +79,10 @@ def trend_drawing(figure: Figure, rows: Sequence[Line], run_name: str, citation:
     return Drawing(figure.name, finding, draw, lambda: of_series(found, column, measures))
 
 
+def _valid(lines: Sequence[Line]) -> list[Line]:
+    return [line for line in lines if line["status"] == "ok" and line["workers"] != 1]
+
+
 def _value(match: re.Match[str], series: Sequence[Series], measures: Mapping[str, Measure]) -> str:
     """The text of "{series|x|measure}" in a title; x is a number, "min", "max", or empty for a level."""
     label, at, name = match.groups()
@@ -86,6 +97,15 @@ def _value(match: re.Match[str], series: Sequence[Series], measures: Mapping[str
     return measures[name].text.format(measures[name].scale * values[0])
 
 
+def _simulated(figure: Figure, series: Sequence[Series], rows: Sequence[Line]) -> list[Series]:
+    """The same series of the run beside. A level is the same in both, and is drawn once."""
+    wanted = {one.label for one in series if any(place is not None for place, _ in one.points)}
+    others = _series(figure, _valid(records(cells(frame(rows))))) if rows else []
+    return [
+        replace(one, label=f"{one.label}, simulated", beside="simulated") for one in others if one.label in wanted
+    ]
+
+
 def _published(figure: Figure, series: Sequence[Series]) -> list[Series]:
     """The paper's values as series beside ours."""
     kinds = {each.label: each.kind for each in series}
@@ -97,7 +117,7 @@ def _published(figure: Figure, series: Sequence[Series]) -> list[Series]:
         cell = {name: one.value, f"{name}_min": one.value, f"{name}_max": one.value, "repeats": 1}
         groups.setdefault(one.algorithm, []).append((float(one.at), cell))
     return [
-        Series(f"{label}, published", kinds[label], {}, tuple(points), published=True)
+        Series(f"{label}, published", kinds[label], {}, tuple(points), beside="published")
         for label, points in groups.items()
     ]
 

@@ -248,7 +248,7 @@ def test_a_paper_without_recordings_is_reported(reference):
         (('kind = "timeline"', 'kind = "stability"'),
          "papers/p.toml: figure flights: run: a stability is computed; remove the key"),
         (('kind = "timeline"', 'kind = "timeline"\nbeside = "t"'),
-         "papers/p.toml: figure flights: beside: expected in scalability only; remove the key"),
+         "papers/p.toml: figure flights: beside: expected in scalability, trend only; remove the key"),
         (('kind = "scalability"', 'kind = "scalability"\nbeside = "u"'),
          "papers/p.toml: figure speed: beside: 'u' is none of its runs"),
         (("columns =", "colums ="), "papers/p.toml: figure.2.colums: extra inputs are not permitted"),

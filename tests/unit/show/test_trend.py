@@ -61,6 +61,21 @@ def test_a_cell_whose_longest_time_is_not_known_has_the_lower_whisker():
     assert set(ends) == {(20.0, 30.0)}
 
 
+def test_the_simulated_run_is_a_thin_line_without_whiskers_and_the_title_has_the_own_value():
+    simulated = [{**row, "testbed": "virtual", "accuracy": row["accuracy"] and row["accuracy"] + 0.05} for row in rows()]
+    title = "{olco3, top-k 10 %|4|accuracy}"
+    drawn = trend_drawing(wanted(beside="sim", title=title), rows(), "r", beside=simulated)
+    assert drawn.title == "86.0 %"
+    (axes,) = drawn.draw(PAGE_IN).axes
+    thin = [line for line in axes.get_lines() if [round(y, 6) for y in line.get_ydata()] == [87.0, 91.0]]
+    assert [(line.get_marker(), line.get_linestyle()) for line in thin] == [("", "--")] * 2
+    without = trend_drawing(wanted(), rows(), "r").draw(PAGE_IN).axes[0]
+    assert len(axes.collections) == len(without.collections)  # whiskers
+    sources = {(point["series"], point["source"]) for point in drawn.points()}
+    assert sources >= {("olco3, top-k 10 %, simulated", "simulated"), ("olco3, top-k 10 %", "emulated")}
+    assert not any("ssgd, simulated" in series for series, _ in sources)  # a level
+
+
 def test_a_cell_without_the_parameter_is_drawn_as_a_level():
     (axes,) = trend_drawing(wanted(), rows(), "r").draw(PAGE_IN).axes
     assert [list(line.get_ydata()) for line in axes.get_lines()].count([90.0, 90.0]) == 1
