@@ -206,7 +206,7 @@ PARTS: Mapping[str, Callable[[], str]] = {
     **{f"algorithm {kind}": partial(of_algorithm, kind) for kind in algorithms.kinds()},
     **{f"cost {kind}": partial(of_cost, kind) for kind in algorithms.kinds()},
     **{f"curve {kind}": partial(of_curve, kind) for kind in algorithms.kinds()},
-    **{f"claims {name}": partial(of_claims, name) for name in papers.names()},
+    **{f"claims {name}": partial(of_claims, name) for name in papers.names() if papers.load(name).claims},
     **{f"learned {name}": partial(of_learned, name) for name in recorded()},
 }
 

@@ -113,7 +113,7 @@ def test_an_incomplete_claim_is_refused(text, message):
     assert str(caught.value) == f"papers/p.toml: claim 'Fig. 1': {message}"
 
 
-@pytest.mark.parametrize("name", papers.names())
+@pytest.mark.parametrize("name", [name for name in papers.names() if papers.load(name).claims])
 def test_every_claim_of_the_papers_has_an_answer(name):
     found = answers(papers.load(name), REFERENCE)
     assert len(found) >= 5
