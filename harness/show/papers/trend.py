@@ -101,9 +101,7 @@ def _simulated(figure: Figure, series: Sequence[Series], rows: Sequence[Line]) -
     """The same series of the run beside. A level is the same in both, and is drawn once."""
     wanted = {one.label for one in series if any(place is not None for place, _ in one.points)}
     others = _series(figure, _valid(records(cells(frame(rows))))) if rows else []
-    return [
-        replace(one, label=f"{one.label}, simulated", beside="simulated") for one in others if one.label in wanted
-    ]
+    return [replace(one, label=f"{one.label}, simulated", beside="simulated") for one in others if one.label in wanted]
 
 
 def _published(figure: Figure, series: Sequence[Series]) -> list[Series]:
