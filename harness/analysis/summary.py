@@ -77,7 +77,7 @@ def axes_of(table: pd.DataFrame) -> list[str]:
     """The columns that this run sweeps, the most suitable as table columns first.
 
     A network value that follows from the profile and the number of workers (which changes the sites in use) is not an
-    axis. Channels that follow from the algorithm are not one either.
+    axis. Channels that follow from the algorithm, and an emulator that follows from the testbed, are none either.
     """
     swept = table[table["workers"] != 1]
     found = []
@@ -87,6 +87,8 @@ def axes_of(table: pd.DataFrame) -> list[str]:
             given += ["workers", "profile", "payload_scale"]
         elif name == "channels":
             given += ["collective"]
+        elif name == "emulator":
+            given += ["testbed"]
         # Even if each algorithm has its own workload: speeds on different workloads cannot be compared.
         several = name == "workload" and swept[name].nunique() > 1
         if several or swept.groupby(given, dropna=False)[name].nunique(dropna=False).max() > 1:
