@@ -95,6 +95,13 @@ _QUIET = {} if "TORCH_CPP_LOG_LEVEL" in os.environ else {"TORCH_CPP_LOG_LEVEL": 
     type=click.Choice(["gloo", "direct", "hierarchical"]),
     help="What carries the groups for which a torch program asks gloo; see `process group wan` in the documentation.",
 )
+@click.option(
+    "--rendezvous",
+    type=click.Choice(["network", "local"]),
+    default="network",
+    show_default=True,
+    help="Whether MASTER_ADDR crosses the emulated network, or is local to each worker and takes no time.",
+)
 @click.option("--name", help="Name of the run; default: the name of the program.")
 @out_option
 @click.argument("argv", nargs=-1, type=click.UNPROCESSED, required=True, metavar="-- CMD...")
@@ -108,8 +115,9 @@ def command(argv: tuple[str, ...], out: Path, name: str | None, **options: Any) 
                             -- python train.py
 
     Output is prefixed with rank and site, and stored in the run's folder, which `results`, `report` and `verify` read.
-    The exit code is the status of the first process that failed. The rendezvous (MASTER_ADDR) does not cross the
-    emulated network. WANBENCH_ADDRESSES holds the addresses of all workers on it.
+    The exit code is the status of the first process that failed. Each worker is a machine of its own: host name
+    (oregon-0, ...), processes, /dev/shm and TMPDIR. WANBENCH_HOSTS has the names of all workers, WANBENCH_ADDRESSES their
+    addresses.
 
     In containers (--testbed docker), CMD uses the programs and the environment of the image. The current folder is
     mounted read-only at its own path and is the working folder, so `python train.py` finds train.py. Results are
@@ -179,6 +187,7 @@ def _spec(argv: tuple[str, ...], profile: Profile, sites: tuple[str, ...], optio
         "workload": {
             "command": [argument.replace("{", "{{").replace("}", "}}") for argument in argv],
             "nproc_per_worker": options["processes"],
+            "rendezvous": options["rendezvous"],
         },
         "network": network | {"tcp": {"congestion": options["congestion"]}},
         "sweep": {"workers": [options["workers"]]},

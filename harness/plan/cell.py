@@ -316,6 +316,7 @@ class CommandCell(Cell):
         command: the arguments, with placeholders filled in. environment: variables that describe algorithm and axes.
         processes: processes per worker. warmup: first steps, not counted. hook: torch's optimizers report its steps.
         collective: what carries the groups for which it asks gloo; None: gloo, and the spec does not say so.
+        rendezvous: "network" if it crosses the emulated network, else "local".
         folder: the spec's folder, in which it runs. timeout_s: it is killed after this time. Neither is part of the
             identity.
     """
@@ -326,6 +327,7 @@ class CommandCell(Cell):
     warmup: int = _DEFAULT_WARMUP
     hook: bool = False
     collective: str | None = None
+    rendezvous: str = "network"
     folder: Path = Path()
     timeout_s: float | None = None
 
@@ -337,6 +339,7 @@ class CommandCell(Cell):
             "warmup": None if self.warmup == _DEFAULT_WARMUP else self.warmup,
             "hook": self.hook or None,
             "collective": self.collective,
+            "rendezvous": None if self.rendezvous == "network" else self.rendezvous,
         }
 
     @property

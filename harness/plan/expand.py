@@ -170,6 +170,7 @@ class _Point:
             processes=table.nproc_per_worker or 1,
             warmup=count(table.warmup or command.DEFAULT_WARMUP),
             hook=table.step_times == "hook",
+            rendezvous=table.rendezvous or "network",
             folder=Path(self.where).parent,
             timeout_s=(table.timeout or command.DEFAULT_TIMEOUT).seconds,
             **self._testbed_fields(),

@@ -7,6 +7,7 @@ report steps: its step time includes the time that it was down, and repeated ste
 
 from __future__ import annotations
 
+import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
@@ -36,6 +37,7 @@ from wanbench.harness.results.store import write_json
 from wanbench.harness.spec import command
 from wanbench.harness.testbeds import contained
 from wanbench.harness.testbeds.base import EmulatedSlot, Group, WorkerDied
+from wanbench.harness.testbeds.hosts import host_names
 from wanbench.harness.testbeds.training import set_tcp
 from wanbench.workloads.loop.stepping import forget, read_steps, reporter
 
@@ -103,6 +105,8 @@ def run(
     if attended is not None:
         program = attended.fit(program)
     try:
+        for worker in range(program.workers) if program.temporary is not None else ():
+            program.temporary_of(worker).mkdir(parents=True)
         ended = _execute(cell, rep, program, slot, folder, door, meter, attended)
         stats = slot.emulator.stats()
         failure = _failure(cell, ended, folder)
@@ -112,6 +116,8 @@ def run(
         timed = step_time(cell, reported, ended.lasted)
     finally:
         door.unlink(missing_ok=True)
+        if program.temporary is not None:
+            shutil.rmtree(program.temporary, ignore_errors=True)
         for rank in program.ranks() if program.steps is not None else ():
             forget(program.steps_file(rank))
     host = meter.stop()
@@ -177,6 +183,9 @@ def program_of(cell: CommandCell, rep: int, stem: Path) -> Program:
         replaces_gloo=replaces_gloo(cell),
         steps=Path(f"{stem}-steps"),
         hook=cell.hook,
+        hosts=host_names(cell.placement),
+        rendezvous=cell.rendezvous,
+        temporary=None if contained(cell.testbed) else Path(f"{stem}-tmp"),
     )
 
 

@@ -42,6 +42,9 @@ class Program:
         replaces_gloo: whether that group carries the groups for which the program asks gloo.
         steps: beginning of the paths `<steps>-<rank>` to which processes report their steps; None if they do not.
         hook: see `loop.stepping`.
+        hosts: host name of each worker.
+        rendezvous: see `CommandCell`.
+        temporary: parent of the folders for temporary files of each worker; None for those of its container.
     """
 
     argv: tuple[str, ...]
@@ -56,6 +59,9 @@ class Program:
     replaces_gloo: bool = False
     steps: Path | None = None
     hook: bool = False
+    hosts: tuple[str, ...] = ()
+    rendezvous: str = "network"
+    temporary: Path | None = None
 
     @property
     def workers(self) -> int:
@@ -69,6 +75,11 @@ class Program:
     def steps_file(self, rank: int) -> Path:
         """The file to which a process reports its steps."""
         return Path(f"{self.steps}-{rank}")
+
+    def temporary_of(self, worker: int) -> Path:
+        """The folder for temporary files of a worker on this host."""
+        assert self.temporary is not None
+        return self.temporary / self.hosts[worker]
 
     def process(self, worker: int, local: int, run_id: str) -> dict[str, Any]:
         """Return one process, as `workloads.process.program` takes it."""
@@ -89,8 +100,9 @@ class Program:
         return {
             **(_OF_A_CONTAINER if self.contained else os.environ),
             **self._visible_gpus(worker),
+            **({} if self.temporary is None else {"TMPDIR": str(self.temporary_of(worker))}),
             "OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", "1"),
-            "MASTER_ADDR": "127.0.0.1",
+            "MASTER_ADDR": addresses[0] if self.rendezvous == "network" else "127.0.0.1",
             "MASTER_PORT": str(RENDEZVOUS_PORT),
             "RANK": str(worker * self.processes + local),
             "LOCAL_RANK": str(local),
@@ -112,6 +124,7 @@ class Program:
             "TP_SOCKET_IFNAME": DEVICE,
             "WANBENCH_SITE": self.sites[worker],
             "WANBENCH_SITES": ",".join(self.sites),
+            "WANBENCH_HOSTS": ",".join(self.hosts),
             "WANBENCH_ADDRESS": addresses[worker],
             "WANBENCH_ADDRESSES": ",".join(addresses),
             **(self.group[worker] if self.group else {}),
@@ -192,7 +205,7 @@ def start(
     """Start all processes.
 
     Args:
-        door: the Unix socket of their rendezvous, in a folder that all workers share.
+        door: the Unix socket of a local rendezvous, in a folder that all workers share.
         outputs: returns the descriptors of a worker: stdout and stderr of its first process, and so on.
 
     Raises:
@@ -203,7 +216,8 @@ def start(
         wanted = [program.process(worker, local, run_id) for local in range(program.processes)]
         message = {"cmd": "program", "processes": wanted, "cwd": str(program.cwd), "port": RENDEZVOUS_PORT}
         message |= {"inherit": program.contained}
-        message |= {"door": str(door) if program.workers > 1 else None, "host": worker == 0}
+        local = program.rendezvous == "local" and program.workers > 1
+        message |= {"door": str(door) if local else None, "host": worker == 0}
         handle.send(message, outputs(worker))
 
 

@@ -23,6 +23,7 @@ from wanbench.harness.results.store import write_json
 from wanbench.harness.testbeds import contained
 from wanbench.harness.testbeds.base import Event, FolderMount, Group, Slot, Training
 from wanbench.harness.testbeds.docker.mounts import current
+from wanbench.harness.testbeds.hosts import host_names
 from wanbench.harness.testbeds.virtual.packets import MAX_TIMEOUT_NS
 from wanbench.harness.timeline.changes import has_endless_outage, planned_outage_s
 from wanbench.harness.timeline.schedule import Schedule
@@ -56,6 +57,7 @@ def group_of(cell: Cell, mounts: Sequence[FolderMount] | None = None) -> Group:
         memory_bytes=None if around.memory is None else around.memory.bytes,
         cpuset=(around.cpuset,) if isinstance(around.cpuset, str) else tuple(around.cpuset or ()),
         mounts=tuple(mounts),
+        hosts=host_names(cell.placement) if isinstance(cell, CommandCell) else (),
     )
 
 

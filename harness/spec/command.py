@@ -29,7 +29,7 @@ COLLECTIVES = ("gloo", "direct", "hierarchical")
 DEFAULT_WARMUP = "3 steps"
 DEFAULT_TIMEOUT = Delay.parse("600s")
 # Names that the environment of a program already uses.
-_TAKEN = ("address", "addresses", "adopt", "image", "params", "seed", "site", "sites", "steps_file")
+_TAKEN = ("address", "addresses", "adopt", "hosts", "image", "params", "seed", "site", "sites", "steps_file")
 _NOT_OURS = {
     "train": "a command does its own training",
     "virtual": "a command cannot be simulated",

@@ -71,6 +71,11 @@ class WorkloadTable(Table):
         le=MAX_PROCESSES,
         description="Commands only: number of processes per worker; default: 1.",
     )
+    rendezvous: Literal["network", "local"] | None = Field(
+        default=None,
+        description="Commands only: whether MASTER_ADDR is rank 0's address on the emulated network (default), or local "
+        "to each worker, so that forming a group takes no time.",
+    )
     timeout: DelayValue | None = Field(
         default=None,
         description="Commands only: a repetition that takes longer fails; default: 600s.",

@@ -44,6 +44,7 @@ class Group:
         mounts: folders of the host that every container sees.
         gpus: numbers of the GPUs of each container by rank, repeated as often as needed, e.g. ("0", "1,2"); empty is
             none.
+        hosts: host name of each worker, which all workers can look up; empty if nothing asks for it.
     """
 
     workers: int
@@ -54,10 +55,15 @@ class Group:
     cpuset: tuple[str, ...] = ()
     mounts: tuple[FolderMount, ...] = ()
     gpus: tuple[str, ...] = ()
+    hosts: tuple[str, ...] = ()
 
     def like(self, other: Group) -> bool:
-        """Whether both groups are equal except for the number of workers and their sites."""
-        return replace(self, workers=0, sites=()) == replace(other, workers=0, sites=())
+        """Whether both groups are equal except for the number of workers and their sites.
+
+        Names matter only if the other group has some.
+        """
+        hosts = self.hosts if other.hosts else ()
+        return replace(self, workers=0, sites=(), hosts=hosts) == replace(other, workers=0, sites=())
 
 
 @dataclass(frozen=True)

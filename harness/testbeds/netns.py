@@ -13,11 +13,8 @@ from __future__ import annotations
 import os
 import signal
 import socket
-import time
-from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 from wanbench.harness.emulators.plan import worker_address
 from wanbench.harness.emulators.process import is_stopped
@@ -25,8 +22,6 @@ from wanbench.harness.process.forks import START_TIMEOUT_S, ForkServer
 from wanbench.harness.testbeds.base import Group, WorkerDied
 from wanbench.harness.testbeds.slot import SlotTestbed, Worker
 from wanbench.workloads.process.control import Channel
-
-_LEAVE_S = 1.0
 
 
 class NetnsWorker(Worker):
@@ -36,12 +31,6 @@ class NetnsWorker(Worker):
         super().__init__(rank, channel)
         self.pid = pid
         self._server = server
-        self._has_program = False
-
-    def send(self, message: dict[str, Any], fds: Sequence[int] = ()) -> None:
-        """Send a command. A worker that runs a program is ended more gently."""
-        self._has_program = self._has_program or message["cmd"] == "program"
-        super().send(message, fds)
 
     def failure(self) -> WorkerDied:
         """Return an error that describes how it ended."""
@@ -56,12 +45,7 @@ class NetnsWorker(Worker):
         return is_stopped(self.pid)
 
     def kill(self) -> None:
-        """Send SIGKILL; see `Worker.kill`. A worker that ran a program first ends processes left in other sessions."""
-        if self._has_program and not self.is_stopped():
-            self._signal(signal.SIGTERM)
-            deadline = time.monotonic() + _LEAVE_S
-            while Path(f"/proc/{self.pid}").exists() and time.monotonic() < deadline:
-                time.sleep(0.01)
+        """Send SIGKILL; see `Worker.kill`. All processes that it has started end with it."""
         self._signal(signal.SIGKILL)
         with suppress(OSError):
             self.channel.sock.shutdown(socket.SHUT_RDWR)
@@ -87,8 +71,9 @@ class NetnsTestbed(SlotTestbed):
         return self
 
     def serves(self, running: Group, wanted: Group) -> bool:
-        """Return whether they use the same congestion control. All else is set for each cell."""
-        return _congestion(running) == _congestion(wanted)
+        """Return whether they have the same congestion control and names. All else is set for each cell."""
+        named = not wanted.hosts or wanted.hosts == running.hosts
+        return named and _congestion(running) == _congestion(wanted)
 
     def image(self, group: Group) -> str | None:
         """Return None: there are no containers."""
@@ -96,8 +81,15 @@ class NetnsTestbed(SlotTestbed):
 
     def start_worker(self, rank: int, attachment: str, group: Group) -> tuple[NetnsWorker, int]:
         """Fork a worker."""
-        settings = {"address": worker_address(rank), "attachment": attachment, "congestion": _congestion(group)}
-        pid, ours = self._server.fork(settings)
+        hosts = group.hosts or tuple(f"worker-{number}" for number in range(rank + 1))
+        request = {
+            "address": worker_address(rank),
+            "attachment": attachment,
+            "congestion": _congestion(group),
+            "name": hosts[rank],
+            "hosts": {name: worker_address(number) for number, name in enumerate(hosts)},
+        }
+        pid, ours = self._server.fork(request)
         worker = NetnsWorker(rank, pid, Channel(ours), self._server)
         return worker, worker.ready(START_TIMEOUT_S)
 

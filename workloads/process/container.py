@@ -25,6 +25,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NoReturn
 
+from wanbench.workloads.process import machine
 from wanbench.workloads.process.control import Channel, short_name, text
 from wanbench.workloads.process.namespace import become_user
 
@@ -82,12 +83,16 @@ def _serve(channel: Channel, name: str) -> None:
         assignment = channel.recv()
         if assignment is None:
             return
+        if not machine.owns_processes():
+            raise RuntimeError("the worker is not process 1 of its container; start it without init and pid settings")
+        if assignment["hosts"]:
+            machine.write_hosts({socket.gethostname(): assignment["address"]} | assignment["hosts"])
         descriptor = worker.open_attachment(text(assignment, "attachment"), text(assignment, "address"))
         become_user(assignment["uid"], assignment["gid"])
     except (ImportError, OSError, ValueError, KeyError, TypeError, RuntimeError) as error:
         channel.send({"error": str(error), "kind": type(error).__name__})
         sys.exit(1)
-    channel.send({"cmd": "ready", "pid": os.getpid(), "address": assignment["address"]}, fds=[descriptor])
+    channel.send({"cmd": "ready", "address": assignment["address"]}, fds=[descriptor])
     os.close(descriptor)
     worker.serve(channel, assignment["address"])
 

@@ -2,7 +2,8 @@
 
     python -m wanbench.workloads.process.forkserver FD PARENT_PID MODULE [--namespaces]
 
-Each child runs `serve_forked(socket, request)` of MODULE. --namespaces is for children that make network namespaces.
+Each child runs `serve_forked(socket, request)` of MODULE. With --namespaces it can make namespaces, and has a PID
+namespace of its own (`workloads.process.machine`).
 The parent limits torch to one thread and never runs a torch operation, because the children of a parent that has run
 one hang. When it dies, its children die too. When the controller dies, it dies too.
 """
@@ -14,12 +15,20 @@ import os
 import select
 import signal
 import socket
+import struct
 import sys
+from collections.abc import Callable
+from functools import partial
 from importlib import import_module
 from typing import Any
 
+from wanbench.workloads.process import machine
 from wanbench.workloads.process.control import Channel, ControlError, text
 from wanbench.workloads.process.namespace import NamespaceError, become_namespace_root, die_with_parent
+
+
+_PID = struct.Struct("i")
+_serving: dict[int, int] = {}  # the child that serves, by the child of this process
 
 
 def main() -> None:
@@ -68,10 +77,15 @@ def _spawn(channel: Channel, request: dict[str, Any], wake: tuple[int, int]) -> 
     if text(request, "cmd") != "spawn":
         raise ControlError(f"control channel: unknown command {request['cmd']!r}")
     fd, server = channel.take_fd(), os.getpid()
+    told, tell = os.pipe2(os.O_CLOEXEC)
     pid = os.fork()
     if pid:
         os.close(fd)
-        channel.send({"cmd": "spawned", "pid": pid})
+        os.close(tell)
+        number = os.read(told, _PID.size)
+        os.close(told)
+        _serving[pid] = _PID.unpack(number)[0] if number else pid
+        channel.send({"cmd": "spawned", "pid": _serving[pid]})
         return
     status = 1
     try:
@@ -79,18 +93,42 @@ def _spawn(channel: Channel, request: dict[str, Any], wake: tuple[int, int]) -> 
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         channel.close()
-        for end in wake:
+        for end in (*wake, told):
             os.close(end)
-        import_module(sys.argv[3]).serve_forked(socket.socket(fileno=fd), request)
-        status = 0
+        status = _serve(socket.socket(fileno=fd), request, tell)
+    finally:
+        os._exit(status)
+
+
+def _serve(sock: socket.socket, request: dict[str, Any], tell: int) -> int:
+    """Serve, in a PID namespace if there are namespaces. Return the exit status."""
+
+    def serve() -> int:
+        os.close(tell)
+        return _guarded(partial(import_module(sys.argv[3]).serve_forked, sock, request))
+
+    if sys.argv[4:] != ["--namespaces"]:
+        return serve()
+    try:
+        return machine.run_inside(serve, lambda pid: os.write(tell, _PID.pack(pid)))
+    except NamespaceError as error:
+        Channel(sock).send({"error": str(error), "kind": type(error).__name__})
+        return 1
+
+
+def _guarded(serve: Callable[[], None]) -> int:
+    """Print any error of `serve`. Return the exit status."""
+    try:
+        serve()
     except SystemExit:
-        status = 0
+        pass
     except BaseException:
         sys.excepthook(*sys.exc_info())
+        return 1
     finally:
         sys.stdout.flush()
         sys.stderr.flush()
-        os._exit(status)
+    return 0
 
 
 def _report_exits(channel: Channel) -> None:
@@ -101,7 +139,10 @@ def _report_exits(channel: Channel) -> None:
             return
         if pid == 0:
             return
-        channel.send({"cmd": "exited", "pid": pid, "code": os.waitstatus_to_exitcode(status)})
+        code = os.waitstatus_to_exitcode(status)
+        # A keeper exits as a shell does if its worker was killed.
+        code = 128 - code if code > 128 else code
+        channel.send({"cmd": "exited", "pid": _serving.pop(pid, pid), "code": code})
 
 
 if __name__ == "__main__":

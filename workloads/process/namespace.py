@@ -107,9 +107,7 @@ def become_namespace_root() -> None:
     if _capabilities()[0] >> _SYS_ADMIN & 1:
         return
     uid, gid = os.geteuid(), os.getegid()
-    if _libc.unshare(_CLONE_NEWUSER) != 0:
-        number = ctypes.get_errno()
-        raise NamespaceError(f"new user namespace: {os.strerror(number)}{_remedy(number)}")
+    unshare(_CLONE_NEWUSER, "new user namespace")
     for file, text in (("setgroups", "deny"), ("uid_map", f"0 {uid} 1"), ("gid_map", f"0 {gid} 1")):
         try:
             Path("/proc/self", file).write_text(text)
@@ -118,8 +116,15 @@ def become_namespace_root() -> None:
             raise NamespaceError(f"new user namespace: /proc/self/{file}: {reason}") from error
 
 
+def unshare(flags: int, what: str) -> None:
+    """Move this process into new namespaces. Raises: NamespaceError, which begins with `what`."""
+    if _libc.unshare(flags) != 0:
+        number = ctypes.get_errno()
+        raise NamespaceError(f"{what}: {os.strerror(number)}{_remedy(number)}")
+
+
 def enter_private_network() -> None:
-    """Move this process into a new network namespace with only `lo`, which is up, and without IPv6.
+    """Move this process into a new network namespace with only `lo`, which is up. Only `lo` has IPv6.
 
     If needed, become root of a user namespace first (`become_namespace_root`). Call this while the process has a single
     thread.
@@ -128,9 +133,7 @@ def enter_private_network() -> None:
         NamespaceError: the kernel or its security module refuses.
     """
     become_namespace_root()
-    if _libc.unshare(_CLONE_NEWNET) != 0:
-        number = ctypes.get_errno()
-        raise NamespaceError(f"new network namespace: {os.strerror(number)}{_remedy(number)}")
+    unshare(_CLONE_NEWNET, "new network namespace")
     try:
         _loopback_up()
     except OSError as error:
@@ -170,10 +173,9 @@ def _loopback_up() -> None:
 
 
 def _disable_ipv6() -> None:
-    # Neighbour and router discovery would send packets over the emulated network.
-    for scope in ("all", "default"):
-        with contextlib.suppress(FileNotFoundError):  # a kernel without IPv6
-            Path("/proc/sys/net/ipv6/conf", scope, "disable_ipv6").write_text("1")
+    # Neighbour and router discovery would send packets over the emulated network. `lo`, which exists, keeps ::1.
+    with contextlib.suppress(FileNotFoundError):  # a kernel without IPv6
+        Path("/proc/sys/net/ipv6/conf/default/disable_ipv6").write_text("1")
 
 
 def set_tcp(settings: Mapping[str, object], routed: str | None = None) -> dict[str, str]:

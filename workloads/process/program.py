@@ -1,13 +1,12 @@
 """Run a user's program in a worker's network: start, watch, signal, count, kill and restart its processes.
 
-Any program works. The request contains the environment that torchrun would set. The program's rendezvous (torch's
-TCPStore, at 127.0.0.1 in every network) never crosses the emulated network: each worker forwards the port to rank 0
+Any program works. The request contains the environment that torchrun would set. If the program's rendezvous (torch's
+TCPStore) is not to cross the emulated network, it is at 127.0.0.1 on every worker: each forwards the port to rank 0
 through a door, which is one Unix socket.
 """
 
 from __future__ import annotations
 
-import ctypes
 import os
 import select
 import signal
@@ -23,13 +22,12 @@ from typing import Any
 
 from wanbench.workloads.loop import stepping
 from wanbench.workloads.process.control import Channel, ControlError, short_name, text
+from wanbench.workloads.process.machine import kill_programs
 from wanbench.workloads.process.namespace import die_with_parent
 
-_PR_SET_CHILD_SUBREAPER = 36
 _CHUNK = 1 << 16
 _DIAL_S = 600.0  # a program can take long to open its rendezvous
 _RESTARTS = "TORCHELASTIC_RESTART_COUNT"
-_libc = ctypes.CDLL(None, use_errno=True)
 
 
 class ProgramError(ValueError):
@@ -46,15 +44,14 @@ def run(channel: Channel, request: dict[str, Any], counters: Any) -> None:
     Args:
         request: processes (a list of {"argv", "env"}; a timed process also has "steps", the file for its steps, and
             "hook": `workloads.loop.stepping`; one with "inject" runs its `sitecustomize`), cwd, door (path of the Unix
-            socket, or None), port, host (True on the worker whose program opens the rendezvous). Two descriptors per
-            process have arrived with it: its stdout and its stderr. With `inherit`, each env is added to the
-            environment of this process.
+            socket; None if the rendezvous crosses the network), port, host (True on the worker whose program opens the
+            rendezvous). Two descriptors per process have arrived with it: its stdout and its stderr. With `inherit`,
+            each env is added to the environment of this process.
         counters: a function without arguments, called before and after the program.
 
     Raises:
         ProgramError: a process cannot be started.
     """
-    _kill_descendants_at_the_end()
     door = _open_door(request)
     processes = _Processes(channel, request)
     before = counters()
@@ -66,7 +63,7 @@ def run(channel: Channel, request: dict[str, Any], counters: Any) -> None:
         if not processes.watch():
             raise SystemExit(0)
     finally:
-        kill_descendants()  # processes that a program left in the background
+        kill_programs()  # processes that a program left in the background
         processes.close()
     if door is not None:
         with suppress(OSError):
@@ -153,7 +150,7 @@ class _Processes:
             self._ended(end)
         self._signal(signal.SIGKILL)
         killed = [number for end in list(self._running) if (number := self._ended(end, killed=True)) is not None]
-        kill_descendants()
+        kill_programs()
         if killed:
             self._killed = killed if message["again"] else []
             seconds = time.monotonic() - self._began
@@ -204,37 +201,6 @@ def _start(wanted: dict[str, Any], cwd: str, out: int, err: int) -> subprocess.P
         start_new_session=True,
         preexec_fn=restore_signals,
     )
-
-
-def _kill_descendants_at_the_end() -> None:
-    """Make every descendant end with this worker, even processes whose own parent has already ended."""
-    _libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-
-    def leave(number: int, frame: object) -> None:
-        kill_descendants()
-        os._exit(128 + number)
-
-    signal.signal(signal.SIGTERM, leave)
-    die_with_parent(sig=signal.SIGTERM)
-
-
-def kill_descendants() -> None:
-    """Send SIGKILL to all descendants of this process until none is left."""
-    while children := _children(os.getpid()):
-        for pid in children:
-            with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-        for pid in children:
-            with suppress(ChildProcessError):
-                os.waitpid(pid, 0)
-
-
-def _children(pid: int) -> list[int]:
-    found = []
-    for task in Path(f"/proc/{pid}/task").glob("*/children"):
-        with suppress(OSError):
-            found += [int(word) for word in task.read_text().split()]
-    return found
 
 
 # ---------------------------------------------------------------- rendezvous

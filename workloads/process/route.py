@@ -1,4 +1,4 @@
-"""The congestion control of a worker's connections, set as an attribute of the route to its peers.
+"""The routes of a worker: the congestion control of its connections, and what it does with addresses outside.
 
 The kernel restricts the sysctl, and the socket option, of a namespace to some congestion controls; others are allowed
 to a route. A route decides for connections that this side opens and for those that it accepts.
@@ -11,10 +11,13 @@ import os
 import socket
 import struct
 
-_RTM_NEWROUTE = 24
+_RTM_NEWROUTE, _RTM_NEWRULE = 24, 32
 _REPLACE_ACK = 0x1 | 0x4 | 0x100 | 0x400  # NLM_F_REQUEST, ACK, REPLACE, CREATE
 _RTA_DST, _RTA_OIF, _RTA_PREFSRC, _RTA_METRICS, _RTAX_CC_ALGO = 1, 4, 7, 8, 16
-_MAIN_TABLE, _BY_KERNEL, _SCOPE_LINK, _UNICAST = 254, 2, 253, 1
+_MAIN_TABLE, _BY_KERNEL, _BY_BOOT, _SCOPE_LINK, _UNICAST = 254, 2, 3, 253, 1
+_FRA_PRIORITY, _FRA_IP_PROTO, _FRA_DPORT_RANGE = 6, 22, 24
+_LOOK_UP, _UNREACHABLE = 1, 7
+OUTSIDE_TABLE, OUTSIDE_PRIORITY, DNS_PORT = 100, 40_000, 53  # the main table comes before, with priority 32766
 
 
 def set_congestion(device: str, address: str, name: str, *, prefix: int = 16) -> bool:
@@ -23,18 +26,52 @@ def set_congestion(device: str, address: str, name: str, *, prefix: int = 16) ->
     Return false if the kernel does not have it. Raises: OSError, without the right to change routes.
     """
     network = struct.pack("!I", struct.unpack("!I", socket.inet_aton(address))[0] & -1 << (32 - prefix) & 0xFFFFFFFF)
-    route = struct.pack("8BI", socket.AF_INET, prefix, 0, 0, _MAIN_TABLE, _BY_KERNEL, _SCOPE_LINK, _UNICAST, 0)
-    route += _attribute(_RTA_DST, network)
+    chosen = _attribute(_RTA_METRICS, _attribute(_RTAX_CC_ALGO, name.encode() + b"\0"))
+    try:
+        _set_route(device, address, _MAIN_TABLE, _BY_KERNEL, prefix, _attribute(_RTA_DST, network) + chosen)
+    except OSError as error:
+        if error.errno != errno.EINVAL:
+            raise
+        return False
+    return True
+
+
+def lead_outside(device: str, address: str) -> None:
+    """Let programs find out the address that they have, which they do with a UDP socket that is connected outside.
+
+    Other connections to the outside, and searches for names, are refused at once, as there is no route.
+
+    Raises:
+        OSError: without the right to change routes.
+    """
+    _set_route(device, address, OUTSIDE_TABLE, _BY_BOOT, 0, b"")
+    port = _attribute(_FRA_DPORT_RANGE, struct.pack("HH", DNS_PORT, DNS_PORT))
+    _add_rule(OUTSIDE_PRIORITY, 0, _UNREACHABLE, port)
+    _add_rule(OUTSIDE_PRIORITY + 1, OUTSIDE_TABLE, _LOOK_UP, b"")
+
+
+def _set_route(device: str, address: str, table: int, protocol: int, prefix: int, attributes: bytes) -> None:
+    route = struct.pack("8BI", socket.AF_INET, prefix, 0, 0, table, protocol, _SCOPE_LINK, _UNICAST, 0)
     route += _attribute(_RTA_OIF, struct.pack("i", socket.if_nametoindex(device)))
     route += _attribute(_RTA_PREFSRC, socket.inet_aton(address))
-    route += _attribute(_RTA_METRICS, _attribute(_RTAX_CC_ALGO, name.encode() + b"\0"))
-    header = struct.pack("IHHII", 16 + len(route), _RTM_NEWROUTE, _REPLACE_ACK, 1, 0)
+    _send(_RTM_NEWROUTE, route + attributes)
+
+
+def _add_rule(priority: int, table: int, action: int, attributes: bytes) -> None:
+    """Add a rule for UDP."""
+    rule = struct.pack("8BI", socket.AF_INET, 0, 0, 0, table, 0, 0, action, 0)
+    rule += _attribute(_FRA_PRIORITY, struct.pack("I", priority))
+    rule += _attribute(_FRA_IP_PROTO, struct.pack("B", socket.IPPROTO_UDP))
+    _send(_RTM_NEWRULE, rule + attributes)
+
+
+def _send(kind: int, body: bytes) -> None:
+    header = struct.pack("IHHII", 16 + len(body), kind, _REPLACE_ACK, 1, 0)
     with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, socket.NETLINK_ROUTE) as sock:
-        sock.sendall(header + route)
+        sock.sendall(header + body)
         number: int = -struct.unpack_from("i", sock.recv(4096), 16)[0]
-    if number not in (0, errno.EINVAL):
+    if number:
         raise OSError(number, os.strerror(number))
-    return number == 0
 
 
 def _attribute(kind: int, value: bytes) -> bytes:

@@ -18,7 +18,7 @@ import socket
 import sys
 import time
 import traceback
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -29,7 +29,7 @@ from wanbench.workloads.comm.clock import MonotonicClock
 from wanbench.workloads.comm.datagram import overflows
 from wanbench.workloads.loop import session
 from wanbench.workloads.loop.job import Job
-from wanbench.workloads.process import connections, namespace, probing, program, route, tun
+from wanbench.workloads.process import connections, machine, namespace, probing, program, route, tun
 from wanbench.workloads.process.control import Channel, ControlError, text
 from wanbench.workloads.process.joining import join
 
@@ -37,17 +37,20 @@ INTERFACE = "wan0"
 _ROW_INTERVAL_S = 1.0
 
 
-def main(channel: Channel, address: str, attachment: str, congestion: str | None = None) -> None:
-    """Enter a private network stack, send its attachment to the controller, then serve until end of file.
+def main(channel: Channel, request: Mapping[str, Any]) -> None:
+    """Become a machine with its own network, send its attachment to the controller, then serve until end of file.
 
     Args:
-        attachment: the descriptor to send: `tun`, a TUN device, or `netns`, the namespace itself.
-        congestion: of all connections to peers; only used if this side makes the device, and the kernel has it.
+        request: `address`; `attachment`, the descriptor to send: `tun`, a TUN device, or `netns`, the namespace itself;
+            `congestion` of all connections to peers or None, only used if this side makes the device, and the kernel
+            has it; `name` of this host; `hosts`, the address of each name.
     """
+    address, attachment, congestion = request["address"], request["attachment"], request["congestion"]
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole process group; the controller decides
     routed = None
     try:
         namespace.enter_private_network()
+        machine.enter(request["name"], request["hosts"])
         descriptor = open_attachment(attachment, address)
         if attachment == "tun" and congestion is not None and route.set_congestion(INTERFACE, address, congestion):
             routed = congestion
@@ -55,7 +58,7 @@ def main(channel: Channel, address: str, attachment: str, congestion: str | None
     except (OSError, ValueError, RuntimeError) as error:
         channel.send({"error": str(error), "kind": type(error).__name__})
         return
-    channel.send({"cmd": "ready", "pid": os.getpid(), "address": address}, fds=[descriptor])
+    channel.send({"cmd": "ready", "address": address}, fds=[descriptor])
     os.close(descriptor)
     serve(channel, address, routed)
 
@@ -64,7 +67,9 @@ def open_attachment(kind: str, address: str) -> int:
     """Open the descriptor that joins this worker to the others; see `main`. Raises: OSError, TunError."""
     if kind == "netns":
         return os.open("/proc/self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
-    return tun.open_tun(INTERFACE, address)
+    descriptor = tun.open_tun(INTERFACE, address)
+    route.lead_outside(INTERFACE, address)
+    return descriptor
 
 
 def serve(channel: Channel, address: str, routed: str | None = None) -> None:
@@ -204,6 +209,6 @@ def _log_into(fd: int) -> None:
 
 
 def serve_forked(sock: socket.socket, request: dict[str, Any]) -> None:
-    """Run a newly forked worker: `main` with the address, attachment and congestion of the request."""
+    """Run a newly forked worker."""
     torch.set_num_threads(1)
-    main(Channel(sock), text(request, "address"), text(request, "attachment"), request.get("congestion"))
+    main(Channel(sock), request)

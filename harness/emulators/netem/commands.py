@@ -9,6 +9,7 @@ from wanbench.harness.emulators.impairments.delay import us
 from wanbench.harness.emulators.netem.plan import (
     GATEWAY,
     NO_IPV6,
+    ONLY_LOCAL_IPV6,
     QUANTUM,
     ROUTER_SYSCTLS,
     Address,
@@ -47,7 +48,7 @@ def step_commands(step: Step) -> Iterator[str]:
             yield f"ip -n {namespace} link set lo up"
         case Worker(namespace):
             yield f"ip netns add {namespace}"
-            settings = " ".join(f"{name}={value}" for name, value in NO_IPV6.items())
+            settings = " ".join(f"{name}={value}" for name, value in ONLY_LOCAL_IPV6.items())
             yield f"ip netns exec {namespace} sysctl -qw {settings}"
             yield f"ip -n {namespace} link set lo up"
         case Veth(_, a, b):
@@ -64,8 +65,8 @@ def step_commands(step: Step) -> Iterator[str]:
             yield f"ip -n {at.namespace} addr add {address}/32 dev {at.device}"
         case Route(namespace, to, None):
             yield f"ip -n {namespace} route add blackhole {to}"
-        case Route(namespace, to, device):
-            yield f"ip -n {namespace} route add {to} via {GATEWAY} dev {device} onlink"
+        case Route(namespace, to, device, table):
+            yield f"ip -n {namespace} route add {to} via {GATEWAY} dev {device} onlink table {table}"
         case Root(at, default):
             yield f"{_tc('qdisc', at)} root handle 1: stab overhead -14 htb default {default:x}"
         case From(at, address, minor):

@@ -24,6 +24,7 @@ from pyroute2.netlink.exceptions import NetlinkError
 from wanbench.harness.emulators.netem.plan import (
     GATEWAY,
     NO_IPV6,
+    ONLY_LOCAL_IPV6,
     QUANTUM,
     ROUTER_SYSCTLS,
     Address,
@@ -43,6 +44,7 @@ from wanbench.harness.emulators.netem.plan import (
 )
 from wanbench.harness.emulators.netem.plugin import install, normal, without_ethernet_header
 from wanbench.harness.emulators.plan import MTU
+from wanbench.workloads.process.route import DNS_PORT, OUTSIDE_PRIORITY, OUTSIDE_TABLE
 
 _CLONE_NEWUSER, _CLONE_NEWNET = 0x10000000, 0x40000000
 _NS_GET_USERNS = 0xB701
@@ -104,6 +106,17 @@ class Stack:
             except OSError as error:
                 hint = "; mount /proc/sys writable" if error.errno == errno.EROFS else ""
                 raise KernelError(f"{self.name}: sysctl {name}={text}: {error.strerror}{hint}") from None
+
+    def lead_outside(self) -> None:
+        """Set the rules of `workloads.process.route.lead_outside`, which remain until the namespace ends."""
+        ports = f"{DNS_PORT}:{DNS_PORT}"
+        rules: tuple[dict[str, Any], ...] = (
+            {"priority": OUTSIDE_PRIORITY, "dport_range": ports, "action": "FR_ACT_UNREACHABLE"},
+            {"priority": OUTSIDE_PRIORITY + 1, "table": OUTSIDE_TABLE},
+        )
+        for rule in rules:
+            with _attempt(f"{self.name}: rule for UDP", unless=errno.EEXIST):
+                self.routes.rule("add", ip_proto=socket.IPPROTO_UDP, **rule)
 
     def offloads_off(self, device: str) -> None:
         """Switch segmentation and coalescing off, so that every packet has wire size. Raises: KernelError."""
@@ -223,18 +236,19 @@ class Kernel:
                 if rank not in self._workers:
                     raise KernelError(f"worker {rank} is not attached")
                 self._placed[namespace] = self._workers[rank]
-                self._placed[namespace].sysctl(NO_IPV6)
+                self._placed[namespace].sysctl(ONLY_LOCAL_IPV6)
+                self._placed[namespace].lead_outside()
             case Veth():
                 self._join(step)
             case Address(at, address):
                 stack, index = self._at(at)
                 stack.routes.addr("add", index=index, address=address, prefixlen=32)
-            case Route(namespace, to, device):
+            case Route(namespace, to, None):
+                self._placed[namespace].routes.route("add", dst=to, type="blackhole")
+            case Route(namespace, to, str(device), table):
                 stack = self._placed[namespace]
-                if device is None:
-                    stack.routes.route("add", dst=to, type="blackhole")
-                else:
-                    stack.routes.route("add", dst=to, gateway=GATEWAY, oif=stack.index(device), flags=["onlink"])
+                through = {"gateway": GATEWAY, "oif": stack.index(device), "flags": ["onlink"]}
+                stack.routes.route("add", dst=to, table=table, **through)
             case Root(at, default):
                 stack, index = self._at(at)
                 stack.routes.tc("add", "htb", index, _ROOT, default=default, stab=without_ethernet_header())

@@ -30,6 +30,7 @@ from wanbench.harness.emulators.plan import (
     slowest,
     worker_address,
 )
+from wanbench.workloads.process.route import OUTSIDE_TABLE
 
 GATEWAY = "169.254.0.1"  # the other end of every link; it never answers, because neighbours are static
 NETWORK = "10.99.0.0/16"
@@ -38,7 +39,8 @@ ROUTER_SYSCTLS = {
     "net.ipv4.conf.all.rp_filter": "0",  # packets arrive and leave through different devices
     "net.ipv4.conf.default.rp_filter": "0",
 }
-NO_IPV6 = {"net.ipv6.conf.all.disable_ipv6": "1", "net.ipv6.conf.default.disable_ipv6": "1"}
+ONLY_LOCAL_IPV6 = {"net.ipv6.conf.default.disable_ipv6": "1"}  # of workers: devices made from now on
+NO_IPV6 = ONLY_LOCAL_IPV6 | {"net.ipv6.conf.all.disable_ipv6": "1"}
 QUANTUM = MTU + 14  # one packet, with the header that htb counts here
 UNSHAPED = 2**32 - 1  # bytes/s: 34 Gbit/s, more than a processor forwards
 _NO_BUFFER_LIMIT = 2**30
@@ -117,11 +119,12 @@ class Address:
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """Packets to `to` leave through this device. Without a device they are dropped."""
+    """Packets to `to` leave through this device. Without a device they are dropped. `table` 254 is the main one."""
 
     namespace: str
     to: str
     device: str | None
+    table: int = 254
 
     def __str__(self) -> str:
         return f"{self.namespace}: route to {self.to}"
@@ -276,6 +279,7 @@ class _Place:
         yield self._cable(worker_device(self._network, rank), own)
         yield Address(own, worker_address(rank))
         yield Route(own.namespace, NETWORK, own.device)
+        yield Route(own.namespace, "0.0.0.0/0", own.device, OUTSIDE_TABLE)
 
     def _site_cables(self, site: int) -> Iterator[Step]:
         router = _site(self._network, site)

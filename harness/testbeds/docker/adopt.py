@@ -93,8 +93,8 @@ class AdoptedStarter(ContainerStarter):
         return None
 
     def serves(self, running: Group, wanted: Group) -> bool:
-        """Whether no worker is in a container of a wrong site although its own site has containers."""
-        return all(
+        """Whether names are right, and no worker is in a wrong site's container although its own site has containers."""
+        return (not wanted.hosts or wanted.hosts == running.hosts) and all(
             site in places or site not in self._door.names
             for site, places in zip(wanted.sites, self._places, strict=False)
         )
@@ -118,7 +118,7 @@ class AdoptedStarter(ContainerStarter):
             if guest is None:
                 raise HostError(f"worker {rank}: its container ended before it could start")
             guests[rank] = guest
-            assign_rank(guest, rank, attachment, "build both again: docker compose build")
+            assign_rank(guest, rank, attachment, "build both again: docker compose build", group.hosts)
         self._places[ranks[0] :] = [(group.sites[rank], guests[rank].name) for rank in ranks]
         return [AdoptedWorker(rank, guests[rank]) for rank in ranks]
 

@@ -77,11 +77,12 @@ class ContainerStarter:
         """Return workers to which these ranks have been assigned. Raises: HostError, WorkerDied."""
 
 
-def assign_rank(guest: Guest, rank: int, attachment: str, remedy: str) -> None:
+def assign_rank(guest: Guest, rank: int, attachment: str, remedy: str, hosts: Sequence[str] = ()) -> None:
     """Send a worker its rank, address and user.
 
     Args:
         remedy: how to fix an image that has other code.
+        hosts: names of all workers, if the worker is to write them into its table of hosts.
 
     Raises:
         HostError: the worker runs other code than this process, or on another kernel.
@@ -92,6 +93,6 @@ def assign_rank(guest: Guest, rank: int, attachment: str, remedy: str) -> None:
         raise HostError(f"{guest.name}: the image has another version of wanbench; {remedy}")
     uid, gid = worker_ids()
     with suppress(OSError):  # if it has ended, `ready` reports that
-        guest.channel.send(
-            {"rank": rank, "address": worker_address(rank), "attachment": attachment, "uid": uid, "gid": gid}
-        )
+        table = {name: worker_address(number) for number, name in enumerate(hosts)}
+        settings = {"attachment": attachment, "uid": uid, "gid": gid, "hosts": table}
+        guest.channel.send({"rank": rank, "address": worker_address(rank), **settings})

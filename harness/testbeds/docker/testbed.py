@@ -25,6 +25,7 @@ from typing import Any
 from docker.errors import APIError, NotFound
 from docker.types import DeviceRequest, Healthcheck, LogConfig, Mount
 
+from wanbench.harness.emulators.plan import worker_address
 from wanbench.harness.errors import HostError
 from wanbench.harness.testbeds.base import Group, WorkerDied
 from wanbench.harness.testbeds.docker.containers import ContainerStarter, ContainerWorker, assign_rank, worker_ids
@@ -264,6 +265,7 @@ def options(folder: Path, name: str, rank: int, attachment: str, group: Group) -
         # Only root can open a TUN device. The worker then drops to the user itself. A namespace needs no privilege.
         "user": "0:0" if attachment == "tun" else f"{uid}:{gid}",
         "environment": {**_SINGLE_THREADED, "PYTHONUNBUFFERED": "1"},
+        "hostname": group.hosts[rank] if group.hosts else None,
         "healthcheck": Healthcheck(test=["NONE"]),  # an image's own would disturb the measurement
     }
 
@@ -272,10 +274,12 @@ def host_options(folder: Path, rank: int, attachment: str, group: Group) -> dict
     """Return the options for a container's environment, with the fewest privileges that its worker needs."""
     tun = attachment == "tun"
     sysctls = {f"net.ipv4.{name}": text for name, text in tcp_sysctls(dict(group.tcp)).items()}
-    if Path("/proc/sys/net/ipv6").is_dir():  # neighbour discovery would cross the emulated network
-        sysctls |= {f"net.ipv6.conf.{scope}.disable_ipv6": "1" for scope in ("all", "default")}
+    if Path("/proc/sys/net/ipv6").is_dir():  # neighbour discovery would cross the emulated network; `lo` keeps ::1
+        sysctls["net.ipv6.conf.default.disable_ipv6"] = "1"
     return {
         "network_mode": "none",
+        "extra_hosts": {name: worker_address(number) for number, name in enumerate(group.hosts)},
+        "init": False,  # the worker is process 1, and can end all others
         "cap_drop": ["ALL"],
         "cap_add": ["NET_ADMIN", "SETUID", "SETGID"] if tun else [],
         "devices": ["/dev/net/tun:/dev/net/tun:rw"] if tun else [],
