@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import os
+import select
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
+from wanbench.harness.rep.terminal import LONGEST, Lines, clean
+
 _GRACE_S = 10.0
+_IDLE_S = 1.0
 
 # Returns the descriptors of a worker: stdout and stderr of its first process, and so on. We close them.
 Descriptors = Callable[[int], Sequence[int]]
@@ -70,11 +75,28 @@ def to_files_and_terminal(sites: Sequence[str], processes: int, folder: Path) ->
 
 
 def _pump(read: int, prefix: bytes, ours: BinaryIO, file: BinaryIO, lock: threading.Lock) -> None:
-    with os.fdopen(read, "rb") as lines:
-        for line in lines:
-            whole = line if line.endswith(b"\n") else line + b"\n"
-            with lock, suppress(OSError, ValueError):
-                file.write(line)
+    colours = ours.isatty()
+
+    def show(line: bytes) -> None:
+        shown = clean(line, colours=colours)
+        end = b"\x1b[0m\n" if b"\x1b" in shown else b"\n"
+        with lock, suppress(OSError, ValueError):
+            ours.write(prefix + shown + end)
+            ours.flush()
+
+    lines = Lines(show)
+    try:
+        while True:
+            if not select.select([read], [], [], _IDLE_S)[0]:
+                lines.flush()  # such as a question
+                continue
+            data = os.read(read, LONGEST)
+            if not data:
+                break
+            with lock, suppress(OSError):
+                file.write(data)
                 file.flush()
-                ours.write(prefix + whole)
-                ours.flush()
+            lines.add(data, time.monotonic())
+        lines.flush()
+    finally:
+        os.close(read)
