@@ -102,6 +102,12 @@ _QUIET = {} if "TORCH_CPP_LOG_LEVEL" in os.environ else {"TORCH_CPP_LOG_LEVEL": 
     show_default=True,
     help="Whether MASTER_ADDR crosses the emulated network, or is local to each worker and takes no time.",
 )
+@click.option("--timeout", metavar="DURATION", help="Kill CMD after this time, such as 10min, with exit code 124.")
+@click.option(
+    "--launcher",
+    is_flag=True,
+    help="Run CMD once, on worker 0; it starts processes on others as with ssh: mpirun, or through $WANBENCH_RSH.",
+)
 @click.option("--name", help="Name of the run; default: the name of the program.")
 @out_option
 @click.argument("argv", nargs=-1, type=click.UNPROCESSED, required=True, metavar="-- CMD...")
@@ -111,6 +117,7 @@ def command(argv: tuple[str, ...], out: Path, name: str | None, **options: Any) 
     \b
     Example:  wanbench exec --profile world4 -n 4 -- python train.py --epochs 1
               wanbench exec --profile uniform --rtt 100ms --rate 1Gbit -n 2 -- sh -c 'echo $RANK at $WANBENCH_SITE'
+              wanbench exec --profile world4 -n 4 --launcher -- mpirun -n 4 ./solver
               wanbench exec --profile world4 -n 4 --testbed docker --image my-trainer --mount ~/data:/data \\
                             -- python train.py
 
@@ -148,8 +155,31 @@ def command(argv: tuple[str, ...], out: Path, name: str | None, **options: Any) 
     _say(f"{cell.workers} workers at {', '.join(dict.fromkeys(sites))}; "
          f"testbed {cell.testbed}, emulator {cell.emulator}")  # fmt: skip
     with folder.lock():
-        code = attend(cell, Own(cwd, environment, mounts, gpus), folder, _say)
+        own = Own(cwd, environment, mounts, gpus, _input(), _timeout(options["timeout"]), options["launcher"])
+        code = attend(cell, own, folder, _say)
     click.get_current_context().exit(code)
+
+
+def _input() -> int | None:
+    """The descriptor of our own input, if it is open."""
+    try:
+        os.fstat(0)
+    except OSError:
+        return None
+    return 0
+
+
+def _timeout(text: str | None) -> float | None:
+    """Parse --timeout. Raises: SpecError."""
+    from wanbench.netprofiles import Delay
+
+    try:
+        seconds = None if text is None else Delay.parse(text).seconds
+    except ValueError as error:
+        raise SpecError(f"--timeout: {error}") from None
+    if seconds == 0:
+        raise SpecError(f"--timeout {text}: expected more than zero, such as 10min")
+    return seconds
 
 
 def _say(line: str) -> None:

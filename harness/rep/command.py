@@ -11,7 +11,7 @@ import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from typing import Any
 from wanbench.harness.emulators.base import EmulatorError
 from wanbench.harness.errors import RepFailed
 from wanbench.harness.plan.cell import CommandCell
+from wanbench.harness.rep import launcher
 from wanbench.harness.rep.fidelity import HostMeter, judge
 from wanbench.harness.rep.group import group_environments, replaces_gloo
 from wanbench.harness.rep.outputs import log, to_files, to_files_and_terminal
@@ -49,17 +50,21 @@ ReportedSteps = Mapping[int, tuple[str, list[int]]]
 
 @dataclass(frozen=True)
 class Attended:
-    """How to run a program that its user watches: it gets the user's signals, has no time limit, and can fail.
+    """How to run a program that its user watches: it gets the user's signals, and can fail.
 
     Attributes:
         say: prints one line for the user.
         group: its workers.
         fit: adds settings to the program that no spec has.
+        timeout_s: it is killed after this time; None for never.
+        launches: whether it runs once, and starts processes on other workers itself.
     """
 
     say: Callable[[str], None]
     group: Group
     fit: Callable[[Program], Program]
+    timeout_s: float | None = None
+    launches: bool = False
 
 
 def measure(
@@ -105,19 +110,22 @@ def run(
     if attended is not None:
         program = attended.fit(program)
     try:
+        if attended is not None and attended.launches:
+            program = _with_launcher(program, Path(f"{stem}-launcher"))
         for worker in range(program.workers) if program.temporary is not None else ():
             program.temporary_of(worker).mkdir(parents=True)
         ended = _execute(cell, rep, program, slot, folder, door, meter, attended)
         stats = slot.emulator.stats()
-        failure = _failure(cell, ended, folder)
+        limit_s, key = (cell.timeout_s, "workload.timeout") if attended is None else (attended.timeout_s, "--timeout")
+        failure = _failure(ended, folder, f"{limit_s or 0:g} s ({key})")
         if failure is not None and attended is None:
             raise failure
         reported = {rank: (source, read_steps(path)) for rank, path, source in _reported_steps(program)}
         timed = step_time(cell, reported, ended.lasted)
     finally:
         door.unlink(missing_ok=True)
-        if program.temporary is not None:
-            shutil.rmtree(program.temporary, ignore_errors=True)
+        for made in filter(None, (program.temporary, program.launcher)):
+            shutil.rmtree(made, ignore_errors=True)
         for rank in program.ranks() if program.steps is not None else ():
             forget(program.steps_file(rank))
     host = meter.stop()
@@ -156,7 +164,7 @@ def _execute(
     meter.start()
     say = attended.say if attended is not None else lambda line: None
     outputs = to_files_and_terminal if attended is not None else to_files
-    limit_s = cell.timeout_s if attended is None else None
+    limit_s = cell.timeout_s if attended is None else attended.timeout_s
     signals: AbstractContextManager[list[int]] = caught_signals() if attended is not None else nullcontext([])
     with (
         signals as received,
@@ -167,6 +175,11 @@ def _execute(
         begin()
         watch(program, slot, handles, ended, received, limit_s or float("inf"))
     return ended
+
+
+def _with_launcher(program: Program, folder: Path) -> Program:
+    variables = launcher.prepare(folder, program.hosts, program.processes, contained=program.contained)
+    return replace(program, launcher=folder, environment={**variables, **program.environment})
 
 
 def program_of(cell: CommandCell, rep: int, stem: Path) -> Program:
@@ -236,15 +249,15 @@ def _step_rows(reported: ReportedSteps) -> Iterator[dict[str, Any]]:
             yield {"rank": rank, "step": step, "end_ns": end, "step_time_s": seconds}
 
 
-def _failure(cell: CommandCell, ended: Ended, folder: Path) -> RepFailed | None:
-    """Return the failure, with the last lines of the process that failed."""
+def _failure(ended: Ended, folder: Path, limit: str) -> RepFailed | None:
+    """Return the failure, with the last lines of the process that failed. `limit` says how long it may take."""
     if ended.failed is not None:
         how = f"failed with status {ended.code}" if ended.code < 128 else f"was killed by signal {ended.code - 128}"
         return RepFailed(f"rank {ended.failed} {how}", _last_lines(folder, ended.failed))
     if ended.late:
         ranks = f"rank{'s' * (len(ended.late) > 1)} {', '.join(map(str, ended.late))}"
         return RepFailed(
-            f"hung: {ranks} had not ended after {cell.timeout_s:g} s (workload.timeout)",
+            f"hung: {ranks} had not ended after {limit}",
             _last_lines(folder, ended.late[0]),
         )
     return RepFailed(f"ended by signal {ended.code - 128}") if ended.code else None

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from wanbench.harness.emulators.plan import DEVICE, worker_address
+from wanbench.harness.rep import launcher
 from wanbench.harness.testbeds.base import EmulatedSlot, WorkerDied, WorkerHandle
 from wanbench.harness.testbeds.player import Player
 from wanbench.harness.timeline.kill import Programs
@@ -44,6 +45,9 @@ class Program:
         hook: see `loop.stepping`.
         hosts: host name of each worker.
         rendezvous: see `CommandCell`.
+        stdin: descriptor of the input of rank 0; None for no input.
+        launcher: folder of the agent with which the command, which runs once, starts processes on other workers; None:
+            the command runs in every process.
         temporary: parent of the folders for temporary files of each worker; None for those of its container.
     """
 
@@ -62,6 +66,8 @@ class Program:
     hosts: tuple[str, ...] = ()
     rendezvous: str = "network"
     temporary: Path | None = None
+    stdin: int | None = None
+    launcher: Path | None = None
 
     @property
     def workers(self) -> int:
@@ -69,8 +75,8 @@ class Program:
         return len(self.sites)
 
     def ranks(self) -> range:
-        """The ranks of all processes."""
-        return range(self.workers * self.processes)
+        """The ranks of all processes that we start."""
+        return range(self.workers * self.processes if self.launcher is None else 1)
 
     def steps_file(self, rank: int) -> Path:
         """The file to which a process reports its steps."""
@@ -81,9 +87,15 @@ class Program:
         assert self.temporary is not None
         return self.temporary / self.hosts[worker]
 
-    def process(self, worker: int, local: int, run_id: str) -> dict[str, Any]:
-        """Return one process, as `workloads.process.program` takes it."""
-        wanted: dict[str, Any] = {"argv": self.argv, "env": self.environment_of(worker, local, run_id)}
+    def processes_of(self, worker: int, run_id: str) -> list[dict[str, Any]]:
+        """Return the processes of a worker, as `workloads.process.program` takes them."""
+        ranks = range(worker * self.processes, (worker + 1) * self.processes)
+        return [self._process(worker, rank - ranks.start, run_id) for rank in ranks if rank in self.ranks()]
+
+    def _process(self, worker: int, local: int, run_id: str) -> dict[str, Any]:
+        own = self.torchrun_of(worker, local) if self.launcher is None else {}
+        env = {**self.environment_of(worker, run_id), **own, **self.environment}
+        wanted: dict[str, Any] = {"argv": self.argv, "env": env}
         if self.replaces_gloo:
             wanted |= {"inject": True}
         if self.steps is None:
@@ -91,8 +103,23 @@ class Program:
         rank = worker * self.processes + local
         return wanted | {"steps": str(self.steps_file(rank)), "hook": self.hook}
 
-    def environment_of(self, worker: int, local: int, run_id: str) -> dict[str, str]:
-        """Return the variables that torchrun would set for a process, and its place on the emulated network.
+    def torchrun_of(self, worker: int, local: int) -> dict[str, str]:
+        """Return the variables by which torchrun gives a process its place."""
+        rank = worker * self.processes + local
+        return {
+            "RANK": str(rank),
+            "LOCAL_RANK": str(local),
+            "GROUP_RANK": str(worker),
+            "ROLE_RANK": str(rank),
+            "ROLE_NAME": "default",
+            "WORLD_SIZE": str(self.workers * self.processes),
+            "LOCAL_WORLD_SIZE": str(self.processes),
+            "GROUP_WORLD_SIZE": str(self.workers),
+            "ROLE_WORLD_SIZE": str(self.workers * self.processes),
+        }
+
+    def environment_of(self, worker: int, run_id: str) -> dict[str, str]:
+        """Return the variables of all processes of a worker: those of torchrun, and its place on the network.
 
         On this host they are added to this process's environment, in a container to that of the image.
         """
@@ -104,15 +131,6 @@ class Program:
             "OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", "1"),
             "MASTER_ADDR": addresses[0] if self.rendezvous == "network" else "127.0.0.1",
             "MASTER_PORT": str(RENDEZVOUS_PORT),
-            "RANK": str(worker * self.processes + local),
-            "LOCAL_RANK": str(local),
-            "GROUP_RANK": str(worker),
-            "ROLE_RANK": str(worker * self.processes + local),
-            "ROLE_NAME": "default",
-            "WORLD_SIZE": str(self.workers * self.processes),
-            "LOCAL_WORLD_SIZE": str(self.processes),
-            "GROUP_WORLD_SIZE": str(self.workers),
-            "ROLE_WORLD_SIZE": str(self.workers * self.processes),
             "TORCHELASTIC_RESTART_COUNT": "0",
             "TORCHELASTIC_MAX_RESTARTS": str(self.schedule.restarts()[worker] if self.schedule else 0),
             "TORCHELASTIC_RUN_ID": run_id,
@@ -213,12 +231,17 @@ def start(
     """
     run_id = uuid.uuid4().hex[:8]
     for worker, handle in enumerate(handles):
-        wanted = [program.process(worker, local, run_id) for local in range(program.processes)]
+        wanted = program.processes_of(worker, run_id)
         message = {"cmd": "program", "processes": wanted, "cwd": str(program.cwd), "port": RENDEZVOUS_PORT}
         message |= {"inherit": program.contained}
         local = program.rendezvous == "local" and program.workers > 1
         message |= {"door": str(door) if local else None, "host": worker == 0}
-        handle.send(message, outputs(worker))
+        inputs = [] if program.stdin is None or worker else [program.stdin]
+        message |= {"stdin": bool(inputs)}
+        if program.launcher is not None:
+            agent = launcher.sockets(program.launcher) / program.hosts[worker]
+            message |= {"agent": str(agent), "agent_env": program.environment_of(worker, run_id)}
+        handle.send(message, [*inputs, *(outputs(worker) if wanted else ())])
 
 
 def watch(
@@ -251,6 +274,8 @@ def watch(
                     if not passed_on:
                         send_signal(signal.SIGTERM)
                     deadline = time.monotonic() + _GRACE_S
+                if program.launcher is not None and set(ended.finished) == {0}:
+                    send_signal(signal.SIGTERM)  # to workers that wait for commands
                 if len(ended.finished) == program.workers:
                     break
         if len(received) > passed_on:

@@ -27,6 +27,14 @@ from wanbench.harness.show.grid import size
 from wanbench.harness.testbeds import contained, opened
 from wanbench.harness.testbeds.base import EmulatedSlot, FolderMount, Slot, WorkerDied
 
+_LATE = 124  # as of timeout(1)
+_SILENT_BYTES = 20_000  # of a worker: less than torch needs to form a group
+_CAUSES = {
+    "torchrun": "torchrun makes a world for each worker; name all: torchrun --nnodes $GROUP_WORLD_SIZE --node-rank "
+    "$GROUP_RANK --master-addr $MASTER_ADDR --master-port $MASTER_PORT, or run the script itself",
+    "mpirun": "mpirun ran on each worker; run it once: wanbench exec --launcher ... -- mpirun",
+    "mpiexec": "mpiexec ran on each worker; run it once: wanbench exec --launcher ... -- mpiexec",
+}
 _WHERE_IN_A_CONTAINER = "; it must be in the image or in a mounted folder: the current one, or one given with --mount"
 
 
@@ -37,20 +45,25 @@ class Own:
     Attributes:
         cwd: working folder. environment: variables in addition to those that torchrun sets.
         mounts: folders of the host that containers see. gpus: those of each worker, as in `Group`.
+        stdin: descriptor of the input of rank 0, or None. timeout_s, launches: as in `command.Attended`.
     """
 
     cwd: Path
     environment: Mapping[str, str]
     mounts: tuple[FolderMount, ...] = ()
     gpus: tuple[str, ...] = ()
+    stdin: int | None = None
+    timeout_s: float | None = None
+    launches: bool = False
 
     def fitted(self, program: Program) -> Program:
         """The program with these settings. Its steps are not counted, so it need not have any."""
-        return replace(program, cwd=self.cwd, environment=self.environment, gpus=self.gpus, steps=None, hook=False)
+        own = {"cwd": self.cwd, "environment": self.environment, "gpus": self.gpus, "stdin": self.stdin}
+        return replace(program, **own, steps=None, hook=False)
 
 
 def attend(cell: CommandCell, own: Own, folder: RunFolder, say: Callable[[str], None]) -> int:
-    """Run the program to its end, copy its output to ours, and return its status (128 + n after signal n).
+    """Run the program to its end, copy its output to ours, and return its status (128 + n after signal n, 124 if late).
 
     SIGINT and SIGTERM are passed on to all processes. Processes that still run ten seconds later are killed, as are
     all others when one process fails.
@@ -88,8 +101,22 @@ def attend(cell: CommandCell, own: Own, folder: RunFolder, say: Callable[[str], 
             say(f"failed: {new}")
         elif new:
             say(f"warning: `verify` refuses these times: {brief(new)}; close other programs and run it again")
-    say(f"{row['step_time_s'] or 0:.1f} s, {size(row['wire_bytes'] or 0)} on the wire; {folder.path}")
-    return ended.code
+    if ended.code == 0 and not ended.late and (warning := silent(cell, row)) is not None:
+        say(warning)
+    again = f", {row['retransmits']} packets sent again" if row["retransmits"] else ""
+    say(f"{row['step_time_s'] or 0:.1f} s, {size(row['wire_bytes'] or 0)} on the wire{again}; {folder.path}")
+    return _LATE if ended.late else ended.code
+
+
+def silent(cell: CommandCell, row: Row) -> str | None:
+    """A warning if several workers sent next to nothing, which a success hides."""
+    if cell.workers == 1 or row["wire_bytes"] is None or row["wire_bytes"] > _SILENT_BYTES * cell.workers:
+        return None
+    text = f"warning: the {cell.workers} workers exchanged next to nothing, so nothing was measured: "
+    for name, cause in _CAUSES.items():
+        if name in (Path(argument).name for argument in cell.command):
+            return text + cause
+    return text + "the program must form its group from RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT"
 
 
 def differences(report: Mapping[str, Any], emulator: str | None) -> Iterator[str]:
@@ -127,6 +154,6 @@ def _measured(
     report = probe_cell(cell, slot, group) if cell.workers > 1 else None
     for line in differences(report, cell.emulator) if report else ():
         say(line)
-    attended = command.Attended(say, group, own.fitted)
+    attended = command.Attended(say, group, own.fitted, own.timeout_s, own.launches)
     row, ended = command.run(cell, 0, cast(EmulatedSlot, slot), part, control, report, attended)
     return row, ended, report["reasons"] if report else []

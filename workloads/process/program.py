@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from wanbench.workloads.loop import stepping
+from wanbench.workloads.process.agent import listen, serve
 from wanbench.workloads.process.control import Channel, ControlError, short_name, text
 from wanbench.workloads.process.machine import kill_programs
 from wanbench.workloads.process.namespace import die_with_parent
@@ -45,14 +46,16 @@ def run(channel: Channel, request: dict[str, Any], counters: Any) -> None:
         request: processes (a list of {"argv", "env"}; a timed process also has "steps", the file for its steps, and
             "hook": `workloads.loop.stepping`; one with "inject" runs its `sitecustomize`), cwd, door (path of the Unix
             socket; None if the rendezvous crosses the network), port, host (True on the worker whose program opens the
-            rendezvous). Two descriptors per process have arrived with it: its stdout and its stderr. With `inherit`,
-            each env is added to the environment of this process.
+            rendezvous). Two descriptors per process have arrived with it: its stdout and its stderr. With `stdin` there
+            is another one before, for the first process. With `inherit`, each env is added to the environment of this
+            process. `agent` is the path of the socket for commands of other workers (`workloads.process.agent`), which
+            get `agent_env`; a worker that has one runs until it is signalled, unless it has processes.
         counters: a function without arguments, called before and after the program.
 
     Raises:
         ProgramError: a process cannot be started.
     """
-    door = _open_door(request)
+    door, agent = _open_door(request), _open_agent(request)
     processes = _Processes(channel, request)
     before = counters()
     try:
@@ -60,15 +63,18 @@ def run(channel: Channel, request: dict[str, Any], counters: Any) -> None:
         channel.send({"cmd": "program", "event": "started"})
         if door is not None:
             threading.Thread(target=_serve_door, args=(door, request), daemon=True).start()
+        if agent is not None:
+            environment = processes.environment(request["agent_env"])
+            threading.Thread(target=serve, args=(agent, environment, request["cwd"]), daemon=True).start()
         if not processes.watch():
             raise SystemExit(0)
     finally:
         kill_programs()  # processes that a program left in the background
         processes.close()
-    if door is not None:
+    for listener in filter(None, (door, agent)):
         with suppress(OSError):
-            door.shutdown(socket.SHUT_RDWR)  # otherwise the accepting thread keeps the port forever
-        door.close()
+            listener.shutdown(socket.SHUT_RDWR)  # otherwise the accepting thread keeps the port forever
+        listener.close()
     channel.send({"cmd": "program", "event": "finished", "counters_before": before, "counters_after": counters()})
 
 
@@ -82,8 +88,10 @@ class _Processes:
     def __init__(self, channel: Channel, request: dict[str, Any]) -> None:
         self._channel, self._cwd = channel, request["cwd"]
         self._wanted: list[dict[str, Any]] = request["processes"]
-        if request.get("inherit"):
-            self._wanted = [wanted | {"env": {**os.environ, **wanted["env"]}} for wanted in self._wanted]
+        self._inherited = dict(os.environ) if request.get("inherit") else {}
+        self._wanted = [wanted | {"env": self.environment(wanted["env"])} for wanted in self._wanted]
+        self._waiting = not self._wanted  # for commands of other workers
+        self._input = channel.take_fd() if request.get("stdin") else None
         self._outputs = [(channel.take_fd(), channel.take_fd()) for _ in self._wanted]  # kept for a restart
         self._running: dict[int, tuple[int, subprocess.Popen[bytes]]] = {}  # by pidfd, readable when it ends
         self._killed: list[int] = []  # to be restarted
@@ -91,9 +99,14 @@ class _Processes:
         self._ending = False
         self._began = time.monotonic()
 
+    def environment(self, own: dict[str, str]) -> dict[str, str]:
+        """The environment of a process that has these variables of its own."""
+        return {**self._inherited, **own}
+
     def close(self) -> None:
         """Close the outputs."""
-        for fd in (*self._running, *(fd for pair in self._outputs for fd in pair)):
+        inputs = () if self._input is None else (self._input,)
+        for fd in (*self._running, *inputs, *(fd for pair in self._outputs for fd in pair)):
             os.close(fd)
 
     def start(self, numbers: Iterable[int]) -> None:
@@ -103,14 +116,15 @@ class _Processes:
             if self._restarts:
                 wanted = wanted | {"env": {**wanted["env"], _RESTARTS: str(self._restarts)}}
             try:
-                process = _start(wanted, self._cwd, *self._outputs[number])
+                given = self._input if number == 0 else None
+                process = _start(wanted, self._cwd, subprocess.DEVNULL if given is None else given, *self._outputs[number])
             except OSError as error:
                 raise ProgramError(f"{error.filename or wanted['argv'][0]}: {error.strerror}") from None
             self._running[os.pidfd_open(process.pid)] = number, process
 
     def watch(self) -> bool:
         """Report ends and obey commands until all have ended; return False if the controller is gone."""
-        while self._running or self._killed:
+        while self._running or self._killed or self._waiting:
             readable, _, _ = select.select([self._channel.fileno(), *self._running], [], [])
             for end in [fd for fd in readable if fd in self._running]:
                 self._ended(end)
@@ -126,7 +140,7 @@ class _Processes:
     def _obey(self, message: dict[str, Any]) -> None:
         command = text(message, "cmd")
         if command == "signal":
-            self._ending, self._killed = True, []
+            self._ending, self._killed, self._waiting = True, [], False
             self._signal(message["number"])
         elif command == "kill":
             self._kill(message)
@@ -179,7 +193,7 @@ class _Processes:
         return None
 
 
-def _start(wanted: dict[str, Any], cwd: str, out: int, err: int) -> subprocess.Popen[bytes]:
+def _start(wanted: dict[str, Any], cwd: str, given: int, out: int, err: int) -> subprocess.Popen[bytes]:
     parent, env = os.getpid(), wanted["env"]
     if wanted.get("inject"):
         env = env | stepping.injected(env)
@@ -195,12 +209,16 @@ def _start(wanted: dict[str, Any], cwd: str, out: int, err: int) -> subprocess.P
         wanted["argv"],
         cwd=cwd,
         env=env,
-        stdin=subprocess.DEVNULL,
+        stdin=given,
         stdout=out,
         stderr=err,
         start_new_session=True,
         preexec_fn=restore_signals,
     )
+
+
+def _open_agent(request: dict[str, Any]) -> socket.socket | None:
+    return listen(Path(request["agent"])) if request.get("agent") else None
 
 
 # ---------------------------------------------------------------- rendezvous

@@ -1,0 +1,149 @@
+"""Run a command on another worker, as `ssh HOST COMMAND` would: for programs that start their own processes.
+
+    python3 -m wanbench.workloads.process.agent FOLDER HOST COMMAND...
+
+Every worker has a Unix socket in FOLDER, with its host name. The command runs in that worker's network, with the
+environment of the worker's own processes, and with the input and outputs of the caller.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from wanbench.workloads.process.control import Channel, ControlError, short_name
+
+_PATIENCE_S = 30.0
+_OPTIONS_WITH_VALUE = "bcDEeFIiJLlmOopQRSWw"  # of ssh
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run the command, and return its exit status."""
+    folder, rest = Path(arguments[0]), list(arguments[1:])
+    while rest and rest[0].startswith("-"):  # options for ssh
+        option = rest.pop(0)
+        if len(option) == 2 and option[1] in _OPTIONS_WITH_VALUE and rest:
+            rest.pop(0)
+    if len(rest) < 2:
+        print("wanbench agent: expected HOST COMMAND...", file=sys.stderr)
+        return 255
+    host, known = rest[0].rpartition("@")[2], os.environ.get("WANBENCH_HOSTS", "").split(",")
+    if host not in known:
+        print(f"wanbench agent: {host}: no such worker; expected one of {', '.join(known)}", file=sys.stderr)
+        return 255
+    try:
+        channel = Channel(_connect(folder / host))
+        channel.send({"command": " ".join(rest[1:])}, fds=[0, 1, 2])
+        answer = channel.recv()
+    except OSError as error:
+        print(f"wanbench agent: {host}: {error.strerror}", file=sys.stderr)
+        return 255
+    if answer is None or "error" in answer:
+        print(f"wanbench agent: {host}: {answer['error'] if answer else 'the worker ended'}", file=sys.stderr)
+        return 255
+    return int(answer["code"])
+
+
+def _connect(path: Path) -> socket.socket:
+    """Connect to a worker, which can start later than this process."""
+    deadline = time.monotonic() + _PATIENCE_S
+    while True:
+        sock = socket.socket(socket.AF_UNIX)
+        try:
+            with short_name(path) as name:
+                sock.connect(name)
+        except (FileNotFoundError, ConnectionRefusedError):
+            sock.close()
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.02)
+        else:
+            return sock
+
+
+def listen(path: Path) -> socket.socket:
+    """Open the socket of this worker."""
+    sock = socket.socket(socket.AF_UNIX)
+    with short_name(path) as name:
+        sock.bind(name)
+    path.chmod(0o600)
+    sock.listen(1024)
+    return sock
+
+
+def serve(sock: socket.socket, environment: Mapping[str, str], cwd: str) -> None:
+    """Run the commands of all callers, until the socket is shut down."""
+    while True:
+        try:
+            caller, _ = sock.accept()
+        except OSError:
+            return
+        threading.Thread(target=_attend, args=(Channel(caller), environment, cwd), daemon=True).start()
+
+
+def _attend(channel: Channel, environment: Mapping[str, str], cwd: str) -> None:
+    """Run the command of one caller. It is killed if the caller ends."""
+    descriptors: list[int] = []
+    try:
+        request = channel.recv()
+        if request is None:
+            return
+        descriptors = [channel.take_fd() for _ in range(3)]
+        process = _start(str(request["command"]), descriptors, environment, cwd)
+        while descriptors:
+            os.close(descriptors.pop())
+        watching = threading.Thread(target=_watch, args=(channel, process), daemon=True)
+        watching.start()
+        code = process.wait()
+        _answer(channel, {"code": code if code >= 0 else 128 - code})
+        with suppress(OSError):
+            channel.sock.shutdown(socket.SHUT_RDWR)
+        watching.join()
+    except (ControlError, KeyError) as error:
+        _answer(channel, {"error": str(error)})
+    except OSError as error:
+        _answer(channel, {"error": f"{error.filename or 'cannot run'}: {error.strerror}"})
+    finally:
+        for descriptor in descriptors:
+            os.close(descriptor)
+        channel.close()
+
+
+def _start(
+    command: str, descriptors: Sequence[int], environment: Mapping[str, str], cwd: str
+) -> subprocess.Popen[bytes]:
+    given, out, err = descriptors
+    return subprocess.Popen(
+        ["/bin/sh", "-c", command],
+        stdin=given,
+        stdout=out,
+        stderr=err,
+        env=dict(environment),
+        cwd=cwd,
+        start_new_session=True,
+    )
+
+
+def _watch(channel: Channel, process: subprocess.Popen[bytes]) -> None:
+    """Kill the processes of a caller that has ended."""
+    with suppress(ControlError, OSError):
+        if channel.recv() is None and process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+
+
+def _answer(channel: Channel, message: dict[str, Any]) -> None:
+    with suppress(OSError):
+        channel.send(message)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
