@@ -59,10 +59,9 @@ def test_a_worker_killed_by_the_timeline_restarts_and_the_others_continue(bench)
 DYING = """
 echo up
 setsid sleep 1007 &
-echo $$ > pid-$RANK
-if [ $RANK = 1 ]; then exec sleep 1006; fi
-until [ -s pid-1 ]; do sleep 0.05; done
-while [ -e /proc/$(cat pid-1) ]; do sleep 0.05; done
+if [ $RANK = 1 ]; then exec flock --no-fork lock sh -c 'echo > locked; exec sleep 1006'; fi
+until [ -s locked ]; do sleep 0.05; done
+flock lock true
 echo rank 1 is gone
 exec sleep 1006
 """
@@ -129,7 +128,7 @@ def test_a_signal_is_passed_on_and_nothing_is_left(bench, number):
 
 
 def test_only_the_user_can_read_the_shared_files_of_a_run(bench):
-    command = bench.start(*TWO, "sh", "-c", TRAPPING)
+    command = bench.start(*TWO[:-1], "--rendezvous", "local", "--", "sh", "-c", TRAPPING)
     command.until(lambda: _logs(bench).count("up") == 2)
     (control,) = command.temp.glob("wanbench-*")
     assert control.stat().st_mode & 0o7777 == 0o700

@@ -1,14 +1,16 @@
-"""A worker whose program is killed and restarted: real processes, in this network, with their own worker."""
+"""A worker whose program is killed and restarted: real processes, in this network, with a PID namespace of their own."""
 
 from __future__ import annotations
 
 import os
+import re
 import select
 import signal
 import socket
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -18,10 +20,17 @@ from wanbench.workloads.process.control import Channel
 WAIT_S = 30.0
 WORKER = """
 import socket, sys
-from wanbench.workloads.process import program
+from wanbench.workloads.process import machine, namespace, program
 from wanbench.workloads.process.control import Channel
 channel = Channel(socket.socket(fileno=int(sys.argv[1])))
-program.run(channel, channel.recv(), dict)
+def work():
+    try:
+        program.run(channel, channel.recv(), dict)
+    except SystemExit:
+        pass
+    return 0
+namespace.become_namespace_root()
+sys.exit(machine.run_inside(work, lambda pid: print(pid, flush=True)))
 """
 # This script leaves a process in another session, which writes its id to a file.
 LEAVING = """
@@ -46,7 +55,10 @@ class Worker:
         self.channel = Channel(ours)
         with theirs:
             arguments = [sys.executable, "-c", WORKER, str(theirs.fileno())]
-            self.process = subprocess.Popen(arguments, pass_fds=[theirs.fileno()])
+            self.process = subprocess.Popen(arguments, pass_fds=[theirs.fileno()], stdout=subprocess.PIPE)
+        assert self.process.stdout is not None
+        self.pid = int(self.process.stdout.readline())
+        self.namespace = os.readlink(f"/proc/{self.pid}/ns/pid")
 
     def run(self, *scripts: str) -> None:
         env = {"PATH": os.environ["PATH"], "TORCHELASTIC_RESTART_COUNT": "0"}
@@ -81,18 +93,36 @@ class Worker:
     def printed(self, number: int = 0) -> str:
         return (self.folder / f"out-{number}").read_text()
 
-    def pids(self) -> list[int]:
+    def told(self) -> int:
+        """Number of processes that have written their ids."""
         path = self.folder / "pids"
-        return [int(line) for line in path.read_text().split()] if path.exists() else []
+        return len(path.read_text().split()) if path.exists() else 0
+
+    def living(self) -> list[Path]:
+        """The folders below /proc of its processes, without process 1 and the worker itself."""
+        found = []
+        for folder in Path("/proc").glob("[0-9]*"):
+            with suppress(OSError):
+                if os.readlink(folder / "ns/pid") == self.namespace and int(folder.name) != self.pid:
+                    found += [folder] if _number_inside(folder) != 1 else []
+        return found
+
+
+def _number_inside(folder: Path) -> int:
+    (numbers,) = re.findall(r"^NSpid:(.*)$", (folder / "status").read_text(), re.M)
+    return int(numbers.split()[-1])
 
 
 @pytest.fixture
 def worker(tmp_path):
     started = Worker(tmp_path)
     yield started
-    started.process.send_signal(signal.SIGCONT)
+    with suppress(ProcessLookupError):
+        os.kill(started.pid, signal.SIGCONT)
     started.channel.close()
     started.process.wait(WAIT_S)
+    assert started.process.stdout is not None
+    started.process.stdout.close()
 
 
 def until(condition):
@@ -108,25 +138,24 @@ def events(messages):
 
 def test_a_killed_process_ends_with_all_its_descendants_and_restarts_in_its_place(worker):
     worker.run(LEAVING)
-    until(lambda: len(worker.pids()) == 2)
+    until(lambda: worker.told() == 2)
     worker.send(KILL)
     before = time.monotonic_ns()
     killed = worker.receive()
     assert (killed["event"], killed["processes"], killed["due_ns"]) == ("killed", [0], 1)
     assert killed["at_ns"] <= time.monotonic_ns()
-    first = worker.pids()
-    assert [pid for pid in first if Path(f"/proc/{pid}").exists()] == []
+    assert worker.living() == []
     assert worker.is_silent(), "it must not restart before the command"
     worker.send(RESTART)
     again = worker.receive()
     assert (again["event"], again["due_ns"]) == ("restarted", 2)
     assert again["at_ns"] > before
-    until(lambda: len(worker.pids()) == 4)
+    until(lambda: worker.told() == 4)
     assert worker.printed() == "start 0\nstart 1\n"
     worker.send(TERM)
     exited, finished = worker.receive_to_the_end()
     assert (exited["event"], exited["code"], finished["event"]) == ("exited", -signal.SIGTERM, "finished")
-    assert [pid for pid in worker.pids() if Path(f"/proc/{pid}").exists()] == []
+    assert worker.living() == []
 
 
 def test_each_restart_gets_its_number(worker):
@@ -140,10 +169,10 @@ def test_each_restart_gets_its_number(worker):
 
 def test_a_process_killed_for_good_has_ended(worker):
     worker.run(LEAVING)
-    until(lambda: len(worker.pids()) == 2)
+    until(lambda: worker.told() == 2)
     worker.send(KILL_FOR_GOOD)
     assert events(worker.receive_to_the_end()) == ["killed", "finished"]
-    assert [pid for pid in worker.pids() if Path(f"/proc/{pid}").exists()] == []
+    assert worker.living() == []
 
 
 def test_a_process_that_has_already_ended_is_neither_killed_nor_restarted(worker):
@@ -164,13 +193,13 @@ def test_a_failure_just_before_the_kill_is_the_programs_own(worker):
     """The worker is stopped, so it finds both the exit and the command when it continues."""
     os.mkfifo(worker.folder / "go")
     worker.run("echo $$ >> pids; read go < go; exit 7")
-    until(worker.pids)
-    os.kill(worker.process.pid, signal.SIGSTOP)
+    until(worker.told)
+    os.kill(worker.pid, signal.SIGSTOP)
     (worker.folder / "go").write_text("go\n")
     worker.send(KILL, RESTART)
-    (pid,) = worker.pids()
-    until(lambda: Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z")
-    os.kill(worker.process.pid, signal.SIGCONT)
+    (folder,) = worker.living()
+    until(lambda: (folder / "stat").read_text().rpartition(")")[2].split()[0] == "Z")
+    os.kill(worker.pid, signal.SIGCONT)
     exited, finished = worker.receive_to_the_end()
     assert (exited["event"], exited["code"], finished["event"]) == ("exited", 7, "finished")
 
