@@ -89,8 +89,7 @@ def test_the_outside_and_dns_are_unreachable_at_once(in_a_machine):
                 numbers.append(sock.connect_ex(("8.8.8.8", port)))
         return numbers
 
-    (stream, datagram), status = in_a_machine(look)
-    assert (stream, datagram, status) == (errno.ENETUNREACH, errno.EHOSTUNREACH, 0)
+    assert in_a_machine(look) == ([errno.ENETUNREACH] * 2, 0)
 
 
 def test_loopback_has_ipv6_and_the_device_has_not(in_a_machine):

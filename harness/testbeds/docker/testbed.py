@@ -28,6 +28,7 @@ from docker.types import DeviceRequest, Healthcheck, LogConfig, Mount
 from wanbench.harness.emulators.plan import worker_address
 from wanbench.harness.errors import HostError
 from wanbench.harness.testbeds.base import Group, WorkerDied
+from wanbench.harness.testbeds.docker import own_code
 from wanbench.harness.testbeds.docker.containers import ContainerStarter, ContainerWorker, assign_rank, worker_ids
 from wanbench.harness.testbeds.docker.daemon import IMAGE, Daemon, DaemonGone, explained, labels, sweep, usable
 from wanbench.harness.testbeds.docker.door import Door, Guest
@@ -260,7 +261,7 @@ def options(folder: Path, name: str, rank: int, attachment: str, group: Group) -
     uid, gid = worker_ids()
     return {
         "name": name,
-        "entrypoint": ["python3", "-m", "wanbench.workloads.process.container"],
+        "entrypoint": list(own_code.ENTRYPOINT),
         "command": ["--socket", str(folder / "workers.sock"), "--name", name],
         # Only root can open a TUN device. The worker then drops to the user itself. A namespace needs no privilege.
         "user": "0:0" if attachment == "tun" else f"{uid}:{gid}",
@@ -288,6 +289,7 @@ def host_options(folder: Path, rank: int, attachment: str, group: Group) -> dict
         "mounts": [
             *(Mount(str(m.target), str(m.source), type="bind", read_only=not m.writable) for m in group.mounts),
             Mount(target=str(folder), source=str(folder), type="bind"),
+            *own_code.mounts(),
         ],
         "device_requests": _gpus(rank, group),
         "mem_limit": group.memory_bytes,

@@ -29,11 +29,15 @@ def program(testbed="netns", **more):
     return Program(("true",), sites, 2, Path("/w"), testbed == "docker", **more)
 
 
+def environment_of(program, worker, local):
+    return program.processes_of(worker, "id")[local]["env"]
+
+
 # ---------------------------------------------------------------- environment
 
 
 def test_the_environment_of_a_process_has_torchruns_variables_and_its_place():
-    environment = program().environment_of(2, 1, "id")
+    environment = environment_of(program(), 2, 1)
     assert {name: environment[name] for name in ("RANK", "LOCAL_RANK", "GROUP_RANK", "WORLD_SIZE")} == {
         "RANK": "5", "LOCAL_RANK": "1", "GROUP_RANK": "2", "WORLD_SIZE": "8",
     }  # fmt: skip
@@ -43,19 +47,34 @@ def test_the_environment_of_a_process_has_torchruns_variables_and_its_place():
 
 @pytest.mark.parametrize("testbed", ["netns", "docker"])
 def test_nccl_uses_sockets_of_the_emulated_device_and_treats_workers_as_different_hosts(testbed):
-    environments = [program(testbed).environment_of(worker, 0, "id") for worker in range(4)]
+    environments = [environment_of(program(testbed), worker, 0) for worker in range(4)]
     assert {one["NCCL_SOCKET_IFNAME"] for one in environments} == {"wan0"}
     assert {one["NCCL_NET"] for one in environments} == {"Socket"}
     assert len({one["NCCL_HOSTID"] for one in environments}) == 4
-    assert {program().environment_of(1, local, "id")["NCCL_HOSTID"] for local in (0, 1)} == {"id-1"}
+    assert {environment_of(program(), 1, local)["NCCL_HOSTID"] for local in (0, 1)} == {"id-1"}
 
 
 def test_a_container_gets_only_the_requested_variables_of_this_host(monkeypatch):
     monkeypatch.setenv("SECRET", "token")
-    assert program("netns").environment_of(0, 0, "id")["SECRET"] == "token"
-    assert "SECRET" not in program("docker").environment_of(0, 0, "id")
-    assert "PATH" not in program("docker").environment_of(0, 0, "id")
-    assert program("docker", environment={"SECRET": "x"}).environment_of(0, 0, "id")["SECRET"] == "x"
+    assert environment_of(program("netns"), 0, 0)["SECRET"] == "token"
+    assert "SECRET" not in environment_of(program("docker"), 0, 0)
+    assert "PATH" not in environment_of(program("docker"), 0, 0)
+    assert environment_of(program("docker", environment={"SECRET": "x"}), 0, 0)["SECRET"] == "x"
+
+
+def test_the_command_of_a_launcher_runs_once_and_has_no_rank(monkeypatch):
+    monkeypatch.delenv("RANK", raising=False)
+    launching = program(launcher=Path("/agents"))
+    assert [len(launching.processes_of(worker, "id")) for worker in range(4)] == [1, 0, 0, 0]
+    assert "RANK" not in environment_of(launching, 0, 0)
+    assert environment_of(launching, 0, 0)["MASTER_ADDR"] == environment_of(launching, 0, 0)["WANBENCH_ADDRESS"]
+
+
+def test_a_local_rendezvous_has_the_same_address_on_every_worker():
+    local = program(rendezvous="local")
+    assert {environment_of(local, worker, 0)["MASTER_ADDR"] for worker in range(4)} == {"127.0.0.1"}
+    first = environment_of(program(), 0, 0)["WANBENCH_ADDRESS"]
+    assert {environment_of(program(), worker, 0)["MASTER_ADDR"] for worker in range(4)} == {first}
 
 
 # ---------------------------------------------------------------- files
@@ -142,6 +161,7 @@ def test_containers_get_the_mounts_of_their_group(tmp_path):
         ),
         (("--env", "=1"), "--env '=1': expected NAME=VALUE, or the NAME of a variable to pass on"),
         (("--name", "../../x"), "--name ../../x: expected letters, digits, '.', '_' and '-', at most 80"),
+        (("--timeout", "0s"), "--timeout 0s: expected more than zero, such as 10min"),
         (("--name", ".."), "--name ..: expected letters, digits, '.', '_' and '-', at most 80"),
     ],
 )  # fmt: skip
@@ -201,9 +221,9 @@ def test_without_a_gpu_exec_is_refused_in_one_line_and_nothing_runs(monkeypatch,
 
 def test_a_worker_gets_its_gpus_by_a_variable_on_this_host_and_by_a_request_in_a_container(tmp_path):
     assigned = ("0,1", "2,3")
-    assert program(gpus=assigned).environment_of(3, 0, "id")["CUDA_VISIBLE_DEVICES"] == "2,3"
+    assert environment_of(program(gpus=assigned), 3, 0)["CUDA_VISIBLE_DEVICES"] == "2,3"
     contained = program("docker", gpus=assigned)
-    assert "CUDA_VISIBLE_DEVICES" not in contained.environment_of(3, 0, "id")
+    assert "CUDA_VISIBLE_DEVICES" not in environment_of(contained, 3, 0)
     (request,) = host_options(tmp_path, 3, "tun", Group(4, gpus=assigned))["device_requests"]
     assert (request["DeviceIDs"], request["Capabilities"]) == (["2", "3"], [["gpu"]])
     assert host_options(tmp_path, 3, "tun", Group(4))["device_requests"] == []

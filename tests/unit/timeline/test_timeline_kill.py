@@ -89,10 +89,10 @@ def test_the_environment_of_a_process_has_the_number_of_its_restarts(tmp_path):
     twice = 'at = "1s"\nfor = "1s"\nevery = "3s"\ntimes = 2\nwhere = 1\nkill = true'
     timeline = schedule(tmp_path, twice, 'at = "20s"\nwhere = 1\nkill = true')
     one = program(timeline)
-    restarts = [one.environment_of(worker, 0, "id")["TORCHELASTIC_MAX_RESTARTS"] for worker in range(3)]
+    restarts = [one.environment_of(worker, "id")["TORCHELASTIC_MAX_RESTARTS"] for worker in range(3)]
     assert restarts == ["0", "2", "0"]
-    assert one.environment_of(1, 0, "id")["TORCHELASTIC_RESTART_COUNT"] == "0"
-    assert program(None).environment_of(1, 0, "id")["TORCHELASTIC_MAX_RESTARTS"] == "0"
+    assert one.environment_of(1, "id")["TORCHELASTIC_RESTART_COUNT"] == "0"
+    assert program(None).environment_of(1, "id")["TORCHELASTIC_MAX_RESTARTS"] == "0"
 
 
 # ---------------------------------------------------------------- a run
