@@ -2,6 +2,7 @@
 
 import os
 import re
+import shlex
 import signal
 import sys
 import time
@@ -173,3 +174,77 @@ def test_bad_input_is_reported_in_one_line_and_nothing_runs(bench, arguments, wo
     assert len(result.err.splitlines()) == 1
     assert words in result.err
     assert not os.path.exists(bench.folder / "results")
+
+
+# ---------------------------------------------------------------- a worker is a machine
+
+
+STORE = """
+import os, socket
+from datetime import timedelta
+from torch.distributed import TCPStore
+rank, master, port = int(os.environ["RANK"]), os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]) + 1
+print("I am", socket.gethostname(), "at", socket.gethostbyname(socket.gethostname()))
+store = TCPStore(master, port, 2, rank == 0, timeout=timedelta(seconds=30))
+store.set(f"{rank}", "here")
+print("peer is", store.get(f"{1 - rank}").decode())
+store.set(f"done{rank}", "")
+store.get(f"done{1 - rank}")
+"""
+
+
+def test_a_program_finds_its_own_name_and_uses_more_ports_of_rank_0(bench):
+    (bench.folder / "store.py").write_text(STORE)
+    result = bench.run(*TWO, *PYTHON, "store.py")
+    assert result.code == 0, result.err
+    assert sorted(re.findall(r"I am (\S+) at (\S+)", result.out)) == [("w0-0", "10.99.0.1"), ("w1-1", "10.99.0.2")]
+    assert result.out.count("peer is here") == 2
+
+
+def test_torchrun_with_a_dynamic_rendezvous_forms_one_world(bench):
+    torchrun = ["torchrun", "--nnodes", "2", "--nproc-per-node", "1", "--rdzv-backend", "c10d"]
+    command = shlex.join([*torchrun, "--rdzv-endpoint"]) + ' "$MASTER_ADDR:29400" ' + str(PROGRAMS / "ddp.py")
+    result = bench.run(*TWO, "sh", "-c", f"PATH={Path(sys.executable).parent}:$PATH {command}")
+    assert result.code == 0, result.err
+    assert sorted(re.findall(r"rank (\d) of (\d)", result.out)) == [("0", "2"), ("1", "2")]
+
+
+def test_several_worlds_of_one_are_no_silent_success(bench):
+    torchrun = [str(Path(sys.executable).with_name("torchrun")), "--nproc-per-node", "1"]
+    result = bench.run(*TWO, *torchrun, str(PROGRAMS / "ddp.py"))
+    assert result.code == 0, result.err
+    assert "warning: the 2 workers exchanged next to nothing, so nothing was measured: torchrun makes a" in result.err
+
+
+def test_a_launcher_runs_once_and_starts_processes_on_all_workers(bench):
+    script = 'for host in $(echo $WANBENCH_HOSTS | tr , " "); do $WANBENCH_RSH $host "echo at \\$(hostname)"; done'
+    result = bench.run(*TWO[:-1], "--launcher", "--", "sh", "-c", script)
+    assert result.code == 0, result.err
+    assert re.findall(r"\[0 w0\] at (\S+)", result.out) == ["w0-0", "w1-1"]
+    assert bench.commands[-1].left_nothing(2.0)
+
+
+def test_rank_0_reads_the_input(bench):
+    command = bench.start(*TWO, "sh", "-c", "echo $RANK got $(cat)", program=["sh", "-c", 'echo hello | "$@"', "sh",
+                                                                                     *bench.program])  # fmt: skip
+    result = command.wait()
+    assert sorted(re.findall(r"\d got.*", result.out)) == ["0 got hello", "1 got "]
+
+
+def test_a_program_that_hangs_is_ended_at_its_timeout(bench):
+    result = bench.run(*TWO[:-1], "--timeout", "2s", "--", "sleep", "1005")
+    assert result.code == 124
+    assert "wanbench: failed: hung: ranks 0, 1 had not ended after 2 s (--timeout)\n" in result.err
+    assert bench.commands[-1].left_nothing(2.0)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_shared_memory_and_temporary_files_end_with_the_run(bench, number):
+    before = sorted(os.listdir("/dev/shm"))
+    script = "echo > /dev/shm/segment; echo > $TMPDIR/file; mktemp; ls $TMPDIR; echo up; exec sleep 1004"
+    command = bench.start(*TWO, "sh", "-c", script)
+    command.until(lambda: _logs(bench).count("up") == 2)
+    assert sorted(os.listdir("/dev/shm")) == before
+    command.process.send_signal(number)
+    command.wait()
+    assert command.left_nothing(5.0)
