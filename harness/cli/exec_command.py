@@ -143,6 +143,7 @@ def command(argv: tuple[str, ...], out: Path, name: str | None, **options: Any) 
     profile = _profile(options)
     sites = _check(argv, profile, options)
     mounts, cwd = _files(options)
+    timeout_s = _timeout(options["timeout"])
     environment = _QUIET | dict(filter(None, map(_variable, options["environment"])))
     gpus = assign_gpus(len(sites), options["processes"]) if options["device"] == "cuda" else ()
     spec = _spec(argv, profile, sites, options)
@@ -154,8 +155,8 @@ def command(argv: tuple[str, ...], out: Path, name: str | None, **options: Any) 
     folder.prepare(None, replace(plan, cells=(cell,)).to_json(), manifest([cell]))
     _say(f"{cell.workers} workers at {', '.join(dict.fromkeys(sites))}; "
          f"testbed {cell.testbed}, emulator {cell.emulator}")  # fmt: skip
+    own = Own(cwd, environment, mounts, gpus, _input(), timeout_s, options["launcher"])
     with folder.lock():
-        own = Own(cwd, environment, mounts, gpus, _input(), _timeout(options["timeout"]), options["launcher"])
         code = attend(cell, own, folder, _say)
     click.get_current_context().exit(code)
 

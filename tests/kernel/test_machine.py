@@ -7,6 +7,7 @@ import json
 import os
 import signal
 import socket
+import stat
 import subprocess
 import time
 import traceback
@@ -22,7 +23,7 @@ HOSTS = {"oregon-0": "10.99.0.1", "tokyo-3": ADDRESS}
 
 
 @pytest.fixture(params=["root", "rootless"])
-def in_a_machine(request):
+def in_a_machine(request, tmp_path):
     """Call a function in a machine. Return its value, and the exit status."""
 
     def call(look):
@@ -33,6 +34,7 @@ def in_a_machine(request):
             try:
                 os.close(read)
                 if request.param == "rootless":
+                    open_tun_to_all(tmp_path / "tun")
                     become_nobody()
                 namespace.become_namespace_root()
                 status = machine.run_inside(lambda: _work(look, write), lambda pid: None)
@@ -45,6 +47,15 @@ def in_a_machine(request):
         return (json.loads(text) if text else None), status
 
     return call
+
+
+def open_tun_to_all(device):
+    """Let every user of this process's mount namespace use TUN devices, as on most hosts."""
+    os.mknod(device, stat.S_IFCHR, Path("/dev/net/tun").stat().st_rdev)
+    device.chmod(0o666)
+    namespace.unshare(machine._CLONE_NEWNS, "new mount namespace")
+    machine._mount("none", Path("/"), "", machine._MS_REC | machine._MS_SLAVE)
+    machine._mount(str(device), Path("/dev/net/tun"), "", machine._MS_BIND)
 
 
 def _work(look, write):

@@ -26,7 +26,6 @@ from wanbench.workloads.process import machine
 from wanbench.workloads.process.control import Channel, ControlError, text
 from wanbench.workloads.process.namespace import NamespaceError, become_namespace_root, die_with_parent
 
-
 _PID = struct.Struct("i")
 _serving: dict[int, int] = {}  # the child that serves, by the child of this process
 

@@ -12,7 +12,7 @@ from wanbench.harness.errors import HostError, SpecError
 from wanbench.harness.rep import gpus
 from wanbench.harness.rep.program import Program
 from wanbench.harness.testbeds.base import FolderMount, Group
-from wanbench.harness.testbeds.docker import mounts
+from wanbench.harness.testbeds.docker import mounts, own_code
 from wanbench.harness.testbeds.docker.testbed import host_options
 from wanbench.netprofiles import load
 
@@ -146,6 +146,7 @@ def test_containers_get_the_mounts_of_their_group(tmp_path):
     made = host_options(tmp_path, 0, "tun", Group(4, mounts=wanted))["mounts"]
     assert [(m["Source"], m["Target"], m["ReadOnly"]) for m in made] == [
         ("/a", "/b", True), ("/c", "/d", False), (str(tmp_path), str(tmp_path), False),
+        *((mount["Source"], mount["Target"], True) for mount in own_code.mounts()),
     ]  # fmt: skip
 
 

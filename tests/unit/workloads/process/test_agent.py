@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+from pathlib import Path
 
 import pytest
 
@@ -90,6 +91,6 @@ def _lives(pid):
 
 def test_mpi_programs_find_hosts_and_agent_by_themselves(workers, tmp_path):
     assert workers["OMPI_MCA_plm_rsh_agent"] == workers["PRTE_MCA_plm_ssh_agent"] == workers["HYDRA_LAUNCHER_EXEC"]
-    assert open(workers["WANBENCH_HOSTFILE"]).read() == "oregon-0 slots=2\ntokyo-1 slots=2\n"
-    assert open(workers["HYDRA_HOST_FILE"]).read() == "oregon-0:2\ntokyo-1:2\n"
-    assert sys.executable in open(workers["WANBENCH_RSH"]).read()
+    assert Path(workers["WANBENCH_HOSTFILE"]).read_text() == "oregon-0 slots=2\ntokyo-1 slots=2\n"
+    assert Path(workers["HYDRA_HOST_FILE"]).read_text() == "oregon-0:2\ntokyo-1:2\n"
+    assert sys.executable in Path(workers["WANBENCH_RSH"]).read_text()
