@@ -123,8 +123,8 @@ def command(argv: tuple[str, ...], out: Path, name: str | None, **options: Any) 
 
     Output is prefixed with rank and site, and stored in the run's folder, which `results`, `report` and `verify` read.
     The exit code is the status of the first process that failed. Each worker is a machine of its own: host name
-    (oregon-0, ...), processes, /dev/shm and TMPDIR. WANBENCH_HOSTS has the names of all workers, WANBENCH_ADDRESSES their
-    addresses.
+    (oregon-0, ...), processes, /dev/shm and TMPDIR. WANBENCH_HOSTS has the names of all workers, WANBENCH_ADDRESSES
+    their addresses.
 
     In containers (--testbed docker), CMD uses the programs and the environment of the image. The current folder is
     mounted read-only at its own path and is the working folder, so `python train.py` finds train.py. Results are

@@ -1,4 +1,4 @@
-"""The lines of a program for its user's terminal: live, also from progress bars, and without what a line must not do."""
+"""The lines of a program for its user's terminal: live, also from progress bars, and without control characters."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ _CONTROL = re.compile(rb"[\x00-\x08\x0b-\x1a\x1c-\x1f\x7f]")
 class Lines:
     """Cuts the output of a process into lines.
 
-    A progress bar goes back to the beginning of its line with each update. One update a second is shown, each as a line,
-    and the last one.
+    A progress bar goes back to the beginning of its line with each update. One update a second is shown, each as a
+    line, and the last one.
 
     Args:
         show: gets each line, without its end.

@@ -58,8 +58,8 @@ class Own:
 
     def fitted(self, program: Program) -> Program:
         """The program with these settings. Its steps are not counted, so it need not have any."""
-        own = {"cwd": self.cwd, "environment": self.environment, "gpus": self.gpus, "stdin": self.stdin}
-        return replace(program, **own, steps=None, hook=False)
+        program = replace(program, cwd=self.cwd, environment=self.environment, gpus=self.gpus, stdin=self.stdin)
+        return replace(program, steps=None, hook=False)
 
 
 def attend(cell: CommandCell, own: Own, folder: RunFolder, say: Callable[[str], None]) -> int:

@@ -73,8 +73,8 @@ class WorkloadTable(Table):
     )
     rendezvous: Literal["network", "local"] | None = Field(
         default=None,
-        description="Commands only: whether MASTER_ADDR is rank 0's address on the emulated network (default), or local "
-        "to each worker, so that forming a group takes no time.",
+        description="Commands only: whether MASTER_ADDR is rank 0's address on the emulated network (default), or "
+        "local to each worker, so that forming a group takes no time.",
     )
     timeout: DelayValue | None = Field(
         default=None,

@@ -228,7 +228,7 @@ def test_rank_0_reads_the_input(bench):
     command = bench.start(*TWO, "sh", "-c", "echo $RANK got $(cat)", program=["sh", "-c", 'echo hello | "$@"', "sh",
                                                                                      *bench.program])  # fmt: skip
     result = command.wait()
-    assert sorted(re.findall(r"\d got.*", result.out)) == ["0 got hello", "1 got "]
+    assert sorted(re.findall(r"\d got.*", result.out)) == ["0 got hello", "1 got"]
 
 
 def test_a_program_that_hangs_is_ended_at_its_timeout(bench):

@@ -116,10 +116,8 @@ class _Processes:
             if self._restarts:
                 wanted = wanted | {"env": {**wanted["env"], _RESTARTS: str(self._restarts)}}
             try:
-                given = self._input if number == 0 else None
-                process = _start(
-                    wanted, self._cwd, subprocess.DEVNULL if given is None else given, *self._outputs[number]
-                )
+                given = subprocess.DEVNULL if number or self._input is None else self._input
+                process = _start(wanted, self._cwd, given, *self._outputs[number])
             except OSError as error:
                 raise ProgramError(f"{error.filename or wanted['argv'][0]}: {error.strerror}") from None
             self._running[os.pidfd_open(process.pid)] = number, process

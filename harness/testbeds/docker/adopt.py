@@ -93,7 +93,7 @@ class AdoptedStarter(ContainerStarter):
         return None
 
     def serves(self, running: Group, wanted: Group) -> bool:
-        """Whether names are right, and no worker is in a wrong site's container although its own site has containers."""
+        """Whether names are right, and no worker is in another site's container although its site has containers."""
         return (not wanted.hosts or wanted.hosts == running.hosts) and all(
             site in places or site not in self._door.names
             for site, places in zip(wanted.sites, self._places, strict=False)

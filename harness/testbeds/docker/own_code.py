@@ -1,4 +1,4 @@
-"""The part of wanbench that runs in containers: it is mounted, read-only, so that any image with Python and torch works."""
+"""The part of wanbench that runs in containers. It is mounted, read-only, so any image with Python and torch works."""
 
 from __future__ import annotations
 

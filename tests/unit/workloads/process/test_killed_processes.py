@@ -1,4 +1,4 @@
-"""A worker whose program is killed and restarted: real processes, in this network, with a PID namespace of their own."""
+"""A worker whose program is killed and restarted: real processes, in this network, with their own PID namespace."""
 
 from __future__ import annotations
 
