@@ -30,6 +30,7 @@ from wanbench.harness.emulators.netem.plan import (
     shapes,
 )
 from wanbench.harness.emulators.plan import MTU, EmulatedNetwork
+from wanbench.workloads.process.route import OUTSIDE_TABLE
 
 
 def commands(network: EmulatedNetwork, seed: int = 0) -> list[str]:
@@ -65,8 +66,10 @@ def step_commands(step: Step) -> Iterator[str]:
             yield f"ip -n {at.namespace} addr add {address}/32 dev {at.device}"
         case Route(namespace, to, None):
             yield f"ip -n {namespace} route add blackhole {to}"
-        case Route(namespace, to, device, table):
-            yield f"ip -n {namespace} route add {to} via {GATEWAY} dev {device} onlink table {table}"
+        case Route(table=table) if table == OUTSIDE_TABLE:
+            return  # it only tells programs their address
+        case Route(namespace, to, device):
+            yield f"ip -n {namespace} route add {to} via {GATEWAY} dev {device} onlink"
         case Root(at, default):
             yield f"{_tc('qdisc', at)} root handle 1: stab overhead -14 htb default {default:x}"
         case From(at, address, minor):

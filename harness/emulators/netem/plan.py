@@ -40,7 +40,7 @@ ROUTER_SYSCTLS = {
     "net.ipv4.conf.default.rp_filter": "0",
 }
 ONLY_LOCAL_IPV6 = {"net.ipv6.conf.default.disable_ipv6": "1"}  # of workers: devices made from now on
-NO_IPV6 = ONLY_LOCAL_IPV6 | {"net.ipv6.conf.all.disable_ipv6": "1"}
+NO_IPV6 = {"net.ipv6.conf.all.disable_ipv6": "1"} | ONLY_LOCAL_IPV6
 QUANTUM = MTU + 14  # one packet, with the header that htb counts here
 UNSHAPED = 2**32 - 1  # bytes/s: 34 Gbit/s, more than a processor forwards
 _NO_BUFFER_LIMIT = 2**30

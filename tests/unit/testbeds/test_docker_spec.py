@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 
 import pytest
@@ -71,14 +72,24 @@ def test_a_container_has_no_network_and_no_capability_it_does_not_need():
     assert made["security_opt"] == ["no-new-privileges"]
     assert (made["mem_limit"], made["memswap_limit"], made["cpuset_cpus"]) == (2**30, 2**30, "0")
     assert "privileged" not in made
-    (mount,) = made["mounts"]
-    assert (mount["Source"], mount["Target"], mount["Type"]) == ("/tmp/w", "/tmp/w", "bind")
+    control, *code = made["mounts"]
+    assert (control["Source"], control["Target"], control["Type"]) == ("/tmp/w", "/tmp/w", "bind")
+    assert all(mount["ReadOnly"] and mount["Target"].startswith("/wanbench/") for mount in code)
+    assert made["init"] is False
 
 
 def test_a_container_that_sends_its_namespace_has_no_capability():
     made = host_options(Path("/tmp/w"), 0, "netns", GROUP)
     assert (made["cap_drop"], made["cap_add"], made["devices"]) == (["ALL"], [], [])
     assert options(Path("/tmp/w"), "w-0", 0, "netns", GROUP)["user"] != "0:0"
+
+
+def test_a_container_knows_its_name_and_those_of_its_peers():
+    group = dataclasses.replace(GROUP, hosts=("oregon-0", "ohio-1", "tokyo-2"))
+    assert options(Path("/tmp/w"), "w-2", 2, "tun", group)["hostname"] == "tokyo-2"
+    found = host_options(Path("/tmp/w"), 2, "tun", group)["extra_hosts"]
+    assert found == {"oregon-0": "10.99.0.1", "ohio-1": "10.99.0.2", "tokyo-2": "10.99.0.3"}
+    assert options(Path("/tmp/w"), "w-2", 2, "tun", GROUP)["hostname"] is None
 
 
 def test_tcp_settings_are_sysctls_of_the_container():
@@ -91,3 +102,5 @@ def test_tcp_settings_are_sysctls_of_the_container():
 def test_groups_that_differ_only_in_number_or_sites_share_their_containers():
     assert Group(2, sites=("a", "b"), memory_bytes=1).like(Group(3, sites=("b", "a", "c"), memory_bytes=1))
     assert not Group(2, memory_bytes=1).like(Group(2, memory_bytes=2))
+    assert Group(2, hosts=("a-0", "b-1")).like(Group(2))
+    assert not Group(2).like(Group(2, hosts=("a-0", "b-1")))
