@@ -58,7 +58,7 @@ def test_a_private_network_has_a_loopback_and_nothing_else(inside):
         enter_private_network()
         with socket.create_server(("127.0.0.1", 0)) as server:
             socket.create_connection(server.getsockname()).close()
-        return socket.if_nameindex(), Path("/proc/sys/net/ipv6/conf/all/disable_ipv6").read_text().strip()
+        return socket.if_nameindex(), Path("/proc/sys/net/ipv6/conf/default/disable_ipv6").read_text().strip()
 
     before = socket.if_nameindex()
     assert inside(look) == ([(1, "lo")], "1")
