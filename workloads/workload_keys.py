@@ -22,7 +22,7 @@ _KEYS = {
     "name": ("name", "data", "step_time", "step_cv", "payload_scale"),
     "params": ("params", "tensors", "step_time", "step_cv", "payload_scale"),
     "model": ("model", "step_time", "step_cv", "payload_scale"),
-    "command": ("command", "step_times", "warmup", "nproc_per_worker", "rendezvous", "timeout"),
+    "command": ("command", "step_times", "warmup", "nproc_per_worker", "rendezvous", "scaling", "timeout"),
 }
 
 

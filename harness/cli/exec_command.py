@@ -108,6 +108,11 @@ _QUIET = {} if "TORCH_CPP_LOG_LEVEL" in os.environ else {"TORCH_CPP_LOG_LEVEL": 
     is_flag=True,
     help="Run CMD once, on worker 0; it starts processes on others as with ssh: mpirun, or through $WANBENCH_RSH.",
 )
+@click.option(
+    "--private-tmp",
+    is_flag=True,
+    help="Give each worker a /tmp of its own, in memory; otherwise /tmp is that of this host.",
+)
 @click.option("--name", help="Name of the run; default: the name of the program.")
 @out_option
 @click.argument("argv", nargs=-1, type=click.UNPROCESSED, required=True, metavar="-- CMD...")
@@ -155,7 +160,7 @@ def command(argv: tuple[str, ...], out: Path, name: str | None, **options: Any) 
     folder.prepare(None, replace(plan, cells=(cell,)).to_json(), manifest([cell]))
     _say(f"{cell.workers} workers at {', '.join(dict.fromkeys(sites))}; "
          f"testbed {cell.testbed}, emulator {cell.emulator}")  # fmt: skip
-    own = Own(cwd, environment, mounts, gpus, _input(), timeout_s, options["launcher"])
+    own = Own(cwd, environment, mounts, gpus, options["private_tmp"], _input(), timeout_s, options["launcher"])
     with folder.lock():
         code = attend(cell, own, folder, _say)
     click.get_current_context().exit(code)

@@ -317,6 +317,7 @@ class CommandCell(Cell):
         processes: processes per worker. warmup: first steps, not counted. hook: torch's optimizers report its steps.
         collective: what carries the groups for which it asks gloo; None: gloo, and the spec does not say so.
         rendezvous: "network" if it crosses the emulated network, else "local".
+        scaling: "strong" if all workers share the work that one does alone, else "weak".
         folder: the spec's folder, in which it runs. timeout_s: it is killed after this time. Neither is part of the
             identity.
     """
@@ -328,6 +329,7 @@ class CommandCell(Cell):
     hook: bool = False
     collective: str | None = None
     rendezvous: str = "network"
+    scaling: str = "weak"
     folder: Path = Path()
     timeout_s: float | None = None
 
@@ -340,6 +342,7 @@ class CommandCell(Cell):
             "hook": self.hook or None,
             "collective": self.collective,
             "rendezvous": None if self.rendezvous == "network" else self.rendezvous,
+            "scaling": None if self.scaling == "weak" else self.scaling,
         }
 
     @property

@@ -171,6 +171,7 @@ class _Point:
             warmup=count(table.warmup or command.DEFAULT_WARMUP),
             hook=table.step_times == "hook",
             rendezvous=table.rendezvous or "network",
+            scaling=table.scaling or "weak",
             folder=Path(self.where).parent,
             timeout_s=(table.timeout or command.DEFAULT_TIMEOUT).seconds,
             **self._testbed_fields(),

@@ -16,6 +16,11 @@ def command(module: str, *arguments: str) -> list[str]:
     return [sys.executable, "-P", "-m", module, *arguments]
 
 
+def folders() -> tuple[Path, ...]:
+    """The folders that our own modules, and Python, are in."""
+    return Path(_PACKAGES), Path(sys.prefix), Path(sys.base_prefix)
+
+
 def environment() -> dict[str, str]:
     """This process's environment, with wanbench's folder first in PYTHONPATH."""
     path = filter(None, [_PACKAGES, os.environ.get("PYTHONPATH")])

@@ -8,6 +8,7 @@ report steps: its step time includes the time that it was down, and repeated ste
 from __future__ import annotations
 
 import shutil
+import statistics
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
@@ -40,7 +41,7 @@ from wanbench.harness.testbeds import contained
 from wanbench.harness.testbeds.base import EmulatedSlot, Group, WorkerDied
 from wanbench.harness.testbeds.hosts import host_names
 from wanbench.harness.testbeds.training import set_tcp
-from wanbench.workloads.loop.stepping import forget, read_steps, reporter
+from wanbench.workloads.loop.stepping import forget, read_idle_s, read_steps, reporter
 
 _LOG_TAIL_LINES = 12
 _NS = 1e9
@@ -121,6 +122,10 @@ def run(
         if failure is not None and attended is None:
             raise failure
         reported = {rank: (source, read_steps(path)) for rank, path, source in _reported_steps(program)}
+        idle = [read_idle_s(path, cell.warmup) for _, path, _ in _reported_steps(program)]
+        ended.idle_s = statistics.median(known) if (known := [each for each in idle if each is not None]) else None
+        if attended is not None and any(len(ends) <= cell.warmup for _, ends in reported.values()):
+            reported = {}  # too short a program to be timed by steps
         timed = step_time(cell, reported, ended.lasted)
     finally:
         door.unlink(missing_ok=True)
@@ -218,7 +223,7 @@ def step_time(cell: CommandCell, reported: ReportedSteps, lasted: Mapping[int, f
                 "workload.step_times: no optimizer step of torch was seen; call wanbench.step() at the end of each "
                 "step, or leave step_times out to time the whole program"
             )
-        return {"steps": None, "step_time_s": max(lasted.values(), default=None), "step_times": "total"}
+        return {"steps": None, "steps_total": None, "step_time_s": max(lasted.values(), default=None), "step_times": "total"}
     warmup = cell.warmup
     source = "step" if any(source == "step" for source, _ in reported.values()) else "hook"
     counted = {rank: ends for rank, (from_, ends) in reported.items() if from_ == source}
@@ -231,7 +236,7 @@ def step_time(cell: CommandCell, reported: ReportedSteps, lasted: Mapping[int, f
             )
     windows = [((ends[-1] - ends[warmup - 1]) / _NS, len(ends) - warmup) for ends in counted.values()]
     seconds, steps = max(windows, key=lambda window: window[0] / window[1])
-    return {"steps": steps, "step_time_s": seconds / steps, "step_times": source}
+    return {"steps": steps, "steps_total": steps + warmup, "step_time_s": seconds / steps, "step_times": source}
 
 
 def _reported_steps(program: Program) -> Iterator[tuple[int, Path, str]]:

@@ -165,6 +165,7 @@ class Ended:
         failed: rank of that process.
         lasted: duration of each process in seconds.
         late: ranks that were killed because they reached the time limit.
+        idle_s: seconds of a step in which a process used no processor, median over the processes; None if unknown.
         finished: counters of each worker's device and TCP, before and after.
         tcp: TCP settings in force.
         events: changes of the timeline.
@@ -175,6 +176,7 @@ class Ended:
     failed: int | None = None
     lasted: dict[int, float] = field(default_factory=dict)
     late: tuple[int, ...] = ()
+    idle_s: float | None = None
     finished: dict[int, dict[str, Any]] = field(default_factory=dict)
     tcp: dict[str, Any] = field(default_factory=dict)
     events: list[dict[str, Any]] = field(default_factory=list)

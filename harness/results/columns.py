@@ -148,7 +148,16 @@ class Row(TypedDict):
     ]
     scalability: Annotated[
         float | None,
-        Column("T(1) / T(N): median step time of one worker, divided by step_time_s.", above=0, measure=True),
+        Column(
+            "T(1) / T(N): median step time of one worker, divided by step_time_s; T(1) / (N T(N)) with strong scaling. "
+            "1 is the ideal.",
+            above=0,
+            measure=True,
+        ),
+    ]
+    scaling: Annotated[
+        str | None,
+        Column("weak: each worker has its own batch; strong: all share one.", applies="programs", shown=False),
     ]
     predicted_step_time_s: Annotated[
         float | None,

@@ -138,6 +138,7 @@ def _of_a_command(cell: CommandCell) -> dict[str, Any]:
         "payload_scale": cell.rate_scale,
         "command": list(cell.command),
         "processes_per_worker": cell.processes,
+        "scaling": cell.scaling,
     }
 
 

@@ -1,4 +1,4 @@
-"""T(1) / T(N). Uses only the standard library, because the controller computes it during a run."""
+"""T(1) / T(N), or T(1) / (N T(N)) if the workers share the work. Uses only the standard library, because the controller computes it during a run."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def rescale(rows: Sequence[Any]) -> None:
 
 
 def scalability(row: Row, one_worker: OneWorker) -> float | None:
-    """T(1) / T(N) of one repetition; 1.0 is the limit.
+    """T(1) / T(N) of one repetition, or T(1) / (N T(N)) with strong scaling; 1.0 is the limit of both.
 
     None if it has no step time, or if its one-worker cell (`base_key`) has none yet.
     """
@@ -35,4 +35,9 @@ def scalability(row: Row, one_worker: OneWorker) -> float | None:
     one_worker_s = one_worker.get((row.get("run"), row.get("base_key")))
     if row["status"] != "ok" or not step_time_s or one_worker_s is None:
         return None
-    return float(one_worker_s / step_time_s)
+    return float(one_worker_s / step_time_s / (row["workers"] if row.get("scaling") == "strong" else 1))
+
+
+def formula(rows: Iterable[Row]) -> str:
+    """The definition of the scalability of these rows."""
+    return "T(1) / (N T(N))" if any(row.get("scaling") == "strong" for row in rows) else "T(1) / T(N)"

@@ -13,6 +13,7 @@ from wanbench.harness.emulators.base import EmulatorError
 from wanbench.harness.emulators.impairments.queue import four_digits
 from wanbench.harness.errors import CellsFailed, HostError, RepFailed, SpecError
 from wanbench.harness.plan.cell import CommandCell
+from wanbench.harness.process import child
 from wanbench.harness.process.awake import processors_awake
 from wanbench.harness.rep import command
 from wanbench.harness.rep.measure import SINGLE_PACKETS, probe_cell
@@ -20,21 +21,14 @@ from wanbench.harness.rep.program import Ended, Program
 from wanbench.harness.rep.train import group_of
 from wanbench.harness.results.columns import Row
 from wanbench.harness.results.store import RunFolder
+from wanbench.harness.run.closing import closing
 from wanbench.harness.run.manifest import code_hash
 from wanbench.harness.run.progress import brief
 from wanbench.harness.run.session import control_folder
-from wanbench.harness.show.grid import size
 from wanbench.harness.testbeds import contained, opened
 from wanbench.harness.testbeds.base import EmulatedSlot, FolderMount, Slot, WorkerDied
 
 _LATE = 124  # as of timeout(1)
-_SILENT_BYTES = 20_000  # of a worker: less than torch needs to form a group
-_CAUSES = {
-    "torchrun": "torchrun makes a world for each worker; name all: torchrun --nnodes $GROUP_WORLD_SIZE --node-rank "
-    "$GROUP_RANK --master-addr $MASTER_ADDR --master-port $MASTER_PORT, or run the script itself",
-    "mpirun": "mpirun ran on each worker; run it once: wanbench exec --launcher ... -- mpirun",
-    "mpiexec": "mpiexec ran on each worker; run it once: wanbench exec --launcher ... -- mpiexec",
-}
 _WHERE_IN_A_CONTAINER = "; it must be in the image or in a mounted folder: the current one, or one given with --mount"
 
 
@@ -45,21 +39,23 @@ class Own:
     Attributes:
         cwd: working folder. environment: variables in addition to those that torchrun sets.
         mounts: folders of the host that containers see. gpus: those of each worker, as in `Group`.
-        stdin: descriptor of the input of rank 0, or None. timeout_s, launches: as in `command.Attended`.
+        private_tmp: whether each worker has a /tmp of its own. stdin: descriptor of the input of rank 0, or None.
+        timeout_s, launches: as in `command.Attended`.
     """
 
     cwd: Path
     environment: Mapping[str, str]
     mounts: tuple[FolderMount, ...] = ()
     gpus: tuple[str, ...] = ()
+    private_tmp: bool = False
     stdin: int | None = None
     timeout_s: float | None = None
     launches: bool = False
 
     def fitted(self, program: Program) -> Program:
-        """The program with these settings. Its steps are not counted, so it need not have any."""
-        program = replace(program, cwd=self.cwd, environment=self.environment, gpus=self.gpus, stdin=self.stdin)
-        return replace(program, steps=None, hook=False)
+        """The program with these settings. Steps of torch's optimizers are counted, but it need not have any."""
+        fitted = replace(program, cwd=self.cwd, environment=self.environment, gpus=self.gpus, stdin=self.stdin)
+        return replace(fitted, hook=True)
 
 
 def attend(cell: CommandCell, own: Own, folder: RunFolder, say: Callable[[str], None]) -> int:
@@ -101,22 +97,9 @@ def attend(cell: CommandCell, own: Own, folder: RunFolder, say: Callable[[str], 
             say(f"failed: {new}")
         elif new:
             say(f"warning: `verify` refuses these times: {brief(new)}; close other programs and run it again")
-    if ended.code == 0 and not ended.late and (warning := silent(cell, row)) is not None:
-        say(warning)
-    again = f", {row['retransmits']} packets sent again" if row["retransmits"] else ""
-    say(f"{row['step_time_s'] or 0:.1f} s, {size(row['wire_bytes'] or 0)} on the wire{again}; {folder.path}")
+    for line in closing(cell, row, ended, folder.path):
+        say(line)
     return _LATE if ended.late else ended.code
-
-
-def silent(cell: CommandCell, row: Row) -> str | None:
-    """A warning if several workers sent next to nothing, which a success hides."""
-    if cell.workers == 1 or row["wire_bytes"] is None or row["wire_bytes"] > _SILENT_BYTES * cell.workers:
-        return None
-    text = f"warning: the {cell.workers} workers exchanged next to nothing, so nothing was measured: "
-    for name, cause in _CAUSES.items():
-        if name in (Path(argument).name for argument in cell.command):
-            return text + cause
-    return text + "the program must form its group from RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT"
 
 
 def differences(report: Mapping[str, Any], emulator: str | None) -> Iterator[str]:
@@ -150,7 +133,12 @@ def _measured(
     cell: CommandCell, own: Own, slot: Slot, part: Path, control: Path, say: Callable[[str], None]
 ) -> tuple[Row, Ended, list[str]]:
     """Probe the idle network, then run the program on it. Also return what was wrong with the network."""
-    group = replace(group_of(cell, own.mounts), gpus=own.gpus if contained(cell.testbed) else ())
+    inside = contained(cell.testbed)
+    group = replace(
+        group_of(cell, own.mounts),
+        gpus=own.gpus if inside else (),
+        private_tmp=(control, own.cwd, *child.folders()) if own.private_tmp and not inside else None,
+    )
     report = probe_cell(cell, slot, group) if cell.workers > 1 else None
     for line in differences(report, cell.emulator) if report else ():
         say(line)

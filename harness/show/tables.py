@@ -30,6 +30,7 @@ from wanbench.harness.analysis.summary import (
     provenance,
     records,
 )
+from wanbench.harness.results.scalability import formula
 from wanbench.harness.show.grid import aligned, fitted, left_out, markdown, shown, width_of_output
 from wanbench.netprofiles.errors import did_you_mean
 
@@ -170,7 +171,7 @@ def as_markdown(rows: Sequence[Row]) -> str:
 def _legend(rows: Sequence[Row]) -> str:
     kind = provenance(row["testbed"] for row in rows)
     return (
-        f"Scalability T(1)/T(N), {kind}, and in parentheses as predicted by the step-time law; 1 is the limit.\n"
+        f"Scalability {formula(rows).replace(' / ', '/')}, {kind}, and in parentheses as predicted by the step-time law; 1 is the limit.\n"
         f"`failed`, `invalid`: no valid repetition. `{_ABSENT}`: not run."
     )
 

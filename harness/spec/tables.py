@@ -76,6 +76,11 @@ class WorkloadTable(Table):
         description="Commands only: whether MASTER_ADDR is rank 0's address on the emulated network (default), or "
         "local to each worker, so that forming a group takes no time.",
     )
+    scaling: Literal["weak", "strong"] | None = Field(
+        default=None,
+        description="Commands only: weak (default) if each worker has its own batch, so that a step of N workers is N "
+        "times the work; strong if all share one batch, so that it is the same work.",
+    )
     timeout: DelayValue | None = Field(
         default=None,
         description="Commands only: a repetition that takes longer fails; default: 600s.",

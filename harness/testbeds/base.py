@@ -45,6 +45,8 @@ class Group:
         gpus: numbers of the GPUs of each container by rank, repeated as often as needed, e.g. ("0", "1,2"); empty is
             none.
         hosts: host name of each worker, which all workers can look up; empty if nothing asks for it.
+        private_tmp: folders that workers on this host see even if they are in /tmp, because each has its own /tmp;
+            None: all have that of the host. Containers have their own.
     """
 
     workers: int
@@ -56,6 +58,7 @@ class Group:
     mounts: tuple[FolderMount, ...] = ()
     gpus: tuple[str, ...] = ()
     hosts: tuple[str, ...] = ()
+    private_tmp: tuple[Path, ...] | None = None
 
     def like(self, other: Group) -> bool:
         """Whether both groups are equal except for the number of workers and their sites.

@@ -71,9 +71,9 @@ class NetnsTestbed(SlotTestbed):
         return self
 
     def serves(self, running: Group, wanted: Group) -> bool:
-        """Return whether they have the same congestion control and names. All else is set for each cell."""
+        """Return whether they have the same congestion control, names and /tmp. All else is set for each cell."""
         named = not wanted.hosts or wanted.hosts == running.hosts
-        return named and _congestion(running) == _congestion(wanted)
+        return named and wanted.private_tmp == running.private_tmp and _congestion(running) == _congestion(wanted)
 
     def image(self, group: Group) -> str | None:
         """Return None: there are no containers."""
@@ -88,6 +88,7 @@ class NetnsTestbed(SlotTestbed):
             "congestion": _congestion(group),
             "name": hosts[rank],
             "hosts": {name: worker_address(number) for number, name in enumerate(hosts)},
+            "private_tmp": None if group.private_tmp is None else [str(folder) for folder in group.private_tmp],
         }
         pid, ours = self._server.fork(request)
         worker = NetnsWorker(rank, pid, Channel(ours), self._server)

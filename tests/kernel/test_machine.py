@@ -5,10 +5,12 @@ from __future__ import annotations
 import errno
 import json
 import os
+import shutil
 import signal
 import socket
 import stat
 import subprocess
+import tempfile
 import time
 import traceback
 from pathlib import Path
@@ -26,7 +28,7 @@ HOSTS = {"oregon-0": "10.99.0.1", "tokyo-3": ADDRESS}
 def in_a_machine(request, tmp_path):
     """Call a function in a machine. Return its value, and the exit status."""
 
-    def call(look):
+    def call(look, private_tmp=None):
         read, write = os.pipe()
         pid = os.fork()
         if pid == 0:
@@ -37,7 +39,7 @@ def in_a_machine(request, tmp_path):
                     open_tun_to_all(tmp_path / "tun")
                     become_nobody()
                 namespace.become_namespace_root()
-                status = machine.run_inside(lambda: _work(look, write), lambda pid: None)
+                status = machine.run_inside(lambda: _work(look, write, private_tmp), lambda pid: None)
             finally:
                 os._exit(status)
         os.close(write)
@@ -58,10 +60,10 @@ def open_tun_to_all(device):
     machine._mount(str(device), Path("/dev/net/tun"), "", machine._MS_BIND)
 
 
-def _work(look, write):
+def _work(look, write, private_tmp):
     try:
         namespace.enter_private_network()
-        machine.enter("tokyo-3", HOSTS)
+        machine.enter("tokyo-3", HOSTS, private_tmp)
         device = tun.open_tun("wan0", ADDRESS)
         route.lead_outside("wan0", ADDRESS)
         namespace.drop_privileges()
@@ -110,6 +112,23 @@ def test_loopback_has_ipv6_and_the_device_has_not(in_a_machine):
         return [line.split()[-1] for line in Path("/proc/net/if_inet6").read_text().splitlines()]
 
     assert in_a_machine(look) == (["lo"], 0)
+
+
+def test_tmp_can_be_its_own_and_named_folders_in_it_remain(in_a_machine, tmp_path):
+    shown = Path(tempfile.mkdtemp(dir="/tmp"))
+    (shown / "kept").write_text("here")
+    shown.chmod(0o755)
+
+    def look():
+        Path("/tmp/own").write_text("x")
+        return [sorted(os.listdir("/tmp")), (shown / "kept").read_text()]
+
+    try:
+        found, status = in_a_machine(look, private_tmp=[str(shown)])
+        assert (found, status) == ([sorted([shown.name, "own"]), "here"], 0)
+        assert not Path("/tmp/own").exists()
+    finally:
+        shutil.rmtree(shown)
 
 
 def test_shared_memory_is_its_own(in_a_machine):

@@ -17,7 +17,7 @@ from typing import Any
 
 STEPS_FILE = "WANBENCH_STEPS_FILE"
 INJECT = Path(__file__).parent / "inject"
-_RECORD = struct.Struct("=q")
+_RECORD = struct.Struct("=qqq")
 _HOOK = ".hook"
 _open: dict[str, int] = {}
 
@@ -65,7 +65,7 @@ def _note(suffix: str) -> None:
         return
     if suffix not in _open:
         _open[suffix] = os.open(path + suffix, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
-    os.write(_open[suffix], _RECORD.pack(time.monotonic_ns()))
+    os.write(_open[suffix], _RECORD.pack(time.monotonic_ns(), time.process_time_ns(), os.getpid()))
 
 
 def reporter(path: Path) -> str | None:
@@ -75,9 +75,31 @@ def reporter(path: Path) -> str | None:
 
 def read_steps(path: Path) -> list[int]:
     """Return the times in ns of CLOCK_MONOTONIC at which steps ended, in order; empty if none was recorded."""
+    return [ns for ns, _, _ in _records(path)]
+
+
+def read_idle_s(path: Path, warmup: int) -> float | None:
+    """Return the seconds of a step, after the first `warmup`, in which the program used no processor.
+
+    None without such a step, or if the program was started again.
+    """
+    records = _records(path)[max(warmup - 1, 0) :]
+    if len(records) < 2 or len({process for _, _, process in records}) > 1:
+        return None
+    (begin, used_before, _), (end, used, _) = records[0], records[-1]
+    return max(end - begin - (used - used_before), 0) / 1e9 / (len(records) - 1)
+
+
+def _records(path: Path) -> list[tuple[int, int, int]]:
+    """Return the end, the processor time until then, both in ns, and the process of every step.
+
+    If processes report in turns, as those of a launcher such as torchrun do, only the steps of the first one count.
+    """
     source = reporter(path)
     data = b"" if source is None else Path(f"{path}{_HOOK if source == 'hook' else ''}").read_bytes()
-    return [ns for (ns,) in _RECORD.iter_unpack(data[: len(data) // _RECORD.size * _RECORD.size])]
+    records = [*_RECORD.iter_unpack(data[: len(data) // _RECORD.size * _RECORD.size])]
+    first = [record for record in records if record[2] == records[0][2]]
+    return records if records[: len(first)] == first else first
 
 
 def forget(path: Path) -> None:

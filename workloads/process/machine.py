@@ -13,7 +13,7 @@ import ctypes
 import os
 import signal
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -25,6 +25,7 @@ _CLONE_NEWNS, _CLONE_NEWUTS, _CLONE_NEWPID = 0x00020000, 0x04000000, 0x20000000
 _MS_NOSUID, _MS_NODEV, _MS_NOEXEC, _MS_BIND, _MS_REC, _MS_SLAVE = 0x2, 0x4, 0x8, 0x1000, 0x4000, 0x80000
 _SHARED_MEMORY = Path("/dev/shm")
 _HOSTS = Path("/etc/hosts")
+_TMP = Path("/tmp")
 
 _libc = ctypes.CDLL(None, use_errno=True)
 _inside = False  # this process has a PID namespace of its own
@@ -83,13 +84,14 @@ def _adopt_orphans() -> NoReturn:
                 pass
 
 
-def enter(name: str, hosts: Mapping[str, str]) -> None:
+def enter(name: str, hosts: Mapping[str, str], private_tmp: Sequence[str] | None = None) -> None:
     """Give this process and its children a host name, a table of hosts and shared memory of their own.
 
     Call this with the rights of `namespace.enter_private_network`, while the process has a single thread.
 
     Args:
         name: of this host. hosts: the address of each name.
+        private_tmp: folders that remain visible although this process gets an empty /tmp of its own; None: it does not.
 
     Raises:
         NamespaceError: the kernel refuses.
@@ -104,6 +106,18 @@ def enter(name: str, hosts: Mapping[str, str]) -> None:
     write_hosts(hosts, table)
     _mount(str(table), _HOSTS, "", _MS_BIND)
     table.unlink()  # it remains as /etc/hosts
+    if private_tmp is not None:
+        _hide_tmp([Path(folder) for folder in private_tmp])
+
+
+def _hide_tmp(visible: Sequence[Path]) -> None:
+    """Mount an empty /tmp in memory, and in it those of the visible folders that were there."""
+    inside = [(folder, os.open(folder, os.O_PATH)) for folder in visible if _TMP in folder.parents]
+    _mount("tmpfs", _TMP, "tmpfs", _MS_NOSUID | _MS_NODEV, "mode=1777")
+    for folder, descriptor in inside:
+        folder.mkdir(parents=True, exist_ok=True)
+        _mount(f"/proc/self/fd/{descriptor}", folder, "", _MS_BIND | _MS_REC)
+        os.close(descriptor)
 
 
 def write_hosts(hosts: Mapping[str, str], file: Path = _HOSTS) -> None:

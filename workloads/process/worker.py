@@ -43,14 +43,14 @@ def main(channel: Channel, request: Mapping[str, Any]) -> None:
     Args:
         request: `address`; `attachment`, the descriptor to send: `tun`, a TUN device, or `netns`, the namespace itself;
             `congestion` of all connections to peers or None, only used if this side makes the device, and the kernel
-            has it; `name` of this host; `hosts`, the address of each name.
+            has it; `name` of this host; `hosts`, the address of each name; `private_tmp`, as in `machine.enter`.
     """
     address, attachment, congestion = request["address"], request["attachment"], request["congestion"]
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole process group; the controller decides
     routed = None
     try:
         namespace.enter_private_network()
-        machine.enter(request["name"], request["hosts"])
+        machine.enter(request["name"], request["hosts"], request["private_tmp"])
         descriptor = open_attachment(attachment, address)
         if attachment == "tun" and congestion is not None and route.set_congestion(INTERFACE, address, congestion):
             routed = congestion

@@ -8,6 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from wanbench.harness.analysis.summary import Pivot
+from wanbench.harness.results.scalability import formula
 from wanbench.harness.show.figures import bar_rows
 from wanbench.harness.show.figures.caption import caption, has_law, titled
 from wanbench.harness.show.figures.finding import speed
@@ -35,7 +36,7 @@ def scalability_bars(pivot: Pivot, run_name: str, width_in: float = PAGE_IN, pro
             _bar(axes, pivot, key, name, place, looks[key[0]])
         bar_rows.finish(axes, [name for name, _ in bars], limit)
         axes.set_xticks([0, 0.5, 1.0] if sheet.across > 1 else [0, 0.2, 0.4, 0.6, 0.8, 1.0])
-        sheet.label(index, "scalability  T(1) / T(N)")
+        sheet.label(index, f"scalability  {formula(pivot.lines.values())}")
     return sheet.figure
 
 

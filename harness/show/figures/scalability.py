@@ -13,6 +13,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from wanbench.harness.analysis.summary import Pivot, law_curve, provenance
+from wanbench.harness.results.scalability import formula
 from wanbench.harness.show.figures.caption import caption, has_law, titled
 from wanbench.harness.show.figures.ends import End, label_ends, least_in, strip_in
 from wanbench.harness.show.figures.finding import column_of, names_of, speed
@@ -54,7 +55,7 @@ def scalability_by_rtt(pivot: Pivot, run_name: str, width_in: float = PAGE_IN, p
         _beside(axes, pivot, label, look)
     axes.set_ylim(0, 1.06)
     axes.set_yticks(np.linspace(0, 1, 6))
-    axes.set_ylabel("scalability  T(1) / T(N)")
+    axes.set_ylabel(f"scalability  {formula(pivot.lines.values())}")
     axes.set_xlabel("round-trip time (ms)")
     if (found := column_of(pivot)) is not None:
         axes.axvline(found, **_FOUND)

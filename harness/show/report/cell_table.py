@@ -49,7 +49,7 @@ _FIELDS = (
     ("compute ms", "computing time per step"),
     ("stall ms", "time per step spent waiting for messages"),
     ("overhead ms", "rest of the step time"),
-    ("scalability", "T(1) / T(N), median over the repetitions"),
+    ("scalability", "T(1) / T(N), or T(1) / (N T(N)) with strong scaling; median over the repetitions"),
     ("min", "lowest scalability of a repetition"),
     ("max", "highest scalability of a repetition"),
     ("law", "scalability predicted by the step-time law"),

@@ -127,7 +127,7 @@ def _accuracy(standing: Standing) -> str:
 def best_note(found: Sequence[NetworkStandings]) -> str:
     """The definition of "fastest", and the algorithms that are left out."""
     text = (
-        "Fastest: the highest scalability T(1)/T(N). Algorithms within 1 % of it, or with overlapping repetitions, are "
+        "Fastest: the highest scalability. Algorithms within 1 % of it, or with overlapping repetitions, are "
         "equally fast; the table names the one that sends the least. "
     )
     trained = _trained(found)

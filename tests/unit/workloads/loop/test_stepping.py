@@ -1,12 +1,13 @@
 """How a user's program reports the ends of its steps."""
 
 import os
+import struct
 import subprocess
 import sys
 
 import pytest
 
-from wanbench.workloads.loop.stepping import environment, read_steps
+from wanbench.workloads.loop.stepping import environment, read_idle_s, read_steps
 
 LOOP = """
 import torch
@@ -80,5 +81,36 @@ def test_a_users_sitecustomize_still_runs(tmp_path):
 
 
 def test_a_truncated_record_is_left_out(tmp_path):
-    (tmp_path / "steps").write_bytes((7).to_bytes(8, sys.byteorder) + b"\x01\x02")
+    write(tmp_path / "steps", (7, 5, 100))
+    with (tmp_path / "steps").open("ab") as file:
+        file.write(b"\x01\x02")
     assert read_steps(tmp_path / "steps") == [7]
+
+
+def write(path, *records):
+    """Write the end, the processor time and the process of steps."""
+    path.write_bytes(b"".join(struct.pack("=qqq", *record) for record in records))
+
+
+def test_the_time_without_the_processor_is_that_of_a_step_after_the_warm_up(tmp_path):
+    write(tmp_path / "steps", (0, 0, 1), (10**9, 10**8, 1), (3 * 10**9, 3 * 10**8, 1), (5 * 10**9, 5 * 10**8, 1))
+    assert read_idle_s(tmp_path / "steps", warmup=2) == pytest.approx(1.8)
+    assert read_idle_s(tmp_path / "steps", warmup=4) is None
+
+
+def test_a_program_that_waits_is_told_from_one_that_computes(tmp_path):
+    loop = "import time, wanbench\nfor _ in range(4):\n    {}\n    wanbench.step()"
+    run(tmp_path, loop.format("time.sleep(0.05)"), hook=False)
+    assert read_idle_s(tmp_path / "steps", warmup=1) > 0.045
+
+
+def test_of_processes_that_report_in_turns_one_counts(tmp_path):
+    write(tmp_path / "steps", (0, 0, 1), (1, 0, 2), (10, 1, 1), (11, 1, 2), (20, 2, 1))
+    assert read_steps(tmp_path / "steps") == [0, 10, 20]
+    assert read_idle_s(tmp_path / "steps", warmup=1) == pytest.approx(9e-9)
+
+
+def test_a_program_that_was_started_again_goes_on_counting(tmp_path):
+    write(tmp_path / "steps", (0, 0, 1), (10, 1, 1), (50, 0, 2), (60, 1, 2))
+    assert read_steps(tmp_path / "steps") == [0, 10, 50, 60]
+    assert read_idle_s(tmp_path / "steps", warmup=1) is None
