@@ -48,7 +48,7 @@ test-browser: docs ## the report and the documentation site in headless Chromium
 
 # As root: containers and, if this kernel has no netem, User-Mode Linux. The page that it writes is committed.
 test-long: docs ## soaks, random grids and kill matrices, as root; writes docs/reference/long-tests.md
-	@sh scripts/setup-tests.sh kernel docker programs
+	@VENV="$(VENV)" sh scripts/setup-tests.sh kernel docker programs recipes
 	sh scripts/with-dockerd.sh $(BIN)/python scripts/long_tests.py docs/reference/long-tests.md $(ARGS)
 
 figures: setup ## redraw every committed figure from results/reference

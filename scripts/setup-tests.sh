@@ -3,12 +3,13 @@
 #   sh scripts/setup-tests.sh LANE...     kernel: netem, in User-Mode Linux if this kernel has none
 #                                         docker: containers, with a private daemon if none runs
 #                                         programs: programs that tests run under `wanbench exec`
+#                                         recipes: frameworks and launchers, in build/recipes; VENV has torch
 #                                         browser: the report and the site, in headless Chromium
 set -eu
 
 say() { printf 'setup-tests: %s\n' "$*" >&2; }
 
-packages="" missing=""
+packages="" missing="" recipes=""
 need() { # PACKAGE TOOL...
     package=$1
     shift
@@ -20,7 +21,7 @@ need() { # PACKAGE TOOL...
     done
 }
 
-[ $# -gt 0 ] || { say "which lane? expected: kernel, docker, programs, browser"; exit 2; }
+[ $# -gt 0 ] || { say "which lane? expected: kernel, docker, programs, recipes, browser"; exit 2; }
 for lane in "$@"; do
     case $lane in
     kernel)
@@ -40,20 +41,36 @@ for lane in "$@"; do
     programs)
         need iperf3 iperf3
         ;;
+    recipes)
+        need openmpi-bin mpirun
+        recipes=yes
+        ;;
     browser)
         need chromium chromium
         need chromium-driver chromedriver
         ;;
     *)
-        say "no lane $lane; expected: kernel, docker, programs, browser"
+        say "no lane $lane; expected: kernel, docker, programs, recipes, browser"
         exit 2
         ;;
     esac
 done
-[ -n "$packages" ] || exit 0
-if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
+if [ -z "$packages" ]; then
+    :
+elif [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
     say "installing$packages"
     apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $packages >&2
 else
     say "missing:$missing; on Debian and Ubuntu: sudo apt-get install -y$packages"
+fi
+
+# Their packages stay apart from wanbench's, but they use its torch.
+if [ -n "$recipes" ] && ! cmp -s examples/recipes/requirements.txt build/recipes/installed.txt; then
+    say "installing the packages of examples/recipes"
+    venv=$(cd "${VENV:-.venv}" && pwd)
+    "$venv/bin/python" -m venv build/recipes
+    "$venv/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))' \
+        >"$(build/recipes/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/wanbench.pth"
+    build/recipes/bin/python -m pip install -q --disable-pip-version-check -r examples/recipes/requirements.txt >&2
+    cp examples/recipes/requirements.txt build/recipes/installed.txt
 fi

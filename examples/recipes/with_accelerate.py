@@ -1,0 +1,27 @@
+"""Hugging Face accelerate."""
+
+import time
+
+import torch
+from accelerate import Accelerator
+from accelerate.utils import set_seed
+
+STEPS = 10
+
+accelerator = Accelerator(cpu=True)
+set_seed(0)
+examples = torch.utils.data.TensorDataset(torch.randn(2048, 64), torch.randint(10, (2048,)))
+model = torch.nn.Linear(64, 10)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
+loader = torch.utils.data.DataLoader(examples, batch_size=32)
+model, optimizer, loader = accelerator.prepare(model, optimizer, loader)
+began = time.monotonic()
+for _, (inputs, labels) in zip(range(STEPS), loader, strict=False):
+    loss = torch.nn.functional.cross_entropy(model(inputs), labels)
+    optimizer.zero_grad()
+    accelerator.backward(loss)
+    optimizer.step()
+mean = accelerator.reduce(loss.detach(), "mean")
+accelerator.print(f"loss {mean:.5f}", flush=True)
+accelerator.print(f"{1000 * (time.monotonic() - began) / STEPS:.0f} ms per step", flush=True)
+accelerator.end_training()
