@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shlex
@@ -108,6 +109,43 @@ def test_a_recipe_does_what_it_would_without_wanbench_and_leaves_nothing(bench, 
     assert CLAIMS[name](result.out), result.out
     assert bench.commands[-1].left_nothing(5.0)
     assert shared() == before
+
+
+SWEEP = """
+schema = 1
+name = "sweep"
+
+[workload]
+command = {command}
+step_times = "hook"
+warmup = "{warmup} steps"
+
+[network]
+rate = "100Mbit"
+
+[sweep]
+workers = [2]
+rtt = ["5ms", "50ms", "200ms"]
+
+[run]
+repeats = 1
+"""
+
+
+@pytest.mark.parametrize(
+    ("command", "warmup"),
+    [(["python", "examples/recipes/gpt.py"], 3), (["examples/recipes/torchft_nodes.sh"], 8)],
+    ids=["gpt", "torchft"],
+)
+def test_our_step_times_are_those_that_the_program_measures(bench, command, warmup):
+    bench.measure(bench.spec(SWEEP.format(command=json.dumps(command), warmup=warmup)), "--no-figures", "--jobs", "1")
+    rows = sorted((row for row in bench.rows("sweep") if row["workers"] == 2), key=lambda row: row["rtt_ms"])
+    assert [row["rtt_ms"] for row in rows] == [5, 50, 200]
+    for row in rows:
+        (log,) = bench.out.glob(f"sweep/cells/{row['cell']}/rep-0/rank-0.log")
+        (printed,) = re.findall(r"([\d.]+) ms per step", log.read_text())
+        print(f"RTT {row['rtt_ms']:g} ms: program {printed} ms, wanbench {1000 * row['step_time_s']:.1f} ms")
+        assert 1000 * row["step_time_s"] == pytest.approx(float(printed), rel=0.02, abs=0.5)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])

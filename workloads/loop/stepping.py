@@ -11,7 +11,8 @@ import json
 import os
 import struct
 import time
-from collections.abc import Iterable, Mapping
+import weakref
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,13 @@ INJECT = Path(__file__).parent / "inject"
 _RECORD = struct.Struct("=qqq")
 _HOOK = ".hook"
 _open: dict[str, int] = {}
+
+
+def _nothing() -> None:
+    return None
+
+
+_counted: Callable[[], Any] = _nothing  # the optimizer whose steps count, or None
 
 
 def step() -> None:
@@ -36,15 +44,19 @@ def step() -> None:
     _note("")
 
 
-def stepped_by_optimizer(groups: Iterable[dict[str, Any]]) -> None:
-    """Record a step; the hook calls this after each `optimizer.step()`.
+def stepped_by_optimizer(optimizer: Any) -> None:
+    """Record a step, unless another optimizer stepped before: the second one of a loop, or one around the first.
 
-    Args:
-        groups: the optimizer's `param_groups`; the first step also writes their size, to `<file>.model`.
+    The hook calls this after each `optimizer.step()`. The first step also writes the size of the optimizer's
+    `param_groups` to `<file>.model`.
     """
+    global _counted
+    if (_counted() or optimizer) is not optimizer:
+        return
+    _counted = weakref.ref(optimizer)
     path = os.environ.get(STEPS_FILE)
     if path is not None and not os.path.exists(f"{path}.model"):
-        tensors = [parameter for group in groups for parameter in group["params"]]
+        tensors = [parameter for group in optimizer.param_groups for parameter in group["params"]]
         size = {"params": sum(tensor.numel() for tensor in tensors), "tensors": len(tensors)}
         Path(f"{path}.model").write_text(json.dumps(size))
     _note(_HOOK)

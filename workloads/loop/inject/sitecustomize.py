@@ -42,7 +42,7 @@ def _wanbench(name: str) -> ModuleType:
 
 def _count_steps(module: ModuleType) -> None:
     counter = _wanbench(_COUNTER)
-    module.register_optimizer_step_post_hook(lambda optimizer, *_: counter.stepped_by_optimizer(optimizer.param_groups))
+    module.register_optimizer_step_post_hook(lambda optimizer, *_: counter.stepped_by_optimizer(optimizer))
 
 
 def _replace_gloo(module: ModuleType) -> None:

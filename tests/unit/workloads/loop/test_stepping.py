@@ -51,6 +51,13 @@ def test_gradient_accumulation_is_one_step_if_the_program_reports_it(tmp_path):
     assert len(run(tmp_path, code)[0]) == 3
 
 
+def test_of_two_optimizers_the_one_that_steps_first_counts(tmp_path):
+    times, _ = run(tmp_path, LOOP.format(optimizer="SGD", more="other.step()").replace(
+        "for _", "other = torch.optim.AdamW([torch.nn.Parameter(torch.zeros(3))])\nfor _"
+    ))  # fmt: skip
+    assert len(times) == 5
+
+
 def test_step_does_nothing_outside_a_measurement(tmp_path):
     code = "import wanbench; wanbench.step(); wanbench.step()"
     subprocess.run([sys.executable, "-c", code], cwd=tmp_path, check=True)
