@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 
@@ -60,3 +61,27 @@ def test_the_image_of_the_controller_runs_wanbench(built, api):
     )
     assert done.returncode == 0, done.stderr
     assert "world4" in done.stdout
+
+
+STOCK = """
+FROM wanbench-worker
+USER 0:0
+RUN rm -r /wanbench
+WORKDIR /
+ENV PYTHONPATH=
+ENTRYPOINT []
+"""
+
+
+def test_an_image_that_has_python_and_torch_but_no_wanbench_is_enough(built, bench, monkeypatch):
+    subprocess.run(["docker", "build", "-q", "-t", "wanbench-test-stock", "-"], input=STOCK, text=True, check=True,
+                   capture_output=True, env=os.environ | {"DOCKER_BUILDKIT": "0"})  # fmt: skip
+    try:
+        (bench.folder / "train.py").write_text((host_image.CHECKOUT / "examples/train.py").read_text())
+        bench.folder.chmod(0o755)
+        network = ["--profile", "uniform", "--rtt", "20ms", "-n", "2", "--testbed", "docker"]
+        result = bench.run("exec", *network, "--image", "wanbench-test-stock", "--", "python3", "train.py", program=WANBENCH)
+        assert result.code == 0, result.err
+        assert "10 steps (optimizer.step())" in result.err
+    finally:
+        subprocess.run(["docker", "rmi", "-f", "wanbench-test-stock"], check=True, capture_output=True)
