@@ -22,4 +22,6 @@ def measure(vector: np.ndarray) -> tuple[str, float]:
 
 shared = ray.put(np.arange(500_000, dtype=np.float64))
 found = ray.get([measure.remote(shared) for _ in range(workers)])
-print(f"ran on {','.join(sorted({host for host, _ in found}))}; means {sorted({mean for _, mean in found})}", flush=True)
+print(
+    f"ran on {','.join(sorted({host for host, _ in found}))}; means {sorted({mean for _, mean in found})}", flush=True
+)

@@ -223,7 +223,12 @@ def step_time(cell: CommandCell, reported: ReportedSteps, lasted: Mapping[int, f
                 "workload.step_times: no optimizer step of torch was seen; call wanbench.step() at the end of each "
                 "step, or leave step_times out to time the whole program"
             )
-        return {"steps": None, "steps_total": None, "step_time_s": max(lasted.values(), default=None), "step_times": "total"}
+        return {
+            "steps": None,
+            "steps_total": None,
+            "step_time_s": max(lasted.values(), default=None),
+            "step_times": "total",
+        }
     warmup = cell.warmup
     source = "step" if any(source == "step" for source, _ in reported.values()) else "hook"
     counted = {rank: ends for rank, (from_, ends) in reported.items() if from_ == source}

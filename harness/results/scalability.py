@@ -1,4 +1,7 @@
-"""T(1) / T(N), or T(1) / (N T(N)) if the workers share the work. Uses only the standard library, because the controller computes it during a run."""
+"""T(1) / T(N), or T(1) / (N T(N)) if the workers share the work.
+
+This uses only the standard library, because the controller computes it during a run.
+"""
 
 from __future__ import annotations
 

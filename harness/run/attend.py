@@ -21,7 +21,7 @@ from wanbench.harness.rep.program import Ended, Program
 from wanbench.harness.rep.train import group_of
 from wanbench.harness.results.columns import Row
 from wanbench.harness.results.store import RunFolder
-from wanbench.harness.run.closing import closing
+from wanbench.harness.run.closing import last_lines
 from wanbench.harness.run.manifest import code_hash
 from wanbench.harness.run.progress import brief
 from wanbench.harness.run.session import control_folder
@@ -97,7 +97,7 @@ def attend(cell: CommandCell, own: Own, folder: RunFolder, say: Callable[[str], 
             say(f"failed: {new}")
         elif new:
             say(f"warning: `verify` refuses these times: {brief(new)}; close other programs and run it again")
-    for line in closing(cell, row, ended, folder.path):
+    for line in last_lines(cell, row, ended, folder.path):
         say(line)
     return _LATE if ended.late else ended.code
 

@@ -20,7 +20,7 @@ _CAUSES = {
 _COUNTED = {"hook": "optimizer.step()", "step": "wanbench.step()"}
 
 
-def closing(cell: CommandCell, row: Row, ended: Ended, folder: Path) -> Iterator[str]:
+def last_lines(cell: CommandCell, row: Row, ended: Ended, folder: Path) -> Iterator[str]:
     """Yield the lines about a program that has ended. `folder` is that of the run."""
     if ended.code == 0 and not ended.late and (warning := silent(cell, row)) is not None:
         yield warning
@@ -31,17 +31,16 @@ def closing(cell: CommandCell, row: Row, ended: Ended, folder: Path) -> Iterator
         yield f"{row['steps_total']} steps ({_COUNTED[row['step_times'] or 'hook']}): {_step(row, ended.idle_s)}"
         if cell.workers > 1 and cell.collective is None:
             yield (
-                "to go on: --collective direct carries gloo's messages faster; a spec with workload.command sweeps this "
-                "program (how-to/own-script); wanbench.wrap compares algorithms in it (how-to/own-loop)"
+                "to go on: --collective direct carries gloo's messages faster; a spec with workload.command sweeps "
+                "this program (how-to/own-script); wanbench.wrap compares algorithms in it (how-to/own-loop)"
             )
 
 
 def _step(row: Row, idle_s: float | None) -> str:
-    assert row["step_time_s"] is not None and row["steps_total"] is not None
-    text = f"{1000 * row['step_time_s']:.4g} ms each"
+    text = f"{1000 * (row['step_time_s'] or 0):.4g} ms each"
     if row["workers"] == 1:
         return text
-    text += f", with {size((row['wire_bytes'] or 0) / row['steps_total'])} on the wire"
+    text += f", with {size((row['wire_bytes'] or 0) / (row['steps_total'] or 1))} on the wire"
     if idle_s is None:
         return text
     text += f"; for {1000 * idle_s:.3g} ms of them no processor is used"

@@ -170,8 +170,9 @@ def as_markdown(rows: Sequence[Row]) -> str:
 
 def _legend(rows: Sequence[Row]) -> str:
     kind = provenance(row["testbed"] for row in rows)
+    definition = formula(rows).replace(" / ", "/")
     return (
-        f"Scalability {formula(rows).replace(' / ', '/')}, {kind}, and in parentheses as predicted by the step-time law; 1 is the limit.\n"
+        f"Scalability {definition}, {kind}, and in parentheses as predicted by the step-time law; 1 is the limit.\n"
         f"`failed`, `invalid`: no valid repetition. `{_ABSENT}`: not run."
     )
 

@@ -80,7 +80,9 @@ def test_an_image_that_has_python_and_torch_but_no_wanbench_is_enough(built, ben
         (bench.folder / "train.py").write_text((host_image.CHECKOUT / "examples/train.py").read_text())
         bench.folder.chmod(0o755)
         network = ["--profile", "uniform", "--rtt", "20ms", "-n", "2", "--testbed", "docker"]
-        result = bench.run("exec", *network, "--image", "wanbench-test-stock", "--", "python3", "train.py", program=WANBENCH)
+        result = bench.run(
+            "exec", *network, "--image", "wanbench-test-stock", "--", "python3", "train.py", program=WANBENCH
+        )
         assert result.code == 0, result.err
         assert "10 steps (optimizer.step())" in result.err
     finally:

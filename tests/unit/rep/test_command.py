@@ -301,7 +301,7 @@ def timed(reported, *, lasted=None, more: str = ""):
 
 def test_the_step_time_is_that_of_the_slowest_process_after_the_warm_up():
     reported = {0: ("hook", ends(0, 500, 900, 910, 920)), 1: ("hook", ends(0, 500, 900, 930, 960))}
-    assert timed(reported) == {"steps": 2, "step_time_s": 0.03, "step_times": "hook"}
+    assert timed(reported) == {"steps": 2, "steps_total": 5, "step_time_s": 0.03, "step_times": "hook"}
 
 
 def test_one_long_step_in_many_counts_in_full():
@@ -316,11 +316,11 @@ def test_the_spec_sets_the_warm_up():
 
 def test_steps_reported_by_the_program_take_precedence_over_the_hook():
     reported = {0: ("hook", ends(*range(9))), 1: ("step", ends(0, 10, 20, 30))}
-    assert timed(reported) == {"steps": 1, "step_time_s": 0.01, "step_times": "step"}
+    assert timed(reported) == {"steps": 1, "steps_total": 4, "step_time_s": 0.01, "step_times": "step"}
 
 
 def test_without_steps_the_whole_program_is_timed_and_the_number_of_steps_is_null():
-    assert timed({}) == {"steps": None, "step_time_s": 12.0, "step_times": "total"}
+    assert timed({}) == {"steps": None, "steps_total": None, "step_time_s": 12.0, "step_times": "total"}
 
 
 def test_a_hook_that_saw_no_step_is_an_error():

@@ -8,7 +8,7 @@ from typing import Any
 
 from wanbench.harness.rep.program import Ended
 from wanbench.harness.results.columns import empty
-from wanbench.harness.run.closing import closing
+from wanbench.harness.run.closing import last_lines
 
 FOLDER = Path("results/exec-train")
 MEGABYTE = 1_000_000
@@ -17,7 +17,7 @@ MEGABYTE = 1_000_000
 def lines(row: dict[str, Any], ended: Ended | None = None, **cell: Any) -> list[str]:
     ended = ended or Ended(lasted={0: 12.3, 1: 12.0}, idle_s=0.31)
     cell = {"workers": row["workers"], "collective": None, "command": ("python", "train.py"), **cell}
-    return [*closing(SimpleNamespace(**cell), {**empty(), **row}, ended, FOLDER)]
+    return [*last_lines(SimpleNamespace(**cell), {**empty(), **row}, ended, FOLDER)]
 
 
 STEPS = {
