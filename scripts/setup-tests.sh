@@ -64,13 +64,15 @@ else
     say "missing:$missing; on Debian and Ubuntu: sudo apt-get install -y$packages"
 fi
 
-# Their packages stay apart from wanbench's, but they use its torch.
+# Their packages stay apart from wanbench's, but they use its torch, and torch loads wanbench.
 if [ -n "$recipes" ] && ! cmp -s examples/recipes/requirements.txt build/recipes/installed.txt; then
     say "installing the packages of examples/recipes"
+    packages='import sysconfig; print(sysconfig.get_path("purelib"))'
     venv=$(cd "${VENV:-.venv}" && pwd)
-    "$venv/bin/python" -m venv build/recipes
-    "$venv/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))' \
-        >"$(build/recipes/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/wanbench.pth"
+    "$venv/bin/python" -m venv --clear build/recipes
+    { "$venv/bin/python" -c "$packages" && pwd; } >"$(build/recipes/bin/python -c "$packages")/wanbench.pth"
     build/recipes/bin/python -m pip install -q --disable-pip-version-check -r examples/recipes/requirements.txt >&2
+    printf '#!/bin/sh\nexec "%s/build/recipes/bin/python" -m torch.distributed.run "$@"\n' "$PWD" >build/recipes/bin/torchrun
+    chmod +x build/recipes/bin/torchrun
     cp examples/recipes/requirements.txt build/recipes/installed.txt
 fi

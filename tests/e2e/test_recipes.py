@@ -52,7 +52,7 @@ CLAIMS: dict[str, Callable[[str], bool]] = {
     "fsdp": same_loss(2, "fsdp.py"),
     "gpt": same_loss(2, "gpt.py"),
     "accelerate": same_loss(2, "with_accelerate.py"),
-    "lightning": lambda out: 1 < float(loss(out)) < 4,
+    "lightning": same_loss(2, "with_lightning.py"),
     "torchrun-static": same_loss(4, "fsdp.py"),
     "torchrun-c10d": same_loss(2, "fsdp.py"),
     "torchft": lambda out: len(re.findall("replica . of 2", out)) == 2 and len({*re.findall(r"sum (\S+)", out)}) == 1,
