@@ -31,3 +31,4 @@ if dist.get_rank() == 0:
     print(f"loss {total / dist.get_world_size():.5f}", flush=True)
     print(f"{1000 * (time.monotonic() - began) / STEPS:.0f} ms per step", flush=True)
 dist.destroy_process_group()
+time.sleep(0.2)  # gloo's threads can abort a Python that ends at once: pytorch/pytorch#179291

@@ -22,6 +22,8 @@ for _, (inputs, labels) in zip(range(STEPS), loader, strict=False):
     accelerator.backward(loss)
     optimizer.step()
 mean = accelerator.reduce(loss.detach(), "mean")
-accelerator.print(f"loss {mean:.5f}", flush=True)
-accelerator.print(f"{1000 * (time.monotonic() - began) / STEPS:.0f} ms per step", flush=True)
+if accelerator.is_main_process:
+    print(f"loss {mean:.5f}", flush=True)
+    print(f"{1000 * (time.monotonic() - began) / STEPS:.0f} ms per step", flush=True)
 accelerator.end_training()
+time.sleep(0.2)  # gloo's threads can abort a Python that ends at once: pytorch/pytorch#179291

@@ -46,3 +46,4 @@ trainer.fit(model, torch.utils.data.DataLoader(examples, batch_size=32))
 if trainer.global_rank == 0:
     print(f"loss {model.last_loss:.5f}", flush=True)
     print(f"{1000 * (time.monotonic() - began) / STEPS:.0f} ms per step", flush=True)
+time.sleep(0.2)  # gloo's threads can abort a Python that ends at once: pytorch/pytorch#179291

@@ -176,11 +176,14 @@ def _input() -> int | None:
 
 
 def _timeout(text: str | None) -> float | None:
-    """Parse --timeout. Raises: SpecError."""
+    """Parse --timeout, which can be in minutes. Raises: SpecError."""
     from wanbench.netprofiles import Delay
 
+    if text is None:
+        return None
+    minutes = re.fullmatch(r"([\d.]+) ?min", text)
     try:
-        seconds = None if text is None else Delay.parse(text).seconds
+        seconds = 60 * Delay.parse(f"{minutes[1]}s").seconds if minutes else Delay.parse(text).seconds
     except ValueError as error:
         raise SpecError(f"--timeout: {error}") from None
     if seconds == 0:

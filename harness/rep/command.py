@@ -203,7 +203,8 @@ def program_of(cell: CommandCell, rep: int, stem: Path) -> Program:
         hook=cell.hook,
         hosts=host_names(cell.placement),
         rendezvous=cell.rendezvous,
-        temporary=None if contained(cell.testbed) else Path(f"{stem}-tmp"),
+        # A short name, because paths of Unix sockets in it have at most 107 bytes.
+        temporary=None if contained(cell.testbed) else stem.with_name(f"{time.monotonic_ns() % 10**9:x}"),
     )
 
 

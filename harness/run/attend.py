@@ -54,8 +54,11 @@ class Own:
 
     def fitted(self, program: Program) -> Program:
         """The program with these settings. Steps of torch's optimizers are counted, but it need not have any."""
-        fitted = replace(program, cwd=self.cwd, environment=self.environment, gpus=self.gpus, stdin=self.stdin)
-        return replace(fitted, hook=True)
+        environment, temporary = self.environment, program.temporary
+        if self.private_tmp and temporary is not None:
+            environment, temporary = {"TMPDIR": "/tmp", **environment}, None
+        fitted = replace(program, environment=environment, temporary=temporary, hook=True)
+        return replace(fitted, cwd=self.cwd, gpus=self.gpus, stdin=self.stdin)
 
 
 def attend(cell: CommandCell, own: Own, folder: RunFolder, say: Callable[[str], None]) -> int:

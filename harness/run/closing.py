@@ -10,7 +10,7 @@ from wanbench.harness.rep.program import Ended
 from wanbench.harness.results.columns import Row
 from wanbench.harness.show.grid import size
 
-_SILENT_BYTES = 20_000  # of a worker: less than torch needs to form a group
+_SILENT_BYTES = 2_000  # of a worker: some connections and no messages
 _CAUSES = {
     "torchrun": "torchrun makes a world for each worker; name all: torchrun --nnodes $GROUP_WORLD_SIZE --node-rank "
     "$GROUP_RANK --master-addr $MASTER_ADDR --master-port $MASTER_PORT, or run the script itself",

@@ -174,8 +174,8 @@ def test_an_unknown_name_gets_a_near_miss():
 def test_an_unknown_key_gets_a_near_miss():
     refused(
         "workload.steptime: unknown key; did you mean 'step_time'? "
-        "(known: command, data, model, name, nproc_per_worker, params, payload_scale, rendezvous, step_cv, step_time, "
-        "step_times, tensors, timeout, warmup)",
+        "(known: command, data, model, name, nproc_per_worker, params, payload_scale, rendezvous, scaling, step_cv, "
+        "step_time, step_times, tensors, timeout, warmup)",
         {"name": "digits-cnn", "steptime": "1s"},
     )
 
