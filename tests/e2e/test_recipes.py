@@ -143,7 +143,7 @@ def test_our_step_times_are_those_that_the_program_measures(bench, command, warm
     rows = sorted((row for row in bench.rows("sweep") if row["workers"] == 2), key=lambda row: row["rtt_ms"])
     assert [row["rtt_ms"] for row in rows] == [5, 50, 200]
     for row in rows:
-        (log,) = bench.out.glob(f"sweep/cells/{row['cell']}/rep-0/rank-0.log")
+        (log,) = bench.out.glob(f"sweep/cells/{row['cell']}/rep-0/rank-0.out.log")
         (printed,) = re.findall(r"([\d.]+) ms per step", log.read_text())
         print(f"RTT {row['rtt_ms']:g} ms: program {printed} ms, wanbench {1000 * row['step_time_s']:.1f} ms")
         assert 1000 * row["step_time_s"] == pytest.approx(float(printed), rel=0.02, abs=0.5)
