@@ -116,17 +116,18 @@ def test_loopback_has_ipv6_and_the_device_has_not(in_a_machine):
 
 def test_tmp_can_be_its_own_and_named_folders_in_it_remain(in_a_machine, tmp_path):
     shown = Path(tempfile.mkdtemp(dir="/tmp"))
+    own = Path(f"/tmp/own-{shown.name}")
     (shown / "kept").write_text("here")
     shown.chmod(0o755)
 
     def look():
-        Path("/tmp/own").write_text("x")
+        own.write_text("x")
         return [sorted(os.listdir("/tmp")), (shown / "kept").read_text()]
 
     try:
         found, status = in_a_machine(look, private_tmp=[str(shown)])
-        assert (found, status) == ([sorted([shown.name, "own"]), "here"], 0)
-        assert not Path("/tmp/own").exists()
+        assert (found, status) == ([sorted([shown.name, own.name]), "here"], 0)
+        assert not own.exists()
     finally:
         shutil.rmtree(shown)
 
