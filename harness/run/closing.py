@@ -21,12 +21,9 @@ _COUNTED = {"hook": "optimizer.step()", "step": "wanbench.step()"}
 
 
 def last_lines(cell: CommandCell, row: Row, ended: Ended, folder: Path) -> Iterator[str]:
-    """Yield the lines about a program that has ended. `folder` is that of the run."""
+    """Yield the lines about a program that has ended. The last one ends with `folder`, that of the run."""
     if ended.code == 0 and not ended.late and (warning := silent(cell, row)) is not None:
         yield warning
-    again = f", {row['retransmits']} packets sent again" if row["retransmits"] else ""
-    lasted_s = max(ended.lasted.values(), default=0.0)
-    yield f"{lasted_s:.1f} s, {size(row['wire_bytes'] or 0)} on the wire{again}; {folder}"
     if row["steps_total"] and row["step_time_s"]:
         yield f"{row['steps_total']} steps ({_COUNTED[row['step_times'] or 'hook']}): {_step(row, ended.idle_s)}"
         if cell.workers > 1 and cell.collective is None:
@@ -34,6 +31,9 @@ def last_lines(cell: CommandCell, row: Row, ended: Ended, folder: Path) -> Itera
                 "to go on: --collective direct carries gloo's messages faster; a spec with workload.command sweeps "
                 "this program (how-to/own-script); wanbench.wrap compares algorithms in it (how-to/own-loop)"
             )
+    again = f", {row['retransmits']} packets sent again" if row["retransmits"] else ""
+    lasted_s = max(ended.lasted.values(), default=0.0)
+    yield f"{lasted_s:.1f} s, {size(row['wire_bytes'] or 0)} on the wire{again}; {folder}"
 
 
 def _step(row: Row, idle_s: float | None) -> str:

@@ -160,7 +160,7 @@ def test_a_program_in_a_container_has_only_the_rights_of_a_user(seen):
 
 def test_a_signal_is_passed_on_and_only_the_user_and_the_workers_can_read_shared_files(bench):
     trapping = "trap 'echo got it; exit 0' INT TERM; echo up; while :; do sleep 0.1; done"
-    command = bench.start(*TWO, "--", "sh", "-c", trapping)
+    command = bench.start(*TWO, "--rendezvous", "local", "--", "sh", "-c", trapping)
     command.until(lambda: _logs(bench).count("up") == 2)
     (control,) = command.temp.glob("wanbench-*")
     root = os.getuid() == 0

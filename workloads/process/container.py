@@ -89,7 +89,11 @@ def _serve(channel: Channel, name: str) -> None:
             machine.write_hosts({socket.gethostname(): assignment["address"]} | assignment["hosts"])
         descriptor = worker.open_attachment(text(assignment, "attachment"), text(assignment, "address"))
         become_user(assignment["uid"], assignment["gid"])
-    except (ImportError, OSError, ValueError, KeyError, TypeError, RuntimeError) as error:
+    except ImportError as error:
+        what = f"{error} in its image; expected an image with Python 3.11 or newer, torch and numpy"
+        channel.send({"error": what, "kind": type(error).__name__})
+        sys.exit(1)
+    except (OSError, ValueError, KeyError, TypeError, RuntimeError) as error:
         channel.send({"error": str(error), "kind": type(error).__name__})
         sys.exit(1)
     channel.send({"cmd": "ready", "address": assignment["address"]}, fds=[descriptor])

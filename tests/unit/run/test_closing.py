@@ -27,18 +27,18 @@ STEPS = {
 
 
 def test_duration_bytes_and_packets_sent_again_are_those_of_the_whole_program():
-    assert lines(STEPS)[0] == "12.3 s, 48 MB on the wire, 3 packets sent again; results/exec-train"
+    assert lines(STEPS)[-1] == "12.3 s, 48 MB on the wire, 3 packets sent again; results/exec-train"
 
 
 def test_a_step_is_described_by_its_time_its_bytes_and_its_wait_in_round_trips():
-    assert lines(STEPS)[1] == (
+    assert lines(STEPS)[0] == (
         "24 steps (optimizer.step()): 412 ms each, with 2 MB on the wire; for 310 ms of them no processor is used, 3.1 "
         "times the longest round trip"
     )
 
 
 def test_whoever_uses_gloo_learns_how_to_go_on():
-    assert "--collective direct" in lines(STEPS)[2]
+    assert "--collective direct" in lines(STEPS)[1]
     assert len(lines(STEPS, collective="direct")) == 2
 
 
@@ -49,7 +49,7 @@ def test_a_program_without_steps_is_timed_as_a_whole():
 def test_a_lone_worker_sends_nothing_and_waits_for_nobody():
     row = {**STEPS, "workers": 1, "wire_bytes": 0, "retransmits": 0}
     assert lines(row) == [
-        "12.3 s, 0 B on the wire; results/exec-train", "24 steps (optimizer.step()): 412 ms each"
+        "24 steps (optimizer.step()): 412 ms each", "12.3 s, 0 B on the wire; results/exec-train"
     ]  # fmt: skip
 
 
