@@ -28,7 +28,7 @@ def last_lines(cell: CommandCell, row: Row, ended: Ended, folder: Path) -> Itera
         yield f"{row['steps_total']} steps ({_COUNTED[row['step_times'] or 'hook']}): {_step(row, ended.idle_s)}"
         if cell.workers > 1 and cell.collective is None:
             yield (
-                "to go on: --collective direct carries gloo's messages faster; a spec with workload.command sweeps "
+                "to go on: --collective direct replaces gloo; a spec with workload.command sweeps "
                 "this program (how-to/own-script); wanbench.wrap compares algorithms in it (how-to/own-loop)"
             )
     again = f", {row['retransmits']} packets sent again" if row["retransmits"] else ""
