@@ -8,7 +8,7 @@ import signal
 import time
 
 import pytest
-from cli_session import by_numbers
+from cli_session import SOON_S, by_numbers
 from docker_bench import IMPATIENT
 
 RUN = ("run", "spec.toml", "--out", "out", "--no-figures", "--jobs", "1")
@@ -37,12 +37,12 @@ def completes(bench, finished):
     assert len(after) == 3
     assert {path: after[path] for path in finished} == finished
     assert bench.containers() == []
-    assert again.left_nothing(within_s=2)
+    assert again.left_nothing()
     assert list(again.temp.iterdir()) == []
 
 
-def gone(bench, within_s: float) -> bool:
-    deadline = time.monotonic() + within_s
+def gone(bench) -> bool:
+    deadline = time.monotonic() + SOON_S
     while bench.containers() and time.monotonic() < deadline:
         time.sleep(0.1)
     return not bench.containers()
@@ -67,8 +67,8 @@ def test_a_killed_run_leaves_nothing_even_if_containers_hang_and_is_resumed(benc
             hanging(bench, command)
         os.kill(command.process.pid, signal.SIGKILL)
         command.process.wait()
-    assert gone(bench, within_s=5)
-    assert command.left_nothing(within_s=5)
+    assert gone(bench)
+    assert command.left_nothing()
     assert bench.finished("steady") == finished
     completes(bench, finished)
 
@@ -79,7 +79,7 @@ def test_if_all_of_a_run_is_killed_its_containers_end_and_clean_removes_them(ben
         os.killpg(janitor(labels["org.wanbench.run"]), signal.SIGKILL)
         os.killpg(command.process.pid, signal.SIGKILL)
         command.process.wait()
-    deadline = time.monotonic() + 5
+    deadline = time.monotonic() + SOON_S
     while any(c["State"]["Running"] for c in bench.containers()) and time.monotonic() < deadline:
         time.sleep(0.1)
     left = sorted(c["Name"].removeprefix("/") for c in bench.containers())
@@ -114,10 +114,10 @@ def test_an_interrupted_run_ends_soon_and_leaves_no_container(bench, number):
     with measuring(bench) as command:
         finished = bench.finished("steady")
         command.process.send_signal(number)
-        result = command.wait(timeout_s=8)
+        result = command.wait(SOON_S)
     assert result.code == 130
     assert bench.containers() == []
-    assert command.left_nothing(within_s=2)
+    assert command.left_nothing()
     assert list(command.temp.iterdir()) == []
     assert {row["status"] for row in bench.rows("steady")} == {"ok"}
     completes(bench, finished)
@@ -142,11 +142,11 @@ def test_one_of_two_runs_can_be_killed_while_the_other_continues(bench):
     assert second.process.poll() is None
     assert runs(bench) == theirs
     second.process.terminate()
-    result = second.wait(timeout_s=8)
+    result = second.wait(SOON_S)
     assert result.code == 130
     assert " FAILED: " not in result.err
     assert bench.containers() == []
-    assert second.left_nothing(within_s=2)
+    assert second.left_nothing()
 
 
 def runs(bench) -> set[str]:
@@ -159,7 +159,7 @@ def test_an_interrupt_while_containers_start_ends_the_run_too(bench):
     command = bench.start(*RUN)
     command.until(bench.containers)
     command.process.send_signal(signal.SIGTERM)
-    result = command.wait(timeout_s=15)
+    result = command.wait(SOON_S)
     assert result.code == 130
     assert result.last_line == "wanbench: interrupted; finished repetitions are kept; the same command continues"
     assert bench.containers() == []

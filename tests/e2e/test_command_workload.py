@@ -105,7 +105,7 @@ def test_a_failure_and_a_hang_fail_only_their_own_cells(bench):
     assert stepping["step_time_s"] >= 0.05
     assert (silent["steps"], silent["step_times"]) == (None, "total")
     assert silent["step_time_s"] >= 8 * 0.05
-    assert bench.commands[0].left_nothing(2.0)
+    assert bench.commands[0].left_nothing()
 
 
 def test_an_interrupted_command_leaves_nothing_and_the_run_is_resumed(bench):
@@ -114,7 +114,7 @@ def test_an_interrupted_command_leaves_nothing_and_the_run_is_resumed(bench):
     command.until(lambda: _logs(bench).count("up") == 2)
     command.process.send_signal(signal.SIGINT)
     assert command.wait().code == 130
-    assert command.left_nothing(2.0)
+    assert command.left_nothing()
     finished = bench.finished("cases")
     assert len(finished) >= 2
     again = bench.run("run", spec, "--out", "out", "--only", "case=stepping")

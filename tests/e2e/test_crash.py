@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from cli_session import Bench, Command, by_numbers
+from cli_session import SOON_S, Bench, Command, by_numbers
 from leftovers import namespaces
 
 SPEC = by_numbers("steady", "ssgd = {}\ndelayed = { delay = 2 }", window=60)
@@ -54,14 +54,13 @@ class Ending(NamedTuple):
 
     Attributes:
         does: what happens to the command. code: its exit code. prints: its last line; None if it cannot print one.
-        within_s: the time that it has to end. popen: how it is started. fails: the current repetition has failed.
+        popen: how it is started. fails: the current repetition has failed.
         long: another ending shows the same, except how the signal is sent.
     """
 
     does: Callable[[Bench, Command], None]
     code: int
     prints: str | None
-    within_s: float = 4
     popen: dict = {}  # noqa: RUF012 - never changed
     fails: bool = False
     long: bool = False
@@ -97,12 +96,12 @@ ENDINGS = {
         signalled(signal.SIGINT), 130, INTERRUPTED, popen={"preexec_fn": ignore_sigint}, long=True
     ),
     "SIGTERM": Ending(signalled(signal.SIGTERM), 130, INTERRUPTED, long=True),
-    "SIGTERM while relay and workers hang": Ending(with_all_stopped(signal.SIGTERM), 130, INTERRUPTED, within_s=12),
+    "SIGTERM while relay and workers hang": Ending(with_all_stopped(signal.SIGTERM), 130, INTERRUPTED),
     "SIGKILL": Ending(signalled(signal.SIGKILL), -9, None, long=True),
     "SIGKILL while relay and workers hang": Ending(with_all_stopped(signal.SIGKILL), -9, None, long=True),
     "SIGKILL of all at once": Ending(to_all(signal.SIGKILL), -9, None),
     "SIGKILL of the workers' parent": Ending(
-        without_the_workers_parent, 3, "wanbench: the workers' parent process ended", within_s=10, fails=True
+        without_the_workers_parent, 3, "wanbench: the workers' parent process ended", fails=True
     ),
 }
 
@@ -118,12 +117,12 @@ def test_after_any_end_nothing_is_left_or_lost_and_the_same_command_completes_th
     assert len(at_work(command)) == 9
     assert len(set().union(*map(namespaces, command.pids()))) == 2  # now; a cell that was repeated had its own
     ending.does(bench, command)
-    result = command.wait(timeout_s=ending.within_s)
+    result = command.wait(SOON_S)
     assert result.code == ending.code
     assert "Traceback" not in result.err
     if ending.prints is not None:
         assert (result.last_line, result.out) == (ending.prints, "")
-    assert command.left_nothing(within_s=2)
+    assert command.left_nothing()
     assert bench.finished("steady") == finished
     # A dropped repetition is not a failure.
     assert {row["status"] for row in bench.rows("steady")} == ({"ok", "failed"} if ending.fails else {"ok"})
@@ -134,7 +133,7 @@ def test_after_any_end_nothing_is_left_or_lost_and_the_same_command_completes_th
     assert result.code == 0, result.err
     assert "3 reps, 2 to do" in result.err
     complete(bench, finished)
-    assert again.left_nothing(within_s=1)
+    assert again.left_nothing()
     assert list(again.temp.iterdir()) == []
 
 
@@ -164,10 +163,10 @@ def test_an_interrupt_while_workers_start_ends_the_run_too(bench, number):
     command = bench.start(*RUN, preexec_fn=ignore_sigint)
     command.until(lambda: len(command.pids()) >= 2)  # the workers' parent imports torch
     os.kill(command.process.pid, number)
-    result = command.wait(timeout_s=15)
+    result = command.wait(SOON_S)
     assert result.code == 130
     assert result.last_line == INTERRUPTED
-    assert command.left_nothing(within_s=1)
+    assert command.left_nothing()
 
 
 # ---------------------------------------------------------------- several runs at once
@@ -202,10 +201,10 @@ def test_one_of_two_runs_can_crash_and_resume_while_the_other_continues(bench):
     assert len(list(second.temp.iterdir())) == 1
     second.until(lambda: others() > before)
     second.process.terminate()
-    result = second.wait(timeout_s=4)
+    result = second.wait(SOON_S)
     assert (result.code, result.last_line) == (130, INTERRUPTED)
     assert " FAILED: " not in result.err
-    assert second.left_nothing(within_s=2)
+    assert second.left_nothing()
     assert list(second.temp.iterdir()) == []
 
 
@@ -259,11 +258,11 @@ def test_a_full_disk_ends_the_run_in_one_line_and_the_run_resumes_once_there_is_
     command = measuring(bench)
     finished = bench.finished("steady")
     small_disk.fill()
-    result = command.wait(timeout_s=30)
+    result = command.wait(SOON_S)
     assert (result.code, result.out) == (3, "")
     assert result.last_line == "wanbench: out/steady: No space left on device; finished repetitions are kept"
     assert "Traceback" not in result.err
-    assert command.left_nothing(within_s=2)
+    assert command.left_nothing()
     assert list(command.temp.iterdir()) == []
     assert bench.finished("steady") == finished
     again = bench.run(*RUN)
@@ -280,7 +279,7 @@ def test_read_only_results_can_be_read_and_the_run_resumes_once_they_are_writabl
     command = measuring(bench)
     command.process.kill()
     command.wait()
-    assert command.left_nothing(within_s=2)
+    assert command.left_nothing()
     finished = bench.finished("steady")
     small_disk.remount("ro")
     refused = bench.run(*RUN)
@@ -315,12 +314,12 @@ def test_results_that_cannot_be_written_end_the_run_in_one_line(bench):
     for folder in (bench.folder / "out/steady/cells").glob("*-w2-*"):
         folder.rename(bench.folder / folder.name)
         folder.write_text("mine")
-    result = command.wait(timeout_s=30)
+    result = command.wait(SOON_S)
     assert result.code == 3
     assert result.last_line.startswith("wanbench: ")
     assert result.last_line.endswith("; finished repetitions are kept")
     assert "Traceback" not in result.err
-    assert command.left_nothing(within_s=2)
+    assert command.left_nothing()
 
 
 def test_a_folder_named_like_one_of_our_packages_is_not_imported(bench):

@@ -53,7 +53,7 @@ def test_the_first_program_that_fails_is_named_with_its_site(bench):
 
 def test_a_worker_killed_by_the_timeline_restarts_and_the_others_continue(bench):
     exec_claims.a_killed_worker_restarts_on_the_same_network_and_the_others_continue(bench, [], PYTHON)
-    assert bench.commands[-1].left_nothing(2.0)
+    assert bench.commands[-1].left_nothing()
 
 
 # Rank 0 checks whether rank 1 exists.
@@ -75,7 +75,7 @@ def test_a_run_ended_while_a_worker_is_dead_starts_nothing_and_leaves_nothing(be
     command.process.terminate()
     assert command.wait().code == 128 + signal.SIGTERM
     assert _logs(bench).count("up") == 2
-    assert command.left_nothing(2.0)
+    assert command.left_nothing()
 
 
 def test_variables_passed_by_env_are_in_the_environment(bench):
@@ -125,7 +125,7 @@ def test_a_signal_is_passed_on_and_nothing_is_left(bench, number):
     result = command.wait()
     assert result.code == 128 + number
     assert result.out.count("got it") == 2
-    assert command.left_nothing(2.0)
+    assert command.left_nothing()
 
 
 def test_only_the_user_can_read_the_shared_files_of_a_run(bench):
@@ -142,7 +142,7 @@ def test_only_the_user_can_read_the_shared_files_of_a_run(bench):
 def test_background_processes_of_a_program_end_with_it(bench):
     result = bench.run(*TWO, "sh", "-c", "setsid sleep 1000 & sleep 0.2; echo left")
     assert result.code == 0
-    assert bench.commands[-1].left_nothing(2.0)
+    assert bench.commands[-1].left_nothing()
 
 
 def test_a_killed_harness_leaves_no_program_even_in_another_session(bench):
@@ -150,7 +150,7 @@ def test_a_killed_harness_leaves_no_program_even_in_another_session(bench):
     command.until(lambda: _logs(bench).count("up") == 2)
     command.process.kill()
     command.process.wait()
-    assert command.left_nothing(2.0)
+    assert command.left_nothing()
 
 
 def _logs(bench):
@@ -221,7 +221,7 @@ def test_a_launcher_runs_once_and_starts_processes_on_all_workers(bench):
     result = bench.run(*TWO[:-1], "--launcher", "--", "sh", "-c", script)
     assert result.code == 0, result.err
     assert re.findall(r"\[0 w0\] at (\S+)", result.out) == ["w0-0", "w1-1"]
-    assert bench.commands[-1].left_nothing(2.0)
+    assert bench.commands[-1].left_nothing()
 
 
 def test_rank_0_reads_the_input(bench):
@@ -235,7 +235,7 @@ def test_a_program_that_hangs_is_ended_at_its_timeout(bench):
     result = bench.run(*TWO[:-1], "--timeout", "0.03min", "--", "sleep", "1005")
     assert result.code == 124
     assert "wanbench: failed: hung: ranks 0, 1 had not ended after 1.8 s (--timeout)\n" in result.err
-    assert bench.commands[-1].left_nothing(2.0)
+    assert bench.commands[-1].left_nothing()
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
@@ -247,4 +247,4 @@ def test_shared_memory_and_temporary_files_end_with_the_run(bench, number):
     assert sorted(os.listdir("/dev/shm")) == before
     command.process.send_signal(number)
     command.wait()
-    assert command.left_nothing(5.0)
+    assert command.left_nothing()

@@ -131,7 +131,7 @@ def test_an_algorithm_that_waits_forever_is_shown_where_it_waits(unlucky, reason
 def test_nothing_of_the_failed_workers_and_relays_is_left(unlucky):
     command = unlucky[-1]
     assert len(command.namespaces) >= 2
-    assert command.left_nothing(within_s=1)
+    assert command.left_nothing()
 
 
 def test_running_again_measures_exactly_what_failed(unlucky):

@@ -29,7 +29,7 @@ def test_a_killed_netem_fails_its_cell_and_a_killed_run_leaves_no_router(bench):
     finished = bench.finished("routed")
     command.process.kill()
     command.wait()
-    assert command.left_nothing(within_s=10)
+    assert command.left_nothing()
     rows = {row["algorithm"]: row for row in bench.rows("routed")}
     assert rows[first]["reason"] == "netem: the process was killed by SIGKILL"
     assert rows["one-worker"]["status"] == "ok"
@@ -40,5 +40,5 @@ def test_a_killed_netem_fails_its_cell_and_a_killed_run_leaves_no_router(bench):
     assert "3 reps, 2 to do" in result.err
     after = bench.finished("routed")
     assert {path: after[path] for path in finished} == finished
-    assert again.left_nothing(within_s=10)
+    assert again.left_nothing()
     assert list(again.temp.iterdir()) == []

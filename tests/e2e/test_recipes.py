@@ -110,7 +110,7 @@ def test_a_recipe_does_what_it_would_without_wanbench_and_leaves_nothing(bench, 
     assert result.code == 0, result.out + result.err
     assert "exchanged next to nothing" not in result.err
     assert CLAIMS[name](result.out), result.out
-    assert bench.commands[-1].left_nothing(5.0)
+    assert bench.commands[-1].left_nothing()
     assert {name: now for name, now in shared().items() if now != before[name]} == {}
 
 
@@ -160,5 +160,5 @@ def test_an_ended_recipe_leaves_nothing(bench, name, number):
     time.sleep(4)  # amid the imports, or the steps
     command.process.send_signal(number)
     command.wait()
-    assert command.left_nothing(15.0)
+    assert command.left_nothing()
     assert {name: now for name, now in shared().items() if now != before[name]} == {}

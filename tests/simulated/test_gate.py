@@ -207,7 +207,7 @@ def test_an_interrupted_check_ends_its_sides_and_leaves_nothing(here):
     command.process.send_signal(signal.SIGTERM)
     result = command.wait()
     assert (result.code, result.out, result.last_line) == (130, "", "wanbench: interrupted; nothing was judged")
-    assert command.left_nothing(within_s=10)
+    assert command.left_nothing()
     assert list((here.folder / "tmp").glob("wanbench-*")) == []
 
 
@@ -216,7 +216,7 @@ def test_the_sides_of_a_killed_check_end_and_clean_removes_its_checkouts(here):
     command.until(lambda: "check: round 1 of 1, base" in command.log.read_text())
     os.kill(command.process.pid, signal.SIGKILL)
     command.wait()
-    assert command.left_nothing(within_s=20)
+    assert command.left_nothing()
     assert len(list((here.folder / "tmp").glob("wanbench-*"))) == 1
     assert here.run("clean", program=HERE).code == 0
     assert list((here.folder / "tmp").glob("wanbench-*")) == []

@@ -40,6 +40,8 @@ class _Patience:
     left_s = 600.0
 
 
+# In which a command must end, and all its processes with it: long for a busy host, short for one that hangs.
+SOON_S = 20.0
 _MARK = "WANBENCH_TEST_COMMAND"  # in the environment of every process of a command, in any session
 
 
@@ -89,9 +91,9 @@ class Command:
         """Return all its live processes, in any session."""
         return {*self.pids(), *started_with(f"{_MARK}={self.log}")}
 
-    def left_nothing(self, within_s: float) -> bool:
-        """Return whether no process and no namespace of it is left, and the host is unchanged."""
-        deadline = time.monotonic() + within_s
+    def left_nothing(self) -> bool:
+        """Return whether soon no process and no namespace of it is left, and the host is unchanged."""
+        deadline = time.monotonic() + SOON_S
         while left := self.left():
             if time.monotonic() > deadline:
                 print("\n".join(left))
