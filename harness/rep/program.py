@@ -48,7 +48,7 @@ class Program:
         stdin: descriptor of the input of rank 0; None for no input.
         launcher: folder of the agent with which the command, which runs once, starts processes on other workers; None:
             the command runs in every process.
-        temporary: parent of the folders for temporary files of each worker; None for those of its container.
+        temporary: parent of the folders for temporary files of each worker; None if each has a /tmp of its own.
     """
 
     argv: tuple[str, ...]
@@ -127,7 +127,7 @@ class Program:
         return {
             **(_OF_A_CONTAINER if self.contained else os.environ),
             **self._visible_gpus(worker),
-            **({} if self.temporary is None else {"TMPDIR": str(self.temporary_of(worker))}),
+            "TMPDIR": "/tmp" if self.temporary is None else str(self.temporary_of(worker)),
             "OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", "1"),
             "MASTER_ADDR": addresses[0] if self.rendezvous == "network" else "127.0.0.1",
             "MASTER_PORT": str(RENDEZVOUS_PORT),

@@ -54,10 +54,8 @@ class Own:
 
     def fitted(self, program: Program) -> Program:
         """The program with these settings. Steps of torch's optimizers are counted, but it need not have any."""
-        environment, temporary = self.environment, program.temporary
-        if self.private_tmp and temporary is not None:
-            environment, temporary = {"TMPDIR": "/tmp", **environment}, None
-        fitted = replace(program, environment=environment, temporary=temporary, hook=True)
+        temporary = None if self.private_tmp else program.temporary
+        fitted = replace(program, environment=self.environment, temporary=temporary, hook=True)
         return replace(fitted, cwd=self.cwd, gpus=self.gpus, stdin=self.stdin)
 
 
