@@ -38,11 +38,13 @@ def unlucky(shared_bench):
         "paused-d2": lambda container: bench.api.pause(container),
         "relayless-d3": lambda container: os.kill(command.relays()[0], signal.SIGKILL),
     }
+
+    def reached() -> dict[str, dict]:
+        everyone = bench.containers()
+        return {name: found[1] for name in todo if 1 in (found := bench.training(name, everyone))}
+
     while todo:
-        victims = command.until(
-            lambda: {name: bench.training(name).get(1) for name in todo if 1 in bench.training(name)}
-        )
-        for name, container in victims.items():
+        for name, container in command.until(reached).items():
             time.sleep(0.3)
             todo.pop(name)(container["Id"])
     result = command.wait()
