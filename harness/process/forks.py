@@ -1,4 +1,4 @@
-"""The controller's side of a fork server, whose children start in milliseconds because torch is already imported."""
+"""The controller's side of a fork server, whose children start in milliseconds: their modules are already imported."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import socket
 import subprocess
 import threading
 import time
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -31,14 +32,22 @@ class ForkServer:
         module: has the function `serve_forked` that children run.
         log: what they print is appended to this file; None: it goes where this process prints.
         namespaces: whether they make network namespaces.
+        also: more modules that children will need.
     """
 
-    def __init__(self, module: str, log: Path | None = None, *, namespaces: bool = False) -> None:
+    def __init__(
+        self, module: str, log: Path | None = None, *, namespaces: bool = False, also: Sequence[str] = ()
+    ) -> None:
         self._lock = threading.Lock()
         self._exits: dict[int, int] = {}
         self._log = log
         ours, theirs = socket.socketpair()
-        arguments = [str(theirs.fileno()), str(os.getpid()), module, *(["--namespaces"] if namespaces else [])]
+        arguments = [
+            str(theirs.fileno()),
+            str(os.getpid()),
+            ",".join([module, *also]),
+            *(["--namespaces"] if namespaces else []),
+        ]
         output = None if log is None else log.open("ab")
         self._process = subprocess.Popen(
             child.command("wanbench.workloads.process.forkserver", *arguments),

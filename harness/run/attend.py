@@ -73,7 +73,11 @@ def attend(cell: CommandCell, own: Own, folder: RunFolder, say: Callable[[str], 
         SpecError: the workers cannot find the program.
     """
     in_containers = contained(cell.testbed)
-    with control_folder() as control, processors_awake(), closing(opened(cell.testbed, control)) as testbed:
+    with (
+        control_folder() as control,
+        processors_awake(),
+        closing(opened(cell.testbed, control, trains=False)) as testbed,
+    ):
         slot = testbed.open_slot(cell.emulator or "")
         part = folder.begin(cell, 0)
         try:

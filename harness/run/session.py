@@ -84,7 +84,9 @@ def execute(
     emulated = side_by_side(jobs or DEFAULT_SLOTS) if not all(map(_simulated, todo)) else 0
     processes = simulators([item.load for item in todo if _simulated(item)], jobs, host)
     with control_folder() as control, stoppable() as stopped:
-        engine = LocalEngine(partial(opened, control=control, slots=processes), max(emulated, processes))
+        trains = any(not isinstance(item.cell, CommandCell) for item in todo)
+        start = partial(opened, control=control, slots=processes, trains=trains)
+        engine = LocalEngine(start, max(emulated, processes))
         redrawer = Redrawer(folder.path) if draw else None
         session = _Session(folder, engine, control, say, tally, stopped, redrawer, host, emulated)
         try:

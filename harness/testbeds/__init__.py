@@ -30,14 +30,14 @@ class Kind:
     """A testbed before it is started.
 
     Attributes:
-        start: starts it with a folder for its logs, which is shared with its workers, and the number of slots that
-            are used at a time. Raises: HostError.
+        start: starts it with a folder for its logs, which is shared with its workers, the number of slots that are
+            used at a time, and whether it trains. Raises: HostError.
         check: checks that this host can run it, given the images of the cells. Raises: HostError.
         contained: workers see an image's files and environment, and only the mounted folders of this host.
         simulated: this host does not affect the results. Only trainings run, and nothing is probed or judged.
     """
 
-    start: Callable[[Path, int], Testbed]
+    start: Callable[[Path, int, bool], Testbed]
     check: Callable[[Iterable[str | None]], None]
     contained: bool = False
     simulated: bool = False
@@ -88,26 +88,27 @@ def check(name: str, images: Iterable[str | None] = ()) -> None:
     _KINDS[name].check(images)
 
 
-def opened(name: str, control: Path, slots: int = 1) -> Testbed:
+def opened(name: str, control: Path, slots: int = 1, *, trains: bool = True) -> Testbed:
     """Start the testbed of this name.
 
     Args:
         control: folder for its logs, which is shared with its workers.
         slots: how many of its slots are used at a time.
+        trains: whether its workers will train; False if they will only run programs, which is faster to start.
 
     Raises:
         HostError: it cannot start.
     """
-    return _KINDS[name].start(control, slots)
+    return _KINDS[name].start(control, slots, trains)
 
 
-def _start_netns(control: Path, slots: int) -> Testbed:
+def _start_netns(control: Path, slots: int, trains: bool) -> Testbed:
     from wanbench.harness.testbeds.netns import NetnsTestbed
 
-    return NetnsTestbed(control)
+    return NetnsTestbed(control, trains=trains)
 
 
-def _start_docker(control: Path, slots: int) -> Testbed:
+def _start_docker(control: Path, slots: int, trains: bool) -> Testbed:
     if (shared := adopted()) is not None:
         from wanbench.harness.testbeds.docker.adopt import AdoptedTestbed
 
@@ -117,7 +118,7 @@ def _start_docker(control: Path, slots: int) -> Testbed:
     return DockerTestbed(control)
 
 
-def _start_virtual(control: Path, slots: int) -> Testbed:
+def _start_virtual(control: Path, slots: int, trains: bool) -> Testbed:
     from wanbench.harness.testbeds.virtual.testbed import VirtualTestbed
 
     return VirtualTestbed(slots)

@@ -1,6 +1,6 @@
 """Workers as processes, each in its own anonymous network namespace.
 
-controller --+-- fork server (torch imported once) --+-- worker 0 (own namespace, wan0)
+controller --+-- fork server (modules imported once) --+-- worker 0 (own namespace, wan0)
              |                                       +-- worker 1 ...
              +-- emulator of slot 0 (holds the workers' TUN devices or namespaces)
 
@@ -22,6 +22,9 @@ from wanbench.harness.process.forks import START_TIMEOUT_S, ForkServer
 from wanbench.harness.testbeds.base import Group, WorkerDied
 from wanbench.harness.testbeds.slot import SlotTestbed, Worker
 from wanbench.workloads.process.control import Channel
+from wanbench.workloads.process.worker import TRAINING
+
+_WORKER = "wanbench.workloads.process.worker"
 
 
 class NetnsWorker(Worker):
@@ -60,11 +63,13 @@ class NetnsTestbed(SlotTestbed):
 
     Args:
         folder: folder for the fork server's log; must exist.
+        trains: whether workers will train, so that their parent imports torch. Programs do without.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, trains: bool = True) -> None:
         super().__init__()
-        self._server = ForkServer("wanbench.workloads.process.worker", folder / "workers.log", namespaces=True)
+        also = TRAINING if trains else ()
+        self._server = ForkServer(_WORKER, folder / "workers.log", namespaces=True, also=also)
 
     def starter(self) -> NetnsTestbed:
         """Return this testbed: workers of all slots have one parent."""

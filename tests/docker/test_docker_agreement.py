@@ -28,7 +28,7 @@ dts = { delay = 4, period = 4 }
 
 [sweep]
 workers = [2]
-rtt = ["20ms", "100ms"]
+rtt = ["100ms"]
 testbed = ["netns", "docker"]
 
 [run]
@@ -51,7 +51,7 @@ def test_step_times_on_netns_and_docker_agree_within_5_percent(rows):
     for (algorithm, rtt), times in cells.items():
         ratio = times["docker"] / times["netns"]
         print(f"{algorithm + ' ' + rtt:24} {times['netns']:8.4f} {times['docker']:8.4f} {ratio:6.3f}")
-    assert len(cells) == 5
+    assert len(cells) == 3
     for cell, times in cells.items():
         assert times["docker"] == pytest.approx(times["netns"], rel=0.05), cell
 
@@ -70,7 +70,7 @@ def test_step_times_are_within_15_percent_of_the_law(rows):
 
 def test_tcp_is_configured_as_in_the_spec(rows, shared_bench):
     found = list((shared_bench.folder / "out/both").glob("cells/*-w2-*testbeddocker*/rep-0/network.json"))
-    assert len(found) == 4
+    assert len(found) == 2
     for path in found:
         tcp = json.loads(path.read_text())["tcp"]
         assert (tcp["tcp_congestion_control"], tcp["tcp_slow_start_after_idle"]) == ("reno", "0")

@@ -26,7 +26,7 @@ testbed = "docker"
 def test_a_data_parallel_script_is_a_workload_in_containers(bench):
     bench.folder.chmod(0o755)
     shutil.copy(PROGRAMS / "ddp.py", bench.folder)
-    bench.measure(bench.spec(SPEC))
+    bench.measure(bench.spec(SPEC), "--no-figures")
     (row,) = [row for row in bench.rows("mine") if row["workers"] == 2]
     assert (row["steps"], row["step_times"], row["testbed"]) == (7, "hook", "docker")
     assert row["step_time_s"] > 0.1

@@ -35,7 +35,7 @@ def compose_command() -> list[str]:
 class Project:
     """A folder of the caller with docker-compose.yml, the host's files in the containers, and a tolerant `wanbench`."""
 
-    def __init__(self, folder: Path, command: list[str], image: str, default: str) -> None:
+    def __init__(self, folder: Path, command: list[str], image: str, default: list[str]) -> None:
         self.folder = folder
         shutil.copy(host_image.CHECKOUT / "docker-compose.yml", folder)
         tolerant = folder / "bin"
@@ -48,7 +48,7 @@ class Project:
             "image": image,
             "volumes": [*files, f"{tolerant}:{tolerant}:ro"],
             "entrypoint": ["sh", str(host_image.CHECKOUT / "scripts/docker-controller.sh")],
-            "command": default.split(),
+            "command": default,
             "working_dir": "/work",
             "environment": {"HOME": "/tmp", "PATH": f"{tolerant}:{host_image.PATH}"},
         }
@@ -88,7 +88,18 @@ def project(tmp_path, compose_command, image, api):
         tmp_path / "project",
         compose_command,
         image,
-        "run world4 --only workers=4 --only algorithm=ssgd --set run.repeats=1",
+        [
+            "run",
+            "world4",
+            "--only",
+            "workers=4",
+            "--only",
+            "algorithm=ssgd",
+            "--set",
+            "run.repeats=1",
+            "--set",
+            "run.window=10 steps",
+        ],
     )
     yield here
     here.close()
@@ -126,9 +137,6 @@ def test_up_ends_with_the_figure_of_world4_and_files_owned_by_the_caller(project
 
 
 def test_run_returns_the_exit_code_of_wanbench(project, api):
-    project.spec(by_numbers("mine", "ssgd = {}"))
-    done = project("run", "--rm", "wanbench", "run", "spec.toml", "--no-figures")
-    assert (done.returncode, done.stdout.strip().splitlines()[-1:]) == (0, ["results/mine"]), done.stdout + done.stderr
     project.spec("schema = 3")
     assert project("run", "--rm", "wanbench", "run", "spec.toml").returncode == 2
     project.spec(by_numbers("mine", "ssgd = {}").replace("workers = [2]", "workers = [5]"))

@@ -33,12 +33,8 @@ def test_an_unchanged_data_parallel_script_runs_across_four_regions(bench, api, 
     assert bench.containers() == []
 
 
-@pytest.mark.long  # the test in namespaces runs each time
-def test_torchs_model_averaging_runs_unchanged(bench):
-    exec_claims.torchs_model_averaging_runs_unchanged(bench, DOCKER, PYTHON)
-
-
 @pytest.mark.timed
+@pytest.mark.long  # the test in namespaces runs each time
 def test_programs_see_the_round_trips_and_the_rate_of_the_profile(bench):
     exec_claims.programs_see_the_round_trips_and_the_rate_of_the_profile(bench, DOCKER, PYTHON)
 
@@ -54,51 +50,35 @@ def test_a_script_in_an_image_gets_the_process_group_in_place_of_gloo(bench):
     assert exec_claims.row_of(result, bench)["collective"] == "direct"
 
 
-def test_the_first_program_that_fails_is_named_with_its_site(bench):
-    exec_claims.the_first_failure_sets_the_exit_code(bench, DOCKER)
-    assert bench.containers() == []
-
-
 def test_a_worker_killed_by_the_timeline_restarts_and_the_others_continue(bench):
     exec_claims.a_killed_worker_restarts_on_the_same_network_and_the_others_continue(bench, DOCKER, PYTHON)
     assert bench.containers() == []
 
 
-def test_the_named_image_is_used(bench, api, image, monkeypatch):
-    monkeypatch.delenv("WANBENCH_IMAGE")
-    named = f"{image}-named"
-    api.tag(image, named)
-    try:
-        result = bench.run(*TWO, "--image", named, "--", "true")
-        assert result.code == 0, result.err
-        row = exec_claims.row_of(result, bench)
-        network = json.loads((exec_claims.run_folder(result, bench) / "network.json").read_text())
-        assert (network["tcp"]["tcp_congestion_control"], network["probe"]["ok"]) == ("reno", True)
-        assert row["image"] == api.inspect_image(image)["Id"]
-    finally:
-        api.remove_image(named)
+def test_an_image_that_is_not_here_is_reported_in_one_line(bench):
     missing = bench.run(*TWO, "--image", "no-such-image:1", "--", "true")
     assert missing.code == 3
     assert missing.err == "wanbench: docker: no image 'no-such-image:1' on this host; docker pull no-such-image:1\n"
 
 
-WRITES = "echo x >here || echo here refused; echo x >/data/made || echo data refused; cat /data/read"
+WRITES = "for file in here /data/made /out/made; do echo x >$file || echo $file refused; done; cat mine /data/read"
 
 
 def test_the_current_folder_is_readable_and_a_mount_is_writable_if_configured(bench, tmp_path):
-    data = tmp_path / "its-data"
-    data.mkdir()
-    data.chmod(0o777)
+    data, out = tmp_path / "its-data", tmp_path / "its-results"
+    for folder in (data, out):
+        folder.mkdir()
+        folder.chmod(0o777)
     (data / "read").write_text("was read\n")
     (bench.folder / "mine").write_text("mine\n")
-    result = bench.run(*TWO, "--mount", f"{data}:/data", "--", "sh", "-c", f"cat mine; {WRITES}")
-    assert result.out.count("mine") == result.out.count("was read") == 2
-    assert result.out.count("here refused") == result.out.count("data refused") == 2
-    result = bench.run(*TWO, "--mount", f"{data}:/data:rw", "--", "sh", "-c", WRITES)
-    assert result.out.count("here refused") == 2
-    assert "data refused" not in result.out
-    assert (data / "made").read_text() == "x\n"
+    mounts = ("--mount", f"{data}:/data", "--mount", f"{out}:/out:rw")
+    result = bench.run(*TWO, *mounts, "--", "sh", "-c", WRITES)
+    assert result.out.count("] mine") == result.out.count("was read") == 2
+    assert result.out.count("] here refused") == result.out.count("] /data/made refused") == 2
+    assert "/out/made refused" not in result.out
+    assert (out / "made").read_text() == "x\n"
     assert not (bench.folder / "here").exists()
+    assert not (data / "made").exists()
 
 
 def test_a_program_missing_from_the_image_is_reported_in_one_line(bench):
@@ -122,18 +102,34 @@ echo devices: $(ls /sys/class/net)
 
 
 @pytest.fixture(scope="module")
-def seen(shared_bench):
-    """Return what a program finds in a container whose image has a working folder."""
-    bench = shared_bench
+def named(shared_bench, api, image):
+    """Return the result of a program in a container of a named image, which has a working folder."""
+    bench, name = shared_bench, f"{image}-named"
     bench.folder.chmod(0o755)
     (bench.folder / "mine").touch()
+    api.tag(image, name)
     with pytest.MonkeyPatch.context() as patch:
+        patch.delenv("WANBENCH_IMAGE")
         patch.setenv("SECRET", "token")
         patch.setenv("ASKED", "for")
-        options = ["--env", "ASKED", "--env", "GIVEN=value", "--workdir", "/tmp"]
+        options = ["--image", name, "--env", "ASKED", "--env", "GIVEN=value", "--workdir", "/tmp"]
         result = bench.run(*TWO, *options, "--", "sh", "-c", LOOK)
+    api.remove_image(name)
     assert result.code == 0, result.err
-    return (exec_claims.run_folder(result, bench) / "rank-0.log").read_text().splitlines()
+    return result
+
+
+@pytest.fixture(scope="module")
+def seen(named, shared_bench):
+    """Return what the program finds there."""
+    return (exec_claims.run_folder(named, shared_bench) / "rank-0.log").read_text().splitlines()
+
+
+def test_the_named_image_is_used(named, shared_bench, api, image):
+    row = exec_claims.row_of(named, shared_bench)
+    network = json.loads((exec_claims.run_folder(named, shared_bench) / "network.json").read_text())
+    assert network["tcp"]["tcp_congestion_control"] == "reno"
+    assert row["image"] == api.inspect_image(image)["Id"]
 
 
 def test_the_environment_is_that_of_the_image_plus_requested_variables(seen):

@@ -12,7 +12,7 @@ pytestmark = [pytest.mark.netem, pytest.mark.timed]
 # One slow processor can keep up with these steps.
 SPEC = by_numbers(
     "kernel",
-    "ssgd = {}\ndts = { delay = 4, period = 2 }",
+    "ssgd = {}",
     rtts='["40ms"]',
     run='testbed = "docker"\nemulator = "netem"',
 ).replace("20ms", "150ms")
@@ -26,7 +26,7 @@ def rows(shared_bench):
 
 
 def test_cells_in_containers_with_netem_are_valid_and_near_the_law(rows):
-    assert len(rows) == 2
+    assert len(rows) == 1
     for row in rows:
         summary = f"{row['algorithm']}: {row['step_time_s']:.4f} s, law {row['predicted_step_time_s']:.4f} s"
         print(f"{summary}, one-way error {row['one_way_error_ms']:.2f} ms")

@@ -22,6 +22,11 @@ step_times = "hook"
 [sweep]
 workers = [2]
 rtt = ["5ms", "50ms"]
+collective = ["gloo", "direct"]
+
+[[sweep.exclude]]
+rtt = "5ms"
+collective = "direct"
 
 [run]
 repeats = 1
@@ -59,20 +64,22 @@ def ddp(shared_bench):
 
 
 def test_a_data_parallel_script_is_swept_and_pays_for_every_round_trip(ddp):
-    rows = {row["rtt_ms"]: row for row in ddp.rows("mine") if row["workers"] == 2}
-    assert set(rows) == {5, 50}
-    for rtt_ms, row in rows.items():
-        assert row["step_time_s"] > 2 * rtt_ms / 1e3  # gloo on two workers: 2(N-1) round trips per all-reduce
+    rows = {(row["rtt_ms"], row["collective"]): row for row in ddp.rows("mine") if row["workers"] == 2}
+    assert set(rows) == {(5, "gloo"), (50, "gloo"), (50, "direct")}
+    near, far, direct = rows[5, "gloo"], rows[50, "gloo"], rows[50, "direct"]
+    for row in (near, far):
+        assert row["step_time_s"] > 2 * row["rtt_ms"] / 1e3  # gloo on two workers: 2(N-1) round trips per all-reduce
         assert (row["steps"], row["step_times"]) == (7, "hook")  # ten, without three warm-up steps
         assert row["wire_bytes"] > 10 * 650 * 4
-    assert rows[5]["step_time_s"] < rows[50]["step_time_s"]
-    assert rows[5]["scalability"] > rows[50]["scalability"]
-    unknown = ("compute_s", "stall_s", "overhead_s", "predicted_step_time_s", "final_loss", "accuracy", "collective")
-    assert {rows[50][name] for name in unknown} == {None}
+    assert near["step_time_s"] < far["step_time_s"]
+    assert near["scalability"] > far["scalability"]
+    assert 0.024 < direct["step_time_s"] < far["step_time_s"]  # half a round trip: 2.6 kB go whole to the other worker
+    unknown = ("compute_s", "stall_s", "overhead_s", "predicted_step_time_s", "final_loss", "accuracy")
+    assert {far[name] for name in unknown} == {None}
 
 
 def test_its_steps_logs_and_figures_are_stored(ddp):
-    (rep,) = (ddp.folder / "out/mine/cells").glob("ddp-w2-rtt50ms-*/rep-0")
+    (rep,) = (ddp.folder / "out/mine/cells").glob("ddp-w2-collectivegloo-rtt50ms-*/rep-0")
     steps = pd.read_parquet(rep / "steps.parquet")
     assert steps.groupby("rank").size().to_dict() == {0: 10, 1: 10}
     assert "rank 1 of 2" in (rep / "rank-1.out.log").read_text()
@@ -87,8 +94,8 @@ def test_results_of_a_changed_script_are_not_mixed_with_old_results(ddp):
     script.write_text(script.read_text() + "# another one\n")
     result = ddp.run("run", "spec.toml", "--out", "out")
     assert result.code == 2
-    assert "3 repetitions were measured by other code" in result.last_line
-    assert ddp.run("run", "spec.toml", "--out", "out", "--keep").code == 0
+    assert "4 repetitions were measured by other code" in result.last_line
+    assert ddp.run("run", "spec.toml", "--out", "out", "--no-figures", "--keep").code == 0
 
 
 def test_a_failure_and_a_hang_fail_only_their_own_cells(bench):
@@ -103,6 +110,7 @@ def test_a_failure_and_a_hang_fail_only_their_own_cells(bench):
     stepping, silent = rows[2, "stepping"], rows[2, "silent"]
     assert (stepping["steps"], stepping["step_times"]) == (5, "step")
     assert stepping["step_time_s"] >= 0.05
+    assert stepping["collective"] is None
     assert (silent["steps"], silent["step_times"]) == (None, "total")
     assert silent["step_time_s"] >= 8 * 0.05
     assert bench.commands[0].left_nothing()

@@ -5,7 +5,6 @@ import re
 import shlex
 import signal
 import sys
-import time
 from pathlib import Path
 
 import exec_claims
@@ -33,11 +32,7 @@ def test_a_data_parallel_script_runs_unchanged_and_its_replicas_agree(bench):
     assert "rank 3 of 4" in (folder / "rank-3.log").read_text()
 
 
-@pytest.mark.timed
-def test_an_unchanged_data_parallel_script_runs_across_four_regions(bench):
-    exec_claims.a_data_parallel_script_runs_unchanged(bench, [], PYTHON)
-
-
+@pytest.mark.long  # frameworks of test_process_group.py run each time
 def test_torchs_model_averaging_runs_unchanged(bench):
     exec_claims.torchs_model_averaging_runs_unchanged(bench, [], PYTHON)
 
@@ -78,29 +73,17 @@ def test_a_run_ended_while_a_worker_is_dead_starts_nothing_and_leaves_nothing(be
     assert command.left_nothing()
 
 
-def test_variables_passed_by_env_are_in_the_environment(bench):
-    result = bench.run(*TWO[:-1], "--env", "GREETING=hello there", "--", "sh", "-c", "echo $RANK says $GREETING")
+def test_a_program_gets_the_requested_variables_and_nccl_the_emulated_device(bench):
+    show = "echo $RANK says $GREETING; echo $NCCL_SOCKET_IFNAME $NCCL_NET $NCCL_HOSTID $GLOO_SOCKET_IFNAME; "
+    script = show + "cat /proc/net/dev"
+    result = bench.run(*TWO[:-1], "--env", "GREETING=hello there", "--", "sh", "-c", script)
     assert result.code == 0, result.err
     assert sorted(re.findall(r"\d says .*", result.out)) == ["0 says hello there", "1 says hello there"]
-
-
-def test_nccl_is_pointed_at_the_emulated_device(bench):
-    show = "echo $NCCL_SOCKET_IFNAME $NCCL_NET $NCCL_HOSTID $GLOO_SOCKET_IFNAME; cat /proc/net/dev"
-    result = bench.run(*TWO, "sh", "-c", show)
-    assert result.code == 0, result.err
     found = re.findall(r"\[(\d) w\d\] (\w+) Socket (\S+) (\w+)$", result.out, re.M)
     assert {(nccl, gloo) for _, nccl, _, gloo in found} == {("wan0", "wan0")}
     assert len({host for _, _, host, _ in found}) == 2
     assert len(re.findall(r"\] +wan0:", result.out)) == 2
-
-
-def test_the_first_failure_ends_the_others_and_sets_the_exit_code(bench):
-    began = time.monotonic()
-    result = bench.run(*TWO, "sh", "-c", "if [ $RANK = 1 ]; then echo no >&2; exit 7; fi; sleep 100")
-    assert result.code == 7
-    assert "[1 w1] no" in result.err
-    assert "wanbench: failed: rank 1 failed with status 7\n" in result.err
-    assert time.monotonic() - began < 60
+    assert "warning: the 2 workers exchanged next to nothing, so nothing was measured: " in result.err
 
 
 def test_a_program_killed_by_a_signal_exits_with_128_plus_the_signal(bench):
@@ -108,35 +91,22 @@ def test_a_program_killed_by_a_signal_exits_with_128_plus_the_signal(bench):
     assert result.code == 128 + signal.SIGKILL
 
 
-def test_a_missing_program_is_reported_in_one_line(bench):
-    result = bench.run(*TWO, "no-such-program")
-    assert result.code == 2
-    assert result.err == "wanbench: no-such-program: no such program here; give a path, or a command on PATH\n"
-
-
 TRAPPING = "trap 'echo got it; exit 0' INT TERM; echo up; while :; do sleep 0.1; done"
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_is_passed_on_and_nothing_is_left(bench, number):
-    command = bench.start(*TWO, "sh", "-c", TRAPPING)
-    command.until(lambda: _logs(bench).count("up") == 2)
-    command.process.send_signal(number)
-    result = command.wait()
-    assert result.code == 128 + number
-    assert result.out.count("got it") == 2
-    assert command.left_nothing()
-
-
-def test_only_the_user_can_read_the_shared_files_of_a_run(bench):
+def test_a_signal_is_passed_on_nothing_is_left_and_only_the_user_can_read_the_shared_files(bench, number):
     command = bench.start(*TWO[:-1], "--rendezvous", "local", "--", "sh", "-c", TRAPPING)
     command.until(lambda: _logs(bench).count("up") == 2)
     (control,) = command.temp.glob("wanbench-*")
     assert control.stat().st_mode & 0o7777 == 0o700
     (door,) = control.glob("*-door")
     assert door.stat().st_mode & 0o777 == 0o600
-    command.process.terminate()
-    assert command.wait().code == 128 + signal.SIGTERM
+    command.process.send_signal(number)
+    result = command.wait()
+    assert result.code == 128 + number
+    assert result.out.count("got it") == 2
+    assert command.left_nothing()
 
 
 def test_background_processes_of_a_program_end_with_it(bench):
@@ -145,57 +115,34 @@ def test_background_processes_of_a_program_end_with_it(bench):
     assert bench.commands[-1].left_nothing()
 
 
-def test_a_killed_harness_leaves_no_program_even_in_another_session(bench):
-    command = bench.start(*TWO, "sh", "-c", "setsid sleep 1001 & echo up; sleep 1002")
-    command.until(lambda: _logs(bench).count("up") == 2)
-    command.process.kill()
-    command.process.wait()
-    assert command.left_nothing()
-
-
 def _logs(bench):
     return bench.written("results/exec-*/cells/*/rep-*/rank-*.log")
-
-
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        (["--profile", "world5", "-n", "2"], "did you mean 'world4'"),
-        (["--profile", "uniform", "-n", "2"], "--profile uniform: needs --rtt, e.g. --rtt 100ms"),
-        (["--profile", "world4", "--rtt", "1ms", "-n", "2"], "--rtt and --rate go with --profile uniform"),
-        (["--profile", "uniform", "--rtt", "1 parsec", "-n", "2"], "--profile uniform:"),
-        (["--profile", "world4", "-n", "2", "--testbed", "moon"], "--testbed moon: expected one of netns"),
-        (["--profile", "world4", "-n", "2", "--place", "moon"], "--place"),
-    ],
-)
-def test_bad_input_is_reported_in_one_line_and_nothing_runs(bench, arguments, words):
-    result = bench.run("exec", *arguments, "--", "true")
-    assert result.code == 2
-    assert len(result.err.splitlines()) == 1
-    assert words in result.err
-    assert not os.path.exists(bench.folder / "results")
 
 
 # ---------------------------------------------------------------- a worker is a machine
 
 
-STORE = """
-import os, socket
-from datetime import timedelta
-from torch.distributed import TCPStore
-rank, master, port = int(os.environ["RANK"]), os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]) + 1
+PORTS = """
+import os, socket, time
+place = (os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]) + 1)
 print("I am", socket.gethostname(), "at", socket.gethostbyname(socket.gethostname()))
-store = TCPStore(master, port, 2, rank == 0, timeout=timedelta(seconds=30))
-store.set(f"{rank}", "here")
-print("peer is", store.get(f"{1 - rank}").decode())
-store.set(f"done{rank}", "")
-store.get(f"done{1 - rank}")
+if os.environ["RANK"] == "0":
+    peer = socket.create_server(place).accept()[0]
+else:
+    while True:
+        try:
+            peer = socket.create_connection(place)
+            break
+        except ConnectionRefusedError:
+            time.sleep(0.05)
+peer.sendall(b"here")
+print("peer is", peer.recv(4).decode())
 """
 
 
 def test_a_program_finds_its_own_name_and_uses_more_ports_of_rank_0(bench):
-    (bench.folder / "store.py").write_text(STORE)
-    result = bench.run(*TWO, *PYTHON, "store.py")
+    (bench.folder / "ports.py").write_text(PORTS)
+    result = bench.run(*TWO, *PYTHON, "ports.py")
     assert result.code == 0, result.err
     assert sorted(re.findall(r"I am (\S+) at (\S+)", result.out)) == [("w0-0", "10.99.0.1"), ("w1-1", "10.99.0.2")]
     assert result.out.count("peer is here") == 2
@@ -207,13 +154,6 @@ def test_torchrun_with_a_dynamic_rendezvous_forms_one_world(bench):
     result = bench.run(*TWO, "sh", "-c", f"PATH={Path(sys.executable).parent}:$PATH {command}")
     assert result.code == 0, result.err
     assert sorted(re.findall(r"rank (\d) of (\d)", result.out)) == [("0", "2"), ("1", "2")]
-
-
-def test_several_worlds_of_one_are_no_silent_success(bench):
-    torchrun = [str(Path(sys.executable).with_name("torchrun")), "--nproc-per-node", "1"]
-    result = bench.run(*TWO, *torchrun, str(PROGRAMS / "ddp.py"))
-    assert result.code == 0, result.err
-    assert "warning: the 2 workers exchanged next to nothing, so nothing was measured: torchrun makes a" in result.err
 
 
 def test_a_launcher_runs_once_and_starts_processes_on_all_workers(bench):
@@ -238,13 +178,12 @@ def test_a_program_that_hangs_is_ended_at_its_timeout(bench):
     assert bench.commands[-1].left_nothing()
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
-def test_shared_memory_and_temporary_files_end_with_the_run(bench, number):
+def test_programs_shared_memory_and_temporary_files_end_with_a_killed_harness_even_in_another_session(bench):
     before = sorted(os.listdir("/dev/shm"))
-    script = "echo > /dev/shm/segment; echo > $TMPDIR/file; mktemp; ls $TMPDIR; echo up; exec sleep 1004"
-    command = bench.start(*TWO, "sh", "-c", script)
+    files = "echo > /dev/shm/segment; echo > $TMPDIR/file; mktemp; ls $TMPDIR"
+    command = bench.start(*TWO, "sh", "-c", f"setsid sleep 1001 & {files}; echo up; exec sleep 1004")
     command.until(lambda: _logs(bench).count("up") == 2)
     assert sorted(os.listdir("/dev/shm")) == before
-    command.process.send_signal(number)
+    command.process.kill()
     command.wait()
     assert command.left_nothing()

@@ -31,7 +31,7 @@ dts     = { delay = 4, period = 4 }
 
 [sweep]
 workers = [2]
-rtt = ["0ms", "100ms", "400ms", "1200ms"]
+rtt = ["0ms", "400ms", "1200ms"]
 
 [[sweep.exclude]]
 algorithm = "ssgd"
@@ -58,14 +58,13 @@ def scalability(rows):
 
 
 def test_every_cell_is_within_15_percent_of_the_law(rows):
-    assert len(rows) == 14
+    assert len(rows) == 10
     for row in rows:
         assert row["step_time_s"] == pytest.approx(row["predicted_step_time_s"], rel=0.15), row["cell"]
 
 
 def test_synchronous_steps_pay_half_of_every_round_trip(scalability):
     assert scalability["ssgd", 0] > 0.9
-    assert scalability["ssgd", 100] < 0.72
     assert scalability["ssgd", 400] < 0.36
 
 
@@ -75,11 +74,11 @@ def test_a_period_divides_what_a_round_trip_costs(scalability):
 
 
 def test_a_delay_hides_the_path_until_an_all_reduce_takes_longer_than_its_steps(scalability):
-    for rtt_ms in (0, 100, 400):
+    for rtt_ms in (0, 400):
         assert scalability["delayed-d4", rtt_ms] > 0.95
     assert scalability["delayed-d4", 1200] < 0.75  # half of 1200 ms does not fit into 4 steps of 100 ms
 
 
 def test_at_equal_delay_a_period_costs_nothing(scalability):
-    for rtt_ms in (0, 100, 400, 1200):
+    for rtt_ms in (0, 400, 1200):
         assert scalability["dts-d4-p4", rtt_ms] > 0.99 * scalability["delayed-d4", rtt_ms]

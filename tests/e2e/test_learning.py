@@ -36,8 +36,8 @@ algorithm = "ssgd"
 lr = 0.02
 momentum = 0.9
 batch_size = 32
-until = "200 steps"
-eval_every = 50
+until = "80 steps"
+eval_every = 20
 target = 0.9
 
 [run]
@@ -114,20 +114,20 @@ def test_the_target_is_reached_between_two_evaluations(digits, algorithm):
     row = rows[algorithm, "iid"]
     (folder,) = (bench.folder / "out/digits/cells").glob(f"{row['cell']}/rep-0")
     evaluations, steps = (pd.read_parquet(folder / f"{name}.parquet") for name in ("evaluations", "steps"))
-    assert list(evaluations["step"]) == [0, 50, 100, 150, 200]
+    assert list(evaluations["step"]) == [0, 20, 40, 60, 80]
     assert evaluations["accuracy"].iloc[-1] == row["accuracy"]
     place = int((evaluations["accuracy"] >= 0.9).idxmax())
     assert evaluations["step"][place - 1] < row["steps_to_target"] <= evaluations["step"][place]
     begin_ns = evaluations["end_ns"][0]
     seconds = [(evaluations["end_ns"][at] - begin_ns) / 1e9 for at in (place - 1, place)]
     assert seconds[0] < row["time_to_target_s"] <= seconds[1]
-    assert len(steps) == 2 * 200
+    assert len(steps) == 2 * 80
     assert steps["loss"].notna().all()
 
 
 @pytest.mark.timed
 def test_a_delay_costs_no_step_time_although_a_synchronous_step_waits(bench):
-    bench.spec(SPEC.replace('until = "200 steps"\neval_every = 50', 'until = "50 steps"'))
+    bench.spec(SPEC.replace('until = "80 steps"\neval_every = 20', 'until = "40 steps"'))
     bench.measure("spec.toml", "--no-figures", "--only", "train.shards=iid")
     scalability = {row["algorithm"]: row["scalability"] for row in bench.rows("digits") if row["workers"] == 2}
     assert scalability["dts-d2-p2"] > 0.9

@@ -13,7 +13,7 @@ pytestmark = [pytest.mark.netem, pytest.mark.timed]
 AGREEMENT = {
     "smoke": [
         *["--set", "workload.payload_scale=0.005", "--set", "workload.step_time=100ms"],
-        *["--set", 'sweep.exclude=[{algorithm="dts-d4-p2", rtt="10ms"}]'],  # a delay hides both round trips
+        *["--set", 'sweep.rtt=["40ms"]'],
     ],
     "world4": [
         *["--set", "workload.payload_scale=0.0005", "--set", "sweep.workers=[4]", "--set", "run.repeats=1"],

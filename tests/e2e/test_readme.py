@@ -9,6 +9,8 @@ import pytest
 from cli_session import patiently
 from documents import blocks, commands, matches, typed
 
+from wanbench.harness.show import papers
+
 ROOT = Path(__file__).resolve().parents[2]
 README = "../README.md"
 
@@ -31,10 +33,22 @@ def prints_what_is_shown(clone, monkeypatch):
     return lambda lines: _check(lines, clone)
 
 
-def test_every_command_that_emulates_nothing_prints_what_the_readme_shows(prints_what_is_shown):
-    lines = [line for line in commands(README) if line.needs not in ("docker", "emulated")]
+FIGURES = "wanbench figures --paper all --check"  # the lane `figures` is this command
+
+
+def test_every_command_that_emulates_nothing_prints_what_the_readme_and_the_site_show(prints_what_is_shown):
+    lines = [line for line in commands(README) if line.needs not in ("docker", "emulated") and line.command != FIGURES]
     assert len(lines) >= 8
-    prints_what_is_shown(lines)
+    printed = prints_what_is_shown(lines)
+    site = [line for line in commands("index.md") if line.needs == ""]
+    assert len(site) == 3
+    for line in site:
+        assert matches(printed[line.command.removesuffix(" --no-figures")], line.output), f"$ {line.command}"
+
+
+def test_the_readme_lists_all_papers():
+    (line,) = [line for line in commands(README) if line.command == FIGURES]
+    assert re.findall(r"^(\w+): no files differ$", line.output, re.M) == sorted(papers.names())
 
 
 @pytest.mark.timed  # late packets make these results invalid
@@ -45,6 +59,8 @@ def test_every_emulated_command_prints_what_the_readme_shows(prints_what_is_show
 
 
 def _check(lines, clone):
+    """Return the output of each command."""
+    printed = {}
     for line in lines:
         done = patiently(  # a busy host
             lambda line=line: typed(line, clone),
@@ -53,6 +69,8 @@ def _check(lines, clone):
         assert done.returncode == 0, f"$ {line.command}\n{done.stdout}"
         assert shows(done.stdout, line), f"$ {line.command}\n{done.stdout}"
         assert "warning" not in done.stdout, f"$ {line.command}\n{done.stdout}"
+        printed[line.command] = done.stdout
+    return printed
 
 
 def shows(output, line):

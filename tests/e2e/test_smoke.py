@@ -127,7 +127,7 @@ def simulated_too(smoke):
     _, bench = smoke
     before = bench.finished("smoke")
     text = find("smoke").read_text().replace('workers = [2]\nrtt = ["10ms", "40ms"]\n', AXES)
-    result = bench.measure(bench.spec(text))
+    result = bench.measure(bench.spec(text), "--no-figures")
     return before, bench.finished("smoke"), result
 
 

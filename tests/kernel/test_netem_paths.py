@@ -40,7 +40,7 @@ def printed(report):
     yield f"shared up of {shared.site}: {known(shared.measured_rate_mbit):.2f} of {shared.rate_mbit:.2f} Mbit/s"
 
 
-@pytest.mark.parametrize("loss", ["as measured", "2 %"])
+@pytest.mark.parametrize("loss", [pytest.param("as measured", marks=pytest.mark.long), "2 %"])
 def test_all_twelve_paths_of_world4_match_the_profile(netem_lab, capsys, loss):
     profile = load("world4").scaled(SCALE)
     network = build(profile, [site.name for site in profile.sites])

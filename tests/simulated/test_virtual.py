@@ -6,12 +6,11 @@ import json
 import os
 import signal
 import tempfile
-import time
 from pathlib import Path
 
 import pandas as pd
 import pytest
-from cli_session import WANBENCH
+from cli_session import SOON_S, WANBENCH
 from contract import CONTRACT
 
 # the user nobody, who only has the right to read this checkout
@@ -116,8 +115,7 @@ def test_ctrl_c_ends_a_long_simulation_and_finished_repetitions_are_kept(bench):
     )
     command.until(lambda: bench.finished("latency-sweep"))
     command.process.send_signal(signal.SIGINT)
-    began = time.monotonic()
-    result = command.wait()
-    assert (result.code, time.monotonic() - began < 5) == (130, True)
+    result = command.wait(SOON_S)
+    assert result.code == 130
     assert "interrupted" in result.last_line
     assert bench.finished("latency-sweep")

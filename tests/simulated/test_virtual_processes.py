@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
-from cli_session import by_numbers
+from cli_session import SOON_S, by_numbers
 
 ALGORITHMS = "ssgd = {}\ndts = { delay = 4, period = 2 }"
 RTTS = '["10ms", "40ms", "100ms"]'
@@ -20,14 +20,18 @@ def make(rank, world_size, seed, batch_size):
     if rank == 0:
         print(f"seed {seed} in process {os.getpid()}")
     if rank == 1 and seed == 2:
-        FAILS
+        os._exit(3)
+    if rank == 1 and seed == 3:
+        os.kill(os.getpid(), signal.SIGKILL)
+    if rank == 1 and seed == 4:
+        raise ValueError("no such data")
     x = torch.randn(8, 16)
     return torch.nn.Linear(16, 1), [(x, torch.zeros(8, 1))], torch.nn.functional.mse_loss
 """
-FAILURES = {
-    "os._exit(3)": "the process of the simulation exited with status 3",
-    "os.kill(os.getpid(), signal.SIGKILL)": "the process of the simulation was killed by SIGKILL, as the kernel does",
-    "raise ValueError('no such data')": "worker 1: workload.model: 'mine:make' raised ValueError: no such data",
+REASONS = {  # by repetition
+    1: "the process of the simulation exited with status 3",
+    2: "the process of the simulation was killed by SIGKILL, as the kernel does",
+    3: "worker 1: workload.model: 'mine:make' raised ValueError: no such data",
 }
 
 
@@ -64,7 +68,7 @@ def test_two_processes_write_the_same_bytes_as_one(bench, long_spec):
         most = 0
         while command.process.poll() is None:
             most = max(most, len(simulators(command)))
-            time.sleep(0.05)
+            time.sleep(0.3)  # looking at every process costs time itself
         assert command.wait().code == 0
         assert most == (0 if jobs == "1" or os.cpu_count() == 1 else 2)
     one, two = (files(bench.folder / f"jobs-{jobs}/often") for jobs in (1, 2))
@@ -73,9 +77,8 @@ def test_two_processes_write_the_same_bytes_as_one(bench, long_spec):
     assert [name for name in one if one[name] != two[name]] == []
 
 
-@pytest.mark.parametrize("failure", FAILURES)
-def test_a_process_that_dies_fails_its_repetition_and_the_run_goes_on(bench, failure):
-    (bench.folder / "mine.py").write_text(MODEL.replace("FAILS", failure))
+def test_a_process_that_dies_fails_its_repetition_and_the_run_goes_on(bench):
+    (bench.folder / "mine.py").write_text(MODEL)
     spec = bench.spec(
         """
 schema = 1
@@ -84,41 +87,34 @@ workload = { model = "mine:make", step_time = "20ms" }
 network = { rtt = "10ms" }
 algorithms = { ssgd = {} }
 sweep = { workers = [4] }
-run = { repeats = 4, testbed = "virtual" }
+run = { repeats = 5, testbed = "virtual" }
 train = { until = "600 steps", lr = 0.1 }
 """
     )
     result = bench.run("run", spec, "--jobs", "2", "--out", "out", "--no-figures")
     assert result.code == 4, result.err
     rows = {(row["workers"], row["rep"]): row for row in bench.rows("learned")}
-    assert {key for key, row in rows.items() if row["status"] != "ok"} == {(4, 1)}
-    assert len(rows) == 8
-    assert rows[4, 1]["reason"].startswith(FAILURES[failure])
-    assert FAILURES[failure] in result.err
+    assert {key for key, row in rows.items() if row["status"] != "ok"} == {(4, rep) for rep in REASONS}
+    assert len(rows) == 10
+    for rep, reason in REASONS.items():
+        assert rows[4, rep]["reason"].startswith(reason)
+        assert reason in result.err
     in_process = [line.split() for line in result.out.splitlines() if line.startswith("seed ")]
-    assert {seed for _, seed, *_ in in_process} >= {"1", "2", "3", "4"}  # what a model prints is shown
+    assert {seed for _, seed, *_ in in_process} >= {"1", "2", "3", "4", "5"}  # what a model prints is shown
     assert len({pid for *_, pid in in_process}) > 1
-    if failure.startswith("raise"):
-        (error,) = (bench.folder / "out/learned").glob("cells/*/*.failed-1/error.json")
-        assert "ValueError: no such data" in json.loads(error.read_text())["log_tail"][-1]
+    (error,) = (bench.folder / "out/learned").glob("cells/*/rep-3.failed-1/error.json")
+    assert "ValueError: no such data" in json.loads(error.read_text())["log_tail"][-1]
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
-def test_a_signal_ends_all_processes_at_once_and_finished_repetitions_are_kept(bench, long_spec, number):
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+def test_a_signal_ends_all_processes_and_finished_repetitions_are_kept(bench, long_spec, number):
     command = bench.start("run", long_spec, "--jobs", "2", "--out", "out", "--no-figures")
     command.until(lambda: bench.finished("often") and simulators(command))
     command.process.send_signal(number)
-    began = time.monotonic()
-    result = command.wait()
-    assert time.monotonic() - began < 5
+    result = command.wait(SOON_S)
     assert result.code == (-9 if number == signal.SIGKILL else 130)
     assert command.left_nothing() or (number == signal.SIGKILL and not command.processes())
-    kept = bench.finished("often")
-    assert kept
-    again = bench.run("run", long_spec, "--jobs", "2", "--out", "out", "--no-figures")
-    assert again.code == 0
-    assert f"{14 - len(kept)} to do" in again.err
-    assert {path: bench.finished("often")[path] for path in kept} == kept
+    assert bench.finished("often")
 
 
 def test_a_short_experiment_starts_no_process(bench):
@@ -126,6 +122,6 @@ def test_a_short_experiment_starts_no_process(bench):
     servers = set()
     while command.process.poll() is None:
         servers |= set(command.children("wanbench.workloads.process.forkserver"))
-        time.sleep(0.02)
+        time.sleep(0.3)  # it would need longer to import torch
     assert command.wait().code == 0
     assert servers == set()

@@ -98,7 +98,7 @@ class Command:
             if time.monotonic() > deadline:
                 print("\n".join(left))
                 return False
-            time.sleep(0.05)
+            time.sleep(0.1)
         return True
 
     def left(self) -> list[str]:
@@ -138,7 +138,7 @@ class Command:
         while not (found := what()):
             if time.monotonic() > deadline or self.process.poll() is not None:
                 pytest.fail(f"it did not come to that:\n{self.log.read_text()}")
-            time.sleep(0.02)
+            time.sleep(0.05)
         return found
 
 

@@ -39,10 +39,10 @@ class DockerBench(Bench):
                 found.append(self.api.inspect_container(listed["Id"]))
         return found
 
-    def training(self, algorithm: str) -> dict[int, dict]:
-        """Return the containers that train this algorithm, by rank: their processes write its logs."""
+    def training(self, algorithm: str, containers: list[dict] | None = None) -> dict[int, dict]:
+        """Return which containers (of these, or of all) train this algorithm, by rank: they write its logs."""
         found = {}
-        for container in self.containers():
+        for container in self.containers() if containers is None else containers:
             with contextlib.suppress(OSError):
                 log = Path(os.readlink(f"/proc/{container['State']['Pid']}/fd/1"))
                 if f"/cells/{algorithm}-w" in str(log):

@@ -3,7 +3,7 @@
 Only the network should lose datagrams, so hosts must not. No datagram is larger than a packet; the kernel refuses to
 fragment one. The I/O thread empties the socket's buffer while the worker computes. Workers send at the given rate at
 most, and slow enough that a peer without a processor for `ABSORBED_S` can buffer everything. The kernel counts the
-datagrams that overflow the buffer nevertheless (`overflows`).
+datagrams that overflow the buffer nevertheless (`process.tun.udp_overflows`).
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ import threading
 import time
 from collections import defaultdict, deque
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import cast
 
 import torch
@@ -353,9 +352,3 @@ def bind(address: str, port: int = 0) -> socket.socket:
         sock.close()
         raise CommError(f"udp: cannot bind {address}:{port}: {error.strerror}") from error
     return sock
-
-
-def overflows() -> int:
-    """The number of datagrams dropped so far in this network namespace because their socket's buffer was full."""
-    lines = [line.split() for line in Path("/proc/net/snmp").read_text().splitlines() if line.startswith("Udp:")]
-    return int(dict(zip(lines[0], lines[1], strict=True))["RcvbufErrors"])

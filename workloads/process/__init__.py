@@ -4,7 +4,7 @@ Layout
     worker.py      takes commands, runs jobs, streams rows back; container.py: the same in a container
     joining.py     how a worker joins its group; route.py: the congestion control of its connections
     connections.py the connections of this process: their congestion control and windows
-    forkserver.py  the parent of workers, and of processes that simulate: imports torch once
+    forkserver.py  the parent of workers, and of processes that simulate: imports modules once
     program.py     runs a user's program in a worker's network
     probing.py     the worker's part of measuring the network
     namespace.py   a private network stack; tun.py: its device

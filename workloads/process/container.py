@@ -1,6 +1,8 @@
 """A worker in a container: it connects to the controller's socket, gives up its rights and serves.
 
-    python3 -m wanbench.workloads.process.container --socket PATH [--name NAME]
+    python3 -m wanbench.workloads.process.container --socket PATH [--name NAME] [--programs]
+
+With --programs it will not train, so it does without torch.
 
 The container starts without a network. If the worker opens a TUN device, the container starts as root with NET_ADMIN,
 SETUID and SETGID. The worker gives these up for good before it reports that it is ready.
@@ -42,6 +44,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="wanbench.workloads.process.container")
     parser.add_argument("--socket", type=Path, required=True)
     parser.add_argument("--name", default=socket.gethostname())
+    parser.add_argument("--programs", action="store_true")
     arguments = parser.parse_args()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the controller handles Ctrl-C
     signal.signal(signal.SIGTERM, lambda *_: os._exit(128 + signal.SIGTERM))  # PID 1 ignores SIGTERM without a handler
@@ -50,7 +53,7 @@ def main() -> None:
     signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)
     threading.Thread(target=_watch, args=(sock, wake_read, arguments.socket), daemon=True).start()
     with suppress(ConnectionError):
-        _serve(Channel(sock), arguments.name)
+        _serve(Channel(sock), arguments.name, trains=not arguments.programs)
     _leave(arguments.socket)
 
 
@@ -68,18 +71,19 @@ def boot_id() -> str:
     return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
 
 
-def _serve(channel: Channel, name: str) -> None:
+def _serve(channel: Channel, name: str, *, trains: bool) -> None:
     """Report to the controller, receive the assignment, then serve until end of file."""
     channel.send({"cmd": "hello", "name": name, "code": own_code(), "boot": boot_id()})
     try:
-        importing = threading.Thread(target=_import_in_the_background)
-        importing.start()
-        importing.join()
-        import torch
+        if trains:
+            importing = threading.Thread(target=_import_in_the_background)
+            importing.start()
+            importing.join()
+            import torch
 
+            torch.set_num_threads(1)
         from wanbench.workloads.process import worker
 
-        torch.set_num_threads(1)
         assignment = channel.recv()
         if assignment is None:
             return
@@ -105,7 +109,10 @@ def _import_in_the_background() -> None:
     """Import with low priority, because other workers may be measuring. Only this thread keeps the low priority."""
     os.setpriority(os.PRIO_PROCESS, 0, _IMPORT_NICE)
     with suppress(ImportError):  # the main thread tries again and reports it
-        importlib.import_module("wanbench.workloads.process.worker")
+        from wanbench.workloads.process.worker import TRAINING
+
+        for name in TRAINING:
+            importlib.import_module(name)
 
 
 def _await_controller(path: Path) -> socket.socket:

@@ -1,9 +1,9 @@
-"""The parent of processes that use torch: imports it once, then forks a child for every request.
+"""The parent of workers and of processes that simulate: imports modules once, then forks a child for every request.
 
-    python -m wanbench.workloads.process.forkserver FD PARENT_PID MODULE [--namespaces]
+    python -m wanbench.workloads.process.forkserver FD PARENT_PID MODULE[,MODULE...] [--namespaces]
 
-Each child runs `serve_forked(socket, request)` of MODULE. With --namespaces it can make namespaces, and has a PID
-namespace of its own (`workloads.process.machine`).
+It imports every MODULE. Each child runs `serve_forked(socket, request)` of the first. With --namespaces it can make
+namespaces, and has a PID namespace of its own (`workloads.process.machine`).
 The parent limits torch to one thread and never runs a torch operation, because the children of a parent that has run
 one hang. When it dies, its children die too. When the controller dies, it dies too.
 """
@@ -66,10 +66,14 @@ def main() -> None:
 
 
 def _import_everything() -> None:
-    import torch
+    for name in _modules():  # children inherit every module
+        import_module(name)
+    if "torch" in sys.modules:
+        sys.modules["torch"].set_num_threads(1)
 
-    import_module(sys.argv[3])  # children inherit every module
-    torch.set_num_threads(1)
+
+def _modules() -> list[str]:
+    return sys.argv[3].split(",")
 
 
 def _spawn(channel: Channel, request: dict[str, Any], wake: tuple[int, int]) -> None:
@@ -104,7 +108,7 @@ def _serve(sock: socket.socket, request: dict[str, Any], tell: int) -> int:
 
     def serve() -> int:
         os.close(tell)
-        return _guarded(partial(import_module(sys.argv[3]).serve_forked, sock, request))
+        return _guarded(partial(import_module(_modules()[0]).serve_forked, sock, request))
 
     if sys.argv[4:] != ["--namespaces"]:
         return serve()

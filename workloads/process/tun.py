@@ -174,3 +174,9 @@ def tcp_counters() -> dict[str, int]:
             counters = dict(zip(names.split()[1:], values.split()[1:], strict=True))
             state |= {key: int(counters[key]) for key in _TCP_STATE.get(protocol, ()) if key in counters}
     return state
+
+
+def udp_overflows() -> int:
+    """Return the number of datagrams dropped so far in this network namespace by full buffers of sockets."""
+    lines = [line.split() for line in Path("/proc/net/snmp").read_text().splitlines() if line.startswith("Udp:")]
+    return int(dict(zip(lines[0], lines[1], strict=True))["RcvbufErrors"])

@@ -22,18 +22,15 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
-import torch
-
 from wanbench.workloads.comm.base import CommError
 from wanbench.workloads.comm.clock import MonotonicClock
-from wanbench.workloads.comm.datagram import overflows
-from wanbench.workloads.loop import session
 from wanbench.workloads.loop.job import Job
 from wanbench.workloads.process import connections, machine, namespace, probing, program, route, tun
 from wanbench.workloads.process.control import Channel, ControlError, text
-from wanbench.workloads.process.joining import join
 
 INTERFACE = "wan0"
+# What jobs need beyond this module. A parent imports it for its workers; a worker that only runs programs never does.
+TRAINING = ("wanbench.workloads.process.joining", "wanbench.workloads.loop.session")
 _ROW_INTERVAL_S = 1.0
 
 
@@ -135,12 +132,18 @@ def _counters() -> dict[str, Any]:
     return {
         "device": tun.device_counters(INTERFACE),
         "tcp": tun.tcp_counters(),
-        "udp_overflows": overflows(),
+        "udp_overflows": tun.udp_overflows(),
         "cpu_wait_ns": namespace.cpu_wait_ns(),
     }
 
 
 def _run_job(channel: Channel, job: Job, address: str, routed: str | None) -> None:
+    import torch  # with TRAINING
+
+    from wanbench.workloads.loop import session
+    from wanbench.workloads.process.joining import join
+
+    torch.set_num_threads(1)
     _log_into(channel.take_fd())
     comm, clock, rows = join(job, address, INTERFACE), MonotonicClock(), _RowStream(channel, job.told_steps)
     if routed is not None and (others := connections.congestion_in_use() - {routed}):
@@ -210,5 +213,4 @@ def _log_into(fd: int) -> None:
 
 def serve_forked(sock: socket.socket, request: dict[str, Any]) -> None:
     """Run a newly forked worker."""
-    torch.set_num_threads(1)
     main(Channel(sock), request)

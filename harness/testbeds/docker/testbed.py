@@ -262,7 +262,8 @@ def options(folder: Path, name: str, rank: int, attachment: str, group: Group) -
     return {
         "name": name,
         "entrypoint": list(own_code.ENTRYPOINT),
-        "command": ["--socket", str(folder / "workers.sock"), "--name", name],
+        # Only programs need names of hosts.
+        "command": ["--socket", str(folder / "workers.sock"), "--name", name, *(["--programs"] if group.hosts else [])],
         # Only root can open a TUN device. The worker then drops to the user itself. A namespace needs no privilege.
         "user": "0:0" if attachment == "tun" else f"{uid}:{gid}",
         "environment": {**_SINGLE_THREADED, "PYTHONUNBUFFERED": "1"},

@@ -124,7 +124,7 @@ def test_the_law_does_not_know_how_long_compression_takes():
     ],
 )
 def test_it_still_learns_and_the_switching_order_changes_nothing(algorithm):
-    (cell,) = cells_of(f"{algorithm}\n[train]\nuntil = '150 steps'\nlr = 0.02", DIGITS)
+    (cell,) = cells_of(f"{algorithm}\n[train]\nuntil = '40 steps'\nlr = 0.1", DIGITS)
     plain, shuffled = simulated(cell), simulated(cell, shuffle=3)
     assert plain.outcomes == shuffled.outcomes
     assert plain.outcomes[0].evaluations[-1]["accuracy"] > 0.6

@@ -164,10 +164,35 @@ def test_containers_get_the_mounts_of_their_group(tmp_path):
         (("--name", "../../x"), "--name ../../x: expected letters, digits, '.', '_' and '-', at most 80"),
         (("--timeout", "0s"), "--timeout 0s: expected more than zero, such as 10min"),
         (("--name", ".."), "--name ..: expected letters, digits, '.', '_' and '-', at most 80"),
+        (("--testbed", "moon"), "--testbed moon: expected one of netns, docker"),
+        (("--profile", "uniform"), "--profile uniform: needs --rtt, e.g. --rtt 100ms"),
     ],
 )  # fmt: skip
 def test_impossible_options_are_refused_in_one_line(arguments, line, tmp_path):
     assert refused(*EXEC, *arguments, "--", "true") == f"wanbench: {line}"
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("--rtt", "1ms"), "--rtt and --rate go with --profile uniform"),
+        (("--profile", "world5"), "did you mean 'world4'"),
+        (("--profile", "uniform", "--rtt", "1 parsec"), "--profile uniform:"),
+        (("--place", "moon"), "--place"),
+    ],
+)
+def test_an_impossible_network_is_refused_in_one_line(arguments, words, tmp_path):
+    said = refused(*EXEC, *arguments, "--", "true")
+    assert len(said.splitlines()) == 1
+    assert words in said
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_missing_program_is_refused_in_one_line(tmp_path):
+    assert refused(*EXEC, "--", "no-such-program") == (
+        "wanbench: no-such-program: no such program here; give a path, or a command on PATH"
+    )
     assert list(tmp_path.iterdir()) == []
 
 

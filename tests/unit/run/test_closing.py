@@ -57,4 +57,5 @@ def test_success_without_an_exchange_is_a_warning_that_names_the_cause():
     quiet = {"workers": 2, "wire_bytes": 3000}
     assert "must form its group from RANK" in lines(quiet)[0]
     assert "run it once: wanbench exec --launcher" in lines(quiet, command=("/usr/bin/mpirun", "a.out"))[0]
+    assert "torchrun makes a" in lines(quiet, command=("torchrun", "train.py"))[0]
     assert len(lines(quiet, Ended(code=3, lasted={0: 1.0}))) == 1

@@ -285,7 +285,8 @@ def test_the_published_values_of_another_figure_are_those_of_its_own_algorithms(
     assert [each.value for each in papers.parse("p", own).figures[2].published] == [0.9]
 
 
-@pytest.mark.parametrize("width_in", [PAGE_IN, COLUMN_IN])
+# The same text has more room on a page than in a column.
+@pytest.mark.parametrize("width_in", [pytest.param(PAGE_IN, marks=pytest.mark.long), COLUMN_IN])
 @pytest.mark.parametrize("name", papers.names())
 def test_no_text_overlaps_or_is_cut_in_any_committed_figure(name, width_in):
     paper = papers.load(name)

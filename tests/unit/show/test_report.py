@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import html.parser
+import itertools
 import json
 import re
 
 import pytest
 import synthetic_rows
 from command_line import as_it_was, refused, wanbench  # noqa: F401  # the fixture is used by all
+from on_relay import planned
 from written_run import MANIFEST, write_run
 
 from wanbench.harness.analysis.best import networks
+from wanbench.harness.results.store import RunFolder
 from wanbench.harness.show.report import page
 from wanbench.harness.show.report.content import content_of
 
@@ -86,8 +89,13 @@ def test_the_time_to_target_is_beside_the_best_algorithm_and_in_the_table(tmp_pa
     assert {"12.35"} == {entry.text for line in content.lines for entry in line.entries if entry.sort == 12.345}
 
 
-def test_the_page_loads_nothing_and_is_complete(tmp_path):
-    text = report(tmp_path, small())
+@pytest.fixture(scope="module")
+def text(tmp_path_factory):
+    """Return the page of a small run."""
+    return report(tmp_path_factory.mktemp("page"), small())
+
+
+def test_the_page_loads_nothing_and_is_complete(text):
     seen = Markup(text)
     assert seen.loads == ["data:,"]
     assert "@import" not in text
@@ -98,31 +106,29 @@ def test_the_page_loads_nothing_and_is_complete(tmp_path):
     assert seen.tags.count("tr") == 1 + 6 + 1 + 13
 
 
-def test_every_point_of_a_curve_has_a_tooltip(tmp_path):
-    text = report(tmp_path, small())
+def test_every_point_of_a_curve_has_a_tooltip(text):
     assert len(re.findall(r'<circle class="hit"[^>]* aria-label="ssgd, RTT [^"]* ms: scalability', text)) == 6
 
 
-def test_ids_are_unique_and_references_resolve(tmp_path):
-    text = report(tmp_path, small())
+def test_ids_are_unique_and_references_resolve(text):
     ids = re.findall(r'\bid="([^"]+)"', text)
     assert len(ids) == len(set(ids))
     assert set(re.findall(r'(?:href="#|url\(#)([^")]+)', text)) <= set(ids)
 
 
-@pytest.mark.parametrize("field", ["algorithm", "reason", "workload", "profile", "tcp", "cell"])
-def test_values_from_a_file_are_text_and_never_markup(tmp_path, field):
-    rows = small()
-    evil = EVIL.replace("/", "∕") if field == "cell" else EVIL
-    for row in rows:
-        if row["algorithm"] == "ssgd":
-            row["status"] = "failed" if field == "reason" else "ok"
-            row[field] = evil if field != "cell" else evil + row["cell"]
+def test_values_from_a_file_are_text_and_never_markup(tmp_path):
+    rows, fields = small(), ("algorithm", "reason", "workload", "profile", "tcp", "cell")
+    for row in [row for row in rows if row["algorithm"] == "ssgd"]:
+        row["status"] = "failed" if row["rep"] == 0 else "ok"
+        for field in fields:
+            row[field] = EVIL.replace("alert(1)", f"alert('{field}')")
+        row["cell"] = row["cell"].replace("/", "∕") + f"-{row['rtt_ms']}"
     text = report(tmp_path, rows, log_tail=(EVIL,))
     seen = Markup(text)
     assert "img" not in seen.tags
     assert seen.tags.count("script") == 2
-    assert "onerror" in seen.text + json.dumps(json.loads(re.search(r'id="results">(.*?)</script>', text)[1]))
+    told = seen.text + json.dumps(json.loads(re.search(r'id="results">(.*?)</script>', text)[1]))
+    assert [field for field in fields if f"alert('{field}')" not in told] == []
 
 
 def test_spec_log_and_manifest_are_never_markup(tmp_path):
@@ -164,22 +170,24 @@ def test_a_run_without_repetitions_has_a_page(tmp_path):
     assert "No cell has a result yet." in text
 
 
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        ("{", "not JSON (Expecting property name enclosed in double quotes: line 1 column 2 (char 1))"),
-        ("[]", "expected an object"),
-        ('{"status": "ok", "step_time_s": "fast"}', "rep: missing"),
-    ],
-)
-def test_a_file_that_is_not_a_result_is_reported_and_left_out(tmp_path, content, message):
+NO_RESULTS = {
+    "{": "not JSON (Expecting property name enclosed in double quotes: line 1 column 2 (char 1))",
+    "[]": "expected an object",
+    '{"status": "ok", "step_time_s": "fast"}': "rep: missing",
+}
+
+
+def test_files_that_are_no_results_are_reported_and_left_out(tmp_path):
     folder = write_run(tmp_path / "results" / "t", small())
-    broken = next(folder.path.glob("cells/ssgd*/rep-1/result.json"))
-    broken.write_text(content)
-    problem = f"{broken.relative_to(folder.path)}: not a result, so not finished: {message}"
-    assert problem in content_of(folder, folder.path / "report.html").unreadable
+    problems = set()
+    files = sorted(folder.path.glob("cells/ssgd*/rep-1/result.json"))
+    for path, (content, message) in zip(files, NO_RESULTS.items(), strict=False):
+        path.write_text(content)
+        problems.add(f"{path.relative_to(folder.path)}: not a result, so not finished: {message}")
+    assert len(problems) == 3
+    assert problems <= set(content_of(folder, folder.path / "report.html").unreadable)
     result = wanbench("report", "t")
-    assert result.stderr == f"wanbench: results/t/{problem}\n"
+    assert set(result.stderr.splitlines()) == {f"wanbench: results/t/{problem}" for problem in problems}
     assert result.stdout == "results/t/report.html\n"
 
 
@@ -197,10 +205,10 @@ def test_the_page_of_a_users_program_has_a_best_algorithm_and_no_law(tmp_path):
     assert "nan" not in Markup(text).text.lower()
 
 
-@pytest.mark.parametrize("loss", [float("inf"), float("nan")])
-def test_the_page_of_diverged_training_holds_valid_json(tmp_path, loss):
+def test_the_page_of_diverged_training_holds_valid_json(tmp_path):
     rows = small()
-    folder = write_run(tmp_path / "t", [{**row, "final_loss": loss} for row in rows])
+    losses = itertools.cycle([float("inf"), float("nan")])
+    folder = write_run(tmp_path / "t", [{**row, "final_loss": loss} for row, loss in zip(rows, losses, strict=False)])
     text = page(folder, folder.path / "report.html")
     (data,) = re.findall(r'<script type="application/json"[^>]*>(.*?)</script>', text, re.DOTALL)
 
@@ -222,7 +230,7 @@ def test_results_of_another_schema_are_refused_in_one_line(tmp_path):
 
 
 def test_truncated_evidence_removes_only_its_figure(tmp_path):
-    from wanbench.harness.api import run
+    from wanbench.harness.api import Run, measure_all
     from wanbench.harness.spec.experiment import Spec
 
     text = """
@@ -234,7 +242,9 @@ algorithms = { ssgd = {} }
 sweep = { workers = [2] }
 run = { testbed = "virtual", repeats = 1 }
 """
-    made = run(Spec.from_toml(text, "t"), out=tmp_path)
+    folder = RunFolder(tmp_path / "t")
+    measure_all(planned(Spec.from_toml(text, "t"), "t"), folder, draw=False)
+    made = Run(folder)
     whole = made.report().read_text()
     for name in ("messages.parquet", "network.json"):
         for path in made.path.glob(f"cells/ssgd*/rep-0/{name}"):

