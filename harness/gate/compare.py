@@ -33,6 +33,7 @@ def compare(work: Work, base: str, head: str, out: Path) -> Report:
     """
     known = [sides.recorded("base", base, out), sides.recorded("head", head, out)]
     if all(known):
+        _refuse_equal(*[side.recorded.path.resolve() for side in known if side is not None and side.recorded])
         return _recorded(work, *[side for side in known if side is not None])
     for side, source in zip(known, (base, head), strict=True):
         if side is not None:
@@ -50,7 +51,16 @@ def compare(work: Work, base: str, head: str, out: Path) -> Report:
             left = stack.enter_context(sides.opened("base", base, setup, scratch))
         except NoBase as error:
             return _without_base(work, str(error))
+        _refuse_equal(left.same, right.same)
         return _measured(work, left, right)
+
+
+def _refuse_equal(base: object, head: object) -> None:
+    """Refuse to compare something with itself, which finds no change whatever happened. Raises: SpecError."""
+    if base == head:
+        raise SpecError(
+            f"--base and --head are the same ({head}); compare two versions, or measure the noise with --aa"
+        )
 
 
 def _without_base(work: Work, why: str) -> Report:
@@ -120,6 +130,7 @@ def _measured(work: Work, base: Side, head: Side) -> Report:
         return _cannot_run(work, against, error)
     remark = [known.remark] if known.remark and both.timed else []
     judged = work.claims(pair.head.rows())
+    found += work.unmeasured(pair.base.rows(), pair.head.rows())
     return Report(work.spec.name, against, tuple(found), judged, together, tuple(remark), pair.files)
 
 
@@ -157,6 +168,7 @@ def _recorded(work: Work, base: Side, head: Side) -> Report:
     both = Sides(rows[0], rows[1], work.spec.gate, other_machine(*machines))
     known = _noise(work)
     found, together = measured.findings(both, work.spec.gate, 1, known)
+    found += work.unmeasured(*rows)
     notes = [
         "base and head were measured at different times, so changes of the host count as changes of the code",
         *([known.remark] if known.remark else []),

@@ -20,16 +20,18 @@ Entry = Mapping[str, Any]
 COUNTS = ("payload_bytes", "messages_sent")
 TIMES = ("step_time_s", "scalability")
 VALUES = ("final_loss", "accuracy")
+GONE = "in the baseline, but not in this run"
+_FIRST_MISSING = "the first repetition is missing"
 _SMALL_PCT = 0.001  # below, a change is shown with all digits
 _MORE_IS_BETTER = {"scalability", "accuracy"}
 
 
 def entries(rows: Iterable[Row]) -> dict[str, Entry]:
-    """The exact values of every cell whose first repetition is valid, by name, without those that are None."""
+    """The exact values of the first repetition of every cell whose repetitions are all valid, by name; no None."""
     found: dict[str, Entry] = {}
     for cell, group in by_name(rows).items():
         row = group[0]
-        if why_failed(row) is not None or row["rep"] != 0:
+        if any(map(why_failed, group)) or row["rep"] != 0:
             continue
         fields = ("steps", *COUNTS, *(TIMES if row["testbed"] == "virtual" else ()), *VALUES)
         found[cell] = {"testbed": row["testbed"]} | {key: row[key] for key in fields if row.get(key) is not None}
@@ -56,10 +58,10 @@ def compare(base: Mapping[str, Entry], rows: Iterable[Row], gate: GateTable) -> 
     findings = []
     for cell in sorted(base.keys() | groups.keys()):
         if cell not in groups:
-            findings.append(Judgement(cell, Verdict.NOT_COMPARABLE, "in the baseline, but not in this run"))
+            findings.append(Judgement(cell, Verdict.NOT_COMPARABLE, GONE))
         elif cell not in head:
             findings.append(
-                Judgement(cell, Verdict.FAILED, why_failed(groups[cell][0]) or "the first repetition is missing")
+                Judgement(cell, Verdict.FAILED, next(filter(None, map(why_failed, groups[cell])), _FIRST_MISSING))
             )
         elif cell not in base:
             findings.append(Judgement(cell, Verdict.NEW, "not in the baseline"))
@@ -84,6 +86,8 @@ def _finding(cell: str, base: Entry, head: Entry, gate: GateTable) -> Judgement:
     if appeared:
         reason = ", ".join(f"{key} is only in the {'base' if key in base else 'head'}" for key in appeared)
         return Judgement(cell, Verdict.NOT_COMPARABLE, reason)
+    if not base.keys() & {*COUNTS, *TIMES, *VALUES}:
+        return Judgement(cell, Verdict.NOT_COMPARABLE, "it has no value that repeats exactly")
     changed = [key for key in (*TIMES, *COUNTS) if key in base and not near(base[key], head[key], gate.tolerance)]
     if not changed:
         return Judgement(cell, Verdict.UNCHANGED)

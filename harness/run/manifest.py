@@ -67,6 +67,19 @@ def own_files(cell: Cell) -> list[Path]:
     return [Path(file) for file in (call(repr(name), _file_of, name) for name in named) if file is not None]
 
 
+def own_code(cells: Iterable[Cell]) -> dict[str, str]:
+    """Digests of the user's files that cells depend on, by path; without interpreters and wanbench's own files."""
+    others = [Path(path) for path in ("/usr", "/bin", sys.prefix, sys.base_prefix)]
+    found: dict[str, str] = {}
+    for cell in cells:
+        apart = others if isinstance(cell, CommandCell) else []
+        for path in own_files(cell):
+            named = path.absolute()
+            if not any(map(named.is_relative_to, apart)) and not named.resolve().is_relative_to(_ROOT / "workloads"):
+                found[os.path.relpath(path)] = _content(path, path.stat().st_mtime_ns, path.stat().st_size).hex()[:12]
+    return dict(sorted(found.items()))
+
+
 def _file_of(name: str) -> str | None:
     """The file of "module:name". Finding it can import the packages that it is in."""
     found = importlib.util.find_spec(name.partition(":")[0])
