@@ -8,10 +8,11 @@ from pathlib import Path
 
 from wanbench.harness.api import measure_all
 from wanbench.harness.errors import SpecError
-from wanbench.harness.gate import baseline, claims, exact
+from wanbench.harness.gate import baseline, claims, exact, noise
 from wanbench.harness.gate.baseline import Baseline
 from wanbench.harness.gate.exact import Entry
 from wanbench.harness.gate.names import by_name
+from wanbench.harness.gate.noise import HostNoise
 from wanbench.harness.gate.verdict import Judgement, Report, Verdict
 from wanbench.harness.plan.cell import Cell
 from wanbench.harness.plan.plan import Plan
@@ -52,6 +53,16 @@ class Work:
     def spec(self) -> Spec:
         """The experiment."""
         return self.plan.spec
+
+    @property
+    def emulated_on(self) -> str:
+        """Testbed and emulator of the emulated cells, each pair of which has its own noise."""
+        emulated = [cell for cell in self.cells if cell.testbed != "virtual"]
+        return ", ".join(sorted({f"{cell.testbed} and {cell.emulator}" for cell in emulated}))
+
+    def noise(self) -> HostNoise:
+        """The noise of this host. Raises: SpecError."""
+        return noise.read(self.noise_path, self.spec.name, self.emulated_on)
 
     def check(self) -> None:
         """Refuse requirements that cannot be judged, before anything is measured. Raises: SpecError."""
@@ -104,11 +115,12 @@ def against_baseline(work: Work, path: Path, *, accept: bool) -> Report:
     """
     spec, folder = work.spec, RunFolder(work.folder)
     known = _known(work, path, accept=accept)
+    band = work.noise().wire_band if work.emulated_on else exact.default_band
     rows = work.measured(folder)
     left_out = set(by_name(describe(cell, 0) for cell in work.plan.cells)) - work.names() if work.partial else set()
     other = {cell: entry for cell, entry in known.cells.items() if cell in left_out and entry}
     before = {cell: entry for cell, entry in known.cells.items() if cell not in left_out}
-    findings = [_of_its_spec(finding, before, rows) for finding in exact.compare(before, rows, spec.gate)]
+    findings = [_of_its_spec(finding, before, rows) for finding in exact.compare(before, rows, spec.gate, band)]
     if known.rewrite:
         findings = [one if one.verdict is Verdict.FAILED else replace(one, verdict=Verdict.NOT_COMPARABLE,
                     text=known.rewrite) for one in findings]  # fmt: skip
@@ -121,7 +133,9 @@ def against_baseline(work: Work, path: Path, *, accept: bool) -> Report:
     if known.spec not in {"", baseline.digest(spec)} and not accept:
         notes.append(f"{path}: the spec has changed since it was written")
     if any(row["testbed"] != "virtual" for row in rows):
-        notes.append("emulated step times vary and were not compared; use --testbed virtual, or --base and --head")
+        notes.append(
+            "emulated step times vary and were not compared; use --testbed virtual, or --base on a quiet machine"
+        )
     return Report(spec.name, f"against {path}", tuple(findings), work.claims(rows), notes=tuple(notes),
                   files={"results": str(folder.path), "baseline": str(path)})  # fmt: skip
 
@@ -141,6 +155,8 @@ def _known(work: Work, path: Path, *, accept: bool) -> Baseline:
 
 def _of_its_spec(finding: Judgement, before: Mapping[str, Entry], rows: Sequence[Row]) -> Judgement:
     """A cell of another spec is neither better nor worse. A cell on another emulator is still the same cell."""
+    if finding.verdict is Verdict.UNCHANGED and not before[finding.cell].keys() & set(exact.COMPARED):
+        return Judgement(finding.cell, Verdict.NOT_COMPARABLE, "it has no value that repeats")
     now, then = _identities(rows).get(finding.cell, {}), before.get(finding.cell, {})
     known = _KEY in now and _KEY in then and finding.verdict is not Verdict.FAILED
     if not known or now[_KEY] == then[_KEY] or now["emulator"] != then["emulator"]:
