@@ -88,7 +88,7 @@ def command(
                 3 this host cannot   70 internal error   130 interrupted
 
     \b
-    Example:  wanbench check latency-sweep --testbed virtual --baseline baselines/latency-sweep.json
+    Example:  wanbench check gate.toml --testbed virtual --baseline baselines/gate.json
               wanbench check gate.toml --aa
               wanbench check gate.toml --base origin/main --github
     """  # fmt: skip
@@ -119,10 +119,10 @@ def _judged(plan: Plan, cells: list[Cell], source: str, out: Path, options: dict
     from wanbench.harness.gate.check import Work, against_baseline, claims_only
     from wanbench.harness.gate.compare import compare, measure_noise
     from wanbench.harness.results.store import RunFolder
+    from wanbench.harness.run.manifest import own_code
     from wanbench.harness.spec.library import find
 
     _refuse(options)
-    code = {} if options["aa"] else _code(cells, source, allow_none=options["allow_no_code"])
     work = Work(
         plan=plan,
         cells=cells,
@@ -133,31 +133,24 @@ def _judged(plan: Plan, cells: list[Cell], source: str, out: Path, options: dict
         jobs=options["jobs"],
         noise_path=options["noise"] or noise.default_path(),
         partial=bool(options["only"]),
-        code=code,
+        code=own_code(cells),
     )
     work.check()
     if options["aa"]:
         return measure_noise(work)
-    if options["base"] is not None:
-        return work.judged(compare(work, options["base"], options["head"] or ".", out))
-    if options["baseline"] is not None:
-        return work.judged(against_baseline(work, options["baseline"], accept=options["accept"]))
-    work.check_claims()
-    return work.judged(claims_only(work, RunFolder(work.folder)))
-
-
-def _code(cells: list[Cell], source: str, *, allow_none: bool) -> dict[str, str]:
-    """Digests of the user's files that cells depend on. Raises: SpecError: there are none, so no change can fail."""
-    from wanbench.harness.run.manifest import own_code
-
-    code = own_code(cells)
-    if not (code or allow_none):
+    if options["base"] is None and options["baseline"] is None:
+        work.check_claims()
+    if not (work.code or options["allow_no_code"]):
         raise SpecError(
             f"{source}: no cell depends on a file of yours, so no change of your code can fail this check; name your "
             'program (command = ["python", "train.py"]), model ("my_pkg.train:make") or algorithm, or allow it with '
             "--allow-no-code"
         )
-    return code
+    if options["base"] is not None:
+        return work.judged(compare(work, options["base"], options["head"] or ".", out))
+    if options["baseline"] is not None:
+        return work.judged(against_baseline(work, options["baseline"], accept=options["accept"]))
+    return work.judged(claims_only(work, RunFolder(work.folder)))
 
 
 def _refuse(options: dict[str, Any]) -> None:

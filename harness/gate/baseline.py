@@ -29,6 +29,9 @@ Count = Annotated[int, Field(ge=0)]
 Positive = Annotated[float, Field(gt=0)]
 
 
+_ABSENT: Any = None  # the key can be left out, but null is no value
+
+
 class _Cell(BaseModel):
     """The values of a cell; those that it does not have are left out."""
 
@@ -37,14 +40,14 @@ class _Cell(BaseModel):
     cell: str
     testbed: str
     emulator: str | None
-    steps: Count | None = None
-    payload_bytes: Count | None = None
-    messages_sent: Count | None = None
-    step_time_s: Positive | None = None
-    scalability: Positive | None = None
-    wire_bytes_per_step: Annotated[float, Field(ge=0)] | None = None
-    final_loss: float | None = None
-    accuracy: float | None = None
+    steps: Count = _ABSENT
+    payload_bytes: Count = _ABSENT
+    messages_sent: Count = _ABSENT
+    step_time_s: Positive = _ABSENT
+    scalability: Positive = _ABSENT
+    wire_bytes_per_step: Annotated[float, Field(ge=0)] = _ABSENT
+    final_loss: float = _ABSENT
+    accuracy: float = _ABSENT
 
 
 class _Cells(BaseModel):
