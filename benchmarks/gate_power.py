@@ -101,6 +101,7 @@ def _check(repository: Path, base: str, head: str) -> dict[str, Any]:
         "wanbench.harness.cli",
         "check",
         "gate-power.toml",
+        "--allow-no-code",
         "--base",
         base,
         "--head",

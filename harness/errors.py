@@ -7,8 +7,8 @@ WanbenchError
     Interrupted       130   Ctrl-C or SIGTERM; the same command resumes
     RepFailed               one repetition failed; the run goes on
 
-`check` raises no error if there is a verdict. Its exit codes are then 1 (regression), 4 (a cell failed) and 5
-(inconclusive or not comparable).
+Every other exception is an error of ours, 70. `check` raises no error if there is a verdict. Its exit codes are then
+0, 1 (regression), 4 (a cell failed) and 5 (inconclusive, not comparable, or nothing was judged).
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from contextlib import contextmanager
 from pathlib import Path
 
 EXIT_OK, EXIT_REGRESSION, EXIT_SPEC, EXIT_HOST, EXIT_FAILED, EXIT_INCONCLUSIVE = 0, 1, 2, 3, 4, 5
-EXIT_INTERRUPTED = 130
+EXIT_INTERNAL, EXIT_INTERRUPTED = 70, 130
 
 
 class WanbenchError(Exception):
     """Base of all errors that are reported as one line."""
 
-    exit_code = 1
+    exit_code = EXIT_INTERNAL
 
 
 class SpecError(WanbenchError):

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import io
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import click
 
-from wanbench.harness.errors import EXIT_HOST, EXIT_INTERRUPTED, WanbenchError, in_words
+from wanbench.harness.errors import EXIT_HOST, EXIT_INTERNAL, EXIT_INTERRUPTED, WanbenchError, in_words
 
 # name -> summary in `wanbench --help`, so that listing the commands imports none of them
 COMMANDS = {
@@ -63,25 +66,62 @@ class _LazyGroup(click.Group):
             raise click.UsageError(f"no such command {args[0]!r}{near}")
         return super().resolve_command(context, args)
 
+    def main(self, *args: Any, **more: Any) -> Any:
+        _outlive_the_reader()
+        return super().main(*args, **more)
+
+    def make_context(self, *args: Any, **more: Any) -> click.Context:
+        with _answering():
+            return super().make_context(*args, **more)
+
     def invoke(self, context: click.Context) -> Any:
-        """Report errors that the user can fix as one line, with the documented exit code."""
-        try:
+        with _answering():
             return super().invoke(context)
-        except WanbenchError as error:
-            click.echo(f"wanbench: {error}", err=True)
-            context.exit(error.exit_code)
-        except KeyboardInterrupt:
-            click.echo("wanbench: interrupted", err=True)
-            context.exit(EXIT_INTERRUPTED)
-        except BrokenPipeError:
-            # The interpreter would fail again when it flushes the rest of the buffer.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            context.exit(0)
-        except OSError as error:  # a full or read-only disk, or a folder that may not be read
-            if error.errno is None:
+
+
+@contextmanager
+def _answering() -> Iterator[None]:
+    """Report every error as one line, with the documented exit code. click's own codes for these errors are 1."""
+    try:
+        yield
+    except (click.ClickException, click.exceptions.Exit):
+        raise
+    except WanbenchError as error:
+        line, code = str(error), error.exit_code
+    except (KeyboardInterrupt, click.Abort):
+        line, code = "interrupted", EXIT_INTERRUPTED
+    except Exception as error:
+        if isinstance(error, OSError) and error.errno is not None:  # a full disk, a folder that may not be read
+            line, code = ": ".join(filter(None, [str(error.filename or ""), in_words(error)])), EXIT_HOST
+        else:
+            from wanbench.harness.cli.crash import told
+
+            line, code = told(error), EXIT_INTERNAL
+    else:
+        return
+    click.echo(f"wanbench: {line}", err=True)
+    raise click.exceptions.Exit(code)
+
+
+class _Outlasting(io.FileIO):
+    """Standard output that nobody may read to its end: `| head` must not change what a command does or answers."""
+
+    def write(self, data: Any) -> int:
+        try:
+            return super().write(data) or 0
+        except OSError as error:  # the interpreter would fail again when it flushes the rest of the buffer
+            os.dup2(os.open(os.devnull, os.O_WRONLY), self.fileno())
+            if not isinstance(error, BrokenPipeError):
                 raise
-            click.echo(": ".join(filter(None, ["wanbench", str(error.filename or ""), in_words(error)])), err=True)
-            context.exit(EXIT_HOST)
+            return len(data)
+
+
+def _outlive_the_reader() -> None:
+    """Go on if the reader of a pipe ends, so that the exit code is still the command's."""
+    stream = sys.stdout
+    if isinstance(stream, io.TextIOWrapper) and stream is sys.__stdout__:
+        raw = io.BufferedWriter(_Outlasting(stream.fileno(), "w", closefd=False))
+        sys.stdout = io.TextIOWrapper(raw, stream.encoding, stream.errors, line_buffering=True)
 
 
 def _examples_last(command: click.Command) -> None:
@@ -106,7 +146,7 @@ def main() -> None:
 
     \b
     Exit codes: 0 ok, 1 regression (check), 2 usage or spec, 3 this host cannot, 4 cells failed, 5 inconclusive
-    (check), 130 interrupted (run again to resume).
+    (check), 70 internal error, 130 interrupted (run again to resume).
     """
     # A user's models and algorithms, "pkg:make", are also imported from the working folder: after the standard
     # library and before installed packages, as for a script in that folder.

@@ -26,9 +26,10 @@ if TYPE_CHECKING:
     "--baseline",
     type=click.Path(dir_okay=False, path_type=Path),
     metavar="FILE",
-    help="Compare results that repeat exactly with this file; passes if the file does not exist.",
+    help="Compare results that repeat exactly with this file.",
 )
-@click.option("--accept", is_flag=True, help="Write the results to the baseline.")
+@click.option("--accept", is_flag=True, help="Write the results to the baseline, also if it does not exist.")
+@click.option("--allow-no-code", is_flag=True, help="Check cells that depend on no file of yours.")
 @click.option(
     "--base",
     metavar="REV|RUN|image:NAME",
@@ -51,7 +52,7 @@ if TYPE_CHECKING:
     type=click.Choice(["fail", "pass"]),
     default="fail",
     show_default=True,
-    help="Exit code of an inconclusive comparison: 5 (fail) or 0 (pass).",
+    help="Exit code if some cells are inconclusive, not comparable or new: 5 (fail) or 0 (pass).",
 )
 @click.option("--jobs", type=click.IntRange(min=1), help="Maximum number of repetitions at a time.")
 @click.option(
@@ -82,11 +83,12 @@ def command(
     by 3 %, a cell that was 15 % slower was found 9 times in 10, and none of 2000 builds without a change failed.
 
     \b
-    Exit codes: 0 nothing got worse   1 a cell regressed, or a requirement is broken   4 a cell failed
-                5 inconclusive or not comparable   2 usage or spec   3 this host cannot   130 interrupted
+    Exit codes: 0 something was judged, and nothing got worse   1 a cell regressed, or a requirement is broken
+                4 a cell failed   5 inconclusive, not comparable, or only on one side   2 usage or spec
+                3 this host cannot   70 internal error   130 interrupted
 
     \b
-    Example:  wanbench check latency-sweep --testbed virtual --baseline baselines/latency-sweep.json
+    Example:  wanbench check gate.toml --testbed virtual --baseline baselines/gate.json
               wanbench check gate.toml --aa
               wanbench check gate.toml --base origin/main --github
     """  # fmt: skip
@@ -117,6 +119,7 @@ def _judged(plan: Plan, cells: list[Cell], source: str, out: Path, options: dict
     from wanbench.harness.gate.check import Work, against_baseline, claims_only
     from wanbench.harness.gate.compare import compare, measure_noise
     from wanbench.harness.results.store import RunFolder
+    from wanbench.harness.run.manifest import own_code
     from wanbench.harness.spec.library import find
 
     _refuse(options)
@@ -130,17 +133,24 @@ def _judged(plan: Plan, cells: list[Cell], source: str, out: Path, options: dict
         jobs=options["jobs"],
         noise_path=options["noise"] or noise.default_path(),
         partial=bool(options["only"]),
+        code=own_code(cells),
     )
     work.check()
     if options["aa"]:
         return measure_noise(work)
+    if options["base"] is None and options["baseline"] is None:
+        work.check_claims()
+    if not (work.code or options["allow_no_code"]):
+        raise SpecError(
+            f"{source}: no cell depends on a file of yours, so no change of your code can fail this check; name your "
+            'program (command = ["python", "train.py"]), model ("my_pkg.train:make") or algorithm, or allow it with '
+            "--allow-no-code"
+        )
     if options["base"] is not None:
-        return compare(work, options["base"], options["head"] or ".", out)
+        return work.judged(compare(work, options["base"], options["head"] or ".", out))
     if options["baseline"] is not None:
-        return against_baseline(work, options["baseline"], accept=options["accept"])
-    if not plan.spec.gate.require:
-        raise SpecError(f"{source}: nothing to check; give --baseline FILE or --base REV, or write [[gate.require]]")
-    return claims_only(work, RunFolder(work.folder))
+        return work.judged(against_baseline(work, options["baseline"], accept=options["accept"]))
+    return work.judged(claims_only(work, RunFolder(work.folder)))
 
 
 def _refuse(options: dict[str, Any]) -> None:

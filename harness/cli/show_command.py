@@ -26,7 +26,7 @@ def command(kind: str, name: str, as_json: bool) -> None:
     Example:  wanbench show profile world4
     """
     show = {
-        "algorithm": _algorithm,
+        "algorithm": _any_algorithm,
         "compressor": _compressor,
         "workload": _workload,
         "profile": _profile,
@@ -43,6 +43,12 @@ def command(kind: str, name: str, as_json: bool) -> None:
         click.echo(text.rstrip())  # a TOML file to copy
     else:
         terminal.show(text.rstrip())
+
+
+def _any_algorithm(name: str) -> tuple[str, object]:
+    from wanbench.harness.process.apart import call
+
+    return call(repr(name), _algorithm, name) if ":" in name else _algorithm(name)
 
 
 def _algorithm(name: str) -> tuple[str, object]:

@@ -13,6 +13,7 @@ _LEVELS = {
     Verdict.REGRESSED: "error",
     Verdict.INCONCLUSIVE: "warning",
     Verdict.NOT_COMPARABLE: "warning",
+    Verdict.NEW: "warning",
     Verdict.IMPROVED: "notice",
 }
 

@@ -90,6 +90,8 @@ def _claim(
     if below is not None:
         divisor = _value(requirement.metric, below, cells, where)
         value = value / divisor if divisor else math.inf
+    if not math.isfinite(value):
+        return Judgement(title, Verdict.FAILED, f"is {value}")
     low, high = requirement.min, requirement.max
     holds = (low is None or value >= low) and (high is None or value <= high)
     return Judgement(title, Verdict.UNCHANGED if holds else Verdict.REGRESSED, f"is {value:.4g}")

@@ -33,6 +33,7 @@ def compare(work: Work, base: str, head: str, out: Path) -> Report:
     """
     known = [sides.recorded("base", base, out), sides.recorded("head", head, out)]
     if all(known):
+        _refuse_equal(*[side.recorded.path.resolve() for side in known if side is not None and side.recorded])
         return _recorded(work, *[side for side in known if side is not None])
     for side, source in zip(known, (base, head), strict=True):
         if side is not None:
@@ -50,7 +51,16 @@ def compare(work: Work, base: str, head: str, out: Path) -> Report:
             left = stack.enter_context(sides.opened("base", base, setup, scratch))
         except NoBase as error:
             return _without_base(work, str(error))
+        _refuse_equal(left.same, right.same)
         return _measured(work, left, right)
+
+
+def _refuse_equal(base: object, head: object) -> None:
+    """Refuse to compare something with itself, which finds no change whatever happened. Raises: SpecError."""
+    if base == head:
+        raise SpecError(
+            f"--base and --head are the same ({head}); compare two versions, or measure the noise with --aa"
+        )
 
 
 def _without_base(work: Work, why: str) -> Report:
@@ -71,13 +81,14 @@ def measure_noise(work: Work) -> Report:
     with RunFolder(work.folder).lock():
         pair = _pair(work, sides.working_folder("base"), sides.working_folder("head"))
         pair.measure(rule.LOOKS[-1], ())
-    both = pair.sides(work.spec.gate)
-    notes = ["both sides are the same code, so every difference is noise of this host"]
     known = HostNoise(work.noise_path, {})
+    both = pair.sides(work.spec.gate, known)
+    notes = ["both sides are the same code, so every difference is noise of this host"]
     if both.timed:
         cells = dict(zip(both.timed, rule.noise(both.log_ratios).tolist(), strict=True))
         cells[ALL_CELLS] = float(rule.noise(both.log_ratios.mean(axis=0)))
-        noise.write(work.noise_path, work.spec.name, _on(work), cells)
+        cells |= {noise.wire_of(cell): change for cell, change in both.wire_noise().items()}
+        noise.write(work.noise_path, work.spec.name, work.emulated_on, cells)
         known = HostNoise(work.noise_path, cells)
         notes.append(f"{work.noise_path}: the noise of {len(both.timed)} cells was written")
     found, together = measured.findings(both, work.spec.gate, 1, known)
@@ -98,12 +109,12 @@ def _doubted(finding: Judgement) -> Judgement:
 def _measured(work: Work, base: Side, head: Side) -> Report:
     """Measure base and head alternately, and judge them up to twice."""
     pair = _pair(work, base, head)
-    known = _noise(work)
+    known = work.noise()
     against = f"{head.title} against {base.title}, measured alternately"
     try:
         first = 1 if pair.simulated else rule.LOOKS[0]
         pair.measure(first, ())
-        both = pair.sides(work.spec.gate)
+        both = pair.sides(work.spec.gate, known)
         found, together = measured.findings(both, work.spec.gate, len(rule.LOOKS), known)
         again = measured.further(both, work.spec.gate, len(rule.LOOKS), known)
         if again:
@@ -114,28 +125,19 @@ def _measured(work: Work, base: Side, head: Side) -> Report:
                 flush=True,
             )
             pair.measure(rule.LOOKS[-1], again)
-            both = pair.sides(work.spec.gate)
+            both = pair.sides(work.spec.gate, known)
             found, together = measured.findings(both, work.spec.gate, len(rule.LOOKS), known, early)
     except CannotRun as error:
         return _cannot_run(work, against, error)
     remark = [known.remark] if known.remark and both.timed else []
     judged = work.claims(pair.head.rows())
+    found += work.unmeasured(pair.base.rows(), pair.head.rows())
     return Report(work.spec.name, against, tuple(found), judged, together, tuple(remark), pair.files)
 
 
 def _pair(work: Work, base: Side, head: Side) -> Pair:
     order = RunRequest(work.file.resolve(), work.spec.name, tuple(work.spec.sweep.get("exclude", [])), work.options)
     return Pair(work.cells, order, work.folder.resolve(), base, head)
-
-
-def _noise(work: Work) -> HostNoise:
-    return noise.read(work.noise_path, work.spec.name, _on(work))
-
-
-def _on(work: Work) -> str:
-    """Testbed and emulator of the emulated cells, each pair of which has its own noise."""
-    emulated = [cell for cell in work.cells if cell.testbed != "virtual"]
-    return ", ".join(sorted({f"{cell.testbed} and {cell.emulator}" for cell in emulated}))
 
 
 def _cannot_run(work: Work, against: str, error: CannotRun) -> Report:
@@ -154,9 +156,10 @@ def _recorded(work: Work, base: Side, head: Side) -> Report:
         if not mine:
             raise SpecError(f"--{side.role} {side.title}: has no results of cells of {work.spec.name}")
     machines = [side.manifest() for side in (base.recorded, head.recorded)]
-    both = Sides(rows[0], rows[1], work.spec.gate, other_machine(*machines))
-    known = _noise(work)
+    known = work.noise()
+    both = Sides(rows[0], rows[1], work.spec.gate, other_machine(*machines), known.wire_band)
     found, together = measured.findings(both, work.spec.gate, 1, known)
+    found += work.unmeasured(*rows)
     notes = [
         "base and head were measured at different times, so changes of the host count as changes of the code",
         *([known.remark] if known.remark else []),

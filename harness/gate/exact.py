@@ -1,13 +1,15 @@
 """Values that repeat exactly and have no noise, so that any change counts.
 
 The simulated clock counts whole nanoseconds, and messages and bytes are counted on every testbed. Loss and accuracy
-depend on the rounding of floating-point numbers and can differ between machines, so they have a tolerance band.
+depend on the rounding of floating-point numbers and can differ between machines, so they have a tolerance band. So do
+the bytes on the wire of a program, which include acknowledgements and what TCP sends again.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+import statistics
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from wanbench.harness.gate.names import by_name
@@ -20,20 +22,39 @@ Entry = Mapping[str, Any]
 COUNTS = ("payload_bytes", "messages_sent")
 TIMES = ("step_time_s", "scalability")
 VALUES = ("final_loss", "accuracy")
+WIRE = "wire_bytes_per_step"
+WIRE_BAND = 0.05
+COMPARED = (*COUNTS, *TIMES, *VALUES, WIRE)
+GONE = "in the baseline, but not in this run"
+_FIRST_MISSING = "the first repetition is missing"
 _SMALL_PCT = 0.001  # below, a change is shown with all digits
 _MORE_IS_BETTER = {"scalability", "accuracy"}
 
 
 def entries(rows: Iterable[Row]) -> dict[str, Entry]:
-    """The exact values of every cell whose first repetition is valid, by name, without those that are None."""
+    """The exact values of the first repetition of every cell whose repetitions are all valid, by name; no None."""
     found: dict[str, Entry] = {}
     for cell, group in by_name(rows).items():
         row = group[0]
-        if why_failed(row) is not None or row["rep"] != 0:
+        if any(map(why_failed, group)) or row["rep"] != 0:
             continue
         fields = ("steps", *COUNTS, *(TIMES if row["testbed"] == "virtual" else ()), *VALUES)
         found[cell] = {"testbed": row["testbed"]} | {key: row[key] for key in fields if row.get(key) is not None}
+        wire = [each for each in map(wire_bytes_per_step, group) if each is not None]
+        found[cell] = {**found[cell], WIRE: statistics.median(wire)} if wire else found[cell]
     return found
+
+
+def wire_bytes_per_step(row: Row) -> float | None:
+    """The bytes that a program's workers sent in a step, or in all if it reports no steps; None for our own loop."""
+    known = row.get("command") is not None and row.get("wire_bytes") is not None
+    return row["wire_bytes"] / (row.get("steps_total") or 1) if known else None
+
+
+def default_band(cell: str) -> float:
+    """The band of the bytes on the wire where a host's noise is not known."""
+    del cell
+    return WIRE_BAND
 
 
 def why_failed(row: Row) -> str | None:
@@ -44,31 +65,34 @@ def why_failed(row: Row) -> str | None:
     return f"{diverged[0]} is {row[diverged[0]]}" if diverged else None
 
 
-def compare(base: Mapping[str, Entry], rows: Iterable[Row], gate: GateTable) -> list[Judgement]:
+def compare(
+    base: Mapping[str, Entry], rows: Iterable[Row], gate: GateTable, band: Callable[[str], float] = default_band
+) -> list[Judgement]:
     """One judgement for every cell of either side.
 
     Args:
         base: the result of `entries` in the baseline.
         rows: of the head, one per repetition. gate: the tolerances.
+        band: the relative change of a cell's bytes on the wire that does not count.
     """
     rows = list(rows)
     head, groups = entries(rows), by_name(rows)
     findings = []
     for cell in sorted(base.keys() | groups.keys()):
         if cell not in groups:
-            findings.append(Judgement(cell, Verdict.NOT_COMPARABLE, "in the baseline, but not in this run"))
+            findings.append(Judgement(cell, Verdict.NOT_COMPARABLE, GONE))
         elif cell not in head:
             findings.append(
-                Judgement(cell, Verdict.FAILED, why_failed(groups[cell][0]) or "the first repetition is missing")
+                Judgement(cell, Verdict.FAILED, next(filter(None, map(why_failed, groups[cell])), _FIRST_MISSING))
             )
         elif cell not in base:
             findings.append(Judgement(cell, Verdict.NEW, "not in the baseline"))
         else:
-            findings.append(_finding(cell, base[cell], head[cell], gate))
+            findings.append(_finding(cell, base[cell], head[cell], gate, band(cell)))
     return findings
 
 
-def _finding(cell: str, base: Entry, head: Entry, gate: GateTable) -> Judgement:
+def _finding(cell: str, base: Entry, head: Entry, gate: GateTable, band: float) -> Judgement:
     other = [
         f"{key} {base.get(key)} -> {head.get(key)}" for key in ("testbed", "steps") if base.get(key) != head.get(key)
     ]
@@ -80,11 +104,12 @@ def _finding(cell: str, base: Entry, head: Entry, gate: GateTable) -> Judgement:
     if left:
         reason = ", ".join(change(key, base[key], head[key]) for key in left)
         return Judgement(cell, Verdict.FAILED, f"{reason}, outside ±{100 * gate.loss_band:g} %")
-    appeared = [key for key in (*COUNTS, *TIMES, *VALUES) if (key in base) != (key in head)]
+    appeared = [key for key in COMPARED if (key in base) != (key in head)]
     if appeared:
         reason = ", ".join(f"{key} is only in the {'base' if key in base else 'head'}" for key in appeared)
         return Judgement(cell, Verdict.NOT_COMPARABLE, reason)
-    changed = [key for key in (*TIMES, *COUNTS) if key in base and not near(base[key], head[key], gate.tolerance)]
+    tolerances = {**dict.fromkeys((*TIMES, *COUNTS), gate.tolerance), WIRE: band}
+    changed = [key for key, most in tolerances.items() if key in base and not near(base[key], head[key], most)]
     if not changed:
         return Judgement(cell, Verdict.UNCHANGED)
     reason = ", ".join(change(key, base[key], head[key]) for key in changed)

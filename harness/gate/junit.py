@@ -18,6 +18,7 @@ _ELEMENTS = {
     Verdict.REGRESSED: "failure",
     Verdict.INCONCLUSIVE: "skipped",
     Verdict.NOT_COMPARABLE: "skipped",
+    Verdict.NEW: "skipped",
 }
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -35,12 +35,17 @@ class Sides:
     """
 
     def __init__(
-        self, base: Sequence[Row], head: Sequence[Row], gate: GateTable, other_machine: str | None = None
+        self,
+        base: Sequence[Row],
+        head: Sequence[Row],
+        gate: GateTable,
+        other_machine: str | None = None,
+        band: Callable[[str], float] = exact.default_band,
     ) -> None:
-        """`other_machine`: the reason if the times of the two sides cannot be compared, else None."""
+        """`other_machine`: the reason if the times of the two sides cannot be compared, else None. `band`: of bytes."""
         self._base, self._head = by_name(base), by_name(head)
         self._gate, self._other_machine = gate, other_machine
-        counted = exact.compare(exact.entries(_without_values(base)), _without_values(head), gate)
+        counted = exact.compare(exact.entries(_without_values(base)), _without_values(head), gate, band)
         self._counted = {finding.cell: finding for finding in counted}
         self.settled: dict[str, Judgement] = {}
         for cell in sorted(self._base.keys() | self._head.keys()):
@@ -64,6 +69,19 @@ class Sides:
         base, head = _times(self._base[cell]), _times(self._head[cell])
         both = sorted(base.keys() & head.keys())
         return [base[rep] for rep in both], [head[rep] for rep in both]
+
+    def wire_noise(self) -> dict[str, float]:
+        """The noise of the bytes that programs send in a step, by name of cell, if the sides are equal."""
+        found = {}
+        for cell in self.timed:
+            base, head = (
+                {row["rep"]: exact.wire_bytes_per_step(row) for row in side[cell]} for side in (self._base, self._head)
+            )
+            pairs = [(base[rep], head[rep]) for rep in sorted(base.keys() & head.keys())]
+            ratios = [math.log(after / before) for before, after in pairs if before and after]
+            if ratios:
+                found[cell] = float(rule.noise(np.array(ratios)))
+        return found
 
     def _settle(self, cell: str) -> Judgement | None:
         if cell not in self._head:

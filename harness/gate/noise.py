@@ -15,6 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from wanbench.harness.errors import SpecError, writing
+from wanbench.harness.gate.exact import WIRE_BAND
+from wanbench.harness.gate.rule import margin
 from wanbench.harness.results.store import write_json
 from wanbench.harness.run.manifest import cpu_model
 
@@ -37,6 +39,15 @@ class HostNoise:
     def of(self, cell: str) -> float | None:
         """The noise of a cell, None if it was never measured here."""
         return self.cells.get(cell)
+
+    def wire_band(self, cell: str) -> float:
+        """The relative change of the bytes that a program sends in a step that does not count."""
+        return float(margin(WIRE_BAND, self.of(wire_of(cell))))
+
+
+def wire_of(cell: str) -> str:
+    """The name of the noise of a cell's bytes on the wire."""
+    return f"{cell}: bytes on the wire"
 
 
 def default_path() -> Path:

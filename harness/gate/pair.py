@@ -11,6 +11,7 @@ from typing import Any
 from wanbench.harness.errors import SpecError
 from wanbench.harness.gate.measured import Sides, other_machine
 from wanbench.harness.gate.names import name, name_of
+from wanbench.harness.gate.noise import HostNoise
 from wanbench.harness.gate.rounds import CannotRun, Measurement, RunRequest, turns
 from wanbench.harness.gate.sides import Side
 from wanbench.harness.plan.cell import Cell
@@ -57,10 +58,10 @@ class Pair:
                 raise SpecError(f"head ({side.side.title}): {error}") from None
             raise
 
-    def sides(self, gate: GateTable) -> Sides:
+    def sides(self, gate: GateTable, noise: HostNoise) -> Sides:
         """The results of both sides so far."""
         machines = [side.folder.manifest() for side in (self.base, self.head)]
-        return Sides(self.base.rows(), self.head.rows(), gate, other_machine(*machines))
+        return Sides(self.base.rows(), self.head.rows(), gate, other_machine(*machines), noise.wire_band)
 
     def _left_out(self, only: Collection[str]) -> list[Mapping[str, Any]] | None:
         """Axes of the cells to leave out, None if no other cell is left. One-worker cells follow the others."""

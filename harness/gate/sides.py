@@ -12,7 +12,7 @@ import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from wanbench.harness.errors import HostError, SpecError
@@ -36,6 +36,7 @@ class Side:
         recorded: its results if they already exist; else it is measured.
         folder, python: working folder and interpreter for measuring.
         path: entries at the front of PYTHONPATH. assignments: changes of the spec, in the form of `--set`.
+        same: equal for two sides that run the same code.
     """
 
     role: str
@@ -45,6 +46,7 @@ class Side:
     python: str = sys.executable
     path: tuple[str, ...] = ()
     assignments: tuple[str, ...] = ()
+    same: str = ""
 
 
 def recorded(role: str, source: str, out: Path) -> Side | None:
@@ -73,7 +75,8 @@ def opened(role: str, source: str, setup: Sequence[str], scratch: Path) -> Itera
         return
     if source.startswith(IMAGE):
         image = source.removeprefix(IMAGE)
-        yield Side(role, source, assignments=("run.testbed=docker", f"containers.image={image}"))
+        yield Side(role, source, assignments=("run.testbed=docker", f"containers.image={image}"),
+                   same=source)  # fmt: skip
         return
     top, revision = _resolved(role, source)
     folder = scratch / role
@@ -81,7 +84,7 @@ def opened(role: str, source: str, setup: Sequence[str], scratch: Path) -> Itera
         _check_out(top, revision, folder)
         _set_up(role, source, setup, folder)
         inside = Path.cwd().resolve().relative_to(top)
-        yield _checkout_side(role, f"{source} ({revision[:9]})", folder, inside)
+        yield replace(_checkout_side(role, f"{source} ({revision[:9]})", folder, inside), same=revision)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
@@ -89,7 +92,7 @@ def opened(role: str, source: str, setup: Sequence[str], scratch: Path) -> Itera
 def working_folder(role: str) -> Side:
     """The files as they are, with the interpreter that runs this."""
     here = Path.cwd()
-    return Side(role, WORKING, path=(str(here),) if _is_wanbench(here) else ())
+    return Side(role, WORKING, path=(str(here),) if _is_wanbench(here) else (), same=WORKING)
 
 
 def _is_wanbench(folder: Path) -> bool:

@@ -6,18 +6,18 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from wanbench.harness.errors import writing
-from wanbench.harness.gate.text import TIMING_HEADER, claim_word, timing_columns, totals, word
+from wanbench.harness.gate.text import TIMING_HEADER, claim_word, judged, timing_columns, totals, word
 from wanbench.harness.gate.verdict import Judgement, Report, Verdict, by_severity
 from wanbench.harness.show.grid import markdown
 
 GITHUB_LIMIT_BYTES = 1 << 20  # of all summaries of a step
-_QUIET = {Verdict.UNCHANGED, Verdict.NEW}
+_QUIET = {Verdict.UNCHANGED, Verdict.ACCEPTED}
 
 
 def as_markdown(report: Report, limit_bytes: int = GITHUB_LIMIT_BYTES) -> str:
     """The report in at most this many bytes of UTF-8, ending in a newline. Omitted lines are counted."""
     parts = [f"### wanbench check: {_escaped(report.experiment)}", "", f"**{totals(report)}**", "",
-             f"{_escaped(report.against)}", ""]  # fmt: skip
+             f"{_escaped(report.against)}. {_escaped(judged(report))}.", ""]  # fmt: skip
     parts += [f"> {_escaped(note)}" for note in report.notes] + [""] * bool(report.notes)
     lines = ["\n".join(parts)]
     if report.claims:

@@ -8,7 +8,7 @@ from wanbench.harness.gate.verdict import ORDER, Judgement, Report, Timing, Verd
 from wanbench.harness.show.grid import aligned
 
 _CLAIM_WORDS = {Verdict.UNCHANGED: "met", Verdict.REGRESSED: "NOT MET"}
-_QUIET = (Verdict.NEW, Verdict.UNCHANGED)
+_QUIET = (Verdict.UNCHANGED, Verdict.ACCEPTED)
 TIMING_HEADER = ("base s/step", "head s/step", "change", "95 % interval", "noise", "margin", "pairs")
 
 
@@ -18,7 +18,14 @@ def as_text(report: Report) -> str:
     parts = [f"{report.experiment}: {report.against}", ""]
     parts += [f"{table}\n" for table in tables if table]
     parts += [f"note: {note}" for note in report.notes]
-    return "\n".join([*parts, totals(report)]) + "\n"
+    return "\n".join([*parts, judged(report), totals(report)]) + "\n"
+
+
+def judged(report: Report) -> str:
+    """How much was judged, and the user's code that it depends on, in one line."""
+    cells, claims = report.judged
+    counted = f"{cells} comparison{'s' * (cells != 1)} and {claims} requirement{'s' * (claims != 1)} judged"
+    return f"{counted}; your code: {', '.join(report.code) or 'none'}"
 
 
 def totals(report: Report) -> str:

@@ -17,8 +17,8 @@ class Verdict(StrEnum):
     REGRESSED = "regressed"
     INCONCLUSIVE = "inconclusive"
     NOT_COMPARABLE = "not comparable"
-    IMPROVED = "improved"
     NEW = "new"
+    IMPROVED = "improved"
     ACCEPTED = "accepted"
     UNCHANGED = "unchanged"
 
@@ -28,8 +28,10 @@ ORDER = tuple(Verdict)
 _EXIT = (
     ({Verdict.FAILED}, EXIT_FAILED),
     ({Verdict.REGRESSED}, EXIT_REGRESSION),
-    ({Verdict.INCONCLUSIVE, Verdict.NOT_COMPARABLE}, EXIT_INCONCLUSIVE),
+    ({Verdict.INCONCLUSIVE, Verdict.NOT_COMPARABLE, Verdict.NEW}, EXIT_INCONCLUSIVE),
 )
+# Two values were measured and compared, or the user took the place of the first.
+_JUDGED = {Verdict.REGRESSED, Verdict.IMPROVED, Verdict.ACCEPTED, Verdict.UNCHANGED}
 
 
 @dataclass(frozen=True)
@@ -90,6 +92,7 @@ class Report:
         overall: all cells together, if step times were measured.
         notes: remarks for the reader, one line each.
         files: paths of the results, by kind.
+        code: digests of the user's files that the cells depend on, by path.
     """
 
     experiment: str
@@ -99,6 +102,7 @@ class Report:
     overall: Judgement | None = None
     notes: tuple[str, ...] = ()
     files: Mapping[str, str] = field(default_factory=dict)
+    code: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def compared(self) -> tuple[Judgement, ...]:
@@ -114,11 +118,22 @@ class Report:
         """The number of cells and requirements with this verdict."""
         return sum(finding.verdict is verdict for finding in self.findings)
 
+    @property
+    def judged(self) -> tuple[int, int]:
+        """The number of cells that were compared, and of requirements that were tested."""
+        cells, claims = (sum(one.verdict in _JUDGED for one in group) for group in (self.cells, self.claims))
+        return cells, claims
+
     def exit_code(self, *, undecided: int = EXIT_INCONCLUSIVE) -> int:
-        """The exit code of `check`. `undecided`: the code if nothing regressed but something is undecided."""
+        """The exit code of `check`, which is 0 only if something was judged.
+
+        Args:
+            undecided: the code if nothing regressed but something is undecided, such as a cell that only one side has.
+        """
         found = {finding.verdict for finding in self.findings}
         code = next((code for verdicts, code in _EXIT if verdicts & found), EXIT_OK)
-        return undecided if code == EXIT_INCONCLUSIVE else code
+        code = undecided if code == EXIT_INCONCLUSIVE else code
+        return EXIT_INCONCLUSIVE if code == EXIT_OK and not any(self.judged) else code
 
     def to_json(self, exit_code: int) -> dict[str, Any]:
         """Plain data for machines."""
@@ -131,6 +146,8 @@ class Report:
             "cells": [asdict(finding) for finding in self.cells],
             "requirements": [asdict(finding) for finding in self.claims],
             "all_cells": None if self.overall is None else asdict(self.overall),
+            "judged": dict(zip(("cells", "requirements"), self.judged, strict=True)),
+            "code": dict(self.code),
             "notes": list(self.notes),
             "files": dict(self.files),
         }

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from wanbench.harness.learning.campaign import tuning
 from wanbench.harness.learning.design import Design
 from wanbench.harness.learning.trials import Rates, spec_of, timed, trials
 from wanbench.harness.plan.cell import TrainingCell
+from wanbench.harness.process.apart import call
 from wanbench.harness.run.host import check_host
 from wanbench.harness.run.progress import clock
 from wanbench.harness.show.grid import aligned
@@ -37,21 +38,27 @@ def measured(cells: Iterable[TrainingCell]) -> Price:
     Raises:
         SpecError: the data set does not exist, or not in its format. HostError: this host cannot run the cell.
     """
+    cell = next(iter(cells))
+    check_host([cell])
+    workload = cell.task.plain() | {"step_time": "real"}
+    workload.pop("step_cv", None)
+    arguments = workload, cell.workers, cell.seed, cell.comm.buckets.bytes, cell.train.plain()
+    model = cell.task.model
+    return _price(*arguments) if model is None else call(repr(model), _price, *arguments)
+
+
+def _price(
+    workload: Mapping[str, object], workers: int, seed: int, bucket_bytes: int, train: Mapping[str, object]
+) -> Price:
     import torch
 
     from wanbench.workloads.comm.clock import MonotonicClock
     from wanbench.workloads.registry import make_task
 
-    cell = next(iter(cells))
-    check_host([cell])
-    workload = cell.task.plain() | {"step_time": "real"}
-    workload.pop("step_cv", None)
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
-        task = make_task(
-            workload, 0, cell.workers, cell.seed, MonotonicClock(), cell.comm.buckets.bytes, cell.train.plain()
-        )
+        task = make_task(workload, 0, workers, seed, MonotonicClock(), bucket_bytes, train)
         evaluation = task.evaluation(task.w)
         return Price(_seconds(lambda: task.gradient(0)), 0.0 if evaluation is None else _seconds(evaluation))
     finally:

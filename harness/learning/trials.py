@@ -11,9 +11,9 @@ from wanbench.harness.errors import SpecError
 from wanbench.harness.learning.design import BASE, Condition, Design
 from wanbench.harness.plan.cell import Cell, TrainingCell
 from wanbench.harness.plan.expand import expand
+from wanbench.harness.plan.known import parameter_names
 from wanbench.harness.run.auto import ThisHost
 from wanbench.harness.spec.experiment import Spec
-from wanbench.workloads.algorithms import registry
 
 _TIMED = "100 steps"  # long enough for the losses of a path to average out
 
@@ -39,7 +39,7 @@ def grid(design: Design, condition: Condition, setting: str) -> list[Rates]:
     """The rates that are tried for a setting under a condition with a grid of its own."""
     table = design.settings[setting]
     kind = str(table.get("kind", setting))
-    outer = "outer_lr" in registry.find(kind).parameters() and "outer_lr" not in table
+    outer = "outer_lr" in parameter_names(kind) and "outer_lr" not in table
     outer_rates: list[float | None] = [*design.tune.outer_lr] if outer and design.tune.outer_lr else [None]
     return [Rates(*pair) for pair in product(condition.lr or (), outer_rates)]
 

@@ -4,6 +4,7 @@ Layout
     plan.py        Plan: a spec, its cells and the values chosen for `auto`; stored with the run
     expand.py      from a spec to the cells of its sweep, each with the one-worker cell that it is divided by
     cell.py        Cell: one point of a sweep, and its identity; network.py: the network of a cell
+    known.py       what is known of an algorithm or a workload; asks users' code in a process of its own
     checks.py      refuses cells whose parts do not fit together
     auto.py        Host: chooses the value of `auto`
     law.py         the step-time law; conditions.py: the one round trip and one rate by which it knows a network

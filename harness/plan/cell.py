@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from wanbench.harness.emulators.plan import PAYLOAD_SHARE
+from wanbench.harness.plan import known
 from wanbench.harness.plan.conditions import effective_conditions
 from wanbench.harness.plan.law import Collective, PredictInputs, fill_steps, one_shot_bytes, predict, window_steps
 from wanbench.harness.plan.limits import why_unknown
@@ -34,11 +35,8 @@ from wanbench.harness.spec.tables import (
 )
 from wanbench.harness.timeline.changes import Change
 from wanbench.netprofiles import Delay, Profile, UnitError
-from wanbench.workloads.algorithms import registry as algorithms
-from wanbench.workloads.algorithms.base import Algorithm
 from wanbench.workloads.data.errors import WorkloadError
-from wanbench.workloads.parameters import default_of
-from wanbench.workloads.registry import WorkloadInfo, info
+from wanbench.workloads.registry import WorkloadInfo
 
 BASELINE = "one-worker"
 _DEFAULT_SEED, _DEFAULT_WINDOW, _DEFAULT_WARMUP = RunTable().seed, count(RunTable().window), 3
@@ -191,8 +189,7 @@ class TrainingCell(Cell):
         }
 
     def _changed_params(self) -> dict[str, Any]:
-        known = algorithms.find(self.kind).parameters()
-        return {key: value for key, value in self.params.items() if value != default_of(known[key])}
+        return dict(self.algorithm().changed)
 
     @property
     def collective(self) -> Collective:
@@ -218,9 +215,9 @@ class TrainingCell(Cell):
         """The model and the compute time of a worker."""
         return workload_of(self.task, self.train)
 
-    def algorithm(self) -> Algorithm:
-        """Return a new instance of the algorithm."""
-        return algorithms.create(self.kind, self.params)
+    def algorithm(self) -> known.KnownAlgorithm:
+        """Describe the algorithm."""
+        return known.algorithm(self.kind, self.params)
 
     @cached_property
     def messages_per_sync(self) -> int:
@@ -379,4 +376,4 @@ def workload_of(task: WorkloadTable, train: TrainTable) -> WorkloadInfo:
 def _workload(tables_json: str) -> WorkloadInfo:
     """Cached, because a model must be built before its parameters can be counted."""
     task, train = json.loads(tables_json)
-    return info(task, train)
+    return known.workload(task, train)

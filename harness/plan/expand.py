@@ -10,17 +10,18 @@ from pathlib import Path
 from typing import Any
 
 from wanbench.harness.errors import SpecError
+from wanbench.harness.plan import known
 from wanbench.harness.plan.auto import Host
 from wanbench.harness.plan.cell import BASELINE, Cell, CommandCell, TrainingCell
 from wanbench.harness.plan.checks import check
 from wanbench.harness.plan.collective import with_collective
 from wanbench.harness.plan.network import with_profile
+from wanbench.harness.process.apart import OwnCodeError
 from wanbench.harness.spec import command
 from wanbench.harness.spec.axes import excluded, is_commands_own, points
 from wanbench.harness.spec.experiment import Spec
 from wanbench.harness.spec.tables import CommTable, ContainersTable, VirtualTable, count
 from wanbench.harness.timeline.changes import resolve as resolve_timeline
-from wanbench.workloads.algorithms import registry as algorithms
 from wanbench.workloads.registry import data_folder
 from wanbench.workloads.workload_keys import kind_of
 
@@ -37,6 +38,13 @@ def expand(spec: Spec, where: str, host: Host) -> list[Cell]:
     Raises:
         SpecError: an axis, algorithm, parameter, profile or combination is wrong; one line.
     """
+    try:
+        return _expanded(spec, where, host)
+    except OwnCodeError as error:
+        raise SpecError(f"{where}: {error}") from None
+
+
+def _expanded(spec: Spec, where: str, host: Host) -> list[Cell]:
     cells: dict[str, Cell] = {}
     baselines: dict[str, Cell] = {}
     sets_containers = False
@@ -207,8 +215,8 @@ def _algorithms(spec: Spec, where: str) -> dict[str, _Choice]:
         params = dict(table)
         kind = str(params.pop("kind", key))
         try:
-            for combination in algorithms.expand(kind, params):
-                algorithm = algorithms.create(kind, combination)
+            for combination in known.combinations(kind, params):
+                algorithm = known.algorithm(kind, combination)
                 label = algorithm.label
                 if key != kind:
                     label = f"{key}{label.removeprefix(algorithm.kind)}"

@@ -19,6 +19,7 @@ from wanbench.workloads.process.control import Channel, ControlError
 
 START_TIMEOUT_S = 120.0  # importing torch on a busy or slow machine
 _EXIT_TIMEOUT_S = 2.0
+_STDERR = 2
 _THREAD_COUNTS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 
 
@@ -30,7 +31,7 @@ class ForkServer:
 
     Args:
         module: has the function `serve_forked` that children run.
-        log: what they print is appended to this file; None: it goes where this process prints.
+        log: what they print is appended to this file; None: it goes to this process's stderr, because stdout is data.
         namespaces: whether they make network namespaces.
         also: more modules that children will need.
     """
@@ -49,12 +50,13 @@ class ForkServer:
             *(["--namespaces"] if namespaces else []),
         ]
         output = None if log is None else log.open("ab")
+        written = _STDERR if output is None else output
         self._process = subprocess.Popen(
             child.command("wanbench.workloads.process.forkserver", *arguments),
             pass_fds=[theirs.fileno()],
             stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=output,
+            stdout=written,
+            stderr=written,
             env=child.same_path() | dict.fromkeys(_THREAD_COUNTS, "1"),
         )
         theirs.close()

@@ -41,7 +41,7 @@ from wanbench.harness.testbeds import contained
 from wanbench.harness.testbeds.base import EmulatedSlot, Group, WorkerDied
 from wanbench.harness.testbeds.hosts import host_names
 from wanbench.harness.testbeds.training import set_tcp
-from wanbench.workloads.loop.stepping import forget, read_idle_s, read_steps, reporter
+from wanbench.workloads.loop.stepping import forget, read_idle_s, read_operations, read_steps, reporter
 
 _LOG_TAIL_LINES = 12
 _NS = 1e9
@@ -124,9 +124,12 @@ def run(
         reported = {rank: (source, read_steps(path)) for rank, path, source in _reported_steps(program)}
         idle = [read_idle_s(path, cell.warmup) for _, path, _ in _reported_steps(program)]
         ended.idle_s = statistics.median(known) if (known := [each for each in idle if each is not None]) else None
+        begun = [read_operations(path) for _, path, _ in _reported_steps(program)]
         if attended is not None and any(len(ends) <= cell.warmup for _, ends in reported.values()):
             reported = {}  # too short a program to be timed by steps
         timed = step_time(cell, reported, ended.lasted)
+        counted = [each for each in begun if each is not None]
+        timed["messages_sent"] = sum(counted) if reported and len(counted) == len(begun) else None
     finally:
         door.unlink(missing_ok=True)
         for made in filter(None, (program.temporary, program.launcher)):

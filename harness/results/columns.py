@@ -182,7 +182,12 @@ class Row(TypedDict):
         ),
     ]
     messages_sent: Annotated[
-        int | None, Column("Number of operations started, over all workers and steps and the drain.", minimum=0)
+        int | None,
+        Column(
+            "Number of operations started, over all workers and steps and the drain; of programs, in torch's groups "
+            "until the last step.",
+            minimum=0,
+        ),
     ]
     blocks_lost_pct: Annotated[
         float | None,

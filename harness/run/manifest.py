@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from wanbench.harness.plan.cell import Cell, CommandCell, TrainingCell
+from wanbench.harness.process.apart import call
 from wanbench.harness.spec.command import files
 from wanbench.workloads.registry import data_digest
 
@@ -48,16 +49,41 @@ def code_hash(cell: Cell) -> str:
     """
     digest = hashlib.sha256(_own_hash().encode())
     if isinstance(cell, CommandCell):
-        for path in files(cell.command, cell.folder):
+        for path in own_files(cell):
             digest.update(_content(path, path.stat().st_mtime_ns, path.stat().st_size))
     elif isinstance(cell, TrainingCell):
         digest.update((data_digest(cell.task.plain()) or "").encode())
-        for name in (cell.kind, cell.task.model or ""):
-            module = name.partition(":")[0] if ":" in name else None
-            found = importlib.util.find_spec(module) if module else None
-            if found is not None and found.origin:
-                digest.update(Path(found.origin).read_bytes())
+        for path in own_files(cell):
+            digest.update(path.read_bytes())
     return digest.hexdigest()[:12]
+
+
+def own_files(cell: Cell) -> list[Path]:
+    """The user's files that a cell depends on: those that its command names, or of its algorithm and its model."""
+    if isinstance(cell, CommandCell):
+        return files(cell.command, cell.folder)
+    assert isinstance(cell, TrainingCell)
+    named = [name for name in (cell.kind, cell.task.model or "") if ":" in name]
+    return [Path(file) for file in (call(repr(name), _file_of, name) for name in named) if file is not None]
+
+
+def own_code(cells: Iterable[Cell]) -> dict[str, str]:
+    """Digests of the user's files that cells depend on, by path; without interpreters and wanbench's own files."""
+    others = [Path(path) for path in ("/usr", "/bin", sys.prefix, sys.base_prefix)]
+    found: dict[str, str] = {}
+    for cell in cells:
+        apart = others if isinstance(cell, CommandCell) else []
+        for path in own_files(cell):
+            named = path.absolute()
+            if not any(map(named.is_relative_to, apart)) and not named.resolve().is_relative_to(_ROOT / "workloads"):
+                found[os.path.relpath(path)] = _content(path, path.stat().st_mtime_ns, path.stat().st_size).hex()[:12]
+    return dict(sorted(found.items()))
+
+
+def _file_of(name: str) -> str | None:
+    """The file of "module:name". Finding it can import the packages that it is in."""
+    found = importlib.util.find_spec(name.partition(":")[0])
+    return found.origin if found is not None and found.has_location else None
 
 
 @lru_cache(maxsize=256)

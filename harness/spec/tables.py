@@ -253,8 +253,8 @@ class Requirement(Table):
     metric: str = Field(description="Result column, such as scalability.")
     where: Where = Field(description="Cells that the claim covers: { algorithm = LABEL, rtt = ... }.")
     over: Where | None = Field(default=None, description="Other cells to divide by; the claim is then about the ratio.")
-    min: float | None = Field(default=None, description="Minimum of the metric or ratio.")
-    max: float | None = Field(default=None, description="Maximum of the metric or ratio.")
+    min: float | None = Field(default=None, allow_inf_nan=False, description="Minimum of the metric or ratio.")
+    max: float | None = Field(default=None, allow_inf_nan=False, description="Maximum of the metric or ratio.")
 
     @model_validator(mode="after")
     def _bounded(self) -> Requirement:
@@ -267,13 +267,13 @@ class GateTable(Table):
     """[gate]: which changes fail a build; read by `check`."""
 
     tolerance: float = Field(
-        default=0.0, ge=0, description="Accepted relative change of values that a simulation repeats exactly."
+        default=0.0, ge=0, lt=1, description="Accepted relative change of values that a simulation repeats exactly."
     )
     loss_band: float = Field(
-        default=0.1, gt=0, description="Accepted relative change of a loss, which depends on rounding."
+        default=0.1, gt=0, le=1, description="Accepted relative change of a loss, which depends on rounding."
     )
     max_slowdown: float = Field(
-        default=0.05, gt=0, description="Relative change of a measured step time that counts as a regression."
+        default=0.05, gt=0, le=1, description="Relative change of a measured step time that counts as a regression."
     )
     alpha: float = Field(default=0.05, gt=0, le=0.5, description="Family-wise error rate of a measured comparison.")
     setup: list[str] = Field(default=[], description="Shell commands that set up a fresh checkout of the base.")

@@ -47,7 +47,7 @@ def test_an_image_that_is_slower_is_a_regression_and_its_other_cells_are_not(ben
     bench.spec(by_numbers("images", "ssgd = {}\nsparse = { period = 4 }", run='testbed = "docker"', network=CARRIED))
     monkeypatch.setenv("PYTHONPATH", f"{Path(__file__).parent / 'side'}:{HERE}")  # for the runs of both sides
     sides = ("--base", f"image:{image}", "--head", f"image:{slower}")
-    result = bench.start("check", "spec.toml", *sides, "--json").wait(900)
+    result = bench.start("check", "spec.toml", "--allow-no-code", *sides, "--json").wait(900)
     assert result.code == 1, result.out + result.err
     verdicts = {cell["cell"]: cell["verdict"] for cell in json.loads(result.out)["cells"]}
     assert verdicts["ssgd w2 10ms"] == "regressed"

@@ -40,12 +40,20 @@ def job(tmp_path):
     return run
 
 
-def test_the_shell_script_passes_without_a_baseline_and_fails_after_a_regression(job):
+CHECK = ("wanbench", "check", "gate.toml", "--testbed", "virtual", "--baseline", "baselines/gate.json")
+
+
+def test_the_shell_script_needs_a_baseline_and_fails_after_a_regression(job):
     first = job("sh", "gate.sh")
-    assert first.returncode == 0, first.stderr
-    assert first.stdout.splitlines()[-1] == "5 new; 3 requirements met."
+    assert (first.returncode, first.stderr.splitlines()[-1]) == (2, "gate: not checked; see the error above")
+    accepted = job(*CHECK, "--accept")
+    assert accepted.returncode == 0, accepted.stderr
+    same = job("sh", "gate.sh")
+    assert (same.returncode, same.stdout.splitlines()[-2:]) == (
+        0,
+        ["5 comparisons and 3 requirements judged; your code: model.py", "5 unchanged; 3 requirements met."],
+    )
     spec = job.folder / "gate.toml"
-    job("wanbench", "check", "gate.toml", "--testbed", "virtual", "--baseline", "baselines/gate.json", "--accept")
     spec.write_text(spec.read_text().replace("min    = 0.9", "min    = 1.5"))
     path = job.folder / "baselines" / "gate.json"
     baseline = json.loads(path.read_text())
@@ -64,6 +72,23 @@ def test_the_shell_script_passes_without_a_baseline_and_fails_after_a_regression
         .startswith("### wanbench check: gate\n\n**4 regressed, 1 unchanged; 1 of 3 requirements not met.**")
     )
     assert 'failures="5"' in (job.folder / "gate.xml").read_text()
+
+
+def test_a_library_that_raises_fails_the_gate(job):
+    assert job(*CHECK, "--accept").returncode == 0
+    (job.folder / "model.py").write_text('raise RuntimeError("it is gone")')
+    broken = job("sh", "gate.sh")
+    assert (broken.returncode, broken.stdout) == (2, "")
+    assert "it is gone" in broken.stderr
+
+
+def test_a_model_that_sends_twice_as_much_fails_the_gate(job):
+    assert job(*CHECK, "--accept").returncode == 0
+    model = job.folder / "model.py"
+    model.write_text(model.read_text().replace("256", "512"))
+    worse = job("sh", "gate.sh")
+    assert worse.returncode == 1
+    assert "payload_bytes" in worse.stdout
 
 
 @pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.name)
@@ -150,6 +175,7 @@ def test_the_action_checks_a_baseline_and_writes_junit_and_the_summary(job):
     (job.folder / "step.md").touch()
     given = gate_variables({"spec": "gate.toml", "testbed": "virtual", "baseline": "baselines/gate.json",
                             "options": "--only workers=4 --only rtt=20ms"})  # fmt: skip
+    assert job(*CHECK, "--accept").returncode == 0
     done = job("bash", "-ec", gate_script(), **given, GITHUB_STEP_SUMMARY=str(job.folder / "step.md"))
     assert done.returncode == 0, done.stderr
     assert "<testsuite" in (job.folder / "gate.xml").read_text()

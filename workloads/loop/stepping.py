@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import struct
+import sys
 import time
 import weakref
 from collections.abc import Callable, Mapping
@@ -18,7 +19,7 @@ from typing import Any
 
 STEPS_FILE = "WANBENCH_STEPS_FILE"
 INJECT = Path(__file__).parent / "inject"
-_RECORD = struct.Struct("=qqq")
+_RECORD = struct.Struct("=qqqq")  # end of a step, processor time until then, process, operations until then
 _HOOK = ".hook"
 _open: dict[str, int] = {}
 
@@ -77,7 +78,16 @@ def _note(suffix: str) -> None:
         return
     if suffix not in _open:
         _open[suffix] = os.open(path + suffix, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
-    os.write(_open[suffix], _RECORD.pack(time.monotonic_ns(), time.process_time_ns(), os.getpid()))
+    os.write(_open[suffix], _RECORD.pack(time.monotonic_ns(), time.process_time_ns(), os.getpid(), _operations()))
+
+
+def _operations() -> int:
+    """The collectives and messages that this process has begun in groups of torch; -1 if torch does not count them."""
+    module = sys.modules.get("torch.distributed.distributed_c10d")
+    try:
+        return sum(int(group._get_sequence_number_for_group()) for group in module._world.pg_map) if module else -1
+    except (AttributeError, RuntimeError):
+        return -1
 
 
 def reporter(path: Path) -> str | None:
@@ -87,7 +97,18 @@ def reporter(path: Path) -> str | None:
 
 def read_steps(path: Path) -> list[int]:
     """Return the times in ns of CLOCK_MONOTONIC at which steps ended, in order; empty if none was recorded."""
-    return [ns for ns, _, _ in _records(path)]
+    return [ns for ns, _, _, _ in _records(path)]
+
+
+def read_operations(path: Path) -> int | None:
+    """Return the operations that the program had begun at the end of its last step.
+
+    None if it has no groups of torch, or was started again.
+    """
+    records = _records(path)
+    if not records or records[-1][3] < 0 or len({process for _, _, process, _ in records}) > 1:
+        return None
+    return records[-1][3]
 
 
 def read_idle_s(path: Path, warmup: int) -> float | None:
@@ -96,14 +117,14 @@ def read_idle_s(path: Path, warmup: int) -> float | None:
     None without such a step, or if the program was started again.
     """
     records = _records(path)[max(warmup - 1, 0) :]
-    if len(records) < 2 or len({process for _, _, process in records}) > 1:
+    if len(records) < 2 or len({process for _, _, process, _ in records}) > 1:
         return None
-    (begin, used_before, _), (end, used, _) = records[0], records[-1]
+    (begin, used_before, *_), (end, used, *_) = records[0], records[-1]
     return max(end - begin - (used - used_before), 0) / 1e9 / (len(records) - 1)
 
 
-def _records(path: Path) -> list[tuple[int, int, int]]:
-    """Return the end, the processor time until then, both in ns, and the process of every step.
+def _records(path: Path) -> list[tuple[int, int, int, int]]:
+    """Return the end and the processor time until then, both in ns, the process and the operations of every step.
 
     If processes report in turns, as those of a launcher such as torchrun do, only the steps of the first one count.
     """

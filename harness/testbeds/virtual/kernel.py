@@ -124,6 +124,8 @@ class Simulation:
                 leave()
         except Stopped:
             raise
+        except SystemExit as end:
+            raise SimulationError(self._ranks[worker], f"sys.exit({end.code!r}) was called") from end
         except Exception as error:
             rank = self._ranks[worker]
             raise SimulationError(rank, str(error) or type(error).__name__) from error

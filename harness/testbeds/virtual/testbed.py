@@ -17,8 +17,8 @@ class VirtualTestbed:
     """Runs simulations.
 
     Args:
-        slots: how many of its slots are used at a time. A single one simulates in this process, which starts at once.
-            Otherwise each slot is a process.
+        slots: how many of its slots are used at a time. A single one simulates in this process, which starts at once,
+            unless a simulation runs a user's code. Otherwise each slot is a process.
     """
 
     def __init__(self, slots: int = 1) -> None:
@@ -30,7 +30,8 @@ class VirtualTestbed:
 
     def open_slot(self, emulator: str) -> Slot:
         """Return a new slot. It needs no emulator."""
-        return _InThisProcess(self._stopped, self._busy) if self._slots == 1 else _InItsOwn(self)
+        own = _InItsOwn(self)
+        return _InThisProcess(self._stopped, self._busy, own) if self._slots == 1 else own
 
     def fork(self) -> tuple[int, Connection, ForkServer]:
         """Start a process that simulates. Return its id, the connection to it, and its parent. Raises: HostError."""
@@ -59,13 +60,16 @@ class VirtualTestbed:
 
 
 class _InThisProcess:
-    """Simulates in the calling thread."""
+    """Simulates in the calling thread, but a user's code in a process of its own, which it can end."""
 
-    def __init__(self, stopped: threading.Event, busy: threading.Lock) -> None:
-        self._stopped, self._busy = stopped, busy
+    def __init__(self, stopped: threading.Event, busy: threading.Lock, own: _InItsOwn) -> None:
+        self._stopped, self._busy, self._own = stopped, busy, own
 
     def train(self, training: Training) -> Trained:
         """Simulate a training run. Raises: RepFailed, if a worker raised an error, or waits forever for a message."""
+        job = training.jobs[0]
+        if "model" in job.workload or ":" in job.kind:
+            return self._own.train(training)
         # Importing torch takes seconds. Here the user can interrupt it.
         from wanbench.harness.testbeds.virtual.simulator import simulated
 

@@ -13,6 +13,7 @@ from wanbench.harness.gate.names import name
 from wanbench.harness.results.store import RunFolder
 
 SPEC = GOOD.replace("[sweep]", '[run]\ntestbed = "virtual"\nrepeats = 1\n\n[sweep]')
+CHECK = ("check", "t.toml", "--allow-no-code")
 REQUIRE = '\n[[gate.require]]\nmetric = "scalability"\nwhere = {{ algorithm = "ssgd" }}\nmin = {min}\n'
 
 
@@ -36,18 +37,18 @@ def spec(tmp_path):
     ],
 )
 def test_contradictory_options_are_refused_in_one_line(spec, arguments, message):
-    assert refused("check", "t.toml", *arguments) == message
+    assert refused(*CHECK, *arguments) == message
 
 
 def test_a_check_names_its_payload_scale(spec):
-    message = refused("check", "t.toml", "--baseline", "b.json", "--set", "workload.payload_scale=auto")
+    message = refused(*CHECK, "--baseline", "b.json", "--set", "workload.payload_scale=auto")
     assert message.startswith('wanbench: t.toml: workload.payload_scale: "auto" depends on the host')
     assert "`check`" in message
 
 
 def test_a_requirement_without_a_cell_is_refused_before_anything_is_measured(spec):
     spec.write_text(SPEC + REQUIRE.format(min=0.5).replace("ssgd", "dts"))
-    said = refused("check", "t.toml")
+    said = refused(*CHECK)
     assert said.startswith("wanbench: t.toml: gate.require.0.where: ")
     assert "'dts'" in said
     assert not spec.with_name("results").exists()
@@ -55,26 +56,35 @@ def test_a_requirement_without_a_cell_is_refused_before_anything_is_measured(spe
 
 def test_an_unknown_key_of_the_gate_is_answered_with_a_similar_one(spec):
     spec.write_text(SPEC + "\n[gate]\nmax_slowdwn = 0.1\n")
-    assert refused("check", "t.toml") == "wanbench: t.toml: gate.max_slowdwn: unknown key; did you mean 'max_slowdown'?"
+    assert refused(*CHECK) == "wanbench: t.toml: gate.max_slowdwn: unknown key; did you mean 'max_slowdown'?"
 
 
-def test_a_first_run_without_a_baseline_passes_with_a_note(spec):
-    result = wanbench("check", "t.toml", "--baseline", "b.json")
-    assert result.exit_code == 0
-    assert result.stdout == (
-        "t: against b.json\n\nnote: b.json: there is no baseline to compare with yet; write it with --accept\n2 new.\n"
+def test_a_run_without_a_baseline_is_refused_before_anything_is_measured(spec):
+    assert refused(*CHECK, "--baseline", "b.json") == (
+        "wanbench: b.json: there is no such baseline; nothing can be compared; write a baseline with --accept"
     )
-    assert not spec.with_name("b.json").exists()
+    assert not spec.with_name("results").exists()
+
+
+def test_a_check_of_no_code_of_the_user_is_refused(spec):
+    assert refused("check", "t.toml", "--baseline", "b.json") == (
+        "wanbench: t.toml: no cell depends on a file of yours, so no change of your code can fail this check; name your "
+        'program (command = ["python", "train.py"]), model ("my_pkg.train:make") or algorithm, or allow it with '
+        "--allow-no-code"
+    )
 
 
 def test_accept_writes_the_baseline_and_the_next_check_compares_with_it(spec):
-    assert wanbench("check", "t.toml", "--baseline", "b.json", "--accept").exit_code == 0
-    again = wanbench("check", "t.toml", "--baseline", "b.json")
-    assert (again.exit_code, again.stdout) == (0, "t: against b.json\n\n2 unchanged.\n")
+    assert wanbench(*CHECK, "--baseline", "b.json", "--accept").exit_code == 0
+    again = wanbench(*CHECK, "--baseline", "b.json")
+    assert (again.exit_code, again.stdout) == (
+        0,
+        "t: against b.json\n\n2 comparisons and 0 requirements judged; your code: none\n2 unchanged.\n",
+    )
     baseline = json.loads(spec.with_name("b.json").read_text())
     baseline["cells"]["ssgd w2 10ms"]["messages_sent"] -= 1
     spec.with_name("b.json").write_text(json.dumps(baseline))
-    worse = wanbench("check", "t.toml", "--baseline", "b.json", "--junit", "j.xml", "--summary", "s.md")
+    worse = wanbench(*CHECK, "--baseline", "b.json", "--junit", "j.xml", "--summary", "s.md")
     assert worse.exit_code == 1
     assert worse.stdout.splitlines()[-1] == "1 regressed, 1 unchanged."
     assert 'failures="1"' in spec.with_name("j.xml").read_text()
@@ -85,34 +95,38 @@ def test_accept_writes_the_baseline_and_the_next_check_compares_with_it(spec):
 
 def test_accepting_a_part_keeps_the_rest(spec):
     spec.write_text(SPEC.replace('rtt = ["10ms"]', 'rtt = ["10ms", "20ms"]'))
-    wanbench("check", "t.toml", "--baseline", "b.json", "--accept")
+    wanbench(*CHECK, "--baseline", "b.json", "--accept")
     before = spec.with_name("b.json").read_bytes()
-    part = wanbench("check", "t.toml", "--baseline", "b.json", "--accept", "--only", "rtt=20ms")
+    part = wanbench(*CHECK, "--baseline", "b.json", "--accept", "--only", "rtt=20ms")
     assert (part.exit_code, part.stdout.splitlines()[-1]) == (0, "2 unchanged.")
     assert spec.with_name("b.json").read_bytes() == before
 
 
 def test_requirements_are_checked_without_a_baseline_and_a_broken_one_is_a_regression(spec):
     spec.write_text(SPEC + REQUIRE.format(min=0.1))
-    assert wanbench("check", "t.toml").exit_code == 0
+    assert wanbench(*CHECK).exit_code == 0
     spec.write_text(SPEC + REQUIRE.format(min=0.9))
-    broken = wanbench("check", "t.toml")
+    broken = wanbench(*CHECK)
     assert broken.exit_code == 1
     assert broken.stdout.splitlines()[-1] == "no cell was compared; 1 of 1 requirement not met."
     assert "scalability of ssgd w2 10ms: at least 0.9  NOT MET" in broken.stdout
 
 
-def test_a_requirement_on_cells_excluded_by_only_is_skipped(spec):
+def test_a_requirement_on_cells_excluded_by_only_is_skipped_beside_other_judgements(spec):
     text = SPEC.replace("ssgd = {}", "ssgd = {}\nsparse = { period = 2 }") + REQUIRE.format(min=0.99)
     spec.write_text(text)
-    assert wanbench("check", "t.toml").exit_code == 1
-    assert wanbench("check", "t.toml", "--only", "algorithm=sparse-p2").exit_code == 0
+    assert wanbench(*CHECK).exit_code == 1
+    assert wanbench(*CHECK, "--baseline", "b.json", "--accept", "--only", "algorithm=sparse-p2").exit_code == 0
+    assert wanbench(*CHECK, "--baseline", "b.json", "--only", "algorithm=sparse-p2").exit_code == 0
+    assert refused(*CHECK, "--only", "algorithm=sparse-p2") == (
+        "wanbench: t.toml: nothing to check: --only leaves no cell of any requirement"
+    )
 
 
 def test_github_gets_annotations_on_stderr_and_a_step_summary(spec, monkeypatch, tmp_path):
     spec.write_text(SPEC + REQUIRE.format(min=0.9))
     monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(tmp_path / "step.md"))
-    result = wanbench("check", "t.toml", "--github")
+    result = wanbench(*CHECK, "--github")
     lines = [line for line in result.stderr.splitlines() if line.startswith("::")]
     assert lines[0] == (
         "::error file=t.toml,title=wanbench check::1 regressed: scalability of ssgd w2 10ms: at least 0.9"
@@ -123,7 +137,7 @@ def test_github_gets_annotations_on_stderr_and_a_step_summary(spec, monkeypatch,
 def test_a_host_that_cannot_run_the_cells_is_exit_code_3(spec, monkeypatch):
     monkeypatch.setenv("DOCKER_HOST", "unix:///nonexistent.sock")
     spec.write_text(SPEC.replace("virtual", "docker"))
-    result = wanbench("check", "t.toml", "--base", ".")
+    result = wanbench(*CHECK, "--base", ".")
     assert (result.exit_code, result.stdout) == (3, "")
     assert result.stderr.startswith("wanbench: ")
 
@@ -148,15 +162,19 @@ def test_two_result_folders_are_compared_with_a_note_on_their_times(spec, tmp_pa
     _recorded(tmp_path, "new", 1.2)
     assert {name(one) for one in rows} == {"one-worker w1", "ssgd w2 10ms"}
     noise = ("--noise", "none.json")
-    result = wanbench("check", "t.toml", "--base", "old", "--head", "new", *noise)
+    result = wanbench(*CHECK, "--base", "old", "--head", "new", *noise)
     assert result.exit_code == 1, result.stderr
     assert "ssgd w2 10ms" in result.stdout
     assert "+20.0 %" in result.stdout
     apart = "base and head were measured at different times, so changes of the host count as changes of the code"
     assert apart in result.stdout
     assert "note: the noise of this host is not known" in result.stdout
-    assert wanbench("check", "t.toml", "--base", "old", "--head", "old", *noise).exit_code == 0
-    assert refused("check", "t.toml", "--base", "old", "--head", ".") == (
+    _recorded(tmp_path, "same", 1.0)
+    assert wanbench(*CHECK, "--base", "old", "--head", "same", *noise).exit_code == 0
+    assert refused(*CHECK, "--base", "old", "--head", "old", *noise).startswith(
+        "wanbench: --base and --head are the same"
+    )
+    assert refused(*CHECK, "--base", "old", "--head", ".") == (
         "wanbench: old: a run folder can only be compared with another run folder"
     )
 
@@ -166,7 +184,7 @@ def test_results_of_another_experiment_are_refused(spec, tmp_path):
     spec.write_text(SPEC.replace('"10ms"', '"99ms"').replace("[2]", "[3]"))
     folder = RunFolder(tmp_path / "other")
     folder.prepare(None, {}, {})
-    assert refused("check", "t.toml", "--base", "other", "--head", "old").startswith(
+    assert refused(*CHECK, "--base", "other", "--head", "old").startswith(
         "wanbench: --base other: has no results of cells of t"
     )
 
@@ -177,14 +195,14 @@ def test_an_undecided_check_has_exit_code_5_unless_it_is_allowed_to_pass(spec, t
     for path in (tmp_path / "new").glob("cells/ssgd*/rep-*/result.json"):
         data = json.loads(path.read_text())
         path.write_text(json.dumps(data | {"step_time_s": 0.5 * (1 + 0.4 * (data["rep"] % 2))}))
-    arguments = ("check", "t.toml", "--base", "old", "--head", "new", "--noise", "none.json")
+    arguments = (*CHECK, "--base", "old", "--head", "new", "--noise", "none.json")
     unsure = wanbench(*arguments)
     assert (unsure.exit_code, unsure.stdout.splitlines()[-1]) == (5, "1 inconclusive, 2 unchanged.")
     assert wanbench(*arguments, "--inconclusive", "pass").exit_code == 0
 
 
 def test_a_baseline_of_another_spec_is_not_a_regression(spec):
-    check = ("check", "t.toml", "--baseline", "b.json")
+    check = (*CHECK, "--baseline", "b.json")
     assert wanbench(*check, "--accept").exit_code == 0
     assert wanbench(*check).exit_code == 0
     edited = wanbench(*check, "--set", "workload.params=2000")

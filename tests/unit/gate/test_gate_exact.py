@@ -12,6 +12,7 @@ from wanbench.harness.gate import baseline
 from wanbench.harness.gate.exact import compare, entries
 from wanbench.harness.gate.names import by_name
 from wanbench.harness.gate.verdict import Judgement, Verdict
+from wanbench.harness.spec.experiment import Spec
 from wanbench.harness.spec.tables import GateTable
 
 
@@ -99,35 +100,45 @@ def test_one_worker_cells_of_a_sweep_over_testbeds_have_separate_names():
 
 
 def test_a_baseline_is_sorted_with_one_line_per_cell_and_reads_back_equal(tmp_path):
-    path = tmp_path / "new" / "b.json"
-    cells = entries([row("ssgd", step_time_s=0.1 + 0.2), row("dts")])
-    baseline.write(path, "mine", cells)
+    path, spec = tmp_path / "new" / "b.json", Spec.load("smoke")
+    found = entries([row("ssgd", step_time_s=0.1 + 0.2), row("dts")])
+    cells = {name: {**entry, "cell": "0", "emulator": None} for name, entry in found.items()}
+    baseline.write(path, spec, cells)
     text = path.read_text()
     lines = [line for line in text.splitlines() if "testbed" in line]
     assert [line.strip().partition(":")[0] for line in lines] == ['"dts w4 100ms"', '"ssgd w4 100ms"']
-    assert json.loads(text)["experiment"] == "mine"
-    assert baseline.read(path) == cells
-    baseline.write(path, "mine", dict(reversed(cells.items())))
+    assert json.loads(text)["experiment"] == "smoke"
+    read = baseline.read(path, "smoke")
+    assert (read.cells, read.spec, read.rewrite) == (cells, baseline.digest(spec), "")
+    baseline.write(path, spec, dict(reversed(cells.items())))
     assert path.read_text() == text
 
 
-def test_a_missing_baseline_is_read_as_none(tmp_path):
-    assert baseline.read(tmp_path / "none.json") is None
+def test_the_digest_is_that_of_what_is_measured():
+    spec = Spec.load("smoke")
+    assert baseline.digest(spec) == baseline.digest(spec.override({"description": "other"}, "t"))
+    assert baseline.digest(spec) != baseline.digest(spec.override({"run.seed": 7}, "t"))
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("{", "Expecting property name"),
-        ("[]", "expected schema 1, got 'list'"),
-        ('{"schema": 2}', "expected schema 1, got 2"),
-        ('{"schema": 1, "cells": {"a": {}}}', "expected cells, each with its testbed; write them with `--accept`"),
-    ],
-)
+def test_bytes_on_the_wire_of_a_program_are_compared_within_a_band():
+    def sent(wire_bytes):
+        return [
+            row("train", command=["train"], wire_bytes=wire_bytes, steps_total=10, step_time_s=0.1, testbed="netns")
+        ]
+
+    base = entries(sent(1000))
+    assert base["train w4 100ms"]["wire_bytes_per_step"] == 100
+    verdicts = [compare(base, sent(value), GateTable())[0].verdict for value in (1040, 1060, 2000, 500)]
+    assert verdicts == [Verdict.UNCHANGED, Verdict.REGRESSED, Verdict.REGRESSED, Verdict.IMPROVED]
+    (wide,) = compare(base, sent(1060), GateTable(), lambda cell: 0.1)
+    assert wide.verdict is Verdict.UNCHANGED
+
+
+@pytest.mark.parametrize(("text", "message"), [("{", "Expecting property name"), ("[]", "expected experiment")])
 def test_a_file_that_is_not_a_baseline_is_refused(tmp_path, text, message):
     path = tmp_path / "b.json"
     path.write_text(text)
     with pytest.raises(SpecError) as caught:
-        baseline.read(path)
+        baseline.read(path, "t")
     assert str(caught.value).startswith(f"{path}: not a baseline: ")
     assert message in str(caught.value)

@@ -37,8 +37,8 @@ def report(*verdicts: Verdict) -> Report:
 @pytest.mark.parametrize(
     ("verdicts", "code"),
     [
-        ((), 0),
-        ((Verdict.UNCHANGED, Verdict.IMPROVED, Verdict.NEW, Verdict.ACCEPTED), 0),
+        ((Verdict.UNCHANGED, Verdict.IMPROVED, Verdict.ACCEPTED), 0),
+        ((Verdict.UNCHANGED, Verdict.NEW), 5),
         ((Verdict.UNCHANGED, Verdict.REGRESSED, Verdict.INCONCLUSIVE), 1),
         ((Verdict.REGRESSED, Verdict.FAILED), 4),
         ((Verdict.UNCHANGED, Verdict.INCONCLUSIVE), 5),
@@ -74,6 +74,7 @@ def test_the_text_shows_the_noise_of_every_change_and_the_worst_cell_first():
         "scalability of diloco: at least 0.9  met        is 0.99\n"
         "\n"
         "note: the noise of this host is not known\n"
+        "2 comparisons and 2 requirements judged; your code: none\n"
         "1 failed, 1 regressed, 1 inconclusive, 1 unchanged; 1 of 2 requirements not met.\n"
     )
 

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from wanbench.workloads.loop.stepping import environment, read_idle_s, read_steps
+from wanbench.workloads.loop.stepping import environment, read_idle_s, read_operations, read_steps
 
 LOOP = """
 import torch
@@ -90,8 +90,8 @@ def test_a_truncated_record_is_left_out(tmp_path):
 
 
 def write(path, *records):
-    """Write the end, the processor time and the process of steps."""
-    path.write_bytes(b"".join(struct.pack("=qqq", *record) for record in records))
+    """Write the end, the processor time and the process of steps, and perhaps the operations begun."""
+    path.write_bytes(b"".join(struct.pack("=qqqq", *record, *[-1] * (4 - len(record))) for record in records))
 
 
 def test_the_time_without_the_processor_is_that_of_a_step_after_the_warm_up(tmp_path):
@@ -116,3 +116,25 @@ def test_a_program_that_was_started_again_goes_on_counting(tmp_path):
     write(tmp_path / "steps", (0, 0, 1), (10, 1, 1), (50, 0, 2), (60, 1, 2))
     assert read_steps(tmp_path / "steps") == [0, 10, 50, 60]
     assert read_idle_s(tmp_path / "steps", warmup=1) is None
+
+
+def test_the_operations_are_those_begun_at_the_end_of_the_last_step(tmp_path):
+    write(tmp_path / "steps", (1, 1, 7, 5), (2, 2, 7, 8))
+    assert read_operations(tmp_path / "steps") == 8
+    write(tmp_path / "again", (1, 1, 7, 5), (2, 2, 8, 5))
+    assert read_operations(tmp_path / "again") is None
+    write(tmp_path / "none", (1, 1, 7), (2, 2, 7))
+    assert read_operations(tmp_path / "none") is None
+
+
+def test_operations_of_torchs_groups_are_counted(tmp_path):
+    program = """
+import torch, torch.distributed as dist, wanbench
+dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+for _ in range(3):
+    dist.all_reduce(torch.ones(2)); dist.all_reduce(torch.ones(2))
+    wanbench.step()
+dist.destroy_process_group()
+"""
+    run(tmp_path, program, hook=False)
+    assert read_operations(tmp_path / "steps") == 6

@@ -1,0 +1,95 @@
+"""What a plan knows of an algorithm or a workload. Users' own ones are asked in a process of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from wanbench.harness.process.apart import call
+from wanbench.workloads.algorithms import registry
+from wanbench.workloads.algorithms.base import Promises, Setting
+from wanbench.workloads.compression.base import Compressor
+from wanbench.workloads.parameters import default_of
+from wanbench.workloads.registry import WorkloadInfo, info
+
+T = TypeVar("T")
+Params = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class KnownAlgorithm:
+    """The properties of `workloads.algorithms.base.Algorithm` that a plan reads, by the same names.
+
+    Attributes:
+        changed: the parameters that differ from their default.
+    """
+
+    named: str
+    params: Params
+    kind: str
+    label: str
+    promises: Promises
+    buckets: bool
+    datagrams: bool
+    delay_steps: int
+    period_steps: int
+    in_flight: int
+    compressor: Compressor | None
+    changed: Params
+
+    def tensors_per_message(self, momentum: float) -> int:
+        """As the algorithm's. Raises: AlgorithmError."""
+        return int(_asked(self.named, _method, self.named, self.params, "tensors_per_message", momentum))
+
+    def message_bytes(self, numel: int, shapes: tuple[tuple[int, ...], ...] = ()) -> int:
+        """As the algorithm's. Raises: AlgorithmError."""
+        return int(_asked(self.named, _method, self.named, self.params, "message_bytes", numel, shapes))
+
+    def check(self, setting: Setting) -> None:
+        """As the algorithm's. Raises: AlgorithmError."""
+        _asked(self.named, _method, self.named, self.params, "check", setting)
+
+
+def algorithm(kind: str, params: Params) -> KnownAlgorithm:
+    """Describe a built-in algorithm, or a user's own. Raises: AlgorithmError, OwnCodeError."""
+    return _asked(kind, _described, kind, params)
+
+
+def combinations(kind: str, params: Params) -> list[dict[str, object]]:
+    """As `workloads.algorithms.registry.expand`. Raises: AlgorithmError, OwnCodeError."""
+    return _asked(kind, registry.expand, kind, params)
+
+
+def parameter_names(kind: str) -> list[str]:
+    """The names of an algorithm's parameters. Raises: AlgorithmError, OwnCodeError."""
+    return _asked(kind, _parameter_names, kind)
+
+
+def workload(task: Mapping[str, object], train: Mapping[str, object]) -> WorkloadInfo:
+    """As `workloads.registry.info`. Raises: WorkloadError, LearnerError, OwnCodeError."""
+    model = task.get("model")
+    return info(task, train) if model is None else call(f"workload.model: {model!r}", info, task, train)
+
+
+def _asked(kind: str, function: Callable[..., T], *arguments: object) -> T:
+    return call(repr(kind), function, *arguments) if ":" in kind else function(*arguments)
+
+
+def _described(kind: str, params: Params) -> KnownAlgorithm:
+    made = registry.create(kind, params)
+    known = made.parameters()
+    names = ("kind", "label", "promises", "buckets", "datagrams", "delay_steps", "period_steps", "in_flight",
+             "compressor")  # fmt: skip
+    changed = {key: value for key, value in params.items() if value != default_of(known[key])}
+    return KnownAlgorithm(
+        named=kind, params=dict(params), changed=changed, **{name: getattr(made, name) for name in names}
+    )
+
+
+def _method(kind: str, params: Params, name: str, *arguments: object) -> Any:
+    return getattr(registry.create(kind, params), name)(*arguments)
+
+
+def _parameter_names(kind: str) -> list[str]:
+    return list(registry.find(kind).parameters())

@@ -1,0 +1,173 @@
+"""Your models and algorithms, "pkg:make" and "pkg:Class", run in a process of their own, never in the controller.
+
+To plan, the controller must know how large a model is and how often an algorithm sends. It asks a child process, which
+imports your code. So your code's `sys.exit`, `os._exit`, signals, crashes and threads end that process, and become one
+line; what it prints goes to stderr. Only plain data and objects of wanbench come back.
+
+    python -P -m wanbench.harness.process.apart FD LIFE_FD
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from multiprocessing.connection import Connection, Pipe
+from typing import Any, TypeVar, cast
+
+from wanbench.harness.errors import SpecError
+from wanbench.harness.process import child
+
+T = TypeVar("T")
+
+_STDERR = 2
+_END_S = 10.0
+_OURS = ("wanbench", "builtins", "collections", "pathlib", "copyreg", "_codecs")
+_here = False  # whether this is the process for users' code
+
+
+class OwnCodeError(SpecError, ValueError):
+    """The code of a user raised an error, or ended the process that it ran in. The message is one line."""
+
+
+def call(subject: str, function: Callable[..., T], *arguments: object) -> T:
+    """Call a function of wanbench, which runs the code `subject`, in the process for users' code.
+
+    Args:
+        subject: names the code in errors, such as "'pkg:make'".
+
+    Raises:
+        OwnCodeError: the code raised an error that is none of wanbench's, or ended its process.
+        Exception: of wanbench, as the function raised it.
+    """
+    if _here:
+        return function(*arguments)
+    with _lock:
+        process = _running()
+        try:
+            process.connection.send_bytes(pickle.dumps((subject, function, arguments)))
+            ok, answer = _Plain(io.BytesIO(process.connection.recv_bytes())).load()
+        except (EOFError, OSError):
+            end = process.end()
+            raise OwnCodeError(f"{subject} ended its process ({end}); expected it to return or to raise") from None
+        except pickle.UnpicklingError as error:
+            raise OwnCodeError(f"{subject}: {error}") from None
+        except BaseException:  # interrupted, so the answer is still to come
+            process.end()
+            raise
+    if not ok:
+        raise cast(Exception, answer)
+    return cast(T, answer)
+
+
+class _Process:
+    """The process for users' code. It ends when this one does."""
+
+    def __init__(self, path: list[str], folder: str) -> None:
+        self.path, self.folder = path, folder
+        self.connection, theirs = Pipe()
+        read, self._life = os.pipe()
+        self._process = subprocess.Popen(
+            child.command(__name__, str(theirs.fileno()), str(read)),
+            pass_fds=[theirs.fileno(), read],
+            stdin=subprocess.DEVNULL,
+            stdout=_STDERR,
+            stderr=_STDERR,
+            env=child.same_path(),
+        )
+        theirs.close()
+        os.close(read)
+
+    def runs(self) -> bool:
+        """Whether it can be asked."""
+        return self._process.poll() is None
+
+    def end(self) -> str:
+        """End it if it still runs. Return how it ended."""
+        with suppress(OSError):
+            self.connection.close()
+            os.close(self._life)
+        try:
+            code = self._process.wait(_END_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            code = self._process.wait()
+        return f"killed by {signal.Signals(-code).name}" if code < 0 else f"status {code}"
+
+
+_lock = threading.RLock()
+_process: _Process | None = None
+
+
+def _running() -> _Process:
+    """The process, started if there is none that imports from the same folders."""
+    global _process
+    path, folder = list(sys.path), os.getcwd()
+    if _process is not None and not (_process.runs() and (_process.path, _process.folder) == (path, folder)):
+        _process.end()
+        _process = None
+    _process = _process or _Process(path, folder)
+    return _process
+
+
+class _Plain(pickle.Unpickler):
+    """Reads answers without importing a user's module."""
+
+    def find_class(self, module: str, name: str) -> Any:
+        if module.partition(".")[0] not in _OURS:
+            raise pickle.UnpicklingError(f"expected plain data, got an object of {module}.{name}")
+        return super().find_class(module, name)
+
+
+def main() -> None:
+    """Answer calls, until the other side closes the connection or ends."""
+    global _here
+    _here = True
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the controller gets it too, and then ends this process
+    connection, life = Connection(int(sys.argv[1])), int(sys.argv[2])
+    os.set_inheritable(connection.fileno(), False)
+    os.set_inheritable(life, False)
+    threading.Thread(target=_end_with, args=(life,), daemon=True).start()
+    while True:
+        try:
+            subject, function, arguments = pickle.loads(connection.recv_bytes())
+        except (EOFError, OSError):
+            os._exit(0)
+        connection.send_bytes(_answer(subject, function, arguments))
+
+
+def _end_with(life: int) -> None:
+    os.read(life, 1)
+    os._exit(0)
+
+
+def _answer(subject: str, function: Callable[..., object], arguments: tuple[object, ...]) -> bytes:
+    try:
+        return pickle.dumps((True, function(*arguments)))
+    except SystemExit as end:
+        code = "" if end.code is None else repr(end.code)
+        error: Exception = OwnCodeError(f"{subject} called sys.exit({code}); expected it to return or to raise")
+    except BaseException as raised:
+        error = _ours(subject, raised)
+    return pickle.dumps((False, error))
+
+
+def _ours(subject: str, error: BaseException) -> Exception:
+    """The error as one of wanbench's own classes: as raised, or of the class that it was derived from."""
+    for known in type(error).__mro__:
+        if known.__module__.startswith("wanbench.") and issubclass(known, Exception) and len(error.args) == 1:
+            return known(str(error))
+    text = " ".join(f"{type(error).__name__}: {error}".splitlines())
+    return OwnCodeError(f"{subject} raised {text}")
+
+
+if __name__ == "__main__":
+    from wanbench.harness.process.apart import main as _main  # so that its errors have the name that others know
+
+    _main()
