@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from wanbench.harness.emulators.base import EmulatorStats
 from wanbench.harness.emulators.plan import EmulatedNetwork
 from wanbench.harness.plan.cell import Cell
+from wanbench.workloads.process.heartbeat import Heartbeat, Lost
 
 # Packets can be late by this much, or by this share of the one-way delay or of the predicted step.
 LATENESS_MS = 2.0
@@ -27,17 +29,33 @@ _UNCOUNTED = ("refused", "unknown")
 
 
 class HostMeter:
-    """Measures the load of the host between `start` and `stop`."""
+    """Measures the load of the host, and the pauses of this process, between `start` and `stop`.
+
+    Attributes:
+        begin_ns: when it started, on the workers' clock. lost: the pauses, after `stop`.
+    """
 
     def __init__(self) -> None:
         self._begin: tuple[int, list[int]] | None = None
+        self._heart: Heartbeat | None = None
+        self.begin_ns = 0
+        self.lost: list[Lost] = []
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        if self._heart is not None:
+            self.lost, self._heart = self._heart.stop(), None
 
     def start(self) -> None:
         """Begin measuring."""
-        self._begin = _sample()
+        self._begin, self.begin_ns = _sample(), time.monotonic_ns()
+        self._heart = Heartbeat()
 
     def stop(self) -> dict[str, Any]:
         """Return the processor time of all but nice processes in percent of all cores, and softnet drops."""
+        self.__exit__()
         if self._begin is None:
             return {"cpu_pct": None, "softnet_dropped": None}
         begin, end = self._begin, _sample()

@@ -275,6 +275,16 @@ class Row(TypedDict):
     host_cpu_pct: Annotated[
         float | None, Column("Use of all processors of the host during the repetition.", unit="%", minimum=0)
     ]
+    paused_pct: Annotated[
+        float | None,
+        Column(
+            "Time in which a worker, its program, the emulator or the controller did not run, as a share of the "
+            "window.",
+            unit="%",
+            applies="emulated cells",
+            minimum=0,
+        ),
+    ]
     packets_per_segment: Annotated[
         float | None,
         Column(

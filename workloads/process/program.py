@@ -23,6 +23,7 @@ from typing import Any
 from wanbench.workloads.loop import stepping
 from wanbench.workloads.process.agent import listen, serve
 from wanbench.workloads.process.control import Channel, ControlError, short_name, text
+from wanbench.workloads.process.heartbeat import Heartbeat
 from wanbench.workloads.process.machine import kill_programs
 from wanbench.workloads.process.namespace import die_with_parent
 
@@ -57,7 +58,7 @@ def run(channel: Channel, request: dict[str, Any], counters: Any) -> None:
     """
     door, agent = _open_door(request), _open_agent(request)
     processes = _Processes(channel, request)
-    before = counters()
+    before, heart = counters(), Heartbeat(programs=True)
     try:
         processes.start(range(len(request["processes"])))
         channel.send({"cmd": "program", "event": "started"})
@@ -69,13 +70,15 @@ def run(channel: Channel, request: dict[str, Any], counters: Any) -> None:
         if not processes.watch():
             raise SystemExit(0)
     finally:
+        lost = heart.stop()
         kill_programs()  # processes that a program left in the background
         processes.close()
     for listener in filter(None, (door, agent)):
         with suppress(OSError):
             listener.shutdown(socket.SHUT_RDWR)  # otherwise the accepting thread keeps the port forever
         listener.close()
-    channel.send({"cmd": "program", "event": "finished", "counters_before": before, "counters_after": counters()})
+    counts = {"counters_before": before, "counters_after": counters()}
+    channel.send({"cmd": "program", "event": "finished", "lost": lost, **counts})
 
 
 class _Processes:
