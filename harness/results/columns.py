@@ -303,6 +303,10 @@ class Row(TypedDict):
     ]
     base_key: Annotated[str | None, Column("Identity of the one-worker cell that gives T(1).", shown=False)]
     code: Annotated[str, Column("Hash of the code that measured the repetition.", shown=False)]
+    evidence: Annotated[
+        Mapping[str, Any] | None,
+        Column("SHA-256 of the files beside the row, by name.", applies="repetitions in a run's folder", shown=False),
+    ]
     axes: Annotated[Mapping[str, Any], Column("Swept values of this cell.", shown=False)]
     events: Annotated[
         list[dict[str, Any]] | None,

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
-_CGROUPS = Path("/sys/fs/cgroup")
+_OWN, _CGROUPS = Path("/proc/self/cgroup"), Path("/sys/fs/cgroup")
 _MEMORY_OF_THE_HOST = Path("/proc/pressure/memory")
 
 
@@ -26,8 +26,8 @@ class Swapping:
     """The time for which some process of this cgroup, or else of the host, waited for memory (PSI)."""
 
     def __init__(self) -> None:
-        own = next((folder / "memory.pressure" for folder in _folders("memory")), _MEMORY_OF_THE_HOST)
-        self._file = own if own.is_file() else _MEMORY_OF_THE_HOST
+        own = (file for folder in _folders("memory") if (file := folder / "memory.pressure").is_file())
+        self._file = next(own, _MEMORY_OF_THE_HOST)
 
     def total_ns(self) -> int | None:
         """Since the cgroup exists; None if the kernel does not count it."""
@@ -51,7 +51,7 @@ def _folders(controller: str) -> Iterator[Path]:
 
     A container can see its own cgroup as the root, whatever the name that the kernel gives.
     """
-    for line in Path("/proc/self/cgroup").read_text().splitlines():
+    for line in _OWN.read_text().splitlines() if _OWN.exists() else ():
         _, controllers, name = line.split(":", 2)
         if not controllers:
             roots = [_CGROUPS, _CGROUPS / "unified"]
