@@ -79,6 +79,11 @@ class Heartbeat:
         self._thread = threading.Thread(target=self._beat, name="heartbeat", daemon=True)
         self._thread.start()
 
+    @property
+    def waited_ns(self) -> int:
+        """How long the main thread of a program has waited for a processor, maximum over the programs."""
+        return max(self._programs.waited_ns.values(), default=0) if self._programs is not None else 0
+
     def stop(self) -> list[Lost]:
         """End the thread. Return what was lost, as in `Losses`."""
         self._ended.set()
@@ -126,9 +131,14 @@ class _Meter:
 
 
 class _Programs:
-    """The other processes of this machine, which share its PID namespace, and since when those stopped are."""
+    """The other processes of this machine, which share its PID namespace, and since when those stopped are.
+
+    Attributes:
+        waited_ns: how long the main thread of each has waited for a processor, when it was last read.
+    """
 
     def __init__(self) -> None:
+        self.waited_ns: dict[str, int] = {}
         self._machine = os.readlink("/proc/self/ns/pid")
         self._found: set[str] = set()
         self._since_ns: dict[str, int] = {}
@@ -137,6 +147,9 @@ class _Programs:
         """Yield the processes that a signal or a debugger had stopped and that run again, or have ended."""
         if look:
             self._found = set(self._look())
+            for pid in self._found:
+                with suppress(OSError, IndexError, ValueError):
+                    self.waited_ns[pid] = int(Path(f"/proc/{pid}/schedstat").read_text().split()[1])
         for pid in self._found | set(self._since_ns):
             if _state(pid) in ("T", "t"):
                 self._since_ns.setdefault(pid, now_ns)

@@ -8,6 +8,7 @@ through a door, which is one Unix socket.
 from __future__ import annotations
 
 import os
+import resource
 import select
 import signal
 import socket
@@ -58,7 +59,7 @@ def run(channel: Channel, request: dict[str, Any], counters: Any) -> None:
     """
     door, agent = _open_door(request), _open_agent(request)
     processes = _Processes(channel, request)
-    before, heart = counters(), Heartbeat(programs=True)
+    before, used_before_s, heart = counters(), _used_s(), Heartbeat(programs=True)
     try:
         processes.start(range(len(request["processes"])))
         channel.send({"cmd": "program", "event": "started"})
@@ -78,7 +79,14 @@ def run(channel: Channel, request: dict[str, Any], counters: Any) -> None:
             listener.shutdown(socket.SHUT_RDWR)  # otherwise the accepting thread keeps the port forever
         listener.close()
     counts = {"counters_before": before, "counters_after": counters()}
-    channel.send({"cmd": "program", "event": "finished", "lost": lost, **counts})
+    processor = {"waited_s": heart.waited_ns / 1e9, "used_s": _used_s() - used_before_s}
+    channel.send({"cmd": "program", "event": "finished", "lost": lost, "processor": processor, **counts})
+
+
+def _used_s() -> float:
+    """The processor time of all processes that this one has started, once they have ended."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 class _Processes:
