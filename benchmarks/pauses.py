@@ -23,7 +23,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from random import Random
@@ -272,19 +272,25 @@ def _read(file: Path) -> list[dict[str, Any]]:
         return [line for line in csv.DictReader(lines) if line["reason"] is not None]  # not one cut short
 
 
-def _share_this_host() -> None:
+@contextmanager
+def _image() -> Iterator[None]:
     """Let containers see the files of this host, if there is no image with wanbench."""
     from docker import APIClient
 
     from tests.support import host_image
     from wanbench.harness.testbeds.docker.daemon import IMAGE, Daemon
 
-    client = APIClient(base_url=Daemon().address, version="auto")
-    with closing(client):
-        if not client.images(os.environ.get("WANBENCH_IMAGE", IMAGE)):
-            os.environ["WANBENCH_IMAGE"] = "wanbench-pauses"
-            host_image.make(client, "wanbench-pauses")
-            host_image.share()
+    with closing(APIClient(base_url=Daemon().address, version="auto")) as client:
+        if client.images(os.environ.get("WANBENCH_IMAGE", IMAGE)):
+            yield
+            return
+        os.environ["WANBENCH_IMAGE"] = name = f"wanbench-pauses-{os.getpid()}"
+        host_image.make(client, name)
+        host_image.share()
+        try:
+            yield
+        finally:
+            client.remove_image(name, force=True)
 
 
 def main() -> int:
@@ -303,9 +309,8 @@ def main() -> int:
         each for each in points(asked.disturbed, asked.undisturbed, cells, asked.testbed) if each.number not in done
     ]
     if todo:
-        if asked.testbed == "docker":
-            _share_this_host()
-        _measure_all(todo, cells, asked.testbed, file)
+        with _image() if asked.testbed == "docker" else nullcontext():
+            _measure_all(todo, cells, asked.testbed, file)
     return 0 if summary(_read(file)) else 1
 
 

@@ -60,7 +60,9 @@ def test_an_undisturbed_repetition_is_valid_and_says_so(bench):
 
 
 def executed(bench, *, stop: bool):
-    command = bench.start("exec", "--profile", "uniform", "-n", "1", "--out", "out", "--", sys.executable, str(PROGRAM))
+    command = bench.start(
+        "exec", "--profile", "uniform", "--rtt", "1ms", "-n", "1", "--out", "out", "--", sys.executable, str(PROGRAM)
+    )
     program = command.until(lambda: [pid for pid in command.processes() if _runs(pid)])
     if stop:
         time.sleep(0.5)

@@ -65,7 +65,7 @@ class Losses:
 
 
 class Heartbeat:
-    """The thread, which uses about 0.2 % of a core.
+    """The thread, which uses about 0.3 % of a core.
 
     Args:
         programs: also watch the other processes of this machine (`process.machine`).
@@ -73,7 +73,7 @@ class Heartbeat:
 
     def __init__(self, *, programs: bool = False) -> None:
         self._losses = Losses()
-        self._ended = threading.Event()
+        self._ended = False
         self._programs = _Programs() if programs else None
         self._meters = (_Meter(THROTTLED, Throttling()), _Meter(SWAPPED, Swapping()))
         self._thread = threading.Thread(target=self._beat, name="heartbeat", daemon=True)
@@ -86,13 +86,16 @@ class Heartbeat:
 
     def stop(self) -> list[Lost]:
         """End the thread. Return what was lost, as in `Losses`."""
-        self._ended.set()
+        if not self._thread.is_alive():
+            raise RuntimeError("the heartbeat has ended, so pauses were not seen")
+        self._ended = True
         self._thread.join()
         return self._losses.all()
 
     def _beat(self) -> None:
         beats, before, used_before = 0, time.monotonic_ns(), time.process_time_ns()
-        while not self._ended.wait(BEAT_S):
+        while not self._ended:
+            time.sleep(BEAT_S)  # half the cost of waiting for an event
             now, used = time.monotonic_ns(), time.process_time_ns()
             self._note([Lost(PAUSED, before + _BEAT_NS + used - used_before, now)])
             if self._programs is not None:
