@@ -60,6 +60,8 @@ class EmulatorStats:
         overdue_pct: share of the period during which some packet was late, or can have waited to be read, by more
             than 1 ms. The emulator cannot have lengthened a step by more than this share.
         cpu_s, cpu_us_per_packet: processor time of the emulator.
+        pauses: begin and end in ns, on the workers' clock, of times in which the emulator's process did not run
+            although it had to; empty for netem, which is part of the kernel.
     """
 
     emulator: str
@@ -81,6 +83,7 @@ class EmulatorStats:
     overdue_pct: float | None
     cpu_s: float | None
     cpu_us_per_packet: float | None
+    pauses: tuple[tuple[int, int], ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """Return plain data. `EmulatorStats.from_json` is the inverse."""
@@ -92,4 +95,5 @@ class EmulatorStats:
         fields = dict(data)
         fields["paths"] = tuple(PathStats(**item) for item in data["paths"])
         fields["sites"] = tuple(SiteStats(**item) for item in data["sites"])
+        fields["pauses"] = tuple((begin, end) for begin, end in data.get("pauses", ()))
         return cls(**fields)

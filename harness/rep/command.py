@@ -20,8 +20,8 @@ from typing import Any
 from wanbench.harness.emulators.base import EmulatorError
 from wanbench.harness.errors import RepFailed
 from wanbench.harness.plan.cell import CommandCell
-from wanbench.harness.rep import launcher
-from wanbench.harness.rep.fidelity import HostMeter, judge
+from wanbench.harness.rep import launcher, pauses
+from wanbench.harness.rep.fidelity import HostMeter, judge, share_of_programs
 from wanbench.harness.rep.group import group_environments, replaces_gloo
 from wanbench.harness.rep.outputs import log, to_files, to_files_and_terminal
 from wanbench.harness.rep.program import Ended, Program, caught_signals, play_timeline, start, watch
@@ -104,7 +104,7 @@ def run(
     Raises:
         WorkerDied, TimeoutError, EmulatorError: a worker or the emulator ended, or does not answer.
     """
-    network, meter = network_of(cell), HostMeter()
+    network = network_of(cell)
     stem = control / f"{cell.key}-{rep}-{time.monotonic_ns()}"
     door = Path(f"{stem}-door")
     program = program_of(cell, rep, stem)
@@ -115,7 +115,8 @@ def run(
             program = _with_launcher(program, Path(f"{stem}-launcher"))
         for worker in range(program.workers) if program.temporary is not None else ():
             program.temporary_of(worker).mkdir(parents=True)
-        ended = _execute(cell, rep, program, slot, folder, door, meter, attended)
+        with HostMeter() as meter:
+            ended = _execute(cell, rep, program, slot, folder, door, meter, attended)
         stats = slot.emulator.stats()
         limit_s, key = (cell.timeout_s, "workload.timeout") if attended is None else (attended.timeout_s, "--timeout")
         failure = _failure(ended, folder, f"{limit_s or 0:g} s ({key})")
@@ -136,9 +137,14 @@ def run(
             shutil.rmtree(made, ignore_errors=True)
         for rank in program.ranks() if program.steps is not None else ():
             forget(program.steps_file(rank))
-    host = meter.stop()
     measured = Measured([], ended.finished, ended.tcp)
-    verdict = judge(cell, network, stats, host, report, timed["step_time_s"])
+    found, window = (
+        pauses.gathered(ended.finished, stats, meter.lost),
+        window_of(cell, reported, ended.lasted, meter.begin_ns),
+    )
+    host = meter.stop() | pauses.described(found, window)
+    host |= share_of_programs(host, [message["processor"] for message in ended.finished.values()], stats)
+    verdict = judge(cell, network, stats, host, report, timed["step_time_s"]) + pauses.judge(found, [window])
     steps = Steps()
     steps.extend(_step_rows(reported))
     steps.write(folder / "steps.parquet")
@@ -234,8 +240,7 @@ def step_time(cell: CommandCell, reported: ReportedSteps, lasted: Mapping[int, f
             "step_times": "total",
         }
     warmup = cell.warmup
-    source = "step" if any(source == "step" for source, _ in reported.values()) else "hook"
-    counted = {rank: ends for rank, (from_, ends) in reported.items() if from_ == source}
+    counted = _counted(reported)
     for rank, ends in counted.items():
         if len(ends) <= warmup:
             later = ", or kill it later" if any(change.kind == "kill" for change in cell.changes) else ""
@@ -245,7 +250,34 @@ def step_time(cell: CommandCell, reported: ReportedSteps, lasted: Mapping[int, f
             )
     windows = [((ends[-1] - ends[warmup - 1]) / _NS, len(ends) - warmup) for ends in counted.values()]
     seconds, steps = max(windows, key=lambda window: window[0] / window[1])
-    return {"steps": steps, "steps_total": steps + warmup, "step_time_s": seconds / steps, "step_times": source}
+    return {
+        "steps": steps,
+        "steps_total": steps + warmup,
+        "step_time_s": seconds / steps,
+        "step_times": _source(reported),
+    }
+
+
+def window_of(cell: CommandCell, reported: ReportedSteps, lasted: Mapping[int, float], begin_ns: int) -> pauses.Window:
+    """Return the measured steps of all processes, or the whole program if they reported none.
+
+    Args:
+        begin_ns: when the program began.
+    """
+    counted = _counted(reported)
+    if not counted:
+        return pauses.Window(begin_ns, begin_ns + round(max(lasted.values(), default=0.0) * _NS), begin_ns)
+    first_ns = min(ends[cell.warmup - 1] for ends in counted.values())
+    return pauses.Window(first_ns, max(ends[-1] for ends in counted.values()), first_ns)
+
+
+def _source(reported: ReportedSteps) -> str:
+    return "step" if any(source == "step" for source, _ in reported.values()) else "hook"
+
+
+def _counted(reported: ReportedSteps) -> dict[int, list[int]]:
+    """Return the ends of the steps of the processes that count: those that call `wanbench.step`, if any does."""
+    return {rank: ends for rank, (source, ends) in reported.items() if source == _source(reported)}
 
 
 def _reported_steps(program: Program) -> Iterator[tuple[int, Path, str]]:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+import time
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from wanbench.harness.emulators.base import EmulatorStats
 from wanbench.harness.emulators.plan import EmulatedNetwork
 from wanbench.harness.plan.cell import Cell
+from wanbench.workloads.process.heartbeat import Heartbeat, Lost
 
 # Packets can be late by this much, or by this share of the one-way delay or of the predicted step.
 LATENESS_MS = 2.0
@@ -22,22 +24,40 @@ BEHIND_PCT = 5.0
 # A worker that waits for a processor is slower than its network makes it. Measured on two cores with steps of 30 ms:
 # if the threads of a worker waited 20 % of the time, its steps took 5 % longer, at 33 % they took 9 % longer.
 CPU_WAIT_PCT = 30.0
+# A program that waits for its own threads, or for the other workers, has its share. It has less if others work too.
+OTHERS_PCT = 10.0
 # Causes of drops outside the model's queues.
 _UNCOUNTED = ("refused", "unknown")
 
 
 class HostMeter:
-    """Measures the load of the host between `start` and `stop`."""
+    """Measures the load of the host, and the pauses of this process, between `start` and `stop`.
+
+    Attributes:
+        begin_ns: when it started, on the workers' clock. lost: the pauses, after `stop`.
+    """
 
     def __init__(self) -> None:
         self._begin: tuple[int, list[int]] | None = None
+        self._heart: Heartbeat | None = None
+        self.begin_ns = 0
+        self.lost: list[Lost] = []
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        if self._heart is not None:
+            self.lost, self._heart = self._heart.stop(), None
 
     def start(self) -> None:
         """Begin measuring."""
-        self._begin = _sample()
+        self._begin, self.begin_ns = _sample(), time.monotonic_ns()
+        self._heart = Heartbeat()
 
     def stop(self) -> dict[str, Any]:
         """Return the processor time of all but nice processes in percent of all cores, and softnet drops."""
+        self.__exit__()
         if self._begin is None:
             return {"cpu_pct": None, "softnet_dropped": None}
         begin, end = self._begin, _sample()
@@ -49,6 +69,24 @@ class HostMeter:
             "load_average": os.getloadavg()[0],
             "cores": os.cpu_count(),
         }
+
+
+def share_of_programs(
+    host: Mapping[str, Any], processor: Iterable[Mapping[str, float]], stats: EmulatorStats
+) -> dict[str, float | None]:
+    """Return how long a program waited for a processor, and what processes other than ours used, in percent.
+
+    Args:
+        host: from `HostMeter.stop`. processor: `waited_s` and `used_s` of the programs of each worker.
+    """
+    each = list(processor)
+    if host["cpu_pct"] is None or not each or not stats.seconds:
+        return {"program_cpu_wait_pct": None, "others_cpu_pct": None}
+    ours_s = sum(one["used_s"] for one in each) + (stats.cpu_s or 0.0)
+    return {
+        "program_cpu_wait_pct": round(100 * max(one["waited_s"] for one in each) / stats.seconds, 1),
+        "others_cpu_pct": round(max(0.0, host["cpu_pct"] - 100 * ours_s / stats.seconds / host["cores"]), 1),
+    }
 
 
 def _sample() -> tuple[int, list[int]]:
@@ -75,6 +113,12 @@ def judge(
     if waited is not None and waited > CPU_WAIT_PCT:
         reasons.append(
             f"the threads of a worker waited for a processor {waited:.1f} % of the time, limit {CPU_WAIT_PCT:g} %"
+        )
+    waited, others = host.get("program_cpu_wait_pct"), host.get("others_cpu_pct")
+    if waited is not None and others is not None and waited > CPU_WAIT_PCT and others > OTHERS_PCT:
+        reasons.append(
+            f"a program waited for a processor {waited:.1f} % of the time, limit {CPU_WAIT_PCT:g} %, while others used "
+            f"{others:.1f} % of all processors"
         )
     if cell.workers == 1:
         return reasons

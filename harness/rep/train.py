@@ -14,6 +14,7 @@ from wanbench.harness.plan.cell import Cell, CommandCell, TrainingCell
 from wanbench.harness.plan.law import all_reduce_time, predict
 from wanbench.harness.plan.load import GUESSED_STEP_S, WARM_ROUNDS
 from wanbench.harness.plan.pacing import paces
+from wanbench.harness.rep import pauses
 from wanbench.harness.rep.fidelity import HostMeter, judge
 from wanbench.harness.rep.stragglers import Stragglers, slowdowns
 from wanbench.harness.results.columns import Row
@@ -174,11 +175,11 @@ def measure(
         HostError: workers or the emulator cannot be started.
     """
     rendezvous = control / f"{cell.key}-{rep}-{time.monotonic_ns()}"
-    meter = HostMeter()
-    try:
-        done = slot.train(training_of(cell, rep, folder, str(rendezvous), meter.start))
-    finally:
-        rendezvous.unlink(missing_ok=True)
+    with HostMeter() as meter:
+        try:
+            done = slot.train(training_of(cell, rep, folder, str(rendezvous), meter.start))
+        finally:
+            rendezvous.unlink(missing_ok=True)
     measured = Measured(done.steps.first_rank, done.finished, done.tcp)
     columns = trained(cell, measured)
     done.steps.write(folder / "steps.parquet")
@@ -189,7 +190,10 @@ def measure(
         row = cast(Row, {**describe(cell, rep), **columns, "status": "ok"})
     else:
         host = _host(meter, measured, done.stats)
-        verdict = judge(cell, network_of(cell), done.stats, host, report)
+        found = pauses.gathered(measured.finished, done.stats, meter.lost)
+        windows = windows_of(cell, measured)
+        host |= pauses.described(found, windows[0])
+        verdict = [*judge(cell, network_of(cell), done.stats, host, report), *pauses.judge(found, windows)]
         write_network(folder, network_of(cell), measured, report, done.stats, host)
         row = measured_row(cell, rep, columns, measured, done.stats, host, report, verdict)
     if done.timeline is not None:
@@ -204,6 +208,20 @@ def _host(meter: HostMeter, measured: Measured, stats: EmulatorStats) -> dict[st
         "worker_cpu_wait_pct": cpu_wait_pct(measured, stats.seconds),
         "udp_overflows": udp_overflows(measured),
     }
+
+
+def windows_of(cell: TrainingCell, measured: Measured) -> list[pauses.Window]:
+    """Return the window, and the whole training if the time to a target is measured.
+
+    Workers that do not wait for each other can be late in the window because of a pause before it.
+    """
+    outcomes = [message["outcome"] for message in measured.finished.values()]
+    begin_ns, end_ns = min(o["window_begin_ns"] for o in outcomes), max(o["window_end_ns"] for o in outcomes)
+    windows = [pauses.Window(begin_ns, end_ns, since_ns=0)]
+    if cell.train.target is not None and measured.rows:
+        first_ns = min(row["end_ns"] - round(row["step_time_s"] * 1e9) for row in measured.rows)
+        windows.append(pauses.Window(first_ns, max(row["end_ns"] for row in measured.rows), since_ns=0))
+    return windows
 
 
 def stragglers_of(cell: Cell, measured: Measured) -> Stragglers:

@@ -8,5 +8,6 @@ Layout
                    scalability.py: T(1) / T(N)
     evidence.py    the data beside a row: learning curves, steps, messages, the measured network
     record.py      recorded runs: the data that figures need, small enough to be kept with the code
-    verify.py      the rules of publication
+    verify.py      the rules of publication; consistency.py: whether a row agrees with itself
+    digests.py     digests of all files, with which edits and damage are seen
 """

@@ -280,6 +280,16 @@ class Row(TypedDict):
     host_cpu_pct: Annotated[
         float | None, Column("Use of all processors of the host during the repetition.", unit="%", minimum=0)
     ]
+    paused_pct: Annotated[
+        float | None,
+        Column(
+            "Time in which a worker, its program, the emulator or the controller did not run, as a share of the "
+            "window.",
+            unit="%",
+            applies="emulated cells",
+            minimum=0,
+        ),
+    ]
     packets_per_segment: Annotated[
         float | None,
         Column(
@@ -298,6 +308,10 @@ class Row(TypedDict):
     ]
     base_key: Annotated[str | None, Column("Identity of the one-worker cell that gives T(1).", shown=False)]
     code: Annotated[str, Column("Hash of the code that measured the repetition.", shown=False)]
+    evidence: Annotated[
+        Mapping[str, Any] | None,
+        Column("SHA-256 of the files beside the row, by name.", applies="repetitions in a run's folder", shown=False),
+    ]
     axes: Annotated[Mapping[str, Any], Column("Swept values of this cell.", shown=False)]
     events: Annotated[
         list[dict[str, Any]] | None,

@@ -4,6 +4,7 @@ results/reference/<run>/
     spec.toml, spec.resolved.json, manifest.json    as in the run's folder, without paths of the host
     rows.jsonl                                      one line per repetition, in a fixed order
     evidence.jsonl                                  learning curve, first steps and network of each repetition
+    digests.jsonl                                   digests of these files, written last
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from wanbench.harness.errors import CellsFailed
+from wanbench.harness.results import digests
 from wanbench.harness.results.evidence import CURVE, FILE, NETWORK, PACE, TRACE, Evidence
 from wanbench.harness.results.store import RECORDED, RunFolder, write_json, write_text
 
@@ -43,10 +45,13 @@ def record(folder: RunFolder, to: Path, wanted: Collection[str]) -> RunFolder:
             shutil.copyfile(folder.path / name, to / name)
     manifest = {key: value for key, value in folder.manifest().items() if key != "argv"}
     write_json(to / "manifest.json", manifest)
-    write_text(to / RECORDED, "".join(_line({**row, "run": folder.name}) for row in rows))
+    write_text(to / RECORDED, "".join(_line({**row, "run": folder.name, "evidence": None}) for row in rows))
     lines = [line for row in rows if (line := _evidence(row, Evidence(folder), wanted)) is not None]
     if lines:
         write_text(to / FILE, "".join(map(_line, lines)))
+    for name in (*digests.RUN_FILES, RECORDED, FILE):
+        if (to / name).is_file():
+            digests.note(to, to / name)
     return RunFolder(to)
 
 

@@ -52,6 +52,7 @@ def measured_row(
         "packets_per_segment": stats.packets / stats.segments if stats.segments and cell.workers > 1 else None,
         "emulator_cpu_us_per_packet": stats.cpu_us_per_packet if cell.workers > 1 else None,
         "host_cpu_pct": host["cpu_pct"],
+        "paused_pct": host["paused_pct"],
     }
     return cast(Row, {**describe(cell, rep), **trained, **measurements})
 

@@ -12,6 +12,33 @@ import numpy as np
 _INTEGERS = ("rank", "step", "end_ns", "payload_bytes", "messages_sent")
 
 
+def step_time_s(path: Path, first: int, steps: int) -> float | None:
+    """The step time that a file of step rows gives: the duration of the window / steps, of the slowest worker.
+
+    Args:
+        first: the first measured step. steps: their number; 0 for all that follow, as of programs whose processes take
+            different numbers of steps.
+
+    Returns:
+        None if the file lacks these steps.
+
+    Raises:
+        OSError, ValueError, KeyError: it cannot be read.
+    """
+    import pandas as pd
+
+    rows = pd.read_parquet(path, columns=["rank", "step", "end_ns", "step_time_s"])
+    found = []
+    for _, mine in rows.groupby("rank"):
+        ends = mine.sort_values("step")["end_ns"].to_numpy()
+        last = first + steps if steps else len(ends)
+        if not last - first > 0 or last > len(ends):
+            continue
+        begin_ns = ends[first - 1] if first else ends[0] - mine["step_time_s"].iloc[0] * 1e9
+        found.append(float(ends[last - 1] - begin_ns) / 1e9 / (last - first))
+    return max(found, default=None)
+
+
 class Steps:
     """The rows of all workers.
 

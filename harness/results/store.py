@@ -15,6 +15,7 @@
                 network.json    configured and measured values of every path
                 worker-0.log ...
             rep-1.failed-1/     kept, with error.json
+        digests.jsonl           digests of these files and of every result.json, noted when they were written
         results.parquet         derived; can be deleted
         figures/
 
@@ -39,6 +40,7 @@ from typing import Any, cast
 
 from wanbench.harness.errors import HostError, SpecError
 from wanbench.harness.plan.cell import Cell
+from wanbench.harness.results import digests
 from wanbench.harness.results import planned as planning
 from wanbench.harness.results.columns import Row, empty
 from wanbench.harness.results.row_schema import flaw
@@ -92,6 +94,9 @@ class RunFolder:
                 write_text(self.path / "spec.toml", spec_text)
             write_json(self.path / planning.FILE, plan)
             write_json(self.path / "manifest.json", manifest)
+            for name in digests.RUN_FILES:
+                if (self.path / name).is_file():
+                    digests.note(self.path, self.path / name)
         except OSError as error:
             raise HostError(
                 f"{self.path}: cannot write results here ({error.strerror}); choose another folder with --out"
@@ -135,16 +140,16 @@ class RunFolder:
                 path.unlink(missing_ok=True)
         for path in self.path.glob("cells/*/rep-*.part"):
             shutil.rmtree(path, ignore_errors=True)
-        journal = self.path / "events.jsonl"
-        if journal.exists() and journal.read_bytes()[-1:] not in (b"", b"\n"):
-            with journal.open("ab") as handle:  # the next event starts its own line
-                handle.write(b"\n")
+        for journal in (self.path / "events.jsonl", self.path / digests.FILE):
+            if journal.exists() and journal.read_bytes()[-1:] not in (b"", b"\n"):
+                with journal.open("ab") as handle:  # the next event starts its own line
+                    handle.write(b"\n")
 
     def clear(self) -> None:
         """Remove all results (`--fresh`)."""
         for name in ("cells", "figures"):
             shutil.rmtree(self.path / name, ignore_errors=True)
-        for name in ("results.parquet", "events.jsonl"):
+        for name in ("results.parquet", "events.jsonl", digests.FILE):
             (self.path / name).unlink(missing_ok=True)
 
     def refuse_mixed_code(self, current: Mapping[str, str]) -> None:
@@ -203,7 +208,8 @@ class RunFolder:
         return part
 
     def finish(self, cell: Cell, rep: int, part: Path, row: Row) -> Path:
-        """Write the row and publish the repetition by one rename."""
+        """Write the row with the digests of the files beside it, and publish the repetition by one rename."""
+        row["evidence"] = digests.of_evidence(part)
         write_json(part / "result.json", row)
         final = self.cell_folder(cell) / f"rep-{rep}"
         shutil.rmtree(final, ignore_errors=True)  # an earlier result that cannot be read
@@ -212,6 +218,7 @@ class RunFolder:
             _to_disk(path)
         part.rename(final)
         _to_disk(final.parent)
+        digests.note(self.path, final / "result.json")
         return final
 
     def fail(self, cell: Cell, rep: int, part: Path, error: dict[str, Any]) -> Path:
@@ -253,6 +260,12 @@ class RunFolder:
         finished = {(row["cell"], row["rep"]) for row in found}
         failed = {(row["cell"], row["rep"]): row for row in self._readable(self._errors(), problems)}
         return found + [row for key, row in failed.items() if key not in finished]
+
+    def results(self) -> dict[Path, Row]:
+        """The rows of all finished repetitions that can be read, by the path of their file in this folder."""
+        paths = [path.relative_to(self.path) for path in self._results()]
+        found = ((path, _read_row(self.path / path)) for path in paths)
+        return {path: row for path, row in found if row is not None}
 
     def _readable(self, paths: list[Path], problems: list[str]) -> Iterator[Row]:
         for path in paths:

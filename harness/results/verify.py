@@ -10,6 +10,7 @@ from typing import Any
 
 from wanbench.harness.plan.cell import BASELINE
 from wanbench.harness.plan.law import PredictInputs, window_steps
+from wanbench.harness.results.consistency import contradictions
 from wanbench.harness.spec.command import looks_like_a_file
 
 MIN_REPS = 3
@@ -66,6 +67,12 @@ def _complete(rows: Sequence[Row], expected: Mapping[str, str]) -> Verdicts:
         if key not in valid:
             why = f"{last[key]['status']}: {last[key]['reason']}" if key in last else "was never run"
             yield slug, why
+
+
+def _consistent(rows: Sequence[Row], expected: Mapping[str, str]) -> Verdicts:
+    """Each row agrees with itself: its parts make up the step, its ratios are possible, its status has a reason."""
+    for row in rows:
+        yield from ((row["cell"], f"rep {row['rep']}: {text}") for text in contradictions(row))
 
 
 def _fidelity(rows: Sequence[Row], expected: Mapping[str, str]) -> Verdicts:
@@ -225,6 +232,7 @@ def _outside(group: Sequence[Row], reference: Sequence[Row]) -> Iterator[str]:
 
 RULES: Mapping[str, Callable[[Sequence[Row], Mapping[str, str]], Verdicts]] = {
     "complete": _complete,
+    "consistent": _consistent,
     "fidelity": _fidelity,
     "reps": _reps,
     "window": _window,

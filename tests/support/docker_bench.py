@@ -16,7 +16,7 @@ PROGRAM = [sys.executable, str(Path(host_image.__file__))]
 _OTHERWISE = f"import sys; sys.path.insert(0, {str(Path(host_image.__file__).parent)!r}); import host_image; "
 _OTHERWISE += "import wanbench.harness.rep.train as r, wanbench.harness.rep.command as c; "
 # The same command for a busy host: tests of crashes accept late packets.
-_TOLERANT = _OTHERWISE + "r.judge = c.judge = lambda *_: []; "
+_TOLERANT = _OTHERWISE + "r.judge = c.judge = r.pauses.judge = lambda *_: []; "
 TOLERANT = [sys.executable, "-c", _TOLERANT + "host_image.main()"]
 # The same, with less patience for silent workers.
 IMPATIENT = [sys.executable, "-c", _TOLERANT + "r.PATIENCE_S = 2.0; host_image.main()"]

@@ -127,6 +127,7 @@ def _report(job: dict) -> dict:
     return {
         "rows": [{**row, "step": step, "end_ns": round(step * STEP_S * 1e9)} for step in range(steps)],
         "now_ns": 0, "outcome": outcome, "counters_before": counters, "counters_after": counters,
+        "lost": [],
     }  # fmt: skip
 
 

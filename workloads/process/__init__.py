@@ -6,6 +6,7 @@ Layout
     connections.py the connections of this process: their congestion control and windows
     forkserver.py  the parent of workers, and of processes that simulate: imports modules once
     program.py     runs a user's program in a worker's network
+    heartbeat.py   notices when a worker or its program did not run; shortage.py: what held it back
     probing.py     the worker's part of measuring the network
     namespace.py   a private network stack; tun.py: its device
     control.py     the control channel: JSON lines and file descriptors

@@ -8,6 +8,7 @@ through a door, which is one Unix socket.
 from __future__ import annotations
 
 import os
+import resource
 import select
 import signal
 import socket
@@ -23,6 +24,7 @@ from typing import Any
 from wanbench.workloads.loop import stepping
 from wanbench.workloads.process.agent import listen, serve
 from wanbench.workloads.process.control import Channel, ControlError, short_name, text
+from wanbench.workloads.process.heartbeat import Heartbeat
 from wanbench.workloads.process.machine import kill_programs
 from wanbench.workloads.process.namespace import die_with_parent
 
@@ -57,7 +59,7 @@ def run(channel: Channel, request: dict[str, Any], counters: Any) -> None:
     """
     door, agent = _open_door(request), _open_agent(request)
     processes = _Processes(channel, request)
-    before = counters()
+    before, used_before_s, heart = counters(), _used_s(), Heartbeat(programs=True)
     try:
         processes.start(range(len(request["processes"])))
         channel.send({"cmd": "program", "event": "started"})
@@ -69,13 +71,22 @@ def run(channel: Channel, request: dict[str, Any], counters: Any) -> None:
         if not processes.watch():
             raise SystemExit(0)
     finally:
+        lost = heart.stop()
         kill_programs()  # processes that a program left in the background
         processes.close()
     for listener in filter(None, (door, agent)):
         with suppress(OSError):
             listener.shutdown(socket.SHUT_RDWR)  # otherwise the accepting thread keeps the port forever
         listener.close()
-    channel.send({"cmd": "program", "event": "finished", "counters_before": before, "counters_after": counters()})
+    counts = {"counters_before": before, "counters_after": counters()}
+    processor = {"waited_s": heart.waited_ns / 1e9, "used_s": _used_s() - used_before_s}
+    channel.send({"cmd": "program", "event": "finished", "lost": lost, "processor": processor, **counts})
+
+
+def _used_s() -> float:
+    """The processor time of all processes that this one has started, once they have ended."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 class _Processes:

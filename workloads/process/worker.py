@@ -27,6 +27,7 @@ from wanbench.workloads.comm.clock import MonotonicClock
 from wanbench.workloads.loop.job import Job
 from wanbench.workloads.process import connections, machine, namespace, probing, program, route, tun
 from wanbench.workloads.process.control import Channel, ControlError, text
+from wanbench.workloads.process.heartbeat import Heartbeat
 
 INTERFACE = "wan0"
 # What jobs need beyond this module. A parent imports it for its workers; a worker that only runs programs never does.
@@ -151,9 +152,11 @@ def _run_job(channel: Channel, job: Job, address: str, routed: str | None) -> No
     channel.send({"cmd": "job", "event": "joined"})
     _expect(channel, "go")
     before: dict[str, Any] = {}
+    heart: list[Heartbeat] = []
 
     def warm() -> None:
         before.update(_counters())
+        heart.append(Heartbeat())
         channel.send({"cmd": "job", "event": "warm", "now_ns": clock.now()})
 
     def windows() -> int:
@@ -163,10 +166,13 @@ def _run_job(channel: Channel, job: Job, address: str, routed: str | None) -> No
     def evaluating() -> None:
         channel.send({"cmd": "job", "event": "evaluating"})  # nor are many evaluations
 
-    outcome = session.run(job, comm, clock, rows.add, warm=warm, windows=windows, evaluating=evaluating)
+    try:
+        outcome = session.run(job, comm, clock, rows.add, warm=warm, windows=windows, evaluating=evaluating)
+    finally:
+        lost = [each for beat in heart for each in beat.stop()]
     rows.flush()
     counters = {"counters_before": before, "counters_after": _counters()}
-    channel.send({"cmd": "job", "event": "finished", "outcome": vars(outcome), **counters})
+    channel.send({"cmd": "job", "event": "finished", "outcome": vars(outcome), "lost": lost, **counters})
     _expect(channel, "leave")
     comm.close()
     channel.send({"cmd": "job", "event": "left"})

@@ -32,8 +32,9 @@ from wanbench.workloads.process.tun import passes_segments
 # A wake-up costs about as much as two packets, so each one acts on everything due within this time.
 _COALESCE_NS = 100_000
 # While the relay gets no processor time, packets wait unseen. If nothing is due, the relay therefore wakes up every
-# 2 ms as long as there is traffic, and notices if a wake-up is late. This costs half a percent of a core.
-_WATCH_NS = 2_000_000
+# 2 ms as long as there is traffic, and notices if a wake-up is late. This costs half a percent of a core. Without
+# traffic it still has to notice pauses, because they delay the next packet.
+_WATCH_NS, _QUIET_WATCH_NS = 2_000_000, 20_000_000
 _QUIET_NS = 1_000_000_000
 # Limits of one turn of the loop, so that nothing waits long: the time for reading from a port, in ns and as a share of
 # the time in which its packets arrived, and what is written.
@@ -67,9 +68,11 @@ class Relay:
             looked, due, now = began, switch.next_due(), _now()
             meter.turn(began, now)
             quiet = due is None and now - last_read > _QUIET_NS
-            wake = now + _WATCH_NS if due is None else min(due, now + _WATCH_NS)
-            readable, _, _ = wait(self._watched, (), (), None if quiet else max(0.0, (wake - now) / 1e9))
+            watch = now + (_QUIET_WATCH_NS if quiet else _WATCH_NS)
+            wake = watch if due is None else min(due, watch)
+            readable, _, _ = wait(self._watched, (), (), max(0.0, (wake - now) / 1e9))
             began = _now()
+            meter.slept(max(now, wake), began)
             if not quiet and not ports.keys().isdisjoint(readable):
                 meter.overslept(wake, began)
             if control in readable:

@@ -8,6 +8,7 @@ from typing import Any
 
 from wanbench.harness.emulators.relay.segment import Segment
 from wanbench.harness.emulators.relay.switch import Switch
+from wanbench.workloads.process.heartbeat import PAUSED, Losses, Lost
 
 _BIN_NS = 20_000
 _BINS = 1000  # up to 20 ms; beyond that only the maximum is known
@@ -55,7 +56,8 @@ class Meter:
     def reset(self) -> None:
         """Begin a new period."""
         self._since, self._cpu = time.monotonic(), time.process_time()
-        self._lateness, self._lag = Histogram(), Histogram()
+        self._lateness, self._lag, self._pauses = Histogram(), Histogram(), Losses()
+        self._used_ns = time.process_time_ns()
         self._overdue_ns = self._overdue_until = 0.0
         self._segments = self._packets = self._bytes = 0
         self.refused = self.gone = 0
@@ -74,14 +76,24 @@ class Meter:
     def turn(self, began: float, ended: float) -> None:
         """Count one turn of the loop, during which nothing was read."""
         self._lag.add(ended - began)
+        used_before, self._used_ns = self._used_ns, time.process_time_ns()
         if ended - began > _OVERDUE_NS:
             self._overdue(began, ended)
+            self._paused(began + self._used_ns - used_before, ended)
+
+    def slept(self, wake: float, woken: float) -> None:
+        """Count a wake-up that was due at `wake`. The relay got no processor until `woken`."""
+        if woken - wake > _OVERDUE_NS:
+            self._paused(wake, woken)
 
     def overslept(self, wake: float, woken: float) -> None:
         """Count a wake-up that was due at `wake` and found packets, which can have waited since then."""
         if woken - wake > _OVERDUE_NS:
             self._lag.add(woken - wake)
             self._overdue(wake, woken)
+
+    def _paused(self, begin: float, end: float) -> None:
+        self._pauses.add(Lost(PAUSED, round(begin), round(end)))
 
     def _overdue(self, begin: float, end: float) -> None:
         # Packets leave in the order of their due times, so the end is enough to form the union of periods.
@@ -110,6 +122,7 @@ class Meter:
             "read_lag_p99_ms": self._lag.quantile_ms(0.99),
             "read_lag_max_ms": self._lag.max_ns / 1e6,
             "overdue_pct": self._overdue_ns / 1e9 / seconds * 100,
+            "pauses": [(lost.begin_ns, lost.end_ns) for lost in self._pauses.all()],
             "cpu_s": cpu_s,
             "cpu_us_per_packet": cpu_s / self._packets * 1e6 if self._packets else None,
         }

@@ -7,7 +7,7 @@ from on_relay import expand
 
 from wanbench.harness.emulators.base import EmulatorStats
 from wanbench.harness.plan.cell import Cell
-from wanbench.harness.rep.fidelity import HostMeter, judge
+from wanbench.harness.rep.fidelity import HostMeter, judge, share_of_programs
 from wanbench.harness.rep.train import network_of
 from wanbench.harness.spec.experiment import Spec
 
@@ -151,3 +151,23 @@ def test_a_worker_that_waits_for_a_processor_is_a_reason_even_if_it_is_alone(wor
     assert reasons(of, host={**IDLE_HOST, "worker_cpu_wait_pct": 30.1}) == [
         "the threads of a worker waited for a processor 30.1 % of the time, limit 30 %"
     ]
+
+
+def test_a_program_that_waits_for_a_processor_is_a_reason_only_if_others_use_the_processors():
+    waiting = {**IDLE_HOST, "program_cpu_wait_pct": 60.0}
+    assert reasons(host={**waiting, "others_cpu_pct": 10.0}) == []  # it oversubscribes the host itself
+    assert reasons(host={**waiting, "others_cpu_pct": 40.0}) == [
+        "a program waited for a processor 60.0 % of the time, limit 30 %, while others used 40.0 % of all processors"
+    ]
+    assert reasons(host={**waiting, "program_cpu_wait_pct": 30.0, "others_cpu_pct": 40.0}) == []
+
+
+def test_the_share_of_others_is_what_neither_programs_nor_relay_used():
+    host = {"cpu_pct": 80.0, "cores": 2}
+    processor = [{"waited_s": 1.0, "used_s": 4.0}, {"waited_s": 3.0, "used_s": 5.0}]
+    assert share_of_programs(host, processor, stats(seconds=10.0, cpu_s=1.0)) == {
+        "program_cpu_wait_pct": 30.0,
+        "others_cpu_pct": 30.0,
+    }
+    unknown = share_of_programs({"cpu_pct": None, "cores": 2}, processor, stats())
+    assert set(unknown.values()) == {None}

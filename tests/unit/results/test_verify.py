@@ -133,6 +133,7 @@ def test_repetitions_that_disagree(rows):
     spoiled = max(the(rows), key=lambda row: row["step_time_s"])
     spoiled["step_time_s"] = min(row["step_time_s"] for row in the(rows)) + 0.12 * middle
     spoiled["overhead_s"] = 0.0
+    spoiled["stall_s"] = spoiled["step_time_s"] - spoiled["compute_s"]
     assert objected(rows) == [("reps", "step times of the repetitions differ by 12.0 %; the limit is 10 %")]
 
 
@@ -177,6 +178,7 @@ def test_no_step_time_of_one_worker(rows):
 def test_a_host_that_was_too_busy_to_emulate_compute(rows):
     row = the(rows)[0]
     row["overhead_s"] = 0.06 * row["step_time_s"]
+    row["stall_s"] = row["step_time_s"] - row["compute_s"] - row["overhead_s"]
     assert objected(rows) == [("processor", "rep 0: 6.0 % of a step is overhead of the host; the limit is 5 %")]
 
 

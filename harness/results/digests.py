@@ -1,0 +1,111 @@
+"""Digests of the files of a run, with which `verify` tells later edits and damage.
+
+A row names the digests of the files beside it. `digests.jsonl` in the run's folder names those of the rows and of the
+run's own files; a line is appended when a file is finished, and the last one for a file counts. Both are proof against
+accidents, not against a liar, who can write digests too.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+FILE = "digests.jsonl"
+RUN_FILES = ("spec.toml", "spec.resolved.json", "manifest.json")
+_EVIDENCE = (".parquet", ".json")  # not the logs
+
+Row = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Changed:
+    """A file that is not as it was written: its path in the run's folder, and what is wrong."""
+
+    path: Path
+    text: str
+
+
+def digest(path: Path) -> str:
+    """The SHA-256 of a file. Raises: OSError."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def of_evidence(folder: Path) -> dict[str, str]:
+    """The digests of the data in the folder of a repetition, by the name of the file."""
+    return {path.name: digest(path) for path in sorted(folder.iterdir()) if path.suffix in _EVIDENCE}
+
+
+def note(run: Path, path: Path) -> None:
+    """Append the digest of a finished file in the folder of a run."""
+    line = json.dumps({"file": path.relative_to(run).as_posix(), "sha256": digest(path)})
+    with (run / FILE).open("a", encoding="utf-8") as file:
+        file.write(line + "\n")
+
+
+def noted(run: Path) -> dict[str, str] | None:
+    """The noted digests by path in the run's folder; None if nothing was noted, as by earlier versions."""
+    try:
+        lines = (run / FILE).read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return None
+    found: dict[str, str] = {}
+    for line in lines:
+        try:
+            entry = json.loads(line)
+            found[str(entry["file"])] = str(entry["sha256"])
+        except (ValueError, LookupError, TypeError):  # cut short
+            continue
+    return found
+
+
+def changed(run: Path, rows: Mapping[Path, Row]) -> Iterator[Changed]:
+    """Yield the files of a run that are not as they were written.
+
+    Args:
+        rows: the rows that can be read, by the path of their file in the run's folder.
+    """
+    wanted = {Path(name): written for name, written in (noted(run) or {}).items()}
+    for path, row in rows.items():
+        evidence = row.get("evidence") or {}
+        wanted |= {path.with_name(Path(name).name): str(written) for name, written in evidence.items()}
+    for path, written in wanted.items():
+        if path.is_absolute() or ".." in path.parts:  # a run can come from a stranger
+            continue
+        if (text := _compared(run / path, written)) is not None:
+            yield Changed(path, text)
+
+
+def _compared(path: Path, written: str) -> str | None:
+    """What is wrong with a file; None if it has its digest."""
+    try:
+        if digest(path) == written:
+            return None
+    except FileNotFoundError:
+        return "is missing"
+    except OSError as error:
+        return f"cannot be read ({error.strerror})"
+    return "was edited after it was written" if _is_whole(path) else "is damaged"
+
+
+def _is_whole(path: Path) -> bool:
+    """Whether a file can be read as what it is."""
+    try:
+        if path.suffix == ".parquet":
+            import pandas as pd
+
+            pd.read_parquet(path)
+        elif path.suffix == ".json":
+            json.loads(path.read_text(encoding="utf-8"))
+        elif path.suffix == ".jsonl":
+            for line in path.read_text(encoding="utf-8").splitlines():
+                json.loads(line)
+        else:
+            path.read_text(encoding="utf-8")
+    except (OSError, ValueError, RecursionError):
+        return False
+    return True

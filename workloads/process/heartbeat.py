@@ -1,0 +1,181 @@
+"""Notices when a process did not run although it wanted to: a thread that sleeps, and notes by how much it woke late.
+
+Workers and the controller have one while they measure. A worker that waits for the network still wakes up, so waiting
+is not mistaken for a pause. If the thread only waited for Python's lock, the process used a processor meanwhile, and
+that time does not count. What a thread cannot see is read from the kernel: processes of a user's program that a signal
+stopped, throttling, and stalls for lack of memory.
+
+All times are of CLOCK_MONOTONIC, which all workers of a host share.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple, Protocol
+
+from wanbench.workloads.process.shortage import Swapping, Throttling
+
+PAUSED, STOPPED, THROTTLED, SWAPPED = "paused", "stopped", "throttled", "swapped"
+
+BEAT_S = 0.02
+LEAST_NS = 10_000_000  # shorter delays are those of a busy host, of which packets and steps tell
+_BEAT_NS = round(BEAT_S * 1e9)
+_COUNT_EVERY = 10  # beats: reading the counters of the kernel, and the list of processes
+_MOST = 2000  # losses that are kept
+
+
+class Lost(NamedTuple):
+    """A time in which something did not run.
+
+    Attributes:
+        cause: PAUSED: the process; STOPPED: one of its program's; THROTTLED: its cgroup, by a limit of processor time;
+            SWAPPED: its cgroup or the host lacked memory.
+        begin_ns, end_ns: of the loss. For the last two causes it ends when it was read, and only its length is exact.
+    """
+
+    cause: str
+    begin_ns: int
+    end_ns: int
+
+
+class Losses:
+    """Losses of at least `LEAST_NS`; of very many, only the longest are kept."""
+
+    def __init__(self) -> None:
+        self._kept: list[Lost] = []
+        self._least_ns = LEAST_NS
+
+    def add(self, lost: Lost) -> None:
+        """Keep a loss, unless it is too short."""
+        if lost.end_ns - lost.begin_ns < self._least_ns:
+            return
+        self._kept.append(lost)
+        while len(self._kept) > _MOST:
+            self._least_ns *= 2
+            self._kept = [kept for kept in self._kept if kept.end_ns - kept.begin_ns >= self._least_ns]
+
+    def all(self) -> list[Lost]:
+        """Return them in the order in which they began."""
+        return sorted(self._kept, key=lambda lost: lost.begin_ns)
+
+
+class Heartbeat:
+    """The thread, which uses about 0.3 % of a core.
+
+    Args:
+        programs: also watch the other processes of this machine (`process.machine`).
+    """
+
+    def __init__(self, *, programs: bool = False) -> None:
+        self._losses = Losses()
+        self._ended = False
+        self._programs = _Programs() if programs else None
+        self._meters = (_Meter(THROTTLED, Throttling()), _Meter(SWAPPED, Swapping()))
+        self._thread = threading.Thread(target=self._beat, name="heartbeat", daemon=True)
+        self._thread.start()
+
+    @property
+    def waited_ns(self) -> int:
+        """How long the main thread of a program has waited for a processor, maximum over the programs."""
+        return max(self._programs.waited_ns.values(), default=0) if self._programs is not None else 0
+
+    def stop(self) -> list[Lost]:
+        """End the thread. Return what was lost, as in `Losses`."""
+        if not self._thread.is_alive():
+            raise RuntimeError("the heartbeat has ended, so pauses were not seen")
+        self._ended = True
+        self._thread.join()
+        return self._losses.all()
+
+    def _beat(self) -> None:
+        beats, before, used_before = 0, time.monotonic_ns(), time.process_time_ns()
+        while not self._ended:
+            time.sleep(BEAT_S)  # half the cost of waiting for an event
+            now, used = time.monotonic_ns(), time.process_time_ns()
+            self._note([Lost(PAUSED, before + _BEAT_NS + used - used_before, now)])
+            if self._programs is not None:
+                self._note(self._programs.stopped(now, look=beats % _COUNT_EVERY == 0))
+            if beats % _COUNT_EVERY == 0:
+                self._note(meter.read(now) for meter in self._meters)
+            beats, before, used_before = beats + 1, now, used
+        now = time.monotonic_ns()
+        self._note(meter.read(now) for meter in self._meters)
+        if self._programs is not None:
+            self._note(self._programs.still_stopped(now))
+
+    def _note(self, found: Iterable[Lost]) -> None:
+        for lost in found:
+            self._losses.add(lost)
+
+
+class _Counted(Protocol):
+    def total_ns(self) -> int | None:
+        """A growing counter; None if there is none."""
+
+
+class _Meter:
+    """The growth of a counter of the kernel."""
+
+    def __init__(self, cause: str, counter: _Counted) -> None:
+        self._cause, self._counter = cause, counter
+        self._before_ns, self._total_ns = time.monotonic_ns(), counter.total_ns()
+
+    def read(self, now_ns: int) -> Lost:
+        """The loss since the last call, which can be empty."""
+        total_ns, begin_ns = self._counter.total_ns(), self._before_ns
+        grown_ns = 0 if total_ns is None or self._total_ns is None else total_ns - self._total_ns
+        self._before_ns, self._total_ns = now_ns, total_ns
+        return Lost(self._cause, max(begin_ns, now_ns - grown_ns), now_ns)  # the sum over processors can be longer
+
+
+class _Programs:
+    """The other processes of this machine, which share its PID namespace, and since when those stopped are.
+
+    Attributes:
+        waited_ns: how long the main thread of each has waited for a processor, when it was last read.
+    """
+
+    def __init__(self) -> None:
+        self.waited_ns: dict[str, int] = {}
+        self._machine = os.readlink("/proc/self/ns/pid")
+        self._found: set[str] = set()
+        self._since_ns: dict[str, int] = {}
+
+    def stopped(self, now_ns: int, *, look: bool) -> Iterator[Lost]:
+        """Yield the processes that a signal or a debugger had stopped and that run again, or have ended."""
+        if look:
+            self._found = set(self._look())
+            for pid in self._found:
+                with suppress(OSError, IndexError, ValueError):
+                    self.waited_ns[pid] = int(Path(f"/proc/{pid}/schedstat").read_text().split()[1])
+        for pid in self._found | set(self._since_ns):
+            if _state(pid) in ("T", "t"):
+                self._since_ns.setdefault(pid, now_ns)
+            elif pid in self._since_ns:
+                yield Lost(STOPPED, self._since_ns.pop(pid), now_ns)
+
+    def still_stopped(self, now_ns: int) -> Iterator[Lost]:
+        """Yield those that are stopped now."""
+        yield from (Lost(STOPPED, since_ns, now_ns) for since_ns in self._since_ns.values())
+
+    def _look(self) -> Iterator[str]:
+        this = os.readlink("/proc/self")
+        for pid in os.listdir("/proc"):
+            if pid.isdecimal() and pid != this:
+                with suppress(OSError):  # it has ended, or belongs to someone else
+                    if os.readlink(f"/proc/{pid}/ns/pid") == self._machine:
+                        yield pid
+
+
+def _state(pid: str) -> str | None:
+    """The state of a process, such as S; None if it has ended."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return None
+    return stat.rpartition(")")[2].split()[0]
