@@ -6,7 +6,7 @@ import os
 
 import pytest
 from benches import bench, shared_bench  # noqa: F401
-from installed_fixtures import editable, environment, installed, project, wheel  # noqa: F401
+from installed_fixtures import editable, installed, project, wheel  # noqa: F401
 
 from wanbench.harness.errors import HostError
 from wanbench.harness.run.host import check_host

@@ -65,12 +65,11 @@ def test_only_wanbench_is_installed(installed):
     assert imported.stdout.strip() == str(site / "wanbench" / "harness" / "__init__.py")
 
 
-def test_a_users_packages_of_the_same_names_are_used(environment, project):
-    done = environment.run(
-        project, "wanbench", "run", "mine.toml", "--testbed", "virtual", "--out", "out", "--no-figures"
-    )
+# An editable installation is the harder case: it puts the checkout, with its own packages of these names, on the path.
+def test_a_users_packages_of_the_same_names_are_used(editable, project):
+    done = editable.run(project, "wanbench", "run", "mine.toml", "--testbed", "virtual", "--out", "out", "--no-figures")
     assert (done.returncode, done.stdout) == (0, "out/mine\n"), done.stderr
-    rows = json.loads(environment.run(project, "wanbench", "results", "out/mine", "--format", "json").stdout)
+    rows = json.loads(editable.run(project, "wanbench", "results", "out/mine", "--format", "json").stdout)
     assert sorted((row["algorithm"], row["status"]) for row in rows) == [
         ("mine", "ok"),
         ("one-worker", "ok"),
@@ -78,8 +77,8 @@ def test_a_users_packages_of_the_same_names_are_used(environment, project):
     ]
 
 
-def test_the_fixture_of_the_plugin_works_beside_them(environment, project):
-    done = environment.run(project, "python", "-m", "pytest", "-q", "-p", "no:cacheprovider")
+def test_the_fixture_of_the_plugin_works_beside_them(editable, project):
+    done = editable.run(project, "python", "-m", "pytest", "-q", "-p", "no:cacheprovider")
     assert done.returncode == 0, done.stdout + done.stderr
     assert "1 passed" in done.stdout
 

@@ -86,11 +86,6 @@ def editable(tmp_path_factory):
     return Environment.make(tmp_path_factory.mktemp("editable") / "venv", wheel)
 
 
-@pytest.fixture(params=["installed", "editable"])
-def environment(request):
-    return request.getfixturevalue(request.param)
-
-
 @pytest.fixture
 def project(tmp_path):
     for name, text in OWN.items():
