@@ -68,8 +68,8 @@ def test_a_run_without_a_baseline_is_refused_before_anything_is_measured(spec):
 
 def test_a_check_of_no_code_of_the_user_is_refused(spec):
     assert refused("check", "t.toml", "--baseline", "b.json") == (
-        "wanbench: t.toml: no cell depends on a file of yours, so no change of your code can fail this check; name your "
-        'program (command = ["python", "train.py"]), model ("my_pkg.train:make") or algorithm, or allow it with '
+        "wanbench: t.toml: no cell depends on a file of yours, so no change of your code can fail this check; name "
+        'your program (command = ["python", "train.py"]), model ("my_pkg.train:make") or algorithm, or allow it with '
         "--allow-no-code"
     )
 
