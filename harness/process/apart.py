@@ -9,6 +9,7 @@ line; what it prints goes to stderr. Only plain data and objects of wanbench com
 
 from __future__ import annotations
 
+import atexit
 import io
 import os
 import pickle
@@ -72,7 +73,8 @@ class _Process:
     def __init__(self, path: list[str], folder: str) -> None:
         self.path, self.folder = path, folder
         self.connection, theirs = Pipe()
-        read, self._life = os.pipe()
+        read, write = os.pipe()
+        self._life = os.fdopen(write, "wb")
         self._process = subprocess.Popen(
             child.command(__name__, str(theirs.fileno()), str(read)),
             pass_fds=[theirs.fileno(), read],
@@ -92,7 +94,7 @@ class _Process:
         """End it if it still runs. Return how it ended."""
         with suppress(OSError):
             self.connection.close()
-            os.close(self._life)
+            self._life.close()
         try:
             code = self._process.wait(_END_S)
         except subprocess.TimeoutExpired:
@@ -114,6 +116,12 @@ def _running() -> _Process:
         _process = None
     _process = _process or _Process(path, folder)
     return _process
+
+
+@atexit.register
+def _end() -> None:
+    if _process is not None:
+        _process.end()
 
 
 class _Plain(pickle.Unpickler):
