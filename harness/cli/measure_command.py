@@ -147,15 +147,15 @@ def _check_complete(pairs: Collection[Pair], named: Iterable[str]) -> None:
 
 def _read(name: str) -> Reading:
     from wanbench.harness.measure.readings import read
+    from wanbench.netprofiles import FileError
+    from wanbench.netprofiles.user_file import read_text
 
     file = Path(name)
     try:
-        text = file.read_text(encoding="utf-8-sig")
-        day = date.fromtimestamp(file.stat().st_mtime)
-    except OSError as error:
-        raise SpecError(f"{file}: cannot be read: {error.strerror}") from None
-    except UnicodeDecodeError:
-        raise SpecError(f"{file}: not a text file; expected UTF-8") from None
+        text = read_text(file)
+    except FileError as error:
+        raise SpecError(f"{file}: {error}") from None
+    day = date.fromtimestamp(file.stat().st_mtime)
     return read(text, file.name, day)
 
 
