@@ -69,12 +69,14 @@ def parse_toml(text: str) -> dict[str, Any]:
 
 
 def flaw(data: object) -> str | None:
-    """Return what is out of bounds in plain data: its depth, or a whole number. None if nothing is."""
+    """Return what is out of bounds in plain data: its depth, a whole number, or a key. None if nothing is."""
     level: list[tuple[str, Any]] = [("", data)]
     for _ in range(MOST_DEPTH + 1):
         below: list[tuple[str, Any]] = []
         for key, value in level:
             if isinstance(value, dict):
+                if (odd := next((name for name in value if not str(name).isprintable()), None)) is not None:
+                    return f"{key or 'the file'}: {str(odd)[:60]!r}: expected a key without control characters"
                 below += ((f"{key}.{name}" if key else str(name), inner) for name, inner in value.items())
             elif isinstance(value, list | tuple):
                 below += ((f"{key}.{index}", inner) for index, inner in enumerate(value))

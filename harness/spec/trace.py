@@ -84,11 +84,16 @@ def _check_columns(names: Iterable[str]) -> None:
     unknown = [name for name in given if name not in (TIME, *VALUES)]
     if unknown or TIME not in given or len(given) < 2:
         known = f"{TIME} and at least one of {', '.join(VALUES)}"
-        raise ValueError(f"expected the columns {known}, got {', '.join(map(repr, given)) or 'none'}")
+        raise ValueError(f"expected the columns {known}, got {_shown(given)}")
     if len(set(given)) < len(given):
-        raise ValueError(f"two columns have the same name; keep one: {', '.join(given)}")
+        raise ValueError(f"two columns have the same name; keep one: {_shown(given)}")
     if "rtt_ms" in given and "one_way_ms" in given:
         raise ValueError("rtt_ms and one_way_ms set the same delay; keep one")
+
+
+def _shown(names: Sequence[str]) -> str:
+    text = ", ".join(map(repr, names)) or "none"
+    return text if len(text) < 200 else f"{text[:200]}..."
 
 
 def _point(fields: Mapping[str, str]) -> Point:

@@ -88,7 +88,7 @@ def mark_published(axes: Axes, place: int, value: float | None, about: str) -> f
 def finish(axes: Axes, names: Sequence[str], limit: float) -> None:
     """Limits, names and grid of a panel."""
     axes.set_ylim(len(names) - 0.4, -0.6)
-    room_in = axes.get_position().x0 * axes.get_figure(root=True).get_figwidth() - 0.08
+    room_in = axes.get_position().x0 * axes.figure.get_figure(root=True).get_figwidth() - 0.08
     axes.set_yticks(range(len(names)), [fitting(name, _NAME_PT, room_in) for name in names])
     axes.set_xlim(0, limit)
     axes.grid(False, axis="y")

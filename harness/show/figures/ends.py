@@ -130,7 +130,8 @@ def _rows(axes: Axes, ends: Sequence[End], top_in: float, axes_in: tuple[float, 
         size = 0.8 * end.look.get("markersize", 0.0)
         look = {**end.look, "markersize": size, "transform": axes.transAxes, "clip_on": False}
         axes.add_line(Line2D(xs, [y, y, y], markevery=[1], **look))
-        axes.text((left + _SAMPLE_IN + _SPACE_IN) / axes_in[0], y, fitting(end.label, _FONT_PT, room_in), color=INK, **text)
+        label = fitting(end.label, _FONT_PT, room_in)
+        axes.text((left + _SAMPLE_IN + _SPACE_IN) / axes_in[0], y, label, color=INK, **text)
 
 
 def _row_in(label: str) -> float:
