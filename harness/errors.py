@@ -14,12 +14,16 @@ Every other exception is an error of ours, 70. `check` raises no error if there 
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 EXIT_OK, EXIT_REGRESSION, EXIT_SPEC, EXIT_HOST, EXIT_FAILED, EXIT_INCONCLUSIVE = 0, 1, 2, 3, 4, 5
 EXIT_INTERNAL, EXIT_INTERRUPTED = 70, 130
+_OBEYED = re.compile(
+    r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[ -/]*[0-~]?)|[\x00-\x08\x0b-\x1f\x7f-\x9f]"
+)
 
 
 class WanbenchError(Exception):
@@ -53,11 +57,19 @@ class Interrupted(WanbenchError):
 
 
 class RepFailed(WanbenchError):
-    """A repetition ended without a result. `log_tail` has the last lines that a worker printed."""
+    """A repetition ended without a result. `log_tail` has the last lines that a worker printed.
+
+    Neither has what a terminal obeys, since users' code wrote part of both.
+    """
 
     def __init__(self, reason: str, log_tail: tuple[str, ...] = ()) -> None:
-        super().__init__(reason)
-        self.log_tail = log_tail
+        super().__init__(printable(reason))
+        self.log_tail = tuple(map(printable, log_tail))
+
+
+def printable(text: str) -> str:
+    """The text without escape sequences and control characters of a terminal."""
+    return _OBEYED.sub("", text)
 
 
 def in_words(error: OSError) -> str:

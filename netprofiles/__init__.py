@@ -1,12 +1,13 @@
 """The network: sites, the paths between them, and the provenance of each value.
 
 Layout
-    errors.py      UnitError, ProfileError, PlacementError; the "did you mean" at the end of a message
+    errors.py      UnitError, ProfileError, PlacementError, FileError; the "did you mean" at the end of a message
     units.py       Delay, Rate, Size, Ratio, Packets: parsed once, when a file or an option is read
     impairments/   delay, jitter, loss, ...: one file each, with its name and its unit
     path.py        Site, Path, Provenance; SamePaths for uniform networks
     profile.py     Profile: validation, look-ups, scaling; uniform()
     placement.py   place(): the site of each rank
+    user_file.py   the bounds of files that users name, and of what is in them
     values.py      the values that a file gives for one path
     toml_file.py   strict TOML
     csv_file.py    plain CSV: a line per path or site
@@ -18,7 +19,7 @@ Pure data and arithmetic with the standard library only: no sockets, no torch, n
 """
 
 from wanbench.netprofiles.describe import describe, render
-from wanbench.netprofiles.errors import PlacementError, ProfileError, UnitError, did_you_mean
+from wanbench.netprofiles.errors import FileError, PlacementError, ProfileError, UnitError, did_you_mean
 from wanbench.netprofiles.library import catalog_names, load
 from wanbench.netprofiles.path import Path, Provenance, Site
 from wanbench.netprofiles.placement import place
@@ -27,6 +28,7 @@ from wanbench.netprofiles.units import Delay, Packets, Rate, Ratio, Size
 
 __all__ = [
     "Delay",
+    "FileError",
     "Packets",
     "Path",
     "PlacementError",

@@ -10,6 +10,10 @@ class UnitError(ValueError):
     """A quantity cannot be read, or is impossible, such as a negative delay."""
 
 
+class FileError(ValueError):
+    """A file that a user named cannot be read."""
+
+
 class ProfileError(ValueError):
     """A profile is incomplete, contradicts itself or cannot be read."""
 

@@ -28,14 +28,13 @@ A path given in one direction applies to both.
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path as File
 from typing import Any, TypeVar, cast
 
 from wanbench.netprofiles.csv_file import read_rows
-from wanbench.netprofiles.errors import ProfileError, UnitError, did_you_mean
+from wanbench.netprofiles.errors import FileError, ProfileError, UnitError, did_you_mean
 from wanbench.netprofiles.impairments.delay import ONE_WAY, RTT
 from wanbench.netprofiles.path import (
     PATH_VALUES,
@@ -50,6 +49,7 @@ from wanbench.netprofiles.path import (
 )
 from wanbench.netprofiles.profile import Profile
 from wanbench.netprofiles.units import NO_DELAY, Delay, Rate
+from wanbench.netprofiles.user_file import parse_toml
 from wanbench.netprofiles.values import PathValues, add_path, read_text, values_of
 
 SCHEMA = 1
@@ -126,9 +126,9 @@ def load_toml(file: File) -> Profile:
         ProfileError: names the file and the key, or the line of a syntax error.
     """
     try:
-        data = tomllib.loads(read_text(file))
-    except tomllib.TOMLDecodeError as error:
-        raise ProfileError(f"{file}: not valid TOML: {error}") from None
+        data = parse_toml(read_text(file))
+    except FileError as error:
+        raise ProfileError(f"{file}: {error}") from None
     top = _Table(f"{file}: top level", data)
     top.only(_TOP)
     if data.get("schema") != SCHEMA:

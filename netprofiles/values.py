@@ -6,7 +6,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path as File
 from typing import Any
 
-from wanbench.netprofiles.errors import ProfileError
+from wanbench.netprofiles import user_file
+from wanbench.netprofiles.errors import FileError, ProfileError
 from wanbench.netprofiles.impairments.base import Impairment
 from wanbench.netprofiles.impairments.delay import ONE_WAY
 from wanbench.netprofiles.path import STATED, Pair, Path, Provenance
@@ -38,13 +39,11 @@ def _path(pair: Pair, values: PathValues, provenance: Mapping[str, Provenance]) 
 
 
 def read_text(file: File) -> str:
-    """Return the text of `file`. Raises: ProfileError if it cannot be opened or is not UTF-8."""
+    """Return the text of `file`. Raises: ProfileError."""
     try:
-        return file.read_text(encoding="utf-8-sig")
-    except OSError as error:
-        raise ProfileError(f"{file}: cannot be read: {error.strerror}") from None
-    except UnicodeDecodeError:
-        raise ProfileError(f"{file}: cannot be read; expected UTF-8 text") from None
+        return user_file.read_text(file)
+    except FileError as error:
+        raise ProfileError(f"{file}: {error}") from None
 
 
 def add_path(

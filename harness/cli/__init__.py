@@ -148,6 +148,10 @@ def main() -> None:
     Exit codes: 0 ok, 1 regression (check), 2 usage or spec, 3 this host cannot, 4 cells failed, 5 inconclusive
     (check), 70 internal error, 130 interrupted (run again to resume).
     """
+    from wanbench.workloads.process.descendants import adopt_orphans
+
+    # What users' code leaves behind ends with the command.
+    click.get_current_context().call_on_close(adopt_orphans())
     # A user's models and algorithms, "pkg:make", are also imported from the working folder: after the standard
     # library and before installed packages, as for a script in that folder.
     installed = (place for place, folder in enumerate(sys.path) if folder.endswith("site-packages"))

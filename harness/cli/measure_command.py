@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable
 from datetime import date
 from itertools import combinations
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from wanbench.harness.measure.readings import Reading
     from wanbench.netprofiles import Rate
 
+_HOST = re.compile(r"[\w.:][\w.:%-]*")  # never an option of ping or iperf3
 _FORM = "expected SRC,DST=FILE, SRC,DST@HOST or SRC=FILE"
 
 Pair = tuple[str, str]
@@ -122,6 +124,8 @@ def _measured(
             raise SpecError(f"{source}: {_FORM}, e.g. home,london=ping.txt")
         found = paths.setdefault((src, dst), []) if dst else at_once.setdefault(src, [])
         if source[at] == "@":
+            if not _HOST.fullmatch(where):
+                raise SpecError(f"{source}: {where!r} is not a host; expected a name or an address, e.g. 198.51.100.4")
             hosts.setdefault(src, {})[src, dst] = where
         else:
             found.append(_read(where) if dst else _rate_of(_read(where), source))
@@ -147,15 +151,15 @@ def _check_complete(pairs: Collection[Pair], named: Iterable[str]) -> None:
 
 def _read(name: str) -> Reading:
     from wanbench.harness.measure.readings import read
+    from wanbench.netprofiles import FileError
+    from wanbench.netprofiles.user_file import read_text
 
     file = Path(name)
     try:
-        text = file.read_text(encoding="utf-8-sig")
-        day = date.fromtimestamp(file.stat().st_mtime)
-    except OSError as error:
-        raise SpecError(f"{file}: cannot be read: {error.strerror}") from None
-    except UnicodeDecodeError:
-        raise SpecError(f"{file}: not a text file; expected UTF-8") from None
+        text = read_text(file)
+    except FileError as error:
+        raise SpecError(f"{file}: {error}") from None
+    day = date.fromtimestamp(file.stat().st_mtime)
     return read(text, file.name, day)
 
 

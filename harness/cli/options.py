@@ -61,14 +61,16 @@ class SpecSource(NamedTuple):
 
 def read_source(source: str) -> SpecSource:
     """Read a file, a built-in experiment by name, or standard input for "-". Raises: SpecError."""
-    from wanbench.harness.spec.library import read
+    from wanbench.harness.spec.library import MOST_BYTES, read
+    from wanbench.netprofiles import FileError
+    from wanbench.netprofiles.user_file import as_text
 
     if source != "-":
         return SpecSource(source, read(source))
     try:
-        return SpecSource("<stdin>", sys.stdin.buffer.read().decode("utf-8"))
-    except UnicodeDecodeError:
-        raise SpecError("<stdin>: not text; expected TOML in UTF-8") from None
+        return SpecSource("<stdin>", as_text(sys.stdin.buffer.read(MOST_BYTES + 1), "TOML", MOST_BYTES))
+    except FileError as error:
+        raise SpecError(f"<stdin>: {error}") from None
 
 
 def load_spec(

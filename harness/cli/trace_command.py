@@ -32,19 +32,18 @@ def command(file: Path, every: str | None, columns: str | None) -> None:
               wanbench trace 5g.csv --columns time_s=Timestamp,rate_mbps=DL_bitrate:kbps > 5g-trace.csv
     """
     from wanbench.harness.timeline.convert import convert
-    from wanbench.netprofiles import Delay, UnitError
+    from wanbench.netprofiles import Delay, FileError, UnitError
+    from wanbench.netprofiles.user_file import read_text
 
     try:
         step = Delay.parse(every) if every is not None else None
         if step is not None and not step.ns:
             raise UnitError("expected more than 0, such as '1s'")
-        text = file.read_text(encoding="utf-8-sig")
+        text = read_text(file)
     except UnitError as error:
         raise SpecError(f"--every: {error}") from None
-    except OSError as error:
-        raise SpecError(f"{file}: cannot be read: {error.strerror}") from None
-    except UnicodeDecodeError:
-        raise SpecError(f"{file}: not a text file; expected UTF-8") from None
+    except FileError as error:
+        raise SpecError(f"{file}: {error}") from None
     made = convert(text, str(file), step.seconds if step else None, columns)
     click.echo(made.to_csv(), nl=False)
     for remark in made.remarks:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-import tomllib
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
@@ -14,7 +14,8 @@ from wanbench.harness.errors import SpecError
 from wanbench.harness.spec.experiment import Name
 from wanbench.harness.spec.refusals import explained
 from wanbench.harness.spec.table import Table
-from wanbench.netprofiles import did_you_mean
+from wanbench.netprofiles import FileError, did_you_mean
+from wanbench.netprofiles.user_file import parse_toml, read_text
 
 BASE = "base"
 REFERENCE = "ssgd"  # what every method is compared with
@@ -133,23 +134,21 @@ def names() -> list[str]:
 def load(source: str) -> Design:
     """Read a built-in design by name, or a TOML file. Raises: SpecError."""
     try:
-        return parse(tomllib.loads(text(source)), source)
-    except tomllib.TOMLDecodeError as error:
-        raise SpecError(f"{source}: not valid TOML: {error}") from None
+        return parse(parse_toml(text(source)), source)
+    except FileError as error:
+        raise SpecError(f"{source}: {error}") from None
 
 
 def text(source: str) -> str:
     """The text of a design, by name or path. Raises: SpecError."""
     path = _BUILT_IN / f"{source}.toml" if source in names() else Path(source)
-    if not path.is_file():
+    if not os.path.exists(path):  # false for a name that is too long
         near = did_you_mean(source, names(), f"built-in designs: {', '.join(names())}")
         raise SpecError(f"{source}: no such file and no such design{near}")
     try:
-        return path.read_text(encoding="utf-8")
-    except OSError as error:
-        raise SpecError(f"{source}: cannot be read: {error.strerror}") from None
-    except UnicodeDecodeError:
-        raise SpecError(f"{source}: not a text file; expected TOML in UTF-8") from None
+        return read_text(path, "TOML")
+    except FileError as error:
+        raise SpecError(f"{source}: {error}") from None
 
 
 def parse(data: Mapping[str, Any], where: str) -> Design:

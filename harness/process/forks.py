@@ -99,9 +99,13 @@ class ForkServer:
         return self._process.poll() is None
 
     def kill(self) -> None:
-        """Kill it and its children. Threads that wait for it get HostError."""
-        self._process.kill()
-        self._process.wait()
+        """End it with all that its children have started. Threads that wait for it get HostError."""
+        self._process.terminate()
+        try:
+            self._process.wait(_EXIT_TIMEOUT_S)
+        except subprocess.TimeoutExpired:  # it is stopped, or still imports torch
+            self._process.kill()
+            self._process.wait()
 
     def close(self) -> None:
         """Kill it and close the connection. No thread can use it."""

@@ -15,6 +15,7 @@ from typing import Any
 from wanbench.harness.emulators.plan import DEVICE, worker_address
 from wanbench.harness.rep import launcher
 from wanbench.harness.testbeds.base import EmulatedSlot, WorkerDied, WorkerHandle
+from wanbench.harness.testbeds.conversation import OfProgram
 from wanbench.harness.testbeds.player import Player
 from wanbench.harness.timeline.kill import Programs
 from wanbench.harness.timeline.schedule import Schedule
@@ -260,6 +261,8 @@ def watch(
         WorkerDied, EmulatorError: a worker or the emulator ended.
     """
     time_limit = time.monotonic() + limit_s
+    restarts = program.schedule.restarts() if program.schedule is not None else [0] * program.workers
+    talks = [OfProgram(worker, program.processes, restarts[worker]) for worker in range(program.workers)]
     deadline: float | None = None
     passed_on = 0
 
@@ -272,6 +275,7 @@ def watch(
     while len(ended.finished) < program.workers:
         with suppress(TimeoutError):
             for rank, message in slot.events(program.workers, _POLL_S):
+                talks[rank].hear(message)
                 if _is_first_failure(program, ended, rank, message):
                     if not passed_on:
                         send_signal(signal.SIGTERM)

@@ -35,6 +35,7 @@ from wanbench.harness.show.grid import aligned, fitted, left_out, markdown, show
 from wanbench.netprofiles.errors import did_you_mean
 
 Row = Mapping[str, Any]
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")
 TextFormat = Literal["table", "pivot", "md", "csv", "json"]
 
 # Entries of the pivot for cells that have no number.
@@ -212,10 +213,21 @@ def objects_as_csv(objects: Sequence[Row], first: Sequence[str] = ()) -> str:
     columns = _columns(objects, first)
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(columns)
+    writer.writerow(map(_inert, columns))
     for row in objects:
-        writer.writerow(["" if absent(row.get(name)) else _flat(row[name]) for name in columns])
+        writer.writerow(["" if absent(row.get(name)) else _inert(_flat(row[name])) for name in columns])
     return out.getvalue()
+
+
+def _inert(value: Any) -> Any:
+    """Text that a spreadsheet would run as a formula begins with an apostrophe. Numbers stay as they are."""
+    if not isinstance(value, str) or not value.startswith(_FORMULA):
+        return value
+    try:
+        float(value)
+    except ValueError:
+        return f"'{value}"
+    return value
 
 
 def as_json(rows: Sequence[Row]) -> str:

@@ -5,6 +5,7 @@ Layout
     tables.py      its tables, each key with its description; table.py: their base class; refusals.py: error messages
     command.py     a command as a workload
     timeline.py    [[timeline]]; trace.py: a recorded trace
+    bounds.py      how large a sweep may be
     axes.py        the combinations of a sweep
     keys.py        a description of every key, for `wanbench list keys` and the reference
 """

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from wanbench.harness.errors import SpecError
+from wanbench.harness.spec.bounds import check_size, check_workers
 from wanbench.harness.spec.experiment import Spec, set_dotted
 from wanbench.netprofiles.path import EFFECTS
 
@@ -56,6 +57,7 @@ def points(spec: Spec, where: str) -> Iterator[tuple[Axes, Spec]]:
     included = _tables(spec, "include", where)
     for key in {key: None for item in included for key in item}:
         _check_axis(key, where, command)
+    check_size(spec, where)
     _check_rules(_tables(spec, "exclude", where), [*axes, *itertools.chain(*included), *_OWN], where)
     crossed = (dict(zip(axes, values, strict=True)) for values in itertools.product(*axes.values()))
     for combination in (*crossed, *map(dict, included)):
@@ -73,8 +75,7 @@ def _is(value: Any, named: Any) -> bool:
 
 def _filled_in(spec: Spec, combination: Axes, where: str) -> Spec:
     workers = combination.setdefault("workers", _DEFAULT_WORKERS)
-    if not isinstance(workers, int) or isinstance(workers, bool) or workers < 1:
-        raise SpecError(f"{where}: sweep.workers: expected a whole number of at least 1, got {workers!r}")
+    check_workers(workers, where)
     data = spec.to_dict()
     data.pop("sweep", None)
     named: dict[str, str] = {}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Never
@@ -26,6 +25,8 @@ from wanbench.harness.spec.tables import (
     WorkloadTable,
 )
 from wanbench.harness.spec.timeline import ChangeTable
+from wanbench.netprofiles import FileError
+from wanbench.netprofiles.user_file import flaw, parse_toml
 
 Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=80)]
 
@@ -97,9 +98,9 @@ class Spec(Table):
     def from_toml(cls, text: str, where: str) -> Spec:
         """Parse TOML text; `where` names it in errors."""
         try:
-            data = tomllib.loads(text)
-        except ValueError as error:  # from tomllib, or for a number with too many digits
-            raise SpecError(f"{where}: not valid TOML: {error}") from None
+            data = parse_toml(text)
+        except FileError as error:
+            raise SpecError(f"{where}: {error}") from None
         return cls.from_dict(data, where)
 
     @classmethod
@@ -117,6 +118,8 @@ class Spec(Table):
         Raises:
             SpecError: a key or a value is wrong; one line each.
         """
+        if (found := flaw(data)) is not None:
+            raise SpecError(f"{where}: {found}")
         try:
             return cls.model_validate(dict(data))
         except ValidationError as error:
@@ -180,6 +183,6 @@ def parse_assignment(text: str) -> tuple[str, Any]:
     if not equals or not key.strip():
         raise SpecError(f"--set {text}: expected key=value, e.g. --set run.repeats=1")
     try:
-        return key.strip(), tomllib.loads(f"value = {raw}")["value"]
-    except tomllib.TOMLDecodeError:
+        return key.strip(), parse_toml(f"value = {raw}")["value"]
+    except FileError:
         return key.strip(), raw.strip()

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import difflib
+import os
 from pathlib import Path
 
 from wanbench.harness.errors import SpecError
+from wanbench.netprofiles import FileError
+from wanbench.netprofiles.user_file import read_text
 
+MOST_BYTES = 1 << 20  # of a spec
 _BUILT_IN = Path(__file__).parent / "experiments"
 
 
@@ -20,7 +24,7 @@ def find(source: str) -> Path:
     if source in builtin_names():
         return _BUILT_IN / f"{source}.toml"
     path = Path(source)
-    if path.is_file():
+    if os.path.exists(path):  # false for a name that is too long
         return path
     close = difflib.get_close_matches(source, builtin_names(), 1)
     hint = f"did you mean {close[0]!r}?" if close else f"built-in experiments: {', '.join(builtin_names())}"
@@ -30,8 +34,6 @@ def find(source: str) -> Path:
 def read(source: str) -> str:
     """The text of a spec, by path or built-in name. Raises: SpecError."""
     try:
-        return find(source).read_text(encoding="utf-8")
-    except OSError as error:
-        raise SpecError(f"{source}: cannot be read: {error.strerror}") from None
-    except UnicodeDecodeError:
-        raise SpecError(f"{source}: not a text file; expected TOML in UTF-8") from None
+        return read_text(find(source), "TOML", MOST_BYTES)
+    except FileError as error:
+        raise SpecError(f"{source}: {error}") from None

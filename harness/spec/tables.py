@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from pydantic import Field, StringConstraints, create_model, model_validator
+from pydantic import Field, StringConstraints, ValidationInfo, create_model, field_validator, model_validator
 
 from wanbench.harness.spec.table import DelayValue, RateValue, SizeValue, Table, quantity
 from wanbench.netprofiles import Size
@@ -14,9 +14,10 @@ from wanbench.workloads.compute.optim import AdamWConfig, SGDConfig
 from wanbench.workloads.data.portion import DEFAULT_BATCH_SIZE
 from wanbench.workloads.workload_keys import MAX_PROCESSES
 
-Steps = Annotated[str, StringConstraints(pattern=r"^[1-9][0-9]* steps$")]
+Steps = Annotated[str, StringConstraints(pattern=r"^[1-9][0-9]{0,8} steps$")]
 _CPUS = r"^[0-9]+(-[0-9]+)?(,[0-9]+(-[0-9]+)?)*$"
 CpuSet = Annotated[str, StringConstraints(pattern=_CPUS)]
+_EXACT = 1 << 53
 Where = dict[str, str | int | float]
 
 
@@ -222,8 +223,18 @@ class RunTable(Table):
     window: Steps = Field(
         default="20 steps", description="Minimum number of measured steps. The window covers whole periods."
     )
-    repeats: int = Field(default=3, ge=1, description="Number of repetitions of every cell. Each has its own seed.")
+    repeats: int = Field(
+        default=3, ge=1, le=10_000, description="Number of repetitions of every cell. Each has its own seed."
+    )
     seed: int = Field(default=1, ge=0, description="First seed; later repetitions add 1.")
+
+    @field_validator("seed")
+    @classmethod
+    def _exact(cls, seed: int, info: ValidationInfo) -> int:
+        """Each seed is stored in JSON, in which only these numbers are exact for every reader."""
+        if seed > (most := _EXACT - info.data.get("repeats", 1)):
+            raise ValueError(f"expected at most {most}, so that the last seed is below 2^53, got {seed}")
+        return seed
 
 
 class ContainersTable(Table):

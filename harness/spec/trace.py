@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
@@ -13,6 +14,7 @@ from wanbench.netprofiles.impairments.delay import ONE_WAY, RTT
 from wanbench.netprofiles.impairments.queue import RATE
 from wanbench.netprofiles.path import EFFECTS
 from wanbench.netprofiles.units import Delay, Packets, Quantity, Rate, Ratio
+from wanbench.netprofiles.user_file import read_text
 
 TIME = "time_s"
 TRACED = {each.column: each for each in (RTT, ONE_WAY, *EFFECTS, RATE)}
@@ -36,22 +38,17 @@ def read_trace(path: Path, where: str) -> list[Point]:
     """
     points: list[Point] = []
     try:
-        with path.open(newline="", encoding="utf-8-sig") as file:
-            reader = csv.DictReader(file)
-            _check_columns(reader.fieldnames or [])
-            for fields in reader:
-                if len(points) == MOST_LINES:
-                    raise ValueError(f"expected 1 to {MOST_LINES} lines of values, got more")
-                try:
-                    points.append({**(points[-1] if points else {}), **_point(fields)})
-                except ValueError as error:
-                    raise ValueError(f"line {reader.line_num}: {error}") from None
+        reader = csv.DictReader(io.StringIO(read_text(path, "CSV"), newline=""))
+        _check_columns(reader.fieldnames or [])
+        for fields in reader:
+            if len(points) == MOST_LINES:
+                raise ValueError(f"expected 1 to {MOST_LINES} lines of values, got more")
+            try:
+                points.append({**(points[-1] if points else {}), **_point(fields)})
+            except ValueError as error:
+                raise ValueError(f"line {reader.line_num}: {error}") from None
         check_points(points)
-    except OSError as error:
-        raise SpecError(f"{where}: {path}: cannot be read: {error.strerror}") from None
-    except UnicodeDecodeError:
-        raise SpecError(f"{where}: {path}: not a text file; expected CSV in UTF-8") from None
-    except (csv.Error, ValueError) as error:
+    except (csv.Error, ValueError) as error:  # FileError is a ValueError
         raise SpecError(f"{where}: {path}: {error}") from None
     return points
 
@@ -87,11 +84,16 @@ def _check_columns(names: Iterable[str]) -> None:
     unknown = [name for name in given if name not in (TIME, *VALUES)]
     if unknown or TIME not in given or len(given) < 2:
         known = f"{TIME} and at least one of {', '.join(VALUES)}"
-        raise ValueError(f"expected the columns {known}, got {', '.join(map(repr, given)) or 'none'}")
+        raise ValueError(f"expected the columns {known}, got {_shown(given)}")
     if len(set(given)) < len(given):
-        raise ValueError(f"two columns have the same name; keep one: {', '.join(given)}")
+        raise ValueError(f"two columns have the same name; keep one: {_shown(given)}")
     if "rtt_ms" in given and "one_way_ms" in given:
         raise ValueError("rtt_ms and one_way_ms set the same delay; keep one")
+
+
+def _shown(names: Sequence[str]) -> str:
+    text = ", ".join(map(repr, names)) or "none"
+    return text if len(text) < 200 else f"{text[:200]}..."
 
 
 def _point(fields: Mapping[str, str]) -> Point:

@@ -168,8 +168,11 @@ class WorkerHandle(Protocol):
     def send(self, message: dict[str, Any], fds: Sequence[int] = ()) -> None:
         """Send a command. The worker gets duplicates of `fds`. Raises: WorkerDied."""
 
-    def receive(self, timeout_s: float) -> dict[str, Any]:
-        """Return the next message. Raises: WorkerDied (with how it ended), TimeoutError."""
+    def receive(self, timeout_s: float, expected: str = "") -> dict[str, Any]:
+        """Return the next message, which is `expected` (`messages.SCHEMAS`); empty: any of them.
+
+        Raises: WorkerDied (with how it ended, or with what is wrong with the message), TimeoutError.
+        """
 
 
 class Slot(Protocol):

@@ -15,11 +15,16 @@ from wanbench.harness.emulators.base import EmulatorError
 from wanbench.harness.emulators.process import Emulator
 from wanbench.harness.errors import HostError
 from wanbench.harness.testbeds.base import Group, Trained, Training, WorkerDied
+from wanbench.harness.testbeds.messages import checked
 from wanbench.harness.testbeds.training import train
-from wanbench.workloads.process.control import Channel, ControlError, text
+from wanbench.workloads.process.control import Channel, ControlError
 
 _BLAME_S = 0.5  # a worker's end can be seen this much later than the errors that it causes in its peers
 _PRINT_S = 0.3
+# The rows of one second, or the packets of a probe, take kilobytes, at most two megabytes.
+_MESSAGE_BYTES = 8 << 20
+_BURST_BYTES, _BYTES_PER_S = 64 << 20, 8 << 20
+_LONGEST_ERROR = 2000
 
 
 class Worker(ABC):
@@ -28,6 +33,8 @@ class Worker(ABC):
     def __init__(self, rank: int, channel: Channel) -> None:
         self.rank = rank
         self.channel = channel
+        channel.most_bytes = _MESSAGE_BYTES
+        self._began_s = time.monotonic()
 
     def send(self, message: dict[str, Any], fds: Sequence[int] = ()) -> None:
         """Send a command. The worker gets duplicates of `fds`. Raises: WorkerDied."""
@@ -36,26 +43,34 @@ class Worker(ABC):
         except OSError:
             raise self.failure() from None
 
-    def receive(self, timeout_s: float) -> dict[str, Any]:
-        """Return the next message. Raises: WorkerDied, TimeoutError."""
+    def receive(self, timeout_s: float, expected: str = "") -> dict[str, Any]:
+        """Return the next message, which is `expected` (`messages.SCHEMAS`). Raises: WorkerDied, TimeoutError."""
         self.channel.sock.settimeout(max(0.001, timeout_s))
         try:
             message = self.channel.recv()
-            if message is not None and "error" not in message and text(message, "cmd") in ("job", "program"):
-                text(message, "event")
+            self._check_rate()
+            if message is not None and "error" not in message:
+                message = checked(message, expected)
         except ControlError as error:
             raise WorkerDied(self.rank, f": {error}", "ControlError") from None
         self.channel.sock.settimeout(None)
         if message is None:
             raise self.failure()
         if "error" in message:
-            raise WorkerDied(self.rank, f": {message['error']}", str(message.get("kind")))
+            raise WorkerDied(self.rank, f": {str(message['error'])[:_LONGEST_ERROR]}", str(message.get("kind"))[:80])
         return message
+
+    def _check_rate(self) -> None:
+        """Check how much it has sent in all. Raises: ControlError."""
+        most = _BURST_BYTES + _BYTES_PER_S * (time.monotonic() - self._began_s)
+        if self.channel.received_bytes > most:
+            raise ControlError(f"control channel: too much; expected at most {_BYTES_PER_S >> 20} MiB/s")
 
     def ready(self, timeout_s: float) -> int:
         """Wait until it has started. Return the descriptor that it sends. Raises: HostError, WorkerDied."""
         try:
-            self.receive(timeout_s)
+            self.receive(timeout_s, "ready")
+            return self.channel.take_fd()
         except TimeoutError:
             self.kill()
             raise HostError(f"worker {self.rank} did not start within {timeout_s:.0f} s") from None
@@ -64,7 +79,9 @@ class Worker(ABC):
             if error.kind is None:  # its process was killed
                 raise
             raise HostError(str(error)) from None
-        return self.channel.take_fd()
+        except ControlError as error:
+            self.kill()
+            raise HostError(f"worker {self.rank}: {error}") from None
 
     @abstractmethod
     def failure(self) -> WorkerDied:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from wanbench.harness.emulators.base import EmulatorError
 from wanbench.harness.errors import RepFailed
 from wanbench.harness.testbeds.base import EmulatedSlot, Trained, Training, WorkerDied, WorkerHandle
+from wanbench.harness.testbeds.conversation import OfJob
 from wanbench.harness.testbeds.player import Player
 
 _ANSWER_S = 60.0  # timeout of an answer on a busy host
@@ -24,11 +25,12 @@ def train(slot: EmulatedSlot, training: Training) -> Trained:
         if training.schedule is not None:
             player = Player(training.schedule, slot.emulator)
         trained = Trained(tcp=set_tcp(handles, dict(training.group.tcp)))
-        _begin(slot, training, handles)
-        _follow(slot, training, trained, player)
+        talks = [OfJob(job) for job in training.jobs]
+        _begin(slot, training, handles, talks)
+        _follow(slot, training, talks, trained, player)
         for handle in handles:
             handle.send({"cmd": "leave"})
-        _await(slot, training, "left")
+        _await(slot, training, talks, "left")
         trained.stats = slot.emulator.stats()
     except (WorkerDied, TimeoutError, EmulatorError) as error:
         raise _failed(error, slot, training, player.cut_off() if player is not None else "") from None
@@ -50,11 +52,11 @@ def set_tcp(handles: Sequence[WorkerHandle], settings: Mapping[str, str | bool])
         return {}
     for handle in handles:
         handle.send({"cmd": "tcp", "settings": dict(settings)})
-    in_force = [handle.receive(_ANSWER_S)["tcp"] for handle in handles]
+    in_force = [handle.receive(_ANSWER_S, "tcp")["tcp"] for handle in handles]
     return dict(in_force[0])
 
 
-def _begin(slot: EmulatedSlot, training: Training, handles: Sequence[WorkerHandle]) -> None:
+def _begin(slot: EmulatedSlot, training: Training, handles: Sequence[WorkerHandle], talks: Sequence[OfJob]) -> None:
     """Form the group on the network without its losses, then apply them.
 
     Connections must open at their true delay. TCP remembers the shortest round trip that it has seen: after a start
@@ -64,13 +66,15 @@ def _begin(slot: EmulatedSlot, training: Training, handles: Sequence[WorkerHandl
     for handle, job in zip(handles, training.jobs, strict=True):
         with _log(training.folder, job.rank).open("ab") as log:
             handle.send({"cmd": "job", "job": job.to_json()}, [log.fileno()])
-    _await(slot, training, "joined")
+    _await(slot, training, talks, "joined")
     slot.emulator.apply(training.network, seed=training.jobs[0].seed)
     for handle in handles:
         handle.send({"cmd": "go"})
 
 
-def _follow(slot: EmulatedSlot, training: Training, trained: Trained, player: Player | None) -> None:
+def _follow(
+    slot: EmulatedSlot, training: Training, talks: Sequence[OfJob], trained: Trained, player: Player | None
+) -> None:
     """Collect the workers' messages until all have finished. The timeline starts when all are warm.
 
     After the last step, replicas are compared on the unchanged network without its losses: at 30 % loss a TCP
@@ -78,7 +82,7 @@ def _follow(slot: EmulatedSlot, training: Training, trained: Trained, player: Pl
     """
     warm: list[int] = []
     workers, trained_workers = len(training.jobs), 0
-    for rank, message in slot.events(workers, training.patience_s):
+    for rank, message in _heard(slot, training, talks):
         event = message["event"]
         if event == "warm":
             warm.append(message["now_ns"])
@@ -105,9 +109,16 @@ def _follow(slot: EmulatedSlot, training: Training, trained: Trained, player: Pl
             player.check()
 
 
-def _await(slot: EmulatedSlot, training: Training, event: str) -> None:
-    waiting = set(range(len(training.jobs)))
+def _heard(slot: EmulatedSlot, training: Training, talks: Sequence[OfJob]) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Yield the messages of all workers. Raises: as `EmulatedSlot.events`, also for one that could not be said now."""
     for rank, message in slot.events(len(training.jobs), training.patience_s):
+        talks[rank].hear(message)
+        yield rank, message
+
+
+def _await(slot: EmulatedSlot, training: Training, talks: Sequence[OfJob], event: str) -> None:
+    waiting = set(range(len(training.jobs)))
+    for rank, message in _heard(slot, training, talks):
         if message.get("event") == event:
             waiting.discard(rank)
         if not waiting:

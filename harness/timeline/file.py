@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,8 @@ from wanbench.harness.spec.timeline import ChangeTable
 from wanbench.harness.timeline.changes import Change, resolve
 from wanbench.harness.timeline.edits import TimelineError
 from wanbench.harness.timeline.schedule import Schedule
-from wanbench.netprofiles import Profile
+from wanbench.netprofiles import FileError, Profile
+from wanbench.netprofiles.user_file import parse_toml, read_text
 
 
 class _File(Table):
@@ -26,14 +26,12 @@ class _File(Table):
 def read_timeline(path: Path) -> list[dict[str, Any]]:
     """Read the changes that a TOML file lists, as part of a cell. Raises: SpecError."""
     try:
-        data = tomllib.loads(path.read_text(encoding="utf-8"))
+        data = parse_toml(read_text(path, "TOML"))
         tables = _File.model_validate(data).timeline
-    except OSError as error:
-        raise SpecError(f"{path}: cannot be read: {error.strerror}") from None
+    except FileError as error:
+        raise SpecError(f"{path}: {error}") from None
     except ValidationError as error:
         raise SpecError("\n".join(explained(error, _File, data, str(path)))) from None
-    except ValueError as error:  # not UTF-8, not TOML, or a number of too many digits
-        raise SpecError(f"{path}: not valid TOML: {error}") from None
     return resolve(tables, str(path))
 
 

@@ -31,7 +31,7 @@ class LabWorker:
     def send(self, message: dict[str, Any]) -> None:
         self.pipe.send((handle, (message,)))
 
-    def receive(self, timeout_s: float) -> dict[str, Any]:
+    def receive(self, timeout_s: float, expected: str = "") -> dict[str, Any]:
         if not self.pipe.poll(timeout_s):
             raise TimeoutError
         answer = self.pipe.recv()

@@ -80,6 +80,7 @@ class _Slot:
         self.network: EmulatedNetwork | None = None
 
     def train(self, training):
+        self.said = None
         return train(self, training)
 
     def prepare(self, group):
@@ -87,8 +88,12 @@ class _Slot:
 
     def events(self, ranks, silence_s):
         """Yield the events of workers that join, warm up, take `STEP_S` for each step, and leave."""
-        for event in ("joined", "warm", "rows", "finished", "left"):
-            yield from ((rank, {"event": event, **_report(self.jobs[rank])}) for rank in range(ranks))
+        if self.said is None:
+            order = ("joined", "warm", "rows", "finished", "left")
+            self.said = [(rank, event) for event in order for rank in range(ranks)]
+        while self.said:
+            rank, event = self.said.pop(0)
+            yield rank, {"cmd": "job", "event": event, **_report(self.jobs[rank])}
 
     def apply(self, network, *, seed=0):
         self.network = network
@@ -110,13 +115,13 @@ class _Worker:
         if message["cmd"] == "job":
             self.slot.jobs[self.rank] = message["job"]
 
-    def receive(self, timeout_s):
+    def receive(self, timeout_s, expected):
         return {"tcp": {"congestion": "reno"}}
 
 
 def _report(job: dict) -> dict:
     """Return the report of a worker after a job without problems."""
-    steps, end_ns = job["window_steps"], round(job["window_steps"] * STEP_S * 1e9)
+    end_ns = round(job["window_steps"] * STEP_S * 1e9)
     outcome = {
         "window_begin_ns": 0, "window_end_ns": end_ns, "window": {"compute_ns": end_ns, "stall_ns": 0},
         "total": {"payload_bytes": 0, "messages_sent": 0, "blocks_expected": 0, "blocks_lost": 0},
@@ -125,7 +130,7 @@ def _report(job: dict) -> dict:
     row = {"rank": job["rank"], "step_time_s": STEP_S}
     counters = {"device": {"tx_bytes": 0}, "tcp": {}, "udp_overflows": 0, "cpu_wait_ns": 0}
     return {
-        "rows": [{**row, "step": step, "end_ns": round(step * STEP_S * 1e9)} for step in range(steps)],
+        "rows": [{**row, "step": step, "end_ns": round(step * STEP_S * 1e9)} for step in range(job["steps"])],
         "now_ns": 0, "outcome": outcome, "counters_before": counters, "counters_after": counters,
         "lost": [],
     }  # fmt: skip

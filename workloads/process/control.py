@@ -10,6 +10,7 @@ import json
 import os
 import socket
 import threading
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -33,6 +34,8 @@ class Channel:
         self._buffer = bytearray()
         self._searched = 0  # bytes of the buffer without a line end
         self._fds: list[int] = []
+        self.most_bytes = MAX_MESSAGE_BYTES  # of a message
+        self.received_bytes = 0
         self._sending = threading.Lock()  # so messages do not mix
 
     def fileno(self) -> int:
@@ -53,23 +56,31 @@ class Channel:
         """Return the next message, or None at end of file.
 
         Raises:
-            TimeoutError: after the socket's timeout.
+            TimeoutError: after the socket's timeout, also if a part of the message has arrived.
             ControlError: something arrived that is not a message; the channel cannot be used further.
         """
+        limit_s = self.sock.gettimeout()
+        deadline = time.monotonic() + limit_s if limit_s else None
         while (end := self._buffer.find(b"\n", self._searched)) < 0:
             self._searched = len(self._buffer)
-            if self._searched > MAX_MESSAGE_BYTES:
-                raise ControlError(f"control channel: message too long; expected at most {MAX_MESSAGE_BYTES >> 20} MiB")
+            if self._searched > self.most_bytes:
+                raise ControlError(f"control channel: message too long; expected at most {self.most_bytes >> 20} MiB")
+            if deadline is not None:
+                self.sock.settimeout(max(1e-6, deadline - time.monotonic()))
             try:
                 data, fds, flags, _ = socket.recv_fds(self.sock, _CHUNK, _MAX_FDS, socket.MSG_CMSG_CLOEXEC)
             except ConnectionError:
                 return None
+            finally:
+                if deadline is not None:
+                    self.sock.settimeout(limit_s)
             self._fds.extend(fds)
             if flags & socket.MSG_CTRUNC or len(self._fds) > _MAX_FDS:
                 raise ControlError(f"control channel: too many descriptors; expected at most {_MAX_FDS} at a time")
             if not data:
                 return None
             self._buffer += data
+            self.received_bytes += len(data)
         line = bytes(self._buffer[:end])
         del self._buffer[: end + 1]
         self._searched = 0

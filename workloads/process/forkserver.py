@@ -5,7 +5,7 @@
 It imports every MODULE. Each child runs `serve_forked(socket, request)` of the first. With --namespaces it can make
 namespaces, and has a PID namespace of its own (`workloads.process.machine`).
 The parent limits torch to one thread and never runs a torch operation, because the children of a parent that has run
-one hang. When it dies, its children die too. When the controller dies, it dies too.
+one hang. When it dies, its children die too. When the controller dies, it ends too, and kills all that its children left behind.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from typing import Any
 
 from wanbench.workloads.process import machine
 from wanbench.workloads.process.control import Channel, ControlError, text
+from wanbench.workloads.process.descendants import adopt_orphans
 from wanbench.workloads.process.namespace import NamespaceError, become_namespace_root, die_with_parent
 
 _PID = struct.Struct("i")
@@ -32,8 +33,18 @@ _serving: dict[int, int] = {}  # the child that serves, by the child of this pro
 
 def main() -> None:
     """Serve `spawn` requests from the control socket until end of file."""
-    die_with_parent(int(sys.argv[2]))
+    end_descendants = adopt_orphans()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    die_with_parent(int(sys.argv[2]), signal.SIGTERM)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        _serve_requests()
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        end_descendants()
+
+
+def _serve_requests() -> None:
     channel = Channel(socket.socket(fileno=int(sys.argv[1])))
     try:
         if sys.argv[4:] == ["--namespaces"]:
@@ -95,6 +106,7 @@ def _spawn(channel: Channel, request: dict[str, Any], wake: tuple[int, int]) -> 
         die_with_parent(server)
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
         channel.close()
         for end in (*wake, told):
             os.close(end)

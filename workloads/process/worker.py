@@ -108,7 +108,7 @@ def _handle(channel: Channel, message: dict[str, Any], address: str, routed: str
     if command == "tcp":
         return {"cmd": command, "tcp": namespace.set_tcp(message["settings"], routed)}
     if command == "probe":
-        return {"cmd": command, **probing.handle(message)}
+        return {"cmd": command, "role": message["role"], **probing.handle(message)}
     if command == "counters":
         return {"cmd": command, **_counters()}
     if command == "program":

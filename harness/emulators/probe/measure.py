@@ -44,8 +44,8 @@ class ProbeWorker(Protocol):
     def send(self, message: dict[str, Any]) -> None:
         """Send a command."""
 
-    def receive(self, timeout_s: float) -> dict[str, Any]:
-        """Return the next answer. Raises: TimeoutError."""
+    def receive(self, timeout_s: float, expected: str = "") -> dict[str, Any]:
+        """Return the next answer, which is `expected`. Raises: TimeoutError."""
         ...
 
 
@@ -100,7 +100,7 @@ class _Prober:
         self._number = 0
         for rank, worker in enumerate(self._workers):
             worker.send({"cmd": "probe", "role": "listen", "address": worker_address(rank)})
-        self._ports = [worker.receive(_ANSWER_S)["port"] for worker in self._workers]
+        self._ports = [worker.receive(_ANSWER_S, "probe listen")["port"] for worker in self._workers]
 
     def measure(self, pairs: Sequence[Pair]) -> dict[Pair, PathProbe]:
         """Measure these paths, which share no worker and no queue, in one round."""
@@ -145,7 +145,7 @@ class _Prober:
         for worker in self._workers:
             worker.send({"cmd": "probe", "role": "close"})
         for worker in self._workers:
-            worker.receive(_ANSWER_S)
+            worker.receive(_ANSWER_S, "probe close")
 
     def _run(self, flows: Sequence[Flow]) -> Iterator[tuple[int, list[Arrival]]]:
         """Run one round. Yield each receiver of each flow with its arrivals."""
@@ -159,11 +159,11 @@ class _Prober:
             message = {"role": "send", "address": worker_address(flow.sender), "to": to}
             self._command(flow.sender, message | {"trains": flow.trains})
         for flow in flows:
-            self._workers[flow.sender].receive(_ANSWER_S)
+            self._workers[flow.sender].receive(_ANSWER_S, "probe send")
         for flow in flows:
             for receiver in flow.receivers:
                 wait_s = max(0.0, end_ns - time.monotonic_ns()) / 1e9 + _ANSWER_S
-                yield receiver, self._workers[receiver].receive(wait_s)["segments"]
+                yield receiver, self._workers[receiver].receive(wait_s, "probe receive")["segments"]
 
     def _command(self, rank: int, message: dict[str, Any]) -> None:
         self._workers[rank].send({"cmd": "probe", "round": self._number, **message})

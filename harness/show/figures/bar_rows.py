@@ -12,11 +12,11 @@ from matplotlib.axes import Axes
 from wanbench.harness.analysis.summary import Pivot, axis_value
 from wanbench.harness.show.figures.finding import names_of
 from wanbench.harness.show.figures.hover import note
-from wanbench.harness.show.figures.layout import Panels, text_in
+from wanbench.harness.show.figures.layout import Panels, fitting, text_in
 from wanbench.harness.show.figures.style import COLUMN_IN, INK, PUBLISHED
 
 _BAR_IN = 0.165
-_FONT_PT = 6.0
+_FONT_PT, _NAME_PT = 6.0, 6.5
 
 Key = tuple[str, Any]
 
@@ -53,7 +53,7 @@ def sheet(pivot: Pivot, width_in: float, title: str, about: str, entries: Mappin
         across=min(len(shown), 3 if width_in > COLUMN_IN else 1),
         panel_in=_BAR_IN * max(len(bars) for _, bars in shown) + 0.06,
         title_in=0.19 if shown[0][0] else 0.04,
-        left_in=0.12 + max(text_in(name, 6.5) for _, bars in shown for name, _ in bars),
+        left_in=0.12 + max(text_in(name, _NAME_PT) for _, bars in shown for name, _ in bars),
     )
 
 
@@ -88,7 +88,8 @@ def mark_published(axes: Axes, place: int, value: float | None, about: str) -> f
 def finish(axes: Axes, names: Sequence[str], limit: float) -> None:
     """Limits, names and grid of a panel."""
     axes.set_ylim(len(names) - 0.4, -0.6)
-    axes.set_yticks(range(len(names)), list(names))
+    room_in = axes.get_position().x0 * axes.figure.get_figure(root=True).get_figwidth() - 0.08
+    axes.set_yticks(range(len(names)), [fitting(name, _NAME_PT, room_in) for name in names])
     axes.set_xlim(0, limit)
     axes.grid(False, axis="y")
     axes.grid(True, axis="x")

@@ -9,7 +9,7 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
-from wanbench.harness.show.figures.layout import text_in
+from wanbench.harness.show.figures.layout import fitting, text_in
 from wanbench.harness.show.figures.style import FAINT, INK
 
 ROW_IN = 0.125
@@ -108,6 +108,8 @@ def _leader(axes: Axes, start: tuple[float, float], end: tuple[float, float], ax
 def _rows(axes: Axes, ends: Sequence[End], top_in: float, axes_in: tuple[float, float]) -> None:
     """A line of a group of equal curves says how many they are; then a row per curve."""
     left = axes_in[0] + _LEADER_IN
+    place = axes.get_position()
+    room_in = (1 - place.x1) / place.width * axes_in[0] - _LEADER_IN - _SAMPLE_IN - _SPACE_IN
     text: dict[str, Any] = {
         "transform": axes.transAxes,
         "fontsize": _FONT_PT,
@@ -128,7 +130,8 @@ def _rows(axes: Axes, ends: Sequence[End], top_in: float, axes_in: tuple[float, 
         size = 0.8 * end.look.get("markersize", 0.0)
         look = {**end.look, "markersize": size, "transform": axes.transAxes, "clip_on": False}
         axes.add_line(Line2D(xs, [y, y, y], markevery=[1], **look))
-        axes.text((left + _SAMPLE_IN + _SPACE_IN) / axes_in[0], y, end.label, color=INK, **text)
+        label = fitting(end.label, _FONT_PT, room_in)
+        axes.text((left + _SAMPLE_IN + _SPACE_IN) / axes_in[0], y, label, color=INK, **text)
 
 
 def _row_in(label: str) -> float:

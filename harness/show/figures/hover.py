@@ -14,14 +14,13 @@ from matplotlib.figure import Figure
 from wanbench.harness.show.figures.style import wanbench_style
 
 _HIT_PT = 6.0
-_NOTES: WeakKeyDictionary[Figure, list[tuple[Axes, float, float, str]]] = WeakKeyDictionary()
+# Values must not refer to axes, or to their figure: it would never be freed.
+_NOTES: WeakKeyDictionary[Axes, list[tuple[float, float, str]]] = WeakKeyDictionary()
 
 
 def note(axes: Axes, x: float, y: float, text: str) -> None:
     """Say `text` of the data point (x, y) to whoever points at it on a web page; elsewhere nothing is drawn."""
-    figure = axes.get_figure()
-    assert isinstance(figure, Figure)
-    _NOTES.setdefault(figure, []).append((axes, x, y, text))
+    _NOTES.setdefault(axes, []).append((x, y, text))
 
 
 def inline_svg(figure: Figure, name: str, label: str) -> str:
@@ -54,7 +53,7 @@ def _hits(figure: Figure) -> str:
     height = figure.bbox.height
     scale = 72 / figure.dpi
     circles = []
-    for axes, x, y, text in _NOTES.get(figure, []):
+    for axes, (x, y, text) in ((each, noted) for each in figure.axes for noted in _NOTES.get(each, [])):
         left, up = axes.transData.transform((x, y))
         escaped = html.escape(text)
         circles.append(

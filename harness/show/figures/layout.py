@@ -22,6 +22,7 @@ _TITLE_PT, _SUBJECT_PT, _CAPTION_PT = 8.5, 7.0, 6.0
 _TITLE_ROW_IN, _SUBJECT_ROW_IN, _LEGEND_ROW_IN, _CAPTION_ROW_IN = 0.15, 0.125, 0.145, 0.108
 _LEFT_IN, _RIGHT_IN, _BELOW_AXES_IN = 0.45, 0.10, 0.38
 _MARGIN_IN = 0.08
+_LEAST_AXES_IN = 0.9
 _PANEL_TITLE_IN = 0.19
 _GAP_IN, _OWN_Y_GAP_IN = 0.16, 0.55  # between two panels of a row
 
@@ -58,6 +59,9 @@ class Sheet:
         caption_in = _CAPTION_ROW_IN * len(caption_lines) + 0.10
         self.height_in = title_in + legend_in + axes_in + _BELOW_AXES_IN + caption_in
         self.figure = Figure(figsize=(width_in, self.height_in))
+        # Long names leave some room for the axes, and are shortened to fit theirs.
+        share = min(1.0, (width_in - _LEAST_AXES_IN) / (left_in + right_in))
+        left_in, right_in = left_in * share, right_in * share
         self.left = left_in / width_in
         self.right = 1 - right_in / width_in
         self.top = 1 - (title_in + legend_in) / self.height_in
@@ -134,7 +138,7 @@ class Panels(Sheet):
     @property
     def panel_width_in(self) -> float:
         """Width of the axes of a panel."""
-        return (self.axes_in[0] + self._gap_in) / self.across - self._gap_in
+        return max(_LEAST_AXES_IN / 3, (self.axes_in[0] + self._gap_in) / self.across - self._gap_in)
 
     def panel(self, index: int, title: str = "") -> Axes:
         """Number `index`, in reading order."""
@@ -184,6 +188,19 @@ def _legend_columns(entries: Sequence[str], width_in: float) -> int:
 def text_in(text: str, font_pt: float) -> float:
     """The width of a text in inches, with a reserve for rounding to pixels."""
     return 1.03 * float(TextPath((0, 0), text, size=font_pt, usetex=False).get_extents().width) / 72 + 0.02
+
+
+def fitting(text: str, font_pt: float, room_in: float) -> str:
+    """Each line of the text, without its middle if it is wider than the room."""
+    return "\n".join(_fitting(line, font_pt, room_in) for line in text.split("\n"))
+
+
+def _fitting(line: str, font_pt: float, room_in: float) -> str:
+    kept, shown = len(line), line
+    while kept > 6 and (width := text_in(shown, font_pt)) > room_in:
+        kept = min(kept - 1, int(kept * room_in / width))
+        shown = f"{line[: kept - kept // 3]}…{line[len(line) - kept // 3 :]}"
+    return shown
 
 
 def logarithmic(axis: Axis, low: float, high: float) -> None:

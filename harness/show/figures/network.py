@@ -14,10 +14,11 @@ from matplotlib.patches import Rectangle
 from wanbench.harness.analysis.summary import AnalysisError
 from wanbench.harness.emulators.impairments.queue import four_digits
 from wanbench.harness.show.figures.hover import note
-from wanbench.harness.show.figures.layout import Sheet
+from wanbench.harness.show.figures.layout import Sheet, fitting
 from wanbench.harness.show.figures.style import PAGE_IN, wanbench_style
 
 MOST_SITES = 12
+_NAME_PT = 6.5
 _ROW_IN = 0.42
 _TEXT = "#1A1B1E"  # on light shades, also on a dark page
 _SHADES = LinearSegmentedColormap.from_list("delay", ["#EAF1F8", "#A9C4E0"])
@@ -50,8 +51,9 @@ def network_matrix(paths: Sequence[Mapping[str, Any]], subject: str, about: str,
         _entry(axes, path, (sites.index(path["dst"]), sites.index(path["src"])), most, small=small)
     axes.set_xlim(-0.5, len(sites) - 0.5)
     axes.set_ylim(len(sites) - 0.5, -0.5)
-    axes.set_xticks(range(len(sites)), sites)
-    axes.set_yticks(range(len(sites)), sites)
+    column_in = sheet.axes_in[0] / len(sites)
+    axes.set_xticks(range(len(sites)), [fitting(site, _NAME_PT, column_in) for site in sites])
+    axes.set_yticks(range(len(sites)), [fitting(site, _NAME_PT, sheet.left * width_in - 0.08) for site in sites])
     axes.tick_params(length=0)
     axes.grid(False)
     for spine in axes.spines.values():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from on_relay import expand
@@ -131,26 +132,28 @@ class Handle:
 
 
 def finished(rank):
-    return rank, {"event": "finished"}
+    return rank, {"cmd": "program", "event": "finished"}
 
 
 def exited(rank, code=0, process=0):
-    return rank, {"event": "exited", "process": process, "code": code, "seconds": 9.0}
+    return rank, {"cmd": "program", "event": "exited", "process": process, "code": code, "seconds": 9.0}
 
 
 def killed(rank, *, again, processes=(0,)):
     return rank, {
-        "event": "killed", "due_ns": 2 * S, "at_ns": 7 * S, "again": again, "processes": processes, "seconds": 2.0,
+        "cmd": "program", "event": "killed", "due_ns": 2 * S, "at_ns": 7 * S, "again": again,
+        "processes": processes, "seconds": 2.0,
     }  # fmt: skip
 
 
 def restarted(rank):
-    return rank, {"event": "restarted", "due_ns": 3 * S, "at_ns": 8 * S}
+    return rank, {"cmd": "program", "event": "restarted", "due_ns": 3 * S, "at_ns": 8 * S}
 
 
 def watched(*messages, processes=1, **more):
     slot, ended = Slot(*messages), Ended()
-    watch(program(processes=processes), slot, slot.handles, ended, **more)
+    once = SimpleNamespace(restarts=lambda: [1, 1, 1])
+    watch(program(once, processes), slot, slot.handles, ended, **more)
     return ended, slot.sent
 
 

@@ -1,0 +1,100 @@
+"""What the workers of one repetition may still say. Every message is progress, and their number is finite.
+
+So a worker that goes on talking is no longer waited for than one that is silent.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+from wanbench.harness.testbeds.base import WorkerDied
+from wanbench.harness.testbeds.messages import kind_of
+from wanbench.workloads.loop.job import Job
+
+_ROUNDS = 2  # `workloads.loop.train`: at most as many as this times the least
+_WINDOWS = 2  # read during training
+
+
+class OfProgram:
+    """The worker that runs processes of a program.
+
+    Args:
+        restarts: how often the timeline starts its processes again.
+    """
+
+    def __init__(self, rank: int, processes: int, restarts: int = 0) -> None:
+        self._rank = rank
+        self._processes = processes
+        self._left = Counter(
+            {
+                "program started": 1,
+                "program exited": processes * (restarts + 1),
+                "program killed": restarts + 1,
+                "program restarted": restarts,
+                "program finished": 1,
+            }
+        )
+
+    def hear(self, message: dict[str, Any]) -> None:
+        """Note a message. Raises: WorkerDied, if it could not be said now."""
+        kind = kind_of(message)
+        _spend(self._rank, self._left, kind)
+        if kind == "program finished":
+            self._left.clear()
+        named = [message["process"]] if kind == "program exited" else message.get("processes", [])
+        if any(number >= self._processes for number in named):
+            raise _refused(self._rank, f"{kind}: it has no process {max(named)}")
+
+
+class OfJob:
+    """The worker that trains."""
+
+    def __init__(self, job: Job) -> None:
+        self._job, self._rows = job, 0
+        self._told = set(job.told_steps)
+        self._left = Counter({"job joined": 1})
+
+    def hear(self, message: dict[str, Any]) -> None:
+        """Note a message. Raises: WorkerDied, if it could not be said now."""
+        kind = kind_of(message)
+        _spend(self._job.rank, self._left, kind)
+        if kind == "job joined":
+            self._left = Counter({"job warming": _ROUNDS * self._job.warm_rounds + _WINDOWS, "job warm": 1})
+        elif kind == "job warm":
+            evaluations = self._job.steps // self._job.eval_every + 2 if self._job.eval_every else 1  # first and last
+            self._left |= Counter(
+                {"job step": len(self._told), "job rows": self._job.steps, "job evaluating": evaluations}
+            )
+        elif kind == "job step":
+            self._hear_step(message["step"])
+        elif kind == "job rows":
+            self._hear_rows(message["rows"])
+        elif kind == "job finished":
+            self._left = Counter({"job left": 1})
+
+    def _hear_step(self, step: int) -> None:
+        if step not in self._told:
+            raise _refused(self._job.rank, f"job step: not asked for {step}, or told before")
+        self._told.remove(step)
+
+    def _hear_rows(self, rows: list[dict[str, Any]]) -> None:
+        for row in rows:
+            if (row["rank"], row["step"]) != (self._job.rank, self._rows):
+                at = f"rank {row['rank']}, step {row['step']}"
+                raise _refused(self._job.rank, f"job rows: expected step {self._rows} of this worker, got {at}")
+            self._rows += 1
+        if self._rows > self._job.steps:
+            raise _refused(self._job.rank, f"job rows: more than its {self._job.steps} steps")
+        if self._rows == self._job.steps:
+            self._left["job finished"] = 1
+
+
+def _spend(rank: int, left: Counter[str], kind: str) -> None:
+    if left[kind] <= 0:
+        raise _refused(rank, f"{kind}: not now, or too often")
+    left[kind] -= 1
+
+
+def _refused(rank: int, why: str) -> WorkerDied:
+    return WorkerDied(rank, f": control channel: {why}", "ControlError")

@@ -1,0 +1,214 @@
+"""Whatever a worker says, its repetition ends with a result or with one clear line, and soon."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import socket
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from fuzzing import CASES, DEEP, damaged, fuzz, is_clear
+from hypothesis import strategies as st
+from on_relay import expand
+
+from wanbench.harness.errors import RepFailed
+from wanbench.harness.rep.train import jobs, network_of
+from wanbench.harness.results.row import Measured, trained
+from wanbench.harness.spec.experiment import Spec
+from wanbench.harness.testbeds.base import Group, Training, WorkerDied
+from wanbench.harness.testbeds.conversation import OfProgram
+from wanbench.harness.testbeds.messages import SCHEMAS, checked
+from wanbench.harness.testbeds.slot import Worker, WorkerSlot
+from wanbench.workloads.process.control import Channel, ControlError
+
+COUNTERS = {"device": {"tx_bytes": 9}, "tcp": {"RetransSegs": 0}, "udp_overflows": 0, "cpu_wait_ns": 5}
+BEFORE_AND_AFTER = {"counters_before": COUNTERS, "counters_after": COUNTERS}
+SUMS = dict.fromkeys(("compute_ns", "stall_ns", "payload_bytes", "messages_sent", "blocks_expected", "blocks_lost"), 7)
+SPEC = {
+    "schema": 1, "name": "x", "workload": {"params": 1000, "tensors": 2, "step_time": "20ms"},
+    "network": {"rtt": "1ms"}, "algorithms": {"ssgd": {}}, "sweep": {"workers": [2]}, "run": {"testbed": "netns"},
+}  # fmt: skip
+CELL = next(cell for cell in expand(Spec.from_dict(SPEC), "x.toml") if cell.is_baseline)
+JOB = replace(jobs(CELL, 0, "r")[0], told_steps=(CELL.steps,))
+
+
+def row(step, rank=0):
+    seconds = dict.fromkeys(("step_time_s", "compute_s", "stall_s", "overhead_s"), 0.02)
+    return {"rank": rank, "step": step, "end_ns": step, **seconds, "payload_bytes": 4, "messages_sent": 1, "loss": None}
+
+
+def said(event, **more):
+    return {"cmd": "job", "event": event, **more}
+
+
+SENT = {"kind": "send", "nbytes": 4, "issued_ns": 1, "ended_ns": None, "collected_ns": 3, "stall_ns": 0}
+OUTCOME = {
+    "window_begin_ns": 10, "window_end_ns": 9 * 10**8, "window": SUMS, "total": SUMS, "final_loss": None,
+    "replica_spread": 0.0, "evaluations": [{"step": 2, "end_ns": 3, "accuracy": 0.5}], "messages": [SENT],
+    "slowed_ns": [[1, None]], "tcp_windows": [10, 10],
+}  # fmt: skip
+ROWS = [row(step) for step in range(JOB.steps)]
+STEP = said("step", step=JOB.steps, now_ns=9)
+FINISHED = said("finished", outcome=OUTCOME, **BEFORE_AND_AFTER)
+GOOD = [
+    said("joined"), said("warming"), said("warm", now_ns=1), said("rows", rows=ROWS[:3]), STEP,
+    said("rows", rows=ROWS[3:]), said("evaluating"), FINISHED, said("left"),
+]  # fmt: skip
+
+
+class Said(Worker):
+    """A worker that has said everything and hung up."""
+
+    def failure(self):
+        return WorkerDied(self.rank, " hung up")
+
+    request_stack = is_stopped = kill = lambda self: None
+
+
+class Silent:
+    """An emulator that answers nothing, and the part of a testbed that starts the worker."""
+
+    name, attachment = "relay", "tun"
+
+    def __init__(self, data: bytes) -> None:
+        self.data, self.ours, self.theirs = data, *socket.socketpair()
+
+    def fileno(self):
+        return self.ours.fileno()
+
+    def start_worker(self, rank, attachment, group):
+        ours, theirs = socket.socketpair()
+        ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 20)
+        theirs.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 20)
+        theirs.setblocking(False)
+        with contextlib.suppress(BlockingIOError):
+            theirs.sendall(self.data)
+        self.peer = theirs  # what it is sent is not read
+        theirs.shutdown(socket.SHUT_WR)
+        return Said(rank, Channel(ours)), os.open(os.devnull, os.O_RDONLY)
+
+    attach = apply = update = lambda self, *values, **more: None
+    serves = lambda self, running, wanted: True  # noqa: E731
+    image = stats = ended = lambda self, *values, **more: None
+    hung_up = is_stopped = lambda self: False
+
+    def close(self):
+        for each in (self.ours, self.theirs, self.peer):
+            each.close()
+
+
+def repetition(lines: list[bytes], folder: Path, patience_s: float = 5.0):
+    """Run a repetition with a worker that says these lines. Return its columns, or the failure."""
+    emulator = Silent(b"".join(line + b"\n" for line in lines))
+    slot = WorkerSlot(emulator, lambda: emulator)
+    training = Training([JOB], Group(1), network_of(CELL), None, patience_s, folder, lambda: None)
+    try:
+        done = slot.train(training)
+        return trained(CELL, Measured(done.steps.first_rank, done.finished, done.tcp))
+    except RepFailed as error:
+        assert is_clear(str(error), "worker 0"), str(error)
+        return error
+    finally:
+        slot.discard()
+
+
+def encoded(messages):
+    return [json.dumps(message).encode() for message in messages]
+
+
+def test_a_worker_that_says_what_it_should_has_a_result(tmp_path):
+    assert repetition(encoded(GOOD), tmp_path)["steps"] == CELL.window
+
+
+OF_OLD = [
+    [{"cmd": "dance"}], [{}], [said("rows", rows=[1, 2])], [said("joined"), said("warm")], [said("finished")],
+    [*GOOD[:3], *[said("rows", rows=[])] * 3], [*GOOD[:3], *[said("rows", rows=[row(0)])] * 3],
+    [*GOOD[:2], *[said("warming")] * 100], [*GOOD[:3], *[said("evaluating")] * 100], [*GOOD[:3], STEP, STEP],
+    [*GOOD[:3], FINISHED], [*GOOD[:3], said("rows", rows=[row(0, rank=1)])], [said("rows", rows=DEEP)],
+    [*GOOD[:3], said("rows", rows=[*ROWS, row(JOB.steps)])], [{"error": ["\x1b[2J"], "kind": 7}],
+    [{"cmd": "probe", "role": "listen", "port": 1}], [{"cmd": "program", "event": "finished"}],
+]  # fmt: skip
+
+
+@CASES
+def test_a_repetition_ends_whatever_its_worker_says(cases, tmp_path):
+    def check(messages):
+        lines = encoded(messages) if isinstance(messages, list) else messages.split(b"\n")
+        repetition(lines, tmp_path)
+
+    @st.composite
+    def cut(draw):
+        data = b"\n".join(encoded(GOOD))
+        at, length = draw(st.integers(0, len(data))), draw(st.integers(0, 50))
+        return data[:at] + draw(st.binary(max_size=20)) + data[at + length :]
+
+    fuzz(cases, damaged(GOOD) | damaged(GOOD) | cut(), check, OF_OLD)
+
+
+@pytest.mark.parametrize("messages", OF_OLD)
+def test_what_no_worker_says_is_refused(messages, tmp_path):
+    assert isinstance(repetition(encoded(messages), tmp_path), RepFailed)
+
+
+ANSWERS = {
+    "ready": {"cmd": "ready", "address": "10.99.0.1"},
+    "tcp": {"cmd": "tcp", "tcp": {"tcp_congestion_control": "reno"}},
+    "counters": {"cmd": "counters", **COUNTERS},
+    "probe listen": {"cmd": "probe", "role": "listen", "port": 4000},
+    "probe send": {"cmd": "probe", "role": "send", "shift_ns": 0},
+    "probe receive": {"cmd": "probe", "role": "receive", "segments": [[0, 1, 2, 3, 4]]},
+    "probe close": {"cmd": "probe", "role": "close"},
+}
+TIMES = {"due_ns": 5, "at_ns": 6}
+PROGRAM = [
+    {"cmd": "program", "event": "started"},
+    {"cmd": "program", "event": "killed", "again": True, "processes": [0, 1], "seconds": 1.0, **TIMES},
+    {"cmd": "program", "event": "restarted", **TIMES},
+    {"cmd": "program", "event": "exited", "process": 0, "code": -9, "seconds": 2.0},
+    {"cmd": "program", "event": "exited", "process": 1, "code": 0, "seconds": 2.0},
+    {"cmd": "program", "event": "finished", **BEFORE_AND_AFTER},
+]
+
+
+def test_every_message_of_the_protocol_is_damaged_here():
+    messages = [*ANSWERS.values(), *PROGRAM, *GOOD]
+    assert {key for key in SCHEMAS if any(_is(key, message) for message in messages)} == set(SCHEMAS)
+
+
+def _is(kind, message):
+    with contextlib.suppress(ControlError):
+        return bool(checked(message, kind))
+    return False
+
+
+@CASES
+def test_an_answer_is_what_was_asked_for_or_refused_in_one_line(cases):
+    def check(case):
+        expected, message = case
+        with contextlib.suppress(ControlError):
+            try:
+                checked(message, expected)
+            except ControlError as error:
+                assert is_clear(str(error), "control channel"), str(error)
+                raise
+            assert {**message, **ANSWERS[expected]}.keys() >= ANSWERS[expected].keys()
+
+    answers = st.sampled_from(sorted(ANSWERS)).flatmap(lambda kind: st.tuples(st.just(kind), damaged(ANSWERS[kind])))
+    fuzz(cases, answers, check, [(one, ANSWERS[other]) for one in ANSWERS for other in ANSWERS])
+
+
+@CASES
+def test_a_program_ends_whatever_its_worker_says(cases):
+    def check(messages):
+        talk = OfProgram(0, processes=2, restarts=1)
+        for message in messages if isinstance(messages, list) else ():
+            try:
+                talk.hear(checked(message if isinstance(message, dict) else {}))
+            except (ControlError, WorkerDied) as error:
+                assert is_clear(str(error), "control channel"), str(error)
+                return
+
+    fuzz(cases, damaged(PROGRAM), check, [PROGRAM, [PROGRAM[0]] * 2, [PROGRAM[-1], PROGRAM[3]], [PROGRAM[3]] * 9])
