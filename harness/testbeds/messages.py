@@ -96,6 +96,20 @@ class Outcome(TypedDict):
     tcp_windows: Annotated[list[Count], Field(min_length=2, max_length=2)]
 
 
+@with_config(ConfigDict(strict=True))
+class Processor(TypedDict):
+    """Processor time of a worker's programs."""
+
+    waited_s: Number
+    used_s: Number
+
+
+_Cause = Literal["paused", "stopped", "throttled", "swapped"]
+# `workloads.process.heartbeat.Lost`, a list in JSON
+_Lost = Annotated[tuple[_Cause, Count, Count], Strict(False)]
+_LOST = Annotated[list[_Lost], FailFast(), Field(max_length=_MANY)]
+
+
 def _schema(name: str, **fields: Any) -> TypeAdapter[dict[str, Any]]:
     kind = with_config(ConfigDict(strict=True))(TypedDict(name, {"cmd": str, **fields}))  # type: ignore[operator]
     return TypeAdapter(kind)
@@ -126,7 +140,7 @@ SCHEMAS = {
     "job step": _event("job", "step", step=Count, now_ns=Count),
     "job rows": _event("job", "rows", rows=Annotated[list[StepRow], FailFast(), Field(min_length=1, max_length=_MANY)]),
     "job evaluating": _event("job", "evaluating"),
-    "job finished": _event("job", "finished", outcome=Outcome, **_BEFORE_AND_AFTER),
+    "job finished": _event("job", "finished", outcome=Outcome, lost=_LOST, **_BEFORE_AND_AFTER),
     "job left": _event("job", "left"),
     "program started": _event("program", "started"),
     "program exited": _event("program", "exited", process=Count, code=Whole, seconds=Number),
@@ -135,7 +149,7 @@ SCHEMAS = {
         **_TIMES,
     ),
     "program restarted": _event("program", "restarted", **_TIMES),
-    "program finished": _event("program", "finished", **_BEFORE_AND_AFTER),
+    "program finished": _event("program", "finished", lost=_LOST, processor=Processor, **_BEFORE_AND_AFTER),
 }  # fmt: skip
 _SECOND: dict[str, Literal["event", "role"]] = {"job": "event", "program": "event", "probe": "role"}
 

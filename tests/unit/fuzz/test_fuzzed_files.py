@@ -124,7 +124,12 @@ jitter = "1ms"
 loss = "0.1%"
 rate = "1Gbit"
 """
-CSV = "src,dst,rtt_ms,rate_mbps,loss_pct,jitter_ms,up_mbps\noregon,london,145,1000,0.01,0.5,\nlondon,tokyo,210,500,,,\noregon,tokyo,97,,,,\noregon,,,,,,100\n"
+CSV = """src,dst,rtt_ms,rate_mbps,loss_pct,jitter_ms,up_mbps
+oregon,london,145,1000,0.01,0.5,
+london,tokyo,210,500,,,
+oregon,tokyo,97,,,,
+oregon,,,,,,100
+"""
 
 
 @CASES

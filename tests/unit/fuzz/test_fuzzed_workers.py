@@ -52,7 +52,7 @@ OUTCOME = {
 }  # fmt: skip
 ROWS = [row(step) for step in range(JOB.steps)]
 STEP = said("step", step=JOB.steps, now_ns=9)
-FINISHED = said("finished", outcome=OUTCOME, **BEFORE_AND_AFTER)
+FINISHED = said("finished", outcome=OUTCOME, lost=[["paused", 1, 2]], **BEFORE_AND_AFTER)
 GOOD = [
     said("joined"), said("warming"), said("warm", now_ns=1), said("rows", rows=ROWS[:3]), STEP,
     said("rows", rows=ROWS[3:]), said("evaluating"), FINISHED, said("left"),
@@ -169,7 +169,13 @@ PROGRAM = [
     {"cmd": "program", "event": "restarted", **TIMES},
     {"cmd": "program", "event": "exited", "process": 0, "code": -9, "seconds": 2.0},
     {"cmd": "program", "event": "exited", "process": 1, "code": 0, "seconds": 2.0},
-    {"cmd": "program", "event": "finished", **BEFORE_AND_AFTER},
+    {
+        "cmd": "program",
+        "event": "finished",
+        "lost": [["stopped", 1, 2]],
+        "processor": {"waited_s": 0.0, "used_s": 1.5},
+        **BEFORE_AND_AFTER,
+    },
 ]
 
 
