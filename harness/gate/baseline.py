@@ -16,13 +16,14 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from wanbench.harness.errors import SpecError, writing
+from wanbench.harness.errors import SpecError, printable, writing
 from wanbench.harness.gate.exact import Entry
 from wanbench.harness.results.store import write_text
 from wanbench.harness.spec.experiment import Spec
+from wanbench.netprofiles.errors import FileError
+from wanbench.netprofiles.user_file import read_text
 
 _SCHEMA = 2
-_MOST_BYTES = 16 << 20
 _UNMEASURED = ("description", "gate")  # tables of a spec that change no value
 
 Count = Annotated[int, Field(ge=0)]
@@ -110,13 +111,9 @@ def _load(path: Path) -> dict[str, Any]:
     """The content of the file. Raises: as `read`."""
     if not path.exists():
         raise _unusable(path, "there is no such baseline")
-    if not path.is_file():
-        raise SpecError(f"{path}: not a baseline: expected a regular file")
-    if path.stat().st_size > _MOST_BYTES:
-        raise SpecError(f"{path}: not a baseline: larger than {_MOST_BYTES >> 20} MiB")
     try:
-        data = json.loads(path.read_text(encoding="utf-8"), object_pairs_hook=_once)
-    except (OSError, ValueError, RecursionError) as error:
+        data = json.loads(read_text(path), object_pairs_hook=_once)
+    except (FileError, ValueError, RecursionError) as error:
         raise SpecError(f"{path}: not a baseline: {error}; remove it, and write one with --accept") from None
     if not isinstance(data, dict) or not {"experiment", "schema", "cells"} <= data.keys():
         raise SpecError(
@@ -136,7 +133,7 @@ def _once(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
 
 def _in_words(error: ValidationError) -> str:
     first = error.errors()[0]
-    return f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
+    return printable(f"{'.'.join(map(str, first['loc']))}: {first['msg']}")
 
 
 def _unusable(path: Path, why: str) -> Unusable:

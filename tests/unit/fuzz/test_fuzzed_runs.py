@@ -78,6 +78,6 @@ def test_a_run_with_folders_in_place_of_files_is_shown_without_them(tmp_path):
     for name in ("rep-1", "rep-x", "rep-0.failed-1", "rep-0.failed-x", "rep-0.part", "rep-0 copy"):
         shutil.copytree(rep, rep.with_name(name))
     found = RunFolder(folder).read()
-    assert len(found.problems) == 4
+    assert len(found.problems) == 4, found.problems
     assert len(found.rows) + len(found.earlier) == 3
     assert planned.auto_of(folder) == {}
