@@ -16,7 +16,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from wanbench.harness.errors import SpecError, printable, writing
+from wanbench.harness.errors import SpecError, writing
 from wanbench.harness.gate.exact import Entry
 from wanbench.harness.results.store import write_text
 from wanbench.harness.spec.experiment import Spec
@@ -133,7 +133,8 @@ def _once(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
 
 def _in_words(error: ValidationError) -> str:
     first = error.errors()[0]
-    return printable(f"{'.'.join(map(str, first['loc']))}: {first['msg']}")
+    place = ".".join(map(str, first["loc"]))
+    return f"{place if place.isprintable() else ascii(place)}: {first['msg']}"
 
 
 def _unusable(path: Path, why: str) -> Unusable:
