@@ -14,7 +14,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from wanbench.harness.process import child
@@ -35,6 +35,9 @@ def processors_awake() -> Iterator[None]:
     finally:
         for process in processes:
             process.kill()
+            with suppress(OSError):  # on a busy host, a process at idle priority would wait for the processor to end
+                os.sched_setscheduler(process.pid, os.SCHED_OTHER, os.sched_param(0))
+        for process in processes:
             process.wait()
 
 

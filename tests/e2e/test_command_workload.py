@@ -84,8 +84,8 @@ def test_its_steps_logs_and_figures_are_stored(ddp):
     assert steps.groupby("rank").size().to_dict() == {0: 10, 1: 10}
     assert "rank 1 of 2" in (rep / "rank-1.out.log").read_text()
     assert {path.stem for path in (ddp.folder / "out/mine/figures").glob("*.png")} >= {
-        "scalability-by-rtt",
-        "step-time",
+        "scalability-by-rtt-gloo",
+        "step-time-gloo",
     }
 
 

@@ -36,11 +36,6 @@ def worker(command: Command) -> list[int | None]:
     return [command.training(algorithm, rank) for algorithm, rank in VICTIMS]
 
 
-def at_work(command: Command) -> list[int]:
-    """Return the processes of a run without those of idle priority, which keep the processors awake."""
-    return [pid for pid in command.pids() if os.sched_getscheduler(pid) != os.SCHED_IDLE]
-
-
 def ignore_sigint():
     """Ignore SIGINT, as a shell does for background jobs."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -114,7 +109,7 @@ def test_after_any_end_nothing_is_left_or_lost_and_the_same_command_completes_th
     command = measuring(bench, **ending.popen)
     finished = bench.finished("steady")
     # the command, a relay, the workers' parent, and for each of two workers itself, its keeper and its process 1
-    assert len(at_work(command)) == 9
+    assert len(command.pids()) == 9
     assert len(set().union(*map(namespaces, command.pids()))) == 2  # now; a cell that was repeated had its own
     ending.does(bench, command)
     result = command.wait(SOON_S)

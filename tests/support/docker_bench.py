@@ -13,7 +13,8 @@ from docker import APIClient
 from docker.errors import NotFound
 
 PROGRAM = [sys.executable, str(Path(host_image.__file__))]
-_OTHERWISE = f"import sys; sys.path.insert(0, {str(Path(host_image.__file__).parent)!r}); import host_image; "
+_OTHERWISE = "import os, sys; os.environ['WANBENCH_AWAKE'] = 'off'; "
+_OTHERWISE += f"sys.path.insert(0, {str(Path(host_image.__file__).parent)!r}); import host_image; "
 _OTHERWISE += "import wanbench.harness.rep.train as r, wanbench.harness.rep.command as c; "
 # The same command for a busy host: tests of crashes accept late packets.
 _TOLERANT = _OTHERWISE + "r.judge = c.judge = r.pauses.judge = lambda *_: []; "
