@@ -6,6 +6,8 @@ import json
 import re
 import subprocess
 import sys
+import tempfile
+from pathlib import Path
 
 import pytest
 from command_line import as_it_was, data, finished, refused, wanbench  # noqa: F401  # the fixture is used by all
@@ -355,10 +357,30 @@ def test_a_number_of_jobs_is_at_least_one(jobs, measured):
     assert measured[1] == []
 
 
-def test_a_bug_is_not_reported_as_the_users_mistake(measured):
+def test_a_bug_is_one_line_and_a_report_without_anything_private(measured, monkeypatch, tmp_path):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setenv("SECRET_TOKEN", "hunter2")
+    monkeypatch.setenv("HOME", str(Path(__file__).parents[2]))
     measured[0].outcome = KeyError("oops")
-    with pytest.raises(KeyError):
-        wanbench("run", "smoke")
+    line = refused("run", "smoke", code=70)
+    (report,) = tmp_path.glob("wanbench-error-*.txt")
+    assert line == (
+        f"wanbench: internal error: KeyError: 'oops'; the report is {report}: it has the traceback, versions and this "
+        f"command, nothing else; read it and send it as a bug report, `gh issue create --title 'internal error' "
+        f"--body-file {report}`"
+    )
+    text = report.read_text()
+    assert text.startswith("command: wanbench")
+    assert "KeyError: 'oops'" in text
+    assert "hunter2" not in text
+    assert str(Path(__file__).parents[2]) not in text
+
+
+@pytest.mark.parametrize("command", ["--help", "list columns"])
+def test_a_reader_that_ends_does_not_change_the_exit_code(command):
+    piped = f"set -o pipefail; {sys.executable} -m wanbench.harness.cli {command} | true"
+    done = subprocess.run(["bash", "-c", piped], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_setting_what_the_sweep_sets_is_refused_instead_of_ignored():
