@@ -6,10 +6,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from wanbench.harness.process.apart import call
+from wanbench.harness.process.apart import OwnCodeError, call
 from wanbench.workloads.algorithms import registry
 from wanbench.workloads.algorithms.base import Promises, Setting
 from wanbench.workloads.compression.base import Compressor
+from wanbench.workloads.data.errors import WorkloadError
 from wanbench.workloads.parameters import default_of
 from wanbench.workloads.registry import WorkloadInfo, info
 
@@ -67,9 +68,16 @@ def parameter_names(kind: str) -> list[str]:
 
 
 def workload(task: Mapping[str, object], train: Mapping[str, object]) -> WorkloadInfo:
-    """As `workloads.registry.info`. Raises: WorkloadError, LearnerError, OwnCodeError."""
+    """As `workloads.registry.info`. Raises: WorkloadError; OwnCodeError: the user's model cannot be made."""
     model = task.get("model")
-    return info(task, train) if model is None else call(f"workload.model: {model!r}", info, task, train)
+    if model is None:
+        return info(task, train)
+    try:
+        return call(f"workload.model: {model!r}", info, task, train)
+    except (WorkloadError, OwnCodeError):
+        raise
+    except ValueError as error:  # LearnerError, whose module would import torch here
+        raise OwnCodeError(str(error)) from None
 
 
 def _asked(kind: str, function: Callable[..., T], *arguments: object) -> T:
