@@ -52,7 +52,7 @@ def frame(rows: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
     """
     full: list[dict[str, Any]] = [{**empty(), **row} for row in rows]
     for row in full:
-        for key in ("params", "law_inputs", "axes"):
+        for key in ("params", "law_inputs", "axes", "evidence"):
             if isinstance(row[key], str):
                 row[key] = json.loads(row[key])
         if row["profile"] == "uniform" and absent(row["loss_burst"]):  # equal paths: without bursts

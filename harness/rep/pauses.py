@@ -12,10 +12,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from wanbench.harness.emulators.base import EmulatorStats
+from wanbench.harness.results.consistency import MAX_PAUSED_PCT
 from wanbench.workloads.process.heartbeat import PAUSED, STOPPED, SWAPPED, THROTTLED, Lost
 
-# A worker notices pauses to 20 ms, so those of up to about 3 % of a window of a second can remain.
-LIMIT_PCT = 2.0
 _NS = 1e9
 _DID = {
     PAUSED: "{} did not run",
@@ -99,7 +98,7 @@ def described(pauses: Sequence[Pause], window: Window) -> dict[str, Any]:
 
 def judge(pauses: Sequence[Pause], windows: Iterable[Window]) -> list[str]:
     """Return the reason why the repetition cannot be published, or an empty list."""
-    return [_reason(pauses, window) for window in windows if paused_pct(pauses, window) > LIMIT_PCT][:1]
+    return [_reason(pauses, window) for window in windows if paused_pct(pauses, window) > MAX_PAUSED_PCT][:1]
 
 
 def _reason(pauses: Sequence[Pause], window: Window) -> str:
@@ -108,5 +107,5 @@ def _reason(pauses: Sequence[Pause], window: Window) -> str:
     seconds, at = (longest.end_ns - longest.begin_ns) / _NS, (longest.begin_ns - window.begin_ns) / _NS
     where = f"{abs(at):.2f} s {'after' if at >= 0 else 'before'} the window began"
     others = f", and {len(found) - 1} more pause{'s' * (len(found) > 2)}" if len(found) > 1 else ""
-    share = f"{paused_pct(pauses, window):.1f} % of the window, limit {LIMIT_PCT:g} %"
+    share = f"{paused_pct(pauses, window):.1f} % of the window, limit {MAX_PAUSED_PCT:g} %"
     return f"{_DID[longest.cause].format(longest.who)} for {seconds:.2f} s, {where}{others}: {share}"

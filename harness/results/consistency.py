@@ -11,6 +11,7 @@ _ROUNDING = 1e-6  # of a step: values are stored unrounded
 MAX_SCALABILITY = {True: 1.1, False: 2.0}  # by whether computing is emulated
 # The law is within a factor of 1.6 of every measurement so far. Three times its value is another effect, or an error.
 MAX_LAW_FACTOR = 3.0
+# A worker notices pauses to 20 ms, so those of up to about 4 % of a window of a second can remain.
 MAX_PAUSED_PCT = 2.0
 _REAL = ("netns", "docker")
 

@@ -37,7 +37,8 @@ def digest(path: Path) -> str:
 
 def of_evidence(folder: Path) -> dict[str, str]:
     """The digests of the data in the folder of a repetition, by the name of the file."""
-    return {path.name: digest(path) for path in sorted(folder.iterdir()) if path.suffix in _EVIDENCE}
+    files = (path for path in sorted(folder.iterdir()) if path.suffix in _EVIDENCE and path.name != "result.json")
+    return {path.name: digest(path) for path in files}
 
 
 def note(run: Path, path: Path) -> None:

@@ -209,8 +209,7 @@ class RunFolder:
 
     def finish(self, cell: Cell, rep: int, part: Path, row: Row) -> Path:
         """Write the row with the digests of the files beside it, and publish the repetition by one rename."""
-        row["evidence"] = digests.of_evidence(part)
-        write_json(part / "result.json", row)
+        write_json(part / "result.json", {**row, "evidence": digests.of_evidence(part)})
         final = self.cell_folder(cell) / f"rep-{rep}"
         shutil.rmtree(final, ignore_errors=True)  # an earlier result that cannot be read
         # The files must be on disk before the rename, in case of a power cut.

@@ -121,16 +121,18 @@ class _Worker:
 
 def _report(job: dict) -> dict:
     """Return the report of a worker after a job without problems."""
-    end_ns = round(job["window_steps"] * STEP_S * 1e9)
+    step_ns = round(STEP_S * 1e9)
+    begin_ns, window_ns = job["window_begin"] * step_ns, job["window_steps"] * step_ns
     outcome = {
-        "window_begin_ns": 0, "window_end_ns": end_ns, "window": {"compute_ns": end_ns, "stall_ns": 0},
+        "window_begin_ns": begin_ns, "window_end_ns": begin_ns + window_ns,
+        "window": {"compute_ns": window_ns, "stall_ns": 0},
         "total": {"payload_bytes": 0, "messages_sent": 0, "blocks_expected": 0, "blocks_lost": 0},
         "final_loss": None, "evaluations": [], "replica_spread": None, "messages": [], "tcp_windows": [0, 0],
     }  # fmt: skip
     row = {"rank": job["rank"], "step_time_s": STEP_S}
     counters = {"device": {"tx_bytes": 0}, "tcp": {}, "udp_overflows": 0, "cpu_wait_ns": 0}
     return {
-        "rows": [{**row, "step": step, "end_ns": round(step * STEP_S * 1e9)} for step in range(job["steps"])],
+        "rows": [{**row, "step": step, "end_ns": (step + 1) * step_ns} for step in range(job["steps"])],
         "now_ns": 0, "outcome": outcome, "counters_before": counters, "counters_after": counters,
         "lost": [],
     }  # fmt: skip

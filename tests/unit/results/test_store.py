@@ -45,7 +45,15 @@ def folder(tmp_path) -> RunFolder:
 
 
 def row(cell: Cell, rep: int, **fields) -> dict:
-    return {**describe(cell, rep), "run": "t", "code": "c", "status": "ok", "step_time_s": 0.02, **fields}
+    return {
+        **describe(cell, rep),
+        "run": "t",
+        "code": "c",
+        "status": "ok",
+        "step_time_s": 0.02,
+        "evidence": {},
+        **fields,
+    }
 
 
 def finish(folder: RunFolder, cell: Cell, rep: int, **fields) -> None:

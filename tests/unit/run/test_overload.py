@@ -101,7 +101,7 @@ def test_verify_refuses_what_was_measured_on_an_overloaded_host(host, run):
     (objection,) = json.loads(wanbench("verify", "busy", "--json").stdout)
     assert objection["rule"] == "complete"
     assert objection["text"].startswith("invalid: " + REASON.format(late="29.0") + "; the relay did not run")
-    assert "REFUSED  complete   Every cell has a valid result" in result.stdout
+    assert "REFUSED  complete    Every cell has a valid result" in result.stdout
     assert result.stderr == "wanbench: results/busy: 1 problem: do not publish yet\n"
 
 
