@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from wanbench.harness.errors import EXIT_HOST, EXIT_INTERRUPTED, WanbenchError, in_words
+from wanbench.harness.errors import EXIT_HOST, EXIT_INTERRUPTED, WanbenchError, in_words, out_of_memory
 
 # name -> summary in `wanbench --help`, so that listing the commands imports none of them
 COMMANDS = {
@@ -77,6 +77,13 @@ class _LazyGroup(click.Group):
             # The interpreter would fail again when it flushes the rest of the buffer.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             context.exit(0)
+        except (MemoryError, ImportError) as error:
+            if not out_of_memory(error):
+                raise
+            click.echo(
+                "wanbench: not enough memory here; see `ulimit -v`, and the memory limit of this container", err=True
+            )
+            context.exit(EXIT_HOST)
         except OSError as error:  # a full or read-only disk, or a folder that may not be read
             if error.errno is None:
                 raise
