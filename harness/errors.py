@@ -21,6 +21,7 @@ from pathlib import Path
 
 EXIT_OK, EXIT_REGRESSION, EXIT_SPEC, EXIT_HOST, EXIT_FAILED, EXIT_INCONCLUSIVE = 0, 1, 2, 3, 4, 5
 EXIT_INTERNAL, EXIT_INTERRUPTED = 70, 130
+_NO_ROOM = ("failed to map segment", "cannot allocate memory", "Cannot allocate memory")
 _OBEYED = re.compile(
     r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[ -/]*[0-~]?)|[\x00-\x08\x0b-\x1f\x7f-\x9f]"
 )
@@ -65,6 +66,13 @@ class RepFailed(WanbenchError):
     def __init__(self, reason: str, log_tail: tuple[str, ...] = ()) -> None:
         super().__init__(printable(reason))
         self.log_tail = tuple(map(printable, log_tail))
+
+
+def out_of_memory(error: BaseException) -> bool:
+    """Whether an error means that this process cannot have more memory: also of a library that cannot be mapped."""
+    return isinstance(error, MemoryError) or (
+        isinstance(error, ImportError) and any(words in str(error) for words in _NO_ROOM)
+    )
 
 
 def printable(text: str) -> str:

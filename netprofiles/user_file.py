@@ -19,11 +19,11 @@ MOST_DEPTH = 20  # tables and lists in each other; no spec or profile needs more
 MOST_BITS = 63  # of a whole number, with its sign as another one
 
 
-def read_text(file: Path, form: str = "text", most_bytes: int = MOST_BYTES) -> str:
+def read_text(file: Path, form: str = "", most_bytes: int = MOST_BYTES) -> str:
     """Return the text of a file, without a byte order mark.
 
     Args:
-        form: what the file was expected to be, for messages.
+        form: the format that was expected, for messages.
 
     Raises:
         FileError: it cannot be opened, is no regular file, is too large, or is not UTF-8. Its path is not in the
@@ -35,24 +35,26 @@ def read_text(file: Path, form: str = "text", most_bytes: int = MOST_BYTES) -> s
         raise FileError(f"cannot be read: {error.strerror}") from None
     except ValueError:  # a null character
         raise FileError("cannot be read: not the name of a file") from None
-    with open(descriptor, "rb") as opened:
+    try:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             raise FileError("not a regular file; copy what it contains to a file, and give that")
-        try:
+        with open(descriptor, "rb", closefd=False) as opened:
             data = opened.read(most_bytes + 1)
-        except OSError as error:
-            raise FileError(f"cannot be read: {error.strerror}") from None
+    except OSError as error:
+        raise FileError(f"cannot be read: {error.strerror}") from None
+    finally:
+        os.close(descriptor)
     return as_text(data, form, most_bytes)
 
 
-def as_text(data: bytes, form: str = "text", most_bytes: int = MOST_BYTES) -> str:
+def as_text(data: bytes, form: str = "", most_bytes: int = MOST_BYTES) -> str:
     """Decode what was read up to one byte more than the limit. Raises: FileError."""
     if len(data) > most_bytes:
         raise FileError(f"too large; expected at most {most_bytes >> 20} MiB")
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError:
-        raise FileError(f"not a text file; expected {form} in UTF-8") from None
+        raise FileError(f"not a text file; expected {form and f'{form} in '}UTF-8") from None
 
 
 def parse_toml(text: str) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from typing import Any
 
 import click
 
-from wanbench.harness.errors import EXIT_HOST, EXIT_INTERNAL, EXIT_INTERRUPTED, WanbenchError, in_words
+from wanbench.harness.errors import EXIT_HOST, EXIT_INTERNAL, EXIT_INTERRUPTED, WanbenchError, in_words, out_of_memory
 
 # name -> summary in `wanbench --help`, so that listing the commands imports none of them
 COMMANDS = {
@@ -91,7 +91,9 @@ def _answering() -> Iterator[None]:
     except (KeyboardInterrupt, click.Abort):
         line, code = "interrupted", EXIT_INTERRUPTED
     except Exception as error:
-        if isinstance(error, OSError) and error.errno is not None:  # a full disk, a folder that may not be read
+        if out_of_memory(error):
+            line, code = "not enough memory here; see `ulimit -v`, and the memory limit of this container", EXIT_HOST
+        elif isinstance(error, OSError) and error.errno is not None:  # a full disk, a folder that may not be read
             line, code = ": ".join(filter(None, [str(error.filename or ""), in_words(error)])), EXIT_HOST
         else:
             from wanbench.harness.cli.crash import told

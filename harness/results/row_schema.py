@@ -91,4 +91,10 @@ def _is_count(value: object) -> bool:
 
 
 def _is_events(value: object) -> bool:
-    return isinstance(value, list) and all(isinstance(item, Mapping) and "what" in item for item in value)
+    return isinstance(value, list) and all(isinstance(item, Mapping) and _is_event(item) for item in value)
+
+
+def _is_event(item: Mapping[str, Any]) -> bool:
+    """Whether it has the keys of `testbeds.base.Event` that are read; one that did not happen has no actual time."""
+    happened = item.get("actual_s") is None or _is_number(item["actual_s"])
+    return {"what", "actual_s"} <= item.keys() and happened and _is_number(item.get("asked_s"))

@@ -105,14 +105,17 @@ def _window(rows: Sequence[Row], expected: Mapping[str, str]) -> Verdicts:
         if group[0].get("command"):
             yield from _window_of_a_command(slug, group)
             continue
+        if not group[0]["law_inputs"]:
+            yield slug, "its period and delay are not recorded; measure it again with --fresh"
+            continue
         inputs = PredictInputs.from_json(group[0]["law_inputs"])
         needed = window_steps(inputs.delay, inputs.period, 0)
         for row in group:
-            if row["steps"] < needed or row["steps"] % inputs.period:
+            if (row["steps"] or 0) < needed or (row["steps"] or 0) % inputs.period:
                 yield (
                     slug,
                     (
-                        f"rep {row['rep']}: {row['steps']} measured steps; at least {needed} are needed, "
+                        f"rep {row['rep']}: {row['steps'] or 0} measured steps; at least {needed} are needed, "
                         f"in multiples of {inputs.period}"
                     ),
                 )
@@ -144,7 +147,7 @@ def _payload(rows: Sequence[Row], expected: Mapping[str, str]) -> Verdicts:
     """gloo was not run with scaled messages under the name of a full-size workload: its segments do not scale."""
     for slug, group in _cells(_ok(rows)):
         row = group[0]
-        if row["collective"] == "gloo" and row["payload_scale"] < 1 and row["testbed"] in _REAL:
+        if row["collective"] == "gloo" and (row["payload_scale"] or 1) < 1 and row["testbed"] in _REAL:
             what = f"gloo with payload_scale {row['payload_scale']:g} does not represent {row['workload']}"
             yield slug, f"{what}; publish it under its message size, or use the direct collective"
 
@@ -186,7 +189,7 @@ def _processor(rows: Sequence[Row], expected: Mapping[str, str]) -> Verdicts:
     for slug, group in _cells(_ok(rows)):
         for row in group:
             emulated = (row["law_inputs"] or {}).get("step_time_s")
-            if not emulated or row["algorithm"] == BASELINE:
+            if not emulated or row["overhead_s"] is None or row["algorithm"] == BASELINE:
                 continue
             share = 100 * row["overhead_s"] / row["step_time_s"]
             if share > MAX_OVERHEAD_PCT:

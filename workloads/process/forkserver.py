@@ -5,8 +5,8 @@
 It imports every MODULE. Each child runs `serve_forked(socket, request)` of the first. With --namespaces it can make
 namespaces, and has a PID namespace of its own (`workloads.process.machine`).
 The parent limits torch to one thread and never runs a torch operation, because the children of a parent that has run
-one hang. When it dies, its children die too. When the controller dies, it ends too, and kills all
-that its children left behind.
+one hang. When it dies, its children die too. When the controller dies, it ends too, and kills all that its children
+left behind.
 """
 
 from __future__ import annotations

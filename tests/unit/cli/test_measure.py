@@ -337,3 +337,9 @@ def test_a_busy_server_is_asked_again(hosts, tmp_path, monkeypatch):
     (tmp_path / "x-alone").write_text('{"error": "error - the server is busy running a test. try again later"}')
     assert wanbench("measure", "home,london@x", "--rate", "-o", "mine.toml").exit_code == 0
     assert load("mine.toml").path("home", "london").rate.mbit == 20
+
+
+@pytest.mark.parametrize("host", ["--help", "-V", "-c", "a b", "$(id)"])
+def test_a_host_is_never_an_option_of_ping(host):
+    error = refused("measure", f"a,b@{host}", "-o", "m.toml")
+    assert error == f"wanbench: a,b@{host}: {host!r} is not a host; expected a name or an address, e.g. 198.51.100.4"

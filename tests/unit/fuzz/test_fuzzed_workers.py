@@ -6,11 +6,12 @@ import contextlib
 import json
 import os
 import socket
+import threading
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from fuzzing import CASES, DEEP, damaged, fuzz, is_clear
+from fuzzing import CASES, DEEP, damaged, fuzz, is_clear, or_refused
 from hypothesis import strategies as st
 from on_relay import expand
 
@@ -109,10 +110,11 @@ def repetition(lines: list[bytes], folder: Path, patience_s: float = 5.0):
         done = slot.train(training)
         return trained(CELL, Measured(done.steps.first_rank, done.finished, done.tcp))
     except RepFailed as error:
-        assert is_clear(str(error), "worker 0"), str(error)
-        return error
+        failed = error
     finally:
         slot.discard()
+    assert is_clear(str(failed), "worker 0"), str(failed)
+    return failed
 
 
 def encoded(messages):
@@ -194,13 +196,8 @@ def _is(kind, message):
 def test_an_answer_is_what_was_asked_for_or_refused_in_one_line(cases):
     def check(case):
         expected, message = case
-        with contextlib.suppress(ControlError):
-            try:
-                checked(message, expected)
-            except ControlError as error:
-                assert is_clear(str(error), "control channel"), str(error)
-                raise
-            assert {**message, **ANSWERS[expected]}.keys() >= ANSWERS[expected].keys()
+        with or_refused(ControlError, where="control channel"):
+            assert checked(message, expected).keys() == ANSWERS[expected].keys()
 
     answers = st.sampled_from(sorted(ANSWERS)).flatmap(lambda kind: st.tuples(st.just(kind), damaged(ANSWERS[kind])))
     fuzz(cases, answers, check, [(one, ANSWERS[other]) for one in ANSWERS for other in ANSWERS])
@@ -210,11 +207,57 @@ def test_an_answer_is_what_was_asked_for_or_refused_in_one_line(cases):
 def test_a_program_ends_whatever_its_worker_says(cases):
     def check(messages):
         talk = OfProgram(0, processes=2, restarts=1)
-        for message in messages if isinstance(messages, list) else ():
-            try:
+        for message in messages:
+            with or_refused(ControlError, WorkerDied, where="control channel"):
                 talk.hear(checked(message if isinstance(message, dict) else {}))
-            except (ControlError, WorkerDied) as error:
-                assert is_clear(str(error), "control channel"), str(error)
-                return
 
     fuzz(cases, damaged(PROGRAM), check, [PROGRAM, [PROGRAM[0]] * 2, [PROGRAM[-1], PROGRAM[3]], [PROGRAM[3]] * 9])
+
+
+@pytest.fixture
+def worker():
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        yield Said(0, Channel(ours)), theirs
+
+
+def test_a_message_of_60_mib_is_refused_before_it_fills_the_memory(worker):
+    listener, peer = worker
+    sender = threading.Thread(target=_send, args=(peer, b" " * (60 << 20) + b"\n"))
+    sender.start()
+    with pytest.raises(WorkerDied, match=r"^worker 0: control channel: message too long; expected at most 8 MiB$"):
+        listener.receive(60)
+    listener.channel.close()
+    sender.join()
+
+
+def _send(sock, data):
+    with contextlib.suppress(OSError):
+        sock.sendall(data)
+
+
+def test_a_worker_that_sends_too_much_in_all_is_refused(worker, monkeypatch):
+    listener, peer = worker
+    monkeypatch.setattr("wanbench.harness.testbeds.slot._BURST_BYTES", 10)
+    monkeypatch.setattr("wanbench.harness.testbeds.slot._BYTES_PER_S", 0)
+    peer.sendall((json.dumps(GOOD[0]) + "\n").encode())
+    with pytest.raises(WorkerDied, match=r"control channel: too much"):
+        listener.receive(60)
+
+
+def test_a_part_of_a_message_is_no_message(worker):
+    listener, peer = worker
+    stopped = threading.Event()
+
+    def drip():
+        while not stopped.wait(0.01):
+            _send(peer, b" ")
+
+    sender = threading.Thread(target=drip)
+    sender.start()
+    try:
+        with pytest.raises(TimeoutError):
+            listener.receive(0.2)
+    finally:
+        stopped.set()
+        sender.join()

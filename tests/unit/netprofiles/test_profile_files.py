@@ -275,7 +275,7 @@ def test_sites_in_a_file_of_paths_are_refused(toml, tmp_path):
 def test_a_file_that_is_not_text_is_refused(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "bad.toml").write_bytes(b"\xff\xfe\xfa")
-    assert refusal(load, "bad.toml") == "bad.toml: cannot be read; expected UTF-8 text"
+    assert refusal(load, "bad.toml") == "bad.toml: not a text file; expected UTF-8"
     assert refusal(load, "none.csv") == "none.csv: cannot be read: No such file or directory"
 
 

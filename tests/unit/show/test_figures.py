@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import hashlib
 import os
 import random
@@ -17,6 +18,7 @@ import synthetic_rows
 from legible import assert_nothing_overlaps
 from matplotlib.colors import to_rgb
 from matplotlib.container import ErrorbarContainer
+from matplotlib.figure import Figure
 
 from wanbench.harness.analysis.summary import AnalysisError, cells, frame, pivots, records
 from wanbench.harness.results.evidence import Evidence
@@ -25,6 +27,7 @@ from wanbench.harness.show.figures import draw_all, scalability_bars, scalabilit
 from wanbench.harness.show.figures.caption import caption, subject, titled
 from wanbench.harness.show.figures.gallery import gallery, whole
 from wanbench.harness.show.figures.hover import inline_svg
+from wanbench.harness.show.figures.layout import fitting, text_in
 from wanbench.harness.show.figures.style import COLUMN_IN, FAMILIES, PAGE_IN, save, styles
 
 LABELS = [(label, kind, params) for label, (kind, params) in synthetic_rows.ALGORITHMS.items()]
@@ -324,3 +327,34 @@ def test_every_built_in_algorithm_has_its_own_look():
     assert set(registry.kinds()) <= set(FAMILIES)
     assert set(registry.kinds()) <= set(KINDS)
     assert len({marker for _, marker in FAMILIES.values()}) == len(FAMILIES)
+
+
+def test_a_figure_is_freed_after_it_was_drawn(tmp_path):
+    def alive():
+        gc.collect()
+        return sum(isinstance(each, Figure) for each in gc.get_objects())
+
+    rows = only(synthetic_rows.latency_sweep(), "ssgd")
+    draw_all(rows, "one", tmp_path, formats=("svg",))
+    before = alive()
+    draw_all(rows, "two", tmp_path, formats=("svg",))
+    assert alive() == before
+
+
+@pytest.mark.parametrize("width_in", [COLUMN_IN, PAGE_IN])
+def test_long_names_leave_room_for_the_axes(width_in):
+    long = {"one-worker": "one-worker"}
+    rows = [
+        {**row, "algorithm": long.get(row["algorithm"], f"{row['algorithm']}-{'n' * 60}")}
+        for row in synthetic_rows.latency_sweep()
+    ]
+    (pivot,) = pivots(frame(rows))
+    for draw in (scalability_bars, scalability_by_rtt, step_time):
+        assert all(axes.get_position().width > 0.05 for axes in draw(pivot, "x", width_in).axes)
+
+
+def test_a_long_name_loses_its_middle():
+    assert fitting("short", 6.5, 1.0) == "short"
+    shown = fitting("a" * 50 + "b" * 50, 6.5, 1.0)
+    assert (shown[0], "…" in shown, shown[-1]) == ("a", True, "b")
+    assert text_in(shown, 6.5) <= 1.0

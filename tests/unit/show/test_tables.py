@@ -14,7 +14,7 @@ import synthetic_rows
 from wanbench.harness.analysis.summary import COLUMNS
 from wanbench.harness.show.grid import sent, size
 from wanbench.harness.show.headline import headline
-from wanbench.harness.show.tables import as_table, render, write_parquet
+from wanbench.harness.show.tables import as_table, objects_as_csv, render, write_parquet
 
 WIDE = 250
 
@@ -184,3 +184,14 @@ def test_the_best_algorithms_name_the_bytes_of_the_workload(scale, text):
     found = headline(scaled, WIDE)
     assert text in found
     assert ("unscaled" in found, f"are × {scale}" in found) == (scale != 1, scale != 1)
+
+
+@pytest.mark.parametrize("text", ["=1+1", "+1+1", "-x", "@SUM(A1)", "\t=1"])
+def test_text_that_a_spreadsheet_would_run_is_inert_in_csv(text):
+    written = io.StringIO(objects_as_csv([{"algorithm": text}]), newline="")
+    assert list(csv.reader(written)) == [["algorithm"], [f"'{text}"]]
+
+
+@pytest.mark.parametrize("value", [-1.5, -3, "-0.5", "+2e3"])
+def test_numbers_stay_numbers_in_csv(value):
+    assert objects_as_csv([{"x": value}]) == f"x\n{value}\n"

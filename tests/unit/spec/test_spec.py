@@ -6,6 +6,7 @@ import pytest
 from small_spec import GOOD
 
 from wanbench.harness.errors import SpecError
+from wanbench.harness.spec.axes import points
 from wanbench.harness.spec.experiment import Spec, parse_assignment
 from wanbench.harness.spec.library import builtin_names, find, read
 from wanbench.workloads.compute.optim import SGDConfig
@@ -212,7 +213,7 @@ def test_an_unreadable_file_is_refused_in_one_line(tmp_path, monkeypatch):
     def refuse(*_args, **_options):
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr("pathlib.Path.read_text", refuse)
+    monkeypatch.setattr("wanbench.netprofiles.user_file.os.open", refuse)
     with pytest.raises(SpecError) as caught:
         Spec.load(path)
     assert str(caught.value) == f"{path}: cannot be read: Permission denied"
@@ -287,3 +288,24 @@ def test_the_defaults_that_the_spec_shows_are_those_that_a_worker_uses():
 
 def test_a_spec_error_ends_with_exit_code_2():
     assert SpecError("x").exit_code == 2
+
+
+@pytest.mark.parametrize(
+    ("changes", "error"),
+    [
+        ({"run.seed": 2**53}, "run.seed: expected at most"),
+        ({"run.repeats": 10**12}, "run.repeats: expected at most 10000, got 1000000000000"),
+        ({"sweep.workers": [10**12]}, "sweep.workers: expected a whole number from 1 to 4096, got 1000000000000"),
+        ({"sweep.workers": [2] * 20_000}, "sweep: 20000 cells; expected at most 10000"),
+        ({"algorithms.dts": {"delay": [*range(200)], "period": [*range(200)]}}, "sweep: 40001 cells; expected at most"),
+        ({"run.repeats": 10_000, "sweep.workers": [2] * 5000}, "5000 cells and 50000000 repetitions"),
+    ],
+)
+def test_a_sweep_too_large_is_refused_before_it_is_made(changes, error):
+    data = {
+        "schema": 1, "name": "x", "workload": {"name": "digits-cnn"}, "network": {"rtt": "1ms"},
+        "algorithms": {"ssgd": {}}, "sweep": {"workers": [2]},
+    }  # fmt: skip
+    with pytest.raises(SpecError) as caught:
+        list(points(Spec.from_dict(data).override(changes), "x.toml"))
+    assert error in str(caught.value)

@@ -118,7 +118,7 @@ def test_changes_that_go_one_by_one_and_not_together_are_refused():
     ("text", "message"),
     [
         ("time_s\n0\n", "expected the columns time_s and at least one of {values}, got 'time_s'"),
-        ("time_s,rtt_ms,rtt_ms\n0,1,2\n", "two columns have the same name; keep one: time_s, rtt_ms, rtt_ms"),
+        ("time_s,rtt_ms,rtt_ms\n0,1,2\n", "two columns have the same name; keep one: 'time_s', 'rtt_ms', 'rtt_ms'"),
         ("time_s,rtt_ms\n0,1\n0,2\n", "time_s: expected more than 0, as in the line before, got 0"),
         ("time_s,rtt_ms\n0,fast\n", "line 2: rtt_ms: expected a number, got 'fast'"),
         ("time_s,rate_mbps\n0,0\n", "rate_mbps: expected 1e-06 to 1000000, got 0"),
@@ -183,7 +183,7 @@ def test_a_worker_of_too_many_digits_is_refused_in_one_line():
         ("time_s = 0, rate_mbps = 1e-7", "rate_mbps: expected 1e-06 to 1000000, got 1e-07"),
         ("time_s = 0, rate_mbps = 1e305", "rate_mbps: expected 1e-06 to 1000000, got 1e+305"),
         ("time_s = 0, rtt_ms = 1e304", "rtt_ms: expected 0 to 1000000000, got 1e+304"),
-        (f"time_s = 0, rtt_ms = {NINES[:400]}", f"rtt_ms: expected 0 to 1000000000, got {NINES[:400]}"),
+        ("time_s = 0, rtt_ms = 9999999999999", "rtt_ms: expected 0 to 1000000000, got 9999999999999"),
         ("time_s = 1e301, rtt_ms = 1", "time_s: expected 0 to 1000000, got 1e+301"),
         ("time_s = 0, rtt_ms = 1 }, { time_s = 1e-12, rtt_ms = 2",
          "time_s: expected more than 0, as in the line before, got 1e-12"),
