@@ -30,6 +30,7 @@ T = TypeVar("T")
 _STDERR = 2
 _END_S = 10.0
 _OURS = ("wanbench", "builtins", "collections", "pathlib", "copyreg", "_codecs")
+_BUILDERS = ("copyreg", "_codecs")  # functions by which pickle makes objects and bytes
 _here = False  # whether this is the process for users' code
 
 
@@ -125,12 +126,14 @@ def _end() -> None:
 
 
 class _Plain(pickle.Unpickler):
-    """Reads answers without importing a user's module."""
+    """Reads answers: plain data and classes of wanbench. It imports no module of the user, and calls no function."""
 
     def find_class(self, module: str, name: str) -> Any:
-        if module.partition(".")[0] not in _OURS:
+        known = module.partition(".")[0] in _OURS and "." not in name
+        found = super().find_class(module, name) if known else None
+        if not (isinstance(found, type) or (known and module in _BUILDERS)):
             raise pickle.UnpicklingError(f"expected plain data, got an object of {module}.{name}")
-        return super().find_class(module, name)
+        return found
 
 
 def main() -> None:

@@ -36,9 +36,9 @@ REASONS = {  # by repetition
 
 
 def files(run: Path) -> dict[str, bytes]:
-    """Return all files of a run, except those that contain times, process ids and the command line."""
+    """Return all files of a run but those with times, process ids, the command line, or the order of ends."""
     kept = [path for path in run.rglob("*") if path.is_file()]
-    kept = [path for path in kept if path.name not in ("events.jsonl", "manifest.json", ".lock")]
+    kept = [path for path in kept if path.name not in ("events.jsonl", "digests.jsonl", "manifest.json", ".lock")]
     return {str(path.relative_to(run)): path.read_bytes() for path in kept}
 
 
@@ -99,7 +99,7 @@ train = { until = "600 steps", lr = 0.1 }
     for rep, reason in REASONS.items():
         assert rows[4, rep]["reason"].startswith(reason)
         assert reason in result.err
-    in_process = [line.split() for line in result.out.splitlines() if line.startswith("seed ")]
+    in_process = [line.split() for line in result.err.splitlines() if line.startswith("seed ")]
     assert {seed for _, seed, *_ in in_process} >= {"1", "2", "3", "4", "5"}  # what a model prints is shown
     assert len({pid for *_, pid in in_process}) > 1
     (error,) = (bench.folder / "out/learned").glob("cells/*/rep-3.failed-1/error.json")

@@ -145,5 +145,5 @@ def overload(monkeypatch: pytest.MonkeyPatch, turn_every_ms) -> Testbed:
     monkeypatch.setattr("wanbench.harness.run.session.check_host", lambda cells: None)
     monkeypatch.setattr("wanbench.harness.run.session.probe_cell", lambda cell, slot: probed)
     monkeypatch.setattr("wanbench.harness.rep.fidelity._sample", lambda: idle)
-    monkeypatch.setattr("wanbench.harness.run.session.opened", lambda name, control, slots: testbed)
+    monkeypatch.setattr("wanbench.harness.run.session.opened", lambda name, **settings: testbed)
     return testbed

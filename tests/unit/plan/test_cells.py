@@ -206,8 +206,8 @@ def test_a_short_axis_is_an_alias_of_its_dotted_key():
         ),
         ("[2]", "2", "x.toml: sweep.workers: expected a list with at least one value, got 2"),
         ("[2]", "[]", "x.toml: sweep.workers: expected a list with at least one value, got []"),
-        ("[2]", "[0]", "x.toml: sweep.workers: expected a whole number of at least 1, got 0"),
-        ("[2]", "[2.5]", "x.toml: sweep.workers: expected a whole number of at least 1, got 2.5"),
+        ("[2]", "[0]", "x.toml: sweep.workers: expected a whole number from 1 to 4096, got 0"),
+        ("[2]", "[2.5]", "x.toml: sweep.workers: expected a whole number from 1 to 4096, got 2.5"),
         ("[2]", '[2]\nalgorithm = ["sgd"]', "x.toml: sweep.algorithm: no algorithm 'sgd'; did you mean 'ssgd'?"),
         (
             "[2]",

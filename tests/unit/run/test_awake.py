@@ -42,7 +42,7 @@ def started_by(parent: int) -> list[int]:
     return kept_awake_by(parent)
 
 
-def comes_true(claim: Callable[[], bool], within_s: float = 10.0) -> bool:
+def comes_true(claim: Callable[[], bool], within_s: float = 60.0) -> bool:
     deadline = time.monotonic() + within_s
     while not claim() and time.monotonic() < deadline:
         time.sleep(0.02)
