@@ -19,6 +19,7 @@ import pytest
 from test_namespace import become_nobody
 
 from wanbench.workloads.process import machine, namespace, route, tun
+from wanbench.workloads.process.descendants import adopt_orphans
 
 ADDRESS = "10.99.0.4"
 HOSTS = {"oregon-0": "10.99.0.1", "tokyo-3": ADDRESS}
@@ -201,3 +202,31 @@ def test_programs_can_be_killed_and_others_started(in_a_machine):
         return found
 
     assert in_a_machine(look) == ([True, 2, True, 2], 0)
+
+
+def test_whoever_adopts_orphans_ends_a_machine_whose_keeper_was_killed():
+    """Process 1 of a machine ends only after its worker has been waited for, by the same parent."""
+    adopter = os.fork()
+    if adopter == 0:
+        try:
+            _adopt_a_machine_and_end_it()
+        finally:
+            os._exit(0)
+    deadline = time.monotonic() + 30
+    while not (ended := os.waitpid(adopter, os.WNOHANG)[0]) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    if not ended:
+        os.kill(adopter, signal.SIGKILL)
+        os.waitpid(adopter, 0)
+    assert ended
+
+
+def _adopt_a_machine_and_end_it():
+    end, (read, write) = adopt_orphans(), os.pipe()
+    keeper = os.fork()
+    if keeper == 0:
+        namespace.become_namespace_root()
+        machine.run_inside(lambda: time.sleep(1000) or 0, lambda worker: os.write(write, b"x"))
+    os.read(read, 1)
+    os.kill(keeper, signal.SIGKILL)
+    end()

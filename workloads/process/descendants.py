@@ -9,11 +9,13 @@ from __future__ import annotations
 import ctypes
 import os
 import signal
+import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
 _PR_SET_CHILD_SUBREAPER = 36
+_LOOK_S = 0.01
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
@@ -30,8 +32,11 @@ def adopt_orphans() -> Callable[[], None]:
             for child in left:
                 with suppress(ProcessLookupError, PermissionError):
                     os.kill(child, signal.SIGKILL)
+            # Never wait for one alone: process 1 of a namespace ends after all others in it, which can be ours too.
+            for child in left:
                 with suppress(ChildProcessError):
-                    os.waitpid(child, 0)  # then its children are ours
+                    os.waitpid(child, os.WNOHANG)  # then its children are ours
+            time.sleep(_LOOK_S)
 
     return end
 
