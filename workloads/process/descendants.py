@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
-_PR_SET_CHILD_SUBREAPER = 36
+_PR_SET_CHILD_SUBREAPER, _PR_GET_CHILD_SUBREAPER = 36, 37
 _LOOK_S = 0.01
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -22,8 +22,11 @@ _libc = ctypes.CDLL(None, use_errno=True)
 def adopt_orphans() -> Callable[[], None]:
     """Become the parent of all orphans among the descendants of this process.
 
-    Return a function that kills all descendants, except the children that this process has now.
+    Return a function that kills all descendants, except the children that this process has now, and adopts no more
+    unless this process did before: a command can run in a process that has other children, such as a test's.
     """
+    adopted = ctypes.c_int()
+    _libc.prctl(_PR_GET_CHILD_SUBREAPER, ctypes.byref(adopted), 0, 0, 0)
     _libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     before = frozenset(_children())
 
@@ -37,6 +40,7 @@ def adopt_orphans() -> Callable[[], None]:
                 with suppress(ChildProcessError):
                     os.waitpid(child, os.WNOHANG)  # then its children are ours
             time.sleep(_LOOK_S)
+        _libc.prctl(_PR_SET_CHILD_SUBREAPER, adopted.value, 0, 0, 0)
 
     return end
 
