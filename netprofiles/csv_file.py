@@ -121,6 +121,9 @@ def _check_header(where: str, header: list[str]) -> None:
 def _row(where: str, cells: dict[str, str]) -> Row:
     if not cells["src"]:
         raise ProfileError(f"{where}, src: empty; expected the name of a site")
+    for name in ("src", "dst"):
+        if not cells[name].isprintable():
+            raise ProfileError(f"{where}, {name}: {cells[name]!r}: expected a name that can be printed")
     kind, own, others = ("path", _OF_PATHS, _OF_SITES) if cells["dst"] else ("site", _OF_SITES, _OF_PATHS)
     for name in others:
         if cells.get(name):

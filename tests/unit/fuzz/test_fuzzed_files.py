@@ -140,8 +140,8 @@ def test_a_damaged_profile_becomes_a_network_or_is_refused_clearly(cases, tmp_pa
         with or_refused(ProfileError, where=file.name):
             load(str(file))
 
-    corpus = [PROFILE.replace('"145ms"', value) for value in IN_TOML]
-    fuzz(cases, damaged_text((PROFILE, CSV)), as_profile, [*corpus, *corpus])
+    corpus = [PROFILE.replace('"145ms"', value) for value in IN_TOML] + [CSV.replace("oregon", "or\x1begon", 1)]
+    fuzz(cases, damaged_text((PROFILE, CSV)), as_profile, [each for text in corpus for each in (text, text)])
 
 
 TRACE = "time_s,rtt_ms,rate_mbps,loss_pct\n0,80,100,0\n1,90,,0.5\n2.5,,50,\n"
