@@ -52,7 +52,7 @@ def as_text(data: bytes, form: str = "", most_bytes: int = MOST_BYTES) -> str:
     if len(data) > most_bytes:
         raise FileError(f"too large; expected at most {most_bytes >> 20} MiB")
     try:
-        return data.decode("utf-8-sig")
+        return data.decode("utf-8").removeprefix("\ufeff")
     except UnicodeDecodeError:
         raise FileError(f"not a text file; expected {form and f'{form} in '}UTF-8") from None
 

@@ -60,10 +60,13 @@ def test_every_emulated_command_prints_what_the_readme_shows(prints_what_is_show
 
 def _check(lines, clone):
     """Return the output of each command."""
-    printed = {}
+    printed, folder = {}, clone
     for line in lines:
+        if line.command.startswith("cd "):
+            folder = folder / line.command.removeprefix("cd ")
+            continue
         done = patiently(  # a busy host
-            lambda line=line: typed(line, clone),
+            lambda line=line, folder=folder: typed(line, folder),
             lambda done: "no valid result" in done.stdout or "the network is not as configured" in done.stdout,
         )
         assert done.returncode == 0, f"$ {line.command}\n{done.stdout}"

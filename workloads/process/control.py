@@ -50,7 +50,8 @@ class Channel:
                 # Descriptors go with the first byte; the rest can need several sends.
                 sent = socket.send_fds(self.sock, [data], list(fds))
                 data = data[sent:]
-            self.sock.sendall(data)
+            if data:  # sending nothing fails too if the other side has already answered and closed
+                self.sock.sendall(data)
 
     def recv(self) -> dict[str, Any] | None:
         """Return the next message, or None at end of file.
