@@ -138,10 +138,8 @@ def run(
         for rank in program.ranks() if program.steps is not None else ():
             forget(program.steps_file(rank))
     measured = Measured([], ended.finished, ended.tcp)
-    found, window = (
-        pauses.gathered(ended.finished, stats, meter.lost),
-        window_of(cell, reported, ended.lasted, meter.begin_ns),
-    )
+    found = pauses.gathered(ended.finished, stats, meter.lost)
+    window = window_of(cell, reported, ended.lasted, meter.begin_ns)
     host = meter.stop() | pauses.described(found, window)
     host |= share_of_programs(host, [message["processor"] for message in ended.finished.values()], stats)
     verdict = judge(cell, network, stats, host, report, timed["step_time_s"]) + pauses.judge(found, [window])
