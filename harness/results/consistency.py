@@ -9,7 +9,7 @@ from typing import Any
 _ROUNDING = 1e-6  # of a step: values are stored unrounded
 # T(N) can be shorter than T(1) by chance, or because real computing is faster with a smaller share of the work.
 MAX_SCALABILITY = {True: 1.1, False: 2.0}  # by whether computing is emulated
-# The law is within a factor of 1.6 of every measurement so far. Three times its value is another effect, or an error.
+# The law is within a factor of 1.8 of all in results/reference. Three times its value is another effect, or an error.
 MAX_LAW_FACTOR = 3.0
 # A worker notices pauses to 20 ms, so those of up to about 4 % of a window of a second can remain.
 MAX_PAUSED_PCT = 2.0
