@@ -1,4 +1,4 @@
-"""The best algorithm on each network of a run: the fastest one that is about as accurate as SSGD. Pure."""
+"""The best algorithm on each network of a run: the fastest to the target that is about as accurate as SSGD. Pure."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from wanbench.harness.analysis.summary import AnalysisError, axes_of, axis_value
 from wanbench.harness.results.verify import ACCURACY_BAND
 
 REFERENCE = "ssgd"
+ALONE = "local"  # it does not communicate, so it is no way to train one model
 TIE_SHARE = 0.01
 
 Line = Mapping[str, Any]
@@ -55,6 +56,12 @@ class Standing:
     time_to_target_s: float | None = None
 
     @property
+    def staleness(self) -> int:
+        """Steps from a gradient to the use of its average, at most, by the parameters of the algorithm."""
+        delay, period, age = (int(self.params.get(name) or 0) for name in ("delay", "period", "staleness"))
+        return delay + age * period + max(0, period - 1)
+
+    @property
     def change(self) -> float | None:
         """Accuracy minus that of the reference: the mean over pairs if there are any, else of the medians."""
         return self.accuracy_change if self.paired is None else self.paired.mean
@@ -93,19 +100,27 @@ class NetworkStandings:
 
     @property
     def best(self) -> Standing | None:
-        """The algorithm of `as_fast` that sends the least, then the fastest; None if nothing can be compared.
+        """Of the algorithms that are equally fast, the least stale, then the one that sends the least; None if none.
 
-        The bytes that a user's own program sends are not known, so its fastest algorithm is the best.
+        The bytes that a user's own program sends are not known, so of its algorithms the fastest is the best.
         """
         sent = {id(s): math.inf if s.megabytes_per_step is None else s.megabytes_per_step for s in self.as_fast}
-        return min(self.as_fast, key=lambda s: (sent[id(s)], -s.scalability), default=None)
+        return min(self.as_fast, key=lambda s: (s.staleness, sent[id(s)], -s.scalability), default=None)
 
     @property
     def as_fast(self) -> tuple[Standing, ...]:
-        """The accurate algorithms that are as fast as the fastest: within 1 %, or with overlapping repetitions."""
-        known = [s for s in self.standings if s.accurate and not math.isnan(s.scalability)]
+        """The accurate algorithms that are as fast as the fastest.
+
+        With a target, they reach it within 1 % of the shortest time. Otherwise their scalability is within 1 % of the
+        highest, or their repetitions overlap with its.
+        """
+        known = [s for s in self.standings if s.accurate and s.kind != ALONE and not math.isnan(s.scalability)]
         if not known:
             return ()
+        times = [s.time_to_target_s for s in known if s.time_to_target_s is not None]
+        if times:
+            limit = min(times) * (1 + TIE_SHARE)
+            return tuple(s for s in known if s.time_to_target_s is not None and s.time_to_target_s <= limit)
         top = max(known, key=lambda s: s.scalability)
         floor = min(top.scalability * (1 - TIE_SHARE), top.low)
         return tuple(s for s in known if s.scalability >= floor or s.high >= top.low)

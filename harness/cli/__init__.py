@@ -17,6 +17,8 @@ from wanbench.harness.errors import EXIT_HOST, EXIT_INTERNAL, EXIT_INTERRUPTED, 
 
 # name -> summary in `wanbench --help`, so that listing the commands imports none of them
 COMMANDS = {
+    "advise": "Find the fastest algorithm, settings and collective for a network and a model.",
+    "map": "Draw the best setting over round-trip time and rate.",
     "doctor": "Check what this host can run, and how to fix what it cannot.",
     "init": "Write a commented starter spec.",
     "plan": "Show the cells of an experiment, their predicted step times, and how long it takes.",

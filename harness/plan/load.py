@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from wanbench.harness.emulators.plan import MTU, PAYLOAD_SHARE, SEGMENT_BYTES, EmulatedNetwork, build
 from wanbench.harness.plan.cell import Cell, CommandCell, TrainingCell
-from wanbench.harness.plan.law import predict, rep_duration_s, sent_bytes
+from wanbench.harness.plan.law import gloo_rounds, predict, rep_duration_s, sent_bytes
 from wanbench.harness.timeline.changes import planned_outage_s
 
 # Processor seconds to carry a segment and its acknowledgement: emulator, both ends' TCP stacks, copies and additions.
@@ -19,7 +19,8 @@ _CPU_S_PER_SEGMENT, _CPU_S_PER_BYTE = 125e-6, 1.7e-9
 _CPU_S_PER_PACKET = 30e-6  # if the emulator moves single packets
 _CPU_SHARE_PER_WORKER = 0.01
 _SIMULATED_S, _SIMULATED_S_PER_STEP = 0.02, 1e-4  # per simulated repetition, and per worker and step in it
-_SIMULATED_S_PER_HOP = 4e-4  # one hop of all pieces of a ring
+_SIMULATED_S_PER_HOP = 4e-4  # one hop of all pieces of a ring, or half a round of gloo
+_SIMULATED_S_PER_WINDOW = 3e-4  # one connection whose window grows after a pause, in one operation
 _FLOPS = 20e9  # per second, one core, small layers
 _LEARNING_S = 1e-3  # per real gradient, besides its matrix products
 GUESSED_STEP_S = 5.0  # one step of real compute
@@ -140,6 +141,12 @@ def memory_bytes(cell: Cell) -> float:
     return own + min(cell.workers * in_flight * model, _room(build(cell.profile, cell.placement)))
 
 
+def worker_bytes(cell: TrainingCell) -> float:
+    """Bytes of one worker's vectors: parameters, gradients, and two copies of each message in flight and the next."""
+    started = (cell.algorithm().in_flight + 1) * cell.messages_per_sync
+    return (_VECTORS + 2 * started) * cell.workload.message_bytes
+
+
 def _room(network: EmulatedNetwork) -> float:
     """Bytes that fit into the paths and their buffers; infinite if a path has no rate."""
     rates = {pair: network.rate(*pair) for pair in network.links}
@@ -166,11 +173,16 @@ def _simulated_step_s(cell: TrainingCell) -> float:
 
 
 def _simulated_hops_s(cell: TrainingCell) -> float:
-    """Processor seconds for the hops of a ring, which are simulated one after another."""
-    if cell.comm.collective != "ring":
+    """Processor seconds for what is simulated one after another: hops, gloo's rounds, and windows that grow again."""
+    if cell.workers == 1:
         return 0.0
-    operations = cell.messages_per_sync * (WARM_ROUNDS + cell.steps / cell.law_inputs.period)
-    return _SIMULATED_S_PER_HOP * 2 * (cell.workers - 1) * operations
+    operations = cell.messages_per_sync * (WARM_ROUNDS + cell.steps / cell.algorithm().period_steps)
+    if cell.comm.collective == "ring":
+        return _SIMULATED_S_PER_HOP * 2 * (cell.workers - 1) * operations
+    if cell.comm.collective == "gloo":
+        return _SIMULATED_S_PER_HOP * 2 * gloo_rounds(cell.workers, cell.message_bytes) * operations
+    sites = len(set(cell.placement))
+    return _SIMULATED_S_PER_WINDOW * sites * (sites - 1) * operations if cell.tcp.slow_start_after_idle else 0.0
 
 
 def fits(load: Load, running: Sequence[Load], host: Capacity) -> bool:

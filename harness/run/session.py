@@ -307,8 +307,14 @@ def control_folder() -> Iterator[Path]:
 
 @contextmanager
 def stoppable() -> Iterator[threading.Event]:
-    """Turn SIGINT and SIGTERM into an event. SIGINT needs a handler: background jobs inherit it ignored."""
+    """Turn SIGINT and SIGTERM into an event. SIGINT needs a handler: background jobs inherit it ignored.
+
+    Only the main thread gets signals. In another one, the caller decides what they do.
+    """
     event = threading.Event()
+    if threading.current_thread() is not threading.main_thread():
+        yield event
+        return
     before = {s: signal.signal(s, lambda *_: event.set()) for s in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield event

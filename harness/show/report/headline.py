@@ -46,12 +46,13 @@ _NOTHING = {"-", "none", "not measured"}
 
 
 def best_titles(rows: Sequence[Best]) -> dict[str, str]:
-    """Titles of the columns that have something to show, by field of `Best`."""
-    return {
+    """Titles of the columns that have something to show, by field of `Best`. Without accuracy, none is "best"."""
+    found = {
         field: title
         for field, title in _TITLES.items()
         if field in ("where", "best") or any(getattr(row, field) not in _NOTHING for row in rows)
     }
+    return found if "accuracy" in found else found | {"best": "fastest algorithm"}
 
 
 def verdict_of(rows: Sequence[Row], broken: Sequence[Objection], unjudged: str | None) -> tuple[str, str]:
@@ -128,8 +129,13 @@ def best_note(found: Sequence[NetworkStandings]) -> str:
     """The definition of "fastest", and the algorithms that are left out."""
     text = (
         "Fastest: the highest scalability. Algorithms within 1 % of it, or with overlapping repetitions, are "
-        "equally fast; the table names the one that sends the least. "
+        "equally fast; the table names the least stale of them, then the one that sends the least. "
     )
+    if any(s.time_to_target_s is not None for network in found for s in network.standings):
+        text = (
+            "Fastest: the shortest time to the target; of those within 1 %, the least stale, then the one that sends "
+        )
+        text += "the least. "
     trained = _trained(found)
     if not any(s.change is not None for network in found for s in network.standings):
         return text + ("There is no ssgd whose accuracy to compare with." if trained else _SPEED_ALONE)

@@ -1,0 +1,152 @@
+"""Every setting that a workload allows, as cells: algorithm x delay x period x compression x collective."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from wanbench.harness.advise.question import REFERENCE, Question
+from wanbench.harness.plan import known
+from wanbench.harness.plan.cell import TrainingCell
+from wanbench.harness.plan.checks import setting_of
+from wanbench.harness.plan.collective import alternatives
+from wanbench.harness.plan.load import worker_bytes
+from wanbench.workloads.algorithms import registry
+from wanbench.workloads.algorithms.base import AlgorithmError
+from wanbench.workloads.compute.optim import OptimizerError
+
+_DELAYS = (1, 2, 4, 8, 16, 20, 32)
+_PERIODS = (2, 4, 8, 10, 20, 50, 100)
+_VALUES: Mapping[str, tuple[object, ...]] = {
+    "delay": _DELAYS,
+    "period": _PERIODS,
+    "staleness": (1, 2, 4),
+    "fragments": (2,),
+    "form": ("gradient", "model"),
+    "compression": (
+        "none",
+        {"kind": "topk", "ratio": 0.01},
+        {"kind": "topk", "ratio": 0.1},
+        {"kind": "qsgd", "levels": 127, "bucket": 64},
+        {"kind": "powersgd", "rank": 2},
+        "fp16",
+    ),
+}
+_USABLE = ("direct", "gloo", "hierarchical")  # in a user's program; `ring` carries our own trainers only
+_WITHOUT = ("local", "gradient-sharing")  # the first does not communicate; the second is what others are made from
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """A setting that is not considered, and why."""
+
+    label: str
+    collective: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class Setting:
+    """An algorithm and its parameters."""
+
+    label: str
+    kind: str
+    params: Mapping[str, Any]
+
+    @property
+    def identity(self) -> str:
+        """Equal for settings that train alike."""
+        return identity(self.kind, self.params)
+
+
+def identity(kind: str, params: Mapping[str, Any]) -> str:
+    """The kind and the parameters that differ from their default, as text."""
+    return json.dumps([kind, known.algorithm(kind, params).changed], sort_keys=True)
+
+
+def settings(recorded: Iterable[Setting]) -> list[Setting]:
+    """Every setting: those of the learning library, by their names there, then all others."""
+    found = {setting.identity: setting for setting in recorded}
+    for kind in registry.kinds():
+        if kind in _WITHOUT:
+            continue
+        for params in _grid(kind):
+            try:
+                algorithm = known.algorithm(kind, params)
+            except AlgorithmError:  # values that exclude each other
+                continue
+            made = Setting(algorithm.label, kind, params)
+            found.setdefault(made.identity, made)
+    return list(found.values())
+
+
+def _grid(kind: str) -> Iterator[dict[str, Any]]:
+    """The combinations of a kind's parameters; others keep their default."""
+    axes = {name: [*_VALUES[name]] for name in known.parameter_names(kind) if name in _VALUES}
+    yield from registry.alternatives(kind, axes)
+
+
+def candidates(question: Question, of: Iterable[Setting]) -> tuple[list[TrainingCell], list[LeftOut]]:
+    """The cells of settings with every collective that a user's program can have, and those that are left out."""
+    cells: list[TrainingCell] = []
+    left_out: list[LeftOut] = []
+    for setting in of:
+        if setting.kind in question.limits.excluded:
+            left_out.append(LeftOut(setting.label, "", "excluded"))
+            continue
+        cell = with_setting(question.reference, setting)
+        reason = _refusal(cell)
+        if reason is not None:
+            left_out.append(LeftOut(setting.label, "", reason))
+            continue
+        found = list(_with_collectives(cell, question.where))
+        if not found:
+            left_out.append(LeftOut(setting.label, "", "no collective carries it"))
+        limit = question.limits.memory_bytes
+        for each in found:
+            needed = worker_bytes(each)
+            if limit is not None and needed > limit:
+                reason = f"needs {needed / 1e9:.3g} GB of memory in a worker"
+                left_out.append(LeftOut(setting.label, each.collective, reason))
+            else:
+                cells.append(each)
+    return cells, left_out
+
+
+def with_setting(reference: TrainingCell, setting: Setting) -> TrainingCell:
+    """The cell of `ssgd` with another algorithm."""
+    axes = {**reference.axes, "algorithm": setting.label}
+    return replace(reference, label=setting.label, kind=setting.kind, params=dict(setting.params), axes=axes)
+
+
+def with_collective(cell: TrainingCell) -> TrainingCell:
+    """The cell, named by its collective too."""
+    return replace(cell, axes={**cell.axes, "collective": cell.collective})
+
+
+def reference_on_gloo(question: Question) -> TrainingCell:
+    """What people run today: `ssgd` in buckets on gloo."""
+    cell = with_setting(question.reference, Setting(REFERENCE, REFERENCE, {}))
+    return next(each for each in _with_collectives(cell, question.where) if each.collective == "gloo")
+
+
+def _with_collectives(cell: TrainingCell, where: str) -> Iterator[TrainingCell]:
+    if not cell.algorithm().promises.lawful:  # it uses none, or in part: one is enough
+        yield with_collective(cell)
+        return
+    several = len(set(cell.placement)) < cell.workers
+    for each in alternatives(cell, where):
+        # With one worker on each site, hierarchical is direct.
+        if each.collective in _USABLE and (several or each.collective != "hierarchical"):
+            yield with_collective(each)
+
+
+def _refusal(cell: TrainingCell) -> str | None:
+    """Why an algorithm cannot train this workload; None if it can."""
+    try:
+        cell.algorithm().check(setting_of(cell))
+    except (AlgorithmError, OptimizerError) as error:
+        return str(error)
+    return None

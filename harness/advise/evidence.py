@@ -1,0 +1,266 @@
+"""What is known of the accuracy of a setting: the same mathematics as `ssgd`, recorded trajectories, or nothing."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from wanbench.harness.advise.candidates import Setting, identity
+from wanbench.harness.advise.question import Limits, Question
+from wanbench.harness.analysis.paired import PairedDifference, mean_interval, paired_difference
+from wanbench.harness.errors import SpecError
+from wanbench.harness.learning.design import BASE
+from wanbench.harness.learning.recording import SUFFIX, Recording, Trajectory, read, recorded
+from wanbench.harness.learning.summary import final_accuracies
+from wanbench.harness.plan.cell import TrainingCell
+from wanbench.harness.results.target import steps_to_target
+from wanbench.netprofiles import did_you_mean
+from wanbench.workloads.algorithms.base import AlgorithmError
+from wanbench.workloads.models.builtins import BUILTINS
+
+
+class Tier(StrEnum):
+    """How well the accuracy of a setting is known."""
+
+    NO_RISK = "no risk"
+    EVIDENCE = "evidence"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True)
+class Source:
+    """What a recording says of a setting.
+
+    Attributes:
+        design, condition, setting: where it is in the recording.
+        workload, workers, seeds, optimizer: what was trained.
+        proxy: whether that is another model than the one asked about.
+        difference: accuracy after the last step minus that of `ssgd`, paired by seed.
+        more_steps: steps to the target as a multiple of those of `ssgd`; None if the mean over the seeds never gets
+            there. low, high: its 95 % interval over paired seeds; None if a seed never gets there, or with fewer than
+            three.
+    """
+
+    design: str
+    condition: str
+    setting: str
+    workload: str
+    workers: int
+    seeds: int
+    optimizer: str
+    proxy: bool
+    difference: PairedDifference
+    more_steps: float | None
+    low: float | None
+    high: float | None
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """The tier of a setting, and its sources."""
+
+    tier: Tier
+    sources: tuple[Source, ...] = ()
+
+    @property
+    def more_steps(self) -> float | None:
+        """Steps to the target as a multiple of those of `ssgd`, in the least favourable source; None if not advised."""
+        if self.tier is Tier.NO_RISK:
+            return 1.0
+        steps = [source.more_steps for source in self.sources]
+        return None if not steps or None in steps else max(each for each in steps if each is not None)
+
+
+@dataclass(frozen=True)
+class Library:
+    """The recordings that are evidence for a workload.
+
+    Attributes:
+        recordings: of the workload itself, else of the proxies. proxy: whether they are of another model.
+    """
+
+    recordings: tuple[Recording, ...]
+    proxy: bool
+    limits: Limits
+    network: str = ""
+
+    @classmethod
+    def for_question(cls, question: Question, named: Sequence[str], runs: Path) -> Library:
+        """Choose the recordings.
+
+        A recording of the workload itself comes first: in `runs`, or in the package. Otherwise the proxies are those
+        that are named, or whose models have convolutions if this one has, or all if that is not known.
+
+        Args:
+            named: designs. runs: the folder of `wanbench learn`.
+
+        Raises:
+            SpecError: a named design is not recorded.
+        """
+        shipped = {each.design: each for each in recorded()}
+        own = [read(path) for path in sorted(runs.glob(f"learn-*/learned{SUFFIX}"))]
+        known = {**shipped, **{each.design: each for each in own}}
+        for name in named:
+            if name not in known:
+                near = did_you_mean(name, known, f"recorded: {', '.join(known)}")
+                raise SpecError(f"--proxy {name}: no such recording{near}")
+        asked = question.reference.workload
+        itself = [each for each in known.values() if _is_of(each, question)]
+        if itself and not named:
+            return cls(tuple(itself), False, question.limits, question.network_name)
+        asked_for = _architecture([tensor.shape for tensor in asked.parameters])
+        chosen = [known[name] for name in named] or [
+            each for each in shipped.values() if asked_for in {None, _architecture_of(each)}
+        ]
+        return cls(tuple(chosen), True, question.limits, question.network_name)
+
+    @property
+    def settings(self) -> list[Setting]:
+        """All recorded settings by their names."""
+        found: dict[str, Setting] = {}
+        for recording in self.recordings:
+            for (_, name), seeds in recording.by_setting.items():
+                one = next(iter(seeds.values()))
+                found.setdefault(name, Setting(name, one.kind, one.params))
+        return list(found.values())
+
+    @cached_property
+    def _by_identity(self) -> Mapping[str, list[tuple[Recording, str, str]]]:
+        """(recording, condition, setting) of each recorded setting by its identity."""
+        found: dict[str, list[tuple[Recording, str, str]]] = {}
+        for recording in self.recordings:
+            for (condition, name), seeds in recording.by_setting.items():
+                one = next(iter(seeds.values()))
+                try:
+                    key = identity(one.kind, one.params)
+                except AlgorithmError:  # of a user's own that is not here
+                    continue
+                found.setdefault(key, []).append((recording, condition, name))
+        return found
+
+    def evidence(self, cell: TrainingCell) -> Evidence:
+        """What is known of a cell's setting."""
+        algorithm = cell.algorithm()
+        synchronous = algorithm.promises.exact and (algorithm.delay_steps, algorithm.period_steps) == (0, 1)
+        if synchronous and algorithm.compressor is None:
+            return Evidence(Tier.NO_RISK)
+        timed = not algorithm.promises.repeats
+        sources = tuple(self._sources(identity(cell.kind, cell.params), cell.train.optimizer, timed=timed))
+        return Evidence(Tier.EVIDENCE if sources else Tier.UNKNOWN, sources)
+
+    def _sources(self, key: str, optimizer: str, *, timed: bool) -> Iterator[Source]:
+        """The recorded trajectories of a setting; of one whose training depends on time, only from this network."""
+        for recording, condition, name in self._by_identity.get(key, ()):
+            trained = _optimizer(recording, condition)
+            wanted = self.network if timed else BASE if _optimizer(recording, BASE) == optimizer else optimizer
+            if condition == wanted or (not timed and condition == BASE and not self._has(recording, wanted, name)):
+                found = source(recording, condition, name, self.limits, optimizer=trained, proxy=self.proxy)
+                if found is not None:
+                    yield found
+
+    @staticmethod
+    def _has(recording: Recording, condition: str, name: str) -> bool:
+        return (condition, name) in recording.by_setting
+
+
+def source(
+    recording: Recording, condition: str, name: str, limits: Limits, *, optimizer: str, proxy: bool
+) -> Source | None:
+    """What a recording says of a setting; None without a reference under the same condition."""
+    mine, reference = recording.by_setting[condition, name], recording.reference_of(condition)
+    if reference is None:
+        return None
+    difference = paired_difference(final_accuracies(mine.values()), final_accuracies(reference.values()))
+    if difference is None:
+        return None
+    ratio, low, high = more_steps(mine, reference, limits)
+    return Source(
+        design=recording.design,
+        condition=condition,
+        setting=name,
+        workload=str(recording.about["workload"].get("name") or recording.about["workload"].get("model")),
+        workers=next(iter(mine.values())).workers,
+        seeds=len(mine),
+        optimizer=optimizer,
+        proxy=proxy,
+        difference=difference,
+        more_steps=ratio,
+        low=low,
+        high=high,
+    )
+
+
+Seeds = Mapping[int, Trajectory]
+
+
+def more_steps(mine: Seeds, reference: Seeds, limits: Limits) -> tuple[float | None, float | None, float | None]:
+    """Steps to the target as a multiple of those of the reference, with the 95 % interval over paired seeds.
+
+    The target is the reference's mean accuracy after its last step, less the allowed drop; or a loss.
+    """
+    both = sorted(mine.keys() & reference.keys())
+    ratio = _ratio([mine[seed] for seed in both], [reference[seed] for seed in both], limits)
+    each = [_ratio([mine[seed]], [reference[seed]], limits) for seed in both]
+    known = [math.log(one) for one in each if one]
+    if ratio is None or len(known) < len(each) or len(each) < 3:
+        return ratio, None, None
+    _, low, high = mean_interval(known)
+    return ratio, math.exp(low), math.exp(high)
+
+
+def _ratio(mine: Sequence[Trajectory], reference: Sequence[Trajectory], limits: Limits) -> float | None:
+    falling = limits.target_loss is not None
+    steps, values = _mean_curve(reference, falling=falling)
+    if limits.target_loss is not None:
+        target = limits.target_loss
+    else:
+        final = values[-1]
+        if final is None:
+            return None
+        target = final - limits.accuracy_drop
+    theirs = steps_to_target(steps, values, target, falling=falling)
+    own = steps_to_target(*_mean_curve(mine, falling=falling), target, falling=falling)
+    return None if own is None or not theirs else own / theirs
+
+
+def _mean_curve(seeds: Sequence[Trajectory], *, falling: bool) -> tuple[list[float], list[float | None]]:
+    """The mean over seeds: of accuracies at the evaluations, or of losses in the middle of what they are means of."""
+    first = seeds[0]
+    if falling:
+        steps = [(index + 0.5) * first.loss_every for index in range(len(first.loss))]
+        return steps, _means([one.loss for one in seeds])
+    return [float(step) for step in first.steps], _means([one.accuracy for one in seeds])
+
+
+def _means(curves: Iterable[Sequence[float | None]]) -> list[float | None]:
+    return [
+        None if any(value is None for value in values) else sum(map(float, values)) / len(values)
+        for values in zip(*curves, strict=False)
+    ]
+
+
+def _optimizer(recording: Recording, condition: str) -> str:
+    table: Mapping[str, Any] = next((c for c in recording.about.get("conditions", ()) if c["name"] == condition), {})
+    train = {**recording.about["train"], **table.get("train", {})}
+    return str(train.get("optimizer", "sgd"))
+
+
+def _is_of(recording: Recording, question: Question) -> bool:
+    trained, asked = recording.about["workload"], question.spec.workload
+    return any(getattr(asked, key) is not None and trained.get(key) == getattr(asked, key) for key in ("name", "model"))
+
+
+def _architecture_of(recording: Recording) -> str | None:
+    builtin = BUILTINS.get(str(recording.about["workload"].get("name")))
+    return None if builtin is None else _architecture([tensor.shape for tensor in builtin.tensors()])
+
+
+def _architecture(shapes: Iterable[tuple[int, ...]]) -> str | None:
+    """Whether a model has convolutions; None if its tensors are only known by number."""
+    dimensions = {len(shape) for shape in shapes}
+    return "convolutions" if 4 in dimensions else "matrices" if 2 in dimensions else None

@@ -1,0 +1,92 @@
+"""Which other networks and step times have another answer: by the law, corrected by what was simulated here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from wanbench.harness.advise.question import Question
+from wanbench.harness.advise.ranking import Measured, ranked
+from wanbench.harness.advise.shortlist import law_s
+from wanbench.netprofiles import Delay, Rate
+
+_FACTORS = (0.5, 0.75, 1.25, 1.5, 2.0)
+_AXES = ("RTT", "rate", "step time")
+
+
+@dataclass(frozen=True)
+class Flip:
+    """A change that makes another setting the best.
+
+    Attributes:
+        axis: "RTT", "rate" or "step time". factor: on it. name: the best setting there.
+        gain: how much less time than the advised setting it takes there.
+    """
+
+    axis: str
+    factor: float
+    name: str
+    gain: float
+
+
+def flips(question: Question, advised: Measured, others: Sequence[Measured]) -> list[Flip]:
+    """For each axis and direction, the smallest change that makes another setting better by over 1 %.
+
+    Algorithms that the law does not describe are left out.
+    """
+    lawful = [each for each in others if each.candidate.law_s]
+    if advised.candidate.law_s is None:
+        return []
+    found = []
+    for axis in _AXES:
+        for factors in (sorted(f for f in _FACTORS if f > 1), sorted((f for f in _FACTORS if f < 1), reverse=True)):
+            for factor in factors:
+                flip = _flip(question, axis, factor, advised, lawful)
+                if flip is not None:
+                    found.append(flip)
+                    break
+    return found
+
+
+def _flip(question: Question, axis: str, factor: float, advised: Measured, others: Sequence[Measured]) -> Flip | None:
+    there = question.changed(_changes(question, axis, factor))
+    moved = [_moved(each, there) for each in others]
+    best = ranked(moved)[0]
+    mine = _moved(advised, there)
+    gain = 1 - best.to_target_s / mine.to_target_s
+    if _setting(best) == _setting(advised) or gain < 0.01:
+        return None
+    return Flip(axis, factor, best.name, gain)
+
+
+def _setting(measured: Measured) -> tuple[str, str]:
+    cell = measured.candidate.cell
+    return cell.label, cell.collective
+
+
+def _moved(measured: Measured, there: Question) -> Measured:
+    """A measured candidate on another network: its law there, corrected by how far the law was off here."""
+    candidate = measured.candidate
+    assert candidate.law_s is not None
+    cell = replace(candidate.cell, network=there.reference.network, task=there.reference.task)
+    new_s = law_s(cell)
+    assert new_s is not None
+    return Measured(replace(candidate, cell=cell, law_s=new_s), new_s * measured.step_time_s / candidate.law_s)
+
+
+def _changes(question: Question, axis: str, factor: float) -> Mapping[str, Any]:
+    table, uniform = question.spec.network, question.reference.network.is_uniform
+    if axis == "step time":
+        step_s = question.reference.workload.step_time_s
+        assert step_s is not None
+        return {"workload.step_time": str(Delay.from_ms(1e3 * step_s * factor))}
+    if axis == "RTT":
+        if uniform:
+            assert table.rtt is not None
+            return {"network.rtt": str(Delay.from_ms(table.rtt.ms * factor))}
+        return {"network.rtt_scale": (table.rtt_scale or 1.0) * factor}
+    if uniform:
+        assert table.rate is not None
+        return {"network.rate": str(Rate.from_mbit(table.rate.mbit * factor))}
+    return {"network.rate_scale": (table.rate_scale or 1.0) * factor}

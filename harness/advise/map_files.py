@@ -1,0 +1,74 @@
+"""A map as figure and as points."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+from wanbench.harness.advise.map import Map, points_as_rows
+from wanbench.harness.show.figures.map import MapData, best_map
+from wanbench.harness.show.figures.style import FORMATS, save
+from wanbench.harness.show.grid import size
+from wanbench.harness.show.tables import objects_as_csv
+
+
+def write(found: Map, folder: Path, name: str) -> list[Path]:
+    """Draw the map in every format into a folder. Return the paths."""
+    folder.mkdir(parents=True, exist_ok=True)
+    figure = best_map(data_of(found), title_of(found), caption_of(found))
+    written = []
+    for form in FORMATS:
+        path = folder / f"{name}.{form}"
+        if form == "csv":
+            path.write_text(objects_as_csv(points_as_rows(found)), encoding="utf-8")
+        else:
+            save(figure, path)
+        written.append(path)
+    return written
+
+
+def data_of(found: Map) -> MapData:
+    """The points as a grid."""
+    width = len(found.rtts_ms)
+    rows = [found.points[start : start + width] for start in range(0, len(found.points), width)]
+    table = found.question.spec.network
+    here = (table.rtt.ms, table.rate.mbit) if table.rtt is not None and table.rate is not None else None
+    return MapData(
+        found.rtts_ms,
+        found.mbits,
+        [[point.name for point in row] for row in rows],
+        [[point.gain for point in row] for row in rows],
+        [[point.unknown for point in row] for row in rows],
+        dict(found.kinds),
+        here if found.marked else None,
+    )
+
+
+def title_of(found: Map) -> str:
+    """The finding, and the subject."""
+    counts = Counter(point.name for point in found.points)
+    (first, times), *_ = counts.most_common()
+    most = max(found.points, key=lambda point: point.gain)
+    share = round(100 * times / len(found.points))
+    return (
+        f"{first} is best on {share} % of the map; the gain over DDP on gloo is at most {most.gain:.0f} times\n"
+        f"{found.question.reference.workload.name}, {found.question.workers} workers"
+    )
+
+
+def caption_of(found: Map) -> str:
+    """The conditions, and where the evidence comes from."""
+    workload, limits = found.question.reference.workload, found.question.limits
+    assert workload.step_time_s is not None
+    proxies = " and ".join(
+        f"{each.about['workload'].get('name')} ({each.about['workers']} workers, {each.about['seeds']} seeds)"
+        for each in found.library.recordings
+    )
+    what = "a proxy, not this model" if found.library.proxy else "this model"
+    return (
+        f"{size(workload.message_bytes)} a gradient, {1e3 * workload.step_time_s:g} ms of compute a step, "
+        f"{found.question.spec.network.tcp.congestion}; best: the shortest time to within "
+        f"{100 * limits.accuracy_drop:g} points of ssgd's accuracy, recorded with {proxies or 'nothing'}, {what}; "
+        f"by the step-time law, corrected by "
+        f"{found.simulated} simulated networks and settings; a uniform network without loss."
+    )

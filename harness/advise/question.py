@@ -1,0 +1,215 @@
+"""What is asked: a network, a workload, and what the answer may cost."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from wanbench.harness.errors import SpecError
+from wanbench.harness.learning.cost import measured
+from wanbench.harness.plan.auto import FixedHost
+from wanbench.harness.plan.cell import TrainingCell
+from wanbench.harness.plan.expand import expand
+from wanbench.harness.spec.experiment import Spec
+from wanbench.netprofiles import FileError, Profile
+from wanbench.netprofiles.user_file import parse_toml, read_text
+
+REFERENCE = "ssgd"
+WINDOW = "60 steps"
+_NUMBERS = ("params", "tensors", "step_time", "step_cv")
+_MOMENTUM = 0.9  # decides how many vectors some algorithms send
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What the answer may cost.
+
+    Attributes:
+        accuracy_drop: largest loss of accuracy against `ssgd`, as a share.
+        target_loss: a training loss to reach instead, in the model that was measured; None is unused.
+        memory_bytes: of one worker, for parameters and messages; None is any.
+        excluded: kinds of algorithms that are not considered.
+    """
+
+    accuracy_drop: float = 0.01
+    target_loss: float | None = None
+    memory_bytes: float | None = None
+    excluded: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True)
+class Question:
+    """A network and a workload, as a spec with one algorithm, and the limits.
+
+    Attributes:
+        where: what errors call it.
+        one_worker, reference: the cells of one worker, and of `ssgd`, which all candidates are made from.
+        step_time_measured: whether the step time is that of this host, because the workload has none.
+    """
+
+    spec: Spec
+    where: str
+    limits: Limits
+    one_worker: TrainingCell
+    reference: TrainingCell
+    step_time_measured: bool = False
+
+    @property
+    def workers(self) -> int:
+        """N."""
+        return self.reference.workers
+
+    @property
+    def profile(self) -> Profile:
+        """The network."""
+        return self.reference.profile
+
+    @property
+    def network_name(self) -> str:
+        """What people call the network."""
+        network = self.reference.network
+        if not network.is_uniform:
+            return network.name
+        return " ".join(str(part) for part in ("uniform", network.table.rtt, network.table.rate) if part)
+
+    def changed(self, changes: Mapping[str, Any]) -> Question:
+        """The same question about another network or workload, by dotted keys of the spec. Raises: SpecError."""
+        spec = self.spec.override(changes, self.where)
+        one_worker, reference = _cells(spec, self.where)
+        return replace(self, spec=spec, one_worker=one_worker, reference=reference)
+
+
+def ask(
+    network: Mapping[str, Any],
+    workload: str,
+    workers: int | None,
+    limits: Limits,
+    where: str = "advise",
+) -> Question:
+    """Make a question.
+
+    Args:
+        network: keys of `[network]`. workload: see `workload_tables`.
+        workers: N; None is one worker on each site, or four on a uniform network.
+
+    Raises:
+        SpecError: the network, the workload or their combination is wrong.
+    """
+    task, train = workload_tables(workload)
+    task.pop("payload_scale", None)
+    data: dict[str, Any] = {
+        "schema": 1,
+        "name": _name(network, task),
+        "workload": task,
+        "network": {"tcp": {"congestion": "cubic"}, **network},
+        "algorithms": {REFERENCE: {}},
+        "train": train,
+        "sweep": {"workers": [2 if workers is None else workers]},
+        "run": {"testbed": "virtual", "repeats": 1, "window": WINDOW},
+    }
+    spec = Spec.from_dict(data, where)
+    measured_here = "model" in task and "step_time" not in task
+    if measured_here:
+        step_s = _step_time_s(spec, where)
+        spec = spec.override({"workload.step_time": f"{1e3 * step_s:.3f}ms"}, where)
+    if workers is None:
+        spec = spec.override({"sweep.workers": [_sites(spec, where)]}, where)
+    one_worker, reference = _cells(spec, where)
+    _check_rates(reference)
+    return Question(spec, where, limits, one_worker, reference, measured_here)
+
+
+def workload_tables(text: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The `[workload]` and `[train]` tables that a word stands for.
+
+    Args:
+        text: a built-in name; numbers, such as "params=7e9,tensors=291,step_time=800ms"; "pkg:make"; or a TOML file
+            with a `[workload]` table, as `wanbench calibrate` prints it, or a whole spec.
+
+    Raises:
+        SpecError: it is none of these.
+    """
+    if text.endswith(".toml") or "/" in text:
+        return _from_file(text)
+    if "=" in text:
+        return _by_numbers(text), {"momentum": _MOMENTUM}
+    if ":" in text:
+        return {"model": text}, {"momentum": _MOMENTUM}
+    return {"name": text}, {"momentum": _MOMENTUM}
+
+
+def _from_file(path: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    try:
+        data = parse_toml(read_text(Path(path), "TOML"))
+    except FileError as error:
+        raise SpecError(f"--workload {path}: {error}") from None
+    task = data.get("workload")
+    if not isinstance(task, dict):
+        raise SpecError(
+            f"--workload {path}: no [workload] table; expected a spec, or what `wanbench calibrate` printed"
+        )
+    if "command" in task:
+        raise SpecError(
+            f"--workload {path}: the compute of a program is not known; `wanbench calibrate` describes it by numbers"
+        )
+    train = {key: value for key, value in data.get("train", {}).items() if key in {"optimizer", "momentum", "nesterov"}}
+    return dict(task), train or {"momentum": _MOMENTUM}
+
+
+def _by_numbers(text: str) -> dict[str, Any]:
+    table: dict[str, Any] = {}
+    for part in text.split(","):
+        key, _, value = (word.strip() for word in part.partition("="))
+        if key not in _NUMBERS or not value:
+            raise SpecError(
+                f"--workload {text}: {part!r}: expected {', '.join(_NUMBERS)}, as in params=7e9,step_time=800ms"
+            )
+        if key == "step_time":
+            table[key] = value
+            continue
+        try:
+            number = float(value.replace("_", ""))
+            table[key] = number if key == "step_cv" else int(number)
+        except (ValueError, OverflowError):
+            raise SpecError(f"--workload {text}: {key}={value}: expected a number, such as {key}=100") from None
+    return table
+
+
+def _name(network: Mapping[str, Any], task: Mapping[str, Any]) -> str:
+    where = Path(str(network["profile"])).stem
+    if where == "uniform":
+        where = "-".join(str(network[key]) for key in ("rtt", "rate") if key in network) or where
+    what = task.get("name") or task.get("model") or f"{task.get('params', '')}"
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", f"advise-{where}-{what}")[:80]
+
+
+def _sites(spec: Spec, where: str) -> int:
+    """One worker for each site; as many as `place` says; or four, if sites are as many as workers."""
+    _, reference = _cells(spec, where)
+    if isinstance(spec.network.place, dict):
+        return sum(spec.network.place.values())
+    return 4 if reference.network.is_uniform else max(2, len(reference.profile.sites))
+
+
+def _cells(spec: Spec, where: str) -> tuple[TrainingCell, TrainingCell]:
+    one_worker, reference = expand(spec, where, FixedHost())
+    assert isinstance(one_worker, TrainingCell)
+    assert isinstance(reference, TrainingCell)
+    return one_worker, reference
+
+
+def _check_rates(cell: TrainingCell) -> None:
+    """Refuse a network on which bytes take no time. Raises: SpecError."""
+    _, rate = cell.law_inputs.rtt_s, cell.law_inputs.rate_bytes_per_s
+    if rate is None:
+        what = "--rate, such as --rate 1Gbit" if cell.network.is_uniform else "rates, as `wanbench measure` does"
+        raise SpecError(f"advise: {cell.network.name}: no rate is known, so every setting would be as fast; add {what}")
+
+
+def _step_time_s(spec: Spec, where: str) -> float:
+    """Seconds of a step of a user's model on this host."""
+    cells = expand(spec.override({"run.testbed": "netns"}, where), where, FixedHost())
+    return measured(cell for cell in cells if isinstance(cell, TrainingCell)).gradient_s

@@ -1,0 +1,72 @@
+"""Measured candidates in order: the fastest to equal accuracy, of equals the least stale, then the fewest bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from wanbench.harness.advise.evidence import Tier
+from wanbench.harness.advise.shortlist import Candidate
+from wanbench.harness.plan.law import sent_bytes
+
+TIE = 0.01
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A candidate with its measured step time.
+
+    Attributes:
+        step_time_s: simulated or emulated. sent_bytes: payload that a worker sends in a step, by the rules of its
+            algorithm; None if it is not known.
+    """
+
+    candidate: Candidate
+    step_time_s: float
+
+    @property
+    def to_target_s(self) -> float:
+        """Seconds to the target, in units of the steps of `ssgd`; of one without evidence, seconds of a step."""
+        return self.step_time_s * (self.candidate.evidence.more_steps or 1.0)
+
+    @property
+    def name(self) -> str:
+        """The setting and its collective."""
+        cell = self.candidate.cell
+        return f"{cell.label} on {cell.collective}" if cell.algorithm().promises.lawful else cell.label
+
+    @property
+    def staleness(self) -> int:
+        """Steps from a gradient to the use of its average, at most."""
+        algorithm = self.candidate.cell.algorithm()
+        return algorithm.delay_steps + algorithm.period_steps - 1
+
+    @property
+    def bytes_per_step(self) -> float:
+        """Payload that a worker sends in a step."""
+        cell = self.candidate.cell
+        if not cell.algorithm().promises.lawful:
+            return float(cell.message_bytes) / cell.algorithm().period_steps
+        return cell.messages_per_sync * sent_bytes(cell.law_inputs, cell.message_bytes) / cell.algorithm().period_steps
+
+
+def ranked(measured: Iterable[Measured]) -> list[Measured]:
+    """In order of time to the target; those within 1 % of the first of a group are equals."""
+    left = sorted(measured, key=lambda each: each.to_target_s)
+    found: list[Measured] = []
+    while left:
+        equals = [each for each in left if each.to_target_s <= left[0].to_target_s * (1 + TIE)]
+        equals.sort(key=lambda each: (each.staleness, each.bytes_per_step, each.to_target_s))
+        found.append(equals[0])
+        left.remove(equals[0])
+    return found
+
+
+def advisable(measured: Iterable[Measured]) -> list[Measured]:
+    """Those whose accuracy is known and enough, in order."""
+    return ranked(each for each in measured if each.candidate.eligible)
+
+
+def without_risk(measured: Iterable[Measured]) -> list[Measured]:
+    """Those with the mathematics of `ssgd`, in order."""
+    return ranked(each for each in measured if each.candidate.evidence.tier is Tier.NO_RISK)

@@ -1,0 +1,169 @@
+"""An answer as things to use: a spec that measures it, a snippet that trains with it, and a trial on real hosts."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from wanbench.harness.advise.question import Question
+from wanbench.harness.plan.cell import TrainingCell
+
+_REPEATS = 3
+_TRIAL_S = 300
+_KEYS = ("workload", "network", "train")
+
+
+def emulation_spec(question: Question, cells: Sequence[TrainingCell]) -> str:
+    """A spec in TOML that emulates cells, each with its collective."""
+    data = question.spec.to_dict()
+    lines = [
+        "schema = 1",
+        f"name = {_value(f'{question.spec.name[:71]}-emulated')}",
+        'description = "The settings that `wanbench advise` compared."',
+    ]
+    tables = {key: dict(data[key]) for key in _KEYS if data.get(key)}
+    if not question.reference.workload.learns:
+        tables["workload"]["payload_scale"] = "auto"
+    keys = _keys(cells)
+    tables["algorithms"] = {keys[cell.label]: _algorithm(cell, keys[cell.label]) for cell in cells}
+    tables["run"] = {"window": data["run"]["window"], "repeats": _REPEATS}
+    for name, table in tables.items():
+        lines += ["", f"[{name}]", *(f"{_key(key)} = {_value(value)}" for key, value in table.items())]
+    by_collective: dict[str, dict[str, None]] = {}
+    for cell in cells:
+        by_collective.setdefault(cell.collective, {})[keys[cell.label] + cell.label.removeprefix(cell.kind)] = None
+    (first, labels), *others = by_collective.items()
+    lines += ["", "[sweep]", f"workers = {_value([question.workers])}"]
+    lines += [f"collective = {_value([first])}", f"algorithm = {_value([*labels])}"]
+    for collective, label in ((name, label) for name, labels in others for label in labels):
+        lines += ["", "[[sweep.include]]", f"workers = {question.workers}"]
+        lines += [f"collective = {_value(collective)}", f"algorithm = {_value(label)}"]
+    return "\n".join(lines) + "\n"
+
+
+def snippet(cell: TrainingCell) -> str:
+    """Ten lines that train with a setting in a user's own loop."""
+    backend = "gloo" if cell.collective == "gloo" else "wan"
+    params = "".join(f", {key}={value!r}" for key, value in cell.params.items())
+    sites = ["# export WAN_COLLECTIVE=hierarchical WAN_SITES=" + ",".join(cell.placement)]
+    return "\n".join(
+        [
+            *(sites if cell.collective == "hierarchical" else []),
+            "import torch.distributed as dist",
+            "from wanbench import wrap",
+            "",
+            f'dist.init_process_group("{backend}")',
+            f'wrapped = wrap(model, optimizer, "{cell.kind}"{params})',
+            "for inputs, targets in batches:",
+            "    optimizer.zero_grad()",
+            "    loss(model(inputs), targets).backward()",
+            "    optimizer.step()",
+            "wrapped.drain()",
+            "",
+        ]
+    )
+
+
+def trial(cell: TrainingCell, predicted_s: float, band: float) -> str:
+    """A script that runs a setting under plain torchrun for five minutes, with gradients of zeros.
+
+    Args:
+        predicted_s: seconds of a step. band: the accepted relative difference.
+    """
+    low, high = predicted_s * (1 - band), predicted_s * (1 + band)
+    values: Mapping[str, Any] = {
+        "BACKEND": "gloo" if cell.collective == "gloo" else "wan",
+        "ALGORITHM": cell.kind,
+        "PARAMS": dict(cell.params),
+        "TENSORS": [tensor.numel for tensor in cell.workload.parameters],
+        "STEP_TIME_S": cell.workload.step_time_s,
+        "PREDICTED_S": (round(low, 6), round(high, 6)),
+        "WARM_UP": cell.window_begin + 3,
+        "PERIOD": cell.algorithm().period_steps,
+        "SECONDS": _TRIAL_S,
+    }
+    return _TRIAL.format(
+        workers=cell.workers, constants="\n".join(f"{key} = {value!r}" for key, value in values.items())
+    )
+
+
+def _keys(cells: Sequence[TrainingCell]) -> dict[str, str]:
+    """The key of each label in `[algorithms]`: the kind, and from the second of a kind on with a number."""
+    found: dict[str, str] = {}
+    for cell in cells:
+        if cell.label not in found:
+            others = sum(key == cell.kind or key.startswith(f"{cell.kind}-") for key in found.values())
+            found[cell.label] = cell.kind if not others else f"{cell.kind}-{others + 1}"
+    return found
+
+
+def _algorithm(cell: TrainingCell, key: str) -> dict[str, Any]:
+    return dict(cell.params) if key == cell.kind else {"kind": cell.kind, **cell.params}
+
+
+def _key(key: str) -> str:
+    return key if key.replace("-", "").replace("_", "").isalnum() else json.dumps(key)
+
+
+def _value(value: Any) -> str:
+    """A value in TOML."""
+    if isinstance(value, Mapping):
+        return "{ " + ", ".join(f"{_key(key)} = {_value(item)}" for key, item in value.items()) + " }"
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(map(_value, value))}]"
+    return json.dumps(value, ensure_ascii=False)
+
+
+_TRIAL = '''"""A trial of five minutes on your own hosts: real messages, gradients of zeros, and emulated compute.
+
+On each of {workers} hosts, with wanbench installed and one address of the first host:
+
+    torchrun --nnodes {workers} --nproc-per-node 1 --rdzv-backend c10d --rdzv-endpoint FIRST_HOST:29500 trial.py
+
+Rank 0 prints the time of a step beside the predicted one, and writes steps.jsonl for `wanbench compare`.
+"""
+
+import json
+import time
+
+import torch
+import torch.distributed as dist
+
+from wanbench import wrap
+
+{constants}
+
+dist.init_process_group(BACKEND)
+model = torch.nn.ParameterList([torch.nn.Parameter(torch.zeros(numel)) for numel in TENSORS])
+optimizer = torch.optim.SGD(model.parameters(), lr=0.0)
+wrapped = wrap(model, optimizer, ALGORITHM, **PARAMS)
+for parameter in model:
+    parameter.grad = torch.zeros_like(parameter)
+
+
+def step():
+    began = time.monotonic()
+    time.sleep(max(0.0, STEP_TIME_S))
+    optimizer.step()
+    return time.monotonic() - began
+
+
+for _ in range(WARM_UP):
+    step()
+a_period_s = torch.tensor(sum(step() for _ in range(PERIOD)))
+dist.broadcast(a_period_s, src=0)  # all ranks make equally many steps
+periods = max(3, int(SECONDS / a_period_s.item()))
+began = time.monotonic()
+times_s = [step() for _ in range(periods * PERIOD)]
+mean_s = (time.monotonic() - began) / len(times_s)
+wrapped.drain()
+if dist.get_rank() == 0:
+    with open("steps.jsonl", "w") as file:
+        for number, seconds in enumerate(times_s):
+            file.write(json.dumps({{"step": number, "seconds": seconds}}) + "\\n")
+    low, high = PREDICTED_S
+    verdict = "as predicted" if low <= mean_s <= high else "not as predicted"
+    print(f"{{mean_s:.4f}} s a step; predicted {{low:.4f}} to {{high:.4f}}: {{verdict}}")
+dist.destroy_process_group()
+'''

@@ -1,0 +1,141 @@
+"""From a question to an answer: by the law, on the simulated clock, and emulated."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from wanbench.harness.advise.candidates import LeftOut, candidates, identity, reference_on_gloo, settings
+from wanbench.harness.advise.evidence import Library
+from wanbench.harness.advise.question import Question
+from wanbench.harness.advise.ranking import Measured, advisable, ranked
+from wanbench.harness.advise.reproduce import emulation_spec
+from wanbench.harness.advise.shortlist import Candidate, shortlist, weighed
+from wanbench.harness.api import measure_all
+from wanbench.harness.errors import HostError
+from wanbench.harness.plan.cell import Cell
+from wanbench.harness.plan.plan import Plan, make
+from wanbench.harness.results.planned import auto_of
+from wanbench.harness.results.store import RunFolder
+from wanbench.harness.run.auto import ThisHost
+from wanbench.harness.spec.experiment import Spec
+
+
+@dataclass(frozen=True)
+class Emulated:
+    """What was emulated.
+
+    Attributes:
+        measured: in order. baseline: of `ssgd` on gloo; None if its repetition was not valid.
+        scale: payload_scale. emulator, testbed: as chosen. why_not: why nothing was emulated; "" if something was.
+    """
+
+    measured: tuple[Measured, ...] = ()
+    baseline: Measured | None = None
+    scale: float | None = None
+    testbed: str = ""
+    emulator: str = ""
+    why_not: str = ""
+
+
+@dataclass(frozen=True)
+class Found:
+    """All that an answer is made of.
+
+    Attributes:
+        candidates: all. left_out: those that the workload or a limit does not allow.
+        baseline: `ssgd` on gloo, simulated. simulated: the shortlist, in no order.
+    """
+
+    question: Question
+    library: Library
+    candidates: Sequence[Candidate]
+    left_out: Sequence[LeftOut]
+    baseline: Measured
+    simulated: Sequence[Measured]
+    emulated: Emulated = field(default_factory=Emulated)
+
+    @property
+    def advisable(self) -> list[Measured]:
+        """Those whose accuracy is known and enough: in the emulated order first, then in the simulated one."""
+        first = list(self.emulated.measured)
+        seen = {each.candidate.cell.key for each in first}
+        return [*first, *(each for each in advisable(self.simulated) if each.candidate.cell.key not in seen)]
+
+
+@dataclass(frozen=True)
+class Options:
+    """How to measure: the folder of runs, how many candidates to emulate, and what `measure_all` takes."""
+
+    out: Path
+    emulate: int = 3
+    measuring: Mapping[str, Any] = field(default_factory=dict)
+    say: Callable[[str], None] = print
+
+
+def search(question: Question, library: Library, options: Options) -> Found:
+    """Find the answer. Raises: SpecError, HostError, CellsFailed."""
+    cells, left_out = candidates(question, settings(library.settings))
+    weighed_ = weighed(cells, library)
+    chosen = shortlist(weighed_)
+    options.say(f"{len(weighed_)} settings and collectives by the law; {len(chosen)} on the simulated clock")
+    baseline, simulated = _simulated(question, chosen, options)
+    found = Found(question, library, weighed_, left_out, baseline, simulated)
+    return found if options.emulate == 0 else replace(found, emulated=_emulated(found, options))
+
+
+def _simulated(question: Question, chosen: Sequence[Candidate], options: Options) -> tuple[Measured, list[Measured]]:
+    gloo = reference_on_gloo(question)
+    cells: dict[str, Cell] = {question.one_worker.key: question.one_worker, gloo.key: gloo}
+    cells |= {each.cell.key: each.cell for each in chosen}
+    folder = RunFolder(options.out / question.spec.name)
+    rows = rows_of_plan(Plan(question.spec, tuple(cells.values())), folder, options)
+    measured = [Measured(each, rows[each.cell.key]) for each in chosen if each.cell.key in rows]
+    reference = next(each for each in measured if each.candidate.cell.key == gloo.key)
+    return reference, measured
+
+
+def rows_of_plan(plan: Plan, folder: RunFolder, options: Options, text: str | None = None) -> dict[str, float]:
+    """Measure a plan. Return the median step time of the valid repetitions of each cell by its key."""
+    measure_all(plan, folder, text=text, draw=False, **options.measuring)
+    times: dict[str, list[float]] = {}
+    for row in folder.rows():
+        if row["status"] == "ok" and row["step_time_s"] is not None:
+            times.setdefault(row["cell_key"], []).append(row["step_time_s"])
+    return {key: median(each) for key, each in times.items()}
+
+
+def _emulated(found: Found, options: Options) -> Emulated:
+    """Emulate the first candidates of different settings beside `ssgd` on gloo."""
+    first: dict[str, Measured] = {}
+    for each in advisable(found.simulated):
+        first.setdefault(each.candidate.cell.label, each)
+    chosen = [*first.values()][: options.emulate]
+    text = emulation_spec(found.question, [each.candidate.cell for each in [*chosen, found.baseline]])
+    spec = Spec.from_toml(text, found.question.where)
+    folder = RunFolder(options.out / spec.name)
+    try:
+        plan = make(spec, found.question.where, ThisHost(), auto_of(folder.path))
+        rows = rows_of_plan(plan, folder, options, text)
+    except HostError as error:
+        return Emulated(why_not=str(error))
+    by_place = {_place(cell): rows[cell.key] for cell in plan.cells if cell.key in rows and not cell.is_baseline}
+    measured = _matched(chosen, by_place)
+    baseline = next(iter(_matched([found.baseline], by_place)), None)
+    if not measured:
+        return Emulated(why_not=f"no repetition was valid; see {folder.path}")
+    some = next(row for row in folder.rows() if row["status"] == "ok" and row["workers"] > 1)
+    return Emulated(
+        tuple(ranked(measured)), baseline, some["payload_scale"], str(some["testbed"]), str(some["emulator"])
+    )
+
+
+def _place(cell: Cell) -> tuple[str, str]:
+    return identity(cell.kind, cell.params), str(cell.axes.get("collective", ""))
+
+
+def _matched(chosen: Iterable[Measured], rows: Mapping[tuple[str, str], float]) -> list[Measured]:
+    return [Measured(each.candidate, rows[place]) for each in chosen if (place := _place(each.candidate.cell)) in rows]

@@ -1,0 +1,82 @@
+"""The candidates that are worth simulating, by the step-time law."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from wanbench.harness.advise.evidence import Evidence, Library, Tier
+from wanbench.harness.plan.cell import TrainingCell
+from wanbench.harness.plan.law import predict
+
+MOST = 50
+_COLLECTIVES = 2  # of a setting that can be advised
+_SLOWER = 1.5  # a second collective is simulated only if the law has it within this factor
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A cell, what is known of its accuracy, and its step time by the law.
+
+    Attributes:
+        law_s: also where the law is not precise enough to publish; None for algorithms that it does not describe.
+            Stragglers are left out, because they need a simulation each.
+    """
+
+    cell: TrainingCell
+    evidence: Evidence
+    law_s: float | None
+
+    @property
+    def eligible(self) -> bool:
+        """Whether it can be advised: its accuracy is known, and enough."""
+        return self.evidence.more_steps is not None
+
+    @property
+    def expected_s(self) -> float:
+        """The law's step time, times the steps that it needs if they are known."""
+        return (self.law_s or 0.0) * (self.evidence.more_steps or 1.0)
+
+
+def weighed(cells: Iterable[TrainingCell], library: Library) -> list[Candidate]:
+    """Every cell with its evidence and its step time by the law."""
+    known: dict[str, Evidence] = {}
+    found = []
+    for cell in cells:
+        if cell.label not in known:
+            known[cell.label] = library.evidence(cell)
+        found.append(Candidate(cell, known[cell.label], law_s(cell)))
+    return found
+
+
+def law_s(cell: TrainingCell) -> float | None:
+    if not cell.algorithm().promises.lawful:
+        return None
+    return predict(replace(cell.law_inputs, step_cv=0.0)).step_time_s
+
+
+def shortlist(candidates: Sequence[Candidate], most: int = MOST) -> list[Candidate]:
+    """The candidates to simulate: all that can be advised with their fastest collectives, then the fastest others.
+
+    Every family has at least one.
+    """
+    fastest = sorted(candidates, key=lambda each: (each.expected_s, each.cell.collective))
+    chosen: dict[str, Candidate] = {}
+    per_setting: dict[str, int] = {}
+    first_s: dict[str, float] = {}
+    for each in fastest:
+        count = per_setting.setdefault(each.cell.label, 0)
+        near = each.expected_s <= _SLOWER * first_s.setdefault(each.cell.label, each.expected_s)
+        if each.evidence.tier is Tier.NO_RISK or (each.eligible and count < _COLLECTIVES and near):
+            per_setting[each.cell.label] += 1
+            chosen[each.cell.key] = each
+    for one_each in (True, False):
+        families = {each.cell.kind for each in chosen.values()}
+        for each in fastest:
+            if one_each and each.cell.kind not in families:
+                chosen[each.cell.key] = each
+                families.add(each.cell.kind)
+            elif not one_each and len(chosen) < most and per_setting.setdefault(each.cell.label, 0) == 0:
+                per_setting[each.cell.label] += 1
+                chosen[each.cell.key] = each
+    return list(chosen.values())

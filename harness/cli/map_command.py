@@ -1,0 +1,98 @@
+"""wanbench map"""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+from typing import Any
+
+import click
+
+from wanbench.harness.cli import terminal
+from wanbench.harness.cli.advise_command import WORKLOAD_HELP
+from wanbench.harness.cli.options import out_option
+from wanbench.harness.errors import Interrupted, SpecError
+
+
+@click.command("map", short_help="Draw the best setting over round-trip time and rate.")
+@click.option("--workload", default="resnet50-v100", show_default=True, metavar="W", help=WORKLOAD_HELP)
+@click.option("--workers", type=click.IntRange(min=2), default=4, show_default=True, help="Number of workers.")
+@click.option("--rtts", default="1ms,400ms", show_default=True, metavar="LOW,HIGH", help="Round-trip times.")
+@click.option("--rates", default="10Mbit,10Gbit", show_default=True, metavar="LOW,HIGH", help="Rates of each worker.")
+@click.option("--here", metavar="RTT,RATE", help="Your network, as a point, e.g. 80ms,1Gbit.")
+@click.option("--congestion", default="cubic", show_default=True, help="TCP congestion control.")
+@click.option(
+    "--max-accuracy-drop",
+    "drop",
+    type=click.FloatRange(0, 100),
+    default=1.0,
+    show_default=True,
+    help="Largest loss of accuracy against ssgd, in points.",
+)
+@click.option("--proxy", multiple=True, metavar="DESIGN", help="Recorded design in place of your model. Repeatable.")
+@click.option("--fresh", is_flag=True, help="Delete earlier results of this map.")
+@out_option
+def command(workload: str, workers: int, out: Path, **options: Any) -> None:
+    """Draw which setting is the fastest to equal accuracy on each network, and what it gains over DDP on gloo.
+
+    Settings are those whose accuracy is known, as for `wanbench advise`. The figure and its points are written to the
+    run's folder, which is the last line on stdout.
+
+    \b
+    Example:  wanbench map --workload resnet50-v100 --workers 4
+              wanbench map --workload params=125e6,tensors=148,step_time=400ms --here 80ms,1Gbit
+    """
+    for number in (signal.SIGINT, signal.SIGTERM):  # as for `run`
+        signal.signal(number, signal.default_int_handler)
+    try:
+        _map(workload, workers, out, **options)
+    except KeyboardInterrupt:
+        raise Interrupted("interrupted; finished repetitions are kept; the same command continues") from None
+
+
+def _map(
+    workload: str,
+    workers: int,
+    out: Path,
+    *,
+    rtts: str,
+    rates: str,
+    here: str | None,
+    congestion: str,
+    drop: float,
+    proxy: tuple[str, ...],
+    fresh: bool,
+) -> None:
+    from wanbench.harness.advise import map_files
+    from wanbench.harness.advise.evidence import Library
+    from wanbench.harness.advise.map import draw_up
+    from wanbench.harness.advise.question import Limits, ask
+    from wanbench.harness.advise.search import Options
+    from wanbench.netprofiles import Delay, Rate
+
+    low_ms, high_ms = (delay.ms for delay in _two("--rtts", rtts, Delay.parse))
+    low_mbit, high_mbit = (rate.mbit for rate in _two("--rates", rates, Rate.parse))
+    if not (0 < low_ms < high_ms and low_mbit < high_mbit):
+        raise SpecError(f"--rtts {rtts}, --rates {rates}: expected the lower value first, above zero")
+    rtt, rate = here.partition(",")[::2] if here else (f"{(low_ms * high_ms) ** 0.5:.3f}ms", "1Gbit")
+    network = {"profile": "uniform", "rtt": rtt.strip(), "rate": rate.strip(), "tcp": {"congestion": congestion}}
+    question = ask(network, workload, workers, Limits(drop / 100))
+    library = Library.for_question(question, proxy, out)
+    say = Options(out, 0, {"fresh": fresh}, lambda line: click.echo(line, err=True))
+    found = draw_up(question, library, (low_ms, high_ms), (low_mbit, high_mbit), say, marked=here is not None)
+    folder = out / f"{question.spec.name}-map"[:80]
+    for path in map_files.write(found, folder, "map"):
+        click.echo(path, err=True)
+    terminal.show(map_files.title_of(found).partition("\n")[0], err=True)
+    click.echo(folder)
+
+
+def _two(option: str, text: str, parse: Any) -> tuple[Any, Any]:
+    """Two quantities separated by a comma. Raises: SpecError."""
+    from wanbench.netprofiles import UnitError
+
+    try:
+        low, high = (parse(part.strip()) for part in text.split(","))
+    except (UnitError, ValueError) as error:
+        raise SpecError(f"{option} {text}: expected LOW,HIGH: {error}") from None
+    return low, high

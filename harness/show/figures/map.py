@@ -1,0 +1,142 @@
+"""The best setting over round-trip time and rate: coloured areas with their borders, and what is gained."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.colors import to_rgba
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
+from matplotlib.patheffects import withStroke
+
+from wanbench.harness.show.figures.hover import note
+from wanbench.harness.show.figures.layout import Sheet, logarithmic
+from wanbench.harness.show.figures.style import INK, PAGE_IN, styles, wanbench_style
+
+_GAINS = (1.5, 2, 3, 5, 10, 20, 50, 100, 200, 500)
+_HATCH = "////"
+_TINTS = (0.75, 0.5, 0.92, 0.62, 0.35)  # of a family's colour, for its settings in turn
+_LABEL_SHARE = 0.04  # of all points, for a name inside its area
+
+
+@dataclass(frozen=True)
+class MapData:
+    """What is drawn.
+
+    Attributes:
+        rtts_ms, mbits: the coordinates, ascending, at equal ratios.
+        names: of the best setting at each point, shape (len(mbits), len(rtts_ms)). gains, unknown: likewise.
+        kinds: name -> family, for the colours.
+        here: the user's network as (RTT in ms, Mbit/s), None without one.
+        checks: emulated networks as (RTT in ms, Mbit/s, whether the emulated winner is the map's).
+    """
+
+    rtts_ms: Sequence[float]
+    mbits: Sequence[float]
+    names: Sequence[Sequence[str]]
+    gains: Sequence[Sequence[float]]
+    unknown: Sequence[Sequence[bool]]
+    kinds: Mapping[str, str]
+    here: tuple[float, float] | None = None
+    checks: Sequence[tuple[float, float, bool]] = ()
+
+
+@wanbench_style()
+def best_map(data: MapData, title: str, about: str, width_in: float = PAGE_IN) -> Figure:
+    """Draw a map.
+
+    Args:
+        title: the finding, and the subject. about: the caption, with the conditions and the source of the evidence.
+    """
+    counts = Counter(name for row in data.names for name in row)
+    colours = _colours([name for name, _ in counts.most_common()], data.kinds)
+    entries: dict[str, Any] = {name: Patch(facecolor=colours[name], edgecolor=INK, linewidth=0.4) for name in colours}
+    if any(any(row) for row in data.unknown):
+        entries["a faster one is not known to be accurate"] = Patch(facecolor="none", edgecolor=INK, hatch=_HATCH)
+    entries["times as fast as DDP on gloo"] = Line2D([], [], color=INK, linewidth=0.7, linestyle="--")
+    if data.here is not None:
+        entries["your network"] = Line2D([], [], marker="*", markersize=9, color=INK, linestyle="")
+    if data.checks:
+        entries["emulated: the same winner"] = Line2D([], [], marker="o", color=INK, linestyle="", markersize=4)
+        entries["emulated: another one"] = Line2D([], [], marker="X", color="#CC3311", linestyle="", markersize=5)
+    sheet = Sheet(width_in, 0.62 * width_in, title, about, entries, left_in=0.55)
+    axes = sheet.axes()
+    _areas(axes, data, colours)
+    _contours(axes, data)
+    logarithmic(axes.xaxis, data.rtts_ms[0], data.rtts_ms[-1])
+    logarithmic(axes.yaxis, data.mbits[0], data.mbits[-1])
+    axes.set_xlabel("round-trip time (ms)")
+    axes.set_ylabel("rate of each worker (Mbit/s)")
+    if data.here is not None:
+        axes.plot(*data.here, marker="*", markersize=11, color=INK, markeredgecolor="white", clip_on=False, zorder=6)
+        note(axes, *data.here, "your network")
+    for rtt_ms, mbit, same in data.checks:
+        look: dict[str, Any] = {"marker": "o", "color": INK} if same else {"marker": "X", "color": "#CC3311"}
+        axes.plot(rtt_ms, mbit, markersize=5, markeredgecolor="white", markeredgewidth=0.5, zorder=5, **look)
+    return sheet.figure
+
+
+def _colours(names: Sequence[str], kinds: Mapping[str, str]) -> dict[str, Any]:
+    """A colour for each name: tints of its family's, the most frequent name first."""
+    used: Counter[str] = Counter()
+    found = {}
+    for name in names:
+        kind = kinds[name]
+        colour = np.array(to_rgba(styles([(name, kind, {})])[name].colour))
+        tint = _TINTS[used[kind] % len(_TINTS)]
+        used[kind] += 1
+        found[name] = (*(colour[:3] * tint + (1 - tint)), 1.0)
+    return found
+
+
+def _areas(axes: Axes, data: MapData, colours: Mapping[str, Any]) -> None:
+    order = [*colours]
+    winner = np.array([[order.index(name) for name in row] for row in data.names])
+    x, y = _edges(data.rtts_ms), _edges(data.mbits)
+    image = np.array([[colours[name] for name in row] for row in data.names])
+    axes.pcolormesh(x, y, image, rasterized=False, linewidth=0, antialiased=False)
+    unknown = np.array(data.unknown, dtype=float)
+    if unknown.any():
+        axes.contourf(data.rtts_ms, data.mbits, unknown, levels=[0.5, 1.5], colors="none", hatches=[_HATCH])
+    for index, name in enumerate(order):
+        mine = (winner == index).astype(float)
+        if mine.min() < mine.max():
+            axes.contour(data.rtts_ms, data.mbits, mine, levels=[0.5], colors=[INK], linewidths=0.8)
+        if mine.mean() >= _LABEL_SHARE:
+            row, column = _middle(mine > 0)
+            text = axes.text(data.rtts_ms[column], data.mbits[row], name, ha="center", va="center", fontsize=6.5)
+            text.set_path_effects([withStroke(linewidth=2, foreground="white")])
+    axes.grid(visible=False)
+
+
+def _contours(axes: Axes, data: MapData) -> None:
+    gains = np.array(data.gains)
+    levels = [level for level in _GAINS if gains.min() < level < gains.max()]
+    if levels:
+        lines = axes.contour(
+            data.rtts_ms, data.mbits, gains, levels=levels, colors=[INK], linewidths=0.6, linestyles="--"
+        )
+        for text in axes.clabel(lines, fmt="%g×", fontsize=6):
+            text.set_path_effects([withStroke(linewidth=1.5, foreground="white")])
+
+
+def _edges(values: Sequence[float]) -> Any:
+    """The borders of cells whose middles are at equal ratios."""
+    ratio = (values[1] / values[0]) ** 0.5
+    return np.array([values[0] / ratio, *(value * ratio for value in values)])
+
+
+def _middle(mine: Any) -> tuple[int, int]:
+    """The point of an area that is farthest from its border, counted in cells."""
+    left, depth = np.pad(mine, 1), np.zeros_like(mine, dtype=int)
+    while left.any():
+        depth += left[1:-1, 1:-1]
+        left = left & np.roll(left, 1, 0) & np.roll(left, -1, 0) & np.roll(left, 1, 1) & np.roll(left, -1, 1)
+    row, column = np.unravel_index(int(depth.argmax()), depth.shape)
+    return int(row), int(column)

@@ -1,0 +1,141 @@
+"""What the learning library proves of a setting, and what it does not."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from wanbench.harness.advise.candidates import Setting, settings, with_setting
+from wanbench.harness.advise.evidence import Library, Tier, more_steps
+from wanbench.harness.advise.question import Limits, ask
+from wanbench.harness.learning.recording import Recording, Trajectory
+
+UNIFORM = {"profile": "uniform", "rtt": "100ms", "rate": "1Gbit"}
+
+
+def trajectory(setting, seed, ends_at, *, params=None, kind=None, reached=0.9, condition="base"):
+    """Accuracy grows evenly until `reached` after `ends_at` steps, and stays; loss is its complement."""
+    steps = list(range(0, 101, 10))
+    accuracy = [min(reached, reached * step / ends_at) for step in steps]
+    return Trajectory(
+        setting=setting, condition=condition, kind=kind or setting, params=params or {}, workers=4, lr=0.1,
+        outer_lr=None, at_end=False, seed=seed, diverged=False, steps=steps, accuracy=accuracy, loss_every=10,
+        loss=[1 - min(reached, reached * (step + 5) / ends_at) for step in steps[:-1]],
+    )  # fmt: skip
+
+
+def recording(*trajectories, workload="mnist-cnn", optimizer="sgd"):
+    about = {"workload": {"name": workload}, "train": {"optimizer": optimizer}, "conditions": []}
+    return Recording("small", about, {}, (), trajectories)
+
+
+def by_seed(*trajectories):
+    return {one.seed: one for one in trajectories}
+
+
+def library(*trajectories, network=""):
+    return Library((recording(*trajectories),), True, Limits(), network)
+
+
+def cell(kind, **params):
+    question = ask(UNIFORM, "resnet50-v100", 4, Limits())
+    return with_setting(question.reference, Setting(kind, kind, params))
+
+
+def test_a_setting_that_learns_at_half_the_speed_needs_twice_the_steps_to_the_same_accuracy():
+    ssgd = by_seed(*(trajectory("ssgd", seed, 50) for seed in (1, 2, 3)))
+    slow = by_seed(*(trajectory("slow", seed, 100) for seed in (1, 2, 3)))
+    ratio, low, high = more_steps(slow, ssgd, Limits(accuracy_drop=0.0))
+    assert ratio == pytest.approx(2)
+    assert low == pytest.approx(2) == high
+
+
+def test_a_setting_that_ends_below_the_allowed_drop_never_gets_there():
+    ssgd = by_seed(*(trajectory("ssgd", seed, 50) for seed in (1, 2, 3)))
+    worse = by_seed(*(trajectory("worse", seed, 50, reached=0.88) for seed in (1, 2, 3)))
+    assert more_steps(worse, ssgd, Limits(accuracy_drop=0.01)) == (None, None, None)
+    ratio, *_ = more_steps(worse, ssgd, Limits(accuracy_drop=0.05))
+    # 0.85 is reached after 0.85/0.9 and 0.85/0.88 of 50 steps
+    assert ratio == pytest.approx(0.9 / 0.88)
+
+
+def test_a_target_loss_is_reached_from_above():
+    ssgd = by_seed(*(trajectory("ssgd", seed, 50) for seed in (1, 2, 3)))
+    slow = by_seed(*(trajectory("slow", seed, 100) for seed in (1, 2, 3)))
+    ratio, *_ = more_steps(slow, ssgd, Limits(target_loss=0.5))
+    assert ratio == pytest.approx(2, rel=0.01)
+    assert more_steps(slow, ssgd, Limits(target_loss=0.01))[0] is None
+
+
+def test_fewer_than_three_seeds_have_no_interval():
+    ssgd, slow = by_seed(trajectory("ssgd", 1, 50)), by_seed(trajectory("slow", 1, 100))
+    assert more_steps(slow, ssgd, Limits()) == (pytest.approx(2), None, None)
+
+
+def test_the_mathematics_of_ssgd_has_no_risk_on_any_collective_and_compression_has():
+    assert library().evidence(cell("ssgd")).tier is Tier.NO_RISK
+    assert library().evidence(cell("ssgd", compression={"kind": "topk", "ratio": 0.01})).tier is Tier.UNKNOWN
+    assert library().evidence(cell("delayed", delay=1)).tier is Tier.UNKNOWN
+
+
+def test_a_recorded_setting_is_evidence_and_one_between_two_recorded_ones_is_not():
+    trajectories = [
+        trajectory(name, seed, 50, kind=kind, params=params)
+        for seed in (1, 2, 3)
+        for name, kind, params in (
+            ("ssgd", "ssgd", {}), ("delayed-d4", "delayed", {"delay": 4}), ("delayed-d20", "delayed", {"delay": 20}),
+        )
+    ]  # fmt: skip
+    found = library(*trajectories)
+    assert found.evidence(cell("delayed", delay=4)).tier is Tier.EVIDENCE
+    assert found.evidence(cell("delayed", delay=4, compression="none")).tier is Tier.EVIDENCE
+    assert found.evidence(cell("delayed", delay=8)).tier is Tier.UNKNOWN
+    assert found.evidence(cell("delayed", delay=4, compression="fp16")).tier is Tier.UNKNOWN
+
+
+def test_training_that_depends_on_time_is_known_only_on_the_network_where_it_was_recorded():
+    trajectories = [
+        trajectory(name, seed, 50, condition=condition)
+        for seed in (1, 2, 3)
+        for name, condition in (("ssgd", "base"), ("adpsgd", "base"), ("ssgd", "world4"), ("adpsgd", "world4"))
+    ]
+    assert library(*trajectories, network="world4").evidence(cell("adpsgd")).tier is Tier.EVIDENCE
+    assert library(*trajectories, network="elsewhere").evidence(cell("adpsgd")).tier is Tier.UNKNOWN
+
+
+@pytest.mark.parametrize(
+    ("workload", "expected"),
+    [("resnet50-v100", {"mnist"}), ("params=7e9,step_time=800ms", {"mnist", "gpt"})],
+)
+def test_the_proxy_has_the_architecture_of_the_model_and_numbers_have_all(workload, expected, tmp_path):
+    question = ask(UNIFORM, workload, 4, Limits())
+    found = Library.for_question(question, (), tmp_path)
+    assert found.proxy
+    assert {each.design for each in found.recordings} >= expected
+    if workload.startswith("resnet"):
+        assert {each.design for each in found.recordings} == expected
+
+
+def test_a_recording_of_the_model_itself_is_no_proxy(tmp_path):
+    question = ask(UNIFORM, "gpt-stdlib", 4, Limits())
+    found = Library.for_question(question, (), tmp_path)
+    assert not found.proxy
+    assert all(each.about["workload"]["name"] == "gpt-stdlib" for each in found.recordings)
+
+
+def test_every_recorded_setting_keeps_its_name_among_all_settings(tmp_path):
+    question = ask(UNIFORM, "resnet50-v100", 4, Limits())
+    recorded = Library.for_question(question, (), tmp_path).settings
+    every = settings(recorded)
+    assert len(every) > 1000
+    assert {one.label for one in recorded} <= {one.label for one in every}
+    assert len({one.identity for one in every}) == len(every)
+
+
+def test_intervals_contain_their_ratio():
+    ssgd = by_seed(*(trajectory("ssgd", seed, 50) for seed in (1, 2, 3)))
+    slow = by_seed(*(trajectory("slow", seed, 60 + 10 * seed) for seed in (1, 2, 3)))
+    ratio, low, high = more_steps(slow, ssgd, Limits(accuracy_drop=0.3))
+    assert low < ratio < high
+    assert math.isfinite(high)
