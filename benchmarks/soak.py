@@ -156,7 +156,7 @@ class _Tenths:
         """Look often until the run has ended."""
         tenth, done = max(1, self._count // 10), 0
         while not ended.wait(0.2):
-            finished = sum(1 for _ in self._cells.glob("*w3*/rep-*/row.json"))
+            finished = sum(1 for _ in self._cells.glob("*w3*/rep-*/result.json"))
             if done + tenth <= finished < self._count:
                 done = finished
                 # The thread that looks is not counted.

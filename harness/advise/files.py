@@ -9,6 +9,7 @@ from wanbench.harness.advise.answer import Answer, to_json
 from wanbench.harness.advise.reproduce import emulation_spec, snippet, trial
 from wanbench.harness.show.tables import objects_as_csv
 
+_REPEATS = 3
 _BAND = 0.1  # simulated and emulated times agree so well in most cells
 CANDIDATES, SPEC, SNIPPET, TRIAL, JSON = "candidates.csv", "advised.toml", "train.py", "trial.py", "advice.json"
 
@@ -19,7 +20,7 @@ def write(answer: Answer, folder: Path) -> list[Path]:
     compared = [answer.advised, *([answer.runner_up] if answer.runner_up else []), answer.no_risk, found.baseline]
     texts = {
         CANDIDATES: _candidates(answer),
-        SPEC: emulation_spec(found.question, [each.candidate.cell for each in compared]),
+        SPEC: emulation_spec(found.question, [each.candidate.cell for each in compared], _REPEATS),
         SNIPPET: snippet(cell),
         TRIAL: trial(cell, answer.advised.step_time_s, _BAND),
         JSON: json.dumps(to_json(answer), indent=1, allow_nan=False) + "\n",

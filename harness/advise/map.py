@@ -3,25 +3,28 @@
 from __future__ import annotations
 
 import math
+from bisect import bisect
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
-from wanbench.harness.advise.candidates import candidates, reference_on_gloo, settings
-from wanbench.harness.advise.evidence import Library
+from wanbench.harness.advise.candidates import candidates, settings
+from wanbench.harness.advise.evidence import Library, Tier
 from wanbench.harness.advise.question import Question
-from wanbench.harness.advise.ranking import Measured, advisable
+from wanbench.harness.advise.ranking import Measured, advisable, one_of_each, without_risk
 from wanbench.harness.advise.search import Options, rows_of_plan
 from wanbench.harness.advise.shortlist import Candidate, weighed
-from wanbench.harness.plan.cell import Cell, TrainingCell
+from wanbench.harness.plan.cell import TrainingCell
 from wanbench.harness.plan.law import PredictInputs, one_shot_bytes, predict
 from wanbench.harness.plan.plan import Plan
 from wanbench.harness.results.store import RunFolder
 from wanbench.netprofiles import Delay, Rate
 
 _COLUMNS, _ROWS = 60, 40
-_COARSE_COLUMNS, _COARSE_ROWS = 6, 5
-_SIMULATED = 3  # settings at each point of the coarse grid
+_COARSE_COLUMNS, _COARSE_ROWS = 5, 4
+_SIMULATED = 3  # settings at each point of the coarse grid, besides those that the law does not describe
+_WINDOW = "20 steps"
 _MATTERS = 1.1  # a setting of unknown accuracy that is faster by less is not worth a mark
 
 
@@ -30,7 +33,8 @@ class Point:
     """One network of the map.
 
     Attributes:
-        name: of the best setting with enough accuracy. gain: time of `ssgd` on gloo over its time to the target.
+        name: of the best setting with enough accuracy. gain: time of `ssgd`, on its fastest collective, over its time
+            to the target.
         unknown: whether a setting of unknown accuracy has steps that are over a tenth shorter.
     """
 
@@ -60,70 +64,110 @@ class Map:
     marked: bool
 
 
-@dataclass(frozen=True)
-class _Scaled:
-    """A candidate whose law can be evaluated on any uniform network."""
-
-    candidate: Candidate
-    inputs: PredictInputs
-
-    @classmethod
-    def of(cls, candidate: Candidate) -> _Scaled:
-        return cls(candidate, candidate.cell.law_inputs)
-
-    def seconds(self, rtt: float, rate: float) -> float:
-        """The law's step time, with the round trip and the rate multiplied."""
-        assert self.inputs.rate_bytes_per_s is not None
-        there = replace(
-            self.inputs, rtt_s=self.inputs.rtt_s * rtt, rate_bytes_per_s=self.inputs.rate_bytes_per_s * rate
-        )
-        return predict(replace(there, one_shot_bytes=one_shot_bytes(there))).step_time_s
-
-
 def spaced(low: float, high: float, count: int) -> tuple[float, ...]:
     """Numbers at equal ratios."""
     return tuple(low * (high / low) ** (index / (count - 1)) for index in range(count))
 
 
-class Correction:
-    """Simulated over predicted step times at some networks; elsewhere that of the nearest one where both are known."""
+@dataclass(frozen=True)
+class _Scaled:
+    """A candidate whose step time is known on any uniform network: by the law, or else between simulated points.
 
-    def __init__(self) -> None:
-        self._known: dict[tuple[str, str], list[tuple[float, float, float]]] = {}
+    Attributes:
+        law: its inputs on the question's network; None if the law does not describe it.
+        simulated: simulated seconds by (RTT in ms, Mbit/s), filled by `_simulate`.
+    """
 
-    def learn(self, cell: TrainingCell, rtt_ms: float, mbit: float, ratio: float) -> None:
-        """Remember a ratio."""
-        self._known.setdefault((cell.label, cell.collective), []).append((math.log(rtt_ms), math.log(mbit), ratio))
+    candidate: Candidate
+    law: PredictInputs | None
+    here: tuple[float, float]
+    simulated: dict[tuple[float, float], float] = field(default_factory=dict)
 
-    def at(self, cell: TrainingCell, rtt_ms: float, mbit: float) -> float:
-        """The ratio on a network: the mean of the known ones, weighted by the inverse square of their distance."""
-        known = self._known.get((cell.label, cell.collective))
-        if not known:
-            return 1.0
-        x, y = math.log(rtt_ms), math.log(mbit)
-        weights = [1 / ((x - a) ** 2 + (y - b) ** 2 + 1e-6) for a, b, _ in known]
-        return sum(weight * ratio for weight, (_, _, ratio) in zip(weights, known, strict=True)) / sum(weights)
+    def by_law(self, rtt_ms: float, mbit: float) -> float:
+        """The law's step time on a network."""
+        assert self.law is not None
+        assert self.law.rate_bytes_per_s is not None
+        rtt_s, rate = self.law.rtt_s * rtt_ms / self.here[0], self.law.rate_bytes_per_s * mbit / self.here[1]
+        there = replace(self.law, rtt_s=rtt_s, rate_bytes_per_s=rate, step_cv=0.0)
+        return predict(replace(there, one_shot_bytes=one_shot_bytes(there))).step_time_s
+
+    def seconds(self, rtt_ms: float, mbit: float) -> float:
+        """Its step time on a network, corrected; infinite if it is unknown there."""
+        if self.law is None:
+            return between(self.simulated, rtt_ms, mbit)
+        return self.by_law(rtt_ms, mbit) * nearby(self._ratios, rtt_ms, mbit)
+
+    @cached_property
+    def _ratios(self) -> dict[tuple[float, float], float]:
+        return {place: took_s / self.by_law(*place) for place, took_s in self.simulated.items()}
+
+    def at(self, rtt_ms: float, mbit: float) -> Measured:
+        """It, as measured on a network."""
+        return Measured(self.candidate, self.seconds(rtt_ms, mbit))
 
 
-def draw_up(question: Question, library: Library, rtts: tuple[float, float], rates: tuple[float, float],
-            options: Options, *, marked: bool = False) -> Map:  # fmt: skip
+def nearby(ratios: Mapping[tuple[float, float], float], rtt_ms: float, mbit: float) -> float:
+    """The mean of known ratios, weighted by the inverse square of their distance on logarithmic axes; 1 if none."""
+    if not ratios:
+        return 1.0
+    x, y = math.log(rtt_ms), math.log(mbit)
+    weights = {place: 1 / ((x - math.log(place[0])) ** 2 + (y - math.log(place[1])) ** 2 + 1e-6) for place in ratios}
+    return sum(weights[place] * ratio for place, ratio in ratios.items()) / sum(weights.values())
+
+
+def between(known: Mapping[tuple[float, float], float], rtt_ms: float, mbit: float) -> float:
+    """A value between the four points of a grid around a place, linear in logarithms; infinite if one is missing."""
+    corners: list[tuple[float, tuple[float, ...]]] = [(1.0, ())]
+    logarithm = 0.0
+    for value, places in ((rtt_ms, sorted({a for a, _ in known})), (mbit, sorted({b for _, b in known}))):
+        if len(places) < 2:
+            return math.inf
+        after = min(max(bisect(places, value), 1), len(places) - 1)
+        low, high = places[after - 1], places[after]
+        share = math.log(value / low) / math.log(high / low)
+        corners = [(w * part, (*c, end)) for w, c in corners for part, end in ((1 - share, low), (share, high))]
+    for weight, corner in corners:
+        a, b = corner
+        if (a, b) not in known:
+            return math.inf
+        logarithm += weight * math.log(known[a, b])
+    return math.exp(logarithm)
+
+
+def draw_up(
+    question: Question,
+    library: Library,
+    rtts: tuple[float, float],
+    rates: tuple[float, float],
+    options: Options,
+    *,
+    marked: bool = False,
+) -> Map:
     """Compute a map around a question on a uniform network.
 
     Args:
         rtts: smallest and largest round trip in ms. rates: lowest and highest rate in Mbit/s.
+        marked: whether the question's network is the user's.
     """
+    question = question.changed({"run.window": _WINDOW})
+    table = question.spec.network
+    assert table.rtt is not None
+    assert table.rate is not None
+    here = table.rtt.ms, table.rate.mbit
     cells, _ = candidates(question, settings(library.settings))
-    scaled = [_Scaled.of(each) for each in weighed(cells, library) if each.law_s is not None]
-    known = [each for each in scaled if each.candidate.eligible]
-    unknown = _fastest_of_a_kind([each for each in scaled if not each.candidate.evidence.sources
-                                  and not each.candidate.eligible])  # fmt: skip
-    correction = Correction()
-    simulated = _correct(question, known, rtts, rates, correction, options)
-    gloo = next(each for each in known if each.candidate.cell.key == reference_on_gloo(question).key)
-    grid = spaced(*rtts, _COLUMNS), spaced(*rates, _ROWS)
-    points = tuple(
-        _point(question, known, unknown, gloo, rtt_ms, mbit, correction) for mbit in grid[1] for rtt_ms in grid[0]
+    every = weighed(cells, library)
+    known = [
+        _Scaled(each, None if each.law_s is None else each.cell.law_inputs, here) for each in every if each.eligible
+    ]
+    unknown = _fastest_of_a_kind(
+        _Scaled(each, each.cell.law_inputs, here)
+        for each in every
+        if each.evidence.tier is Tier.UNKNOWN and each.law_s is not None
     )
+    coarse = [(rtt, rate) for rate in spaced(*rates, _COARSE_ROWS) for rtt in spaced(*rtts, _COARSE_COLUMNS)]
+    simulated = _simulate(question, known, coarse, options)
+    grid = spaced(*rtts, _COLUMNS), spaced(*rates, _ROWS)
+    points = tuple(_point(known, unknown, rtt_ms, mbit) for mbit in grid[1] for rtt_ms in grid[0])
     kinds = {Measured(each.candidate, 0.0).name: each.candidate.cell.kind for each in known}
     return Map(question, library, *grid, points, kinds, simulated, marked)
 
@@ -132,60 +176,55 @@ def _fastest_of_a_kind(unknown: Iterable[_Scaled]) -> list[_Scaled]:
     """One setting of unknown accuracy for each number of bytes, delay and period: others take as long."""
     found: dict[tuple[Any, ...], _Scaled] = {}
     for each in unknown:
-        inputs = each.inputs
-        found.setdefault((inputs.message_bytes, inputs.messages, inputs.delay, inputs.period, inputs.collective), each)
+        law = each.law
+        assert law is not None
+        found.setdefault((law.message_bytes, law.messages, law.delay, law.period, law.collective), each)
     return list(found.values())
 
 
-def _measured_at(question: Question, each: _Scaled, rtt_ms: float, mbit: float, ratio: float) -> Measured:
-    base = question.spec.network
-    assert base.rtt is not None
-    assert base.rate is not None
-    return Measured(each.candidate, ratio * each.seconds(rtt_ms / base.rtt.ms, mbit / base.rate.mbit))
+def _point(known: Sequence[_Scaled], unknown: Sequence[_Scaled], rtt_ms: float, mbit: float) -> Point:
+    measured = [each.at(rtt_ms, mbit) for each in known]
+    best = advisable(measured)[0]
+    ssgd = without_risk(measured)[0]
+    faster = min((each.seconds(rtt_ms, mbit) for each in unknown), default=math.inf)
+    gain = ssgd.to_target_s / best.to_target_s
+    return Point(rtt_ms, mbit, best.name, gain, best.step_time_s > _MATTERS * faster)
 
 
-def _point(question: Question, known: Sequence[_Scaled], unknown: Sequence[_Scaled], gloo: _Scaled, rtt_ms: float,
-           mbit: float, correction: Correction) -> Point:  # fmt: skip
-    def at(each: _Scaled) -> Measured:
-        return _measured_at(question, each, rtt_ms, mbit, correction.at(each.candidate.cell, rtt_ms, mbit))
-
-    best = advisable(map(at, known))[0]
-    faster = min((at(each).step_time_s for each in unknown), default=math.inf)
-    baseline = at(gloo).step_time_s
-    return Point(rtt_ms, mbit, best.name, baseline / best.to_target_s, best.step_time_s > _MATTERS * faster)
-
-
-def _correct(question: Question, known: Sequence[_Scaled], rtts: tuple[float, float], rates: tuple[float, float],
-             correction: Correction, options: Options) -> int:  # fmt: skip
-    """Simulate the first settings, and `ssgd` on gloo, at the points of a coarse grid. Return how many."""
-    gloo = reference_on_gloo(question)
-    wanted: dict[str, tuple[_Scaled, Cell, float, float]] = {}
-    for mbit in spaced(*rates, _COARSE_ROWS):
-        for rtt_ms in spaced(*rtts, _COARSE_COLUMNS):
-            network = {"network.rtt": str(Delay.from_ms(rtt_ms)), "network.rate": str(Rate.from_mbit(mbit))}
-            there = question.changed(network)
-            order = advisable(_measured_at(question, each, rtt_ms, mbit, 1.0) for each in known)
-            first = {id(each.candidate) for each in order[:_SIMULATED]}
-            for each in known:
+def _simulate(
+    question: Question, known: Sequence[_Scaled], places: Sequence[tuple[float, float]], options: Options
+) -> int:
+    """Simulate the first settings by the law, and all that it does not describe, at some networks. Return how many."""
+    wanted: dict[str, tuple[_Scaled, TrainingCell, tuple[float, float]]] = {}
+    for rtt_ms, mbit in places:
+        network = {"network.rtt": str(Delay.from_ms(rtt_ms)), "network.rate": str(Rate.from_mbit(mbit))}
+        there = question.changed(network).reference.network
+        by_law = one_of_each(advisable(each.at(rtt_ms, mbit) for each in known if each.law is not None))
+        first = {id(each.candidate) for each in by_law[:_SIMULATED]}
+        for each in known:
+            if id(each.candidate) in first or each.law is None:
                 cell = each.candidate.cell
-                if id(each.candidate) in first or cell.key == gloo.key:
-                    axes = {**cell.axes, "rtt": network["network.rtt"], "rate": network["network.rate"]}
-                    moved = replace(cell, network=there.reference.network, axes=axes)
-                    wanted[moved.key] = each, moved, rtt_ms, mbit
-    cells = [question.one_worker, *(cell for _, cell, _, _ in wanted.values())]
+                axes = {**cell.axes, "rtt": network["network.rtt"], "rate": network["network.rate"]}
+                moved = replace(cell, network=there, axes=axes)
+                wanted[moved.key] = each, moved, (rtt_ms, mbit)
+    cells = [question.one_worker, *(cell for _, cell, _ in wanted.values())]
     folder = RunFolder(options.out / f"{question.spec.name}-map"[:80])
     rows = rows_of_plan(Plan(question.spec, tuple(cells)), folder, options)
-    for key, (each, _, rtt_ms, mbit) in wanted.items():
+    for key, (each, _, place) in wanted.items():
         if key in rows:
-            law = _measured_at(question, each, rtt_ms, mbit, 1.0).step_time_s
-            correction.learn(each.candidate.cell, rtt_ms, mbit, rows[key] / law)
+            each.simulated[place] = rows[key]
     return len(rows)
 
 
 def points_as_rows(found: Map) -> list[Mapping[str, Any]]:
     """The points as rows of a CSV."""
     return [
-        {"rtt_ms": round(p.rtt_ms, 4), "rate_mbit": round(p.mbit, 4), "best": p.name, "gain_over_ssgd_on_gloo": p.gain,
-         "faster_setting_of_unknown_accuracy": p.unknown}
-        for p in found.points
-    ]  # fmt: skip
+        {
+            "rtt_ms": round(point.rtt_ms, 4),
+            "rate_mbit": round(point.mbit, 4),
+            "best": point.name,
+            "gain_over_ssgd": point.gain,
+            "faster_setting_of_unknown_accuracy": point.unknown,
+        }
+        for point in found.points
+    ]

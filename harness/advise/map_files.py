@@ -51,7 +51,7 @@ def title_of(found: Map) -> str:
     most = max(found.points, key=lambda point: point.gain)
     share = round(100 * times / len(found.points))
     return (
-        f"{first} is best on {share} % of the map; the gain over DDP on gloo is at most {most.gain:.0f} times\n"
+        f"{first} is best on {share} % of the map; at most {most.gain:.0f} times as fast as ssgd\n"
         f"{found.question.reference.workload.name}, {found.question.workers} workers"
     )
 

@@ -56,10 +56,18 @@ def ranked(measured: Iterable[Measured]) -> list[Measured]:
     found: list[Measured] = []
     while left:
         equals = [each for each in left if each.to_target_s <= left[0].to_target_s * (1 + TIE)]
-        equals.sort(key=lambda each: (each.staleness, each.bytes_per_step, each.to_target_s))
+        equals.sort(key=lambda each: (each.staleness, each.bytes_per_step, each.name))
         found.append(equals[0])
         left.remove(equals[0])
     return found
+
+
+def one_of_each(measured: Iterable[Measured]) -> list[Measured]:
+    """The first of each setting: with its best collective."""
+    found: dict[str, Measured] = {}
+    for each in measured:
+        found.setdefault(each.candidate.cell.label, each)
+    return list(found.values())
 
 
 def advisable(measured: Iterable[Measured]) -> list[Measured]:

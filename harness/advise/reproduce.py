@@ -9,12 +9,12 @@ from typing import Any
 from wanbench.harness.advise.question import Question
 from wanbench.harness.plan.cell import TrainingCell
 
-_REPEATS = 3
+_WINDOW = "20 steps"  # DDP on gloo can take many seconds a step
 _TRIAL_S = 300
 _KEYS = ("workload", "network", "train")
 
 
-def emulation_spec(question: Question, cells: Sequence[TrainingCell]) -> str:
+def emulation_spec(question: Question, cells: Sequence[TrainingCell], repeats: int) -> str:
     """A spec in TOML that emulates cells, each with its collective."""
     data = question.spec.to_dict()
     lines = [
@@ -27,7 +27,7 @@ def emulation_spec(question: Question, cells: Sequence[TrainingCell]) -> str:
         tables["workload"]["payload_scale"] = "auto"
     keys = _keys(cells)
     tables["algorithms"] = {keys[cell.label]: _algorithm(cell, keys[cell.label]) for cell in cells}
-    tables["run"] = {"window": data["run"]["window"], "repeats": _REPEATS}
+    tables["run"] = {"window": _WINDOW, "repeats": repeats}
     for name, table in tables.items():
         lines += ["", f"[{name}]", *(f"{_key(key)} = {_value(value)}" for key, value in table.items())]
     by_collective: dict[str, dict[str, None]] = {}

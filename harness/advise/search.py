@@ -11,7 +11,7 @@ from typing import Any
 from wanbench.harness.advise.candidates import LeftOut, candidates, identity, reference_on_gloo, settings
 from wanbench.harness.advise.evidence import Library
 from wanbench.harness.advise.question import Question
-from wanbench.harness.advise.ranking import Measured, advisable, ranked
+from wanbench.harness.advise.ranking import Measured, advisable, one_of_each, ranked
 from wanbench.harness.advise.reproduce import emulation_spec
 from wanbench.harness.advise.shortlist import Candidate, shortlist, weighed
 from wanbench.harness.api import measure_all
@@ -110,11 +110,8 @@ def rows_of_plan(plan: Plan, folder: RunFolder, options: Options, text: str | No
 
 def _emulated(found: Found, options: Options) -> Emulated:
     """Emulate the first candidates of different settings beside `ssgd` on gloo."""
-    first: dict[str, Measured] = {}
-    for each in advisable(found.simulated):
-        first.setdefault(each.candidate.cell.label, each)
-    chosen = [*first.values()][: options.emulate]
-    text = emulation_spec(found.question, [each.candidate.cell for each in [*chosen, found.baseline]])
+    chosen = one_of_each(advisable(found.simulated))[: options.emulate]
+    text = emulation_spec(found.question, [each.candidate.cell for each in [*chosen, found.baseline]], repeats=1)
     spec = Spec.from_toml(text, found.question.where)
     folder = RunFolder(options.out / spec.name)
     try:

@@ -33,7 +33,7 @@ from wanbench.harness.errors import Interrupted, SpecError
 @click.option("--fresh", is_flag=True, help="Delete earlier results of this map.")
 @out_option
 def command(workload: str, workers: int, out: Path, **options: Any) -> None:
-    """Draw which setting is the fastest to equal accuracy on each network, and what it gains over DDP on gloo.
+    """Draw which setting is the fastest to equal accuracy on each network, and what it gains over ssgd.
 
     Settings are those whose accuracy is known, as for `wanbench advise`. The figure and its points are written to the
     run's folder, which is the last line on stdout.

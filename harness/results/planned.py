@@ -30,22 +30,18 @@ class Planned:
 
     Attributes:
         spec: plain data, with overrides applied. auto: the values chosen for `auto` on the host that ran it.
-        cells: by identity.
+        cells: by identity. repeats: number of repetitions of every cell.
     """
 
     spec: Mapping[str, Any]
     auto: Mapping[str, Any]
     cells: Mapping[str, PlannedCell]
+    repeats: int = _REPEATS
 
     @property
     def names(self) -> dict[str, str]:
         """The name of every cell by its identity."""
         return {key: cell.name for key, cell in self.cells.items()}
-
-    @property
-    def repeats(self) -> int:
-        """The number of repetitions of every cell."""
-        return int(self.spec.get("run", {}).get("repeats", _REPEATS))
 
 
 def read(folder: Path) -> Planned:
@@ -57,8 +53,10 @@ def read(folder: Path) -> Planned:
             str(entry["key"]): PlannedCell(str(entry["cell"]), str(entry["base_key"]), dict(entry["axes"]))
             for entry in data["cells"]
         }
-        return Planned(dict(data["spec"]), dict(data.get("auto", {})), cells)
-    except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
+        spec = dict(data["spec"])
+        repeats = int(spec.get("run", {}).get("repeats", _REPEATS))
+        return Planned(spec, dict(data.get("auto", {})), cells, repeats)
+    except (OSError, ValueError, OverflowError, LookupError, TypeError, AttributeError, RecursionError) as error:
         raise SpecError(
             f"{path}: cannot be read ({_reason(error)}); run the same experiment again to write it"
         ) from None

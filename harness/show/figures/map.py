@@ -22,6 +22,7 @@ from wanbench.harness.show.figures.style import INK, PAGE_IN, styles, wanbench_s
 _GAINS = (1.5, 2, 3, 5, 10, 20, 50, 100, 200, 500)
 _HATCH = "////"
 _TINTS = (0.75, 0.5, 0.92, 0.62, 0.35)  # of a family's colour, for its settings in turn
+_NEAR = 8  # columns from the edge, where a name begins or ends at its point
 _LABEL_SHARE = 0.04  # of all points, for a name inside its area
 
 
@@ -59,7 +60,7 @@ def best_map(data: MapData, title: str, about: str, width_in: float = PAGE_IN) -
     entries: dict[str, Any] = {name: Patch(facecolor=colours[name], edgecolor=INK, linewidth=0.4) for name in colours}
     if any(any(row) for row in data.unknown):
         entries["a faster one is not known to be accurate"] = Patch(facecolor="none", edgecolor=INK, hatch=_HATCH)
-    entries["times as fast as DDP on gloo"] = Line2D([], [], color=INK, linewidth=0.7, linestyle="--")
+    entries["times as fast as ssgd"] = Line2D([], [], color=INK, linewidth=0.7, linestyle="--")
     if data.here is not None:
         entries["your network"] = Line2D([], [], marker="*", markersize=9, color=INK, linestyle="")
     if data.checks:
@@ -110,7 +111,8 @@ def _areas(axes: Axes, data: MapData, colours: Mapping[str, Any]) -> None:
             axes.contour(data.rtts_ms, data.mbits, mine, levels=[0.5], colors=[INK], linewidths=0.8)
         if mine.mean() >= _LABEL_SHARE:
             row, column = _middle(mine > 0)
-            text = axes.text(data.rtts_ms[column], data.mbits[row], name, ha="center", va="center", fontsize=6.5)
+            side = "left" if column < _NEAR else "right" if column >= len(data.rtts_ms) - _NEAR else "center"
+            text = axes.text(data.rtts_ms[column], data.mbits[row], name, ha=side, va="center", fontsize=6.5)
             text.set_path_effects([withStroke(linewidth=2, foreground="white")])
     axes.grid(visible=False)
 

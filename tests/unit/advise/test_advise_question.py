@@ -61,7 +61,7 @@ def test_the_spec_of_an_answer_measures_the_same_cells():
     question = ask({"profile": "world4"}, "resnet50-v100", None, Limits())
     dts = Setting("dts-d4-p4-topk", "dts", {"delay": 4, "period": 4, "compression": {"kind": "topk", "ratio": 0.01}})
     cells = [with_collective(with_setting(question.reference, dts)), reference_on_gloo(question)]
-    spec = Spec.from_toml(emulation_spec(question, cells), "advised")
+    spec = Spec.from_toml(emulation_spec(question, cells, 3), "advised")
     plan = make(spec.override({"workload.payload_scale": 1.0, "run.testbed": "virtual"}), "advised", FixedHost())
     measured = [cell for cell in plan.cells if not cell.is_baseline]
     assert [(cell.label, cell.collective) for cell in measured] == [("dts-d4-p4-topk", "direct"), ("ssgd", "gloo")]

@@ -10,6 +10,7 @@ from fuzzing import CASES, DEEP, damaged_json, fuzz, is_clear, or_refused
 from hypothesis import strategies as st
 
 from wanbench.harness.errors import SpecError
+from wanbench.harness.results.planned import FILE
 from wanbench.harness.results.store import RunFolder, open_run
 from wanbench.harness.results.verify import objections
 from wanbench.harness.show.tables import render
@@ -58,6 +59,10 @@ def test_a_damaged_run_is_shown_without_what_is_lost_or_refused_clearly(cases, t
     )
     row = json.loads(files[of_a_row])
     corpus = [(of_a_row, text) for text in ("", "null", "[]", "{}", '"text"', "[" * 100_000)]
+    of_the_plan = next(path for path in files if path.name == FILE)
+    plan = json.loads(files[of_the_plan])
+    for run in (None, [], {"repeats": None}, {"repeats": "x"}, {"repeats": float("inf")}):
+        corpus.append((of_the_plan, json.dumps({**plan, "spec": {**plan["spec"], "run": run}})))
     corpus += [(of_a_row, json.dumps(row | {"seed": 2**63 - 1})), (of_a_row, json.dumps(row | {"params": DEEP}))]
     corpus += [(of_a_row, json.dumps(row | {"algorithm": text})) for text in ("=1+1", "\x1b]0;x\x07", "n" * 300)]
     fuzz(cases, damaged, check, corpus)
