@@ -133,11 +133,8 @@ def _finite(value: float) -> float | None:
 
 
 def speedup(one: Measured, found: Found) -> float:
-    """Time to the target of `ssgd` on gloo over that of a setting, both emulated if this one was."""
-    emulated = found.emulated
-    was = any(each is one for each in emulated.measured) and emulated.baseline is not None
-    baseline = emulated.baseline if was and emulated.baseline is not None else found.baseline
-    return baseline.step_time_s / one.to_target_s
+    """Simulated time of `ssgd` on gloo over the time to the target of a setting."""
+    return found.baseline.step_time_s / one.to_target_s
 
 
 def text(found: Answer, files: Iterable[str], width: int = 110) -> str:
@@ -187,10 +184,16 @@ def _lines(found: Answer, files: Iterable[str]) -> Iterator[tuple[str, str]]:
         yield "unknown", f"{what}; its accuracy is not recorded"
     yield "emulated", _emulated(found)
     yield "flips", _flips(found.flips)
-    cell = found.advised.candidate.cell
-    a_day = found.advised.bytes_per_step / found.advised.step_time_s * _DAY_S
-    yield "costs", f"{size(a_day)} sent a day by each worker, {size(worker_bytes(cell))} of its memory"
+    costs = f"{_a_day(found.advised)} sent a day by each worker, {size(worker_bytes(found.advised.candidate.cell))} of "
+    costs += "its memory"
+    if found.runner_up is not None:
+        costs += f"; runner-up: {_a_day(found.runner_up)}, {size(worker_bytes(found.runner_up.candidate.cell))}"
+    yield "costs", costs
     yield "files", ", ".join(files)
+
+
+def _a_day(one: Measured) -> str:
+    return size(one.bytes_per_step / one.step_time_s * _DAY_S)
 
 
 def _placed(placement: tuple[str, ...]) -> str:
@@ -209,9 +212,17 @@ def _target(limits: Any) -> str:
 def _setting(one: Measured, found: Found) -> str:
     how = "emulated" if any(each is one for each in found.emulated.measured) else "simulated"
     more = one.candidate.evidence.more_steps
-    steps = f" and {more:.2f} times the steps" if more is not None and abs(more - 1) > 0.005 else ""
+    steps = ""
+    if more is not None and abs(more - 1) > 0.005:
+        steps = f" and {more:.2f}{_interval(one)} times the steps"
     took = f"{one.name}: {_seconds(one.step_time_s)} a step ({how}){steps}"
     return f"{took}, {speedup(one, found):.1f} times as fast as DDP on gloo"
+
+
+def _interval(one: Measured) -> str:
+    """The 95 % interval of the number of steps, if there is one source, and if all of its seeds got there."""
+    (source, *others) = one.candidate.evidence.sources
+    return "" if others or source.low is None or source.high is None else f" ({source.low:.2f} to {source.high:.2f})"
 
 
 def _evidence(source: Source) -> str:
@@ -233,12 +244,10 @@ def _emulated(found: Answer) -> str:
     if not emulated.measured:
         return "no (--no-emulate); step times are simulated"
     compared = []
-    for each in emulated.measured:
+    own = emulated.ssgd is not None and all(each.name != emulated.ssgd.name for each in emulated.measured)
+    for each in [*emulated.measured, *([emulated.ssgd] if emulated.ssgd is not None and own else [])]:
         off = each.step_time_s / _simulated(found.found, each).step_time_s - 1
         compared.append(f"{each.name} {_seconds(each.step_time_s)} ({off:+.0%} of simulated)")
-    if emulated.baseline is not None:
-        off = emulated.baseline.step_time_s / found.found.baseline.step_time_s - 1
-        compared.append(f"DDP on gloo {_seconds(emulated.baseline.step_time_s)} ({off:+.0%})")
     scale = "at full size" if emulated.scale == 1 else f"with messages and rates x {emulated.scale:g}"
     return f"{', '.join(compared)}; {emulated.testbed} and {emulated.emulator}, {scale}"
 

@@ -11,7 +11,7 @@ from typing import Any
 from wanbench.harness.advise.candidates import LeftOut, candidates, identity, reference_on_gloo, settings
 from wanbench.harness.advise.evidence import Library
 from wanbench.harness.advise.question import Question
-from wanbench.harness.advise.ranking import Measured, advisable, one_of_each, ranked
+from wanbench.harness.advise.ranking import Measured, advisable, one_of_each, ranked, without_risk
 from wanbench.harness.advise.reproduce import emulation_spec
 from wanbench.harness.advise.shortlist import Candidate, shortlist, weighed
 from wanbench.harness.api import measure_all
@@ -29,12 +29,13 @@ class Emulated:
     """What was emulated.
 
     Attributes:
-        measured: in order. baseline: of `ssgd` on gloo; None if its repetition was not valid.
+        measured: in order. ssgd: `ssgd` on its fastest collective; None if its repetition was not valid. Not on gloo:
+            its segments keep their size when `payload_scale` makes messages smaller, which flatters it.
         scale: payload_scale. emulator, testbed: as chosen. why_not: why nothing was emulated; "" if something was.
     """
 
     measured: tuple[Measured, ...] = ()
-    baseline: Measured | None = None
+    ssgd: Measured | None = None
     scale: float | None = None
     testbed: str = ""
     emulator: str = ""
@@ -109,9 +110,10 @@ def rows_of_plan(plan: Plan, folder: RunFolder, options: Options, text: str | No
 
 
 def _emulated(found: Found, options: Options) -> Emulated:
-    """Emulate the first candidates of different settings beside `ssgd` on gloo."""
+    """Emulate the first candidates of different settings beside `ssgd`."""
     chosen = one_of_each(advisable(found.simulated))[: options.emulate]
-    text = emulation_spec(found.question, [each.candidate.cell for each in [*chosen, found.baseline]], repeats=1)
+    ssgd = without_risk(found.simulated)[0]
+    text = emulation_spec(found.question, [each.candidate.cell for each in [*chosen, ssgd]], repeats=1)
     spec = Spec.from_toml(text, found.question.where)
     folder = RunFolder(options.out / spec.name)
     try:
@@ -121,13 +123,11 @@ def _emulated(found: Found, options: Options) -> Emulated:
         return Emulated(why_not=str(error))
     by_place = {_place(cell): rows[cell.key] for cell in plan.cells if cell.key in rows and not cell.is_baseline}
     measured = _matched(chosen, by_place)
-    baseline = next(iter(_matched([found.baseline], by_place)), None)
+    beside = next(iter(_matched([ssgd], by_place)), None)
     if not measured:
         return Emulated(why_not=f"no repetition was valid; see {folder.path}")
     some = next(row for row in folder.rows() if row["status"] == "ok" and row["workers"] > 1)
-    return Emulated(
-        tuple(ranked(measured)), baseline, some["payload_scale"], str(some["testbed"]), str(some["emulator"])
-    )
+    return Emulated(tuple(ranked(measured)), beside, some["payload_scale"], str(some["testbed"]), str(some["emulator"]))
 
 
 def _place(cell: Cell) -> tuple[str, str]:

@@ -10,7 +10,7 @@ from wanbench.harness.analysis.order import absent
 
 _PIPED_WIDTH = 110
 _LONGEST = 32
-_SIZES = (("GB", 1e9), ("MB", 1e6), ("kB", 1e3))
+_SIZES = (("TB", 1e12), ("GB", 1e9), ("MB", 1e6), ("kB", 1e3))
 
 
 def width_of_output() -> int:

@@ -61,8 +61,8 @@ def test_a_damaged_run_is_shown_without_what_is_lost_or_refused_clearly(cases, t
     corpus = [(of_a_row, text) for text in ("", "null", "[]", "{}", '"text"', "[" * 100_000)]
     of_the_plan = next(path for path in files if path.name == FILE)
     plan = json.loads(files[of_the_plan])
-    for run in (None, [], {"repeats": None}, {"repeats": "x"}, {"repeats": float("inf")}):
-        corpus.append((of_the_plan, json.dumps({**plan, "spec": {**plan["spec"], "run": run}})))
+    runs = (None, [], {"repeats": None}, {"repeats": "x"}, {"repeats": float("inf")})
+    corpus += [(of_the_plan, json.dumps({**plan, "spec": {**plan["spec"], "run": run}})) for run in runs]
     corpus += [(of_a_row, json.dumps(row | {"seed": 2**63 - 1})), (of_a_row, json.dumps(row | {"params": DEEP}))]
     corpus += [(of_a_row, json.dumps(row | {"algorithm": text})) for text in ("=1+1", "\x1b]0;x\x07", "n" * 300)]
     fuzz(cases, damaged, check, corpus)
