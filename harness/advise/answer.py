@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import textwrap
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from wanbench.harness.advise.evidence import Source, Tier
@@ -43,7 +43,7 @@ class Answer:
     runner_up: Measured | None
     faster: Measured | None
     unknown: Measured | None
-    flips: list[Flip] = field(default_factory=list)
+    flips: list[Flip] | None = None
 
 
 def answer(found: Found) -> Answer:
@@ -90,7 +90,7 @@ def to_json(found: Answer) -> dict[str, Any]:
         "runner_up": _plain(found.runner_up, of),
         "faster_but_less_accurate": _plain(found.faster, of),
         "faster_but_unknown": _plain(found.unknown, of),
-        "flips": [asdict(each) for each in found.flips],
+        "flips": None if found.flips is None else [asdict(each) for each in found.flips],
         "emulated": [_plain(each, of) for each in of.emulated.measured],
         "emulation": {key: getattr(of.emulated, key) for key in ("scale", "testbed", "emulator", "why_not")},
         "considered": len(of.candidates),
@@ -252,7 +252,9 @@ def _emulated(found: Answer) -> str:
     return f"{', '.join(compared)}; {emulated.testbed} and {emulated.emulator}, {scale}"
 
 
-def _flips(found: list[Flip]) -> str:
+def _flips(found: list[Flip] | None) -> str:
+    if found is None:
+        return "not known: the step-time law does not describe the advised setting"
     if not found:
         return "nothing within half and twice the round trip, the rate and the step time, by the law"
     parts = [f"{each.axis} x {each.factor:g}: {each.name} ({each.gain:.0%} less time)" for each in found]

@@ -10,7 +10,7 @@ from wanbench.harness.advise.reproduce import emulation_spec, snippet, trial
 from wanbench.harness.show.tables import objects_as_csv
 
 _REPEATS = 3
-_BAND = 0.1  # simulated and emulated times agree so well in most cells
+BAND = 0.1  # simulated and emulated times agree so well in most cells
 CANDIDATES, SPEC, SNIPPET, TRIAL, JSON = "candidates.csv", "advised.toml", "train.py", "trial.py", "advice.json"
 
 
@@ -22,7 +22,7 @@ def write(answer: Answer, folder: Path) -> list[Path]:
         CANDIDATES: _candidates(answer),
         SPEC: emulation_spec(found.question, [each.candidate.cell for each in compared], _REPEATS),
         SNIPPET: snippet(cell),
-        TRIAL: trial(cell, answer.advised.step_time_s, _BAND),
+        TRIAL: trial(cell, answer.advised.step_time_s, BAND),
         JSON: json.dumps(to_json(answer), indent=1, allow_nan=False) + "\n",
     }
     for name, text in texts.items():

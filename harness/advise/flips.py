@@ -30,14 +30,14 @@ class Flip:
     gain: float
 
 
-def flips(question: Question, advised: Measured, others: Sequence[Measured]) -> list[Flip]:
+def flips(question: Question, advised: Measured, others: Sequence[Measured]) -> list[Flip] | None:
     """For each axis and direction, the smallest change that makes another setting better by over 1 %.
 
-    Algorithms that the law does not describe are left out.
+    Algorithms that the law does not describe are left out; None if the advised one is one of them.
     """
     lawful = [each for each in others if each.candidate.law_s]
     if advised.candidate.law_s is None:
-        return []
+        return None
     found = []
     for axis in _AXES:
         for factors in (sorted(f for f in _FACTORS if f > 1), sorted((f for f in _FACTORS if f < 1), reverse=True)):

@@ -78,6 +78,7 @@ def trial(cell: TrainingCell, predicted_s: float, band: float) -> str:
         "PARAMS": dict(cell.params),
         "TENSORS": [tensor.numel for tensor in cell.workload.parameters],
         "STEP_TIME_S": cell.workload.step_time_s,
+        "STEP_CV": cell.workload.step_cv,
         "PREDICTED_S": (round(low, 6), round(high, 6)),
         "WARM_UP": cell.window_begin + 3,
         "PERIOD": cell.algorithm().period_steps,
@@ -125,6 +126,8 @@ Rank 0 prints the time of a step beside the predicted one, and writes steps.json
 """
 
 import json
+import math
+import random
 import time
 
 import torch
@@ -133,6 +136,7 @@ import torch.distributed as dist
 from wanbench import wrap
 
 {constants}
+SIGMA = math.sqrt(math.log1p(STEP_CV * STEP_CV))
 
 dist.init_process_group(BACKEND)
 model = torch.nn.ParameterList([torch.nn.Parameter(torch.zeros(numel)) for numel in TENSORS])
@@ -144,7 +148,7 @@ for parameter in model:
 
 def step():
     began = time.monotonic()
-    time.sleep(max(0.0, STEP_TIME_S))
+    time.sleep(STEP_TIME_S * random.lognormvariate(-SIGMA * SIGMA / 2, SIGMA))
     optimizer.step()
     return time.monotonic() - began
 

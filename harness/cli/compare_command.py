@@ -47,13 +47,20 @@ def command(
     Step times are medians in seconds, with the minimum and maximum of the repetitions. With HEAD, the cells of two runs
     are compared. A parity figure is added to the figures of RUN. The exit code is 0 for any ratio: `check` is the gate.
 
+    If RUN is of `wanbench advise` and HEAD the steps.jsonl of its trial.py, the measured step time is compared with
+    the predicted one, and the likely cause of a difference is named.
+
     \b
     Example:  wanbench compare crosscheck --by testbed
+              wanbench compare advise-world4-resnet50-v100 steps.jsonl
     """
     from wanbench.harness.analysis.compare import compare
     from wanbench.harness.results.store import open_run
 
     folder = open_run(run_source, out)
+    if head_source is not None and head_source.endswith(".jsonl"):
+        _print_trial(folder.path, head_source, as_json or form == "json")
+        return
     rows = [{**row, "run": folder.name} for row in rows_of(folder)]
     if head_source is not None:
         head = open_run(head_source, out)
@@ -77,6 +84,19 @@ def command(
 
         for path in draw_parity(comparison, folder.name, folder.path / "figures"):
             click.echo(path, err=True)
+
+
+def _print_trial(run: Path, steps: str, as_json: bool) -> None:
+    """Print what a trial measured beside the advice."""
+    from dataclasses import asdict
+
+    from wanbench.harness.advise.trial_result import trial_result
+
+    result = trial_result(run, steps)
+    if as_json:
+        click.echo(json.dumps({**asdict(result), "difference": result.difference}, indent=1))
+    else:
+        terminal.show(result.text())
 
 
 def _specs_differ(base: Path, head: Path) -> list[str]:

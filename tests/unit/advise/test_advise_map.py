@@ -1,0 +1,45 @@
+"""Step times between simulated networks, and the areas of a map."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from wanbench.harness.advise.map import between, nearby, spaced
+from wanbench.harness.show.figures.map import MapData, best_map
+
+
+def test_a_power_law_between_the_points_of_a_grid_is_exact():
+    known = {(rtt, rate): rtt**0.5 / rate for rtt in (1.0, 10.0, 100.0) for rate in (10.0, 1000.0)}
+    assert between(known, 30.0, 70.0) == pytest.approx(30**0.5 / 70)
+    assert between(known, 1.0, 10.0) == pytest.approx(0.1)
+    assert between({}, 1.0, 10.0) == math.inf
+    assert between({key: value for key, value in known.items() if key != (10.0, 1000.0)}, 30.0, 70.0) == math.inf
+
+
+def test_a_correction_is_exact_where_it_is_known_and_between_them_elsewhere():
+    ratios = {(1.0, 10.0): 1.0, (100.0, 10.0): 2.0}
+    assert nearby(ratios, 1.0, 10.0) == pytest.approx(1, abs=1e-3)
+    assert nearby(ratios, 10.0, 10.0) == pytest.approx(1.5, abs=1e-3)
+    assert nearby({}, 10.0, 10.0) == 1
+
+
+def test_numbers_at_equal_ratios():
+    assert spaced(1, 100, 3) == pytest.approx((1, 10, 100))
+
+
+def test_each_area_has_its_name_and_the_legend_has_them_all():
+    rtts, mbits = spaced(1, 400, 20), spaced(10, 10_000, 15)
+    names = [["ssgd on direct" if rtt < 20 else "dts-d4-p4 on direct" for rtt in rtts] for _ in mbits]
+    gains = [[1 + rtt / 10 for rtt in rtts] for _ in mbits]
+    unknown = [[mbit < 100 for _ in rtts] for mbit in mbits]
+    kinds = {"ssgd on direct": "ssgd", "dts-d4-p4 on direct": "dts"}
+    data = MapData(rtts, mbits, names, gains, unknown, kinds, (80.0, 1000.0), [(30.0, 100.0, True), (5.0, 50.0, False)])
+    figure = best_map(data, "a finding\nsubject", "a caption")
+    (axes,) = figure.axes
+    inside = {text.get_text() for text in axes.texts}
+    (legend,) = figure.legends
+    listed = {text.get_text() for text in legend.get_texts()}
+    assert {*kinds} <= inside
+    assert {*kinds, "your network", "emulated: another one", "a faster one is not known to be accurate"} <= listed
