@@ -159,7 +159,7 @@ def draw_up(
     known = [
         _Scaled(each, None if each.law_s is None else each.cell.law_inputs, here) for each in every if each.eligible
     ]
-    unknown = _fastest_of_a_kind(
+    unknown = _undominated(
         _Scaled(each, each.cell.law_inputs, here)
         for each in every
         if each.evidence.tier is Tier.UNKNOWN and each.law_s is not None
@@ -172,14 +172,21 @@ def draw_up(
     return Map(question, library, *grid, points, kinds, simulated, marked)
 
 
-def _fastest_of_a_kind(unknown: Iterable[_Scaled]) -> list[_Scaled]:
-    """One setting of unknown accuracy for each number of bytes, delay and period: others take as long."""
-    found: dict[tuple[Any, ...], _Scaled] = {}
+def _undominated(unknown: Iterable[_Scaled]) -> list[_Scaled]:
+    """Those than which no other sends less, later and more seldom: by the law, others are nowhere faster."""
+    front: list[tuple[tuple[int, int, int, str], _Scaled]] = []
     for each in unknown:
         law = each.law
         assert law is not None
-        found.setdefault((law.message_bytes, law.messages, law.delay, law.period, law.collective), each)
-    return list(found.values())
+        mine = law.message_bytes * law.messages, -law.delay, -law.period, law.collective
+        if not any(_dominates(other, mine) for other, _ in front):
+            front = [(other, one) for other, one in front if not _dominates(mine, other)]
+            front.append((mine, each))
+    return [each for _, each in front]
+
+
+def _dominates(one: tuple[int, int, int, str], other: tuple[int, int, int, str]) -> bool:
+    return one[3] == other[3] and all(a <= b for a, b in zip(one[:3], other[:3], strict=True))
 
 
 def _point(known: Sequence[_Scaled], unknown: Sequence[_Scaled], rtt_ms: float, mbit: float) -> Point:

@@ -10,12 +10,12 @@ from typing import Any
 
 from wanbench.harness.advise.candidates import LeftOut, candidates, identity, reference_on_gloo, settings
 from wanbench.harness.advise.evidence import Library
-from wanbench.harness.advise.question import Question
+from wanbench.harness.advise.question import REFERENCE, Question
 from wanbench.harness.advise.ranking import Measured, advisable, one_of_each, ranked, without_risk
 from wanbench.harness.advise.reproduce import emulation_spec
 from wanbench.harness.advise.shortlist import Candidate, shortlist, weighed
 from wanbench.harness.api import measure_all
-from wanbench.harness.errors import HostError
+from wanbench.harness.errors import HostError, SpecError
 from wanbench.harness.plan.cell import Cell
 from wanbench.harness.plan.plan import Plan, make
 from wanbench.harness.results.planned import auto_of
@@ -81,11 +81,20 @@ def search(question: Question, library: Library, options: Options) -> Found:
     """Find the answer. Raises: SpecError, HostError, CellsFailed."""
     cells, left_out = candidates(question, settings(library.settings))
     weighed_ = weighed(cells, library)
+    _check_reference(question, weighed_, left_out)
     chosen = shortlist(weighed_)
     options.say(f"{len(weighed_)} settings and collectives by the law; {len(chosen)} on the simulated clock")
     baseline, simulated = _simulated(question, chosen, options)
     found = Found(question, library, weighed_, left_out, baseline, simulated)
     return found if options.emulate == 0 else replace(found, emulated=_emulated(found, options))
+
+
+def _check_reference(question: Question, candidates_: Sequence[Candidate], left_out: Sequence[LeftOut]) -> None:
+    """Refuse limits that leave out what everything is compared with. Raises: SpecError."""
+    on_gloo = reference_on_gloo(question).key
+    if not any(each.cell.key == on_gloo for each in candidates_):
+        reason = next(each.reason for each in left_out if each.label == REFERENCE)
+        raise SpecError(f"advise: {REFERENCE}, which all are compared with, is left out: {reason}; relax the limit")
 
 
 def _simulated(question: Question, chosen: Sequence[Candidate], options: Options) -> tuple[Measured, list[Measured]]:

@@ -74,7 +74,7 @@ def cause(times_s: Sequence[float], predicted_s: float, compute_s: float) -> str
     rare = sorted(times_s)[-max(1, int(_RARE * len(times_s))) :]
     usual_s = fmean(sorted(times_s)[: len(times_s) - len(rare)])
     if usual_s <= (1 + BAND) * predicted_s:
-        return f"rare long steps, the longest {max(rare):.3g} s: lost packets, or something else on the hosts or the network"
+        return f"rare long steps, the longest {max(rare):.3g} s: lost packets, or other load on hosts or links"
     return "the network is slower than the profile says, or shared; measure it with `wanbench measure`"
 
 

@@ -1,0 +1,33 @@
+"""Advice that is emulated, and its trial under plain torch on the emulated network."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+from cli_session import patiently
+
+QUESTION = (
+    "advise", "uniform", "--rtt", "40ms", "--rate", "50Mbit", "--workers", "2", "--emulate", "1",
+    "--workload", "params=50000,tensors=2,step_time=40ms",
+)  # fmt: skip
+
+
+def test_the_order_is_taken_from_what_was_emulated_and_the_trial_runs_as_predicted(bench):
+    run = patiently(
+        lambda: bench.run(*QUESTION, "--json", "--fresh"), lambda run: bool(json.loads(run.out)["emulation"]["why_not"])
+    )
+    advice = json.loads(run.out)
+    assert [each["algorithm"] for each in advice["emulated"]] == [advice["advised"]["algorithm"]]
+    assert advice["emulation"]["testbed"] == "netns"
+    folder = bench.folder / "results" / "advise-40ms-50Mbit-50000"
+    trial = (folder / "trial.py").read_text().replace("SECONDS = 300", "SECONDS = 5")
+    (bench.folder / "trial.py").write_text(trial)
+    network = ("--profile", "uniform", "--rtt", "40ms", "--rate", "50Mbit", "-n", "2")
+
+    def tried():
+        bench.run("exec", *network, "--", sys.executable, "trial.py")
+        return bench.run("compare", str(folder), "steps.jsonl", "--json")
+
+    result = patiently(tried, lambda run: abs(json.loads(run.out)["difference"]) > 0.1)
+    assert json.loads(result.out)["cause"] == ""

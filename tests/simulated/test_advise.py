@@ -1,0 +1,77 @@
+"""`advise` and `map` from the command line, on the simulated clock."""
+
+from __future__ import annotations
+
+import csv
+import json
+
+import pytest
+
+SMALL = ("--workload", "params=20000,tensors=2,step_time=20ms", "--no-emulate")
+UNIFORM = ("uniform", "--rtt", "40ms", "--rate", "20Mbit", "--workers", "3")
+
+
+def test_advice_is_the_fastest_setting_of_known_accuracy_and_comes_with_what_one_needs(bench):
+    run = bench.run("advise", *UNIFORM, *SMALL, "--json")
+    assert run.code == 0, run.err
+    advice = json.loads(run.out)
+    advised, no_risk = advice["advised"], advice["no_risk"]
+    assert no_risk["algorithm"] == "ssgd"
+    assert advised["tier"] in ("evidence", "no risk")
+    assert advised["speedup"] >= no_risk["speedup"] > 1
+    assert all(source["proxy"] and source["difference"] >= -0.01 for source in advised["sources"])
+    assert advice["simulated"] >= 50
+    assert advice["considered"] > 1000
+    folder = bench.folder / "results" / "advise-40ms-20Mbit-20000"
+    lines = list(csv.DictReader((folder / "candidates.csv").read_text().splitlines()))
+    assert len(lines) > advice["considered"]
+    assert all(line["left_out"] or line["simulated_s"] for line in lines)
+    for name in ("train.py", "trial.py"):
+        compile((folder / name).read_text(), name, "exec")
+    again = bench.run("advise", *UNIFORM, *SMALL)
+    assert "0 to do" in again.err
+    assert [line.split()[0] for line in again.out.splitlines()][:2] == ["question", "binds"]
+    spec = bench.run("plan", str(folder / "advised.toml"), "--set", "run.testbed=virtual", "--json")
+    assert {cell["algorithm"] for cell in json.loads(spec.out)["cells"]} >= {"ssgd", advised["algorithm"]}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        (("uniform", "--rtt", "40ms"), "no rate is known"),
+        (("world5",), "world4"),
+        ((*UNIFORM, "--workload", "resnet51"), "resnet"),
+        ((*UNIFORM, "--workload", "params=x,step_time=1ms"), "expected a number"),
+        ((*UNIFORM, "--memory", "1 parsec"), "--memory"),
+        ((*UNIFORM, "--memory", "1kB"), "memory"),
+        ((*UNIFORM, "--exclude", "sgpp"), "sgp"),
+        ((*UNIFORM, "--exclude", "ssgd"), "excluded"),
+        ((*UNIFORM, "--proxy", "imagenet"), "no such recording"),
+        (("world4", "--place", "oregon:2"), "expected SITE=N"),
+        ((*UNIFORM, "--target-loss", "1e-9"), None),
+    ],
+)
+def test_a_wrong_question_has_one_clear_line_and_a_target_that_is_never_reached_leaves_what_has_no_risk(
+    bench, arguments, reason
+):
+    workload = () if "--workload" in arguments else SMALL[:2]
+    run = bench.run("advise", *arguments, *workload, "--no-emulate")
+    if reason is None:
+        assert run.code == 0, run.err
+        assert "advised     the same" in run.out
+        return
+    assert run.code == 2
+    assert reason in run.err
+    assert run.err.count("\n") == 1
+
+
+def test_a_map_has_a_point_for_every_network_and_names_the_proxy(bench):
+    few = ("--proxy", "gpt", "--max-accuracy-drop", "5")
+    run = bench.run("map", *SMALL[:2], "--workers", "3", "--rtts", "5ms,50ms", "--rates", "5Mbit,50Mbit", *few)
+    assert run.code == 0, run.err
+    folder = bench.folder / "results" / run.out.strip().rpartition("/")[2]
+    points = list(csv.DictReader((folder / "map.csv").read_text().splitlines()))
+    assert len(points) == 60 * 40
+    assert all(float(point["gain_over_ssgd"]) >= 0.99 for point in points)
+    assert len({point["best"] for point in points}) > 1
+    assert (folder / "map.svg").stat().st_size > 10_000
