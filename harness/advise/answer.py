@@ -12,6 +12,7 @@ from wanbench.harness.advise.evidence import Source, Tier
 from wanbench.harness.advise.flips import Flip, flips
 from wanbench.harness.advise.ranking import Measured, advisable, ranked, without_risk
 from wanbench.harness.advise.search import Found
+from wanbench.harness.advise.uplinks import Uplinks, shared
 from wanbench.harness.plan.law import predict
 from wanbench.harness.plan.load import worker_bytes
 from wanbench.harness.show.grid import size
@@ -44,6 +45,7 @@ class Answer:
     faster: Measured | None
     unknown: Measured | None
     flips: list[Flip] | None = None
+    uplinks: Uplinks | None = None
 
 
 def answer(found: Found) -> Answer:
@@ -63,6 +65,7 @@ def answer(found: Found) -> Answer:
         next((each for each in ranked(ineligible) if each.step_time_s < here.step_time_s), None),
         next((each for each in ranked(unknown) if each.step_time_s < here.step_time_s), None),
         flips(found.question, here, advisable(found.simulated)),
+        shared(found.question, advisable(found.simulated)),
     )
 
 
@@ -91,6 +94,7 @@ def to_json(found: Answer) -> dict[str, Any]:
         "faster_but_less_accurate": _plain(found.faster, of),
         "faster_but_unknown": _plain(found.unknown, of),
         "flips": None if found.flips is None else [asdict(each) for each in found.flips],
+        "uplinks": None if found.uplinks is None else asdict(found.uplinks),
         "emulated": [_plain(each, of) for each in of.emulated.measured],
         "emulation": {key: getattr(of.emulated, key) for key in ("scale", "testbed", "emulator", "why_not")},
         "considered": len(of.candidates),
@@ -184,6 +188,8 @@ def _lines(found: Answer, files: Iterable[str]) -> Iterator[tuple[str, str]]:
         yield "unknown", f"{what}; its accuracy is not recorded"
     yield "emulated", _emulated(found)
     yield "flips", _flips(found.flips)
+    if found.uplinks is not None:
+        yield "uplinks", _uplinks(found.uplinks)
     costs = f"{_a_day(found.advised)} sent a day by each worker, {size(worker_bytes(found.advised.candidate.cell))} of "
     costs += "its memory"
     if found.runner_up is not None:
@@ -250,6 +256,14 @@ def _emulated(found: Answer) -> str:
         compared.append(f"{each.name} {_seconds(each.step_time_s)} ({off:+.0%} of simulated)")
     scale = "at full size" if emulated.scale == 1 else f"with messages and rates x {emulated.scale:g}"
     return f"{', '.join(compared)}; {emulated.testbed} and {emulated.emulator}, {scale}"
+
+
+def _uplinks(found: Uplinks) -> str:
+    case = f"not in the profile for {', '.join(found.sites)}: above, their paths share no link"
+    if found.best is None or found.step_time_s is None:
+        return f"{case}; add up_mbps if they do"
+    shared_s = f"{found.best}: {_seconds(found.step_time_s)} a step (by the law)"
+    return f"{case}; if they share one as fast as the fastest, {shared_s}"
 
 
 def _flips(found: list[Flip] | None) -> str:

@@ -9,6 +9,8 @@ from typing import Any
 from wanbench.harness.advise.question import Question
 from wanbench.harness.advise.ranking import Measured, ranked
 from wanbench.harness.advise.shortlist import law_s
+from wanbench.harness.plan.network import CellNetwork
+from wanbench.harness.spec.tables import WorkloadTable
 from wanbench.netprofiles import Delay, Rate
 
 _FACTORS = (0.5, 0.75, 1.25, 1.5, 2.0)
@@ -51,9 +53,9 @@ def flips(question: Question, advised: Measured, others: Sequence[Measured]) -> 
 
 def _flip(question: Question, axis: str, factor: float, advised: Measured, others: Sequence[Measured]) -> Flip | None:
     there = question.changed(_changes(question, axis, factor))
-    moved = [_moved(each, there) for each in others]
-    best = ranked(moved)[0]
-    mine = _moved(advised, there)
+    network, task = there.reference.network, there.reference.task
+    best = ranked(moved(each, network, task) for each in others)[0]
+    mine = moved(advised, network, task)
     gain = 1 - best.to_target_s / mine.to_target_s
     if _setting(best) == _setting(advised) or gain < 0.01:
         return None
@@ -65,11 +67,11 @@ def _setting(measured: Measured) -> tuple[str, str]:
     return cell.label, cell.collective
 
 
-def _moved(measured: Measured, there: Question) -> Measured:
+def moved(measured: Measured, network: CellNetwork, task: WorkloadTable) -> Measured:
     """A measured candidate on another network: its law there, corrected by how far the law was off here."""
     candidate = measured.candidate
     assert candidate.law_s is not None
-    cell = replace(candidate.cell, network=there.reference.network, task=there.reference.task)
+    cell = replace(candidate.cell, network=network, task=task)
     new_s = law_s(cell)
     assert new_s is not None
     return Measured(replace(candidate, cell=cell, law_s=new_s), new_s * measured.step_time_s / candidate.law_s)
