@@ -70,8 +70,8 @@ class Evidence:
     @property
     def more_steps(self) -> float | None:
         """Steps to the target as a multiple of those of `ssgd`, in the least favourable source; None if not advised."""
-        if self.tier is Tier.NO_RISK:
-            return 1.0
+        if self.tier is not Tier.EVIDENCE:
+            return 1.0 if self.tier is Tier.NO_RISK else None
         steps = [source.more_steps for source in self.sources]
         return None if not steps or None in steps else max(each for each in steps if each is not None)
 
@@ -151,7 +151,9 @@ class Library:
             return Evidence(Tier.NO_RISK)
         timed = not algorithm.promises.repeats
         sources = tuple(self._sources(identity(cell.kind, cell.params), cell.train.optimizer, timed=timed))
-        return Evidence(Tier.EVIDENCE if sources else Tier.UNKNOWN, sources)
+        every = {each.design for each in sources} == {each.design for each in self.recordings}
+        # One proxy out of several may be the wrong one.
+        return Evidence(Tier.EVIDENCE if sources and (every or not self.proxy) else Tier.UNKNOWN, sources)
 
     def _sources(self, key: str, optimizer: str, *, timed: bool) -> Iterator[Source]:
         """The recorded trajectories of a setting; of one whose training depends on time, only from this network."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 
@@ -131,6 +132,22 @@ def test_every_recorded_setting_keeps_its_name_among_all_settings(tmp_path):
     assert len(every) > 1000
     assert {one.label for one in recorded} <= {one.label for one in every}
     assert len({one.identity for one in every}) == len(every)
+
+
+def test_of_several_proxies_all_must_have_recorded_a_setting_and_the_least_favourable_counts():
+    def of(workload, *settings):
+        found = [trajectory("ssgd", seed, 50) for seed in (1, 2, 3)]
+        found += [
+            trajectory(f"delayed-d{delay}", seed, ends_at, kind="delayed", params={"delay": delay})
+            for seed in (1, 2, 3)
+            for delay, ends_at in settings
+        ]
+        return replace(recording(*found, workload=workload), design=workload)
+
+    both = Library((of("mnist-cnn", (1, 60), (4, 60)), of("gpt-stdlib", (1, 80))), True, Limits(accuracy_drop=0.0))
+    assert both.evidence(cell("delayed", delay=1)).more_steps == pytest.approx(1.6)
+    assert both.evidence(cell("delayed", delay=4)).tier is Tier.UNKNOWN
+    assert both.evidence(cell("delayed", delay=4)).more_steps is None
 
 
 def test_intervals_contain_their_ratio():
