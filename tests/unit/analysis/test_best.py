@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 import synthetic_rows
@@ -45,6 +46,26 @@ def test_within_one_per_cent_the_algorithm_that_sends_least_is_best():
     found = network(standing("a", 0.995, megabytes=4.0), standing("b", 1.0, megabytes=100.0), standing("c", 0.98))
     assert found.best.algorithm == "a"
     assert [s.algorithm for s in found.as_fast] == ["a", "b"]
+
+
+def test_of_equally_fast_algorithms_the_least_stale_is_best_even_if_it_sends_more():
+    stale = replace(standing("dts", 1.0, megabytes=1.0), params={"delay": 20, "period": 4})
+    fresh = replace(standing("delayed", 0.995, megabytes=100.0), params={"delay": 4})
+    later = replace(standing("olco3", 1.0, megabytes=1.0), params={"staleness": 1, "period": 4})
+    assert [one.staleness for one in (stale, fresh, later)] == [23, 4, 7]
+    assert network(stale, later, fresh).best is fresh
+
+
+def test_training_alone_is_never_best():
+    assert network(standing("local", 1.0), standing("ssgd", 0.2)).best.algorithm == "ssgd"
+    assert network(standing("local", 1.0)).best is None
+
+
+def test_with_a_target_the_first_to_reach_it_is_best_and_what_never_reaches_it_is_not():
+    slow = replace(standing("a", 0.5), time_to_target_s=10.0)
+    fast = replace(standing("b", 0.9), time_to_target_s=20.0)
+    never = standing("c", 1.0)
+    assert network(fast, never, slow).best is slow
 
 
 def test_repetitions_that_overlap_are_equally_fast():

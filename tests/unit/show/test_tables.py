@@ -163,7 +163,7 @@ def test_no_number_is_shown_as_negative_zero(rows):
 
 @pytest.mark.parametrize(
     ("size_bytes", "text"),
-    [(0, "0 B"), (35.6, "35.6 B"), (999.6, "1 kB"), (7660, "7.66 kB"), (102_228_128, "102 MB"), (2.5e12, "2500 GB")],
+    [(0, "0 B"), (35.6, "35.6 B"), (999.6, "1 kB"), (7660, "7.66 kB"), (102_228_128, "102 MB"), (2.5e12, "2.5 TB")],
 )
 def test_bytes_are_shown_in_the_unit_that_suits_them(size_bytes, text):
     assert size(size_bytes) == text
