@@ -132,7 +132,8 @@ def load_toml(file: File) -> Profile:
     top = _Table(f"{file}: top level", data)
     top.only(_TOP)
     if data.get("schema") != SCHEMA:
-        raise ProfileError(f"{file}: schema is {data.get('schema', 'missing')}; expected schema = {SCHEMA}")
+        got = repr(data["schema"])[:40] if "schema" in data else "missing"
+        raise ProfileError(f"{file}: schema is {got}; expected schema = {SCHEMA}")
     name, description = top.required("name"), top.required("description")
     reader = _Reader(file, data)
     sites = reader.sites()

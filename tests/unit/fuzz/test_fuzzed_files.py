@@ -141,6 +141,7 @@ def test_a_damaged_profile_becomes_a_network_or_is_refused_clearly(cases, tmp_pa
             load(str(file))
 
     corpus = [PROFILE.replace('"145ms"', value) for value in IN_TOML] + [CSV.replace("oregon", "or\x1begon", 1)]
+    corpus += [PROFILE.replace("schema = 1", 'schema = "\\u0000"')]
     fuzz(cases, damaged_text((PROFILE, CSV)), as_profile, [each for text in corpus for each in (text, text)])
 
 
