@@ -31,6 +31,7 @@ _RATE, _RTT, _LOSS = "rate_mbps", "rtt_ms", "loss_pct"
 _PACKET_MBPS = 1500 * 8 / 1000  # one packet of mahimahi per millisecond
 _ANSWER = re.compile(r"^(?:\[(\d+\.\d+)\] )?.*\b(?:icmp_)?seq=(\d+)\b.*\btime[=<]([0-9.]+) ?ms", re.MULTILINE)
 _COUNTS = re.compile(r"(\d+) packets transmitted.*?(?:time (\d+)ms)?$", re.MULTILINE)
+_MOST_PINGS = 1_000_000  # 28 hours at ten a second
 _SEQUENCES = 1 << 16  # ping counts modulo this
 _NO_VALUE = {"", "-", "na", "nan", "null", "none"}
 
@@ -176,8 +177,11 @@ def _ping(text: str) -> tuple[str, Samples]:
     first, counts = min(rtts), _COUNTS.search(text)
     interval_s, known = _interval_s(rtts[first][0], rtts[last][0], last - first, counts)
     begin, end = (min(first, 1), min(first, 1) + int(counts[1])) if counts else (first, last + 1)
+    end = max(end, last + 1)
+    if end - begin > _MOST_PINGS:
+        raise ValueError(f"{end - begin} pings were sent; expected at most {_MOST_PINGS}")
     samples: dict[str, list[Sample]] = {_RTT: [], _LOSS: []}
-    for number in range(begin, max(end, last + 1)):
+    for number in range(begin, end):
         begin_s, end_s = (number - begin) * interval_s, (number + 1 - begin) * interval_s
         samples[_LOSS].append(Sample(begin_s, end_s, 0.0 if number in rtts else 100.0))
         if number in rtts:

@@ -177,7 +177,9 @@ def test_a_damaged_trace_becomes_points_or_is_refused_in_one_line(cases, tmp_pat
             convert(text, "t.csv").to_csv()
 
     strategy = damaged_text((TRACE, PING, MAHIMAHI)) | damaged_json(IPERF)
-    fuzz(cases, strategy, as_trace, ["", "\0", "1\n" * 3000, "9" * 400, "{" * 500, "[" * 500])
+    corpus = ["", "\0", "1\n" * 3000, "9" * 400, "{" * 500, "[" * 500]
+    corpus += [PING.replace("4 packets", "400000000000 packets"), PING.replace("seq=4", "seq=400000000000")]
+    fuzz(cases, strategy, as_trace, corpus)
 
 
 @CASES
