@@ -11,7 +11,7 @@ from typing import Any
 
 from wanbench.harness.errors import SpecError
 
-_SAMPLE = re.compile(r"\btime[=<]([0-9.]+) ?ms")
+_SAMPLE = re.compile(r"\btime[=<](\d+(?:\.\d+)?) ?ms")
 _COUNTS = re.compile(r"(\d+) packets transmitted, (\d+)(?: packets)? received")
 
 

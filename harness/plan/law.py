@@ -117,12 +117,17 @@ class PredictInputs:
 
     @classmethod
     def from_json(cls, fields: Mapping[str, Any]) -> PredictInputs:
-        """The inverse of `to_json`. Raises: PredictError for an unknown field."""
+        """The inverse of `to_json`. Raises: PredictError for an unknown field or another type."""
         unknown = sorted(set(fields) - set(cls.__dataclass_fields__))
         if unknown:
             raise PredictError(f"law_inputs: unknown field {unknown[0]!r}")
         buckets = fields.get("buckets")
-        pairs = None if buckets is None else tuple((int(size), float(ready_s)) for size, ready_s in buckets)
+        try:
+            pairs = None if buckets is None else tuple((int(size), float(ready_s)) for size, ready_s in buckets)
+        except (TypeError, ValueError, OverflowError):
+            raise PredictError(
+                f"law_inputs: buckets: expected pairs of bytes and seconds, got {buckets!r:.80}"
+            ) from None
         return cls(**{**fields, "buckets": pairs})
 
 

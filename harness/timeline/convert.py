@@ -29,7 +29,7 @@ from wanbench.netprofiles.errors import did_you_mean
 
 _RATE, _RTT, _LOSS = "rate_mbps", "rtt_ms", "loss_pct"
 _PACKET_MBPS = 1500 * 8 / 1000  # one packet of mahimahi per millisecond
-_ANSWER = re.compile(r"^(?:\[(\d+\.\d+)\] )?.*\b(?:icmp_)?seq=(\d+)\b.*\btime[=<]([0-9.]+) ?ms", re.MULTILINE)
+_ANSWER = re.compile(r"^(?:\[(\d+\.\d+)\] )?.*\b(?:icmp_)?seq=(\d+)\b.*\btime[=<](\d+(?:\.\d+)?) ?ms", re.MULTILINE)
 _COUNTS = re.compile(r"(\d+) packets transmitted.*?(?:time (\d+)ms)?$", re.MULTILINE)
 _MOST_PINGS = 1_000_000  # 28 hours at ten a second
 _SEQUENCES = 1 << 16  # ping counts modulo this

@@ -192,4 +192,5 @@ def test_damaged_output_of_ping_and_iperf3_becomes_a_profile_or_is_refused_in_on
             file.write_text(profile_toml("mine", {("a", "b"): [reading]}, {}, {}), encoding="utf-8")
             load(str(file))
 
-    fuzz(cases, damaged_text((PING,)) | damaged_json(IPERF), as_reading, ["", "{", "{" * 500, "[" * 500, "{}"])
+    corpus = ["", "{", "{" * 500, "[" * 500, "{}", PING.replace("time=80", "time=.80")]
+    fuzz(cases, damaged_text((PING,)) | damaged_json(IPERF), as_reading, corpus)

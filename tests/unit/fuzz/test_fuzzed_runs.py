@@ -59,6 +59,8 @@ def test_a_damaged_run_is_shown_without_what_is_lost_or_refused_clearly(cases, t
     )
     row = json.loads(files[of_a_row])
     corpus = [(of_a_row, text) for text in ("", "null", "[]", "{}", '"text"', "[" * 100_000)]
+    buckets = {**row, "law_inputs": {**(row["law_inputs"] or {}), "buckets": [[float("inf"), 0.1]]}}
+    corpus += [(of_a_row, json.dumps(buckets).replace("Infinity", "1e400"))]
     of_the_plan = next(path for path in files if path.name == FILE)
     plan = json.loads(files[of_the_plan])
     runs = (None, [], {"repeats": None}, {"repeats": "x"}, {"repeats": float("inf")})
