@@ -67,7 +67,7 @@ def identity(kind: str, params: Mapping[str, Any]) -> str:
 
 
 def settings(recorded: Iterable[Setting]) -> list[Setting]:
-    """Every setting: those of the learning library, by their names there, then all others."""
+    """Every setting: those of the learning library, then all others. No two have the same label."""
     found = {setting.identity: setting for setting in recorded}
     for kind in registry.kinds():
         if kind in _WITHOUT:

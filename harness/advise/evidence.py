@@ -17,6 +17,7 @@ from wanbench.harness.errors import SpecError
 from wanbench.harness.learning.design import BASE
 from wanbench.harness.learning.recording import SUFFIX, Recording, Trajectory, read, recorded
 from wanbench.harness.learning.summary import final_accuracies
+from wanbench.harness.plan import known
 from wanbench.harness.plan.cell import TrainingCell
 from wanbench.harness.results.target import steps_to_target
 from wanbench.netprofiles import did_you_mean
@@ -104,29 +105,33 @@ class Library:
         """
         shipped = {each.design: each for each in recorded()}
         own = [read(path) for path in sorted(runs.glob(f"learn-*/learned{SUFFIX}"))]
-        known = {**shipped, **{each.design: each for each in own}}
+        every = {**shipped, **{each.design: each for each in own}}
         for name in named:
-            if name not in known:
-                near = did_you_mean(name, known, f"recorded: {', '.join(known)}")
+            if name not in every:
+                near = did_you_mean(name, every, f"recorded: {', '.join(every)}")
                 raise SpecError(f"--proxy {name}: no such recording{near}")
         asked = question.reference.workload
-        itself = [each for each in known.values() if _is_of(each, question)]
+        itself = [each for each in every.values() if _is_of(each, question)]
         if itself and not named:
             return cls(tuple(itself), False, question.limits, question.network_name)
         asked_for = _architecture([tensor.shape for tensor in asked.parameters])
-        chosen = [known[name] for name in named] or [
+        chosen = [every[name] for name in named] or [
             each for each in shipped.values() if asked_for in {None, _architecture_of(each)}
         ]
         return cls(tuple(chosen), True, question.limits, question.network_name)
 
     @property
     def settings(self) -> list[Setting]:
-        """All recorded settings by their names."""
+        """All recorded settings, labelled by their parameters: a design can call any of them `olco3-s1-p4-topk`."""
         found: dict[str, Setting] = {}
         for recording in self.recordings:
-            for (_, name), seeds in recording.by_setting.items():
+            for seeds in recording.by_setting.values():
                 one = next(iter(seeds.values()))
-                found.setdefault(name, Setting(name, one.kind, one.params))
+                try:
+                    label = known.algorithm(one.kind, one.params).label
+                except AlgorithmError:  # of a user's own that is not here
+                    continue
+                found.setdefault(label, Setting(label, one.kind, one.params))
         return list(found.values())
 
     @cached_property
@@ -151,9 +156,9 @@ class Library:
             return Evidence(Tier.NO_RISK)
         timed = not algorithm.promises.repeats
         sources = tuple(self._sources(identity(cell.kind, cell.params), cell.train.optimizer, timed=timed))
-        every = {each.design for each in sources} == {each.design for each in self.recordings}
+        agreed = {each.design for each in sources} == {each.design for each in self.recordings}
         # One proxy out of several may be the wrong one.
-        return Evidence(Tier.EVIDENCE if sources and (every or not self.proxy) else Tier.UNKNOWN, sources)
+        return Evidence(Tier.EVIDENCE if sources and (agreed or not self.proxy) else Tier.UNKNOWN, sources)
 
     def _sources(self, key: str, optimizer: str, *, timed: bool) -> Iterator[Source]:
         """The recorded trajectories of a setting; of one whose training depends on time, only from this network."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
+from wanbench.harness.advise.candidates import identity
 from wanbench.harness.advise.evidence import Evidence, Library, Tier
 from wanbench.harness.plan.cell import TrainingCell
 from wanbench.harness.plan.law import predict
@@ -43,9 +44,10 @@ def weighed(cells: Iterable[TrainingCell], library: Library) -> list[Candidate]:
     known: dict[str, Evidence] = {}
     found = []
     for cell in cells:
-        if cell.label not in known:
-            known[cell.label] = library.evidence(cell)
-        found.append(Candidate(cell, known[cell.label], law_s(cell)))
+        setting = identity(cell.kind, cell.params)
+        if setting not in known:
+            known[setting] = library.evidence(cell)
+        found.append(Candidate(cell, known[setting], law_s(cell)))
     return found
 
 

@@ -10,6 +10,7 @@ import pytest
 from wanbench.harness.advise.candidates import Setting, settings, with_setting
 from wanbench.harness.advise.evidence import Library, Tier, more_steps
 from wanbench.harness.advise.question import Limits, ask
+from wanbench.harness.advise.shortlist import weighed
 from wanbench.harness.learning.recording import Recording, Trajectory
 
 UNIFORM = {"profile": "uniform", "rtt": "100ms", "rate": "1Gbit"}
@@ -125,13 +126,17 @@ def test_a_recording_of_the_model_itself_is_no_proxy(tmp_path):
     assert all(each.about["workload"]["name"] == "gpt-stdlib" for each in found.recordings)
 
 
-def test_every_recorded_setting_keeps_its_name_among_all_settings(tmp_path):
+def test_no_two_settings_have_the_same_label_whatever_the_library_calls_them(tmp_path):
     question = ask(UNIFORM, "resnet50-v100", 4, Limits())
-    recorded = Library.for_question(question, (), tmp_path).settings
-    every = settings(recorded)
+    found = Library.for_question(question, (), tmp_path)
+    every = settings(found.settings)
     assert len(every) > 1000
-    assert {one.label for one in recorded} <= {one.label for one in every}
-    assert len({one.identity for one in every}) == len(every)
+    assert {one.identity for one in found.settings} <= {one.identity for one in every}
+    assert len({one.label for one in every}) == len({one.identity for one in every}) == len(every)
+    # The library has top-k of a tenth under the name that a hundredth has by its parameters.
+    tenth, hundredth = ({"kind": "topk", "ratio": ratio} for ratio in (0.1, 0.01))
+    weighed_ = weighed([cell("olco3", staleness=1, period=4, compression=each) for each in (tenth, hundredth)], found)
+    assert [each.evidence.tier for each in weighed_] == [Tier.EVIDENCE, Tier.UNKNOWN]
 
 
 def test_of_several_proxies_all_must_have_recorded_a_setting_and_the_least_favourable_counts():
