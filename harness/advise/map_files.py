@@ -65,10 +65,10 @@ def caption_of(found: Map) -> str:
         for each in found.library.recordings
     )
     what = "a proxy, not this model" if found.library.proxy else "this model"
+    points = f"{100 * limits.accuracy_drop:g} percentage points"
     return (
         f"{size(workload.message_bytes)} a gradient, {1e3 * workload.step_time_s:g} ms of compute a step, "
-        f"{found.question.spec.network.tcp.congestion}; best: the shortest time to within "
-        f"{100 * limits.accuracy_drop:g} percentage points of ssgd's accuracy, recorded with {proxies or 'nothing'}, {what}; "
-        f"by the step-time law, corrected by "
-        f"{found.simulated} simulated networks and settings; a uniform network without loss; compression takes no time unless it is known."
+        f"{found.question.spec.network.tcp.congestion}; best: the shortest time to within {points} of ssgd's accuracy, "
+        f"recorded with {proxies or 'nothing'}, {what}; by the step-time law, corrected by {found.simulated} simulated "
+        "networks and settings; a uniform network without loss; compression takes no time unless it is known."
     )
