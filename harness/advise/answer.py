@@ -119,7 +119,7 @@ def _plain(one: Measured | None, found: Found) -> dict[str, Any] | None:
         "speedup": speedup(one, found) if one.candidate.eligible else None,
         "tier": str(evidence.tier),
         "sources": [_source(each) for each in evidence.sources],
-        "bytes_per_worker_and_day": one.bytes_per_step / one.step_time_s * _DAY_S,
+        "message_bytes_per_worker_and_day": _bytes_a_day(one),
         "worker_bytes": worker_bytes(cell),
     }
 
@@ -185,13 +185,13 @@ def _lines(found: Answer, files: Iterable[str]) -> Iterator[tuple[str, str]]:
         yield "too costly", f"{what}, but {_points(lost)} on {lost.workload}"
     if found.unknown is not None:
         what = f"{found.unknown.name}: {_seconds(found.unknown.step_time_s)} a step"
-        yield "unknown", f"{what}; its accuracy is not recorded"
+        yield "unknown", f"{what}; its accuracy is not known"
     yield "emulated", _emulated(found)
     yield "flips", _flips(found.flips)
     if found.uplinks is not None:
         yield "uplinks", _uplinks(found.uplinks)
-    costs = f"{_a_day(found.advised)} sent a day by each worker, {size(worker_bytes(found.advised.candidate.cell))} of "
-    costs += "its memory"
+    costs = f"{_a_day(found.advised)} of messages a day from each worker, without what the collective adds, and "
+    costs += f"{size(worker_bytes(found.advised.candidate.cell))} of its memory"
     if found.runner_up is not None:
         costs += f"; runner-up: {_a_day(found.runner_up)}, {size(worker_bytes(found.runner_up.candidate.cell))}"
     yield "costs", costs
@@ -199,7 +199,12 @@ def _lines(found: Answer, files: Iterable[str]) -> Iterator[tuple[str, str]]:
 
 
 def _a_day(one: Measured) -> str:
-    return size(one.bytes_per_step / one.step_time_s * _DAY_S)
+    sent = _bytes_a_day(one)
+    return "an unknown number of bytes" if sent is None else size(sent)
+
+
+def _bytes_a_day(one: Measured) -> float | None:
+    return None if one.bytes_per_step is None else one.bytes_per_step / one.step_time_s * _DAY_S
 
 
 def _placed(placement: tuple[str, ...]) -> str:

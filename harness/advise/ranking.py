@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 from wanbench.harness.advise.evidence import Tier
 from wanbench.harness.advise.shortlist import Candidate
-from wanbench.harness.plan.law import sent_bytes
 
 TIE = 0.01
 
@@ -17,12 +16,13 @@ class Measured:
     """A candidate with its measured step time.
 
     Attributes:
-        step_time_s: simulated or emulated. sent_bytes: payload that a worker sends in a step, by the rules of its
-            algorithm; None if it is not known.
+        step_time_s: simulated, emulated, or by the law on another network.
+        bytes_per_step: what a worker gave to collectives and peers in a step, as simulated; None if it was not.
     """
 
     candidate: Candidate
     step_time_s: float
+    bytes_per_step: float | None = None
 
     @property
     def to_target_s(self) -> float:
@@ -42,12 +42,10 @@ class Measured:
         return algorithm.delay_steps + algorithm.period_steps - 1
 
     @property
-    def bytes_per_step(self) -> float:
-        """Payload that a worker sends in a step."""
+    def vector_bytes_per_step(self) -> float:
+        """Bytes of its messages in a step: what it sends is about in proportion."""
         cell = self.candidate.cell
-        if not cell.algorithm().promises.lawful:
-            return float(cell.message_bytes) / cell.algorithm().period_steps
-        return cell.messages_per_sync * sent_bytes(cell.law_inputs, cell.message_bytes) / cell.algorithm().period_steps
+        return cell.messages_per_sync * cell.message_bytes / cell.algorithm().period_steps
 
 
 def ranked(measured: Iterable[Measured]) -> list[Measured]:
@@ -56,7 +54,7 @@ def ranked(measured: Iterable[Measured]) -> list[Measured]:
     found: list[Measured] = []
     while left:
         equals = [each for each in left if each.to_target_s <= left[0].to_target_s * (1 + TIE)]
-        equals.sort(key=lambda each: (each.staleness, each.bytes_per_step, each.name))
+        equals.sort(key=lambda each: (each.staleness, each.vector_bytes_per_step, each.name))
         found.append(equals[0])
         left.remove(equals[0])
     return found

@@ -14,8 +14,9 @@ from wanbench.harness.advise.question import REFERENCE, Question
 from wanbench.harness.advise.ranking import Measured, advisable, one_of_each, ranked, without_risk
 from wanbench.harness.advise.reproduce import emulation_spec
 from wanbench.harness.advise.shortlist import Candidate, shortlist, weighed
+from wanbench.harness.analysis.best import megabytes_per_step
 from wanbench.harness.api import measure_all
-from wanbench.harness.errors import HostError, SpecError
+from wanbench.harness.errors import CellsFailed, HostError, SpecError
 from wanbench.harness.plan.cell import Cell
 from wanbench.harness.plan.plan import Plan, make
 from wanbench.harness.results.planned import auto_of
@@ -103,8 +104,15 @@ def _simulated(question: Question, chosen: Sequence[Candidate], options: Options
     cells |= {each.cell.key: each.cell for each in chosen}
     folder = RunFolder(options.out / question.spec.name)
     rows = rows_of_plan(Plan(question.spec, tuple(cells.values())), folder, options)
-    measured = [Measured(each, rows[each.cell.key]) for each in chosen if each.cell.key in rows]
-    reference = next(each for each in measured if each.candidate.cell.key == gloo.key)
+    sent = {row["cell_key"]: megabytes_per_step(row) for row in folder.rows()}
+    measured = [
+        Measured(each, rows[each.cell.key], None if (mb := sent[each.cell.key]) is None else 1e6 * mb)
+        for each in chosen
+        if each.cell.key in rows
+    ]
+    reference = next((each for each in measured if each.candidate.cell.key == gloo.key), None)
+    if reference is None:
+        raise CellsFailed(f"{folder.path}: {REFERENCE} on gloo, which all are compared with, has no valid result")
     return reference, measured
 
 
@@ -144,4 +152,4 @@ def _place(cell: Cell) -> tuple[str, str]:
 
 
 def _matched(chosen: Iterable[Measured], rows: Mapping[tuple[str, str], float]) -> list[Measured]:
-    return [Measured(each.candidate, rows[place]) for each in chosen if (place := _place(each.candidate.cell)) in rows]
+    return [replace(each, step_time_s=rows[place]) for each in chosen if (place := _place(each.candidate.cell)) in rows]

@@ -52,6 +52,7 @@ def weighed(cells: Iterable[TrainingCell], library: Library) -> list[Candidate]:
 
 
 def law_s(cell: TrainingCell) -> float | None:
+    """The step time by the law without stragglers, in seconds; None for algorithms that it does not describe."""
     if not cell.algorithm().promises.lawful:
         return None
     return predict(replace(cell.law_inputs, step_cv=0.0)).step_time_s
