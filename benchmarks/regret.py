@@ -93,7 +93,8 @@ def regrets(drawn: Case, out: Path) -> dict[str, Any]:
     library = Library((with_seeds(task[proxy], advised=True),), True, question.limits)
     found = search(question, library, options)
     law = min((each for each in found.candidates if each.eligible and each.law_s), key=lambda each: each.expected_s)
-    truth = measured(question, Library((with_seeds(truth_of, advised=False),), True, question.limits), options)
+    others = (with_seeds(truth_of, advised=False),)
+    truth = measured(question, Library(others, True, question.limits, fewest_seeds=1), options)
     best = min(truth.values())
     advised = found.advisable[0].candidate.cell
     always = truth.get((_ALWAYS, "direct"), math.inf)

@@ -24,6 +24,8 @@ from wanbench.netprofiles import did_you_mean
 from wanbench.workloads.algorithms.base import AlgorithmError
 from wanbench.workloads.models.builtins import BUILTINS
 
+FEWEST_SEEDS = 3
+
 
 class Tier(StrEnum):
     """How well the accuracy of a setting is known."""
@@ -83,12 +85,15 @@ class Library:
 
     Attributes:
         recordings: of the workload itself, else of the proxies. proxy: whether they are of another model.
+        network: what training that depends on time must have been recorded on.
+        fewest_seeds: with fewer, a recording is no evidence.
     """
 
     recordings: tuple[Recording, ...]
     proxy: bool
     limits: Limits
     network: str = ""
+    fewest_seeds: int = FEWEST_SEEDS
 
     @classmethod
     def for_question(cls, question: Question, named: Sequence[str], runs: Path) -> Library:
@@ -167,7 +172,7 @@ class Library:
             wanted = self.network if timed else BASE if _optimizer(recording, BASE) == optimizer else optimizer
             if condition == wanted or (not timed and condition == BASE and not self._has(recording, wanted, name)):
                 found = source(recording, condition, name, self.limits, optimizer=trained, proxy=self.proxy)
-                if found is not None:
+                if found is not None and found.difference.pairs >= self.fewest_seeds:
                     yield found
 
     @staticmethod

@@ -188,9 +188,9 @@ def _name(network: Mapping[str, Any], task: Mapping[str, Any]) -> str:
 
 def _sites(spec: Spec, where: str) -> int:
     """One worker for each site; as many as `place` says; or four, if sites are as many as workers."""
-    _, reference = _cells(spec, where)
     if isinstance(spec.network.place, dict):
         return sum(spec.network.place.values())
+    _, reference = _cells(spec, where)
     return 4 if reference.network.is_uniform else max(2, len(reference.profile.sites))
 
 
@@ -203,8 +203,7 @@ def _cells(spec: Spec, where: str) -> tuple[TrainingCell, TrainingCell]:
 
 def _check_rates(cell: TrainingCell) -> None:
     """Refuse a network on which bytes take no time. Raises: SpecError."""
-    _, rate = cell.law_inputs.rtt_s, cell.law_inputs.rate_bytes_per_s
-    if rate is None:
+    if cell.law_inputs.rate_bytes_per_s is None:
         what = "--rate, such as --rate 1Gbit" if cell.network.is_uniform else "rates, as `wanbench measure` does"
         raise SpecError(f"advise: {cell.network.name}: no rate is known, so every setting would be as fast; add {what}")
 

@@ -99,7 +99,6 @@ def _advise(
     network |= {key: value for key, value in (("rtt", rtt), ("rate", rate)) if value is not None}
     if place is not None:
         network["place"] = _places(place)
-        workers = sum(network["place"].values()) if workers is None else workers
     limits = Limits(drop / 100, target_loss, _bytes(memory), _kinds(exclude))
     question = ask(network, workload, workers, limits)
     library = Library.for_question(question, proxy, out)

@@ -96,6 +96,17 @@ def test_a_recorded_setting_is_evidence_and_one_between_two_recorded_ones_is_not
     assert found.evidence(cell("delayed", delay=4, compression="fp16")).tier is Tier.UNKNOWN
 
 
+def test_two_seeds_are_no_evidence():
+    trajectories = [
+        trajectory(name, seed, 50, kind=kind, params=params)
+        for seed in (1, 2)
+        for name, kind, params in (("ssgd", "ssgd", {}), ("delayed-d4", "delayed", {"delay": 4}))
+    ]
+    assert library(*trajectories).evidence(cell("delayed", delay=4)).tier is Tier.UNKNOWN
+    third = [replace(one, seed=3) for one in trajectories[:2]]
+    assert library(*trajectories, *third).evidence(cell("delayed", delay=4)).tier is Tier.EVIDENCE
+
+
 def test_training_that_depends_on_time_is_known_only_on_the_network_where_it_was_recorded():
     trajectories = [
         trajectory(name, seed, 50, condition=condition)

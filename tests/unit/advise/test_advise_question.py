@@ -54,7 +54,7 @@ def test_one_worker_on_each_site_is_the_default():
     assert ask({"profile": "world4"}, "resnet50-v100", None, Limits()).workers == 4
     assert ask(UNIFORM, "resnet50-v100", None, Limits()).workers == 4
     two = {"profile": "world4", "place": {"oregon": 2, "tokyo": 1}}
-    assert ask(two, "resnet50-v100", 3, Limits()).reference.placement == ("oregon", "oregon", "tokyo")
+    assert ask(two, "resnet50-v100", None, Limits()).reference.placement == ("oregon", "oregon", "tokyo")
 
 
 def test_the_spec_of_an_answer_measures_the_same_cells():
