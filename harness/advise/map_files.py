@@ -6,25 +6,19 @@ from collections import Counter
 from pathlib import Path
 
 from wanbench.harness.advise.map import Map, points_as_rows
+from wanbench.harness.show.figures import save_all
+from wanbench.harness.show.figures.gallery import Drawing
 from wanbench.harness.show.figures.map import MapData, best_map
-from wanbench.harness.show.figures.style import FORMATS, save
 from wanbench.harness.show.grid import size
-from wanbench.harness.show.tables import objects_as_csv
 
 
-def write(found: Map, folder: Path, name: str) -> list[Path]:
-    """Draw the map in every format into a folder. Return the paths."""
-    folder.mkdir(parents=True, exist_ok=True)
-    figure = best_map(data_of(found), title_of(found), caption_of(found))
-    written = []
-    for form in FORMATS:
-        path = folder / f"{name}.{form}"
-        if form == "csv":
-            path.write_text(objects_as_csv(points_as_rows(found)), encoding="utf-8")
-        else:
-            save(figure, path)
-        written.append(path)
-    return written
+def write(found: Map, folder: Path) -> list[Path]:
+    """Draw the map in every format, and write its points, into a folder. Return the paths."""
+    data, title, caption = data_of(found), title_of(found), caption_of(found)
+    drawing = Drawing(
+        "map", title, lambda width_in: best_map(data, title, caption, width_in), lambda: points_as_rows(found)
+    )
+    return save_all(drawing, folder)
 
 
 def data_of(found: Map) -> MapData:

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import median
-from typing import Any
 
 from wanbench.harness.advise.candidates import LeftOut, candidates, identity, reference_on_gloo, settings
 from wanbench.harness.advise.evidence import Library
@@ -53,7 +52,6 @@ class Found:
     """
 
     question: Question
-    library: Library
     candidates: Sequence[Candidate]
     left_out: Sequence[LeftOut]
     baseline: Measured
@@ -70,11 +68,11 @@ class Found:
 
 @dataclass(frozen=True)
 class Options:
-    """How to measure: the folder of runs, how many candidates to emulate, and what `measure_all` takes."""
+    """How to measure: the folder of runs, how many candidates to emulate, and whether to delete earlier results."""
 
     out: Path
     emulate: int = 3
-    measuring: Mapping[str, Any] = field(default_factory=dict)
+    fresh: bool = False
     say: Callable[[str], None] = print
 
 
@@ -86,7 +84,7 @@ def search(question: Question, library: Library, options: Options) -> Found:
     chosen = shortlist(weighed_)
     options.say(f"{len(weighed_)} settings and collectives by the law; {len(chosen)} on the simulated clock")
     baseline, simulated = _simulated(question, chosen, options)
-    found = Found(question, library, weighed_, left_out, baseline, simulated)
+    found = Found(question, weighed_, left_out, baseline, simulated)
     return found if options.emulate == 0 else replace(found, emulated=_emulated(found, options))
 
 
@@ -118,7 +116,7 @@ def _simulated(question: Question, chosen: Sequence[Candidate], options: Options
 
 def rows_of_plan(plan: Plan, folder: RunFolder, options: Options, text: str | None = None) -> dict[str, float]:
     """Measure a plan. Return the median step time of the valid repetitions of each cell by its key."""
-    measure_all(plan, folder, text=text, draw=False, **options.measuring)
+    measure_all(plan, folder, text=text, draw=False, fresh=options.fresh)
     times: dict[str, list[float]] = {}
     for row in folder.rows():
         if row["status"] == "ok" and row["step_time_s"] is not None:

@@ -102,11 +102,10 @@ def _advise(
     limits = Limits(drop / 100, target_loss, _bytes(memory), _kinds(exclude))
     question = ask(network, workload, workers, limits)
     library = Library.for_question(question, proxy, out)
-    measuring = {"fresh": fresh}
     found = search(
         question,
         library,
-        Options(out, 0 if no_emulate else emulate, measuring, lambda line: click.echo(line, err=True)),
+        Options(out, 0 if no_emulate else emulate, fresh, lambda line: click.echo(line, err=True)),
     )
     given = answer(found)
     folder = out / question.spec.name

@@ -78,10 +78,10 @@ def _map(
     network = {"profile": "uniform", "rtt": rtt.strip(), "rate": rate.strip(), "tcp": {"congestion": congestion}}
     question = ask(network, workload, workers, Limits(drop / 100))
     library = Library.for_question(question, proxy, out)
-    say = Options(out, 0, {"fresh": fresh}, lambda line: click.echo(line, err=True))
+    say = Options(out, 0, fresh, lambda line: click.echo(line, err=True))
     found = draw_up(question, library, (low_ms, high_ms), (low_mbit, high_mbit), say, marked=here is not None)
     folder = out / f"{question.spec.name}-map"[:80]
-    for path in map_files.write(found, folder, "map"):
+    for path in map_files.write(found, folder):
         click.echo(path, err=True)
     terminal.show(map_files.title_of(found).partition("\n")[0], err=True)
     click.echo(folder)

@@ -24,6 +24,7 @@ Layout
     network.py         the network as configured and measured
     trend.py           measures against any quantity, with published values
     stability.py       the largest stable step size against delay
+    map.py             the best setting over round-trip time and rate
     parity.py          the same cells at two values of an axis
 
 Only matplotlib's object interface is used: no pyplot, no global state.
@@ -59,6 +60,7 @@ __all__ = [
     "network_matrix",
     "pareto",
     "parity",
+    "save_all",
     "scalability_bars",
     "scalability_by_rtt",
     "step_time",
@@ -101,17 +103,18 @@ def draw_all(
     drawings = gallery(found, run_name, evidence, f"{finished} of {cells_total} cells" if partial else None, beside)
     if not drawings:
         raise AnalysisError("no cell of more than one worker has a valid result yet; there is nothing to draw")
-    return [path for drawing in drawings for path in _saved(drawing, outdir, formats)]
+    return [path for drawing in drawings for path in save_all(drawing, outdir, formats)]
 
 
 def draw_parity(comparison: Comparison, run_name: str, outdir: Path, formats: Sequence[str] = FORMATS) -> list[Path]:
     """The parity figure in both widths, as `parity-by-<axis>`; returns the files."""
     name = f"parity-by-{comparison.by}"
     drawing = Drawing(name, name, lambda width: parity(comparison, run_name, width), lambda: of_comparison(comparison))
-    return _saved(drawing, outdir, formats)
+    return save_all(drawing, outdir, formats)
 
 
-def _saved(drawing: Drawing, outdir: Path, formats: Sequence[str]) -> list[Path]:
+def save_all(drawing: Drawing, outdir: Path, formats: Sequence[str] = FORMATS) -> list[Path]:
+    """A figure in both widths and its points, in some formats; returns the files."""
     outdir.mkdir(parents=True, exist_ok=True)
     pictures = [form for form in formats if form != POINTS]
     written = []
