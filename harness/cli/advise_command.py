@@ -3,51 +3,33 @@
 from __future__ import annotations
 
 import json
-import signal
 from pathlib import Path
 from typing import Any
 
 import click
 
 from wanbench.harness.cli import completing, terminal
-from wanbench.harness.cli.options import out_option
-from wanbench.harness.errors import Interrupted, SpecError
-
-WORKLOAD_HELP = (
-    'A built-in name; numbers, as in "params=7e9,step_time=800ms"; your model, "pkg:make"; or a TOML file with a '
-    "[workload] table, such as a spec or the output of `wanbench calibrate`."
-)
+from wanbench.harness.cli.options import KEPT, interruptible, question_options
+from wanbench.harness.errors import SpecError
 
 
 @click.command("advise", short_help="Find the fastest algorithm, settings and collective for a network and a model.")
 @click.argument("profile", metavar="PROFILE", shell_complete=completing.profiles)
-@click.option("--workload", default="resnet50-v100", show_default=True, metavar="W", help=WORKLOAD_HELP)
 @click.option("--workers", type=click.IntRange(min=2), help="Number of workers; default: one on each site.")
 @click.option("--place", metavar="SITE=N,...", help="Number of workers on each site.")
 @click.option("--rtt", help="Uniform only: round-trip time, e.g. 100ms.")
 @click.option("--rate", help="Uniform only: rate of each worker's link, e.g. 100Mbit.")
-@click.option("--congestion", default="cubic", show_default=True, help="TCP congestion control.")
-@click.option(
-    "--max-accuracy-drop",
-    "drop",
-    type=click.FloatRange(0, 100),
-    default=1.0,
-    show_default=True,
-    help="Largest loss of accuracy against ssgd, in points.",
-)
 @click.option(
     "--target-loss", type=click.FloatRange(min=0, min_open=True), help="Compare the time to this training loss instead."
 )
 @click.option("--memory", metavar="SIZE", help="Largest memory of a worker for parameters and messages, e.g. 2GiB.")
 @click.option("--exclude", multiple=True, metavar="KIND", help="Leave out an algorithm. Repeatable.")
-@click.option("--proxy", multiple=True, metavar="DESIGN", help="Recorded design in place of your model. Repeatable.")
 @click.option(
     "--emulate", type=click.IntRange(0, 10), default=3, show_default=True, help="Number of settings to emulate."
 )
 @click.option("--no-emulate", is_flag=True, help="Same as --emulate 0: seconds instead of minutes.")
-@click.option("--fresh", is_flag=True, help="Delete earlier results of this question.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-@out_option
+@question_options
 def command(profile: str, workload: str, workers: int | None, out: Path, as_json: bool, **options: Any) -> None:
     """Find the fastest way to train on the network PROFILE: a catalog name, a TOML or CSV file, or `uniform`.
 
@@ -60,12 +42,8 @@ def command(profile: str, workload: str, workers: int | None, out: Path, as_json
               wanbench advise home-fibre --workload params=125e6,tensors=148,step_time=400ms
               wanbench advise uniform --rtt 80ms --rate 1Gbit --workers 8 --workload my_pkg.model:make
     """
-    for number in (signal.SIGINT, signal.SIGTERM):  # as for `run`
-        signal.signal(number, signal.default_int_handler)
-    try:
+    with interruptible(KEPT):
         _advise(profile, workload, workers, out, as_json, **options)
-    except KeyboardInterrupt:
-        raise Interrupted("interrupted; finished repetitions are kept; the same command continues") from None
 
 
 def _advise(

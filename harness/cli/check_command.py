@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from wanbench.harness.cli import terminal
-from wanbench.harness.cli.options import load_spec, planned, read_source, select, spec_options
-from wanbench.harness.errors import EXIT_INCONCLUSIVE, EXIT_OK, Interrupted, SpecError
+from wanbench.harness.cli.options import interruptible, load_spec, planned, read_source, select, spec_options
+from wanbench.harness.errors import EXIT_INCONCLUSIVE, EXIT_OK, SpecError
 
 if TYPE_CHECKING:
     from wanbench.harness.gate.verdict import Report
@@ -94,9 +93,7 @@ def command(
     """  # fmt: skip
     from wanbench.harness.plan.scale import refuse_gated
 
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, signal.default_int_handler)
-    try:
+    with interruptible("there is no verdict"):
         if spec_source == "-":
             raise SpecError("check -: give a file or a name; check reads the spec more than once")
         spec = load_spec(read_source(spec_source), assignments, drop, testbed, emulator)
@@ -106,8 +103,6 @@ def command(
         given = {"--only": only, "--set": assignments, "--drop": drop}
         options["run"] = _options(given, testbed, emulator, options["jobs"])
         report = _judged(plan, cells, spec_source, out, options | {"only": only})
-    except KeyboardInterrupt:
-        raise Interrupted("interrupted; there is no verdict") from None
     code = report.exit_code(undecided=EXIT_OK if inconclusive == "pass" else EXIT_INCONCLUSIVE)
     _write(report, code, spec_source, out / f"check-{spec.name}", options)
     _say(report, code, as_json)

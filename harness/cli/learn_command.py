@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -10,8 +9,8 @@ from typing import Any
 import click
 
 from wanbench.harness.cli import completing, terminal
-from wanbench.harness.cli.options import out_option, selections
-from wanbench.harness.errors import Interrupted, SpecError
+from wanbench.harness.cli.options import interruptible, out_option, selections
+from wanbench.harness.errors import SpecError
 
 
 @click.command("learn", short_help="Record loss and accuracy by step for many algorithms, each with tuned rates.")
@@ -81,13 +80,9 @@ def command(
     terminal.show(cost_text(design), err=True)
     if dry_run:
         return
-    for number in (signal.SIGINT, signal.SIGTERM):  # as for `run`
-        signal.signal(number, signal.default_int_handler)
     folder = RunFolder(out / design.run_name)
-    try:
+    with interruptible("finished trajectories are kept; the same command continues"):
         recording = Campaign(design, folder, {"jobs": jobs, "fresh": fresh, "keep": keep}).run()
-    except KeyboardInterrupt:
-        raise Interrupted("interrupted; finished trajectories are kept; the same command continues") from None
     recording.write(folder.path / f"learned{SUFFIX}")
     if record:
         recording.write(RECORDED / f"{design.name}{SUFFIX}")

@@ -2,36 +2,22 @@
 
 from __future__ import annotations
 
-import signal
 from pathlib import Path
 from typing import Any
 
 import click
 
 from wanbench.harness.cli import terminal
-from wanbench.harness.cli.advise_command import WORKLOAD_HELP
-from wanbench.harness.cli.options import out_option
-from wanbench.harness.errors import Interrupted, SpecError
+from wanbench.harness.cli.options import KEPT, interruptible, question_options
+from wanbench.harness.errors import SpecError
 
 
 @click.command("map", short_help="Draw the best setting over round-trip time and rate.")
-@click.option("--workload", default="resnet50-v100", show_default=True, metavar="W", help=WORKLOAD_HELP)
 @click.option("--workers", type=click.IntRange(min=2), default=4, show_default=True, help="Number of workers.")
 @click.option("--rtts", default="1ms,400ms", show_default=True, metavar="LOW,HIGH", help="Round-trip times.")
 @click.option("--rates", default="10Mbit,10Gbit", show_default=True, metavar="LOW,HIGH", help="Rates of each worker.")
 @click.option("--here", metavar="RTT,RATE", help="Your network, as a point, e.g. 80ms,1Gbit.")
-@click.option("--congestion", default="cubic", show_default=True, help="TCP congestion control.")
-@click.option(
-    "--max-accuracy-drop",
-    "drop",
-    type=click.FloatRange(0, 100),
-    default=1.0,
-    show_default=True,
-    help="Largest loss of accuracy against ssgd, in points.",
-)
-@click.option("--proxy", multiple=True, metavar="DESIGN", help="Recorded design in place of your model. Repeatable.")
-@click.option("--fresh", is_flag=True, help="Delete earlier results of this map.")
-@out_option
+@question_options
 def command(workload: str, workers: int, out: Path, **options: Any) -> None:
     """Draw which setting is the fastest to equal accuracy on each network, and what it gains over ssgd.
 
@@ -42,12 +28,8 @@ def command(workload: str, workers: int, out: Path, **options: Any) -> None:
     Example:  wanbench map --workload resnet50-v100 --workers 4
               wanbench map --workload params=125e6,tensors=148,step_time=400ms --here 80ms,1Gbit
     """
-    for number in (signal.SIGINT, signal.SIGTERM):  # as for `run`
-        signal.signal(number, signal.default_int_handler)
-    try:
+    with interruptible(KEPT):
         _map(workload, workers, out, **options)
-    except KeyboardInterrupt:
-        raise Interrupted("interrupted; finished repetitions are kept; the same command continues") from None
 
 
 def _map(

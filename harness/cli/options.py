@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import signal
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import click
 
 from wanbench.harness.cli import completing
-from wanbench.harness.errors import SpecError
+from wanbench.harness.errors import Interrupted, SpecError
 
 if TYPE_CHECKING:  # `--help` answers without reading a spec
     from wanbench.harness.plan.cell import Cell
@@ -50,6 +52,45 @@ def out_option(function: F) -> F:
         help="Folder that holds the runs.",
     )  # fmt: skip
     return option(function)
+
+
+def question_options(function: F) -> F:
+    """Add the options that say what an algorithm is wanted for, without its network."""
+    for decorate in reversed(
+        (
+            click.option("--workload", default="resnet50-v100", show_default=True, metavar="W",
+                         help='A built-in name; numbers, as in "params=7e9,step_time=800ms"; your model, "pkg:make"; '
+                              "or a TOML file with a [workload] table, such as a spec or the output of `wanbench "
+                              "calibrate`."),
+            click.option("--congestion", default="cubic", show_default=True, help="TCP congestion control."),
+            click.option("--max-accuracy-drop", "drop", type=click.FloatRange(0, 100), default=1.0, show_default=True,
+                         help="Largest loss of accuracy against ssgd, in points."),
+            click.option("--proxy", multiple=True, metavar="DESIGN",
+                         help="Recorded design in place of your model. Repeatable."),
+            click.option("--fresh", is_flag=True, help="Delete earlier results of this question."),
+            out_option,
+        )
+    ):  # fmt: skip
+        function = decorate(function)
+    return function
+
+
+@contextmanager
+def interruptible(then: str) -> Iterator[None]:
+    """Report Ctrl-C and SIGTERM as an interruption; background jobs inherit SIGINT ignored. Raises: Interrupted.
+
+    Args:
+        then: what the interruption means for the user.
+    """
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.default_int_handler)
+    try:
+        yield
+    except KeyboardInterrupt:
+        raise Interrupted(f"interrupted; {then}") from None
+
+
+KEPT = "finished repetitions are kept; the same command continues"
 
 
 class SpecSource(NamedTuple):

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import shlex
-import signal
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from wanbench.harness.cli import terminal
-from wanbench.harness.cli.options import load_spec, planned, read_source, select, spec_options
-from wanbench.harness.errors import CellsFailed, Interrupted, SpecError
+from wanbench.harness.cli.options import KEPT, interruptible, load_spec, planned, read_source, select, spec_options
+from wanbench.harness.errors import CellsFailed, SpecError
 
 if TYPE_CHECKING:
     from wanbench.harness.results.store import RunFolder
@@ -52,10 +51,7 @@ def command(
     """
     if fresh and keep:
         raise SpecError("--fresh and --keep: choose one")
-    # Background jobs inherit SIGINT ignored. While cells run, `harness.run.session` takes over.
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, signal.default_int_handler)
-    try:
+    with interruptible(KEPT):
         source = read_source(spec_source)
         spec = load_spec(source, assignments, drop, testbed, emulator)
         plan = planned(spec, source.where, None if fresh else out / spec.name)
@@ -67,8 +63,6 @@ def command(
         folder = RunFolder(out / spec.name)
         draw = not no_figures
         tally = measure_all(plan, folder, cells=cells, text=source.text, jobs=jobs, fresh=fresh, keep=keep, draw=draw)
-    except KeyboardInterrupt:
-        raise Interrupted("interrupted; finished repetitions are kept; the same command continues") from None
     if tally.ok or not tally.failed:
         _conclude(folder, out)
     click.echo(folder.path)
