@@ -19,8 +19,7 @@ _CPU_S_PER_SEGMENT, _CPU_S_PER_BYTE = 125e-6, 1.7e-9
 _CPU_S_PER_PACKET = 30e-6  # if the emulator moves single packets
 _CPU_SHARE_PER_WORKER = 0.01
 _SIMULATED_S, _SIMULATED_S_PER_STEP = 0.02, 1e-4  # per simulated repetition, and per worker and step in it
-_SIMULATED_S_PER_HOP = 4e-4  # one hop of all pieces of a ring, or half a round of gloo
-_SIMULATED_S_PER_WINDOW = 3e-4  # one connection whose window grows after a pause, in one operation
+_SIMULATED_S_PER_HOP = 4e-4  # one hop of all pieces of a ring, or half a round of gloo (measured: 0.23 to 0.47 ms)
 _FLOPS = 20e9  # per second, one core, small layers
 _LEARNING_S = 1e-3  # per real gradient, besides its matrix products
 GUESSED_STEP_S = 5.0  # one step of real compute
@@ -173,7 +172,7 @@ def _simulated_step_s(cell: TrainingCell) -> float:
 
 
 def _simulated_hops_s(cell: TrainingCell) -> float:
-    """Processor seconds for what is simulated one after another: hops, gloo's rounds, and windows that grow again."""
+    """Processor seconds for the hops of a ring and the rounds of gloo, which are simulated one after another."""
     if cell.workers == 1:
         return 0.0
     operations = cell.messages_per_sync * (WARM_ROUNDS + cell.steps / cell.algorithm().period_steps)
@@ -181,8 +180,7 @@ def _simulated_hops_s(cell: TrainingCell) -> float:
         return _SIMULATED_S_PER_HOP * 2 * (cell.workers - 1) * operations
     if cell.comm.collective == "gloo":
         return _SIMULATED_S_PER_HOP * 2 * gloo_rounds(cell.workers, cell.message_bytes) * operations
-    sites = len(set(cell.placement))
-    return _SIMULATED_S_PER_WINDOW * sites * (sites - 1) * operations if cell.tcp.slow_start_after_idle else 0.0
+    return 0.0
 
 
 def fits(load: Load, running: Sequence[Load], host: Capacity) -> bool:
