@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
@@ -64,22 +65,23 @@ def shortlist(candidates: Sequence[Candidate], most: int = MOST) -> list[Candida
     Every family has at least one.
     """
     fastest = sorted(candidates, key=lambda each: (each.expected_s, each.cell.collective))
-    chosen: dict[str, Candidate] = {}
-    per_setting: dict[str, int] = {}
     first_s: dict[str, float] = {}
+    of_setting: Counter[str] = Counter()
+    chosen: list[Candidate] = []
+
+    def choose(each: Candidate) -> None:
+        of_setting[each.cell.label] += 1
+        chosen.append(each)
+
     for each in fastest:
-        count = per_setting.setdefault(each.cell.label, 0)
         near = each.expected_s <= _SLOWER * first_s.setdefault(each.cell.label, each.expected_s)
-        if each.evidence.tier is Tier.NO_RISK or (each.eligible and count < _COLLECTIVES and near):
-            per_setting[each.cell.label] += 1
-            chosen[each.cell.key] = each
-    for one_each in (True, False):
-        families = {each.cell.kind for each in chosen.values()}
-        for each in fastest:
-            if one_each and each.cell.kind not in families:
-                chosen[each.cell.key] = each
-                families.add(each.cell.kind)
-            elif not one_each and len(chosen) < most and per_setting.setdefault(each.cell.label, 0) == 0:
-                per_setting[each.cell.label] += 1
-                chosen[each.cell.key] = each
-    return list(chosen.values())
+        some = each.eligible and near and of_setting[each.cell.label] < _COLLECTIVES
+        if some or each.evidence.tier is Tier.NO_RISK:
+            choose(each)
+    for each in fastest:
+        if each.cell.kind not in {one.cell.kind for one in chosen}:
+            choose(each)
+    for each in fastest:
+        if len(chosen) < most and not of_setting[each.cell.label]:
+            choose(each)
+    return chosen
