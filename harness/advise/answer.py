@@ -10,7 +10,7 @@ from typing import Any
 
 from wanbench.harness.advise.evidence import Source, Tier
 from wanbench.harness.advise.flips import Flip, flips
-from wanbench.harness.advise.ranking import Measured, advisable, ranked, without_risk
+from wanbench.harness.advise.ranking import TIE, Measured, advisable, ranked, without_risk
 from wanbench.harness.advise.search import Found
 from wanbench.harness.advise.uplinks import Uplinks, shared
 from wanbench.harness.plan.law import predict
@@ -57,13 +57,14 @@ def answer(found: Found) -> Answer:
                   and not each.candidate.eligible]  # fmt: skip
     unknown = [each for each in found.simulated if each.candidate.evidence.tier is Tier.UNKNOWN]
     here = _simulated(found, advised)
+    faster_s = here.step_time_s * (1 - TIE)
     return Answer(
         found,
         without_risk(found.simulated)[0],
         advised,
         others[0] if others else None,
-        next((each for each in ranked(ineligible) if each.step_time_s < here.step_time_s), None),
-        next((each for each in ranked(unknown) if each.step_time_s < here.step_time_s), None),
+        next((each for each in ranked(ineligible) if each.step_time_s < faster_s), None),
+        next((each for each in ranked(unknown) if each.step_time_s < faster_s), None),
         flips(found.question, here, advisable(found.simulated)),
         shared(found.question, advisable(found.simulated)),
     )
