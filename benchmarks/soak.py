@@ -4,8 +4,8 @@
 
 Each line has what this process holds (memory, descriptors, threads), what its children hold (processes, memory), and
 what is left on the host (temporary files, files in /dev/shm, namespaces, network devices). The exit code is 1 if
-anything is left at the end, or if this process or its children grew by over 10 MB or by a descriptor or a thread after
-the first tenth.
+anything is left at the end, if memory grew by over 10 MB between the first and the last tenth, or if this process has a
+descriptor or a thread more at the end than after the first tenth.
 """
 
 from __future__ import annotations
@@ -178,12 +178,19 @@ def calls(count: int, temp: Path, out: Path) -> Iterator[Sample]:
 
 
 def _held(samples: list[Sample]) -> list[str]:
-    """What grew after the first tenth, and what is left at the end."""
-    first, steady, last = samples[0], samples[1], samples[-1]
+    """What grew after the first tenth, and what is left at the end.
+
+    Memory is compared between tenths: at the end of a run its rows are read and tables are written.
+    """
+    first, last = samples[0], samples[-1]
+    running = [sample for sample in samples if sample.children] or samples
+    steady, late = running[0], running[-1]
+    memory = [(name, _MOST_MB, late) for name in ("memory_mb", "children_mb")]
+    compared = [*memory, ("descriptors", 0, last), ("threads", 0, last)]
     grew = [
-        f"{name}: {getattr(steady, name)} to {getattr(last, name)}"
-        for name, most in (("memory_mb", _MOST_MB), ("children_mb", _MOST_MB), ("descriptors", 0), ("threads", 0))
-        if getattr(last, name) > getattr(steady, name) + most
+        f"{name}: {getattr(steady, name)} to {getattr(then, name)}"
+        for name, most, then in compared
+        if getattr(then, name) > getattr(steady, name) + most
     ]
     left = [
         f"{name}: {getattr(first, name)} to {getattr(last, name)}"
