@@ -7,7 +7,6 @@ from bisect import bisect
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
 
 from wanbench.harness.advise.candidates import candidates, settings
 from wanbench.harness.advise.evidence import Library, Tier
@@ -221,17 +220,3 @@ def _simulate(
         if key in rows:
             each.simulated[place] = rows[key]
     return len(rows)
-
-
-def points_as_rows(found: Map) -> list[Mapping[str, Any]]:
-    """The points as rows of a CSV."""
-    return [
-        {
-            "rtt_ms": round(point.rtt_ms, 4),
-            "rate_mbit": round(point.mbit, 4),
-            "best": point.name,
-            "gain_over_ssgd": point.gain,
-            "faster_setting_of_unknown_accuracy": point.unknown,
-        }
-        for point in found.points
-    ]

@@ -5,35 +5,35 @@ from __future__ import annotations
 from collections import Counter
 from pathlib import Path
 
-from wanbench.harness.advise.map import Map, points_as_rows
-from wanbench.harness.show.figures import save_all
-from wanbench.harness.show.figures.gallery import Drawing
-from wanbench.harness.show.figures.map import MapData, best_map
+from wanbench.harness.advise.map import Map
+from wanbench.harness.show.figures import stored_map
+from wanbench.harness.show.figures.map import MapData
 from wanbench.harness.show.grid import size
 
 
 def write(found: Map, folder: Path) -> list[Path]:
-    """Draw the map in every format, and write its points, into a folder. Return the paths."""
-    data, title, caption = data_of(found), title_of(found), caption_of(found)
-    drawing = Drawing(
-        "map", title, lambda width_in: best_map(data, title, caption, width_in), lambda: points_as_rows(found)
-    )
-    return save_all(drawing, folder)
+    """Write the map and its figure into a folder. Return the paths."""
+    return stored_map.write(stored(found), folder)
 
 
-def data_of(found: Map) -> MapData:
-    """The points as a grid."""
+def stored(found: Map) -> stored_map.StoredMap:
+    """The map as it is stored."""
+    return stored_map.StoredMap(_data_of(found), title_of(found), caption_of(found))
+
+
+def _data_of(found: Map) -> MapData:
     width = len(found.rtts_ms)
     rows = [found.points[start : start + width] for start in range(0, len(found.points), width)]
     table = found.question.spec.network
     here = (table.rtt.ms, table.rate.mbit) if table.rtt is not None and table.rate is not None else None
+    drawn = {point.name for point in found.points}
     return MapData(
         found.rtts_ms,
         found.mbits,
         [[point.name for point in row] for row in rows],
         [[point.gain for point in row] for row in rows],
         [[point.unknown for point in row] for row in rows],
-        dict(found.kinds),
+        {name: kind for name, kind in found.kinds.items() if name in drawn},
         here if found.marked else None,
     )
 

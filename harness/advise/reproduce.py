@@ -8,6 +8,8 @@ from typing import Any
 
 from wanbench.harness.advise.question import Question
 from wanbench.harness.plan.cell import TrainingCell
+from wanbench.harness.rep.group import network_environments
+from wanbench.workloads.group.settings import COLLECTIVE, SITES
 
 _WINDOW = "20 steps"  # DDP on gloo can take many seconds a step
 _TRIAL_S = 300
@@ -43,16 +45,16 @@ def emulation_spec(question: Question, cells: Sequence[TrainingCell], repeats: i
 
 
 def snippet(cell: TrainingCell) -> str:
-    """Ten lines that train with a setting in a user's own loop."""
-    backend = "gloo" if cell.collective == "gloo" else "wan"
+    """A few lines that train with a setting in a user's own loop."""
+    backend = _backend(cell)
     params = "".join(f", {key}={value!r}" for key, value in cell.params.items())
-    sites = ["# export WAN_COLLECTIVE=hierarchical WAN_SITES=" + ",".join(cell.placement)]
     return "\n".join(
         [
-            *(sites if cell.collective == "hierarchical" else []),
+            "import os",
             "import torch.distributed as dist",
             "from wanbench import wrap",
             "",
+            *_told(cell),
             f'dist.init_process_group("{backend}")',
             f'wrapped = wrap(model, optimizer, "{cell.kind}"{params})',
             "for inputs, targets in batches:",
@@ -65,6 +67,28 @@ def snippet(cell: TrainingCell) -> str:
     )
 
 
+def _backend(cell: TrainingCell) -> str:
+    return "gloo" if cell.collective == "gloo" else "wan"
+
+
+def _told(cell: TrainingCell) -> list[str]:
+    """Lines that tell the process group `wan` of the network; none for gloo."""
+    if _backend(cell) == "gloo":
+        return []
+    by_rank = [{name: value for name, value in each.items() if name != SITES} for each in network_environments(cell)]
+    if cell.collective == "hierarchical":
+        by_rank = [{**each, COLLECTIVE: "hierarchical", SITES: ",".join(cell.placement)} for each in by_rank]
+    alike = all(each == by_rank[0] for each in by_rank)
+    told = [f"TOLD = {by_rank[0]!r}"] if alike else ["TOLD = [", *(f"    {each!r}," for each in by_rank), "]"]
+    mine = "TOLD" if alike else 'TOLD[int(os.environ["RANK"])]'
+    return [
+        f"# What the process group knows of the network. Ranks are at {', '.join(cell.placement)}.",
+        *told,
+        f"os.environ |= {mine}",
+        "",
+    ]
+
+
 def trial(cell: TrainingCell, predicted_s: float, band: float) -> str:
     """A script that runs a setting under plain torchrun for five minutes, with gradients of zeros.
 
@@ -73,7 +97,7 @@ def trial(cell: TrainingCell, predicted_s: float, band: float) -> str:
     """
     low, high = predicted_s * (1 - band), predicted_s * (1 + band)
     values: Mapping[str, Any] = {
-        "BACKEND": "gloo" if cell.collective == "gloo" else "wan",
+        "BACKEND": _backend(cell),
         "ALGORITHM": cell.kind,
         "PARAMS": dict(cell.params),
         "TENSORS": [tensor.numel for tensor in cell.workload.parameters],
@@ -85,7 +109,10 @@ def trial(cell: TrainingCell, predicted_s: float, band: float) -> str:
         "SECONDS": _TRIAL_S,
     }
     return _TRIAL.format(
-        workers=cell.workers, constants="\n".join(f"{key} = {value!r}" for key, value in values.items())
+        workers=cell.workers,
+        places=", ".join(f"{rank} at {site}" for rank, site in enumerate(cell.placement)),
+        constants="\n".join(f"{key} = {value!r}" for key, value in values.items()),
+        told="\n".join(_told(cell)),
     )
 
 
@@ -118,15 +145,17 @@ def _value(value: Any) -> str:
 
 _TRIAL = '''"""A trial of five minutes on your own hosts: real messages, gradients of zeros, and emulated compute.
 
-On each of {workers} hosts, with wanbench installed and one address of the first host:
+On each of {workers} hosts, with wanbench installed, with an address of the first host and the rank of each:
 
-    torchrun --nnodes {workers} --nproc-per-node 1 --rdzv-backend c10d --rdzv-endpoint FIRST_HOST:29500 trial.py
+    torchrun --nnodes {workers} --nproc-per-node 1 --node-rank RANK --master-addr FIRST_HOST trial.py
 
+Ranks: {places}.
 Rank 0 prints the time of a step beside the predicted one, and writes steps.jsonl for `wanbench compare`.
 """
 
 import json
 import math
+import os
 import random
 import time
 
@@ -138,6 +167,7 @@ from wanbench import wrap
 {constants}
 SIGMA = math.sqrt(math.log1p(STEP_CV * STEP_CV))
 
+{told}
 dist.init_process_group(BACKEND)
 model = torch.nn.ParameterList([torch.nn.Parameter(torch.zeros(numel)) for numel in TENSORS])
 optimizer = torch.optim.SGD(model.parameters(), lr=0.0)

@@ -127,12 +127,16 @@ def rows_of_plan(plan: Plan, folder: RunFolder, options: Options, text: str | No
 def _emulated(found: Found, options: Options) -> Emulated:
     """Emulate the first candidates of different settings beside `ssgd`."""
     chosen = one_of_each(advisable(found.simulated))[: options.emulate]
-    ssgd = without_risk(found.simulated)[0]
-    text = emulation_spec(found.question, [each.candidate.cell for each in [*chosen, ssgd]], repeats=1)
-    spec = Spec.from_toml(text, found.question.where)
+    return emulate(found.question, chosen, without_risk(found.simulated)[0], options)
+
+
+def emulate(question: Question, chosen: Sequence[Measured], ssgd: Measured, options: Options) -> Emulated:
+    """Emulate candidates beside `ssgd`, on a testbed of this host."""
+    text = emulation_spec(question, [each.candidate.cell for each in [*chosen, ssgd]], repeats=1)
+    spec = Spec.from_toml(text, question.where)
     folder = RunFolder(options.out / spec.name)
     try:
-        plan = make(spec, found.question.where, ThisHost(), auto_of(folder.path))
+        plan = make(spec, question.where, ThisHost(), auto_of(folder.path))
         rows = rows_of_plan(plan, folder, options, text)
     except HostError as error:
         return Emulated(why_not=str(error))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from wanbench.harness.plan.cell import CommandCell
+from wanbench.harness.plan.cell import CommandCell, TrainingCell
 from wanbench.harness.plan.conditions import effective_conditions
 from wanbench.harness.plan.law import one_shot_limit
 from wanbench.harness.plan.pacing import paces
@@ -13,9 +13,18 @@ from wanbench.workloads.group.settings import COLLECTIVE, ONE_SHOT, PACES, REPLA
 
 
 def group_environments(cell: CommandCell) -> tuple[dict[str, str], ...]:
-    """Return the variables of each worker. Processes that share its links get a part of their rate each."""
-    network = network_of(cell)
-    by_site, each = cell.collective == "hierarchical", cell.processes
+    """Return the variables of each worker."""
+    replaced = {COLLECTIVE: str(cell.collective), REPLACES_GLOO: "1"} if replaces_gloo(cell) else {}
+    return tuple({**each, **replaced} for each in network_environments(cell, cell.processes))
+
+
+def network_environments(cell: CommandCell | TrainingCell, each: int = 1) -> tuple[dict[str, str], ...]:
+    """Return what each worker is told about the network.
+
+    Args:
+        each: processes of a worker. They share its links, so each gets a part of their rate.
+    """
+    network, by_site = network_of(cell), cell.collective == "hierarchical"
     # In `hierarchical`, one process of each site sends to other sites.
     sending = 1 if by_site else each
     ranks = len(set(cell.placement)) if by_site else cell.workers * each
@@ -24,8 +33,6 @@ def group_environments(cell: CommandCell) -> tuple[dict[str, str], ...]:
         SITES: ",".join(site for site in cell.placement for _ in range(each)),
         ONE_SHOT: str(one_shot_limit(ranks, rtt_s, rate and rate / sending) if ranks > 1 else 0),
     }
-    if replaces_gloo(cell):
-        common |= {COLLECTIVE: str(cell.collective), REPLACES_GLOO: "1"}
     environments = []
     for worker in range(cell.workers):
         rates = [

@@ -9,6 +9,9 @@ import pytest
 import synthetic_rows
 from written_run import write_run
 
+from wanbench.harness.show.figures import stored_map
+from wanbench.harness.show.figures.map import MapData
+from wanbench.harness.show.figures.stored_map import StoredMap
 from wanbench.harness.show.report import write_report
 
 pytestmark = pytest.mark.browser
@@ -129,6 +132,114 @@ def test_filters_narrow_the_table_and_say_by_how_much(browser, page):
     browser.execute_script("document.getElementById('filter').dispatchEvent(new Event('input'))")
     browser.find_element("css selector", "#status option:last-child").click()
     assert column(browser, 0) == ["ssgd"]
+    assert browser.get_log("browser") == []
+
+
+def boxes(browser, axis):
+    (legend,) = (
+        each for each in browser.find_elements("css selector", "fieldset.axis") if each.text.startswith(f"{axis} ")
+    )
+    return {label.text: label for label in legend.find_elements("tag name", "label")}
+
+
+def drawn(browser):
+    """What the chart says of each of its points."""
+    return browser.execute_script("return [...document.querySelectorAll('#chart .hit')].map(n => n.ariaLabel)")
+
+
+def choose(browser, select, text):
+    from selenium.webdriver.support.ui import Select
+
+    Select(browser.find_element("id", select)).select_by_visible_text(text)
+
+
+def test_the_chart_shows_the_cells_that_the_filters_leave(browser, page):
+    look(browser, page)
+    assert len(drawn(browser)) == 35  # without the failed cell and the one-worker cell
+    boxes(browser, "algorithm")["ssgd"].click()
+    assert not any(text.startswith("ssgd") for text in drawn(browser))
+    assert "ssgd" not in column(browser, 0)
+    boxes(browser, "RTT (ms)")["500"].click()
+    assert not any("RTT (ms) 500" in text for text in drawn(browser))
+    rows = browser.execute_script(
+        "return [...document.querySelectorAll('#table tbody tr')].filter(r => !r.hidden).length"
+    )
+    assert rows == len(drawn(browser)) + 1
+    choose(browser, "y", "step time (ms)")
+    assert all("step time (ms)" in text for text in drawn(browser))
+    choose(browser, "x", "algorithm")
+    assert browser.find_elements("css selector", "#chart polyline") == []
+    assert browser.get_log("browser") == []
+
+
+def test_an_axis_is_switched_off_and_on_at_once(browser, page):
+    look(browser, page)
+    turn = browser.find_element("css selector", "[data-turn]")
+    turn.click()
+    assert browser.find_element("id", "chart").text == "None of these cells has a value to draw."
+    turn.click()
+    assert len(drawn(browser)) == 35
+
+
+def test_a_link_leads_to_the_same_view(browser, page):
+    look(browser, page)
+    boxes(browser, "algorithm")["ssgd"].click()
+    browser.find_element("id", "filter").send_keys("500")
+    choose(browser, "y", "accuracy (%)")
+    seen, address = drawn(browser), browser.current_url
+    assert "#view?" in address
+    browser.get("about:blank")
+    browser.get(address)
+    assert drawn(browser) == seen
+    assert browser.find_element("id", "filter").get_attribute("value") == "500"
+    browser.find_element("id", "everything").click()
+    assert len(drawn(browser)) == 35
+    assert "#" not in browser.current_url
+    # What this page does not have is passed over.
+    browser.get(page.as_uri() + "#view?not.algorithm=gone&across=gone&up=gone&status=gone&not.gone=1")
+    browser.refresh()
+    assert len(drawn(browser)) == 35
+    assert browser.get_log("browser") == []
+
+
+@pytest.fixture(scope="module")
+def mapped(tmp_path_factory):
+    folder = write_run(tmp_path_factory.mktemp("mapped") / "t", synthetic_rows.latency_sweep(reps=1))
+    rtts, rates = [10.0 * 2**step for step in range(6)], [100.0, 1000.0, 10_000.0]
+    names = [["dts" if column > row else "ssgd" for column in range(6)] for row in range(3)]
+    gains = [[float(column + 1) for column in range(6)] for _ in range(3)]
+    unknown = [[column == 5 for column in range(6)] for _ in range(3)]
+    data = MapData(rtts, rates, names, gains, unknown, {"dts": "dts", "ssgd": "ssgd"})
+    stored_map.write(StoredMap(data, "dts is best far away\na workload, 4 workers", "conditions"), folder.path)
+    return write_report(folder, folder.path / "report.html")
+
+
+@pytest.mark.parametrize("width", [PHONE, DESK])
+def test_the_point_on_the_map_reads_the_nearest_network(browser, mapped, width):
+    from selenium.webdriver import ActionChains
+    from selenium.webdriver.common.keys import Keys
+
+    look(browser, mapped, width)
+    said = browser.find_element("id", "map-said")
+    assert said.text == "80 ms, 1 Gbit/s: dts, 4 times as fast as ssgd"
+    slider = browser.find_element("id", "map-rtt")
+    slider.send_keys(Keys.ARROW_LEFT, Keys.ARROW_LEFT)
+    assert said.text == "20 ms, 1 Gbit/s: ssgd, 2 times as fast as ssgd"
+    assert slider.get_attribute("aria-valuetext") == "20 ms"
+    point = browser.find_element("css selector", "#map .point")
+    browser.execute_script("arguments[0].scrollIntoView({block: 'center', inline: 'center'})", point)
+    before = point.rect
+    drag = ActionChains(browser).move_to_element(point).click_and_hold().move_by_offset(0, round(before["height"] * 4))
+    drag.release().perform()
+    assert said.text.startswith("20 ms, 100 Mbit/s: dts")
+    assert point.rect["y"] > before["y"]
+    address = browser.current_url
+    browser.get("about:blank")
+    browser.get(address)
+    assert browser.find_element("id", "map-said").text.startswith("20 ms, 100 Mbit/s: dts")
+    wide, seen = browser.execute_script("return [document.documentElement.scrollWidth, innerWidth]")
+    assert wide <= seen
+    assert browser.execute_script(NAMELESS) == []
     assert browser.get_log("browser") == []
 
 

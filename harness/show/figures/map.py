@@ -64,8 +64,8 @@ def best_map(data: MapData, title: str, about: str, width_in: float = PAGE_IN) -
     if data.here is not None:
         entries["your network"] = Line2D([], [], marker="*", markersize=9, color=INK, linestyle="")
     if data.checks:
-        entries["emulated: the same winner"] = Line2D([], [], marker="o", color=INK, linestyle="", markersize=4)
-        entries["emulated: another one"] = Line2D([], [], marker="X", color="#CC3311", linestyle="", markersize=5)
+        entries["emulated: the map is right"] = Line2D([], [], marker="o", color=INK, linestyle="", markersize=4)
+        entries["emulated: another is faster"] = Line2D([], [], marker="X", color="#CC3311", linestyle="", markersize=5)
     sheet = Sheet(width_in, 0.62 * width_in, title, about, entries, left_in=0.55)
     axes = sheet.axes()
     _areas(axes, data, colours)

@@ -1,11 +1,13 @@
 """`wanbench report`: one self-contained HTML page per run.
 
 Layout
-    content.py     the content as plain data; its parts: headline.py, cell_table.py, findings.py
+    content.py     the content as plain data; its parts: headline.py, cell_table.py, findings.py, view.py, map.py
     plain.py       values and addresses as text
     page.html.j2   the structure; the template engine escapes every value
     page.css       light, dark, print, phone
-    page.js        sorting, filtering, notes on data points, copying
+    page.js        sorting, notes on data points, copying
+    view.js        the filters, and links to what they leave; chart.js draws it
+    map.js         the point on the map
 
 Everything that comes from result files is untrusted: it reaches the page as text, never as markup.
 """
@@ -19,6 +21,7 @@ from wanbench.harness.results.store import RunFolder, write_text
 from wanbench.harness.show.report.content import content_of
 
 _HERE = Path(__file__).parent
+_SCRIPTS = ("page.js", "chart.js", "map.js", "view.js")
 
 
 def write_report(folder: RunFolder, path: Path) -> Path:
@@ -45,10 +48,13 @@ def page(folder: RunFolder, path: Path) -> str:
     return template.render(
         page=content,
         css=Markup((_HERE / "page.css").read_text(encoding="utf-8")),
-        js=Markup((_HERE / "page.js").read_text(encoding="utf-8")),
+        js=Markup("\n".join((_HERE / name).read_text(encoding="utf-8") for name in _SCRIPTS)),
         # The drawings are our own markup. Text from the run is already escaped in them.
-        svg={figure.name: Markup(figure.svg) for figure in content.figures},
+        svg={figure.name: Markup(figure.svg) for figure in content.figures}
+        | ({"map": Markup(content.map.svg)} if content.map else {}),
         data=Markup(_for_script(content.results)),
+        view=Markup(_for_script(content.view.to_json() if content.view else None)),
+        map_data=Markup(_for_script(content.map.data if content.map else None)),
     )
 
 

@@ -25,7 +25,9 @@ from wanbench.harness.show.report.findings import (
     objections_to,
 )
 from wanbench.harness.show.report.headline import Best, best_note, best_of, best_titles, headline_of, verdict_of
+from wanbench.harness.show.report.map import MapOnPage, map_on_page
 from wanbench.harness.show.report.plain import Row, plain, relative
+from wanbench.harness.show.report.view import View, view_of
 from wanbench.harness.show.tables import in_json
 
 _MOST_FIGURES = 16
@@ -59,6 +61,8 @@ class Content:
     figures_left: int
     header: tuple[tuple[str, str], ...]
     lines: tuple[Line, ...]
+    view: View | None
+    map: MapOnPage | None
     findings: tuple[RuleOutcome, ...]
     fidelity: tuple[tuple[str, str], ...]
     unreadable: tuple[str, ...]
@@ -87,6 +91,10 @@ def content_of(folder: RunFolder, path: Path) -> Content:
     lost = sorted((row for row in rows if row["status"] != "ok"), key=lambda row: (row["cell"], row["rep"]))
     failures = [failure_of(folder, row, path) for row in lost]
     axes = shown_axes(table)
+    try:
+        found_map = map_on_page(folder.path)
+    except SpecError as error:
+        found_map, unreadable = None, [*unreadable, str(error)]
     spec = _text(folder.path / "spec.toml") or _text(folder.path / "spec.resolved.json")
     verdict, text = verdict_of(rows, broken, why_unjudged)
     if stored.note:
@@ -108,6 +116,8 @@ def content_of(folder: RunFolder, path: Path) -> Content:
         figures_left=left,
         header=header(axes),
         lines=tuple(cell_line(line, axes, rows, folder, path) for line in summary),
+        view=view_of(summary, axes),
+        map=found_map,
         findings=findings_of(broken),
         fidelity=fidelity_of(rows),
         unreadable=(*unreadable, *([why_unjudged] if why_unjudged else [])),

@@ -1,4 +1,16 @@
 "use strict";
+// Copy a text, and say so in `said`. Return whether it was possible.
+const copied = async (said, text) => {
+  try {
+    await navigator.clipboard.writeText(text);
+    said.textContent = "Copied.";
+    return true;
+  } catch {
+    said.textContent = "This browser does not copy from here. Select it, and press Ctrl+C.";
+    return false;
+  }
+};
+
 (() => {
   const $ = (id) => document.getElementById(id);
   const table = $("table");
@@ -28,21 +40,6 @@
         body.append(...keyed.map((item) => item[2]));
       });
     });
-
-    const filter = () => {
-      const words = $("filter").value.toLowerCase().split(/\s+/).filter(Boolean);
-      const status = $("status").value;
-      let shown = 0;
-      rows.forEach((row, place) => {
-        const fits = words.every((word) => texts[place].includes(word)) && (!status || row.dataset.status === status);
-        row.hidden = !fits;
-        shown += fits;
-      });
-      $("shown").textContent = `${shown} of ${rows.length} cells`;
-    };
-    $("filter").addEventListener("input", filter);
-    $("status").addEventListener("change", filter);
-    $("filters").addEventListener("submit", (event) => event.preventDefault());
   }
 
   const tip = $("tip");
@@ -58,13 +55,7 @@
 
   if ($("copy")) {
     $("copy").addEventListener("click", async () => {
-      try {
-        await navigator.clipboard.writeText($("text").textContent);
-        $("copied").textContent = "Copied.";
-      } catch {
-        getSelection().selectAllChildren($("text"));
-        $("copied").textContent = "Selected. Press Ctrl+C to copy.";
-      }
+      if (!(await copied($("copied"), $("text").textContent))) getSelection().selectAllChildren($("text"));
     });
   }
 

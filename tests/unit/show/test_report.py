@@ -102,7 +102,7 @@ def test_the_page_loads_nothing_and_is_complete(text):
     assert "url(http" not in text
     for section in ("best", "figures", "cells", "findings", "failures", "environment", "spec", "raw"):
         assert f'<section id="{section}"' in text
-    assert seen.tags.count("svg") == 2
+    assert seen.tags.count("svg") == 2 + 2  # the figures, and a piece of each algorithm's curve beside its name
     assert seen.tags.count("tr") == 1 + 6 + 1 + 13
 
 
@@ -126,7 +126,7 @@ def test_values_from_a_file_are_text_and_never_markup(tmp_path):
     text = report(tmp_path, rows, log_tail=(EVIL,))
     seen = Markup(text)
     assert "img" not in seen.tags
-    assert seen.tags.count("script") == 2
+    assert seen.tags.count("script") == 3
     told = seen.text + json.dumps(json.loads(re.search(r'id="results">(.*?)</script>', text)[1]))
     assert [field for field in fields if f"alert('{field}')" not in told] == []
 
@@ -210,13 +210,14 @@ def test_the_page_of_diverged_training_holds_valid_json(tmp_path):
     losses = itertools.cycle([float("inf"), float("nan")])
     folder = write_run(tmp_path / "t", [{**row, "final_loss": loss} for row, loss in zip(rows, losses, strict=False)])
     text = page(folder, folder.path / "report.html")
-    (data,) = re.findall(r'<script type="application/json"[^>]*>(.*?)</script>', text, re.DOTALL)
+    data = re.findall(r'<script type="application/json"[^>]*>(.*?)</script>', text, re.DOTALL)
 
     def refuse(name):
         raise AssertionError(name)
 
-    found = json.loads(data, parse_constant=refuse)
+    found, view = (json.loads(each, parse_constant=refuse) for each in data)
     assert len(found["rows"]) == len(rows)
+    assert len(view["cells"]) == 13
 
 
 def test_results_of_another_schema_are_refused_in_one_line(tmp_path):

@@ -1,0 +1,133 @@
+"""The map for ResNet-50 on four workers, and its winners emulated at points drawn near borders.
+
+    python benchmarks/map.py [--out build/map] [--points 12]
+
+A point is near a border if the best setting is another one at the next round trip or the next rate of the grid, 11 %
+and 19 % away. There the first three settings of the simulated clock and the map's are emulated. The map is right if
+its setting is the fastest to the target of the emulated ones, or within 3 % of it. What is finished is kept.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import sys
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from random import Random
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))
+
+from wanbench.harness.advise.evidence import Library  # noqa: E402
+from wanbench.harness.advise.map import Map, Point, draw_up  # noqa: E402
+from wanbench.harness.advise.map_files import stored  # noqa: E402
+from wanbench.harness.advise.question import Limits, Question, ask  # noqa: E402
+from wanbench.harness.advise.ranking import one_of_each, ranked, without_risk  # noqa: E402
+from wanbench.harness.advise.search import Options, emulate, search  # noqa: E402
+from wanbench.harness.errors import WanbenchError  # noqa: E402
+from wanbench.harness.show.figures import stored_map  # noqa: E402
+
+_WORKLOAD, _WORKERS = "resnet50-v100", 4
+_RTTS_MS, _RATES_MBIT = (1.0, 400.0), (10.0, 10_000.0)
+_EQUAL = 1.03
+_SEED = "map"
+
+
+def question_at(rtt_ms: float, mbit: float) -> Question:
+    """The question on a uniform network."""
+    network = {
+        "profile": "uniform",
+        "rtt": f"{rtt_ms:.4g}ms",
+        "rate": f"{mbit:.4g}Mbit",
+        "tcp": {"congestion": "cubic"},
+    }
+    return ask(network, _WORKLOAD, _WORKERS, Limits())
+
+
+def near_borders(found: Map) -> list[Point]:
+    """The points whose neighbour in any direction has another best setting."""
+    width, height = len(found.rtts_ms), len(found.mbits)
+
+    def name(column: int, row: int) -> str:
+        return found.points[row * width + column].name
+
+    return [
+        found.points[row * width + column]
+        for row in range(height)
+        for column in range(width)
+        if any(
+            name(other, line) != name(column, row)
+            for other, line in ((column - 1, row), (column + 1, row), (column, row - 1), (column, row + 1))
+            if 0 <= other < width and 0 <= line < height
+        )
+    ]
+
+
+def check(point: Point, library: Library, out: Path) -> dict[str, Any]:
+    """Emulate the best settings at a point. Return a line of the table."""
+    question = question_at(point.rtt_ms, point.mbit)
+    options = Options(out, 0, say=lambda _: None)
+    found = search(question, library, options)
+    chosen = one_of_each(found.advisable)
+    first = [each for place, each in enumerate(chosen) if place < 3 or each.name == point.name]
+    if all(each.name != point.name for each in first):
+        first += [each for each in found.simulated if each.name == point.name]
+    emulated = emulate(question, first, without_risk(found.simulated)[0], options)
+    line: dict[str, Any] = {"rtt_ms": round(point.rtt_ms, 3), "rate_mbit": round(point.mbit, 3), "map": point.name}
+    mine = next((each for each in emulated.measured if each.name == point.name), None)
+    if mine is None:
+        return line | {"emulated": None, "slower_pct": None, "scale": None, "why_not": emulated.why_not or "not valid"}
+    best = min(emulated.measured, key=lambda each: each.to_target_s)
+    slower = mine.to_target_s / best.to_target_s
+    compared = "; ".join(f"{each.name} {each.to_target_s:.4f} s" for each in ranked(emulated.measured))
+    return line | {
+        "emulated": best.name,
+        "slower_pct": round(100 * (slower - 1), 2),
+        "scale": emulated.scale,
+        "why_not": "",
+        "to_target_per_step_of_ssgd": compared,
+    }
+
+
+def main() -> None:
+    """Draw the map, check it, and write both."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--out", type=Path, default=ROOT / "build" / "map", help="folder of the measurements")
+    parser.add_argument("--to", type=Path, help="folder of map and table; default: the same")
+    parser.add_argument("--points", type=int, default=12)
+    asked = parser.parse_args()
+    question = question_at(20, 1000)
+    library = Library.for_question(question, (), asked.out)
+    found = draw_up(question, library, _RTTS_MS, _RATES_MBIT, Options(asked.out), marked=False)
+    borders = near_borders(found)
+    drawn = Random(_SEED).sample(borders, min(asked.points, len(borders)))
+    lines = []
+    for point in drawn:
+        try:
+            lines.append(check(point, library, asked.out))
+        except WanbenchError as error:
+            raise SystemExit(f"{point.rtt_ms:.3g} ms, {point.mbit:.3g} Mbit/s: {error}") from None
+        print(*lines[-1].values(), flush=True)
+    to = asked.to or asked.out
+    of_map = stored(found)
+    of_map = replace(of_map, data=replace(of_map.data, checks=[_mark(line) for line in lines if line["emulated"]]))
+    stored_map.write(of_map, to)
+    if lines:
+        with (to / "checks.csv").open("w", newline="") as file:
+            table = csv.DictWriter(file, list({name: None for line in lines for name in line}))
+            table.writeheader()
+            table.writerows(lines)
+        right = sum(mark[2] for mark in map(_mark, lines))
+        print(f"{right} of {len(lines)} emulated winners are the map's, or within 3 % of it")
+
+
+def _mark(line: Mapping[str, Any]) -> tuple[float, float, bool]:
+    right = line["slower_pct"] is not None and line["slower_pct"] <= 100 * (_EQUAL - 1)
+    return line["rtt_ms"], line["rate_mbit"], right
+
+
+if __name__ == "__main__":
+    main()
